@@ -1,0 +1,66 @@
+"""/metrics: the service's numbers in Prometheus' form, for whoever presents the token for them."""
+
+import hmac
+import os
+from collections.abc import Iterator
+
+from django.conf import settings
+from django.db import DatabaseError
+from django.http import HttpRequest, HttpResponse
+from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.registry import Collector
+
+from config.health import UP, states
+from desks.pages import page
+from events.models import Head
+from events.refusals import NotFound
+
+
+class Now(Collector):
+    """What is looked up when it is asked for: where the log ends, and which parts are up."""
+
+    def collect(self) -> Iterator[Metric]:
+        parts = states()
+        up = GaugeMetricFamily("signals_part_up", "1 where a part serves", labels=["part"])
+        for part, state in parts.items():
+            up.add_metric([part], state in UP)
+        yield up
+        if parts["database"] in UP:
+            yield from _head()
+
+
+def _head() -> Iterator[Metric]:
+    try:
+        position = Head.objects.values_list("position", flat=True).get()
+    except (DatabaseError, Head.DoesNotExist):
+        return
+    yield GaugeMetricFamily("signals_log_head", "The newest position of the log", value=position)
+
+
+@page("GET")
+def metrics(request: HttpRequest) -> HttpResponse:
+    """The numbers of all workers together. Whoever has no token for them finds nothing here."""
+    if not _may_read(request.headers.get("Authorization", "")):
+        raise NotFound
+    now = CollectorRegistry()
+    now.register(Now())
+    return HttpResponse(
+        generate_latest(_counted()) + generate_latest(now), content_type=CONTENT_TYPE_LATEST
+    )
+
+
+def _may_read(authorization: str) -> bool:
+    expected = f"Bearer {settings.METRICS_TOKEN}"
+    presented = hmac.compare_digest(authorization.encode(), expected.encode())
+    return bool(settings.METRICS_TOKEN) and presented
+
+
+def _counted() -> CollectorRegistry:
+    """What this process counted, or all workers of one server together."""
+    if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
+        return REGISTRY
+    registry = CollectorRegistry()
+    MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+    return registry

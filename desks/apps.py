@@ -1,0 +1,6 @@
+from django.apps import AppConfig
+
+
+class DesksConfig(AppConfig):
+    name = "desks"
+    verbose_name = "Customers"

@@ -1,0 +1,74 @@
+"""Many desks in one turn: for each exactly the rows and events that the actions would leave."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.db.models import F
+
+from desks.models import Card, Connection, Desk, Election, User
+from events import log
+from events.kinds import Kind
+from events.log import Entry, Turn
+from events.refusals import Invalid
+
+# What a ready desk leaves in the log, in this order; a desk that is not connected has the first.
+READY = (Kind.DESK_CREATED, Kind.DESK_CONNECTED, Kind.ELECTION_MADE)
+
+
+def open_desks(*, users: Sequence[User]) -> list[Desk]:
+    """A desk for each user, not connected."""
+    with log.turn() as turn:
+        desks = _open(turn, users)
+        turn.append_many([_created(desk) for desk in desks])
+    return desks
+
+
+def open_ready_desks(*, users: Sequence[User], venue: str, card: Card) -> list[Desk]:
+    """A desk for each user, connected and enrolled; raises ``Invalid`` for another card."""
+    with log.turn() as turn:
+        if not Card.objects.published().filter(pk=card.pk).exists():
+            raise Invalid("This card is no longer published. Look at the one that is.")
+        desks = _open(turn, users, connected=True, enrolled=card)
+        Connection.objects.bulk_create(
+            Connection(desk=desk, venue=venue, connected_at=turn.at) for desk in desks
+        )
+        elections = Election.objects.bulk_create(_elections(turn, desks, card))
+        Card.objects.filter(pk=card.pk).update(standing=F("standing") + len(desks))
+        turn.append_many(
+            [
+                entry
+                for desk, election in zip(desks, elections, strict=True)
+                for entry in (
+                    _created(desk),
+                    Entry(Kind.DESK_CONNECTED, desk.public_id, {"venue": venue}),
+                    Entry(Kind.ELECTION_MADE, desk.public_id, election.as_json()),
+                )
+            ]
+        )
+    return desks
+
+
+def _open(turn: Turn, users: Sequence[User], **state: Any) -> list[Desk]:
+    return Desk.objects.bulk_create(
+        Desk(user=user, created_at=turn.at, updated_at=turn.at, **state) for user in users
+    )
+
+
+def _elections(turn: Turn, desks: Sequence[Desk], card: Card) -> list[Election]:
+    """An election for each desk, opened at the position that its event is going to have."""
+    first = turn.next_position() + READY.index(Kind.ELECTION_MADE)
+    return [
+        Election(
+            desk=desk,
+            card=card,
+            pair=card.pair,
+            direction=card.direction,
+            opened=first + index * len(READY),
+            elected_at=turn.at,
+        )
+        for index, desk in enumerate(desks)
+    ]
+
+
+def _created(desk: Desk) -> Entry:
+    return Entry(Kind.DESK_CREATED, desk.public_id, {"venue": None})

@@ -1,0 +1,30 @@
+"""What can happen: the kinds of events (contract, section 4, the events table)."""
+
+from django.db.models import TextChoices
+
+
+class Kind(TextChoices):
+    """The stored and published name of each kind of event."""
+
+    DESK_CREATED = "desk.created"
+    DESK_CONNECTED = "desk.connected"
+    DESK_DISCONNECTED = "desk.disconnected"
+    CARD_PUBLISHED = "card.published"
+    CARD_RETIRED = "card.retired"
+    ELECTION_MADE = "election.made"
+    ELECTION_WITHDRAWN = "election.withdrawn"
+    AUTOMATION_CREATED = "automation.created"
+    AUTOMATION_REMOVED = "automation.removed"
+    TOKEN_MINTED = "token.minted"
+    TOKEN_REVOKED = "token.revoked"
+    SECRET_GENERATED = "secret.generated"
+    SECRET_ENDED = "secret.ended"
+    SIGNAL_FILLED = "signal.filled"
+    SIGNAL_DRY_RUN = "signal.dry_run"
+    SIGNAL_RECORDED = "signal.recorded"
+    SIGNAL_REFUSED = "signal.refused"
+
+
+# The topics that are not the id of a desk (usr_…) or a card (card_…).
+EVERYONE = "all"
+PLATFORM = None

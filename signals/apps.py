@@ -1,0 +1,6 @@
+from django.apps import AppConfig
+
+
+class SignalsConfig(AppConfig):
+    name = "signals"
+    verbose_name = "Signals"

@@ -1,0 +1,32 @@
+// Draws the schema so that it can be read and tried. Served from here, and it asks nobody else.
+"use strict";
+
+const reader = document.getElementById("reader");
+const dark = matchMedia("(prefers-color-scheme: dark)");
+
+function followColours() {
+  document.documentElement.classList.toggle("dark-mode", dark.matches);
+}
+
+function withCsrfToken(request) {
+  // A session that changes something says so with the token that the cookie holds.
+  const cookie = document.cookie.match(/(?:^|; )(?:__Host-)?csrf=([^;]+)/);
+  if (cookie) request.headers["X-CSRFToken"] = cookie[1];
+  return request;
+}
+
+dark.addEventListener("change", followColours);
+followColours();
+
+SwaggerUIBundle({
+  domNode: reader,
+  url: reader.dataset.schema,
+  presets: [SwaggerUIBundle.presets.apis],
+  layout: "BaseLayout",
+  deepLinking: true,
+  defaultModelsExpandDepth: 0,
+  displayRequestDuration: true,
+  requestInterceptor: withCsrfToken,
+  tryItOutEnabled: true,
+  validatorUrl: null,
+});

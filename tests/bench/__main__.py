@@ -1,0 +1,78 @@
+"""How fast the service is, beside baselines of the same run: ``make bench``, or ``QUICK=1``.
+
+    TEST_DATABASE_URL=postgres://… TEST_REDIS_URL=redis://… python -m tests.bench [--quick]
+
+Prints a table and JSON. The full run takes half an hour and writes both, with a chart, to
+deploy/performance/; the quick one takes about a minute, its rounds are short and nothing has grown
+far, so it tells whether something went wrong and not how good it is.
+"""
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+
+from tests.bench import growth, reads, report, signals
+from tests.bench.line import QUICK, Effort, Line
+from tests.server import ROOT, serving
+
+FOLDER = ROOT / "deploy" / "performance"
+FIGURES = "<!-- From here on make bench writes. -->"
+
+
+def lines(effort: Effort) -> Iterator[Line]:
+    """Every line, as it comes."""
+    with ExitStack() as servers:
+        small = servers.enter_context(serving(ready=1000))
+        yield from signals.pushes(small, effort)
+        yield from signals.statements(small)
+        yield from signals.workers(small, effort)
+        yield from signals.limits(small, effort)
+        with tempfile.TemporaryDirectory() as folder:
+            yield from signals.embedded(effort, folder)
+        ten = servers.enter_context(serving(ready=10))
+        grown = servers.enter_context(serving(ready=10))
+        growth.grow(grown, effort.desks, effort.events)
+        yield from signals.fan_outs(ten, grown, effort)
+        yield from reads.pulls(grown, effort)
+        yield from reads.feeds(grown, effort)
+        yield from reads.grown_to_small(small, grown, effort)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="about a minute")
+    effort = QUICK if parser.parse_args().quick else Effort()
+    address = os.environ.get("TEST_DATABASE_URL", "")
+    if not address.startswith("postgres"):
+        sys.exit("TEST_DATABASE_URL names no PostgreSQL: the benchmark makes its databases there.")
+    found = []
+    for line in lines(effort):
+        found.append(line)
+        told = f"{line.name}: {report.number(line.value)}  {report.goal(line)}  {line.note}"
+        print(told, file=sys.stderr, flush=True)
+    stood_on = report.machine(address.replace("postgres://", "postgresql://", 1))
+    as_json = json.dumps({**stood_on, "lines": [asdict(line) for line in found]}, indent=2)
+    print(report.table(found), as_json, sep="\n\n")
+    if effort is not QUICK:
+        _keep(found, stood_on, as_json)
+    return int(any(line.met is False for line in found))
+
+
+def _keep(found: list[Line], stood_on: dict[str, str], as_json: str) -> None:
+    """Writes the figures below what is written by hand."""
+    under = ", ".join(stood_on.values())
+    by_hand = Path(FOLDER, "README.md").read_text().partition(FIGURES)[0]
+    figures = f"{FIGURES}\n\n{under}.\n\n![](chart.svg)\n\n{report.table(found)}\n"
+    Path(FOLDER, "README.md").write_text(by_hand + figures)
+    Path(FOLDER, "result.json").write_text(as_json + "\n")
+    Path(FOLDER, "chart.svg").write_text(report.chart(found, under))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,74 @@
+"""A service that has grown: desks, events and signals by the million, made by PostgreSQL itself.
+
+Each desk is connected and stands on the published card. Of every ten events behind their elections
+six fill one desk or another, two are fan-outs, one fills the first desk, which so has a long feed,
+and one is a refusal that only the platform sees.
+"""
+
+import psycopg
+
+from tests.server import Server
+
+START = 10_000_000  # the first id, far from those that the seeding gave
+FEED_OF = "usr_grown1"
+
+ROWS = """
+INSERT INTO desks_user (id, password, is_superuser, email, is_active, is_staff, date_joined)
+SELECT {start} + i, '', false, 'grown-' || i || '@example.com', true, false, now()
+FROM generate_series(1, {desks}) AS i;
+INSERT INTO desks_desk (id, public_id, user_id, created_at, updated_at, connected, enrolled_id)
+SELECT {start} + i, 'usr_grown' || i, {start} + i, now(), now(), true, card.id
+FROM desks_card AS card, generate_series(1, {desks}) AS i;
+INSERT INTO desks_connection (desk_id, venue, connected_at)
+SELECT {start} + i, 'Kraken', now() FROM generate_series(1, {desks}) AS i;
+INSERT INTO desks_election (desk_id, card_id, pair, direction, opened, elected_at)
+SELECT {start} + i, card.id, card.pair, card.direction, head.position + i, now()
+FROM desks_card AS card, events_head AS head, generate_series(1, {desks}) AS i;
+INSERT INTO events_event (position, kind, at, topic, content)
+SELECT head.position + i, 'election.made', now(), 'usr_grown' || i,
+       jsonb_build_object('signal', NULL, 'data', jsonb_build_object('card', card.name))
+FROM desks_card AS card, events_head AS head, generate_series(1, {desks}) AS i;
+INSERT INTO signals_signal (position, public_id, signer, nonce, source, mode, outcome, pair,
+    direction, fanout, user_id, card_id, credential, received_at, matched, filled)
+SELECT head.position + i, 'sig_grown' || i, 'floor', 'grown-' || i, 'floor', 'paper', 'filled',
+    card.pair, card.direction, i % 10 IN (6, 7),
+    CASE WHEN i % 10 = 8 THEN '{feed_of}'
+         WHEN i % 10 < 6 THEN 'usr_grown' || 1 + (i * 7919::bigint) % {desks} END,
+    card.id, 'tok_grown', now(), 1, 1
+FROM desks_card AS card, events_head AS head, generate_series({desks} + 1, {events}) AS i
+WHERE i % 10 <> 9;
+INSERT INTO events_event (position, kind, at, topic, signal_id, content, platform_content)
+SELECT position, 'signal.filled', received_at, COALESCE(user_id, card_id), public_id,
+    jsonb_build_object('data', jsonb_build_object(), 'signal', said.signal - 'nonce'),
+    jsonb_build_object('data', jsonb_build_object('matched', 1, 'filled', 1), 'signal', said.signal)
+FROM signals_signal, LATERAL (SELECT jsonb_build_object(
+    'id', public_id, 'source', source, 'mode', mode, 'pair', pair, 'direction', direction,
+    'nonce', nonce, 'fanout', fanout, 'userId', user_id, 'botId', NULL, 'traceId', NULL,
+    'sizeQuote', NULL, 'rationale', NULL, 'decisionRef', NULL, 'receivedAt', received_at,
+    'position', position) AS signal) AS said
+WHERE public_id LIKE 'sig_grown%';
+INSERT INTO events_event (position, kind, at, content)
+SELECT head.position + i, 'signal.refused', now(),
+    jsonb_build_object('signal', NULL, 'data', jsonb_build_object('code', 'nonce_used'))
+FROM events_head AS head, generate_series({desks} + 1, {events}) AS i WHERE i % 10 = 9;
+UPDATE desks_card SET standing = standing + {desks};
+UPDATE events_head SET position = position + {events};
+"""
+
+
+def grow(server: Server, desks: int, events: int) -> None:
+    """So many more desks that stand on the card, and events behind one another."""
+    with connect(server) as connection:
+        connection.execute("SET synchronous_commit = off")
+        values = {"start": START, "desks": desks, "events": events, "feed_of": FEED_OF}
+        for statement in ROWS.format(**values).split(";\n"):
+            if statement.strip():
+                connection.execute(statement)  # type: ignore[call-overload]
+        connection.execute("VACUUM ANALYZE")
+        connection.execute("CHECKPOINT")
+
+
+def connect(server: Server) -> psycopg.Connection:
+    """A connection of the benchmark's own."""
+    url = server.environment["DATABASE_URL"].replace("postgres://", "postgresql://", 1)
+    return psycopg.connect(url, autocommit=True)

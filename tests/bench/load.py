@@ -1,0 +1,146 @@
+"""Load from outside: wrk with sixteen connections, each request another one."""
+
+import json
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlencode
+
+from tests.server import Server
+from tokens import signing
+
+SCRIPT = Path(__file__).with_name("push.lua")
+CONNECTIONS = 16
+# More than any machine answers in a second, so that no request is sent twice.
+REQUESTS_A_SECOND = 6000
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What one round came to: requests a second, and the latency in microseconds."""
+
+    rate: float
+    p50: int
+    p99: int
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """A kind of request: where it goes, its headers, whether it is signed, and how it ends."""
+
+    url: str
+    body: dict[str, object] | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+    secret: str | None = None
+    age: int = 0
+    refused: bool = False
+
+    def measure(self, seconds: int, connections: int = CONNECTIONS) -> Round:
+        """One round. Fails unless every single answer is as it should be."""
+        with tempfile.NamedTemporaryFile("w", suffix=".requests") as file:
+            file.write("\n".join(self.lines(seconds * REQUESTS_A_SECOND + 100)))
+            file.flush()
+            found = json.loads(self._wrk(file.name, seconds, connections))
+        wrong = found["requests"] - found["not_2xx"] if self.refused else found["not_2xx"]
+        assert not wrong, f"{wrong} wrong answers of {found['requests']} from {self.url}"
+        assert not found["broken"], f"{found['broken']} broken connections to {self.url}"
+        rate = found["requests"] / found["microseconds"] * 1_000_000
+        return Round(rate, found["p50"], found["p99"])
+
+    def _wrk(self, requests: str, seconds: int, connections: int) -> str:
+        headers = [f"-H{name}: {value}" for name, value in self.headers.items()]
+        command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout=20s", *headers]
+        done = subprocess.run(
+            [*command, f"-s{SCRIPT}", self.url, "--", requests, *self.signing_headers],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return done.stdout.splitlines()[-1]
+
+    @property
+    def signing_headers(self) -> list[str]:
+        """The headers whose values stand in front of each line's body."""
+        return [signing.TIMESTAMP_HEADER, signing.SIGNATURE_HEADER] if self.secret else []
+
+    def lines(self, count: int) -> Iterator[str]:
+        """Requests, each with a nonce of its own; one is enough where there is no body."""
+        now = int(time.time()) - self.age
+        for _ in range(count if self.body else 1):
+            body = json.dumps({**self.body, "nonce": uuid.uuid4().hex}) if self.body else ""
+            if self.secret:
+                yield f"{now}\t{signing.sign(self.secret, now, body.encode())}\t{body}"
+            else:
+                yield body
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+
+
+def signal(card: dict[str, str], **fields: object) -> dict[str, object]:
+    same = {"pair": card["pair"], "direction": card["direction"], "elected": True}
+    return {**same, "source": "floor", **fields}
+
+
+def deploy(server: Server) -> Load:
+    """To one desk, by Bearer."""
+    path = f"/api/v1/desks/{server.seed['desks'][0]['userId']}/signal"
+    headers = bearer(server.seed["platformToken"])
+    return Load(server.base_url + path, signal(server.seed["card"]), headers)
+
+
+def push(server: Server, **more: object) -> Load:
+    """A signed one, by an automation."""
+    bot = server.seed["automation"]
+    body = signal(bot, botId=bot["botId"], source="tradingview")
+    return Load(f"{server.base_url}/api/hooks/signal", body, secret=bot["secret"], **more)
+
+
+def insert(bare: Server) -> Load:
+    """The baseline."""
+    return Load(f"{bare.base_url}/insert", signal(bare.seed["card"]))
+
+
+def bad_checksum(server: Server) -> Load:
+    """A deploy whose token was mistyped."""
+    good = deploy(server)
+    token = server.seed["platformToken"]
+    wrong = token[:-1] + ("0" if token[-1] != "0" else "1")
+    return Load(good.url, good.body, bearer(wrong), refused=True)
+
+
+def stale_timestamp(server: Server) -> Load:
+    """A signed push that comes an hour late."""
+    return push(server, age=3600, refused=True)
+
+
+def fan_out(server: Server) -> Load:
+    """To every desk that stands on the card, by Bearer."""
+    headers = bearer(server.seed["platformToken"])
+    body = signal(server.seed["card"], fanout=True)
+    return Load(f"{server.base_url}/api/hooks/signal", body, headers)
+
+
+def read(server: Server, path: str, **parameters: object) -> Load:
+    """A page of a list."""
+    query = urlencode({"limit": 1000, **parameters})
+    headers = bearer(server.seed["platformToken"])
+    return Load(f"{server.base_url}{path}?{query}", headers=headers)
+
+
+def interleaved(
+    loads: Mapping[str, Load], rounds: int, seconds: int, connections: int = CONNECTIONS
+) -> dict[str, list[Round]]:
+    """So many rounds of each, one of each in turn; a short one first warms each."""
+    for load in loads.values():
+        load.measure(1, connections)
+    results: dict[str, list[Round]] = {name: [] for name in loads}
+    for _ in range(rounds):
+        for name, load in loads.items():
+            results[name].append(load.measure(seconds, connections))
+    return results

@@ -1,0 +1,125 @@
+"""What is measured of lists and of growth: each function is a part of the table."""
+
+import statistics
+import time
+from collections.abc import Iterator
+
+import httpx
+
+from events.cursors import list_cursor, log_cursor
+from tests.bench import growth, load
+from tests.bench.line import BARE, Effort, Line, a_second, rates, ratio
+from tests.server import Server, serving_beside
+
+ROWS_A_PAGE = 1000
+
+
+def pulls(server: Server, effort: Effort) -> Iterator[Line]:
+    """The desk list, and how deep one can walk in it."""
+    with serving_beside(server, **BARE) as beside:
+        last = growth.START + effort.desks - ROWS_A_PAGE
+        found = load.interleaved(
+            {
+                "ours": load.read(server, "/api/v1/desks"),
+                "serializer": load.Load(f"{beside.base_url}/desks?after={growth.START}"),
+                "last": load.read(server, "/api/v1/desks", after=list_cursor(last)),
+                "ready=0": load.read(server, "/api/v1/desks", ready=0),
+                "connected=0": load.read(server, "/api/v1/desks", connected=0),
+            },
+            effort.rounds,
+            effort.seconds,
+            2,
+        )
+    per_page = {name: [1 / one.rate for one in rounds] for name, rounds in found.items()}
+    rows = statistics.median(rates(found["ours"])) * ROWS_A_PAGE
+    yield Line(
+        "desk pull, 1,000 a page ÷ a ModelSerializer (rows a second)",
+        ratio(rates(found["ours"]), rates(found["serializer"])),
+        least=3.5,
+        note=f"{rows:,.0f} rows/s",
+    )
+    yield Line(
+        f"walking {effort.desks:,} desks: last page ÷ first (time)",
+        ratio(per_page["last"], per_page["ours"]),
+        most=1.2,
+    )
+    for name in ("ready=0", "connected=0"):
+        yield Line(
+            f"{name} over {effort.desks:,} desks of which none is ÷ a full page (time)",
+            ratio(per_page[name], per_page["ours"]),
+            most=1.2,
+        )
+    yield Line(
+        f"pulling all {effort.desks:,} desks, page by page (seconds)", _walk(server, effort.desks)
+    )
+
+
+def feeds(server: Server, effort: Effort) -> Iterator[Line]:
+    """Catching up with the feed at its beginning and at its end."""
+    epoch, head = _head(server)
+    begin, end = log_cursor(epoch, head - effort.events), log_cursor(epoch, head - 2 * ROWS_A_PAGE)
+    of_desk = log_cursor(epoch, head - 4 * ROWS_A_PAGE)
+    feed, desk = "/api/v1/events", {"userId": growth.FEED_OF}
+    found = load.interleaved(
+        {
+            "platform, begin": load.read(server, feed, after=begin),
+            "platform, end": load.read(server, feed, after=end),
+            "one desk, begin": load.read(server, feed, after=begin, **desk),
+            "one desk, end": load.read(server, feed, after=of_desk, **desk),
+        },
+        effort.rounds,
+        effort.seconds,
+        2,
+    )
+    for reader in ("platform", "one desk"):
+        yield Line(
+            f"feed of {effort.events:,} events, 1,000 a page, {reader}: end ÷ beginning (time)",
+            ratio(rates(found[f"{reader}, begin"]), rates(found[f"{reader}, end"])),
+            most=1.2,
+            note=f"{statistics.median(rates(found[f'{reader}, end'])):,.0f} pages/s",
+        )
+
+
+def grown_to_small(small: Server, grown: Server, effort: Effort) -> Iterator[Line]:
+    """Everything again, where the service has grown and where it has not."""
+    kinds = {
+        "deploy": load.deploy,
+        "signed push": load.push,
+        "fan-out": load.fan_out,
+        "refusal": load.bad_checksum,
+        "desk pull": lambda server: load.read(server, "/api/v1/desks"),
+        "feed": lambda server: load.read(server, "/api/v1/events"),
+    }
+    for name, kind in kinds.items():
+        found = load.interleaved(
+            {"small": kind(small), "grown": kind(grown)}, effort.rounds, effort.seconds
+        )
+        yield Line(
+            f"{name} at {effort.desks:,} desks and {effort.events:,} events ÷ at 1,000 and none",
+            ratio(rates(found["grown"]), rates(found["small"])),
+            least=0.9,
+            note=a_second(found["grown"]),
+        )
+
+
+def _head(server: Server) -> tuple[str, int]:
+    with growth.connect(server) as connection:
+        row = connection.execute("SELECT epoch, position FROM events_head").fetchone()
+    assert row
+    return row[0], row[1]
+
+
+def _walk(server: Server, desks: int) -> float:
+    """Seconds in which an engine has pulled them all, over one connection."""
+    seen, following = 0, None
+    began = time.perf_counter()
+    headers = load.bearer(server.seed["platformToken"])
+    with httpx.Client(headers=headers, trust_env=False, timeout=30) as engine:
+        while following or not seen:
+            after = {"after": following} if following else {}
+            page = engine.get(
+                f"{server.base_url}/api/v1/desks", params={"limit": ROWS_A_PAGE, **after}
+            ).json()
+            seen, following = seen + len(page["desks"]), page["next"]
+    assert seen >= desks
+    return time.perf_counter() - began

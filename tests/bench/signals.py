@@ -1,0 +1,173 @@
+"""What is measured of signals: each function is a part of the table and gives its lines."""
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import asdict
+
+from tests import shared_store
+from tests.bench import bare, growth, load
+from tests.bench.line import BARE, Effort, Line, a_second, rates, ratio
+from tests.server import Server, manage, serving, serving_beside
+
+
+def pushes(server: Server, effort: Effort) -> Iterator[Line]:
+    """Signals and refusals, against a bare view with one INSERT."""
+    _make_table(server)
+    with serving_beside(server, **BARE) as beside:
+        found = load.interleaved(
+            {
+                "bare": load.insert(beside),
+                "deploy": load.deploy(server),
+                "push": load.push(server),
+                "checksum": load.bad_checksum(server),
+                "stale": load.stale_timestamp(server),
+            },
+            effort.rounds,
+            effort.seconds,
+        )
+    bare_rates, deploys = rates(found["bare"]), rates(found["deploy"])
+    base = f"bare view {a_second(found['bare'])}"
+    yield Line(
+        "deploy ÷ bare view with one INSERT (requests a second)",
+        ratio(deploys, bare_rates),
+        least=0.45,
+        note=f"{a_second(found['deploy'])}, {base}",
+    )
+    yield Line(
+        "signed automation push ÷ the same",
+        ratio(rates(found["push"]), bare_rates),
+        least=0.42,
+        note=a_second(found["push"]),
+    )
+    for name, key in (("bad checksum", "checksum"), ("stale timestamp", "stale")):
+        yield Line(
+            f"refusal, {name} ÷ an accepted deploy",
+            ratio(rates(found[key]), deploys),
+            least=3,
+            note=a_second(found[key]),
+        )
+    yield Line(
+        "p99 ÷ p50 of a deploy at 16 connections",
+        statistics.median(one.p99 / one.p50 for one in found["deploy"]),
+        most=4,
+        note=f"p50 {statistics.median(one.p50 for one in found['deploy']) / 1000:.1f} ms",
+    )
+
+
+def statements(server: Server) -> Iterator[Line]:
+    """How many statements each takes, BEGIN and COMMIT among them."""
+    loads = {
+        "deploy": load.deploy(server),
+        "push": load.push(server),
+        "fan-out": load.fan_out(server),
+        "bad checksum": load.bad_checksum(server),
+        "stale timestamp": load.stale_timestamp(server),
+    }
+    asked = json.dumps({name: asdict(one) for name, one in loads.items()})
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.bench.count"],
+        env=server.environment,
+        input=asked,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    goals = {"deploy": 5, "push": 5, "bad checksum": 0, "stale timestamp": 0}
+    for name, count in json.loads(done.stdout).items():
+        yield Line(f"SQL statements: {name}", count, most=goals.get(name))
+
+
+def fan_outs(ten: Server, grown: Server, effort: Effort) -> Iterator[Line]:
+    """One fan-out to ten desks, to all of the grown service's, and copied for each of them."""
+    found = load.interleaved(
+        {"ten": load.fan_out(ten), "grown": load.fan_out(grown)}, effort.rounds, effort.seconds, 1
+    )
+    times = [one.p50 / 1_000_000 for one in found["grown"]]
+    yield Line(
+        f"fan-out to {effort.desks:,} desks ÷ fan-out to 10 (time)",
+        ratio(times, [one.p50 / 1_000_000 for one in found["ten"]]),
+        most=1.3,
+        note=f"{statistics.median(times) * 1000:.2f} ms",
+    )
+    copying = [_copy(grown) for _ in range(effort.rounds)]
+    yield Line(
+        "the same ÷ copying it by INSERT … SELECT into two columns (time)",
+        ratio(times, copying),
+        most=1 / 200,
+        note=f"copying {statistics.median(copying):.2f} s",
+    )
+
+
+def workers(server: Server, effort: Effort) -> Iterator[Line]:
+    """Deploys a second at one, two and four workers, and how many of them wait for the lock."""
+    with ExitStack() as servers:
+        loads = {
+            str(count): load.deploy(
+                servers.enter_context(serving_beside(server, WEB_CONCURRENCY=str(count)))
+            )
+            for count in (1, 2, 4)
+        }
+        found = load.interleaved(loads, effort.rounds, effort.seconds)
+    for count, rounds in found.items():
+        yield Line(
+            f"deploys a second at {count} workers ÷ at 1",
+            ratio(rates(rounds), rates(found["1"])),
+            note=a_second(rounds),
+        )
+
+
+def limits(server: Server, effort: Effort) -> Iterator[Line]:
+    """What counting costs."""
+    counted = {"LIMIT_PLATFORM": "10000000/minute", "LIMITS_URL": shared_store.URL}
+    with serving_beside(server, **counted) as counting:
+        found = load.interleaved(
+            {"off": load.deploy(server), "on": load.deploy(counting)},
+            effort.rounds,
+            effort.seconds,
+        )
+    store = "Redis" if shared_store.URL else "memory"
+    yield Line(
+        f"deploy with its limit counted in {store} ÷ without",
+        ratio(rates(found["on"]), rates(found["off"])),
+    )
+
+
+def embedded(effort: Effort, folder: str) -> Iterator[Line]:
+    """The default: SQLite."""
+    with serving(ready=1000, DATABASE_URL=f"sqlite:///{folder}/bench.sqlite3") as server:
+        make = f"from django.db import connection; connection.cursor().execute({bare.CREATE!r})"
+        manage(server, "shell", "--no-imports", "-c", make)
+        with serving_beside(server, **BARE) as beside:
+            found = load.interleaved(
+                {"bare": load.insert(beside), "deploy": load.deploy(server)},
+                effort.rounds,
+                effort.seconds,
+            )
+    yield Line(
+        "on SQLite: deploy ÷ its own bare view with one INSERT",
+        ratio(rates(found["deploy"]), rates(found["bare"])),
+        least=0.45,
+        note=f"{a_second(found['deploy'])}, bare view {a_second(found['bare'])}",
+    )
+
+
+def _make_table(server: Server) -> None:
+    with growth.connect(server) as connection:
+        connection.execute(bare.CREATE.replace("integer PRIMARY KEY", "bigserial PRIMARY KEY"))
+
+
+def _copy(server: Server) -> float:
+    """Seconds that a fan-out takes which is copied for every desk."""
+    with growth.connect(server) as connection:
+        connection.execute("DROP TABLE IF EXISTS bench_copy")
+        connection.execute("CREATE TABLE bench_copy (position bigint, desk_id bigint)")
+        began = time.perf_counter()
+        connection.execute(
+            "INSERT INTO bench_copy SELECT 1, desk_id FROM desks_election WHERE closed IS NULL"
+        )
+        return time.perf_counter() - began

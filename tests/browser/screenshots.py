@@ -1,0 +1,60 @@
+"""A picture of every page, for people to look at: on a phone and on a desktop, light and dark.
+
+    python -m tests.browser.screenshots FOLDER
+
+A route that shows no page has no picture. Pages stand in the folder by who sees them.
+"""
+
+import os
+import re
+import sys
+from pathlib import Path
+
+import django
+
+os.environ["DJANGO_SETTINGS_MODULE"] = "tests.settings"
+django.setup()
+
+from tests.browser.pages import (  # noqa: E402 - after the settings
+    HALFWAY,
+    STAFF,
+    USER,
+    VISITOR,
+    address,
+    signed_in,
+    who_sees,
+)
+from tests.browser.stage import COLOURS, DESKTOP, PHONE, Stage, set_up  # noqa: E402
+from tests.routes import routes  # noqa: E402
+
+WIDTHS = {"phone": PHONE, "desktop": DESKTOP}
+
+
+def take(stage: Stage, who: str, folder: Path) -> int:
+    """Pictures of all that somebody sees; returns how many."""
+    seen = [address(stage, route) for route in routes() if who_sees(route) == who]
+    with signed_in(stage, who) as visitor:
+        for colours in COLOURS:
+            for name, width in WIDTHS.items():
+                context = stage.context(
+                    visitor, color_scheme=colours, viewport={"width": width, "height": 900}
+                )
+                page = context.new_page()
+                for path in seen:
+                    page.goto(path, wait_until="load")
+                    called = re.sub(r"[^a-z0-9]+", "-", path.lower()).strip("-")[:60] or "home"
+                    page.screenshot(path=folder / f"{called}-{name}-{colours}.png", full_page=True)
+                context.close()
+    return len(seen) * len(COLOURS) * len(WIDTHS)
+
+
+def main(folder: Path) -> None:
+    with set_up(REQUIRE_STAFF_MFA="on") as stage:
+        for who in (VISITOR, USER, STAFF, HALFWAY):
+            place = folder / who.removeprefix("a ").removeprefix("the ").replace(" ", "-")
+            place.mkdir(parents=True, exist_ok=True)
+            print(f"{place}: {take(stage, who, place)}", flush=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,169 @@
+"""A new customer's whole story in a real browser: from signing up to a fill and to a refusal.
+
+Once as browsers are, and once with scripts switched off.
+"""
+
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.stage import CHROMIUM, set_up
+from tests.factories import PASSWORD
+
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.once,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(not CHROMIUM, reason="there is no chromium here"),
+]
+
+LANGUAGES = {
+    "shell": ("sh", "sh"),
+    "python": (sys.executable, "py"),
+    "node": ("node", "js"),
+    "php": ("php", "php"),
+}
+
+
+@pytest.fixture(scope="module")
+def stage():
+    with set_up() as stage:
+        yield stage
+
+
+@pytest.fixture(params=[True, False], ids=["with scripts", "without scripts"])
+def scripts(request):
+    return request.param
+
+
+@pytest.fixture
+def page(stage, scripts):
+    context = stage.context(None, java_script_enabled=scripts)
+    context.set_default_timeout(8000)
+    yield context.new_page()
+    context.close()
+
+
+def press(page, name):
+    page.get_by_role("button", name=name, exact=True).click()
+
+
+def sign_up(stage, page, address):
+    page.goto("/")
+    page.get_by_role("main").get_by_role("link", name="Sign up").click()
+    page.get_by_label("Email").fill(address)
+    page.get_by_label("Password").fill(PASSWORD)
+    press(page, "Sign up")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Look into your mail")
+    page.goto(stage.last_link())
+    press(page, "Yes, confirm it")
+
+
+def become_ready(page):
+    """Follows the checklist: connect, enrol."""
+    page.get_by_role("link", name="Connect", exact=True).first.click()
+    page.get_by_label("Venue", exact=True).select_option("Kraken")
+    page.get_by_role("checkbox").check()
+    press(page, "Connect")
+    press(page, "Enrol")
+    expect(page.get_by_text("You are enrolled since")).to_be_visible()
+
+
+def make_bot(page):
+    """Makes a bot, elects, generates its secret; returns the code of each language."""
+    page.get_by_role("link", name="Token or bot").click()
+    page.get_by_label("Name", exact=True).fill("Breakout")
+    press(page, "Make the bot")
+    page.get_by_label("Pair", exact=True).fill("ETH/USDT")
+    page.get_by_label("Short", exact=True).check()
+    press(page, "Elect")
+    press(page, "Generate the secret")
+    shown = page.locator("pre[data-language]")
+    codes = {each.get_attribute("data-language"): each.text_content() for each in shown.all()}
+    page.get_by_role("link", name="I have kept it").click()
+    return codes
+
+
+def execute(code, language, folder):
+    """What the code prints that was copied off the page."""
+    program, ending = LANGUAGES[language]
+    file = folder / f"push.{ending}"
+    file.write_text(code)
+    done = subprocess.run([program, str(file)], capture_output=True, text=True, timeout=60)
+    return done.stdout
+
+
+def test_from_nothing_to_the_first_fill_and_the_first_refusal(stage, page, scripts, tmp_path):
+    sign_up(stage, page, f"trader-{scripts}@example.com".lower())
+    become_ready(page)
+    codes = make_bot(page)
+    assert set(codes) == set(LANGUAGES)
+    installed = [name for name in codes if shutil.which(LANGUAGES[name][0])]
+    page.get_by_role("link", name="Activity", exact=True).click()
+    for number, language in enumerate(installed, start=1):
+        assert '"outcome":"filled"' in execute(codes[language], language, tmp_path)
+        if not scripts:
+            page.reload()
+        expect(page.locator(".signalfilled")).to_have_count(number, timeout=20_000)
+    expect(page.locator(".signalfilled").first).to_contain_text("ETH/USDT short")
+
+    wrong = codes["python"].replace("ETH/USDT", "SOL/USDT")
+    assert "pair_mismatch" in execute(wrong, "python", tmp_path)
+    if not scripts:
+        page.reload()
+    expect(page.locator(".signalrefused")).to_contain_text("Sent: SOL/USDT", timeout=20_000)
+    page.get_by_role("link", name="pair_mismatch").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("pair")
+    not_installed = sorted(set(codes) - set(installed))
+    print(f"Not run for lack of a program: {not_installed or 'nothing'}")
+
+
+def test_a_message_is_checked_before_it_is_sent(stage, page, scripts):
+    sign_up(stage, page, f"checker-{scripts}@example.com".lower())
+    become_ready(page)
+    make_bot(page)
+    page.get_by_role("link", name="Check a message").click()
+    press(page, "Check")
+    expect(page.get_by_role("heading", level=2)).to_contain_text("Accepted")
+    message = page.get_by_label("The message")
+    message.fill(re.sub("short", "long", message.input_value()))
+    press(page, "Check")
+    expect(page.get_by_role("heading", level=2)).to_contain_text("Refused")
+    expect(page.locator(".compare")).to_contain_text("differs")
+    page.goto("/activity")
+    expect(page.locator(".signalfilled, .signalrefused")).to_have_count(0)
+
+
+def test_a_value_is_copied_by_its_button(stage, page, scripts):
+    sign_up(stage, page, f"copier-{scripts}@example.com".lower())
+    page.get_by_role("button", name="Mint a token").click()
+    value = page.locator("pre.value").text_content()
+    assert re.fullmatch("svc_desk_[0-9A-Za-z]{49}", value)
+    buttons = page.get_by_role("button", name="Copy")
+    if not scripts:
+        expect(buttons).to_have_count(0)
+        return
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    buttons.first.click()
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+
+
+def test_times_are_told_in_the_readers_zone(stage, scripts):
+    zone = {"timezone_id": "Asia/Tokyo", "locale": "en-GB", "java_script_enabled": scripts}
+    context = stage.context(None, **zone)
+    page = context.new_page()
+    sign_up(stage, page, f"traveller-{scripts}@example.com".lower())
+    shown = page.locator("time").first
+    at = shown.get_attribute("datetime")
+    hour = int(re.search(r"T(\d\d):", at).group(1))
+    text, title = shown.text_content(), shown.get_attribute("title")
+    if scripts:
+        assert f"{(hour + 9) % 24:02}:" in text
+        assert title.endswith("UTC")
+    else:
+        assert (f"{hour:02}:" in text, text.endswith("UTC")) == (True, True)
+    context.close()

@@ -1,0 +1,259 @@
+"""Who may pass for somebody: guessing a password, asking who has an account, a code used again."""
+
+import json
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+from allauth.mfa.models import Authenticator
+from allauth.mfa.recovery_codes.internal.auth import RecoveryCodes
+from django.contrib.auth.hashers import Argon2PasswordHasher, MD5PasswordHasher, make_password
+from django.core import mail
+from django.core.cache import cache
+from django.core.management import call_command
+from django.http import HttpResponse
+from django.test import Client
+
+from config import settings as served
+from desks.models import User
+from tests import factories, pages, staff
+from tests.factories import PASSWORD
+
+pytestmark = pytest.mark.django_db
+
+KNOWN, UNKNOWN = "known@example.com", "nobody@example.com"
+LOGIN, SIGNUP, RESET = "/accounts/login/", "/accounts/signup/", "/accounts/password/reset/"
+CHANGE = "/accounts/password/change/"
+NEW = "another horse battery"
+WRONG = "The email address and/or password you specified are not correct."
+TOO_MANY = "Too many failed login attempts. Try again later."
+
+
+@pytest.fixture
+def known(db: None) -> User:
+    """Somebody whose address is verified."""
+    return staff.verified(User.objects.create_user(KNOWN, PASSWORD))
+
+
+def sign_in(browser: Client, address: str = KNOWN, password: str = PASSWORD) -> HttpResponse:
+    return browser.post(LOGIN, {"login": address, "password": password})
+
+
+# --- Guessing ------------------------------------------------------------------------------------
+
+
+def test_passwords_are_hashed_with_argon2():
+    assert [path.rpartition(".")[2] for path in served.PASSWORD_HASHERS] == ["Argon2PasswordHasher"]
+    assert make_password(PASSWORD, hasher=Argon2PasswordHasher()).startswith("argon2$argon2id$")
+
+
+def test_an_account_takes_five_wrong_passwords_in_five_minutes_from_anywhere(known):
+    said = [pages.errors(sign_in(_from(n), password="wrong")) for n in range(6)]
+    assert said == [[WRONG]] * 5 + [[TOO_MANY]]
+    assert pages.errors(sign_in(_from(7))) == [TOO_MANY]
+
+
+def _from(number: int) -> Client:
+    """A browser at an address of its own."""
+    return Client(REMOTE_ADDR=f"198.51.{number // 250}.{number % 250 + 1}")
+
+
+@pytest.fixture
+def cache_as_served(settings) -> None:
+    """The cache that the service has where its operator names none."""
+    settings.CACHES = served.CACHES
+    call_command("createcachetable", verbosity=0)
+
+
+def test_nobody_makes_the_service_forget_who_failed_by_failing_elsewhere(known, cache_as_served):
+    for number in range(5):
+        sign_in(_from(number), password="wrong")
+    for number in range(2000):  # what as many failures leave behind, in the order of their keys
+        cache.set(f"allauth:{number}", [0.0], 300)
+        cache.set(f"counter:{number}", [0.0], 300)
+    assert pages.errors(sign_in(_from(400))) == [TOO_MANY]
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "most"),
+    [
+        (SIGNUP, {"email": "x@example.com", "password1": "weak"}, 20),
+        (RESET, {"email": UNKNOWN}, 5),
+        ("/accounts/password/reset/key/1-set-password/", {"password1": "weak"}, 20),
+    ],
+)
+def test_the_pages_that_lead_to_an_account_are_limited_for_each_address(path, fields, most):
+    answers = [Client().post(path, fields).status_code for _ in range(most + 1)]
+    assert HTTPStatus.TOO_MANY_REQUESTS not in answers[:most]
+    assert answers[most] == HTTPStatus.TOO_MANY_REQUESTS
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "most"),
+    [
+        (CHANGE, {"oldpassword": "wrong", "password1": NEW}, 5),
+        ("/accounts/reauthenticate/", {"password": "wrong"}, 5),
+        ("/accounts/2fa/reauthenticate/", {"code": "000000"}, 5),
+    ],
+)
+def test_who_holds_a_session_does_not_guess_the_password_or_the_code_with_it(path, fields, most):
+    member = factories.a_staff_user()
+    staff.with_totp(member)
+    browser = staff.a_client(member)
+    for _ in range(most):
+        assert browser.post(path, fields).status_code == HTTPStatus.OK
+    refused = browser.post(path, fields)
+    too_many = refused.status_code == HTTPStatus.TOO_MANY_REQUESTS
+    assert too_many or pages.errors(refused) == [TOO_MANY]
+
+
+# --- Whether there is an account -----------------------------------------------------------------
+
+
+@pytest.fixture
+def hashed(monkeypatch) -> list[str]:
+    """Each password that was hashed since: what takes the time of an answer."""
+    found: list[str] = []
+    encode = MD5PasswordHasher.encode
+
+    def counted(self: Any, password: str, *more: Any) -> str:
+        found.append(password)
+        return str(encode(self, password, *more))
+
+    monkeypatch.setattr(MD5PasswordHasher, "encode", counted)
+    return found
+
+
+WAYS = {
+    "signing in": lambda address: sign_in(Client(), address, "wrong horse battery"),
+    "signing up": lambda address: Client().post(
+        SIGNUP, {"email": address, "password1": NEW}, follow=True
+    ),
+    "resetting": lambda address: Client().post(RESET, {"email": address}, follow=True),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_an_answer_tells_nobody_whether_there_is_an_account(known, way):
+    one, other = WAYS[way](KNOWN), WAYS[way](UNKNOWN)
+    assert one.status_code == other.status_code == HTTPStatus.OK
+    assert pages.words(one).replace(KNOWN, "x") == pages.words(other).replace(UNKNOWN, "x")
+    assert getattr(one, "redirect_chain", []) == getattr(other, "redirect_chain", [])
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_as_much_work_is_done_where_there_is_an_account_as_where_there_is_none(known, hashed, way):
+    WAYS[way](KNOWN)
+    for_known, mails = len(hashed), len(mail.outbox)
+    WAYS[way](UNKNOWN)
+    assert len(hashed) - for_known == for_known == (0 if way == "resetting" else 1)
+    assert len(mail.outbox) - mails == mails
+
+
+def test_a_closed_account_is_not_told_apart_without_its_password(known):
+    User.objects.update(is_active=False)
+    closed, unknown = (WAYS["signing in"](address) for address in (KNOWN, UNKNOWN))
+    assert pages.words(closed).replace(KNOWN, "x") == pages.words(unknown).replace(UNKNOWN, "x")
+
+
+def test_nor_does_who_is_signed_in_learn_it_by_changing_an_address(known):
+    browsers = [
+        staff.a_client(staff.verified(factories.UserFactory()), "password") for _ in range(2)
+    ]
+    said = []
+    for browser, address in zip(browsers, (KNOWN, UNKNOWN), strict=True):
+        browser.post("/accounts/reauthenticate/", {"password": PASSWORD})
+        page = browser.post("/accounts/email/", {"email": address, "action_add": ""}, follow=True)
+        words = pages.words(page).replace(address, "x")
+        said.append(words.replace(User.objects.get(pk=browser.session["_auth_user_id"]).email, "y"))
+    assert said[0] == said[1]
+
+
+def test_a_link_of_nobodys_is_no_other_than_a_wrong_one(known):
+    made_up = [f"/accounts/password/reset/key/{user}-abcdef-1234/" for user in (known.pk, 99999)]
+    one, other = (Client().get(path) for path in made_up)
+    assert (one.status_code, pages.words(one)) == (other.status_code, pages.words(other))
+
+
+# --- Where one is led afterwards -----------------------------------------------------------------
+
+ELSEWHERE = [
+    "https://evil.example/",
+    "//evil.example/",
+    "///evil.example",
+    "/\\evil.example",
+    "\\\\evil.example",
+    "https:evil.example",
+    "http:///evil.example",
+    "javascript:alert(1)",
+    "data:text/html,x",
+    "/\t/evil.example",
+    " https://evil.example",
+    "https://testserver@evil.example/",
+    "https://testserver.evil.example/",
+]
+
+
+@pytest.mark.parametrize("following", ELSEWHERE)
+def test_nobody_is_led_to_another_site(known, following):
+    query = urlencode({"next": following})
+    member = staff.a_client(known, "password")
+    answers = [
+        _sign_in_to(query),
+        member.post(f"/accounts/reauthenticate/?{query}", {"password": PASSWORD}),
+        member.get(f"{LOGIN}?{query}"),
+        member.get(f"{SIGNUP}?{query}"),
+        member.post(f"/accounts/logout/?{query}"),
+    ]
+    for answer in answers:
+        assert answer.status_code == HTTPStatus.FOUND
+        assert answer["Location"] in ("/desk", "/")
+
+
+def _sign_in_to(query: str) -> HttpResponse:
+    return Client().post(f"{LOGIN}?{query}", {"login": KNOWN, "password": PASSWORD})
+
+
+def test_one_is_led_to_a_page_of_this_site(known):
+    assert _sign_in_to("next=/bots")["Location"] == "/bots"
+
+
+# --- Second factors ------------------------------------------------------------------------------
+
+
+def test_what_second_factors_keep_is_encrypted(known):
+    secret = staff.with_totp(factories.a_staff_user())
+    RecoveryCodes.activate(known)
+    kept = json.dumps(list(Authenticator.objects.values_list("data", flat=True)))
+    codes = RecoveryCodes(Authenticator.objects.get(user=known)).generate_codes()
+    assert not [text for text in (secret, *codes) if text in kept]
+
+
+def test_a_code_signs_in_once_and_no_second_browser():
+    member = factories.a_staff_user()
+    secret = staff.with_totp(member)
+    for _ in range(2):  # where a code ended between the two, with the next one
+        code, browsers = staff.code_of(secret), (Client(), Client())
+        for browser in browsers:
+            sign_in(browser, member.email)
+            browser.post("/accounts/2fa/authenticate/", {"code": code})
+        entered = [is_in(browser) for browser in browsers]
+        if staff.code_of(secret) == code:
+            break
+    assert entered == [True, False]
+
+
+def is_in(browser: Client) -> bool:
+    return "_auth_user_id" in browser.session
+
+
+def test_a_recovery_code_signs_in_once():
+    member = factories.a_staff_user()
+    staff.with_totp(member)
+    code = RecoveryCodes.activate(member).generate_codes()[0]
+    browsers = (Client(), Client())
+    for browser in browsers:
+        sign_in(browser, member.email)
+        browser.post("/accounts/2fa/authenticate/", {"code": code})
+    assert [is_in(browser) for browser in browsers] == [True, False]

@@ -1,0 +1,272 @@
+"""The control area as a whole: who may enter, and that nothing in it is added, changed, deleted."""
+
+import re
+
+import pytest
+from django.contrib import admin
+from django.contrib.admin.models import LogEntry
+from django.contrib.admin.utils import quote
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from desks.models import Automation, Card, Desk, Election, User
+from events.control import lists
+from events.models import Event
+from signals.models import Signal
+from tests import factories, staff
+from tests.client import push
+from tests.crowd import a_crowd
+from tests.signals import bodies
+from tokens import actions as tokens
+from tokens.models import SigningSecret, Token
+
+CONTROL = "/control/"
+MODELS = [Automation, Card, Desk, Election, Event, Signal, SigningSecret, Token, User]
+# What the pages of the framework are written with, where a strict policy lets nothing run.
+INLINE = re.compile(r"<style|\sstyle=|\son[a-z]+=|<script(?![^>]*\ssrc=)|javascript:", re.I)
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def world(card: Card, desk: Desk) -> None:
+    """At least one row of everything, a customer's and the platform's."""
+    factories.a_bot(desk)
+    factories.a_desk_token(desk)
+    factories.a_shared_secret()
+    push(bodies.fanout(), factories.a_platform_token())
+
+
+@pytest.fixture
+def client(settings) -> Client:
+    """A member of the staff with a second factor, where one is asked for."""
+    settings.REQUIRE_STAFF_MFA = True
+    return staff.a_client()
+
+
+def every_page() -> list[str]:
+    """The overview, and of each kind of row its list, the page of one, and what can be done."""
+    found = [CONTROL]
+    for control in staff.every_control():
+        row = control.model.objects.order_by("pk").last()
+        found += [control.url_of("changelist"), control.url_of("change", row)]
+        for name, page in control.pages.items():
+            rows = [r for r in control.model.objects.all() if page.fits(r)] if page.of_row else []
+            found.append(control.url_of(name, rows[0] if rows else None))
+    return found
+
+
+# --- Who may enter -----------------------------------------------------------------------------
+
+
+def test_nobody_is_sent_to_sign_in_and_back(world):
+    for page in every_page():
+        response = Client().get(f"{page}?q=x")
+        assert response.status_code == 302
+        assert response["Location"] == f"/accounts/login/?next={page}%3Fq%3Dx"
+
+
+def test_nobody_is_not_told_which_pages_there_are(db):
+    assert Client().get("/control/no/such/page/").status_code == 302
+
+
+def test_nobody_does_nothing_by_posting(world):
+    for page in every_page():
+        assert Client().post(page)["Location"].startswith("/accounts/login/")
+    assert Card.objects.published().exists()
+
+
+def test_a_customer_is_refused(world, desk, settings):
+    settings.REQUIRE_STAFF_MFA = True
+    customer = staff.a_client(desk.user, "password", "mfa")
+    for page in every_page():
+        response = customer.get(page)
+        assert (response.status_code, staff.refusal(response)) == (403, "not_allowed")
+
+
+def test_staff_without_a_second_factor_are_told_to_add_one(world, settings):
+    settings.REQUIRE_STAFF_MFA = True
+    member = staff.a_client(None, "password")
+    for page in every_page():
+        response = member.get(page)
+        assert (response.status_code, staff.refusal(response)) == (403, "second_factor_required")
+        assert "/accounts/2fa/" in response.content.decode()
+
+
+def test_staff_who_have_a_second_factor_but_signed_in_without_it_are_refused(settings):
+    settings.REQUIRE_STAFF_MFA = True
+    member = factories.a_staff_user()
+    staff.with_totp(member)
+    assert staff.refusal(staff.a_client(member, "password").get(CONTROL)) == (
+        "second_factor_required"
+    )
+
+
+def test_staff_who_sign_in_with_password_and_second_factor_enter(settings):
+    settings.REQUIRE_STAFF_MFA = True
+    member, browser = factories.a_staff_user(), Client()
+    secret = staff.with_totp(member)
+    browser.post("/accounts/login/", {"login": member.email, "password": factories.PASSWORD})
+    assert browser.get(CONTROL).status_code == 302  # the password alone has not signed in
+    staff.sign_in(browser, member, secret)
+    assert browser.get(CONTROL).status_code == 200
+
+
+def test_where_no_second_factor_is_asked_for_a_password_is_enough():
+    assert staff.a_client(None, "password").get(CONTROL).status_code == 200
+
+
+def test_staff_who_were_deactivated_are_nobody_from_the_next_request_on(client):
+    assert client.get(CONTROL).status_code == 200
+    tokens.deactivate(user=User.objects.get(is_staff=True))
+    assert client.get(CONTROL)["Location"] == "/accounts/login/?next=/control/"
+
+
+def test_staff_with_a_second_factor_open_every_page(client, world):
+    for page in every_page():
+        assert client.get(page).status_code == 200, page
+
+
+# --- What the pages are --------------------------------------------------------------------------
+
+
+def test_every_page_says_whose_it_is_and_that_it_is_paper(client, world):
+    for page in every_page():
+        text = client.get(page).content.decode()
+        assert "Signal Intermediary Service" in text
+        assert ">Paper<" in text
+        assert '<a href="/">Back to the site</a>' in text
+
+
+def test_no_page_holds_what_the_policy_of_content_would_stop(client, world):
+    for page in every_page():
+        response = client.get(page)
+        assert "script-src 'self'; style-src 'self';" in response["Content-Security-Policy"]
+        assert not INLINE.search(response.content.decode()), page
+
+
+def test_no_page_is_stored(client, world):
+    for page in every_page():
+        assert "no-store" in client.get(page)["Cache-Control"]
+
+
+def test_no_page_shows_a_digest_a_ciphertext_or_a_password(client, world, desk):
+    hidden = [
+        *Token.objects.values_list("digest", flat=True),
+        *User.objects.values_list("password", flat=True),
+        *(bytes(sealed).hex() for sealed in SigningSecret.objects.values_list("ciphertext")[0]),
+        *(str(bytes(sealed)) for sealed in SigningSecret.objects.values_list("ciphertext")[0]),
+    ]
+    for page in every_page():
+        text = client.get(page).content.decode()
+        assert not any(secret in text for secret in hidden), page
+
+
+def test_the_frameworks_own_ways_to_sign_in_and_to_change_a_password_are_not_there(client):
+    for path in ("login/", "logout/", "password_change/", "autocomplete/", "r/1/1/"):
+        assert client.get(CONTROL + path).status_code == 404
+
+
+def test_other_methods_are_refused_and_options_says_which_there_are(client):
+    refused, asked = client.put(CONTROL), client.options(CONTROL)
+    assert (refused.status_code, refused["Allow"]) == (405, "GET, HEAD, POST, OPTIONS")
+    assert (asked.status_code, asked["Allow"]) == (204, "GET, HEAD, POST, OPTIONS")
+
+
+# --- That nothing is added, changed or deleted ---------------------------------------------------
+
+
+def everything() -> dict[str, list[tuple[object, ...]]]:
+    """Every row of every table of the service, but for who signed in when."""
+    return {
+        model.__name__: sorted(
+            model.objects.defer("last_login").values_list(
+                *(f.attname for f in model._meta.concrete_fields if f.name != "last_login")
+            ),
+            key=str,
+        )
+        for model in MODELS
+    }
+
+
+def test_the_control_area_is_of_these_models_and_no_others():
+    assert {model.__name__ for model in admin.site._registry} == {m.__name__ for m in MODELS}
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
+def test_no_row_is_added_changed_or_deleted(client, world, model):
+    before = everything()
+    control = staff.control_of(model)
+    row, base = model.objects.first(), control.url_of("changelist")
+    fields = {field.name: "1" for field in model._meta.concrete_fields} | {"post": "yes"}
+    for path in ("add/", f"{quote(row.pk)}/change/", f"{quote(row.pk)}/delete/"):
+        assert client.post(base + path, fields).status_code in {403, 404}, path
+    assert not control.has_delete_permission(None)
+    assert not control.has_add_permission(None)
+    client.post(base, {"action": "delete_selected", "_selected_action": row.pk, "post": "yes"})
+    assert everything() == before
+
+
+def test_the_framework_keeps_no_log_of_its_own_beside_ours(client, card):
+    client.post(staff.list_of(Token, "mint"), {"name": "Engine", "scopes": ["read"]})
+    client.post(staff.page_of(card, "retire"))
+    assert Event.objects.count() == 3
+    assert not LogEntry.objects.exists()
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
+def test_what_is_not_shown_cannot_be_asked_for(client, world, model):
+    for name in ("digest__startswith", "password__startswith", "user__password__startswith", "pk"):
+        response = client.get(staff.list_of(model), {name: "a"})
+        assert (response.status_code, staff.refusal(response)) == (400, "malformed")
+
+
+# --- What a list costs ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
+def test_a_list_of_more_rows_takes_no_more_queries(client, world, card, desk, model):
+    def queries() -> int:
+        with CaptureQueriesContext(connection) as captured:
+            assert client.get(staff.list_of(model)).status_code == 200
+        return len(captured)
+
+    few = queries()
+    a_crowd(card, 50)
+    other = factories.a_ready_desk(card)
+    factories.a_bot(other)
+    factories.a_desk_token(other)
+    factories.a_platform_token()
+    assert queries() == few <= 8
+
+
+def test_a_list_counts_no_further_than_it_lists(client, card, monkeypatch):
+    monkeypatch.setattr(lists, "MOST_LISTED", 120)
+    a_crowd(card, 200)
+    with CaptureQueriesContext(connection) as captured:
+        text = client.get(staff.list_of(Desk)).content.decode()
+    counts = [q["sql"] for q in captured if "COUNT" in q["sql"]]
+    assert len(counts) == 1
+    assert "LIMIT 120" in counts[0]
+    assert "The first 120 desks" in text
+    assert "?p=2" in text
+
+
+def test_a_list_keeps_the_order_of_its_index_whatever_is_asked_for(client, world):
+    with CaptureQueriesContext(connection) as captured:
+        client.get(staff.list_of(Event), {"o": "2.-3"})
+    assert any('ORDER BY "events_event"."position" DESC' in q["sql"] for q in captured)
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
+def test_a_page_of_no_row_leads_back(client, model):
+    for key in ("no_such", "9" * 40, "-1", "a%2Fb", "%ff"):
+        response = client.get(f"{staff.list_of(model)}{key}/change/")
+        assert (response.status_code, response["Location"]) == (302, CONTROL)
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
+def test_any_search_gets_an_answer(client, world, model):
+    for text in ("evt_", "evt_" + "9" * 40, "evt_²", "usr_ bot_", "bot_x", "%", "_", " "):
+        assert client.get(f"{staff.list_of(model)}?q={text}&p=x").status_code == 200

@@ -1,0 +1,135 @@
+"""What stands in the log: one line of JSON for each request, and nothing that breaks a line."""
+
+import json
+import logging
+import secrets
+import subprocess
+import sys
+
+import httpx
+import pytest
+
+from config.logs import formatter
+from tests.config.test_settings import KEYS, ROOT, environment
+from tests.server import serving
+
+pytestmark = pytest.mark.once
+
+
+@pytest.fixture(scope="module")
+def server():
+    with serving(ready=2, idle=0) as server:
+        yield server
+
+
+def told(server, request_id):
+    """The lines about one request."""
+    lines = [json.loads(line) for line in server.log.read_text().splitlines()]
+    return [line for line in lines if line.get("request") == request_id]
+
+
+def ask(server, method, path, **said):
+    """The line of a request; its answer has been read, and the line stands before that."""
+    request_id = secrets.token_hex(8)
+    headers = {"X-Request-Id": request_id, **said.pop("headers", {})}
+    httpx.request(method, f"{server.base_url}{path}", headers=headers, trust_env=False, **said)
+    lines = told(server, request_id)
+    assert len(lines) == 1, lines
+    return lines[0]
+
+
+def bearer(token):
+    return {"Authorization": f"Bearer {token}"}
+
+
+@pytest.mark.processes
+class TestARequest:
+    def test_it_is_one_line_that_says_what_came_of_it(self, server):
+        card = server.seed["card"]
+        body = {"fanout": True, "nonce": secrets.token_hex(8), "elected": True, "source": "floor"}
+        body |= {"pair": card["pair"], "direction": card["direction"]}
+        headers = bearer(server.seed["platformToken"])
+        line = ask(server, "POST", "/api/hooks/signal", json=body, headers=headers)
+        assert line["at"].endswith("Z")
+        assert line.pop("ms") > 0
+        assert line.pop("who").startswith("tok_")
+        del line["at"], line["request"]
+        assert line == {
+            "event": "request",
+            "level": "info",
+            "method": "POST",
+            "route": "api/hooks/signal",
+            "status": 200,
+            "outcome": "filled",
+        }
+
+    def test_a_refusal_has_its_code(self, server):
+        line = ask(server, "GET", "/api/v1/me", headers=bearer("wrong"))
+        assert (line["status"], line["outcome"], line["who"]) == (401, "token_invalid", None)
+
+    def test_the_path_is_its_route_since_it_may_hold_a_secret(self, server):
+        token = server.seed["platformToken"]
+        line = ask(server, "GET", f"/accounts/password/reset/key/{token}/")
+        assert token not in json.dumps(line)
+        assert ask(server, "GET", "/problems/invalid?a=b")["route"] == "problems/<str:code>"
+        assert ask(server, "GET", f"/{token}")["route"] == "none"
+
+    def test_a_method_that_anybody_makes_up_is_not_repeated(self, server):
+        assert ask(server, "SECRETS", "/healthz")["method"] == "another"
+
+    def test_nothing_that_was_presented_stands_in_it(self, server):
+        for token in (server.seed["platformToken"], server.seed["desks"][0]["deskToken"]):
+            ask(server, "GET", "/api/v1/events", headers=bearer(token))
+            assert token not in server.log.read_text()
+
+    def test_every_line_of_the_server_is_json(self, server):
+        levels = {json.loads(line)["level"] for line in server.log.read_text().splitlines()}
+        assert "info" in levels  # gunicorn's own lines about its start among them
+        assert "Booting worker" in server.log.read_text()
+
+
+def line_of(message, *arguments, **said):
+    """The line that a logger of Python makes of this."""
+    record = logging.getLogger("somebody").makeRecord(
+        "somebody", logging.ERROR, __file__, 1, message, arguments, said.get("exc_info")
+    )
+    return formatter().format(record)
+
+
+def test_line_ends_and_quotes_in_a_text_break_no_line():
+    line = line_of('one\r\n{"level":"info"}\u2028%s', "\x00\n")
+    assert len(line.splitlines()) == 1
+    assert json.loads(line)["event"] == 'one\r\n{"level":"info"}\u2028\x00\n'
+    assert json.loads(line)["level"] == "error"
+    assert json.loads(line)["logger"] == "somebody"
+
+
+def test_a_traceback_says_where_and_shows_no_variable():
+    known = "svc_sign_" + "s" * 49
+
+    def fails(secret):
+        raise ValueError("No.")
+
+    try:
+        fails(known)
+    except ValueError:
+        line = line_of("A request failed.", exc_info=sys.exc_info())
+    assert known not in line
+    [raised] = json.loads(line)["exception"]
+    assert (raised["exc_type"], raised["exc_value"]) == ("ValueError", "No.")
+    assert raised["frames"][-1]["name"] == "fails"
+    assert not any("locals" in frame for frame in raised["frames"])
+
+
+def test_a_level_keeps_the_lines_below_it_out():
+    code = (
+        "import django; django.setup(); import logging;"
+        "from config.logs import requests_logger; from django.conf import settings;"
+        "log = requests_logger(settings.LOG_LEVEL);"
+        "log.info('request'); logging.getLogger('a').info('b'); logging.getLogger('a').error('c')"
+    )
+    given = environment(LOG_LEVEL="warning", DJANGO_SETTINGS_MODULE="config.settings", **KEYS)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=given, capture_output=True, text=True
+    )
+    assert [json.loads(line)["event"] for line in done.stderr.splitlines()] == ["c"]

@@ -1,0 +1,147 @@
+"""The numbers at /metrics, read by the library's own parser, equal what was sent."""
+
+import secrets
+import threading
+from collections import Counter
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.client import HOOK, signed
+from tests.server import serving
+from tests.signals.test_relay import message
+
+pytestmark = pytest.mark.processes
+
+TOKEN = secrets.token_hex(32)
+READER = {"Authorization": f"Bearer {TOKEN}"}
+LOAD = 24  # requests of each sort
+
+
+@pytest.fixture(scope="module")
+def server():
+    """Two workers: the numbers are of both."""
+    with serving(METRICS_TOKEN=TOKEN) as server:
+        yield server
+
+
+def numbers(server):
+    """Every sample by its name and labels."""
+    answer = httpx.get(f"{server.base_url}/metrics", headers=READER, trust_env=False)
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["Content-Type"].startswith("text/plain")
+    families = text_string_to_metric_families(answer.text)
+    return {
+        (sample.name, *sorted(sample.labels.items())): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+def pushed(server, **changes):
+    """Each on a connection of its own, so that both workers get some."""
+    bot = server.seed["automation"]
+    body = message(bot, **changes).encode()
+    return httpx.post(
+        f"{server.base_url}{HOOK}",
+        content=body,
+        headers=signed(bot["secret"], body=body),
+        trust_env=False,
+    )
+
+
+def grown(before, after, name):
+    """What grew of a number, by its labels' values."""
+    return {
+        tuple(value for _, value in key[1:]): after[key] - before.get(key, 0)
+        for key in after
+        if key[0] == name and after[key] != before.get(key, 0)
+    }
+
+
+def test_after_a_load_they_equal_what_was_sent(server):
+    before = numbers(server)
+    sent = Counter()
+    for _ in range(LOAD):
+        sent[pushed(server).status_code] += 1
+        sent[pushed(server, direction="short").status_code] += 1
+        sent[pushed(server, pair="ETHUSDT").status_code] += 1
+    httpx.get(f"{server.base_url}/api/v1/me", trust_env=False)
+    after = numbers(server)
+    assert sent == {200: LOAD, 422: 2 * LOAD}
+    assert grown(before, after, "signals_received_total") == {
+        ("filled", "tradingview"): LOAD,
+        ("refused", "tradingview"): 2 * LOAD,
+    }
+    assert grown(before, after, "signals_refusals_total") == {
+        ("direction_mismatch",): LOAD,
+        ("ticker_only",): LOAD,
+        ("credentials_missing",): 1,
+    }
+    requests = grown(before, after, "signals_http_requests_total")
+    assert requests["api/hooks/signal", "200"] == LOAD
+    assert requests["api/hooks/signal", "422"] == 2 * LOAD
+    assert requests["api/v1/me", "401"] == 1
+    assert grown(before, after, "signals_intake_seconds_count") == {(): 3 * LOAD}
+    assert after["signals_log_head",] - before["signals_log_head",] == 3 * LOAD
+
+
+def test_no_label_names_who_was_counted(server):
+    pushed(server)
+    names = {name for key in numbers(server) for name, _ in key[1:]}
+    assert names <= {"route", "status", "source", "outcome", "code", "le", "part"}
+
+
+def test_paths_and_sources_that_anybody_makes_up_are_one_label(server):
+    def labels():
+        return {value for key in numbers(server) for _, value in key[1:]}
+
+    before = labels()
+    for _ in range(5):
+        made_up = secrets.token_hex(8)
+        httpx.get(f"{server.base_url}/{made_up}", trust_env=False)
+        httpx.get(f"{server.base_url}/problems/{made_up}", trust_env=False)
+        httpx.post(
+            f"{server.base_url}/api/hooks/signal",
+            json={"source": made_up},
+            headers={"Authorization": f"Bearer {server.seed['platformToken']}"},
+            trust_env=False,
+        )
+    new = labels() - before
+    assert new <= {"none", "404", "422", "problems/<str:code>", "unknown", "invalid", "not_elected"}
+
+
+def test_a_waiting_reader_is_counted_while_it_waits(server):
+    reader = {"Authorization": f"Bearer {server.seed['readToken']}"}
+    events = f"{server.base_url}/api/v1/events"
+    tail = httpx.get(f"{events}?order=desc&limit=1", headers=reader, trust_env=False).json()["next"]
+    assert numbers(server)["signals_waiting_readers",] == 0
+    with httpx.Client(trust_env=False, timeout=40) as client:
+        request = client.build_request("GET", f"{events}?after={tail}&wait=25", headers=reader)
+        waiting = threading.Thread(target=client.send, args=(request,))
+        waiting.start()
+        while numbers(server)["signals_waiting_readers",] != 1:
+            assert waiting.is_alive()
+        pushed(server)
+        waiting.join()
+    assert numbers(server)["signals_waiting_readers",] == 0
+
+
+@pytest.mark.parametrize("authorization", [None, "Bearer", "Bearer wrong", TOKEN, "Bearer é"])
+def test_without_the_token_there_is_nothing(server, authorization):
+    headers = {"Authorization": authorization.encode()} if authorization else {}
+    answer = httpx.get(f"{server.base_url}/metrics", headers=headers, trust_env=False)
+    assert answer.status_code == 404
+    assert "signals_" not in answer.text
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer "}, READER])
+def test_by_default_nobody_has_one(client, headers):
+    assert client.get("/metrics", headers=headers).status_code == 404
+
+
+def test_which_parts_are_up_is_a_number(server):
+    parts = {key[1][1]: value for key, value in numbers(server).items() if key[0].endswith("_up")}
+    assert parts == {"database": 1, "migrations": 1, "limits": 1, "cache": 1}

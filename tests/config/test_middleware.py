@@ -1,0 +1,208 @@
+"""What every request passes on its way in, and every answer on its way out."""
+
+import re
+
+import pytest
+from django.test import Client
+
+from tests.client import CATALOG, DESKS, EVENTS, HOOK, ME, TOKENS, code, get, post, push, signed_in
+from tests.factories import a_desk, a_desk_token, a_platform_token, a_staff_user
+from tests.signals.bodies import fanout
+from tokens import formats
+
+pytestmark = pytest.mark.django_db
+
+
+# --- The request's id ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("given", ["a", "A-z_09", "x" * 64, "0", "-", "_"])
+def test_a_fit_request_id_is_said_again(given):
+    for path in (CATALOG, ME, "/api/v1/nothing"):
+        assert get(path, **{"X-Request-Id": given})["X-Request-Id"] == given
+    assert get(ME, **{"X-Request-Id": given}).json()["requestId"] == given
+
+
+@pytest.mark.parametrize(
+    "given", ["", "x" * 65, "a b", "a.b", "é", "a\n", "a\x00", "٣", "a,b", "<>"]
+)
+def test_an_unfit_request_id_is_replaced(given):
+    response = get(ME, **{"X-Request-Id": given})
+    assert re.fullmatch(r"[A-Za-z0-9_-]{1,64}", response["X-Request-Id"])
+    assert response["X-Request-Id"] != given
+    assert response.json()["requestId"] == response["X-Request-Id"]
+
+
+def test_every_request_gets_an_id_of_its_own():
+    assert get(CATALOG)["X-Request-Id"] != get(CATALOG)["X-Request-Id"]
+
+
+# --- Sessions -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", [CATALOG, ME, DESKS, EVENTS, HOOK, "/api/v1/nothing"])
+def test_no_session_is_looked_for_where_a_token_or_a_signature_calls(path):
+    assert not hasattr(signed_in(a_staff_user()).get(path).wsgi_request, "session")
+
+
+@pytest.mark.parametrize("path", [TOKENS, "/api/docs", "/"])
+def test_a_session_counts_where_people_are(path):
+    staff = a_staff_user()
+    assert signed_in(staff).get(path).wsgi_request.user == staff
+
+
+# --- Caches -------------------------------------------------------------------------------------
+
+
+def test_nothing_is_stored_but_the_public_pages(settings):
+    token, own = a_platform_token(), a_desk_token(a_desk())
+    answers = [
+        get(ME, own),
+        get(DESKS, token),
+        get(EVENTS, token),
+        get(TOKENS, token),
+        get(ME),
+        get("/api/v1/nothing"),
+        post(ME, {}),
+        push(fanout(), token),
+        push(fanout()),
+        push(b"{", token),
+        push(b"x" * 65537),
+        Client().options(HOOK),
+        get(CATALOG, Host="elsewhere.example"),
+    ]
+    settings.REQUIRE_HTTPS = True
+    answers.append(get(CATALOG))
+    for response in answers:
+        assert response["Cache-Control"] == "no-store"
+        assert "ETag" not in response
+
+
+@pytest.mark.parametrize("path", [CATALOG, HOOK])
+def test_the_public_pages_have_an_etag_and_are_asked_after(path):
+    response = get(path)
+    assert response["Cache-Control"] == "public, no-cache"
+    for known in (response["ETag"], f'"other", {response["ETag"]}', f"W/{response['ETag']}", "*"):
+        assert get(path, **{"If-None-Match": known}).status_code == 304
+    for unknown in ('"other"', "", "nonsense"):
+        assert get(path, **{"If-None-Match": unknown}).status_code == 200
+
+
+@pytest.mark.parametrize("name", ["If-Match", "If-Unmodified-Since", "Range", "If-Range", "Expect"])
+@pytest.mark.parametrize("value", ['"x"', "Mon, 01 Jan 1990 00:00:00 GMT", "bytes=0-1", "\x00"])
+def test_no_answer_depends_on_another_precondition(name, value):
+    assert get(CATALOG, **{name: value}).status_code == 200
+
+
+def test_what_is_private_is_never_answered_as_unchanged():
+    token = a_platform_token()
+    assert get(EVENTS, token, **{"If-None-Match": "*"}).status_code == 200
+
+
+# --- Host and HTTPS -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "host", ["elsewhere.example", "", "a b", "testserver.evil.example", "é", "["]
+)
+@pytest.mark.parametrize("path", [CATALOG, "/api/v1/nothing", HOOK, "/nothing", "/accounts/login/"])
+def test_a_host_that_is_not_ours_is_refused_before_anything_else(host, path):
+    response = post(path, b"x" * 65537, "nonsense", headers={"Host": host})
+    if host:
+        assert response.status_code == 400
+        assert "host_invalid" in response.text or not path.startswith("/api/")
+    else:
+        assert response.status_code in (400, 404, 405, 413)
+
+
+def test_a_foreign_host_is_told_what_is_wrong_in_a_problem_body():
+    response = get("/api/v1/nothing", Host="elsewhere.example")
+    assert (response.status_code, code(response)) == (400, "host_invalid")
+    assert response["Content-Type"] == "application/problem+json"
+    assert "elsewhere" not in response.text
+
+
+def test_plain_http_is_refused_by_the_api_where_https_is_required(settings):
+    settings.REQUIRE_HTTPS = True
+    for response in (get(CATALOG), get(ME, "nonsense"), push(fanout()), get("/api/v1/nothing")):
+        assert (response.status_code, code(response)) == (403, "https_required")
+    assert Client().get(CATALOG, secure=True).status_code == 200
+
+
+def test_a_forwarded_protocol_is_nobodys_word_without_a_trusted_proxy(settings):
+    settings.REQUIRE_HTTPS = True
+    assert code(get(CATALOG, **{"X-Forwarded-Proto": "https"})) == "https_required"
+
+
+def test_behind_a_trusted_proxy_its_word_on_the_protocol_counts(settings):
+    settings.REQUIRE_HTTPS = True
+    settings.SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+    assert get(CATALOG, **{"X-Forwarded-Proto": "https"}).status_code == 200
+    assert code(get(CATALOG, **{"X-Forwarded-Proto": "http"})) == "https_required"
+
+
+def test_the_host_is_checked_before_https(settings):
+    settings.REQUIRE_HTTPS = True
+    assert code(get(CATALOG, Host="elsewhere.example")) == "host_invalid"
+
+
+def test_every_answer_carries_the_headers_that_keep_a_browser_in_check():
+    for path in (CATALOG, ME, "/accounts/login/"):
+        response = get(path)
+        assert "default-src 'none'" in response["Content-Security-Policy"]
+        assert response["X-Content-Type-Options"] == "nosniff"
+        assert response["Cross-Origin-Resource-Policy"] == "same-origin"
+
+
+# --- Forms of pages -----------------------------------------------------------------------------
+
+
+def login(fields: dict[str, str], query: str = ""):
+    return Client(raise_request_exception=False).post(f"/accounts/login/{query}", fields)
+
+
+@pytest.mark.parametrize("prefix", ["svc_desk_", "svc_plat_", "svc_sign_"])
+def test_a_credential_of_this_service_in_a_free_text_of_a_page_is_refused(prefix):
+    value = formats.new(prefix)
+    for response in (
+        login({"login": f"me {value}", "password": "x"}),
+        login({"login": "me", "unknown": value}),
+        login({"login": "me"}, f"?next={value}"),
+    ):
+        assert response.status_code == 422
+        assert value[9:] not in response.text
+
+
+def test_a_private_key_in_a_free_text_of_a_page_is_refused():
+    response = login({"login": "-----BEGIN RSA PRIVATE KEY-----", "password": "x"})
+    assert response.status_code == 422
+
+
+@pytest.mark.parametrize("field", ["password", "password1", "oldpassword", "code"])
+def test_where_a_person_types_a_secret_of_their_own_it_is_not_searched(field):
+    response = login({"login": "me@example.com", field: formats.new("svc_desk_")})
+    assert response.status_code == 200
+
+
+def test_a_form_of_more_than_64_kib_is_too_large():
+    response = login({"login": "x" * 65536})
+    assert response.status_code == 413
+
+
+def test_a_form_of_unknown_length_is_length_required():
+    headers = {"Transfer-Encoding": "chunked"}
+    response = Client(raise_request_exception=False).post("/accounts/login/", {}, headers=headers)
+    assert response.status_code == 411
+
+
+def test_a_nul_in_a_field_or_a_query_of_a_page_is_malformed():
+    assert login({"login": "a\x00b"}).status_code == 400
+    assert login({"login": "a"}, "?next=%00").status_code == 400
+    staff = signed_in(a_staff_user(), "password", "mfa")
+    assert staff.get("/control/?q=%00").status_code == 400
+
+
+@pytest.mark.parametrize("path", ["/control/desks/card/%00/change/", "/accounts/%00/", "/%00"])
+def test_a_nul_in_a_path_is_not_found(path):
+    staff = signed_in(a_staff_user(), "password", "mfa")
+    assert staff.get(path).status_code == 404

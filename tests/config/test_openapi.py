@@ -1,0 +1,271 @@
+"""GET /api/schema: that it is served, that it is whole, and that the service does what it says."""
+
+import json
+import re
+
+import pytest
+from django.core.management import call_command
+
+from config.openapi import EVENT_DATA, document
+from desks import actions as desks
+from desks.api.schemas import EXAMPLE_BOT_ID, EXAMPLE_USER_ID
+from events.kinds import Kind
+from events.refusals import Refused
+from tests import client, described, factories
+from tests.signals import bodies
+from tokens import actions as tokens
+from tokens.api.schemas import EXAMPLE_TOKEN_ID
+from tokens.models import Source, Token
+
+SCHEMA = "/api/schema"
+
+OPERATIONS = {
+    ("GET", "/api/v1"),
+    ("GET", "/api/v1/me"),
+    ("GET", "/api/v1/desks"),
+    ("GET", "/api/v1/desks/{userId}"),
+    ("POST", "/api/v1/desks/{userId}/signal"),
+    ("GET", "/api/v1/events"),
+    ("GET", "/api/v1/tokens"),
+    ("POST", "/api/v1/tokens"),
+    ("DELETE", "/api/v1/tokens"),
+    ("GET", "/api/hooks/signal"),
+    ("POST", "/api/hooks/signal"),
+}
+IN_BODIES = [
+    (operation_id, name)
+    for operation_id, operation in described.operations().items()
+    for name in described.examples(operation)
+]
+
+# --- The document --------------------------------------------------------------------------------
+
+
+def test_it_is_valid_openapi_3_1_and_nothing_in_it_was_guessed(tmp_path):
+    call_command(
+        "spectacular", validate=True, fail_on_warn=True, file=str(tmp_path / "schema.yaml")
+    )
+    assert document()["openapi"] == "3.1.0"
+
+
+def test_it_holds_every_operation_and_no_other():
+    found = described.operations().values()
+    assert {(operation["method"], operation["path"]) for operation in found} == OPERATIONS
+
+
+@pytest.mark.parametrize("operation_id", described.operations())
+def test_every_operation_and_every_parameter_is_explained(operation_id):
+    operation = described.operations()[operation_id]
+    assert operation["summary"]
+    assert operation["description"].endswith(".")
+    assert all(parameter["description"] for parameter in operation.get("parameters", []))
+
+
+def test_every_refusal_is_one_of_some_operation():
+    text = json.dumps(document()["paths"]) + json.dumps(document()["components"]["responses"])
+    missing = [each.code for each in Refused.registry() if f'examples/{each.code}"' not in text]
+    assert missing == []
+
+
+def test_every_kind_of_event_has_its_shape():
+    shapes = [kind for kinds in EVENT_DATA.values() for kind in kinds]
+    assert sorted(shapes) == sorted(Kind)
+
+
+def test_the_examples_of_bodies_are_of_their_shape():
+    for operation_id, name in IN_BODIES:
+        operation = described.operations()[operation_id]
+        schema = operation["requestBody"]["content"]["application/json"]["schema"]
+        body = described.examples(operation)[name]
+        assert described.shape_faults(schema, body) == [], name
+
+
+def test_the_examples_of_answers_are_of_their_shape():
+    for operation_id, operation in described.operations().items():
+        for status, answer in operation["responses"].items():
+            for content in described.resolved(answer).get("content", {}).values():
+                for name, example in content.get("examples", {}).items():
+                    value = described.resolved(example)["value"]
+                    faults = described.shape_faults(content["schema"], value)
+                    assert faults == [], (operation_id, status, name)
+
+
+# --- How it is served ----------------------------------------------------------------------------
+
+
+def test_everybody_gets_it_as_json():
+    answer = client.get(SCHEMA)
+    assert (answer.status_code, answer.headers["Content-Type"]) == (200, "application/json")
+    assert answer.json() == json.loads(json.dumps(document()))
+
+
+def test_it_may_be_kept_and_asked_about_again():
+    first = client.get(SCHEMA)
+    assert first.headers["Cache-Control"] == "public, no-cache"
+    again = client.get(SCHEMA, **{"If-None-Match": first.headers["ETag"]})
+    assert (again.status_code, again.content) == (304, b"")
+
+
+def test_whatever_is_asked_for_it_is_json():
+    answer = client.get(SCHEMA, Accept="application/yaml")
+    assert answer.headers["Content-Type"] == "application/json"
+
+
+def test_it_takes_no_other_method():
+    answer = client.post(SCHEMA, {})
+    assert client.code(answer) == "method_not_allowed"
+    assert answer.headers["Allow"] == "GET, HEAD, OPTIONS"
+
+
+def test_a_credential_in_its_request_is_not_looked_at():
+    assert client.get(SCHEMA, "svc_plat_none").status_code == 200
+
+
+# --- What it says is so -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def stage(desk, card):
+    """What the examples name: a ready desk, its bot with the card's election, a token."""
+    bot = factories.a_bot(desk, pair=card.pair, direction=card.direction)
+    token = Token.objects.get(pk=tokens.mint_desk_token(desk=desk)[1].pk)
+    return {EXAMPLE_USER_ID: desk.public_id, EXAMPLE_BOT_ID: bot.id, EXAMPLE_TOKEN_ID: token}, bot
+
+
+def on_stage(stage, value):
+    """An example with the ids of what is there."""
+    text = json.dumps(value)
+    for example, real in stage[0].items():
+        text = text.replace(example, getattr(real, "public_id", real))
+    return json.loads(text)
+
+
+def send(stage, operation, body):
+    """Sends a body to an operation as whoever may."""
+    raw = json.dumps(body).encode()
+    path = operation["path"].replace("{userId}", stage[0][EXAMPLE_USER_ID])
+    if path == client.TOKENS:
+        staff = body.get("scope") != "desk"
+        user = factories.a_staff_user() if staff else stage[1].automation.desk.user
+        browser = client.signed_in(user, "password")
+        return browser.generic(operation["method"], path, raw, client.JSON)
+    if body["source"] == Source.TRADINGVIEW:
+        return client.post(path, raw, secret=stage[1].secret)
+    return client.post(path, raw, factories.a_platform_token("write"))
+
+
+@pytest.mark.parametrize(("operation_id", "name"), IN_BODIES)
+def test_every_example_of_a_body_is_accepted_and_answered_as_described(stage, operation_id, name):
+    operation = described.operations()[operation_id]
+    body = on_stage(stage, described.examples(operation)[name])
+    answer = send(stage, operation, body)
+    assert answer.status_code == (201 if operation_id == "mintToken" else 200), answer.content
+    assert described.faults(operation_id, answer) == []
+
+
+@pytest.fixture
+def history(desk, stranger, card):
+    """A log that holds every kind of event."""
+    bot = factories.a_bot(desk)
+    token = factories.a_platform_token()
+    factories.a_shared_secret()
+    factories.a_desk_token(stranger)
+    client.push(bodies.tradingview(bot), secret=bot.secret)
+    client.push(bodies.tradingview(bot, pair="SOL/USDT"), secret=bot.secret)
+    client.push(bodies.tradingview(bot), secret=factories.a_shared_secret(Source.NOX))
+    client.push(bodies.fanout(), token)
+    client.push(bodies.fanout(pair="SOL/USDT", source="other"), token)
+    client.push(bodies.nox(mode="dry_run", size_quote=12.5, decision_ref="d"), token)
+    client.push(bodies.nox(mode="draft", rationale=None), token)
+    factories.a_desk_token(desk)
+    desks.withdraw_from_card(desk=desk)
+    tokens.remove_automation(automation=bot.automation)
+    desks.disconnect(desk=desk)
+    factories.a_card("Evening")
+    return token, factories.a_desk_token(desk)
+
+
+def test_every_event_is_as_described_for_the_platform(history):
+    answer = client.get(f"{client.EVENTS}?limit=1000", history[0])
+    assert described.faults("listEvents", answer) == []
+    assert {event["kind"] for event in answer.json()["events"]} == set(Kind)
+
+
+def test_every_event_is_as_described_for_a_desk(history):
+    answer = client.get(f"{client.EVENTS}?limit=1000", history[1])
+    assert described.faults("listEvents", answer) == []
+    assert len(answer.json()["events"]) > 10
+
+
+def test_what_is_read_is_as_described(desk, card):
+    idle, platform = factories.a_desk(), factories.a_platform_token()
+    bad = "?limit=0"
+    for operation_id, path, token in [
+        ("readCatalog", client.CATALOG, None),
+        ("readContract", client.HOOK, None),
+        ("readMe", client.ME, factories.a_desk_token(desk)),
+        ("readMe", client.ME, platform),
+        ("readMe", client.ME, None),
+        ("listDesks", client.DESKS, platform),
+        ("listDesks", client.DESKS + "?limit=1", platform),
+        ("listDesks", client.DESKS + bad, platform),
+        ("listDesks", client.DESKS, factories.a_platform_token("write")),
+        ("readDesk", f"{client.DESKS}/{desk.public_id}", platform),
+        ("readDesk", f"{client.DESKS}/{idle.public_id}", platform),
+        ("readDesk", f"{client.DESKS}/{EXAMPLE_USER_ID}", platform),
+        ("listTokens", client.TOKENS, platform),
+        ("listTokens", client.TOKENS + bad, platform),
+        ("listTokens", client.TOKENS, None),
+        ("listEvents", client.EVENTS + bad, platform),
+        ("listEvents", client.EVENTS, "svc_plat_none"),
+    ]:
+        assert described.faults(operation_id, client.get(path, token)) == [], path
+
+
+def test_without_a_card_what_is_read_is_as_described(db):
+    for operation_id, path in [("readCatalog", client.CATALOG), ("readContract", client.HOOK)]:
+        answer = client.get(path)
+        assert b'"publishedCard":null' in answer.content
+        assert described.faults(operation_id, answer) == []
+
+
+def test_the_refusals_of_signals_are_as_described(desk, card):
+    bot, token = factories.a_bot(desk), factories.a_platform_token()
+    spent = bodies.fanout()
+    for code, body, credential in [
+        ("ok", spent, {"token": token}),
+        ("nonce_used", spent, {"token": token}),
+        ("pair_mismatch", bodies.fanout(pair="SOL/USDT"), {"token": token}),
+        ("pair_mismatch", bodies.tradingview(bot, pair="SOL/USDT"), {"secret": bot.secret}),
+        ("ticker_only", bodies.fanout(pair="BTCUSDT"), {"token": token}),
+        ("invalid", bodies.nox(mode="other", trace_id=7), {"token": token}),
+        ("exchange_secret", bodies.fanout(apiKey="x"), {"token": token}),
+        ("not_found", bodies.floor(desk, userId=EXAMPLE_USER_ID), {"token": token}),
+        ("desk_not_ready", bodies.floor(factories.a_desk()), {"token": token}),
+        ("malformed", b"[]", {"token": token}),
+        ("signature_missing", bodies.tradingview(bot), {"token": token}),
+        ("signature_invalid", bodies.tradingview(bot), {"secret": "svc_sign_none"}),
+        ("credentials_missing", bodies.fanout(), {}),
+    ]:
+        answer = client.push(body, **credential)
+        assert client.code(answer) == code
+        assert described.faults("pushSignal", answer) == [], code
+
+
+def test_what_is_left_of_a_limit_is_told_as_described(desk, settings):
+    settings.LIMITS = {**settings.LIMITS, "reads": "1/minute"}
+    token = factories.a_desk_token(desk)
+    headers = described.document()["components"]["headers"]
+    for status in (200, 429):
+        answer = client.get(client.ME, token)
+        assert answer.status_code == status
+        assert described.faults("readMe", answer) == []
+        for name in ("RateLimit", "RateLimit-Policy"):
+            assert re.search(headers[name]["schema"]["pattern"], answer.headers[name])
+
+
+def test_a_timestamp_that_is_refused_is_told_the_time_as_described(db):
+    headers = client.signed("svc_sign_none", body=b"{}", at=1)
+    answer = client.post(client.HOOK, b"{}", headers={**headers, "X-SVC-Timestamp": "1"})
+    assert client.code(answer) == "timestamp_invalid"
+    assert described.faults("pushSignal", answer) == []

@@ -1,0 +1,136 @@
+"""The pages for everybody: home, the refusals, and what a page looks like that says no."""
+
+import re
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from desks import actions
+from events.refusals import Refused
+from tests.client import signed_in
+from tests.factories import a_card, a_desk, a_staff_user
+from tests.pages import problem, source, words
+
+pytestmark = pytest.mark.django_db
+
+CODES = [refusal.code for refusal in Refused.registry()]
+PUBLIC = ["/problems", "/problems/pair_mismatch"]
+EVERYBODYS = ["/", *PUBLIC, "/problems/nothing", "/accounts/login/", "/accounts/signup/"]
+
+
+class TestHome:
+    def test_it_shows_the_card_as_it_is_now(self):
+        browser = Client()
+        assert "No card is published at the moment." in words(browser.get("/"))
+        a_card()
+        assert "Published card Morning BTC/USDT long" in words(browser.get("/"))
+        actions.retire_card()
+        assert "No card is published at the moment." in words(browser.get("/"))
+
+    def test_it_says_how_one_begins_and_where_the_contract_is(self):
+        page = source(Client().get("/"))
+        for path in (reverse("hook"), reverse("catalog"), "/accounts/signup/", "/problems"):
+            assert f'href="{path}"' in page
+
+    def test_who_is_signed_in_is_led_to_the_desk(self):
+        page = source(signed_in(a_desk().user).get("/"))
+        assert ('href="/desk"' in page, 'href="/accounts/signup/"' in page) == (True, False)
+
+    def test_staff_are_led_to_the_control_area(self):
+        page = source(signed_in(a_staff_user()).get("/"))
+        assert ('href="/control/"' in page, 'href="/bots"' in page) == (True, False)
+
+
+class TestRefusals:
+    @pytest.mark.parametrize("code", CODES)
+    def test_each_has_a_page_that_explains_it(self, code):
+        refusal = next(each for each in Refused.registry() if each.code == code)
+        page = Client().get(f"/problems/{code}")
+        assert page.status_code == 200
+        assert (refusal.title in words(page), refusal.detail in words(page)) == (True, True)
+
+    def test_the_index_names_all_of_them(self):
+        page = source(Client().get("/problems"))
+        assert re.findall(r'href="/problems/([a-z_]+)"', page) == CODES
+
+    @pytest.mark.parametrize("code", ["nothing", "Invalid", "pair_mismatch/", "pair mismatch"])
+    def test_another_code_is_not_found(self, code):
+        answer = Client().get(f"/problems/{code}")
+        assert (answer.status_code, problem(answer)) == (404, "not_found")
+
+    @pytest.mark.parametrize("path", PUBLIC)
+    def test_it_may_be_kept_and_is_asked_about_again(self, path):
+        page = Client().get(path)
+        assert page["Cache-Control"] == "public, no-cache"
+        again = Client().get(path, headers={"If-None-Match": page["ETag"]})
+        assert (again.status_code, again.content) == (304, b"")
+
+    @pytest.mark.parametrize("path", PUBLIC)
+    def test_it_is_the_same_for_everybody_and_touches_no_session(
+        self, path, django_assert_num_queries
+    ):
+        browser = signed_in(a_desk().user)
+        browser.post("/desk/withdraw")  # leaves a message for the next page that is ones own
+        with django_assert_num_queries(0):
+            own = browser.get(path)
+        assert own.content == Client().get(path).content
+        assert (own.cookies, own.get("Vary")) == ({}, None)
+
+
+class TestAPageThatSaysNo:
+    def test_it_says_what_and_how_to_name_it_to_us(self):
+        answer = Client().get("/nowhere", headers={"X-Request-Id": "mine-1"})
+        assert (answer.status_code, problem(answer)) == (404, "not_found")
+        assert "name the request: mine-1" in words(answer)
+        assert 'href="/problems/not_found"' in source(answer)
+
+    def test_what_was_asked_for_is_shown_as_text(self):
+        answer = Client().get("/activity/<script>alert(1)</script>")
+        assert "<script>alert" not in source(answer)
+
+    def test_it_needs_no_database(self, django_assert_num_queries):
+        browser = signed_in(a_desk().user)
+        with django_assert_num_queries(0):
+            assert browser.get("/nowhere").status_code == 404
+
+    @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
+    @pytest.mark.parametrize("path", ["/", *PUBLIC])
+    def test_a_method_that_is_not_taken_is_one(self, path, method):
+        answer = Client().generic(method, path)
+        assert (answer.status_code, problem(answer)) == (405, "method_not_allowed")
+        assert answer["Allow"] == "GET, HEAD, OPTIONS"
+
+    def test_it_leads_who_must_prove_themselves_to_where_that_is_done(self, settings):
+        settings.REQUIRE_STAFF_MFA = True
+        answer = signed_in(a_staff_user()).get("/control/", follow=True)
+        assert problem(answer) == "second_factor_required"
+        assert 'href="/accounts/2fa/"' in source(answer)
+
+
+class TestEveryPage:
+    @pytest.mark.parametrize("path", EVERYBODYS)
+    def test_it_says_that_all_is_paper(self, path):
+        page = source(Client().get(path))
+        assert '<span class="paper">Paper</span>' in page
+        assert "<strong>Paper only.</strong>" in page
+
+    @pytest.mark.parametrize("path", EVERYBODYS)
+    def test_it_runs_under_the_policy_that_is_sent_with_it(self, path):
+        answer = Client().get(path)
+        assert "script-src 'self'; style-src 'self'" in answer["Content-Security-Policy"]
+        assert inline(answer) == []
+
+    @pytest.mark.parametrize("path", EVERYBODYS)
+    def test_it_loads_nothing_from_elsewhere(self, path):
+        loaded = re.findall(r'(?:src|<link[^>]*href)="([^"]+)"', source(Client().get(path)))
+        assert loaded
+        assert all(address.startswith("/static/") for address in loaded)
+
+
+def inline(answer):
+    """What the policy would stop: scripts, styles and handlers that stand in the page itself."""
+    return re.findall(
+        r'<script(?![^>]*(?: src=|type="application/json"))|<style|\sstyle=|\son[a-z]+="',
+        source(answer),
+    )

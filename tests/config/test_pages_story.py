@@ -1,0 +1,219 @@
+"""The whole story of a customer, from signing up to a fill, as strict as a browser is."""
+
+import re
+from datetime import timedelta
+
+import pytest
+import time_machine
+from django.core import mail
+from django.test import Client
+from django.utils import timezone
+
+from desks.models import Desk, User
+from tests.client import ME, get, push
+from tests.factories import PASSWORD, a_card
+from tests.pages import copied, errors, lines, source, words
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+ADDRESS = "trader@example.com"
+LINK = re.compile(r"http://testserver(/accounts/\S+)")
+
+
+@pytest.fixture
+def visitor():
+    """A browser that nobody is signed in with."""
+    return Client(enforce_csrf_checks=True, raise_request_exception=False)
+
+
+def send(browser, path, _looked_at=None, **fields):
+    """Opens a page and sends the form that stands on it."""
+    page = browser.get(_looked_at or path)
+    token = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', source(page))
+    assert token is not None, path
+    sent = {"csrfmiddlewaretoken": token.group(1), **fields}
+    return browser.post(path, sent, follow=True)
+
+
+def link():
+    """The link in the last mail."""
+    found = LINK.search(mail.outbox[-1].body)
+    assert found is not None
+    return found.group(1)
+
+
+def sign_up(browser, address=ADDRESS):
+    return send(browser, "/accounts/signup/", email=address, password1=PASSWORD)
+
+
+def sign_in(browser, address=ADDRESS, password=PASSWORD):
+    return send(browser, "/accounts/login/", login=address, password=password)
+
+
+def test_from_signing_up_to_the_first_fill(visitor):
+    card = a_card()
+    assert "Look into your mail" in words(sign_up(visitor))
+    assert not Desk.objects.exists()
+    assert visitor.get("/desk").status_code == 302
+
+    assert Desk.objects.count() == 0, "looking at the link changes nothing"
+    confirmed = send(visitor, link())
+    assert confirmed.redirect_chain[-1] == ("/desk", 302)
+    desk = Desk.objects.get(user__email=ADDRESS)
+    assert desk.public_id in words(confirmed)
+
+    assert "Your desk is connected." in words(
+        send(visitor, "/desk/connect", venue="Kraken", trade_only="on")
+    )
+    assert "You are enrolled" in words(send(visitor, "/desk/enrol", "/desk", card=card.pk))
+    token = copied(send(visitor, "/desk/token", "/desk"))[0]
+    me = get(ME, token).json()
+    assert (me["userId"], me["ready"]) == (desk.public_id, True)
+
+    made = send(visitor, "/bots", name="Chart")
+    bot = made.redirect_chain[-1][0]
+    assert "election stands" in words(
+        send(visitor, f"{bot}/elect", bot, pair="ETH/USDT", direction="short")
+    )
+    secret = copied(send(visitor, f"{bot}/secret", bot))[0]
+    body = copied(visitor.get(bot))[1].replace("<nonce>", "first")
+    assert push(body.encode(), secret=secret).json()["outcome"] == "filled"
+    assert lines(visitor.get("/desk"))[0] == "Filled on paper: ETH/USDT short from the bot Chart."
+
+    send(visitor, "/accounts/logout/")
+    assert visitor.get("/desk").status_code == 302
+    assert sign_in(visitor).redirect_chain[-1] == ("/desk", 302)
+
+
+class TestSigningUp:
+    def test_the_link_is_the_services_own_whatever_host_the_browser_names(self, visitor, settings):
+        settings.BASE_URL = "https://signals.example"
+        fields = {"email": ADDRESS, "password1": PASSWORD}
+        Client().post("/accounts/signup/", fields, headers={"Host": "localhost:1"})
+        assert "https://signals.example/accounts/confirm-email/" in mail.outbox[-1].body
+        assert "localhost" not in mail.outbox[-1].body
+
+    def test_without_the_link_there_is_no_way_in_and_no_desk(self, visitor):
+        sign_up(visitor)
+        assert "Look into your mail" in words(sign_in(visitor))
+        assert visitor.get("/desk").status_code == 302
+        assert not Desk.objects.exists()
+
+    def test_a_link_that_was_changed_opens_nothing(self, visitor):
+        sign_up(visitor)
+        page = visitor.get(link().replace("confirm-email/", "confirm-email/x"))
+        assert "This link is of no use any more" in words(page)
+        assert not Desk.objects.exists()
+
+    def test_confirming_opens_one_desk_however_often(self, visitor):
+        sign_up(visitor)
+        path = link()
+        send(visitor, path)
+        visitor.get(path)
+        assert Desk.objects.count() == 1
+
+    def test_a_known_address_is_not_told_apart_but_by_mail(self, visitor):
+        sign_up(visitor)
+        with time_machine.travel(timezone.now() + timedelta(minutes=10)):  # a mail in 3 an address
+            new = words(sign_up(Client(), "other@example.com"))
+            assert words(sign_up(Client())) == new
+        assert "It has an account already." in mail.outbox[-1].body
+        assert User.objects.count() == 2
+
+    @pytest.mark.parametrize("password", ["", "short", "password12", "123456789012", ADDRESS])
+    def test_a_weak_password_is_refused_and_the_address_kept_in_the_form(self, visitor, password):
+        page = send(visitor, "/accounts/signup/", email=ADDRESS, password1=password)
+        assert errors(page)
+        assert f'value="{ADDRESS}"' in source(page)
+        assert not User.objects.exists()
+
+    def test_a_form_that_another_site_sent_is_refused(self, visitor):
+        answer = visitor.post("/accounts/signup/", {"email": ADDRESS, "password1": PASSWORD})
+        assert answer.status_code == 403
+        assert not User.objects.exists()
+
+
+class TestAnAccount:
+    @pytest.fixture
+    def member(self, visitor):
+        """The visitor of somebody who signed up and is signed in."""
+        sign_up(visitor)
+        send(visitor, link())
+        return visitor
+
+    @pytest.mark.parametrize(
+        "path",
+        [
+            "/accounts/email/",
+            "/accounts/password/change/",
+            "/accounts/2fa/",
+            "/accounts/2fa/totp/activate/",
+            "/accounts/2fa/webauthn/",
+            "/accounts/2fa/webauthn/add/",
+            "/accounts/sessions/",
+            "/accounts/reauthenticate/",
+            "/accounts/logout/",
+        ],
+    )
+    def test_its_pages_have_our_look_and_nothing_that_the_policy_stops(self, member, path):
+        page = member.get(path, follow=True)
+        assert page.status_code == 200
+        assert '<span class="paper">Paper</span>' in source(page)
+        stopped = r'<script(?![^>]*(?: src=|type="application/json"))|<style|\sstyle=|\son[a-z]+="'
+        assert re.findall(stopped, source(page)) == []
+
+    def test_a_wrong_password_is_refused_and_the_address_kept(self, visitor, member):
+        page = sign_in(Client(), password="wrong horse battery")
+        assert errors(page)
+        assert f'value="{ADDRESS}"' in source(page)
+
+    def test_the_password_is_reset_by_a_link_of_the_services_own(self, member, settings):
+        settings.BASE_URL = "https://signals.example"
+        visitor = Client(headers={"Host": "localhost:1"})
+        assert "Look into your mail" in words(
+            send(visitor, "/accounts/password/reset/", email=ADDRESS)
+        )
+        assert "https://signals.example/accounts/password/reset/key/" in mail.outbox[-1].body
+        assert "localhost" not in mail.outbox[-1].body
+
+    def test_a_new_password_opens_the_account_and_the_old_one_does_not(self, member):
+        visitor, new = Client(), "another horse battery"
+        send(visitor, "/accounts/password/reset/", email=ADDRESS)
+        form = visitor.get(link(), follow=True)
+        path = form.redirect_chain[-1][0]
+        send(visitor, path, password1=new, password2=new)
+        assert sign_in(Client(), password=new).redirect_chain[-1] == ("/desk", 302)
+        assert errors(sign_in(Client()))
+
+    def test_an_address_without_an_account_is_not_told_apart_but_by_mail(self, member):
+        known = words(send(Client(), "/accounts/password/reset/", email=ADDRESS))
+        unknown = words(send(Client(), "/accounts/password/reset/", email="no@example.com"))
+        assert known == unknown
+        assert "It has no account." in mail.outbox[-1].body
+
+    def test_the_address_changes_when_the_new_one_is_confirmed(self, member):
+        send(member, "/accounts/reauthenticate/", password=PASSWORD)
+        page = send(member, "/accounts/email/", email="new@example.com", action_add="")
+        assert "new@example.com is to be confirmed" in words(page)
+        assert User.objects.get().email == ADDRESS
+        send(member, link())
+        assert User.objects.get().email == "new@example.com"
+        assert Desk.objects.count() == 1
+
+    def test_a_deactivated_account_is_told_so(self, member):
+        User.objects.update(is_active=False)
+        assert "This account is closed" in words(sign_in(Client()))
+
+    def test_trying_too_often_is_answered_with_a_problem_page(self, visitor):
+        answers = [visitor.get("/accounts/login/")]
+        token = re.search(r'value="([^"]+)"', source(answers[0])).group(1)
+        for _ in range(31):
+            answers.append(
+                visitor.post(
+                    "/accounts/login/",
+                    {"csrfmiddlewaretoken": token, "login": "x@example.com", "password": "y"},
+                )
+            )
+        assert answers[-1].status_code == 429
+        assert int(answers[-1]["Retry-After"]) > 0
+        assert "Too many requests" in words(answers[-1])

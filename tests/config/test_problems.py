@@ -1,0 +1,319 @@
+"""Every error → one problem body (contract, section 5)."""
+
+import logging
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from django.db import DataError, InterfaceError, InternalError, OperationalError, connection
+from django.http import HttpResponse
+from django.test import Client, RequestFactory
+
+from config.wsgi import application
+from events.models import Event, Head
+from events.refusals import Refused
+from tests.client import CATALOG, DESKS, EVENTS, HOOK, ME, TOKENS, code, get, post, push
+from tests.factories import a_card, a_desk, a_desk_token, a_platform_token, a_ready_desk
+from tests.signals.bodies import fanout
+
+pytestmark = pytest.mark.django_db
+
+SOMEBODY = "usr_" + "0" * 22
+ROUTES = {
+    CATALOG: "GET, HEAD, OPTIONS",
+    ME: "GET, HEAD, OPTIONS",
+    DESKS: "GET, HEAD, OPTIONS",
+    f"{DESKS}/{SOMEBODY}": "GET, HEAD, OPTIONS",
+    f"{DESKS}/{SOMEBODY}/signal": "POST, OPTIONS",
+    EVENTS: "GET, HEAD, OPTIONS",
+    TOKENS: "DELETE, GET, HEAD, OPTIONS, POST",
+    HOOK: "GET, HEAD, OPTIONS, POST",
+}
+METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "BREW"]
+
+
+def allowed(response) -> set[str]:
+    return set(response["Allow"].split(", "))
+
+
+def served(path: str, **environ: Any) -> HttpResponse:
+    """What the application itself answers: the client makes its own requests and cuts answers."""
+    parts = urlsplit(path)
+    bare = RequestFactory().get(parts.path).environ | {"QUERY_STRING": parts.query, **environ}
+    return application.get_response(application.request_class(bare))
+
+
+# --- Methods ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ROUTES)
+@pytest.mark.parametrize("method", METHODS)
+def test_a_method_that_a_path_does_not_take_is_405_with_allow(path, method):
+    response = Client(raise_request_exception=False).generic(method, path)
+    expected = set(ROUTES[path].split(", "))
+    if method in expected:
+        assert response.status_code != 405
+    else:
+        assert response.status_code == 405
+        assert allowed(response) == expected
+        assert response["Content-Type"] == "application/problem+json"
+        assert method == "HEAD" or code(response) == "method_not_allowed"
+
+
+@pytest.mark.parametrize("path", ROUTES)
+def test_options_is_204_with_allow_and_asks_nobody_who_they_are(path):
+    response = Client().options(path, headers={"Authorization": "nonsense"})
+    assert (response.status_code, response.content) == (204, b"")
+    assert allowed(response) == set(ROUTES[path].split(", "))
+    assert response["Cache-Control"] == "no-store"
+    assert response["X-Request-Id"]
+
+
+@pytest.mark.parametrize("path", [p for p, methods in ROUTES.items() if "GET" in methods])
+def test_head_is_get_without_a_body(path):
+    token = a_desk_token(a_desk()) if path == ME else a_platform_token()
+    for headers in ({}, {"Authorization": f"Bearer {token}"}):
+        head, full = Client().head(path, headers=headers), Client().get(path, headers=headers)
+        assert head.status_code == full.status_code
+        assert head.content == b""
+        assert head["Cache-Control"] == full["Cache-Control"]
+
+
+@pytest.mark.parametrize("path", [CATALOG, ME, "/api/v1/nothing", "/accounts/login/"])
+@pytest.mark.parametrize("host", ["testserver", "elsewhere.example"])
+def test_no_answer_to_head_leaves_the_application_with_a_body(path, host):
+    assert served(path, HTTP_HOST=host).content != b""
+    assert served(path, REQUEST_METHOD="HEAD", HTTP_HOST=host).content == b""
+
+
+def test_the_method_is_checked_before_length_and_credentials():
+    response = post(ME, b"x" * 65537, "nonsense")
+    assert code(response) == "method_not_allowed"
+    assert code(post(DESKS, {}, headers={"Transfer-Encoding": "chunked"})) == "method_not_allowed"
+
+
+def test_no_other_site_is_let_in():
+    for response in (
+        Client().options(HOOK, headers={"Origin": "https://a.example"}),
+        get(CATALOG, Origin="https://a.example"),
+    ):
+        assert not [name for name in response.headers if name.startswith("Access-Control")]
+
+
+# --- The body of a problem ----------------------------------------------------------------------
+
+
+def test_a_problem_has_these_members():
+    response = get(ME)
+    body = response.json()
+    assert response["Content-Type"] == "application/problem+json"
+    assert set(body) == {"type", "title", "status", "detail", "code", "requestId"}
+    assert body["type"] == "http://testserver/problems/credentials_missing"
+    assert body["status"] == response.status_code == 401
+    assert body["requestId"] == response["X-Request-Id"]
+
+
+def test_the_type_begins_with_the_setting_and_never_the_requests_host(settings):
+    settings.BASE_URL = "https://signals.example"
+    body = get(ME, Host="localhost").json()
+    assert body["type"] == "https://signals.example/problems/credentials_missing"
+
+
+def test_every_refusal_has_its_own_code_a_title_and_a_sentence():
+    refusals = list(Refused.registry())
+    assert len({refusal.code for refusal in refusals}) == len(refusals)
+    for refusal in refusals:
+        assert refusal.title
+        assert refusal.detail.endswith(".")
+        assert 400 <= refusal.status < 600
+
+
+@pytest.mark.parametrize("path", ["/api/", "/api/v1/", "/api/v2", "/api/v1/nothing", "/api/v1/me/"])
+def test_an_unknown_path_under_api_is_a_problem_body(path):
+    response = get(path)
+    assert (response.status_code, code(response)) == (404, "not_found")
+    assert response["Content-Type"] == "application/problem+json"
+    assert response["Cache-Control"] == "no-store"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/api/v1/%00",
+        "/api/v1/desks/%00",
+        "/api/v1/%ff%fe",
+        "/api/v1/desks/usr_%ED%A0%80",
+        "/api//v1",
+        "/api/v1/../v1/x",
+        "/api/v1/" + "x" * 5000,
+        "/api/v1/desks/usr_" + "0" * 5000,
+        "/api/v1/desks/usr_" + "%D9%A3" * 22,
+        "/api/v1/me%0a",
+        "/api/v1/desks/{userId}",
+    ],
+)
+def test_strange_paths_are_not_found(path):
+    response = get(path)
+    assert (response.status_code, code(response)) == (404, "not_found")
+
+
+def test_a_path_is_found_before_the_method_and_the_method_before_the_caller():
+    assert code(post("/api/v1/nothing", {}, "nonsense")) == "not_found"
+
+
+# --- Faults of ours, and a database that is away ------------------------------------------------
+
+
+class Broken:
+    """A wrapper of every statement that raises what the driver would."""
+
+    def __init__(self, exception: Exception) -> None:
+        self.exception = exception
+
+    def __call__(self, execute, sql, params, many, context):
+        raise self.exception
+
+
+@pytest.mark.parametrize("exception", [OperationalError, InterfaceError, InternalError])
+def test_what_the_driver_raises_when_the_database_is_away_is_503(exception, caplog):
+    token = a_platform_token()
+    secret = "could not connect: password=kX9"
+    with connection.execute_wrapper(Broken(exception(secret))):
+        answers = [
+            get(CATALOG),
+            get(HOOK),
+            get(DESKS, token),
+            get(EVENTS, token),
+            get(TOKENS, token),
+            push(fanout(), token),
+            push(fanout(), secret="x"),
+            post(f"{DESKS}/{SOMEBODY}/signal", fanout(), token),
+        ]
+    for response in answers:
+        assert (response.status_code, code(response)) == (503, "unavailable")
+        assert int(response["Retry-After"]) >= 1
+        assert "kX9" not in response.text
+    assert "kX9" not in caplog.text
+
+
+def test_the_lock_that_is_not_had_in_time_is_503_and_nothing_is_written():
+    token = a_platform_token()
+    a_ready_desk(a_card())
+    before = Head.objects.get().position
+
+    def no_lock(execute, sql, params, many, context):
+        if sql.startswith("UPDATE events_head"):
+            raise OperationalError("canceling statement due to lock timeout")
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(no_lock):
+        for body in (fanout(), fanout(pair="X/Y"), fanout(mode="live")):
+            assert code(push(body, token)) == "unavailable"
+    assert Head.objects.get().position == before
+    assert code(push(fanout(), token)) == "ok"
+
+
+@pytest.mark.parametrize(
+    "exception", [DataError, ValueError, KeyError, RuntimeError, RecursionError]
+)
+def test_a_fault_of_ours_is_internal_and_tells_nothing_of_itself(exception, caplog):
+    token = a_platform_token()
+    with (
+        caplog.at_level(logging.ERROR),
+        connection.execute_wrapper(Broken(exception("at line 7 of our_file.py"))),
+    ):
+        answers = [get(CATALOG), get(DESKS, token), push(fanout(), token), get("/api/v1/tokens")]
+    for response in answers[:3]:
+        assert (response.status_code, code(response)) == (500, "internal")
+        assert response["Content-Type"] == "application/problem+json"
+        assert response["Cache-Control"] == "no-store"
+        for word in ("Traceback", "our_file", exception.__name__):
+            assert word not in response.text
+    assert "our_file" in caplog.text  # but the operator sees it
+
+
+def test_a_fault_of_ours_under_the_lock_leaves_nothing():
+    token = a_platform_token()
+    a_ready_desk(a_card())
+    before = Head.objects.get().position
+
+    def no_event(execute, sql, params, many, context):
+        if "INSERT INTO events_event" in sql:
+            raise RuntimeError
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(no_event):
+        assert code(push(fanout(), token)) == "internal"
+    assert Head.objects.get().position == before == Event.objects.count()
+
+
+# --- Forms that cannot be read ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body"),
+    [
+        ("multipart/form-data", b"abc"),
+        ("multipart/form-data; boundary=", b"abc"),
+        ("multipart/form-data; boundary=\xff", b"abc"),
+        ("multipart/form-data; boundary=x", b"--x\r\nnonsense"),
+        ("multipart/form-data; boundary=x; charset=base64", b"--x--"),
+        ("multipart/form-data; boundary*=base64''%41", b"--x--"),
+        ("multipart/form-data; boundary=x", b"--x\r\nContent-Disposition: x; name*=a''b\r\n\r\n"),
+        ("application/x-www-form-urlencoded", b"login=%00&password=%00"),
+        ("application/x-www-form-urlencoded", b"login=%ff%fe"),
+        ("application/x-www-form-urlencoded", b"&".join(b"a=1" for _ in range(2000))),
+        ("application/x-www-form-urlencoded; charset=latin-1", b"login=x"),
+        ("application/x-www-form-urlencoded; charset=base64", b"login=x"),
+        ("text/plain; charset=undefined", b"x"),
+        ("application/json", b"{"),
+    ],
+)
+def test_a_page_that_gets_a_form_it_cannot_read_answers_from_the_table(content_type, body):
+    response = post("/accounts/login/", body, content_type=content_type)
+    assert response.status_code < 500
+
+
+@pytest.mark.parametrize(
+    "parameter",
+    [
+        "charset=base64",
+        "charset=undefined",
+        "charset=utf-16",
+        "charset=idna",
+        "charset=rot13",
+        "charset=utf-8",
+        "charset=x",
+        "charset=\x00",
+        "x*=nope''y",
+        "x*=base64''%41",
+        "charset*=;=",
+    ],
+)
+@pytest.mark.parametrize("path", [f"{DESKS}?ready=1", f"{EVENTS}?limit=1", "/accounts/login/?x=1"])
+def test_a_charset_or_other_parameter_means_nothing_however_strange(parameter, path):
+    token = f"Bearer {a_platform_token()}"
+    environ = {"CONTENT_TYPE": f"text/plain; {parameter}", "HTTP_AUTHORIZATION": token}
+    assert served(path, **environ).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "cookie",
+    [
+        r'session="\000abcdefghij"',
+        'session="\\000"',
+        "session=" + "x" * 5000,
+        "session=é; csrf=\x01",
+        "=;=;;",
+        'csrf="\\000' + "a" * 31 + '"',
+        'messages="\\000"',
+    ],
+)
+def test_a_cookie_that_is_nonsense_is_nobodys(cookie):
+    for path in (TOKENS, "/accounts/login/"):
+        response = Client(raise_request_exception=False).get(path, headers={"Cookie": cookie})
+        assert response.status_code == (401 if path == TOKENS else 200)
+    minted = Client(raise_request_exception=False, enforce_csrf_checks=True).post(
+        TOKENS, {"scope": "desk"}, "application/json", headers={"Cookie": cookie}
+    )
+    assert code(minted) == "sign_in_required"

@@ -1,0 +1,43 @@
+"""SECURITY.md names tests that there are."""
+
+import ast
+import re
+
+import pytest
+
+from config.environment import ROOT
+
+pytestmark = pytest.mark.once
+
+TEXT = (ROOT / "SECURITY.md").read_text()
+NAMED = re.findall(r"`(tests/[\w/]+\.py)::([\w:]+)`", TEXT)
+THREATS = TEXT.partition("## Figures")[0]
+ROWS = re.findall(r"^\| (?!what they want|---)(.+?) \| .+ \| (.+) \|$", THREATS, re.MULTILINE)
+
+
+def names(path: str) -> set[str]:
+    """The tests of a file: of a class as ``TestIt::test_this``."""
+    found = set()
+    for node in ast.parse((ROOT / path).read_text()).body:
+        if isinstance(node, ast.FunctionDef):
+            found.add(node.name)
+        elif isinstance(node, ast.ClassDef):
+            found |= {f"{node.name}::{part.name}" for part in node.body if hasattr(part, "name")}
+    return found
+
+
+@pytest.mark.parametrize(("path", "name"), NAMED, ids=lambda part: part)
+def test_each_test_that_it_names_is_there(path, name):
+    assert name in names(path)
+
+
+def test_each_threat_has_its_test():
+    assert len(ROWS) >= 30
+    assert [threat for threat, shown in ROWS if "`tests/" not in shown] == []
+
+
+def test_each_command_that_it_names_is_there():
+    targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert set(re.findall(r"`make (\w+)", TEXT)) <= set(targets)
+    for module in re.findall(r"python -m ([\w.]+)", TEXT):
+        assert (ROOT / f"{module.replace('.', '/')}.py").is_file()

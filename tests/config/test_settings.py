@@ -1,0 +1,191 @@
+"""What the environment may say, and what it may not (contract, section 8)."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from config.environment import ROOT
+
+pytestmark = pytest.mark.once
+
+KEY = "5e" * 31 + "a1"
+OTHER_KEY = "c0" * 31 + "de"
+KEYS = {"SECRET_KEY": KEY, "TOKEN_KEYS": KEY, "SECRET_KEYS": KEY}
+READ_BY = ["config/environment.py", "config/settings.py", "config/gunicorn.conf.py"]
+
+
+def environment(**settings):
+    """A machine's environment with these settings, and no .env."""
+    return {"PATH": os.environ["PATH"], "ENV_FILE": os.devnull, **settings}
+
+
+def run(command, given):
+    return subprocess.run(command, cwd=ROOT, env=given, capture_output=True, text=True)
+
+
+def look(names, **settings):
+    """The values of these settings, as a fresh process has them; a fault's text where it fails."""
+    values = ", ".join(f"{name!r}: settings.{name}" for name in names.split())
+    code = (
+        f"import json; from config import settings; print(json.dumps({{{values}}}, default=repr))"
+    )
+    done = run([sys.executable, "-c", code], environment(**settings))
+    return json.loads(done.stdout) if done.returncode == 0 else done.stderr.strip().split("\n")[-1]
+
+
+def refusal(**settings):
+    fault = look("DEBUG", **settings)
+    assert isinstance(fault, str), "it started"
+    return fault.removeprefix("django.core.exceptions.ImproperlyConfigured: ")
+
+
+@pytest.mark.parametrize("missing", KEYS)
+def test_it_does_not_start_without_a_key(missing):
+    given = {name: key for name, key in KEYS.items() if name != missing}
+    assert refusal(**given) == f"{missing} is not set. See .env.example for its meaning."
+
+
+@pytest.mark.parametrize("empty", KEYS)
+def test_it_does_not_start_with_an_empty_key(empty):
+    assert refusal(**{**KEYS, empty: ""}).startswith(f"{empty} is not set")
+
+
+@pytest.mark.parametrize("name", ["TOKEN_KEYS", "SECRET_KEYS"])
+@pytest.mark.parametrize("text", ["secret", KEY[:-2], f"{KEY},{KEY[:-2]}", f"{KEY},"])
+def test_a_key_of_another_length_is_refused(name, text):
+    assert refusal(**{**KEYS, name: text}).startswith(f"{name} takes keys of 32 bytes in hex")
+
+
+@pytest.mark.parametrize("name", ["TOKEN_KEYS", "SECRET_KEYS"])
+def test_the_stand_in_of_development_is_no_key(name):
+    assert refusal(**{**KEYS, name: "00" * 32}).startswith(f"{name} ")
+    assert refusal(**{**KEYS, name: f"{KEY},{'11' * 32}"}).startswith(f"{name} holds a stand-in")
+
+
+def test_the_stand_in_of_development_is_no_secret_key():
+    stand_in = look("SECRET_KEY", DEBUG="on")["SECRET_KEY"]
+    assert refusal(**{**KEYS, "SECRET_KEY": stand_in}).startswith("SECRET_KEY is not set")
+
+
+def test_a_short_secret_key_is_refused():
+    assert refusal(**{**KEYS, "SECRET_KEY": "a" * 31}).startswith("SECRET_KEY takes 32 random")
+
+
+def test_keys_come_newest_first():
+    found = look("TOKEN_KEYS", **{**KEYS, "TOKEN_KEYS": f"{OTHER_KEY},{KEY}"})
+    assert found == {"TOKEN_KEYS": [repr(bytes.fromhex(key)) for key in (OTHER_KEY, KEY)]}
+
+
+def test_with_debug_it_starts_without_any():
+    assert look("DEBUG", DEBUG="on") == {"DEBUG": True}
+
+
+def test_it_is_closed_by_default():
+    names = "DEBUG REQUIRE_HTTPS REQUIRE_STAFF_MFA SESSION_COOKIE_SECURE CSRF_COOKIE_SECURE"
+    assert list(look(names, **KEYS).values()) == [False, True, True, True, True]
+
+
+def test_only_the_host_of_the_base_address_is_served():
+    found = look("ALLOWED_HOSTS", BASE_URL="https://signals.example:8443", **KEYS)
+    assert found == {"ALLOWED_HOSTS": ["signals.example"]}
+
+
+@pytest.mark.parametrize("address", ["signals.example", "https://signals.example/", "ftp://x", ""])
+def test_a_base_address_that_is_none_is_refused(address):
+    assert refusal(BASE_URL=address, **KEYS).startswith("BASE_URL takes an address")
+
+
+@pytest.mark.parametrize("name", ["DEBUG", "REQUIRE_HTTPS", "REQUIRE_STAFF_MFA"])
+def test_a_misspelt_switch_is_refused(name):
+    assert refusal(**KEYS, **{name: "enabled"}) == f"{name} takes on or off."
+
+
+@pytest.mark.parametrize("text", ["off", "false", "No", "0"])
+def test_a_switch_is_off_in_each_of_its_spellings(text):
+    assert look("REQUIRE_HTTPS", REQUIRE_HTTPS=text, **KEYS) == {"REQUIRE_HTTPS": False}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("THREADS", "0"), ("THREADS", "many"), ("TRUSTED_PROXIES", "-1")]
+)
+def test_a_number_that_is_none_is_refused(name, text):
+    assert refusal(**KEYS, **{name: text}).startswith(f"{name} takes a whole number")
+
+
+def test_a_limit_that_is_none_is_refused():
+    assert refusal(LIMIT_READS="often", **KEYS).startswith("LIMIT_READS takes a limit such as")
+
+
+def test_a_level_that_is_none_is_refused():
+    assert refusal(LOG_LEVEL="loud", **KEYS).startswith("LOG_LEVEL takes one of debug, info")
+
+
+def test_a_short_token_for_the_numbers_is_refused():
+    assert refusal(METRICS_TOKEN="a" * 31, **KEYS).startswith("METRICS_TOKEN takes 32 random")
+
+
+def test_a_limit_may_be_off():
+    assert look("LIMITS", LIMIT_READS="off", **KEYS)["LIMITS"]["reads"] == "off"
+
+
+def test_what_the_address_of_the_database_asks_for_stands():
+    address = "postgres://name@host/signals?sslmode=require"
+    options = look("DATABASES", DATABASE_URL=address, **KEYS)["DATABASES"]["default"]["OPTIONS"]
+    assert options["sslmode"] == "require"
+    assert "lock_timeout=1500ms" in options["options"]
+
+
+def test_the_environment_wins_over_the_file(tmp_path):
+    file = tmp_path / "env"
+    file.write_text(f"SECRET_KEY={KEY}\nTOKEN_KEYS={KEY}\nSECRET_KEYS={KEY}\nTHREADS=3\nPORT=1\n")
+    assert look("THREADS", ENV_FILE=str(file)) == {"THREADS": 3}
+    assert look("THREADS", ENV_FILE=str(file), THREADS="4") == {"THREADS": 4}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        [sys.executable, "manage.py", "check"],
+        [sys.executable, "-m", "gunicorn", "-c", "config/gunicorn.conf.py", "--check-config"],
+    ],
+    ids=["manage.py", "gunicorn"],
+)
+def test_a_fault_of_the_settings_is_said_in_one_line(command):
+    done = run(command, environment())
+    assert done.returncode == 1
+    assert done.stderr == (
+        "The settings are not right: SECRET_KEY is not set. See .env.example for its meaning.\n"
+    )
+
+
+def test_every_setting_that_is_read_is_described_and_the_other_way_round():
+    source = "".join((ROOT / path).read_text() for path in READ_BY)
+    read = re.findall(
+        r"""(?:env\.\w+|flag|number|limit|level|keys|_required)\(['"]([A-Z_]+)""", source
+    )
+    example = (ROOT / ".env.example").read_text()
+    described = re.findall(r"^(?:# )?([A-Z_]+)=", example, re.MULTILINE)
+    assert set(read) == set(described)
+    assert len(described) == len(set(described))
+
+
+def test_the_example_shows_the_defaults():
+    example = (ROOT / ".env.example").read_text()
+    shown = dict(re.findall(r"^# ([A-Z_]+)=(.*)$", example, re.MULTILINE))
+    del shown["DATABASE_URL"], shown["ENV_FILE"]  # paths of another machine
+    names = (
+        "DEBUG BASE_URL ALLOWED_HOSTS REQUIRE_HTTPS REQUIRE_STAFF_MFA TRUSTED_PROXIES THREADS "
+        "TIMESTAMP_TOLERANCE WAITING_READERS LIMITS LIMITS_URL CACHES EMAIL_BACKEND "
+        "DEFAULT_FROM_EMAIL LOG_LEVEL METRICS_TOKEN"
+    )
+    assert look(names, **KEYS, **shown) == look(names, **KEYS)
+
+
+def test_the_example_holds_no_key():
+    assert refusal(ENV_FILE=str(ROOT / ".env.example")) == (
+        "SECRET_KEY is not set. See .env.example for its meaning."
+    )

@@ -1,0 +1,73 @@
+"""What is installed is what was looked at: every requirement pinned, and held to its hashes."""
+
+import re
+import tomllib
+
+import pytest
+
+from config.environment import ROOT
+
+pytestmark = pytest.mark.once
+
+PINNED = re.compile(r"[a-z0-9._-]+(\[[a-z0-9,-]+\])?==[^ ;]+( ; .+)?")
+HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
+FILES = ["base.txt", "dev.txt"]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def requirements(name: str) -> list[tuple[str, list[str]]]:
+    """Each requirement of a file, and its hashes."""
+    text = (ROOT / "requirements" / name).read_text().replace("\\\n", " ")
+    lines = [line.split("#")[0].strip() for line in text.splitlines()]
+    split = [line.partition(" --hash") for line in lines if line]
+    return [(named.strip(), f"{mark}{rest}".split()) for named, mark, rest in split]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_requirement_is_pinned_and_has_hashes(name):
+    found = requirements(name)
+    assert len(found) > 20
+    for requirement, hashes in found:
+        assert PINNED.fullmatch(requirement), requirement
+        assert hashes, requirement
+        assert all(HASH.fullmatch(text) for text in hashes), requirement
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_no_requirement_comes_from_an_address_or_another_index(name):
+    text = (ROOT / "requirements" / name).read_text()
+    assert not re.findall(r"://|^-|--(?:extra-)?index-url|--find-links| @ ", text, re.MULTILINE)
+
+
+def test_nor_does_what_they_are_made_from():
+    for line in [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["dev"]]:
+        assert re.fullmatch(r"[a-z0-9-]+(\[[a-z,-]+\])?[<>=!~.,0-9]+", line), line
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("base.txt", PROJECT["dependencies"]),
+        ("dev.txt", PROJECT["dependencies"] + PROJECT["optional-dependencies"]["dev"]),
+    ],
+)
+def test_what_is_asked_for_is_what_is_pinned(name, wanted):
+    pinned = {re.split(r"\[|==", requirement)[0] for requirement, _ in requirements(name)}
+    assert {re.split(r"[\[<>=]", line)[0] for line in wanted} <= pinned
+
+
+def test_the_service_and_its_tests_stand_on_the_same_versions():
+    tested = {
+        re.sub(r"\[.*?\]| ;.*", "", named): hashes for named, hashes in requirements("dev.txt")
+    }
+    for named, hashes in requirements("base.txt"):
+        assert tested[re.sub(r"\[.*?\]| ;.*", "", named)] == hashes
+
+
+def test_nothing_is_installed_whose_hash_is_not_there():
+    recipe = (ROOT / "Makefile").read_text()
+    assert re.search(r"^PIP := .*--require-hashes", recipe, re.MULTILINE)
+    installed = re.findall(
+        r"^\t@?\S*(?:\$\(PIP\)|pip) .*(?:install )?-r (\S+)", recipe, re.MULTILINE
+    )
+    assert installed == ["requirements/base.txt", "requirements/dev.txt"]

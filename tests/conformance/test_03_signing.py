@@ -1,0 +1,308 @@
+"""Section 3: how a signal is signed, and who authorises which source."""
+
+import shutil
+import subprocess
+import time
+
+import pytest
+
+from tests.conformance.client import (
+    EVENTS,
+    HOOK,
+    ME,
+    NO_BOT,
+    assert_refused,
+    bearer,
+    code,
+    signature,
+    signed,
+    without_id,
+    written,
+)
+from tests.conformance.credentials import credential
+
+TIME, SIGNATURE = "X-SVC-Timestamp", "X-SVC-Signature"
+
+
+def now():
+    return int(time.time())
+
+
+def push_raw(service, body, headers, token=None):
+    return service.push(body, token, headers=headers)
+
+
+# --- The signature -------------------------------------------------------------------------------
+
+
+def test_openssl_makes_the_signature(service):
+    """Section 3: HMAC-SHA256 with the bytes of the secret's text, over timestamp + . + body."""
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("openssl is not here.")
+    raw, moment = written(service.to_desk()), str(now())
+    made = subprocess.run(
+        [openssl, "dgst", "-sha256", "-hmac", service.floor],
+        input=moment.encode() + b"." + raw,
+        capture_output=True,
+        check=True,
+    )
+    hexadecimal = made.stdout.decode().split()[-1]
+    headers = {TIME: moment, SIGNATURE: f"v1={hexadecimal}"}
+    assert push_raw(service, raw, headers).status_code == 200
+
+
+def test_the_raw_bytes_are_signed(service):
+    """Section 3: one byte more, though it means the same, is another message."""
+    raw = written(service.to_desk())
+    headers = signed(service.floor, body=raw)
+    assert_refused(push_raw(service, raw + b" ", headers), 401, "signature_invalid")
+    assert push_raw(service, raw, headers).status_code == 200
+
+
+@pytest.mark.parametrize("place", [0, 2, 4])
+def test_of_several_signatures_one_valid_one_is_enough(service, place):
+    """Section 3: at most five, separated by commas."""
+    secrets = [credential("svc_sign_") for _ in range(5)]
+    secrets[place] = service.floor
+    raw = written(service.to_desk())
+    assert push_raw(service, raw, signed(*secrets, body=raw)).status_code == 200
+
+
+def test_more_than_five_signatures_are_refused(service):
+    """Section 3."""
+    raw = written(service.to_desk())
+    headers = signed(*[service.floor] * 6, body=raw)
+    assert_refused(push_raw(service, raw, headers), 401, "signature_invalid")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda good: good.upper(),
+        lambda good: "V1" + good[2:],
+        lambda good: "v2" + good[2:],
+        lambda good: good[3:],
+        lambda good: good[:-1],
+        lambda good: good + "0",
+        lambda good: f"{good}, {good}",
+        lambda good: f"{good},",
+        lambda good: f",{good}",
+        lambda good: f"{good};{good}",
+        lambda good: f"v1={good}",
+        lambda good: "",
+        lambda good: "v1=" + "0" * 64,
+    ],
+)
+def test_a_signature_of_another_form_is_a_401(service, change):
+    """Section 3: v1= and lower-case hex, no spaces; malformed headers are never an error."""
+    raw, moment = written(service.to_desk()), now()
+    headers = {TIME: str(moment), SIGNATURE: change(signature(service.floor, moment, raw))}
+    assert_refused(push_raw(service, raw, headers), 401, "signature_invalid")
+
+
+# --- The timestamp -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("away", [-290, -60, 60, 290])
+def test_a_timestamp_within_300_seconds_is_taken(service, away):
+    """Section 3: old or ahead."""
+    raw = written(service.to_desk())
+    headers = signed(service.floor, body=raw, at=now() + away)
+    assert push_raw(service, raw, headers).status_code == 200
+
+
+@pytest.mark.parametrize("away", [-310, -86400, 310, 86400])
+def test_a_timestamp_beyond_300_seconds_is_refused_with_the_servers_time(service, away):
+    """Section 3: a refusal for it tells serverTime in Unix seconds."""
+    raw = written(service.to_desk())
+    headers = signed(service.floor, body=raw, at=now() + away)
+    body = assert_refused(push_raw(service, raw, headers), 401, "timestamp_invalid")
+    assert isinstance(body["serverTime"], int)
+    assert abs(body["serverTime"] - now()) <= 300
+
+
+@pytest.mark.parametrize(
+    "text", ["", "0", "123456789", "12345678901", "-123456789", "+123456789", "1763630000.0", "now"]
+)
+def test_a_timestamp_is_exactly_10_digits(service, text):
+    """Section 3."""
+    raw = written(service.to_desk())
+    headers = {TIME: text, SIGNATURE: signature(service.floor, text, raw)}
+    body = assert_refused(push_raw(service, raw, headers), 401, "timestamp_invalid")
+    assert "serverTime" in body
+
+
+def test_the_timestamp_is_signed_too(service):
+    """Section 3: the message begins with it."""
+    raw, moment = written(service.to_desk()), now()
+    headers = {TIME: str(moment + 1), SIGNATURE: signature(service.floor, moment, raw)}
+    assert_refused(push_raw(service, raw, headers), 401, "signature_invalid")
+
+
+# --- Who authorises ------------------------------------------------------------------------------
+
+
+def test_tradingview_is_authorised_by_the_automations_own_secret(service):
+    """Section 3, the table."""
+    body = service.tradingview()
+    assert service.push(body, secret=service.bot["secret"]).status_code == 200
+
+
+def test_tradingview_is_not_authorised_by_a_bearer(service):
+    """Section 3: a Bearer token does not replace the signature."""
+    answer = service.push(service.tradingview(), service.platform)
+    assert_refused(answer, 401, "signature_missing")
+
+
+@pytest.mark.parametrize("which", ["floor", "nox"])
+def test_tradingview_is_not_authorised_by_a_shared_secret(service, which):
+    """Section 3, the table."""
+    secret = getattr(service, which)
+    answer = service.push(service.tradingview(), secret=secret)
+    assert_refused(answer, 401, "signature_invalid")
+
+
+def test_floor_is_authorised_by_a_writing_token_or_the_floor_secret(service):
+    """Section 3, the table."""
+    assert service.push(service.to_desk(), service.platform).status_code == 200
+    assert service.push(service.to_desk(), secret=service.floor).status_code == 200
+
+
+def test_nox_is_authorised_by_a_writing_token_or_by_its_secret(service):
+    """Section 3: the Floor's, while no Nox secret was ever generated."""
+    assert service.push(service.of_nox(), service.platform).status_code == 200
+    assert service.push(service.of_nox(), secret=service.nox).status_code == 200
+
+
+@pytest.mark.parametrize("shape", ["to_desk", "of_nox"])
+def test_an_automations_secret_signs_for_itself_alone(service, shape):
+    """Section 3, the table."""
+    body = getattr(service, shape)()
+    assert_refused(service.push(body, secret=service.bot["secret"]), 401, "signature_invalid")
+
+
+@pytest.mark.parametrize("shape", ["to_desk", "of_nox"])
+def test_a_reading_token_does_not_authorise_but_beside_a_signature_it_does_not_matter(
+    service, shape
+):
+    """Section 3: scope is asked only of the one that authorises."""
+    body = getattr(service, shape)()
+    assert_refused(service.push(body, service.reader), 403, "scope_missing")
+    secret = service.nox if shape == "of_nox" else service.floor
+    assert service.push(body, service.reader, secret=secret).status_code == 200
+
+
+def test_a_desk_token_does_not_authorise(service):
+    """Sections 3 and 5: the wrong kind of token."""
+    answer = service.push(service.to_desk(), service.desk_token)
+    assert_refused(answer, 403, "not_allowed")
+
+
+def test_what_is_presented_must_be_valid(service):
+    """Section 3: even where the other would do."""
+    raw = written(service.to_desk())
+    wrong = signed(credential("svc_sign_"), body=raw)
+    assert_refused(push_raw(service, raw, wrong, service.platform), 401, "signature_invalid")
+    unknown = bearer(credential("svc_plat_"))
+    right = signed(service.floor, body=raw)
+    assert_refused(push_raw(service, raw, {**right, **unknown}), 401, "token_invalid")
+    assert push_raw(service, raw, right, service.platform).status_code == 200
+
+
+def test_nothing_presented(service):
+    """Section 3: credentials_missing."""
+    for body in (service.to_desk(), service.tradingview(), service.of_nox(), b"", b"x"):
+        assert_refused(service.push(body), 401, "credentials_missing")
+
+
+@pytest.mark.parametrize("alone", [TIME, SIGNATURE])
+def test_one_of_the_two_signing_headers_alone(service, alone):
+    """Section 3: signature_missing, also beside a Bearer that would do."""
+    raw = written(service.to_desk())
+    headers = {alone: signed(service.floor, body=raw)[alone]}
+    assert_refused(push_raw(service, raw, headers), 401, "signature_missing")
+    assert_refused(push_raw(service, raw, headers, service.platform), 401, "signature_missing")
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "",
+        "Basic dTpw",
+        "Bearer",
+        "Bearer  svc_plat_x",
+        "Bearer x y",
+        "bearer\t{token}",
+        "Token {token}",
+        "{token}",
+        "Bearer {token},Bearer {token}",
+        'Bearer "{token}"',
+        "Bearer \u00e9",
+    ],
+)
+def test_another_scheme_than_bearer_or_a_malformed_one_is_token_invalid(service, header):
+    """Section 3: a 401, never an error."""
+    value = header.format(token=service.platform).encode("latin-1")
+    for path in (EVENTS, ME):
+        answer = service.http.get(path, headers={"Authorization": value})
+        assert_refused(answer, 401, "token_invalid")
+    answer = service.http.post(HOOK, content=b"{}", headers={"Authorization": value})
+    assert_refused(answer, 401, "token_invalid")
+
+
+@pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER"])
+def test_the_schemes_name_is_read_in_any_case(service, scheme):
+    """RFC 9110, which section 3 names the scheme of."""
+    headers = {"Authorization": f"{scheme} {service.platform}"}
+    assert service.http.get(EVENTS, headers=headers).status_code == 200
+
+
+def test_signing_headers_mean_nothing_off_the_hook(service):
+    """Section 3."""
+    nonsense = {TIME: "x", SIGNATURE: "y"}
+    assert service.get(ME, service.desk_token, headers=nonsense).status_code == 200
+    assert service.deploy(service.desk, service.one_desk(), headers=nonsense).status_code == 200
+    raw = written(service.one_desk())
+    path = f"/api/v1/desks/{service.desk}/signal"
+    signed_alone = service.send("POST", path, raw, secret=service.floor)
+    assert_refused(signed_alone, 401, "credentials_missing")
+
+
+def test_an_unknown_bot_answers_exactly_as_a_wrong_signature_does(service):
+    """Section 3: nobody learns which bots there are."""
+    wrong = credential("svc_sign_")
+    known = service.push(service.tradingview(), secret=wrong)
+    assert_refused(known, 401, "signature_invalid")
+    for bot_id in (NO_BOT, "bot_x", "", None, 7, ["x"], {"a": 1}, "b" * 5000):
+        unknown = service.push(service.tradingview(botId=bot_id), secret=wrong)
+        assert without_id(unknown) == without_id(known), bot_id
+
+
+@pytest.mark.parametrize("source", [None, "", "FLOOR", "other", 1, True, [], {}])
+def test_on_the_hook_with_a_signature_a_body_whose_source_cannot_be_read(service, source):
+    """Section 5, order: malformed or signature_invalid."""
+    body = service.to_desk(source=source)
+    assert_refused(service.push(body, secret=service.floor), 401, "signature_invalid")
+    assert_refused(service.push(b"[]", secret=service.floor), 400, "malformed")
+
+
+# --- Once there is a Nox secret ------------------------------------------------------------------
+
+
+def test_the_nox_secret_signs_nox_and_nothing_else(nox_service):
+    """Section 3, the table."""
+    secret = nox_service.seed["noxSecret"]
+    assert nox_service.push(nox_service.of_nox(), secret=secret).status_code == 200
+    answer = nox_service.push(nox_service.to_desk(), secret=secret)
+    assert_refused(answer, 401, "signature_invalid")
+
+
+def test_once_there_is_a_nox_secret_the_floor_secret_does_not_sign_nox(nox_service):
+    """Sections 3 and 5: floor_secret_refused; the Floor signs its own still, a token signs nox."""
+    answer = nox_service.push(nox_service.of_nox(), secret=nox_service.floor)
+    assert_refused(answer, 401, "floor_secret_refused")
+    assert nox_service.push(nox_service.to_desk(), secret=nox_service.floor).status_code == 200
+    assert code(nox_service.push(nox_service.of_nox(), nox_service.platform)) == "ok"
+    wrong = nox_service.push(nox_service.of_nox(), secret=credential("svc_sign_"))
+    assert_refused(wrong, 401, "signature_invalid")

@@ -1,0 +1,253 @@
+"""Section 4, GET /api/v1 and GET /api/hooks/signal: the public pages that describe the rest."""
+
+import hashlib
+import hmac
+import json
+
+import pytest
+
+from tests.conformance.client import CATALOG, HOOK, deploy_path, nonce
+
+PUBLIC = [CATALOG, HOOK]
+PATHS = {
+    "catalog": "GET /api/v1",
+    "me": "GET /api/v1/me",
+    "desks": "GET /api/v1/desks",
+    "readyDesks": "GET /api/v1/desks?ready=1",
+    "connectedDesks": "GET /api/v1/desks?connected=1",
+    "desk": "GET /api/v1/desks/{userId}",
+    "deploy": "POST /api/v1/desks/{userId}/signal",
+    "events": "GET /api/v1/events",
+    "tokens": "GET /api/v1/tokens",
+    "token": "POST /api/v1/tokens",
+    "revoke": "DELETE /api/v1/tokens",
+    "signal": "POST /api/hooks/signal",
+    "signalContract": "GET /api/hooks/signal",
+}
+# Section 5, the table: every code, and its status.
+CODES = {
+    "malformed": 400,
+    "host_invalid": 400,
+    "credentials_missing": 401,
+    "token_invalid": 401,
+    "signature_missing": 401,
+    "signature_invalid": 401,
+    "timestamp_invalid": 401,
+    "floor_secret_refused": 401,
+    "scope_missing": 403,
+    "not_allowed": 403,
+    "sign_in_required": 403,
+    "csrf_failed": 403,
+    "second_factor_required": 403,
+    "reauthentication_required": 403,
+    "https_required": 403,
+    "not_found": 404,
+    "method_not_allowed": 405,
+    "length_required": 411,
+    "body_too_large": 413,
+    "unsupported_media_type": 415,
+    "nonce_used": 409,
+    "exchange_secret": 422,
+    "ticker_only": 422,
+    "mode_refused": 422,
+    "not_elected": 422,
+    "invalid": 422,
+    "pair_mismatch": 422,
+    "direction_mismatch": 422,
+    "no_election": 422,
+    "no_card": 422,
+    "desk_not_ready": 422,
+    "cursor_lost": 422,
+    "rate_limited": 429,
+    "internal": 500,
+    "unavailable": 503,
+}
+HEADERS = ["Authorization", "X-SVC-Timestamp", "X-SVC-Signature"]
+ENTITY = {"name", "pair", "direction"}
+
+
+def catalog(service):
+    return service.get(CATALOG).json()
+
+
+def contract(service):
+    return service.get(HOOK).json()
+
+
+def filled(sample, **values):
+    """The sample with what only the sender knows filled in."""
+    text = json.dumps(sample["body"])
+    for name, value in values.items():
+        text = text.replace(f"<{name}>", value)
+    return json.loads(text)
+
+
+# --- The catalog ---------------------------------------------------------------------------------
+
+
+def test_the_catalog_has_the_customers_fields(service):
+    """The customer's section 4: these, with their types."""
+    found = catalog(service)
+    assert (found["paper"], found["liveWrites"]) == (True, False)
+    assert set(found) >= {"law", "paths", "auth", "forUsers", "forEngine", "plug"}
+    assert isinstance(found["law"], str)
+    assert isinstance(found["auth"], str)
+    assert set(found["forUsers"]) == {"mint", "pull", "webhook"}
+    assert set(found["forEngine"]) == {"mint", "pull", "oneDesk", "deploy", "fanout"}
+    assert set(found["plug"]) == {
+        "publishedCard",
+        "pull",
+        "oneUser",
+        "push",
+        "events",
+        "headers",
+        "note",
+    }
+
+
+def test_the_parts_of_the_catalog_are_strings_but_for_the_card_and_the_headers(service):
+    """Section 4."""
+    found = catalog(service)
+    parts = {**found["forUsers"], **found["forEngine"], **found["plug"]}
+    card, headers = parts.pop("publishedCard"), parts.pop("headers")
+    assert all(isinstance(part, str) for part in parts.values())
+    assert set(card) == ENTITY
+    assert headers == HEADERS
+
+
+def test_the_catalogs_paths_are_these(service):
+    """Section 4: a name for each METHOD path."""
+    assert catalog(service)["paths"] == PATHS
+
+
+def test_the_catalogs_paths_are_there(service):
+    """The customer's section 4: none of them answers 404 or 405."""
+    for path in PATHS.values():
+        method, _, address = path.partition(" ")
+        answer = service.send(method, address.format(userId=service.desk))
+        assert answer.status_code in (200, 401, 403), path
+
+
+# --- The contract --------------------------------------------------------------------------------
+
+
+def test_the_contract_has_the_customers_fields(service):
+    """The customer's section 4, and what section 4 adds."""
+    found = contract(service)
+    assert (found["paper"], found["liveWrites"]) == (True, False)
+    assert (found["path"], found["url"]) == (HOOK, service.base_url + HOOK)
+    assert found["headers"] == HEADERS
+    assert isinstance(found["law"], str)
+    assert found["publishedCard"] == service.seed["card"]
+    for name in ("tv", "fanout", "oneDesk", "oneUser", "floor", "nox"):
+        assert set(found[name]) == {"note", "path", "body"}
+    assert {"signing", "refusals"} <= set(found)
+
+
+def test_the_samples_are_of_the_shapes_and_paths_that_the_contract_says(service):
+    """Section 4: shape 2 on the deploy path and, with userId, on the hook; shape 3 without and
+    with userId."""
+    found = contract(service)
+    one_desk, floor = found["oneDesk"], found["floor"]
+    assert one_desk["path"] == "/api/v1/desks/{userId}/signal"
+    customers = {"pair", "direction", "nonce", "elected", "source", "mode"}
+    assert set(one_desk["body"]) == customers
+    assert set(floor["body"]) == customers | {"userId"}
+    assert "userId" not in found["fanout"]["body"]
+    assert found["fanout"]["body"]["fanout"] is found["oneUser"]["body"]["fanout"] is True
+    assert "userId" in found["oneUser"]["body"]
+    assert {found[name]["path"] for name in ("tv", "fanout", "oneUser", "floor", "nox")} == {HOOK}
+    assert [found[n]["body"]["source"] for n in ("tv", "floor", "nox")] == [
+        "tradingview",
+        "floor",
+        "nox",
+    ]
+
+
+@pytest.mark.parametrize("name", ["fanout", "oneUser", "floor", "oneDesk", "nox"])
+def test_a_sample_is_accepted_with_its_ids_and_nonce_filled_in(service, name):
+    """Section 4: the samples are real, with the published card's pair and direction."""
+    sample = contract(service)[name]
+    values = {"nonce": nonce(), "trace": nonce(), "userId": service.desk}
+    path = sample["path"].replace("{userId}", service.desk)
+    answer = service.send("POST", path, filled(sample, **values), service.platform)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["ignored"] == []
+
+
+def test_the_sample_of_an_automation_is_accepted_once_it_repeats_its_election(service, bot):
+    """Section 4; the page shows the card's pair, which this bot elects."""
+    bot.elect(**service.elected)
+    body = filled(contract(service)["tv"], botId=bot.id, nonce=nonce())
+    answer = service.push(body, secret=bot.generate())
+    assert (answer.status_code, answer.json()["ignored"]) == (200, [])
+
+
+def test_the_worked_example_of_signing_works(service):
+    """Section 4: signing, with one test vector."""
+    vector = contract(service)["signing"]["vector"]
+    message = f"{vector['timestamp']}.{vector['body']}".encode()
+    made = hmac.new(vector["secret"].encode(), message, hashlib.sha256).hexdigest()
+    assert vector["signature"] == f"v1={made}"
+    assert len(vector["timestamp"]) == 10
+
+
+def test_the_contract_lists_every_refusal_with_its_meaning(service):
+    """Sections 4 and 5: every code and no other."""
+    listed = contract(service)["refusals"]
+    assert {refusal["code"]: refusal["status"] for refusal in listed} == CODES
+    assert all(refusal["title"] and refusal["detail"] for refusal in listed)
+
+
+@pytest.mark.parametrize("refusal", CODES)
+def test_every_refusal_has_a_page_that_explains_it(service, refusal):
+    """Section 5: what type points to; section 4: public, with an ETag."""
+    page = service.get(f"/problems/{refusal}")
+    assert page.status_code == 200
+    assert page.headers["Content-Type"].startswith("text/html")
+    assert page.headers["Cache-Control"] == "public, no-cache"
+    assert refusal in page.text
+    again = service.get(f"/problems/{refusal}", headers={"If-None-Match": page.headers["ETag"]})
+    assert again.status_code == 304
+
+
+def test_there_is_no_page_of_a_refusal_that_there_is_not(service):
+    """Section 5: elsewhere than under /api/ a problem is a page."""
+    page = service.get("/problems/no_such_code")
+    assert page.status_code == 404
+    assert page.headers["Content-Type"].startswith("text/html")
+
+
+# --- Headers of both -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", PUBLIC)
+def test_the_public_pages_may_be_kept_and_asked_about_again(service, path):
+    """Section 4: public, no-cache with an ETag; the same question is answered 304."""
+    answer = service.get(path)
+    assert answer.headers["Cache-Control"] == "public, no-cache"
+    again = service.get(path, headers={"If-None-Match": answer.headers["ETag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    changed = service.get(path, headers={"If-None-Match": '"another"'})
+    assert changed.json() == answer.json()
+
+
+@pytest.mark.parametrize("path", PUBLIC)
+def test_the_public_pages_do_not_ask_who_is_calling(service, path):
+    """Section 4: public, whatever credential comes along."""
+    assert service.get(path, headers={"Authorization": "Bearer x"}).status_code == 200
+    assert service.get(path, service.desk_token).json() == service.get(path).json()
+
+
+def test_addresses_come_from_the_base_address_and_never_from_the_host(service):
+    """The contract's head: BASE_URL and never the request's Host."""
+    headers = {"Host": f"{service.http.base_url.host}:1"}
+    answer = service.get(HOOK, headers=headers)
+    assert answer.status_code == 200
+    assert answer.json()["url"] == service.base_url + HOOK
+
+
+def test_the_contract_names_the_paths_without_a_trailing_slash(service):
+    """The contract's head: paths carry no trailing slash."""
+    for path in (CATALOG, HOOK, "/api/v1/me", "/api/v1/desks", deploy_path(service.desk)):
+        assert service.get(f"{path}/").status_code == 404

@@ -1,0 +1,151 @@
+"""Section 4, POST /api/v1/desks/{userId}/signal: one desk, by a named platform."""
+
+import pytest
+
+from tests.conformance.client import SOMEBODY, assert_refused, deploy_path, faults
+
+
+@pytest.fixture
+def idle(service):
+    """A desk that is not connected."""
+    return next(desk["userId"] for desk in service.desks() if not desk["connected"])
+
+
+def test_the_customers_body_fills_that_desk_and_no_other(service):
+    """The customer's section 4, shape 2."""
+    body = service.one_desk()
+    assert set(body) == {"pair", "direction", "nonce", "elected", "source", "mode"}
+    answer = service.deploy(service.desk, body)
+    assert answer.status_code == 200
+    told = answer.json()
+    assert (told["outcome"], told["matched"], told["filled"]) == ("filled", 1, 1)
+    assert (told["signal"]["userId"], told["signal"]["fanout"]) == (service.desk, False)
+    filled = service.desks(signal=told["signal"]["id"])
+    assert [desk["userId"] for desk in filled] == [service.desk]
+
+
+@pytest.mark.parametrize("changes", [{"mode": None}, {"fanout": False}, {"fanout": None}])
+def test_what_is_optional_may_be_null_or_false(service, changes):
+    """Section 4: mode paper or absent; for every optional field null is the same as absent."""
+    assert service.deploy(service.desk, service.one_desk(**changes)).status_code == 200
+
+
+def test_the_paths_own_desk_may_be_named_in_the_body(service):
+    """Section 4: unlike the path's is invalid."""
+    same = service.one_desk(userId=service.desk)
+    assert service.deploy(service.desk, same).status_code == 200
+    other = service.deploy(service.desk, service.one_desk(userId=service.other_desk))
+    assert_refused(other, 422, "invalid")
+    assert faults(other) == {"userId"}
+
+
+def test_the_path_is_for_one_desk(service):
+    """Section 4: fanout true is invalid."""
+    answer = service.deploy(service.desk, service.one_desk(fanout=True))
+    assert_refused(answer, 422, "invalid")
+    assert faults(answer) == {"fanout"}
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("source", "nox"),
+        ("source", "tradingview"),
+        ("source", None),
+        ("mode", "draft"),
+        ("mode", "dry_run"),
+        ("mode", ""),
+        ("mode", 1),
+        ("direction", "up"),
+        ("direction", "LONG"),
+        ("direction", None),
+        ("pair", None),
+        ("pair", "btc/usdt"),
+        ("pair", "A/B/C"),
+        ("pair", "/"),
+        ("pair", "A" * 21 + "/B"),
+        ("pair", 7),
+        ("nonce", None),
+        ("nonce", ""),
+        ("nonce", "a b"),
+        ("nonce", "é"),
+        ("nonce", "x" * 129),
+        ("nonce", 1),
+        ("fanout", "true"),
+        ("fanout", 1),
+        ("userId", 1),
+    ],
+)
+def test_a_field_of_another_form_is_invalid_and_named(service, field, value):
+    """Sections 1, 4 and 7: pair, direction, nonce, source floor, mode paper."""
+    answer = service.deploy(service.desk, service.one_desk(**{field: value}))
+    assert_refused(answer, 422, "invalid")
+    assert faults(answer) == {field}
+
+
+def test_a_nonce_of_128_visible_characters_is_taken(service):
+    """Section 7."""
+    body = service.one_desk()
+    body["nonce"] = (body["nonce"] + "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~").ljust(128, "~")
+    assert service.deploy(service.desk, body).json()["signal"]["nonce"] == body["nonce"]
+
+
+def test_the_desk_must_be_ready(service, idle):
+    """Section 4: also with another pair, as the order of section 5 says."""
+    for pair in (service.elected["pair"], "NOT/IT"):
+        answer = service.deploy(idle, service.one_desk(pair=pair))
+        assert_refused(answer, 422, "desk_not_ready")
+
+
+def test_the_pair_and_direction_are_the_elected_ones(service):
+    """The customer's section 1, 3; section 5 shows what was sent beside what is elected."""
+    other = "short" if service.elected["direction"] == "long" else "long"
+    sent = {**service.elected, "pair": "NOT/IT"}
+    body = assert_refused(
+        service.deploy(service.desk, service.one_desk(**sent)), 422, "pair_mismatch"
+    )
+    assert (body["sent"], body["elected"]) == (sent, service.elected)
+    sent = {**service.elected, "direction": other}
+    body = assert_refused(
+        service.deploy(service.desk, service.one_desk(**sent)), 422, "direction_mismatch"
+    )
+    assert (body["sent"], body["elected"]) == (sent, service.elected)
+
+
+def test_the_pair_is_compared_exactly(service):
+    """Section 1, pair: never mapped."""
+    base, _, quote = service.elected["pair"].partition("/")
+    for pair in (f"{base}/{quote}T", f"{base}-/{quote}", f"{quote}/{base}"):
+        answer = service.deploy(service.desk, service.one_desk(pair=pair))
+        assert_refused(answer, 422, "pair_mismatch")
+
+
+def test_an_unknown_desk_is_not_found(service):
+    """Section 5."""
+    assert_refused(service.deploy(SOMEBODY, service.one_desk()), 404, "not_found")
+    assert_refused(service.deploy("x", service.one_desk()), 404, "not_found")
+
+
+def test_it_takes_a_platform_token_with_write(service):
+    """Section 4, the heading."""
+    path, body = deploy_path(service.desk), service.one_desk()
+    assert_refused(service.send("POST", path, body, service.reader), 403, "scope_missing")
+    assert_refused(service.send("POST", path, body, service.desk_token), 403, "not_allowed")
+    assert_refused(service.send("POST", path, body), 401, "credentials_missing")
+    assert service.send("POST", path, body, service.platform).status_code == 200
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "x", None])
+def test_its_media_type_is_json(service, kind):
+    """Section 5: 415, not on the hook."""
+    answer = service.deploy(service.desk, service.one_desk(), headers={"Content-Type": kind})
+    assert_refused(answer, 415, "unsupported_media_type")
+
+
+@pytest.mark.parametrize(
+    "kind", ["application/json; charset=utf-8", "application/json;charset=x", "Application/JSON"]
+)
+def test_parameters_of_the_media_type_are_ignored(service, kind):
+    """Section 5: such as a charset."""
+    answer = service.deploy(service.desk, service.one_desk(), headers={"Content-Type": kind})
+    assert answer.status_code == 200

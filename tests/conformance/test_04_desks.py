@@ -1,0 +1,167 @@
+"""Section 4, GET /api/v1/me, /api/v1/desks and /api/v1/desks/{userId}: the desk pull."""
+
+import pytest
+
+from tests.conformance.client import DESKS, ME, SOMEBODY, assert_refused, faults
+
+RECORD = {
+    "userId",
+    "paper",
+    "liveWrites",
+    "connected",
+    "ready",
+    "connection",
+    "election",
+    "createdAt",
+    "updatedAt",
+}
+
+
+def ids(desks):
+    return [desk["userId"] for desk in desks]
+
+
+def test_a_desk_has_these_fields(service):
+    """Section 4, me."""
+    desk = service.get(ME, service.desk_token).json()
+    assert set(desk) == RECORD
+    assert (desk["userId"], desk["paper"], desk["liveWrites"]) == (service.desk, True, False)
+    assert (desk["connected"], desk["ready"]) == (True, True)
+    assert set(desk["connection"]) == {"venue", "access", "connectedAt"}
+    assert desk["connection"]["access"] == "trade-only"
+    assert set(desk["election"]) == {"card", "pair", "direction", "electedAt"}
+
+
+def test_a_desk_that_is_not_connected_says_null(service):
+    """Section 4, me: connection null, or …; election null, or …."""
+    idle = next(desk for desk in service.desks() if not desk["connected"])
+    assert (idle["connection"], idle["election"], idle["ready"]) == (None, None, False)
+    assert set(idle) == RECORD
+
+
+def test_me_is_for_a_desk_token(service):
+    """Section 4, me."""
+    for token in (service.platform, service.reader):
+        assert_refused(service.get(ME, token), 403, "not_allowed")
+    assert_refused(service.get(ME), 401, "credentials_missing")
+
+
+def test_a_desk_token_sees_its_own_desk_only(service):
+    """The customer's section 5, 2."""
+    assert service.get(ME, service.other_desk_token).json()["userId"] == service.other_desk
+    for path in (DESKS, f"{DESKS}/{service.desk}", f"{DESKS}/{service.other_desk}"):
+        assert_refused(service.get(path, service.desk_token), 403, "not_allowed")
+
+
+def test_the_list_is_paper_and_its_records_are_whole(service):
+    """Section 4, desks."""
+    page = service.get(DESKS, service.reader).json()
+    assert set(page) == {"paper", "liveWrites", "desks", "next"}
+    assert (page["paper"], page["liveWrites"]) == (True, False)
+    assert page["desks"]
+    assert all(set(desk) == RECORD for desk in page["desks"])
+
+
+def test_one_desk_is_the_record_of_the_list_and_of_me(service):
+    """Section 4: a read token sees what the owner sees."""
+    one = service.get(f"{DESKS}/{service.desk}", service.reader).json()
+    assert one == service.get(ME, service.desk_token).json()
+    assert one in service.desks()
+
+
+def test_an_unknown_desk_is_not_found(service):
+    """Section 5: no such path or desk."""
+    for user_id in (SOMEBODY, "usr_", "x", service.bot["botId"], "usr_%00", "usr_" + "0" * 5000):
+        path = f"{DESKS}/{user_id}"
+        answer = service.get(path, service.platform)
+        if answer.status_code != 414:  # the server refuses the longest before it is a request
+            assert_refused(answer, 404, "not_found")
+
+
+@pytest.mark.parametrize("name", ["ready", "connected"])
+def test_a_filter_and_its_opposite_share_out_all_desks(service, name):
+    """Section 4, desks: 1 or 0."""
+    yes, no = service.desks(**{name: "1"}), service.desks(**{name: "0"})
+    assert all(desk[name] for desk in yes)
+    assert not any(desk[name] for desk in no)
+    assert sorted(ids(yes + no)) == sorted(ids(service.desks()))
+
+
+def test_filters_may_be_combined(service):
+    """Section 4, desks."""
+    both = service.desks(ready="0", connected="0")
+    assert both
+    assert all(not desk["ready"] and not desk["connected"] for desk in both)
+    assert service.desks(ready="1", connected="0") == []
+
+
+@pytest.mark.parametrize("limit", [1, 7, 1000])
+def test_whatever_the_limit_every_desk_is_seen_exactly_once_in_one_order(service, limit):
+    """Section 4, desks: limit 1 to 1000, 100 by default; next leads on."""
+    whole = ids(service.desks())
+    assert ids(service.desks(limit=limit)) == whole
+    assert len(set(whole)) == len(whole) >= 10
+    page = service.get(DESKS, service.platform, limit=limit).json()
+    assert len(page["desks"]) == min(limit, len(whole))
+    assert (page["next"] is None) == (limit >= len(whole))
+
+
+def test_the_desks_that_a_signal_filled(service):
+    """Section 4, desks: signal; an unknown one gives an empty list."""
+    everybody = service.push(service.fanout(), service.platform).json()
+    one = service.push(service.to_desk(), service.platform).json()
+    of_bot = service.push(service.tradingview(), secret=service.bot["secret"]).json()
+    dry = service.push(service.of_nox(mode="dry_run"), service.platform).json()
+    assert sorted(ids(service.desks(signal=everybody["signal"]["id"]))) == sorted(
+        ids(service.desks(ready="1"))
+    )
+    assert ids(service.desks(signal=everybody["signal"]["id"], limit=3)) == ids(
+        service.desks(signal=everybody["signal"]["id"])
+    )
+    assert ids(service.desks(signal=one["signal"]["id"])) == [service.desk]
+    assert ids(service.desks(signal=of_bot["signal"]["id"])) == [service.own_desk]
+    assert service.desks(signal=dry["signal"]["id"]) == []
+    for unknown in ("sig_" + "0" * 22, "x", "'", "%"):
+        assert service.desks(signal=unknown) == []
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "x=1",
+        "Ready=1",
+        "ready=",
+        "ready=true",
+        "ready=2",
+        "ready=1&ready=1",
+        "connected=yes",
+        "limit=0",
+        "limit=1001",
+        "limit=-1",
+        "limit=1.0",
+        "limit=x",
+        "limit=",
+        "limit=1&limit=2",
+        "limit=" + "9" * 400,
+        "after=",
+        "after=x",
+        "after=%00",
+        "after=MQ==",
+        "signal=",
+        "userId=x",
+        "wait=1",
+        "%ff=1",
+    ],
+)
+def test_an_unknown_parameter_or_value_is_refused_never_ignored(service, query):
+    """Section 4: this holds for every list; 422 invalid, naming the field."""
+    answer = service.get(f"{DESKS}?{query}", service.platform)
+    assert_refused(answer, 422, "invalid")
+    assert faults(answer)
+
+
+def test_publishing_touches_no_desk(service):
+    """Section 4, me: updatedAt is of the desk's own row."""
+    before = service.get(ME, service.desk_token).json()["updatedAt"]
+    service.push(service.fanout(), service.platform)
+    assert service.get(ME, service.desk_token).json()["updatedAt"] == before

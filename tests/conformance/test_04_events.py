@@ -1,0 +1,534 @@
+"""Section 4, GET /api/v1/events: who sees what, and that a reader loses and repeats nothing."""
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.conformance.client import EVENTS, SOMEBODY, Bot, assert_refused, code, faults
+
+# A cursor that this service gave while it stood on another database.
+OF_ANOTHER_LOG = "MDAwMDAwMDAuMQ"
+EVENT = {"id", "position", "kind", "at", "userId", "signal", "data"}
+TOKEN = {
+    "id",
+    "scope",
+    "name",
+    "scopes",
+    "hint",
+    "createdAt",
+    "expiresAt",
+    "revokedAt",
+    "userId",
+}
+ELECTION = {"pair", "direction"}
+REFUSAL = {"code", "source", "sent", "elected", "botId"}
+# Section 4, the table of kinds: the data that everybody sees.
+DATA = {
+    "desk.created": [{"venue"}],
+    "desk.connected": [{"venue"}],
+    "desk.disconnected": [{"venue"}],
+    "card.published": [{"card"}],
+    "card.retired": [{"card"}],
+    "election.made": [ELECTION | {"card"}, ELECTION | {"botId"}],
+    "election.withdrawn": [ELECTION | {"card", "reason"}, ELECTION | {"botId", "reason"}],
+    "automation.created": [{"botId", "name"}],
+    "automation.removed": [{"botId", "name"}],
+    "token.minted": [TOKEN],
+    "token.revoked": [TOKEN],
+    "secret.generated": [{"owner", "endsAt"}],
+    "secret.ended": [{"owner", "endsAt"}],
+    "signal.filled": [set()],
+    "signal.dry_run": [set()],
+    "signal.recorded": [set()],
+    "signal.refused": [REFUSAL],
+}
+# What the platform sees beside it.
+OF_THE_PLATFORM = {
+    "signal.filled": {"matched", "filled", "credential"},
+    "signal.dry_run": {"matched", "credential"},
+    "signal.recorded": {"matched", "credential"},
+    "signal.refused": {"credential"},
+}
+REASONS = {"asked", "disconnected", "removed", "replaced", "deactivated"}
+SENDERS_OWN = {"nonce", "traceId", "decisionRef"}
+WRITERS, SIGNALS_EACH = 6, 15
+
+
+def positions(events):
+    return [event["position"] for event in events]
+
+
+def kinds(events):
+    return [event["kind"] for event in events]
+
+
+@pytest.fixture(scope="module")
+def history(service, user):
+    """Something of everything that a customer does, and a signal of every outcome."""
+    bot = Bot(user)
+    bot.elect("AAA/BBB", "long")
+    bot.elect("AAA/CCC", "long")
+    secret = bot.generate()
+    bot.generate(3600)
+    signals = {
+        "bot": service.push(bot.body(pair="AAA/CCC", direction="long"), secret=secret),
+        "all": service.push(service.fanout(), service.platform),
+        "one": service.push(service.to_desk(), service.platform),
+        "dry": service.push(service.of_nox(mode="dry_run"), service.platform),
+        "draft": service.push(service.of_nox(mode="draft", fanout=False), service.platform),
+    }
+    service.push(service.to_desk(pair="NOT/IT"), service.platform)
+    bot.end_secrets()
+    bot.remove()
+    user.mint_desk_token()
+    return {name: answer.json()["signal"] for name, answer in signals.items()}
+
+
+# --- The log and its events ----------------------------------------------------------------------
+
+
+def test_the_whole_log_has_every_position_from_1_on(service, history):
+    """Section 1, log: 1, 2, 3 … with no number missing."""
+    events = service.events(limit=1000)
+    assert positions(events) == list(range(1, len(events) + 1))
+
+
+def test_every_event_has_these_fields(service, history):
+    """Section 4, event: id is evt_ + position."""
+    for event in service.events(limit=1000):
+        assert set(event) == EVENT
+        assert event["id"] == f"evt_{event['position']}"
+        assert event["kind"] in DATA
+
+
+def test_every_kind_carries_the_data_of_the_table(service, history):
+    """Section 4, the table, as the platform sees it."""
+    seen = set()
+    for event in service.events(limit=1000):
+        more = OF_THE_PLATFORM.get(event["kind"], set())
+        assert set(event["data"]) in [data | more for data in DATA[event["kind"]]], event
+        seen.add(event["kind"])
+    assert seen >= set(DATA) - {"card.retired", "desk.disconnected"}
+
+
+def test_a_desk_is_shown_the_data_of_the_table_without_what_is_the_platforms(service, history):
+    """Section 4, the table: platform only in brackets."""
+    own = service.events(service.desk_token)
+    assert {"signal.filled", "signal.refused", "desk.connected"} <= set(kinds(own))
+    for event in own:
+        assert set(event["data"]) in DATA[event["kind"]], event
+
+
+def test_a_withdrawal_says_why(service, history):
+    """Section 4, the table: reason."""
+    withdrawn = service.events(kind="election.withdrawn")
+    reasons = {event["data"]["reason"] for event in withdrawn}
+    assert {"replaced", "removed"} <= reasons <= REASONS
+
+
+def test_a_signals_event_shows_the_signal_to_the_platform(service, history):
+    """Section 4: signal | null."""
+    for signal in history.values():
+        (event,) = service.events(signal=signal["id"])
+        assert (event["signal"], event["position"]) == (signal, signal["position"])
+    assert all(event["signal"] is None for event in service.events(kind="token.minted"))
+
+
+# --- Who sees what -------------------------------------------------------------------------------
+
+
+def test_a_desk_sees_what_is_addressed_to_it_to_all_and_to_its_card(service, history):
+    """Section 4: its desk, a card while its election on it stood, or all."""
+    seen = {e["signal"]["id"] for e in service.events(service.desk_token) if e["signal"]}
+    assert history["all"]["id"] in seen
+    assert history["one"]["id"] in seen
+    for hidden in ("bot", "dry", "draft"):
+        assert history[hidden]["id"] not in seen
+    assert "card.published" in kinds(service.events(service.desk_token))
+    addressed = {event["userId"] for event in service.events(service.desk_token)}
+    assert addressed <= {None, service.desk}
+
+
+def test_what_is_the_platforms_only_is_shown_to_no_desk(service, history):
+    """Section 4, the table: platform tokens, Floor and Nox secrets, what had no target."""
+    own = service.events(service.desk_token)
+    for event in own:
+        if event["kind"].startswith("token."):
+            assert event["data"]["scope"] == "desk"
+        if event["kind"].startswith("secret."):
+            assert event["data"]["owner"].startswith("bot_")
+
+
+def test_a_desk_that_did_not_stand_on_the_card_sees_no_fill_of_it(service, user):
+    """Section 4: a card's events while its election on it stood, and not after or before."""
+    token = user.mint_desk_token()
+    before = service.push(service.fanout(), service.platform).json()["signal"]["id"]
+    user.post("/desk/withdraw", {}, seen_at="/desk")
+    try:
+        between = service.push(service.fanout(), service.platform).json()
+    finally:
+        card = user.get("/desk/enrol").text.partition('name="card" value="')[2].partition('"')[0]
+        user.post("/desk/enrol", {"card": card})
+    after = service.push(service.fanout(), service.platform).json()["signal"]["id"]
+    assert service.own_desk not in [
+        desk["userId"] for desk in service.desks(signal=between["signal"]["id"])
+    ]
+    for view in (
+        service.events(token, kind="signal.filled"),
+        service.events(userId=service.own_desk, kind="signal.filled"),
+    ):
+        filled = {event["signal"]["id"] for event in view}
+        assert {before, after} <= filled
+        assert between["signal"]["id"] not in filled
+
+
+def test_a_desk_is_not_shown_a_senders_own_references(service, user, bot):
+    """Section 4: nonce, traceId, decisionRef, unless the signal is its own automation's."""
+    token = user.mint_desk_token()
+    bot.elect("AAA/BBB", "long")
+    own = service.push(bot.body(pair="AAA/BBB", direction="long"), secret=bot.generate()).json()[
+        "signal"
+    ]
+    nox = service.push(
+        service.of_nox(decision_ref="d", userId=service.own_desk), service.platform
+    ).json()["signal"]
+    seen = {event["position"]: event["signal"] for event in service.events(token)}
+    assert seen[own["position"]] == own
+    shown = seen[nox["position"]]
+    assert shown == {name: value for name, value in nox.items() if name not in SENDERS_OWN}
+
+
+@pytest.mark.parametrize("mode", ["dry_run", "draft"])
+def test_a_dry_run_or_a_draft_for_a_desk_is_addressed_to_it(service, mode):
+    """Section 4, the table: the target desk; else the platform only."""
+    answer = service.push(service.of_nox(mode=mode, userId=service.desk), service.platform)
+    signal = answer.json()["signal"]["id"]
+    assert [e["userId"] for e in service.events(service.desk_token, signal=signal)] == [
+        service.desk
+    ]
+    assert service.events(service.other_desk_token, signal=signal) == []
+
+
+def test_the_platform_reads_with_read_alone(service):
+    """Section 4: any Bearer with read."""
+    assert service.get(EVENTS, service.reader).status_code == 200
+    assert_refused(service.get(EVENTS), 401, "credentials_missing")
+
+
+# --- Filters -------------------------------------------------------------------------------------
+
+
+def test_a_desks_view_is_the_same_to_the_platform(service, history):
+    """Section 4: userId, that desk's view, fan-out fills included."""
+    own = service.events(service.desk_token)
+    assert positions(service.events(userId=service.desk)) == positions(own)
+    assert "matched" in service.events(userId=service.desk, signal=history["all"]["id"])[0]["data"]
+
+
+def test_a_desk_token_sees_nothing_of_another_desk(service):
+    """Section 4: unknown ids in a filter give an empty list, and so does another's."""
+    assert service.events(service.desk_token, userId=service.desk) != []
+    assert service.events(service.desk_token, userId=service.other_desk) == []
+    assert service.events(service.desk_token, userId=SOMEBODY) == []
+    assert service.events(userId=SOMEBODY) == []
+    assert service.events(userId="x") == []
+    assert service.events(signal="sig_x") == []
+
+
+def test_kinds_may_be_named_several_times(service, history):
+    """Section 4: kind, repeatable."""
+    two = ["signal.filled", "signal.refused"]
+    found = service.events(kind=two)
+    assert set(kinds(found)) == set(two)
+    assert positions(found) == sorted(
+        positions(service.events(kind=two[0])) + positions(service.events(kind=two[1]))
+    )
+    assert positions(service.events(service.desk_token, kind=two)) == [
+        event["position"] for event in service.events(service.desk_token) if event["kind"] in two
+    ]
+
+
+def test_filters_narrow_together(service, history):
+    """Section 4."""
+    asked = {"userId": service.desk, "kind": "signal.filled", "signal": history["all"]["id"]}
+    assert positions(service.events(**asked)) == [history["all"]["position"]]
+    assert service.events(**{**asked, "kind": "signal.refused"}) == []
+
+
+# --- Cursors -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("limit", [1, 7, 1000])
+@pytest.mark.parametrize("order", ["asc", "desc"])
+def test_whatever_the_limit_and_order_every_event_is_seen_once(service, history, limit, order):
+    """Section 4: limit 1 to 1000, oldest first by default."""
+    few = ["secret.generated", "secret.ended", "automation.created", "election.withdrawn"]
+    whole = positions(service.events(kind=few, limit=1000))
+    found = positions(service.events(kind=few, limit=limit, order=order))
+    assert len(whole) >= 7
+    assert found == (whole if order == "asc" else whole[::-1])
+
+
+def test_100_are_given_by_default(service, history):
+    """Section 4."""
+    page = service.get(EVENTS, service.platform).json()
+    assert set(page) == {"events", "next", "more"}
+    assert (positions(page["events"]), page["more"]) == (list(range(1, 101)), True)
+
+
+def test_a_cursor_is_always_given_and_always_resumes(service):
+    """Section 4: next stands for the last position examined, not the last returned."""
+    empty = service.get(EVENTS, service.platform, kind="signal.filled", userId=SOMEBODY).json()
+    assert (empty["events"], empty["more"]) == ([], False)
+    again = service.get(EVENTS, service.platform, after=empty["next"]).json()
+    assert again["events"] == [], "the page examined the whole log"
+    signal = service.push(service.fanout(), service.platform).json()["signal"]
+    resumed = service.get(EVENTS, service.platform, after=empty["next"]).json()
+    assert positions(resumed["events"]) == [signal["position"]]
+
+
+def test_a_reader_starts_at_the_tail(service):
+    """Section 4: with order=desc&limit=1. What is behind that one event comes by going on."""
+    page = service.get(EVENTS, service.platform, order="desc", limit=1).json()
+    signal = service.push(service.fanout(), service.platform).json()["signal"]
+    following = service.get(EVENTS, service.platform, after=page["next"]).json()["events"]
+    assert positions(following) == [signal["position"]]
+
+
+@pytest.mark.parametrize("order", ["asc", "desc"])
+def test_a_cursor_that_the_log_cannot_honour_is_refused(service, order):
+    """Section 4: cursor_lost, never answered wrongly."""
+    answer = service.get(EVENTS, service.platform, after=OF_ANOTHER_LOG, order=order)
+    assert_refused(answer, 422, "cursor_lost")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "x=1",
+        "after=x",
+        "after=",
+        "after=%00",
+        "after=" + "A" * 200,
+        "limit=0",
+        "limit=1001",
+        "limit=ten",
+        "limit=",
+        "kind=signal.accepted",
+        "kind=",
+        "kind=signal.filled&kind=x",
+        "order=up",
+        "order=",
+        "order=asc&order=desc",
+        "wait=26",
+        "wait=-1",
+        "wait=1.5",
+        "wait=",
+        "wait=1&order=desc",
+        "userId=x&userId=x",
+        "ready=1",
+        "signal=",
+    ],
+)
+def test_an_unknown_parameter_or_value_is_refused_never_ignored(service, query):
+    """Section 4: this holds for every list."""
+    answer = service.get(f"{EVENTS}?{query}", service.platform)
+    assert_refused(answer, 422, "invalid")
+    assert faults(answer)
+
+
+def test_a_reader_sees_every_event_exactly_once_while_writers_commit(service):
+    """Section 4: while any number of writers commit."""
+    start, writing = service.tail(), threading.Event()
+    writing.set()
+
+    def write(_):
+        with service.client() as own:
+            headers = {"Authorization": f"Bearer {service.platform}"}
+            for _ in range(SIGNALS_EACH):
+                answer = own.post("/api/hooks/signal", json=service.fanout(), headers=headers)
+                assert answer.status_code == 200
+
+    def follow(limit):
+        after, found, last = start, [], False
+        with service.client() as own:
+            headers = {"Authorization": f"Bearer {service.platform}"}
+            while True:
+                query = {"after": after, "limit": limit}
+                page = own.get(EVENTS, params=query, headers=headers).json()
+                found += positions(page["events"])
+                after = page["next"]
+                if last and not page["more"]:
+                    return found
+                last = not writing.is_set() and not page["more"]
+
+    with ThreadPoolExecutor(WRITERS + 2) as pool:
+        readers = [pool.submit(follow, limit) for limit in (3, 1000)]
+        list(pool.map(write, range(WRITERS)))
+        writing.clear()
+        seen = [reader.result() for reader in readers]
+    whole = positions(service.events(after=start))
+    assert seen == [whole, whole]
+    assert len(whole) >= WRITERS * SIGNALS_EACH
+    assert whole == list(range(whole[0], whole[0] + len(whole)))
+
+
+# --- Waiting -------------------------------------------------------------------------------------
+
+
+def test_a_waiting_reader_is_answered_when_something_comes(service):
+    """Section 4: wait holds an empty answer until something comes."""
+    start = service.tail()
+    with ThreadPoolExecutor(1) as pool, service.client() as own:
+        headers = {"Authorization": f"Bearer {service.platform}"}
+        waiting = pool.submit(own.get, EVENTS, params={"after": start, "wait": 25}, headers=headers)
+        signal = service.push(service.fanout(), service.platform).json()["signal"]
+        began = time.monotonic()
+        page = waiting.result().json()
+    assert signal["position"] in positions(page["events"])
+    assert time.monotonic() - began < 20
+
+
+def test_a_wait_ends_with_an_empty_answer_that_resumes(service):
+    """Section 4: 0 to 25 s."""
+    query = {"userId": SOMEBODY, "wait": 1}
+    began = time.monotonic()
+    page = service.get(EVENTS, service.platform, **query).json()
+    assert time.monotonic() - began >= 0.9
+    assert (page["events"], page["more"]) == ([], False)
+    assert service.get(EVENTS, service.platform, after=page["next"]).status_code == 200
+
+
+def test_what_is_there_is_not_waited_for(service):
+    """Section 4: only an empty answer is held."""
+    began = time.monotonic()
+    assert service.get(EVENTS, service.platform, limit=1, wait=25).json()["events"]
+    assert time.monotonic() - began < 20
+
+
+def test_beyond_the_waiting_readers_that_may_a_wait_is_answered_at_once(service):
+    """Section 4: at most two a token; of many that ask together, the others do not wait."""
+    many, start = 24, service.tail()
+
+    def wait(_):
+        with service.client() as own:
+            began = time.monotonic()
+            headers = {"Authorization": f"Bearer {service.reader}"}
+            query = {"after": start, "wait": 2, "userId": SOMEBODY}
+            assert own.get(EVENTS, params=query, headers=headers).status_code == 200
+            return time.monotonic() - began
+
+    with ThreadPoolExecutor(many) as pool:
+        took = list(pool.map(wait, range(many)))
+    assert sum(seconds >= 2 for seconds in took) < many
+
+
+# --- Refused signals in the log ------------------------------------------------------------------
+
+
+def refused(service, run):
+    """What ``run`` adds to the log of refused signals, as the platform sees it."""
+    start = service.tail()
+    run()
+    return service.events(after=start, kind="signal.refused")
+
+
+def test_what_the_law_refuses_of_an_authorised_signal_is_recorded(service, admin):
+    """Section 4: section 5's 422 and 409, with what was sent and elected, and the credential."""
+    with admin.platform_token("write") as token:
+        start = service.tail()
+        spent = service.fanout()
+        service.push(spent, token["token"])
+        sent = [
+            ({"pair": "NOT/IT"}, "pair_mismatch"),
+            ({"api_key": "x"}, "exchange_secret"),
+            ({"pair": "BTCUSDT"}, "ticker_only"),
+            ({"mode": "live"}, "mode_refused"),
+            ({"elected": False}, "not_elected"),
+            ({"direction": "up"}, "invalid"),
+            ({"nonce": spent["nonce"]}, "nonce_used"),
+        ]
+        for changes, expected in sent:
+            assert code(service.push(service.fanout(**changes), token["token"])) == expected
+        events = service.events(after=start, kind="signal.refused")
+    assert [event["data"]["code"] for event in events] == [expected for _, expected in sent]
+    for event in events:
+        assert event["data"]["credential"] == token["id"]
+        assert (event["data"]["source"], event["data"]["botId"]) == ("floor", None)
+        assert (event["userId"], event["signal"]) == (None, None)
+    assert events[0]["data"]["sent"] == {**service.elected, "pair": "NOT/IT"}
+    assert events[0]["data"]["elected"] == service.elected
+
+
+def test_a_refusal_is_addressed_to_its_target(service, admin):
+    """Section 4, the table: the target desk, or the bot's owner."""
+    with admin.platform_token("write") as token:
+        start = service.tail()
+        service.push(service.to_desk(pair="NOT/IT"), token["token"])
+        service.deploy(service.desk, service.one_desk(elected=None), token["token"])
+    for view in (service.desk_token, service.platform):
+        events = service.events(view, after=start, kind="signal.refused")
+        assert [event["data"]["code"] for event in events] == ["pair_mismatch", "not_elected"]
+        assert {event["userId"] for event in events} == {service.desk}
+    assert service.events(service.other_desk_token, after=start) == []
+
+
+def test_of_a_body_that_holds_a_secret_nothing_is_kept(service, admin):
+    """Sections 4 and 6: neither kept, logged nor echoed."""
+    value = "kX9-exchange-credential-7Qz"
+    with admin.platform_token("write") as token:
+        start = service.tail()
+        body = service.fanout(note={"deep": [{"api_secret": value}]}, pair="PAIR-OF/THAT")
+        assert value not in service.push(body, token["token"]).text
+        page = service.get(EVENTS, service.platform, after=start)
+    assert value not in page.text
+    assert "PAIR-OF" not in page.text
+
+
+def test_a_bad_signature_of_a_known_bot_is_told_to_its_owner(service, bot):
+    """Section 4: for a known botId with a bad signature."""
+    bot.elect("AAA/BBB", "long")
+    bot.generate()
+    body = bot.body(pair="AAA/BBB", direction="long")
+    events = refused(service, lambda: service.push(body, secret=service.floor))
+    assert [event["data"]["code"] for event in events] == ["signature_invalid"]
+    assert (events[0]["userId"], events[0]["data"]["botId"]) == (service.own_desk, bot.id)
+    assert events[0]["data"]["credential"] is None
+
+
+def test_these_are_never_recorded(service):
+    """Section 4: timestamp_invalid, scope_missing, malformed headers, refused tokens."""
+    body, start = service.to_desk(), service.tail()
+    old = {"X-SVC-Timestamp": "1000000000", "X-SVC-Signature": "v1=" + "0" * 64}
+    malformed = {"X-SVC-Timestamp": "x", "X-SVC-Signature": "y"}
+    for answer, expected in (
+        (service.push(body, headers=old), "timestamp_invalid"),
+        (service.push(body, headers=malformed), "timestamp_invalid"),
+        (service.push(body, service.reader), "scope_missing"),
+        (service.push(body, service.desk_token), "not_allowed"),
+        (service.push(body, "svc_plat_x"), "token_invalid"),
+        (service.push(body), "credentials_missing"),
+        (service.push(b"{", service.platform), "malformed"),
+        (service.push(service.to_desk(userId=SOMEBODY), service.platform), "not_found"),
+        (service.push(body, secret=service.bot["secret"]), "signature_invalid"),
+    ):
+        assert code(answer) == expected
+    assert service.events(after=start) == []
+
+
+def test_at_most_60_refusals_a_minute_of_one_sender_are_recorded(service, admin):
+    """Section 4: the answers are not limited by it. (One connection stays with one worker.)"""
+    with admin.platform_token("write") as token:
+
+        def refuse():
+            for _ in range(70):
+                answer = service.push(service.fanout(elected=None), token["token"])
+                assert code(answer) == "not_elected"
+
+        began = time.monotonic()
+        events = refused(service, refuse)
+        within_a_minute = time.monotonic() - began < 60
+    own = [event for event in events if event["data"]["credential"] == token["id"]]
+    assert len(own) == 60 or not within_a_minute

@@ -1,0 +1,130 @@
+"""Section 4, its head: what every answer carries, and the methods of every path."""
+
+import re
+
+import pytest
+
+from tests.conformance.client import (
+    CATALOG,
+    DESKS,
+    EVENTS,
+    HOOK,
+    ME,
+    SOMEBODY,
+    TOKENS,
+    assert_refused,
+    deploy_path,
+)
+
+METHODS = {
+    CATALOG: {"GET", "HEAD", "OPTIONS"},
+    ME: {"GET", "HEAD", "OPTIONS"},
+    DESKS: {"GET", "HEAD", "OPTIONS"},
+    f"{DESKS}/{SOMEBODY}": {"GET", "HEAD", "OPTIONS"},
+    deploy_path(SOMEBODY): {"POST", "OPTIONS"},
+    EVENTS: {"GET", "HEAD", "OPTIONS"},
+    TOKENS: {"GET", "HEAD", "POST", "DELETE", "OPTIONS"},
+    HOOK: {"GET", "HEAD", "POST", "OPTIONS"},
+}
+EVERY_METHOD = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "TRACE", "PROPFIND"}
+REQUEST_ID = "X-Request-Id"
+TIMES = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+
+
+def named(header):
+    return {name.strip() for name in header.split(",")}
+
+
+@pytest.mark.parametrize("path", METHODS)
+def test_options_answers_204_with_what_there_is(service, path):
+    """Section 4: OPTIONS answers 204 with Allow, to anybody."""
+    answer = service.http.options(path)
+    assert (answer.status_code, answer.content) == (204, b"")
+    assert named(answer.headers["Allow"]) == METHODS[path]
+
+
+@pytest.mark.parametrize("path", METHODS)
+def test_another_method_answers_405_with_what_there_is(service, path):
+    """Section 4; section 5's order: before any credential is looked at."""
+    for method in sorted(EVERY_METHOD - METHODS[path]):
+        answer = service.send(method, path, token="nonsense")
+        if method != "HEAD":
+            assert_refused(answer, 405, "method_not_allowed")
+        assert answer.status_code == 405
+        assert named(answer.headers["Allow"]) == METHODS[path], method
+
+
+@pytest.mark.parametrize("path", [CATALOG, HOOK, ME, EVENTS, TOKENS])
+def test_head_works(service, path):
+    """Section 4: the headers of GET, and no body."""
+    head = service.http.head(path, headers={"Authorization": f"Bearer {service.desk_token}"})
+    get = service.get(path, service.desk_token)
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["Content-Type"] == get.headers["Content-Type"]
+    assert head.headers["Cache-Control"] == get.headers["Cache-Control"]
+
+
+@pytest.mark.parametrize("given", ["a", "A-z_09", "x" * 64])
+def test_a_fit_request_id_of_the_callers_is_kept(service, given):
+    """Section 4: 1 to 64 of A-Za-z0-9_-."""
+    for path in (CATALOG, ME, "/no/such/path"):
+        answer = service.get(path, headers={REQUEST_ID: given})
+        assert answer.headers[REQUEST_ID] == given
+
+
+@pytest.mark.parametrize("given", ["", "x" * 65, "a b", "a.b", "é", "a,b"])
+def test_an_unfit_request_id_is_replaced(service, given):
+    """Section 4: else a new one."""
+    answer = service.http.get(ME, headers={REQUEST_ID: given.encode("latin-1")})
+    assert answer.headers[REQUEST_ID] != given
+    assert re.fullmatch("[A-Za-z0-9_-]{1,64}", answer.headers[REQUEST_ID])
+    assert answer.json()["requestId"] == answer.headers[REQUEST_ID]
+
+
+def test_every_request_without_an_id_gets_one_of_its_own(service):
+    """Section 4."""
+    assert len({service.get(CATALOG).headers[REQUEST_ID] for _ in range(5)}) == 5
+
+
+@pytest.mark.parametrize(
+    "path", [ME, DESKS, EVENTS, TOKENS, "/", "/accounts/login/", "/healthz", "/no/such"]
+)
+def test_nothing_else_is_stored_by_a_cache(service, path):
+    """Section 4: no-store on everything but static files and the public pages."""
+    answer = service.get(path, service.platform)
+    assert "no-store" in answer.headers["Cache-Control"]
+
+
+def test_what_a_static_file_says_of_caches_is_its_own(service):
+    """Section 4: but static files."""
+    home = service.get("/").text
+    address = re.search(r'href="(/static/[^"]+\.css)"', home).group(1)
+    answer = service.get(address)
+    assert answer.status_code == 200
+    assert "no-store" not in answer.headers["Cache-Control"]
+
+
+@pytest.mark.parametrize("path", [CATALOG, HOOK, ME, EVENTS])
+def test_there_is_no_cors(service, path):
+    """Section 4: no answer lets another site's script read it."""
+    origin = {"Origin": "https://elsewhere.example", "Access-Control-Request-Method": "GET"}
+    for answer in (service.get(path, headers=origin), service.http.options(path, headers=origin)):
+        assert not [name for name in answer.headers if name.startswith("access-control-")]
+
+
+def test_times_are_rfc_3339_in_utc_with_milliseconds(service):
+    """The contract's head."""
+    desk = service.get(ME, service.desk_token).json()
+    event = service.get(EVENTS, service.platform, limit=1).json()["events"][0]
+    token = service.get(TOKENS, service.platform).json()["tokens"][0]
+    times = [desk["createdAt"], desk["updatedAt"], desk["connection"]["connectedAt"]]
+    times += [desk["election"]["electedAt"], event["at"], token["createdAt"]]
+    assert all(TIMES.fullmatch(time) for time in times)
+
+
+def test_json_is_utf_8(service):
+    """The contract's head: bodies are UTF-8 JSON objects."""
+    answer = service.get(CATALOG)
+    assert answer.headers["Content-Type"] == "application/json"
+    assert isinstance(answer.json(), dict)
+    answer.content.decode("utf-8")

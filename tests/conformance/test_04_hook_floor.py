@@ -1,0 +1,148 @@
+"""Section 4, POST /api/hooks/signal, source floor: a fan-out, or a deploy."""
+
+import pytest
+
+from tests.conformance.client import SOMEBODY, assert_refused, faults
+
+
+@pytest.fixture
+def idle(service):
+    return next(desk["userId"] for desk in service.desks() if not desk["connected"])
+
+
+def ids(desks):
+    return sorted(desk["userId"] for desk in desks)
+
+
+def test_a_fan_out_fills_every_ready_desk(service):
+    """The customer's section 4, shape 3: one signal fills every matching paper election."""
+    body = service.fanout()
+    assert set(body) == {"fanout", "pair", "direction", "nonce", "elected", "source"}
+    told = service.push(body, service.platform).json()
+    ready = ids(service.desks(ready="1"))
+    assert (told["outcome"], told["matched"], told["filled"]) == ("filled", len(ready), len(ready))
+    assert (told["signal"]["fanout"], told["signal"]["userId"]) == (True, None)
+    assert ids(service.desks(signal=told["signal"]["id"])) == ready
+
+
+def test_with_a_user_id_it_reaches_that_desk_only(service):
+    """The customer's section 4, shape 3."""
+    told = service.push(service.fanout(userId=service.desk), service.platform).json()
+    assert (told["matched"], told["filled"]) == (1, 1)
+    assert (told["signal"]["fanout"], told["signal"]["userId"]) == (True, service.desk)
+    assert ids(service.desks(signal=told["signal"]["id"])) == [service.desk]
+
+
+@pytest.mark.parametrize("changes", [{}, {"fanout": False}, {"fanout": None}, {"mode": None}])
+def test_without_fanout_it_is_a_deploy(service, changes):
+    """Section 4: fanout false or absent."""
+    told = service.push(service.to_desk(**changes), secret=service.floor).json()
+    assert (told["outcome"], told["matched"], told["filled"]) == ("filled", 1, 1)
+    assert (told["signal"]["fanout"], told["signal"]["userId"]) == (False, service.desk)
+
+
+@pytest.mark.parametrize("changes", [{}, {"fanout": False}, {"fanout": None}, {"userId": None}])
+def test_without_fanout_a_user_id_is_required(service, changes):
+    """Section 4."""
+    answer = service.push(service.one_desk(**changes), service.platform)
+    assert_refused(answer, 422, "invalid")
+    assert faults(answer) == {"userId"}
+
+
+@pytest.mark.parametrize("shape", ["fanout", "to_desk"])
+def test_the_desk_must_be_ready(service, idle, shape):
+    """Section 4: which must be ready; a fan-out of all leaves the others out."""
+    body = getattr(service, shape)(userId=idle)
+    assert_refused(service.push(body, service.platform), 422, "desk_not_ready")
+
+
+@pytest.mark.parametrize("shape", ["fanout", "to_desk"])
+def test_an_unknown_desk_is_not_found(service, shape):
+    """Section 5."""
+    body = getattr(service, shape)(userId=SOMEBODY)
+    assert_refused(service.push(body, service.platform), 404, "not_found")
+
+
+@pytest.mark.parametrize("shape", ["fanout", "to_desk"])
+def test_it_must_repeat_the_card(service, shape):
+    """Section 4: pair and direction; section 5 tells what was sent and what is elected."""
+    other = "short" if service.elected["direction"] == "long" else "long"
+    for changes, code in (
+        ({"pair": "NOT/IT"}, "pair_mismatch"),
+        ({"direction": other}, "direction_mismatch"),
+        ({"pair": "NOT/IT", "direction": other}, "pair_mismatch"),
+    ):
+        body = getattr(service, shape)(**changes)
+        told = assert_refused(service.push(body, service.platform), 422, code)
+        assert told["elected"] == service.elected
+        assert told["sent"] == {**service.elected, **changes}
+
+
+@pytest.mark.parametrize("mode", ["draft", "dry_run", "", "PAPER", 1, False, [], {}])
+def test_mode_is_paper_or_absent(service, mode):
+    """Section 4."""
+    answer = service.push(service.fanout(mode=mode), service.platform)
+    assert_refused(answer, 422, "invalid")
+    assert faults(answer) == {"mode"}
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("fanout", "true"),
+        ("fanout", 1),
+        ("fanout", []),
+        ("userId", 1),
+        ("userId", {}),
+        ("userId", True),
+        ("pair", None),
+        ("pair", "btc/usdt"),
+        ("pair", " A/B"),
+        ("pair", "A/B\n"),
+        ("pair", ["A/B"]),
+        ("direction", None),
+        ("direction", "buy"),
+        ("direction", "Long"),
+        ("direction", 1),
+        ("nonce", None),
+        ("nonce", ""),
+        ("nonce", "a\tb"),
+        ("nonce", "x" * 129),
+        ("nonce", 12),
+    ],
+)
+def test_a_field_of_another_form_is_invalid_and_named(service, field, value):
+    """Sections 1, 4 and 7."""
+    answer = service.push(service.to_desk(**{field: value}), service.platform)
+    assert_refused(answer, 422, "invalid")
+    assert faults(answer) == {field}
+
+
+def test_every_fault_is_named_at_once(service):
+    """Section 5: errors, each with field, code and detail."""
+    body = service.fanout(direction="up", nonce="a b", mode="draft", pair="a/b")
+    answer = service.push(body, service.platform)
+    assert_refused(answer, 422, "invalid")
+    assert faults(answer) == {"direction", "nonce", "mode", "pair"}
+    assert all(set(error) == {"field", "code", "detail"} for error in answer.json()["errors"])
+
+
+@pytest.mark.parametrize("elected", [None, False, "true", 1, [], {}, "yes"])
+def test_elected_is_json_true(service, elected):
+    """The customer's section 2, signal: must be true; section 5: not_elected."""
+    body = service.fanout(elected=elected)
+    assert_refused(service.push(body, service.platform), 422, "not_elected")
+
+
+@pytest.mark.parametrize("mode", ["armed", "live"])
+@pytest.mark.parametrize("shape", ["fanout", "to_desk", "of_nox", "tradingview", "one_desk"])
+def test_the_modes_armed_and_live_are_refused(service, shape, mode):
+    """The customer's section 1, 4; section 5: mode_refused, on every shape."""
+    body = getattr(service, shape)(mode=mode)
+    if shape == "one_desk":
+        answer = service.deploy(service.desk, body)
+    elif shape == "tradingview":
+        answer = service.push(body, secret=service.bot["secret"])
+    else:
+        answer = service.push(body, service.platform)
+    assert_refused(answer, 422, "mode_refused")

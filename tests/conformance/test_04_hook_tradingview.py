@@ -1,0 +1,95 @@
+"""Section 4, POST /api/hooks/signal, source tradingview: an automation's own signal."""
+
+import pytest
+
+from tests.conformance.client import assert_refused, faults
+
+
+def push(service, **changes):
+    return service.push(service.tradingview(**changes), secret=service.bot["secret"])
+
+
+def test_the_customers_body_fills_the_owners_desk_and_no_other(service):
+    """The customer's section 4, shape 1."""
+    body = service.tradingview()
+    assert set(body) == {"botId", "pair", "direction", "nonce", "elected", "source"}
+    answer = service.push(body, secret=service.bot["secret"])
+    assert answer.status_code == 200
+    told = answer.json()
+    assert (told["outcome"], told["matched"], told["filled"]) == ("filled", 1, 1)
+    signal = told["signal"]
+    assert (signal["botId"], signal["userId"]) == (service.bot["botId"], service.own_desk)
+    assert (signal["mode"], signal["fanout"]) == ("paper", False)
+    filled = service.desks(signal=signal["id"])
+    assert [desk["userId"] for desk in filled] == [service.own_desk]
+
+
+def test_a_bearer_beside_the_signature_changes_nothing(service):
+    """Section 3: always by signature; what is presented beside it must be valid."""
+    for token in (service.platform, service.reader, service.other_desk_token):
+        answer = service.push(service.tradingview(), token, secret=service.bot["secret"])
+        assert answer.json()["signal"]["userId"] == service.own_desk
+
+
+@pytest.mark.parametrize("changes", [{"mode": "paper"}, {"mode": None}])
+def test_mode_is_paper_or_absent(service, changes):
+    """Section 4."""
+    assert push(service, **changes).json()["signal"]["mode"] == "paper"
+
+
+@pytest.mark.parametrize("mode", ["draft", "dry_run", "", "PAPER", 1, True, [], {}])
+def test_another_mode_is_invalid(service, mode):
+    """Section 4."""
+    answer = push(service, mode=mode)
+    assert_refused(answer, 422, "invalid")
+    assert faults(answer) == {"mode"}
+
+
+def test_it_is_matched_against_that_automations_election_and_not_the_card(service):
+    """Section 4; what was sent is told beside what is elected."""
+    bot = service.bot
+    elected = {"pair": bot["pair"], "direction": bot["direction"]}
+    assert elected != service.elected, "the seeding elects otherwise than the card"
+    body = assert_refused(push(service, pair=service.elected["pair"]), 422, "pair_mismatch")
+    assert body["elected"] == elected
+    assert body["sent"] == {**elected, "pair": service.elected["pair"]}
+    other = "short" if bot["direction"] == "long" else "long"
+    body = assert_refused(push(service, direction=other), 422, "direction_mismatch")
+    assert body["elected"] == elected
+
+
+def test_an_automation_without_an_election_fills_nothing(service, bot):
+    """Section 5: no_election."""
+    answer = service.push(bot.body(), secret=bot.generate())
+    assert_refused(answer, 422, "no_election")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"pair": None, "direction": None, "ticker": "ETHUSDT"},
+        {"pair": None, "ticker": "ETHUSDT"},
+        {"direction": None, "symbol": "ETHUSDT"},
+        {"pair": "ETHUSDT"},
+        {"pair": "{{ticker}}"},
+        {"pair": "ETHUSDT", "direction": None, "ticker": "ETHUSDT"},
+    ],
+)
+def test_a_signal_that_carries_only_a_ticker_is_refused(service, changes):
+    """The customer's section 1, 3; section 5: ticker_only."""
+    assert_refused(push(service, **changes), 422, "ticker_only")
+
+
+def test_a_ticker_beside_pair_and_direction_is_only_ignored(service):
+    """Section 5: a ticker, and no pair or no direction."""
+    answer = push(service, ticker="ETHUSDT", symbol="ETH")
+    assert (answer.status_code, answer.json()["ignored"]) == (200, ["ticker", "symbol"])
+
+
+@pytest.mark.parametrize("field", ["fanout", "userId", "action_id", "trace_id", "size_quote"])
+def test_fields_of_other_shapes_are_not_used(service, field):
+    """Section 4: fields that are not named are not used; their names come back."""
+    value = {"fanout": True, "userId": service.desk}.get(field, "act_1")
+    told = push(service, **{field: value}).json()
+    assert (told["ignored"], told["matched"]) == ([field], 1)
+    assert told["signal"]["userId"] == service.own_desk

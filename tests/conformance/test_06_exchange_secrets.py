@@ -1,0 +1,133 @@
+"""Section 6: what counts as an exchange secret, and that nothing of it stays."""
+
+import pytest
+
+from tests.conformance.client import assert_refused
+from tests.conformance.credentials import credential
+from tests.conformance.witness import EXCHANGE_SECRET as VALUE
+from tests.conformance.witness import PEM
+
+CONTAINED = [
+    "apikey",
+    "apisecret",
+    "privatekey",
+    "secretkey",
+    "passphrase",
+    "password",
+    "seedphrase",
+    "mnemonic",
+    "clientsecret",
+]
+NAMES = [
+    *CONTAINED,
+    *(f"my{name}of2024" for name in CONTAINED),
+    "secret",
+    "binanceSecret",
+    "accesskey",
+    "aws-access-key",
+    "accessToken",
+    "exchange.access_token",
+    "apiToken",
+    "api token",
+    "key",
+    "sign",
+    "otp",
+    "API_KEY",
+    "Api-Key",
+    "A p i.K-e_y",
+    "X-API-KEY",
+    "OTP",
+    "k_e_y",
+]
+FREE = ["keys", "signal_note", "signed", "tokens", "secretary", "otp_code_hint", "monkey", "access"]
+
+
+def refused(answer):
+    assert_refused(answer, 422, "exchange_secret")
+    assert VALUE not in answer.text
+    return answer
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_key_of_this_name_is_a_secret_at_any_depth(service, name):
+    """Lower-cased and stripped of _, -, . and spaces: contains, ends in, or is."""
+    refused(service.push(service.fanout(**{name: VALUE}), service.platform))
+    deep = {"a": [1, {"b": {name: VALUE}}]}
+    refused(service.push(service.fanout(note=deep), service.platform))
+
+
+@pytest.mark.parametrize("value", [None, "", 1, True, [], {}])
+def test_the_name_is_enough(service, value):
+    """A key, whatever it holds."""
+    refused(service.push(service.fanout(api_key=value), service.platform))
+
+
+@pytest.mark.parametrize("name", FREE)
+def test_another_name_is_none(service, name):
+    """Nothing but the list."""
+    assert service.push(service.fanout(**{name: "x"}), service.platform).status_code == 200
+
+
+@pytest.mark.parametrize("field", ["rationale", "decision_ref", "action_id", "pair", "anything"])
+def test_a_value_that_holds_a_pem_private_key_is_a_secret(service, field):
+    """A name or value that holds a PEM private key."""
+    for text in (PEM, f"see {PEM} there", PEM.replace("EC ", ""), PEM.replace("EC", "RSA")):
+        refused(service.push(service.of_nox(**{field: text}), service.platform))
+    refused(service.push(service.of_nox(**{PEM: 1}), service.platform))
+
+
+@pytest.mark.parametrize("prefix", ["svc_desk_", "svc_plat_", "svc_sign_"])
+def test_one_of_this_services_own_credentials_is_a_secret(service, prefix):
+    """Prefix, length and checksum right, wherever it stands in a name or a value."""
+    value = credential(prefix)
+    for text in (value, f"see {value}.", f"x{value}y", value * 2):
+        answer = service.push(service.of_nox(rationale=text), service.platform)
+        assert value[9:] not in refused(answer).text
+    refused(service.push(service.fanout(**{value: 1}), service.platform))
+    refused(service.push(service.fanout(nonce=value), service.platform))
+
+
+def test_a_text_like_a_credential_with_another_checksum_is_none(service):
+    """Prefix, length and checksum right."""
+    value = credential("svc_plat_")
+    mistyped = value[:-1] + ("1" if value[-1] == "0" else "0")
+    answer = service.push(service.of_nox(rationale=f"a {mistyped} b"), service.platform)
+    assert answer.status_code == 200
+
+
+@pytest.mark.parametrize("shape", ["fanout", "to_desk", "of_nox", "one_desk", "tradingview"])
+def test_every_shape_is_searched(service, shape):
+    """The whole body, on every shape."""
+    body = getattr(service, shape)(note={"passphrase": VALUE})
+    if shape == "one_desk":
+        refused(service.deploy(service.desk, body))
+    elif shape == "tradingview":
+        refused(service.push(body, secret=service.bot["secret"]))
+    else:
+        refused(service.push(body, service.platform))
+
+
+def test_a_free_text_field_of_a_page_is_searched(service, user):
+    """The same goes for every free-text field of every page; the refusal is a page."""
+    for text in (PEM, credential("svc_sign_")):
+        answer = user.post("/bots", {"name": text})
+        assert answer.status_code == 422
+        assert answer.headers["Content-Type"].startswith("text/html")
+        assert text not in answer.text
+        assert text not in user.get("/bots").text
+
+
+def test_password_and_csrf_fields_of_a_page_are_not(service):
+    """Not password, code and CSRF fields: a wrong password is a wrong password."""
+    from_sign_in = service.client()
+    with from_sign_in as browser:
+        page = browser.get("/accounts/login/").text
+        field = page.partition('name="csrfmiddlewaretoken" value="')[2].partition('"')[0]
+        form = {"login": "nobody@example.com", "password": credential("svc_sign_")}
+        answer = browser.post(
+            "/accounts/login/",
+            data={**form, "csrfmiddlewaretoken": field},
+            headers={"Referer": service.base_url + "/accounts/login/"},
+        )
+    assert answer.status_code == 200
+    assert "exchange_secret" not in answer.text

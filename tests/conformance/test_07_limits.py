@@ -1,0 +1,88 @@
+"""Section 7: how often, on a service of our own whose limits are small (three in each window)."""
+
+import pytest
+
+from tests.conformance.client import HOOK, ME, TOKENS, Bot, Browser, assert_refused
+from tests.conformance.conftest import FEW
+from tests.conformance.credentials import credential
+
+
+def assert_limited(answer, longest=60):
+    """429 with a Retry-After that says when there is room again."""
+    assert_refused(answer, 429, "rate_limited")
+    assert 1 <= int(answer.headers["Retry-After"]) <= longest
+
+
+def let_through(answers, status=200):
+    answers = list(answers)
+    assert [answer.status_code for answer in answers] == [status] * FEW
+
+
+@pytest.fixture(scope="module")
+def engine(limited_service):
+    """The staff, signed in at the limited service."""
+    with Browser(limited_service) as browser:
+        browser.sign_in(limited_service.seed["admin"])
+        yield browser
+
+
+def test_the_signals_of_an_automation(limited_service):
+    """LIMIT_AUTOMATION."""
+    secret = limited_service.bot["secret"]
+
+    def push():
+        return limited_service.push(limited_service.tradingview(), secret=secret)
+
+    let_through(push() for _ in range(FEW))
+    assert_limited(push())
+
+
+def test_the_signals_of_a_platform_token_and_those_of_a_shared_secret(limited_service):
+    """LIMIT_PLATFORM: each has a window of its own; what the platform reads is not counted."""
+    for credentials in ({"token": limited_service.platform}, {"secret": limited_service.floor}):
+
+        def push(credentials=credentials):
+            return limited_service.push(limited_service.fanout(), **credentials)
+
+        let_through(push() for _ in range(FEW))
+        assert_limited(push())
+    let_through(limited_service.get("/api/v1/desks", limited_service.platform) for _ in range(FEW))
+    assert limited_service.get("/api/v1/desks", limited_service.platform).status_code == 200
+
+
+def test_the_reads_of_a_desk_token(limited_service):
+    """LIMIT_READS: another desk has its own."""
+    let_through(limited_service.get(ME, limited_service.desk_token) for _ in range(FEW))
+    assert_limited(limited_service.get(ME, limited_service.desk_token))
+    assert limited_service.get(ME, limited_service.other_desk_token).status_code == 200
+
+
+def test_failed_credentials_of_an_address(limited_service):
+    """LIMIT_FAILURES: beyond it an invalid one gets 429; a valid one is never refused for it."""
+    unknown = credential("svc_desk_")
+    for _ in range(FEW):
+        limited_service.get(ME, unknown)
+    assert_limited(limited_service.get(ME, unknown))
+    assert_limited(limited_service.get(ME, "x"))
+    assert_limited(limited_service.push(limited_service.fanout(), secret=credential("svc_sign_")))
+    assert limited_service.get("/api/v1/desks", limited_service.reader).status_code == 200
+    assert limited_service.http.get(HOOK).status_code == 200
+
+
+def test_minting_of_a_user(limited_service, engine):
+    """LIMIT_MINTING: per user."""
+    wish = {"scope": "platform", "name": "Engine", "scopes": ["read"]}
+    let_through((engine.api("POST", TOKENS, wish) for _ in range(FEW)), 201)
+    assert_limited(engine.api("POST", TOKENS, wish), 3600)
+
+
+def test_changes_of_a_user(limited_service):
+    """LIMIT_CHANGES: the pages that change one's desk and bots; the refusal is a page."""
+    with Browser(limited_service) as user:
+        user.sign_in(limited_service.seed["user"])
+        for number in range(FEW):
+            Bot(user, f"Bot {number}")
+        answer = user.post("/bots", {"name": "One more"})
+        assert answer.status_code == 429
+        assert 1 <= int(answer.headers["Retry-After"]) <= 60
+        assert "One more" not in user.get("/bots").text

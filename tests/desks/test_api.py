@@ -1,0 +1,232 @@
+"""GET /api/v1/me, /api/v1/desks and /api/v1/desks/{userId}."""
+
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from desks import actions
+from desks.models import Card, Desk
+from events.models import Event
+from tests.factories import (
+    a_bot,
+    a_card,
+    a_connected_desk,
+    a_desk,
+    a_desk_token,
+    a_platform_token,
+    a_ready_desk,
+)
+
+pytestmark = pytest.mark.django_db
+
+DESKS = "/api/v1/desks"
+FIELDS = {
+    "userId",
+    "paper",
+    "liveWrites",
+    "connected",
+    "ready",
+    "connection",
+    "election",
+    "createdAt",
+    "updatedAt",
+}
+
+
+@pytest.fixture
+def engine() -> Client:
+    """A client that calls with a platform token that may read."""
+    return Client(headers={"Authorization": f"Bearer {a_platform_token('read')}"})
+
+
+def ids(answer: Any) -> list[str]:
+    return [desk["userId"] for desk in answer.json()["desks"]]
+
+
+def every_page(engine: Client, query: str, limit: int) -> list[str]:
+    """The desks of all pages, in order."""
+    found: list[str] = []
+    after = ""
+    while True:
+        answer = engine.get(f"{DESKS}?limit={limit}&{query}{after}")
+        found += ids(answer)
+        if answer.json()["next"] is None:
+            return found
+        after = f"&after={answer.json()['next']}"
+
+
+def errors(answer: Any) -> list[tuple[str, str]]:
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid")
+    return [(error["field"], error["code"]) for error in answer.json()["errors"]]
+
+
+def test_a_ready_desk_shows_its_connection_and_its_election(engine, desk, card):
+    answer = engine.get(f"{DESKS}/{desk.public_id}").json()
+    assert set(answer) == FIELDS
+    assert (answer["connected"], answer["ready"]) == (True, True)
+    assert (answer["paper"], answer["liveWrites"]) == (True, False)
+    assert answer["connection"]["venue"] == "Kraken"
+    assert answer["connection"]["access"] == "trade-only"
+    election = answer["election"]
+    assert election.pop("electedAt") == answer["updatedAt"]
+    assert election == {"card": card.name, "pair": card.pair, "direction": card.direction}
+
+
+def test_a_desk_that_did_nothing_shows_nulls(engine):
+    desk = a_desk()
+    answer = engine.get(f"{DESKS}/{desk.public_id}").json()
+    assert (answer["connected"], answer["ready"]) == (False, False)
+    assert (answer["connection"], answer["election"]) == (None, None)
+
+
+def test_without_a_published_card_nobody_is_ready(engine, desk):
+    a_bot(desk)
+    actions.retire_card()
+    answer = engine.get(f"{DESKS}/{desk.public_id}").json()
+    assert (answer["connected"], answer["ready"], answer["election"]) == (True, False, None)
+    assert ids(engine.get(f"{DESKS}?ready=1")) == []
+    assert ids(engine.get(f"{DESKS}?ready=0")) == [desk.public_id]
+
+
+def test_an_election_on_a_retired_card_is_not_shown(engine, desk):
+    a_card(name="Evening")
+    assert engine.get(f"{DESKS}/{desk.public_id}").json()["election"] is None
+
+
+def test_a_bots_election_makes_no_desk_ready(engine, card):
+    desk = a_connected_desk()
+    a_bot(desk)
+    assert engine.get(f"{DESKS}/{desk.public_id}").json()["ready"] is False
+
+
+def test_me_is_the_desk_of_the_token(engine, desk, stranger):
+    client = Client(headers={"Authorization": f"Bearer {a_desk_token(desk)}"})
+    assert client.get("/api/v1/me").json() == engine.get(f"{DESKS}/{desk.public_id}").json()
+
+
+def test_a_desk_token_sees_no_other_desk_and_no_list(desk, stranger):
+    client = Client(headers={"Authorization": f"Bearer {a_desk_token(desk)}"})
+    for path in (DESKS, f"{DESKS}/{desk.public_id}", f"{DESKS}/{stranger.public_id}"):
+        answer = client.get(path)
+        assert (answer.status_code, answer.json()["code"]) == (403, "not_allowed")
+
+
+def test_a_platform_token_is_nobodys_me(engine):
+    assert engine.get("/api/v1/me").json()["code"] == "not_allowed"
+
+
+@pytest.mark.parametrize("unknown", ["usr_" + "0" * 22, "usr_x", "0", "usr_" + "0" * 21 + "%00"])
+def test_an_unknown_desk_is_not_found(engine, unknown: str):
+    answer = engine.get(f"{DESKS}/{unknown}")
+    assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+
+
+def test_the_filters_divide_the_desks(engine, card):
+    ready, connected, idle = a_ready_desk(card), a_connected_desk(), a_desk()
+    assert ids(engine.get(DESKS)) == [d.public_id for d in (ready, connected, idle)]
+    assert ids(engine.get(f"{DESKS}?ready=1")) == [ready.public_id]
+    assert ids(engine.get(f"{DESKS}?ready=0")) == [connected.public_id, idle.public_id]
+    assert ids(engine.get(f"{DESKS}?connected=1")) == [ready.public_id, connected.public_id]
+    assert ids(engine.get(f"{DESKS}?connected=0")) == [idle.public_id]
+    assert ids(engine.get(f"{DESKS}?connected=1&ready=0")) == [connected.public_id]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 1000])
+@pytest.mark.parametrize("query", ["", "ready=1"])
+def test_pages_show_each_desk_once_in_one_order(engine, card, limit: int, query: str):
+    desks = [a_ready_desk(card).public_id for _ in range(5)]
+    assert every_page(engine, query, limit) == desks
+
+
+def test_a_desk_that_comes_while_one_pages_moves_nobody(engine, card):
+    first, second = a_ready_desk(card), a_ready_desk(card)
+    page = engine.get(f"{DESKS}?limit=1").json()
+    third = a_ready_desk(card)
+    rest = engine.get(f"{DESKS}?after={page['next']}")
+    assert [page["desks"][0]["userId"], *ids(rest)] == [d.public_id for d in (first, second, third)]
+
+
+def test_a_page_costs_three_statements_whatever_its_size(engine, card, django_assert_num_queries):
+    for _ in range(5):
+        a_ready_desk(card)
+    engine.get(DESKS)  # notes the token's use
+    with django_assert_num_queries(3):
+        engine.get(DESKS)
+
+
+def test_unknown_parameters_and_values_are_refused_by_name(engine):
+    for query, expected in {
+        "foo=1": [("foo", "unknown")],
+        "ready=yes": [("ready", "invalid_choice")],
+        "ready=": [("ready", "invalid_choice")],
+        "ready=1&ready=1": [("ready", "repeated")],
+        "limit=0": [("limit", "min_value")],
+        "limit=1001": [("limit", "max_value")],
+        "limit=ten": [("limit", "invalid")],
+        "after=nonsense": [("after", "unknown")],
+        "after=": [("after", "blank")],
+        "signal=%00": [("signal", "null_characters_not_allowed")],
+        "foo=1&limit=0": [("foo", "unknown"), ("limit", "min_value")],
+    }.items():
+        assert errors(engine.get(f"{DESKS}?{query}")) == expected, query
+
+
+class TestDesksThatASignalFilled:
+    @pytest.fixture
+    def whole(self) -> Client:
+        return Client(headers={"Authorization": f"Bearer {a_platform_token()}"})
+
+    def push(self, client: Client, **fields: Any) -> str:
+        body = {"pair": "BTC/USDT", "direction": "long", "elected": True, "source": "floor"}
+        answer = client.post(
+            "/api/hooks/signal", body | fields, content_type="application/json"
+        ).json()
+        return answer["signal"]["id"]
+
+    def test_a_fan_out_filled_those_who_stood_at_its_position(self, whole, card):
+        early, leaving = a_ready_desk(card), a_ready_desk(card)
+        left = a_ready_desk(card)
+        actions.withdraw_from_card(desk=left)
+        signal = self.push(whole, fanout=True, nonce="1")
+        actions.withdraw_from_card(desk=leaving)
+        a_ready_desk(card)
+        for limit in (1, 2, 10):
+            found = every_page(whole, f"signal={signal}", limit)
+            assert found == [early.public_id, leaving.public_id]
+
+    def test_it_still_lists_them_when_the_card_is_retired(self, whole, card, desk):
+        signal = self.push(whole, fanout=True, nonce="1")
+        a_card(name="Evening")
+        assert ids(whole.get(f"{DESKS}?signal={signal}")) == [desk.public_id]
+
+    def test_a_desk_that_withdrew_and_enrolled_again_is_listed_once(self, whole, card, desk):
+        first = self.push(whole, fanout=True, nonce="1")
+        actions.withdraw_from_card(desk=desk)
+        nobody = self.push(whole, fanout=True, nonce="2")
+        actions.enrol(desk=desk, card_id=card.pk)
+        second = self.push(whole, fanout=True, nonce="3")
+        for signal, expected in ((first, [desk]), (nobody, []), (second, [desk])):
+            assert every_page(whole, f"signal={signal}", 1) == [d.public_id for d in expected]
+
+    def test_a_signal_for_one_desk_filled_that_desk(self, whole, card, desk, stranger):
+        signal = self.push(whole, userId=desk.public_id, nonce="1")
+        assert every_page(whole, f"signal={signal}", 1) == [desk.public_id]
+
+    def test_a_signal_that_filled_nobody_and_an_unknown_one_list_nobody(self, whole, card, desk):
+        nox = {"source": "nox", "mode": "dry_run", "trace_id": "trc_1", "fanout": True}
+        dry = self.push(whole, action_id="act_1", **nox)
+        assert Event.objects.last().kind == "signal.dry_run"
+        for signal in (dry, "sig_" + "0" * 22, "nonsense"):
+            assert ids(whole.get(f"{DESKS}?signal={signal}")) == []
+
+    def test_it_combines_with_the_other_filters(self, whole, card, desk, stranger):
+        signal = self.push(whole, fanout=True, nonce="1")
+        actions.disconnect(desk=stranger)
+        assert ids(whole.get(f"{DESKS}?signal={signal}&connected=1")) == [desk.public_id]
+        assert ids(whole.get(f"{DESKS}?signal={signal}&ready=0")) == [stranger.public_id]
+
+
+def test_no_field_of_a_venues_secret_is_kept_anywhere():
+    names = {field.name for model in (Desk, Card) for field in model._meta.get_fields()}
+    assert not names & {"key", "secret", "passphrase", "password"}

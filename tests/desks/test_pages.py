@@ -1,0 +1,272 @@
+"""The pages that change a desk: connect, enrol, bots and their elections."""
+
+import pytest
+
+from desks import actions
+from desks.forms import TRADE_ONLY_LABEL
+from desks.models import Automation, Card, Connection, Election
+from desks.venues import VENUES
+from events.kinds import Kind
+from events.models import Event
+from tests.client import signed_in
+from tests.factories import a_bot, a_card, a_connected_desk, a_desk, a_staff_user
+from tests.pages import errors, fields, problem, source, words
+
+pytestmark = pytest.mark.django_db
+
+CONFIRMED = {"venue": "Kraken", "trade_only": "on"}
+
+
+@pytest.fixture
+def newcomer():
+    """A desk that is not connected."""
+    return a_desk()
+
+
+def bot_of(desk, name="Chart"):
+    return actions.add_automation(desk=desk, name=name)
+
+
+def elected(desk):
+    """What stands for the desk: pair and direction of each election."""
+    return list(Election.objects.standing().filter(desk=desk).values_list("pair", "direction"))
+
+
+class TestConnecting:
+    def test_the_page_asks_for_a_venue_and_a_word_and_has_no_field_for_a_key(self, newcomer):
+        page = signed_in(newcomer.user).get("/desk/connect")
+        assert page.status_code == 200
+        assert TRADE_ONLY_LABEL in words(page)
+        assert all(venue in words(page) for venue in VENUES)
+        assert fields(page) == ["csrfmiddlewaretoken", "venue", "trade_only"]
+
+    def test_it_connects_the_desk(self, newcomer):
+        answer = signed_in(newcomer.user).post("/desk/connect", CONFIRMED, follow=True)
+        assert answer.redirect_chain == [("/desk", 302)]
+        assert Connection.objects.get(desk=newcomer).venue == "Kraken"
+        assert "Your desk is connected." in words(answer)
+
+    def test_without_the_word_it_does_not_and_keeps_what_was_chosen(self, newcomer):
+        answer = signed_in(newcomer.user).post("/desk/connect", {"venue": "OKX"})
+        assert answer.status_code == 422
+        assert errors(answer) == ["Confirm this first. Access that can withdraw is not for us."]
+        assert '<option value="OKX" selected>' in source(answer)
+        assert not Connection.objects.exists()
+
+    @pytest.mark.parametrize("venue", ["", "Nowhere", "kraken", " "])
+    def test_a_venue_that_is_not_on_the_list_is_refused(self, newcomer, venue):
+        sent = {**CONFIRMED, "venue": venue}
+        answer = signed_in(newcomer.user).post("/desk/connect", sent)
+        assert (answer.status_code, len(errors(answer))) == (422, 1)
+        assert not Connection.objects.exists()
+
+    def test_a_connected_desk_is_told_beside_the_form(self):
+        answer = signed_in(a_connected_desk().user).post("/desk/connect", CONFIRMED)
+        assert answer.status_code == 422
+        assert errors(answer) == ["This desk is connected already. Disconnect it first."]
+
+    def test_the_venues_are_unique_and_in_order(self):
+        assert sorted(set(VENUES), key=str.lower) == list(VENUES)
+
+
+class TestDisconnecting:
+    def test_the_page_says_what_is_withdrawn(self, desk, stranger):
+        a_bot(desk)
+        a_bot(stranger, "SOL/USDT")
+        page = words(signed_in(desk.user).get("/desk/disconnect"))
+        assert "withdraws every election" in page
+        assert "BTC/USDT long on the card Morning" in page
+        assert "ETH/USDT short for the bot Chart" in page
+        assert page.count("BTC/USDT") == 1
+        assert "SOL/USDT" not in page
+        assert len(elected(desk)) == 2
+
+    def test_it_withdraws_every_election_of_this_desk(self, desk, stranger):
+        a_bot(desk)
+        answer = signed_in(desk.user).post("/desk/disconnect", follow=True)
+        assert "Your desk is disconnected." in words(answer)
+        assert not Connection.objects.filter(desk=desk).exists()
+        assert (elected(desk), elected(stranger)) == ([], [("BTC/USDT", "long")])
+
+
+class TestEnrolling:
+    def test_the_page_shows_the_card_and_posts_its_id(self, card):
+        page = signed_in(a_connected_desk().user).get("/desk/enrol")
+        assert "Morning BTC/USDT long" in words(page)
+        assert f'name="card" value="{card.pk}"' in source(page)
+
+    def test_it_elects_the_card_that_was_shown(self, card):
+        desk = a_connected_desk()
+        answer = signed_in(desk.user).post("/desk/enrol", {"card": card.pk}, follow=True)
+        assert "You are enrolled in the published card." in words(answer)
+        assert elected(desk) == [("BTC/USDT", "long")]
+
+    def test_a_card_that_was_retired_meanwhile_is_refused_and_the_new_one_shown(self, card):
+        desk = a_connected_desk()
+        a_card("Evening", "SOL/USDT", "short")
+        answer = signed_in(desk.user).post("/desk/enrol", {"card": card.pk})
+        assert answer.status_code == 422
+        assert errors(answer) == ["This card is no longer published. Look at the one that is."]
+        assert "Evening SOL/USDT short" in words(answer)
+        assert elected(desk) == []
+
+    @pytest.mark.parametrize("sent", [{}, {"card": ""}, {"card": "card_" + 22 * "0"}])
+    def test_no_card_and_an_unknown_card_are_refused(self, card, sent):
+        desk = a_connected_desk()
+        answer = signed_in(desk.user).post("/desk/enrol", sent)
+        assert (answer.status_code, len(errors(answer))) == (422, 1)
+        assert elected(desk) == []
+
+    def test_a_desk_that_is_not_connected_is_told_so(self, card, newcomer):
+        answer = signed_in(newcomer.user).post("/desk/enrol", {"card": card.pk})
+        assert answer.status_code == 422
+        assert errors(answer) == ["Connect the desk first."]
+        assert "disabled" in source(answer)
+
+    def test_without_a_card_there_is_nothing_to_enrol_in(self):
+        page = signed_in(a_connected_desk().user).get("/desk/enrol")
+        assert "No card is published at the moment." in words(page)
+        assert 'name="card"' not in source(page)
+
+    def test_withdrawing_ends_the_election_on_the_card_alone(self, desk, stranger):
+        a_bot(desk)
+        answer = signed_in(desk.user).post("/desk/withdraw", follow=True)
+        assert "Your election on the published card is withdrawn." in words(answer)
+        assert (elected(desk), elected(stranger)) == (
+            [("ETH/USDT", "short")],
+            [("BTC/USDT", "long")],
+        )
+        assert Card.objects.get().standing == 1
+
+
+class TestBots:
+    def test_the_page_lists_ones_own_with_their_elections(self, desk, stranger):
+        bot_of(desk, "Idle")
+        a_bot(desk)
+        other = bot_of(stranger, "Hidden")
+        page = words(signed_in(desk.user).get("/bots"))
+        assert "Idle no election yet" in page
+        assert "Chart ETH/USDT short not heard yet" in page
+        assert (other.pk in page, "Hidden" in page) == (False, False)
+
+    def test_making_one_leads_to_its_page(self, desk):
+        answer = signed_in(desk.user).post("/bots", {"name": "  Évening <chart>  "})
+        bot = Automation.objects.get()
+        assert (bot.name, bot.desk) == ("Évening <chart>", desk)
+        assert answer["Location"] == f"/bots/{bot.pk}"
+
+    def test_a_name_is_shown_as_it_is_and_runs_nothing(self, desk):
+        bot = bot_of(desk, "<script>alert(1)</script>")
+        browser = signed_in(desk.user)
+        for path in ("/bots", f"/bots/{bot.pk}", "/activity", "/desk", f"/bots/{bot.pk}/remove"):
+            assert "<script>alert" not in source(browser.get(path))
+            assert "<script>alert(1)</script>" in words(browser.get(path)), path
+
+    @pytest.mark.parametrize("name", ["", "   ", "x" * 81, "a\nb", "a\x1bb", "a\x85b"])
+    def test_a_name_that_is_none_is_refused_and_kept_in_the_form(self, desk, name):
+        answer = signed_in(desk.user).post("/bots", {"name": name})
+        assert answer.status_code == 422
+        assert errors(answer)
+        assert not Automation.objects.exists()
+
+    def test_a_name_of_80_characters_is_taken(self, desk):
+        assert signed_in(desk.user).post("/bots", {"name": "é" * 80}).status_code == 302
+
+    def test_what_was_typed_stays_in_the_form(self, desk):
+        answer = signed_in(desk.user).post("/bots", {"name": 'x"' * 41})
+        assert 'value="x&quot;x&quot;' in source(answer)
+        assert 'aria-invalid="true"' in source(answer)
+
+    def test_the_51st_is_refused_beside_the_form(self, desk):
+        for number in range(50):
+            bot_of(desk, f"Bot {number}")
+        answer = signed_in(desk.user).post("/bots", {"name": "One more"})
+        assert answer.status_code == 422
+        assert errors(answer) == ["A desk has at most 50 bots. Remove one first."]
+        assert Automation.objects.count() == 50
+
+
+class TestElecting:
+    @pytest.fixture
+    def bot(self, desk):
+        return bot_of(desk)
+
+    def elect(self, desk, bot, pair="ETH/USDT", direction="short", **more):
+        sent = {"pair": pair, "direction": direction}
+        return signed_in(desk.user).post(f"/bots/{bot.pk}/elect", sent, **more)
+
+    def of(self, bot):
+        found = Election.objects.standing().filter(automation=bot)
+        return list(found.values_list("pair", "direction"))
+
+    def test_the_page_suggests_nothing(self, desk, bot):
+        page = source(signed_in(desk.user).get(f"/bots/{bot.pk}/elect"))
+        assert " checked" not in page
+        assert 'name="pair" value' not in page
+
+    def test_it_stands_as_it_was_written(self, desk, bot):
+        answer = self.elect(desk, bot, follow=True)
+        assert answer.redirect_chain == [(f"/bots/{bot.pk}", 302)]
+        assert self.of(bot) == [("ETH/USDT", "short")]
+
+    def test_another_one_replaces_it(self, desk, bot):
+        self.elect(desk, bot)
+        page = signed_in(desk.user).get(f"/bots/{bot.pk}/elect")
+        assert "At present ETH/USDT short stands." in words(page)
+        self.elect(desk, bot, "SOL/USDT", "long")
+        assert self.of(bot) == [("SOL/USDT", "long")]
+        withdrawn = Event.objects.filter(kind=Kind.ELECTION_WITHDRAWN).latest("position")
+        assert withdrawn.content["data"]["reason"] == "replaced"
+
+    @pytest.mark.parametrize(
+        "pair",
+        ["", "BTCUSDT", "btc/usdt", "BTC/", "/USDT", "A/B/C", "BTC /USDT", "Б/USDT", "x", "A" * 42,
+         "A" * 21 + "/USDT", "BTC/USDT\n"],
+    )  # fmt: skip
+    def test_a_pair_of_another_form_is_refused_and_kept_in_the_form(self, desk, bot, pair):
+        answer = self.elect(desk, bot, pair.replace("\n", "\n/"))
+        assert (answer.status_code, len(errors(answer))) == (422, 1)
+        assert self.of(bot) == []
+
+    @pytest.mark.parametrize("direction", ["", "LONG", "both", "buy"])
+    def test_another_direction_is_refused_and_the_pair_kept(self, desk, bot, direction):
+        answer = self.elect(desk, bot, direction=direction)
+        assert (answer.status_code, len(errors(answer))) == (422, 1)
+        assert 'name="pair" value="ETH/USDT"' in source(answer)
+        assert self.of(bot) == []
+
+    def test_a_desk_that_is_not_connected_is_told_beside_the_form(self, newcomer):
+        bot = bot_of(newcomer)
+        answer = self.elect(newcomer, bot)
+        assert answer.status_code == 422
+        assert errors(answer) == ["Connect the desk first."]
+
+    def test_withdrawing_ends_it(self, desk, bot):
+        self.elect(desk, bot)
+        signed_in(desk.user).post(f"/bots/{bot.pk}/withdraw")
+        assert self.of(bot) == []
+
+    def test_a_removed_bot_is_not_there(self, desk, bot):
+        actions.remove_automation(automation=bot)
+        assert problem(self.elect(desk, bot)) == "not_found"
+
+
+class TestASecretInAField:
+    """Contract, section 6: refused, and neither kept nor echoed."""
+
+    @pytest.mark.parametrize(
+        "secret", ["-----BEGIN RSA PRIVATE KEY-----", "-----BEGIN PRIVATE KEY-----\nMIIE"]
+    )
+    def test_it_is_refused_on_its_own_page_and_not_shown(self, desk, secret):
+        answer = signed_in(desk.user).post("/bots", {"name": secret})
+        assert (answer.status_code, problem(answer)) == (422, "exchange_secret")
+        assert "PRIVATE KEY" not in source(answer)
+        assert not Automation.objects.exists()
+
+
+def test_staff_are_led_to_the_control_area():
+    browser = signed_in(a_staff_user())
+    for path in ("/desk/connect", "/desk/disconnect", "/desk/enrol", "/bots"):
+        assert browser.get(path)["Location"] == "/control/"
+    assert browser.post("/bots", {"name": "Staff's"})["Location"] == "/control/"
+    assert not Automation.objects.exists()

@@ -1,0 +1,190 @@
+"""Who may use a page, and how: every customer's page of the service, one by one."""
+
+import random
+
+import pytest
+from django.test import Client
+
+from desks.models import Automation, User
+from events.models import Event
+from tests.client import signed_in
+from tests.factories import PASSWORD, a_bot, a_desk_token, a_staff_user
+from tests.pages import problem
+from tokens.models import SigningSecret
+
+pytestmark = pytest.mark.django_db
+
+READ = ["/desk", "/activity", "/bots/{bot}"]
+FORMS = [
+    "/desk/connect",
+    "/desk/disconnect",
+    "/desk/enrol",
+    "/desk/token",
+    "/bots",
+    "/bots/{bot}/elect",
+    "/bots/{bot}/secret",
+    "/bots/{bot}/remove",
+]
+CHANGES = [
+    "/desk/withdraw",
+    "/desk/token/revoke",
+    "/bots/{bot}/withdraw",
+    "/bots/{bot}/secrets/{secret}/end",
+]
+OF_A_BOT = [path for path in [*READ, *FORMS, *CHANGES] if "{bot}" in path]
+
+
+@pytest.fixture
+def paths(desk):
+    """The path of a page of the desk's own bot."""
+    a_desk_token(desk)
+    bot = a_bot(desk)
+    secret = SigningSecret.objects.get(automation=bot.id)
+    return lambda path: path.format(bot=bot.id, secret=secret.public_id)
+
+
+def three_in_a_window():
+    """A limit that no other test counts by."""
+    return f"3 per {random.randrange(3600, 10**6)} seconds"
+
+
+def state():
+    """What a change would change: the log's length."""
+    return Event.objects.count()
+
+
+@pytest.mark.parametrize("path", [*READ, *FORMS])
+def test_its_owner_sees_it(desk, paths, path):
+    answer = signed_in(desk.user).get(paths(path))
+    assert answer.status_code == 200
+    assert answer["Cache-Control"] == "no-store"
+
+
+@pytest.mark.parametrize("path", [*READ, *FORMS])
+def test_who_is_not_signed_in_is_asked_to_and_comes_back(paths, path):
+    answer = Client().get(paths(path))
+    assert answer.status_code == 302
+    assert answer["Location"] == f"/accounts/login/?next={paths(path)}"
+
+
+@pytest.mark.parametrize("path", [*FORMS, *CHANGES])
+def test_a_form_of_who_is_not_signed_in_changes_nothing(paths, path):
+    before = state()
+    answer = Client().post(paths(path))
+    assert (answer.status_code, answer["Location"]) == (302, "/accounts/login/?next=/desk")
+    assert state() == before
+
+
+@pytest.mark.parametrize("path", OF_A_BOT)
+def test_another_users_bot_is_not_found(stranger, paths, path):
+    before, browser = state(), signed_in(stranger.user)
+    for answer in (browser.get(paths(path)), browser.post(paths(path), {"overlap": "0"})):
+        assert (answer.status_code, problem(answer)) in [
+            (404, "not_found"),
+            (405, "method_not_allowed"),
+        ]
+    assert problem(browser.post(paths(path)) if path not in READ else browser.get(paths(path))) == (
+        "not_found"
+    )
+    assert state() == before
+
+
+@pytest.mark.parametrize("path", OF_A_BOT)
+def test_a_bot_that_is_not_there_is_answered_alike(stranger, path):
+    unknown = path.format(bot="bot_" + 22 * "0", secret="sec_" + 22 * "0")
+    browser = signed_in(stranger.user)
+    answer = browser.get(unknown) if path in READ else browser.post(unknown)
+    assert (answer.status_code, problem(answer)) == (404, "not_found")
+
+
+def test_anothers_secret_is_not_found_under_ones_own_bot(desk, stranger, paths):
+    own = a_bot(stranger)
+    secret = SigningSecret.objects.exclude(automation=own.id).get()
+    answer = signed_in(stranger.user).post(f"/bots/{own.id}/secrets/{secret.public_id}/end")
+    assert (answer.status_code, problem(answer)) == (404, "not_found")
+    secret.refresh_from_db()
+    assert secret.ends_at is None
+
+
+@pytest.mark.parametrize("path", [*FORMS, *CHANGES])
+def test_a_form_that_another_site_sent_is_refused(desk, paths, path):
+    before = state()
+    answer = signed_in(desk.user, csrf=True).post(paths(path), {"name": "Forged", "overlap": "0"})
+    assert (answer.status_code, problem(answer)) == (403, "csrf_failed")
+    assert state() == before
+
+
+@pytest.mark.parametrize("path", CHANGES)
+def test_a_change_is_not_made_by_looking(desk, paths, path):
+    before = state()
+    answer = signed_in(desk.user).get(paths(path))
+    assert (answer.status_code, problem(answer)) == (405, "method_not_allowed")
+    assert answer["Allow"] == "POST, OPTIONS"
+    assert state() == before
+
+
+@pytest.mark.parametrize("path", FORMS)
+def test_looking_at_a_form_changes_nothing(desk, paths, path):
+    before = state()
+    signed_in(desk.user).get(paths(path) + "?name=x&venue=Kraken&trade_only=on&card=x&overlap=0")
+    assert state() == before
+
+
+@pytest.mark.parametrize("path", READ)
+def test_what_is_only_read_takes_no_form(desk, paths, path):
+    answer = signed_in(desk.user).post(paths(path))
+    assert (answer.status_code, problem(answer)) == (405, "method_not_allowed")
+    assert answer["Allow"] == "GET, HEAD, OPTIONS"
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE", "TRACE", "BREW"])
+def test_another_method_is_refused_with_what_is_allowed(desk, method):
+    answer = signed_in(desk.user).generic(method, "/bots")
+    assert (answer.status_code, answer["Allow"]) == (405, "GET, HEAD, POST, OPTIONS")
+
+
+def test_head_and_options_work(desk):
+    browser = signed_in(desk.user)
+    assert (browser.head("/desk").status_code, browser.head("/desk").content) == (200, b"")
+    options = browser.options("/desk/withdraw")
+    assert (options.status_code, options["Allow"]) == (204, "POST, OPTIONS")
+
+
+def test_a_user_without_a_desk_is_told_why(db):
+    user = User.objects.create_user("unverified@example.com", PASSWORD)
+    answer = signed_in(user).get("/desk")
+    assert (answer.status_code, problem(answer)) == (403, "not_allowed")
+
+
+@pytest.mark.parametrize("path", [*READ, *FORMS])
+def test_staff_are_led_to_the_control_area(paths, path):
+    assert signed_in(a_staff_user()).get(paths(path))["Location"] == "/control/"
+
+
+@pytest.mark.parametrize("path", [*FORMS, *CHANGES])
+def test_staff_change_no_customers_desk(paths, path):
+    before = state()
+    assert signed_in(a_staff_user()).post(paths(path))["Location"] == "/control/"
+    assert state() == before
+
+
+def test_changes_are_limited_for_each_user(settings, desk, stranger):
+    settings.LIMITS = {**settings.LIMITS, "changes": three_in_a_window()}
+    browser = signed_in(desk.user)
+    for number in range(3):
+        assert browser.post("/bots", {"name": f"Bot {number}"}).status_code == 302
+    answer = browser.post("/bots", {"name": "One too many"})
+    assert (answer.status_code, problem(answer)) == (429, "rate_limited")
+    assert int(answer["Retry-After"]) >= 1
+    assert Automation.objects.count() == 3
+    assert browser.get("/bots").status_code == 200
+    assert signed_in(stranger.user).post("/bots", {"name": "Mine"}).status_code == 302
+
+
+def test_minting_and_generating_are_limited_together_for_each_user(settings, desk, paths):
+    settings.LIMITS = {**settings.LIMITS, "minting": three_in_a_window()}
+    browser = signed_in(desk.user)
+    mint, generate = paths("/desk/token"), paths("/bots/{bot}/secret")
+    sent = [browser.post(path, {"overlap": "0"}) for path in (mint, generate, mint, mint, generate)]
+    assert [answer.status_code for answer in sent] == [200, 200, 200, 429, 429]
+    assert {problem(answer) for answer in sent[3:]} == {"rate_limited"}

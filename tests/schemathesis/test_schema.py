@@ -1,0 +1,163 @@
+"""Every operation with made-up input, by everybody who may call: nothing is answered otherwise than
+the schema says, and nothing fails.
+
+EXAMPLES=1000 tries so many inputs of each operation. What is sent, and the exceptions one by one,
+stand in schemathesis.toml.
+"""
+
+import json
+import os
+import re
+import string
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from tests.server import Server, serving
+
+EXAMPLES = int(os.environ.get("EXAMPLES", "25"))
+SECONDS = 300 + 10 * EXAMPLES
+CONFIGURATION = Path(__file__).with_name("schemathesis.toml")
+# A caller gets in with its own header or session; one that was made up beside it would say nothing.
+AS_IT_IS = ("--generation-with-security-parameters", "false")
+
+pytestmark = [pytest.mark.processes, pytest.mark.once, pytest.mark.timeout(SECONDS)]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    # A reader that waits would hold each input up for so many seconds.
+    with serving(WAITING_READERS="0") as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def input_file(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What is sent, with ids that there are in the place of some that are made up."""
+    headers = {"Authorization": f"Bearer {server.seed['readToken']}"}
+    listed = httpx.get(f"{server.base_url}/api/v1/tokens", headers=headers, trust_env=False)
+    real = {
+        "token": listed.json()["tokens"][0]["id"],
+        "user": server.seed["desks"][0]["userId"],
+        "bot": server.seed["automation"]["botId"],
+        **{name: server.seed["card"][name] for name in ("pair", "direction")},
+    }
+    file = tmp_path_factory.mktemp("input") / CONFIGURATION.name
+    file.write_text(string.Template(CONFIGURATION.read_text()).substitute(real))
+    return file
+
+
+def test_nobody(server, input_file, tmp_path):
+    served = attack(server, input_file, tmp_path)
+    assert served == {"GET /api/v1", "GET /api/hooks/signal"}
+
+
+def test_a_platform_token(server, input_file, tmp_path):
+    served = attack(
+        server,
+        input_file,
+        tmp_path,
+        *bearer(server.seed["platformToken"]),
+        "--exclude-method",
+        "DELETE",
+    )
+    assert served == {
+        "GET /api/v1",
+        "GET /api/v1/desks",
+        "GET /api/v1/desks/{userId}",
+        "POST /api/v1/desks/{userId}/signal",
+        "GET /api/v1/events",
+        "GET /api/v1/tokens",
+        "GET /api/hooks/signal",
+        "POST /api/hooks/signal",
+    }
+
+
+def test_a_platform_token_that_revokes_itself(server, input_file, tmp_path):
+    """On its own: after the first success, nothing that it asks for is served any more."""
+    served = attack(
+        server,
+        input_file,
+        tmp_path,
+        *bearer(server.seed["readToken"]),
+        "--include-method",
+        "DELETE",
+    )
+    assert served == {"DELETE /api/v1/tokens"}
+
+
+def test_a_desk_token(server, input_file, tmp_path):
+    token = server.seed["desks"][1]["deskToken"]
+    served = attack(server, input_file, tmp_path, *bearer(token), "--exclude-method", "DELETE")
+    assert served == {
+        "GET /api/v1",
+        "GET /api/v1/me",
+        "GET /api/v1/events",
+        "GET /api/v1/tokens",
+        "GET /api/hooks/signal",
+    }
+
+
+def test_a_customer_who_is_signed_in(server, input_file, tmp_path):
+    served = attack(
+        server, input_file, tmp_path, *session(server, "user"), "--include-tag", "Tokens"
+    )
+    assert served == {"GET /api/v1/tokens", "POST /api/v1/tokens", "DELETE /api/v1/tokens"}
+
+
+def test_staff_who_are_signed_in(server, input_file, tmp_path):
+    """But for revoking: they may revoke the tokens that the other tests call with."""
+    only = ("--include-tag", "Tokens", "--exclude-method", "DELETE")
+    served = attack(server, input_file, tmp_path, *session(server, "admin"), *only)
+    assert served == {"GET /api/v1/tokens", "POST /api/v1/tokens"}
+
+
+def attack(server: Server, input_file: Path, folder: Path, *options: str) -> set[str]:
+    """Tries every operation that the options leave; returns those that were ever served.
+
+    A caller who was refused throughout would have proved nothing.
+    """
+    report = folder / "report.har"
+    command = (
+        *(sys.executable, "-m", "schemathesis.cli", "--config-file", str(input_file), "run"),
+        *(f"{server.base_url}/api/schema", "--url", server.base_url),
+        *("--max-examples", str(EXAMPLES), "--continue-on-failure"),
+        *("--report", "har", "--report-har-path", str(report), *options),
+    )
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=SECONDS)
+    print(done.stdout)  # the figures, and what failed
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr
+    return served_in(json.loads(report.read_text())["log"]["entries"])
+
+
+def served_in(entries: list[dict]) -> set[str]:
+    """Which operations an answer of the kind of 200 was given to."""
+    found = set()
+    for entry in entries:
+        request, status = entry["request"], entry["response"]["status"]
+        if 200 <= status < 300 and request["method"] in ("GET", "POST", "DELETE"):
+            path = re.sub("/usr_[^/]+", "/{userId}", urlsplit(request["url"]).path)
+            found.add(f"{request['method']} {path}")
+    return found
+
+
+def bearer(token: str) -> tuple[str, ...]:
+    return ("--header", f"Authorization: Bearer {token}", *AS_IT_IS)
+
+
+def session(server: Server, who: str) -> tuple[str, ...]:
+    """The headers of somebody whom the seeding made, signed in."""
+    account = server.seed[who]
+    with httpx.Client(base_url=server.base_url, trust_env=False) as browser:
+        browser.get("/accounts/login/")
+        form = {"login": account["email"], "password": account["password"]}
+        token = browser.cookies["csrf"]
+        browser.post("/accounts/login/", data={**form, "csrfmiddlewaretoken": token})
+        cookies = "; ".join(f"{name}={browser.cookies[name]}" for name in ("session", "csrf"))
+        csrf = ("--header", f"X-CSRFToken: {browser.cookies['csrf']}")
+    return ("--header", f"Cookie: {cookies}", *csrf, *AS_IT_IS)

@@ -1,0 +1,54 @@
+"""The four shapes of a signal, lawful as they stand; changes are made by naming them."""
+
+import itertools
+from typing import Any
+
+from desks.models import Desk
+from tests.factories import DIRECTION, PAIR, Bot
+
+_numbers = itertools.count(1)
+
+
+def a_nonce(prefix: str = "n-") -> str:
+    return f"{prefix}{next(_numbers)}"
+
+
+def tradingview(bot: Bot, **changes: Any) -> dict[str, Any]:
+    """A bot's own: it repeats the election that ``a_bot`` makes."""
+    body = {"botId": bot.id, "pair": "ETH/USDT", "direction": "short", "nonce": a_nonce()}
+    return {**body, "elected": True, "source": "tradingview", **changes}
+
+
+def deploy(**changes: Any) -> dict[str, Any]:
+    """One desk, named by the path."""
+    body = {"pair": PAIR, "direction": DIRECTION, "nonce": a_nonce(), "elected": True}
+    return {**body, "source": "floor", "mode": "paper", **changes}
+
+
+def floor(desk: Desk, **changes: Any) -> dict[str, Any]:
+    """One desk, named in the body."""
+    return {"userId": desk.public_id, **deploy(), **changes}
+
+
+def fanout(**changes: Any) -> dict[str, Any]:
+    """Every ready desk."""
+    body = {"fanout": True, "pair": PAIR, "direction": DIRECTION, "nonce": a_nonce()}
+    return {**body, "elected": True, "source": "floor", **changes}
+
+
+def nox(**changes: Any) -> dict[str, Any]:
+    """Nox to every ready desk."""
+    return {
+        "fanout": True,
+        "action_id": a_nonce("act_"),
+        "trace_id": "trc_1",
+        "pair": PAIR,
+        "direction": DIRECTION,
+        "elected": True,
+        "source": "nox",
+        "mode": "paper",
+        "size_quote": None,
+        "rationale": "The trend holds.",
+        "decision_ref": None,
+        **changes,
+    }

@@ -1,0 +1,44 @@
+"""What a signal costs: the same statements for ten desks and for a hundred thousand."""
+
+import re
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from tests.crowd import a_crowd
+from tests.factories import a_platform_token, a_ready_desk
+
+pytestmark = pytest.mark.django_db
+
+
+def statements(client: Client, nonce: str) -> tuple[list[str], dict[str, Any]]:
+    """The statements of one fan-out, without their values, and its answer."""
+    body = {"pair": "BTC/USDT", "direction": "long", "elected": True, "source": "floor"}
+    with CaptureQueriesContext(connection) as captured:
+        answer = client.post(
+            "/api/hooks/signal",
+            body | {"fanout": True, "nonce": nonce},
+            content_type="application/json",
+        )
+    return [re.sub(r"'[^']*'|\d+", "?", query["sql"]) for query in captured], answer.json()
+
+
+def test_a_fan_out_to_a_hundred_thousand_desks_issues_the_statements_of_one_to_ten(card):
+    for _ in range(10):
+        a_ready_desk(card)
+    client = Client(headers={"Authorization": f"Bearer {a_platform_token()}"})
+    statements(client, "first")  # notes the token's use
+    few, answer = statements(client, "few")
+    assert answer["filled"] == 10
+    a_crowd(card, 100_000)
+    many, answer = statements(client, "many")
+    assert answer["filled"] == 100_010
+    assert many == few
+    assert len(few) <= 12
+
+    page = client.get(f"{answer['desks']}&limit=1000").json()
+    assert len(page["desks"]) == 1000
+    assert page["next"] is not None

@@ -1,0 +1,542 @@
+"""POST /api/hooks/signal: what is taken, what is refused, in which order (sections 4 and 5)."""
+
+import json
+
+import pytest
+from django.test import Client
+
+from desks import actions as desks
+from desks.models import Desk
+from events.models import Event, Head
+from signals.models import Signal
+from tests.client import HOOK, code, faults, post, push, signed
+from tests.factories import (
+    Bot,
+    a_bot,
+    a_card,
+    a_connected_desk,
+    a_desk,
+    a_platform_token,
+    a_ready_desk,
+    a_shared_secret,
+)
+from tests.signals.bodies import fanout, floor, nox, tradingview
+from tokens import actions, formats
+from tokens.models import Source
+
+pytestmark = pytest.mark.django_db
+
+PEM = "-----BEGIN PRIVATE KEY-----\nMHcCAQ\n-----END PRIVATE KEY-----"
+SOMEBODY = "usr_" + "0" * 22
+
+
+@pytest.fixture
+def card():
+    return a_card()
+
+
+@pytest.fixture
+def desk(card) -> Desk:
+    return a_ready_desk(card)
+
+
+@pytest.fixture
+def bot(desk) -> Bot:
+    return a_bot(desk)
+
+
+@pytest.fixture
+def engine(card) -> str:
+    return a_platform_token("write")
+
+
+# --- Accepted -----------------------------------------------------------------------------------
+
+
+def test_a_bots_signal_fills_its_owners_desk(bot, desk):
+    a_ready_desk(desk.elections.get(card__isnull=False).card)
+    body = tradingview(bot, nonce="bar-1")
+    response = push(body, secret=bot.secret)
+    assert response.status_code == 200
+    answer = response.json()
+    assert (answer["outcome"], answer["matched"], answer["filled"]) == ("filled", 1, 1)
+    assert (answer["paper"], answer["liveWrites"]) == (True, False)
+    sent = answer["signal"]
+    assert sent.pop("id").startswith("sig_")
+    assert sent.pop("receivedAt").endswith("Z")
+    assert sent == {
+        "source": "tradingview",
+        "mode": "paper",
+        "pair": "ETH/USDT",
+        "direction": "short",
+        "nonce": "bar-1",
+        "fanout": False,
+        "userId": desk.public_id,
+        "botId": bot.id,
+        "traceId": None,
+        "sizeQuote": None,
+        "rationale": None,
+        "decisionRef": None,
+        "position": Head.objects.get().position,
+    }
+
+
+def test_an_answer_has_these_members_and_its_paths_list_what_it_did(engine, desk):
+    answer = push(fanout(extra=1), engine).json()
+    assert set(answer) == {
+        "paper",
+        "liveWrites",
+        "outcome",
+        "signal",
+        "matched",
+        "filled",
+        "ignored",
+        "events",
+        "desks",
+    }
+    assert answer["ignored"] == ["extra"]
+    reader = a_platform_token("read")
+    headers = {"Authorization": f"Bearer {reader}"}
+    events = Client().get(answer["events"], headers=headers).json()["events"]
+    found = Client().get(answer["desks"], headers=headers).json()["desks"]
+    assert [event["signal"]["id"] for event in events] == [answer["signal"]["id"]]
+    assert [one["userId"] for one in found] == [desk.public_id]
+
+
+def test_a_fan_out_fills_every_ready_desk(engine, desk, card):
+    a_ready_desk(card)
+    a_connected_desk()
+    a_desk()
+    answer = push(fanout(), engine).json()
+    assert (answer["outcome"], answer["matched"], answer["filled"]) == ("filled", 2, 2)
+    assert (answer["signal"]["fanout"], answer["signal"]["userId"]) == (True, None)
+
+
+def test_a_fan_out_that_finds_no_ready_desk_is_accepted_with_none_matched(engine):
+    answer = push(fanout(), engine).json()
+    assert (answer["outcome"], answer["matched"], answer["filled"]) == ("filled", 0, 0)
+
+
+def test_a_fan_out_with_a_user_id_fills_that_desk_only(engine, desk, card):
+    a_ready_desk(card)
+    answer = push(fanout(userId=desk.public_id), engine).json()
+    assert (answer["matched"], answer["filled"]) == (1, 1)
+    assert (answer["signal"]["fanout"], answer["signal"]["userId"]) == (True, desk.public_id)
+
+
+def test_without_fanout_a_user_id_makes_it_a_deploy(engine, desk):
+    answer = push(floor(desk), engine).json()
+    assert (answer["outcome"], answer["matched"], answer["filled"]) == ("filled", 1, 1)
+    assert answer["signal"]["fanout"] is False
+
+
+def test_an_accepted_signal_is_one_row_and_one_event_at_one_position(engine, desk):
+    before = Head.objects.get().position
+    answer = push(fanout(), engine).json()
+    signal, event = Signal.objects.get(), Event.objects.last()
+    assert signal.position == event.position == before + 1 == Head.objects.get().position
+    assert event.signal_id == answer["signal"]["id"]
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    [
+        "text/plain",
+        "text/plain; charset=utf-8",
+        "application/x-www-form-urlencoded",
+        "x",
+        "",
+        "/",
+        "multipart/form-data",
+        "multipart/form-data; boundary=x",
+        "application/json; charset=utf-16",
+        "text/html; charset=base64",
+        "text/plain; charset=undefined",
+        "\x01",
+        "application/xml",
+    ],
+)
+def test_the_content_type_is_not_looked_at(bot, content_type):
+    response = push(tradingview(bot), secret=bot.secret, content_type=content_type)
+    assert response.status_code == 200
+
+
+def test_a_body_without_a_content_type_is_read(bot):
+    body = json.dumps(tradingview(bot)).encode()
+    environ = {"CONTENT_LENGTH": len(body)}
+    response = Client().generic(
+        "POST", HOOK, body, "", headers=signed(bot.secret, body=body), **environ
+    )
+    assert response.status_code == 200
+
+
+@pytest.mark.parametrize("accept", ["text/html", "application/xml", "*/*", "", "x/y;q=0", "\x01"])
+def test_whatever_a_sender_would_accept_it_gets_json(engine, accept):
+    response = push(fanout(), engine, headers={"Accept": accept})
+    assert response.status_code == 200
+    assert response["Content-Type"] == "application/json"
+
+
+def test_query_parameters_of_the_hook_mean_nothing(engine):
+    assert post(f"{HOOK}?mode=live&format=xml", fanout(), engine).status_code == 200
+
+
+# --- Bodies -------------------------------------------------------------------------------------
+
+DEEP_16 = b'{"a":' * 16 + b"1" + b"}" * 16
+DEEP_17 = b'{"a":' * 17 + b"1" + b"}" * 17
+
+MALFORMED = {
+    "empty": b"",
+    "blank": b"  \r\n",
+    "not JSON": b"pair=BTC/USDT",
+    "an array": b"[]",
+    "a string": b'"x"',
+    "a number": b"1",
+    "null": b"null",
+    "true": b"true",
+    "half": b'{"a":1',
+    "two": b"{}{}",
+    "a tail": b"{} x",
+    "a comment": b"{} // x",
+    "single quotes": b"{'a':1}",
+    "a trailing comma": b'{"a":1,}',
+    "a BOM": b"\xef\xbb\xbf{}",
+    "UTF-16": '{"a":1}'.encode("utf-16"),
+    "invalid UTF-8": b'{"a":"\xff"}',
+    "overlong UTF-8": b'{"a":"\xc0\xaf"}',
+    "an encoded surrogate": b'{"a":"\xed\xa0\x80"}',
+    "NUL": b'{"a":"\\u0000"}',
+    "NUL in a name": b'{"\\u0000":1}',
+    "NUL deep": b'{"a":[{"b":["x\\u0000"]}]}',
+    "a NUL byte": b'{"a":1}\x00',
+    "a lone high surrogate": b'{"a":"\\ud800"}',
+    "a lone low surrogate": b'{"a":["\\udc00"]}',
+    "surrogates the wrong way round": b'{"a":"\\udc00\\ud800"}',
+    "a lone surrogate in a name": b'{"\\ud800":1}',
+    "a repeated key": b'{"a":1,"a":1}',
+    "a repeated key, escaped": b'{"a":1,"\\u0061":2}',
+    "a repeated key, deep": b'{"x":[{"a":1,"a":2}]}',
+    "NaN": b'{"a":NaN}',
+    "Infinity": b'{"a":Infinity}',
+    "-Infinity": b'{"a":[-Infinity]}',
+    "a raw newline in a string": b'{"a":"x\ny"}',
+    "a leading zero": b'{"a":01}',
+    "a plus sign": b'{"a":+1}',
+    "a bare point": b'{"a":.5}',
+    "hexadecimal": b'{"a":0x10}',
+    "17 levels": DEEP_17,
+    "17 levels of arrays": b'{"a":' + b"[" * 16 + b"]" * 16 + b"}",
+    "5,000 brackets": b"[" * 5000,
+    "5,000 brackets in an object": b'{"a":' + b"[" * 5000 + b"]" * 5000 + b"}",
+    "30,000 braces": b'{"a":' * 10_000,
+    "closing brackets": b"]" * 5000,
+    "a form": b"a=1&b=2",
+    "a multipart form": b'--x\r\nContent-Disposition: form-data; name="a"\r\n\r\n1\r\n--x--',
+    "gzip": b"\x1f\x8b\x08\x00",
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_a_body_that_is_not_one_plain_json_object_is_malformed(name, engine):
+    for token, secret in ((engine, None), (None, "wrong")):
+        response = push(MALFORMED[name], token, secret=secret)
+        assert (response.status_code, code(response)) == (400, "malformed")
+
+
+def test_16_levels_are_read_and_brackets_in_strings_are_none(engine):
+    assert code(push(DEEP_16, engine)) == "not_elected"
+    body = fanout(note="[" * 5000, escaped='\\"[[[[[[[[[[[[[[[[[[[[')
+    assert code(push(body, engine)) == "ok"
+
+
+@pytest.mark.parametrize("number", ["1e999", "-1e999", "9" * 40, "1" * 5000, "0.1" + "0" * 5000])
+def test_a_number_of_any_size_is_no_fault(engine, number):
+    body = json.dumps(fanout())[:-1] + f', "extra": {number}}}'
+    assert code(push(body.encode(), engine)) == "ok"
+    sized = json.dumps(nox())[:-1].replace('"size_quote": null', f'"size_quote": {number}') + "}"
+    response = push(sized.encode(), engine)
+    assert (code(response), faults(response)) == ("invalid", {"size_quote": "range"})
+
+
+@pytest.mark.parametrize("number", ["1e99999999999999999999", "1e-99999999999999999999"])
+def test_a_number_that_nothing_can_keep_is_malformed(engine, number):
+    assert code(push(b'{"a": %s}' % number.encode(), engine)) == "malformed"
+
+
+def of_length(body: dict, length: int) -> bytes:
+    text = json.dumps({**body, "padding": ""}).encode()
+    return text[:-2] + b"x" * (length - len(text)) + text[-2:]
+
+
+def test_a_body_of_64_kib_is_taken_and_one_byte_more_is_too_large(engine):
+    body = of_length(fanout(), 65536)
+    assert len(body) == 65536
+    assert code(push(body, engine)) == "ok"
+    response = push(of_length(fanout(), 65537), engine)
+    assert (response.status_code, code(response)) == (413, "body_too_large")
+
+
+def test_the_size_is_checked_before_the_credentials():
+    assert code(push(b"x" * 65537)) == "body_too_large"
+    assert code(push(b"{}", headers={"Transfer-Encoding": "chunked"})) == "length_required"
+
+
+def test_a_chunked_body_is_length_required(engine):
+    response = push(fanout(), engine, headers={"Transfer-Encoding": "chunked"})
+    assert (response.status_code, code(response)) == (411, "length_required")
+
+
+# --- What the law refuses, and which reason comes first -----------------------------------------
+
+SECRET = {"api_key": "x"}
+TICKER = {"pair": "BTCUSDT"}
+LIVE = {"mode": "live"}
+NOT_ELECTED = {"elected": False}
+INVALID = {"direction": "up"}
+UNKNOWN_DESK = {"userId": SOMEBODY}
+
+
+@pytest.mark.parametrize(
+    ("fault", "expected"),
+    [
+        (SECRET, "exchange_secret"),
+        (TICKER, "ticker_only"),
+        (LIVE, "mode_refused"),
+        ({"mode": "armed"}, "mode_refused"),
+        (NOT_ELECTED, "not_elected"),
+        (INVALID, "invalid"),
+        (UNKNOWN_DESK, "not_found"),
+        ({"pair": "ETH/USDT"}, "pair_mismatch"),
+        ({"direction": "short"}, "direction_mismatch"),
+    ],
+)
+def test_each_fault_alone_has_its_own_code(engine, desk, fault, expected):
+    for body in (floor(desk), fanout(userId=desk.public_id), nox(userId=desk.public_id)):
+        assert code(push({**body, **fault}, engine)) == expected
+    assert not Signal.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        (SECRET, TICKER, "exchange_secret"),
+        (TICKER, LIVE, "ticker_only"),
+        (LIVE, NOT_ELECTED, "mode_refused"),
+        (NOT_ELECTED, INVALID, "not_elected"),
+        (INVALID, UNKNOWN_DESK, "invalid"),
+        (SECRET, INVALID, "exchange_secret"),
+        (TICKER, INVALID, "ticker_only"),
+    ],
+)
+def test_of_two_faults_of_a_body_the_earlier_one_is_told(engine, desk, first, second, expected):
+    for one, other in ((first, second), (second, first)):
+        assert code(push({**floor(desk), **one, **other}, engine)) == expected
+
+
+def test_an_unknown_desk_is_told_before_a_spent_nonce(engine, desk):
+    body = floor(desk)
+    assert code(push(body, engine)) == "ok"
+    assert code(push({**body, **UNKNOWN_DESK}, engine)) == "not_found"
+
+
+def test_a_spent_nonce_is_told_before_a_desk_that_is_not_ready(engine, desk):
+    body = floor(desk)
+    assert code(push(body, engine)) == "ok"
+    desks.disconnect(desk=desk)
+    assert code(push(body, engine)) == "nonce_used"
+    assert code(push(floor(desk), engine)) == "desk_not_ready"
+
+
+def test_a_spent_nonce_is_told_before_a_missing_card_or_election(engine, desk, bot):
+    everyone, own = fanout(), tradingview(bot)
+    assert code(push(everyone, engine)) == "ok"
+    assert code(push(own, secret=bot.secret)) == "ok"
+    desks.retire_card()
+    desks.withdraw_from_automation(automation=bot.automation)
+    assert code(push(everyone, engine)) == "nonce_used"
+    assert code(push(own, secret=bot.secret)) == "nonce_used"
+    assert code(push(fanout(), engine)) == "no_card"
+    assert code(push(tradingview(bot), secret=bot.secret)) == "no_election"
+
+
+def test_a_spent_nonce_is_told_before_another_pair(engine, desk):
+    body = fanout()
+    assert code(push(body, engine)) == "ok"
+    assert code(push({**body, "pair": "X/Y"}, engine)) == "nonce_used"
+
+
+def test_a_desk_that_is_not_ready_is_told_before_another_pair(engine, desk):
+    desks.withdraw_from_card(desk=desk)
+    assert code(push(floor(desk, pair="X/Y"), engine)) == "desk_not_ready"
+
+
+def test_another_pair_is_told_before_another_direction(engine, desk):
+    response = push(fanout(pair="X/Y", direction="short"), engine)
+    assert (response.status_code, code(response)) == (422, "pair_mismatch")
+    assert response.json()["sent"] == {"pair": "X/Y", "direction": "short"}
+    assert response.json()["elected"] == {"pair": "BTC/USDT", "direction": "long"}
+
+
+@pytest.mark.parametrize("changes", [{"pair": "BTC/USDT"}, {"direction": "long"}])
+def test_a_bot_is_matched_against_its_own_election_and_not_the_card(bot, changes):
+    response = push(tradingview(bot, **changes), secret=bot.secret)
+    assert code(response) in ("pair_mismatch", "direction_mismatch")
+    assert response.json()["elected"] == {"pair": "ETH/USDT", "direction": "short"}
+
+
+def test_a_bot_without_an_election_is_no_election(bot):
+    desks.withdraw_from_automation(automation=bot.automation)
+    assert code(push(tradingview(bot), secret=bot.secret)) == "no_election"
+
+
+def test_a_bot_whose_election_was_replaced_repeats_the_new_one(bot):
+    desks.elect(automation=bot.automation, pair="SOL/USDT", direction="long")
+    assert code(push(tradingview(bot), secret=bot.secret)) == "pair_mismatch"
+    new = tradingview(bot, pair="SOL/USDT", direction="long")
+    assert code(push(new, secret=bot.secret)) == "ok"
+
+
+def test_a_bot_of_a_disconnected_desk_has_no_election(bot, desk):
+    desks.disconnect(desk=desk)
+    assert code(push(tradingview(bot), secret=bot.secret)) == "no_election"
+
+
+def test_a_bots_signal_is_on_no_card_though_one_is_published(bot, card):
+    assert code(push(tradingview(bot), secret=bot.secret)) == "ok"
+    assert Signal.objects.get().card_id is None
+
+
+def test_a_bot_needs_no_enrolment_in_the_card():
+    bot = a_bot(a_connected_desk())
+    assert code(push(tradingview(bot), secret=bot.secret)) == "ok"
+
+
+def test_while_no_card_is_published_a_named_desk_is_not_ready_and_a_fan_out_has_no_card(
+    engine, desk
+):
+    desks.retire_card()
+    assert code(push(floor(desk), engine)) == "desk_not_ready"
+    assert code(push(fanout(userId=desk.public_id), engine)) == "desk_not_ready"
+    assert code(push(fanout(), engine)) == "no_card"
+
+
+def test_an_election_on_a_card_that_was_replaced_has_lapsed(engine, desk):
+    a_card("Evening")  # the same pair and direction: still another card
+    assert code(push(floor(desk), engine)) == "desk_not_ready"
+    answer = push(fanout(), engine).json()
+    assert answer["matched"] == 0
+
+
+@pytest.mark.parametrize("which", ["not connected", "not enrolled"])
+def test_a_desk_that_is_not_ready_is_filled_by_nothing(engine, card, which):
+    other = a_desk() if which == "not connected" else a_connected_desk()
+    response = push(floor(other), engine)
+    assert (response.status_code, code(response)) == (422, "desk_not_ready")
+
+
+@pytest.mark.parametrize("user_id", [SOMEBODY, "", "usr_1", "bot_x", "é", "a b", "\n"])
+def test_an_unknown_desk_is_not_found(engine, desk, user_id):
+    response = push(floor(desk, userId=user_id), engine)
+    assert (response.status_code, code(response)) == (404, "not_found")
+
+
+def test_a_ticker_beside_pair_and_direction_is_ignored(engine, desk):
+    response = push(fanout(ticker="BTCUSDT", symbol="BTC"), engine)
+    assert response.json()["ignored"] == ["ticker", "symbol"]
+
+
+def test_a_ticker_alone_is_never_mapped(bot):
+    for body in (
+        {**tradingview(bot), "ticker": "ETHUSDT", "pair": None},
+        {**tradingview(bot), "pair": "ETHUSDT"},
+        {"botId": bot.id, "source": "tradingview", "ticker": "ETHUSDT"},
+    ):
+        response = push(body, secret=bot.secret)
+        assert (response.status_code, code(response)) == (422, "ticker_only")
+
+
+# --- Exchange secrets ---------------------------------------------------------------------------
+
+
+def hidden(credential: str) -> list[dict]:
+    """A secret in every kind of hiding place of a body."""
+    return [
+        {"apiKey": credential},
+        {"deep": {"er": [[{"er": {"api_secret": credential}}]]}},
+        {"list": [1, {"passphrase": credential}]},
+        {"rationale": f"{PEM} {credential}", "password": credential},
+        {"note": PEM, "secret": credential},
+        {"API-KEY": credential, "pair": "BTCUSDT", "mode": "live"},
+        {"nonce": credential, "otp": None},
+    ]
+
+
+@pytest.mark.parametrize("place", range(7))
+def test_a_secret_at_any_depth_is_refused_and_stays_nowhere(engine, desk, place, caplog):
+    value = "kX9-exchange-credential-7Qz"
+    body = {**floor(desk), **hidden(value)[place]}
+    response = push(body, engine)
+    assert (response.status_code, code(response)) == (422, "exchange_secret")
+    kept = str(list(Event.objects.values())) + str(list(Signal.objects.values()))
+    for secret in (value, "MHcCAQ", "PRIVATE"):
+        assert secret not in response.text
+        assert secret not in kept
+        assert secret not in caplog.text
+
+
+@pytest.mark.parametrize("field", ["rationale", "decision_ref", "nonce", "anything", "pair"])
+def test_a_credential_of_this_service_in_any_field_is_refused_and_stays_nowhere(
+    engine, desk, field, caplog
+):
+    value = formats.new(formats.SIGNING_SECRET)
+    response = push(nox(**{field: value}), engine)
+    assert code(response) == "exchange_secret"
+    kept = str(list(Event.objects.values()))
+    assert value[9:] not in response.text + kept + caplog.text
+    assert code(push(fanout(**{value: 1}), engine)) == "exchange_secret"
+
+
+def test_a_secret_in_an_unsigned_body_is_in_no_log(bot, caplog):
+    value = "kX9-exchange-credential-7Qz"
+    response = push(tradingview(bot, api_key=value), secret="wrong")
+    assert code(response) == "signature_invalid"
+    assert value not in response.text + caplog.text + str(list(Event.objects.values()))
+
+
+# --- Answers ------------------------------------------------------------------------------------
+
+
+def test_every_refusal_is_a_problem_body(engine, desk):
+    response = push(fanout(elected="true"), engine, headers={"X-Request-Id": "abc-1"})
+    assert response["Content-Type"] == "application/problem+json"
+    assert response["Cache-Control"] == "no-store"
+    body = response.json()
+    assert body["type"] == "http://testserver/problems/not_elected"
+    assert body["status"] == response.status_code == 422
+    assert body["code"] == "not_elected"
+    assert body["requestId"] == response["X-Request-Id"] == "abc-1"
+    assert body["title"]
+    assert body["detail"]
+
+
+def test_every_fault_of_a_body_is_told_at_once(engine, desk):
+    response = push(floor(desk, direction="up", nonce="a b", mode="draft"), engine)
+    assert code(response) == "invalid"
+    assert faults(response) == {"direction": "choice", "nonce": "form", "mode": "choice"}
+
+
+def test_the_shared_secret_of_the_floor_needs_no_token(desk):
+    secret = a_shared_secret()
+    assert code(push(floor(desk), secret=secret)) == "ok"
+    assert Signal.objects.get().credential.startswith("sec_")
+
+
+def test_a_desk_that_was_deactivated_is_filled_no_more(engine, desk):
+    actions.deactivate(user=desk.user)
+    assert code(push(floor(desk), engine)) == "desk_not_ready"
+    assert push(fanout(), engine).json()["matched"] == 0
+
+
+def test_the_nox_secret_may_fan_out(desk):
+    assert push(nox(), secret=a_shared_secret(Source.NOX)).json()["filled"] == 1

@@ -1,0 +1,205 @@
+"""A nonce is single-use within its signer, and for good (contract, section 4)."""
+
+import pytest
+from django.db import IntegrityError, connection, transaction
+
+from desks import actions as desks
+from desks.models import Desk
+from events.models import Event, Head
+from signals.models import Signal
+from tests.client import code, deploy_path, post, push
+from tests.factories import a_bot, a_card, a_platform_token, a_ready_desk, a_shared_secret
+from tests.signals.bodies import deploy, fanout, floor, nox, tradingview
+from tokens import actions
+from tokens.models import Source
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return a_ready_desk(a_card())
+
+
+@pytest.fixture
+def engine(desk) -> str:
+    return a_platform_token("write")
+
+
+def test_a_nonce_sent_again_is_told_what_became_of_the_first(engine):
+    body = fanout(extra=1)
+    first = push(body, engine).json()
+    response = push(body, engine)
+    assert (response.status_code, code(response)) == (409, "nonce_used")
+    again = response.json()
+    assert first.pop("ignored") == ["extra"]
+    assert again["first"] == first
+    assert again["identical"] is True
+    assert Signal.objects.count() == 1
+
+
+def test_the_first_answer_stays_what_it_was_when_the_world_has_moved_on(engine, desk):
+    body = floor(desk)
+    first = push(body, engine).json()
+    first.pop("ignored")
+    desks.publish_card(name="Other", pair="X/Y", direction="short")
+    desks.disconnect(desk=desk)
+    assert push(body, engine).json()["first"] == first
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"fanout": True},
+        {"direction": "short"},
+        {"pair": "ETH/USDT"},
+    ],
+)
+def test_another_signal_under_the_same_nonce_is_not_identical(engine, desk, change):
+    body = floor(desk)
+    push(body, engine)
+    response = push({**body, **change}, engine)
+    assert code(response) == "nonce_used"
+    assert response.json()["identical"] is False
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"mode": "dry_run"},
+        {"size_quote": 6},
+        {"size_quote": None},
+        {"rationale": "other"},
+        {"rationale": None},
+        {"decision_ref": "other"},
+        {"trace_id": "trc_other"},
+        {"fanout": False},
+    ],
+)
+def test_any_other_word_of_nox_is_not_identical(engine, change):
+    body = nox(size_quote=5, decision_ref="d")
+    push(body, engine)
+    assert push({**body, **change}, engine).json()["identical"] is False
+
+
+def test_another_desk_is_not_identical(engine, desk):
+    other = a_ready_desk(desk.elections.get().card)
+    body = fanout(userId=desk.public_id)
+    push(body, engine)
+    assert push({**body, "userId": other.public_id}, engine).json()["identical"] is False
+    assert push({**body, "userId": None}, engine).json()["identical"] is False
+
+
+def test_what_means_the_same_is_identical_however_it_is_written(engine, desk):
+    body = floor(desk)
+    push(body, engine)
+    bare = {name: value for name, value in body.items() if name != "mode"}
+    deployed = {name: value for name, value in body.items() if name != "userId"}
+    for again in ({**body, "fanout": False}, {**body, "more": 1}, bare):
+        assert push(again, engine).json()["identical"] is True
+    answer = post(deploy_path(desk.public_id), deployed, engine)
+    assert answer.json()["identical"] is True
+
+
+def test_sizes_are_compared_as_numbers(engine):
+    body = nox(size_quote=1.5)
+    push(body, engine)
+    raw = str(body).replace("'", '"').replace("True", "true").replace("None", "null")
+    assert push(raw.replace("1.5", "1.50").encode(), engine).json()["identical"] is True
+
+
+def test_a_nonce_is_spent_in_any_mode(engine):
+    for mode in ("draft", "dry_run", "paper"):
+        body = nox(mode=mode)
+        assert code(push(body, engine)) == "ok"
+        assert code(push({**body, "mode": "paper"}, engine)) == "nonce_used"
+
+
+def test_each_signer_has_nonces_of_its_own(engine, desk):
+    one, other = a_bot(desk), a_bot(desk)
+    assert code(push(tradingview(one, nonce="act_1"), secret=one.secret)) == "ok"
+    assert code(push(tradingview(other, nonce="act_1"), secret=other.secret)) == "ok"
+    assert code(push(fanout(nonce="act_1"), engine)) == "ok"
+    assert code(push(nox(action_id="act_1"), engine)) == "ok"
+    assert code(push(tradingview(one, nonce="act_1"), secret=one.secret)) == "nonce_used"
+
+
+def test_a_signer_is_the_same_whichever_credential_authorises(engine, desk):
+    floor_secret, second = a_shared_secret(), a_platform_token("write")
+    body = fanout()
+    assert code(push(body, engine)) == "ok"
+    assert code(push(body, second)) == "nonce_used"
+    assert code(push(body, secret=floor_secret)) == "nonce_used"
+    assert code(push(floor(desk, nonce=body["nonce"]), engine)) == "nonce_used"
+    assert code(post(deploy_path(desk.public_id), deploy(nonce=body["nonce"]), engine)) == (
+        "nonce_used"
+    )
+
+
+def test_a_rotated_secret_spends_the_same_nonces(desk):
+    bot = a_bot(desk)
+    body = tradingview(bot)
+    assert code(push(body, secret=bot.secret)) == "ok"
+    new, _ = actions.generate_secret(source=Source.TRADINGVIEW, automation=bot.automation)
+    assert code(push(body, secret=new)) == "nonce_used"
+
+
+def test_nonces_are_compared_exactly(engine):
+    for nonce in ("a", "A", "a.", "a0"):
+        assert code(push(fanout(nonce=nonce), engine)) == "ok"
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"api_key": 1}, "exchange_secret"),
+        ({"pair": "BTCUSDT"}, "ticker_only"),
+        ({"mode": "live"}, "mode_refused"),
+        ({"elected": False}, "not_elected"),
+        ({"mode": "x"}, "invalid"),
+        ({"pair": "X/Y"}, "pair_mismatch"),
+        ({"direction": "short"}, "direction_mismatch"),
+        ({"userId": "usr_none"}, "not_found"),
+    ],
+)
+def test_a_refused_signal_spends_no_nonce(engine, desk, change, expected):
+    body = floor(desk)
+    assert code(push({**body, **change}, engine)) == expected
+    assert code(push(body, engine)) == "ok"
+
+
+def test_a_signal_that_nobody_was_allowed_to_send_spends_no_nonce(engine, desk):
+    body = floor(desk)
+    assert code(push(body, a_platform_token("read"))) == "scope_missing"
+    assert code(push(body, secret="wrong")) == "signature_invalid"
+    assert code(push(body)) == "credentials_missing"
+    assert code(push(body, engine)) == "ok"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_signal_that_failed_for_our_fault_spends_no_nonce_and_leaves_nothing(engine):
+    """A table that is away in the middle of the turn: the signal is written, its event is not."""
+    body, before = fanout(), Head.objects.get().position
+    table = Event._meta.db_table
+    with connection.cursor() as cursor:
+        cursor.execute(f"ALTER TABLE {table} RENAME TO away")
+    try:
+        response = push(body, engine)
+        assert response.status_code >= 500
+        assert code(response) in ("internal", "unavailable")
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute(f"ALTER TABLE away RENAME TO {table}")
+    assert not Signal.objects.exists()
+    assert Head.objects.get().position == before
+    answer = push(body, engine)
+    assert code(answer) == "ok"
+    assert answer.json()["signal"]["position"] == before + 1
+
+
+def test_the_database_itself_keeps_a_nonce_single_use(engine):
+    push(fanout(nonce="once"), engine)
+    signal = Signal.objects.get()
+    signal.position, signal.public_id = signal.position + 100, "sig_other"
+    with pytest.raises(IntegrityError), transaction.atomic():
+        signal.save(force_insert=True)

@@ -1,0 +1,299 @@
+"""The pages that show what stands and what happened: the desk, a bot, the activity."""
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from desks import actions as desks
+from events.models import Head
+from signals import views
+from tests.client import bearer, push, signed_in
+from tests.factories import (
+    a_bot,
+    a_card,
+    a_connected_desk,
+    a_desk,
+    a_desk_token,
+    a_platform_token,
+    a_shared_secret,
+)
+from tests.pages import copied, lines, problem, source, words
+from tests.signals.bodies import fanout, floor, nox, tradingview
+from tokens import actions as tokens
+from tokens import formats
+
+pytestmark = pytest.mark.django_db
+
+MOST_QUERIES = 12
+
+
+@pytest.fixture
+def owner(desk):
+    return signed_in(desk.user)
+
+
+def steps(page):
+    """The titles of the steps that are done."""
+    listed = source(page).partition('<ol class="steps"')[2].partition("</ol>")[0]
+    done = [item for item in listed.split("<li")[1:] if item.startswith(' class="done"')]
+    return [item.partition("<span>")[2].partition("<small>")[0].strip() for item in done]
+
+
+class TestTheDesk:
+    def test_a_new_one_shows_the_way(self, card):
+        page = signed_in(a_desk().user).get("/desk")
+        assert "not connected" in words(page)
+        assert steps(page) == []
+        assert 'href="/desk/connect"' in source(page)
+
+    def test_each_step_is_ticked_when_it_is_done(self, card):
+        desk = a_desk()
+        browser = signed_in(desk.user)
+        desks.connect(desk=desk, venue="Kraken")
+        assert len(steps(browser.get("/desk"))) == 1
+        desks.enrol(desk=desk, card_id=card.pk)
+        assert len(steps(browser.get("/desk"))) == 2
+        a_desk_token(desk)
+        assert len(steps(browser.get("/desk"))) == 3
+        push(fanout(), a_platform_token())
+        assert steps(browser.get("/desk")) == []
+        assert "The way to your first signal" not in source(browser.get("/desk"))
+
+    def test_a_bot_counts_instead_of_a_token(self, owner, desk):
+        a_bot(desk)
+        assert "Token or bot" in steps(owner.get("/desk"))
+
+    def test_somebody_elses_bot_does_not_count(self, owner, stranger):
+        a_bot(stranger)
+        assert "Token or bot" not in steps(owner.get("/desk"))
+
+    def test_an_old_fill_counts_when_it_is_not_among_the_latest(self, owner, desk):
+        a_desk_token(desk)
+        push(fanout(), a_platform_token())
+        for number in range(views.LATEST + 1):
+            desks.add_automation(desk=desk, name=f"Bot {number}")
+        assert "The way to your first signal" not in source(owner.get("/desk"))
+
+    def test_it_shows_what_stands_and_posts_the_card_that_it_shows(self, card):
+        desk = a_connected_desk()
+        page = signed_in(desk.user).get("/desk")
+        assert "Venue Kraken Access trade-only" in words(page)
+        assert f'name="card" value="{card.pk}"' in source(page)
+        desks.enrol(desk=desk, card_id=card.pk)
+        page = signed_in(desk.user).get("/desk")
+        assert "ready" in words(page)
+        assert "You are enrolled since" in words(page)
+        assert 'name="card"' not in source(page)
+
+    def test_an_election_on_a_retired_card_is_not_one_on_its_successor(self, owner, desk):
+        new = a_card("Evening", "SOL/USDT", "short")
+        page = owner.get("/desk")
+        assert "connected, not enrolled" in words(page)
+        assert f'name="card" value="{new.pk}"' in source(page)
+
+    def test_somebody_elses_election_is_not_ones_own(self, card, stranger):
+        page = words(signed_in(a_connected_desk().user).get("/desk"))
+        assert "connected, not enrolled" in page
+
+    def test_of_a_token_only_the_hint_is_shown(self, owner, desk):
+        value = a_desk_token(desk)
+        page = source(owner.get("/desk"))
+        assert (formats.hint(value) in page, value in page) == (True, False)
+
+    def test_a_revoked_token_is_not_shown_as_in_force(self, owner, desk):
+        a_desk_token(desk)
+        tokens.revoke(token=desk.tokens.get())
+        assert "Mint a token" in words(owner.get("/desk"))
+
+    def test_it_shows_the_latest_events_first_and_at_most_20(self, owner, desk):
+        for number in range(25):
+            desks.add_automation(desk=desk, name=f"Bot {number}")
+        shown = lines(owner.get("/desk"))
+        assert len(shown) == 20
+        assert shown[0] == "The bot Bot 24 was made."
+
+
+class TestABot:
+    def test_it_shows_how_it_pushes(self, owner, desk):
+        bot = a_bot(desk)
+        hook, body, *samples = copied(owner.get(f"/bots/{bot.id}"))[:6]
+        assert hook == "http://testserver/api/hooks/signal"
+        assert f'"botId": "{bot.id}"' in body
+        assert '"pair": "ETH/USDT"' in body
+        assert [bot.id in sample for sample in samples] == [True] * 4
+        assert bot.secret not in source(owner.get(f"/bots/{bot.id}"))
+
+    def test_without_an_election_the_body_names_no_pair(self, owner, desk):
+        bot = desks.add_automation(desk=desk, name="Idle")
+        assert '"pair": "<BASE>/<QUOTE>"' in copied(owner.get(f"/bots/{bot.pk}"))[1]
+
+    def test_an_election_needs_a_connected_desk(self, card):
+        desk = a_desk()
+        bot = desks.add_automation(desk=desk, name="Idle")
+        page = signed_in(desk.user).get(f"/bots/{bot.pk}")
+        assert "Connect the desk first" in words(page)
+        assert 'name="pair"' not in source(page)
+
+    def test_only_live_secrets_are_listed(self, owner, desk):
+        bot = a_bot(desk)
+        old = desk.automations.get().secrets.get()
+        owner.post(f"/bots/{bot.id}/secret", {"overlap": "0"})
+        assert old.hint not in source(owner.get(f"/bots/{bot.id}"))
+
+    def test_it_shows_its_own_fills_and_refusals_alone(self, owner, desk):
+        bot, other = a_bot(desk), a_bot(desk)
+        push(tradingview(bot), secret=bot.secret)
+        push(tradingview(other), secret=other.secret)
+        push(tradingview(bot, pair="SOL/USDT"), secret=bot.secret)
+        push(fanout(), a_platform_token())
+        assert lines(owner.get(f"/bots/{bot.id}")) == [
+            "A signal of the bot Chart was refused: pair_mismatch. "
+            "sent elected pair SOL/USDT differs ETH/USDT direction short same short",
+            "Filled on paper: ETH/USDT short from the bot Chart.",
+        ]
+
+
+class TestTheActivity:
+    def test_every_kind_of_event_is_a_sentence(self, card):
+        desk = a_desk()
+        browser, token = signed_in(desk.user), a_platform_token()
+        desks.connect(desk=desk, venue="Kraken")
+        desks.enrol(desk=desk, card_id=card.pk)
+        a_desk_token(desk)
+        tokens.revoke(token=desk.tokens.get())
+        bot = a_bot(desk)
+        push(tradingview(bot), secret=bot.secret)
+        push(tradingview(bot), secret=a_shared_secret())
+        push(fanout(), token)
+        push(floor(desk), token)
+        push(floor(desk, direction="short"), token)
+        push(nox(fanout=False, userId=desk.public_id, mode="dry_run"), token)
+        push(nox(fanout=False, userId=desk.public_id, mode="draft"), token)
+        desks.elect(automation=desk.automations.get(), pair="SOL/USDT", direction="long")
+        desks.withdraw_from_automation(automation=desk.automations.get())
+        tokens.remove_automation(automation=desk.automations.get())
+        desks.disconnect(desk=desk)
+        desks.retire_card()
+        page = browser.get("/activity")
+        ended = desk.automations.get().secrets.get().ends_at
+        assert lines(page) == [
+            "The card Morning was retired: BTC/USDT long. Elections on it lapsed.",
+            "The desk was disconnected from Kraken.",
+            "The election of BTC/USDT long on the card Morning was withdrawn: "
+            "the desk was disconnected.",
+            "The bot Chart was removed.",
+            f"A signing secret of the bot {bot.id} ends at {ended:%Y-%m-%dT%H:%M:%S}."
+            f"{ended.microsecond // 1000:03}Z.",
+            f"The election of SOL/USDT long for the bot {bot.id} was withdrawn: you asked for it.",
+            f"You elected SOL/USDT long for the bot {bot.id}.",
+            f"The election of ETH/USDT short for the bot {bot.id} was withdrawn: "
+            "another replaced it.",
+            "A signal from nox was recorded: BTC/USDT long. Nothing was filled.",
+            "A dry run from nox matched: BTC/USDT long. Nothing was filled.",
+            "A signal from floor was refused: direction_mismatch. Sent: BTC/USDT short. "
+            "Elected: BTC/USDT long.",
+            "Filled on paper: BTC/USDT long from floor, for this desk.",
+            "Filled on paper: BTC/USDT long from floor, on the published card.",
+            f"A signal in the name of the bot {bot.id} was refused: signature_invalid. "
+            "Sent: ETH/USDT short. Elected: ETH/USDT short.",
+            f"Filled on paper: ETH/USDT short from the bot {bot.id}.",
+            f"A signing secret was generated for the bot {bot.id}.",
+            f"You elected ETH/USDT short for the bot {bot.id}.",
+            "The bot Chart was made.",
+            f"The desk token {desk.tokens.get().hint} was revoked.",
+            f"The desk token {desk.tokens.get().hint} was minted.",
+            "You elected BTC/USDT long on the card Morning.",
+            "The desk was connected to Kraken.",
+            "Your desk was opened.",
+            "The card Morning was published: BTC/USDT long.",
+        ]
+
+    def test_a_deploy_names_its_code_as_a_link_to_its_explanation(self, owner, desk):
+        push(floor(desk, pair="SOL/USDT"), a_platform_token())
+        assert 'href="/problems/pair_mismatch"' in source(owner.get("/activity"))
+
+    def test_what_a_sender_wrote_is_shown_as_text(self, owner, desk):
+        push(floor(desk, pair="<b>/x", direction='x" onload="y'), a_platform_token())
+        page = source(owner.get("/activity"))
+        assert ("<b>/x" in page, 'onload="y' in page) == (False, False)
+
+    def test_it_shows_nothing_of_another_desk(self, owner, stranger):
+        theirs = desks.add_automation(desk=stranger, name="Hidden")
+        page = source(owner.get("/activity"))
+        assert (theirs.pk in page, stranger.public_id in page) == (False, False)
+
+    def test_a_kind_can_be_chosen(self, owner, desk):
+        a_bot(desk)
+        shown = lines(owner.get("/activity?kind=automation.created"))
+        assert shown == ["The bot Chart was made."]
+
+    @pytest.mark.parametrize(
+        ("query", "code"),
+        [
+            ("kind=nonsense", "invalid"),
+            ("after=nonsense", "invalid"),
+            ("after=" + 100 * "9", "invalid"),
+        ],
+    )
+    def test_a_kind_or_cursor_that_is_none_is_refused(self, owner, query, code):
+        answer = owner.get(f"/activity?{query}")
+        assert (answer.status_code, problem(answer)) == (422, code)
+
+    def test_a_cursor_of_another_history_is_refused(self, owner, desk, monkeypatch):
+        monkeypatch.setattr(views, "A_PAGE", 1)
+        older = links(owner.get("/activity"))["Older"]
+        Head.objects.update(epoch="00000000")
+        assert problem(owner.get(f"/activity{older}")) == "cursor_lost"
+
+    @pytest.mark.parametrize("kind", ["", "automation.created"])
+    def test_older_and_newer_pages_show_everything_once(self, owner, desk, monkeypatch, kind):
+        for number in range(7):
+            desks.add_automation(desk=desk, name=f"Bot {number}")
+        whole = lines(owner.get(f"/activity?kind={kind}"))
+        monkeypatch.setattr(views, "A_PAGE", 3)
+        down, page = [], owner.get(f"/activity?kind={kind}")
+        while True:
+            down += lines(page)
+            following = links(page)
+            if "Older" not in following:
+                break
+            page = owner.get(f"/activity{following['Older']}")
+        assert down == whole
+        up = lines(page)
+        while "Newer" in (following := links(page)):
+            page = owner.get(f"/activity{following['Newer']}")
+            up = lines(page) + up
+        assert up == whole
+
+    def test_above_the_latest_there_is_nothing_but_a_way_back(self, owner, desk):
+        latest = links(owner.get("/activity"))
+        assert latest == {}
+        cursor = owner.get("/api/v1/events?order=desc&limit=1", headers=bearer(a_desk_token(desk)))
+        page = owner.get(f"/activity?newer=1&after={cursor.json()['next']}")
+        assert lines(page) == []
+        assert links(page) == {"Latest": "/activity"}
+
+
+def links(page):
+    """The links between the pages of the activity, by their words."""
+    nav = source(page).partition('<nav class="pages"')[2].partition("</nav>")[0]
+    found = [part.partition("</a>")[0] for part in nav.split("<a href=")[1:]]
+    return {
+        part.rpartition(">")[2].strip(): part.split('"')[1].replace("&amp;", "&") for part in found
+    }
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/", "/desk", "/bots", "/bots/{bot}", "/bots/{bot}/elect", "/activity", "/desk/disconnect"],
+)
+def test_a_page_asks_a_dozen_questions_at_most_however_much_there_is(desk, path):
+    a_desk_token(desk)
+    bot = a_bot(desk)
+    for number in range(views.LATEST):
+        a_bot(desk, f"BTC/U{number}")
+        push(tradingview(bot, pair="SOL/USDT"), secret=bot.secret)
+    browser = signed_in(desk.user)
+    with CaptureQueriesContext(connection) as asked:
+        assert browser.get(path.format(bot=bot.id)).status_code == 200
+    assert len(asked) <= MOST_QUERIES

@@ -1,0 +1,130 @@
+"""Signals in a crowd of real processes: one nonce is one signal, and a fill is exactly consent."""
+
+import random
+import threading
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from django.db import connections
+from django.test import Client
+
+from desks import actions
+from desks.models import Card, Desk
+from events.kinds import Kind
+from events.models import Event, Head
+from signals.models import Signal
+from tests.factories import a_card, a_platform_token, a_ready_desk
+from tests.processes import meet, run_together
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.processes,
+    pytest.mark.alone,
+]
+
+PROCESSES, THREADS, ROUNDS = 4, 16, 50
+FAN_OUTS, TOGGLES, DESKS_EACH = 60, 60, 5
+
+
+def engine(token: str) -> Client:
+    return Client(headers={"Authorization": f"Bearer {token}"})
+
+
+def push(client: Client, **fields: Any) -> Any:
+    body = {"pair": "BTC/USDT", "direction": "long", "elected": True, "source": "floor", **fields}
+    return client.post("/api/hooks/signal", body, content_type="application/json")
+
+
+def race(token: str, user_id: str) -> list[tuple[int, int, str | None, str]]:
+    """Pushes each round's nonce from every thread at once: round, status, code, signal."""
+    start = threading.Barrier(THREADS, action=meet)  # all threads of all processes
+
+    def one_thread(_: int) -> list[tuple[int, int, str | None, str]]:
+        client, answers = engine(token), []
+        for number in range(ROUNDS):
+            start.wait()
+            answer = push(client, nonce=f"round-{number}", userId=user_id)
+            body = answer.json()
+            signal = body.get("first", body).get("signal", {}).get("id")
+            answers.append((number, answer.status_code, body.get("code"), signal))
+        connections.close_all()
+        return answers
+
+    with ThreadPoolExecutor(THREADS) as threads:
+        return [answer for answers in threads.map(one_thread, range(THREADS)) for answer in answers]
+
+
+def test_of_64_who_push_the_same_nonce_at_once_exactly_one_is_accepted():
+    desk, token = a_ready_desk(a_card()), a_platform_token()
+    everyone = run_together(race, [(token, desk.public_id)] * PROCESSES)
+    for number in range(ROUNDS):
+        answers = [answer[1:] for each in everyone for answer in each if answer[0] == number]
+        accepted = [signal for status, _, signal in answers if status == 200]
+        refused = [(status, code, signal) for status, code, signal in answers if status != 200]
+        assert len(accepted) == 1
+        assert refused == [(409, "nonce_used", accepted[0])] * (PROCESSES * THREADS - 1)
+    assert Signal.objects.count() == ROUNDS
+    assert contiguous()
+
+
+def toggle(seed: int, card_id: str, desk_ids: list[int]) -> None:
+    """Desks that enrol and withdraw in a random order."""
+    dice = random.Random(seed)
+    desks = list(Desk.objects.filter(pk__in=desk_ids))
+    for _ in range(TOGGLES):
+        desk = dice.choice(desks)
+        if dice.random() < 0.5:
+            actions.enrol(desk=desk, card_id=card_id)
+        else:
+            actions.withdraw_from_card(desk=desk)
+
+
+def fan_out(token: str, name: str) -> None:
+    client = engine(token)
+    for number in range(FAN_OUTS):
+        assert push(client, fanout=True, nonce=f"{name}-{number}").status_code == 200
+
+
+def enrol_or_fan_out(work: str, *arguments: Any) -> None:
+    {"toggle": toggle, "fan out": fan_out}[work](*arguments)
+
+
+def test_a_fan_out_fills_exactly_the_desks_whose_election_stood_at_its_position():
+    card, token = a_card(), a_platform_token()
+    desks = [a_ready_desk(card) for _ in range(3 * DESKS_EACH)]
+    groups = [[d.pk for d in desks[n::3]] for n in range(3)]
+    run_together(
+        enrol_or_fan_out,
+        [("toggle", n, card.pk, group) for n, group in enumerate(groups)]
+        + [("fan out", token, name) for name in ("a", "b")],
+    )
+    client, replay = engine(token), {}
+    for position, stood in standing_by_the_log():
+        replay[position] = stood
+    signals = list(Signal.objects.all())
+    assert len(signals) == 2 * FAN_OUTS
+    for signal in signals:
+        listed = [d["userId"] for d in client.get(signal.answer()["desks"]).json()["desks"]]
+        assert len(listed) == len(set(listed)) == signal.matched == signal.filled
+        assert set(listed) == replay[signal.position]
+    assert len({frozenset(stood) for stood in replay.values()}) > 10, "nobody moved meanwhile"
+    assert Card.objects.get().standing == len(list(standing_by_the_log())[-1][1] or [])
+    assert contiguous()
+
+
+def standing_by_the_log() -> Iterable[tuple[int, set[str]]]:
+    """Every position, and who stood there, told from the log alone."""
+    stood: set[str] = set()
+    for event in Event.objects.order_by("position"):
+        if event.kind == Kind.ELECTION_MADE:
+            stood = stood | {event.topic}
+        elif event.kind == Kind.ELECTION_WITHDRAWN:
+            stood = stood - {event.topic}
+        yield event.position, stood
+
+
+def contiguous() -> bool:
+    positions = list(Event.objects.values_list("position", flat=True))
+    return positions == list(range(1, Head.objects.get().position + 1))

@@ -1,0 +1,256 @@
+"""Seeding leaves a database as if people had made it (contract, section 9)."""
+
+import io
+import json
+import re
+
+import pytest
+from allauth.account.models import EmailAddress
+from allauth.mfa.models import Authenticator
+from allauth.mfa.totp.internal.auth import (
+    format_hotp_value,
+    hotp_value,
+    yield_hotp_counters_from_time,
+)
+from django.core.management import CommandError, call_command
+from django.db.models import F
+
+from desks import actions, bulk
+from desks.models import Automation, Card, Connection, Desk, Election, User
+from events import log
+from events.kinds import Kind
+from events.models import Event, Head
+from signals import seeding
+from tests import factories
+from tokens import keys
+from tokens.models import SigningSecret, Source, Token
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+FIELDS = {
+    "card",
+    "admin",
+    "user",
+    "platformToken",
+    "readToken",
+    "floorSecret",
+    "desks",
+    "automation",
+}
+
+
+def seed(*arguments):
+    """What the command prints, read."""
+    printed = io.StringIO()
+    call_command("seed", *arguments, "--json", stdout=printed)
+    (line,) = printed.getvalue().splitlines()
+    return json.loads(line)
+
+
+@pytest.fixture
+def seeded(monkeypatch):
+    """12 ready desks and 3 idle ones, made in turns of 5."""
+    monkeypatch.setattr(seeding, "DESKS_A_TURN", 5)
+    return seed("--desks=12", "--idle=3")
+
+
+def kept(model, *, without):
+    """The rows of a model, without what differs from one making to another."""
+    return [
+        {name: value for name, value in row.items() if name not in without}
+        for row in model.objects.order_by("pk").values()
+    ]
+
+
+def test_what_is_printed_is_the_contracts(seeded):
+    assert set(seeded) == FIELDS
+    assert set(seeded["card"]) == {"name", "pair", "direction"}
+    assert set(seeded["admin"]) == {"email", "password", "totpSecret"}
+    assert set(seeded["user"]) == {"email", "password"}
+    assert set(seeded["automation"]) == {"botId", "secret", "pair", "direction"}
+    assert len(seeded["desks"]) == 10
+    assert all(set(desk) == {"userId", "deskToken"} for desk in seeded["desks"])
+
+
+def test_as_many_desks_are_ready_and_idle_as_were_asked_for(seeded):
+    card = Card.objects.published().get()
+    desks = Desk.objects.all()
+    assert desks.ready(card).count() == 12
+    assert desks.ready(card, False).count() == 3
+    assert Connection.objects.count() == 12
+    assert card.standing == 12
+
+
+def test_one_desk_is_enough():
+    seeded = seed("--desks=1")
+    assert [desk["userId"] for desk in seeded["desks"]] == [Desk.objects.get().public_id]
+
+
+def test_no_position_of_the_log_is_missing(seeded):
+    positions = list(Event.objects.values_list("position", flat=True))
+    assert positions == list(range(1, Head.objects.get().position + 1))
+
+
+def test_each_desk_has_its_events_one_after_the_other(seeded):
+    for desk in Desk.objects.filter(connection__isnull=False):
+        events = list(Event.objects.filter(topic=desk.public_id)[:3])
+        assert [event.kind for event in events] == list(bulk.READY)
+        assert events[2].position == events[0].position + 2
+
+
+def test_each_idle_desk_has_only_been_created(seeded):
+    for desk in Desk.objects.filter(connection__isnull=True):
+        assert Event.objects.get(topic=desk.public_id).kind == Kind.DESK_CREATED
+
+
+def test_each_election_was_opened_at_the_position_of_its_event(seeded):
+    for election in Election.objects.select_related("desk"):
+        event = Event.objects.get(position=election.opened)
+        assert (event.kind, event.topic) == (Kind.ELECTION_MADE, election.desk.public_id)
+
+
+def test_a_desk_in_bulk_is_the_same_as_one_by_the_actions():
+    card = factories.a_card()
+    users = [factories.UserFactory(), factories.UserFactory()]
+    with log.turn():  # one turn, so that all have the same time
+        desk = actions.open_desk(user=users[0])
+        actions.connect(desk=desk, venue="Kraken")
+        actions.enrol(desk=desk, card_id=card.pk)
+        bulk.open_ready_desks(users=users[1:], venue="Kraken", card=card)
+    differs = {"id", "public_id", "user_id", "desk_id", "opened", "position", "topic"}
+    for model in (Desk, Connection, Election):
+        one, other = kept(model, without=differs)
+        assert one == other
+    events = kept(Event, without=differs)[1:]
+    assert events[:3] == events[3:]
+
+
+def test_an_idle_desk_in_bulk_is_the_same_as_one_by_the_actions():
+    users = [factories.UserFactory(), factories.UserFactory()]
+    with log.turn():
+        actions.open_desk(user=users[0])
+        bulk.open_desks(users=users[1:])
+    differs = {"id", "public_id", "user_id", "position", "topic"}
+    for model in (Desk, Event):
+        one, other = kept(model, without=differs)
+        assert one == other
+
+
+def test_desks_in_bulk_are_not_enrolled_on_a_card_that_was_retired():
+    card = factories.a_card()
+    actions.retire_card()
+    with pytest.raises(bulk.Invalid):
+        bulk.open_ready_desks(users=[factories.UserFactory()], venue="Kraken", card=card)
+    assert not Desk.objects.exists()
+
+
+def test_the_first_desk_is_the_users_and_has_the_automation(seeded):
+    first = Desk.objects.get(public_id=seeded["desks"][0]["userId"])
+    bot = Automation.objects.get(pk=seeded["automation"]["botId"])
+    assert first.user.email == seeded["user"]["email"]
+    assert bot.desk == first
+    election = Election.objects.standing().get(automation=bot)
+    assert election.pair == seeded["automation"]["pair"]
+    assert election.direction == seeded["automation"]["direction"]
+    assert bot.secrets.get().text() == seeded["automation"]["secret"]
+
+
+def test_the_desks_shown_are_the_first_and_their_tokens_are_theirs(seeded):
+    first = Desk.objects.order_by("pk")[:10]
+    assert [desk["userId"] for desk in seeded["desks"]] == [desk.public_id for desk in first]
+    for desk in seeded["desks"]:
+        token = Token.objects.get(digest__in=keys.every_digest(desk["deskToken"]))
+        assert token.topic == desk["userId"]
+
+
+@pytest.mark.parametrize(
+    ("name", "scopes"), [("platformToken", ["read", "write"]), ("readToken", ["read"])]
+)
+def test_the_platform_tokens_have_their_scopes(seeded, name, scopes):
+    token = Token.objects.get(digest__in=keys.every_digest(seeded[name]))
+    assert (token.is_platform, token.scopes) == (True, scopes)
+
+
+def test_the_floor_has_its_secret_and_nox_none(seeded):
+    assert SigningSecret.objects.of(Source.FLOOR).get().text() == seeded["floorSecret"]
+    assert not SigningSecret.objects.of(Source.NOX).exists()
+
+
+def test_nox_has_a_secret_when_asked():
+    seeded = seed("--desks=1", "--nox")
+    assert set(seeded) == FIELDS | {"noxSecret"}
+    assert SigningSecret.objects.of(Source.NOX).get().text() == seeded["noxSecret"]
+
+
+@pytest.mark.parametrize("who", ["admin", "user"])
+def test_those_who_sign_in_are_verified_and_have_a_password_of_their_own(seeded, who):
+    user = User.objects.get(email=seeded[who]["email"])
+    assert user.check_password(seeded[who]["password"])
+    assert user.is_staff == (who == "admin")
+    assert seeded["user"]["password"] != seeded["admin"]["password"]
+
+
+def test_every_account_has_one_verified_address_and_the_staff_no_desk(seeded):
+    verified = EmailAddress.objects.filter(verified=True, primary=True, email=F("user__email"))
+    assert verified.count() == User.objects.count() == 16
+    assert not Desk.objects.filter(user__is_staff=True).exists()
+
+
+def test_nobody_signs_in_as_one_of_the_many(seeded):
+    many = User.objects.exclude(email__in=[seeded["admin"]["email"], seeded["user"]["email"]])
+    assert many.count() == 14
+    assert not any(user.has_usable_password() for user in many)
+
+
+def test_where_staff_needs_no_second_factor_there_is_none(seeded):
+    assert seeded["admin"]["totpSecret"] is None
+    assert not Authenticator.objects.exists()
+
+
+def test_where_staff_needs_a_second_factor_its_secret_makes_the_codes(settings):
+    settings.REQUIRE_STAFF_MFA = True
+    secret = seed("--desks=1")["admin"]["totpSecret"]
+    assert re.fullmatch(r"[A-Z2-7]{32}", secret)
+    factor = Authenticator.objects.get(user__is_staff=True)
+    code = format_hotp_value(hotp_value(secret, next(yield_hotp_counters_from_time())))
+    assert factor.wrap().validate_code(code)
+
+
+def test_the_secret_of_the_second_factor_is_encrypted(settings):
+    settings.REQUIRE_STAFF_MFA = True
+    secret = seed("--desks=1")["admin"]["totpSecret"]
+    assert secret not in json.dumps(Authenticator.objects.get().data)
+
+
+def test_a_database_that_holds_accounts_is_refused():
+    factories.UserFactory()
+    with pytest.raises(CommandError, match="holds accounts"):
+        seed("--desks=1")
+    assert User.objects.count() == 1
+    assert not Event.objects.exists()
+
+
+def test_by_force_it_seeds_again_under_other_addresses(seeded):
+    again = seed("--desks=2", "--idle=1", "--force")
+    assert again["user"]["email"] != seeded["user"]["email"]
+    assert Card.objects.published().get().standing == 2
+    positions = list(Event.objects.values_list("position", flat=True))
+    assert positions == list(range(1, len(positions) + 1))
+
+
+@pytest.mark.parametrize("arguments", [["--desks=0"], ["--desks=-1"], ["--desks=1", "--idle=x"]])
+def test_a_count_that_makes_no_sense_is_refused(arguments):
+    with pytest.raises(CommandError, match="takes a whole number"):
+        seed(*arguments)
+
+
+def test_progress_is_shown_on_a_terminal_only(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    terminal, file = Terminal(), io.StringIO()
+    call_command("seed", "--desks=2", "--idle=1", "--json", stdout=io.StringIO(), stderr=terminal)
+    call_command("seed", "--desks=1", "--force", stdout=io.StringIO(), stderr=file)
+    assert "3 of 3 desks\n" in terminal.getvalue()
+    assert not file.getvalue()

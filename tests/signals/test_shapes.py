@@ -1,0 +1,458 @@
+"""What a sender writes → one frozen submission (contract, section 4). Pure."""
+
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from events.refusals import Invalid
+from signals import shapes
+from signals.shapes import Mode
+from tests.signals.bodies import deploy, fanout, nox
+from tokens.models import Source
+
+USER_ID = "usr_" + "0" * 22
+
+
+def floor(**changes):
+    return {**deploy(userId=USER_ID), **changes}
+
+
+def bot(**changes):
+    return {**deploy(botId="bot_1", source="tradingview"), **changes}
+
+
+def without(body, *names):
+    return {name: value for name, value in body.items() if name not in names}
+
+
+def faults(body, deploy_to=None) -> dict[str, str]:
+    """What is wrong with which field of a body."""
+    with pytest.raises(Invalid) as refused:
+        shapes.read(body, deploy_to)
+    return {fault["field"]: fault["code"] for fault in refused.value.members["errors"]}
+
+
+# --- The four shapes ----------------------------------------------------------------------------
+
+
+def test_an_automations_signal():
+    read = shapes.read(bot())
+    assert (read.source, read.bot_id, read.mode) == (Source.TRADINGVIEW, "bot_1", Mode.PAPER)
+    assert (read.fanout, read.user_id, read.has_target) == (False, None, True)
+    assert read.signer == "bot_1"
+
+
+def test_a_deploy_to_the_desk_of_the_path():
+    read = shapes.read(deploy(), USER_ID)
+    assert (read.source, read.user_id, read.fanout) == (Source.FLOOR, USER_ID, False)
+    assert read.signer == "floor"
+
+
+def test_the_deploy_on_the_hook_names_its_desk_and_shares_the_signer():
+    read = shapes.read(floor())
+    assert (read.user_id, read.fanout, read.signer) == (USER_ID, False, "floor")
+
+
+def test_a_fan_out_to_all_and_one_restricted_to_a_desk():
+    assert shapes.read(fanout()).user_id is None
+    read = shapes.read(fanout(userId=USER_ID))
+    assert (read.fanout, read.user_id) == (True, USER_ID)
+
+
+def test_nox_names_its_nonce_action_id():
+    read = shapes.read(nox(action_id="act_9", size_quote=Decimal("0.10"), decision_ref="d"))
+    assert (read.nonce, read.trace_id, read.signer) == ("act_9", "trc_1", "nox")
+    assert (read.size_quote, read.decision_ref) == (Decimal("0.10"), "d")
+
+
+# --- Pair and direction -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "pair", ["A/B", "BTC/USDT", "1INCH/USD-T", "A.B_C-9/X", "A" * 20 + "/" + "9" * 20]
+)
+def test_a_pair_is_base_and_quote_of_1_to_20_characters_each(pair):
+    assert shapes.read(fanout(pair=pair)).pair == pair
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        "/",
+        "A/",
+        "/B",
+        "btc/usdt",
+        "BTC/usdt",
+        "BTC/USDT/X",
+        "BTC /USDT",
+        " BTC/USDT",
+        "BTC/USDT\n",
+        "A" * 21 + "/B",
+        "A/" + "B" * 21,
+        "BTC:USDT/X",
+        "BTĊ/USDT",
+        "\uff22TC/USDT",
+        "٣/A",
+        "",
+        5,
+        ["BTC/USDT"],
+        True,
+    ],
+)
+def test_anything_else_is_no_pair(pair):
+    assert faults(fanout(pair=pair)) == {"pair": "form"}
+
+
+@pytest.mark.parametrize("direction", ["Long", "LONG", "buy", "", " long", 1, ["long"], True, {}])
+def test_a_direction_is_long_or_short(direction):
+    assert faults(fanout(direction=direction)) == {"direction": "choice"}
+    assert shapes.read(fanout(direction="short")).direction == "short"
+
+
+# --- Mode ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("body", [bot, floor, fanout])
+def test_mode_is_absent_null_or_paper_but_for_nox(body):
+    assert shapes.read(without(body(), "mode")).mode == Mode.PAPER
+    assert shapes.read(body(mode=None)).mode == Mode.PAPER
+    assert shapes.read(body(mode="paper")).mode == Mode.PAPER
+    for mode in ("draft", "dry_run", "Paper", "", 1, ["paper"], True):
+        assert faults(body(mode=mode)) == {"mode": "choice"}
+
+
+def test_the_deploys_mode_is_absent_null_or_paper():
+    for body in (without(deploy(), "mode"), deploy(mode=None), deploy(mode="paper")):
+        assert shapes.read(body, USER_ID).mode == Mode.PAPER
+    assert faults(deploy(mode="draft"), USER_ID) == {"mode": "choice"}
+
+
+@pytest.mark.parametrize("mode", ["draft", "dry_run", "paper"])
+def test_nox_says_its_mode(mode):
+    assert shapes.read(nox(mode=mode)).mode == mode
+
+
+def test_nox_without_a_mode_or_fanout_is_invalid():
+    assert faults(nox(mode=None, fanout=None)) == {"mode": "required", "fanout": "required"}
+    assert faults(without(nox(), "mode", "fanout")) == {"mode": "required", "fanout": "required"}
+    assert faults(nox(mode="DRAFT", fanout="true")) == {"mode": "choice", "fanout": "type"}
+
+
+# --- Who it is for ------------------------------------------------------------------------------
+
+
+def test_floor_without_fanout_requires_a_desk():
+    for body in (floor(), floor(fanout=False), floor(fanout=None)):
+        assert shapes.read(body).user_id == USER_ID
+    for body in (without(floor(), "userId"), floor(userId=None), floor(userId=None, fanout=False)):
+        assert faults(body) == {"userId": "required"}
+
+
+@pytest.mark.parametrize("fanout_", ["true", 1, 0, "", [], {}])
+def test_fanout_is_a_boolean(fanout_):
+    assert "fanout" in faults(floor(fanout=fanout_))
+    assert "fanout" in faults(deploy(fanout=fanout_), USER_ID)
+
+
+@pytest.mark.parametrize("user_id", [5, True, ["usr_1"], {}, "x" * 129])
+def test_a_user_id_is_text(user_id):
+    for body in (floor, fanout, nox):
+        assert "userId" in faults(body(userId=user_id))
+    assert "userId" in faults(deploy(userId=user_id), USER_ID)
+
+
+def test_the_deploy_path_does_not_fan_out_and_names_one_desk():
+    assert faults(deploy(fanout=True), USER_ID) == {"fanout": "contradiction"}
+    assert faults(deploy(userId="usr_other"), USER_ID) == {"userId": "contradiction"}
+    for body in (deploy(fanout=False), deploy(fanout=None), deploy(userId=USER_ID)):
+        assert shapes.read(body, USER_ID).user_id == USER_ID
+    assert shapes.read(deploy(userId=None), USER_ID).user_id == USER_ID
+
+
+@pytest.mark.parametrize("source", ["tradingview", "nox", "Floor", "", None, 5, ["floor"], {}])
+def test_the_deploy_path_takes_source_floor_only(source):
+    assert "source" in faults(deploy(source=source), USER_ID)
+
+
+@pytest.mark.parametrize("source", ["Floor", "engine", "", None, 5, ["floor"], {}])
+def test_an_unknown_source_is_invalid(source):
+    assert "source" in faults(fanout(source=source))
+
+
+# --- Nonces and ids -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("nonce", ["1", "x" * 128, "!~", "a/b?c=d&e#f", "{{timenow}}"])
+def test_a_nonce_is_1_to_128_visible_ascii_characters(nonce):
+    for body in (bot, floor, fanout):
+        assert shapes.read(body(nonce=nonce)).nonce == nonce
+    assert shapes.read(deploy(nonce=nonce), USER_ID).nonce == nonce
+
+
+@pytest.mark.parametrize(
+    "nonce", ["", "x" * 129, "a b", " a", "a\n", "é", "\x7f", "\x1f", 5, True, ["n"], {}, 1.5]
+)
+def test_anything_else_is_no_nonce(nonce):
+    for body in (bot, floor, fanout):
+        assert faults(body(nonce=nonce)) == {"nonce": "form"}
+    assert faults(nox(action_id=nonce, trace_id=nonce)) == {"action_id": "form", "trace_id": "form"}
+
+
+def test_a_nonce_is_required_everywhere():
+    for body in (bot, floor, fanout):
+        assert faults(body(nonce=None)) == {"nonce": "required"}
+        assert faults(without(body(), "nonce")) == {"nonce": "required"}
+    assert faults(without(nox(), "action_id", "trace_id")) == {
+        "action_id": "required",
+        "trace_id": "required",
+    }
+
+
+def test_the_ids_of_nox_have_their_prefixes_and_at_most_128_characters():
+    longest = nox(action_id="act_" + "x" * 124, trace_id="trc_" + "x" * 124)
+    assert len(shapes.read(longest).nonce) == 128
+    assert faults(nox(action_id="act_" + "x" * 125)) == {"action_id": "form"}
+    assert faults(nox(action_id="n-1", trace_id="act_1")) == {
+        "action_id": "form",
+        "trace_id": "form",
+    }
+    assert faults(nox(action_id="ACT_1")) == {"action_id": "form"}
+
+
+# --- What nox says beside it --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "amount",
+    [
+        "0.00000001",
+        "1",
+        "100.50",
+        "999999999999999.99999999",
+        "100000000000000",
+        "1E-8",
+        "1E+3",
+        "1.5E+3",
+        "0.10000000",
+    ],
+)
+def test_a_size_has_at_most_15_digits_before_and_8_after_the_point(amount):
+    assert shapes.read(nox(size_quote=Decimal(amount))).size_quote == Decimal(amount)
+
+
+@pytest.mark.parametrize(
+    "amount",
+    [
+        "0",
+        "0.0",
+        "-0",
+        "-1",
+        "-0.00000001",
+        "0.000000001",
+        "1.000000000",
+        "1000000000000000",
+        "1E+15",
+        "1E-9",
+        "1E+999",
+        "-1E+999",
+        "9" * 40,
+        "1E-999",
+        "999999999999999.999999999",
+    ],
+)
+def test_a_size_out_of_its_bounds_is_invalid(amount):
+    assert faults(nox(size_quote=Decimal(amount))) == {"size_quote": "range"}
+
+
+@pytest.mark.parametrize("amount", ["1", "", True, False, [1], {}])
+def test_a_size_is_a_number(amount):
+    assert faults(nox(size_quote=amount)) == {"size_quote": "type"}
+
+
+@given(st.integers(1, 10**23 - 1))
+def test_every_amount_within_the_bounds_is_taken_exactly(units):
+    amount = Decimal(units).scaleb(-8)
+    assert shapes.read(nox(size_quote=amount)).size_quote == amount
+
+
+def test_a_size_may_be_a_whole_number():
+    assert shapes.read(nox(size_quote=10**15 - 1)).size_quote == Decimal(10**15 - 1)
+    assert faults(nox(size_quote=10**15)) == {"size_quote": "range"}
+    assert faults(nox(size_quote=0)) == {"size_quote": "range"}
+
+
+@pytest.mark.parametrize(
+    "rationale", ["", "x" * 500, "é" * 500, "🚀" * 500, "a\nb\tc", "\u2028\u200b", "<b>&amp;</b>"]
+)
+def test_a_rationale_is_at_most_500_code_points_of_plain_text(rationale):
+    assert shapes.read(nox(rationale=rationale)).rationale == rationale
+
+
+@pytest.mark.parametrize("rationale", ["x" * 501, "🚀" * 501])
+def test_a_longer_rationale_is_invalid(rationale):
+    assert faults(nox(rationale=rationale)) == {"rationale": "length"}
+
+
+@pytest.mark.parametrize("number", [*range(1, 9), 11, 12, 13, *range(14, 32), *range(0x7F, 0xA0)])
+def test_a_rationale_has_no_control_character_but_newline_and_tab(number):
+    assert faults(nox(rationale=f"a{chr(number)}b")) == {"rationale": "form"}
+
+
+def test_a_decision_ref_is_text_of_at_most_128_characters():
+    for text in ("", "x" * 128, "é\t\n\x01"):
+        assert shapes.read(nox(decision_ref=text)).decision_ref == text
+    assert faults(nox(decision_ref="x" * 129)) == {"decision_ref": "length"}
+    for wrong in (5, True, ["x"], {}):
+        assert faults(nox(decision_ref=wrong, rationale=wrong)) == {
+            "decision_ref": "type",
+            "rationale": "type",
+        }
+
+
+def test_null_is_the_same_as_absent_for_every_optional_field():
+    optional = {"userId": None, "size_quote": None, "rationale": None, "decision_ref": None}
+    bare = without(nox(action_id="act_1"), *optional)
+    assert shapes.read({**bare, **optional}) == shapes.read(bare)
+    for body in (bot(nonce="1"), fanout(nonce="1")):
+        assert shapes.read({**body, "mode": None}) == shapes.read(without(body, "mode"))
+    for name in ("mode", "fanout"):
+        body = floor(nonce="1")
+        assert shapes.read({**body, name: None}) == shapes.read(without(body, name))
+
+
+# --- Many faults, and what is ignored -----------------------------------------------------------
+
+
+def test_every_fault_is_named_at_once():
+    body = nox(pair="x/y", direction="up", action_id="1", trace_id=2, mode="x", fanout=3)
+    body |= {"size_quote": "4", "rationale": 5, "decision_ref": 6, "userId": 7}
+    assert set(faults(body)) == {
+        "pair",
+        "direction",
+        "action_id",
+        "trace_id",
+        "mode",
+        "fanout",
+        "size_quote",
+        "rationale",
+        "decision_ref",
+        "userId",
+    }
+
+
+SENTENCES = {
+    "pair": "Write BASE/QUOTE, each 1 to 20 of A-Z 0-9 . - _",
+    "nonce": "Send 1 to 128 visible ASCII characters.",
+    "action": "Send 1 to 128 visible ASCII characters, beginning with act_.",
+    "trace": "Send 1 to 128 visible ASCII characters, beginning with trc_.",
+    "required": "Send this field.",
+    "flag": "Send true or false.",
+    "text": "Send text.",
+    "number": "Send a number or null.",
+    "small": "Send more than 0, and at most 15 digits.",
+    "fine": "Send at most 8 digits after the point.",
+    "control": "Send plain text without control characters.",
+    "fanout": "This path is for one desk: fan out on the hook.",
+    "desk": "The body names another desk than the path.",
+}
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "code", "detail"),
+    [
+        (fanout(pair="x"), "pair", "form", SENTENCES["pair"]),
+        (without(fanout(), "pair"), "pair", "required", SENTENCES["required"]),
+        (fanout(direction="up"), "direction", "choice", "Send one of: long, short."),
+        (without(fanout(), "direction"), "direction", "required", SENTENCES["required"]),
+        (fanout(source="x"), "source", "choice", "Send one of: tradingview, floor, nox."),
+        (fanout(mode="draft"), "mode", "choice", "Send one of: paper."),
+        (nox(mode="x"), "mode", "choice", "Send one of: draft, dry_run, paper."),
+        (fanout(fanout=1), "fanout", "type", SENTENCES["flag"]),
+        (without(nox(), "fanout"), "fanout", "required", SENTENCES["required"]),
+        (without(floor(), "userId"), "userId", "required", SENTENCES["required"]),
+        (floor(userId=5), "userId", "type", SENTENCES["text"]),
+        (floor(userId="x" * 129), "userId", "length", "Send at most 128 characters."),
+        (fanout(nonce=""), "nonce", "form", SENTENCES["nonce"]),
+        (without(fanout(), "nonce"), "nonce", "required", SENTENCES["required"]),
+        (nox(action_id="1"), "action_id", "form", SENTENCES["action"]),
+        (nox(trace_id="1"), "trace_id", "form", SENTENCES["trace"]),
+        (nox(size_quote="4"), "size_quote", "type", SENTENCES["number"]),
+        (nox(size_quote=0), "size_quote", "range", SENTENCES["small"]),
+        (nox(size_quote=Decimal("0.123456789")), "size_quote", "range", SENTENCES["fine"]),
+        (nox(rationale=5), "rationale", "type", SENTENCES["text"]),
+        (nox(rationale="x" * 501), "rationale", "length", "Send at most 500 characters."),
+        (nox(rationale="\x00"), "rationale", "form", SENTENCES["control"]),
+        (nox(decision_ref="x" * 129), "decision_ref", "length", "Send at most 128 characters."),
+    ],
+)
+def test_each_fault_says_what_to_send(body, field, code, detail):
+    with pytest.raises(Invalid) as refused:
+        shapes.read(body)
+    fault = {"field": field, "code": code, "detail": detail}
+    assert fault in refused.value.members["errors"]
+
+
+def test_the_deploy_path_says_what_to_send():
+    with pytest.raises(Invalid) as refused:
+        shapes.read(deploy(fanout=True, userId="usr_other", source="nox"), USER_ID)
+    said = {(fault["field"], fault["detail"]) for fault in refused.value.members["errors"]}
+    assert said == {
+        ("fanout", SENTENCES["fanout"]),
+        ("userId", SENTENCES["desk"]),
+        ("source", "Send one of: floor."),
+    }
+
+
+def test_fields_that_are_not_named_come_back_by_name_only():
+    assert shapes.read(fanout()).ignored == ()
+    assert shapes.read(fanout(ticker="BTCUSDT", x=1, note=None)).ignored == ("ticker", "x", "note")
+
+
+@pytest.mark.parametrize("name", ["fanout", "userId", "action_id", "rationale", "size_quote"])
+def test_a_field_of_another_shape_is_not_named(name):
+    read = shapes.read(bot(**{name: "whatever"}))
+    assert read.ignored == (name,)
+    assert (read.user_id, read.fanout, read.rationale) == (None, False, None)
+
+
+def test_at_most_20_ignored_names_of_at_most_64_characters_come_back():
+    more = {f"{number:03}" + "x" * 100: number for number in range(30)}
+    ignored = shapes.read(fanout(**more)).ignored
+    assert len(ignored) == 20
+    assert all(len(name) == 64 for name in ignored)
+    assert ignored[0].startswith("000")
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.decimals(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=5,
+)
+NAMES = [
+    "source",
+    "pair",
+    "direction",
+    "nonce",
+    "mode",
+    "fanout",
+    "userId",
+    "botId",
+    "action_id",
+    "trace_id",
+    "size_quote",
+]
+
+
+@given(
+    st.dictionaries(st.sampled_from([*NAMES, "rationale", "decision_ref"]), json_values),
+    st.sampled_from(["tradingview", "floor", "nox"]),
+    st.sampled_from([None, USER_ID]),
+)
+def test_any_body_is_read_or_refused_and_never_an_exception(body, source, deploy_to):
+    try:
+        read = shapes.read({**body, "source": source}, deploy_to)
+    except Invalid:
+        return
+    assert 1 <= len(read.nonce) <= 128

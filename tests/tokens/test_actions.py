@@ -1,0 +1,268 @@
+"""Minting, revoking, generating, ending: each with its event, at its position."""
+
+from datetime import timedelta
+
+import pytest
+import time_machine
+from django.db import DatabaseError, IntegrityError, transaction
+from django.utils import timezone
+
+from desks.models import Desk
+from events import log
+from events.kinds import Kind
+from events.models import Event, Head
+from events.refusals import Invalid, NotAllowed
+from tests.factories import (
+    UserFactory,
+    a_bot,
+    a_card,
+    a_connected_desk,
+    a_desk,
+    a_ready_desk,
+    a_staff_user,
+)
+from tokens import actions, formats
+from tokens.models import SigningSecret, Source, Token
+
+pytestmark = pytest.mark.django_db
+
+
+def latest(count: int) -> list[Event]:
+    return list(reversed(Event.objects.order_by("-position")[:count]))
+
+
+def positions_are_contiguous() -> bool:
+    found = list(Event.objects.values_list("position", flat=True))
+    return found == list(range(1, Head.objects.get().position + 1))
+
+
+# --- Tokens -------------------------------------------------------------------------------------
+
+
+def test_a_desk_token_may_read_and_is_the_desks_own():
+    desk = a_desk()
+    value, token = actions.mint_desk_token(desk=desk)
+    assert formats.is_whole(value, formats.DESK_TOKEN)
+    assert (token.scope, token.scopes, token.topic) == ("desk", ["read"], desk.public_id)
+
+
+def test_minting_again_replaces_the_old_token_and_says_so_in_one_turn():
+    desk = a_desk()
+    _, old = actions.mint_desk_token(desk=desk)
+    _, new = actions.mint_desk_token(desk=desk)
+    old.refresh_from_db()
+    assert old.revoked_at == new.created_at
+    assert Token.objects.in_force(timezone.now()).filter(desk=desk).get() == new
+    revoked, minted = latest(2)
+    assert (revoked.kind, minted.kind) == (Kind.TOKEN_REVOKED, Kind.TOKEN_MINTED)
+    assert (revoked.topic, minted.topic) == (desk.public_id, desk.public_id)
+    assert revoked.content["data"]["id"] == old.public_id
+
+
+def test_the_event_of_a_token_is_its_record_without_use_times_and_never_its_value():
+    value, token = actions.mint_platform_token(name="Engine", scopes=["read", "write"])
+    event = Event.objects.last()
+    assert event.topic is None
+    assert event.content["data"] == {
+        key: content for key, content in token.as_json().items() if key != "lastUsedAt"
+    }
+    assert set(event.content["data"]) == {
+        "id",
+        "scope",
+        "name",
+        "scopes",
+        "hint",
+        "createdAt",
+        "expiresAt",
+        "revokedAt",
+        "userId",
+    }
+    assert value not in str(event.content)
+
+
+def test_revoking_again_changes_and_says_nothing():
+    _, token = actions.mint_platform_token(name="Engine", scopes=["read"])
+    first = actions.revoke(token=token).as_json()
+    before = Head.objects.get().position
+    assert actions.revoke(token=Token.objects.get()).as_json() == first
+    assert Head.objects.get().position == before
+    assert positions_are_contiguous()
+
+
+@pytest.mark.parametrize("scopes", [["read"], ["write"], ["read", "write"]])
+def test_a_platform_token_has_exactly_the_scopes_that_it_was_minted_with(scopes):
+    assert actions.mint_platform_token(name="E", scopes=scopes)[1].scopes == scopes
+
+
+def test_a_token_without_a_scope_is_refused_by_the_database():
+    with pytest.raises(IntegrityError):
+        actions.mint_platform_token(name="Engine", scopes=[])
+
+
+def test_an_expiry_that_is_not_to_come_is_invalid_and_leaves_nothing():
+    now = timezone.now()
+    with time_machine.travel(now, tick=False):
+        for expires in (now - timedelta(seconds=1), now - timedelta(microseconds=now.microsecond)):
+            with pytest.raises(Invalid):
+                actions.mint_platform_token(name="E", scopes=["read"], expires_at=expires)
+    assert not Token.objects.exists()
+    assert Head.objects.get().position == 0
+
+
+def test_two_tokens_in_force_of_one_desk_are_refused_by_the_database():
+    desk = a_desk()
+    _, token = actions.mint_desk_token(desk=desk)
+    token.pk, token.public_id, token.digest = None, "tok_other", "0" * 64
+    with pytest.raises(IntegrityError), transaction.atomic():
+        token.save(force_insert=True)
+
+
+def test_a_desk_token_of_another_kind_is_refused_by_the_database():
+    actions.mint_desk_token(desk=a_desk())
+    for wrong in ({"can_write": True}, {"can_read": False}, {"desk": None}, {"scope": "platform"}):
+        with pytest.raises(IntegrityError), transaction.atomic():
+            Token.objects.update(**wrong)
+
+
+def test_minting_for_a_deactivated_user_is_not_allowed():
+    desk = a_desk()
+    actions.deactivate(user=desk.user)
+    with pytest.raises(NotAllowed):
+        actions.mint_desk_token(desk=desk)
+
+
+def test_when_the_event_cannot_be_written_no_token_is_there_either(monkeypatch):
+    monkeypatch.setattr(log, "INSERT_EVENT", "INSERT INTO nowhere VALUES (1)")
+    with pytest.raises(DatabaseError):
+        actions.mint_platform_token(name="Engine", scopes=["read"])
+    assert not Token.objects.exists()
+    assert Head.objects.get().position == 0
+
+
+# --- Secrets ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("source", [Source.FLOOR, Source.NOX])
+def test_a_shared_secret_is_told_to_the_platform_only(source):
+    text, secret = actions.generate_secret(source=source)
+    event = Event.objects.last()
+    assert formats.is_whole(text, formats.SIGNING_SECRET)
+    assert (event.kind, event.topic) == (Kind.SECRET_GENERATED, None)
+    assert event.content["data"] == {"owner": source.value, "endsAt": None}
+    assert text[9:] not in str(Event.objects.values()) + str(secret.__dict__)
+
+
+def test_a_bots_secret_is_told_to_its_desk():
+    desk = a_connected_desk()
+    bot = a_bot(desk)
+    event = Event.objects.last()
+    assert (event.kind, event.topic) == (Kind.SECRET_GENERATED, desk.public_id)
+    assert event.content["data"] == {"owner": bot.id, "endsAt": None}
+
+
+def test_the_end_of_a_secret_is_written_when_it_is_decided():
+    now = timezone.now().replace(microsecond=0)
+    with time_machine.travel(now, tick=False):
+        actions.generate_secret(source=Source.FLOOR)
+        actions.generate_secret(source=Source.FLOOR, overlap=timedelta(days=7))
+    ended, generated = latest(2)
+    assert (ended.kind, generated.kind) == (Kind.SECRET_ENDED, Kind.SECRET_GENERATED)
+    in_a_week = (now + timedelta(days=7)).strftime("%Y-%m-%dT%H:%M:%S.000Z")
+    assert ended.content["data"] == {"owner": "floor", "endsAt": in_a_week}
+
+
+@pytest.mark.parametrize("overlap", [timedelta(days=7, seconds=1), timedelta(seconds=-1)])
+def test_an_overlap_is_between_nothing_and_seven_days(overlap):
+    with pytest.raises(Invalid):
+        actions.generate_secret(source=Source.FLOOR, overlap=overlap)
+    assert not SigningSecret.objects.exists()
+
+
+def test_there_are_never_more_than_two_live_secrets_of_one_owner():
+    for _ in range(4):
+        actions.generate_secret(source=Source.FLOOR, overlap=timedelta(days=7))
+        assert SigningSecret.objects.live(timezone.now()).count() <= 2
+    assert SigningSecret.objects.filter(ends_at=None).count() == 1
+
+
+def test_ending_a_secret_again_changes_and_says_nothing():
+    _, secret = actions.generate_secret(source=Source.FLOOR)
+    actions.end_secret(secret=secret)
+    before = Head.objects.get().position
+    actions.end_secret(secret=secret)
+    assert Head.objects.get().position == before
+
+
+def test_a_secret_in_its_overlap_can_be_ended_at_once():
+    _, old = actions.generate_secret(source=Source.FLOOR)
+    actions.generate_secret(source=Source.FLOOR, overlap=timedelta(days=7))
+    actions.end_secret(secret=old)
+    assert old not in SigningSecret.objects.live(timezone.now())
+
+
+def test_a_removed_bot_gets_no_secret():
+    bot = a_bot(a_connected_desk())
+    actions.remove_automation(automation=bot.automation)
+    with pytest.raises(Invalid):
+        actions.generate_secret(source=Source.TRADINGVIEW, automation=bot.automation)
+    assert not SigningSecret.objects.live(timezone.now()).exists()
+
+
+def test_removing_a_bot_ends_its_secrets_and_withdraws_its_election_in_one_turn():
+    desk = a_connected_desk()
+    bot = a_bot(desk)
+    before = Head.objects.get().position
+    actions.remove_automation(automation=bot.automation)
+    written = Event.objects.filter(position__gt=before)
+    assert [event.kind for event in written] == [
+        Kind.SECRET_ENDED,
+        Kind.ELECTION_WITHDRAWN,
+        Kind.AUTOMATION_REMOVED,
+    ]
+    assert written[1].content["data"]["reason"] == "removed"
+    actions.remove_automation(automation=bot.automation)
+    assert positions_are_contiguous()
+
+
+# --- Deactivation -------------------------------------------------------------------------------
+
+
+def test_a_deactivated_user_is_disconnected_without_token_and_without_bots():
+    card = a_card()
+    desk = a_ready_desk(card)
+    bot = a_bot(desk)
+    _, token = actions.mint_desk_token(desk=desk)
+    before = Head.objects.get().position
+    actions.deactivate(user=desk.user)
+    kinds = [event.kind for event in Event.objects.filter(position__gt=before)]
+    assert sorted(kinds) == sorted(
+        [
+            Kind.SECRET_ENDED,
+            Kind.ELECTION_WITHDRAWN,
+            Kind.AUTOMATION_REMOVED,
+            Kind.ELECTION_WITHDRAWN,
+            Kind.DESK_DISCONNECTED,
+            Kind.TOKEN_REVOKED,
+        ]
+    )
+    reasons = [
+        event.content["data"]["reason"]
+        for event in Event.objects.filter(position__gt=before, kind=Kind.ELECTION_WITHDRAWN)
+    ]
+    assert reasons == ["deactivated", "deactivated"]
+    token.refresh_from_db()
+    bot.automation.refresh_from_db()
+    card.refresh_from_db()
+    assert token.revoked_at
+    assert bot.automation.removed_at
+    assert card.standing == 0
+    assert Desk.objects.filter(pk=desk.pk, connection=None).exists()
+    assert positions_are_contiguous()
+
+
+def test_deactivating_who_has_no_desk_changes_only_the_account():
+    for user in (UserFactory(), a_staff_user()):
+        actions.deactivate(user=user)
+        user.refresh_from_db()
+        assert not user.is_active
+    assert Head.objects.get().position == 0

@@ -1,0 +1,567 @@
+"""/api/v1/tokens: list, mint and revoke, by Bearer and by session (contract, section 4)."""
+
+from datetime import timedelta
+
+import pytest
+import time_machine
+from django.test import Client
+from django.utils import timezone
+
+from desks.models import Desk
+from events.models import Event, Head
+from tests.client import JSON, ME, TOKENS, bearer, code, faults, get, post, signed_in
+from tests.factories import UserFactory, a_desk, a_desk_token, a_platform_token, a_staff_user
+from tokens import actions, formats
+from tokens.models import Token
+
+pytestmark = pytest.mark.django_db
+
+RECORD = {
+    "id",
+    "scope",
+    "name",
+    "scopes",
+    "hint",
+    "createdAt",
+    "lastUsedAt",
+    "expiresAt",
+    "revokedAt",
+    "userId",
+}
+PLATFORM = {"scope": "platform", "name": "Engine", "scopes": ["read", "write"]}
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return a_desk()
+
+
+@pytest.fixture
+def owner(desk) -> Client:
+    return signed_in(desk.user, "password")
+
+
+@pytest.fixture
+def stranger() -> Client:
+    """Somebody with a desk of their own, and no business with this one."""
+    return signed_in(a_desk().user, "password")
+
+
+@pytest.fixture
+def staff() -> Client:
+    return signed_in(a_staff_user(), "password", "mfa")
+
+
+def mint(browser: Client, body, **headers: str):
+    return browser.post(TOKENS, body, JSON, headers=headers)
+
+
+def revoke(browser: Client | None = None, token: str | None = None, query="", body=None):
+    sent = {} if body is None else {"data": body, "content_type": JSON}
+    presented = bearer(token) if token else {}
+    return (browser or Client()).delete(TOKENS + query, headers=presented, **sent)
+
+
+def ids(response) -> list[str]:
+    return [token["id"] for token in response.json()["tokens"]]
+
+
+def record_of(value: str) -> Token:
+    return next(t for t in Token.objects.all() if t.hint == formats.hint(value))
+
+
+# --- Listing ------------------------------------------------------------------------------------
+
+
+def test_a_desk_token_lists_the_tokens_of_its_desk_and_no_other(desk):
+    old, new = a_desk_token(desk), a_desk_token(desk)
+    a_desk_token(a_desk())
+    a_platform_token()
+    response = get(TOKENS, new)
+    assert ids(response) == [record_of(old).public_id, record_of(new).public_id]
+    assert response.json()["next"] is None
+
+
+def test_a_platform_token_lists_itself(desk):
+    value = a_platform_token("write")  # no scope is asked
+    a_platform_token()
+    a_desk_token(desk)
+    assert ids(get(TOKENS, value)) == [record_of(value).public_id]
+
+
+def test_a_user_who_is_signed_in_lists_their_own(desk, owner, stranger):
+    value = a_desk_token(desk)
+    a_platform_token()
+    assert ids(owner.get(TOKENS)) == [record_of(value).public_id]
+    assert ids(stranger.get(TOKENS)) == []
+
+
+def test_staff_list_all(desk, staff):
+    a_desk_token(desk)
+    a_platform_token()
+    assert len(ids(staff.get(TOKENS))) == 2
+
+
+def test_a_user_without_a_verified_address_has_nothing_to_list():
+    assert ids(signed_in(UserFactory()).get(TOKENS)) == []
+
+
+def test_a_record_has_these_fields_and_never_the_value(desk):
+    value = a_desk_token(desk)
+    response = get(TOKENS, value)
+    record = response.json()["tokens"][0]
+    assert set(record) == RECORD
+    assert record["scope"] == "desk"
+    assert record["scopes"] == ["read"]
+    assert record["userId"] == desk.public_id
+    assert record["id"].startswith("tok_")
+    assert record["hint"] == f"svc_desk_…{value[-4:]}"
+    assert record["lastUsedAt"] is not None
+    assert record["expiresAt"] is None
+    assert record["revokedAt"] is None
+    assert value not in response.text
+    platform = get(TOKENS, a_platform_token()).json()["tokens"][0]
+    assert (platform["scope"], platform["userId"]) == ("platform", None)
+
+
+def test_the_list_is_read_in_pages_that_show_each_token_once(staff):
+    made = [record_of(a_platform_token()).public_id for _ in range(5)]
+    seen, query = [], "?limit=2"
+    for _ in range(3):
+        page = staff.get(TOKENS + query).json()
+        seen += [token["id"] for token in page["tokens"]]
+        query = f"?limit=2&after={page['next']}"
+    assert seen == made
+    assert page["next"] is None
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "?limit=0",
+        "?limit=1001",
+        "?limit=x",
+        "?limit=1_0",
+        "?limit=%2B1",
+        "?limit=1.0",
+        "?limit=",
+        "?limit=1&limit=1",
+        "?after=x",
+        "?after=",
+        "?id=tok_1",
+        "?nothing=1",
+        "?format=json",
+        "?format=xml",
+    ],
+)
+def test_an_unknown_parameter_or_value_is_refused(desk, query):
+    response = get(TOKENS + query, a_desk_token(desk))
+    assert (response.status_code, code(response)) == (422, "invalid")
+    assert faults(response)
+
+
+def test_a_refused_parameter_is_not_repeated_where_it_may_be_a_credential(desk):
+    token = a_desk_token(desk)
+    for query in (f"?{token}=1", f"?limit={token}", f"?after={token}", f"?id={token}"):
+        response = get(TOKENS + query, token)
+        assert code(response) == "invalid"
+        assert token[9:40] not in response.text
+
+
+# --- Minting ------------------------------------------------------------------------------------
+
+
+def test_a_user_mints_their_own_desk_token_which_is_shown_this_once(desk, owner):
+    response = mint(owner, {"scope": "desk"})
+    assert response.status_code == 201
+    record = response.json()
+    value = record.pop("token")
+    assert set(record) == RECORD
+    assert (record["userId"], record["scopes"]) == (desk.public_id, ["read"])
+    assert get(ME, value).json()["userId"] == desk.public_id
+    assert owner.get(TOKENS).json()["tokens"][0]["id"] == record["id"]
+    assert value not in owner.get(TOKENS).text
+    assert response["Cache-Control"] == "no-store"
+
+
+def test_a_desk_token_may_have_a_name(owner):
+    assert mint(owner, {"scope": "desk", "name": "Laptop"}).json()["name"] == "Laptop"
+
+
+def test_staff_mint_a_platform_token_with_exactly_these_scopes(staff):
+    for scopes in (["read"], ["write"], ["read", "write"]):
+        record = mint(staff, {**PLATFORM, "scopes": scopes}).json()
+        assert (record["scope"], record["scopes"], record["name"]) == ("platform", scopes, "Engine")
+        assert formats.is_whole(record["token"], formats.PLATFORM_TOKEN)
+        assert record["userId"] is None
+
+
+def test_a_platform_token_may_expire(staff):
+    expires = (timezone.now() + timedelta(days=1)).strftime("%Y-%m-%dT%H:%M:%S.000Z")
+    assert mint(staff, {**PLATFORM, "expiresAt": expires}).json()["expiresAt"] == expires
+    assert mint(staff, {**PLATFORM, "expiresAt": None}).json()["expiresAt"] is None
+
+
+def test_without_a_session_minting_asks_to_sign_in():
+    response = post(TOKENS, {"scope": "desk"})
+    assert (response.status_code, code(response)) == (403, "sign_in_required")
+
+
+def test_a_token_mints_no_token(desk):
+    for token in (a_desk_token(desk), a_platform_token()):
+        for body in ({"scope": "desk"}, PLATFORM, b"{"):
+            assert code(post(TOKENS, body, token)) == "sign_in_required"
+
+
+def test_where_authorization_is_present_the_session_does_not_count(desk, owner, staff):
+    token = a_desk_token(desk)
+    assert code(mint(owner, {"scope": "desk"}, **bearer(token))) == "sign_in_required"
+    assert code(mint(owner, {"scope": "desk"}, Authorization="Basic x")) == "token_invalid"
+    assert code(owner.get(TOKENS, headers={"Authorization": ""})) == "token_invalid"
+    assert ids(staff.get(TOKENS, headers=bearer(token))) == [record_of(token).public_id]
+
+
+def test_a_session_counts_nowhere_else(owner):
+    for path in (ME, "/api/v1/desks", "/api/v1/events"):
+        assert code(owner.get(path)) == "credentials_missing"
+    assert code(owner.post("/api/hooks/signal", {}, JSON)) == "credentials_missing"
+
+
+def test_a_user_may_not_mint_a_platform_token(owner):
+    assert code(mint(owner, PLATFORM)) == "not_allowed"
+    assert not Token.objects.exists()
+
+
+def test_who_has_no_desk_may_not_mint_a_desk_token(staff):
+    assert code(mint(staff, {"scope": "desk"})) == "not_allowed"
+    assert code(mint(signed_in(UserFactory()), {"scope": "desk"})) == "not_allowed"
+
+
+def test_a_deactivated_user_is_nobody(desk, owner):
+    actions.deactivate(user=desk.user)
+    assert code(mint(owner, {"scope": "desk"})) == "sign_in_required"
+    assert code(owner.get(TOKENS)) == "credentials_missing"
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({}, "scope"),
+        ({"scope": "Desk"}, "scope"),
+        ({"scope": None}, "scope"),
+        ({"scope": ["desk"]}, "scope"),
+        ({"scope": "desk", "name": ""}, "name"),
+        ({"scope": "desk", "name": "  "}, "name"),
+        ({"scope": "desk", "name": "n" * 81}, "name"),
+        ({"scope": "desk", "name": ["x"]}, "name"),
+        ({"scope": "desk", "name": True}, "name"),
+        ({"scope": "desk", "name": 7}, "name"),
+        ({"scope": "desk", "scopes": ["read"]}, "scopes"),
+        ({"scope": "desk", "expiresAt": "2030-01-01T00:00:00Z"}, "expiresAt"),
+        ({"scope": "desk", "userId": "usr_1"}, "userId"),
+        ({"scope": "platform", "scopes": ["read"]}, "name"),
+        ({"scope": "platform", "name": "E"}, "scopes"),
+        ({"scope": "platform", "name": "E", "scopes": []}, "scopes"),
+        ({"scope": "platform", "name": "E", "scopes": None}, "scopes"),
+        ({"scope": "platform", "name": "E", "scopes": "read"}, "scopes"),
+        ({"scope": "platform", "name": "E", "scopes": {"read": True}}, "scopes"),
+        ({"scope": "platform", "name": "E", "scopes": ["admin"]}, "scopes.0"),
+        ({"scope": "platform", "name": "E", "scopes": [["read"]]}, "scopes.0"),
+        ({**PLATFORM, "expiresAt": "2020-01-01T00:00:00Z"}, "expiresAt"),
+        ({**PLATFORM, "expiresAt": "tomorrow"}, "expiresAt"),
+        ({**PLATFORM, "expiresAt": 5}, "expiresAt"),
+        ({**PLATFORM, "expiresAt": {}}, "expiresAt"),
+        ({**PLATFORM, "expiresAt": "9999-12-31T23:59:59-23:59"}, "expiresAt"),
+        ({**PLATFORM, "expiresAt": "0001-01-01T00:00:00+23:59"}, "expiresAt"),
+    ],
+)
+def test_a_body_that_is_not_as_the_contract_says_is_invalid(desk, staff, body, field):
+    browser = staff if body.get("scope") == "platform" else signed_in(desk.user)
+    response = mint(browser, body)
+    assert (response.status_code, code(response)) == (422, "invalid")
+    assert field in faults(response)
+    assert not Token.objects.exists()
+
+
+@pytest.mark.parametrize("length", [1, 80])
+def test_a_name_has_1_to_80_characters(owner, length):
+    assert mint(owner, {"scope": "desk", "name": "é" * length}).status_code == 201
+
+
+def test_a_body_that_carries_a_secret_is_refused_and_kept_nowhere(staff, owner, caplog):
+    value = a_platform_token()
+    before = Head.objects.get().position
+    for browser, body in [
+        (staff, {**PLATFORM, "name": value}),
+        (staff, {**PLATFORM, "name": f"for {value}!"}),
+        (owner, {"scope": "desk", "name": "-----BEGIN PRIVATE KEY-----"}),
+        (owner, {"scope": "desk", "api_key": "x"}),
+        (owner, {"scope": "desk", value: "x"}),
+    ]:
+        response = mint(browser, body)
+        assert (response.status_code, code(response)) == (422, "exchange_secret")
+        assert value[9:] not in response.text
+    assert code(revoke(owner, body={"id": value})) == "exchange_secret"
+    assert Head.objects.get().position == before
+    assert value[9:] not in caplog.text
+    assert value[9:] not in str(list(Event.objects.values())) + str(list(Token.objects.values()))
+
+
+def test_the_body_of_minting_is_declared_as_json(owner):
+    for content_type in (
+        "text/plain",
+        "application/x-www-form-urlencoded",
+        "",
+        "application/jsonp",
+    ):
+        response = owner.generic("POST", TOKENS, b'{"scope": "desk"}', content_type)
+        assert (response.status_code, code(response)) == (415, "unsupported_media_type")
+    for content_type in ("application/json; charset=latin-1", "Application/JSON;x=y"):
+        response = owner.generic("POST", TOKENS, b'{"scope": "desk"}', content_type)
+        assert response.status_code == 201
+
+
+@pytest.mark.parametrize(
+    "body", [b" ", b"[]", b"{", b'"x"', b"\xff", b'{"scope": "desk", "scope": 1}']
+)
+def test_a_body_of_minting_that_is_not_one_json_object_is_malformed(owner, body):
+    response = owner.generic("POST", TOKENS, body, JSON)
+    assert (response.status_code, code(response)) == (400, "malformed")
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    ["multipart/form-data", "multipart/form-data; boundary=x", "application/x-www-form-urlencoded"],
+)
+def test_a_form_is_not_looked_for_in_the_body(desk, content_type):
+    browser = signed_in(desk.user, csrf=True)
+    browser.cookies["csrf"] = "a" * 32
+    for body in (b"--x\r\nnonsense", b"csrfmiddlewaretoken=" + b"a" * 32):
+        response = browser.generic("POST", TOKENS, body, content_type)
+        assert (response.status_code, code(response)) == (403, "csrf_failed")
+
+
+# --- Forged requests ----------------------------------------------------------------------------
+
+
+def test_a_session_without_the_csrf_header_is_refused(desk):
+    value = a_desk_token(desk)
+    browser = signed_in(desk.user, "password", csrf=True)
+    for response in (
+        mint(browser, {"scope": "desk"}),
+        revoke(browser, query=f"?id={record_of(value).public_id}"),
+    ):
+        assert (response.status_code, code(response)) == (403, "csrf_failed")
+    assert record_of(value).revoked_at is None
+
+
+def test_a_session_with_the_csrf_header_is_heard(desk):
+    browser = signed_in(desk.user, "password", csrf=True)
+    browser.get("/accounts/login/")
+    browser.cookies["csrf"] = "a" * 32
+    response = mint(browser, {"scope": "desk"}, **{"X-CSRFToken": "a" * 32})
+    assert response.status_code == 201
+    assert code(mint(browser, {"scope": "desk"}, **{"X-CSRFToken": "b" * 32})) == "csrf_failed"
+
+
+def test_a_request_from_another_site_is_refused_even_with_the_header(desk):
+    browser = signed_in(desk.user, "password", csrf=True)
+    browser.cookies["csrf"] = "a" * 32
+    headers = {"X-CSRFToken": "a" * 32, "Origin": "https://evil.example"}
+    assert code(mint(browser, {"scope": "desk"}, **headers)) == "csrf_failed"
+
+
+def test_reading_with_a_session_needs_no_csrf_header(desk):
+    assert signed_in(desk.user, csrf=True).get(TOKENS).status_code == 200
+
+
+def test_a_bearer_needs_no_csrf_header(desk):
+    value = a_desk_token(desk)
+    assert revoke(Client(enforce_csrf_checks=True), value).status_code == 200
+
+
+# --- Revoking -----------------------------------------------------------------------------------
+
+
+def test_a_token_revokes_itself_and_then_gets_401(desk):
+    for value in (a_desk_token(desk), a_platform_token("read")):
+        response = revoke(token=value)
+        assert response.status_code == 200
+        assert set(response.json()) == RECORD
+        assert response.json()["revokedAt"] is not None
+        again = revoke(token=value)
+        assert (again.status_code, code(again)) == (401, "token_invalid")
+
+
+def test_a_desk_token_may_name_itself_or_another_of_its_desk_by_query_or_body(desk):
+    old = a_desk_token(desk)
+    new = a_desk_token(desk)
+    old_id = record_of(old).public_id
+    by_query = revoke(token=new, query=f"?id={old_id}")
+    by_body = revoke(token=new, body={"id": old_id})
+    by_both = revoke(token=new, query=f"?id={old_id}", body={"id": old_id})
+    assert by_query.json() == by_body.json() == by_both.json()
+    assert by_query.json()["id"] == old_id
+    assert get(ME, new).status_code == 200
+
+
+def test_two_ids_that_differ_are_invalid(desk):
+    value = a_desk_token(desk)
+    response = revoke(token=value, query="?id=tok_1", body={"id": "tok_2"})
+    assert (response.status_code, code(response)) == (422, "invalid")
+    assert "id" in faults(response)
+    assert get(ME, value).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("query", "body"),
+    [
+        ("?id=", None),
+        ("?id=a&id=b", None),
+        ("?token=x", None),
+        ("", {"id": ""}),
+        ("", {"id": 5}),
+        ("", {"id": ["x"]}),
+        ("", {"token": "x"}),
+        ("", {"id": "t" * 129}),
+    ],
+)
+def test_an_id_that_cannot_be_one_never_falls_back_to_the_token_that_calls(desk, query, body):
+    value = a_desk_token(desk)
+    response = revoke(token=value, query=query, body=body)
+    assert code(response) in ("invalid", "not_found")
+    assert get(ME, value).status_code == 200
+
+
+def test_nobody_revokes_what_is_not_theirs_to_see(desk, stranger):
+    mine, other = a_desk_token(desk), a_desk_token(a_desk())
+    platform, engine = a_platform_token(), a_platform_token()
+    mine_id, platform_id = record_of(mine).public_id, record_of(platform).public_id
+    for response in (
+        revoke(token=other, query=f"?id={mine_id}"),
+        revoke(token=mine, query=f"?id={platform_id}"),
+        revoke(token=engine, query=f"?id={mine_id}"),
+        revoke(token=engine, query=f"?id={platform_id}"),
+        revoke(stranger, query=f"?id={mine_id}"),
+        revoke(stranger, query="?id=tok_unknown"),
+    ):
+        assert (response.status_code, code(response)) == (404, "not_found")
+    assert Token.objects.filter(revoked_at=None).count() == 4
+
+
+def test_a_user_revokes_their_own_and_again_gets_the_same_record(desk, owner):
+    value = a_desk_token(desk)
+    query = f"?id={record_of(value).public_id}"
+    first = revoke(owner, query=query)
+    assert first.status_code == 200
+    before = Head.objects.get().position
+    again = revoke(owner, query=query)
+    assert (again.status_code, again.json()) == (200, first.json())
+    assert Head.objects.get().position == before
+    assert code(get(ME, value)) == "token_invalid"
+
+
+def test_staff_revoke_any(desk, staff):
+    for value in (a_desk_token(desk), a_platform_token()):
+        assert revoke(staff, query=f"?id={record_of(value).public_id}").status_code == 200
+        assert code(get(TOKENS, value)) == "token_invalid"
+
+
+def test_signed_in_without_an_id_there_is_nothing_to_revoke(owner):
+    response = revoke(owner)
+    assert (response.status_code, code(response)) == (422, "invalid")
+    assert faults(response) == {"id": "required"}
+
+
+def test_without_a_credential_nothing_is_revoked(desk):
+    value = a_desk_token(desk)
+    response = revoke(query=f"?id={record_of(value).public_id}")
+    assert (response.status_code, code(response)) == (401, "credentials_missing")
+
+
+def test_a_revoking_body_is_declared_as_json(desk):
+    value = a_desk_token(desk)
+    response = Client().delete(TOKENS, b'{"id": "x"}', "text/plain", headers=bearer(value))
+    assert code(response) == "unsupported_media_type"
+    assert get(ME, value).status_code == 200
+
+
+# --- Staff --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def strict(settings):
+    settings.REQUIRE_STAFF_MFA = True
+
+
+def staff_calls(browser: Client, token_id: str):
+    return [browser.get(TOKENS), mint(browser, PLATFORM), revoke(browser, query=f"?id={token_id}")]
+
+
+def test_staff_without_a_second_factor_may_do_nothing_here(strict):
+    token_id = record_of(a_platform_token()).public_id
+    browser = signed_in(a_staff_user(), "password")
+    for response in staff_calls(browser, token_id):
+        assert (response.status_code, code(response)) == (403, "second_factor_required")
+    assert Token.objects.filter(revoked_at=None).count() == 1
+    assert code(revoke(browser)) == "second_factor_required"  # before it is asked which
+
+
+def test_staff_with_a_second_factor_and_a_fresh_sign_in_may(strict):
+    token_id = record_of(a_platform_token()).public_id
+    browser = signed_in(a_staff_user(), "password", "mfa")
+    assert [r.status_code for r in staff_calls(browser, token_id)] == [200, 201, 200]
+
+
+def test_after_15_minutes_minting_and_revoking_ask_again_and_reading_does_not(strict):
+    token_id = record_of(a_platform_token()).public_id
+    now = timezone.now()
+    browser = signed_in(a_staff_user(), "password", "mfa", at=now.timestamp())
+    with time_machine.travel(now + timedelta(minutes=14, seconds=59), tick=False):
+        assert mint(browser, PLATFORM).status_code == 201
+    with time_machine.travel(now + timedelta(minutes=15), tick=False):
+        listed, minted, revoked = staff_calls(browser, token_id)
+    assert listed.status_code == 200
+    for response in (minted, revoked):
+        assert (response.status_code, code(response)) == (403, "reauthentication_required")
+    assert Token.objects.filter(revoked_at=None).count() == 2
+
+
+def test_a_re_authentication_is_as_good_as_a_sign_in(strict):
+    now = timezone.now()
+    browser = signed_in(a_staff_user(), "mfa", at=(now - timedelta(hours=2)).timestamp())
+    assert code(mint(browser, PLATFORM)) == "reauthentication_required"
+    session = browser.session
+    session["account_authentication_methods"] += [{"method": "password", "at": now.timestamp()}]
+    session.save()
+    assert mint(browser, PLATFORM).status_code == 201
+
+
+def test_the_second_factor_of_somebody_else_in_this_browser_does_not_count(strict):
+    browser = signed_in(a_staff_user(), "password", "mfa")
+    session = browser.session
+    session["account_authentication_methods_user"] = "0"
+    session.save()
+    assert code(browser.get(TOKENS)) == "second_factor_required"
+
+
+def test_a_customer_needs_neither(strict, desk):
+    browser = signed_in(desk.user, at=0)
+    value = mint(browser, {"scope": "desk"}).json()
+    assert revoke(browser, query=f"?id={value['id']}").status_code == 200
+
+
+# --- Limits -------------------------------------------------------------------------------------
+
+
+def test_minting_is_limited_for_each_user(settings, desk, owner, stranger):
+    settings.LIMITS = {**settings.LIMITS, "minting": "2/hour"}
+    now = timezone.now()
+    with time_machine.travel(now, tick=False):
+        assert [mint(owner, {"scope": "desk"}).status_code for _ in range(2)] == [201, 201]
+        response = mint(owner, {"scope": "desk"})
+        assert (response.status_code, code(response)) == (429, "rate_limited")
+        assert 3590 <= int(response["Retry-After"]) <= 3601
+        assert mint(stranger, {"scope": "desk"}).status_code == 201
+    with time_machine.travel(now + timedelta(minutes=61), tick=False):
+        assert mint(owner, {"scope": "desk"}).status_code == 201

@@ -1,0 +1,123 @@
+"""How a credential is written (contract, section 2)."""
+
+import string
+import zlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from desks.ids import BASE62
+from tests.client import EVENTS, code, get, push
+from tokens import formats
+
+PREFIXES = [formats.DESK_TOKEN, formats.PLATFORM_TOKEN, formats.SIGNING_SECRET]
+
+credentials = st.builds(
+    lambda prefix, body: prefix + body + formats.checksum(prefix + body),
+    st.sampled_from(PREFIXES),
+    st.text(BASE62, min_size=43, max_size=43),
+)
+
+
+def read_base62(digits: str) -> int:
+    value = 0
+    for digit in digits:
+        value = value * 62 + BASE62.index(digit)
+    return value
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+def test_a_credential_is_its_prefix_43_random_base62_characters_and_a_checksum_of_6(prefix):
+    text = formats.new(prefix)
+    assert text.startswith(prefix)
+    assert len(text) == len(prefix) + 43 + 6
+    assert set(text[len(prefix) :]) <= set(string.digits + string.ascii_letters)
+
+
+@given(credentials)
+def test_the_checksum_is_the_crc32_of_all_before_it_big_endian_in_base62(text):
+    assert read_base62(text[-6:]) == zlib.crc32(text[:-6].encode())
+
+
+def test_base62_is_digits_then_capitals_then_small_letters():
+    assert BASE62 == "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+
+def test_a_small_checksum_is_padded_with_zeros_on_the_left():
+    assert formats.checksum("") == "000000"
+    text = next(str(n) for n in range(2_000_000) if zlib.crc32(b"%d" % n) < 62**4)
+    assert formats.checksum(text).startswith("00")
+    assert read_base62(formats.checksum(text)) == zlib.crc32(text.encode())
+
+
+def test_no_two_credentials_are_alike():
+    assert len({formats.new(formats.DESK_TOKEN) for _ in range(200)}) == 200
+
+
+@given(credentials, st.data())
+def test_a_mistyped_character_is_found(text, data):
+    place = data.draw(st.integers(len("svc_desk_"), len(text) - 1))
+    other = data.draw(st.sampled_from([c for c in BASE62 if c != text[place]]))
+    assert formats.is_whole(text, *PREFIXES)
+    assert not formats.is_whole(text[:place] + other + text[place + 1 :], *PREFIXES)
+
+
+@pytest.mark.parametrize("more", ["0", " ", "\n", "é"])
+def test_a_credential_with_something_before_or_after_it_is_not_whole(more):
+    text = formats.new(formats.DESK_TOKEN)
+    assert not formats.is_whole(text + more, formats.DESK_TOKEN)
+    assert not formats.is_whole(more + text, formats.DESK_TOKEN)
+
+
+def test_a_credential_is_whole_only_under_its_own_prefix():
+    text = formats.new(formats.SIGNING_SECRET)
+    assert formats.is_whole(text, formats.SIGNING_SECRET)
+    assert not formats.is_whole(text, formats.DESK_TOKEN, formats.PLATFORM_TOKEN)
+    body = text[len(formats.SIGNING_SECRET) :]
+    assert not formats.is_whole(formats.DESK_TOKEN + body, formats.DESK_TOKEN)
+
+
+@given(credentials, st.text(), st.text())
+def test_a_credential_is_found_in_any_text(text, before, after):
+    assert formats.is_in(before + text + after)
+
+
+def test_a_credential_is_found_where_a_broken_one_overlaps_it():
+    text = formats.new(formats.DESK_TOKEN)
+    assert formats.is_in("svc_plat_" + "0" * 30 + text)  # 'svc_' is no base62, so this one ends
+    assert formats.is_in("svc_plat_" + "0" * 46 + text)  # whose 'svc' would be the end of this one
+    inside = formats.new(formats.PLATFORM_TOKEN)
+    assert formats.is_in("svc_desk_" + inside)
+    assert formats.is_in("svc_sign_svc_desk_" + inside + "0000")
+
+
+def test_a_text_without_a_right_checksum_holds_no_credential():
+    text = formats.new(formats.DESK_TOKEN)
+    assert not formats.is_in(text[:-1])
+    assert not formats.is_in("svc_desk_" + "0" * 49)
+    assert not formats.is_in("svc_other_" + text[len("svc_desk_") :])
+
+
+def test_a_hint_is_the_prefix_and_the_last_four():
+    text = formats.new(formats.PLATFORM_TOKEN)
+    assert formats.hint(text) == f"svc_plat_…{text[-4:]}"
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("prefix", [formats.DESK_TOKEN, formats.PLATFORM_TOKEN])
+def test_a_token_whose_checksum_is_wrong_is_refused_without_a_query(
+    prefix, django_assert_num_queries
+):
+    text = formats.new(prefix)
+    mistyped = text[:-1] + ("0" if text[-1] != "0" else "1")
+    with django_assert_num_queries(0):
+        assert code(get(EVENTS, mistyped)) == "token_invalid"
+        assert code(push({}, mistyped)) == "token_invalid"
+
+
+@pytest.mark.django_db
+def test_a_signing_secret_is_no_bearer_token(django_assert_num_queries):
+    secret = formats.new(formats.SIGNING_SECRET)
+    with django_assert_num_queries(0):
+        assert code(get(EVENTS, secret)) == "token_invalid"

@@ -1,0 +1,85 @@
+"""The code that a bot's page shows works as it is pasted, against the service as it is served."""
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from signals.models import Signal
+from tests.client import signed_in
+from tests.factories import a_bot, a_card, a_connected_desk
+from tests.pages import copied
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.processes]
+
+TOOLS = ("sh", "curl", "openssl", "sed", "date")
+
+
+@pytest.fixture
+def served(live_server, settings):
+    settings.BASE_URL = live_server.url
+    return live_server
+
+
+@pytest.fixture
+def desk():
+    return a_connected_desk()
+
+
+def secret_page(desk, bot):
+    """What the page shows that answers to generating a secret: value, body, and each language."""
+    answer = signed_in(desk.user).post(f"/bots/{bot.id}/secret", {"overlap": "0"})
+    return copied(answer)
+
+
+def run(*command):
+    return subprocess.run(command, capture_output=True, text=True, timeout=60).stdout
+
+
+def needs(*tools):
+    missing = [tool for tool in tools if shutil.which(tool) is None]
+    return pytest.mark.skipif(bool(missing), reason=f"not run for lack of {', '.join(missing)}")
+
+
+@needs(*TOOLS)
+@pytest.mark.parametrize("pair", ["ETH/USDT", "A.-_9/Z_-.0"])
+def test_the_shell_code_pushes_a_signal_each_time_it_is_pasted(served, desk, pair):
+    shell = secret_page(desk, a_bot(desk, pair))[2]
+    outcomes = [run("sh", "-c", shell) for _ in range(2)]
+    assert all('"outcome":"filled"' in outcome for outcome in outcomes), outcomes
+    assert Signal.objects.filter(pair=pair).count() == 2
+
+
+def test_the_python_code_pushes_a_signal_each_time_it_is_pasted(served, desk):
+    python = secret_page(desk, a_bot(desk))[3]
+    outcomes = [run(sys.executable, "-c", python) for _ in range(2)]
+    assert all('"outcome":"filled"' in outcome for outcome in outcomes), outcomes
+
+
+@needs("node")
+def test_the_node_code_pushes_a_signal_each_time_it_is_pasted(served, desk):
+    node = secret_page(desk, a_bot(desk))[4]
+    outcomes = [run("node", "-e", node) for _ in range(2)]
+    assert all('"outcome":"filled"' in outcome for outcome in outcomes), outcomes
+
+
+@needs("php")
+def test_the_php_code_pushes_a_signal_each_time_it_is_pasted(served, desk, tmp_path):
+    file = tmp_path / "push.php"
+    file.write_text(secret_page(desk, a_bot(desk))[5])
+    outcomes = [run("php", str(file)) for _ in range(2)]
+    assert all('"outcome":"filled"' in outcome for outcome in outcomes), outcomes
+
+
+def test_the_python_code_shows_a_refusal(served, desk):
+    bot = a_bot(desk)
+    python = secret_page(desk, bot)[3].replace("ETH/USDT", "SOL/USDT")
+    assert "pair_mismatch" in run(sys.executable, "-c", python)
+
+
+@needs("sh", "curl")
+def test_the_line_under_a_desk_token_reads_the_desk(served, desk):
+    a_card()
+    line = copied(signed_in(desk.user).post("/desk/token"))[1]
+    assert f'"userId":"{desk.public_id}"' in run("sh", "-c", line)

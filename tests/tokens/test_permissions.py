@@ -1,0 +1,81 @@
+"""Whether the caller may do this: closed unless declared."""
+
+import pytest
+from django.urls import get_resolver
+from rest_framework.test import APIRequestFactory
+
+from events.api.base import Answer, ApiView
+from tests.client import DESKS, HOOK, TOKENS, bearer, code, get, post
+from tests.factories import a_desk, a_desk_token, a_platform_token
+from tokens.authentication import BearerAuthentication
+from tokens.permissions import DeclaredScope
+
+pytestmark = pytest.mark.django_db
+
+PUBLIC_TO_ALL = {"catalog", "schema"}
+
+
+class Undeclared(ApiView):
+    """A view whose author forgot to say what it asks for."""
+
+    authentication_classes = [BearerAuthentication]
+
+    def get(self, request):
+        return Answer({})
+
+
+def api_views():
+    """The API's own views, by the names of their paths."""
+    for pattern in get_resolver().url_patterns:
+        for inner in getattr(pattern, "url_patterns", [pattern]):
+            view = getattr(inner.callback, "cls", None)
+            if view is not None and issubclass(view, ApiView):
+                yield inner.name, view
+
+
+def test_a_view_that_declares_nothing_is_closed_to_every_token():
+    for token in (a_platform_token(), a_desk_token(a_desk())):
+        request = APIRequestFactory().get("/api/v1/undeclared", headers=bearer(token))
+        response = Undeclared.as_view()(request)
+        assert response.status_code == 403
+        assert b'"not_allowed"' in response.content
+
+
+def test_every_view_of_the_api_asks_who_is_calling_but_those_that_are_public():
+    views = dict(api_views())
+    assert {"catalog", "me", "desks", "desk-record", "events", "tokens", "deploy", "hook"} <= set(
+        views
+    )
+    for name, view in views.items():
+        if name in PUBLIC_TO_ALL:
+            assert view.authentication_classes == []
+        else:
+            assert view.authentication_classes != []
+
+
+def test_every_view_declares_scopes_unless_it_decides_by_itself():
+    for name, view in api_views():
+        closed_by_scope = DeclaredScope in view.permission_classes and view.required_scopes
+        assert closed_by_scope or name in {*PUBLIC_TO_ALL, "tokens"}, name
+
+
+def test_a_scope_that_is_missing_is_named_in_the_detail():
+    response = get(DESKS, a_platform_token("write"))
+    assert code(response) == "scope_missing"
+    assert "read" in response.json()["detail"]
+
+
+@pytest.mark.parametrize("path", [DESKS, TOKENS, HOOK, "/api/v1/me", "/api/v1/events"])
+def test_head_asks_for_what_get_asks_for(path, client):
+    assert client.head(path).status_code == client.get(path).status_code
+    reader = bearer(a_platform_token("read"))
+    assert (
+        client.head(path, headers=reader).status_code
+        == client.get(path, headers=reader).status_code
+    )
+
+
+def test_a_post_with_a_method_override_header_stays_a_post():
+    token = a_platform_token("read")
+    response = post(DESKS, {}, token, headers={"X-HTTP-Method-Override": "GET"})
+    assert response.status_code == 405

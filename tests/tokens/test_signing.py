@@ -1,0 +1,199 @@
+"""Signing and verifying (contract, section 3)."""
+
+import json
+import subprocess
+
+import pytest
+import time_machine
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.client import HOOK, code, get, push, signed, written
+from tests.factories import a_bot, a_card, a_connected_desk, a_shared_secret
+from tests.signals.bodies import fanout, tradingview
+from tokens import formats, signing
+
+NOW = 1763630000
+SECRET = "svc_sign_" + "a" * 49
+
+
+def openssl(secret: str, timestamp: str, body: bytes) -> str:
+    """The signature as the command of the contract makes it."""
+    made = subprocess.run(
+        ["openssl", "dgst", "-sha256", "-hmac", secret],
+        input=timestamp.encode() + b"." + body,
+        capture_output=True,
+        check=True,
+    )
+    return "v1=" + made.stdout.decode().strip().rpartition("= ")[2]
+
+
+@pytest.fixture
+def bot(db):
+    return a_bot(a_connected_desk())
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{}", b'{"nonce": "\xc3\xa9"}', b"\x00\xff\r\n", b"x" * 999]
+)
+def test_openssl_makes_the_same_signature(body):
+    assert signing.sign(SECRET, NOW, body) == openssl(SECRET, str(NOW), body)
+
+
+def test_a_push_that_openssl_signed_is_accepted(bot):
+    body = written(tradingview(bot))
+    with time_machine.travel(NOW, tick=False):
+        headers = {
+            "X-SVC-Timestamp": str(NOW),
+            "X-SVC-Signature": openssl(bot.secret, str(NOW), body),
+        }
+        assert code(push(body, headers=headers)) == "ok"
+
+
+@pytest.mark.django_db
+def test_the_worked_vector_of_the_contract_page_verifies():
+    vector = get(HOOK).json()["signing"]["vector"]
+    body = vector["body"].encode()
+    assert vector["signature"] == openssl(vector["secret"], vector["timestamp"], body)
+    assert signing.verifies(
+        [vector["secret"]], int(vector["timestamp"]), [vector["signature"]], body
+    )
+    assert not formats.is_in(vector["secret"])  # a sample is not a secret of anybody's
+
+
+@given(st.binary(max_size=80), st.integers(10**9, 10**10 - 1))
+def test_what_was_signed_verifies_and_any_other_byte_time_or_secret_does_not(body, at):
+    signature = signing.sign(SECRET, at, body)
+    assert signing.verifies([SECRET], at, [signature], body)
+    assert not signing.verifies([SECRET], at, [signature], body + b" ")
+    assert not signing.verifies([SECRET], at - 1, [signature], body)
+    assert not signing.verifies([SECRET + "b"], at, [signature], body)
+    assert not signing.verifies([], at, [signature], body)
+
+
+def test_one_valid_signature_of_several_is_enough_wherever_it_stands(bot):
+    others = ["another secret"] * 4
+    for place in range(5):
+        secrets = [*others[:place], bot.secret, *others[place:]]
+        body = written(tradingview(bot))
+        assert code(push(body, headers=signed(*secrets, body=body))) == "ok"
+
+
+def test_more_than_five_signatures_are_refused(bot):
+    body = written(tradingview(bot))
+    headers = signed(bot.secret, *["another secret"] * 5, body=body)
+    assert code(push(body, headers=headers)) == "signature_invalid"
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda value: f" {value}",
+        lambda value: f"{value} ",
+        lambda value: f"{value}, {value}",
+        lambda value: f"{value} ,{value}",
+        lambda value: f"{value},",
+        lambda value: f",{value}",
+        lambda value: value.upper(),
+        lambda value: value.replace("v1=", "V1="),
+        lambda value: value.replace("v1=", "v2="),
+        lambda value: value.removeprefix("v1="),
+        lambda value: value[:-1],
+        lambda value: f"{value}0",
+        lambda value: f"{value};{value}",
+        lambda value: f"{value},v2=00",
+        lambda value: "",
+        lambda value: "v1=",
+        lambda value: "v1=" + "é" * 64,
+        lambda value: "v1=" + "٣" * 64,
+        lambda value: f"{value}\x00",
+        lambda value: f"{value}\n",
+        lambda value: "v1=" + "f" * 100_000,
+    ],
+)
+def test_a_signature_header_that_is_not_exactly_so_is_refused(bot, spoil):
+    body = written(tradingview(bot))
+    headers = signed(bot.secret, body=body)
+    headers["X-SVC-Signature"] = spoil(headers["X-SVC-Signature"])
+    response = push(body, headers=headers)
+    assert (response.status_code, code(response)) == (401, "signature_invalid")
+
+
+@pytest.mark.parametrize("away", [-300, -299, 0, 299, 300])
+def test_a_timestamp_of_at_most_300_seconds_away_is_taken(bot, away):
+    with time_machine.travel(NOW, tick=False):
+        body = written(tradingview(bot))
+        assert code(push(body, headers=signed(bot.secret, body=body, at=NOW + away))) == "ok"
+
+
+@pytest.mark.parametrize("away", [-301, 301, -NOW + 10**9, 10**10 - 1 - NOW])
+def test_a_timestamp_of_more_than_300_seconds_away_is_refused_and_told_the_time(bot, away):
+    with time_machine.travel(NOW, tick=False):
+        body = written(tradingview(bot))
+        response = push(body, headers=signed(bot.secret, body=body, at=NOW + away))
+    assert (response.status_code, code(response)) == (401, "timestamp_invalid")
+    assert response.json()["serverTime"] == NOW
+
+
+def test_the_tolerance_is_a_setting(bot, settings):
+    settings.TIMESTAMP_TOLERANCE = 10
+    with time_machine.travel(NOW, tick=False):
+        body = written(tradingview(bot))
+        headers = signed(bot.secret, body=body, at=NOW - 11)
+        assert code(push(body, headers=headers)) == "timestamp_invalid"
+
+
+@pytest.mark.parametrize(
+    "timestamp",
+    [
+        "",
+        "0",
+        "176363000",
+        "17636300000",
+        "1763630000.0",
+        "+763630000",
+        "-763630000",
+        " 1763630000",
+        "1763630000 ",
+        "1763630000\n",
+        "0x69206A30",
+        "1_76363000",
+        "١٧٦٣٦٣٠٠٠٠",
+        "1763630000000",
+        "2025-11-20T09:13:20Z",
+        "\x00",
+        "1" * 5000,
+    ],
+)
+def test_a_timestamp_that_is_not_exactly_ten_digits_is_refused_and_told_the_time(bot, timestamp):
+    body = written(tradingview(bot))
+    with time_machine.travel(NOW, tick=False):
+        headers = {**signed(bot.secret, body=body), "X-SVC-Timestamp": timestamp}
+        response = push(body, headers=headers)
+    assert (response.status_code, code(response)) == (401, "timestamp_invalid")
+    assert response.json()["serverTime"] == NOW
+
+
+def test_a_timestamp_is_signed_with_the_body(bot):
+    body = written(tradingview(bot))
+    with time_machine.travel(NOW, tick=False):
+        headers = {**signed(bot.secret, body=body, at=NOW - 1), "X-SVC-Timestamp": str(NOW)}
+        assert code(push(body, headers=headers)) == "signature_invalid"
+
+
+def test_the_raw_bytes_are_signed_and_not_what_they_mean(bot):
+    body = tradingview(bot)
+    headers = signed(bot.secret, body=json.dumps(body, indent=1).encode())
+    assert code(push(json.dumps(body).encode(), headers=headers)) == "signature_invalid"
+    spaced = b"\r\n " + json.dumps(body, indent=1).encode() + b"\t\n"
+    assert code(push(spaced, headers=signed(bot.secret, body=spaced))) == "ok"
+
+
+@pytest.mark.django_db
+def test_the_key_is_the_whole_text_of_the_secret_as_it_was_shown():
+    a_card()
+    secret = a_shared_secret()
+    body = written(fanout())
+    bare = secret.removeprefix("svc_sign_")
+    assert code(push(body, headers=signed(bare, body=body))) == "signature_invalid"
+    assert code(push(body, headers=signed(secret, body=body))) == "ok"
