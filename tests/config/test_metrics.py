@@ -97,8 +97,7 @@ def test_paths_and_sources_that_anybody_makes_up_are_one_label(server):
     def labels():
         return {value for key in numbers(server) for _, value in key[1:]}
 
-    before = labels()
-    for _ in range(5):
+    def made_up_once():
         made_up = secrets.token_hex(8)
         httpx.get(f"{server.base_url}/{made_up}", trust_env=False)
         httpx.get(f"{server.base_url}/problems/{made_up}", trust_env=False)
@@ -108,8 +107,14 @@ def test_paths_and_sources_that_anybody_makes_up_are_one_label(server):
             headers={"Authorization": f"Bearer {server.seed['platformToken']}"},
             trust_env=False,
         )
-    new = labels() - before
-    assert new <= {"none", "404", "422", "problems/<str:code>", "unknown", "invalid", "not_elected"}
+
+    made_up_once()
+    labels()  # a request too, and counted
+    before = labels()
+    for _ in range(5):
+        made_up_once()
+    assert labels() == before
+    assert {"none", "unknown", "problems/<str:code>"} <= before
 
 
 def test_a_waiting_reader_is_counted_while_it_waits(server):
@@ -128,7 +133,10 @@ def test_a_waiting_reader_is_counted_while_it_waits(server):
     assert numbers(server)["signals_waiting_readers",] == 0
 
 
-@pytest.mark.parametrize("authorization", [None, "Bearer", "Bearer wrong", TOKEN, "Bearer é"])
+@pytest.mark.parametrize(
+    "authorization",
+    [None, "Bearer", "Bearer wrong", pytest.param(TOKEN, id="no scheme"), "Bearer é"],
+)
 def test_without_the_token_there_is_nothing(server, authorization):
     headers = {"Authorization": authorization.encode()} if authorization else {}
     answer = httpx.get(f"{server.base_url}/metrics", headers=headers, trust_env=False)

@@ -426,7 +426,11 @@ def test_at_most_20_ignored_names_of_at_most_64_characters_come_back():
 
 
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.decimals(allow_nan=False) | st.text(),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.decimals(allow_nan=False, allow_infinity=False)
+    | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     max_leaves=5,
 )
