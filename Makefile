@@ -9,6 +9,7 @@ PYTHON ?= $(shell for name in python3 python3.11 python3.12 python3.13; do \
 	&& { command -v "$$name"; break; }; done)
 PORT ?= 8000
 ONCE ?=
+QUICK ?=
 
 BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes
@@ -18,7 +19,7 @@ key = $$($(BIN)/python -c 'import secrets; print(secrets.token_hex(32))')
 LIKE_PRODUCTION = ENV_FILE=/dev/null DEBUG=off SECRET_KEY=$(key) TOKEN_KEYS=$(key) \
 	SECRET_KEYS=$(key) BASE_URL=https://signals.example DATABASE_URL=sqlite:////dev/null
 
-.PHONY: help demo serve test check coverage mutants lock
+.PHONY: help demo serve test check coverage bench mutants lock
 
 help: ## lists what there is
 	@sed -n 's/^\([a-z]*\):.* ## /  make \1	/p' $(MAKEFILE_LIST)
@@ -57,6 +58,9 @@ check: .venv/dev ## lint, format, types, layers, insecure ways, templates, missi
 coverage: .venv/dev ## the suite on SQLite, and how much of the code it takes, branch by branch
 	@unset TEST_DATABASE_URL TEST_REDIS_URL; $(BIN)/pytest -n auto -m "not alone" --cov --cov-report= \
 		&& $(BIN)/pytest -m alone --cov --cov-append
+
+bench: .venv/dev ## how fast it is, beside baselines, on the PostgreSQL of TEST_DATABASE_URL; QUICK=1: in a minute
+	@$(BIN)/python -m tests.bench $(if $(QUICK),--quick)
 
 mutants: .venv/dev ## whether a test sees each change of the lines that matter most; takes an hour, more on PostgreSQL
 	@$(BIN)/mutmut run --max-children 1

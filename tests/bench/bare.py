@@ -15,16 +15,9 @@ from rest_framework.generics import ListAPIView
 from config.health import readyz
 from desks.models import Connection, Desk, Election
 
-TABLE = "bench_row"
-# On PostgreSQL a bigserial numbers the rows.
-CREATE = (
-    f"CREATE TABLE IF NOT EXISTS {TABLE} (id integer PRIMARY KEY, nonce varchar(128) NOT NULL, "
-    "pair varchar(41) NOT NULL, direction varchar(5) NOT NULL)"
-)
-
 
 class Row(models.Model):
-    """What the bare view keeps of a signal. Its table is made by the benchmark."""
+    """What the bare view keeps of a signal. The benchmark makes its table."""
 
     nonce = models.CharField(max_length=128)
     pair = models.CharField(max_length=41)
@@ -32,8 +25,6 @@ class Row(models.Model):
 
     class Meta:
         app_label = "bench"
-        db_table = TABLE
-        managed = False
 
     def __str__(self) -> str:
         return self.nonce

@@ -4,10 +4,24 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tests.bench.load import Round
-
 # What makes a server of ``tests.server`` the baseline.
 BARE = {"DJANGO_SETTINGS_MODULE": "tests.bench.bare_settings"}
+# What makes the baseline's table, run beside it.
+MAKE_BARE_TABLE = """
+from django.db import connection
+from tests.bench.bare import Row
+with connection.schema_editor() as editor:
+    editor.create_model(Row)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What one round came to: requests a second, and the latency in microseconds."""
+
+    rate: float
+    p50: int
+    p99: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +44,21 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much is done: rounds, seconds of each, and how far the service has grown."""
+    """How much is done: rounds, seconds of each, and how far the service has grown.
+
+    ``whole`` is with warming up, and with what needs servers of its own: how many workers, what
+    counting costs, and everything again beside a service that is small.
+    """
 
     rounds: int = 5
     seconds: int = 5
+    ready: int = 1000
     desks: int = 1_000_000
     events: int = 3_000_000
+    whole: bool = True
 
 
-QUICK = Effort(rounds=5, seconds=1, desks=20_000, events=60_000)
+QUICK = Effort(rounds=1, seconds=1, ready=10, desks=20_000, events=60_000, whole=False)
 
 
 def rates(rounds: Sequence[Round]) -> list[float]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlencode
 
+from tests.bench.line import Effort, Round
 from tests.server import Server
 from tokens import signing
 
@@ -17,15 +18,6 @@ SCRIPT = Path(__file__).with_name("push.lua")
 CONNECTIONS = 16
 # More than any machine answers in a second, so that no request is sent twice.
 REQUESTS_A_SECOND = 6000
-
-
-@dataclass(frozen=True, slots=True)
-class Round:
-    """What one round came to: requests a second, and the latency in microseconds."""
-
-    rate: float
-    p50: int
-    p99: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +34,8 @@ class Load:
     def measure(self, seconds: int, connections: int = CONNECTIONS) -> Round:
         """One round. Fails unless every single answer is as it should be."""
         with tempfile.NamedTemporaryFile("w", suffix=".requests") as file:
-            file.write("\n".join(self.lines(seconds * REQUESTS_A_SECOND + 100)))
+            count = seconds * REQUESTS_A_SECOND
+            file.writelines(f"{line}\n" for line in self.lines(count))
             file.flush()
             found = json.loads(self._wrk(file.name, seconds, connections))
         wrong = found["requests"] - found["not_2xx"] if self.refused else found["not_2xx"]
@@ -134,13 +127,14 @@ def read(server: Server, path: str, **parameters: object) -> Load:
 
 
 def interleaved(
-    loads: Mapping[str, Load], rounds: int, seconds: int, connections: int = CONNECTIONS
+    loads: Mapping[str, Load], effort: Effort, connections: int = CONNECTIONS
 ) -> dict[str, list[Round]]:
     """So many rounds of each, one of each in turn; a short one first warms each."""
-    for load in loads.values():
-        load.measure(1, connections)
+    if effort.whole:
+        for load in loads.values():
+            load.measure(1, connections)
     results: dict[str, list[Round]] = {name: [] for name in loads}
-    for _ in range(rounds):
+    for _ in range(effort.rounds):
         for name, load in loads.items():
-            results[name].append(load.measure(seconds, connections))
+            results[name].append(load.measure(effort.seconds, connections))
     return results

@@ -26,8 +26,7 @@ def pulls(server: Server, effort: Effort) -> Iterator[Line]:
                 "ready=0": load.read(server, "/api/v1/desks", ready=0),
                 "connected=0": load.read(server, "/api/v1/desks", connected=0),
             },
-            effort.rounds,
-            effort.seconds,
+            effort,
             2,
         )
     per_page = {name: [1 / one.rate for one in rounds] for name, rounds in found.items()}
@@ -67,8 +66,7 @@ def feeds(server: Server, effort: Effort) -> Iterator[Line]:
             "one desk, begin": load.read(server, feed, after=begin, **desk),
             "one desk, end": load.read(server, feed, after=of_desk, **desk),
         },
-        effort.rounds,
-        effort.seconds,
+        effort,
         2,
     )
     for reader in ("platform", "one desk"):
@@ -91,9 +89,7 @@ def grown_to_small(small: Server, grown: Server, effort: Effort) -> Iterator[Lin
         "feed": lambda server: load.read(server, "/api/v1/events"),
     }
     for name, kind in kinds.items():
-        found = load.interleaved(
-            {"small": kind(small), "grown": kind(grown)}, effort.rounds, effort.seconds
-        )
+        found = load.interleaved({"small": kind(small), "grown": kind(grown)}, effort)
         yield Line(
             f"{name} at {effort.desks:,} desks and {effort.events:,} events ÷ at 1,000 and none",
             ratio(rates(found["grown"]), rates(found["small"])),

@@ -10,15 +10,15 @@ from contextlib import ExitStack
 from dataclasses import asdict
 
 from tests import shared_store
-from tests.bench import bare, growth, load
-from tests.bench.line import BARE, Effort, Line, a_second, rates, ratio
+from tests.bench import growth, load
+from tests.bench.line import BARE, MAKE_BARE_TABLE, Effort, Line, a_second, rates, ratio
 from tests.server import Server, manage, serving, serving_beside
 
 
 def pushes(server: Server, effort: Effort) -> Iterator[Line]:
     """Signals and refusals, against a bare view with one INSERT."""
-    _make_table(server)
     with serving_beside(server, **BARE) as beside:
+        manage(beside, "shell", "--no-imports", "-c", MAKE_BARE_TABLE)
         found = load.interleaved(
             {
                 "bare": load.insert(beside),
@@ -27,8 +27,7 @@ def pushes(server: Server, effort: Effort) -> Iterator[Line]:
                 "checksum": load.bad_checksum(server),
                 "stale": load.stale_timestamp(server),
             },
-            effort.rounds,
-            effort.seconds,
+            effort,
         )
     bare_rates, deploys = rates(found["bare"]), rates(found["deploy"])
     base = f"bare view {a_second(found['bare'])}"
@@ -84,9 +83,7 @@ def statements(server: Server) -> Iterator[Line]:
 
 def fan_outs(ten: Server, grown: Server, effort: Effort) -> Iterator[Line]:
     """One fan-out to ten desks, to all of the grown service's, and copied for each of them."""
-    found = load.interleaved(
-        {"ten": load.fan_out(ten), "grown": load.fan_out(grown)}, effort.rounds, effort.seconds, 1
-    )
+    found = load.interleaved({"ten": load.fan_out(ten), "grown": load.fan_out(grown)}, effort, 1)
     times = [one.p50 / 1_000_000 for one in found["grown"]]
     yield Line(
         f"fan-out to {effort.desks:,} desks ÷ fan-out to 10 (time)",
@@ -112,7 +109,7 @@ def workers(server: Server, effort: Effort) -> Iterator[Line]:
             )
             for count in (1, 2, 4)
         }
-        found = load.interleaved(loads, effort.rounds, effort.seconds)
+        found = load.interleaved(loads, effort)
     for count, rounds in found.items():
         yield Line(
             f"deploys a second at {count} workers ÷ at 1",
@@ -127,8 +124,7 @@ def limits(server: Server, effort: Effort) -> Iterator[Line]:
     with serving_beside(server, **counted) as counting:
         found = load.interleaved(
             {"off": load.deploy(server), "on": load.deploy(counting)},
-            effort.rounds,
-            effort.seconds,
+            effort,
         )
     store = "Redis" if shared_store.URL else "memory"
     yield Line(
@@ -139,26 +135,19 @@ def limits(server: Server, effort: Effort) -> Iterator[Line]:
 
 def embedded(effort: Effort, folder: str) -> Iterator[Line]:
     """The default: SQLite."""
-    with serving(ready=1000, DATABASE_URL=f"sqlite:///{folder}/bench.sqlite3") as server:
-        make = f"from django.db import connection; connection.cursor().execute({bare.CREATE!r})"
-        manage(server, "shell", "--no-imports", "-c", make)
-        with serving_beside(server, **BARE) as beside:
-            found = load.interleaved(
-                {"bare": load.insert(beside), "deploy": load.deploy(server)},
-                effort.rounds,
-                effort.seconds,
-            )
+    with ExitStack() as servers:
+        url = f"sqlite:///{folder}/bench.sqlite3"
+        server = servers.enter_context(serving(ready=effort.ready, DATABASE_URL=url))
+        beside = servers.enter_context(serving_beside(server, **BARE))
+        manage(beside, "shell", "--no-imports", "-c", MAKE_BARE_TABLE)
+        loads = {"bare": load.insert(beside), "deploy": load.deploy(server)}
+        found = load.interleaved(loads, effort)
     yield Line(
         "on SQLite: deploy ÷ its own bare view with one INSERT",
         ratio(rates(found["deploy"]), rates(found["bare"])),
         least=0.45,
         note=f"{a_second(found['deploy'])}, bare view {a_second(found['bare'])}",
     )
-
-
-def _make_table(server: Server) -> None:
-    with growth.connect(server) as connection:
-        connection.execute(bare.CREATE.replace("integer PRIMARY KEY", "bigserial PRIMARY KEY"))
 
 
 def _copy(server: Server) -> float:
