@@ -6,10 +6,14 @@ from typing import Any
 from django.contrib import admin
 from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.template.response import TemplateResponse
+from django.utils import timezone
 
 from events.refusals import MethodNotAllowed
+from signals.overview import overview
 from tokens.staff import has_second_factor, is_staff, require_staff
 
+ROOMS = ["signals", "events", "desks", "tokens"]
 METHODS = ["GET", "HEAD", "POST", "OPTIONS"]
 # Signing in and out, and changing a password, are the site's own; nothing links to the others.
 LEFT_OUT = {
@@ -28,7 +32,9 @@ class ControlSite(admin.AdminSite):
     site_header = "Control area"
     site_title = "Control area"
     index_title = "Overview"
+    index_template = "control/overview.html"
     site_url = "/"
+    enable_nav_sidebar = False  # the lists stand in the head of every page
 
     def has_permission(self, request: HttpRequest) -> bool:
         return is_staff(request) and has_second_factor(request)
@@ -50,6 +56,16 @@ class ControlSite(admin.AdminSite):
             return answer
 
         return guarded
+
+    def index(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> TemplateResponse:
+        return super().index(request, {"overview": overview(timezone.now())})
+
+    def get_app_list(self, request: HttpRequest, app_label: str | None = None) -> list[Any]:
+        """The rooms with what happens most first."""
+        rooms = super().get_app_list(request, app_label)
+        return sorted(rooms, key=lambda room: ROOMS.index(room["app_label"]))
 
     def get_urls(self) -> list[Any]:
         return [url for url in super().get_urls() if getattr(url, "name", None) not in LEFT_OUT]

@@ -2,10 +2,13 @@
 
 from django.contrib import admin
 from django.db.models import Q
+from django.template.loader import render_to_string
+from django.utils.safestring import SafeString
 
 from events.control import ReadOnly
 from events.kinds import Kind
 from events.models import Event
+from signals.explanation import explain
 from signals.models import Signal
 from tokens.models import Source
 
@@ -42,6 +45,7 @@ class SignalControl(ReadOnly):
         "": lambda text: Q(signer__in=[Source.FLOOR, Source.NOX], nonce=text),
     }
     fields = [
+        "why",
         "public_id",
         "position",
         "received_at",
@@ -67,6 +71,10 @@ class SignalControl(ReadOnly):
     @admin.display(description="sent to")
     def target(self, signal: Signal) -> str | None:
         return signal.user_id or (f"all on {signal.card_id}" if signal.fanout else None)
+
+    @admin.display
+    def why(self, signal: Signal) -> SafeString:
+        return render_to_string("control/why.html", {"why": explain(signal)})
 
 
 def _positions_of(user_id: str) -> list[int]:

@@ -8,7 +8,7 @@ from desks.models import Desk
 from events.feed import Query, Span, read_page
 from events.kinds import Kind
 from signals.activity import Line, lines
-from signals.charts import Chart, chart
+from signals.charts import Chart, over_time
 
 # What is shown is found among so many of the desk's latest, so that a busy desk costs no more.
 LOOKED_THROUGH = 1000
@@ -50,9 +50,6 @@ def pulses(desk: Desk, bots: Mapping[str, str], now: datetime) -> dict[str, Puls
 
 
 def _day(pushed: Iterable[Line], now: datetime) -> Chart:
-    hours = [[0, 0] for _ in range(HOURS)]
-    for line in pushed:
-        ago = (now - line.at) // timedelta(hours=1)
-        if ago < HOURS:
-            hours[HOURS - 1 - max(0, ago)][line.kind == Kind.SIGNAL_REFUSED] += 1
-    return chart([(accepted, refused) for accepted, refused in hours])
+    return over_time(
+        ((line.at, line.is_refusal) for line in pushed), now, timedelta(hours=1), HOURS
+    )

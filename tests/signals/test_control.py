@@ -3,11 +3,16 @@
 import pytest
 from django.test import Client
 
+from desks import actions
+from desks.models import Election
 from signals import control
 from signals.models import Signal
 from tests import factories, staff
 from tests.client import push
+from tests.pages import words
 from tests.signals import bodies
+from tokens import actions as tokens
+from tokens.models import Token
 
 pytestmark = pytest.mark.django_db
 
@@ -67,3 +72,67 @@ def test_a_signal_is_shown_whole(client, desk):
     page = client.get(staff.page_of(Signal.objects.get())).content.decode()
     assert "trc_9" in page
     assert "&lt;b&gt;The trend&lt;/b&gt;" in page
+
+
+# --- Why -----------------------------------------------------------------------------------------
+
+
+def why(client: Client, public_id: str) -> str:
+    """What the page of a signal says of its reasons."""
+    signal = Signal.objects.get(public_id=public_id)
+    return words(client.get(staff.page_of(signal)))
+
+
+def test_a_deploy_is_explained_by_the_election_that_stood(client, desk, card):
+    election = Election.objects.get(desk=desk)
+    one = sent(bodies.floor(desk), factories.a_platform_token())
+    page = why(client, one)
+    assert "with the token Engine" in page
+    assert f"{desk} elected BTC/USDT long at position {election.opened}" in page
+    assert f"{card.name}: BTC/USDT long, published at position {card.opened} and still." in page
+    assert "It filled 1 desk: evt_" in page
+
+
+def test_an_election_that_was_withdrawn_since_still_explains_it(client, desk):
+    one = sent(bodies.floor(desk), factories.a_platform_token())
+    before = Election.objects.get(desk=desk)
+    actions.withdraw_from_card(desk=desk)
+    closed = Election.objects.get(pk=before.pk).closed
+    actions.enrol(desk=desk, card_id=before.card_id)
+    assert f"at position {before.opened}, withdrawn at {closed}." in why(client, one)
+
+
+def test_a_bots_signal_is_explained_by_the_bots_own_election(client, desk):
+    bot = factories.a_bot(desk)
+    page = why(client, sent(bodies.tradingview(bot), secret=bot.secret))
+    assert "signed with the secret" in page
+    assert "of the bot" in page
+    assert f"{desk} elected ETH/USDT short at position" in page
+
+
+def test_a_fan_out_says_how_many_stood(client, desk, stranger):
+    page = why(client, sent(bodies.fanout(), factories.a_platform_token()))
+    assert "2 desks stood on the card" in page
+    assert "It filled 2 desks" in page
+
+
+def test_a_dry_run_and_a_draft_say_that_they_filled_nobody(client, desk):
+    engine = factories.a_platform_token()
+    dry = why(client, sent(bodies.nox(mode="dry_run"), engine))
+    assert "A dry run: it would have filled 1 desk, and filled none" in dry
+    draft = why(client, sent(bodies.nox(mode="draft"), engine))
+    assert "no election is asked" in draft
+    assert "recorded and filled nobody" in draft
+
+
+def test_a_credential_that_was_not_in_force_then_is_told(client, desk):
+    one = sent(bodies.fanout(), factories.a_platform_token())
+    assert "It was in force." in why(client, one)
+    Signal.objects.filter(public_id=one).update(credential="tok_other")
+    assert "The credential tok_other was not in force then." in why(client, one)
+
+
+def test_a_token_that_was_revoked_since_was_in_force_then(client, desk):
+    one = sent(bodies.fanout(), factories.a_platform_token())
+    tokens.revoke(token=Token.objects.get())
+    assert "It was in force." in why(client, one)
