@@ -1,0 +1,118 @@
+"""The back-up that the handbook describes, by its own commands: dumped, lost, restored, proven."""
+
+import os
+import re
+import shutil
+import subprocess
+from contextlib import contextmanager
+from urllib.parse import urlsplit
+
+import pytest
+from django.conf import settings
+from django.core.management import call_command
+from django.db import connection
+
+from config.environment import ROOT
+from events.models import Head
+from tests.client import EVENTS, code, get, push
+from tests.factories import a_bot, a_card, a_desk, a_platform_token, a_ready_desk
+from tests.signals.bodies import fanout, tradingview
+
+HANDBOOK = (ROOT / "deploy" / "OPERATING.md").read_text()
+
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.skipif("connection.vendor != 'postgresql'", reason="dumps are PostgreSQL's"),
+    pytest.mark.skipif(shutil.which("pg_dump") is None, reason="not run for lack of pg_dump"),
+]
+
+
+def commands(name):
+    """The lines of the handbook's block of this name."""
+    return re.search(rf"```sh {name}\n(.+?)```", HANDBOOK, re.DOTALL).group(1)
+
+
+@pytest.fixture
+def handbook(tmp_path):
+    """Runs a block of the handbook as an operator would, in a folder of its own."""
+    (tmp_path / "manage.py").symlink_to(ROOT / "manage.py")
+    (tmp_path / ".venv").symlink_to(ROOT / ".venv")
+    url = urlsplit(os.environ["TEST_DATABASE_URL"])
+    here, there = (
+        url._replace(path=f"/{connection.settings_dict['NAME']}{suffix}").geturl()
+        for suffix in ("", "_restored")
+    )
+    environment = {
+        **{name: os.environ[name] for name in ("PATH", "SECRET_KEY", "TOKEN_KEYS", "SECRET_KEYS")},
+        "ENV_FILE": os.devnull,
+        "PYTHONPATH": str(ROOT),
+        "DATABASE_URL": here,
+        "RESTORED": there,
+    }
+
+    def run(name):
+        connection.close()
+        script = ["sh", "-euc", commands(name)]
+        done = subprocess.run(script, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    yield run
+    run_sql(f"DROP DATABASE IF EXISTS {urlsplit(there).path[1:]} WITH (FORCE)")
+
+
+def run_sql(statement):
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
+
+
+@contextmanager
+def on_the_restored():
+    """The service of this test, on the database that was restored."""
+    name = settings.DATABASES["default"]["NAME"]
+    connection.close()
+    connection.settings_dict["NAME"] = f"{name}_restored"
+    try:
+        yield
+    finally:
+        connection.close()
+        connection.settings_dict["NAME"] = name
+
+
+def a_story():
+    """An engine's token and a bot, after signals of both."""
+    engine, desk = a_platform_token(), a_ready_desk(a_card())
+    bot = a_bot(desk)
+    push(fanout(), engine)
+    push(tradingview(bot), secret=bot.secret)
+    return engine, bot
+
+
+def test_restored_elsewhere_all_is_there_and_cursors_go_on(handbook):
+    engine, bot = a_story()
+    cursor = get(f"{EVENTS}?limit=3", engine).json()["next"]
+    spent = fanout()
+    push(spent, engine)
+    missed = get(f"{EVENTS}?after={cursor}", engine).json()
+    assert "All of it holds" in handbook("try")
+    with on_the_restored():
+        assert get(f"{EVENTS}?after={cursor}", engine).json() == missed
+        assert code(push(spent, engine)) == "nonce_used"
+        assert push(tradingview(bot), secret=bot.secret).status_code == 200
+
+
+def test_after_a_restore_that_lost_events_no_cursor_from_before_is_believed(handbook):
+    engine, _ = a_story()
+    handbook("try")
+    a_desk()
+    seen = get(f"{EVENTS}?order=desc&limit=1", engine).json()["next"]
+    lost = Head.objects.get().position
+    said = handbook("lost")
+    assert "All of it holds" in said
+    assert Head.objects.get().position == lost - 1
+    assert code(get(f"{EVENTS}?after={seen}", engine)) == "cursor_lost"
+    push(fanout(), engine)  # another history, at the same position
+    assert Head.objects.get().position == lost
+    assert code(get(f"{EVENTS}?after={seen}", engine)) == "cursor_lost"
+    call_command("audit", verbosity=0)
