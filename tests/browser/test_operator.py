@@ -1,0 +1,129 @@
+"""An operator's day in a real browser: signing in with a second factor, tokens, secrets, a card."""
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.stage import CHROMIUM, set_up
+from tests.conformance.client import code, totp
+
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.once,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(not CHROMIUM, reason="there is no chromium here"),
+]
+
+
+@pytest.fixture(scope="module")
+def stage():
+    with set_up(REQUIRE_STAFF_MFA="on") as stage:
+        yield stage
+
+
+@pytest.fixture(scope="module")
+def page(stage):
+    """The operator at the control area, who signed in with password and code: one takes it once."""
+    context = stage.context(None)
+    context.set_default_timeout(8000)
+    page, admin = context.new_page(), stage.service.seed["admin"]
+    page.goto("/control/")
+    page.get_by_label("Email").fill(admin["email"])
+    page.get_by_label("Password").fill(admin["password"])
+    page.get_by_role("button", name="Sign in", exact=True).click()
+    page.get_by_label("Code").fill(totp(admin["totpSecret"]))
+    page.get_by_label("Code").press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
+    yield page
+    context.close()
+
+
+@pytest.fixture(autouse=True)
+def overview(page):
+    page.goto("/control/")
+    return page
+
+
+def follow(page, name):
+    page.get_by_role("main").get_by_role("link", name=name, exact=True).first.click()
+
+
+def press(page, name):
+    page.get_by_role("button", name=name, exact=True).click()
+
+
+def shown(page):
+    """The value that the page shows this once."""
+    value = page.locator("pre.shown-once").text_content().strip()
+    follow(page, "I have copied it")
+    expect(page.get_by_text(value)).to_have_count(0)
+    return value
+
+
+def test_a_token_is_minted_used_and_revoked(stage, page):
+    follow(page, "Mint a platform token")
+    page.get_by_label("Name").fill("Second engine")
+    page.get_by_label("read: pull desks").check()
+    page.get_by_label("write: deploy").check()
+    press(page, "Mint a platform token")
+    token = shown(page)
+    assert stage.service.get("/api/v1/desks", token).status_code == 200
+    assert stage.service.push(stage.service.fanout(), token).status_code == 200
+
+    follow(page, "Revoke")
+    expect(page.get_by_text("is refused from the next request on")).to_be_visible()
+    press(page, "Revoke")
+    expect(page.get_by_text("The token is revoked.")).to_be_visible()
+    refused = stage.service.get("/api/v1/desks", token)
+    assert (refused.status_code, code(refused)) == (401, "token_invalid")
+
+
+def test_a_nox_secret_shuts_the_floors_out_of_nox(stage, page):
+    service = stage.service
+    assert service.push(service.of_nox(), secret=service.floor).status_code == 200
+    follow(page, "Generate a Nox secret")
+    expect(page.get_by_text("from now on and for good, the Floor secret cannot")).to_be_visible()
+    press(page, "Generate a Nox secret")
+    nox = shown(page)
+    refused = service.push(service.of_nox(), secret=service.floor)
+    assert (refused.status_code, code(refused)) == (401, "floor_secret_refused")
+    assert service.push(service.of_nox(), secret=nox).status_code == 200
+
+
+def test_another_card_lapses_every_enrolment(stage, page):
+    service = stage.service
+    ready = len(list(service.desks(ready=1)))
+    assert ready > 1
+    follow(page, "Publish a card")
+    expect(page.get_by_text(f"{ready} desks stand on it")).to_be_visible()
+    page.get_by_label("Name").fill("Evening")
+    page.get_by_label("Pair").fill("SOL/USDT")
+    page.get_by_label("Short").check()
+    press(page, "Publish a card")
+    expect(page.get_by_text("The card is published.")).to_be_visible()
+    assert list(service.desks(ready=1)) == []
+    page.goto("/control/")
+    figures = page.locator(".figures")
+    expect(figures).to_contain_text("SOL/USDT")
+    expect(figures).to_contain_text("connected, 0 ready")
+
+
+def test_of_a_signal_its_page_says_why(stage, page):
+    service = stage.service
+    answer = service.push(service.tradingview(), secret=service.bot["secret"]).json()
+    page.get_by_role("link", name="Signals", exact=True).click()
+    page.get_by_label("Find").fill(answer["signal"]["id"])
+    press(page, "Search")
+    follow(page, answer["signal"]["id"])
+    why = page.locator(".why")
+    expect(why).to_contain_text("signed with the secret")
+    expect(why).to_contain_text("It was in force.")
+    expect(why).to_contain_text("repeats both")
+    expect(why).to_contain_text("It filled 1 desk")
+
+
+def test_a_refusal_is_found_from_the_overview(stage, page):
+    service = stage.service
+    service.push(service.tradingview(direction="short"), secret=service.bot["secret"])
+    page.goto("/control/")
+    follow(page, "direction_mismatch")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("direction")
