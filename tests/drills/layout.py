@@ -31,6 +31,10 @@ STARTING = 30  # seconds
 LOOK_AGAIN = 0.02  # seconds
 
 needs_nginx = pytest.mark.skipif(NGINX is None, reason="not run for lack of nginx")
+needs_postgresql = pytest.mark.skipif(
+    not os.environ.get("TEST_DATABASE_URL", "").startswith("postgres"),
+    reason="the layout of production has PostgreSQL",
+)
 
 
 @dataclass(frozen=True, slots=True)

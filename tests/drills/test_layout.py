@@ -10,10 +10,10 @@ import pytest
 
 from tests.client import HOOK, bearer, signed
 from tests.config.test_framing import REFUSED, statuses
-from tests.drills.layout import ADDRESS, NAME, layout, needs_nginx
+from tests.drills.layout import ADDRESS, NAME, layout, needs_nginx, needs_postgresql
 from tests.signals.test_relay import message
 
-pytestmark = [pytest.mark.processes, pytest.mark.alone, needs_nginx]
+pytestmark = [pytest.mark.processes, pytest.mark.alone, needs_nginx, needs_postgresql]
 
 PATIENCE = 10  # seconds
 SLOW = 200  # connections

@@ -20,7 +20,7 @@ import pytest
 
 from tests.server import Server, serving
 
-EXAMPLES = int(os.environ.get("EXAMPLES", "25"))
+EXAMPLES = int(os.environ.get("EXAMPLES", "10"))
 SECONDS = 300 + 10 * EXAMPLES
 CONFIGURATION = Path(__file__).with_name("schemathesis.toml")
 # A caller gets in with its own header or session; one that was made up beside it would say nothing.
