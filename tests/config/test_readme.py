@@ -1,0 +1,143 @@
+"""The README runs: its example engine, its shell, its loop, and every target that it names."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from queue import Queue
+
+import httpx
+import pytest
+
+from tests.client import signed
+from tests.conformance.client import Service
+from tests.server import ROOT, manage, serving
+
+pytestmark = [pytest.mark.processes, pytest.mark.once]
+
+README = (ROOT / "README.md").read_text()
+BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
+IN_TIME = 30  # seconds
+
+
+@pytest.fixture(scope="module")
+def server():
+    with serving(ready=3) as server:
+        yield server
+
+
+def block(language: str, holding: str) -> str:
+    """The one block of a language that holds this."""
+    (found,) = [
+        text for kind, text in BLOCK.findall(README) if kind == language and holding in text
+    ]
+    return found
+
+
+def in_shell(script: str, server, **environment: str) -> str:
+    script = script.replace("http://localhost:8000", server.base_url)
+    done = subprocess.run(
+        ["sh", "-e", "-c", script],
+        env={"PATH": os.environ["PATH"], **environment},
+        capture_output=True,
+        text=True,
+        timeout=IN_TIME,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_example_engine_signals_and_is_told_what_became_of_it(server, tmp_path):
+    code = block("python", "def trade(engine")
+    assert len(code.splitlines()) < 60
+    (tmp_path / "engine.py").write_text(code)
+    process = subprocess.Popen(
+        [sys.executable, "-u", "engine.py"],
+        cwd=tmp_path,
+        env={
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": str(ROOT),
+            "SIGNALS_URL": server.base_url,
+            "SIGNALS_TOKEN": server.seed["platformToken"],
+        },
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    told: Queue[str] = Queue()
+    reader = threading.Thread(target=lambda: [told.put(line) for line in process.stdout])
+    reader.start()
+    try:
+        lines = {told.get(timeout=IN_TIME) for _ in range(2)}
+    finally:
+        process.terminate()
+        process.wait()
+        reader.join()
+        process.stdout.close()
+    card = server.seed["card"]
+    assert f"3 of 3 desks filled: {card['pair']} {card['direction']}\n" in lines
+    assert any(re.fullmatch(r"\d+ signal\.filled  all\n", line) for line in lines)
+
+
+def test_a_signal_is_signed_in_a_shell_as_it_says(server):
+    bot = server.seed["automation"]
+    script = block("sh", "openssl dgst")
+    for placeholder, value in (
+        ("bot_…", bot["botId"]),
+        ('"pair":"ETH/USDT"', f'"pair":"{bot["pair"]}"'),
+        ('"direction":"long"', f'"direction":"{bot["direction"]}"'),
+    ):
+        assert placeholder in script
+        script = script.replace(placeholder, value)
+    first = json.loads(in_shell(script, server, SECRET=bot["secret"]))
+    again = json.loads(in_shell(script, server, SECRET=bot["secret"]))
+    assert (first["outcome"], again["code"]) == ("filled", "nonce_used")
+
+
+def test_the_engines_calls_answer_as_it_says(server):
+    said = in_shell(block("sh", "desks?ready=1"), server, TOKEN=server.seed["platformToken"])
+    assert said.count('"ready":true') == 3
+    assert '"outcome":"filled"' in said
+    assert '"kind":"signal.filled"' in said
+
+
+def test_the_loop_ends_with_the_first_answer_however_often_it_is_asked(server):
+    with Service(server.base_url, server.seed) as service:
+        body = httpx.Request("POST", "http://localhost", json=service.tradingview()).content
+    given = {
+        "httpx": httpx,
+        "url": f"{server.base_url}/api/hooks/signal",
+        "body": body,
+        "sign": lambda body: signed(server.seed["automation"]["secret"], body=body),
+    }
+    code = compile(block("python", "while True:\n    try:\n        answer"), "README.md", "exec")
+    first, again = dict(given), dict(given)
+    exec(code, first)  # noqa: S102 - the README's own
+    exec(code, again)  # noqa: S102
+    assert first["outcome"]["outcome"] == "filled"
+    assert again["outcome"]["signal"] == first["outcome"]["signal"]
+
+
+def test_every_target_that_it_names_is_there():
+    named = set(re.findall(r"(?:^|`)make ([a-z]+)\b", README, re.MULTILINE))
+    assert {"demo", "test", "serve", "check"} <= named
+    for target in sorted(named):
+        subprocess.run(["make", "--dry-run", target], cwd=ROOT, capture_output=True, check=True)
+
+
+def test_every_command_that_it_names_is_there(server):
+    named = set(re.findall(r"manage\.py (\w+)", README))
+    assert {"seed", "rotate_keys"} <= named
+    for command in sorted(named):
+        assert "usage:" in manage(server, command, "--help")
+
+
+def test_every_file_that_it_names_is_there():
+    named = re.findall(r"\]\(([^)#:]+)\)", README)
+    named += re.findall(
+        r"`((?:signals|static|tests|events|tokens|desks|config|deploy)/[\w./]*)`", README
+    )
+    assert named
+    for path in named:
+        assert (ROOT / path).exists(), path
