@@ -45,6 +45,19 @@ class Generator(SchemaGenerator):
         return view
 
 
+METHODS = ("GET", "POST", "DELETE")
+
+
+def in_order(endpoints: list[tuple[str, str, str, Any]]) -> list[tuple[str, str, str, Any]]:
+    """Paths as the URL map has them, and the methods of each always in the same order.
+
+    The framework takes the methods from a set, whose order is another in each process; every
+    process must answer with the same bytes and the same ETag.
+    """
+    paths = list(dict.fromkeys(path for path, *_ in endpoints))
+    return sorted(endpoints, key=lambda one: (paths.index(one[0]), METHODS.index(one[2])))
+
+
 @functools.cache
 def document() -> Document:
     """The schema document: made once a process, since nothing in it changes while one runs."""

@@ -3,6 +3,7 @@
 from config import browsers
 from config.environment import (
     ROOT,
+    cache,
     database,
     env,
     flag,
@@ -56,7 +57,7 @@ WAITING_READERS_PER_TOKEN = 2
 
 DATABASES = {"default": database(THREADS)}
 # Counters of failed sign-ins stand there: with few places, failing elsewhere would push them out.
-CACHES = {"default": {**env.cache("CACHE_URL", default="dbcache://cache"), "max_entries": 100_000}}
+CACHES = {"default": {**cache(), "max_entries": 100_000}}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 AUTH_USER_MODEL = "desks.User"
 
@@ -148,6 +149,7 @@ SPECTACULAR_SETTINGS = {
     "OAS_VERSION": "3.1.0",
     "SERVERS": [{"url": BASE_URL}],
     "DEFAULT_GENERATOR_CLASS": "config.openapi.Generator",
+    "PREPROCESSING_HOOKS": ["config.openapi.in_order"],
     "POSTPROCESSING_HOOKS": [],
     "CAMELIZE_NAMES": True,  # {userId} in paths, as the contract writes them
     "SORT_OPERATIONS": False,
@@ -209,7 +211,7 @@ DEFAULT_FROM_EMAIL: str = env.str("FROM_EMAIL", default=f"signals@{hosts_of(BASE
 
 # --- The browser -------------------------------------------------------------------------------
 
-SESSION_ENGINE = "django.contrib.sessions.backends.db"
+SESSION_ENGINE = "config.sessions"
 SESSION_SERIALIZER = "config.sessions.SealedSerializer"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = REQUIRE_HTTPS
 SESSION_COOKIE_NAME = "__Host-session" if REQUIRE_HTTPS else "session"
@@ -258,7 +260,7 @@ LOGGING = {
     "loggers": {
         "httpx": {"level": "WARNING"},
         # A refusal is an answer, not an event of the process; and a path may hold a credential.
-        "django.request": {"level": "ERROR"},
+        "django.request": {"level": "CRITICAL"},
         "django.security": {"level": "ERROR"},
     },
 }

@@ -1,11 +1,15 @@
 """GET /api/schema: that it is served, that it is whole, and that the service does what it says."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 
 import pytest
 from django.core.management import call_command
 
+from config.environment import ROOT
 from config.openapi import EVENT_DATA, document
 from desks import actions as desks
 from desks.api.schemas import EXAMPLE_BOT_ID, EXAMPLE_USER_ID
@@ -46,6 +50,20 @@ def test_it_is_valid_openapi_3_1_and_nothing_in_it_was_guessed(tmp_path):
         "spectacular", validate=True, fail_on_warn=True, file=str(tmp_path / "schema.yaml")
     )
     assert document()["openapi"] == "3.1.0"
+
+
+def test_every_process_makes_the_same_of_it():
+    made = {
+        subprocess.run(
+            [sys.executable, "manage.py", "spectacular"],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": seed, "DJANGO_SETTINGS_MODULE": "tests.settings"},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(made) == 1
 
 
 def test_it_holds_every_operation_and_no_other():
