@@ -68,6 +68,10 @@ mutants: .venv/dev ## whether a test sees each change of the lines that matter m
 	@$(BIN)/mutmut run --max-children 1
 	@$(BIN)/mutmut results
 
+SCREENSHOTS ?= test-results/screenshots
+screenshots: .venv/dev ## a picture of every page, phone and desktop, light and dark, in SCREENSHOTS; takes minutes
+	@$(BIN)/python -m tests.browser.screenshots $(SCREENSHOTS)
+
 # Everything is pinned, with hashes. The oldest Python decides, since it needs the most: take 3.11.2.
 LOCK = /tmp/signals-lock/bin/pip-compile --quiet --generate-hashes --strip-extras --no-header \
 	--no-emit-index-url --no-emit-find-links --no-emit-trusted-host

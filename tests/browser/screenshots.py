@@ -1,6 +1,7 @@
 """A picture of every page, for people to look at: on a phone and on a desktop, light and dark.
 
-    python -m tests.browser.screenshots FOLDER
+    python -m tests.browser.screenshots FOLDER      # make screenshots
+    python -m tests.browser.screenshots --readme    # the pictures in the README, anew
 
 A route that shows no page has no picture. Pages stand in the folder by who sees them.
 """
@@ -28,6 +29,9 @@ from tests.browser.stage import COLOURS, DESKTOP, PHONE, Stage, set_up  # noqa: 
 from tests.routes import routes  # noqa: E402
 
 WIDTHS = {"phone": PHONE, "desktop": DESKTOP}
+PICTURES = Path(__file__).parents[2] / "static" / "pictures"
+IN_README = {"desk": (USER, "/desk"), "control": (STAFF, "/control/")}
+OF_README = {"width": 1200, "height": 800}
 
 
 def take(stage: Stage, who: str, folder: Path) -> int:
@@ -48,8 +52,24 @@ def take(stage: Stage, who: str, folder: Path) -> int:
     return len(seen) * len(COLOURS) * len(WIDTHS)
 
 
-def main(folder: Path) -> None:
+def take_for_readme(stage: Stage) -> None:
+    """What the README shows."""
+    for name, (who, path) in IN_README.items():
+        with signed_in(stage, who) as visitor:
+            context = stage.context(visitor, color_scheme="light", viewport=OF_README)
+            page = context.new_page()
+            page.goto(path, wait_until="load")
+            page.reload(wait_until="load")  # without the message of signing in
+            page.screenshot(path=PICTURES / f"{name}.png")
+            context.close()
+
+
+def main(wish: str) -> None:
     with set_up(REQUIRE_STAFF_MFA="on") as stage:
+        if wish == "--readme":
+            take_for_readme(stage)
+            return
+        folder = Path(wish)
         for who in (VISITOR, USER, STAFF, HALFWAY):
             place = folder / who.removeprefix("a ").removeprefix("the ").replace(" ", "-")
             place.mkdir(parents=True, exist_ok=True)
@@ -57,4 +77,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(sys.argv[1])
