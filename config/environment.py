@@ -108,6 +108,16 @@ def hosts_of(base_url: str) -> list[str]:
     return [parts.hostname]
 
 
+def cache() -> dict[str, Any]:
+    """Django's settings of the cache that ``CACHE_URL`` names."""
+    chosen: dict[str, Any] = env.cache("CACHE_URL", default="dbcache://cache")
+    if "redis" not in chosen["BACKEND"]:
+        return chosen
+    # One that hangs is away: nobody waits for it longer than the contract's `unavailable` allows.
+    patience = {"socket_timeout": 1, "socket_connect_timeout": 1}
+    return {**chosen, "OPTIONS": {**patience, **chosen.get("OPTIONS", {})}}
+
+
 def database(threads: int) -> dict[str, Any]:
     """Django's settings of the database that ``DATABASE_URL`` names."""
     chosen: dict[str, Any] = env.db("DATABASE_URL", default=f"sqlite:///{ROOT / 'service.sqlite3'}")
@@ -145,6 +155,13 @@ def _postgresql(threads: int) -> dict[str, Any]:
             "connect_timeout": 2,
             "options": " ".join(f"-c {name}={value}" for name, value in limits.items()),
             # A pool smaller than the threads would let one stalled writer starve the readers.
-            "pool": {"min_size": 1, "max_size": threads + 1, "timeout": 1.5},
+            # Where the database is away, whoever asks tries anew: by default the pool tries ever
+            # more rarely, and is a while behind when the database is back.
+            "pool": {
+                "min_size": 1,
+                "max_size": threads + 1,
+                "timeout": 1.5,
+                "reconnect_timeout": 0.5,
+            },
         },
     }

@@ -14,6 +14,7 @@ from django.core.exceptions import (
 from django.db import InterfaceError, InternalError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
+from redis.exceptions import RedisError
 
 from config.metrics import REFUSALS
 from events.refusals import (
@@ -32,9 +33,9 @@ logger = logging.getLogger(__name__)
 API = "/api/"
 MEDIA_TYPE = "application/problem+json"
 
-# What the driver raises when the database is away, a lock was not had in time, or the database
-# ended an idle transaction.
-AWAY = (OperationalError, InterfaceError, InternalError)
+# What the drivers raise when the database is away, a lock was not had in time, or the database
+# ended an idle transaction; or when the cache is away, in which sign-ins are counted.
+AWAY = (OperationalError, InterfaceError, InternalError, RedisError)
 
 
 def problem(request: HttpRequest, refusal: Refused) -> HttpResponse:
@@ -74,7 +75,7 @@ def as_refusal(exc: BaseException | None) -> Refused:
         case SuspiciousOperation() | BadRequest():
             return Malformed("The request is not one that a browser sends.")
     if isinstance(exc, AWAY):
-        logger.warning("The database did not serve a request: %s", type(exc).__name__)
+        logger.warning("The database or the cache did not serve a request: %s", type(exc).__name__)
         return Unavailable()
     logger.error("A request failed.", exc_info=exc)
     return Internal()

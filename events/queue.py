@@ -2,7 +2,8 @@
 
 SQLite lets writers wait by sleeping and looking again, so that a crowd starves its slowest member.
 Here threads of one process queue on a lock, and the processes on a lock of a file beside the
-database. PostgreSQL queues by itself.
+database. PostgreSQL queues by itself; there only threads of one process queue here, and who waited
+behind one that found the database away is told so with it: in turn each would wait for it anew.
 """
 
 import fcntl
@@ -11,17 +12,20 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 
-from django.db import OperationalError, connection
+from django.db import InterfaceError, InternalError, OperationalError, connection
 
 PATIENCE = 1.8  # seconds: with the answer's way back, under the contract's two
 LOOK_AGAIN = 0.001  # seconds
 
+AWAY = (OperationalError, InterfaceError, InternalError)
+
 _this_process = threading.Lock()
+_found_away = 0.0  # when a writer of this process last found the database away
 
 
 def turn_in_queue() -> AbstractContextManager[None]:
     """Waits for this writer's turn; raises ``OperationalError`` when it does not come in time."""
-    return _file_queue(PATIENCE) if connection.vendor == "sqlite" else _process_queue(PATIENCE)
+    return _file_queue(PATIENCE) if connection.vendor == "sqlite" else _shared_fate(PATIENCE)
 
 
 @contextmanager
@@ -45,6 +49,20 @@ def _process_queue(patience: float) -> Iterator[None]:
         yield
     finally:
         _this_process.release()
+
+
+@contextmanager
+def _shared_fate(patience: float) -> Iterator[None]:
+    global _found_away  # noqa: PLW0603 - of the process, as its lock, which guards it
+    came = time.monotonic()
+    with _process_queue(patience):
+        if _found_away > came:
+            raise OperationalError("The database is away.")
+        try:
+            yield
+        except AWAY:
+            _found_away = time.monotonic()
+            raise
 
 
 @contextmanager

@@ -1,0 +1,78 @@
+"""While the database or the cache is away: asked to come again, and nothing told of the request."""
+
+from contextlib import contextmanager
+
+import pytest
+from django.db import OperationalError, connection
+from django.test import Client
+
+from tests.client import DESKS, EVENTS, HOOK, get, push, signed_in
+from tests.factories import PASSWORD, UserFactory, a_platform_token
+from tests.pages import problem
+from tests.signals.bodies import fanout
+
+pytestmark = pytest.mark.django_db
+
+NOBODY = "redis://127.0.0.1:1/0"
+LOGIN = "/accounts/login/"
+
+
+@contextmanager
+def away(of=""):
+    """The database answers no statement that names this."""
+
+    def refuse(execute, sql, params, many, context):
+        if of in sql:
+            raise OperationalError("server closed the connection unexpectedly")
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(refuse):
+        yield
+
+
+def test_the_api_asks_to_come_again():
+    token = a_platform_token()
+    with away():
+        for answer in (get(EVENTS, token), push(fanout(), token)):
+            assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
+            assert answer["Retry-After"] == "1"
+
+
+def test_a_page_asks_to_come_again():
+    browser = signed_in(UserFactory())
+    with away():
+        answer = browser.get("/desk/enrol")
+    assert (answer.status_code, problem(answer)) == (503, "unavailable")
+    assert answer["Retry-After"] == "1"
+
+
+def test_so_it_does_when_only_the_session_cannot_be_saved(desk):
+    """The framework would say that it was the sender's fault: 400."""
+    browser = signed_in(desk.user)
+    with away('UPDATE "django_session"'):
+        answer = browser.post("/desk/withdraw")
+    assert (answer.status_code, problem(answer)) == (503, "unavailable")
+
+
+def test_without_the_cache_signing_in_asks_to_come_again(settings):
+    user = UserFactory()
+    settings.CACHES = {"default": settings_of_cache(NOBODY)}
+    login = {"login": user.email, "password": PASSWORD}
+    answer = Client(raise_request_exception=False).post(LOGIN, login)
+    assert (answer.status_code, problem(answer)) == (503, "unavailable")
+    assert answer["Retry-After"] == "1"
+
+
+def settings_of_cache(url):
+    return {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": url}
+
+
+def test_what_is_told_of_it_names_no_path(caplog):
+    """A path may hold a credential."""
+    token = a_platform_token()
+    with away():
+        get(f"{DESKS}/usr_hidden", token)
+        push(fanout(), token)
+    assert "did not serve a request" in caplog.text
+    assert "hidden" not in caplog.text
+    assert HOOK not in caplog.text
