@@ -139,9 +139,8 @@ def token_in_force(request: Request, value: str) -> Token:
     if found is None:
         raise _counted(request, TokenInvalid())
     token, use_is_noted = found
-    digest, key_id = keys.new_digest(value)
-    if not use_is_noted or token.key_id != key_id:
-        _note_use(token, now, digest, key_id)
+    if not use_is_noted or token.key_id != keys.newest_id():
+        _note_use(token, now, *keys.new_digest(value))
     return token
 
 

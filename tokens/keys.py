@@ -29,13 +29,17 @@ def key_id(key: bytes) -> str:
 
 def digest(token: str, key: bytes) -> str:
     """HMAC-SHA256 in hex: who can write the database but lacks the key cannot plant a token."""
-    return hmac.new(key, token.encode(), hashlib.sha256).hexdigest()
+    return hmac.digest(key, token.encode(), "sha256").hex()
+
+
+def newest_id() -> str:
+    """The id of the key that new digests are made with."""
+    return key_id(settings.TOKEN_KEYS[0])
 
 
 def new_digest(token: str) -> tuple[str, str]:
     """The digest under the newest key, and that key's id."""
-    newest = settings.TOKEN_KEYS[0]
-    return digest(token, newest), key_id(newest)
+    return digest(token, settings.TOKEN_KEYS[0]), newest_id()
 
 
 def every_digest(token: str) -> list[str]:
