@@ -1,7 +1,8 @@
 """How often somebody may do something: moving windows (contract, section 7).
 
 Counted exactly across all workers in the store that ``LIMITS_URL`` names, or in each process
-without one. While that store is away each process counts for itself, and says so in the log.
+without one. While that store is away each process counts for itself, and says so in the log; one
+that hangs is asked only now and then, since whoever asks it waits.
 """
 
 import functools
@@ -26,6 +27,11 @@ Answer = TypeVar("Answer")
 
 IN_MEMORY = "memory://"
 OFF = "off"
+PATIENCE = 0.5  # seconds
+# For so long a store that was away is not asked again: seconds.
+REST = 2
+
+rests_until: dict[str, float] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +91,19 @@ def _limit(name: str) -> RateLimitItem | None:
 @functools.cache
 def limiter(url: str) -> MovingWindowRateLimiter:
     """What counts in the store at ``url``."""
-    options = {} if url == IN_MEMORY else {"socket_timeout": 1, "socket_connect_timeout": 1}
+    patience = {"socket_timeout": PATIENCE, "socket_connect_timeout": PATIENCE}
+    options = {} if url == IN_MEMORY else patience
     return MovingWindowRateLimiter(storage_from_string(url, wrap_exceptions=True, **options))
 
 
 def _ask(question: Callable[[MovingWindowRateLimiter], Answer]) -> Answer:
     """The answer of the shared store, or while it is away of this process's own."""
+    url = settings.LIMITS_URL or IN_MEMORY
+    if time.monotonic() < rests_until.get(url, 0):
+        return question(limiter(IN_MEMORY))
     try:
-        return question(limiter(settings.LIMITS_URL or IN_MEMORY))
+        return question(limiter(url))
     except StorageError:
+        rests_until[url] = time.monotonic() + REST
         logger.warning("The limits' store is away: this process counts for itself.")
         return question(limiter(IN_MEMORY))

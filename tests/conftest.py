@@ -21,6 +21,7 @@ def empty_cache() -> None:
 @pytest.fixture(autouse=True)
 def nothing_counted() -> None:
     """Nor what was counted for whom: ids recur when a test's rows are rolled back."""
+    limits.rests_until.clear()
     limits.limiter(limits.IN_MEMORY).storage.reset()
     if settings.LIMITS_URL:
         limits.limiter(settings.LIMITS_URL).storage.reset()

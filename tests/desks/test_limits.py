@@ -2,6 +2,7 @@
 
 import ast
 import os
+import socket
 import subprocess
 import sys
 import uuid
@@ -169,6 +170,21 @@ def test_while_the_store_is_away_each_process_counts_for_itself_and_says_so(
     with pytest.raises(RateLimited):
         limits.spend("changes", who)
     assert "counts for itself" in caplog.text
+
+
+def test_a_store_that_hangs_is_asked_only_now_and_then(limit, settings):
+    limit(changes="9/minute")
+    with socket.create_server(("127.0.0.1", 0)) as hangs:
+        hangs.setblocking(False)
+        settings.LIMITS_URL = f"redis://127.0.0.1:{hangs.getsockname()[1]}/0"
+        who = somebody()
+        for _ in range(9):
+            limits.spend("changes", who)
+        with pytest.raises(RateLimited):
+            limits.spend("changes", who)
+        hangs.accept()[0].close()
+        with pytest.raises(BlockingIOError):
+            hangs.accept()
 
 
 # --- Who is limited in what ---------------------------------------------------------------------
