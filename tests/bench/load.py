@@ -8,11 +8,14 @@ import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import urlencode
 
 from tests.bench.line import Effort, Round
 from tests.server import Server
 from tokens import signing
+
+Name = TypeVar("Name")
 
 SCRIPT = Path(__file__).with_name("push.lua")
 CONNECTIONS = 16
@@ -127,13 +130,13 @@ def read(server: Server, path: str, **parameters: object) -> Load:
 
 
 def interleaved(
-    loads: Mapping[str, Load], effort: Effort, connections: int = CONNECTIONS
-) -> dict[str, list[Round]]:
+    loads: Mapping[Name, Load], effort: Effort, connections: int = CONNECTIONS
+) -> dict[Name, list[Round]]:
     """So many rounds of each, one of each in turn; a short one first warms each."""
     if effort.whole:
         for load in loads.values():
             load.measure(1, connections)
-    results: dict[str, list[Round]] = {name: [] for name in loads}
+    results: dict[Name, list[Round]] = {name: [] for name in loads}
     for _ in range(effort.rounds):
         for name, load in loads.items():
             results[name].append(load.measure(effort.seconds, connections))

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import asdict
 
 from tests import shared_store
-from tests.bench import growth, load
+from tests.bench import growth, load, lock
 from tests.bench.line import BARE, MAKE_BARE_TABLE, Effort, Line, a_second, rates, ratio
 from tests.server import Server, manage, serving, serving_beside
 
@@ -101,21 +101,31 @@ def fan_outs(ten: Server, grown: Server, effort: Effort) -> Iterator[Line]:
 
 
 def workers(server: Server, effort: Effort) -> Iterator[Line]:
-    """Deploys a second at one, two and four workers, and how many of them wait for the lock."""
+    """Deploys a second at one, two and four workers, and how far the log's lock binds them."""
     with ExitStack() as servers:
         loads = {
-            str(count): load.deploy(
+            count: load.deploy(
                 servers.enter_context(serving_beside(server, WEB_CONCURRENCY=str(count)))
             )
             for count in (1, 2, 4)
         }
         found = load.interleaved(loads, effort)
+        held = {count: lock.watch(server, one, effort.seconds) for count, one in loads.items()}
     for count, rounds in found.items():
         yield Line(
             f"deploys a second at {count} workers ÷ at 1",
-            ratio(rates(rounds), rates(found["1"])),
-            note=a_second(rounds),
+            ratio(rates(rounds), rates(found[1])),
+            note=f"{a_second(rounds)}; {held[count]}",
         )
+    allowed = {
+        count: statistics.median(rates(rounds)) / held[count].share
+        for count, rounds in found.items()
+    }
+    yield Line(
+        "deploys a second at which the log's lock binds: rate ÷ share of the time that it is held",
+        round(allowed[1]),
+        note=", ".join(f"{most:,.0f} at {count} workers" for count, most in allowed.items()),
+    )
 
 
 def limits(server: Server, effort: Effort) -> Iterator[Line]:
