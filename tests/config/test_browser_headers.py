@@ -18,7 +18,7 @@ from tests import staff
 from tests.config.test_permission_matrix import routes
 from tests.server import Server, serving
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 NEEDED = {
     "Content-Security-Policy": re.compile(

@@ -9,6 +9,8 @@ from playwright.sync_api import sync_playwright
 from tests import client
 from tests.server import serving
 
+pytestmark = pytest.mark.once
+
 DOCS = "/api/docs"
 BROWSER = shutil.which("chromium")
 

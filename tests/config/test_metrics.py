@@ -12,7 +12,7 @@ from tests.client import HOOK, signed
 from tests.server import serving
 from tests.signals.test_relay import message
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.once]
 
 TOKEN = secrets.token_hex(32)
 READER = {"Authorization": f"Bearer {TOKEN}"}

@@ -10,7 +10,7 @@ from tests.factories import a_desk, a_desk_token, a_platform_token, a_staff_user
 from tests.signals.bodies import fanout
 from tokens import formats
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 
 # --- The request's id ---------------------------------------------------------------------------

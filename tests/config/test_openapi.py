@@ -21,6 +21,8 @@ from tokens import actions as tokens
 from tokens.api.schemas import EXAMPLE_TOKEN_ID
 from tokens.models import Source, Token
 
+pytestmark = pytest.mark.once
+
 SCHEMA = "/api/schema"
 
 OPERATIONS = {

@@ -29,7 +29,7 @@ from tests.signals import bodies
 from tokens import actions
 from tokens.models import SigningSecret, Source, Token
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 # --- Everybody there is ---------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from tests.client import CATALOG, DESKS, EVENTS, HOOK, ME, TOKENS, code, get, po
 from tests.factories import a_card, a_desk, a_desk_token, a_platform_token, a_ready_desk
 from tests.signals.bodies import fanout
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 SOMEBODY = "usr_" + "0" * 22
 ROUTES = {

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from events.api import strict_json
 from events.refusals import Malformed
 
+pytestmark = pytest.mark.once
+
 VALUES = st.recursive(
     st.none()
     | st.booleans()

@@ -19,6 +19,8 @@ from signals.shapes import Mode, Submission
 from tests.signals.bodies import deploy, fanout
 from tokens.models import Source
 
+pytestmark = pytest.mark.once
+
 CARD = Elected("BTC/USDT", "long")
 OTHER = Elected("ETH/USDT", "short")
 

@@ -18,7 +18,7 @@ from tests.factories import a_bot, a_platform_token
 from tokens import formats, signing
 from tokens.authentication import SignerAuthentication
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 MANY = 100_000
 CODES = {(refusal.status, refusal.code) for refusal in Refused.registry() if refusal.status < 500}

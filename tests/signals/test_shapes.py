@@ -12,6 +12,8 @@ from signals.shapes import Mode
 from tests.signals.bodies import deploy, fanout, nox
 from tokens.models import Source
 
+pytestmark = pytest.mark.once
+
 USER_ID = "usr_" + "0" * 22
 
 

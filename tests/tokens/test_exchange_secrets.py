@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 from tokens import formats
 from tokens.exchange_secrets import holds_secret, is_secret, names_secret
 
+pytestmark = pytest.mark.once
+
 CONTAINED = (
     "apikey apisecret privatekey secretkey passphrase password seedphrase mnemonic clientsecret"
 )

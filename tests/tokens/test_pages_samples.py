@@ -11,7 +11,7 @@ from tests.client import signed_in
 from tests.factories import a_bot, a_card, a_connected_desk
 from tests.pages import copied
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.processes]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.processes, pytest.mark.once]
 
 TOOLS = ("sh", "curl", "openssl", "sed", "date")
 
