@@ -19,7 +19,7 @@ key = $$($(BIN)/python -c 'import secrets; print(secrets.token_hex(32))')
 LIKE_PRODUCTION = ENV_FILE=/dev/null DEBUG=off SECRET_KEY=$(key) TOKEN_KEYS=$(key) \
 	SECRET_KEYS=$(key) BASE_URL=https://signals.example DATABASE_URL=sqlite:////dev/null
 
-.PHONY: help demo serve test check coverage bench mutants lock
+.PHONY: help demo serve test check coverage bench drills mutants lock
 
 help: ## lists what there is
 	@sed -n 's/^\([a-z]*\):.* ## /  make \1	/p' $(MAKEFILE_LIST)
@@ -63,6 +63,9 @@ coverage: .venv/dev ## the suite on SQLite, and how much of the code it takes, b
 
 bench: .venv/dev ## how fast it is, beside baselines, on the PostgreSQL of TEST_DATABASE_URL; QUICK=1: in a minute
 	@$(BIN)/python -m tests.bench $(if $(QUICK),--quick)
+
+drills: .venv/dev ## kills, cuts, fills and stops what it stands on, under a load: is anything lost? Ten minutes
+	@$(BIN)/python -m tests.drills
 
 mutants: .venv/dev ## whether a test sees each change of the lines that matter most; takes an hour, more on PostgreSQL
 	@$(BIN)/mutmut run --max-children 1

@@ -74,9 +74,9 @@ def serving(
     Limits, plain HTTP and the second factor are as a conformance run wants them: off.
     """
     with tempfile.TemporaryDirectory() as name, _database(Path(name)) as database:
-        folder, port = Path(name), _free_port()
-        environment = {**_environment(folder, port), "DATABASE_URL": database, **settings}
-        _collect_static_files(environment)
+        folder, port = Path(name), free_port()
+        environment = {**environment_of(folder, port), "DATABASE_URL": database, **settings}
+        collect_static_files(environment)
         seed = _prepare(environment, ready, idle, nox)
         server = Server(f"http://{ADDRESS}:{port}", seed, environment, folder / "log")
         with _guarded(server):
@@ -86,7 +86,7 @@ def serving(
 @contextmanager
 def serving_beside(server: Server, **settings: str) -> Iterator[Server]:
     """Another server on the same database, seeded already, with other settings."""
-    port = _free_port()
+    port = free_port()
     own = {"PORT": str(port), "BASE_URL": f"http://{ADDRESS}:{port}", **settings}
     log = server.log.with_name(f"log-{port}")
     other = Server(f"http://{ADDRESS}:{port}", server.seed, {**server.environment, **own}, log)
@@ -99,7 +99,7 @@ def manage(server: Server, *command: str) -> str:
     return _run(server.environment, "manage.py", *command)
 
 
-def _environment(folder: Path, port: int) -> dict[str, str]:
+def environment_of(folder: Path, port: int) -> dict[str, str]:
     keys = {name: secrets.token_hex(32) for name in ("SECRET_KEY", "TOKEN_KEYS", "SECRET_KEYS")}
     return {
         "PATH": os.environ["PATH"],
@@ -128,7 +128,7 @@ def _static_folder() -> str:
     return folder
 
 
-def _collect_static_files(environment: dict[str, str]) -> None:
+def collect_static_files(environment: dict[str, str]) -> None:
     if not os.listdir(environment["STATIC_ROOT"]):
         _run(environment, "manage.py", "collectstatic", "--no-input", "--verbosity=0")
 
@@ -213,7 +213,7 @@ def _wait_until_ready(guard: subprocess.Popen[bytes], server: Server) -> None:
     raise AssertionError(f"The server did not become ready: {server.log.read_text()}")
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as anybody:
         anybody.bind((ADDRESS, 0))
         port: int = anybody.getsockname()[1]

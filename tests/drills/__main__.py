@@ -1,0 +1,89 @@
+"""Very many faults under a load: ``make drills``. Takes ten minutes and real servers of its own.
+
+Prints a table, writes it into SECURITY.md, and fails where anything accepted was lost, done twice
+or half done, where a 503 took longer than two seconds, or the service to come back more than five.
+"""
+
+import os
+import platform
+import sys
+
+import django
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.settings")
+django.setup()
+
+from tests.drills import faults  # noqa: E402 - what signs for the clients is the product's own
+from tests.drills.drill import Row, drill  # noqa: E402
+from tests.drills.stage import MISSING, Stage, stage  # noqa: E402
+from tests.server import ROOT  # noqa: E402
+
+DOCUMENT = ROOT / "SECURITY.md"
+BEGIN, END = "<!-- make drills writes this table -->\n", "<!-- up to here -->\n"
+
+# What is brought about, how often, and how many seconds apart.
+ALL = (
+    (faults.a_worker_is_killed, 45, 1.0),
+    (faults.the_arbiter_is_killed, 10, 0.5),
+    (faults.the_server_is_reloaded, 5, 1.0),
+    (faults.the_server_is_stopped, 5, 1.0),
+    (faults.postgresql_restarts, 10, 1.0),
+    (faults.postgresql_is_away, 5, 1.0),
+    (faults.connections_are_cut, 20, 0.5),
+    (faults.the_disk_is_full, 3, 1.0),
+    (faults.redis_is_away, 5, 1.0),
+    (faults.redis_hangs, 3, 1.0),
+    (faults.clients_hang_up, 10, 0.5),
+)
+COLUMNS = {
+    "fault": "fault",
+    "times": "times",
+    "answers": "answers",
+    "unanswered": "broken connections",
+    "accepted": "accepted",
+    "again": "told when asked again",
+    "lost": "lost",
+    "twice": "twice",
+    "half": "half-written",
+    "slowest_503": "slowest 503, s",
+    "outage": "longest outage after, s",
+}
+
+
+def main() -> int:
+    if MISSING:
+        sys.exit(f"The drills need {', '.join(MISSING)}.")
+    with stage(customers=3, away=5, like_a_disk=True) as found:
+        rows = list(_rows(found))
+    table = _table(rows)
+    print(table)
+    before, rest = DOCUMENT.read_text().split(BEGIN)
+    DOCUMENT.write_text(f"{before}{BEGIN}\n{table}\n{END}{rest.partition(END)[2]}")
+    return int(any(row.wrong() or row.slow() for row in rows))
+
+
+def _rows(found: Stage):
+    for fault, times, pause in ALL:
+        if fault is faults.the_disk_is_full and found.disk is None:
+            print("Not run: the disk is full, since nothing may be mounted here.")
+            continue
+        row = drill(found, fault.__name__.replace("_", " "), [fault] * times, pause=pause)
+        print(row, row.wrong(), row.slow(), file=sys.stderr, flush=True)
+        yield row
+
+
+def _table(rows: list[Row]) -> str:
+    lines = [COLUMNS.values(), ["---"] * len(COLUMNS)]
+    lines += [[_written(getattr(row, name)) for name in COLUMNS] for row in rows]
+    stood_on = f"Python {platform.python_version()}, {len(os.sched_getaffinity(0))} cores"
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines) + f"\nLast run: {stood_on}.\n"
+
+
+def _written(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.1f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,230 @@
+"""A drill: a load, a fault brought about some times, and what was true afterwards."""
+
+import json
+import math
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, NamedTuple
+
+import httpx
+
+from tests.client import EVENTS, bearer
+from tests.drills.clients import PASSING, Book, Bot, Client, Customer, Engine, Reader
+from tests.drills.faults import GRACEFUL
+from tests.drills.stage import Stage, wait_until
+
+Fault = Callable[[Stage, Book], float]  # brings it about; when it was over
+Event = dict[str, Any]
+
+ENGINES = 2
+SETTLED = 60  # seconds after which a client that knows no outcome is stuck
+NEVER = ("lost", "twice", "half")
+AT_MOST = {"slowest_503": 2.0, "outage": 5.0}  # seconds
+ELECTIONS = ("election.made", "election.withdrawn")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What faults did.
+
+    ``unanswered`` are requests whose connection broke; ``again`` signals that were taken without
+    their sender hearing of it, until it asked again; ``half`` is what the audit calls broken.
+    ``slowest_503`` and ``outage`` are seconds. An outage is counted from the end of the fault to
+    the last request that failed, and to the first that did not.
+    """
+
+    fault: str
+    times: int
+    answers: int
+    unanswered: int
+    accepted: int
+    again: int
+    lost: int
+    twice: int
+    half: int
+    slowest_503: float
+    outage: float
+
+    def wrong(self) -> list[str]:
+        """What must never be."""
+        return [f"{name}: {getattr(self, name)}" for name in NEVER if getattr(self, name)]
+
+    def slow(self) -> list[str]:
+        """What took longer than it may."""
+        taken = {name: getattr(self, name) for name in AT_MOST}
+        return [f"{name}: {taken[name]:.1f} s" for name in AT_MOST if taken[name] > AT_MOST[name]]
+
+
+class Moment(NamedTuple):
+    """A fault, when it began, and when it was over."""
+
+    fault: Fault
+    began: float
+    over: float
+
+
+def drill(stage: Stage, name: str, faults: Sequence[Fault], *, pause: float) -> Row:
+    """Brings faults about under a load, one after the other, ``pause`` seconds apart or so."""
+    book, cursor = Book(), str(tail(stage)["next"])
+    with load(stage, book, cursor):
+        moments = [bring_about(stage, book, fault, pause) for fault in faults]
+        end = time.monotonic()
+    log = whole_log(stage, cursor)
+    look_for_oddities(book, log, moments)
+    assert not book.odd, book.odd[:5]
+    refusals = [
+        answer for answer in book.answers if answer.status == HTTPStatus.SERVICE_UNAVAILABLE
+    ]
+    return Row(
+        fault=name,
+        times=len(faults),
+        answers=sum(bool(answer.status) for answer in book.answers),
+        unanswered=sum(not answer.status for answer in book.answers),
+        accepted=acceptances(book).total(),
+        again=sum(accepted.again for accepted in book.accepted),
+        lost=sum((acceptances(book) - happened(log)).values()),
+        twice=sum((happened(log) - acceptances(book)).values()),
+        half=broken(stage),
+        slowest_503=max((answer.took for answer in refusals), default=0),
+        outage=longest_outage(book, moments, end),
+    )
+
+
+def bring_about(stage: Stage, book: Book, fault: Fault, pause: float) -> Moment:
+    """One fault; the service accepts signals again when this returns."""
+    began = time.monotonic()
+    over = fault(stage, book)
+    time.sleep(random.uniform(0.5, 1.5) * pause)
+    wait_until(lambda: book.accepted[-1].at > over, "another acceptance")
+    return Moment(fault, began, over)
+
+
+# --- The load -----------------------------------------------------------------------------------
+
+
+@contextmanager
+def load(stage: Stage, book: Book, cursor: str) -> Iterator[None]:
+    """Bots, engines, customers and a reader, until the block ends and each knows what it did."""
+    url, seed, customers = stage.web.base_url, stage.cast["seed"], stage.cast["customers"]
+    reader = Reader(url, book, seed["platformToken"], cursor)
+    busy: list[Client] = [
+        *(Bot(url, book, customer) for customer in customers),
+        *(Engine(url, book, seed) for _ in range(ENGINES)),
+        *(Customer(url, book, customer) for customer in customers),
+    ]
+    for client in [reader, *busy]:
+        client.start()
+    wait_until(lambda: len(book.minted) >= len(customers) or book.odd, "the load")
+    yield
+    stop(busy, book)
+    head = tail(stage)["events"][0]["position"]
+    wait_until(lambda: book.odd or book.read[-1]["position"] >= head, "the reader's end")
+    stop([reader], book)
+
+
+def stop(clients: Sequence[Client], book: Book) -> None:
+    for client in clients:
+        client.stopping.set()
+    for client in clients:
+        client.join(SETTLED)
+        if client.is_alive():
+            book.odd.append(f"{type(client).__name__} does not learn what became of its request")
+
+
+# --- What was true ------------------------------------------------------------------------------
+
+
+def acceptances(book: Book) -> Counter[Any]:
+    """What clients were told has happened: each thing as ``happened`` names it in the log."""
+    told: Counter[Any] = Counter({(a.position, a.id, a.nonce) for a in book.accepted})
+    for desk, changes in book.changes.items():
+        told.update((desk, kind) for kind in changes)
+    # Minting again, since an answer was lost, revokes the token that nobody was told of.
+    told.update(("token.minted", token) for token in book.minted)
+    told.update(("token.revoked", token) for token in book.revoked)
+    return told
+
+
+def happened(log: Sequence[Event]) -> Counter[Any]:
+    """What the log tells of signals, of elections on the card, and of tokens."""
+    found: Counter[Any] = Counter()
+    for event in log:
+        if event["signal"]:
+            signal = event["signal"]
+            found[event["position"], signal["id"], signal["nonce"]] += 1
+        elif event["kind"] in ELECTIONS:
+            found[event["userId"], event["kind"]] += 1
+        elif event["kind"].startswith("token."):
+            found[event["kind"], event["data"]["id"]] += 1
+    return found
+
+
+def look_for_oddities(book: Book, log: Sequence[Event], moments: Sequence[Moment]) -> None:
+    """What no fault may do, whatever else it does."""
+    for moment, end in until_the_next(moments, math.inf):
+        since = (accepted for accepted in book.accepted if moment.began < accepted.at < end)
+        if moment.fault in GRACEFUL and any(accepted.again for accepted in since):
+            book.odd.append("who stopped did not finish what was in flight")
+    if [event["position"] for event in book.read] != [event["position"] for event in log]:
+        book.odd.append("the reader saw another log")
+    if not all(answer.retry_after for answer in book.answers if answer.status == 503):
+        book.odd.append("a 503 without Retry-After")
+    nonces = {event["signal"]["nonce"] for event in log if event["signal"]}
+    if nonces & book.cut:
+        book.odd.append("a signal whose body was cut off was accepted")
+
+
+def longest_outage(book: Book, moments: Sequence[Moment], end: float) -> float:
+    """From the end of a fault to the last request that failed and the first that did not."""
+    longest = 0.0
+    for moment, following in until_the_next(moments, end):
+        since = [answer for answer in book.answers if moment.over <= answer.at < following]
+        failed = [answer.at - moment.over for answer in since if answer.status in PASSING]
+        served = [answer.at - moment.over for answer in since if answer.status not in PASSING]
+        longest = max(longest, *failed, min(served, default=following - moment.over))
+    return longest
+
+
+def until_the_next(moments: Sequence[Moment], end: float) -> Iterable[tuple[Moment, float]]:
+    """Each with the moment at which the one after it began."""
+    return zip(moments, [*(moment.began for moment in moments[1:]), end], strict=True)
+
+
+def broken(stage: Stage) -> int:
+    """How many things the audit calls broken, beside the service that runs."""
+    done = stage.manage("audit", "--json")
+    assert done.stdout, done.stderr
+    return sum(promise["broken"] for promise in json.loads(done.stdout)["promises"])
+
+
+# --- The log, as the platform reads it ----------------------------------------------------------
+
+
+def tail(stage: Stage) -> dict[str, Any]:
+    """The newest event, and the cursor behind it."""
+    return _page(stage, "order=desc&limit=1")
+
+
+def whole_log(stage: Stage, cursor: str) -> list[Event]:
+    """Everything after a cursor."""
+    events: list[Event] = []
+    more = True
+    while more:
+        page = _page(stage, f"after={cursor}&limit=1000")
+        events += page["events"]
+        cursor, more = page["next"], page["more"]
+    return events
+
+
+def _page(stage: Stage, query: str) -> dict[str, Any]:
+    url = f"{stage.web.base_url}{EVENTS}?{query}"
+    headers = bearer(stage.cast["seed"]["platformToken"])
+    answer = httpx.get(url, headers=headers, trust_env=False)
+    answer.raise_for_status()
+    page: dict[str, Any] = answer.json()
+    return page

@@ -1,0 +1,187 @@
+"""What goes wrong: each fault is brought about once, and tells when it was over.
+
+That moment, in seconds of the monotonic clock, is when what failed was brought back; or at once,
+where nothing is to be brought back: the service has to serve again by itself.
+"""
+
+import io
+import os
+import random
+import signal
+import socket
+import struct
+import time
+from contextlib import suppress
+from urllib.parse import urlsplit
+
+import httpx
+
+from tests.client import HOOK, signed, written
+from tests.drills.clients import Book, Bot, Client, Engine, note, push_of
+from tests.drills.stage import Stage, wait_until
+
+HANG_UPS = 10  # clients of each kind
+BLOCK = 1 << 20  # bytes
+UNAVAILABLE = httpx.codes.SERVICE_UNAVAILABLE
+RESET = struct.pack("ii", 1, 0)  # SO_LINGER: close with a reset
+SENDERS = (Bot.__name__, Engine.__name__)
+CUT = """SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+WHERE datname = 'signals' AND pid <> pg_backend_pid()"""
+
+
+def a_worker_is_killed(stage: Stage, book: Book) -> float:
+    os.kill(random.choice(stage.web.workers()), signal.SIGKILL)
+    return time.monotonic()
+
+
+def the_arbiter_is_killed(stage: Stage, book: Book) -> float:
+    """The machine starts it again, a second later."""
+    os.kill(stage.web.pid, signal.SIGKILL)
+    stage.web.revive()
+    return time.monotonic()
+
+
+def postgresql_restarts(stage: Stage, book: Book) -> float:
+    """At once, without a goodbye."""
+    stage.postgresql.stop()
+    stage.postgresql.start()
+    return time.monotonic()
+
+
+def postgresql_is_away(stage: Stage, book: Book) -> float:
+    stage.postgresql.stop()
+    time.sleep(stage.away)
+    stage.postgresql.start()
+    return time.monotonic()
+
+
+def connections_are_cut(stage: Stage, book: Book) -> float:
+    stage.postgresql.execute(CUT)
+    return time.monotonic()
+
+
+def redis_is_away(stage: Stage, book: Book) -> float:
+    """Signals go on meanwhile; only signing in asks to come again, and says so at once."""
+    stage.redis.end(signal.SIGKILL)
+    _without_redis(stage, book)
+    stage.redis.start()
+    return time.monotonic()
+
+
+def redis_hangs(stage: Stage, book: Book) -> float:
+    """The same, but it takes connections and says nothing."""
+    os.kill(stage.redis.pid, signal.SIGSTOP)
+    _without_redis(stage, book)
+    os.kill(stage.redis.pid, signal.SIGCONT)
+    return time.monotonic()
+
+
+def _without_redis(stage: Stage, book: Book) -> None:
+    began = time.monotonic()
+    sign_in_while_redis_is_away(stage, book)
+    time.sleep(max(0, began + stage.away - time.monotonic()))
+    since = [answer for answer in book.answers if answer.at > began]
+    if any(answer.status != httpx.codes.OK for answer in since if answer.what in SENDERS):
+        book.odd.append("a signal was not taken while only Redis was away")
+
+
+def sign_in_while_redis_is_away(stage: Stage, book: Book) -> None:
+    customer = stage.cast["customers"][0]
+    with httpx.Client(base_url=stage.web.base_url, trust_env=False) as http:
+        http.get("/accounts/login/")
+        form = {"login": customer["email"], "password": customer["password"]}
+        token = {"csrfmiddlewaretoken": http.cookies["csrf"]}
+        answer = http.post("/accounts/login/", data=form | token)
+    if answer.status_code != UNAVAILABLE or answer.elapsed.total_seconds() > 2:
+        book.odd.append(f"signing in without Redis: {answer.status_code} after {answer.elapsed}")
+
+
+def the_disk_is_full(stage: Stage, book: Book) -> float:
+    """Not a byte is left for a while. PostgreSQL may stop by that: a machine starts it again."""
+    assert stage.disk is not None
+    began = time.monotonic()
+    ballast = stage.disk / "ballast"
+    with ballast.open("ab", buffering=0) as file:
+        wait_until(lambda: _fill(file) and _refused_since(began, book), "a full disk")
+        time.sleep(stage.away)
+    ballast.unlink()
+    if stage.postgresql.has_ended():
+        stage.postgresql.start()
+    return time.monotonic()
+
+
+def _fill(file: io.FileIO) -> bool:
+    """Takes all that is left."""
+    with suppress(OSError):
+        while True:
+            file.write(bytes(BLOCK))
+    with suppress(OSError):
+        while True:
+            file.write(bytes(1))
+    return True
+
+
+def _refused_since(began: float, book: Book) -> bool:
+    return any(answer.at > began and answer.status == UNAVAILABLE for answer in book.answers)
+
+
+def the_server_is_reloaded(stage: Stage, book: Book) -> float:
+    before = stage.web.workers()
+    os.kill(stage.web.pid, signal.SIGHUP)
+    return wait_until(lambda: not set(before) & set(stage.web.workers()), "the reload")
+
+
+def the_server_is_stopped(stage: Stage, book: Book) -> float:
+    """It finishes what is in flight, and is started again."""
+    stage.web.end(signal.SIGTERM)
+    stage.web.start()
+    return time.monotonic()
+
+
+def clients_hang_up(stage: Stage, book: Book) -> float:
+    """In the middle of their body, and before the answer, after which they ask again."""
+    for number in range(HANG_UPS):
+        bot = random.choice(stage.cast["customers"])
+        _hang_up(stage, book, bot, reset=bool(number % 2))
+        _do_not_listen(stage, book, bot, reset=bool(number % 2))
+    return time.monotonic()
+
+
+def _hang_up(stage: Stage, book: Book, bot: dict[str, str], *, reset: bool) -> None:
+    body = push_of(bot)
+    book.cut.add(body["nonce"])
+    request = _request(stage, bot, written(body))
+    _send_and_leave(stage, request[:-20], reset=reset)
+
+
+def _do_not_listen(stage: Stage, book: Book, bot: dict[str, str], *, reset: bool) -> None:
+    body = push_of(bot)
+    raw = written(body)
+    book.sent.add(body["nonce"])
+    _send_and_leave(stage, _request(stage, bot, raw), reset=reset)
+    client = Client(stage.web.base_url, book)
+    with httpx.Client(base_url=stage.web.base_url, trust_env=False, timeout=40) as client.http:
+        answer = client.ask("POST", HOOK, lambda: signed(bot["secret"], body=raw), content=raw)
+        note(book, answer, body["nonce"], client)
+
+
+def _request(stage: Stage, bot: dict[str, str], raw: bytes) -> bytes:
+    headers = {
+        "Host": urlsplit(stage.web.base_url).netloc,
+        "Content-Length": str(len(raw)),
+        **signed(bot["secret"], body=raw),
+    }
+    lines = [f"POST {HOOK} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+    return "\r\n".join([*lines, "", ""]).encode() + raw
+
+
+def _send_and_leave(stage: Stage, request: bytes, *, reset: bool) -> None:
+    parts = urlsplit(stage.web.base_url)
+    with socket.create_connection((parts.hostname, parts.port)) as line:
+        line.sendall(request)
+        if reset:
+            line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+
+
+# Whoever is told to end finishes what is in flight: nobody has to ask again.
+GRACEFUL = (the_server_is_reloaded, the_server_is_stopped)

@@ -1,0 +1,277 @@
+"""The service with a PostgreSQL and a Redis of its own, which a drill may break as it likes.
+
+    with stage() as found:
+        found.postgresql.restart()
+
+PostgreSQL's data stand on a small disk of their own where mounts are permitted, so that it can be
+filled. What is started here ends with the thread that started it, even if that is killed: so only
+one thread starts and breaks things. Nothing of the machine's own servers is touched.
+"""
+
+import glob
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psycopg
+import pytest
+
+from tests.server import ADDRESS, GUNICORN, ROOT, collect_static_files, environment_of, free_port
+
+STARTING = 60  # seconds
+LOOK_AGAIN = 0.02  # seconds
+RESTARTED_AFTER = 1  # seconds: what systemd waits (deploy/systemd)
+DISK = "400m"
+EVERY_KIND = "1000000/minute"  # counted, and never reached
+
+MAKE_CAST = """
+import json, sys, django
+django.setup()
+from tests.drills import cast
+print(json.dumps(cast.make(int(sys.argv[1]))))
+"""
+
+INITDB = max(glob.glob("/usr/lib/postgresql/*/bin/initdb"), default=None)
+TOOLS = {"initdb": INITDB, **{name: shutil.which(name) for name in ("redis-server", "setpriv")}}
+MISSING = [name for name, found in TOOLS.items() if found is None]
+needs_servers = pytest.mark.skipif(bool(MISSING), reason=f"not run for lack of {MISSING}")
+
+
+def wait_until(true: Any, what: str) -> float:
+    """Waits until something is true; returns that moment, on the monotonic clock."""
+    deadline = time.monotonic() + STARTING
+    while not true():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what} did not come about")
+        time.sleep(LOOK_AGAIN)
+    return time.monotonic()
+
+
+class Process:
+    """A server that is started again after it ended, as an operator's machine does."""
+
+    def __init__(self, command: Sequence[str], log: Path, **options: Any) -> None:
+        self._command, self._log, self._options = command, log, options
+        self._running: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self._running is not None
+        return self._running.pid
+
+    def start(self) -> None:
+        with self._log.open("ab") as log:
+            self._running = subprocess.Popen(
+                self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, **self._options
+            )
+
+    def has_ended(self) -> bool:
+        return self._running is None or self._running.poll() is not None
+
+    def end(self, number: int) -> None:
+        """Sends a signal, and waits until the process is gone."""
+        if not self.has_ended():
+            os.kill(self.pid, number)
+        assert self._running is not None
+        self._running.wait(STARTING)
+
+
+class Postgresql(Process):
+    """A cluster on a port of its own."""
+
+    def __init__(self, folder: Path, log: Path) -> None:
+        self.port, self.data = free_port(), folder / "postgresql"
+        self.url = f"postgres://postgres@{ADDRESS}:{self.port}/signals"
+        self.data.mkdir()
+        assert INITDB is not None
+        programs = Path(INITDB).parent
+        as_owner = ["setpriv", "--pdeathsig=QUIT"]
+        if os.geteuid() == 0:
+            shutil.chown(self.data, "postgres", "postgres")
+            as_owner += ["--reuid=postgres", "--regid=postgres", "--clear-groups"]
+        make = ["--auth=trust", "--username=postgres", "--wal-segsize=1", "--no-sync"]
+        subprocess.run(
+            [*as_owner, INITDB, *make, "-D", self.data], check=True, capture_output=True, cwd="/"
+        )
+        given = {
+            "port": self.port,
+            "listen_addresses": ADDRESS,
+            "unix_socket_directories": "",
+            "max_wal_size": "32MB",
+            "min_wal_size": "2MB",
+        }
+        said = [part for name, value in given.items() for part in ("-c", f"{name}={value}")]
+        command = [*as_owner, str(programs / "postgres"), "-D", str(self.data), *said]
+        super().__init__(command, log, cwd="/")
+
+    def start(self) -> None:
+        """Starts it, and waits until it takes connections."""
+        super().start()
+        wait_until(self._answers, "PostgreSQL")
+
+    def stop(self) -> None:
+        """At once, as when the power is cut: it recovers when it starts."""
+        self.end(signal.SIGQUIT)
+
+    def execute(self, statement: str, database: str = "postgres") -> list[Any]:
+        with self._connect(database) as here:
+            cursor = here.execute(statement)  # type: ignore[call-overload]
+            return list(cursor.fetchall()) if cursor.description else []
+
+    def _connect(self, database: str) -> Any:
+        return psycopg.connect(
+            host=ADDRESS, port=self.port, user="postgres", dbname=database, autocommit=True
+        )
+
+    def _answers(self) -> bool:
+        try:
+            self._connect("postgres").close()
+        except psycopg.OperationalError:
+            assert not self.has_ended(), self._log.read_text()[-2000:]
+            return False
+        return True
+
+
+class Web(Process):
+    """The service, behind real gunicorn."""
+
+    def __init__(self, environment: dict[str, str], log: Path) -> None:
+        self.base_url = environment["BASE_URL"]
+        super().__init__(
+            ["setpriv", "--pdeathsig=KILL", *GUNICORN],
+            log,
+            cwd=ROOT,
+            env=environment,
+            start_new_session=True,
+        )
+
+    def workers(self) -> list[int]:
+        """The processes that serve, the eldest first."""
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text()
+        return sorted(int(pid) for pid in children.split())
+
+    def wait_until_ready(self) -> float:
+        return wait_until(self._is_ready, "the service")
+
+    def revive(self) -> None:
+        """After its arbiter died: what is left of it is ended, and it is started anew."""
+        self.end(signal.SIGKILL)
+        os.killpg(self.pid, signal.SIGKILL)
+        time.sleep(RESTARTED_AFTER)
+        self.start()
+
+    def _is_ready(self) -> bool:
+        try:
+            return httpx.get(f"{self.base_url}/readyz", trust_env=False).is_success
+        except httpx.TransportError:
+            return False
+
+
+@dataclass(slots=True)
+class Stage:
+    """All that runs. ``disk`` is the folder that can be filled, null where none could be mounted.
+
+    ``cast`` is what ``tests.drills.cast`` made: who there is, and with which credentials.
+    """
+
+    postgresql: Postgresql
+    redis: Process
+    web: Web
+    cast: dict[str, Any]
+    environment: dict[str, str]
+    log: Path
+    disk: Path | None
+    away: float
+
+    def manage(self, *command: str) -> subprocess.CompletedProcess[str]:
+        """A command of manage.py beside the service."""
+        return subprocess.run(
+            [sys.executable, "manage.py", *command],
+            cwd=ROOT,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+        )
+
+
+@contextmanager
+def stage(*, customers: int, away: float, like_a_disk: bool) -> Iterator[Stage]:
+    """The service until the block ends.
+
+    ``like_a_disk``: PostgreSQL on a file system that writes to the machine's disk, not in memory.
+    ``away`` is for how many seconds something stays away that does.
+    """
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        folder.chmod(0o755)  # PostgreSQL runs as another user
+        disk = stack.enter_context(_disk(folder, like_a_disk=like_a_disk))
+        postgresql = Postgresql(disk or folder, folder / "postgresql.log")
+        stack.callback(postgresql.end, signal.SIGINT)
+        postgresql.start()
+        postgresql.execute("CREATE DATABASE signals")
+        redis = _redis(folder, port := free_port())
+        stack.callback(redis.end, signal.SIGTERM)
+        redis.start()
+        environment = _environment(folder, postgresql.url, port)
+        collect_static_files(environment)
+        cast = _cast(environment, customers)
+        web = Web(environment, folder / "log")
+        stack.callback(web.end, signal.SIGTERM)
+        web.start()
+        web.wait_until_ready()
+        yield Stage(postgresql, redis, web, cast, environment, folder / "log", disk, away)
+
+
+@contextmanager
+def _disk(folder: Path, *, like_a_disk: bool) -> Iterator[Path | None]:
+    """A small file system of its own; null where nothing may be mounted."""
+    disk, image = folder / "disk", folder / "image"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK},mode=755", "tmpfs", disk]
+    if like_a_disk:
+        subprocess.run(["truncate", "-s", DISK.upper(), image], check=True)
+        subprocess.run(["/sbin/mkfs.ext4", "-q", "-m", "0", image], check=True)
+        mount = ["mount", "-o", "loop", image, disk]
+    if subprocess.run(mount, capture_output=True).returncode:
+        yield None
+        return
+    try:
+        yield disk
+    finally:
+        subprocess.run(["umount", "--lazy", disk], check=True)
+
+
+def _redis(folder: Path, port: int) -> Process:
+    command = ["setpriv", "--pdeathsig=KILL", "redis-server", "--bind", ADDRESS, "--save", ""]
+    return Process([*command, "--port", str(port), "--dir", str(folder)], folder / "redis.log")
+
+
+def _environment(folder: Path, database: str, redis: int) -> dict[str, str]:
+    limits = {f"LIMIT_{name}": EVERY_KIND for name in ("AUTOMATION", "PLATFORM", "READS")}
+    return {
+        **environment_of(folder, free_port()),
+        **limits,
+        "DATABASE_URL": database,
+        "LIMITS_URL": f"redis://{ADDRESS}:{redis}/1",
+        "CACHE_URL": f"rediscache://{ADDRESS}:{redis}/0",
+        "LOG_LEVEL": "warning",
+    }
+
+
+def _cast(environment: dict[str, str], customers: int) -> dict[str, Any]:
+    command = [sys.executable, "-c", MAKE_CAST, str(customers)]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    cast: dict[str, Any] = json.loads(done.stdout)
+    return cast

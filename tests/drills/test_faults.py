@@ -1,0 +1,30 @@
+"""A few of each fault under a load; ``make drills`` brings about very many."""
+
+import pytest
+
+from tests.drills import faults
+from tests.drills.drill import drill
+from tests.drills.stage import needs_servers, stage
+
+pytestmark = [pytest.mark.processes, pytest.mark.alone, pytest.mark.once, needs_servers]
+
+
+@pytest.fixture
+def found():
+    with stage(customers=2, away=0.5, like_a_disk=False) as found:
+        yield found
+
+
+def test_whatever_fails_nothing_accepted_is_lost_and_nothing_is_done_twice(found):
+    some = [
+        faults.the_server_is_stopped,
+        faults.a_worker_is_killed,
+        faults.connections_are_cut,
+        faults.postgresql_restarts,
+        faults.redis_is_away,
+        faults.clients_hang_up,
+        *([faults.the_disk_is_full] if found.disk else []),
+    ]
+    row = drill(found, "each", some, pause=0.2)
+    assert row.wrong() == []
+    assert row.accepted > 100
