@@ -2,7 +2,7 @@
 
     TEST_DATABASE_URL=postgres://… TEST_REDIS_URL=redis://… python -m tests.bench [--quick]
 
-Prints a table and JSON. The full run takes twenty minutes, writes both, with a chart, to
+Prints a table and JSON. The full run takes a quarter of an hour, writes both, with a chart, to
 deploy/performance/, and fails where a goal is not met. The quick one takes less than a minute: a
 round is short, the only one, and cold, and nothing has grown far, so that it tells whether the
 benchmark runs and every answer is right, and not how good it is.

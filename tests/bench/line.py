@@ -51,7 +51,7 @@ class Effort:
     """
 
     rounds: int = 5
-    seconds: int = 4
+    seconds: int = 3
     ready: int = 1000
     desks: int = 1_000_000
     events: int = 3_000_000

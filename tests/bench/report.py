@@ -11,7 +11,8 @@ import psycopg
 
 from tests.bench.line import Line
 
-ROW, TEXT_WIDTH, BAR_WIDTH, NUMBER_WIDTH = 26, 610, 300, 90  # pixels
+ROW, TEXT_WIDTH, BAR_WIDTH, NUMBER_WIDTH = 26, 560, 300, 180  # pixels
+INK, PALE, MET, NOT_MET = "#1c2430", "#5b6675", "#2f7d5b", "#b4472e"
 FURTHEST = 3.0  # a goal that is met by more than so many times is drawn so far
 
 
@@ -58,33 +59,39 @@ def table(lines: Sequence[Line]) -> str:
 def chart(lines: Sequence[Line], under: str) -> str:
     """How far each goal is exceeded: a bar that passes the line meets its goal."""
     drawn = [line for line in lines if line.met is not None]
-    height = ROW * (len(drawn) + 2)
+    height = ROW * (len(drawn) + 3)
     width = TEXT_WIDTH + BAR_WIDTH + NUMBER_WIDTH
     at_goal = TEXT_WIDTH + BAR_WIDTH / FURTHEST
+    rows = [_row(line, ROW * index + 2 * ROW) for index, line in enumerate(drawn)]
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
-        'font-family="system-ui, sans-serif" font-size="13">',
+        f'font-family="system-ui, sans-serif" font-size="13" fill="{INK}">',
         f'<rect width="{width}" height="{height}" fill="#fff"/>',
-    ]
-    for index, line in enumerate(drawn):
-        middle = ROW * index + ROW
-        length = BAR_WIDTH * min(_exceeded(line), FURTHEST) / FURTHEST
-        parts += [
-            f'<text x="{TEXT_WIDTH - 12}" y="{middle + 4}" text-anchor="end" fill="#1c2430">'
-            f"{escape(line.name)}</text>",
-            f'<rect x="{TEXT_WIDTH}" y="{middle - 8}" width="{length:.1f}" height="16" rx="2" '
-            f'fill="{"#2f7d5b" if line.met else "#b4472e"}"/>',
-            f'<text x="{TEXT_WIDTH + length + 8:.1f}" y="{middle + 4}" fill="#1c2430">'
-            f"{number(line.value)}</text>",
-        ]
-    parts += [
-        f'<line x1="{at_goal}" x2="{at_goal}" y1="8" y2="{height - ROW}" stroke="#1c2430" '
+        *(bar for bar, _ in rows),
+        f'<text x="{at_goal}" y="18" text-anchor="middle">goal</text>',
+        f'<line x1="{at_goal}" x2="{at_goal}" y1="24" y2="{height - 1.5 * ROW}" stroke="{INK}" '
         'stroke-dasharray="3 3"/>',
-        f'<text x="{at_goal}" y="{height - 8}" text-anchor="middle" fill="#1c2430">goal</text>',
-        f'<text x="8" y="{height - 8}" fill="#5b6675" font-size="11">{escape(under)}</text>',
+        *(text for _, text in rows),
+        f'<text x="8" y="{height - 8}" fill="{PALE}" font-size="11">{escape(under)}</text>',
         "</svg>",
     ]
     return "\n".join(parts) + "\n"
+
+
+def _row(line: Line, middle: int) -> tuple[str, str]:
+    """A line's bar, and what is written beside it, which stands over the mark of the goal."""
+    length = BAR_WIDTH * min(_exceeded(line), FURTHEST) / FURTHEST
+    bar = (
+        f'<rect x="{TEXT_WIDTH}" y="{middle - 8}" width="{length:.1f}" height="16" rx="2" '
+        f'fill="{MET if line.met else NOT_MET}"/>'
+    )
+    text = (
+        f'<text x="{TEXT_WIDTH - 12}" y="{middle + 4}" text-anchor="end">{escape(line.name)}</text>'
+        f'<text x="{TEXT_WIDTH + length + 8:.1f}" y="{middle + 4}" stroke="#fff" stroke-width="5" '
+        f'paint-order="stroke">{number(line.value)} '
+        f'<tspan fill="{PALE}">{goal(line)}</tspan></text>'
+    )
+    return bar, text
 
 
 def _exceeded(line: Line) -> float:
