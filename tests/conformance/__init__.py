@@ -9,7 +9,8 @@ pytest and httpx:
         pytest -c /dev/null --rootdir tests/conformance --confcutdir tests/conformance \\
         tests/conformance
 
-SEED_JSON is the file that the seeding printed, or its text. The service under test runs with its
+SEED_JSON is the file that the seeding printed, or its text; SSL_CERT_FILE names who vouches for the
+service's certificate, where the system knows nothing of them. The service under test runs with its
 limits off (``LIMIT_AUTOMATION=off`` and the other five): the suite sends more in a minute than one
 sender may. It may require HTTPS and the staff's second factor, or not; what a Nox secret changes is
 tried where the seeding was ``--nox``.

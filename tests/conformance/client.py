@@ -5,6 +5,7 @@ import hmac
 import json
 import re
 import secrets
+import ssl
 import struct
 import time
 from base64 import b32decode
@@ -119,12 +120,14 @@ class Service(Connected):
         self.base_url = base_url.rstrip("/")
         self.seed = seed
         self.witness = Witness(seed["admin"]["password"], seed["user"]["password"])
+        self.trusted = ssl.create_default_context()  # the system's, or those of SSL_CERT_FILE
         self.http = self.client()
 
     def client(self) -> httpx.Client:
         """A connection of its own, without cookies; no proxy of the environment stands between."""
         return httpx.Client(
             base_url=self.base_url,
+            verify=self.trusted,
             timeout=PATIENCE,
             trust_env=False,
             event_hooks=self.witness.hooks,

@@ -25,7 +25,8 @@ import pytest
 from tests.server import ADDRESS, ROOT, Server, serving, serving_beside
 
 DEPLOY = ROOT / "deploy"
-NAME = "signals.example"
+NAME, LOCAL = "signals.example", "localhost"
+NAMES = (NAME, LOCAL, ADDRESS)
 NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
 STARTING = 30  # seconds
 LOOK_AGAIN = 0.02  # seconds
@@ -55,14 +56,20 @@ class Layout:
 
 
 @contextmanager
-def layout(*, limited: bool = False, **settings: str) -> Iterator[Layout]:
-    """nginx and two web processes until the block ends; ``limited`` with nginx's own limits."""
+def layout(
+    *, limited: bool = False, over_tls: bool = False, nox: bool = False, **settings: str
+) -> Iterator[Layout]:
+    """nginx and two web processes until the block ends.
+
+    ``limited`` with nginx's own limits; ``over_tls`` with the address of https as the public one.
+    """
     port, tls_port = free_port(), free_port()
-    public = f"http://{ADDRESS}:{port}"
-    given = {"ALLOWED_HOSTS": f"{ADDRESS},{NAME}", "TRUSTED_PROXIES": "1", **settings}
+    http, https = f"http://{ADDRESS}:{port}", f"https://{LOCAL}:{tls_port}"
+    public = https if over_tls else http
+    given = {"ALLOWED_HOSTS": ",".join(NAMES), "TRUSTED_PROXIES": "1", **settings}
     with (
         tempfile.TemporaryDirectory() as name,
-        serving(BASE_URL=public, **given) as one,
+        serving(nox=nox, BASE_URL=public, **given) as one,
         serving_beside(one, BASE_URL=public) as other,
     ):
         folder = Path(name)
@@ -70,7 +77,7 @@ def layout(*, limited: bool = False, **settings: str) -> Iterator[Layout]:
         webs = (one, other)
         _configure(folder, port, tls_port, webs, limited=limited)
         with _nginx(folder, port):
-            yield Layout(public, f"https://{ADDRESS}:{tls_port}", port, tls_port, folder, webs)
+            yield Layout(http, https, port, tls_port, folder, webs)
 
 
 def free_port() -> int:
@@ -83,7 +90,8 @@ def _configure(
     folder: Path, port: int, tls_port: int, webs: tuple[Server, Server], *, limited: bool
 ) -> None:
     """The files of ``deploy/`` with this machine's ports and name in them."""
-    shutil.copy(DEPLOY / "problem.conf", folder)
+    for name in ("refusals.conf", "service.conf"):
+        shutil.copy(DEPLOY / name, folder)
     for number, web in zip(("8001", "8002"), webs, strict=True):
         text = ((folder if number == "8002" else DEPLOY) / "web.conf").read_text()
         (folder / "web.conf").write_text(text.replace(number, web.environment["PORT"]))
@@ -91,7 +99,7 @@ def _configure(
     text = text.replace("/var/log/nginx/", "").replace("/run/", "")
     text = text.replace("listen 80", f"listen {ADDRESS}:{port}")
     text = text.replace("listen 443", f"listen {ADDRESS}:{tls_port}")
-    text = text.replace(f"server_name {NAME}", f"server_name {NAME} {ADDRESS}")
+    text = text.replace(f"server_name {NAME}", f"server_name {' '.join(NAMES)}")
     if not limited:
         text = text.replace("rate=200r/s", "rate=10000r/s").replace("burst=400", "burst=10000")
         text = text.replace("limit_conn connections 256", "limit_conn connections 4096")
@@ -105,7 +113,8 @@ def _certificate(folder: Path) -> None:
         [
             *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
             *("-keyout", folder / "key.pem", "-out", folder / "certificate.pem"),
-            *("-subj", f"/CN={NAME}", "-addext", f"subjectAltName=DNS:{NAME},IP:{ADDRESS}"),
+            *("-subj", f"/CN={NAME}"),
+            *("-addext", f"subjectAltName=DNS:{NAME},DNS:{LOCAL},IP:{ADDRESS}"),
         ],
         check=True,
         capture_output=True,
