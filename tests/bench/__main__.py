@@ -33,6 +33,7 @@ def lines(effort: Effort) -> Iterator[Line]:
         small = servers.enter_context(serving(ready=effort.ready))
         yield from signals.pushes(small, effort)
         yield from signals.statements(small)
+        yield from signals.commits(small, effort)
         with tempfile.TemporaryDirectory() as folder:
             yield from signals.embedded(effort, folder)
         if effort.whole:

@@ -58,6 +58,17 @@ def pushes(server: Server, effort: Effort) -> Iterator[Line]:
     )
 
 
+def commits(server: Server, effort: Effort) -> Iterator[Line]:
+    """What the disk asks for: one row, one writer, one commit after the other."""
+    times = []
+    with growth.connect(server) as connection:
+        for _ in range(100 * effort.rounds):
+            began = time.perf_counter()
+            connection.execute("UPDATE events_head SET epoch = epoch")
+            times.append(time.perf_counter() - began)
+    yield Line("a commit of one row, by a single writer (ms)", statistics.median(times) * 1000)
+
+
 def statements(server: Server) -> Iterator[Line]:
     """How many statements each takes, BEGIN and COMMIT among them."""
     loads = {
