@@ -87,8 +87,8 @@ def drill(stage: Stage, name: str, faults: Sequence[Fault], *, pause: float) -> 
         unanswered=sum(not answer.status for answer in book.answers),
         accepted=acceptances(book).total(),
         again=sum(accepted.again for accepted in book.accepted),
-        lost=sum((acceptances(book) - happened(log)).values()),
-        twice=sum((happened(log) - acceptances(book)).values()),
+        lost=(acceptances(book) - happened(log, book)).total(),
+        twice=(happened(log, book) - acceptances(book)).total(),
         half=broken(stage),
         slowest_503=max((answer.took for answer in refusals), default=0),
         outage=longest_outage(book, moments, end),
@@ -144,14 +144,16 @@ def acceptances(book: Book) -> Counter[Any]:
     told: Counter[Any] = Counter({(a.position, a.id, a.nonce) for a in book.accepted})
     for desk, changes in book.changes.items():
         told.update((desk, kind) for kind in changes)
-    # Minting again, since an answer was lost, revokes the token that nobody was told of.
     told.update(("token.minted", token) for token in book.minted)
     told.update(("token.revoked", token) for token in book.revoked)
     return told
 
 
-def happened(log: Sequence[Event]) -> Counter[Any]:
-    """What the log tells of signals, of elections on the card, and of tokens."""
+def happened(log: Sequence[Event], book: Book) -> Counter[Any]:
+    """What the log tells of signals, of elections on the card, and of tokens.
+
+    But for tokens that nobody was told of: their owners minted again, which revoked them.
+    """
     found: Counter[Any] = Counter()
     for event in log:
         if event["signal"]:
@@ -159,7 +161,7 @@ def happened(log: Sequence[Event]) -> Counter[Any]:
             found[event["position"], signal["id"], signal["nonce"]] += 1
         elif event["kind"] in ELECTIONS:
             found[event["userId"], event["kind"]] += 1
-        elif event["kind"].startswith("token."):
+        elif event["data"].get("id") in book.minted:
             found[event["kind"], event["data"]["id"]] += 1
     return found
 
