@@ -22,11 +22,24 @@ from pathlib import Path
 
 import pytest
 
-from tests.server import ADDRESS, ROOT, Server, serving, serving_beside
+from tests.server import ADDRESS, ROOT, Server, free_port, serving, serving_beside
 
 DEPLOY = ROOT / "deploy"
 NAME, LOCAL = "signals.example", "localhost"
 NAMES = (NAME, LOCAL, ADDRESS)
+FILES = ("nginx.conf", "refusals.conf", "service.conf", "web.conf")
+# What of these files is otherwise on this machine, and what a load of one address needs.
+HERE = {
+    "worker_processes": "daemon off;\nworker_processes",
+    "/var/log/nginx/": "",
+    "/run/": "",
+    f"server_name {NAME}": f"server_name {' '.join(NAMES)}",
+}
+UNLIMITED = {
+    "rate=200r/s": "rate=10000r/s",
+    "burst=400": "burst=10000",
+    "limit_conn connections 256": "limit_conn connections 4096",
+}
 NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
 STARTING = 30  # seconds
 LOOK_AGAIN = 0.02  # seconds
@@ -40,14 +53,14 @@ needs_postgresql = pytest.mark.skipif(
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where nginx answers, and the two servers behind it, each with its own address and log."""
+    """Where nginx answers, and the servers behind it, each with its own address and log."""
 
     http: str
     https: str
     port: int
     tls_port: int
     folder: Path
-    webs: tuple[Server, Server]
+    webs: tuple[Server, ...]
 
     def kill(self, web: Server) -> None:
         """Ends a web server and its workers at once, in the middle of whatever they do."""
@@ -56,59 +69,61 @@ class Layout:
 
 
 @contextmanager
-def layout(
-    *, limited: bool = False, over_tls: bool = False, nox: bool = False, **settings: str
-) -> Iterator[Layout]:
-    """nginx and two web processes until the block ends.
+def layout(*, over_tls: bool = False, nox: bool = False, **settings: str) -> Iterator[Layout]:
+    """nginx, without its limits, and two web processes until the block ends.
 
-    ``limited`` with nginx's own limits; ``over_tls`` with the address of https as the public one.
+    The public address is that of plain HTTP, or ``over_tls`` the other.
     """
     port, tls_port = free_port(), free_port()
-    http, https = f"http://{ADDRESS}:{port}", f"https://{LOCAL}:{tls_port}"
-    public = https if over_tls else http
+    public = f"https://{LOCAL}:{tls_port}" if over_tls else f"http://{ADDRESS}:{port}"
     given = {"ALLOWED_HOSTS": ",".join(NAMES), "TRUSTED_PROXIES": "1", **settings}
     with (
-        tempfile.TemporaryDirectory() as name,
         serving(nox=nox, BASE_URL=public, **given) as one,
         serving_beside(one, BASE_URL=public) as other,
+        _fronted(port, tls_port, (one, other), UNLIMITED) as found,
     ):
+        yield found
+
+
+@contextmanager
+def layout_without_webs() -> Iterator[Layout]:
+    """nginx as it is deployed, before web servers that are all gone, until the block ends."""
+    with _fronted(free_port(), free_port(), (), {}) as found:
+        yield found
+
+
+@contextmanager
+def _fronted(
+    port: int, tls_port: int, webs: tuple[Server, ...], changed: dict[str, str]
+) -> Iterator[Layout]:
+    with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)  # nginx's workers are another user
-        webs = (one, other)
-        _configure(folder, port, tls_port, webs, limited=limited)
+        ports = [web.environment["PORT"] for web in webs] or [free_port(), free_port()]
+        listening = {
+            "127.0.0.1:8001": f"{ADDRESS}:{ports[0]}",
+            "127.0.0.1:8002": f"{ADDRESS}:{ports[1]}",
+            "listen 80": f"listen {ADDRESS}:{port}",
+            "listen 443": f"listen {ADDRESS}:{tls_port}",
+        }
+        _configure(folder, {**HERE, **listening, **changed})
+        _certificate(folder / "tls")
+        http, https = f"http://{ADDRESS}:{port}", f"https://{LOCAL}:{tls_port}"
         with _nginx(folder, port):
             yield Layout(http, https, port, tls_port, folder, webs)
 
 
-def free_port() -> int:
-    with socket.socket() as anybody:
-        anybody.bind((ADDRESS, 0))
-        return int(anybody.getsockname()[1])
-
-
-def _configure(
-    folder: Path, port: int, tls_port: int, webs: tuple[Server, Server], *, limited: bool
-) -> None:
-    """The files of ``deploy/`` with this machine's ports and name in them."""
-    for name in ("refusals.conf", "service.conf"):
-        shutil.copy(DEPLOY / name, folder)
-    for number, web in zip(("8001", "8002"), webs, strict=True):
-        text = ((folder if number == "8002" else DEPLOY) / "web.conf").read_text()
-        (folder / "web.conf").write_text(text.replace(number, web.environment["PORT"]))
-    text = (DEPLOY / "nginx.conf").read_text()
-    text = text.replace("/var/log/nginx/", "").replace("/run/", "")
-    text = text.replace("listen 80", f"listen {ADDRESS}:{port}")
-    text = text.replace("listen 443", f"listen {ADDRESS}:{tls_port}")
-    text = text.replace(f"server_name {NAME}", f"server_name {' '.join(NAMES)}")
-    if not limited:
-        text = text.replace("rate=200r/s", "rate=10000r/s").replace("burst=400", "burst=10000")
-        text = text.replace("limit_conn connections 256", "limit_conn connections 4096")
-    (folder / "nginx.conf").write_text(f"daemon off;\n{text}")
-    (folder / "tls").mkdir()
-    _certificate(folder / "tls")
+def _configure(folder: Path, changed: dict[str, str]) -> None:
+    """The files of ``deploy/``, with each text of theirs that is ``changed`` as it is here."""
+    for file in FILES:
+        text = (DEPLOY / file).read_text()
+        for theirs, ours in changed.items():
+            text = text.replace(theirs, ours)
+        (folder / file).write_text(text)
 
 
 def _certificate(folder: Path) -> None:
+    folder.mkdir()
     subprocess.run(
         [
             *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),

@@ -1,16 +1,25 @@
-"""The production's layout: TLS, forged addresses, framing, slow clients, a web that is killed."""
+"""The production's layout: TLS, forged addresses, refusals, slow clients, a web that is killed."""
 
+import json
 import secrets
 import socket
 import ssl
 from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPResponse
 
 import httpx
 import pytest
 
 from tests.client import HOOK, bearer, signed
 from tests.config.test_framing import REFUSED, statuses
-from tests.drills.layout import ADDRESS, NAME, layout, needs_nginx, needs_postgresql
+from tests.drills.layout import (
+    ADDRESS,
+    NAME,
+    layout,
+    layout_without_webs,
+    needs_nginx,
+    needs_postgresql,
+)
 from tests.signals.test_relay import message
 
 pytestmark = [pytest.mark.processes, pytest.mark.alone, needs_nginx, needs_postgresql]
@@ -20,12 +29,19 @@ SLOW = 200  # connections
 SENDERS, SIGNALS = 8, 400
 KILL_AFTER = 100  # signals
 FAILURES = 3  # a minute
+MANY = 500  # requests at once
 
 
 @pytest.fixture(scope="module")
 def found():
     with layout(LIMIT_FAILURES=f"{FAILURES}/minute") as found:
         yield found
+
+
+@pytest.fixture(scope="module")
+def alone():
+    with layout_without_webs() as alone:
+        yield alone
 
 
 def said(found, raw):
@@ -44,7 +60,8 @@ def said(found, raw):
 # --- TLS, names, addresses ------------------------------------------------------------------------
 
 
-def handshake(found, name, version=None):
+def handshake(found, name, version=None, host=None):
+    """What comes back to who names one name in TLS, and the same or another as the Host."""
     context = ssl.create_default_context(cafile=found.folder / "tls" / "certificate.pem")
     if version:
         context.minimum_version = context.maximum_version = version
@@ -52,7 +69,7 @@ def handshake(found, name, version=None):
         socket.create_connection((ADDRESS, found.tls_port), timeout=PATIENCE) as line,
         context.wrap_socket(line, server_hostname=name) as client,
     ):
-        request = f"GET /healthz HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n"
+        request = f"GET /healthz HTTP/1.1\r\nHost: {host or name}\r\nConnection: close\r\n\r\n"
         client.sendall(request.encode())
         return b"".join(iter(lambda: client.recv(65536), b""))
 
@@ -83,16 +100,100 @@ def test_what_a_client_says_of_its_address_is_not_believed(found):
     assert codes[-1] == 429
 
 
-def test_the_numbers_are_not_to_be_had_from_outside(found):
-    assert httpx.get(f"{found.http}/metrics", trust_env=False).status_code == 404
+# --- What nginx refuses ---------------------------------------------------------------------------
+
+OURS = f"Host: {ADDRESS}\r\n"
+GET = f"GET /api/v1 HTTP/1.1\r\n{OURS}"
+PUSH = f"POST {HOOK} HTTP/1.1\r\n{OURS}"
+NONE_OF_OURS = (400, "host_invalid")
+MALFORMED = (400, "malformed")
+IN_NGINX_HANDS = {
+    "TRACE": (f"TRACE /api/v1 HTTP/1.1\r\n{OURS}", (405, "method_not_allowed")),
+    "CONNECT": (f"CONNECT /api/v1 HTTP/1.1\r\n{OURS}", (405, "method_not_allowed")),
+    "another host": ("GET /api/v1 HTTP/1.1\r\nHost: elsewhere.example\r\n", NONE_OF_OURS),
+    "no host": ("GET /api/v1 HTTP/1.1\r\n", NONE_OF_OURS),
+    "no host in HTTP/1.0": ("GET /api/v1 HTTP/1.0\r\n", NONE_OF_OURS),
+    "an empty host": ("GET /api/v1 HTTP/1.1\r\nHost:\r\n", NONE_OF_OURS),
+    "a host that is none": ("GET /api/v1 HTTP/1.1\r\nHost: a b\r\n", NONE_OF_OURS),
+    "a host of dots": ("GET /api/v1 HTTP/1.1\r\nHost: a..b\r\n", NONE_OF_OURS),
+    "another host's address": (
+        f"GET http://elsewhere.example/api/v1 HTTP/1.1\r\n{OURS}",
+        NONE_OF_OURS,
+    ),
+    "two hosts": (f"{GET}{OURS}", MALFORMED),
+    "a NUL in the path": (f"GET /api/v1/%00 HTTP/1.1\r\n{OURS}", (404, "not_found")),
+    "half an escape": (f"POST /api/v1/%4 HTTP/1.1\r\n{OURS}", (404, "not_found")),
+    "a chunked body": (f"{PUSH}Transfer-Encoding: chunked\r\n", (411, "length_required")),
+    "a packed body": (f"{PUSH}Transfer-Encoding: gzip\r\n", (411, "length_required")),
+    "two lengths": (f"{PUSH}Content-Length: 1\r\nContent-Length: 2\r\n", MALFORMED),
+    "a length and chunks": (
+        f"{PUSH}Content-Length: 1\r\nTransfer-Encoding: chunked\r\n",
+        MALFORMED,
+    ),
+    "a large body": (f"{PUSH}Content-Length: 200000\r\n", (413, "body_too_large")),
+    "a large header": (f"{GET}A: {'a' * 9000}\r\n", MALFORMED),
+    "a long line": (f"GET /{'a' * 9000} HTTP/1.1\r\n{OURS}", MALFORMED),
+    "another version": (f"GET /api/v1 HTTP/3.0\r\n{OURS}", MALFORMED),
+    "no HTTP": ("Good morning\r\n", MALFORMED),
+}
 
 
-def test_what_nginx_refuses_looks_as_the_service_would(found):
-    answer = httpx.post(f"{found.http}{HOOK}", content=b"x" * 200_000, trust_env=False)
-    assert answer.status_code == 413
-    assert answer.headers["Content-Type"] == "application/problem+json"
-    assert answer.json()["code"] == "body_too_large"
-    assert answer.json()["requestId"] == answer.headers["X-Request-Id"]
+def answered(found, head, port=None):
+    """The status, the headers and the body that come back for the lines of a head."""
+    with socket.create_connection((ADDRESS, port or found.port), timeout=PATIENCE) as client:
+        client.sendall(f"{head}\r\n".encode("latin-1"))
+        answer = HTTPResponse(client)
+        answer.begin()
+        return answer.status, answer.headers, answer.read()
+
+
+def refused(status, headers, body):
+    """The status and code of a problem that is whole as the contract's section 5 says."""
+    problem = json.loads(body)
+    assert headers["Content-Type"] == "application/problem+json"
+    assert headers["Cache-Control"] == "no-store"
+    assert headers["X-Request-Id"] == problem["requestId"]
+    assert problem["status"] == status
+    assert problem["type"].endswith(f"/problems/{problem['code']}")
+    assert problem["title"]
+    assert problem["detail"]
+    assert b"elsewhere" not in body
+    return status, problem["code"]
+
+
+@pytest.mark.parametrize("what", IN_NGINX_HANDS)
+def test_what_nginx_does_not_take_is_refused_as_the_contract_says(found, what):
+    head, expected = IN_NGINX_HANDS[what]
+    assert refused(*answered(found, head)) == expected
+
+
+def test_a_method_that_nginx_does_not_know_hears_from_the_service_which_there_are(found):
+    _, headers, _ = answered(found, IN_NGINX_HANDS["TRACE"][0])
+    assert headers["Allow"] == "GET, HEAD, OPTIONS"
+
+
+def test_plain_http_on_the_port_of_tls_is_told_so(found):
+    assert refused(*answered(found, GET, found.tls_port)) == (403, "https_required")
+
+
+def test_a_host_beside_our_name_in_tls_is_refused(found):
+    answer = handshake(found, NAME, host="elsewhere.example")
+    assert b" 400 Bad Request" in answer
+    assert b'"code": "host_invalid"' not in answer  # a page, as everywhere but under /api/
+    assert b"elsewhere" not in answer
+
+
+def test_what_nginx_refuses_keeps_the_callers_request_id(found):
+    _, headers, _ = answered(found, f"{GET}X-Request-Id: mine_1\r\nTransfer-Encoding: chunked\r\n")
+    assert headers["X-Request-Id"] == "mine_1"
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/.refused", "/%00"])
+def test_what_is_not_to_be_had_from_outside_is_not_found(found, path):
+    status, headers, body = answered(found, f"GET {path} HTTP/1.1\r\n{OURS}")
+    assert status == 404
+    assert headers["Content-Type"].startswith("text/html")
+    assert b"nginx" not in body
 
 
 # --- Framing --------------------------------------------------------------------------------------
@@ -166,13 +267,20 @@ def test_killing_a_web_server_under_load_loses_no_signal():
         assert filled == SIGNALS
 
 
-def test_without_any_web_server_the_answer_says_to_come_again():
-    with layout() as found:
-        for web in found.webs:
-            found.kill(web)
-        answer = httpx.get(f"{found.http}/api/v1", trust_env=False, timeout=PATIENCE)
-    assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
-    assert answer.headers["Retry-After"] == "1"
+def test_without_any_web_server_the_answer_says_to_come_again(alone):
+    status, headers, body = answered(alone, GET)
+    assert refused(status, headers, body) == (503, "unavailable")
+    assert headers["Retry-After"] == "1"
+
+
+def test_who_asks_too_often_is_told_to_wait(alone):
+    """More at once than nginx lets one address ask."""
+    with socket.create_connection((ADDRESS, alone.port), timeout=PATIENCE) as client:
+        client.sendall(f"{GET}\r\n".encode() * MANY + f"{GET}Connection: close\r\n\r\n".encode())
+        said = b"".join(iter(lambda: client.recv(65536), b""))
+    last = said[said.rindex(b"HTTP/1.1 429") :]
+    assert b"Retry-After: 1\r\n" in last
+    assert b'"code":"rate_limited"' in last
 
 
 def _filled(found, http):
