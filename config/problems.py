@@ -11,7 +11,7 @@ from django.core.exceptions import (
     RequestDataTooBig,
     SuspiciousOperation,
 )
-from django.db import InterfaceError, InternalError, OperationalError
+from django.db import InterfaceError, InternalError, OperationalError, connection
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from redis.exceptions import RedisError
@@ -76,9 +76,20 @@ def as_refusal(exc: BaseException | None) -> Refused:
             return Malformed("The request is not one that a browser sends.")
     if isinstance(exc, AWAY):
         logger.warning("The database or the cache did not serve a request: %s", type(exc).__name__)
+        _throw_out_the_dead()
         return Unavailable()
     logger.error("A request failed.", exc_info=exc)
     return Internal()
+
+
+def _throw_out_the_dead() -> None:
+    """Takes away the connections that died with the one that failed.
+
+    The pool by itself finds them one by one, and lets the requests that meet two wait a second.
+    """
+    pool = getattr(connection, "pool", None)  # of PostgreSQL, where one is set
+    if pool is not None:
+        pool.check()
 
 
 def answer(exc: Exception, context: dict[str, Any]) -> HttpResponse:

@@ -23,7 +23,7 @@ BEGIN, END = "<!-- make drills writes this table -->\n", "<!-- up to here -->\n"
 
 # What is brought about, how often, and how many seconds apart.
 ALL = (
-    (faults.a_worker_is_killed, 45, 1.0),
+    (faults.a_worker_is_killed, 45, 2.0),
     (faults.the_arbiter_is_killed, 10, 0.5),
     (faults.the_server_is_reloaded, 5, 1.0),
     (faults.the_server_is_stopped, 5, 1.0),
@@ -75,8 +75,11 @@ def _rows(found: Stage):
 def _table(rows: list[Row]) -> str:
     lines = [COLUMNS.values(), ["---"] * len(COLUMNS)]
     lines += [[_written(getattr(row, name)) for name in COLUMNS] for row in rows]
-    stood_on = f"Python {platform.python_version()}, {len(os.sched_getaffinity(0))} cores"
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines) + f"\nLast run: {stood_on}.\n"
+    table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    cores, load = len(os.sched_getaffinity(0)), os.getloadavg()[2]
+    return f"""{table}
+Last run with Python {platform.python_version()} on {cores} cores, a load of {load:.1f} among them.
+"""
 
 
 def _written(value: object) -> str:

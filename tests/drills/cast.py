@@ -36,5 +36,5 @@ def _customer(number: int) -> dict[str, str]:
     bot = actions.add_automation(desk=desk, name="Chart")
     actions.elect(automation=bot, **ELECTED)
     secret, _ = generate_secret(source=Source.TRADINGVIEW, automation=bot)
-    account = {"email": user.email, "password": PASSWORD, "userId": desk.public_id}
+    account = {"login": user.email, "password": PASSWORD, "userId": desk.public_id}
     return {**account, "botId": bot.pk, "secret": secret, **ELECTED}

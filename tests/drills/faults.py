@@ -89,7 +89,7 @@ def sign_in_while_redis_is_away(stage: Stage, book: Book) -> None:
     customer = stage.cast["customers"][0]
     with httpx.Client(base_url=stage.web.base_url, trust_env=False) as http:
         http.get("/accounts/login/")
-        form = {"login": customer["email"], "password": customer["password"]}
+        form = {name: customer[name] for name in ("login", "password")}
         token = {"csrfmiddlewaretoken": http.cookies["csrf"]}
         answer = http.post("/accounts/login/", data=form | token)
     if answer.status_code != UNAVAILABLE or answer.elapsed.total_seconds() > 2:
