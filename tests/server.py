@@ -16,13 +16,14 @@ import secrets
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,9 @@ from tests import shared_store
 
 ROOT = Path(__file__).resolve().parent.parent
 ADDRESS = "127.0.0.1"
+KEYS = ("SECRET_KEY", "TOKEN_KEYS", "SECRET_KEYS")
+# With one of these of its own a server's database is made for it; else it is a copy.
+PREPARED_WITH = {*KEYS, "DATABASE_URL"}
 LIMITS = ("AUTOMATION", "PLATFORM", "READS", "FAILURES", "MINTING", "CHANGES")
 
 STARTING = 60  # seconds, on the slowest machine
@@ -73,11 +77,17 @@ def serving(
 
     Limits, plain HTTP and the second factor are as a conformance run wants them: off.
     """
-    with tempfile.TemporaryDirectory() as name, _database(Path(name)) as database:
+    with tempfile.TemporaryDirectory() as name, ExitStack() as databases:
         folder, port = Path(name), free_port()
-        environment = {**environment_of(folder, port), "DATABASE_URL": database, **settings}
+        environment = {**environment_of(folder, port), **settings}
         collect_static_files(environment)
-        seed = _prepare(environment, ready, idle, nox)
+        if settings.keys() & PREPARED_WITH:
+            environment.setdefault("DATABASE_URL", databases.enter_context(_database(folder)))
+            seed = _prepare(environment, ready, idle, nox)
+        else:
+            mfa = environment["REQUIRE_STAFF_MFA"]
+            prepared, seed = _prepared(ready, idle, nox, mfa)
+            environment["DATABASE_URL"] = databases.enter_context(_database(folder, prepared))
         server = Server(f"http://{ADDRESS}:{port}", seed, environment, folder / "log")
         with _guarded(server):
             yield server
@@ -100,7 +110,6 @@ def manage(server: Server, *command: str) -> str:
 
 
 def environment_of(folder: Path, port: int) -> dict[str, str]:
-    keys = {name: secrets.token_hex(32) for name in ("SECRET_KEY", "TOKEN_KEYS", "SECRET_KEYS")}
     return {
         "PATH": os.environ["PATH"],
         "ENV_FILE": os.devnull,
@@ -113,11 +122,17 @@ def environment_of(folder: Path, port: int) -> dict[str, str]:
         "WEB_CONCURRENCY": "2",
         "REQUIRE_HTTPS": "off",
         "REQUIRE_STAFF_MFA": "off",
-        **keys,
+        **_keys(),
         **{f"LIMIT_{name}": "off" for name in LIMITS},
         "CACHE_PREFIX": folder.name,
         **_redis(),
     }
+
+
+@functools.cache
+def _keys() -> dict[str, str]:
+    """The keys of this process's servers."""
+    return {name: secrets.token_hex(32) for name in KEYS}
 
 
 @functools.cache
@@ -140,25 +155,48 @@ def _redis() -> dict[str, str]:
 
 
 @contextmanager
-def _database(folder: Path) -> Iterator[str]:
-    """The address of an empty database, which is gone afterwards."""
+def _database(folder: Path, copied: str = "") -> Iterator[str]:
+    """The address of an empty database, or of a copy of another, which is gone afterwards."""
     url = os.environ.get("TEST_DATABASE_URL")
     if not url or url.startswith("sqlite"):
-        yield f"sqlite:///{folder / 'service.sqlite3'}"
+        file = folder / "service.sqlite3"
+        if copied:
+            _copy(Path(copied.removeprefix("sqlite:///")), file)
+        yield f"sqlite:///{file}"
         return
     name = f"conformance_{os.getpid()}_{secrets.token_hex(3)}"
-    own = urlsplit(url)._replace(path=f"/{name}").geturl()
-    _administer(url, "CREATE DATABASE {}", name)
+    template = urlsplit(copied).path.strip("/") or "template1"
+    _administer(url, "CREATE DATABASE {} TEMPLATE {}", name, template)
     try:
-        yield own
+        yield urlsplit(url)._replace(path=f"/{name}").geturl()
     finally:
         _administer(url, "DROP DATABASE {} WITH (FORCE)", name)
 
 
-def _administer(url: str, statement: str, name: str) -> None:
+def _copy(prepared: Path, file: Path) -> None:
+    with closing(sqlite3.connect(prepared)) as one, closing(sqlite3.connect(file)) as other:
+        one.backup(other)
+
+
+@functools.cache
+def _prepared(ready: int, idle: int, nox: bool, mfa: str) -> tuple[str, dict[str, Any]]:
+    """The address of a database that is migrated and seeded, and what the seeding printed.
+
+    Made once a process, to be copied: making it takes longer than starting a server.
+    """
+    kept = ExitStack()
+    atexit.register(kept.close)
+    folder = Path(kept.enter_context(tempfile.TemporaryDirectory()))
+    database = kept.enter_context(_database(folder))
+    of_this = {"DATABASE_URL": database, "REQUIRE_STAFF_MFA": mfa}
+    environment = {**environment_of(folder, free_port()), **of_this}
+    return database, _prepare(environment, ready, idle, nox)
+
+
+def _administer(url: str, statement: str, *names: str) -> None:
     address = urlsplit(url)._replace(scheme="postgresql", path="/postgres").geturl()
     with psycopg.connect(address, autocommit=True) as connection:
-        connection.execute(sql.SQL(statement).format(sql.Identifier(name)))
+        connection.execute(sql.SQL(statement).format(*map(sql.Identifier, names)))
 
 
 def _prepare(environment: dict[str, str], ready: int, idle: int, nox: bool) -> dict[str, Any]:
