@@ -2,6 +2,7 @@
 
 import json
 import secrets
+import sys
 from io import StringIO
 
 import pytest
@@ -59,6 +60,18 @@ def test_second_factors_move_as_well(settings, new_key):
     assert codes.get_unused_codes() == before
 
 
+def test_a_second_factor_that_is_removed_meanwhile_is_left_out(settings, new_key):
+    user = a_staff_user()
+    TOTP.activate(user, generate_totp_secret())
+    RecoveryCodes.activate(user)
+    new_key()
+    moving = rotation.reencrypt_second_factors()
+    assert next(moving)
+    Authenticator.objects.all().delete()
+    list(moving)
+    assert not Authenticator.objects.exists()
+
+
 def test_a_second_run_has_nothing_to_do(desk, new_key):
     a_bot(desk)
     TOTP.activate(desk.user, generate_totp_secret())
@@ -110,3 +123,26 @@ def test_it_says_in_words_what_it_did(desk, new_key):
     assert out.getvalue() == (
         "1 signing secrets and 0 second factors moved.\nNo token stands on an older key.\n"
     )
+
+
+def test_it_shows_on_a_terminal_how_far_it_is(desk, new_key, monkeypatch):
+    class Terminal(StringIO):
+        def isatty(self):
+            return True
+
+    a_bot(desk)
+    TOTP.activate(desk.user, generate_totp_secret())
+    new_key()
+    monkeypatch.setattr("sys.stderr", Terminal())
+    rotate()
+    shown = sys.stderr.getvalue()
+    assert "Secrets: " in shown
+    assert "Second factors: " in shown
+    assert "/1 [" in shown
+
+
+def test_without_a_terminal_it_shows_nothing_but_its_report(desk, new_key, capsys):
+    a_bot(desk)
+    new_key()
+    assert rotate()["secrets"] == 1
+    assert capsys.readouterr() == ("", "")

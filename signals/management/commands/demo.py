@@ -19,7 +19,7 @@ class Command(BaseCommand):
     requires_system_checks = ()
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--port", type=int, default=8000)
+        parser.add_argument("--port", type=int, default=8000, help="of localhost; 8000 by default")
         parser.add_argument("--once", action="store_true", help="end after the round")
         parser.add_argument("--make", type=int, help="the make that is to end with 1, not its 2")
 
