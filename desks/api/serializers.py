@@ -8,7 +8,7 @@ from desks.models import Card
 from desks.models.connection import TRADE_ONLY
 from desks.models.desk import DeskQuerySet
 from events.api.parameters import LONGEST_TEXT, PageParameters
-from events.times import written
+from events.times import Written
 
 YES, NO = "1", "0"
 
@@ -27,14 +27,14 @@ def desks_as_json(desks: DeskQuerySet, card: Card | None) -> list[tuple[dict[str
     """The record and the ``key`` of each of these desks (``with_standing``), in one statement."""
     rows = desks.values(  # type: ignore[misc]
         "public_id",
-        "created_at",
-        "updated_at",
         "key",
         "connection__venue",
-        "connection__connected_at",
         "standing__pair",
         "standing__direction",
-        "standing__elected_at",
+        created=Written("created_at"),
+        updated=Written("updated_at"),
+        connected_since=Written("connection__connected_at"),
+        elected=Written("standing__elected_at"),
     )
     return [(_desk(row, card), row["key"]) for row in rows]
 
@@ -49,8 +49,8 @@ def _desk(row: dict[str, Any], card: Card | None) -> dict[str, Any]:
         "ready": ready,
         "connection": _connection(row),
         "election": _election(row, card) if card and ready else None,
-        "createdAt": written(row["created_at"]),
-        "updatedAt": written(row["updated_at"]),
+        "createdAt": row["created"],
+        "updatedAt": row["updated"],
     }
 
 
@@ -60,7 +60,7 @@ def _connection(row: dict[str, Any]) -> dict[str, Any] | None:
     return {
         "venue": row["connection__venue"],
         "access": TRADE_ONLY,
-        "connectedAt": written(row["connection__connected_at"]),
+        "connectedAt": row["connected_since"],
     }
 
 
@@ -69,5 +69,5 @@ def _election(row: dict[str, Any], card: Card) -> dict[str, Any]:
         "card": card.name,
         "pair": row["standing__pair"],
         "direction": row["standing__direction"],
-        "electedAt": written(row["standing__elected_at"]),
+        "electedAt": row["elected"],
     }
