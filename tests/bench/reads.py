@@ -56,15 +56,16 @@ def pulls(server: Server, effort: Effort) -> Iterator[Line]:
 def feeds(server: Server, effort: Effort) -> Iterator[Line]:
     """Catching up with the feed at its beginning and at its end."""
     epoch, head = _head(server)
-    begin, end = log_cursor(epoch, head - effort.events), log_cursor(epoch, head - 2 * ROWS_A_PAGE)
-    of_desk = log_cursor(epoch, head - 4 * ROWS_A_PAGE)
+    # Both in what was grown behind the elections, so that the pages hold the same.
+    begin = log_cursor(epoch, head - effort.events + effort.desks)
+    end = log_cursor(epoch, head - 20 * ROWS_A_PAGE)
     feed, desk = "/api/v1/events", {"userId": growth.FEED_OF}
     found = load.interleaved(
         {
             "platform, begin": load.read(server, feed, after=begin),
             "platform, end": load.read(server, feed, after=end),
             "one desk, begin": load.read(server, feed, after=begin, **desk),
-            "one desk, end": load.read(server, feed, after=of_desk, **desk),
+            "one desk, end": load.read(server, feed, after=end, **desk),
         },
         effort,
         2,
