@@ -71,6 +71,12 @@ class _Branch(NamedTuple):
     low: int
     high: int
 
+    @property
+    def key(self) -> dict[str, str]:
+        """The columns before the position in the index, each with its value."""
+        named = {"topic": self.topic, "kind": self.kind}
+        return {column: value for column, value in named.items() if value is not None}
+
 
 def read_page(query: Query, view: View) -> Page:
     """One page of what the view shows, in three statements however large the log is."""
@@ -133,22 +139,25 @@ def _fetch(branches: Sequence[_Branch], query: Query) -> list[Event]:
     parts: list[str] = []
     values: list[str | int] = []
     for branch in branches:
-        terms = _terms(branch, query.signal)
-        where = " AND ".join(terms)
-        part = f"SELECT * FROM {TABLE} WHERE {where} ORDER BY position {order} LIMIT %s"
-        parts.append(f"SELECT * FROM ({part}) AS branch")
-        values += [*terms.values(), query.limit + 1]
+        part, given = _part(branch, query.signal, order)
+        parts.append(f"SELECT * FROM ({part} LIMIT %s) AS branch")
+        values += [*given, query.limit + 1]
     union = f"{' UNION ALL '.join(parts)} ORDER BY position {order} LIMIT %s"
     return list(Event.objects.raw(union, [*values, query.limit + 1]))
 
 
-def _terms(branch: _Branch, signal: str | None) -> dict[str, str | int]:
-    """The conditions of one branch, each with its value."""
-    terms: dict[str, str | int | None] = {
-        "position >= %s": branch.low,
-        "position <= %s": branch.high,
-        "topic = %s": branch.topic,
-        "kind = %s": branch.kind,
-        "signal_id = %s": signal,
-    }
-    return {term: value for term, value in terms.items() if value is not None}
+def _part(branch: _Branch, signal: str | None, order: str) -> tuple[str, list[str | int]]:
+    """The statement of one branch, and its values.
+
+    Whole keys are compared and ordered, and nothing is said to be equal: else PostgreSQL would
+    rather walk the positions, past however many events of others, until it has enough.
+    """
+    columns = [*branch.key, "position"]
+    before: list[str | int] = [*branch.key.values()]
+    row, marks = ", ".join(columns), ", ".join(["%s"] * len(columns))
+    where = f"({row}) >= ({marks}) AND ({row}) <= ({marks})"
+    given = [*before, branch.low, *before, branch.high]
+    if signal is not None:
+        where, given = f"{where} AND signal_id = %s", [*given, signal]
+    ordered = ", ".join(f"{column} {order}" for column in columns)
+    return f"SELECT * FROM {TABLE} WHERE {where} ORDER BY {ordered}", given

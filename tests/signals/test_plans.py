@@ -3,6 +3,7 @@
 And what a request costs: how many statements, BEGIN and COMMIT among them.
 """
 
+import json
 import re
 
 import pytest
@@ -106,6 +107,33 @@ def test_no_page_of_the_feed_reads_a_table_whole(desk, query):
         for token in (engine, a_desk_token(desk)):
             assert code(get(path, token)) == "ok"
     assert whole_reads(queries) == []
+
+
+MANY_EVENTS = """
+INSERT INTO events_event (position, kind, at, topic, content)
+SELECT head.position + i, 'signal.filled', now(),
+       CASE WHEN i > 15000 THEN card.id ELSE 'usr_other' END, '{"signal": null, "data": {}}'
+FROM desks_card AS card, events_head AS head, generate_series(1, 20000) AS i;
+UPDATE events_head SET position = position + 20000;
+ANALYZE events_event"""
+
+
+@on_postgresql
+@pytest.mark.parametrize("kind", ["", "&kind=signal.filled"])
+def test_a_desks_feed_does_not_walk_past_the_events_of_others(desk, kind):
+    engine = a_platform_token()
+    with connection.cursor() as cursor:
+        cursor.execute(MANY_EVENTS)
+    with CaptureQueriesContext(connection) as queries:
+        page = get(f"{EVENTS}?userId={desk.public_id}{kind}", engine).json()
+    assert len(page["events"]) == 100
+    read = next(query["sql"] for query in queries if "UNION ALL" in query["sql"])
+    with connection.cursor() as cursor:
+        cursor.execute("EXPLAIN (ANALYZE, FORMAT JSON) " + read)
+        plan = json.dumps(cursor.fetchone())
+    passed = re.findall(r'"Rows Removed by (?:Index Recheck|Filter)": (\d+)', plan)
+    assert sum(map(int, passed)) < 100
+    assert "Seq Scan" not in plan
 
 
 @on_postgresql
