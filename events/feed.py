@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from django.db import connection
+
 from events.models import Event, Head
 
 TABLE = Event._meta.db_table
@@ -147,17 +149,25 @@ def _fetch(branches: Sequence[_Branch], query: Query) -> list[Event]:
 
 
 def _part(branch: _Branch, signal: str | None, order: str) -> tuple[str, list[str | int]]:
-    """The statement of one branch, and its values.
-
-    Whole keys are compared and ordered, and nothing is said to be equal: else PostgreSQL would
-    rather walk the positions, past however many events of others, until it has enough.
-    """
-    columns = [*branch.key, "position"]
-    before: list[str | int] = [*branch.key.values()]
-    row, marks = ", ".join(columns), ", ".join(["%s"] * len(columns))
-    where = f"({row}) >= ({marks}) AND ({row}) <= ({marks})"
-    given = [*before, branch.low, *before, branch.high]
+    """The statement of one branch, and its values."""
+    where, given = _range(branch)
     if signal is not None:
         where, given = f"{where} AND signal_id = %s", [*given, signal]
-    ordered = ", ".join(f"{column} {order}" for column in columns)
+    ordered = ", ".join(f"{column} {order}" for column in (*branch.key, "position"))
     return f"SELECT * FROM {TABLE} WHERE {where} ORDER BY {ordered}", given
+
+
+def _range(branch: _Branch) -> tuple[str, list[str | int]]:
+    """The condition that each database reads as a range of the branch's own index, and its values.
+
+    Told that a topic is equal, PostgreSQL would rather walk the positions, past however many events
+    of others, until it has enough; told to compare whole keys, SQLite would not see the position.
+    """
+    before: list[str | int] = [*branch.key.values()]
+    if connection.vendor != "postgresql":
+        equal = "".join(f"{column} = %s AND " for column in branch.key)
+        return f"{equal}position BETWEEN %s AND %s", [*before, branch.low, branch.high]
+    key = ", ".join([*branch.key, "position"])
+    marks = ", ".join(["%s"] * (len(before) + 1))
+    given = [*before, branch.low, *before, branch.high]
+    return f"({key}) BETWEEN ({marks}) AND ({marks})", given
