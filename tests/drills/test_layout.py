@@ -34,7 +34,7 @@ MANY = 500  # requests at once
 
 @pytest.fixture(scope="module")
 def found():
-    with layout(LIMIT_FAILURES=f"{FAILURES}/minute") as found:
+    with layout(LIMIT_FAILURES=f"{FAILURES}/minute", METRICS_TOKEN=secrets.token_hex(32)) as found:
         yield found
 
 
@@ -140,9 +140,11 @@ IN_NGINX_HANDS = {
 
 def answered(found, head, port=None):
     """The status, the headers and the body that come back for the lines of a head."""
-    with socket.create_connection((ADDRESS, port or found.port), timeout=PATIENCE) as client:
+    with (
+        socket.create_connection((ADDRESS, port or found.port), timeout=PATIENCE) as client,
+        HTTPResponse(client) as answer,
+    ):
         client.sendall(f"{head}\r\n".encode("latin-1"))
-        answer = HTTPResponse(client)
         answer.begin()
         return answer.status, answer.headers, answer.read()
 
@@ -190,7 +192,9 @@ def test_what_nginx_refuses_keeps_the_callers_request_id(found):
 
 @pytest.mark.parametrize("path", ["/metrics", "/.refused", "/%00"])
 def test_what_is_not_to_be_had_from_outside_is_not_found(found, path):
-    status, headers, body = answered(found, f"GET {path} HTTP/1.1\r\n{OURS}")
+    token = found.webs[0].environment["METRICS_TOKEN"]
+    head = f"GET {path} HTTP/1.1\r\n{OURS}Authorization: Bearer {token}\r\n"
+    status, headers, body = answered(found, head)
     assert status == 404
     assert headers["Content-Type"].startswith("text/html")
     assert b"nginx" not in body
