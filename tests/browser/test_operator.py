@@ -95,15 +95,15 @@ def test_another_card_lapses_every_enrolment(stage, page):
     assert ready > 1
     follow(page, "Publish a card")
     expect(page.get_by_text(f"{ready} desks stand on it")).to_be_visible()
-    page.get_by_label("Name").fill("Evening")
-    page.get_by_label("Pair").fill("SOL/USDT")
-    page.get_by_label("Short").check()
+    page.get_by_label("Name").fill("Evening")  # of the same pair and direction, and yet another
+    page.get_by_label("Pair").fill("BTC/USDT")
+    page.get_by_label("Long").check()
     press(page, "Publish a card")
     expect(page.get_by_text("The card is published.")).to_be_visible()
     assert list(service.desks(ready=1)) == []
     page.goto("/control/")
     figures = page.locator(".figures")
-    expect(figures).to_contain_text("SOL/USDT")
+    expect(figures).to_contain_text("Evening")
     expect(figures).to_contain_text("connected, 0 ready")
 
 
