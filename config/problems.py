@@ -76,7 +76,8 @@ def as_refusal(exc: BaseException | None) -> Refused:
             return Malformed("The request is not one that a browser sends.")
     if isinstance(exc, AWAY):
         logger.warning("The database or the cache did not serve a request: %s", type(exc).__name__)
-        _throw_out_the_dead()
+        if not isinstance(exc, RedisError):
+            _throw_out_the_dead()
         return Unavailable()
     logger.error("A request failed.", exc_info=exc)
     return Internal()
@@ -88,7 +89,7 @@ def _throw_out_the_dead() -> None:
     The pool by itself finds them one by one, and lets the requests that meet two wait a second.
     """
     pool = getattr(connection, "pool", None)  # of PostgreSQL, where one is set
-    if pool is not None:
+    if pool is not None and not pool.closed:  # as it is until the first request that reads
         pool.check()
 
 
