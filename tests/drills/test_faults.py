@@ -17,11 +17,11 @@ def found():
 
 def test_whatever_fails_nothing_accepted_is_lost_and_nothing_is_done_twice(found):
     some = [
+        faults.redis_is_away,  # first: what is refused meanwhile is not the database's doing
         faults.the_server_is_stopped,
         faults.a_worker_is_killed,
         faults.connections_are_cut,
         faults.postgresql_restarts,
-        faults.redis_is_away,
         faults.clients_hang_up,
         *([faults.the_disk_is_full] if found.disk else []),
     ]
