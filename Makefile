@@ -34,10 +34,11 @@ serve: .venv/base .env ## serves, as the environment and .env say
 	@$(BIN)/python manage.py collectstatic --no-input --verbosity 0
 	@exec $(BIN)/gunicorn -c config/gunicorn.conf.py
 
-# One worker more than cores: some always wait, for a browser or a server. What races real processes
-# runs last and has the machine for itself.
-WORKERS = $$(($$(getconf _NPROCESSORS_ONLN) + 1))
-SUITE = $(BIN)/pytest -n $(WORKERS) -m "not alone$$but" && $(BIN)/pytest -m alone
+# One worker more than cores: some always wait, for a browser or a server. A file stays with one
+# worker, so that its server starts once. What races real processes runs last and has the machine
+# for itself.
+SPREAD = -n $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist loadfile --no-loadscope-reorder
+SUITE = $(BIN)/pytest $(SPREAD) -m "not alone$$but" && $(BIN)/pytest -m alone
 test: .venv/dev ## the whole suite; once more where TEST_DATABASE_URL and TEST_REDIS_URL are set
 	@echo 'On SQLite:'
 	@unset TEST_DATABASE_URL TEST_REDIS_URL; $(SUITE)
@@ -58,7 +59,7 @@ check: .venv/dev ## lint, format, types, layers, insecure ways, templates, missi
 	@$(LIKE_PRODUCTION) $(BIN)/python manage.py check --deploy --fail-level WARNING
 
 coverage: .venv/dev ## the suite on SQLite, and how much of the code it takes, branch by branch
-	@unset TEST_DATABASE_URL TEST_REDIS_URL; $(BIN)/pytest -n $(WORKERS) -m "not alone" --cov --cov-report= \
+	@unset TEST_DATABASE_URL TEST_REDIS_URL; $(BIN)/pytest $(SPREAD) -m "not alone" --cov --cov-report= \
 		&& $(BIN)/pytest -m alone --cov --cov-append
 
 bench: .venv/dev ## how fast it is, beside baselines, on the PostgreSQL of TEST_DATABASE_URL; QUICK=1: in a minute

@@ -179,11 +179,13 @@ class Forwarding:
             return self._done.get(timeout=max(0.01, until - time.monotonic()))
         except Empty:
             self._hang_up()
-            return ours(504, "hook_slow", "The hook did not answer in time. Send it again.")
+            return too_slow()
 
     def _send(self, until: float) -> None:
         try:
             self._done.put(self._ask(max(0.01, until - time.monotonic())))
+        except TimeoutError:
+            self._done.put(too_slow())
         except (OSError, http.client.HTTPException) as fault:
             sentence = f"The hook cannot be reached ({type(fault).__name__}). Send it again."
             self._done.put(ours(502, "hook_away", sentence))
@@ -213,6 +215,10 @@ class Forwarding:
                 line.shutdown(socket.SHUT_RDWR)
             except OSError:
                 return
+
+
+def too_slow() -> Answer:
+    return ours(504, "hook_slow", "The hook did not answer in time. Send it again.")
 
 
 def ours(status: int, code: str, detail: str) -> Answer:

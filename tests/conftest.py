@@ -60,6 +60,17 @@ def stranger(card: Card) -> Desk:
     return factories.a_ready_desk(card)
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes longest goes first, so that no worker is left with it: browsers, then servers."""
+    items.sort(
+        key=lambda item: (
+            "browser" not in item.path.parts,
+            not item.get_closest_marker("processes"),
+        )
+    )
+
+
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Names each test that did not run, and for lack of what: none is missed in silence."""
     for report in terminalreporter.stats.get("skipped", []):
