@@ -3,7 +3,6 @@
 from typing import Self
 
 from django.db import models
-from django.db.models import Q
 
 from desks.ids import LONGEST_ID, new_bot_id
 from desks.models.connection import LONGEST_NAME
@@ -30,11 +29,6 @@ class Automation(models.Model):
 
     class Meta:
         ordering = ["created_at", "id"]
-        indexes = [
-            models.Index(
-                fields=["desk"], name="automation_kept", condition=Q(removed_at__isnull=True)
-            )
-        ]
 
     def __str__(self) -> str:
         return self.name

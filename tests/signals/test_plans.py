@@ -7,9 +7,11 @@ import json
 import re
 
 import pytest
+from django.apps import apps
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from desks.models import Automation, Election
 from tests.client import DESKS, EVENTS, ME, code, deploy_path, get, post, push
 from tests.factories import (
     a_bot,
@@ -21,7 +23,9 @@ from tests.factories import (
     a_shared_secret,
 )
 from tests.signals.bodies import deploy, fanout, floor, tradingview
+from tests.staff import a_client, list_of
 from tokens import formats
+from tokens.models import SigningSecret, Token
 
 pytestmark = pytest.mark.django_db
 on_postgresql = pytest.mark.skipif(
@@ -32,21 +36,26 @@ ONE_ROW = {"events_head"}
 PLANNED = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE|WITH|\()")
 
 
-def whole_reads(queries):
-    """The tables that are read whole, with the statement, though an index is taken where one fits.
+def plans_of(queries):
+    """Each statement and its plan, in which an index is taken where one fits.
 
     PostgreSQL would rather read the small tables of a test whole: it is told not to.
     """
-    found = []
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL enable_seqscan = off")
         for query in queries:
             if PLANNED.match(query["sql"]):
                 cursor.execute("EXPLAIN " + query["sql"])
-                plan = "\n".join(row[0] for row in cursor.fetchall())
-                tables = set(re.findall(r"Seq Scan on (\w+)", plan)) - ONE_ROW
-                found += [(table, query["sql"]) for table in tables]
-    return found
+                yield query["sql"], "\n".join(row[0] for row in cursor.fetchall())
+
+
+def whole_reads(queries):
+    """The tables that are read whole, with the statement."""
+    return [
+        (table, statement)
+        for statement, plan in plans_of(queries)
+        for table in set(re.findall(r"Seq Scan on (\w+)", plan)) - ONE_ROW
+    ]
 
 
 @on_postgresql
@@ -134,6 +143,52 @@ def test_a_desks_feed_does_not_walk_past_the_events_of_others(desk, kind):
     passed = re.findall(r'"Rows Removed by (?:Index Recheck|Filter)": (\d+)', plan)
     assert sum(map(int, passed)) < 100
     assert "Seq Scan" not in plan
+
+
+# Each index that keeps no rule. Of a text Django makes another for LIKE, which serves as well.
+SECOND_INDEXES = """
+SELECT name.relname FROM pg_index
+JOIN pg_class AS name ON name.oid = indexrelid JOIN pg_class AS owner ON owner.oid = indrelid
+WHERE NOT indisunique AND owner.relname = ANY(%s) AND name.relname NOT LIKE '%%\\_like'"""
+OUR_APPS = ("desks", "events", "signals", "tokens")
+
+
+def wants(of_desk, of_bot, signal):
+    """Addresses by the index that finds their answer."""
+    return {
+        "desk_enrolled": f"{DESKS}?ready=1",
+        "desk_unconnected": f"{DESKS}?connected=0",
+        "election_card": f"{DESKS}?signal={signal}",
+        "election_desk": f"{EVENTS}?userId={of_desk}",
+        "event_topic": f"{EVENTS}?userId={of_desk}",
+        "event_topic_kind": f"{EVENTS}?userId={of_desk}&kind=desk.created",
+        "event_kind": f"{EVENTS}?kind=desk.created",
+        "event_signal": f"{EVENTS}?signal={signal}",
+        "desks_automation_desk_id_9872d92d": f"{list_of(Automation)}?q={of_desk}",
+        "desks_election_automation_id_5e40c58b": f"{list_of(Election)}?q={of_bot}",
+        "tokens_signingsecret_automation_id_b99d5b34": f"{list_of(SigningSecret)}?q={of_bot}",
+        "tokens_token_desk_id_315051fa": f"{list_of(Token)}?q={of_desk}",
+    }
+
+
+@on_postgresql
+def test_every_index_that_keeps_no_rule_finds_what_somebody_asks_for(desk):
+    bot, engine, operator = a_bot(desk), a_platform_token(), a_client()
+    a_desk_token(desk)
+    signal = push(fanout(), engine).json()["signal"]["id"]
+    models = [model for app in OUR_APPS for model in apps.get_app_config(app).get_models()]
+    with connection.cursor() as cursor:
+        cursor.execute(MANY_EVENTS)
+        cursor.execute(SECOND_INDEXES, [[model._meta.db_table for model in models]])
+        kept = {name for (name,) in cursor.fetchall()}
+    found = set()
+    for index, address in wants(desk.public_id, bot.id, signal).items():
+        with CaptureQueriesContext(connection) as queries:
+            answer = operator.get(address) if "/control/" in address else get(address, engine)
+        assert answer.status_code == 200
+        used = re.compile(rf" {index}(_like)? ")
+        found |= {index for _, plan in plans_of(queries) if used.search(plan)}
+    assert found == kept
 
 
 @on_postgresql

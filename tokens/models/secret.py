@@ -35,7 +35,7 @@ class SigningSecretQuerySet(models.QuerySet["SigningSecret"]):
 class SigningSecret(models.Model):
     """A secret, encrypted and bound to its row; ``ends_at`` is null for the one in use."""
 
-    public_id = models.CharField(max_length=LONGEST_ID, unique=True, default=new_secret_id)
+    public_id = models.CharField(max_length=LONGEST_ID, default=new_secret_id)
     source = models.CharField(max_length=16, choices=Source)
     automation = models.ForeignKey(
         "desks.Automation", models.PROTECT, null=True, related_name="secrets"
@@ -51,6 +51,7 @@ class SigningSecret(models.Model):
     class Meta:
         ordering = ["-id"]
         constraints = [
+            models.UniqueConstraint(fields=["public_id"], name="secret_public_id"),
             models.UniqueConstraint(
                 fields=["automation"],
                 condition=Q(ends_at=None, automation__isnull=False),

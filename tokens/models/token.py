@@ -37,13 +37,13 @@ class TokenQuerySet(models.QuerySet["Token"]):
 class Token(models.Model):
     """A token's record; the value itself is not kept, only a keyed digest of it."""
 
-    public_id = models.CharField(max_length=LONGEST_ID, unique=True, default=new_token_id)
+    public_id = models.CharField(max_length=LONGEST_ID, default=new_token_id)
     scope = models.CharField(max_length=8, choices=Scope)
     desk = models.ForeignKey("desks.Desk", models.PROTECT, null=True, related_name="tokens")
     name = models.CharField(max_length=LONGEST_NAME)
     can_read = models.BooleanField(default=False)
     can_write = models.BooleanField(default=False)
-    digest = models.CharField(max_length=64, unique=True)
+    digest = models.CharField(max_length=64)
     key_id = models.CharField(max_length=8)
     hint = models.CharField(max_length=16)
     created_at = models.DateTimeField()
@@ -56,6 +56,8 @@ class Token(models.Model):
     class Meta:
         ordering = ["id"]
         constraints = [
+            models.UniqueConstraint(fields=["public_id"], name="token_public_id"),
+            models.UniqueConstraint(fields=["digest"], name="token_digest"),
             models.UniqueConstraint(
                 fields=["desk"], condition=Q(revoked_at=None), name="one_token_of_a_desk"
             ),

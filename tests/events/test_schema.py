@@ -1,0 +1,21 @@
+"""The database keeps every rule that the models name, whatever the migrations did on the way."""
+
+import pytest
+from django.apps import apps
+from django.db import connection
+
+pytestmark = pytest.mark.django_db
+
+OURS = [
+    model
+    for app in ("desks", "events", "signals", "tokens")
+    for model in apps.get_app_config(app).get_models()
+]
+
+
+@pytest.mark.parametrize("model", OURS, ids=lambda model: model._meta.label)
+def test_each_constraint_and_index_of_a_model_is_in_the_database(model):
+    named = {each.name for each in (*model._meta.constraints, *model._meta.indexes)}
+    with connection.cursor() as cursor:
+        kept = connection.introspection.get_constraints(cursor, model._meta.db_table)
+    assert named <= kept.keys()
