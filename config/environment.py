@@ -153,6 +153,11 @@ def _postgresql(threads: int) -> dict[str, Any]:
             "server_side_binding": True,
             "prepare_threshold": 5,
             "connect_timeout": 2,
+            # Where the network swallows what is sent, as a firewall does, nothing else would tell.
+            "tcp_user_timeout": 1500,
+            "keepalives_idle": 1,
+            "keepalives_interval": 1,
+            "keepalives_count": 1,
             "options": " ".join(f"-c {name}={value}" for name, value in limits.items()),
             # A pool smaller than the threads would let one stalled writer starve the readers.
             # Where the database is away, whoever asks tries anew: by default the pool tries ever

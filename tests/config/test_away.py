@@ -1,5 +1,8 @@
 """While the database or the cache is away: asked to come again, and nothing told of the request."""
 
+import ctypes
+import socket
+import struct
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -55,6 +58,29 @@ def test_so_it_does_when_only_the_session_cannot_be_saved(desk):
     with away('UPDATE "django_session"'):
         answer = browser.post("/desk/withdraw")
     assert (answer.status_code, problem(answer)) == (503, "unavailable")
+
+
+SO_ATTACH_FILTER = 26  # of Linux
+NOTHING_PASSES = struct.pack("HBBI", 0x06, 0, 0, 0)  # one instruction of a packet filter: drop
+
+
+def swallow(descriptor):
+    """From now on nothing that is sent to this socket arrives, not even that something did."""
+    program = ctypes.create_string_buffer(NOTHING_PASSES)
+    with socket.socket(fileno=descriptor) as line:
+        filtered = struct.pack("HL", 1, ctypes.addressof(program))
+        line.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, filtered)
+        line.detach()
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.skipif("connection.vendor != 'postgresql'", reason="SQLite has no network")
+def test_a_network_that_swallows_everything_is_noticed():
+    token = a_platform_token()
+    swallow(connection.connection.pgconn.socket)
+    answer = get(DESKS, token)
+    assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
+    connection.close()
 
 
 def test_without_the_cache_signing_in_asks_to_come_again(settings):
