@@ -73,7 +73,9 @@ def _page(
     """One page, and the cursor of the one after it, null at the end."""
     if "after" in given:
         desks = desks.filter(key__gt=list_key(given["after"]))  # type: ignore[misc]
-    found = desks_as_json(desks[: given["limit"] + 1], card)
+    count = given["limit"] + 1
+    desks = desks[:count] if "signal" in given else desks.first_in_order(count, card)
+    found = desks_as_json(desks, card)
     page = found[: given["limit"]]
     following = list_cursor(page[-1][1]) if len(found) > len(page) else None
     return [desk for desk, _ in page], following

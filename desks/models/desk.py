@@ -36,6 +36,15 @@ class DeskQuerySet(models.QuerySet["Desk"]):
         """In a stable order, with ``key``, by which a reader goes on behind a desk."""
         return self.annotate(key=F("pk")).order_by("key")
 
+    def first_in_order(self, count: int, card: Card | None) -> "DeskQuerySet":
+        """The first so many of these desks, in order and ``with_standing``.
+
+        They are found before anything is joined to them: PostgreSQL has one plan for every depth
+        of a list, and would read what is joined from its beginning on.
+        """
+        first = self.in_order().values("pk")[:count]
+        return Desk.objects.with_standing(card).in_order().filter(pk__in=first)
+
     def filled_by(self, fill: Event) -> Self:
         """Desks that a ``signal.filled`` reached: its own, or those who stood at its position.
 

@@ -56,12 +56,16 @@ UPDATE events_head SET position = position + {events};
 """
 
 
+def rows(desks: int, events: int) -> str:
+    """The statements that make them."""
+    return ROWS.format(start=START, desks=desks, events=events, feed_of=FEED_OF)
+
+
 def grow(server: Server, desks: int, events: int) -> None:
     """So many more desks that stand on the card, and events behind one another."""
     with connect(server) as connection:
         connection.execute("SET synchronous_commit = off")
-        values = {"start": START, "desks": desks, "events": events, "feed_of": FEED_OF}
-        for statement in ROWS.format(**values).split(";\n"):
+        for statement in rows(desks, events).split(";\n"):
             if statement.strip():
                 connection.execute(statement)  # type: ignore[call-overload]
         connection.execute("VACUUM ANALYZE")

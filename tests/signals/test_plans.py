@@ -12,6 +12,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from desks.models import Automation, Election
+from events.cursors import list_cursor
+from tests.bench import growth
 from tests.client import DESKS, EVENTS, ME, code, deploy_path, get, post, push
 from tests.factories import (
     a_bot,
@@ -33,6 +35,7 @@ on_postgresql = pytest.mark.skipif(
 )
 
 ONE_ROW = {"events_head"}
+ACTUAL = re.compile(r'"Actual Rows": (\d+), "Actual Loops": (\d+)')
 PLANNED = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE|WITH|\()")
 
 
@@ -145,6 +148,47 @@ def test_a_desks_feed_does_not_walk_past_the_events_of_others(desk, kind):
     assert "Seq Scan" not in plan
 
 
+@on_postgresql
+def test_a_page_of_desks_costs_the_same_at_any_depth(card):
+    """PostgreSQL plans a statement that comes again once, whatever page is asked for."""
+    engine, many = a_platform_token(), 20_000
+    with connection.cursor() as cursor:
+        cursor.execute(growth.rows(desks=many, events=many))
+        cursor.execute("ANALYZE")
+    last = growth.START + many - 101
+    with CaptureQueriesContext(connection) as queries:
+        page = get(f"{DESKS}?after={list_cursor(last)}", engine).json()
+    assert len(page["desks"]) == 100
+    read = next(query["sql"] for query in queries if "venue" in query["sql"])
+    assert f"> {last}" in read
+    with connection.cursor() as cursor:
+        cursor.execute(f"PREPARE page(bigint) AS {read.replace(str(last), '$1')}")
+        cursor.execute("SET LOCAL plan_cache_mode = force_generic_plan")
+        cursor.execute("SET LOCAL enable_seqscan = off")
+        cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE page({last})")
+        plan = json.dumps(cursor.fetchone())
+    read_rows = [int(rows) * int(times) for rows, times in ACTUAL.findall(plan)]
+    assert max(read_rows) <= 101
+
+
+# A bot of each desk, with its secret, ten elections that were withdrawn, and a token of the desk.
+MANY_BOTS = """
+INSERT INTO desks_automation (id, desk_id, name, created_at)
+SELECT 'bot_' || id, id, '', now() FROM desks_desk WHERE public_id LIKE 'usr_grown%';
+INSERT INTO desks_election
+    (desk_id, automation_id, pair, direction, opened, closed, elected_at)
+SELECT desk_id, id, '', 'long', -2 * number, 1 - 2 * number, now()
+FROM (SELECT desk_id, id, row_number() OVER () AS number
+      FROM desks_automation, generate_series(1, 10) WHERE name = '') AS withdrawn;
+INSERT INTO tokens_signingsecret
+    (public_id, source, automation_id, ciphertext, key_id, hint, created_at)
+SELECT 'sec_' || desk_id, 'tradingview', id, '', '', '', now()
+FROM desks_automation WHERE name = '';
+INSERT INTO tokens_token
+    (public_id, scope, desk_id, name, can_read, can_write, digest, key_id, hint, created_at)
+SELECT 'tok_' || id, 'desk', id, '', true, false, id, '', '', now()
+FROM desks_desk WHERE public_id LIKE 'usr_grown%';
+ANALYZE"""
 # Each index that keeps no rule. Of a text Django makes another for LIKE, which serves as well.
 SECOND_INDEXES = """
 SELECT name.relname FROM pg_index
@@ -156,7 +200,7 @@ OUR_APPS = ("desks", "events", "signals", "tokens")
 def wants(of_desk, of_bot, signal):
     """Addresses by the index that finds their answer."""
     return {
-        "desk_enrolled": f"{DESKS}?ready=1",
+        "desk_enrolled": f"{DESKS}?ready=0",
         "desk_unconnected": f"{DESKS}?connected=0",
         "election_card": f"{DESKS}?signal={signal}",
         "election_desk": f"{EVENTS}?userId={of_desk}",
@@ -178,7 +222,8 @@ def test_every_index_that_keeps_no_rule_finds_what_somebody_asks_for(desk):
     signal = push(fanout(), engine).json()["signal"]["id"]
     models = [model for app in OUR_APPS for model in apps.get_app_config(app).get_models()]
     with connection.cursor() as cursor:
-        cursor.execute(MANY_EVENTS)
+        cursor.execute(growth.rows(desks=5_000, events=20_000))
+        cursor.execute(MANY_BOTS)
         cursor.execute(SECOND_INDEXES, [[model._meta.db_table for model in models]])
         kept = {name for (name,) in cursor.fetchall()}
     found = set()
