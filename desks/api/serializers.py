@@ -28,12 +28,12 @@ def desks_as_json(desks: DeskQuerySet, card: Card | None) -> list[tuple[dict[str
     rows = desks.values(  # type: ignore[misc]
         "public_id",
         "key",
-        "connection__venue",
+        "linked__venue",
         "standing__pair",
         "standing__direction",
         created=Written("created_at"),
         updated=Written("updated_at"),
-        connected_since=Written("connection__connected_at"),
+        connected_since=Written("linked__connected_at"),
         elected=Written("standing__elected_at"),
     )
     return [(_desk(row, card), row["key"]) for row in rows]
@@ -45,7 +45,7 @@ def _desk(row: dict[str, Any], card: Card | None) -> dict[str, Any]:
         "userId": row["public_id"],
         "paper": True,
         "liveWrites": False,
-        "connected": row["connection__venue"] is not None,
+        "connected": row["linked__venue"] is not None,
         "ready": ready,
         "connection": _connection(row),
         "election": _election(row, card) if card and ready else None,
@@ -55,10 +55,10 @@ def _desk(row: dict[str, Any], card: Card | None) -> dict[str, Any]:
 
 
 def _connection(row: dict[str, Any]) -> dict[str, Any] | None:
-    if row["connection__venue"] is None:
+    if row["linked__venue"] is None:
         return None
     return {
-        "venue": row["connection__venue"],
+        "venue": row["linked__venue"],
         "access": TRADE_ONLY,
         "connectedAt": row["connected_since"],
     }

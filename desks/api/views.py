@@ -56,11 +56,16 @@ def _one_desk(**which: Any) -> dict[str, Any]:
 
 def _chosen(given: dict[str, Any], card: Card | None) -> DeskQuerySet:
     """The desks that the parameters ask for, in their order."""
-    desks = Desk.objects.with_standing(card)
+    after = list_key(given["after"]) if "after" in given else 0
+    desks = Desk.objects.with_standing(card, behind=0 if "signal" in given else after)
     if "ready" in given:
         desks = desks.ready(card, given["ready"] == YES)
     if "connected" in given:
         desks = desks.connected(given["connected"] == YES)
+    return _in_order(desks, given).filter(key__gt=after)  # type: ignore[misc]
+
+
+def _in_order(desks: DeskQuerySet, given: dict[str, Any]) -> DeskQuerySet:
     if "signal" not in given:
         return desks.in_order()
     fill = Event.objects.filter(signal_id=given["signal"], kind=Kind.SIGNAL_FILLED).first()
@@ -71,11 +76,7 @@ def _page(
     desks: DeskQuerySet, given: dict[str, Any], card: Card | None
 ) -> tuple[list[dict[str, Any]], str | None]:
     """One page, and the cursor of the one after it, null at the end."""
-    if "after" in given:
-        desks = desks.filter(key__gt=list_key(given["after"]))  # type: ignore[misc]
-    count = given["limit"] + 1
-    desks = desks[:count] if "signal" in given else desks.first_in_order(count, card)
-    found = desks_as_json(desks, card)
+    found = desks_as_json(desks[: given["limit"] + 1], card)
     page = found[: given["limit"]]
     following = list_cursor(page[-1][1]) if len(found) > len(page) else None
     return [desk for desk, _ in page], following

@@ -11,13 +11,20 @@ from events.models import Event
 
 
 class DeskQuerySet(models.QuerySet["Desk"]):
-    def with_standing(self, card: Card | None) -> Self:
+    def with_standing(self, card: Card | None, behind: int = 0) -> Self:
         """With ``standing``, the desk's standing election on this card, null where there is none.
 
-        ``card`` is the published one; null while there is none, when no desk is ready.
+        ``card`` is the published one; null while there is none, when no desk is ready. ``linked``
+        is the desk's connection. Of a desk up to ``behind``, an id, there is neither: for a list
+        that begins there, since PostgreSQL has one plan for every depth of it, and would read all.
         """
         on_card = Q(elections__card=card.pk if card else "", elections__closed=None)
-        return self.alias(standing=FilteredRelation("elections", condition=on_card))
+        return self.alias(
+            standing=FilteredRelation(
+                "elections", condition=on_card & Q(elections__desk__gt=behind)
+            ),
+            linked=FilteredRelation("connection", condition=Q(connection__desk__gt=behind)),
+        )
 
     def ready(self, card: Card | None, ready: bool = True) -> Self:
         """Desks that are ready while this card is the published one, or those that are not."""
@@ -35,15 +42,6 @@ class DeskQuerySet(models.QuerySet["Desk"]):
     def in_order(self) -> Self:
         """In a stable order, with ``key``, by which a reader goes on behind a desk."""
         return self.annotate(key=F("pk")).order_by("key")
-
-    def first_in_order(self, count: int, card: Card | None) -> "DeskQuerySet":
-        """The first so many of these desks, in order and ``with_standing``.
-
-        They are found before anything is joined to them: PostgreSQL has one plan for every depth
-        of a list, and would read what is joined from its beginning on.
-        """
-        first = self.in_order().values("pk")[:count]
-        return Desk.objects.with_standing(card).in_order().filter(pk__in=first)
 
     def filled_by(self, fill: Event) -> Self:
         """Desks that a ``signal.filled`` reached: its own, or those who stood at its position.

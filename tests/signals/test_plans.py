@@ -171,15 +171,15 @@ def test_a_page_of_desks_costs_the_same_at_any_depth(card):
     assert max(read_rows) <= 101
 
 
-# A bot of each desk, with its secret, ten elections that were withdrawn, and a token of the desk.
+# A bot of each desk, with its secret, three elections that were withdrawn, and a desk token.
 MANY_BOTS = """
 INSERT INTO desks_automation (id, desk_id, name, created_at)
 SELECT 'bot_' || id, id, '', now() FROM desks_desk WHERE public_id LIKE 'usr_grown%';
 INSERT INTO desks_election
     (desk_id, automation_id, pair, direction, opened, closed, elected_at)
-SELECT desk_id, id, '', 'long', -2 * number, 1 - 2 * number, now()
-FROM (SELECT desk_id, id, row_number() OVER () AS number
-      FROM desks_automation, generate_series(1, 10) WHERE name = '') AS withdrawn;
+SELECT desk_id, bot, '', 'long', 1 + position - number, 1 + position, now()
+FROM events_head, (SELECT desk_id, id AS bot, row_number() OVER () AS number
+                   FROM desks_automation, generate_series(1, 3) WHERE name = '') AS withdrawn;
 INSERT INTO tokens_signingsecret
     (public_id, source, automation_id, ciphertext, key_id, hint, created_at)
 SELECT 'sec_' || desk_id, 'tradingview', id, '', '', '', now()
@@ -219,13 +219,13 @@ def wants(of_desk, of_bot, signal):
 def test_every_index_that_keeps_no_rule_finds_what_somebody_asks_for(desk):
     bot, engine, operator = a_bot(desk), a_platform_token(), a_client()
     a_desk_token(desk)
-    signal = push(fanout(), engine).json()["signal"]["id"]
     models = [model for app in OUR_APPS for model in apps.get_app_config(app).get_models()]
     with connection.cursor() as cursor:
         cursor.execute(growth.rows(desks=5_000, events=20_000))
         cursor.execute(MANY_BOTS)
         cursor.execute(SECOND_INDEXES, [[model._meta.db_table for model in models]])
         kept = {name for (name,) in cursor.fetchall()}
+    signal = push(fanout(), engine).json()["signal"]["id"]
     found = set()
     for index, address in wants(desk.public_id, bot.id, signal).items():
         with CaptureQueriesContext(connection) as queries:
