@@ -7,6 +7,7 @@ import ast
 import json
 import os
 import re
+import runpy
 import secrets
 import socket
 import subprocess
@@ -15,6 +16,7 @@ import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -342,6 +344,16 @@ def test_a_slow_hook_gets_no_more_time_than_the_platform_gives(bot, tmp_path, dr
     with slow_hook(drips) as address, relaying(tmp_path, address, bot["secret"]) as relay:
         answer = relay.alert(message(bot))  # the platform's patience is the test's
     assert (answer.status_code, answer.json()["code"]) == (504, "hook_slow")
+
+
+def test_it_is_told_as_slow_too_when_the_connections_own_clock_strikes_first():
+    relay = runpy.run_path(str(RELAY))
+    with slow_hook(drips=False) as address:
+        settings = relay["Settings"](["key"], urlsplit(address), "/", (HERE, 0), [], "", "")
+        forwarding = relay["Forwarding"](settings, b"{}", "request")
+        forwarding._send(until=time.monotonic() + 0.2)
+    answer = forwarding._done.get_nowait()
+    assert (answer.status, json.loads(answer.body)["code"]) == (504, "hook_slow")
 
 
 def test_the_services_own_5xx_stays_one(bot, tmp_path):
