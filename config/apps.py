@@ -1,12 +1,8 @@
-from django.contrib.admin.apps import SimpleAdminConfig
-from django.utils.module_loading import autodiscover_modules
+from django.contrib.admin import apps
 
 
-class ControlAreaConfig(SimpleAdminConfig):
-    """The control area: the stock admin with our site; its pages are each app's ``control.py``."""
+class ControlAreaConfig(apps.AdminConfig):
+    """Django's admin with the control area as its site. Django finds each app's ``admin.py``."""
 
-    default_site = "config.control.ControlSite"
-
-    def ready(self) -> None:
-        super().ready()
-        autodiscover_modules("control")
+    default = False  # the app "config" has its own configuration
+    default_site = "config.control_site.ControlAreaSite"

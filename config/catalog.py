@@ -1,15 +1,15 @@
-"""GET /api/v1: what there is, and how one begins (the customer's section 4)."""
+"""GET /api/v1: the catalog of paths and first steps (the customer's section 4)."""
 
 from typing import Any
 
 from django.urls import reverse
 from rest_framework.request import Request
 
-from config.schemas import read_catalog
-from events.api.base import Answer, ApiView
-from signals.api.contract import HEADERS, published_card
+from config.openapi.schemas import read_catalog
+from events.http.api_view import ApiResponse, ApiView
 from signals.api.views import PUBLIC
-from signals.law import LAW
+from signals.contract.document import HEADERS, published_card
+from signals.law.rules import LAW
 
 
 class CatalogView(ApiView):
@@ -19,12 +19,12 @@ class CatalogView(ApiView):
     permission_classes = []
 
     @read_catalog
-    def get(self, request: Request) -> Answer:
-        return Answer(catalog(), headers=PUBLIC)
+    def get(self, request: Request) -> ApiResponse:
+        return ApiResponse(catalog(), headers=PUBLIC)
 
 
 def paths() -> dict[str, str]:
-    """A name for each thing that can be asked, and its method and path."""
+    """Returns the method and path of each operation, by name."""
     desks, tokens, hook = reverse("desks"), reverse("tokens"), reverse("hook")
     return {
         "catalog": f"GET {reverse('catalog')}",

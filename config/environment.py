@@ -1,94 +1,121 @@
-"""What the environment says, checked before anything runs (contract, section 8).
+"""Reads and checks settings from the environment (contract, section 8).
 
-A setting that is written wrongly stops the start with a sentence: none falls back in silence.
+An invalid setting stops the process with one sentence. It never falls back to a default.
 """
 
+import ipaddress
+import os
+import re
+from email.utils import parseaddr
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import environ
 from django.core.exceptions import ImproperlyConfigured
-from limits import parse
 
 ROOT = Path(__file__).resolve().parent.parent
 KEY_BYTES = 32
-LEAST_SECRET_KEY = 32  # characters
+MIN_SECRET_KEY_LENGTH = 32  # characters
 LEVELS = ("debug", "info", "warning", "error")
 ON, OFF = ("on", "true", "yes", "1"), ("off", "false", "no", "0")
+LARGEST_NUMBER = 1_000_000
+HIGHEST_PORT = 65_535
+LIMIT = re.compile(r"[1-9][0-9]{0,8}/(second|minute|hour|day)|off", re.ASCII)
+HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,252})", re.ASCII)
+TOKEN = re.compile(rf"[!-~]{{{MIN_SECRET_KEY_LENGTH},}}", re.ASCII)
+MAILBOX = re.compile(r"[^\s@]+@[^\s@]+")
 
-env = environ.Env()
-env.read_env(env.str("ENV_FILE", default=str(ROOT / ".env")))
+
+def text(name: str, *, default: str) -> str:
+    """Returns the setting's text. A setting that is set but empty does not take the default."""
+    return os.environ.get(name, default)
+
+
+def read_file() -> None:
+    """Reads ``ENV_FILE`` or ``.env``. Variables of the environment win."""
+    path = text("ENV_FILE", default=str(ROOT / ".env"))
+    if "ENV_FILE" not in os.environ and not Path(path).exists():
+        return
+    try:
+        with open(path, encoding="utf-8") as file:
+            environ.Env.read_env(file)
+    except (OSError, ValueError):
+        raise ImproperlyConfigured("ENV_FILE takes the path of a file that can be read.") from None
+
+
+read_file()
 
 
 def flag(name: str, *, default: bool) -> bool:
-    """On or off. A misspelt one is refused: read as off, it would open what it was to close."""
-    text = str(env.str(name, default="on" if default else "off")).lower()
-    if text not in ON + OFF:
+    """Reads a switch. A misspelt value is refused: read as off, it could disable a protection."""
+    given = text(name, default="on" if default else "off").lower()
+    if given not in ON + OFF:
         raise ImproperlyConfigured(f"{name} takes on or off.")
-    return text in ON
+    return given in ON
 
 
-def number(name: str, *, default: int, least: int) -> int:
-    """A whole number."""
-    text = str(env.str(name, default=str(default)))
-    if not text.isdecimal() or int(text) < least:
-        raise ImproperlyConfigured(f"{name} takes a whole number, at least {least}.")
-    return int(text)
+def number(name: str, *, default: int, least: int, most: int = LARGEST_NUMBER) -> int:
+    """Reads a whole number from ``least`` to ``most``."""
+    given = text(name, default=str(default))
+    plain = given.isascii() and given.isdigit() and len(given) <= len(str(most))
+    if not plain or not least <= int(given) <= most:
+        raise ImproperlyConfigured(f"{name} takes a whole number from {least} to {most}.")
+    return int(given)
 
 
 def level(name: str, *, default: str) -> str:
-    """From which level on the log tells a line."""
-    text = str(env.str(name, default=default))
-    if text not in LEVELS:
+    """Reads the lowest level that is logged."""
+    given = text(name, default=default)
+    if given not in LEVELS:
         raise ImproperlyConfigured(f"{name} takes one of {', '.join(LEVELS)}.")
-    return text
+    return given
 
 
 def metrics_token() -> str:
-    """What a reader of the numbers presents; without one there are none to be had."""
-    text = str(env.str("METRICS_TOKEN", default=""))
-    if text and len(text) < LEAST_SECRET_KEY:
+    """Reads the token for ``/metrics``; empty if the metrics are off."""
+    given = text("METRICS_TOKEN", default="")
+    if given and not TOKEN.fullmatch(given):
         raise ImproperlyConfigured(
-            f"METRICS_TOKEN takes {LEAST_SECRET_KEY} random characters or more, or nothing."
+            f"METRICS_TOKEN takes {MIN_SECRET_KEY_LENGTH} random characters or more, or nothing."
         )
-    return text
+    return given
 
 
 def limit(name: str, default: str) -> str:
-    """How often something may be done: ``120/minute``, or ``off``."""
-    text = str(env.str(name, default=default))
-    try:
-        if text != "off":
-            parse(text)
-    except ValueError:
-        raise ImproperlyConfigured(f"{name} takes a limit such as {default}, or off.") from None
-    return text
+    """Reads a limit: ``120/minute``, or ``off``."""
+    given = text(name, default=default)
+    if not LIMIT.fullmatch(given):
+        raise ImproperlyConfigured(f"{name} takes a limit such as {default}, or off.")
+    return given
 
 
-def secret_key(*, debug: bool) -> str:
-    """The text that signs sessions and links."""
-    text = _required("SECRET_KEY", debug=debug, stand_in="for development only" * 3)
-    if len(text) < LEAST_SECRET_KEY:
+def secret_keys(*, debug: bool) -> list[str]:
+    """Reads the keys of sessions and links. The first signs, and all verify."""
+    stand_in = "for development only" * 3
+    found = _required("SECRET_KEY", debug=debug, stand_in=stand_in).split(",")
+    if any(len(key) < MIN_SECRET_KEY_LENGTH for key in found):
         raise ImproperlyConfigured(
-            f"SECRET_KEY takes {LEAST_SECRET_KEY} random characters or more (openssl rand -hex 32)."
+            f"SECRET_KEY takes keys of {MIN_SECRET_KEY_LENGTH} random characters or more, "
+            "separated by commas (openssl rand -hex 32)."
         )
-    return text
+    if stand_in in found and not debug:
+        raise ImproperlyConfigured("SECRET_KEY holds a stand-in, not a random key.")
+    return found
 
 
 def _required(name: str, *, debug: bool, stand_in: str) -> str:
-    """The setting's text; with ``DEBUG`` a known stand-in serves where it is not set."""
-    value = env.str(name, default=stand_in if debug else "")
-    if not value or (value == stand_in and not debug):
+    """Returns a required setting. With ``DEBUG``, a public placeholder is used if it is not set."""
+    given = text(name, default=stand_in if debug else "")
+    if not given or (given == stand_in and not debug):
         raise ImproperlyConfigured(f"{name} is not set. See .env.example for its meaning.")
-    return str(value)
+    return given
 
 
 def keys(name: str, *, debug: bool) -> list[bytes]:
-    """Keys of 32 bytes each, written in hex and separated by commas, newest first."""
-    text = _required(name, debug=debug, stand_in="00" * KEY_BYTES)
+    """Reads keys of 32 bytes in hex, separated by commas. The first is used for new data."""
+    given = _required(name, debug=debug, stand_in="00" * KEY_BYTES)
     try:
-        found = [bytes.fromhex(part) for part in text.split(",")]
+        found = [bytes.fromhex(part) for part in given.split(",")]
     except ValueError:
         found = []
     if not found or any(len(key) != KEY_BYTES for key in found):
@@ -100,73 +127,67 @@ def keys(name: str, *, debug: bool) -> list[bytes]:
     return found
 
 
-def hosts_of(base_url: str) -> list[str]:
-    """The one host that the base address names."""
-    parts = urlsplit(base_url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname or base_url.endswith("/"):
+def base_url() -> str:
+    """Reads the public address: scheme, host and optionally a port."""
+    given = text("BASE_URL", default="http://localhost:8000")
+    try:
+        parts = urlsplit(given)
+        whole = parts.scheme in {"http", "https"} and parts.port != 0 and _is_host(parts.hostname)
+        alone = not (parts.path or parts.query or parts.fragment or "@" in parts.netloc)
+    except ValueError:
+        whole = alone = False
+    if not whole or not alone or given[-1] in "?#:":
         raise ImproperlyConfigured("BASE_URL takes an address such as https://signals.example.")
-    return [parts.hostname]
+    return given
 
 
-def cache() -> dict[str, Any]:
-    """Django's settings of the cache that ``CACHE_URL`` names."""
-    chosen: dict[str, Any] = env.cache("CACHE_URL", default="dbcache://cache")
-    if "redis" not in chosen["BACKEND"]:
-        return chosen
-    # One that hangs is away: nobody waits for it longer than the contract's `unavailable` allows.
-    patience = {"socket_timeout": 1, "socket_connect_timeout": 1}
-    return {**chosen, "OPTIONS": {**patience, **chosen.get("OPTIONS", {})}}
+def host_of(address: str) -> str:
+    """Returns the host name or IP address of an address."""
+    return urlsplit(address).hostname or ""
 
 
-def database(threads: int) -> dict[str, Any]:
-    """Django's settings of the database that ``DATABASE_URL`` names."""
-    chosen: dict[str, Any] = env.db("DATABASE_URL", default=f"sqlite:///{ROOT / 'service.sqlite3'}")
-    ours = _sqlite() if "sqlite" in chosen["ENGINE"] else _postgresql(threads)
-    # What the address itself asks for, such as sslmode, stands.
-    return {**chosen, **ours, "OPTIONS": {**ours["OPTIONS"], **chosen.get("OPTIONS", {})}}
+def allowed_hosts(default: str) -> list[str]:
+    """Reads the accepted values of the Host header, as Django expects them."""
+    names = text("ALLOWED_HOSTS", default=default).split(",")
+    if not all(name == "*" or _is_host(name.removeprefix(".").strip("[]")) for name in names):
+        raise ImproperlyConfigured(
+            "ALLOWED_HOSTS takes names such as signals.example, separated by commas, without ports."
+        )
+    return names
 
 
-def _sqlite() -> dict[str, Any]:
-    return {
-        "CONN_MAX_AGE": None,  # opening the file anew takes longer than most requests
-        "OPTIONS": {
-            "transaction_mode": "IMMEDIATE",
-            "timeout": 20,
-            "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;",
-        },
-    }
+def from_email(default: str) -> str:
+    """Reads the sender of emails: an address, or a name and an address in angle brackets."""
+    if "FROM_EMAIL" not in os.environ:
+        return default
+    given = text("FROM_EMAIL", default=default)
+    if not given.isprintable() or not MAILBOX.fullmatch(parseaddr(given)[1]):
+        raise ImproperlyConfigured("FROM_EMAIL takes an address such as signals@signals.example.")
+    return given
 
 
-def _postgresql(threads: int) -> dict[str, Any]:
-    # A stalled holder of the log's lock is ended by the database, and who waits gives up sooner:
-    # both stay under the two seconds that the contract's `unavailable` allows.
-    limits = {
-        "lock_timeout": "1500ms",
-        "idle_in_transaction_session_timeout": "1500ms",
-        "statement_timeout": "10s",
-    }
-    return {
-        "CONN_HEALTH_CHECKS": True,
-        "OPTIONS": {
-            # A statement that comes again is parsed and planned once for each connection, which a
-            # pooler of transactions in between would have to support.
-            "server_side_binding": True,
-            "prepare_threshold": 5,
-            "connect_timeout": 2,
-            # Where the network swallows what is sent, as a firewall does, nothing else would tell.
-            "tcp_user_timeout": 1500,
-            "keepalives_idle": 1,
-            "keepalives_interval": 1,
-            "keepalives_count": 1,
-            "options": " ".join(f"-c {name}={value}" for name, value in limits.items()),
-            # A pool smaller than the threads would let one stalled writer starve the readers.
-            # Where the database is away, whoever asks tries anew: by default the pool tries ever
-            # more rarely, and is a while behind when the database is back.
-            "pool": {
-                "min_size": 1,
-                "max_size": threads + 1,
-                "timeout": 1.5,
-                "reconnect_timeout": 0.5,
-            },
-        },
-    }
+def bind() -> str:
+    """Reads the address on which gunicorn listens, in gunicorn's format."""
+    host = text("HOST", default="127.0.0.1").strip("[]")
+    if not _is_host(host):
+        raise ImproperlyConfigured("HOST takes an address to listen at, such as 127.0.0.1.")
+    port = number("PORT", default=8000, least=1, most=HIGHEST_PORT)
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def is_loopback(host: str) -> bool:
+    """Returns whether only this machine can reach the address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _is_host(host: str | None) -> bool:
+    """Returns whether the text is a host name or an IP address. IPv6 without brackets."""
+    if host and ":" in host:
+        try:
+            return bool(ipaddress.IPv6Address(host))
+        except ValueError:
+            return False
+    return bool(host and HOST_NAME.fullmatch(host) and ".." not in host)

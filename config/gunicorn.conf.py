@@ -1,4 +1,4 @@
-"""How gunicorn serves: each number with its reason. HOST, PORT and the rest are in .env.example."""
+"""Settings of gunicorn, each with its reason. .env.example describes HOST, PORT and the others."""
 
 import os
 import shutil
@@ -12,81 +12,103 @@ from django.core.exceptions import ImproperlyConfigured
 # gunicorn reads this file before it puts the project on the path.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+# Files that the service writes, such as an SQLite database, are readable by this user only.
+os.umask(0o077)
+
+INVALID = "Invalid settings"
+
 try:
-    from config.environment import env, number
-    from config.settings import DATABASES, LOG_LEVEL, METRICS_TOKEN, THREADS
+    from config.environment import is_loopback
+    from config.settings import (
+        BIND,
+        LOG_LEVEL,
+        METRICS_TOKEN,
+        THREADS,
+        TRUSTED_PROXIES,
+        WEB_CONCURRENCY,
+    )
 except ImproperlyConfigured as fault:
-    sys.exit(f"The settings are not right: {fault}")
+    sys.exit(f"{INVALID}: {fault}")
 
 wsgi_app = "config.wsgi:application"
-bind = f"{env.str('HOST', default='127.0.0.1')}:{number('PORT', default=8000, least=1)}"
+bind = BIND
 
-# Threads, since a request mostly waits: for the database, or as a reader of the feed for news.
-worker_class = "config.worker.Worker"
+# Threads, because a request mostly waits: for the database, or for new events of the feed.
+worker_class = "config.server.worker.Worker"
 threads = THREADS
 
-# A process for each core, since one runs Python on one core only; at least two, so that one that
-# hangs is not the service. At most four by default: each may open THREADS + 1 connections, and
-# PostgreSQL takes 100 unless it was told otherwise. SQLite has one writer at a time: two do.
-cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-most = 2 if "sqlite" in DATABASES["default"]["ENGINE"] else 4
-workers = number("WEB_CONCURRENCY", default=max(2, min(cores, most)), least=1)
+workers = WEB_CONCURRENCY
 
-# Each worker has its own connections and watcher: nothing of that may be shared by a fork.
+# Each worker has its own connections and watcher. A fork must not share them.
 preload_app = False
 
-# Connections of one worker, idle ones included: they cost a file descriptor each, not a thread.
+# Connections per worker, including idle ones. Each costs a file descriptor, not a thread.
 worker_connections = 1000
-# Waiting for a worker to take them: bursts above this are refused by the kernel at once.
+# Connections that wait for a worker. The kernel refuses more than this at once.
 backlog = 2048
 
-# Longer than the usual proxy keeps its side open (60 s), so that no request meets a closing door.
+# Longer than a proxy's usual keep-alive (60 s), so that no request meets a closed connection.
 keepalive = 75
-# A worker whose main loop says nothing for so long is ended; requests in threads do not count.
+# A worker whose main loop is silent for this long is killed. Requests run in threads, not there.
 timeout = 30
-# The longest answer is a reader's wait of 25 s; who stops the service lets it finish.
+# The longest response is a feed reader's wait of 25 s. A stop lets it finish.
 graceful_timeout = 30
 
-# The longest path is a feed's with every filter, far under this; what is longer gets a 414.
+# The longest valid path, a feed with every filter, is far shorter. A longer line is a 414.
 limit_request_line = 4094
 # Browsers and proxies send about 30 headers; five signatures take 350 bytes.
 limit_request_fields = 64
 limit_request_field_size = 8190
 
-# Static files are small; sent the common way, a client that does not take them is given up.
-sendfile = False
-
-# Which proxies are believed is decided in one place, by TRUSTED_PROXIES: here none is.
+# gunicorn trusts no proxy. TRUSTED_PROXIES alone decides.
 forwarded_allow_ips = ""
-# A header with an underscore could pass for another one.
+# A header with an underscore could imitate one with a hyphen.
 header_map = "drop"
 
-# Each request would be a line with a path; what happened is in the log of the service itself.
+# gunicorn would log paths, which may hold secrets. The service logs its own requests.
 accesslog = None
 errorlog = "-"
-logger_class = "config.logs.GunicornLogger"
+logger_class = "config.server.logs.GunicornLogger"
 loglevel = LOG_LEVEL
-# Nobody steers a running service but by signals: no socket for it under somebody's home.
+# A running service is controlled by Unix signals only. No control socket.
 control_socket_disable = True
-# The heartbeat of the workers is a file: on a busy disk it would stall them.
-MEMORY = "/dev/shm"  # noqa: S108 - in memory, and made with a name of its own  # nosec B108
+# The workers' heartbeat is a file. On a busy disk it would stall them.
+MEMORY = "/dev/shm"  # noqa: S108 - in memory, with a unique name  # nosec B108
 worker_tmp_dir = MEMORY if Path(MEMORY).is_dir() else None
 
-# The numbers of all workers stand in files of a folder, which whichever of them is asked adds up.
-NUMBERS = "PROMETHEUS_MULTIPROC_DIR"
-OURS = f"signals-metrics-{os.getpid()}-"  # a new master, as of an upgrade, has a folder of its own
-if METRICS_TOKEN and OURS not in os.environ.get(NUMBERS, ""):
-    os.environ[NUMBERS] = tempfile.mkdtemp(prefix=OURS, dir=worker_tmp_dir)
+# All workers write their metrics to files of one folder. The worker that is asked adds them up.
+METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+PREFIX = f"signals-metrics-{os.getpid()}-"  # each master process has its own folder
+if METRICS_TOKEN and PREFIX not in os.environ.get(METRICS_FOLDER, ""):
+    os.environ[METRICS_FOLDER] = tempfile.mkdtemp(prefix=PREFIX, dir=worker_tmp_dir)
 
-from prometheus_client.multiprocess import mark_process_dead  # noqa: E402 - it reads the folder
+from prometheus_client.multiprocess import mark_process_dead  # noqa: E402 - reads the variable at import
+
+
+def on_starting(server: Any) -> None:
+    """Refuses to listen on a public address without a proxy, which absorbs slow clients.
+
+    Checks the addresses after gunicorn's own options, which override HOST.
+    """
+    public = [at for at in server.cfg.address if not _is_local(at)]
+    if public and not TRUSTED_PROXIES:
+        sys.exit(
+            f"{INVALID}: HOST is not a loopback address and TRUSTED_PROXIES is 0. Put a proxy in "
+            "front, as deploy/nginx.conf does, and set TRUSTED_PROXIES to 1."
+        )
+
+
+def _is_local(at: Any) -> bool:
+    """Returns whether an address is a loopback address or the path of a Unix socket."""
+    return isinstance(at, str) or (isinstance(at, tuple) and is_loopback(at[0]))
 
 
 def child_exit(server: Any, worker: Any) -> None:
-    """A worker that is gone has no waiting readers; what it counted stays counted."""
+    """Removes the gauges of a worker that ended. Its counters stay."""
     if METRICS_TOKEN:
         mark_process_dead(worker.pid)  # type: ignore[no-untyped-call]
 
 
 def on_exit(server: Any) -> None:
     if METRICS_TOKEN:
-        shutil.rmtree(os.environ[NUMBERS], ignore_errors=True)
+        shutil.rmtree(os.environ[METRICS_FOLDER], ignore_errors=True)

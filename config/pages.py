@@ -1,4 +1,4 @@
-"""Pages for everybody: the home page, and one for each way in which the service says no."""
+"""Public pages: the home page, and one page for each refusal."""
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
@@ -7,18 +7,18 @@ from django.urls import reverse
 
 from config.problems import problem
 from desks.models import Card
-from desks.pages import page
-from events.refusals import NotFound, RateLimited, Refused
+from events.http.refusals import NotFound, RateLimited, Refused
 from signals.api.views import PUBLIC
-from signals.law import LAW
+from signals.law.rules import LAW
+from signals.pages.access import page
 
-# How long a browser is asked to wait when it signs in, signs up or resets too often: seconds.
+# Seconds. The Retry-After of too many sign-ins, sign-ups or password resets.
 PAUSE = 60
 
 
 @page("GET")
 def home(request: HttpRequest) -> HttpResponse:
-    """What this is, the published card, and how one begins."""
+    """The home page: the product, the published card and the first steps."""
     context = {
         "card": Card.objects.published().first(),
         "law": LAW,
@@ -29,14 +29,14 @@ def home(request: HttpRequest) -> HttpResponse:
 
 @page("GET")
 def problems(request: HttpRequest) -> HttpResponse:
-    """Every refusal of the contract."""
+    """Lists every refusal of the contract."""
     refusals = [_shown(refusal) for refusal in Refused.registry()]
     return _public(request, "problems/index.html", {"refusals": refusals})
 
 
 @page("GET")
 def one_problem(request: HttpRequest, code: str) -> HttpResponse:
-    """One refusal: what it means and what to do. The ``type`` of every problem leads here."""
+    """Explains one refusal. The ``type`` of every problem links here."""
     for refusal in Refused.registry():
         if refusal.code == code:
             return _public(request, "problems/one.html", {"refusal": _shown(refusal)})
@@ -44,17 +44,17 @@ def one_problem(request: HttpRequest, code: str) -> HttpResponse:
 
 
 def too_many(request: HttpRequest) -> HttpResponse:
-    """What the account pages answer to somebody who tries too often."""
+    """The response of the account pages to too many attempts."""
     return problem(request, RateLimited(PAUSE))
 
 
 def _shown(refusal: type[Refused]) -> dict[str, object]:
-    """A refusal for a template, which would call a class instead of reading it."""
+    """Returns a refusal as a dictionary, because templates call classes."""
     return {name: getattr(refusal, name) for name in ("code", "status", "title", "detail")}
 
 
 def _public(request: HttpRequest, template: str, context: dict[str, object]) -> HttpResponse:
-    """A page that is the same for everybody, and so may be kept and asked about again."""
+    """Renders a page that is the same for everyone, so caches may store it."""
     response = render(request, template, context)
     response["Cache-Control"] = PUBLIC["Cache-Control"]
     return response

@@ -1,4 +1,4 @@
-"""Every error → one problem body, or under the pages' paths one page (contract, section 5)."""
+"""Turns every error into a problem body, or into a page outside the API (contract, section 5)."""
 
 import logging
 import sys
@@ -16,8 +16,8 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from redis.exceptions import RedisError
 
-from config.metrics import REFUSALS
-from events.refusals import (
+from config.monitoring.metrics import REFUSALS
+from events.http.refusals import (
     BodyTooLarge,
     CsrfFailed,
     Internal,
@@ -27,29 +27,30 @@ from events.refusals import (
     Refused,
     Unavailable,
 )
+from events.http.request_state import state_of
 
 logger = logging.getLogger(__name__)
 
 API = "/api/"
 MEDIA_TYPE = "application/problem+json"
 
-# What the drivers raise when the database is away, a lock was not had in time, or the database
-# ended an idle transaction; or when the cache is away, in which sign-ins are counted.
-AWAY = (OperationalError, InterfaceError, InternalError, RedisError)
+# Raised if the database is down, a lock timed out, or the database ended an idle transaction; or if
+# the cache, which counts sign-ins, is down.
+DATABASE_ERRORS = (OperationalError, InterfaceError, InternalError, RedisError)
 
 
 def problem(request: HttpRequest, refusal: Refused) -> HttpResponse:
-    """The answer that says why: RFC 9457 under /api/, a page elsewhere."""
+    """Returns the response for a refusal: RFC 9457 under /api/, a page elsewhere."""
     body = {
         "type": f"{settings.BASE_URL}/problems/{refusal.code}",
         "title": refusal.title,
         "status": refusal.status,
         "detail": refusal.detail,
         "code": refusal.code,
-        "requestId": getattr(request, "id", None),
+        "requestId": state_of(request).id,
         **refusal.members,
     }
-    request.outcome = refusal.code  # type: ignore[attr-defined]
+    state_of(request).outcome = refusal.code
     REFUSALS.labels(refusal.code).inc()
     response: HttpResponse
     if request.path.startswith(API):
@@ -61,8 +62,8 @@ def problem(request: HttpRequest, refusal: Refused) -> HttpResponse:
     return response
 
 
-def as_refusal(exc: BaseException | None) -> Refused:
-    """The refusal that an exception amounts to; a fault of ours where it is none."""
+def to_refusal(exc: BaseException | None) -> Refused:
+    """Returns the refusal for an exception; ``Internal`` for an unexpected one."""
     match exc:
         case Refused():
             return exc
@@ -74,32 +75,32 @@ def as_refusal(exc: BaseException | None) -> Refused:
             return NotAllowed()
         case SuspiciousOperation() | BadRequest():
             return Malformed("The request is not one that a browser sends.")
-    if isinstance(exc, AWAY):
+    if isinstance(exc, DATABASE_ERRORS):
         logger.warning("The database or the cache did not serve a request: %s", type(exc).__name__)
         if not isinstance(exc, RedisError):
-            _throw_out_the_dead()
+            _close_broken_connections()
         return Unavailable()
     logger.error("A request failed.", exc_info=exc)
     return Internal()
 
 
-def _throw_out_the_dead() -> None:
-    """Takes away the connections that died with the one that failed.
+def _close_broken_connections() -> None:
+    """Removes the broken connections from the pool.
 
-    The pool by itself finds them one by one, and lets the requests that meet two wait a second.
+    The pool would find them one by one, and a request that gets two of them would wait a second.
     """
-    pool = getattr(connection, "pool", None)  # of PostgreSQL, where one is set
-    if pool is not None and not pool.closed:  # as it is until the first request that reads
+    pool = getattr(connection, "pool", None)  # on PostgreSQL, if configured
+    if pool is not None and not pool.closed:  # closed until the first query
         pool.check()
 
 
 def answer(exc: Exception, context: dict[str, Any]) -> HttpResponse:
-    """What the API's views answer to an exception (Django REST framework's hook)."""
-    return problem(context["request"]._request, as_refusal(exc))
+    """Returns the response to an exception in an API view (Django REST framework's hook)."""
+    return problem(context["request"]._request, to_refusal(exc))
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
-    return problem(request, as_refusal(exception))
+    return problem(request, to_refusal(exception))
 
 
 def permission_denied(request: HttpRequest, exception: Exception) -> HttpResponse:
@@ -115,4 +116,4 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    return problem(request, as_refusal(sys.exc_info()[1]))
+    return problem(request, to_refusal(sys.exc_info()[1]))

@@ -1,20 +1,21 @@
-"""The application that gunicorn serves."""
+"""The WSGI application."""
 
 import os
 from typing import Any
 
 import django
 from django.core.handlers.wsgi import WSGIHandler, WSGIRequest
-from django.urls import get_resolver
+from django.http import HttpRequest
+from django.urls import ResolverMatch, get_resolver
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
 
-class PlainRequest(WSGIRequest):
-    """A request whose text is UTF-8 and whose media type is a name, whatever else it says of it.
+class SanitizedRequest(WSGIRequest):
+    """A request that is always read as UTF-8. Parameters of its Content-Type are ignored.
 
-    Among the charsets that can be named are some that are no text encodings: the framework would
-    fail on them before any middleware.
+    Python has codecs that are not text encodings. Named as the charset, they would make Django fail
+    before any middleware runs.
     """
 
     def _set_content_type_params(self, meta: dict[str, Any]) -> None:
@@ -23,10 +24,14 @@ class PlainRequest(WSGIRequest):
 
 
 class Application(WSGIHandler):
-    request_class = PlainRequest
+    request_class = SanitizedRequest
+
+    def resolve_request(self, request: HttpRequest) -> ResolverMatch:
+        """Returns the route that the first checks resolved, instead of resolving it again."""
+        return request.resolver_match or super().resolve_request(request)
 
 
 django.setup(set_prefix=False)
 application = Application()
-# Every view and what it imports is there before the first request comes, which would wait for it.
-assert get_resolver().url_patterns
+# Import all views now, so that the first request does not wait for it.
+urlpatterns = get_resolver().url_patterns

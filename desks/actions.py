@@ -1,90 +1,126 @@
-"""What changes a customer's desk, and the publishing of cards.
+"""Actions that change a desk, and that publish and retire cards.
 
-Each is one turn at the log: the state is read again under the lock, the rows change, and the event
-that says so is written in the same transaction. Called inside another turn, they are a part of it.
+Each action is one turn at the log. Under the lock it rereads the state, changes the rows and writes
+the event, all in one transaction. An action that is called inside another turn joins that turn.
+
+Withdrawals have no rate limit. So a withdrawal first checks without the lock whether there is
+anything to withdraw, and takes no turn if there is not. It checks again under the lock.
 """
-
-from typing import Any
 
 from django.db.models import F
 
-from desks.models import Automation, Card, Connection, Desk, Election, User
-from desks.models.automation import MOST_BOTS
+from desks.models import Automation, Card, Connection, Desk, Election
+from desks.models.automation import MAX_BOTS
 from desks.models.election import Reason
+from desks.writes import (
+    close_election,
+    open_election,
+    refuse_inactive,
+    require_connection,
+    update_desk,
+)
 from events import log
+from events.actors import Actor
+from events.http.names import require_name
+from events.http.refusals import Invalid
 from events.kinds import EVERYONE, Kind
-from events.refusals import Invalid, NotAllowed
 
 
-def open_desk(*, user: User) -> Desk | None:
-    """The user's desk, made if it is not there yet. Staff have none (contract, section 1)."""
-    if user.is_staff:
+def open_desk(*, desk: Desk, actor: Actor) -> Desk | None:
+    """Saves a new desk and returns it. Returns the existing desk if the user already has one.
+
+    Returns None for staff, who have no desk (contract, section 1). ``desk`` is an unsaved instance,
+    so that its owner can be the ``actor``.
+    """
+    if desk.user.is_staff:
         return None
-    with log.turn() as turn:
-        desk, made = Desk.objects.get_or_create(
-            user=user, defaults={"created_at": turn.at, "updated_at": turn.at}
-        )
-        if made:
-            turn.append(Kind.DESK_CREATED, topic=desk.public_id, data={"venue": None})
+    with log.turn(actor=actor) as turn:
+        opened = Desk.objects.filter(user=desk.user).first()
+        if opened is not None:
+            return opened
+        desk.created_at = desk.updated_at = turn.at
+        desk.save(force_insert=True)
+        turn.append(Kind.DESK_CREATED, topic=desk.public_id, data={"venue": None})
     return desk
 
 
-def connect(*, desk: Desk, venue: str) -> None:
-    """Connects the desk to a venue; its owner has confirmed that the access is trade-only."""
-    with log.turn() as turn:
-        _refuse_inactive(desk)
-        _, made = Connection.objects.get_or_create(
+def connect(*, desk: Desk, venue: str, actor: Actor) -> None:
+    """Connects the desk to a venue. The caller checks that the owner confirmed trade-only access.
+
+    Raises ``Invalid`` if the desk is already connected.
+    """
+    require_name(venue, field="venue")
+    with log.turn(actor=actor) as turn:
+        refuse_inactive(desk)
+        _, created = Connection.objects.get_or_create(
             desk=desk, defaults={"venue": venue, "connected_at": turn.at}
         )
-        if not made:
-            raise Invalid("This desk is connected already. Disconnect it first.")
-        _touch(turn, desk, connected=True)
+        if not created:
+            raise Invalid("This desk is already connected. Disconnect it first.")
+        update_desk(turn, desk, connected=True)
         turn.append(Kind.DESK_CONNECTED, topic=desk.public_id, data={"venue": venue})
 
 
-def disconnect(*, desk: Desk, reason: Reason = Reason.DISCONNECTED) -> None:
-    """Disconnects the desk, which withdraws every election of it."""
-    with log.turn() as turn:
-        connection = Connection.objects.filter(desk=desk).first()
+def disconnect(*, desk: Desk, actor: Actor, reason: Reason = Reason.DISCONNECTED) -> None:
+    """Disconnects the desk and withdraws all of its elections."""
+    connections = Connection.objects.filter(desk=desk)
+    if not connections.exists():
+        return
+    with log.turn(actor=actor) as turn:
+        connection = connections.first()
         if connection is None:
             return
         for election in Election.objects.standing().filter(desk=desk):
-            _withdraw(turn, desk, election, reason)
+            close_election(turn, desk, election, reason)
         connection.delete()
-        _touch(turn, desk, connected=False, enrolled=None)
+        update_desk(turn, desk, connected=False, enrolled=None)
         turn.append(Kind.DESK_DISCONNECTED, topic=desk.public_id, data={"venue": connection.venue})
 
 
-def enrol(*, desk: Desk, card_id: str) -> None:
-    """Elects the published card for the desk: the one that its owner was shown, or none.
+def deactivate_desk(*, desk: Desk, actor: Actor) -> None:
+    """Removes the desk from lists. ``tokens.actions.deactivate`` deactivates its owner."""
+    _set_deactivated(desk, actor, True, Kind.DESK_DEACTIVATED)
 
-    Raises ``Invalid`` where that card is no longer the published one, or the desk not connected.
+
+def reactivate_desk(*, desk: Desk, actor: Actor) -> None:
+    """Lists the desk again. It is still disconnected and has no elections."""
+    _set_deactivated(desk, actor, False, Kind.DESK_REACTIVATED)
+
+
+def enrol(*, desk: Desk, card_id: str, actor: Actor) -> None:
+    """Enrols the desk in the published card.
+
+    Raises ``Invalid`` if ``card_id`` is not the published card or the desk is not connected.
     """
-    with log.turn() as turn:
-        _refuse_inactive(desk)
-        _require_connection(desk)
+    with log.turn(actor=actor) as turn:
+        refuse_inactive(desk)
+        require_connection(desk)
         card = Card.objects.published().filter(pk=card_id).first()
         if card is None:
-            raise Invalid("This card is no longer published. Look at the one that is.")
+            raise Invalid("This card is no longer published. Review the current card.")
         if Election.objects.standing().filter(desk=desk, card=card).exists():
             return
-        _elect(turn, desk, card.pair, card.direction, card=card)
+        open_election(turn, desk, card.pair, card.direction, card=card)
         Card.objects.filter(pk=card.pk).update(standing=F("standing") + 1)
 
 
-def withdraw_from_card(*, desk: Desk) -> None:
-    """Withdraws the desk's election on the published card, if one stands."""
-    with log.turn() as turn:
-        for election in Election.objects.standing().filter(desk=desk, card__isnull=False):
-            _withdraw(turn, desk, election, Reason.ASKED)
+def withdraw_from_card(*, desk: Desk, actor: Actor) -> None:
+    """Withdraws the desk's election on the published card, if there is one."""
+    elections = Election.objects.standing().filter(desk=desk, card__isnull=False)
+    if not elections.exists():
+        return
+    with log.turn(actor=actor) as turn:
+        for election in elections:
+            close_election(turn, desk, election, Reason.ASKED)
 
 
-def add_automation(*, desk: Desk, name: str) -> Automation:
-    """A new bot of this desk; raises ``Invalid`` beyond 50."""
-    with log.turn() as turn:
-        _refuse_inactive(desk)
-        if Automation.objects.kept().filter(desk=desk).count() >= MOST_BOTS:
-            raise Invalid(f"A desk has at most {MOST_BOTS} bots. Remove one first.")
+def add_automation(*, desk: Desk, name: str, actor: Actor) -> Automation:
+    """Adds a bot to the desk. Raises ``Invalid`` if it already has ``MAX_BOTS``."""
+    require_name(name)
+    with log.turn(actor=actor) as turn:
+        refuse_inactive(desk)
+        if Automation.objects.not_removed().filter(desk=desk).count() >= MAX_BOTS:
+            raise Invalid(f"A desk has at most {MAX_BOTS} bots. Remove one first.")
         automation = Automation.objects.create(desk=desk, name=name, created_at=turn.at)
         turn.append(
             Kind.AUTOMATION_CREATED,
@@ -94,14 +130,19 @@ def add_automation(*, desk: Desk, name: str) -> Automation:
     return automation
 
 
-def remove_automation(*, automation: Automation, reason: Reason = Reason.REMOVED) -> None:
-    """Removes a bot and withdraws its election. Its secrets are ended by ``tokens.actions``."""
-    with log.turn() as turn:
+def remove_automation(
+    *, automation: Automation, actor: Actor, reason: Reason = Reason.REMOVED
+) -> None:
+    """Removes a bot and withdraws its election. ``tokens.actions`` ends its secrets."""
+    current = Automation.objects.not_removed().filter(pk=automation.pk)
+    if not current.exists():
+        return
+    with log.turn(actor=actor) as turn:
         desk = automation.desk
-        if not Automation.objects.kept().filter(pk=automation.pk).exists():
+        if not current.exists():
             return
         for election in Election.objects.standing().filter(automation=automation):
-            _withdraw(turn, desk, election, reason)
+            close_election(turn, desk, election, reason)
         Automation.objects.filter(pk=automation.pk).update(removed_at=turn.at)
         turn.append(
             Kind.AUTOMATION_REMOVED,
@@ -110,33 +151,40 @@ def remove_automation(*, automation: Automation, reason: Reason = Reason.REMOVED
         )
 
 
-def elect(*, automation: Automation, pair: str, direction: str) -> None:
-    """Elects a pair and a direction for a bot; one that stood before is withdrawn as replaced."""
-    with log.turn() as turn:
+def elect(*, automation: Automation, pair: str, direction: str, actor: Actor) -> None:
+    """Elects a pair and a direction for a bot, and withdraws its previous election as replaced.
+
+    Raises ``Invalid`` if the desk is not connected or the bot was removed.
+    """
+    with log.turn(actor=actor) as turn:
         desk = automation.desk
-        _refuse_inactive(desk)
-        _require_connection(desk)
-        if not Automation.objects.kept().filter(pk=automation.pk).exists():
+        refuse_inactive(desk)
+        require_connection(desk)
+        if not Automation.objects.not_removed().filter(pk=automation.pk).exists():
             raise Invalid("This bot was removed.")
         standing = Election.objects.standing().filter(automation=automation).first()
         if standing is not None:
             if (standing.pair, standing.direction) == (pair, direction):
                 return
-            _withdraw(turn, desk, standing, Reason.REPLACED)
-        _elect(turn, desk, pair, direction, automation=automation)
+            close_election(turn, desk, standing, Reason.REPLACED)
+        open_election(turn, desk, pair, direction, automation=automation)
 
 
-def withdraw_from_automation(*, automation: Automation) -> None:
-    """Withdraws a bot's election, if one stands."""
-    with log.turn() as turn:
-        for election in Election.objects.standing().filter(automation=automation):
-            _withdraw(turn, automation.desk, election, Reason.ASKED)
+def withdraw_from_automation(*, automation: Automation, actor: Actor) -> None:
+    """Withdraws a bot's election, if there is one."""
+    elections = Election.objects.standing().filter(automation=automation)
+    if not elections.exists():
+        return
+    with log.turn(actor=actor) as turn:
+        for election in elections:
+            close_election(turn, automation.desk, election, Reason.ASKED)
 
 
-def publish_card(*, name: str, pair: str, direction: str) -> Card:
-    """Publishes a new card; the one before it is retired, and the elections on it lapse."""
-    with log.turn() as turn:
-        retire_card()
+def publish_card(*, name: str, pair: str, direction: str, actor: Actor) -> Card:
+    """Publishes a new card and retires the previous one. The elections on that one lapse."""
+    require_name(name)
+    with log.turn(actor=actor) as turn:
+        retire_card(actor=actor)
         card = Card.objects.create(
             name=name,
             pair=pair,
@@ -144,69 +192,29 @@ def publish_card(*, name: str, pair: str, direction: str) -> Card:
             opened=turn.next_position(),
             published_at=turn.at,
         )
-        turn.append(Kind.CARD_PUBLISHED, topic=EVERYONE, data={"card": card.as_json()})
+        turn.append(Kind.CARD_PUBLISHED, topic=EVERYONE, data=card.as_event_data())
     return card
 
 
-def retire_card(*, card: Card | None = None) -> None:
-    """Retires the published card. It closes one row: the elections on it lapse by that.
+def retire_card(*, actor: Actor, card: Card | None = None) -> None:
+    """Retires the published card. Closing the card's row ends every election on it.
 
-    Raises ``Invalid`` where ``card`` is given and is no longer the published one.
+    Raises ``Invalid`` if ``card`` is given and is not the published card.
     """
-    with log.turn() as turn:
+    with log.turn(actor=actor) as turn:
         published = Card.objects.published().first()
         if card is not None and card != published:
-            raise Invalid("This card was retired meanwhile.")
+            raise Invalid("This card was already retired.")
         if published is None:
             return
         ended = {"closed": turn.next_position(), "retired_at": turn.at}
         Card.objects.filter(pk=published.pk).update(**ended)
-        turn.append(Kind.CARD_RETIRED, topic=EVERYONE, data={"card": published.as_json()})
+        turn.append(Kind.CARD_RETIRED, topic=EVERYONE, data=published.as_event_data())
 
 
-def _elect(
-    turn: log.Turn,
-    desk: Desk,
-    pair: str,
-    direction: str,
-    *,
-    card: Card | None = None,
-    automation: Automation | None = None,
-) -> None:
-    election = Election.objects.create(
-        desk=desk,
-        card=card,
-        automation=automation,
-        pair=pair,
-        direction=direction,
-        opened=turn.next_position(),
-        elected_at=turn.at,
-    )
-    _touch(turn, desk, **({"enrolled": card} if card else {}))
-    turn.append(Kind.ELECTION_MADE, topic=desk.public_id, data=election.as_json())
-
-
-def _withdraw(turn: log.Turn, desk: Desk, election: Election, reason: Reason) -> None:
-    Election.objects.filter(pk=election.pk).update(closed=turn.next_position())
-    if election.card_id:
-        Card.objects.filter(pk=election.card_id).update(standing=F("standing") - 1)
-    _touch(turn, desk, **({"enrolled": None} if election.card_id else {}))
-    turn.append(
-        Kind.ELECTION_WITHDRAWN,
-        topic=desk.public_id,
-        data={**election.as_json(), "reason": reason},
-    )
-
-
-def _touch(turn: log.Turn, desk: Desk, **changed: Any) -> None:
-    Desk.objects.filter(pk=desk.pk).update(updated_at=turn.at, **changed)
-
-
-def _require_connection(desk: Desk) -> None:
-    if not Connection.objects.filter(desk=desk).exists():
-        raise Invalid("Connect the desk first.")
-
-
-def _refuse_inactive(desk: Desk) -> None:
-    if not User.objects.filter(pk=desk.user_id, is_active=True).exists():
-        raise NotAllowed("This account was deactivated.")
+def _set_deactivated(desk: Desk, actor: Actor, deactivated: bool, kind: Kind) -> None:
+    with log.turn(actor=actor) as turn:
+        if Desk.objects.filter(pk=desk.pk, deactivated=deactivated).exists():
+            return
+        update_desk(turn, desk, deactivated=deactivated)
+        turn.append(kind, topic=desk.public_id, data={"venue": None})

@@ -1,7 +1,7 @@
 from django.apps import AppConfig
 from django.urls import register_converter
 
-from desks.api.converters import UserIdConverter
+from desks.ids import UserIdConverter
 
 
 class DesksConfig(AppConfig):

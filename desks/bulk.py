@@ -1,4 +1,4 @@
-"""Many desks in one turn: for each exactly the rows and events that the actions would leave."""
+"""Opens many desks in one turn, with the same rows and events as the actions of each desk."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,27 +7,31 @@ from django.db.models import F
 
 from desks.models import Card, Connection, Desk, Election, User
 from events import log
+from events.actors import Actor
+from events.http.refusals import Invalid
 from events.kinds import Kind
 from events.log import Entry, Turn
-from events.refusals import Invalid
 
-# What a ready desk leaves in the log, in this order; a desk that is not connected has the first.
-READY = (Kind.DESK_CREATED, Kind.DESK_CONNECTED, Kind.ELECTION_MADE)
+# The events of a ready desk, in order. A desk that is not connected has only the first.
+READY_DESK_EVENTS = (Kind.DESK_CREATED, Kind.DESK_CONNECTED, Kind.ELECTION_MADE)
 
 
-def open_desks(*, users: Sequence[User]) -> list[Desk]:
-    """A desk for each user, not connected."""
-    with log.turn() as turn:
+def open_desks(*, users: Sequence[User], actor: Actor) -> list[Desk]:
+    """Opens a desk for each user. The desks are not connected."""
+    with log.turn(actor=actor) as turn:
         desks = _open(turn, users)
         turn.append_many([_created(desk) for desk in desks])
     return desks
 
 
-def open_ready_desks(*, users: Sequence[User], venue: str, card: Card) -> list[Desk]:
-    """A desk for each user, connected and enrolled; raises ``Invalid`` for another card."""
-    with log.turn() as turn:
+def open_ready_desks(*, users: Sequence[User], venue: str, card: Card, actor: Actor) -> list[Desk]:
+    """Opens a desk for each user, connects it and enrols it in the card.
+
+    Raises ``Invalid`` if the card is not published.
+    """
+    with log.turn(actor=actor) as turn:
         if not Card.objects.published().filter(pk=card.pk).exists():
-            raise Invalid("This card is no longer published. Look at the one that is.")
+            raise Invalid("This card is no longer published. Review the current card.")
         desks = _open(turn, users, connected=True, enrolled=card)
         Connection.objects.bulk_create(
             Connection(desk=desk, venue=venue, connected_at=turn.at) for desk in desks
@@ -41,7 +45,7 @@ def open_ready_desks(*, users: Sequence[User], venue: str, card: Card) -> list[D
                 for entry in (
                     _created(desk),
                     Entry(Kind.DESK_CONNECTED, desk.public_id, {"venue": venue}),
-                    Entry(Kind.ELECTION_MADE, desk.public_id, election.as_json()),
+                    Entry(Kind.ELECTION_MADE, desk.public_id, election.as_event_data()),
                 )
             ]
         )
@@ -55,15 +59,15 @@ def _open(turn: Turn, users: Sequence[User], **state: Any) -> list[Desk]:
 
 
 def _elections(turn: Turn, desks: Sequence[Desk], card: Card) -> list[Election]:
-    """An election for each desk, opened at the position that its event is going to have."""
-    first = turn.next_position() + READY.index(Kind.ELECTION_MADE)
+    """An election for each desk, opened at the position that its event will have."""
+    first = turn.next_position() + READY_DESK_EVENTS.index(Kind.ELECTION_MADE)
     return [
         Election(
             desk=desk,
             card=card,
             pair=card.pair,
             direction=card.direction,
-            opened=first + index * len(READY),
+            opened=first + index * len(READY_DESK_EVENTS),
             elected_at=turn.at,
         )
         for index, desk in enumerate(desks)

@@ -1,13 +1,12 @@
-"""What a customer fills in: the connection, a bot's name, an election."""
-
-import unicodedata
+"""The customer's forms: connection, enrolment, bot and election."""
 
 from django import forms
-from django.core.exceptions import ValidationError
 from django.core.validators import RegexValidator
 
-from desks.models.card import LONGEST_NAME, LONGEST_PAIR, PAIR_FORM, Direction
+from desks.choices import MAX_PAIR_LENGTH, PAIR_FORM, Direction
+from desks.models.card import MAX_NAME_LENGTH
 from desks.venues import VENUES
+from events.http.names import validate_name
 
 TRADE_ONLY_LABEL = (
     "The access that I use at this venue is trade-only: it can place and cancel orders, and it "
@@ -15,27 +14,21 @@ TRADE_ONLY_LABEL = (
 )
 
 
-def refuse_control_characters(text: str) -> None:
-    """A name is shown on one line: no control characters, whichever way they are written."""
-    if any(unicodedata.category(character) in {"Cc", "Cs"} for character in text):
-        raise ValidationError("Leave out control characters.", code="control_characters")
-
-
 class ConnectionForm(forms.Form):
-    """Where the desk trades, and its owner's word that the access is trade-only. Never a key."""
+    """The venue, and the owner's confirmation that the access is trade-only. Asks for no key."""
 
     venue = forms.ChoiceField(
         choices=[("", "Choose a venue"), *((name, name) for name in VENUES)],
-        error_messages={"required": "Choose the venue at which you trade."},
+        error_messages={"required": "Choose the venue where you trade."},
     )
     trade_only = forms.BooleanField(
         label=TRADE_ONLY_LABEL,
-        error_messages={"required": "Confirm this first. Access that can withdraw is not for us."},
+        error_messages={"required": "Confirm that the access is trade-only."},
     )
 
 
 class EnrolmentForm(forms.Form):
-    """The card that its reader was shown; another one is not elected for them."""
+    """The card that the user was shown. If another card is published now, the form is refused."""
 
     card = forms.CharField(widget=forms.HiddenInput)
 
@@ -44,33 +37,33 @@ class BotForm(forms.Form):
     """A new bot."""
 
     name = forms.CharField(
-        max_length=LONGEST_NAME,
-        validators=[refuse_control_characters],
-        help_text=f"What you call it; at most {LONGEST_NAME} characters.",
+        max_length=MAX_NAME_LENGTH,
+        validators=[validate_name],
+        help_text=f"At most {MAX_NAME_LENGTH} characters.",
         widget=forms.TextInput({"autocomplete": "off"}),
-        error_messages={"required": "Give the bot a name."},
+        error_messages={"required": "Enter a name for the bot."},
     )
 
 
 class ElectionForm(forms.Form):
-    """The pair and the direction that a bot's signals must repeat. Nothing is suggested."""
+    """The pair and direction that a bot's signals must repeat. There is no default."""
 
     pair = forms.CharField(
-        max_length=LONGEST_PAIR,
+        max_length=MAX_PAIR_LENGTH,
         validators=[
             RegexValidator(
                 rf"^(?:{PAIR_FORM})\Z",
-                "Write it as BASE/QUOTE, each of 1 to 20 capitals or digits (or . - _).",
+                "Use the form BASE/QUOTE. Each part has 1 to 20 capitals, digits, or . - _",
             )
         ],
-        help_text="BASE/QUOTE in capitals. Signals must repeat it character for character.",
+        help_text="BASE/QUOTE in capitals. Signals must repeat it exactly.",
         widget=forms.TextInput(
             {"autocomplete": "off", "autocapitalize": "characters", "spellcheck": "false"}
         ),
-        error_messages={"required": "Write the pair that you elect."},
+        error_messages={"required": "Enter the pair."},
     )
     direction = forms.ChoiceField(
-        choices=Direction.choices,
+        choices=Direction.choices(),
         widget=forms.RadioSelect,
-        error_messages={"required": "Choose the direction that you elect."},
+        error_messages={"required": "Choose a direction."},
     )

@@ -1,26 +1,27 @@
-"""Public ids: a prefix and 22 random base62 characters, from the system's secure source."""
+"""Public ids: a prefix and 22 base62 characters from the system's secure random source."""
 
 import secrets
 import string
 
 BASE62 = string.digits + string.ascii_uppercase + string.ascii_lowercase
-# So many of the 256 bytes stand for a character, four for each: the others are drawn again.
-EVENLY = 256 - 256 % len(BASE62)
+# The byte values below this map evenly to characters, four to each. Other bytes are drawn again.
+UNBIASED_BYTES = 256 - 256 % len(BASE62)
 RANDOM_CHARACTERS = 22
-LONGEST_ID = 32
+MAX_ID_LENGTH = 32
 
 USER = "usr_"
 BOT = "bot_"
 CARD = "card_"
+STAFF = "stf_"
 
 
 def random_base62(length: int) -> str:
-    """So many characters, each drawn evenly."""
-    drawn = ""
-    while len(drawn) < length:
-        fit = (byte for byte in secrets.token_bytes(length) if byte < EVENLY)
-        drawn += "".join(BASE62[byte % len(BASE62)] for byte in fit)
-    return drawn[:length]
+    """A random string of ``length`` characters, uniformly distributed."""
+    text = ""
+    while len(text) < length:
+        usable = (byte for byte in secrets.token_bytes(length) if byte < UNBIASED_BYTES)
+        text += "".join(BASE62[byte % len(BASE62)] for byte in usable)
+    return text[:length]
 
 
 def new_id(prefix: str) -> str:
@@ -36,5 +37,21 @@ def new_bot_id() -> str:
     return new_id(BOT)
 
 
+def new_staff_id() -> str:
+    return new_id(STAFF)
+
+
 def new_card_id() -> str:
     return new_id(CARD)
+
+
+class UserIdConverter:
+    """Matches a ``userId``."""
+
+    regex = f"{USER}[0-9A-Za-z]{{{RANDOM_CHARACTERS}}}"
+
+    def to_python(self, value: str) -> str:
+        return value
+
+    def to_url(self, value: str) -> str:
+        return value

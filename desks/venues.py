@@ -1,6 +1,6 @@
-"""The venues at which a desk can be connected: a name each, kept by hand, in alphabetical order.
+"""The venues that a desk can connect to, in alphabetical order.
 
-A venue that leaves the list stays with the desks that are connected to it.
+Desks stay connected to a venue that is removed from the list.
 """
 
 VENUES = (

@@ -9,9 +9,9 @@ class EventsConfig(AppConfig):
     verbose_name = "Log"
 
     def ready(self) -> None:
-        post_migrate.connect(_put_counter_in_place, sender=self)
+        post_migrate.connect(_create_head, sender=self)
 
 
-def _put_counter_in_place(sender: EventsConfig, using: str, **kwargs: Any) -> None:
-    """Gives an empty log its counter; an emptied one starts a new epoch."""
+def _create_head(sender: EventsConfig, using: str, **kwargs: Any) -> None:
+    """Creates the counter row if it is missing. A new row starts a new epoch."""
     sender.get_model("Head")._default_manager.using(using).get_or_create(id=1)

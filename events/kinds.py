@@ -1,4 +1,4 @@
-"""What can happen: the kinds of events (contract, section 4, the events table)."""
+"""The kinds of events (contract, section 4, the events table)."""
 
 from django.db.models import TextChoices
 
@@ -9,6 +9,8 @@ class Kind(TextChoices):
     DESK_CREATED = "desk.created"
     DESK_CONNECTED = "desk.connected"
     DESK_DISCONNECTED = "desk.disconnected"
+    DESK_DEACTIVATED = "desk.deactivated"
+    DESK_REACTIVATED = "desk.reactivated"
     CARD_PUBLISHED = "card.published"
     CARD_RETIRED = "card.retired"
     ELECTION_MADE = "election.made"
@@ -25,6 +27,6 @@ class Kind(TextChoices):
     SIGNAL_REFUSED = "signal.refused"
 
 
-# The topics that are not the id of a desk (usr_…) or a card (card_…).
-EVERYONE = "all"
-PLATFORM = None
+# An event's topic says who sees it: a desk's id (usr_…), a card's id (card_…), or one of these.
+EVERYONE = "all"  # every desk
+PLATFORM = None  # only the platform

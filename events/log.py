@@ -1,17 +1,17 @@
-"""The only way to write: a turn at the log.
+"""A turn at the log: the only way to write events.
 
-``with log.turn() as turn`` opens a transaction whose first statement takes the next position from
-the counter row. That row stays locked until the commit, so the order of positions *is* the order
-of commits, without gaps, on PostgreSQL and SQLite alike. Three rules keep it so:
+``with log.turn(actor=…) as turn`` opens a transaction. Its first statement takes the next position
+from the counter row and locks that row until the commit. So positions are in commit order and have
+no gaps, on PostgreSQL and on SQLite. Three rules keep this true:
 
-* nothing is locked or written before it, and nothing but SQL stands inside it;
-* what is read inside was committed by whoever had the lock before (at READ COMMITTED a statement
-  sees what was committed when it began, and the reads begin after the lock is had);
-* a position that no event took goes back before the commit, so that none is ever missing.
+* Nothing is locked or written before the turn, and only SQL runs inside it.
+* Reads inside a turn start after the lock is taken. At READ COMMITTED they see everything that
+  earlier turns committed.
+* A position that no event used is returned to the counter before the commit.
 """
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,25 +20,28 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
+from events.actors import Actor
 from events.kinds import Kind
 from events.models import Event
-from events.queue import turn_in_queue
 from events.statements import (
     GIVE_POSITION_BACK,
     INSERT_EVENT,
     TAKE_POSITIONS,
+    adapt_datetime,
     execute,
-    fetch,
+    fetch_one,
     parameters,
+    parse_datetime,
 )
-from events.times import to_millisecond
+from events.times import truncate_to_milliseconds
+from events.writer_queue import wait_for_turn
 
-_here = threading.local()
+_thread = threading.local()
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One of many events that are appended together: what every reader of ``topic`` is shown."""
+    """One of several events that are appended together. Every reader of ``topic`` sees ``data``."""
 
     kind: Kind
     topic: str | None
@@ -46,26 +49,30 @@ class Entry:
 
 
 class Turn:
-    """One writer's hold of the log, from its first position to the commit.
+    """A writer's exclusive use of the log, from its first position to the commit.
 
-    ``position`` is the one that the next event gets and ``at`` is the time of all its events: both
-    are known before anything is written, so that rows can name the position that made them.
+    ``position`` is the position of the next event. ``at`` is the time of all events of the turn,
+    and is never earlier than the last turn's. Both are known before anything is written, so other
+    rows can store the position. Compare times of expiry with ``at``.
+    ``actor`` is who causes the events; None if the caller is not authenticated.
+    ``after_commit`` is a list of functions to call after the commit, when the lock is released.
     """
 
-    def __init__(self) -> None:
-        self.position = _take_positions(1)
-        self.at: datetime = to_millisecond(timezone.now())
+    def __init__(self, actor: Actor | None) -> None:
+        self.actor = actor
+        self.after_commit: list[Callable[[], None]] = []
+        self.position, self.at = _take_positions(1, truncate_to_milliseconds(timezone.now()))
         self._taken = False
 
-    def append(self, kind: Kind, **said: Any) -> Event:
-        """Writes the next event and returns it; ``said`` is what ``event`` takes."""
+    def append(self, kind: Kind, **content: Any) -> Event:
+        """Writes the next event and returns it. For ``content`` see ``build_event``."""
         self.next_position()
-        event = self.event(kind, **said)
+        event = self.build_event(kind, **content)
         execute(INSERT_EVENT, parameters(event))
-        self.wrote(event)
+        self.mark_written(event)
         return event
 
-    def event(
+    def build_event(
         self,
         kind: Kind,
         *,
@@ -75,16 +82,16 @@ class Turn:
         signal: dict[str, Any] | None = None,
         platform_signal: dict[str, Any] | None = None,
     ) -> Event:
-        """The event that this position is for, not written yet.
+        """The event of this position, without writing it.
 
-        ``data`` and ``signal`` are what every reader of ``topic`` is shown. ``platform_data`` is
-        what the platform sees beside ``data``; ``platform_signal`` is what it sees instead of
-        ``signal``.
+        Every reader of ``topic`` sees ``data`` and ``signal``. The platform sees ``platform_data``
+        in addition to ``data``, and ``platform_signal`` instead of ``signal``.
         """
         return Event(
             position=self.position,
             kind=kind,
             at=self.at,
+            **_actor_columns(self.actor),
             topic=topic,
             signal_id=(platform_signal or signal or {}).get("id"),
             content={"signal": signal, "data": data},
@@ -95,26 +102,31 @@ class Turn:
             ),
         )
 
-    def wrote(self, event: Event) -> None:
-        """Whoever wrote the event by a statement of their own says so: its position is used."""
-        assert event.position == self.position
+    def mark_written(self, event: Event) -> None:
+        """Marks the position as used by an event that the caller wrote with its own statement.
+
+        Raises ``ValueError`` if the event has another position than the turn.
+        """
+        if event.position != self.position:
+            raise ValueError(f"{event} does not have the turn's position {self.position}.")
         self._taken = True
 
     def append_many(self, entries: Sequence[Entry]) -> None:
-        """Writes events at consecutive positions, of which the first is ``next_position()``.
+        """Writes events at consecutive positions, starting with ``next_position()``.
 
-        One statement takes all the positions, so rows that name them are known beforehand too.
+        One statement takes all positions, so the caller can compute them beforehand.
         """
         if not entries:
             return
         first = self.next_position()
-        self.position = _take_positions(len(entries) - 1)
+        self.position, _ = _take_positions(len(entries) - 1, self.at)
         self._taken = True
         Event.objects.bulk_create(
             Event(
                 position=first + index,
                 kind=entry.kind,
                 at=self.at,
+                **_actor_columns(self.actor),
                 topic=entry.topic,
                 content={"signal": None, "data": entry.data},
             )
@@ -122,9 +134,9 @@ class Turn:
         )
 
     def next_position(self) -> int:
-        """The position of the next event: taken from the counter when the last one is used."""
+        """The position of the next event. Takes one from the counter if the last one is used."""
         if self._taken:
-            self.position = _take_positions(1)
+            self.position, _ = _take_positions(1, self.at)
             self._taken = False
         return self.position
 
@@ -134,24 +146,46 @@ class Turn:
 
 
 @contextmanager
-def turn() -> Iterator[Turn]:
-    """A turn at the log; inside another one, a part of it, so that actions compose.
+def turn(*, actor: Actor | None) -> Iterator[Turn]:
+    """A turn at the log. Inside another turn it joins that turn, so that actions compose.
 
-    Raises ``OperationalError`` when the lock is not had in time: nothing has been written then.
+    ``actor`` is who causes the events of this block; None if the caller is not authenticated.
+
+    Raises ``OperationalError`` if the lock is not free in time. Nothing is written then.
     """
-    under_way: Turn | None = getattr(_here, "turn", None)
-    if under_way is not None:
-        yield under_way
+    current_turn: Turn | None = getattr(_thread, "turn", None)
+    if current_turn is not None:
+        with _with_actor(current_turn, actor):
+            yield current_turn
         return
-    with turn_in_queue(), transaction.atomic(durable=True):
-        _here.turn = Turn()
+    with wait_for_turn(), transaction.atomic(durable=True):
+        _thread.turn = current = Turn(actor)
         try:
-            yield _here.turn
-            _here.turn._close()
+            yield current
+            current._close()
         finally:
-            _here.turn = None
+            _thread.turn = None
+    for callback in current.after_commit:
+        callback()
 
 
-def _take_positions(count: int) -> int:
-    """Takes so many positions from the counter and returns the last one."""
-    return int(fetch(TAKE_POSITIONS, [count])[0])
+@contextmanager
+def _with_actor(turn: Turn, actor: Actor | None) -> Iterator[None]:
+    outer, turn.actor = turn.actor, actor
+    try:
+        yield
+    finally:
+        turn.actor = outer
+
+
+def _actor_columns(actor: Actor | None) -> dict[str, str | None]:
+    return {"actor_type": actor and actor.type, "actor_id": actor and actor.id}
+
+
+def _take_positions(count: int, now: datetime) -> tuple[int, datetime]:
+    """Takes ``count`` positions from the counter.
+
+    Returns the last of them, and the later of ``now`` and the time of the last turn.
+    """
+    position, at = fetch_one(TAKE_POSITIONS, {"count": count, "now": adapt_datetime(now)})
+    return int(position), parse_datetime(at)

@@ -1,26 +1,33 @@
-"""The one ordered log of everything that happened, and the counter that orders it."""
+"""The ordered log of all events, and the counter that orders it."""
 
 import secrets
+from datetime import UTC, datetime
 from typing import Any
 
 from django.db import models
 from django.db.models import Q
 
+from events.actors import Actor, ActorType
 from events.kinds import Kind
 
 EPOCH_BYTES = 4
+INITIAL_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def new_epoch() -> str:
-    """A name for one unbroken history of the log: 8 hex digits."""
+    """A random name for one uninterrupted history of the log: 8 hex digits."""
     return secrets.token_hex(EPOCH_BYTES)
 
 
 class Head(models.Model):
-    """The log's counter: one row, whose lock is the order of everything."""
+    """The log's counter and clock. It has one row, and the lock of that row orders all writers.
+
+    ``at`` is the time of the last turn. It never runs back, even if a server's clock does.
+    """
 
     id = models.PositiveSmallIntegerField(primary_key=True, default=1)
     position = models.BigIntegerField(default=0)
+    at = models.DateTimeField(default=INITIAL_TIME)
     epoch = models.CharField(max_length=2 * EPOCH_BYTES, default=new_epoch)
 
     class Meta:
@@ -33,15 +40,18 @@ class Head(models.Model):
 class Event(models.Model):
     """Something that happened. Written once by ``events.log`` and never changed.
 
-    ``content`` is the JSON that every reader of the topic is shown, ``{"signal": …, "data": …}``;
-    ``platform_content`` is the platform's version of it, null where that says nothing more.
+    ``content`` is the JSON that every reader of the topic sees: ``{"signal": …, "data": …}``.
+    ``platform_content`` is the version for the platform, or None if that is the same.
+    ``actor_type`` is None if the caller was not authenticated.
     """
 
     position = models.BigIntegerField(primary_key=True)
     kind = models.CharField(max_length=32, choices=Kind)
     at = models.DateTimeField()
-    topic = models.CharField(max_length=32, null=True)  # noqa: DJ001 - null: the platform only
-    signal_id = models.CharField(max_length=32, null=True)  # noqa: DJ001 - null: of no signal
+    actor_type = models.CharField(max_length=8, choices=ActorType, null=True)  # noqa: DJ001
+    actor_id = models.CharField(max_length=32, null=True)  # noqa: DJ001 - system or nobody
+    topic = models.CharField(max_length=32, null=True)  # noqa: DJ001 - null: platform only
+    signal_id = models.CharField(max_length=32, null=True)  # noqa: DJ001 - null: no signal
     content = models.JSONField()
     platform_content = models.JSONField(null=True)
 
@@ -56,7 +66,16 @@ class Event(models.Model):
             ),
         ]
         constraints = [
-            models.CheckConstraint(condition=Q(position__gt=0), name="event_position_counts_from_1")
+            models.CheckConstraint(
+                condition=Q(position__gt=0), name="event_position_counts_from_1"
+            ),
+            models.CheckConstraint(
+                condition=Q(actor_type=None, actor_id=None)
+                | Q(actor_type=ActorType.SYSTEM, actor_id=None)
+                | Q(actor_type__isnull=False, actor_id__isnull=False)
+                & ~Q(actor_type=ActorType.SYSTEM),
+                name="event_names_its_actor",
+            ),
         ]
 
     def __str__(self) -> str:
@@ -69,10 +88,28 @@ class Event(models.Model):
 
     @property
     def user_id(self) -> str | None:
-        """The desk that the event is addressed to, if it is addressed to one."""
+        """The userId of the desk that the event is addressed to, or None."""
         return self.topic if self.topic and self.topic.startswith("usr_") else None
 
-    def seen_by(self, *, platform: bool) -> dict[str, Any]:
-        """The content for one kind of reader."""
+    @property
+    def actor(self) -> Actor | None:
+        """Who caused the event, or None if the caller was not authenticated."""
+        return Actor(ActorType(self.actor_type), self.actor_id) if self.actor_type else None
+
+    def actor_for(self, *, platform: bool) -> Actor | None:
+        """Who caused the event. A desk sees only actors of its own."""
+        return self.actor if platform or self._caused_by_own_desk() else None
+
+    def _caused_by_own_desk(self) -> bool:
+        """Whether the desk's own user, token or bot's secret caused the event."""
+        data, signal = self.content["data"], self.content["signal"]
+        if self.actor_type == ActorType.SECRET:
+            return bool((signal or data).get("botId"))
+        if self.actor_type == ActorType.TOKEN:
+            return bool(data.get("id") == self.actor_id)  # the token revoked itself
+        return self.actor_type == ActorType.USER
+
+    def content_for(self, *, platform: bool) -> dict[str, Any]:
+        """The content as the platform or as a desk sees it."""
         content: dict[str, Any] = self.content
         return (self.platform_content or content) if platform else content

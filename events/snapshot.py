@@ -1,4 +1,4 @@
-"""One moment of a live database, to read from for as long as it takes."""
+"""A consistent, read-only snapshot of a live database."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -7,12 +7,12 @@ from django.db import connection, transaction
 
 
 def snapshot() -> AbstractContextManager[None]:
-    """What is read inside was so at one moment; nobody waits for it, and nothing can be written."""
-    return _of_postgresql() if connection.vendor == "postgresql" else _of_sqlite()
+    """All reads inside see the database at one point in time. It blocks no writer."""
+    return _postgresql_snapshot() if connection.vendor == "postgresql" else _sqlite_snapshot()
 
 
 @contextmanager
-def _of_postgresql() -> Iterator[None]:
+def _postgresql_snapshot() -> Iterator[None]:
     with transaction.atomic(durable=True):
         with connection.cursor() as cursor:
             cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
@@ -22,10 +22,10 @@ def _of_postgresql() -> Iterator[None]:
 
 
 @contextmanager
-def _of_sqlite() -> Iterator[None]:
+def _sqlite_snapshot() -> Iterator[None]:
     with connection.cursor() as cursor:
         cursor.execute("PRAGMA query_only = ON")
-        cursor.execute("BEGIN DEFERRED")  # Django's own would take the one lock of the writers
+        cursor.execute("BEGIN DEFERRED")  # Django's BEGIN IMMEDIATE takes the write lock
         try:
             yield
         finally:

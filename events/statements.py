@@ -1,10 +1,11 @@
-"""SQL written by hand: the counter's, and the event's, which stand under the log's lock.
+"""Handwritten SQL for the statements that run under the log's lock.
 
-There each line of Python and each round trip is waited for by every other writer. The names come
-from the models; a test holds the columns to them.
+While one writer holds the lock, all others wait for its Python code and its round trips. Table and
+column names come from the models.
 """
 
 import functools
+from datetime import UTC, datetime
 from enum import Enum
 from typing import Any
 
@@ -13,56 +14,68 @@ from django.db.models import DateTimeField, JSONField, Model
 
 from events.models import Event, Head
 
-# What a database keeps in another way than Python does. The rest goes as it is, but for a member of
-# an enumeration, which goes as its text: the driver takes three times as long over a kind of text.
-KEPT_OTHERWISE = (DateTimeField, JSONField)
+# Fields whose values need a conversion by Django. All other values are passed as they are, except
+# that an enumeration's member is passed as its value: the driver takes three times as long for a
+# subclass of str.
+ADAPTED_FIELDS = (DateTimeField, JSONField)
 
 
-def execute(statement: str, given: Any = None) -> None:
+def execute(statement: str, params: Any = None) -> None:
     with connection.cursor() as cursor:
-        cursor.execute(statement, given)
+        cursor.execute(statement, params)
 
 
-def fetch(statement: str, given: Any = None) -> Any:
-    """The first row, as a tuple; null where there is none."""
+def fetch_one(statement: str, params: Any = None) -> Any:
+    """The first row as a tuple, or None if there is none."""
     with connection.cursor() as cursor:
-        cursor.execute(statement, given)
+        cursor.execute(statement, params)
         return cursor.fetchone()
 
 
-def fetch_all(statement: str, given: Any = None) -> list[Any]:
-    """Every row, as a tuple."""
+def fetch_all(statement: str, params: Any = None) -> list[Any]:
+    """All rows, as tuples."""
     with connection.cursor() as cursor:
-        cursor.execute(statement, given)
+        cursor.execute(statement, params)
         return list(cursor.fetchall())
 
 
 def columns(model: type[Model]) -> str:
-    """The columns of a table, as an INSERT names them."""
+    """The column list of an INSERT into the model's table."""
     return ", ".join(str(field.column) for field in model._meta.concrete_fields)
 
 
 def values(model: type[Model]) -> str:
-    """A placeholder for each, named as ``parameters`` names what it gives."""
+    """The placeholders of an INSERT, one for each column. ``parameters`` provides their values."""
     return ", ".join(f"%({_parameter(model, column)})s" for column in columns(model).split(", "))
 
 
 def parameters(row: Model) -> dict[str, Any]:
-    """What ``values`` takes: the row as the database keeps it, on SQLite as on PostgreSQL."""
+    """The values for the placeholders of ``values``, converted for this database."""
     return {
-        name: _kept(field, getattr(row, attribute)) for name, attribute, field in _fields(type(row))
+        name: _adapt(field, getattr(row, attribute))
+        for name, attribute, field in _fields(type(row))
     }
 
 
-def _kept(field: Any, value: Any) -> Any:
-    if isinstance(field, KEPT_OTHERWISE):
+def adapt_datetime(time: datetime) -> Any:
+    """A time as a parameter of a statement."""
+    return connection.ops.adapt_datetimefield_value(time)
+
+
+def parse_datetime(value: datetime) -> datetime:
+    """A time that a statement returned, in UTC. SQLite returns it without a time zone."""
+    return value if value.tzinfo else value.replace(tzinfo=UTC)
+
+
+def _adapt(field: Any, value: Any) -> Any:
+    if isinstance(field, ADAPTED_FIELDS):
         return field.get_db_prep_save(value, connection)
     return value.value if isinstance(value, Enum) else value
 
 
 @functools.cache
 def _fields(model: type[Model]) -> list[tuple[str, str, Any]]:
-    """Of each column its parameter, the attribute that holds its value, and its field."""
+    """For each column: the name of its placeholder, the model's attribute, and the field."""
     return [
         (_parameter(model, str(field.column)), field.attname, field)
         for field in model._meta.concrete_fields
@@ -70,12 +83,14 @@ def _fields(model: type[Model]) -> list[tuple[str, str, Any]]:
 
 
 def _parameter(model: type[Model], column: str) -> str:
-    """One statement may write rows of several tables, so a name says of which it is."""
+    """The name of a placeholder. It names the model: one statement can insert into two tables."""
     return f"{model._meta.model_name}_{column}"
 
 
 HEAD = Head._meta.db_table
-TAKE_POSITIONS = f"UPDATE {HEAD} SET position = position + %s WHERE id = 1 RETURNING position"
+TAKE_POSITIONS = f"""UPDATE {HEAD} SET position = position + %(count)s,
+                  at = CASE WHEN at > %(now)s THEN at ELSE %(now)s END
+WHERE id = 1 RETURNING position, at"""
 GIVE_POSITION_BACK = f"UPDATE {HEAD} SET position = position - 1 WHERE id = 1"
 
 EVENT = Event._meta.db_table

@@ -1,4 +1,4 @@
-"""Times as the contract writes them: RFC 3339, UTC, milliseconds, Z."""
+"""Times in the contract's format: RFC 3339 in UTC with milliseconds and Z."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -6,20 +6,20 @@ from typing import Any
 from django.db.models import CharField, Func
 
 
-def to_millisecond(moment: datetime) -> datetime:
-    """The moment cut to the precision that answers show, so that what is kept is what is shown."""
-    return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
+def truncate_to_milliseconds(time: datetime) -> datetime:
+    """The time in the precision of the API, so that the stored time equals the shown one."""
+    return time.replace(microsecond=time.microsecond // 1000 * 1000)
 
 
-def written(moment: datetime | None) -> str | None:
-    """``2026-11-20T09:30:00.000Z``; null stays null."""
-    if moment is None:
+def to_rfc3339(time: datetime | None) -> str | None:
+    """Formats a time as ``2026-11-20T09:30:00.000Z``; None stays None."""
+    if time is None:
         return None
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-class Written(Func):
-    """The same, written by the database: four in a row make a page of it three times as fast."""
+class ToRfc3339(Func):
+    """Formats a time in the database. Rows with four times are read three times as fast."""
 
     output_field = CharField()
 

@@ -1,4 +1,4 @@
-"""A signal that was accepted: what it said, and what it did."""
+"""Accepted signals."""
 
 import functools
 from decimal import Decimal
@@ -8,24 +8,24 @@ from django.db import models
 from django.db.models import Q
 from django.urls import reverse
 
-from desks.ids import LONGEST_ID, new_id
-from desks.models.card import LONGEST_PAIR, Direction
-from events.times import written
-from signals.shapes import (
-    LONGEST_DECISION_REF,
-    LONGEST_NONCE,
-    LONGEST_RATIONALE,
+from desks.choices import MAX_PAIR_LENGTH, Direction
+from desks.ids import MAX_ID_LENGTH, new_id
+from events.times import to_rfc3339
+from signals.law.shapes import (
+    MAX_DECISION_REF_LENGTH,
+    MAX_NONCE_LENGTH,
+    MAX_RATIONALE_LENGTH,
     Mode,
     Submission,
 )
-from tokens.models import Source
+from tokens.choices import Source
 
-# A sign, fifteen digits, a point and eight digits are written with room to spare.
-LONGEST_AMOUNT = 32
-# What only the platform and the signal's own sender are shown (contract, section 4, events).
-SENDERS_OWN = ("nonce", "traceId", "decisionRef")
+# Fifteen digits, a point and eight digits fit easily.
+MAX_AMOUNT_LENGTH = 32
+# Shown only to the platform and to the signal's sender (contract, section 4, events).
+SENDER_MEMBERS = ("nonce", "traceId", "decisionRef")
 
-# What two submissions have in common that say the same, beside their target and size.
+# Two submissions are identical if these fields, the target and the size are equal.
 COMPARED = (
     "source",
     "mode",
@@ -40,7 +40,7 @@ COMPARED = (
 
 
 class Outcome(models.TextChoices):
-    """What became of an accepted signal."""
+    """The outcome of an accepted signal."""
 
     FILLED = "filled"
     DRY_RUN = "dry_run"
@@ -49,7 +49,7 @@ class Outcome(models.TextChoices):
 
 @functools.cache
 def path_of(name: str) -> str:
-    """The path of a list, found once: every answer names two."""
+    """The path of a route. It is cached, because each response contains two."""
     return reverse(name)
 
 
@@ -59,35 +59,35 @@ def new_signal_id() -> str:
 
 class SignalQuerySet(models.QuerySet["Signal"]):
     def spending(self, signer: str, nonce: str) -> Self:
-        """The signal that spent this nonce: one or none."""
+        """The signal that used this nonce, if there is one."""
         return self.filter(signer=signer, nonce=nonce)
 
 
 class Signal(models.Model):
-    """Written once, with its event, at the same position of the log.
+    """An accepted signal. It is written once, at the same log position as its event.
 
-    The ids of desk, bot, card and credential are text: the row says what was so at its position.
-    ``size_quote`` is text because SQLite would round a decimal.
+    The ids of the desk, bot, card and credential are text, not foreign keys: the row records the
+    state at its position. ``size_quote`` is text because SQLite would round a decimal.
     """
 
     position = models.BigIntegerField(primary_key=True)
-    public_id = models.CharField(max_length=LONGEST_ID, default=new_signal_id)
-    signer = models.CharField(max_length=LONGEST_ID)
-    nonce = models.CharField(max_length=LONGEST_NONCE)
-    source = models.CharField(max_length=16, choices=Source)
-    mode = models.CharField(max_length=8, choices=[(mode, mode) for mode in Mode])
+    public_id = models.CharField(max_length=MAX_ID_LENGTH, default=new_signal_id)
+    signer = models.CharField(max_length=MAX_ID_LENGTH)
+    nonce = models.CharField(max_length=MAX_NONCE_LENGTH)
+    source = models.CharField(max_length=16, choices=Source.choices())
+    mode = models.CharField(max_length=8, choices=[(mode.value, mode.value) for mode in Mode])
     outcome = models.CharField(max_length=8, choices=Outcome)
-    pair = models.CharField(max_length=LONGEST_PAIR)
-    direction = models.CharField(max_length=5, choices=Direction)
+    pair = models.CharField(max_length=MAX_PAIR_LENGTH)
+    direction = models.CharField(max_length=5, choices=Direction.choices())
     fanout = models.BooleanField()
-    user_id = models.CharField(max_length=LONGEST_ID, null=True)  # noqa: DJ001 - null: no one desk
-    bot_id = models.CharField(max_length=LONGEST_ID, null=True)  # noqa: DJ001 - null: no bot
-    card_id = models.CharField(max_length=LONGEST_ID, null=True)  # noqa: DJ001 - null: a bot's
-    credential = models.CharField(max_length=LONGEST_ID)
-    trace_id = models.CharField(max_length=LONGEST_NONCE, null=True)  # noqa: DJ001
-    size_quote = models.CharField(max_length=LONGEST_AMOUNT, null=True)  # noqa: DJ001
-    rationale = models.CharField(max_length=LONGEST_RATIONALE, null=True)  # noqa: DJ001
-    decision_ref = models.CharField(max_length=LONGEST_DECISION_REF, null=True)  # noqa: DJ001
+    user_id = models.CharField(max_length=MAX_ID_LENGTH, null=True)  # noqa: DJ001 - null: no one desk
+    bot_id = models.CharField(max_length=MAX_ID_LENGTH, null=True)  # noqa: DJ001 - null: no bot
+    card_id = models.CharField(max_length=MAX_ID_LENGTH, null=True)  # noqa: DJ001 - null: a bot's
+    credential = models.CharField(max_length=MAX_ID_LENGTH)
+    trace_id = models.CharField(max_length=MAX_NONCE_LENGTH, null=True)  # noqa: DJ001
+    size_quote = models.CharField(max_length=MAX_AMOUNT_LENGTH, null=True)  # noqa: DJ001
+    rationale = models.CharField(max_length=MAX_RATIONALE_LENGTH, null=True)  # noqa: DJ001
+    decision_ref = models.CharField(max_length=MAX_DECISION_REF_LENGTH, null=True)  # noqa: DJ001
     received_at = models.DateTimeField()
     matched = models.PositiveIntegerField()
     filled = models.PositiveIntegerField()
@@ -108,16 +108,16 @@ class Signal(models.Model):
     def __str__(self) -> str:
         return self.public_id
 
-    def says_the_same_as(self, submission: Submission) -> bool:
-        """Whether another submission means exactly this signal."""
+    def is_identical_to(self, submission: Submission) -> bool:
+        """Returns whether a submission repeats this signal exactly."""
         size = None if self.size_quote is None else Decimal(self.size_quote)
         target = submission.user_id if self.bot_id is None else self.user_id
         return (size, self.user_id) == (submission.size_quote, target) and all(
             getattr(self, name) == getattr(submission, name) for name in COMPARED
         )
 
-    def as_json(self) -> dict[str, Any]:
-        """The signal as its sender and the platform see it."""
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON for the sender and the platform."""
         return {
             "id": self.public_id,
             "source": self.source,
@@ -132,27 +132,27 @@ class Signal(models.Model):
             "sizeQuote": self.size_quote,
             "rationale": self.rationale,
             "decisionRef": self.decision_ref,
-            "receivedAt": written(self.received_at),
+            "receivedAt": to_rfc3339(self.received_at),
             "position": self.position,
         }
 
     def as_desk_json(self) -> dict[str, Any]:
-        """The signal as the desks see it: all of it only where their own bot sent it."""
-        whole = self.as_json()
+        """The JSON for desks, without ``SENDER_MEMBERS`` unless the desk's own bot sent it."""
+        everything = self.to_dict()
         if self.bot_id is not None:
-            return whole
-        return {name: value for name, value in whole.items() if name not in SENDERS_OWN}
+            return everything
+        return {name: value for name, value in everything.items() if name not in SENDER_MEMBERS}
 
     def answer(self) -> dict[str, Any]:
-        """What the sender was told, but for the names that were ignored."""
-        of_this = f"?signal={self.public_id}"
+        """The response to the sender, without ``ignored``."""
+        query = f"?signal={self.public_id}"
         return {
             "paper": True,
             "liveWrites": False,
             "outcome": self.outcome,
-            "signal": self.as_json(),
+            "signal": self.to_dict(),
             "matched": self.matched,
             "filled": self.filled,
-            "events": path_of("events") + of_this,
-            "desks": path_of("desks") + of_this,
+            "events": path_of("events") + query,
+            "desks": path_of("desks") + query,
         }

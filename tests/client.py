@@ -1,14 +1,19 @@
-"""How the tests speak to the service: paths, credentials, bodies, and what came back."""
+"""Requests with Django's test client: paths, credentials, bodies and responses."""
 
 import json
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from django.http import HttpResponse
 from django.test import Client
 
 from desks.models import User
-from tokens import signing
+from tokens.crypto import signing
+
+if TYPE_CHECKING:
+    # The type of the test client's responses has no public name in django-stubs.
+    from django.test.client import _MonkeyPatchedWSGIResponse as Response
+else:
+    from django.http import HttpResponse as Response
 
 CATALOG = "/api/v1"
 ME = "/api/v1/me"
@@ -19,7 +24,7 @@ HOOK = "/api/hooks/signal"
 
 JSON = "application/json"
 
-# One for all, since making one loads the middleware; it keeps no cookies between two requests.
+# Shared, because creating a client loads the middleware. Each request clears its cookies first.
 _sender = Client(raise_request_exception=False)
 
 
@@ -28,12 +33,12 @@ def deploy_path(user_id: str) -> str:
 
 
 def bearer(token: str) -> dict[str, str]:
-    """The header that presents a token."""
+    """The ``Authorization`` header with this token."""
     return {"Authorization": f"Bearer {token}"}
 
 
 def signed(*secrets: str, body: bytes, at: int | None = None) -> dict[str, str]:
-    """The two headers that sign these bytes with each of the secrets, now or at a Unix time."""
+    """The two headers that sign the body with each secret, now or at the Unix time ``at``."""
     moment = int(time.time()) if at is None else at
     return {
         signing.TIMESTAMP_HEADER: str(moment),
@@ -42,11 +47,11 @@ def signed(*secrets: str, body: bytes, at: int | None = None) -> dict[str, str]:
 
 
 def written(body: dict[str, Any] | bytes) -> bytes:
-    """The bytes of a body: a dictionary as JSON, bytes as they are."""
+    """The body as bytes: a dictionary is encoded as JSON."""
     return body if isinstance(body, bytes) else json.dumps(body).encode()
 
 
-def get(path: str, token: str | None = None, **headers: str) -> HttpResponse:
+def get(path: str, token: str | None = None, **headers: str) -> Response:
     presented = bearer(token) if token else {}
     _sender.cookies.clear()
     return _sender.get(path, headers={**presented, **headers})
@@ -61,8 +66,8 @@ def post(
     content_type: str = JSON,
     headers: dict[str, str] | None = None,
     **environ: Any,
-) -> HttpResponse:
-    """Sends a body with a token, with a secret's signature, with both, or with other headers."""
+) -> Response:
+    """Sends a body. ``token`` adds a Bearer token and ``secret`` signs the body."""
     raw = written(body)
     presented = {**(bearer(token) if token else {}), **(signed(secret, body=raw) if secret else {})}
     _sender.cookies.clear()
@@ -77,15 +82,15 @@ def push(
     *,
     secret: str | None = None,
     **more: Any,
-) -> HttpResponse:
+) -> Response:
     """Posts to the hook."""
     return post(HOOK, body, token, secret=secret, **more)
 
 
 def signed_in(user: User, *methods: str, at: float | None = None, csrf: bool = False) -> Client:
-    """A browser in which this user signed in by these methods: ``password``, ``mfa``.
+    """A browser in which this user signed in with these methods: ``password``, ``mfa``.
 
-    ``csrf`` makes it as strict about forged requests as the service is with a real one.
+    ``csrf`` turns on the CSRF checks, which Django's test client turns off.
     """
     browser = Client(enforce_csrf_checks=csrf, raise_request_exception=False)
     browser.force_login(user)
@@ -97,18 +102,18 @@ def signed_in(user: User, *methods: str, at: float | None = None, csrf: bool = F
     return browser
 
 
-def code(response: HttpResponse) -> str:
-    """The code of a problem, or ``ok`` for an answer that is none."""
+def code(response: Response) -> str:
+    """The code of a problem, or ``ok`` for a successful response."""
     return "ok" if response.status_code < 300 else str(response.json()["code"])
 
 
-def faults(response: HttpResponse) -> dict[str, str]:
-    """What was wrong with which field."""
+def faults(response: Response) -> dict[str, str]:
+    """The error code of each invalid field."""
     return {error["field"]: error["code"] for error in response.json().get("errors", [])}
 
 
-def without_id(response: HttpResponse) -> tuple[int, dict[str, Any], dict[str, str]]:
-    """All of an answer but the request's id: what two answers have in common that are the same."""
+def without_id(response: Response) -> tuple[int, dict[str, Any], dict[str, str]]:
+    """The status, body and headers without the request id, to compare two responses."""
     body = {name: value for name, value in response.json().items() if name != "requestId"}
     headers = {name: value for name, value in response.items() if name != "X-Request-Id"}
     return response.status_code, body, headers

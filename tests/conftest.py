@@ -1,4 +1,4 @@
-"""What every test stands on."""
+"""Fixtures for every test."""
 
 from typing import Any
 
@@ -6,32 +6,37 @@ import pytest
 from django.conf import settings
 from django.core.cache import cache
 from django.db import connection
+from django.test import Client
 
-from desks import limits
-from desks.models import Card, Desk
-from tests import factories
+from desks.models import Card, Desk, User
+from events.http import limits
+from signals.intake.refusal_quota import allowances
+from tests import factories, staff
+from tests.client import signed_in
 
 
 @pytest.fixture(autouse=True)
 def empty_cache() -> None:
-    """No test inherits what another one left in the cache."""
+    """Empty the cache before each test."""
     cache.clear()
 
 
 @pytest.fixture(autouse=True)
-def nothing_counted() -> None:
-    """Nor what was counted for whom: ids recur when a test's rows are rolled back."""
-    limits.rests_until.clear()
-    limits.limiter(limits.IN_MEMORY).storage.reset()
+def reset_limits() -> None:
+    """Reset every rate limit and allowance: ids repeat after a test's rows are rolled back."""
+    allowances.clear()
+    limits.retry_times.clear()
+    limits.store(limits.IN_MEMORY).reset()
     if settings.LIMITS_URL:
-        limits.limiter(settings.LIMITS_URL).storage.reset()
+        limits.store(settings.LIMITS_URL).reset()
 
 
 @pytest.fixture(autouse=True)
-def patient_transaction(request: pytest.FixtureRequest) -> None:
-    """A test that stands in one transaction may dawdle there: the database would end a writer's.
+def no_idle_timeout(request: pytest.FixtureRequest) -> None:
+    """Let a test that runs in one transaction stay idle in it on PostgreSQL.
 
-    On a busy machine it did. Tests whose transactions are real keep the service's own patience.
+    On a slow machine the service's timeout for idle transactions would end such a test. Tests with
+    real transactions keep that timeout.
     """
     mark = request.node.get_closest_marker("django_db")
     if mark is None or mark.kwargs.get("transaction"):
@@ -56,13 +61,37 @@ def desk(card: Card) -> Desk:
 
 @pytest.fixture
 def stranger(card: Card) -> Desk:
-    """A ready desk of somebody else, who has no access to what the test is about."""
+    """Another user's ready desk."""
     return factories.a_ready_desk(card)
+
+
+@pytest.fixture
+def bot(desk: Desk) -> factories.Bot:
+    """An automation of the desk, with an election and a signing secret."""
+    return factories.a_bot(desk)
+
+
+@pytest.fixture
+def engine(card: Card) -> str:
+    """A platform token with the scopes ``read`` and ``write``."""
+    return factories.a_platform_token()
+
+
+@pytest.fixture
+def owner(desk: Desk) -> Client:
+    """A browser in which the desk's owner is signed in."""
+    return signed_in(desk.user)
+
+
+@pytest.fixture
+def member(desk: Desk) -> User:
+    """The desk's owner, with a verified e-mail address."""
+    return staff.verified(desk.user)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes longest goes first, so that no worker is left with it: browsers, then servers."""
+    """Run the slowest tests first, so that no worker ends with them: browsers, then servers."""
     items.sort(
         key=lambda item: (
             "browser" not in item.path.parts,
@@ -72,7 +101,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Names each test that did not run, and for lack of what: none is missed in silence."""
+    """Name each skipped test and the reason."""
     for report in terminalreporter.stats.get("skipped", []):
         reason = report.longrepr[2].removeprefix("Skipped: ")
         terminalreporter.write_line(f"NOT RUN {report.nodeid}: {reason}")

@@ -1,6 +1,6 @@
-"""Very many ready desks in a second: rows made by the database itself, beside the log.
+"""Many ready desks at once, inserted by SQL without events.
 
-For tests of cost alone: the positions of their elections exist, their events do not.
+For performance tests only: their elections name positions that have no event.
 """
 
 from django.db import connection
@@ -15,8 +15,8 @@ USERS = """INSERT INTO desks_user
 (id, password, is_superuser, email, is_active, is_staff, date_joined)
 SELECT {start} + i, '', {no}, 'crowd-' || i || '@example.com', {yes}, {no}, '{now}' FROM n"""
 DESKS = """INSERT INTO desks_desk
-(id, public_id, user_id, created_at, updated_at, connected, enrolled_id)
-SELECT {start} + i, 'usr_crowd' || i, {start} + i, '{now}', '{now}', {yes}, '{card}' FROM n"""
+(id, public_id, user_id, created_at, updated_at, connected, enrolled_id, deactivated)
+SELECT {start} + i, 'usr_crowd' || i, {start} + i, '{now}', '{now}', {yes}, '{card}', {no} FROM n"""
 CONNECTIONS = """INSERT INTO desks_connection (desk_id, venue, connected_at)
 SELECT {start} + i, 'Kraken', '{now}' FROM n"""
 ELECTIONS = """INSERT INTO desks_election (desk_id, card_id, pair, direction, opened, elected_at)
@@ -24,7 +24,7 @@ SELECT {start} + i, '{card}', '{pair}', '{direction}', {head} + i, '{now}' FROM 
 
 
 def a_crowd(card: Card, count: int) -> None:
-    """So many more desks that stand on the card."""
+    """Inserts ``count`` more desks with a standing election on the card."""
     head = Head.objects.get().position
     values = {
         "count": count,

@@ -1,20 +1,20 @@
-"""What the schema document says of an operation, to hold what was sent and answered against it.
+"""Compares responses with the OpenAPI document.
 
-Here the document is read more strictly than it asks of clients: a member that it does not name is
-a fault, so that no answer outgrows its description.
+The comparison is stricter than the document: a member that the schema does not name is an error, so
+that no response has undocumented members.
 """
 
 import copy
 from datetime import datetime
 from typing import Any
 
-from django.http import HttpResponse
 from jsonschema import Draft202012Validator, FormatChecker
 
-from config.openapi import document
+from config.openapi.generator import document
+from tests.client import Response
 
 MEDIA_TYPES = {True: "application/json", False: "application/problem+json"}
-# Several shapes describe one problem: the answer that puts them together is closed instead.
+# These schemas are combined by allOf; the combined schema is closed instead.
 PARTS = ("Problem", "SpentNonce")
 
 formats = FormatChecker()
@@ -26,7 +26,7 @@ def is_moment(value: object) -> bool:
 
 
 def operations() -> dict[str, dict[str, Any]]:
-    """The operations by their ids, each with its ``method`` and ``path``."""
+    """The operations by ``operationId``, each with its ``method`` and ``path``."""
     return {
         operation["operationId"]: {**operation, "method": method.upper(), "path": path}
         for path, of_path in document()["paths"].items()
@@ -35,15 +35,15 @@ def operations() -> dict[str, dict[str, Any]]:
 
 
 def examples(operation: dict[str, Any]) -> dict[str, Any]:
-    """What a body of this operation may be, by the example's name."""
+    """The request examples of an operation, by name."""
     if "requestBody" not in operation:
         return {}
-    found = operation["requestBody"]["content"]["application/json"]["examples"]
-    return {name: example["value"] for name, example in found.items()}
+    named = operation["requestBody"]["content"]["application/json"]["examples"]
+    return {name: example["value"] for name, example in named.items()}
 
 
-def faults(operation_id: str, response: HttpResponse) -> list[str]:
-    """In what an answer is not as the document says: status, type, headers, shape."""
+def faults(operation_id: str, response: Response) -> list[str]:
+    """The differences between a response and the document: status, media type, headers, schema."""
     operation = operations()[operation_id]
     described = resolved(operation["responses"].get(str(response.status_code)))
     if described is None:
@@ -61,7 +61,7 @@ def faults(operation_id: str, response: HttpResponse) -> list[str]:
 
 
 def shape_faults(schema: dict[str, Any], value: Any) -> list[str]:
-    """In what a value is not of this shape, down to members that it does not name."""
+    """The differences between a value and a schema, including members that it does not name."""
     whole = {
         **schema,
         **({"unevaluatedProperties": False} if "allOf" in schema else {}),
@@ -72,7 +72,7 @@ def shape_faults(schema: dict[str, Any], value: Any) -> list[str]:
 
 
 def resolved(described: dict[str, Any] | None) -> Any:
-    """What a reference leads to, or the thing itself."""
+    """The target of a ``$ref``, or the object itself."""
     while described is not None and "$ref" in described:
         *_, group, name = described["$ref"].split("/")
         described = document()["components"][group][name]

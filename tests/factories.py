@@ -1,26 +1,28 @@
-"""The cast: what a test needs to stand on stage, made through the product's own actions."""
+"""Factories: users, desks, cards, bots and credentials, made with the product's own actions."""
 
 from dataclasses import dataclass
 
-import factory
+from factory.declarations import Sequence
+from factory.django import DjangoModelFactory
 
 from desks import actions as desks
 from desks.models import Automation, Card, Desk, User
+from events.actors import SYSTEM
 from tokens import actions as tokens
-from tokens.models import Source
+from tokens.choices import Source
 
 PAIR, DIRECTION = "BTC/USDT", "long"
 PASSWORD = "correct horse battery staple"
 
 
-class UserFactory(factory.django.DjangoModelFactory):
-    """A signed-up user; whose address is not verified yet, so without a desk."""
+class UserFactory(DjangoModelFactory[User]):
+    """A user without a verified e-mail address and without a desk."""
 
     class Meta:
         model = User
         skip_postgeneration_save = True
 
-    email = factory.Sequence(lambda n: f"trader-{n}@example.com")
+    email = Sequence(lambda n: f"trader-{n}@example.com")
 
     @classmethod
     def _create(cls, model_class, *args, **kwargs):
@@ -29,7 +31,7 @@ class UserFactory(factory.django.DjangoModelFactory):
 
 @dataclass
 class Bot:
-    """An automation with an election, and its secret's text."""
+    """An automation with an election, and its signing secret."""
 
     automation: Automation
     secret: str
@@ -40,46 +42,58 @@ class Bot:
 
 
 def a_staff_user(email: str = "staff@example.com") -> User:
+    """A staff user, who has no desk."""
     return User.objects.create_superuser(email, PASSWORD)
 
 
 def a_desk() -> Desk:
     """A desk that is not connected."""
-    desk = desks.open_desk(user=UserFactory())
+    desk = desks.open_desk(desk=Desk(user=UserFactory.create()), actor=SYSTEM)
     assert desk is not None
     return desk
 
 
 def a_connected_desk() -> Desk:
+    """A connected desk without an election."""
     desk = a_desk()
-    desks.connect(desk=desk, venue="Kraken")
+    desks.connect(desk=desk, venue="Kraken", actor=SYSTEM)
     return desk
 
 
 def a_ready_desk(card: Card) -> Desk:
+    """A connected desk that is enrolled in the card."""
     desk = a_connected_desk()
-    desks.enrol(desk=desk, card_id=card.pk)
+    desks.enrol(desk=desk, card_id=card.pk, actor=SYSTEM)
     return desk
 
 
 def a_card(name: str = "Morning", pair: str = PAIR, direction: str = DIRECTION) -> Card:
-    return desks.publish_card(name=name, pair=pair, direction=direction)
+    """Publishes a card, which retires the published one."""
+    return desks.publish_card(name=name, pair=pair, direction=direction, actor=SYSTEM)
 
 
 def a_bot(desk: Desk, pair: str = "ETH/USDT", direction: str = "short") -> Bot:
-    automation = desks.add_automation(desk=desk, name="Chart")
-    desks.elect(automation=automation, pair=pair, direction=direction)
-    secret, _ = tokens.generate_secret(source=Source.TRADINGVIEW, automation=automation)
+    """An automation of the desk, with this election and a signing secret."""
+    automation = desks.add_automation(desk=desk, name="Chart", actor=SYSTEM)
+    desks.elect(automation=automation, pair=pair, direction=direction, actor=SYSTEM)
+    secret, _ = tokens.generate_secret(
+        source=Source.TRADINGVIEW, automation=automation, actor=SYSTEM
+    )
     return Bot(automation, secret)
 
 
 def a_desk_token(desk: Desk) -> str:
-    return tokens.mint_desk_token(desk=desk)[0]
+    """A new desk token, which replaces the desk's token."""
+    return tokens.mint_desk_token(desk=desk, actor=SYSTEM)[0]
 
 
 def a_platform_token(*scopes: str) -> str:
-    return tokens.mint_platform_token(name="Engine", scopes=list(scopes or ("read", "write")))[0]
+    """A new platform token with these scopes; ``read`` and ``write`` by default."""
+    return tokens.mint_platform_token(
+        name="Engine", scopes=list(scopes or ("read", "write")), actor=SYSTEM
+    )[0]
 
 
 def a_shared_secret(source: Source = Source.FLOOR) -> str:
-    return tokens.generate_secret(source=source)[0]
+    """A new signing secret of the Floor or of Nox."""
+    return tokens.generate_secret(source=source, actor=SYSTEM)[0]

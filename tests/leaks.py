@@ -1,10 +1,9 @@
-"""Everything that a served service keeps, as one text: its tables, sessions, cache and log."""
+"""Everything that a running service stores, as one text: tables, sessions, cache and log."""
 
 from tests.server import Server, manage
 
-# Bytes in hex; what Django packs (sessions, cached values) unpacked as well.
-KEPT = """
-import base64, pickle, zlib
+# Bytes are printed in hex. Sessions are decoded.
+DUMP = """
 from django.contrib.sessions.models import Session
 from django.conf import settings
 from django.core.cache import cache
@@ -16,8 +15,6 @@ with connection.cursor() as cursor:
         cursor.execute("SELECT * FROM " + connection.ops.quote_name(table))
         for row in cursor.fetchall():
             print(table, *map(plain, row))
-            if table == "cache":
-                print(pickle.loads(base64.b64decode(row[1])))
 for session in Session.objects.all():
     print("session", session.get_decoded())
 for url in {settings.LIMITS_URL, settings.CACHES["default"].get("LOCATION", "")}:
@@ -33,6 +30,6 @@ for url in {settings.LIMITS_URL, settings.CACHES["default"].get("LOCATION", "")}
 """
 
 
-def everything_kept(server: Server) -> str:
-    """What the database, the cache, the limits' store and the log of a running server hold."""
-    return manage(server, "shell", "--no-imports", "-c", KEPT) + server.log.read_text()
+def dump_storage(server: Server) -> str:
+    """The contents of a running server's database, cache, limits' store and log."""
+    return manage(server, "shell", "--no-imports", "-c", DUMP) + server.log.read_text()

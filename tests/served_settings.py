@@ -1,7 +1,7 @@
-"""The product's settings as ``tests.server`` serves them: all as it is, but kept apart.
+"""The settings of the servers that ``tests.server`` starts.
 
-Servers that run beside each other collect static files into folders of their own, so that no two
-write to one, and share nothing of what they cache.
+They are the product's settings, with a separate folder for static files and a separate cache prefix
+for each run, so that servers that run at the same time do not share either.
 """
 
 import os

@@ -1,11 +1,11 @@
-"""The service itself, behind real gunicorn on a free port, with a seeded database of its own.
+"""Starts the service with gunicorn on a free port, with its own seeded database.
 
     with serving(LIMIT_READS="3/minute") as server:
         httpx.get(f"{server.base_url}/api/v1")
 
-The database is SQLite, or PostgreSQL where TEST_DATABASE_URL is set; limits and cache are in Redis
-where TEST_REDIS_URL is. Nothing outlives the block, nor the process that entered it: gunicorn is
-started by a guard (this module, run as a program) that ends it when its pipe to us closes.
+The database is SQLite, or PostgreSQL if TEST_DATABASE_URL is set. Limits and cache are in Redis if
+TEST_REDIS_URL is set. The server ends with the block and with the process that entered it: a guard
+process (this module, run as a program) starts gunicorn and stops it when its pipe closes.
 """
 
 import atexit
@@ -38,16 +38,19 @@ from tests import shared_store
 ROOT = Path(__file__).resolve().parent.parent
 ADDRESS = "127.0.0.1"
 KEYS = ("SECRET_KEY", "TOKEN_KEYS", "SECRET_KEYS")
-# With one of these of its own a server's database is made for it; else it is a copy.
+# A server with its own value for one of these gets a new database; any other gets a copy.
 PREPARED_WITH = {*KEYS, "DATABASE_URL"}
-LIMITS = ("AUTOMATION", "PLATFORM", "READS", "FAILURES", "MINTING", "CHANGES")
+LIMITS = (
+    *("AUTOMATION", "PLATFORM", "READS", "FAILURES", "MINTING", "CHANGES"),
+    *("DESK", "DESK_DAY", "PAGES"),
+)
 
-STARTING = 60  # seconds, on the slowest machine
-STOPPING = 40  # seconds: longer than a waiting reader's answer
-LOOK_AGAIN = 0.05  # seconds
+STARTING = 60  # seconds, on a slow machine
+STOPPING = 40  # seconds: longer than a reader of the feed may wait
+POLL_INTERVAL = 0.05  # seconds
 
 GUNICORN = (sys.executable, "-m", "gunicorn", "-c", "config/gunicorn.conf.py")
-# One process for all of it, since most of what each command takes is the start.
+# One process for all commands, because starting a process takes most of the time.
 PREPARE = """
 import sys
 import django
@@ -61,7 +64,7 @@ call_command("seed", *sys.argv[1:], "--json")
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Where it answers, what the seeding printed, what it runs on, and where it logs."""
+    """The base URL, the output of ``seed``, the environment and the log file of a server."""
 
     base_url: str
     seed: dict[str, Any]
@@ -73,9 +76,9 @@ class Server:
 def serving(
     *, ready: int = 30, idle: int = 5, nox: bool = False, **settings: str
 ) -> Iterator[Server]:
-    """Serves until the block ends. ``settings`` are of the environment, and go before ours.
+    """Serves until the block ends. ``settings`` are environment variables that override ours.
 
-    Limits, plain HTTP and the second factor are as a conformance run wants them: off.
+    Limits, REQUIRE_HTTPS and REQUIRE_STAFF_MFA are off, as the conformance suite needs them.
     """
     with tempfile.TemporaryDirectory() as name, ExitStack() as databases:
         folder, port = Path(name), free_port()
@@ -95,7 +98,7 @@ def serving(
 
 @contextmanager
 def serving_beside(server: Server, **settings: str) -> Iterator[Server]:
-    """Another server on the same database, seeded already, with other settings."""
+    """Another server on the database of ``server``, with other settings."""
     port = free_port()
     own = {"PORT": str(port), "BASE_URL": f"http://{ADDRESS}:{port}", **settings}
     log = server.log.with_name(f"log-{port}")
@@ -105,11 +108,12 @@ def serving_beside(server: Server, **settings: str) -> Iterator[Server]:
 
 
 def manage(server: Server, *command: str) -> str:
-    """What a command of manage.py prints that is run beside the server, on its database."""
+    """Runs a command of manage.py on the server's database. Returns its output."""
     return _run(server.environment, "manage.py", *command)
 
 
 def environment_of(folder: Path, port: int) -> dict[str, str]:
+    """The environment of a server on this port, without a DATABASE_URL."""
     return {
         "PATH": os.environ["PATH"],
         "ENV_FILE": os.devnull,
@@ -131,13 +135,13 @@ def environment_of(folder: Path, port: int) -> dict[str, str]:
 
 @functools.cache
 def _keys() -> dict[str, str]:
-    """The keys of this process's servers."""
+    """The keys of every server that this process starts."""
     return {name: secrets.token_hex(32) for name in KEYS}
 
 
 @functools.cache
 def _static_folder() -> str:
-    """Where this process's servers have their static files: one for all, as they take seconds."""
+    """The static files of every server that this process starts. Collecting them takes seconds."""
     folder = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, folder)
     return folder
@@ -149,14 +153,14 @@ def collect_static_files(environment: dict[str, str]) -> None:
 
 
 def _redis() -> dict[str, str]:
-    """Limits and cache in Redis, where there is one."""
+    """Settings for limits and cache in Redis, if TEST_REDIS_URL is set."""
     url = shared_store.URL
     return {"LIMITS_URL": url, "CACHE_URL": url.replace("redis", "rediscache", 1)} if url else {}
 
 
 @contextmanager
 def _database(folder: Path, copied: str = "") -> Iterator[str]:
-    """The address of an empty database, or of a copy of another, which is gone afterwards."""
+    """The URL of an empty database, or of a copy of ``copied``. Dropped when the block ends."""
     url = os.environ.get("TEST_DATABASE_URL")
     if not url or url.startswith("sqlite"):
         file = folder / "service.sqlite3"
@@ -180,16 +184,16 @@ def _copy(prepared: Path, file: Path) -> None:
 
 @functools.cache
 def _prepared(ready: int, idle: int, nox: bool, mfa: str) -> tuple[str, dict[str, Any]]:
-    """The address of a database that is migrated and seeded, and what the seeding printed.
+    """The URL of a migrated and seeded database, and the output of ``seed``.
 
-    Made once a process, to be copied: making it takes longer than starting a server.
+    Made once per process and copied for each server, because that is faster than seeding again.
     """
-    kept = ExitStack()
-    atexit.register(kept.close)
-    folder = Path(kept.enter_context(tempfile.TemporaryDirectory()))
-    database = kept.enter_context(_database(folder))
-    of_this = {"DATABASE_URL": database, "REQUIRE_STAFF_MFA": mfa}
-    environment = {**environment_of(folder, free_port()), **of_this}
+    stack = ExitStack()
+    atexit.register(stack.close)
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+    database = stack.enter_context(_database(folder))
+    settings = {"DATABASE_URL": database, "REQUIRE_STAFF_MFA": mfa}
+    environment = {**environment_of(folder, free_port()), **settings}
     return database, _prepare(environment, ready, idle, nox)
 
 
@@ -206,7 +210,7 @@ def _prepare(environment: dict[str, str], ready: int, idle: int, nox: bool) -> d
 
 
 def _run(environment: dict[str, str], *arguments: str) -> str:
-    """What Python prints that runs these; its faults are said."""
+    """The output of Python with these arguments. Fails with its error output."""
     done = subprocess.run(
         [sys.executable, *arguments],
         cwd=ROOT,
@@ -227,7 +231,7 @@ def _guarded(server: Server) -> Iterator[None]:
             cwd=ROOT,
             env=server.environment,
             stdin=subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C is ours to hear
+            start_new_session=True,  # Ctrl-C must not reach the guard
             stdout=log,
             stderr=log,
         )
@@ -247,19 +251,19 @@ def _wait_until_ready(guard: subprocess.Popen[bytes], server: Server) -> None:
             if httpx.get(f"{server.base_url}/readyz", trust_env=False).is_success:
                 return
         except httpx.TransportError:
-            time.sleep(LOOK_AGAIN)
+            time.sleep(POLL_INTERVAL)
     raise AssertionError(f"The server did not become ready: {server.log.read_text()}")
 
 
 def free_port() -> int:
-    with socket.socket() as anybody:
-        anybody.bind((ADDRESS, 0))
-        port: int = anybody.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind((ADDRESS, 0))
+        port: int = listener.getsockname()[1]
         return port
 
 
 def _guard() -> None:
-    """Serves until standard input closes; ends with gunicorn, should that end by itself."""
+    """Runs gunicorn until standard input closes. Exits at once if gunicorn exits."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     gunicorn = subprocess.Popen(GUNICORN, stdin=subprocess.DEVNULL)
     threading.Thread(target=lambda: os._exit(gunicorn.wait()), daemon=True).start()
@@ -274,7 +278,7 @@ def _end(gunicorn: subprocess.Popen[bytes]) -> None:
     try:
         gunicorn.wait(STOPPING)
     except subprocess.TimeoutExpired:
-        gunicorn.kill()  # its workers see that it is gone, and go
+        gunicorn.kill()  # its workers exit when the parent process is gone
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
-"""The product's settings, as the suite runs them: on SQLite, or where TEST_DATABASE_URL says.
+"""The settings of the test suite: on SQLite, or on the database of TEST_DATABASE_URL.
 
-Limits are off but where a test turns one on; hashing is quick; everything else is as served.
+Limits are off unless a test turns one on, and password hashing is fast. Everything else is as in
+production.
 """
 
 import os
@@ -11,7 +12,7 @@ from tests import shared_store
 
 os.environ.update(
     {
-        "ENV_FILE": os.devnull,  # what a developer keeps in .env is not what is tested
+        "ENV_FILE": os.devnull,  # ignore a developer's .env
         "SECRET_KEY": secrets.token_hex(32),
         "TOKEN_KEYS": os.environ.get("TOKEN_KEYS") or secrets.token_hex(32),
         "SECRET_KEYS": os.environ.get("SECRET_KEYS") or secrets.token_hex(32),
@@ -32,16 +33,16 @@ from config.settings import DATABASES, LIMITS
 LIMITS.update(dict.fromkeys(LIMITS, "off"))
 
 if "sqlite" in DATABASES["default"]["ENGINE"]:
-    # A file, not memory: the tests of concurrency open it from several processes.
+    # A file, not memory: several processes open it in the concurrency tests.
     folder = Path("/dev/shm" if Path("/dev/shm").is_dir() else "/tmp")  # noqa: S108
     DATABASES["default"]["TEST"] = {"NAME": folder / f"signals-test-{os.getpid()}.sqlite3"}
 else:
     DATABASES["default"]["OPTIONS"].pop("pool")  # a pool would outlive the test database
 
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
-CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
-# What collectstatic left in the checkout is not the tests': it would be searched by each client.
-STATIC_ROOT = Path(__file__).parent / "nothing-collected"
+CACHES = {"default": {"BACKEND": "tests.memory_cache.JSONMemoryCache"}}
+# An empty folder: with collected files each test client would search them.
+STATIC_ROOT = Path(__file__).parent / "empty-static-root"
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.InMemoryStorage"},
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},

@@ -1,12 +1,13 @@
-"""The Redis of the suite, where TEST_REDIS_URL names one: a database of it for each worker.
+"""The Redis URL of the test suite, from TEST_REDIS_URL: one Redis database for each xdist worker.
 
-Ids recur between the workers' own SQL databases; counted in one place they would meet.
+Each worker has its own SQL database, so the same ids occur in several workers. Their counters would
+collide in one Redis database.
 """
 
 import os
 from urllib.parse import urlsplit
 
-DATABASES = 16  # what Redis has unless it was told otherwise
+DATABASES = 16  # the default of Redis
 
 
 def _of_this_worker(url: str) -> str:
@@ -16,5 +17,5 @@ def _of_this_worker(url: str) -> str:
     return parts._replace(path=f"/{(first - worker) % DATABASES}").geturl()
 
 
-given = os.environ.get("TEST_REDIS_URL", "")
-URL = _of_this_worker(given) if given else ""
+_url = os.environ.get("TEST_REDIS_URL", "")
+URL = _of_this_worker(_url) if _url else ""

@@ -1,43 +1,53 @@
 """Minting and revoking tokens, generating and ending signing secrets.
 
-A value is made, digested or encrypted before the log's lock is taken, returned once beside its
-record, and kept nowhere (contract, section 2).
+A credential's value is generated, digested or encrypted before the log's lock is taken. It is
+returned once, with its record, and is never stored (contract, section 2).
 """
 
 from datetime import datetime, timedelta
+
+from django.utils import timezone
 
 from desks import actions as desks
 from desks.models import Automation, Desk, User
 from desks.models.election import Reason
 from events import log
+from events.actors import Actor, ActorType
+from events.http.names import require_name
+from events.http.refusals import Invalid, NotAllowed, TokenInvalid
 from events.kinds import Kind
-from events.refusals import Invalid, NotAllowed
-from events.times import written
-from tokens import formats, keys
-from tokens.models import Scope, SigningSecret, Source, Token
+from events.times import to_rfc3339, truncate_to_milliseconds
+from tokens import notices
+from tokens.choices import Scope, Source
+from tokens.crypto import formats, keys
+from tokens.models import SigningSecret, Token
 from tokens.models.token import READ, WRITE
 
-LONGEST_OVERLAP = timedelta(days=7)
+MAX_OVERLAP = timedelta(days=7)
 DESK_TOKEN_NAME = "Desk token"  # noqa: S105 - a label
 
 
-def mint_desk_token(*, desk: Desk, name: str = DESK_TOKEN_NAME) -> tuple[str, Token]:
-    """The value and the record of the desk's new token; the one before it is revoked."""
+def mint_desk_token(*, desk: Desk, actor: Actor, name: str = DESK_TOKEN_NAME) -> tuple[str, Token]:
+    """Mints the desk's token, revokes the previous one, and returns the value and the record."""
     value = formats.new(formats.DESK_TOKEN)
     token = _new_token(value, scope=Scope.DESK, desk=desk, name=name, can_read=True)
-    with log.turn() as turn:
+    with log.turn(actor=actor) as turn:
         if not User.objects.filter(pk=desk.user_id, is_active=True).exists():
             raise NotAllowed("This account was deactivated.")
         for old in Token.objects.filter(desk=desk, revoked_at=None).select_related("desk"):
-            revoke(token=old)
-        _keep(turn, token)
+            revoke(token=old, actor=actor)
+        _save(turn, token)
     return value, token
 
 
 def mint_platform_token(
-    *, name: str, scopes: list[str], expires_at: datetime | None = None
+    *, name: str, scopes: list[str], actor: Actor, expires_at: datetime | None = None
 ) -> tuple[str, Token]:
-    """The value and the record of a new platform token; raises ``Invalid`` for a past expiry."""
+    """Mints a platform token and returns its value and its record.
+
+    Raises ``Invalid`` if ``expires_at`` is not in the future.
+    """
+    expires_at = truncate_to_milliseconds(expires_at) if expires_at else None
     value = formats.new(formats.PLATFORM_TOKEN)
     token = _new_token(
         value,
@@ -47,103 +57,159 @@ def mint_platform_token(
         can_write=WRITE in scopes,
         expires_at=expires_at,
     )
-    with log.turn() as turn:
+    with log.turn(actor=actor) as turn:
         if expires_at is not None and expires_at <= turn.at:
-            raise Invalid.field("expiresAt", "past", "Choose a time to come.")
-        _keep(turn, token)
+            raise Invalid.field("expiresAt", "past", "Choose a time in the future.")
+        _save(turn, token)
     return value, token
 
 
-def revoke(*, token: Token) -> Token:
-    """Revokes a token and returns its record; a token that is revoked already stays as it is.
+def revoke(*, token: Token, actor: Actor) -> Token:
+    """Revokes a token and returns its record. A revoked token is returned unchanged.
 
-    Asking for that again takes no turn: whoever holds a desk token may ask as often as it reads.
+    Revoking has no rate limit, so revoking a second time does not take a turn at the log.
+    Raises ``TokenInvalid`` if the calling token was revoked in the meantime.
     """
     if token.revoked_at is not None:
         return token
-    with log.turn() as turn:
+    with log.turn(actor=actor) as turn:
+        _refuse_ended_token(actor, turn.at)
         token.refresh_from_db()
         if token.revoked_at is None:
             token.revoked_at = turn.at
             token.save(update_fields=["revoked_at"])
             turn.append(Kind.TOKEN_REVOKED, topic=token.topic, data=token.as_event_data())
+            notices.notify_owner(turn, token.desk, f"The desk token {token.hint} was revoked.")
     return token
 
 
 def generate_secret(
-    *, source: Source, automation: Automation | None = None, overlap: timedelta = timedelta(0)
+    *,
+    source: Source,
+    actor: Actor,
+    automation: Automation | None = None,
+    overlap: timedelta = timedelta(0),
 ) -> tuple[str, SigningSecret]:
-    """The text and the record of an owner's new secret.
+    """Generates a signing secret for an owner and returns its text and its record.
 
-    The one in use goes on verifying for ``overlap`` (at most seven days); one that was in an
-    overlap already ends now, so that at most two are live.
+    The current secret keeps verifying for ``overlap`` (at most seven days). A secret that is
+    already in an overlap ends now, so at most two secrets are live. Raises ``Invalid`` if the
+    overlap is out of range or the bot was removed.
     """
-    if not timedelta(0) <= overlap <= LONGEST_OVERLAP:
+    if not timedelta(0) <= overlap <= MAX_OVERLAP:
         raise Invalid.field("overlap", "range", "Choose an overlap of at most seven days.")
     text = formats.new(formats.SIGNING_SECRET)
     secret = SigningSecret(source=source, automation=automation, hint=formats.hint(text))
-    secret.seal(text)
-    with log.turn() as turn:
-        if automation and not Automation.objects.kept().filter(pk=automation.pk).exists():
+    secret.encrypt(text)
+    with log.turn(actor=actor) as turn:
+        if automation and not Automation.objects.not_removed().filter(pk=automation.pk).exists():
             raise Invalid("This bot was removed.")
         for old in SigningSecret.objects.of(source, secret.automation_id).live(turn.at):
             _end(turn, old, turn.at if old.ends_at else turn.at + overlap)
         secret.created_at = turn.at
         secret.save(force_insert=True)
-        turn.append(Kind.SECRET_GENERATED, topic=_topic(secret), data=_ending(secret))
+        turn.append(Kind.SECRET_GENERATED, topic=_topic(secret), data=secret.as_event_data())
+        if automation:
+            sentence = (
+                f"A signing secret of the bot {automation.name} was generated: {secret.hint}."
+            )
+            notices.notify_owner(turn, automation.desk, sentence)
     return text, secret
 
 
-def end_secret(*, secret: SigningSecret) -> None:
-    """Ends a secret at once; one that has ended already stays as it is."""
-    with log.turn() as turn:
+def end_secret(*, secret: SigningSecret, actor: Actor) -> None:
+    """Ends a secret at once. A secret that has already ended takes no turn at the log."""
+    if secret.ends_at is not None and secret.ends_at <= timezone.now():
+        return
+    with log.turn(actor=actor) as turn:
         secret.refresh_from_db()
         if secret.ends_at is None or secret.ends_at > turn.at:
             _end(turn, secret, turn.at)
 
 
-def remove_automation(*, automation: Automation, reason: Reason = Reason.REMOVED) -> None:
-    """Removes a bot: its secrets end, its election is withdrawn."""
-    with log.turn() as turn:
+def remove_automation(
+    *, automation: Automation, actor: Actor, reason: Reason = Reason.REMOVED
+) -> None:
+    """Removes a bot, ends its secrets and withdraws its election.
+
+    A bot that is already removed takes no turn at the log.
+    """
+    if not Automation.objects.not_removed().filter(pk=automation.pk).exists():
+        return
+    with log.turn(actor=actor) as turn:
         for secret in SigningSecret.objects.of(Source.TRADINGVIEW, automation.pk).live(turn.at):
             _end(turn, secret, turn.at)
-        desks.remove_automation(automation=automation, reason=reason)
+        desks.remove_automation(automation=automation, actor=actor, reason=reason)
 
 
-def deactivate(*, user: User) -> None:
-    """Shuts a customer out: disconnected, token revoked, bots removed (contract, section 1)."""
-    desk = Desk.objects.filter(user=user).first()
-    with log.turn():
+def end_credentials(*, desk: Desk, actor: Actor, token: bool, secrets: bool) -> tuple[int, int]:
+    """Revokes the desk's token, ends its bots' secrets, or both; returns how many of each."""
+    with log.turn(actor=actor) as turn:
+        desk_tokens = Token.objects.filter(desk=desk, revoked_at=None).select_related("desk")
+        bot_secrets = SigningSecret.objects.of_desk(desk).live(turn.at)
+        revoked, ended = list(desk_tokens) if token else [], list(bot_secrets) if secrets else []
+        for desk_token in revoked:
+            revoke(token=desk_token, actor=actor)
+        for secret in ended:
+            _end(turn, secret, turn.at)
+    return len(revoked), len(ended)
+
+
+def deactivate(*, user: User, actor: Actor) -> None:
+    """Deactivates a user: disconnects the desk, revokes its token and removes its bots.
+
+    See the contract, section 1.
+    """
+    with log.turn(actor=actor):
         User.objects.filter(pk=user.pk).update(is_active=False)
+        desk = Desk.objects.filter(user=user).first()
         if desk is None:
             return
-        for automation in Automation.objects.kept().filter(desk=desk):
-            remove_automation(automation=automation, reason=Reason.DEACTIVATED)
-        desks.disconnect(desk=desk, reason=Reason.DEACTIVATED)
+        for automation in Automation.objects.not_removed().filter(desk=desk):
+            remove_automation(automation=automation, actor=actor, reason=Reason.DEACTIVATED)
+        desks.disconnect(desk=desk, actor=actor, reason=Reason.DEACTIVATED)
         for token in Token.objects.filter(desk=desk, revoked_at=None).select_related("desk"):
-            revoke(token=token)
+            revoke(token=token, actor=actor)
+        desks.deactivate_desk(desk=desk, actor=actor)
 
 
-def _new_token(value: str, **fields: object) -> Token:
+def reactivate(*, user: User, actor: Actor) -> None:
+    """Lets a user sign in again. Connection, token, bots and elections are not restored."""
+    with log.turn(actor=actor):
+        User.objects.filter(pk=user.pk).update(is_active=True)
+        desk = Desk.objects.filter(user=user).first()
+        if desk is not None:
+            desks.reactivate_desk(desk=desk, actor=actor)
+
+
+def _refuse_ended_token(actor: Actor, at: datetime) -> None:
+    tokens = Token.objects.active(at).filter(public_id=actor.id)
+    if actor.type == ActorType.TOKEN and not tokens.exists():
+        raise TokenInvalid
+
+
+def _new_token(value: str, *, name: str, **fields: object) -> Token:
+    require_name(name)
     digest, key_id = keys.new_digest(value)
-    return Token(digest=digest, key_id=key_id, hint=formats.hint(value), **fields)
+    return Token(name=name, digest=digest, key_id=key_id, hint=formats.hint(value), **fields)
 
 
-def _keep(turn: log.Turn, token: Token) -> None:
+def _save(turn: log.Turn, token: Token) -> None:
     token.created_at = turn.at
     token.save(force_insert=True)
     turn.append(Kind.TOKEN_MINTED, topic=token.topic, data=token.as_event_data())
+    notices.notify_owner(turn, token.desk, f"The desk token {token.hint} was minted.")
 
 
 def _end(turn: log.Turn, secret: SigningSecret, moment: datetime) -> None:
     secret.ends_at = moment
     secret.save(update_fields=["ends_at"])
-    turn.append(Kind.SECRET_ENDED, topic=_topic(secret), data=_ending(secret))
+    turn.append(Kind.SECRET_ENDED, topic=_topic(secret), data=secret.as_event_data())
+    if secret.automation:
+        when = "has ended" if moment <= turn.at else f"ends at {to_rfc3339(moment)}"
+        sentence = f"The signing secret {secret.hint} of the bot {secret.automation.name} {when}."
+        notices.notify_owner(turn, secret.automation.desk, sentence)
 
 
 def _topic(secret: SigningSecret) -> str | None:
     return secret.automation.desk.public_id if secret.automation else None
-
-
-def _ending(secret: SigningSecret) -> dict[str, str | None]:
-    return {"owner": secret.owner, "endsAt": written(secret.ends_at)}

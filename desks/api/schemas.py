@@ -1,14 +1,24 @@
-"""The shapes of desks, cards and elections, and how the desk pull describes itself."""
+"""OpenAPI schemas of desks, cards and elections, and descriptions of the desk operations."""
 
 from drf_spectacular.utils import OpenApiParameter
 
 from desks.api.serializers import DeskParameters
-from desks.ids import BOT, RANDOM_CHARACTERS, USER
-from desks.models.card import PAIR_FORM, Direction
+from desks.choices import PAIR_FORM, Direction
+from desks.ids import BOT, CARD, RANDOM_CHARACTERS, USER
 from desks.models.connection import TRADE_ONLY
 from desks.models.election import Reason
-from events.api.schemas import FLAG, MOMENT, TEXT, Field, Paper, Shape, one_of, operation, pattern
-from events.refusals import Invalid, NotFound
+from events.http.refusals import Invalid, NotFound
+from events.http.schemas import (
+    BOOLEAN,
+    DATE_TIME,
+    STRING,
+    Field,
+    Paper,
+    Schema,
+    one_of,
+    operation,
+    pattern,
+)
 
 TAG = "Desks"
 
@@ -18,95 +28,103 @@ def public_id(prefix: str) -> dict[str, str]:
     return pattern(f"{prefix}[0-9A-Za-z]{{{RANDOM_CHARACTERS}}}")
 
 
-USER_ID, BOT_ID = public_id(USER), public_id(BOT)
+USER_ID, BOT_ID, CARD_ID = public_id(USER), public_id(BOT), public_id(CARD)
 PAIR = pattern(PAIR_FORM)
-DIRECTION = one_of(Direction.values)
+DIRECTION = one_of(Direction.values())
 
 EXAMPLE_USER_ID = f"{USER}7Jq2nT0vYc5RkXw9LbZsA1"
 EXAMPLE_BOT_ID = f"{BOT}3Fh8mPq1VdK6yUo4CxEeN2"
 EXAMPLE_TIME = "2026-11-20T09:30:00.000Z"
 
 
-class PairAndDirection(Shape):
-    """What is elected, and what a signal repeats."""
+class PairAndDirection(Schema):
+    """A pair and a direction. A signal must repeat those that the customer elected."""
 
     pair = Field(PAIR, "BASE/QUOTE, compared exactly.")
     direction = Field(DIRECTION)
 
 
 class PublishedCard(PairAndDirection):
-    """The card that fan-outs and deploys repeat."""
+    """The published card. Fan-outs and deploys must repeat its pair and direction."""
 
-    name = Field(TEXT)
+    name = Field(STRING)
 
 
-class ConnectionRecord(Shape):
-    """That the desk is connected. No key of a venue is ever asked for."""
+class ConnectionRecord(Schema):
+    """The connection of a desk to a venue. The service never asks for a venue's keys."""
 
-    venue = Field(TEXT)
+    venue = Field(STRING)
     access = Field({"const": TRADE_ONLY})
-    connectedAt = Field(MOMENT)
+    connectedAt = Field(DATE_TIME)
 
 
 class CardElection(PairAndDirection):
     """The desk's standing election on the published card."""
 
-    card = Field(TEXT, "The card's name.")
-    electedAt = Field(MOMENT)
+    card = Field(STRING, "The card's name.")
+    electedAt = Field(DATE_TIME)
 
 
 class DeskRecord(Paper):
     """A user's desk."""
 
     userId = Field(USER_ID)
-    connected = Field(FLAG, "It names a venue, and its owner confirmed trade-only access.")
-    ready = Field(FLAG, "It has a standing election on the published card.")
+    connected = Field(BOOLEAN, "The desk has a venue and its owner confirmed trade-only access.")
+    ready = Field(BOOLEAN, "The desk has a standing election on the published card.")
     connection = ConnectionRecord(allow_null=True)
     election = CardElection(allow_null=True)
-    createdAt = Field(MOMENT)
-    updatedAt = Field(MOMENT, "When the desk itself last changed: publishing a card touches none.")
+    createdAt = Field(DATE_TIME)
+    updatedAt = Field(
+        DATE_TIME, "When the desk itself last changed. Publishing a card changes none."
+    )
 
 
 class DeskPage(Paper):
     """A page of desks."""
 
     desks = DeskRecord(many=True)
-    next = Field(TEXT, "The after of the next page, null at the end.", allow_null=True)
+    next = Field(
+        STRING,
+        "The after of the next page. Null on the last page.",
+        allow_null=True,
+    )
 
 
-# --- What the events of a desk say ---------------------------------------------------------------
+# --- The data of events --------------------------------------------------------------------------
 
 
-class VenueData(Shape):
-    """Of ``desk.…``: the venue, null before there is one."""
+class VenueData(Schema):
+    """Data of ``desk.…`` events. The venue is null if the desk has none."""
 
-    venue = Field(TEXT, allow_null=True)
+    venue = Field(STRING, allow_null=True)
 
 
-class CardData(Shape):
-    """Of ``card.…``."""
+class CardData(Schema):
+    """Data of ``card.…`` events."""
 
     card = PublishedCard()
+    cardId = Field(CARD_ID)
 
 
 class ElectionData(PairAndDirection):
-    """Of ``election.made``: on a card, or for a bot."""
+    """Data of ``election.made``. An election is on a card or for a bot."""
 
-    card = Field(TEXT, "The card's name.", required=False)
+    card = Field(STRING, "The card's name.", required=False)
+    cardId = Field(CARD_ID, required=False)
     botId = Field(BOT_ID, required=False)
 
 
 class WithdrawalData(ElectionData):
-    """Of ``election.withdrawn``."""
+    """Data of ``election.withdrawn``."""
 
     reason = Field(one_of(Reason.values))
 
 
-class AutomationData(Shape):
-    """Of ``automation.…``."""
+class AutomationData(Schema):
+    """Data of ``automation.…`` events."""
 
     botId = Field(BOT_ID)
-    name = Field(TEXT)
+    name = Field(STRING)
 
 
 # --- The operations ----------------------------------------------------------------------------
@@ -132,21 +150,21 @@ in_path = OpenApiParameter("user_id", USER_ID, "path", description="The desk.")
 
 read_me = operation(
     "readMe",
-    "Read one's own desk",
-    "The desk of the desk token that calls.",
+    "Read your own desk",
+    "Returns the desk of the calling desk token.",
     tag=TAG,
-    answer=DeskRecord,
+    response=DeskRecord,
     example=DESK,
 )
 
 list_desks = operation(
     "listDesks",
     "Pull desks",
-    "The desks, in a stable order: one that is there throughout is seen exactly once, and a deep "
-    "page costs what the first does. `ready=1` are those that an engine may deploy to; `signal` "
-    "are those that a signal filled. Pages follow each other by `next`.",
+    "Lists desks in a stable order. A desk that exists throughout appears exactly once, and a deep "
+    "page is as fast as the first. `ready=1` selects the desks that an engine may deploy to. "
+    "`signal` selects the desks that a signal filled. Pass `next` as `after` to get the next page.",
     tag=TAG,
-    answer=DeskPage,
+    response=DeskPage,
     example={"paper": True, "liveWrites": False, "desks": [DESK], "next": None},
     parameters=[DeskParameters],
     refusals=[Invalid],
@@ -155,9 +173,9 @@ list_desks = operation(
 read_desk = operation(
     "readDesk",
     "Read one desk",
-    "One desk, for a platform token that may read.",
+    "Returns one desk. Requires a platform token with the scope read.",
     tag=TAG,
-    answer=DeskRecord,
+    response=DeskRecord,
     example=DESK,
     parameters=[in_path],
     refusals=[NotFound],

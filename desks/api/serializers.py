@@ -1,4 +1,4 @@
-"""The desk list's parameters, and a desk as the API shows it."""
+"""The parameters of the desk list, and the JSON of a desk."""
 
 from typing import Any
 
@@ -7,34 +7,44 @@ from rest_framework import serializers
 from desks.models import Card
 from desks.models.connection import TRADE_ONLY
 from desks.models.desk import DeskQuerySet
-from events.api.parameters import LONGEST_TEXT, PageParameters
-from events.times import Written
+from events.http.parameters import MAX_TEXT_LENGTH, PageParameters
+from events.times import ToRfc3339
 
 YES, NO = "1", "0"
+# The parameters that filter desks.
+FILTERS = ("ready", "connected", "signal")
 
 
 class DeskParameters(PageParameters):
-    """What the desk list takes (contract, section 4)."""
+    """The parameters of the desk list (contract, section 4)."""
 
-    ready = serializers.ChoiceField([YES, NO], required=False, help_text="1: ready for the engine.")
-    connected = serializers.ChoiceField([YES, NO], required=False, help_text="1: connected.")
+    ready = serializers.ChoiceField(
+        [YES, NO],
+        required=False,
+        help_text="1 for ready desks, 0 for desks that are not ready.",
+    )
+    connected = serializers.ChoiceField(
+        [YES, NO],
+        required=False,
+        help_text="1 for connected desks, 0 for desks that are not.",
+    )
     signal = serializers.CharField(
-        max_length=LONGEST_TEXT, required=False, help_text="Only desks that this signal filled."
+        max_length=MAX_TEXT_LENGTH, required=False, help_text="Only desks that this signal filled."
     )
 
 
 def desks_as_json(desks: DeskQuerySet, card: Card | None) -> list[tuple[dict[str, Any], int]]:
-    """The record and the ``key`` of each of these desks (``with_standing``), in one statement."""
+    """The record and the ``key`` of each desk, in one query. Needs ``with_standing``."""
     rows = desks.values(  # type: ignore[misc]
         "public_id",
         "key",
         "linked__venue",
         "standing__pair",
         "standing__direction",
-        created=Written("created_at"),
-        updated=Written("updated_at"),
-        connected_since=Written("linked__connected_at"),
-        elected=Written("standing__elected_at"),
+        created=ToRfc3339("created_at"),
+        updated=ToRfc3339("updated_at"),
+        connected_since=ToRfc3339("linked__connected_at"),
+        elected=ToRfc3339("standing__elected_at"),
     )
     return [(_desk(row, card), row["key"]) for row in rows]
 

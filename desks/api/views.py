@@ -1,4 +1,4 @@
-"""GET /api/v1/me, /api/v1/desks and /api/v1/desks/{userId}: the desk pull."""
+"""The desk pull: GET /api/v1/me, /api/v1/desks and /api/v1/desks/{userId}."""
 
 from typing import Any
 
@@ -6,77 +6,87 @@ from rest_framework.request import Request
 from rest_framework.viewsets import ViewSetMixin
 
 from desks.api import schemas
-from desks.api.serializers import YES, DeskParameters, desks_as_json
+from desks.api.serializers import FILTERS, YES, DeskParameters, desks_as_json
 from desks.models import Card, Desk
 from desks.models.desk import DeskQuerySet
-from events.api.base import Answer, ApiView
-from events.cursors import list_cursor, list_key
+from events.http.api_view import ApiResponse, ApiView
+from events.http.cursors import list_cursor, list_key
+from events.http.refusals import NotFound
 from events.kinds import Kind
 from events.models import Event
-from events.refusals import NotFound
 
 
 class MeView(ApiView):
-    """The desk of the token that calls."""
+    """The desk of the calling token."""
 
     required_scopes = {"GET": "read", "HEAD": "read"}
     for_platform = False
 
     @schemas.read_me
-    def get(self, request: Request) -> Answer:
-        return Answer(_one_desk(pk=request.auth.desk_id))
+    def get(self, request: Request) -> ApiResponse:
+        return ApiResponse(_one_desk(pk=request.auth.desk_id))
 
 
 class DeskViewSet(ViewSetMixin, ApiView):
-    """The desks, as the engine pulls them."""
+    """The desks, for the engine and other platforms."""
 
     required_scopes = {"GET": "read", "HEAD": "read"}
     for_platform = True
 
     @schemas.list_desks
-    def list(self, request: Request) -> Answer:
-        given = DeskParameters.read(request.query_params)
+    def list(self, request: Request) -> ApiResponse:
+        params = DeskParameters.read(request.query_params)
         card = Card.objects.published().first()
-        desks, following = _page(_chosen(given, card), given, card)
-        return Answer({"paper": True, "liveWrites": False, "desks": desks, "next": following})
+        desks, next_cursor = _page(_select(params, card), params, card)
+        return ApiResponse(
+            {"paper": True, "liveWrites": False, "desks": desks, "next": next_cursor}
+        )
 
     @schemas.read_desk
-    def retrieve(self, request: Request, user_id: str) -> Answer:
-        return Answer(_one_desk(public_id=user_id))
+    def retrieve(self, request: Request, user_id: str) -> ApiResponse:
+        return ApiResponse(_one_desk(public_id=user_id))
 
 
 def _one_desk(**which: Any) -> dict[str, Any]:
-    """One desk's record; raises ``NotFound``."""
+    """The record of one desk. Raises ``NotFound``."""
     card = Card.objects.published().first()
-    desks = Desk.objects.with_standing(card).in_order().filter(**which)
+    desks = Desk.objects.active().with_standing(card).in_order().filter(**which)
     for desk, _ in desks_as_json(desks, card):
         return desk
     raise NotFound
 
 
-def _chosen(given: dict[str, Any], card: Card | None) -> DeskQuerySet:
-    """The desks that the parameters ask for, in their order."""
-    after = list_key(given["after"]) if "after" in given else 0
-    desks = Desk.objects.with_standing(card, behind=0 if "signal" in given else after)
-    if "ready" in given:
-        desks = desks.ready(card, given["ready"] == YES)
-    if "connected" in given:
-        desks = desks.connected(given["connected"] == YES)
-    return _in_order(desks, given).filter(key__gt=after)  # type: ignore[misc]
+def _select(params: dict[str, Any], card: Card | None) -> DeskQuerySet:
+    """The desks that match the parameters, ordered by ``key``."""
+    after = list_key(params["after"], _list_name(params)) if "after" in params else 0
+    desks = Desk.objects.with_standing(card, after=0 if "signal" in params else after)
+    if "signal" not in params:
+        desks = desks.active()
+    if "ready" in params:
+        desks = desks.ready(card, params["ready"] == YES)
+    if "connected" in params:
+        desks = desks.connected(params["connected"] == YES)
+    return _in_order(desks, params).filter(key__gt=after)  # type: ignore[misc]
 
 
-def _in_order(desks: DeskQuerySet, given: dict[str, Any]) -> DeskQuerySet:
-    if "signal" not in given:
+def _list_name(params: dict[str, Any]) -> str:
+    """Identifies the list in its cursors: a cursor is valid only with the same filters."""
+    return "&".join(["desks", *(f"{name}={params[name]}" for name in FILTERS if name in params)])
+
+
+def _in_order(desks: DeskQuerySet, params: dict[str, Any]) -> DeskQuerySet:
+    if "signal" not in params:
         return desks.in_order()
-    fill = Event.objects.filter(signal_id=given["signal"], kind=Kind.SIGNAL_FILLED).first()
+    fill = Event.objects.filter(signal_id=params["signal"], kind=Kind.SIGNAL_FILLED).first()
     return desks.filled_by(fill) if fill else desks.none().in_order()
 
 
 def _page(
-    desks: DeskQuerySet, given: dict[str, Any], card: Card | None
+    desks: DeskQuerySet, params: dict[str, Any], card: Card | None
 ) -> tuple[list[dict[str, Any]], str | None]:
-    """One page, and the cursor of the one after it, null at the end."""
-    found = desks_as_json(desks[: given["limit"] + 1], card)
-    page = found[: given["limit"]]
-    following = list_cursor(page[-1][1]) if len(found) > len(page) else None
-    return [desk for desk, _ in page], following
+    """One page of desks, and the cursor of the next page; None at the end."""
+    rows = desks_as_json(desks[: params["limit"] + 1], card)
+    page = rows[: params["limit"]]
+    more = len(rows) > len(page)
+    next_cursor = list_cursor(_list_name(params), page[-1][1]) if more else None
+    return [desk for desk, _ in page], next_cursor

@@ -1,4 +1,4 @@
-"""The customer, one noun a file."""
+"""Models of customers: users, desks, connections, bots, cards and elections."""
 
 from desks.models.automation import Automation
 from desks.models.card import Card

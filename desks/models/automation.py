@@ -1,27 +1,27 @@
-"""A user's bot: it pushes signed signals for its owner's desk."""
+"""Automations: a user's bots, which push signed signals to the user's desk."""
 
 from typing import Self
 
 from django.db import models
 
-from desks.ids import LONGEST_ID, new_bot_id
-from desks.models.connection import LONGEST_NAME
+from desks.ids import MAX_ID_LENGTH, new_bot_id
+from desks.models.connection import MAX_NAME_LENGTH
 
-MOST_BOTS = 50
+MAX_BOTS = 50
 
 
 class AutomationQuerySet(models.QuerySet["Automation"]):
-    def kept(self) -> Self:
+    def not_removed(self) -> Self:
         """Automations that were not removed."""
         return self.filter(removed_at__isnull=True)
 
 
 class Automation(models.Model):
-    """A bot; a removed one stays as a row, since the log speaks of it."""
+    """A bot. The row of a removed bot stays, because events in the log refer to it."""
 
-    id = models.CharField("botId", primary_key=True, max_length=LONGEST_ID, default=new_bot_id)
+    id = models.CharField("botId", primary_key=True, max_length=MAX_ID_LENGTH, default=new_bot_id)
     desk = models.ForeignKey("desks.Desk", models.PROTECT, related_name="automations")
-    name = models.CharField(max_length=LONGEST_NAME)
+    name = models.CharField(max_length=MAX_NAME_LENGTH)
     created_at = models.DateTimeField()
     removed_at = models.DateTimeField(null=True)
 

@@ -1,40 +1,35 @@
-"""The published card: the name, pair and direction that a signal must repeat."""
+"""Cards: the name, pair and direction that signals to enrolled desks must repeat."""
 
-from typing import Self
+from typing import Any, Self
 
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Coalesce
 
-from desks.ids import LONGEST_ID, new_card_id
+from desks.choices import MAX_PAIR_LENGTH, Direction
+from desks.ids import MAX_ID_LENGTH, new_card_id
 
-LONGEST_PAIR = 41
-LONGEST_NAME = 80
-PAIR_FORM = r"[A-Z0-9._-]{1,20}/[A-Z0-9._-]{1,20}"
-
-
-class Direction(models.TextChoices):
-    LONG = "long"
-    SHORT = "short"
+MAX_NAME_LENGTH = 80
 
 
 class CardQuerySet(models.QuerySet["Card"]):
     def published(self) -> Self:
-        """The published card: one or none."""
+        """The published card. There is at most one."""
         return self.filter(closed__isnull=True)
 
 
 class Card(models.Model):
-    """A card from the position that published it to the one that retired it; it never changes.
+    """A card. Its name, pair and direction never change.
 
-    ``standing`` is how many elections stand on it: kept under the log's lock, so that a fan-out
-    knows whom it matches without counting. A retired card keeps its last number.
+    ``opened`` and ``closed`` are the positions at which it was published and retired. ``standing``
+    counts the standing elections on the card. It is updated under the log's lock, so that a fan-out
+    does not have to count. A retired card keeps its last count.
     """
 
-    id = models.CharField(primary_key=True, max_length=LONGEST_ID, default=new_card_id)
-    name = models.CharField(max_length=LONGEST_NAME)
-    pair = models.CharField(max_length=LONGEST_PAIR)
-    direction = models.CharField(max_length=5, choices=Direction)
+    id = models.CharField(primary_key=True, max_length=MAX_ID_LENGTH, default=new_card_id)
+    name = models.CharField(max_length=MAX_NAME_LENGTH)
+    pair = models.CharField(max_length=MAX_PAIR_LENGTH)
+    direction = models.CharField(max_length=5, choices=Direction.choices())
     opened = models.BigIntegerField(unique=True)
     closed = models.BigIntegerField(null=True)
     published_at = models.DateTimeField()
@@ -61,13 +56,17 @@ class Card(models.Model):
                 name="card_closes_after_it_opens",
             ),
             models.CheckConstraint(
-                condition=Q(direction__in=Direction.values), name="card_direction_is_known"
+                condition=Q(direction__in=Direction.values()), name="card_direction_is_known"
             ),
         ]
 
     def __str__(self) -> str:
         return f"{self.name} ({self.pair} {self.direction})"
 
-    def as_json(self) -> dict[str, str]:
-        """The card as catalog, contract and log show it: exactly name, pair and direction."""
+    def to_dict(self) -> dict[str, str]:
+        """The card as the API shows it: exactly name, pair and direction."""
         return {"name": self.name, "pair": self.pair, "direction": self.direction}
+
+    def as_event_data(self) -> dict[str, Any]:
+        """The data of ``card.published`` and ``card.retired``."""
+        return {"card": self.to_dict(), "cardId": self.pk}

@@ -1,16 +1,16 @@
-"""That a desk is connected: which venue, and that its access is trade-only. Never a key."""
+"""Connections of desks to venues. The service never asks for a venue's keys."""
 
 from django.db import models
 
-LONGEST_NAME = 80
+MAX_NAME_LENGTH = 80
 TRADE_ONLY = "trade-only"
 
 
 class Connection(models.Model):
-    """A desk's venue, its owner having confirmed that the access cannot withdraw funds."""
+    """A desk's venue. The owner confirmed that the access cannot withdraw funds."""
 
     desk = models.OneToOneField("desks.Desk", models.PROTECT, primary_key=True)
-    venue = models.CharField(max_length=LONGEST_NAME)
+    venue = models.CharField(max_length=MAX_NAME_LENGTH)
     connected_at = models.DateTimeField()
 
     access = TRADE_ONLY

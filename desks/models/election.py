@@ -1,4 +1,4 @@
-"""A customer's choice of a pair and a direction, from the position that opened it to its end."""
+"""Elections: a customer's choice of a pair and a direction."""
 
 from typing import Self
 
@@ -6,8 +6,8 @@ from django.db import models
 from django.db.models import F, Q, Value
 from django.db.models.functions import Coalesce, Least
 
-from desks.models.card import LONGEST_PAIR, Direction
-from events.feed import ENDLESS, SPANS_A_PAGE, Span, Window
+from desks.choices import MAX_PAIR_LENGTH, Direction
+from events.feed.reading import MAX_POSITION, MAX_SPANS_PER_PAGE, Span, Window
 
 
 class Reason(models.TextChoices):
@@ -22,39 +22,43 @@ class Reason(models.TextChoices):
 
 class ElectionQuerySet(models.QuerySet["Election"]):
     def standing(self) -> Self:
-        """Elections that nobody withdrew, and whose card, if they have one, is published."""
+        """Elections that are not withdrawn and whose card, if any, is still published."""
         return self.filter(Q(closed__isnull=True) & (Q(card=None) | Q(card__closed=None)))
 
     def with_end(self) -> Self:
-        """With ``end``, the position at which each stopped to stand: its own, or its card's."""
-        endless = Value(ENDLESS, output_field=models.BigIntegerField())
+        """Annotates ``end``, the position at which the election or its card was closed.
+
+        ``end`` is ``MAX_POSITION`` for a standing election.
+        """
+        never = Value(MAX_POSITION, output_field=models.BigIntegerField())
         return self.annotate(
-            end=Least(Coalesce(F("closed"), endless), Coalesce(F("card__closed"), endless))
+            end=Least(Coalesce(F("closed"), never), Coalesce(F("card__closed"), never))
         )
 
     def spans(self, window: Window) -> list[Span]:
-        """The stretches of cards' topics that these elections open to a reader of this window.
+        """The spans of the cards' topics that these elections let a reader see in this window.
 
-        At most one more than a page of the feed reads: they never overlap, so their order is time.
+        Returns at most one span more than a page of the feed reads. A desk's spans never overlap,
+        so ordering by ``opened`` is chronological.
         """
-        touching = (
+        overlapping = (
             self.with_end()
             .filter(card__isnull=False, opened__lt=window.high)
             .filter(end__gt=window.low)  # type: ignore[misc]
             .order_by("-opened" if window.descending else "opened")
         )
-        rows = touching.values_list("card_id", "opened", "end")  # type: ignore[misc]
-        return [Span(*row) for row in rows[: SPANS_A_PAGE + 1]]
+        rows = overlapping.values_list("card_id", "opened", "end")  # type: ignore[misc]
+        return [Span(*row) for row in rows[: MAX_SPANS_PER_PAGE + 1]]
 
 
 class Election(models.Model):
-    """Consent to exactly one pair and direction: on a card (then it is the card's), or for a bot.
+    """Consent to exactly one pair and direction: those of a card, or those chosen for a bot.
 
-    A retired card closes the card's row and not its elections': where the interval of an election
-    is read, its end is the earlier of the two (``with_end``).
+    ``opened`` and ``closed`` are the positions at which it was made and withdrawn. Retiring a card
+    closes only the card's row, so an election ends at the earlier of the two (``with_end``).
     """
 
-    # Desk and card have their indexes below.
+    # Desk and card have composite indexes below.
     desk = models.ForeignKey("desks.Desk", models.PROTECT, related_name="elections", db_index=False)
     card = models.ForeignKey(
         "desks.Card", models.PROTECT, null=True, related_name="elections", db_index=False
@@ -62,11 +66,12 @@ class Election(models.Model):
     automation = models.ForeignKey(
         "desks.Automation", models.PROTECT, null=True, related_name="elections"
     )
-    pair = models.CharField(max_length=LONGEST_PAIR)
-    direction = models.CharField(max_length=5, choices=Direction)
+    pair = models.CharField(max_length=MAX_PAIR_LENGTH)
+    direction = models.CharField(max_length=5, choices=Direction.choices())
     opened = models.BigIntegerField(unique=True)
     closed = models.BigIntegerField(null=True)
     elected_at = models.DateTimeField()
+    reason = models.CharField(max_length=16, choices=Reason, null=True)  # noqa: DJ001 - null: open
 
     objects = ElectionQuerySet.as_manager()
 
@@ -97,14 +102,20 @@ class Election(models.Model):
                 name="election_closes_after_it_opens",
             ),
             models.CheckConstraint(
-                condition=Q(direction__in=Direction.values), name="election_direction_is_known"
+                condition=Q(direction__in=Direction.values()), name="election_direction_is_known"
+            ),
+            models.CheckConstraint(
+                condition=Q(closed=None, reason=None)
+                | Q(closed__isnull=False, reason__isnull=False, reason__in=Reason.values),
+                name="election_closes_for_a_reason",
             ),
         ]
 
     def __str__(self) -> str:
         return f"{self.pair} {self.direction}"
 
-    def as_json(self) -> dict[str, str]:
-        """The election as the log shows it, with the card's name or the bot's id."""
-        on = {"card": self.card.name} if self.card else {"botId": str(self.automation_id)}
-        return {"pair": self.pair, "direction": self.direction, **on}
+    def as_event_data(self) -> dict[str, str]:
+        """The data of an event: pair and direction, with the card's name and id or the bot's id."""
+        card = {"card": self.card.name, "cardId": self.card.pk} if self.card else None
+        target = card or {"botId": str(self.automation_id)}
+        return {"pair": self.pair, "direction": self.direction, **target}

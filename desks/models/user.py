@@ -1,5 +1,7 @@
-"""Who signs in: an e-mail address, no user name."""
+"""Users, who sign in with an e-mail address and have no user name."""
 
+import hashlib
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from django.contrib.auth.models import AbstractBaseUser, BaseUserManager, PermissionsMixin
@@ -7,29 +9,45 @@ from django.db import models
 from django.db.models import F, Q
 from django.utils import timezone
 
+from desks.ids import MAX_ID_LENGTH, new_staff_id
+from desks.mail_addresses import MAX_LENGTH, normalize_address, normalize_search
+from events.actors import Actor, ActorType
+
+# Printable ASCII without capitals. Most addresses that were not normalized do not match.
+NORMALIZED_PATTERN = r"^[!-@\[-~]+$"
+
 
 class UserManager(BaseUserManager["User"]):
     def create_user(self, email: str, password: str | None = None, **fields: Any) -> "User":
-        """A user with the address in lower case; it is not verified by this."""
-        user = self.model(email=email.lower(), **fields)
+        """Creates a user without a desk. The address is not verified.
+
+        Raises ``ValidationError`` if the address is invalid.
+        """
+        user = self.model(email=normalize_address(email), **fields)
         user.set_password(password)
         user.save()
         return user
 
     def create_superuser(self, email: str, password: str | None = None) -> "User":
-        """A member of the staff: the one role beside the customer."""
+        """Creates a member of staff. Customer and staff are the only roles."""
         return self.create_user(email, password, is_staff=True, is_superuser=True)
 
     def get_by_natural_key(self, username: str | None) -> "User":
-        return self.get(email=(username or "").lower())
+        return self.get(email=normalize_search(username or ""))
 
 
 class User(AbstractBaseUser, PermissionsMixin):
-    """A customer, or a member of the staff (who has no desk)."""
+    """A customer, or a member of staff, who has no desk.
 
-    email = models.EmailField("e-mail address", unique=True, max_length=254)
+    ``staff_id`` identifies a member of staff in the log. It never changes and is never removed.
+    """
+
+    email = models.EmailField("e-mail address", unique=True, max_length=MAX_LENGTH)
     is_active = models.BooleanField("active", default=True)
     is_staff = models.BooleanField("staff", default=False)
+    staff_id = models.CharField(  # noqa: DJ001 - null: never was staff
+        max_length=MAX_ID_LENGTH, null=True, editable=False
+    )
     date_joined = models.DateTimeField(default=timezone.now)
 
     objects = UserManager()
@@ -40,17 +58,44 @@ class User(AbstractBaseUser, PermissionsMixin):
 
     class Meta:
         constraints = [
+            models.UniqueConstraint(fields=["staff_id"], name="staff_id_is_unique"),
+            models.CheckConstraint(
+                condition=Q(is_staff=False) | Q(staff_id__isnull=False), name="staff_have_an_id"
+            ),
             models.CheckConstraint(
                 condition=Q(is_staff=F("is_superuser")), name="staff_is_one_role"
             ),
             models.CheckConstraint(
-                condition=Q(email=models.functions.Lower("email")), name="email_in_lower_case"
+                condition=Q(email__regex=NORMALIZED_PATTERN), name="email_in_its_one_form"
             ),
         ]
 
     def __str__(self) -> str:
         return self.email
 
+    @property
+    def actor(self) -> Actor:
+        """The user as the actor of an event. A customer must have a desk: its id is the actor's."""
+        return Actor(ActorType.STAFF, self.staff_id) if self.is_staff else self.desk.actor
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        if self.is_staff and self.staff_id is None:
+            self.staff_id = new_staff_id()
+        super().save(*args, **kwargs)
+
+    def get_session_auth_hash(self) -> str:
+        """A hash of the password that sessions store, so that a new password ends them.
+
+        Django's own method also uses ``SECRET_KEY``. Then a session from before a key rotation gets
+        a new session key at its next request, and a browser that sends two requests at once is
+        signed out. Leaving the key out is safe, because sessions are signed and encrypted.
+        """
+        return hashlib.sha256(f"session {self.password}".encode()).hexdigest()
+
+    def get_session_auth_fallback_hash(self) -> Iterator[str]:
+        """There are no fallbacks, because the hash uses no key."""
+        return iter(())
+
     def clean(self) -> None:
         super().clean()
-        self.email = self.email.lower()
+        self.email = normalize_address(self.email)

@@ -1,58 +1,60 @@
-"""The feed's parameters, and an event as readers see it."""
+"""The parameters of the feed, and an event as JSON."""
 
 from typing import Any
 
 from rest_framework import serializers
 
-from events.api.parameters import LONGEST_TEXT, PageParameters, WholeNumber
+from events.http.parameters import MAX_TEXT_LENGTH, PageParameters, StrictIntegerField
 from events.kinds import Kind
 from events.models import Event
-from events.times import written
+from events.times import to_rfc3339
 
-LONGEST_WAIT = 25
+MAX_WAIT = 25  # seconds
 
 
 class FeedParameters(PageParameters):
-    """What the feed takes (contract, section 4, events)."""
+    """The query parameters of the feed (contract, section 4, events)."""
 
     kind = serializers.ListField(
         child=serializers.ChoiceField(Kind.choices),
         required=False,
         default=list,
-        help_text="Only events of this kind; may be given several times.",
+        help_text="Only events of this kind. Can be repeated.",
     )
     userId = serializers.CharField(
-        max_length=LONGEST_TEXT,
+        max_length=MAX_TEXT_LENGTH,
         required=False,
-        help_text="That desk's view, with the fan-outs that filled it.",
+        help_text="Only what this desk sees, including the fan-outs that filled it.",
     )
     signal = serializers.CharField(
-        max_length=LONGEST_TEXT, required=False, help_text="Only the event of this signal."
+        max_length=MAX_TEXT_LENGTH, required=False, help_text="Only the event of this signal."
     )
     order = serializers.ChoiceField(
-        ["asc", "desc"], default="asc", help_text="asc: the oldest first."
+        ["asc", "desc"], default="asc", help_text="asc: oldest first. desc: newest first."
     )
-    wait = WholeNumber(
+    wait = StrictIntegerField(
         min_value=0,
-        max_value=LONGEST_WAIT,
+        max_value=MAX_WAIT,
         default=0,
-        help_text="Seconds to hold an empty answer until something comes; with asc only.",
+        help_text="Seconds to wait for an event if there is none yet. Only with order=asc.",
     )
 
-    def validate(self, given: dict[str, Any]) -> dict[str, Any]:
-        if given["order"] == "desc" and given["wait"]:
-            raise serializers.ValidationError({"wait": "Only the order asc can wait."})
-        return given
+    def validate(self, data: dict[str, Any]) -> dict[str, Any]:
+        if data["order"] == "desc" and data["wait"]:
+            raise serializers.ValidationError({"wait": "Use wait with order=asc only."})
+        return data
 
 
-def event_as_json(event: Event, *, platform: bool) -> dict[str, Any]:
-    """The event's record for one kind of reader."""
-    content = event.seen_by(platform=platform)
+def serialize_event(event: Event, *, platform: bool) -> dict[str, Any]:
+    """The event as JSON. The platform sees more of some events than a desk does."""
+    content = event.content_for(platform=platform)
+    actor = event.actor_for(platform=platform)
     return {
         "id": event.id,
         "position": event.position,
         "kind": event.kind,
-        "at": written(event.at),
+        "at": to_rfc3339(event.at),
+        "actor": actor and actor.to_dict(),
         "userId": event.user_id,
         "signal": content["signal"],
         "data": content["data"],

@@ -1,11 +1,5 @@
-"""What the control area's pages have in common, and its pages of the log.
+"""Base classes for the pages of the control area.
 
-Every list and every row is there to be read: the log is the record, and what stands in it does not
-change. What staff may do has a page of its own, which says what will happen before it does it.
+Rows are read-only, because every change must be an event in the log. Each action of staff has its
+own page, which states the consequences first.
 """
-
-from events.control.lists import NOTHING, Narrowing, Rows
-from events.control.log import EventControl
-from events.control.pages import FormPage, ReadOnly, Tool
-
-__all__ = ["NOTHING", "EventControl", "FormPage", "Narrowing", "ReadOnly", "Rows", "Tool"]

@@ -1,6 +1,6 @@
 """Lists that open as fast with a million rows as with ten.
 
-They keep the order of an index, look only at indexed columns, and count no further than they show.
+They are ordered by an index, filter on indexed columns only, and count at most ``MAX_LISTED`` rows.
 """
 
 import functools
@@ -14,54 +14,54 @@ from django.core.paginator import Paginator
 from django.db.models import Field, Model, QuerySet
 from django.http import HttpRequest
 
-from events.times import written
+from events.times import to_rfc3339
 
-MOST_LISTED = 10_000
-NOTHING = "-"  # as the framework writes it
+MAX_LISTED = 10_000
+EMPTY_VALUE = "-"  # the same as Django's
 Rows = QuerySet[Any]
 
 
-class FirstRows(Paginator):  # type: ignore[type-arg]
-    """Counts no further than it lists."""
+class LimitedPaginator(Paginator):  # type: ignore[type-arg]
+    """A paginator that counts at most ``MAX_LISTED`` rows."""
 
     @functools.cached_property
     def count(self) -> int:
         rows: Rows = self.object_list  # type: ignore[assignment]
-        return rows[:MOST_LISTED].count()
+        return rows[:MAX_LISTED].count()
 
     @property
-    def is_cut(self) -> bool:
-        """Says whether there may be more rows than are listed."""
-        return self.count == MOST_LISTED
+    def is_truncated(self) -> bool:
+        """Whether there may be more rows than are listed."""
+        return self.count == MAX_LISTED
 
 
-class IndexedList(ChangeList):
-    """A list in the order of an index, whatever the query string asks for."""
+class IndexedChangeList(ChangeList):
+    """A list in the order of an index. The query string cannot change the order."""
 
     def get_ordering_field(self, field_name: Any) -> None:
         return None
 
 
-class Narrowing(admin.SimpleListFilter):
-    """A filter that offers a few ways to narrow a list, each by its name."""
+class ChoiceFilter(admin.SimpleListFilter):
+    """A filter with a few named choices. ``filters`` maps each name to a function on querysets."""
 
-    ways: ClassVar[Mapping[str, Callable[[Any], Rows]]]
+    filters: ClassVar[Mapping[str, Callable[[Any], Rows]]]
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        return [(name, name) for name in self.ways]
+        return [(name, name) for name in self.filters]
 
     def queryset(self, request: HttpRequest, queryset: Rows) -> Rows:
-        narrow = self.ways.get(self.value() or "")
-        return narrow(queryset) if narrow else queryset
+        apply_filter = self.filters.get(self.value() or "")
+        return apply_filter(queryset) if apply_filter else queryset
 
 
 @functools.cache
-def as_sent(field: "Field[Any, Any]") -> Callable[[Model], Any]:
-    """A column with a choice or a time spelt as the API spells it, so that the two compare."""
+def api_formatted(field: "Field[Any, Any]") -> Callable[[Model], Any]:
+    """A column that shows a choice or a time in the same format as the API."""
 
     @admin.display(description=field.verbose_name)
-    def shown(row: Model) -> Any:
+    def format_value(row: Model) -> Any:
         value = getattr(row, field.name)
-        return written(value) if isinstance(value, datetime) else value or NOTHING
+        return to_rfc3339(value) if isinstance(value, datetime) else value or EMPTY_VALUE
 
-    return shown
+    return format_value

@@ -1,7 +1,7 @@
-"""The page of a row, which is there to be read, and the pages that do one thing each."""
+"""The read-only pages of a model, and the pages that perform one action each."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from django import forms
 from django.contrib import admin, messages
@@ -13,32 +13,33 @@ from django.shortcuts import redirect
 from django.urls import URLPattern, path, reverse
 from django.views.generic import FormView
 
-from events.control.lists import FirstRows, IndexedList, Narrowing, Rows, as_sent
-from events.refusals import Invalid
+from events.actors import Actor
+from events.control.links import PageLink, related_links
+from events.control.lists import (
+    ChoiceFilter,
+    IndexedChangeList,
+    LimitedPaginator,
+    Rows,
+    api_formatted,
+)
+from events.http.refusals import Invalid
 
 
-class Tool(NamedTuple):
-    """A link to a page that does one thing."""
+class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    """The list of a model's rows, and a page for each row. It cannot add, change or delete rows."""
 
-    label: str
-    url: str
-
-
-class ReadOnly(admin.ModelAdmin):  # type: ignore[type-arg]
-    """The list of a model's rows and the page of each: nothing here adds, changes or deletes."""
-
-    # The pages that do something, each by the last part of its address.
-    pages: ClassVar[Mapping[str, type["FormPage"]]] = {}
-    # Where a search looks, by what its text begins with: "" stands for any other text.
-    searches: ClassVar[Mapping[str, Callable[[str], Q]]] = {}
+    # The pages that perform an action, by the last part of their URL.
+    pages: ClassVar[Mapping[str, type["ActionPage"]]] = {}
+    # The condition of a search, by the prefix of its text. "" matches any other text.
+    searches_by_prefix: ClassVar[Mapping[str, Callable[[str], Q]]] = {}
 
     fields: ClassVar[Sequence[str]] = ()  # type: ignore[assignment]
     list_display: Sequence[Any] = ()  # type: ignore[assignment]
-    list_filter: ClassVar[Sequence[type[Narrowing]]] = ()  # type: ignore[assignment]
+    list_filter: ClassVar[Sequence[type[ChoiceFilter]]] = ()  # type: ignore[assignment]
 
     actions = None
     list_per_page = 100
-    paginator = FirstRows
+    paginator = LimitedPaginator
     show_facets = admin.ShowFacets.NEVER
     show_full_result_count = False
     sortable_by = ()
@@ -54,30 +55,30 @@ class ReadOnly(admin.ModelAdmin):  # type: ignore[type-arg]
         return False
 
     def get_urls(self) -> list[URLPattern]:
-        """The stock list and page of a row, and our own pages; none of the stock forms."""
-        kept = {self.url_name("changelist"), self.url_name("change")}
+        """Django's list and row page, and our action pages. None of Django's forms."""
+        stock_names = {self.url_name("changelist"), self.url_name("change")}
         return [
-            *(self._own_url(name, page) for name, page in self.pages.items()),
-            *(url for url in super().get_urls() if url.name in kept),
+            *(self._page_url_pattern(name, page) for name, page in self.pages.items()),
+            *(url for url in super().get_urls() if url.name in stock_names),
         ]
 
     def url_name(self, name: str) -> str:
         return f"{self.opts.app_label}_{self.opts.model_name}_{name}"
 
-    def url_of(self, name: str, row: Model | None = None) -> str:
-        """The address of one of the pages, of one row where the page is about one."""
+    def page_url(self, name: str, row: Model | None = None) -> str:
+        """The URL of one of the pages; with ``row``, of that row's page."""
         key = [quote(row.pk)] if row else []
         return reverse(f"admin:{self.url_name(name)}", args=key)
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
-        return IndexedList
+        return IndexedChangeList
 
     def lookup_allowed(self, lookup: str, value: str, request: HttpRequest) -> bool:
-        """Only the filters beside the list: no asking about columns that are not shown."""
-        return lookup in {narrowing.parameter_name for narrowing in self.list_filter}
+        """Allows only the filters of the list. Other lookups would reveal hidden columns."""
+        return lookup in {filter_class.parameter_name for filter_class in self.list_filter}
 
     def get_search_fields(self, request: HttpRequest) -> list[str]:
-        return list(self.searches)
+        return list(self.searches_by_prefix)
 
     def get_search_results(
         self, request: HttpRequest, queryset: Rows, search_term: str
@@ -85,8 +86,8 @@ class ReadOnly(admin.ModelAdmin):  # type: ignore[type-arg]
         text = search_term.strip()
         if not text:
             return queryset, False
-        for beginning, condition in self.searches.items():
-            if text.startswith(beginning):
+        for prefix, condition in self.searches_by_prefix.items():
+            if text.startswith(prefix):
                 return queryset.filter(condition(text)), False
         return queryset.none(), False
 
@@ -103,9 +104,9 @@ class ReadOnly(admin.ModelAdmin):  # type: ignore[type-arg]
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         tools = [
-            Tool(page.label, self.url_of(name))
+            PageLink(page.label, self.page_url(name))
             for name, page in self.pages.items()
-            if not page.of_row
+            if not page.is_per_row
         ]
         title = str(self.opts.verbose_name_plural).capitalize()
         return super().changelist_view(request, {"title": title, "tools": tools})
@@ -122,58 +123,59 @@ class ReadOnly(admin.ModelAdmin):  # type: ignore[type-arg]
         title = str(self.opts.verbose_name).capitalize()
         return super().change_view(request, object_id, form_url, {"title": title, "tools": tools})
 
-    def row_tools(self, row: Any) -> list[Tool]:
-        """The pages that can do something with this row as it is."""
-        return [
-            Tool(page.label, self.url_of(name, row))
+    def row_tools(self, row: Any) -> list[PageLink]:
+        """Links to the actions that are possible on this row, and to related lists."""
+        pages = [
+            PageLink(page.label, self.page_url(name, row))
             for name, page in self.pages.items()
-            if page.of_row and page.fits(row)
+            if page.is_per_row and page.applies_to(row)
         ]
+        return [*pages, *related_links(row)]
 
     def _column(self, name: str) -> Any:
-        """What shows a field of this name, where the framework would not show it as it is sent."""
+        """The column of this name. Choices and times are shown in the API's format."""
         fields = {field.name: field for field in self.opts.concrete_fields}
         field = fields.get(name)
         if field and (field.choices or isinstance(field, DateTimeField)):
-            return as_sent(field)
+            return api_formatted(field)
         return name
 
-    def _own_url(self, name: str, page: type["FormPage"]) -> URLPattern:
-        route = f"<path:object_id>/{name}/" if page.of_row else f"{name}/"
+    def _page_url_pattern(self, name: str, page: type["ActionPage"]) -> URLPattern:
+        route = f"<path:object_id>/{name}/" if page.is_per_row else f"{name}/"
         view = self.admin_site.admin_view(page.as_view(control=self))
         return path(route, view, name=self.url_name(name))
 
 
-class FormPage(FormView):  # type: ignore[type-arg]
-    """A page that does one thing: it says what will happen, and on POST it happens."""
+class ActionPage(FormView):  # type: ignore[type-arg]
+    """A page that performs one action. GET shows the consequences, POST performs it."""
 
     label: ClassVar[str]
-    of_row: ClassVar[bool] = True
+    is_per_row: ClassVar[bool] = True
 
-    control: ReadOnly | None = None
+    control: ReadOnlyAdmin | None = None
     form_class = forms.Form
     template_name = "control/form.html"
 
     @staticmethod
-    def fits(row: Any) -> bool:
-        """Says whether there is anything to do with this row."""
+    def applies_to(row: Any) -> bool:
+        """Whether the action is possible on this row."""
         return True
 
     def consequences(self) -> list[str]:
-        """What will happen, in sentences."""
+        """The consequences of the action, as sentences."""
         raise NotImplementedError
 
-    def act(self, form: Any) -> HttpResponse:
-        """Makes it happen; raises ``Invalid`` where the form asks for what cannot be."""
+    def perform(self, form: Any) -> HttpResponse:
+        """Performs the action. Raises ``Invalid`` if the form's data do not allow it."""
         raise NotImplementedError
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        self.row: Any = self._find_row() if self.of_row else None
+        self.row: Any = self._find_row() if self.is_per_row else None
         return super().dispatch(request, *args, **kwargs)
 
     def form_valid(self, form: Any) -> HttpResponse:
         try:
-            return self.act(form)
+            return self.perform(form)
         except Invalid as refusal:
             for error in refusal.members.get("errors", []):
                 form.add_error(error["field"], error["detail"])
@@ -184,10 +186,10 @@ class FormPage(FormView):  # type: ignore[type-arg]
     def form_invalid(self, form: Any) -> HttpResponse:
         return self.render_to_response(self.get_context_data(form=form), status=Invalid.status)
 
-    def done(self, row: Model, message: str) -> HttpResponse:
-        """Back to the page of the row, which says what was done."""
+    def redirect_to_row(self, row: Model, message: str) -> HttpResponse:
+        """Redirects to the page of the row, which shows the message."""
         messages.success(self.request, message)
-        return redirect(self._control.url_of("change", row))
+        return redirect(self._control.page_url("change", row))
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         return super().get_context_data(
@@ -196,20 +198,27 @@ class FormPage(FormView):  # type: ignore[type-arg]
             label=self.label,
             opts=self._control.opts,
             row=self.row,
-            back=self._control.url_of("change" if self.row else "changelist", self.row),
+            back=self._control.page_url("change" if self.row else "changelist", self.row),
             consequences=self.consequences(),
             **kwargs,
         )
 
     @property
-    def _control(self) -> ReadOnly:
-        assert self.control is not None
+    def actor(self) -> Actor:
+        """The staff member who performs the action, as the actor of its events."""
+        actor: Actor = self.request.user.actor  # type: ignore[union-attr]
+        return actor
+
+    @property
+    def _control(self) -> ReadOnlyAdmin:
+        if self.control is None:
+            raise TypeError("as_view() needs control.")
         return self.control
 
     def _find_row(self) -> Any:
         row = self._control.get_object(self.request, unquote(self.kwargs["object_id"]))
         if row is None:
             raise Http404
-        if not self.fits(row):
-            raise Invalid("This is over already: there is nothing left to do.")
+        if not self.applies_to(row):
+            raise Invalid("This action is no longer possible: it has already happened.")
         return row

@@ -1,4 +1,4 @@
-"""How pushing, deploying and the contract describe themselves."""
+"""The OpenAPI descriptions of pushing, deploying and the contract page."""
 
 import json
 from typing import Any
@@ -6,9 +6,8 @@ from typing import Any
 from drf_spectacular.utils import OpenApiExample
 
 from desks.api.schemas import EXAMPLE_BOT_ID, EXAMPLE_TIME, EXAMPLE_USER_ID, in_path
-from desks.models.card import Direction
-from events.api.schemas import JSON_BODY, operation
-from events.refusals import (
+from desks.choices import Direction
+from events.http.refusals import (
     DeskNotReady,
     DirectionMismatch,
     ExchangeSecret,
@@ -23,12 +22,13 @@ from events.refusals import (
     PairMismatch,
     TickerOnly,
 )
-from signals.api import contract as sample
-from signals.api.contract_schemas import Contract
+from events.http.schemas import JSON_BODY, operation
 from signals.api.schemas import PUSHED_SIGNAL, Accepted, DeploySignal, SpentNonce
+from signals.contract import document as sample
+from signals.contract.schemas import Contract
+from signals.law.shapes import Mode
 from signals.models import Outcome
-from signals.shapes import Mode
-from tokens.models import Source
+from tokens.choices import Source
 
 TAG = "Signals"
 
@@ -82,7 +82,7 @@ ACCEPTED = {
 
 
 def _filled_in(body: dict[str, Any]) -> dict[str, Any]:
-    """A sample of the contract with ids and nonce where it has places for them."""
+    """Returns a sample body of the contract with its placeholders filled in."""
     text = json.dumps(body)
     for place, value in FILLED_IN.items():
         text = text.replace(place, value)
@@ -91,7 +91,7 @@ def _filled_in(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _examples(**names: str) -> list[OpenApiExample]:
-    """The contract's samples of these names, each under a title."""
+    """Returns the named samples of the contract as examples, each with its title."""
     bodies = sample.bodies(ELECTED)
     return [
         OpenApiExample(
@@ -104,11 +104,11 @@ def _examples(**names: str) -> list[OpenApiExample]:
 deploy_signal = operation(
     "deploySignal",
     "Deploy to one desk",
-    "A platform token that may write deploys an elected signal to the desk that the path names. "
-    "The pair and the direction repeat the published card's, and the desk must be ready. It is "
-    "answered after the commit: what was answered survives a crash.",
+    "Deploys a signal to the desk in the path. It needs a platform token with the write scope. "
+    "The pair and direction repeat the published card's, and the desk must be ready. The "
+    "response is sent after the signal was committed.",
     tag=TAG,
-    answer=Accepted,
+    response=Accepted,
     example=ACCEPTED,
     body=DeploySignal,
     bodies=_examples(oneDesk="Deploy"),
@@ -120,14 +120,14 @@ deploy_signal = operation(
 push_signal = operation(
     "pushSignal",
     "Push a signal",
-    "The four shapes. `tradingview` is always signed with the bot's own secret; `floor` and `nox` "
-    "by a platform token that may write, or by the signature of their own secret. What is "
-    "presented must be valid, even where the other would do. The content type is not looked at; "
-    "fields that are not named are not used, and their names come back in `ignored`; but the whole "
-    "body is searched for exchange secrets first. A nonce is spent by an accepted signal, for "
-    "good: sent again it answers 409 with what became of the first.",
+    "Accepts the four shapes. A `tradingview` signal is signed with the bot's own secret. A "
+    "`floor` or `nox` signal needs a platform token with the write scope, or a signature with "
+    "the secret of its source. Every credential in the request must be valid. The Content-Type "
+    "header is ignored. The whole body is searched for exchange secrets first. Unknown fields "
+    "are not used, and `ignored` lists their names. An accepted signal spends its nonce for "
+    "good: if the nonce is sent again, the response is 409 with the first outcome.",
     tag=TAG,
-    answer=Accepted,
+    response=Accepted,
     example=ACCEPTED,
     body=PUSHED_SIGNAL,
     bodies=_examples(tv="Automation", fanout="Fanout", oneUser="OneUser", floor="Floor", nox="Nox"),
@@ -138,8 +138,8 @@ push_signal = operation(
 read_contract = operation(
     "readContract",
     "Read the contract of signals",
-    "What a sender needs to know: the law, the published card, a sample of each shape, how to sign "
-    "with a worked example, and every refusal. Public.",
+    "Everything a sender needs to know: the law, the published card, a sample of each shape, how "
+    "to sign with a test vector, and every refusal. Public.",
     tag=TAG,
-    answer=Contract,
+    response=Contract,
 )

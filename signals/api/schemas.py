@@ -1,4 +1,4 @@
-"""The shapes of signals and of what becomes of them, of the contract, and how they are pushed."""
+"""The OpenAPI schemas of signals, of their responses and of their events."""
 
 from typing import Any
 
@@ -10,115 +10,116 @@ from desks.api.schemas import (
     PairAndDirection,
     public_id,
 )
-from events.api.schemas import (
+from events.api.schemas import ActorRecord
+from events.http.schemas import (
+    BOOLEAN,
     COUNT,
-    FLAG,
-    MOMENT,
+    DATE_TIME,
     POSITION,
-    TEXT,
+    STRING,
     Field,
     Paper,
-    Shape,
+    Schema,
     one_of,
     pattern,
 )
-from signals.models import Outcome
-from signals.shapes import (
+from signals.law.shapes import (
     ACTION,
     CONTROL,
     DIGITS_AFTER_POINT,
     DIGITS_BEFORE_POINT,
-    LONGEST_DECISION_REF,
-    LONGEST_IGNORED,
-    LONGEST_NONCE,
-    LONGEST_RATIONALE,
-    MOST_IGNORED,
+    MAX_DECISION_REF_LENGTH,
+    MAX_IGNORED,
+    MAX_IGNORED_LENGTH,
+    MAX_NONCE_LENGTH,
+    MAX_RATIONALE_LENGTH,
     TRACE,
     VISIBLE,
     Mode,
 )
-from tokens.models import Source
+from signals.models import Outcome
+from tokens.choices import Source
 
-NONCE = pattern(f"[{VISIBLE}]+", maxLength=LONGEST_NONCE)
-ACTION_ID = pattern(f"{ACTION}[{VISIBLE}]*", maxLength=LONGEST_NONCE)
-TRACE_ID = pattern(f"{TRACE}[{VISIBLE}]*", maxLength=LONGEST_NONCE)
-RATIONALE = pattern(f"[^{CONTROL}]*", maxLength=LONGEST_RATIONALE)
-DECISION_REF = {"type": "string", "maxLength": LONGEST_DECISION_REF}
+NONCE = pattern(f"[{VISIBLE}]+", maxLength=MAX_NONCE_LENGTH)
+ACTION_ID = pattern(f"{ACTION}[{VISIBLE}]*", maxLength=MAX_NONCE_LENGTH)
+TRACE_ID = pattern(f"{TRACE}[{VISIBLE}]*", maxLength=MAX_NONCE_LENGTH)
+RATIONALE = pattern(f"[^{CONTROL}]*", maxLength=MAX_RATIONALE_LENGTH)
+DECISION_REF = {"type": "string", "maxLength": MAX_DECISION_REF_LENGTH}
 SIZE = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 10**DIGITS_BEFORE_POINT}
 AMOUNT = pattern(
     rf"[0-9]{{1,{DIGITS_BEFORE_POINT}}}(\.[0-9]{{1,{DIGITS_AFTER_POINT}}})?", format="decimal"
 )
 IGNORED = {
     "type": "array",
-    "items": {"type": "string", "maxLength": LONGEST_IGNORED},
-    "maxItems": MOST_IGNORED,
+    "items": {"type": "string", "maxLength": MAX_IGNORED_LENGTH},
+    "maxItems": MAX_IGNORED,
 }
 YES, NO = {"const": True}, {"type": "boolean", "const": False}
 ONLY_PAPER = {"type": "string", "const": Mode.PAPER.value}
 
 
 def optional(schema: dict[str, Any], text: str = "") -> Field:
-    """A member for which null is the same as absent."""
+    """An optional member. null means the same as absent."""
     return Field(schema, text, required=False, allow_null=True)
 
 
 def source(of: Source) -> Field:
-    """The member that tells the shapes apart."""
+    """The member that distinguishes the shapes."""
     return Field({"const": of.value})
 
 
-# --- What is sent --------------------------------------------------------------------------------
+# --- Requests ------------------------------------------------------------------------------------
 
 
-class Elected(PairAndDirection):
-    """What every signal says."""
+class ElectedSignal(PairAndDirection):
+    """The members of every signal."""
 
     elected = Field(YES)
 
 
-class AutomationSignal(Elected):
-    """One automation: it repeats the election of the bot, whose own secret signs it."""
+class AutomationSignal(ElectedSignal):
+    """A signal of one automation. It repeats the bot's election and is signed with its secret."""
 
     source = source(Source.TRADINGVIEW)  # type: ignore[assignment]
     botId = Field(BOT_ID)
-    nonce = Field(NONCE, "A value is used once only.")
+    nonce = Field(NONCE, "Single-use.")
     mode = optional(ONLY_PAPER)
 
 
-class DeploySignal(Elected):
-    """One desk, which the path names. It must be ready."""
+class DeploySignal(ElectedSignal):
+    """A signal for the desk in the path, which must be ready."""
 
     source = source(Source.FLOOR)  # type: ignore[assignment]
-    nonce = Field(NONCE, "A value is used once only.")
+    nonce = Field(NONCE, "Single-use.")
     mode = optional(ONLY_PAPER)
     fanout = optional(NO)
-    userId = optional(USER_ID, "The desk of the path, or nothing.")
+    userId = optional(USER_ID, "If present, the same desk as in the path.")
 
 
 class OneDeskSignal(DeploySignal):
-    """One desk, which the body names. It must be ready."""
+    """A signal for the desk in the body, which must be ready."""
 
     userId = Field(USER_ID)
 
 
 class FanoutSignal(DeploySignal):
-    """Every ready desk, or with ``userId`` that one only."""
+    """A signal for every ready desk, or for one desk only if it has ``userId``."""
 
     fanout = Field(YES)
     userId = optional(USER_ID)
 
 
-class NoxSignal(Elected):
-    """Nox: drafts and dry runs as well; ``action_id`` is its nonce."""
+class NoxSignal(ElectedSignal):
+    """A signal of Nox. It may be a draft or a dry run. ``action_id`` is its nonce."""
 
     source = source(Source.NOX)  # type: ignore[assignment]
-    fanout = Field(FLAG)
+    fanout = Field(BOOLEAN)
     userId = optional(USER_ID)
-    action_id = Field(ACTION_ID, "A value is used once only.")
+    action_id = Field(ACTION_ID, "Single-use.")
     trace_id = Field(TRACE_ID)
     mode = Field(one_of(list(Mode)))
     size_quote = optional(
-        SIZE, f"In the quote currency, with at most {DIGITS_AFTER_POINT} digits after the point."
+        SIZE, f"In the quote currency. At most {DIGITS_AFTER_POINT} digits after the decimal point."
     )
     rationale = optional(RATIONALE, "Plain text.")
     decision_ref = optional(DECISION_REF)
@@ -137,21 +138,21 @@ PUSHED_SIGNAL = PolymorphicProxySerializer(
     resource_type_field_name="source",
 )
 
-# --- What is answered ----------------------------------------------------------------------------
+# --- Responses and events ------------------------------------------------------------------------
 
 
 class SignalOfDesk(PairAndDirection):
-    """A signal as the desks see it whose own automation did not send it."""
+    """A signal as desks see it, unless their own automation sent it."""
 
     id = Field(public_id("sig_"))
-    source = Field(one_of(Source.values))  # type: ignore[assignment]
+    source = Field(one_of(Source.values()))  # type: ignore[assignment]
     mode = Field(one_of(list(Mode)))
-    fanout = Field(FLAG)
-    userId = Field(USER_ID, "The target's; the owner's for a bot.", allow_null=True)
+    fanout = Field(BOOLEAN)
+    userId = Field(USER_ID, "The target desk. For a bot, its owner's desk.", allow_null=True)
     botId = Field(BOT_ID, allow_null=True)
     sizeQuote = Field(AMOUNT, allow_null=True)
     rationale = Field(RATIONALE, allow_null=True)
-    receivedAt = Field(MOMENT)
+    receivedAt = Field(DATE_TIME)
     position = Field(POSITION)
 
 
@@ -164,50 +165,58 @@ class SignalRecord(SignalOfDesk):
 
 
 class FirstAnswer(Paper):
-    """What a nonce was accepted for."""
+    """The outcome of the signal that used the nonce."""
 
     outcome = Field(one_of(Outcome.values))
     signal = SignalRecord()
-    matched = Field(COUNT, "Desks.")
-    filled = Field(COUNT, "Desks.")
-    events = Field({"type": "string", "format": "uri-reference"}, "Lists the signal's event.")
-    desks = Field({"type": "string", "format": "uri-reference"}, "Lists the desks that it filled.")
+    matched = Field(COUNT, "Number of desks.")
+    filled = Field(COUNT, "Number of desks.")
+    events = Field(
+        {"type": "string", "format": "uri-reference"}, "Path that lists the signal's event."
+    )
+    desks = Field(
+        {"type": "string", "format": "uri-reference"}, "Path that lists the filled desks."
+    )
 
 
 class Accepted(FirstAnswer):
-    """What became of a signal. It is sent when it is kept for good."""
+    """The outcome of an accepted signal. It is sent after the signal was committed."""
 
-    ignored = Field(IGNORED, "The names of fields that were neither used nor kept.")
+    ignored = Field(IGNORED, "Names of the fields that were ignored.")
 
 
-class SpentNonce(Shape):
-    """What the refusal of a spent nonce tells beside."""
+class SpentNonce(Schema):
+    """The extra members of the refusal of a spent nonce."""
 
     first = FirstAnswer()
-    identical = Field(FLAG, "Whether this signal says the same as the first.")
+    identical = Field(BOOLEAN, "Whether this signal is identical to the first.")
 
 
-class SignalData(Shape):
-    """Of ``signal.filled``, ``signal.dry_run`` and ``signal.recorded``: all for the platform."""
+class SignalData(Schema):
+    """Data of ``signal.filled``, ``signal.dry_run`` and ``signal.recorded``, for the platform."""
 
     matched = Field(COUNT, required=False)
     filled = Field(COUNT, required=False)
-    credential = Field(TEXT, "The token or secret that authorised it.", required=False)
 
 
-class SentPairAndDirection(Shape):
-    """What a refused signal said."""
+class SentPairAndDirection(Schema):
+    """The pair and direction of a refused signal."""
 
-    pair = Field(TEXT, allow_null=True)
-    direction = Field(TEXT, allow_null=True)
+    pair = Field(STRING, allow_null=True)
+    direction = Field(STRING, allow_null=True)
 
 
-class RefusalData(Shape):
-    """Of ``signal.refused``."""
+class RefusalData(Schema):
+    """Data of ``signal.refused``."""
 
-    code = Field(TEXT)
-    source = Field(one_of(Source.values), allow_null=True)  # type: ignore[assignment]
+    code = Field(STRING, "The refusal's code, or refusals_suppressed.")
+    source = Field(one_of(Source.values()), allow_null=True)  # type: ignore[assignment]
     sent = SentPairAndDirection()
     elected = PairAndDirection(allow_null=True)
     botId = Field(BOT_ID, allow_null=True)
-    credential = Field(TEXT, "For the platform only.", required=False, allow_null=True)
+    suppressed = Field(COUNT, "Number of refusals that were not recorded.", required=False)
+    sender = ActorRecord(
+        allow_null=True,
+        required=False,
+        help_text="The sender of the suppressed refusals. Platform only.",
+    )

@@ -1,23 +1,24 @@
-"""The signal hook, the deploy, and the contract page."""
+"""The views of the signal hook, the deploy and the contract page."""
 
 from typing import Any
 
 from rest_framework.request import Request
 
-from events.api.base import Answer, ApiView
-from events.api.bodies import json_body
-from events.refusals import SignatureInvalid
-from signals import metrics
+from events.http.api_view import ApiResponse, ApiView
+from events.http.bodies import json_body
+from events.http.refusals import SignatureInvalid, Unauthenticated
+from events.http.request_state import state_of
 from signals.api import operations
-from signals.api.contract import contract
-from signals.received import Received, record_bad_signature
-from tokens.authentication import SignerAuthentication
+from signals.contract.document import contract
+from signals.intake.incoming import IncomingSignal, record_bad_signature
+from signals.intake.metrics import receive_measured
+from tokens.callers.authentication import SignerAuthentication, count_failure
 
 PUBLIC = {"Cache-Control": "public, no-cache"}
 
 
 class HookView(ApiView):
-    """POST /api/hooks/signal takes the four shapes; GET is the contract that describes them."""
+    """POST /api/hooks/signal accepts the four shapes. GET returns the contract page."""
 
     required_scopes = {"POST": "write"}
     for_platform = True
@@ -29,37 +30,40 @@ class HookView(ApiView):
         return list(super().get_permissions()) if self.request.method == "POST" else []
 
     @operations.read_contract
-    def get(self, request: Request) -> Answer:
-        return Answer(contract(), headers=PUBLIC)
+    def get(self, request: Request) -> ApiResponse:
+        return ApiResponse(contract(), headers=PUBLIC)
 
     @operations.push_signal
-    def post(self, request: Request) -> Answer:
+    def post(self, request: Request) -> ApiResponse:
         body = json_body(request, any_type=True)
         credential: Any = request.auth
         automation = getattr(credential, "automation", None)
-        return _outcome(request, Received(body, credential, automation))
+        return _outcome(request, IncomingSignal(body, credential, automation))
 
     def handle_exception(self, exc: Exception) -> Any:
         if isinstance(exc, SignatureInvalid):
-            record_bad_signature(getattr(self.request._request, "strict_json", {}))
+            record_bad_signature(state_of(self.request._request).json_body or {})
         return super().handle_exception(exc)
 
 
 class DeployView(ApiView):
-    """POST /api/v1/desks/{userId}/signal: one desk, by a named platform."""
+    """POST /api/v1/desks/{userId}/signal: deploys a signal to one desk."""
 
     required_scopes = {"POST": "write"}
     for_platform = True
 
     @operations.deploy_signal
-    def post(self, request: Request, user_id: str) -> Answer:
+    def post(self, request: Request, user_id: str) -> ApiResponse:
         body = json_body(request)
         credential: Any = request.auth
-        return _outcome(request, Received(body, credential, deploy_to=user_id))
+        return _outcome(request, IncomingSignal(body, credential, deploy_to=user_id))
 
 
-def _outcome(request: Request, received: Received) -> Answer:
-    """Takes the signal in; the outcome stands in the line that the log gets of the request."""
-    answer = metrics.receive(received)
-    request._request.outcome = answer["outcome"]  # type: ignore[attr-defined]
-    return Answer(answer)
+def _outcome(request: Request, incoming: IncomingSignal) -> ApiResponse:
+    """Receives the signal and notes its outcome for the request log."""
+    try:
+        answer = receive_measured(incoming)
+    except Unauthenticated as refusal:
+        raise count_failure(request, refusal) from None  # the credential ended meanwhile
+    state_of(request._request).outcome = answer["outcome"]
+    return ApiResponse(answer)

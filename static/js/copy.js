@@ -1,4 +1,4 @@
-// Adds a button that copies to everything that is there to be copied. The pages work without it.
+// Adds a copy button to every element with data-copy. The pages work without it.
 "use strict";
 
 for (const shown of document.querySelectorAll("[data-copy]")) {

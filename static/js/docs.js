@@ -1,4 +1,4 @@
-// Draws the schema so that it can be read and tried. Served from here, and it asks nobody else.
+// Renders the OpenAPI schema with Swagger UI. Loads nothing from other hosts.
 "use strict";
 
 const reader = document.getElementById("reader");
@@ -9,7 +9,7 @@ function followColours() {
 }
 
 function withCsrfToken(request) {
-  // A session that changes something says so with the token that the cookie holds.
+  // Session requests that change data need the CSRF token from the cookie.
   const cookie = document.cookie.match(/(?:^|; )(?:__Host-)?csrf=([^;]+)/);
   if (cookie) request.headers["X-CSRFToken"] = cookie[1];
   return request;

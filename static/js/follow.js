@@ -1,34 +1,34 @@
-// Shows what comes by itself: asks the page for its list of events again, and replaces it when it
-// is another one. It stops while nobody looks. Without it the page is as it was when it was opened.
+// Polls for new events and replaces the page's list when it has changed. Pauses while the page is
+// hidden. Without it, the list stays as it was when the page was loaded.
 "use strict";
 
-const EVERY = 3000; // milliseconds
-const SLOWEST = 60000;
+const POLL_INTERVAL = 3000; // milliseconds
+const MAX_POLL_INTERVAL = 60000;
 
 for (const list of document.querySelectorAll("[data-follow]")) {
   const address = new URL(location.href);
   address.searchParams.set("fragment", "1");
   let shown = null;
-  let pause = EVERY;
+  let pause = POLL_INTERVAL;
 
-  async function look() {
+  async function poll() {
     if (!document.hidden) {
       try {
         const answer = await fetch(address, { redirect: "error" });
         if (!answer.ok) throw new Error(answer.status);
         replace(await answer.text());
-        pause = EVERY;
+        pause = POLL_INTERVAL;
       } catch {
-        pause = Math.min(2 * pause, SLOWEST); // signed out, or the service is away
+        pause = Math.min(2 * pause, MAX_POLL_INTERVAL); // signed out, or the service is down
       }
     }
-    setTimeout(look, pause);
+    setTimeout(poll, pause);
   }
 
   function replace(text) {
     if (text === shown) return;
     const known = new Set(Array.from(list.querySelectorAll("li"), (line) => line.id));
-    list.innerHTML = text; // our own page's, as the browser got it when it was opened
+    list.innerHTML = text; // safe: from the same origin, escaped by the template
     for (const line of list.querySelectorAll("li")) {
       if (!known.has(line.id)) line.classList.add("new");
     }
@@ -36,5 +36,5 @@ for (const list of document.querySelectorAll("[data-follow]")) {
     shown = text;
   }
 
-  setTimeout(look, EVERY);
+  setTimeout(poll, POLL_INTERVAL);
 }

@@ -1,12 +1,12 @@
-// Tells every time in the reader's own zone, and UTC when pointed at. Without it times are in UTC.
+// Shows every time in the reader's time zone, with UTC as tooltip. Without it, times are in UTC.
 "use strict";
 
-const inWords = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+const localFormat = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
 
 function showLocalTimes(within) {
   for (const time of within.querySelectorAll("time[data-local]")) {
     time.title = time.textContent;
-    time.textContent = inWords.format(new Date(time.dateTime));
+    time.textContent = localFormat.format(new Date(time.dateTime));
     time.removeAttribute("data-local");
   }
 }

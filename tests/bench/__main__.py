@@ -1,11 +1,11 @@
-"""How fast the service is, beside baselines of the same run: ``make bench``, or ``QUICK=1``.
+"""Measures the service against baselines of the same run: ``make bench``, or with ``QUICK=1``.
 
     TEST_DATABASE_URL=postgres://… TEST_REDIS_URL=redis://… python -m tests.bench [--quick]
 
-Prints a table and JSON. The full run takes a quarter of an hour, writes both, with a chart, to
-deploy/performance/, and fails where a goal is not met. The quick one takes less than a minute: a
-round is short, the only one, and cold, and nothing has grown far, so that it tells whether the
-benchmark runs and every answer is right, and not how good it is.
+Prints a table and JSON. The full run takes a quarter of an hour, writes both and a chart to
+deploy/performance/, and fails if a goal is not met. The quick run takes less than a minute. It has
+one short round without warm-up on a small database, so it shows only that the benchmark runs and
+that every answer is correct.
 """
 
 import argparse
@@ -28,7 +28,7 @@ FIGURES = "<!-- From here on make bench writes. -->"
 
 
 def lines(effort: Effort) -> Iterator[Line]:
-    """Every line, as it comes."""
+    """The lines of the table, each as soon as it is measured."""
     with ExitStack() as servers:
         small = servers.enter_context(serving(ready=effort.ready))
         yield from signals.pushes(small, effort)
@@ -57,29 +57,29 @@ def main() -> int:
     if not address.startswith("postgres"):
         sys.exit("TEST_DATABASE_URL names no PostgreSQL: the benchmark makes its databases there.")
     if shutil.which("wrk") is None:
-        sys.exit("wrk is missing, which makes the load; on Debian: apt install wrk")
-    found = []
+        sys.exit("wrk is missing; on Debian: apt install wrk")
+    measured = []
     for line in lines(effort):
-        found.append(line)
-        told = f"{line.name}: {report.number(line.value)}  {report.goal(line)}  {line.note}"
-        print(told, file=sys.stderr, flush=True)
+        measured.append(line)
+        text = f"{line.name}: {report.number(line.value)}  {report.goal(line)}  {line.note}"
+        print(text, file=sys.stderr, flush=True)
     stood_on = report.machine(address.replace("postgres://", "postgresql://", 1))
-    as_json = json.dumps({**stood_on, "lines": [asdict(line) for line in found]}, indent=2)
-    print(report.table(found), as_json, sep="\n\n")
+    as_json = json.dumps({**stood_on, "lines": [asdict(line) for line in measured]}, indent=2)
+    print(report.table(measured), as_json, sep="\n\n")
     if not effort.whole:
         return 0
-    _keep(found, stood_on, as_json)
-    return int(any(line.met is False for line in found))
+    _keep(measured, stood_on, as_json)
+    return int(any(line.met is False for line in measured))
 
 
-def _keep(found: list[Line], stood_on: dict[str, str], as_json: str) -> None:
-    """Writes the figures below what is written by hand."""
+def _keep(measured: list[Line], stood_on: dict[str, str], as_json: str) -> None:
+    """Writes the figures below the text of the page."""
     under = ", ".join(stood_on.values())
     by_hand = Path(FOLDER, "README.md").read_text().partition(FIGURES)[0]
-    figures = f"{FIGURES}\n\n{under}.\n\n![](chart.svg)\n\n{report.table(found)}\n"
+    figures = f"{FIGURES}\n\n{under}.\n\n![](chart.svg)\n\n{report.table(measured)}\n"
     Path(FOLDER, "README.md").write_text(by_hand + figures)
     Path(FOLDER, "result.json").write_text(as_json + "\n")
-    Path(FOLDER, "chart.svg").write_text(report.chart(found, under))
+    Path(FOLDER, "chart.svg").write_text(report.chart(measured, under))
 
 
 if __name__ == "__main__":

@@ -12,12 +12,12 @@ from django.urls import path
 from rest_framework import serializers
 from rest_framework.generics import ListAPIView
 
-from config.health import readyz
+from config.monitoring.health import readyz
 from desks.models import Connection, Desk, Election
 
 
 class Row(models.Model):
-    """What the bare view keeps of a signal. The benchmark makes its table."""
+    """The row that the bare view stores. The benchmark creates its table."""
 
     nonce = models.CharField(max_length=128)
     pair = models.CharField(max_length=41)
@@ -31,9 +31,11 @@ class Row(models.Model):
 
 
 def insert(request: HttpRequest) -> JsonResponse:
-    """One INSERT."""
+    """The baseline of a signal: one INSERT."""
     body = json.loads(request.body)
-    row = Row.objects.create(nonce=body["nonce"], pair=body["pair"], direction=body["direction"])
+    row = Row._default_manager.create(
+        nonce=body["nonce"], pair=body["pair"], direction=body["direction"]
+    )
     return JsonResponse({"id": row.pk})
 
 
@@ -85,7 +87,7 @@ class DeskSerializer(serializers.ModelSerializer[Desk]):
     def get_paper(self, desk: Desk) -> bool:
         return True
 
-    def get_liveWrites(self, desk: Desk) -> bool:  # noqa: N802 - spelt as the wire spells it
+    def get_liveWrites(self, desk: Desk) -> bool:  # noqa: N802 - the name of the JSON member
         return False
 
     def get_connected(self, desk: Desk) -> bool:
@@ -96,7 +98,7 @@ class DeskSerializer(serializers.ModelSerializer[Desk]):
 
 
 class DeskList(ListAPIView[Any]):
-    """The desks behind a key, a thousand of them."""
+    """A page of a thousand desks after a key."""
 
     serializer_class = DeskSerializer
 

@@ -1,4 +1,4 @@
-"""What the service is measured against: its database and its server, and nothing else of it."""
+"""The settings of the baseline: the service's database and server, with bare views."""
 
 from tests.served_settings import *  # noqa: F403
 

@@ -1,4 +1,4 @@
-"""How many statements a request takes, BEGIN and COMMIT among them.
+"""Counts the SQL statements of a request, including BEGIN and COMMIT.
 
 Reads a JSON object of loads from standard input, as the keywords of ``load.Load``, and prints the
 counts. Run in the environment of a server, whose database it asks.
@@ -16,7 +16,7 @@ from tests.bench.load import Load
 
 
 def count(load: Load) -> int:
-    """Of its second request: the first notes that the token was used."""
+    """The statements of the second request. The first one also records the use of the token."""
     for line in list(load.lines(2)):
         *signed, body = line.split("\t")
         headers = {**load.headers, **dict(zip(load.signing_headers, signed, strict=True))}

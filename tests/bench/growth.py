@@ -1,4 +1,4 @@
-"""A service that has grown: desks, events and signals by the million, made by PostgreSQL itself.
+"""Inserts millions of desks, events and signals with SQL, to measure a large service.
 
 Each desk is connected and stands on the published card. Of every ten events behind their elections
 six fill one desk or another, two are fan-outs, one fills the first desk, which so has a long feed,
@@ -9,15 +9,16 @@ import psycopg
 
 from tests.server import Server
 
-START = 10_000_000  # the first id, far from those that the seeding gave
+START = 10_000_000  # the first id, far above those of ``seed``
 FEED_OF = "usr_grown1"
 
 ROWS = """
 INSERT INTO desks_user (id, password, is_superuser, email, is_active, is_staff, date_joined)
 SELECT {start} + i, '', false, 'grown-' || i || '@example.com', true, false, now()
 FROM generate_series(1, {desks}) AS i;
-INSERT INTO desks_desk (id, public_id, user_id, created_at, updated_at, connected, enrolled_id)
-SELECT {start} + i, 'usr_grown' || i, {start} + i, now(), now(), true, card.id
+INSERT INTO desks_desk
+    (id, public_id, user_id, created_at, updated_at, connected, enrolled_id, deactivated)
+SELECT {start} + i, 'usr_grown' || i, {start} + i, now(), now(), true, card.id, false
 FROM desks_card AS card, generate_series(1, {desks}) AS i;
 INSERT INTO desks_connection (desk_id, venue, connected_at)
 SELECT {start} + i, 'Kraken', now() FROM generate_series(1, {desks}) AS i;
@@ -57,12 +58,12 @@ UPDATE events_head SET position = position + {events};
 
 
 def rows(desks: int, events: int) -> str:
-    """The statements that make them."""
+    """The SQL statements that insert the rows."""
     return ROWS.format(start=START, desks=desks, events=events, feed_of=FEED_OF)
 
 
 def grow(server: Server, desks: int, events: int) -> None:
-    """So many more desks that stand on the card, and events behind one another."""
+    """Inserts desks with an election on the card, and consecutive events."""
     with connect(server) as connection:
         connection.execute("SET synchronous_commit = off")
         for statement in rows(desks, events).split(";\n"):
@@ -73,6 +74,6 @@ def grow(server: Server, desks: int, events: int) -> None:
 
 
 def connect(server: Server) -> psycopg.Connection:
-    """A connection of the benchmark's own."""
+    """A new connection to the server's database."""
     url = server.environment["DATABASE_URL"].replace("postgres://", "postgresql://", 1)
     return psycopg.connect(url, autocommit=True)

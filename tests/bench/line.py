@@ -1,12 +1,12 @@
-"""A line of the table, how much is done for it, and how rounds are compared."""
+"""A line of the table, the size of a run, and how rounds are compared."""
 
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-# What makes a server of ``tests.server`` the baseline.
+# The environment that makes a server of ``tests.server`` the baseline.
 BARE = {"DJANGO_SETTINGS_MODULE": "tests.bench.bare_settings"}
-# What makes the baseline's table, run beside it.
+# Creates the baseline's table.
 MAKE_BARE_TABLE = """
 from django.db import connection
 from tests.bench.bare import Row
@@ -17,7 +17,7 @@ with connection.schema_editor() as editor:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What one round came to: requests a second, and the latency in microseconds."""
+    """The result of a round: requests a second, and latencies in microseconds."""
 
     rate: float
     p50: int
@@ -26,7 +26,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of the table: what was found, and the least or the most that is asked of it."""
+    """A line of the table: the measured value, and its goal as a minimum or a maximum."""
 
     name: str
     value: float
@@ -36,7 +36,7 @@ class Line:
 
     @property
     def met(self) -> bool | None:
-        """Whether the goal is met; null where there is none."""
+        """Whether the goal is met. None without a goal."""
         if self.least is None and self.most is None:
             return None
         return self.value >= (self.least or 0) and (self.most is None or self.value <= self.most)
@@ -44,10 +44,10 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much is done: rounds, seconds of each, and how far the service has grown.
+    """The size of a run: rounds, seconds of a round, and the rows of the large service.
 
-    ``whole`` is with warming up, and with what needs servers of its own: how many workers, what
-    counting costs, and everything again beside a service that is small.
+    ``whole`` adds a warm-up and the measurements that need more servers: the number of workers, the
+    cost of limits, and the comparison with a small service.
     """
 
     rounds: int = 5
@@ -66,7 +66,7 @@ def rates(rounds: Sequence[Round]) -> list[float]:
 
 
 def ratio(ones: Sequence[float], others: Sequence[float]) -> float:
-    """The median of the ratios of the rounds, each to the one that ran beside it."""
+    """The median of the ratios of rounds that ran one after the other."""
     return statistics.median(one / other for one, other in zip(ones, others, strict=True))
 
 

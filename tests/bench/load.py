@@ -1,4 +1,4 @@
-"""Load from outside: wrk with sixteen connections, each request another one."""
+"""Load with wrk over sixteen connections. Every request is different."""
 
 import json
 import subprocess
@@ -8,24 +8,24 @@ import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from tests.bench.line import Effort, Round
 from tests.server import Server
-from tokens import signing
+from tokens.crypto import signing
 
 Name = TypeVar("Name")
 
 SCRIPT = Path(__file__).with_name("push.lua")
 CONNECTIONS = 16
-# More than any machine answers in a second, so that no request is sent twice.
+# More than a machine answers in a second, so that no request is sent twice.
 REQUESTS_A_SECOND = 6000
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A kind of request: where it goes, its headers, whether it is signed, and how it ends."""
+    """A kind of request: URL, headers, whether it is signed, and whether it is refused."""
 
     url: str
     body: dict[str, object] | None = None
@@ -35,17 +35,17 @@ class Load:
     refused: bool = False
 
     def measure(self, seconds: int, connections: int = CONNECTIONS) -> Round:
-        """One round. Fails unless every single answer is as it should be."""
+        """Runs one round. Fails if a single answer is wrong."""
         with tempfile.NamedTemporaryFile("w", suffix=".requests") as file:
             count = seconds * REQUESTS_A_SECOND
             file.writelines(f"{line}\n" for line in self.lines(count))
             file.flush()
-            found = json.loads(self._wrk(file.name, seconds, connections))
-        wrong = found["requests"] - found["not_2xx"] if self.refused else found["not_2xx"]
-        assert not wrong, f"{wrong} wrong answers of {found['requests']} from {self.url}"
-        assert not found["broken"], f"{found['broken']} broken connections to {self.url}"
-        rate = found["requests"] / found["microseconds"] * 1_000_000
-        return Round(rate, found["p50"], found["p99"])
+            measured = json.loads(self._wrk(file.name, seconds, connections))
+        wrong = measured["requests"] - measured["not_2xx"] if self.refused else measured["not_2xx"]
+        assert not wrong, f"{wrong} wrong answers of {measured['requests']} from {self.url}"
+        assert not measured["broken"], f"{measured['broken']} broken connections to {self.url}"
+        rate = measured["requests"] / measured["microseconds"] * 1_000_000
+        return Round(rate, measured["p50"], measured["p99"])
 
     def _wrk(self, requests: str, seconds: int, connections: int) -> str:
         headers = [f"-H{name}: {value}" for name, value in self.headers.items()]
@@ -60,11 +60,11 @@ class Load:
 
     @property
     def signing_headers(self) -> list[str]:
-        """The headers whose values stand in front of each line's body."""
+        """The names of the headers whose values precede the body in each line."""
         return [signing.TIMESTAMP_HEADER, signing.SIGNATURE_HEADER] if self.secret else []
 
     def lines(self, count: int) -> Iterator[str]:
-        """Requests, each with a nonce of its own; one is enough where there is no body."""
+        """The requests, each with a new nonce. A request without a body needs only one line."""
         now = int(time.time()) - self.age
         for _ in range(count if self.body else 1):
             body = json.dumps({**self.body, "nonce": uuid.uuid4().hex}) if self.body else ""
@@ -84,26 +84,26 @@ def signal(card: dict[str, str], **fields: object) -> dict[str, object]:
 
 
 def deploy(server: Server) -> Load:
-    """To one desk, by Bearer."""
+    """A deploy to one desk, with a Bearer token."""
     path = f"/api/v1/desks/{server.seed['desks'][0]['userId']}/signal"
     headers = bearer(server.seed["platformToken"])
     return Load(server.base_url + path, signal(server.seed["card"]), headers)
 
 
-def push(server: Server, **more: object) -> Load:
-    """A signed one, by an automation."""
+def push(server: Server, **more: Any) -> Load:
+    """A signed signal of an automation."""
     bot = server.seed["automation"]
     body = signal(bot, botId=bot["botId"], source="tradingview")
     return Load(f"{server.base_url}/api/hooks/signal", body, secret=bot["secret"], **more)
 
 
 def insert(bare: Server) -> Load:
-    """The baseline."""
+    """A request to the baseline."""
     return Load(f"{bare.base_url}/insert", signal(bare.seed["card"]))
 
 
 def bad_checksum(server: Server) -> Load:
-    """A deploy whose token was mistyped."""
+    """A deploy with a mistyped token."""
     good = deploy(server)
     token = server.seed["platformToken"]
     wrong = token[:-1] + ("0" if token[-1] != "0" else "1")
@@ -111,12 +111,12 @@ def bad_checksum(server: Server) -> Load:
 
 
 def stale_timestamp(server: Server) -> Load:
-    """A signed push that comes an hour late."""
+    """A signed signal that is an hour old."""
     return push(server, age=3600, refused=True)
 
 
 def fan_out(server: Server) -> Load:
-    """To every desk that stands on the card, by Bearer."""
+    """A fan-out, with a Bearer token."""
     headers = bearer(server.seed["platformToken"])
     body = signal(server.seed["card"], fanout=True)
     return Load(f"{server.base_url}/api/hooks/signal", body, headers)
@@ -132,7 +132,7 @@ def read(server: Server, path: str, **parameters: object) -> Load:
 def interleaved(
     loads: Mapping[Name, Load], effort: Effort, connections: int = CONNECTIONS
 ) -> dict[Name, list[Round]]:
-    """So many rounds of each, one of each in turn; a short one first warms each."""
+    """Runs the rounds of each load in turn, after a short warm-up round."""
     if effort.whole:
         for load in loads.values():
             load.measure(1, connections)

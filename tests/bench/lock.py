@@ -1,4 +1,4 @@
-"""How much of the time the log's lock is held, by whom, and how many wait for it."""
+"""Samples how often the log's lock is held, by what, and how many writers wait for it."""
 
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -8,8 +8,8 @@ from tests.bench import growth
 from tests.bench.load import Load
 from tests.server import Server
 
-LOOK_AGAIN = 0.005  # seconds
-# Whoever has an id of a transaction and waits for no lock holds the log's: nothing else writes.
+POLL_INTERVAL = 0.005  # seconds
+# A transaction with an id that waits for no lock holds the log's lock: nothing else writes.
 LOOK = """
 SELECT count(*) FILTER (WHERE holds),
        count(*) FILTER (WHERE holds AND state = 'idle in transaction'),
@@ -23,7 +23,7 @@ FROM (SELECT state, wait_event_type, wait_event_type = 'Lock' AS waits,
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Shares of the time in which it is held: in all, by Python, by the disk; and who waits."""
+    """How long the lock is held, as shares of the time: in all, by Python, by the disk."""
 
     share: float
     by_python: float
@@ -38,11 +38,11 @@ class Held:
 
 
 def watch(server: Server, load: Load, seconds: int) -> Held:
-    """What is seen of the lock while the load goes on."""
+    """Samples the lock while the load runs."""
     seen = []
     with growth.connect(server) as connection, ThreadPoolExecutor(1) as threads:
         going_on = threads.submit(load.measure, seconds)
-        while not wait([going_on], timeout=LOOK_AGAIN).done:
+        while not wait([going_on], timeout=POLL_INTERVAL).done:
             seen += connection.execute(LOOK).fetchall()
         going_on.result()
     held, by_python, by_disk, waiting = (fmean(column) for column in zip(*seen, strict=True))

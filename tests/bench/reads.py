@@ -1,4 +1,4 @@
-"""What is measured of lists and of growth: each function is a part of the table."""
+"""Measures lists, and how growth affects them. Each function gives some lines of the table."""
 
 import statistics
 import time
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import httpx
 
-from events.cursors import list_cursor, log_cursor
+from events.http.cursors import list_cursor, log_cursor
 from tests.bench import growth, load
 from tests.bench.line import BARE, Effort, Line, a_second, rates, ratio
 from tests.server import Server, serving_beside
@@ -15,25 +15,25 @@ ROWS_A_PAGE = 1000
 
 
 def pulls(server: Server, effort: Effort) -> Iterator[Line]:
-    """The desk list, and how deep one can walk in it."""
+    """The desk list, and its deep pages."""
     with serving_beside(server, **BARE) as beside:
         last = growth.START + effort.desks - ROWS_A_PAGE
-        found = load.interleaved(
+        measured = load.interleaved(
             {
                 "ours": load.read(server, "/api/v1/desks"),
                 "serializer": load.Load(f"{beside.base_url}/desks?after={growth.START}"),
-                "last": load.read(server, "/api/v1/desks", after=list_cursor(last)),
+                "last": load.read(server, "/api/v1/desks", after=list_cursor("desks", last)),
                 "ready=0": load.read(server, "/api/v1/desks", ready=0),
                 "connected=0": load.read(server, "/api/v1/desks", connected=0),
             },
             effort,
             2,
         )
-    per_page = {name: [1 / one.rate for one in rounds] for name, rounds in found.items()}
-    rows = statistics.median(rates(found["ours"])) * ROWS_A_PAGE
+    per_page = {name: [1 / one.rate for one in rounds] for name, rounds in measured.items()}
+    rows = statistics.median(rates(measured["ours"])) * ROWS_A_PAGE
     yield Line(
         "desk pull, 1,000 a page ÷ a ModelSerializer (rows a second)",
-        ratio(rates(found["ours"]), rates(found["serializer"])),
+        ratio(rates(measured["ours"]), rates(measured["serializer"])),
         least=3.5,
         note=f"{rows:,.0f} rows/s",
     )
@@ -54,13 +54,13 @@ def pulls(server: Server, effort: Effort) -> Iterator[Line]:
 
 
 def feeds(server: Server, effort: Effort) -> Iterator[Line]:
-    """Catching up with the feed at its beginning and at its end."""
+    """Reading the feed at its beginning and at its end."""
     epoch, head = _head(server)
-    # Both in what was grown behind the elections, so that the pages hold the same.
+    # Both pages are among the inserted events, so that they hold the same.
     begin = log_cursor(epoch, head - effort.events + effort.desks)
     end = log_cursor(epoch, head - 20 * ROWS_A_PAGE)
     feed, desk = "/api/v1/events", {"userId": growth.FEED_OF}
-    found = load.interleaved(
+    measured = load.interleaved(
         {
             "platform, begin": load.read(server, feed, after=begin),
             "platform, end": load.read(server, feed, after=end),
@@ -73,14 +73,14 @@ def feeds(server: Server, effort: Effort) -> Iterator[Line]:
     for reader in ("platform", "one desk"):
         yield Line(
             f"feed of {effort.events:,} events, 1,000 a page, {reader}: end ÷ beginning (time)",
-            ratio(rates(found[f"{reader}, begin"]), rates(found[f"{reader}, end"])),
+            ratio(rates(measured[f"{reader}, begin"]), rates(measured[f"{reader}, end"])),
             most=1.2,
-            note=f"{statistics.median(rates(found[f'{reader}, end'])):,.0f} pages/s",
+            note=f"{statistics.median(rates(measured[f'{reader}, end'])):,.0f} pages/s",
         )
 
 
 def grown_to_small(small: Server, grown: Server, effort: Effort) -> Iterator[Line]:
-    """Everything again, where the service has grown and where it has not."""
+    """Every load on the large service, compared with the small one."""
     kinds = {
         "deploy": load.deploy,
         "signed push": load.push,
@@ -90,12 +90,12 @@ def grown_to_small(small: Server, grown: Server, effort: Effort) -> Iterator[Lin
         "feed": lambda server: load.read(server, "/api/v1/events"),
     }
     for name, kind in kinds.items():
-        found = load.interleaved({"small": kind(small), "grown": kind(grown)}, effort)
+        measured = load.interleaved({"small": kind(small), "grown": kind(grown)}, effort)
         yield Line(
             f"{name} at {effort.desks:,} desks and {effort.events:,} events ÷ at 1,000 and none",
-            ratio(rates(found["grown"]), rates(found["small"])),
+            ratio(rates(measured["grown"]), rates(measured["small"])),
             least=0.9,
-            note=a_second(found["grown"]),
+            note=a_second(measured["grown"]),
         )
 
 
@@ -107,7 +107,7 @@ def _head(server: Server) -> tuple[str, int]:
 
 
 def _walk(server: Server, desks: int) -> float:
-    """Seconds in which an engine has pulled them all, over one connection."""
+    """The seconds that an engine takes to pull all desks over one connection."""
     seen, following = 0, None
     began = time.perf_counter()
     headers = load.bearer(server.seed["platformToken"])

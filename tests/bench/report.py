@@ -13,11 +13,11 @@ from tests.bench.line import Line
 
 ROW, TEXT_WIDTH, BAR_WIDTH, NUMBER_WIDTH = 26, 560, 300, 180  # pixels
 INK, PALE, MET, NOT_MET = "#1c2430", "#5b6675", "#2f7d5b", "#b4472e"
-FURTHEST = 3.0  # a goal that is met by more than so many times is drawn so far
+FURTHEST = 3.0  # the longest bar: a goal that is exceeded this many times
 
 
 def machine(address: str) -> dict[str, str]:
-    """What the run stood on."""
+    """The machine and the versions of the run."""
     with psycopg.connect(address) as connection:
         postgresql = str(connection.info.server_version // 10000)
     return {
@@ -48,7 +48,7 @@ def number(value: float) -> str:
 
 
 def table(lines: Sequence[Line]) -> str:
-    """In Markdown."""
+    """The table in Markdown."""
     rows = ["| line | goal | found | | |", "| --- | --- | --- | --- | --- |"]
     for line in lines:
         met = {None: "", True: "met", False: "**not met**"}[line.met]
@@ -57,7 +57,7 @@ def table(lines: Sequence[Line]) -> str:
 
 
 def chart(lines: Sequence[Line], under: str) -> str:
-    """How far each goal is exceeded: a bar that passes the line meets its goal."""
+    """A chart of the goals: a bar that passes the line meets its goal."""
     drawn = [line for line in lines if line.met is not None]
     height = ROW * (len(drawn) + 3)
     width = TEXT_WIDTH + BAR_WIDTH + NUMBER_WIDTH
@@ -79,7 +79,7 @@ def chart(lines: Sequence[Line], under: str) -> str:
 
 
 def _row(line: Line, middle: int) -> tuple[str, str]:
-    """A line's bar, and what is written beside it, which stands over the mark of the goal."""
+    """A line's bar and its text, which is drawn above the mark of the goal."""
     length = BAR_WIDTH * min(_exceeded(line), FURTHEST) / FURTHEST
     bar = (
         f'<rect x="{TEXT_WIDTH}" y="{middle - 8}" width="{length:.1f}" height="16" rx="2" '
@@ -95,7 +95,7 @@ def _row(line: Line, middle: int) -> tuple[str, str]:
 
 
 def _exceeded(line: Line) -> float:
-    """How many times better than asked."""
+    """How many times better than its goal a line is."""
     if line.least is not None:
         return line.value / line.least
     assert line.most is not None

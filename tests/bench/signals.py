@@ -1,4 +1,4 @@
-"""What is measured of signals: each function is a part of the table and gives its lines."""
+"""Measures signals. Each function gives some lines of the table."""
 
 import json
 import statistics
@@ -16,10 +16,10 @@ from tests.server import Server, manage, serving, serving_beside
 
 
 def pushes(server: Server, effort: Effort) -> Iterator[Line]:
-    """Signals and refusals, against a bare view with one INSERT."""
+    """Signals and refusals, compared with a bare view with one INSERT."""
     with serving_beside(server, **BARE) as beside:
         manage(beside, "shell", "--no-imports", "-c", MAKE_BARE_TABLE)
-        found = load.interleaved(
+        measured = load.interleaved(
             {
                 "bare": load.insert(beside),
                 "deploy": load.deploy(server),
@@ -29,37 +29,37 @@ def pushes(server: Server, effort: Effort) -> Iterator[Line]:
             },
             effort,
         )
-    bare_rates, deploys = rates(found["bare"]), rates(found["deploy"])
-    base = f"bare view {a_second(found['bare'])}"
+    bare_rates, deploys = rates(measured["bare"]), rates(measured["deploy"])
+    base = f"bare view {a_second(measured['bare'])}"
     yield Line(
         "deploy ÷ bare view with one INSERT (requests a second)",
         ratio(deploys, bare_rates),
         least=0.45,
-        note=f"{a_second(found['deploy'])}, {base}",
+        note=f"{a_second(measured['deploy'])}, {base}",
     )
     yield Line(
         "signed automation push ÷ the same",
-        ratio(rates(found["push"]), bare_rates),
+        ratio(rates(measured["push"]), bare_rates),
         least=0.42,
-        note=a_second(found["push"]),
+        note=a_second(measured["push"]),
     )
     for name, key in (("bad checksum", "checksum"), ("stale timestamp", "stale")):
         yield Line(
             f"refusal, {name} ÷ an accepted deploy",
-            ratio(rates(found[key]), deploys),
+            ratio(rates(measured[key]), deploys),
             least=3,
-            note=a_second(found[key]),
+            note=a_second(measured[key]),
         )
     yield Line(
         "p99 ÷ p50 of a deploy at 16 connections",
-        statistics.median(one.p99 / one.p50 for one in found["deploy"]),
+        statistics.median(one.p99 / one.p50 for one in measured["deploy"]),
         most=4,
-        note=f"p50 {statistics.median(one.p50 for one in found['deploy']) / 1000:.1f} ms",
+        note=f"p50 {statistics.median(one.p50 for one in measured['deploy']) / 1000:.1f} ms",
     )
 
 
 def commits(server: Server, effort: Effort) -> Iterator[Line]:
-    """What the disk asks for: one row, one writer, one commit after the other."""
+    """The cost of a commit: one writer that inserts one row after the other."""
     times = []
     with growth.connect(server) as connection:
         for _ in range(100 * effort.rounds):
@@ -70,7 +70,7 @@ def commits(server: Server, effort: Effort) -> Iterator[Line]:
 
 
 def statements(server: Server) -> Iterator[Line]:
-    """How many statements each takes, BEGIN and COMMIT among them."""
+    """The SQL statements of each kind of signal, including BEGIN and COMMIT."""
     loads = {
         "deploy": load.deploy(server),
         "push": load.push(server),
@@ -93,12 +93,12 @@ def statements(server: Server) -> Iterator[Line]:
 
 
 def fan_outs(ten: Server, grown: Server, effort: Effort) -> Iterator[Line]:
-    """One fan-out to ten desks, to all of the grown service's, and copied for each of them."""
-    found = load.interleaved({"ten": load.fan_out(ten), "grown": load.fan_out(grown)}, effort, 1)
-    times = [one.p50 / 1_000_000 for one in found["grown"]]
+    """A fan-out to ten desks, to all desks of the large service, and with a row for each desk."""
+    measured = load.interleaved({"ten": load.fan_out(ten), "grown": load.fan_out(grown)}, effort, 1)
+    times = [one.p50 / 1_000_000 for one in measured["grown"]]
     yield Line(
         f"fan-out to {effort.desks:,} desks ÷ fan-out to 10 (time)",
-        ratio(times, [one.p50 / 1_000_000 for one in found["ten"]]),
+        ratio(times, [one.p50 / 1_000_000 for one in measured["ten"]]),
         most=1.3,
         note=f"{statistics.median(times) * 1000:.2f} ms",
     )
@@ -112,24 +112,24 @@ def fan_outs(ten: Server, grown: Server, effort: Effort) -> Iterator[Line]:
 
 
 def workers(server: Server, effort: Effort) -> Iterator[Line]:
-    """Deploys a second at one, two and four workers, and how far the log's lock binds them."""
+    """Deploys a second with one, two and four workers, and the use of the log's lock."""
     with ExitStack() as servers:
         one, four = (
             servers.enter_context(serving_beside(server, WEB_CONCURRENCY=count))
             for count in ("1", "4")
         )
         loads = {1: load.deploy(one), 2: load.deploy(server), 4: load.deploy(four)}
-        found = load.interleaved(loads, effort)
+        measured = load.interleaved(loads, effort)
         held = {count: lock.watch(server, asked, effort.seconds) for count, asked in loads.items()}
-    for count, rounds in found.items():
+    for count, rounds in measured.items():
         yield Line(
             f"deploys a second at {count} workers ÷ at 1",
-            ratio(rates(rounds), rates(found[1])),
+            ratio(rates(rounds), rates(measured[1])),
             note=f"{a_second(rounds)}; {held[count]}",
         )
     allowed = {
         count: statistics.median(rates(rounds)) / held[count].share
-        for count, rounds in found.items()
+        for count, rounds in measured.items()
     }
     yield Line(
         "deploys a second at which the log's lock binds: rate ÷ share of the time that it is held",
@@ -139,39 +139,39 @@ def workers(server: Server, effort: Effort) -> Iterator[Line]:
 
 
 def limits(server: Server, effort: Effort) -> Iterator[Line]:
-    """What counting costs."""
+    """The cost of limits."""
     counted = {"LIMIT_PLATFORM": "10000000/minute", "LIMITS_URL": shared_store.URL}
     with serving_beside(server, **counted) as counting:
-        found = load.interleaved(
+        measured = load.interleaved(
             {"off": load.deploy(server), "on": load.deploy(counting)},
             effort,
         )
     store = "Redis" if shared_store.URL else "memory"
     yield Line(
         f"deploy with its limit counted in {store} ÷ without",
-        ratio(rates(found["on"]), rates(found["off"])),
+        ratio(rates(measured["on"]), rates(measured["off"])),
     )
 
 
 def embedded(effort: Effort, folder: str) -> Iterator[Line]:
-    """The default: SQLite."""
+    """Signals on SQLite, the default database."""
     with ExitStack() as servers:
         url = f"sqlite:///{folder}/bench.sqlite3"
         server = servers.enter_context(serving(ready=effort.ready, DATABASE_URL=url))
         beside = servers.enter_context(serving_beside(server, **BARE))
         manage(beside, "shell", "--no-imports", "-c", MAKE_BARE_TABLE)
         loads = {"bare": load.insert(beside), "deploy": load.deploy(server)}
-        found = load.interleaved(loads, effort)
+        measured = load.interleaved(loads, effort)
     yield Line(
         "on SQLite: deploy ÷ its own bare view with one INSERT",
-        ratio(rates(found["deploy"]), rates(found["bare"])),
+        ratio(rates(measured["deploy"]), rates(measured["bare"])),
         least=0.45,
-        note=f"{a_second(found['deploy'])}, bare view {a_second(found['bare'])}",
+        note=f"{a_second(measured['deploy'])}, bare view {a_second(measured['bare'])}",
     )
 
 
 def _copy(server: Server) -> float:
-    """Seconds that a fan-out takes which is copied for every desk."""
+    """The seconds of a fan-out that writes a row for each desk."""
     with growth.connect(server) as connection:
         connection.execute("DROP TABLE IF EXISTS bench_copy")
         connection.execute("CREATE TABLE bench_copy (position bigint, desk_id bigint)")

@@ -1,10 +1,10 @@
-"""What fifty waiting readers cost: the rate of pushes with them ÷ without them, in one run.
+"""Measures the cost of fifty waiting readers: the rate of signals with and without them.
 
     TEST_DATABASE_URL=postgres://… TEST_REDIS_URL=redis://… python -m tests.bench.waiting
 
-Pushes go to one desk; the readers sit and wait for other desks' events. Rounds alternate, and the
-medians are compared. After each round with readers, while the pushes go on, one fan-out reaches
-all of them, and the slowest to hear of it is shown.
+Signals go to one desk, and the readers wait for events of other desks. Rounds with and without
+readers alternate, and their medians are compared. One fan-out after each round with readers reaches
+all of them, and the slowest delivery is printed.
 """
 
 import itertools
@@ -17,13 +17,14 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import httpx
 
 from tests.server import Server, manage, serving
 
 READERS, PUSHERS, ROUNDS, SECONDS = 50, 4, 5, 5
-SETTLING = 3  # seconds in which all readers come to sit
+SETTLING = 3  # seconds until all readers wait
 MINT = """
 import json
 from desks.models import Desk
@@ -35,7 +36,7 @@ print(json.dumps([mint_desk_token(desk=desk)[0] for desk in desks]))
 
 @dataclass
 class Reader:
-    """A desk that follows the feed, waiting; ``heard`` is when its last event came."""
+    """A desk that waits at the feed. ``heard`` is when its last event came."""
 
     client: httpx.Client
     after: str
@@ -69,7 +70,7 @@ def signal(server: Server, **fields: object) -> dict[str, object]:
 
 
 def push_rate(server: Server, engines: list[httpx.Client]) -> float:
-    """Accepted pushes a second."""
+    """Accepted signals a second."""
     end = time.monotonic() + SECONDS
     user_id = server.seed["desks"][0]["userId"]
 
@@ -87,7 +88,7 @@ def push_rate(server: Server, engines: list[httpx.Client]) -> float:
 
 @contextmanager
 def waiting(server: Server, clients: list[httpx.Client]) -> Iterator[list[Reader]]:
-    """Readers who sit and wait, one for each client."""
+    """Waiting readers, one for each client."""
     over, readers = threading.Event(), []
     for reading in clients:
         tail = reading.get("/api/v1/events", params={"order": "desc", "limit": 1}).json()
@@ -100,13 +101,13 @@ def waiting(server: Server, clients: list[httpx.Client]) -> Iterator[list[Reader
         yield readers
     finally:
         over.set()
-        slowest_to_hear(server, readers)  # sends something for which all of them go home
+        slowest_to_hear(server, readers)  # sends an event that ends every wait
         for thread in threads:
             thread.join()
 
 
 def slowest_to_hear(server: Server, readers: list[Reader]) -> float:
-    """Seconds from a fan-out's acceptance to the last reader's hearing of it."""
+    """The seconds from a fan-out's acceptance until the last reader has received it."""
     with client(server, server.seed["platformToken"]) as engine:
         body = signal(server, fanout=True)
         began = time.monotonic()
@@ -117,7 +118,7 @@ def slowest_to_hear(server: Server, readers: list[Reader]) -> float:
 
 
 def beyond(server: Server, token: str) -> float:
-    """Seconds that a reader waits for whom no seat is left, being the third of one token."""
+    """The seconds that the third reader of one token waits, for which no place is left."""
     tail = client(server, token).get("/api/v1/events", params={"order": "desc", "limit": 1}).json()
     ask = {"after": tail["next"], "wait": 2}
 
@@ -132,7 +133,7 @@ def beyond(server: Server, token: str) -> float:
 
 
 def main() -> None:
-    settings = {"THREADS": str(READERS + 14), "WAITING_READERS": str(READERS)}
+    settings: Any = {"THREADS": str(READERS + 14), "WAITING_READERS": str(2 * READERS)}
     with serving(ready=READERS + 10, **settings) as server:
         tokens = json.loads(
             manage(server, "shell", "-c", MINT.format(count=READERS)).splitlines()[-1]

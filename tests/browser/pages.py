@@ -1,13 +1,15 @@
-"""Every page that a person sees, by its route in the URL map, and who looks at it."""
+"""Every page by its route in the URL map, and the kind of visitor that can open it."""
+
+import secrets
 
 from tests.browser.stage import Stage
 from tests.conformance.client import SIGN_IN, Browser
 from tests.routes import routes
 
-VISITOR, USER, STAFF, HALFWAY = "a visitor", "the user", "staff", "somebody without the code"
+VISITOR, USER, STAFF, HALFWAY = "a visitor", "the user", "staff", "staff before the second factor"
 ONE = "<path:object_id>"
 
-# Routes that show no page of their own, and why.
+# Routes without a page of their own, and why.
 NO_PAGE = {
     **dict.fromkeys(
         [route for route in routes() if route.startswith("api/") and route != "api/docs"],
@@ -21,16 +23,17 @@ NO_PAGE = {
             "bots/<str:bot_id>/withdraw",
             "bots/<str:bot_id>/secrets/<str:secret_id>/end",
         ],
-        "takes a form and leads to another page",
+        "accepts a form and redirects",
     ),
     "control/jsi18n/": "a script",
-    "control/(?P<url>.*)$": "what there is not",
-    "accounts/password/set/": "leads on: every account has a password",
-    "accounts/login/code/confirm/": "leads on: nobody signs in by a mailed code",
+    "control/(?P<url>.*)$": "unknown paths",
+    "accounts/signup/password/": "accounts/signup/link redirects to it",
+    "accounts/password/set/": "redirects: every account has a password",
+    "accounts/login/code/confirm/": "redirects: sign-in by emailed code is off",
     "accounts/2fa/recovery-codes/download/": "a file",
     **dict.fromkeys(
         [f"accounts/2fa/webauthn/keys/<int:pk>/{page}/" for page in ("remove", "edit")],
-        "of a passkey, which only a device makes",
+        "needs a passkey, which only a device can create",
     ),
 }
 
@@ -42,6 +45,8 @@ OPEN = [
     "accounts/login/",
     "accounts/inactive/",
     "accounts/signup/",
+    "accounts/signup/sent/",
+    "accounts/signup/link/<str:token>/",
     "accounts/confirm-email/",
     "accounts/^confirm-email/(?P<key>[-:\\w]+)/$",
     "accounts/password/reset/",
@@ -52,7 +57,7 @@ OPEN = [
 
 
 def who_sees(route: str) -> str | None:
-    """Who looks at the page of a route; null where it shows none."""
+    """Returns the visitor of a route's page, None if the route has no page."""
     if route in NO_PAGE:
         return None
     if route in OPEN:
@@ -64,39 +69,45 @@ def who_sees(route: str) -> str | None:
         return STAFF
     if route.startswith(("desk", "bots", "activity", "accounts/")):
         return USER
-    raise LookupError(f"Nobody looks at {route!r}: say who does, or why it is no page.")
+    raise LookupError(f"Unknown route {route!r}: add its visitor, or the reason for no page.")
 
 
 def address(stage: Stage, route: str) -> str:
-    """The address of a page, about something that there is."""
+    """Returns the path of a page, with the ids of existing objects."""
     model = route.split("/")[2] if route.startswith("control/") and ONE in route else ""
-    named = {
+    if route.endswith("/reactivate/"):
+        model = "deactivated"
+    values = {
         ONE: stage.ids.get(model, ""),
         "<str:bot_id>": stage.ids["bot"],
         "<str:code>": "direction_mismatch",
-        "^(?P<app_label>events|signals|tokens|desks)/$": "tokens/",
+        "^(?P<app_label>signals|tokens|desks|events)/$": "tokens/",
     }
-    for part, value in named.items():
+    for part, value in values.items():
         route = route.replace(part, value)
-    if "^" in route:
-        return _mailed(stage, route)
+    if "^" in route or "<str:token>" in route:
+        return _emailed_link(stage, route)
     return f"/{route}"
 
 
-def _mailed(stage: Stage, route: str) -> str:
-    """A link that only a mail tells."""
+def _emailed_link(stage: Stage, route: str) -> str:
+    """Requests an email with a link to this route and returns the link's path."""
+    new = f"new-{secrets.token_hex(4)}@example.com"
+    if "confirm-email" in route:
+        with signed_in(stage, USER) as owner:
+            owner.post("/accounts/email/", {"email": new, "action_add": ""})
+        return stage.last_link()
     with Browser(stage.service) as visitor:
         if "reset" in route:
             email = stage.service.seed["user"]["email"]
             visitor.post("/accounts/password/reset/", {"email": email})
         else:
-            form = {"email": "new@example.com", "password1": "correct horse battery staple"}
-            visitor.post("/accounts/signup/", form)
+            visitor.post("/accounts/signup/", {"email": new})
     return stage.last_link()
 
 
 def signed_in(stage: Stage, who: str) -> Browser:
-    """Somebody at the browser, as far signed in as they are."""
+    """Returns a client signed in as this kind of visitor."""
     visitor = Browser(stage.service)
     seed = stage.service.seed
     if who in (USER, STAFF):

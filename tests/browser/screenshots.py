@@ -1,9 +1,7 @@
-"""A picture of every page, for people to look at: on a phone and on a desktop, light and dark.
+"""Takes screenshots of every page: phone and desktop, light and dark.
 
-    python -m tests.browser.screenshots FOLDER      # make screenshots
-    python -m tests.browser.screenshots --readme    # the pictures in the README, anew
-
-A route that shows no page has no picture. Pages stand in the folder by who sees them.
+python -m tests.browser.screenshots FOLDER      # all pages, in a subfolder per visitor
+python -m tests.browser.screenshots --readme    # the screenshots in the README
 """
 
 import os
@@ -35,7 +33,7 @@ OF_README = {"width": 1200, "height": 800}
 
 
 def take(stage: Stage, who: str, folder: Path) -> int:
-    """Pictures of all that somebody sees; returns how many."""
+    """Takes screenshots of every page of a visitor. Returns how many."""
     seen = [address(stage, route) for route in routes() if who_sees(route) == who]
     with signed_in(stage, who) as visitor:
         for colours in COLOURS:
@@ -46,30 +44,30 @@ def take(stage: Stage, who: str, folder: Path) -> int:
                 page = context.new_page()
                 for path in seen:
                     page.goto(path, wait_until="load")
-                    called = re.sub(r"[^a-z0-9]+", "-", path.lower()).strip("-")[:60] or "home"
-                    page.screenshot(path=folder / f"{called}-{name}-{colours}.png", full_page=True)
+                    slug = re.sub(r"[^a-z0-9]+", "-", path.lower()).strip("-")[:60] or "home"
+                    page.screenshot(path=folder / f"{slug}-{name}-{colours}.png", full_page=True)
                 context.close()
     return len(seen) * len(COLOURS) * len(WIDTHS)
 
 
 def take_for_readme(stage: Stage) -> None:
-    """What the README shows."""
+    """Takes the screenshots in the README."""
     for name, (who, path) in IN_README.items():
         with signed_in(stage, who) as visitor:
             context = stage.context(visitor, color_scheme="light", viewport=OF_README)
             page = context.new_page()
             page.goto(path, wait_until="load")
-            page.reload(wait_until="load")  # without the message of signing in
+            page.reload(wait_until="load")  # removes the sign-in message
             page.screenshot(path=PICTURES / f"{name}.png")
             context.close()
 
 
-def main(wish: str) -> None:
+def main(target: str) -> None:
     with set_up(REQUIRE_STAFF_MFA="on") as stage:
-        if wish == "--readme":
+        if target == "--readme":
             take_for_readme(stage)
             return
-        folder = Path(wish)
+        folder = Path(target)
         for who in (VISITOR, USER, STAFF, HALFWAY):
             place = folder / who.removeprefix("a ").removeprefix("the ").replace(" ", "-")
             place.mkdir(parents=True, exist_ok=True)

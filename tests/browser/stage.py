@@ -1,4 +1,4 @@
-"""A served service with a day's life in it, and a real browser to look at it with."""
+"""A running service with sample data, and a real browser."""
 
 import json
 import re
@@ -20,22 +20,27 @@ PHONE, TABLET, DESKTOP = 360, 768, 1440
 COLOURS = ("light", "dark")
 LINK = re.compile(r"https?://[^/\s]+(/accounts/\S+)")
 
-# One row of each model that the control area has a page for.
+# Prints the id of one row of each model in the control area, and of a deactivated user.
 ROWS = """
 import json
 from django.contrib import admin
 from django.contrib.admin.utils import quote
+from desks.models import User
+from events.actors import SYSTEM
+from tokens.actions import deactivate
 rows = {}
 for model in admin.site._registry:
     row = model._default_manager.order_by("pk").first()
     rows[model._meta.model_name] = str(quote(row.pk)) if row else None
-print(json.dumps(rows))
+idle = User.objects.filter(is_staff=False).order_by("pk").last()
+deactivate(user=idle, actor=SYSTEM)
+print(json.dumps({**rows, "deactivated": str(idle.pk)}))
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """The service, the browser, the mails that were sent, and ids by what they are ids of."""
+    """The service, the browser, the folder of sent emails, and ids by model name."""
 
     service: visitors.Service
     browser: Browser
@@ -43,12 +48,12 @@ class Stage:
     ids: dict[str, str]
 
     def last_link(self) -> str:
-        """The path in the newest mail."""
+        """Returns the path of the link in the newest email."""
         newest = max(self.mails.iterdir(), key=lambda file: file.stat().st_mtime_ns)
         return LINK.findall(newest.read_text())[-1]
 
     def context(self, visitor: visitors.Browser | None, **options: Any) -> BrowserContext:
-        """A window of the browser with the cookies of somebody who signed in."""
+        """Opens a browser context with the cookies of a signed-in visitor."""
         context = self.browser.new_context(base_url=self.service.base_url, **options)
         for cookie in visitor.http.cookies.jar if visitor else ():
             address = self.service.base_url
@@ -57,8 +62,8 @@ class Stage:
 
 
 @contextmanager
-def set_up(**settings: str) -> Iterator[Stage]:
-    """The stage, until the block ends."""
+def set_up(**settings: Any) -> Iterator[Stage]:
+    """Starts the service and the browser. Stops both when the block ends."""
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         mails = Path(folder) / "mails"
         mails.mkdir()
@@ -72,20 +77,20 @@ def set_up(**settings: str) -> Iterator[Stage]:
             browser.close()
 
 
-def live(service: visitors.Service) -> None:
-    """What a day brings: fills, refusals of several kinds, a bot that was never heard."""
+def add_sample_data(service: visitors.Service) -> None:
+    """Creates fills, refusals of several kinds, and a bot without requests."""
     service.push(service.fanout(), service.platform)
     service.deploy(service.own_desk, service.one_desk())
     secret, body = service.bot["secret"], service.tradingview
     for _ in range(3):
         service.push(body(), secret=secret)
-    for wrong in (
+    for mismatch in (
         body(direction="short"),
         body(pair="ETHUSDT"),
         body(pair="SOL/USDT"),
         body(elected="true"),
     ):
-        service.push(wrong, secret=secret)
+        service.push(mismatch, secret=secret)
     service.push(body(), secret=service.floor)
     again = body()
     service.push(again, secret=secret)
@@ -99,6 +104,6 @@ def live(service: visitors.Service) -> None:
 
 
 def _ids(server: Server, service: visitors.Service) -> dict[str, str]:
-    live(service)
-    found: dict[str, str] = json.loads(manage(server, "shell", "--no-imports", "-c", ROWS))
-    return {**found, "bot": service.bot["botId"]}
+    add_sample_data(service)
+    rows: dict[str, str] = json.loads(manage(server, "shell", "--no-imports", "-c", ROWS))
+    return {**rows, "bot": service.bot["botId"]}

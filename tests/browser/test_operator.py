@@ -1,4 +1,4 @@
-"""An operator's day in a real browser: signing in with a second factor, tokens, secrets, a card."""
+"""An operator's tasks in a real browser: sign-in with a second factor, tokens, secrets, a card."""
 
 import pytest
 from playwright.sync_api import expect
@@ -10,7 +10,7 @@ pytestmark = [
     pytest.mark.processes,
     pytest.mark.once,
     pytest.mark.timeout(300),
-    pytest.mark.skipif(not CHROMIUM, reason="there is no chromium here"),
+    pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed"),
 ]
 
 
@@ -22,7 +22,7 @@ def stage():
 
 @pytest.fixture(scope="module")
 def page(stage):
-    """The operator at the control area, who signed in with password and code: one takes it once."""
+    """A page of the control area, signed in once, because a code is valid only once."""
     context = stage.context(None)
     context.set_default_timeout(8000)
     page, admin = context.new_page(), stage.service.seed["admin"]
@@ -52,7 +52,7 @@ def press(page, name):
 
 
 def shown(page):
-    """The value that the page shows this once."""
+    """Returns the value that the page shows only once."""
     value = page.locator("pre.shown-once").text_content().strip()
     follow(page, "I have copied it")
     expect(page.get_by_text(value)).to_have_count(0)
@@ -77,11 +77,11 @@ def test_a_token_is_minted_used_and_revoked(stage, page):
     assert (refused.status_code, code(refused)) == (401, "token_invalid")
 
 
-def test_a_nox_secret_shuts_the_floors_out_of_nox(stage, page):
+def test_the_first_nox_secret_ends_the_floor_secrets_right_to_sign_nox(stage, page):
     service = stage.service
     assert service.push(service.of_nox(), secret=service.floor).status_code == 200
     follow(page, "Generate a Nox secret")
-    expect(page.get_by_text("from now on and for good, the Floor secret cannot")).to_be_visible()
+    expect(page.get_by_text("from now on the Floor secret can never sign nox")).to_be_visible()
     press(page, "Generate a Nox secret")
     nox = shown(page)
     refused = service.push(service.of_nox(), secret=service.floor)
@@ -89,13 +89,13 @@ def test_a_nox_secret_shuts_the_floors_out_of_nox(stage, page):
     assert service.push(service.of_nox(), secret=nox).status_code == 200
 
 
-def test_another_card_lapses_every_enrolment(stage, page):
+def test_publishing_a_card_ends_every_enrolment(stage, page):
     service = stage.service
     ready = len(list(service.desks(ready=1)))
     assert ready > 1
     follow(page, "Publish a card")
-    expect(page.get_by_text(f"{ready} desks stand on it")).to_be_visible()
-    page.get_by_label("Name").fill("Evening")  # of the same pair and direction, and yet another
+    expect(page.get_by_text(f"{ready} desks are enrolled in it")).to_be_visible()
+    page.get_by_label("Name").fill("Evening")  # a new card, even with the same pair and direction
     page.get_by_label("Pair").fill("BTC/USDT")
     page.get_by_label("Long").check()
     press(page, "Publish a card")
@@ -107,7 +107,7 @@ def test_another_card_lapses_every_enrolment(stage, page):
     expect(figures).to_contain_text("connected, 0 ready")
 
 
-def test_of_a_signal_its_page_says_why(stage, page):
+def test_a_signals_page_explains_its_outcome(stage, page):
     service = stage.service
     answer = service.push(service.tradingview(), secret=service.bot["secret"]).json()
     page.get_by_role("link", name="Signals", exact=True).click()
@@ -116,14 +116,14 @@ def test_of_a_signal_its_page_says_why(stage, page):
     follow(page, answer["signal"]["id"])
     why = page.locator(".why")
     expect(why).to_contain_text("signed with the secret")
-    expect(why).to_contain_text("It was in force.")
+    expect(why).to_contain_text("The credential was valid.")
     expect(why).to_contain_text("repeats both")
     expect(why).to_contain_text("It filled 1 desk")
 
 
-def test_a_refusal_is_found_from_the_overview(stage, page):
+def test_the_overview_links_to_a_refusals_page(stage, page):
     service = stage.service
     service.push(service.tradingview(direction="short"), secret=service.bot["secret"])
     page.goto("/control/")
     follow(page, "direction_mismatch")
-    expect(page.get_by_role("heading", level=1)).to_contain_text("direction")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Direction")

@@ -1,4 +1,4 @@
-"""A walk of every page, in both colours and at three widths, as strict as a browser can be."""
+"""Opens every page in both colour schemes and at three widths, and checks it in the browser."""
 
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,20 +15,27 @@ pytestmark = [
     pytest.mark.processes,
     pytest.mark.once,
     pytest.mark.timeout(600),
-    pytest.mark.skipif(not CHROMIUM, reason="there is no chromium here"),
+    pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed"),
 ]
 
 SERIOUS = ("serious", "critical")
-# The reader of the schema is a library's: it puts links inside of its buttons.
-A_LIBRARYS_OWN = {"/api/docs": ["nested-interactive"]}
-# What axe-core looks for in each colour: everything, and then what depends on the colour.
+# Swagger UI puts links inside buttons.
+EXEMPT = {"/api/docs": ["nested-interactive"]}
+# The rules of axe-core for each colour scheme: all, then those that depend on colour.
 RULES = {"light": [], "dark": ["color-contrast"]}
-# Scripts hear of another colour at the next frame; what fades into it is there at once.
-SETTLED = """() => new Promise((drawn) => requestAnimationFrame(() => setTimeout(() => {
-    for (const each of document.getAnimations()) each.finish();
-    drawn();
-  })))"""
-# What sticks out of the window, by name, so that a failure says what it is.
+# Waits for two frames and finishes all animations. Scripts learn of a new colour scheme
+# in the first frame. Returns False if no frames came within a second, or if the page of the API has
+# not changed to the colour scheme.
+SETTLE = """(dark) => new Promise((settled) => {
+    const reader = document.getElementById("reader");
+    const finish = () => {
+      for (const animation of document.getAnimations()) animation.finish();
+      settled(!reader || document.documentElement.classList.contains("dark-mode") === dark);
+    };
+    requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(finish)));
+    setTimeout(() => settled(false), 1000);
+  })"""
+# Returns the elements that are wider than the window.
 TOO_WIDE = """() => document.documentElement.scrollWidth <= innerWidth ? [] :
   Array.from(document.querySelectorAll("body *"))
     .filter((each) => each.getBoundingClientRect().right > innerWidth + 1)
@@ -41,37 +48,37 @@ def stage():
         yield stage
 
 
-def test_every_route_is_a_page_of_the_walk_or_says_why_not():
+def test_every_route_has_a_visitor_or_a_reason_for_no_page():
     for route in routes():
         who_sees(route)
 
 
 @pytest.fixture(scope="module", params=[VISITOR, USER, STAFF, HALFWAY])
-def somebody(request, stage):
-    """Who looks, and their cookies: signed in once, since a code is taken once."""
+def signed_in_visitor(request, stage):
+    """A kind of visitor and a client, signed in once, because a code is valid only once."""
     with signed_in(stage, request.param) as visitor:
         yield request.param, visitor
 
 
-def test_every_page(stage, somebody):
-    who, visitor = somebody
-    seen = [address(stage, route) for route in routes() if who_sees(route) == who]
+def test_every_page(stage, signed_in_visitor):
+    who, visitor = signed_in_visitor
+    paths = [address(stage, route) for route in routes() if who_sees(route) == who]
     context = stage.context(visitor)
     page = context.new_page()
-    faults = {path: look_at(page, stage.service.base_url, path) for path in seen}
+    faults = {path: check_page(page, stage.service.base_url, path) for path in paths}
     context.close()
-    lines = [f"{path}: {fault}" for path, found in faults.items() for fault in found]
+    lines = [f"{path}: {fault}" for path, of_page in faults.items() for fault in of_page]
     assert not lines, "\n".join(lines)
 
 
-def look_at(page: Page, base_url: str, path: str) -> list[str]:
-    """Everything that is wrong with a page."""
-    said: list[str] = []
+def check_page(page: Page, base_url: str, path: str) -> list[str]:
+    """Returns all faults of a page."""
+    faults: list[str] = []
     listeners = {
-        "console": lambda message: said.append(f"console: {message.text}"),
-        "pageerror": lambda error: said.append(f"error: {error}"),
-        "requestfailed": lambda request: said.append(f"failed: {request.url}"),
-        "request": lambda request: said.extend(elsewhere(base_url, request.url)),
+        "console": lambda message: faults.append(f"console: {message.text}"),
+        "pageerror": lambda error: faults.append(f"error: {error}"),
+        "requestfailed": lambda request: faults.append(f"failed: {request.url}"),
+        "request": lambda request: faults.extend(other_hosts(base_url, request.url)),
     }
     for event, listener in listeners.items():
         page.on(event, listener)
@@ -79,31 +86,31 @@ def look_at(page: Page, base_url: str, path: str) -> list[str]:
     page.set_viewport_size({"width": DESKTOP, "height": 900})
     answer = page.goto(base_url + path, wait_until="load")
     if answer.status != 200:
-        said.append(f"status: {answer.status}")
-    said.extend(narrow(page))
+        faults.append(f"status: {answer.status}")
+    faults.extend(overflows(page))
     for event, listener in listeners.items():
-        page.remove_listener(event, listener)  # what looks for faults complains of our policy
-    return [*said, *unusable(page)]
+        page.remove_listener(event, listener)  # axe-core violates the policy
+    return [*faults, *accessibility_faults(page)]
 
 
-def elsewhere(base_url: str, url: str) -> list[str]:
-    return [] if url.startswith((base_url, "data:")) else [f"elsewhere: {url}"]
+def other_hosts(base_url: str, url: str) -> list[str]:
+    return [] if url.startswith((base_url, "data:")) else [f"other host: {url}"]
 
 
-def narrow(page: Page) -> list[str]:
-    """The widths at which the page scrolls sideways, and what makes it."""
-    found = []
+def overflows(page: Page) -> list[str]:
+    """Returns the widths at which the page scrolls sideways, with the elements that cause it."""
+    faults = []
     for width in (DESKTOP, TABLET, PHONE):
         page.set_viewport_size({"width": width, "height": 900})
         if wide := page.evaluate(TOO_WIDE):
-            found.append(f"wider than {width}: {wide}")
-    return found
+            faults.append(f"wider than {width}: {wide}")
+    return faults
 
 
-def unusable(page: Page) -> list[str]:
-    """What axe-core finds that keeps somebody from using the page; of dark, what dark changes."""
+def accessibility_faults(page: Page) -> list[str]:
+    """Returns the serious faults that axe-core finds, by colour scheme."""
     page.evaluate(Axe().axe_script)
-    exempt = A_LIBRARYS_OWN.get(urlsplit(page.url).path, [])
+    exempt = EXEMPT.get(urlsplit(page.url).path, [])
     return [
         f"{colours}: {each['id']}: {node['html'][:120]}"
         for colours, rules in RULES.items()
@@ -113,8 +120,17 @@ def unusable(page: Page) -> list[str]:
     ]
 
 
-def violations(page: Page, colours: str, rules: list[str]) -> list[dict[str, Any]]:
+def violations(page: Page, colours: Any, rules: list[str]) -> list[dict[str, Any]]:
     page.emulate_media(color_scheme=colours)
-    page.evaluate(SETTLED)
+    settle(page, dark=colours == "dark")
     options = {"resultTypes": ["violations"], **({"runOnly": rules} if rules else {})}
     return page.evaluate("options => axe.run(options).then((found) => found.violations)", options)
+
+
+def settle(page: Page, *, dark: bool) -> None:
+    """Waits for a frame. A busy headless browser may stop drawing: a screenshot forces a frame."""
+    for _ in range(10):
+        if page.evaluate(SETTLE, dark):
+            return
+        page.screenshot()
+    raise AssertionError(f"The browser does not show the colour scheme: {page.url}")

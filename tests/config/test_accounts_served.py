@@ -1,4 +1,4 @@
-"""What holds for accounts however many workers serve them."""
+"""Accounts with several workers."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,13 +17,13 @@ pytestmark = [pytest.mark.processes, pytest.mark.alone]
 
 @pytest.fixture(scope="module")
 def server():
-    """Four workers that share what LIMITS_URL and CACHE_URL name, or the database."""
+    """Four workers that share LIMITS_URL and CACHE_URL, or the database."""
     with serving(ready=1, idle=0, WEB_CONCURRENCY="4", REQUIRE_STAFF_MFA="on") as server:
         yield server
 
 
 class Browser:
-    """A real one's part: a session of its own, and the token of the form it sends."""
+    """A browser's part: a session, and the CSRF token of its form."""
 
     def __init__(self, server: Server) -> None:
         self._http = httpx.Client(base_url=server.base_url, trust_env=False, timeout=30)
@@ -50,7 +50,7 @@ def browsers(server: Server, count: int) -> Iterator[list[Browser]]:
 
 
 def together(browsers: list[Browser], path: str, **fields: str) -> list[httpx.Response]:
-    """The answers to the same form, sent by all of them at once."""
+    """Returns the responses to the same form, sent by all of them at once."""
     with ThreadPoolExecutor(len(browsers)) as pool:
         return list(pool.map(lambda browser: browser.send(path, **fields), browsers))
 

@@ -1,4 +1,4 @@
-"""The control area as a whole: who may enter, and that nothing in it is added, changed, deleted."""
+"""The control area: who may enter, and that it adds, changes and deletes nothing."""
 
 import re
 
@@ -11,6 +11,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from desks.models import Automation, Card, Desk, Election, User
+from events.actors import SYSTEM
 from events.control import lists
 from events.models import Event
 from signals.models import Signal
@@ -18,6 +19,7 @@ from tests import factories, staff
 from tests.client import push
 from tests.crowd import a_crowd
 from tests.signals import bodies
+from tests.staff import staff_client  # noqa: F401 - the fixture "client"
 from tokens import actions as tokens
 from tokens.models import SigningSecret, Token
 
@@ -31,18 +33,12 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def world(card: Card, desk: Desk) -> None:
-    """At least one row of everything, a customer's and the platform's."""
+    """At least one row of each kind, of a customer and of the platform."""
     factories.a_bot(desk)
     factories.a_desk_token(desk)
     factories.a_shared_secret()
+    tokens.deactivate(user=factories.a_desk().user, actor=SYSTEM)
     push(bodies.fanout(), factories.a_platform_token())
-
-
-@pytest.fixture
-def client(settings) -> Client:
-    """A member of the staff with a second factor, where one is asked for."""
-    settings.REQUIRE_STAFF_MFA = True
-    return staff.a_client()
 
 
 def every_page() -> list[str]:
@@ -50,10 +46,14 @@ def every_page() -> list[str]:
     found = [CONTROL]
     for control in staff.every_control():
         row = control.model.objects.order_by("pk").last()
-        found += [control.url_of("changelist"), control.url_of("change", row)]
+        found += [control.page_url("changelist"), control.page_url("change", row)]
         for name, page in control.pages.items():
-            rows = [r for r in control.model.objects.all() if page.fits(r)] if page.of_row else []
-            found.append(control.url_of(name, rows[0] if rows else None))
+            rows = (
+                [r for r in control.model.objects.all() if page.applies_to(r)]
+                if page.is_per_row
+                else []
+            )
+            found.append(control.page_url(name, rows[0] if rows else None))
     return found
 
 
@@ -119,7 +119,7 @@ def test_where_no_second_factor_is_asked_for_a_password_is_enough():
 
 def test_staff_who_were_deactivated_are_nobody_from_the_next_request_on(client):
     assert client.get(CONTROL).status_code == 200
-    tokens.deactivate(user=User.objects.get(is_staff=True))
+    tokens.deactivate(user=User.objects.get(is_staff=True), actor=SYSTEM)
     assert client.get(CONTROL)["Location"] == "/accounts/login/?next=/control/"
 
 
@@ -178,10 +178,10 @@ def test_other_methods_are_refused_and_options_says_which_there_are(client):
 
 
 def everything() -> dict[str, list[tuple[object, ...]]]:
-    """Every row of every table of the service, but for who signed in when."""
+    """Returns every row of every table, without the times of sign-ins."""
     return {
         model.__name__: sorted(
-            model.objects.defer("last_login").values_list(
+            model._default_manager.defer("last_login").values_list(
                 *(f.attname for f in model._meta.concrete_fields if f.name != "last_login")
             ),
             key=str,
@@ -198,7 +198,7 @@ def test_the_control_area_is_of_these_models_and_no_others():
 def test_no_row_is_added_changed_or_deleted(client, world, model):
     before = everything()
     control = staff.control_of(model)
-    row, base = model.objects.first(), control.url_of("changelist")
+    row, base = model.objects.first(), control.page_url("changelist")
     fields = {field.name: "1" for field in model._meta.concrete_fields} | {"post": "yes"}
     for path in ("add/", f"{quote(row.pk)}/change/", f"{quote(row.pk)}/delete/"):
         assert client.post(base + path, fields).status_code in {403, 404}, path
@@ -242,7 +242,7 @@ def test_a_list_of_more_rows_takes_no_more_queries(client, world, card, desk, mo
 
 
 def test_a_list_counts_no_further_than_it_lists(client, card, monkeypatch):
-    monkeypatch.setattr(lists, "MOST_LISTED", 120)
+    monkeypatch.setattr(lists, "MAX_LISTED", 120)
     a_crowd(card, 200)
     with CaptureQueriesContext(connection) as captured:
         text = client.get(staff.list_of(Desk)).content.decode()

@@ -1,19 +1,24 @@
-"""The service is fit to be deployed as it comes."""
+"""The deployment files work as they are."""
 
 import os
 import re
 import secrets
+import shlex
 import shutil
 import subprocess
 import sys
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
+import redis
 import yaml
 
 from config.environment import ROOT
-from events.refusals import Refused
+from events.http.refusals import Refused
+from tests.server import free_port
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.processes, pytest.mark.once]
 
 DEPLOY = ROOT / "deploy"
 UNITS = ("signals-web@8001.service", "signals-daily.service", "signals-daily.timer")
@@ -56,6 +61,28 @@ def test_systemd_finds_nothing_wrong_with_the_units(unit, tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
 
 
+PASSFILE = re.compile(r"^DATABASE_URL=(postgres.+)$", re.M)
+
+
+def test_the_back_up_shows_no_password_in_its_arguments(tmp_path):
+    """Runs the unit's command, with the database address from OPERATING.md."""
+    (address,) = PASSFILE.findall((DEPLOY / "OPERATING.md").read_text())
+    parts = urlsplit(address)
+    assert (parts.password, parse_qs(parts.query)) == (None, {"passfile": ["/etc/signals/pgpass"]})
+    unit = (DEPLOY / "systemd" / "signals-daily.service").read_text()
+    (command,) = re.findall(r"^ExecStart=(.+pg_dump.+)$", unit, re.M)
+    (tmp_path / "pg_dump").write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    (tmp_path / "pg_dump").chmod(0o755)
+    done = subprocess.run(
+        shlex.split(command.replace("%%", "%")),
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "DATABASE_URL": address},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines()[-1] == address
+
+
 # --- Containers -----------------------------------------------------------------------------------
 
 
@@ -71,6 +98,44 @@ def test_the_containers_of_nginx_have_every_file_that_its_configuration_reads(co
     read = set(re.findall(r"^ *include ([^;]+);", text, re.M))
     assert inside.keys() == {"nginx.conf", "tls", *read}
     assert all((DEPLOY / inside[name]).is_file() for name in ("nginx.conf", *read))
+
+
+def test_nginx_reaches_neither_postgresql_nor_redis(compose):
+    networks = {name: set(of["networks"]) for name, of in compose["services"].items()}
+    assert networks["nginx"] & networks["web1"]
+    for kept in ("postgres", "redis"):
+        assert networks[kept] & networks["web1"]
+        assert not networks["nginx"] & networks[kept]
+
+
+def test_the_sessions_that_are_over_are_cleared_in_both_layouts(compose):
+    unit = (DEPLOY / "systemd" / "signals-daily.service").read_text()
+    assert "manage.py clearsessions" in unit
+    assert "manage.py clearsessions" in compose["services"]["daily"]["command"][-1]
+
+
+@pytest.mark.skipif(not shutil.which("redis-server"), reason="not run for lack of redis-server")
+def test_redis_asks_for_its_password_and_shows_it_to_nobody(compose):
+    """Runs the container's command, on a free port."""
+    service, port, password = compose["services"]["redis"], free_port(), secrets.token_hex(16)
+    shell, option, script = service["command"]
+    command = [shell, option, f"{script.replace('$$', '$')} --port {port} --bind 127.0.0.1"]
+    given = {"PATH": os.environ["PATH"], "REDIS_PASSWORD": password}
+    with subprocess.Popen(command, env=given, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert any("Ready to accept connections" in line for line in server.stdout)
+            with pytest.raises(redis.AuthenticationError):
+                redis.Redis(port=port).ping()
+            chosen = compose["services"]["web1"]["environment"]
+            for name, scheme in (("LIMITS_URL", "redis"), ("CACHE_URL", "rediscache")):
+                address = chosen[name].replace("${REDIS_PASSWORD:?is not set}", password)
+                address = address.replace("redis:6379", f"127.0.0.1:{port}", 1)
+                plain = address.replace(scheme, "redis", 1)
+                assert redis.Redis.from_url(plain).ping()
+            seen = b"".join(file.read_bytes() for file in Path("/proc").glob("[0-9]*/cmdline"))
+            assert password.encode() not in seen
+        finally:
+            server.terminate()
 
 
 def test_nginx_asks_the_web_servers_that_there_are(compose):
@@ -90,7 +155,7 @@ def test_the_two_ways_to_deploy_differ_in_the_addresses_alone():
 
 
 def mapped(variable):
-    """What one variable of refusals.conf is mapped to: text by text."""
+    """Returns the map of one variable in refusals.conf."""
     text = (DEPLOY / "refusals.conf").read_text()
     block = re.search(rf"^map \S+ \${variable} {{\n(.*?)^}}", text, re.M | re.S).group(1)
     return dict(re.findall(r'^ +(\w+) "?(.*?)"?;$', block, re.M))

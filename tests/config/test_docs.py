@@ -1,7 +1,9 @@
-"""GET /api/docs: the schema in a browser, under the policy that every page has."""
+"""GET /api/docs in a browser, under the Content-Security-Policy of every page."""
 
 import re
 import shutil
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from playwright.sync_api import sync_playwright
@@ -41,11 +43,11 @@ def base_url():
 
 
 @pytest.fixture(params=["light", "dark"])
-def page(request, base_url):
-    """The page in a browser of these colours, drawn; ``said`` is what it complained of."""
+def page(request, base_url) -> Iterator[Any]:
+    """The rendered page in this colour scheme. ``said`` lists its errors."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
-        page = browser.new_page(color_scheme=request.param)
+        page: Any = browser.new_page(color_scheme=request.param)
         page.said, page.colours = [], request.param
         page.on("console", lambda message: page.said.append(message.text))
         page.on("pageerror", lambda error: page.said.append(str(error)))
@@ -71,6 +73,6 @@ def test_a_browser_draws_every_operation_and_tries_one_without_a_complaint(page)
 
 
 def is_light(page):
-    """Whether the headings are light, as they have to be on a dark ground."""
+    """Returns whether the headings are light, as a dark background requires."""
     text = "getComputedStyle(document.querySelector('.opblock-tag')).color"
     return int(re.search("[0-9]+", page.evaluate(text)).group()) > 128

@@ -1,11 +1,11 @@
-"""Whether the service says rightly that it lives, and that it can serve."""
+"""The health checks report whether the process is alive and can serve."""
 
 import pytest
 from django.core.cache.backends.redis import RedisCache
 from django.db import connection
 from django.db.migrations.recorder import MigrationRecorder
 
-from config import health
+from config.monitoring import health
 
 pytestmark = pytest.mark.django_db
 

@@ -1,4 +1,4 @@
-"""What stands in the log: one line of JSON for each request, and nothing that breaks a line."""
+"""Logs: one line of JSON per request, and no text that breaks a line."""
 
 import json
 import logging
@@ -9,7 +9,7 @@ import sys
 import httpx
 import pytest
 
-from config.logs import formatter
+from config.server.logs import formatter
 from tests.config.test_settings import KEYS, ROOT, environment
 from tests.server import serving
 
@@ -22,7 +22,7 @@ def server():
         yield server
 
 
-def told(server, request_id):
+def lines_about(server, request_id):
     """The lines about one request."""
     lines = [json.loads(line) for line in server.log.read_text().splitlines()]
     return [line for line in lines if line.get("request") == request_id]
@@ -33,7 +33,7 @@ def ask(server, method, path, **said):
     request_id = secrets.token_hex(8)
     headers = {"X-Request-Id": request_id, **said.pop("headers", {})}
     httpx.request(method, f"{server.base_url}{path}", headers=headers, trust_env=False, **said)
-    lines = told(server, request_id)
+    lines = lines_about(server, request_id)
     assert len(lines) == 1, lines
     return lines[0]
 
@@ -71,6 +71,9 @@ class TestARequest:
         token = server.seed["platformToken"]
         line = ask(server, "GET", f"/accounts/password/reset/key/{token}/")
         assert token not in json.dumps(line)
+        line = ask(server, "GET", f"/accounts/signup/link/{token}/")
+        assert line["route"] == "accounts/signup/link/<str:token>/"
+        assert token not in json.dumps(line)
         assert ask(server, "GET", "/problems/invalid?a=b")["route"] == "problems/<str:code>"
         assert ask(server, "GET", f"/{token}")["route"] == "none"
 
@@ -89,7 +92,7 @@ class TestARequest:
 
 
 def line_of(message, *arguments, **said):
-    """The line that a logger of Python makes of this."""
+    """Returns the line that a Python logger writes."""
     record = logging.getLogger("somebody").makeRecord(
         "somebody", logging.ERROR, __file__, 1, message, arguments, said.get("exc_info")
     )
@@ -121,10 +124,11 @@ def test_a_traceback_says_where_and_shows_no_variable():
     assert not any("locals" in frame for frame in raised["frames"])
 
 
+@pytest.mark.processes
 def test_a_level_keeps_the_lines_below_it_out():
     code = (
         "import django; django.setup(); import logging;"
-        "from config.logs import requests_logger; from django.conf import settings;"
+        "from config.server.logs import requests_logger; from django.conf import settings;"
         "log = requests_logger(settings.LOG_LEVEL);"
         "log.info('request'); logging.getLogger('a').info('b'); logging.getLogger('a').error('c')"
     )

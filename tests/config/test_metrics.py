@@ -1,4 +1,4 @@
-"""The numbers at /metrics, read by the library's own parser, equal what was sent."""
+"""The metrics at /metrics match the requests that were sent."""
 
 import secrets
 import threading
@@ -21,13 +21,13 @@ LOAD = 24  # requests of each sort
 
 @pytest.fixture(scope="module")
 def server():
-    """Two workers: the numbers are of both."""
+    """Two workers, whose metrics are added up."""
     with serving(METRICS_TOKEN=TOKEN) as server:
         yield server
 
 
 def numbers(server):
-    """Every sample by its name and labels."""
+    """Returns every sample by name and labels."""
     answer = httpx.get(f"{server.base_url}/metrics", headers=READER, trust_env=False)
     assert answer.status_code == 200, answer.text
     assert answer.headers["Content-Type"].startswith("text/plain")
@@ -40,7 +40,7 @@ def numbers(server):
 
 
 def pushed(server, **changes):
-    """Each on a connection of its own, so that both workers get some."""
+    """Sends each request on a new connection, so that both workers get some."""
     bot = server.seed["automation"]
     body = message(bot, **changes).encode()
     return httpx.post(
@@ -52,7 +52,7 @@ def pushed(server, **changes):
 
 
 def grown(before, after, name):
-    """What grew of a number, by its labels' values."""
+    """Returns the increase of a metric, by label values."""
     return {
         tuple(value for _, value in key[1:]): after[key] - before.get(key, 0)
         for key in after

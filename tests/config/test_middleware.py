@@ -1,4 +1,4 @@
-"""What every request passes on its way in, and every answer on its way out."""
+"""Middleware for every request and response."""
 
 import re
 
@@ -8,7 +8,7 @@ from django.test import Client
 from tests.client import CATALOG, DESKS, EVENTS, HOOK, ME, TOKENS, code, get, post, push, signed_in
 from tests.factories import a_desk, a_desk_token, a_platform_token, a_staff_user
 from tests.signals.bodies import fanout
-from tokens import formats
+from tokens.crypto import formats
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
@@ -31,6 +31,17 @@ def test_an_unfit_request_id_is_replaced(given):
     assert re.fullmatch(r"[A-Za-z0-9_-]{1,64}", response["X-Request-Id"])
     assert response["X-Request-Id"] != given
     assert response.json()["requestId"] == response["X-Request-Id"]
+
+
+@pytest.mark.parametrize("prefix", ["svc_desk_", "svc_plat_", "svc_sign_"])
+def test_a_credential_is_no_request_id_and_is_neither_logged_nor_sent_back(prefix, capfd):
+    value = formats.new(prefix)
+    for given in (value, f"id_{value}", f"{value}-"):
+        response = get(ME, **{"X-Request-Id": given})
+        assert value not in response.text + response["X-Request-Id"]
+    assert value not in capfd.readouterr().err
+    mistyped = value[:-1] + ("a" if value[-1] != "a" else "b")
+    assert get(ME, **{"X-Request-Id": mistyped})["X-Request-Id"] == mistyped
 
 
 def test_every_request_gets_an_id_of_its_own():
@@ -82,10 +93,21 @@ def test_nothing_is_stored_but_the_public_pages(settings):
 def test_the_public_pages_have_an_etag_and_are_asked_after(path):
     response = get(path)
     assert response["Cache-Control"] == "public, no-cache"
-    for known in (response["ETag"], f'"other", {response["ETag"]}', f"W/{response['ETag']}", "*"):
+    etag = response["ETag"]
+    for known in (etag, f'"other", {etag}', etag.removeprefix("W/"), "*"):
         assert get(path, **{"If-None-Match": known}).status_code == 304
     for unknown in ('"other"', "", "nonsense"):
         assert get(path, **{"If-None-Match": unknown}).status_code == 200
+
+
+@pytest.mark.parametrize("path", [CATALOG, HOOK, "/api/schema", "/problems", "/problems/malformed"])
+def test_head_has_the_etag_of_get_and_is_asked_after_like_it(path):
+    got, head = Client().get(path), Client().head(path)
+    assert (head.status_code, head.content) == (200, b"")
+    assert head["ETag"] == got["ETag"]
+    unchanged = Client().head(path, headers={"If-None-Match": got["ETag"]})
+    assert (unchanged.status_code, unchanged["ETag"]) == (304, got["ETag"])
+    assert Client().head(path, headers={"If-None-Match": '"other"'}).status_code == 200
 
 
 @pytest.mark.parametrize("name", ["If-Match", "If-Unmodified-Since", "Range", "If-Range", "Expect"])

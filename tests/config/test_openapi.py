@@ -1,25 +1,30 @@
-"""GET /api/schema: that it is served, that it is whole, and that the service does what it says."""
+"""GET /api/schema: the document is served, complete and true."""
 
 import json
 import os
 import re
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 from django.core.management import call_command
 
 from config.environment import ROOT
-from config.openapi import EVENT_DATA, document
+from config.openapi.generator import EVENT_DATA, document
+from config.settings import LIMITS
 from desks import actions as desks
 from desks.api.schemas import EXAMPLE_BOT_ID, EXAMPLE_USER_ID
+from events.actors import SYSTEM
+from events.http.limits import Budget
+from events.http.refusals import Refused
 from events.kinds import Kind
-from events.refusals import Refused
 from tests import client, described, factories
 from tests.signals import bodies
 from tokens import actions as tokens
 from tokens.api.schemas import EXAMPLE_TOKEN_ID
-from tokens.models import Source, Token
+from tokens.choices import Source
+from tokens.models import Token
 
 pytestmark = pytest.mark.once
 
@@ -54,6 +59,7 @@ def test_it_is_valid_openapi_3_1_and_nothing_in_it_was_guessed(tmp_path):
     assert document()["openapi"] == "3.1.0"
 
 
+@pytest.mark.processes
 def test_every_process_makes_the_same_of_it():
     made = {
         subprocess.run(
@@ -146,14 +152,14 @@ def test_a_credential_in_its_request_is_not_looked_at():
 
 @pytest.fixture
 def stage(desk, card):
-    """What the examples name: a ready desk, its bot with the card's election, a token."""
+    """The objects in the examples: a ready desk, its bot with an election, a token."""
     bot = factories.a_bot(desk, pair=card.pair, direction=card.direction)
-    token = Token.objects.get(pk=tokens.mint_desk_token(desk=desk)[1].pk)
+    token = Token.objects.get(pk=tokens.mint_desk_token(desk=desk, actor=SYSTEM)[1].pk)
     return {EXAMPLE_USER_ID: desk.public_id, EXAMPLE_BOT_ID: bot.id, EXAMPLE_TOKEN_ID: token}, bot
 
 
 def on_stage(stage, value):
-    """An example with the ids of what is there."""
+    """Returns an example with the ids of existing objects."""
     text = json.dumps(value)
     for example, real in stage[0].items():
         text = text.replace(example, getattr(real, "public_id", real))
@@ -161,7 +167,7 @@ def on_stage(stage, value):
 
 
 def send(stage, operation, body):
-    """Sends a body to an operation as whoever may."""
+    """Sends a body to an operation as a caller who is allowed to."""
     raw = json.dumps(body).encode()
     path = operation["path"].replace("{userId}", stage[0][EXAMPLE_USER_ID])
     if path == client.TOKENS:
@@ -185,7 +191,7 @@ def test_every_example_of_a_body_is_accepted_and_answered_as_described(stage, op
 
 @pytest.fixture
 def history(desk, stranger, card):
-    """A log that holds every kind of event."""
+    """A log with every kind of event."""
     bot = factories.a_bot(desk)
     token = factories.a_platform_token()
     factories.a_shared_secret()
@@ -198,9 +204,10 @@ def history(desk, stranger, card):
     client.push(bodies.nox(mode="dry_run", size_quote=12.5, decision_ref="d"), token)
     client.push(bodies.nox(mode="draft", rationale=None), token)
     factories.a_desk_token(desk)
-    desks.withdraw_from_card(desk=desk)
-    tokens.remove_automation(automation=bot.automation)
-    desks.disconnect(desk=desk)
+    desks.withdraw_from_card(desk=desk, actor=SYSTEM)
+    tokens.remove_automation(automation=bot.automation, actor=SYSTEM)
+    tokens.deactivate(user=desk.user, actor=SYSTEM)
+    tokens.reactivate(user=desk.user, actor=SYSTEM)
     factories.a_card("Evening")
     return token, factories.a_desk_token(desk)
 
@@ -252,7 +259,7 @@ def test_without_a_card_what_is_read_is_as_described(db):
 def test_the_refusals_of_signals_are_as_described(desk, card):
     bot, token = factories.a_bot(desk), factories.a_platform_token()
     spent = bodies.fanout()
-    for code, body, credential in [
+    pushes: list[tuple[str, Any, dict[str, str]]] = [
         ("ok", spent, {"token": token}),
         ("nonce_used", spent, {"token": token}),
         ("pair_mismatch", bodies.fanout(pair="SOL/USDT"), {"token": token}),
@@ -266,7 +273,8 @@ def test_the_refusals_of_signals_are_as_described(desk, card):
         ("signature_missing", bodies.tradingview(bot), {"token": token}),
         ("signature_invalid", bodies.tradingview(bot), {"secret": "svc_sign_none"}),
         ("credentials_missing", bodies.fanout(), {}),
-    ]:
+    ]
+    for code, body, credential in pushes:
         answer = client.push(body, **credential)
         assert client.code(answer) == code
         assert described.faults("pushSignal", answer) == [], code
@@ -282,6 +290,15 @@ def test_what_is_left_of_a_limit_is_told_as_described(desk, settings):
         assert described.faults("readMe", answer) == []
         for name in ("RateLimit", "RateLimit-Policy"):
             assert re.search(headers[name]["schema"]["pattern"], answer.headers[name])
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_every_limit_has_a_name_as_described(name):
+    headers = described.document()["components"]["headers"]
+    for header, value in (
+        Budget(name, quota=9, window=60, remaining=8, resets_in=60).headers().items()
+    ):
+        assert re.search(headers[header]["schema"]["pattern"], value)
 
 
 def test_a_timestamp_that_is_refused_is_told_the_time_as_described(db):

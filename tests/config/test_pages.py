@@ -1,4 +1,4 @@
-"""The pages for everybody: home, the refusals, and what a page looks like that says no."""
+"""Public pages: home, the list of refusals, and the page of a refused request."""
 
 import re
 
@@ -7,7 +7,8 @@ from django.test import Client
 from django.urls import reverse
 
 from desks import actions
-from events.refusals import Refused
+from events.actors import SYSTEM
+from events.http.refusals import Refused
 from tests.client import signed_in
 from tests.factories import a_card, a_desk, a_staff_user
 from tests.pages import problem, source, words
@@ -25,7 +26,7 @@ class TestHome:
         assert "No card is published at the moment." in words(browser.get("/"))
         a_card()
         assert "Published card Morning BTC/USDT long" in words(browser.get("/"))
-        actions.retire_card()
+        actions.retire_card(actor=SYSTEM)
         assert "No card is published at the moment." in words(browser.get("/"))
 
     def test_it_says_how_one_begins_and_where_the_contract_is(self):
@@ -82,7 +83,7 @@ class TestAPageThatSaysNo:
     def test_it_says_what_and_how_to_name_it_to_us(self):
         answer = Client().get("/nowhere", headers={"X-Request-Id": "mine-1"})
         assert (answer.status_code, problem(answer)) == (404, "not_found")
-        assert "name the request: mine-1" in words(answer)
+        assert "quote the request ID: mine-1" in words(answer)
         assert 'href="/problems/not_found"' in source(answer)
 
     def test_what_was_asked_for_is_shown_as_text(self):
@@ -129,7 +130,7 @@ class TestEveryPage:
 
 
 def inline(answer):
-    """What the policy would stop: scripts, styles and handlers that stand in the page itself."""
+    """Returns what the policy blocks: inline scripts, styles and handlers."""
     return re.findall(
         r'<script(?![^>]*(?: src=|type="application/json"))|<style|\sstyle=|\son[a-z]+="',
         source(answer),

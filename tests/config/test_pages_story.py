@@ -1,13 +1,10 @@
-"""The whole story of a customer, from signing up to a fill, as strict as a browser is."""
+"""A customer's path from sign-up to a fill, with CSRF checks as in a browser."""
 
 import re
-from datetime import timedelta
 
 import pytest
-import time_machine
 from django.core import mail
 from django.test import Client
-from django.utils import timezone
 
 from desks.models import Desk, User
 from tests.client import ME, get, push
@@ -22,12 +19,12 @@ LINK = re.compile(r"http://testserver(/accounts/\S+)")
 
 @pytest.fixture
 def visitor():
-    """A browser that nobody is signed in with."""
+    """A browser without a signed-in user."""
     return Client(enforce_csrf_checks=True, raise_request_exception=False)
 
 
 def send(browser, path, _looked_at=None, **fields):
-    """Opens a page and sends the form that stands on it."""
+    """Opens a page and submits its form."""
     page = browser.get(_looked_at or path)
     token = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', source(page))
     assert token is not None, path
@@ -36,14 +33,20 @@ def send(browser, path, _looked_at=None, **fields):
 
 
 def link():
-    """The link in the last mail."""
-    found = LINK.search(mail.outbox[-1].body)
+    """Returns the link in the last email."""
+    found = LINK.search(str(mail.outbox[-1].body))
     assert found is not None
     return found.group(1)
 
 
 def sign_up(browser, address=ADDRESS):
-    return send(browser, "/accounts/signup/", email=address, password1=PASSWORD)
+    return send(browser, "/accounts/signup/", email=address)
+
+
+def open_account(browser, password=PASSWORD):
+    """Follows the link in the last email and chooses a password."""
+    form = browser.get(link())["Location"]
+    return send(browser, form, password1=password)
 
 
 def sign_in(browser, address=ADDRESS, password=PASSWORD):
@@ -52,27 +55,24 @@ def sign_in(browser, address=ADDRESS, password=PASSWORD):
 
 def test_from_signing_up_to_the_first_fill(visitor):
     card = a_card()
-    assert "Look into your mail" in words(sign_up(visitor))
-    assert not Desk.objects.exists()
+    assert "Check your email" in words(sign_up(visitor))
     assert visitor.get("/desk").status_code == 302
-
-    assert Desk.objects.count() == 0, "looking at the link changes nothing"
-    confirmed = send(visitor, link())
-    assert confirmed.redirect_chain[-1] == ("/desk", 302)
+    opened = open_account(visitor)
+    assert opened.redirect_chain[-1] == ("/desk", 302)
     desk = Desk.objects.get(user__email=ADDRESS)
-    assert desk.public_id in words(confirmed)
+    assert desk.public_id in words(opened)
 
     assert "Your desk is connected." in words(
         send(visitor, "/desk/connect", venue="Kraken", trade_only="on")
     )
-    assert "You are enrolled" in words(send(visitor, "/desk/enrol", "/desk", card=card.pk))
+    assert "You are now enrolled" in words(send(visitor, "/desk/enrol", "/desk", card=card.pk))
     token = copied(send(visitor, "/desk/token", "/desk"))[0]
     me = get(ME, token).json()
     assert (me["userId"], me["ready"]) == (desk.public_id, True)
 
     made = send(visitor, "/bots", name="Chart")
     bot = made.redirect_chain[-1][0]
-    assert "election stands" in words(
+    assert "Election saved." in words(
         send(visitor, f"{bot}/elect", bot, pair="ETH/USDT", direction="short")
     )
     secret = copied(send(visitor, f"{bot}/secret", bot))[0]
@@ -88,49 +88,20 @@ def test_from_signing_up_to_the_first_fill(visitor):
 class TestSigningUp:
     def test_the_link_is_the_services_own_whatever_host_the_browser_names(self, visitor, settings):
         settings.BASE_URL = "https://signals.example"
-        fields = {"email": ADDRESS, "password1": PASSWORD}
+        fields = {"email": ADDRESS}
         Client().post("/accounts/signup/", fields, headers={"Host": "localhost:1"})
-        assert "https://signals.example/accounts/confirm-email/" in mail.outbox[-1].body
+        assert "https://signals.example/accounts/signup/link/" in mail.outbox[-1].body
         assert "localhost" not in mail.outbox[-1].body
 
-    def test_without_the_link_there_is_no_way_in_and_no_desk(self, visitor):
-        sign_up(visitor)
-        assert "Look into your mail" in words(sign_in(visitor))
-        assert visitor.get("/desk").status_code == 302
-        assert not Desk.objects.exists()
-
-    def test_a_link_that_was_changed_opens_nothing(self, visitor):
-        sign_up(visitor)
-        page = visitor.get(link().replace("confirm-email/", "confirm-email/x"))
-        assert "This link is of no use any more" in words(page)
-        assert not Desk.objects.exists()
-
-    def test_confirming_opens_one_desk_however_often(self, visitor):
-        sign_up(visitor)
-        path = link()
-        send(visitor, path)
-        visitor.get(path)
-        assert Desk.objects.count() == 1
-
-    def test_a_known_address_is_not_told_apart_but_by_mail(self, visitor):
-        sign_up(visitor)
-        with time_machine.travel(timezone.now() + timedelta(minutes=10)):  # a mail in 3 an address
-            new = words(sign_up(Client(), "other@example.com"))
-            assert words(sign_up(Client())) == new
-        assert "It has an account already." in mail.outbox[-1].body
-        assert User.objects.count() == 2
-
-    @pytest.mark.parametrize("password", ["", "short", "password12", "123456789012", ADDRESS])
-    def test_a_weak_password_is_refused_and_the_address_kept_in_the_form(self, visitor, password):
-        page = send(visitor, "/accounts/signup/", email=ADDRESS, password1=password)
+    def test_an_address_that_is_none_is_kept_in_the_form_and_gets_no_mail(self, visitor):
+        page = sign_up(visitor, "nobody@☃.example")
         assert errors(page)
-        assert f'value="{ADDRESS}"' in source(page)
-        assert not User.objects.exists()
+        assert 'value="nobody@☃.example"' in source(page)
+        assert not mail.outbox
 
     def test_a_form_that_another_site_sent_is_refused(self, visitor):
-        answer = visitor.post("/accounts/signup/", {"email": ADDRESS, "password1": PASSWORD})
-        assert answer.status_code == 403
-        assert not User.objects.exists()
+        assert visitor.post("/accounts/signup/", {"email": ADDRESS}).status_code == 403
+        assert not mail.outbox
 
 
 class TestAnAccount:
@@ -138,7 +109,7 @@ class TestAnAccount:
     def member(self, visitor):
         """The visitor of somebody who signed up and is signed in."""
         sign_up(visitor)
-        send(visitor, link())
+        open_account(visitor)
         return visitor
 
     @pytest.mark.parametrize(
@@ -170,7 +141,7 @@ class TestAnAccount:
     def test_the_password_is_reset_by_a_link_of_the_services_own(self, member, settings):
         settings.BASE_URL = "https://signals.example"
         visitor = Client(headers={"Host": "localhost:1"})
-        assert "Look into your mail" in words(
+        assert "Check your email" in words(
             send(visitor, "/accounts/password/reset/", email=ADDRESS)
         )
         assert "https://signals.example/accounts/password/reset/key/" in mail.outbox[-1].body
@@ -194,7 +165,7 @@ class TestAnAccount:
     def test_the_address_changes_when_the_new_one_is_confirmed(self, member):
         send(member, "/accounts/reauthenticate/", password=PASSWORD)
         page = send(member, "/accounts/email/", email="new@example.com", action_add="")
-        assert "new@example.com is to be confirmed" in words(page)
+        assert "new@example.com is not confirmed yet" in words(page)
         assert User.objects.get().email == ADDRESS
         send(member, link())
         assert User.objects.get().email == "new@example.com"

@@ -15,21 +15,22 @@ from typing import Any
 import pytest
 from django.contrib.admin.utils import quote
 from django.db import transaction
-from django.http import HttpResponse
 from django.test import Client
 from django.utils import timezone
 
 from desks.models import Automation, Card, Desk, Election, User
+from events.actors import SYSTEM
 from events.models import Event
 from signals.models import Signal
 from tests import factories, pages, staff
-from tests.client import push, signed, written
+from tests.client import Response, push, signed, written
 from tests.routes import routes
 from tests.signals import bodies
 from tokens import actions
-from tokens.models import SigningSecret, Source, Token
+from tokens.choices import Source
+from tokens.models import SigningSecret, Token
 
-pytestmark = [pytest.mark.django_db, pytest.mark.once]
+pytestmark = [pytest.mark.django_db, pytest.mark.once, pytest.mark.slow]
 
 # --- Everybody there is ---------------------------------------------------------------------------
 
@@ -40,13 +41,14 @@ REVOKED, EXPIRED = "a revoked token", "an expired token"
 OWNER, CUSTOMER = "the desk's owner", "another customer"
 STAFF, MFA = "staff without a second factor", "staff with a second factor"
 LONG_AGO = "staff who signed in long ago"
+OVER = "staff whose session is too old"
 BOT, FLOOR, NOX = "the bot's signature", "the Floor's signature", "the Nox's signature"
 
 PLATFORM = (READ, WRITE, BOTH)
 CUSTOMERS = (OWNER, CUSTOMER)
 SESSIONS = (*CUSTOMERS, STAFF, MFA, LONG_AGO)
 SIGNATURES = (BOT, FLOOR, NOX)
-EVERYBODY = (NOBODY, OWN, OTHER, *PLATFORM, REVOKED, EXPIRED, *SESSIONS, *SIGNATURES)
+EVERYBODY = (NOBODY, OWN, OTHER, *PLATFORM, REVOKED, EXPIRED, *SESSIONS, OVER, *SIGNATURES)
 
 # --- What becomes of a request --------------------------------------------------------------------
 
@@ -59,7 +61,7 @@ Row = dict[str, str]
 
 
 def row(default: str, *parts: tuple[str | tuple[str, ...], str]) -> Row:
-    """What becomes of everybody: the default, but for these."""
+    """The outcome for each caller: the default, except for these."""
     found = dict.fromkeys(EVERYBODY, default)
     for who, outcome in parts:
         found |= dict.fromkeys([who] if isinstance(who, str) else who, outcome)
@@ -80,6 +82,8 @@ OF_STAFF = row(
     (STAFF, "second_factor_required"),
     ((MFA, LONG_AGO), IN),
 )
+CHANGING = OF_STAFF | {LONG_AGO: "reauthentication_required"}
+FORM = {"GET": OF_STAFF | {LONG_AGO: PROVE}, "POST": CHANGING}
 NOT_THERE = OF_STAFF | {MFA: "not_found", LONG_AGO: "not_found"}
 PUBLIC = row(IN)
 # Where both count: without either, and by signature, nobody is calling.
@@ -132,6 +136,7 @@ ROWS: dict[str, dict[str, Row]] = {
     "desk/enrol": {"GET": OF_CUSTOMERS, "POST": OF_CUSTOMERS},
     "desk/withdraw": {"POST": OF_CUSTOMERS},
     "desk/token": {"GET": OF_CUSTOMERS, "POST": OF_CUSTOMERS},
+    "desk/end": {"GET": OF_CUSTOMERS, "POST": OF_CUSTOMERS},
     "desk/token/revoke": {"POST": OF_CUSTOMERS},
     "bots": {"GET": OF_CUSTOMERS, "POST": OF_CUSTOMERS},
     "bots/<str:bot_id>": {"GET": OF_THE_OWNER},
@@ -141,41 +146,35 @@ ROWS: dict[str, dict[str, Row]] = {
     "bots/<str:bot_id>/secret": {"GET": OF_THE_OWNER, "POST": OF_THE_OWNER},
     "bots/<str:bot_id>/secrets/<str:secret_id>/end": {"POST": OF_THE_OWNER},
     "bots/<str:bot_id>/remove": {"GET": OF_THE_OWNER, "POST": OF_THE_OWNER},
-    # The control area: the same for all of its pages. What changes a credential or shuts a user out
-    # asks for a fresh proof.
-    "control/": {"GET": OF_STAFF, "POST": OF_STAFF},
-    "control/jsi18n/": {
-        "GET": OF_STAFF,
-        "POST": OF_STAFF | dict.fromkeys((MFA, LONG_AGO), "method_not_allowed"),
-    },
-    "control/^(?P<app_label>events|signals|tokens|desks)/$": {"GET": OF_STAFF, "POST": OF_STAFF},
-    "control/(?P<url>.*)$": {"GET": NOT_THERE, "POST": NOT_THERE},
+    # The control area: the same for all of its pages. Whatever is posted asks for a fresh proof.
+    "control/": {"GET": OF_STAFF, "POST": CHANGING},
+    "control/jsi18n/": {"GET": OF_STAFF, "POST": CHANGING | {MFA: "method_not_allowed"}},
+    "control/^(?P<app_label>signals|tokens|desks|events)/$": {"GET": OF_STAFF, "POST": CHANGING},
+    "control/(?P<url>.*)$": {"GET": NOT_THERE, "POST": CHANGING | {MFA: "not_found"}},
 }
 MODELS = (Automation, Card, Desk, Election, Event, Signal, SigningSecret, Token, User)
 ONE = "<path:object_id>"
-FRESH = {
-    "GET": OF_STAFF | {LONG_AGO: PROVE},
-    "POST": OF_STAFF | {LONG_AGO: "reauthentication_required"},
-}
 for model in MODELS:
     place = f"control/{model._meta.app_label}/{model._meta.model_name}"
-    ROWS[f"{place}/"] = {"GET": OF_STAFF, "POST": OF_STAFF}
+    ROWS[f"{place}/"] = {"GET": OF_STAFF, "POST": CHANGING}
     # What is there to be read is changed by nobody.
-    ROWS[f"{place}/{ONE}/change/"] = {
-        "GET": OF_STAFF,
-        "POST": OF_STAFF | {MFA: "not_allowed", LONG_AGO: "not_allowed"},
-    }
-for page in ("card/publish", f"card/{ONE}/retire"):
-    ROWS[f"control/desks/{page}/"] = {"GET": OF_STAFF, "POST": OF_STAFF}
-ROWS[f"control/desks/user/{ONE}/deactivate/"] = FRESH
+    ROWS[f"{place}/{ONE}/change/"] = {"GET": OF_STAFF, "POST": CHANGING | {MFA: "not_allowed"}}
 for page in (
-    "signingsecret/generate-floor",
-    "signingsecret/generate-nox",
-    f"signingsecret/{ONE}/end",
-    "token/mint",
-    f"token/{ONE}/revoke",
+    "desks/card/publish",
+    f"desks/card/{ONE}/retire",
+    f"desks/user/{ONE}/deactivate",
+    "tokens/signingsecret/generate-floor",
+    "tokens/signingsecret/generate-nox",
+    f"tokens/signingsecret/{ONE}/end",
+    "tokens/token/mint",
+    f"tokens/token/{ONE}/revoke",
 ):
-    ROWS[f"control/tokens/{page}/"] = FRESH
+    ROWS[f"control/{page}/"] = FORM
+# Whom nobody has shut out is not let in again.
+ROWS[f"control/desks/user/{ONE}/reactivate/"] = {
+    "GET": FORM["GET"] | {MFA: "invalid"},
+    "POST": FORM["POST"] | {MFA: "invalid"},
+}
 
 # The framework's account pages: those that anybody sees, and those that ask who one is. Tokens and
 # signatures count for nothing there. What each does is tested with the accounts.
@@ -185,6 +184,9 @@ OPEN = {
     "logout/",
     "inactive/",
     "signup/",
+    "signup/sent/",
+    "signup/link/<str:token>/",
+    "signup/password/",
     "confirm-email/",
     "^confirm-email/(?P<key>[-:\\w]+)/$",
     "login/code/confirm/",
@@ -237,7 +239,7 @@ def test_every_row_says_what_becomes_of_everybody():
 
 @dataclass
 class World:
-    """One of everything, everybody's credential, and what each path names."""
+    """One object of each kind, every caller's credential, and the object of each path."""
 
     desk: Desk
     bot: factories.Bot
@@ -253,7 +255,7 @@ class World:
             "<str:bot_id>": lambda: self.bot.id,
             "<str:secret_id>": lambda: self.bot.automation.secrets.get().public_id,
             "<str:code>": lambda: "malformed",
-            "^(?P<app_label>events|signals|tokens|desks)/$": lambda: "tokens/",
+            "^(?P<app_label>signals|tokens|desks|events)/$": lambda: "tokens/",
             "(?P<url>.*)$": lambda: "no/such/page/",
             ONE: lambda: str(quote(_model(route).objects.order_by("pk").first().pk)),
         }
@@ -263,7 +265,7 @@ class World:
                 address = address.replace(part, value())
         return f"/{address}"
 
-    def request(self, who: str, method: str, route: str, what: str) -> HttpResponse:
+    def request(self, who: str, method: str, route: str, what: str) -> Response:
         """A request of somebody's: lawful, where it is let in."""
         path, body = self.path(route), self.body(route, what)
         if what in ("the desk's", "the reading one"):
@@ -298,7 +300,7 @@ class World:
 
 
 def _model(route: str) -> Any:
-    """The kind of rows that a page of the control area is about."""
+    """Returns the model of a page in the control area."""
     return next(model for model in MODELS if f"/{model._meta.model_name}/" in route)
 
 
@@ -313,7 +315,7 @@ def world(settings) -> World:
         READ: factories.a_platform_token("read"),
         WRITE: factories.a_platform_token("write"),
         BOTH: factories.a_platform_token(),
-        REVOKED: _ended(lambda token: actions.revoke(token=token)),
+        REVOKED: _ended(lambda token: actions.revoke(token=token, actor=SYSTEM)),
         EXPIRED: _ended(_expire),
     }
     bot = factories.a_bot(desk)
@@ -330,13 +332,14 @@ def world(settings) -> World:
         STAFF: browser(factories.a_staff_user("a@example.com"), "password"),
         MFA: browser(factories.a_staff_user("b@example.com")),
         LONG_AGO: browser(factories.a_staff_user("c@example.com"), seconds_ago=staff.LONG_AGO),
+        OVER: browser(factories.a_staff_user("d@example.com"), opened_ago=staff.TOO_OLD),
     }
     sender = Client(raise_request_exception=False)
     return World(desk, bot, bearers, secrets, browsers, sender)
 
 
 def _ended(end: Any) -> str:
-    value, token = actions.mint_platform_token(name="Old", scopes=["read", "write"])
+    value, token = actions.mint_platform_token(name="Old", scopes=["read", "write"], actor=SYSTEM)
     end(token)
     return value
 
@@ -349,15 +352,15 @@ def _expire(token: Token) -> None:
 
 @contextmanager
 def undone() -> Iterator[None]:
-    """What happens inside is taken back, so that each request meets the same world."""
+    """Rolls back the block, so that each request finds the same data."""
     block = transaction.atomic()
-    block._from_testcase = True  # as the framework's own: the log's turn may begin inside it
+    block._from_testcase = True  # type: ignore[attr-defined]  # as the framework's own: the log's turn may begin inside it
     with block:
         yield
         transaction.set_rollback(True)
 
 
-def outcome(response: HttpResponse) -> str:
+def outcome(response: Response) -> str:
     if "json" in response.get("Content-Type", "") and response.status_code >= 400:
         return str(response.json()["code"])
     if response.status_code == 302:
@@ -420,6 +423,6 @@ def test_the_account_pages_know_a_session_and_nothing_else(world):
         address = re.sub(r"\(\?P<[^>]*>.*?\)|<int:pk>", "1", page.strip("^$"))
         for who in set(EVERYBODY) - set(SESSIONS):
             response = world.request(who, "GET", ACCOUNTS + address, "")
-            assert response.status_code in (200, 302), (page, who)
+            assert response.status_code in (200, 302, 410), (page, who)
             led = outcome(response) == SIGN_IN
             assert led or page not in SIGNED_IN, (page, who)

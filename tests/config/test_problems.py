@@ -10,8 +10,8 @@ from django.http import HttpResponse
 from django.test import Client, RequestFactory
 
 from config.wsgi import application
+from events.http.refusals import Refused
 from events.models import Event, Head
-from events.refusals import Refused
 from tests.client import CATALOG, DESKS, EVENTS, HOOK, ME, TOKENS, code, get, post, push
 from tests.factories import a_card, a_desk, a_desk_token, a_platform_token, a_ready_desk
 from tests.signals.bodies import fanout
@@ -40,7 +40,9 @@ def served(path: str, **environ: Any) -> HttpResponse:
     """What the application itself answers: the client makes its own requests and cuts answers."""
     parts = urlsplit(path)
     bare = RequestFactory().get(parts.path).environ | {"QUERY_STRING": parts.query, **environ}
-    return application.get_response(application.request_class(bare))
+    response = application.get_response(application.request_class(bare))
+    assert isinstance(response, HttpResponse)
+    return response
 
 
 # --- Methods ------------------------------------------------------------------------------------
@@ -165,7 +167,7 @@ def test_a_path_is_found_before_the_method_and_the_method_before_the_caller():
 
 
 class Broken:
-    """A wrapper of every statement that raises what the driver would."""
+    """Returns a wrapper that raises a driver's error for every statement."""
 
     def __init__(self, exception: Exception) -> None:
         self.exception = exception

@@ -1,4 +1,4 @@
-"""The README runs: its example engine, its shell, its loop, and every target that it names."""
+"""The README's examples work: engine, shell, loop and every make target."""
 
 import json
 import os
@@ -29,7 +29,7 @@ def server():
 
 
 def block(language: str, holding: str) -> str:
-    """The one block of a language that holds this."""
+    """Returns the one code block of a language that contains this text."""
     (found,) = [
         text for kind, text in BLOCK.findall(README) if kind == language and holding in text
     ]
@@ -65,8 +65,8 @@ def test_the_example_engine_signals_and_is_told_what_became_of_it(server, tmp_pa
         stdout=subprocess.PIPE,
         text=True,
     )
-    told: Queue[str] = Queue()
-    reader = threading.Thread(target=lambda: [told.put(line) for line in process.stdout])
+    printed: Queue[str] = Queue()
+    reader = threading.Thread(target=lambda: [printed.put(line) for line in process.stdout])
     reader.start()
     card = server.seed["card"]
     missing = [
@@ -75,7 +75,7 @@ def test_the_example_engine_signals_and_is_told_what_became_of_it(server, tmp_pa
     ]
     try:
         while missing:
-            line = told.get(timeout=IN_TIME)  # raises Empty where one of them never comes
+            line = printed.get(timeout=IN_TIME)  # raises Empty where one of them never comes
             missing = [form for form in missing if not re.fullmatch(form, line)]
     finally:
         process.terminate()

@@ -1,4 +1,4 @@
-"""Every code of section 5 is provoked by a test that names it.
+"""A test that names it provokes every code of section 5.
 
 Most of them from outside, by the conformance suite; what takes another setting, a fault or a clock
 by the suite of the service's own.
@@ -10,7 +10,7 @@ import functools
 import pytest
 
 from config.environment import ROOT
-from events.refusals import Refused
+from events.http.refusals import Refused
 
 ERRORS = "conformance/test_05_errors.py"
 FLOOR = "conformance/test_04_hook_floor.py"
@@ -34,10 +34,9 @@ PROVOKED_BY = {
     "not_allowed": "conformance/test_04_desks.py::test_me_is_for_a_desk_token",
     "sign_in_required": f"{TOKENS}::test_minting_asks_to_sign_in",
     "csrf_failed": f"{TOKENS}::test_a_session_that_changes_something_sends_its_csrf_token",
-    "second_factor_required": "tokens/test_api.py"
-    "::test_staff_without_a_second_factor_may_do_nothing_here",
+    "second_factor_required": "tokens/test_api.py::test_staff_without_a_second_factor_are_refused",
     "reauthentication_required": "tokens/test_api.py"
-    "::test_after_15_minutes_minting_and_revoking_ask_again_and_reading_does_not",
+    "::test_after_15_minutes_minting_and_revoking_need_reauthentication_and_reading_does_not",
     "https_required": "config/test_middleware.py"
     "::test_plain_http_is_refused_by_the_api_where_https_is_required",
     "not_found": f"{ERRORS}::test_there_is_no_such_path",
@@ -70,7 +69,7 @@ PROVOKED_BY = {
 
 @functools.cache
 def functions(file: str) -> dict[str, str]:
-    """The source of every function of a file of tests, by its name."""
+    """Returns the source of every test function in a file, by name."""
     text = (ROOT / "tests" / file).read_text()
     return {
         node.name: ast.get_source_segment(text, node) or ""

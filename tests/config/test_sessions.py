@@ -1,4 +1,4 @@
-"""How long a cookie is worth anything: until another sign-in, a sign-out, a new password."""
+"""Session cookies end with another sign-in, a sign-out or a new password."""
 
 import secrets
 from http import HTTPStatus
@@ -6,11 +6,12 @@ from http import HTTPStatus
 import pytest
 from django.contrib.sessions.models import Session
 from django.core import mail, signing
+from django.core.signing import JSONSerializer
 from django.test import Client
 
 from tests import factories, staff
 from tests.factories import PASSWORD, a_bot
-from tests.tokens.test_control_fresh import FORM
+from tests.tokens.test_admin_fresh import FORM
 from tokens.models import Token
 
 pytestmark = pytest.mark.django_db
@@ -22,7 +23,7 @@ NEW = "another horse battery"
 
 @pytest.fixture
 def paths(card, desk) -> list[str]:
-    """Every page that asks who one is, of a customer's and of the control area."""
+    """Every page that requires a sign-in, of the customer and of the control area."""
     bot = a_bot(desk).id
     return [
         "/desk",
@@ -42,7 +43,7 @@ def paths(card, desk) -> list[str]:
 
 
 def old_cookie(browser: Client) -> Client:
-    """Another browser that somebody else has put the cookie of this one in."""
+    """Another browser with a copy of this one's cookie."""
     thief = Client(raise_request_exception=False)
     thief.cookies[SESSION] = browser.cookies[SESSION].value
     return thief
@@ -61,7 +62,7 @@ def test_the_key_of_the_session_changes_when_one_signs_in(db):
     session["planted"] = "by somebody else"
     session.save()
     browser.cookies[SESSION] = planted = session.session_key
-    staff.give_password(browser, staff.verified(factories.UserFactory()))
+    staff.give_password(browser, staff.verified(factories.UserFactory.create()))
     assert browser.cookies[SESSION].value != planted
     assert not Session.objects.filter(session_key=planted).exists()
 
@@ -86,11 +87,11 @@ def test_what_a_session_remembers_is_encrypted(desk):
     assert seed.encode() not in raw
 
 
-class Plain:
-    """What stands there before anything makes sense of it."""
+class Plain(JSONSerializer):
+    """Returns the stored bytes unread."""
 
-    def loads(self, kept: bytes) -> bytes:
-        return kept
+    def loads(self, data: bytes) -> bytes:
+        return data
 
 
 def test_a_session_that_no_key_opens_is_nobodys(desk, paths, settings):
@@ -100,6 +101,20 @@ def test_a_session_that_no_key_opens_is_nobodys(desk, paths, settings):
     assert browser.get("/desk").status_code == HTTPStatus.OK
     settings.SECRET_KEYS = settings.SECRET_KEYS[:1]
     assert is_nobodys(browser, paths)
+
+
+def test_a_session_that_a_fallback_key_signed_keeps_its_key(desk, settings):
+    """A new session key per request would sign out a browser that sends two at once."""
+    browser = staff.a_client(desk.user, "password")
+    settings.SECRET_KEY_FALLBACKS = [settings.SECRET_KEY]
+    settings.SECRET_KEY = secrets.token_hex(32)
+    beside = old_cookie(browser)
+    for each in (browser, beside, browser):
+        response = each.get("/desk")
+        assert response.status_code == HTTPStatus.OK
+        assert SESSION not in response.cookies
+    settings.SECRET_KEY_FALLBACKS = []
+    assert browser.get("/desk").status_code == HTTPStatus.FOUND
 
 
 @pytest.mark.parametrize("who", ["a customer", "staff"])

@@ -1,4 +1,4 @@
-"""What is installed is what was looked at: every requirement pinned, and held to its hashes."""
+"""Every requirement is pinned and checked against its hashes."""
 
 import re
 import tomllib
@@ -16,7 +16,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
 def requirements(name: str) -> list[tuple[str, list[str]]]:
-    """Each requirement of a file, and its hashes."""
+    """Returns each requirement of a file with its hashes."""
     text = (ROOT / "requirements" / name).read_text().replace("\\\n", " ")
     lines = [line.split("#")[0].strip() for line in text.splitlines()]
     split = [line.partition(" --hash") for line in lines if line]

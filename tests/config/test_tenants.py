@@ -1,4 +1,4 @@
-"""No answer tells whether somebody else has a desk, a bot, a token, a secret or a signal.
+"""No response reveals whether another customer has a desk, bot, token, secret or signal.
 
 Each request is made twice: with the id of what another customer has, and with one of the same form
 that nobody has. The two answers are the same but for that id and for what is new in each answer.
@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from allauth.mfa.models import Authenticator
-from django.http import HttpResponse
 from django.test import Client
 
 from desks.ids import random_base62
@@ -18,13 +17,13 @@ from desks.models import Desk
 from events.models import Event
 from signals.models import Signal
 from tests import factories, staff
-from tests.client import DESKS, EVENTS, HOOK, TOKENS, bearer, signed, written
+from tests.client import DESKS, EVENTS, HOOK, TOKENS, Response, bearer, signed, written
 from tests.config.test_permission_matrix import ACCOUNTS, ROWS, SIGNED_IN
 from tests.signals import bodies
-from tokens import formats
+from tokens.crypto import formats
 from tokens.models import SigningSecret, Token
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 
 NEW_EACH_TIME = [
     re.compile(r'name="csrfmiddlewaretoken" value="[^"]+"'),
@@ -36,7 +35,7 @@ NEW_EACH_TIME = [
 
 @dataclass
 class Cast:
-    """What another customer has by kind, and somebody who looks for it."""
+    """Another customer's objects by kind, and a customer who looks for them."""
 
     theirs: dict[str, str]
     own_bot: factories.Bot
@@ -44,7 +43,7 @@ class Cast:
     browser: Client
 
     def made_up(self, kind: str) -> str:
-        """An id of the same form that nobody has."""
+        """Returns an id of the same form that does not exist."""
         if kind == "key":
             return str(int(self.theirs["key"]) + 1000)
         prefix, _, rest = self.theirs[kind].partition("_")
@@ -53,10 +52,13 @@ class Cast:
 
 @pytest.fixture
 def cast(desk: Desk, stranger: Desk) -> Cast:
-    """``desk`` has one of everything, and ``stranger`` looks for it."""
+    """``desk`` has one object of each kind, and ``stranger`` looks for them."""
     bot = factories.a_bot(desk)
     factories.a_desk_token(desk)
-    key = Authenticator.objects.create(user=desk.user, type="webauthn", data={"name": "Key"})
+    # Its id is of so many digits that it stands in no page by chance.
+    key = Authenticator.objects.create(
+        pk=7_000_001, user=desk.user, type="webauthn", data={"name": "Key"}
+    )
     body = written(bodies.tradingview(bot))
     Client().generic("POST", HOOK, body, headers=signed(bot.secret, body=body))
     theirs = {
@@ -75,8 +77,8 @@ def cast(desk: Desk, stranger: Desk) -> Cast:
     )
 
 
-def seen(response: HttpResponse, asked_for: str) -> tuple[int, str, dict[str, str]]:
-    """All that an answer tells, without what stood in the question and what is new each time."""
+def seen(response: Response, asked_for: str) -> tuple[int, str, dict[str, str]]:
+    """Returns a response without the parts of its request and the parts that always differ."""
     body = response.content.decode().replace(asked_for, "the id")
     for form in NEW_EACH_TIME:
         body = form.sub("", body)
@@ -88,7 +90,7 @@ def seen(response: HttpResponse, asked_for: str) -> tuple[int, str, dict[str, st
     return response.status_code, body, headers
 
 
-def by_everybody(cast: Cast, method: str, path: str, raw: bytes = b"") -> dict[str, HttpResponse]:
+def by_everybody(cast: Cast, method: str, path: str, raw: bytes = b"") -> dict[str, Response]:
     """The answers to nobody, to a desk's token, to a customer's session, and to a bot."""
     nobody = Client(raise_request_exception=False)
     kind = "application/json" if path.startswith("/api/") else "application/x-www-form-urlencoded"
@@ -102,7 +104,7 @@ def by_everybody(cast: Cast, method: str, path: str, raw: bytes = b"") -> dict[s
 
 
 def assert_alike(cast: Cast, kind: str, method: str, path: str, body: Any = None) -> None:
-    """The path and the body hold ``{id}`` where the id stands."""
+    """``{id}`` marks the id in the path and the body."""
     found = {}
     for each in (cast.theirs[kind], cast.made_up(kind)):
         raw = b"" if body is None else written(_with(body, each))

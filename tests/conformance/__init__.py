@@ -1,26 +1,31 @@
-"""Whether a running service keeps the contract, line by line: black box, over HTTP alone.
+"""The conformance suite: tests a running service against the contract, over HTTP alone.
 
-Each file is of one section of the contract, each test says in its docstring which line it holds the
-service to. Nothing of the service's code is imported. Against any service, from anywhere that has
+Each file covers one section of the contract. The docstring of a test names the line that it checks.
+The suite imports none of the service's code. It runs against any service, from any machine that has
 pytest and httpx:
 
-    python manage.py seed --desks 30 --idle 5 --json > seed.json     # there, on an empty database
+    python manage.py seed --desks 30 --idle 5 --json > seed.json     # on an empty database
     BASE_URL=https://signals.example SEED_JSON=seed.json \\
         pytest -c /dev/null --rootdir tests/conformance --confcutdir tests/conformance \\
         tests/conformance
 
-SEED_JSON is the file that the seeding printed, or its text; SSL_CERT_FILE names who vouches for the
-service's certificate, where the system knows nothing of them. The service under test runs with its
-limits off (``LIMIT_AUTOMATION=off`` and the other five): the suite sends more in a minute than one
-sender may. It may require HTTPS and the staff's second factor, or not; what a Nox secret changes is
-tried where the seeding was ``--nox``.
+| variable | meaning |
+| --- | --- |
+| ``BASE_URL`` | the base address of the service |
+| ``SEED_JSON`` | the file with the output of ``manage.py seed``, or its text |
+| ``SSL_CERT_FILE`` | the CA certificates to trust, where the system does not know them |
+| ``WORKERS`` | how many worker processes may serve one connection: 1 unless a proxy spreads it |
 
-Where BASE_URL is not set, as in the product's own suite, the tests start real servers themselves
-(``tests.server``), also one with a Nox secret and one with small limits; where that cannot be done,
-as when the folder was copied away from the product, they are skipped, saying what is missing.
+The service must run with its limits off (``LIMIT_AUTOMATION=off`` and the other eight), because the
+suite sends more requests in a minute than a limit allows. It may require HTTPS, and a second factor
+from staff. The tests of a Nox secret run only where the service was seeded with ``--nox``.
 
-It can be run again and again on the same service: nonces are new each time, and what a test changes
-it puts back, so that the seeded desks end as they began. Three things it cannot put back: the log
-has grown, the first desk's token (``desks[0].deskToken``) is replaced by minting, and what was made
-for a test stays in the lists, revoked or removed.
+Without BASE_URL, as in the product's own test suite, the tests start real servers themselves
+(``tests.server``): one without a Nox secret, one with it and two with small limits. Where that is
+not possible, for example in a copy of this folder, the tests are skipped and the reason is printed.
+
+The suite can run repeatedly against the same service. Nonces are new each time, and each test
+restores what it changes, so that the seeded desks end as they began. Three changes remain: the log
+has grown, the token of the first desk (``desks[0].deskToken``) was replaced, and the bots and the
+tokens that the tests made stay in the lists as removed or revoked.
 """

@@ -1,7 +1,8 @@
-"""A sender, a reader and a browser before the service, as the contract describes them."""
+"""Clients of the service, written from the contract alone: API calls, a browser and its bots."""
 
 import hashlib
 import hmac
+import http.client
 import json
 import re
 import secrets
@@ -12,6 +13,7 @@ from base64 import b32decode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Self
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -27,10 +29,10 @@ SIGN_IN = "/accounts/login/"
 
 JSON = "application/json"
 PROBLEM = "application/problem+json"
-SOMEBODY = "usr_" + "0" * 22
+SOMEBODY = "usr_" + "0" * 22  # no desk has this id
 NO_BOT = "bot_" + "0" * 22
 
-PATIENCE = 40  # seconds for one answer: a waiting reader's, on a slow machine
+TIMEOUT = 40  # seconds for one response: a reader of the feed waits up to 25
 CSRF_FIELD = re.compile(r'name="csrfmiddlewaretoken" value="([^"]+)"')
 SHOWN = re.compile(r"<pre[^>]* data-copy>(svc_[^<]+)</pre>")
 TOTP_STEP = 30  # seconds
@@ -47,18 +49,18 @@ def deploy_path(user_id: str) -> str:
 
 
 def written(body: Body | bytes) -> bytes:
-    """The bytes of a body: a dictionary as JSON, bytes as they are."""
+    """The body as bytes: a dictionary is encoded as JSON."""
     return body if isinstance(body, bytes) else json.dumps(body).encode()
 
 
 def signature(secret: str, moment: int | str, body: bytes) -> str:
-    """One part of X-SVC-Signature, made as section 3 says."""
+    """One signature for ``X-SVC-Signature`` (section 3)."""
     message = f"{moment}.".encode() + body
     return "v1=" + hmac.new(secret.encode(), message, hashlib.sha256).hexdigest()
 
 
 def signed(*keys: str, body: bytes, at: int | None = None) -> dict[str, str]:
-    """The two headers that sign these bytes with each of the secrets."""
+    """The two headers that sign the body with each secret, now or at the Unix time ``at``."""
     moment = int(time.time()) if at is None else at
     return {
         "X-SVC-Timestamp": str(moment),
@@ -71,22 +73,22 @@ def bearer(token: str) -> dict[str, str]:
 
 
 def code(answer: httpx.Response) -> str:
-    """The code of a problem; ``ok`` for an answer that is none."""
+    """The code of a problem, or ``ok`` for a successful response."""
     return "ok" if answer.is_success else str(answer.json()["code"])
 
 
 def faults(answer: httpx.Response) -> set[str]:
-    """The fields that a problem says are wrong."""
+    """The invalid fields that a problem names."""
     return {error["field"] for error in answer.json()["errors"]}
 
 
 def without_id(answer: httpx.Response) -> tuple[int, Body]:
-    """The status and body of an answer, but for the request's id."""
+    """The status and body of a response without the request id."""
     return answer.status_code, {k: v for k, v in answer.json().items() if k != "requestId"}
 
 
 def assert_refused(answer: httpx.Response, status: int, expected: str) -> Body:
-    """The answer is the problem of this code, whole as section 5 says; returns its body."""
+    """Checks that the response is a complete problem with this code, and returns its body."""
     assert (answer.status_code, answer.headers["Content-Type"]) == (status, PROBLEM), answer.text
     body: Body = answer.json()
     assert body["code"] == expected, body
@@ -102,7 +104,7 @@ def assert_refused(answer: httpx.Response, status: int, expected: str) -> Body:
 
 
 class Connected:
-    """Somebody with a connection, which closes behind them."""
+    """A client whose connection closes when the block ends."""
 
     http: httpx.Client
 
@@ -114,26 +116,28 @@ class Connected:
 
 
 class Service(Connected):
-    """The service under test, and what its seeding printed."""
+    """The service under test, and the output of its ``seed``."""
 
     def __init__(self, base_url: str, seed: Body) -> None:
         self.base_url = base_url.rstrip("/")
         self.seed = seed
         self.witness = Witness(seed["admin"]["password"], seed["user"]["password"])
-        self.trusted = ssl.create_default_context()  # the system's, or those of SSL_CERT_FILE
+        self.trusted = (
+            ssl.create_default_context()
+        )  # the system's certificates, or those of SSL_CERT_FILE
         self.http = self.client()
 
     def client(self) -> httpx.Client:
-        """A connection of its own, without cookies; no proxy of the environment stands between."""
+        """A new HTTP client without cookies. It ignores the environment's proxy settings."""
         return httpx.Client(
             base_url=self.base_url,
             verify=self.trusted,
-            timeout=PATIENCE,
+            timeout=TIMEOUT,
             trust_env=False,
             event_hooks=self.witness.hooks,
         )
 
-    # --- Who there is ------------------------------------------------------------------------
+    # --- Credentials and ids ---------------------------------------------------------------------
 
     @property
     def platform(self) -> str:
@@ -149,7 +153,7 @@ class Service(Connected):
 
     @property
     def nox(self) -> str:
-        """What signs source nox: its own secret, or while there is none the Floor's."""
+        """The secret that signs source nox: the Floor secret if there is no Nox secret."""
         return str(self.seed.get("noxSecret") or self.floor)
 
     @property
@@ -159,7 +163,7 @@ class Service(Connected):
 
     @property
     def desk(self) -> str:
-        """A ready desk that no test changes."""
+        """The id of a ready desk that no test changes."""
         return str(self.seed["desks"][1]["userId"])
 
     @property
@@ -176,7 +180,7 @@ class Service(Connected):
 
     @property
     def own_desk(self) -> str:
-        """The desk of the seeded user, who can sign in; the seeded automation is on it."""
+        """The id of the seeded user's desk, which owns the seeded automation."""
         return str(self.seed["desks"][0]["userId"])
 
     @property
@@ -201,7 +205,7 @@ class Service(Connected):
         secret: str | None = None,
         headers: Body | None = None,
     ) -> httpx.Response:
-        """A body with a token, with a secret's signature, with both, or with other headers."""
+        """Sends a body. ``token`` adds a Bearer token and ``secret`` signs the body."""
         raw = written(body)
         presented = {
             "Content-Type": JSON,
@@ -220,7 +224,31 @@ class Service(Connected):
     ) -> httpx.Response:
         return self.send("POST", deploy_path(user_id), body, token or self.platform, **more)
 
-    # --- Bodies: the four shapes, lawful as they stand ---------------------------------------
+    def send_headers(
+        self, method: str, path: str, length: int, headers: Body | None = None
+    ) -> httpx.Response:
+        """Declares a body of ``length`` bytes, sends none of it, and reads the response.
+
+        A client that sends a refused body may get a reset instead of the response (section 5).
+        """
+        parts = urlsplit(self.base_url)
+        assert parts.hostname
+        connection = (
+            http.client.HTTPSConnection(
+                parts.hostname, parts.port, timeout=10, context=self.trusted
+            )
+            if parts.scheme == "https"
+            else http.client.HTTPConnection(parts.hostname, parts.port, timeout=10)
+        )
+        try:
+            sent = {"Content-Type": JSON, "Content-Length": str(length), **(headers or {})}
+            connection.request(method, path, headers=sent)
+            answer = connection.getresponse()
+            return httpx.Response(answer.status, headers=answer.getheaders(), content=answer.read())
+        finally:
+            connection.close()
+
+    # --- Bodies of the four shapes, which are accepted ------------------------------------
 
     def tradingview(self, **changes: Any) -> Body:
         own = {name: self.bot[name] for name in ("botId", "pair", "direction")}
@@ -255,21 +283,21 @@ class Service(Connected):
     # --- Reading -----------------------------------------------------------------------------
 
     def desks(self, **query: Any) -> list[Body]:
-        """Every desk of a list, page by page."""
+        """All desks of a list, from all pages."""
         return list(self._pages(DESKS, "desks", self.platform, query))
 
     def events(self, token: str | None = None, **query: Any) -> list[Body]:
-        """Every event of a view, page by page."""
-        found: list[Body] = []
+        """All events of a view, from all pages."""
+        events: list[Body] = []
         while True:
             page = self.get(EVENTS, token or self.platform, **query).json()
-            found += page["events"]
+            events += page["events"]
             query["after"] = page["next"]
             if not page["more"]:
-                return found
+                return events
 
     def tail(self) -> str:
-        """The cursor of where the log ends."""
+        """The cursor behind the newest event."""
         return str(self.get(EVENTS, self.platform, order="desc", limit=1).json()["next"])
 
     def _pages(self, path: str, name: str, token: str, query: Body) -> Iterator[Body]:
@@ -282,27 +310,27 @@ class Service(Connected):
 
 
 class Browser(Connected):
-    """Somebody at a browser: cookies, forms with their CSRF field, and the session's API."""
+    """A browser: cookies, forms with their CSRF field, and API calls with the session."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
         self.http = service.client()
 
     def sign_in(self, who: Body) -> None:
-        """Signs in with address and password, and with a second factor where there is one."""
+        """Signs in with address and password, and with the second factor if there is one."""
         answer = self.post(SIGN_IN, {"login": who["email"], "password": who["password"]})
         while who.get("totpSecret") and "2fa" in answer.headers.get("Location", ""):
             form = {"code": totp(who["totpSecret"])}
             if self.post(answer.headers["Location"], form).status_code == 302:
                 break
-            time.sleep(1)  # a code is taken once: until the next one
+            time.sleep(1)  # a code is accepted once: wait for the next one
         assert self.http.get(TOKENS).status_code == 200
 
     def get(self, path: str) -> httpx.Response:
         return self.http.get(path)
 
     def post(self, path: str, form: Body, *, seen_at: str | None = None) -> httpx.Response:
-        """Sends a page's form; the CSRF field is taken from the page, or from ``seen_at``."""
+        """Sends a page's form, with the CSRF field of the page or of the page ``seen_at``."""
         field = CSRF_FIELD.search(self.http.get(seen_at or path).text)
         assert field, f"{seen_at or path} shows no form"
         form = {**form, "csrfmiddlewaretoken": field.group(1)}
@@ -311,12 +339,12 @@ class Browser(Connected):
     def api(
         self, method: str, path: str, body: Body | bytes | None = None, **headers: str
     ) -> httpx.Response:
-        """A request of the session, with the csrf cookie as X-CSRFToken."""
-        found = {"X-CSRFToken": self.csrf, "Referer": self.service.base_url + path, **headers}
+        """An API call with the session, and the csrf cookie as ``X-CSRFToken``."""
+        sent = {"X-CSRFToken": self.csrf, "Referer": self.service.base_url + path, **headers}
         content = b"" if body is None else written(body)
         if body is not None:
-            found = {"Content-Type": JSON, **found}
-        return self.http.request(method, path, content=content, headers=found)
+            sent = {"Content-Type": JSON, **sent}
+        return self.http.request(method, path, content=content, headers=sent)
 
     @property
     def csrf(self) -> str:
@@ -328,9 +356,9 @@ class Browser(Connected):
 
     @contextmanager
     def platform_token(self, *scopes: str, **more: Any) -> Iterator[Body]:
-        """A platform token of a test's own, with its value; revoked afterwards."""
-        wish = {"scope": "platform", "name": "Conformance", "scopes": list(scopes), **more}
-        minted = self.api("POST", TOKENS, wish)
+        """The record and value of a new platform token. Revoked when the block ends."""
+        body = {"scope": "platform", "name": "Conformance", "scopes": list(scopes), **more}
+        minted = self.api("POST", TOKENS, body)
         assert minted.status_code == 201, minted.text
         try:
             yield minted.json()
@@ -339,7 +367,7 @@ class Browser(Connected):
 
 
 class Bot:
-    """An automation that a test makes on the pages, with its secret; removed afterwards."""
+    """An automation that a test makes on the pages."""
 
     def __init__(self, owner: Browser, name: str = "Conformance") -> None:
         self.owner = owner
@@ -356,14 +384,14 @@ class Bot:
         self.owner.post(f"{self.page}/withdraw", {}, seen_at=self.page)
 
     def generate(self, overlap: int | None = None) -> str:
-        """A new secret's text; the one in use goes on for ``overlap`` seconds."""
+        """Generates a secret. The current secret keeps verifying for ``overlap`` seconds."""
         form = {} if overlap is None else {"overlap": str(overlap)}
         shown = SHOWN.search(self.owner.post(f"{self.page}/secret", form).text)
         assert shown
         return shown.group(1)
 
     def end_secrets(self) -> None:
-        """Ends every secret that lives."""
+        """Ends every live secret."""
         page = self.owner.get(self.page).text
         for path in re.findall(r'action="([^"]*/secrets/[^"]*/end)"', page):
             self.owner.post(path, {}, seen_at=self.page)
@@ -376,7 +404,7 @@ class Bot:
 
 
 def totp(secret: str) -> str:
-    """The present code of an authenticator (RFC 6238)."""
+    """The current TOTP code (RFC 6238)."""
     key = b32decode(secret + "=" * (-len(secret) % 8))
     digest = hmac.new(key, struct.pack(">Q", int(time.time()) // TOTP_STEP), hashlib.sha1).digest()
     start = digest[-1] & 15

@@ -1,4 +1,4 @@
-"""What the service under test is: the one that BASE_URL names, or real servers of our own."""
+"""The service under test: the one that BASE_URL names, or servers that the tests start."""
 
 import json
 import os
@@ -13,7 +13,7 @@ import pytest
 from tests.conformance.client import Bot, Browser, Service
 from tests.conformance.witness import traces
 
-# The limits of the server that tests them, each so many a minute.
+# The limits of the server whose limits are tested, in requests for each window.
 FEW = 3
 SMALL_LIMITS = {
     "LIMIT_AUTOMATION": f"{FEW}/minute",
@@ -22,7 +22,7 @@ SMALL_LIMITS = {
     "LIMIT_FAILURES": f"{FEW}/minute",
     "LIMIT_MINTING": f"{FEW}/hour",
     "LIMIT_CHANGES": f"{FEW}/minute",
-    "WEB_CONCURRENCY": "1",  # without a shared store each process counts for itself
+    "WEB_CONCURRENCY": "1",  # without Redis each process counts separately
 }
 
 
@@ -39,16 +39,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def service() -> Iterator[Service]:
-    """The service under test, without a Nox secret where we start it."""
+    """The service under test. Without a Nox secret, unless BASE_URL names a service with one."""
     if _is_named():
         with Service(os.environ["BASE_URL"], _seed()) as named:
             yield named
-            _no_answer_held_a_secret(named)
+            _assert_no_secret_in_responses(named)
         return
     with _serving() as server, Service(server.base_url, server.seed) as own:
         yield own
-        _no_answer_held_a_secret(own)
-        _nothing_keeps_a_secret(own, server)
+        _assert_no_secret_in_responses(own)
+        _assert_no_secret_stored(own, server)
 
 
 @pytest.fixture(scope="session")
@@ -69,11 +69,28 @@ def nox_service(request: pytest.FixtureRequest) -> Iterator[Service]:
 
 @pytest.fixture(scope="session")
 def limited_service() -> Iterator[Service]:
-    """A service with small limits, so that they are reached."""
+    """A service with small limits."""
+    yield from _limited(SMALL_LIMITS)
+
+
+@pytest.fixture(scope="session")
+def service_of_limited_desks() -> Iterator[Service]:
+    """A service with small limits for a desk's events and reads and for page views."""
+    yield from _limited(
+        {
+            "LIMIT_DESK": f"{FEW}/minute",
+            "LIMIT_READS": f"{FEW}/minute",
+            "LIMIT_PAGES": f"{FEW}/minute",
+            "WEB_CONCURRENCY": "1",
+        }
+    )
+
+
+def _limited(limits: dict[str, str]) -> Iterator[Service]:
     if _is_named():
-        pytest.skip("What the limits of this service are is not known.")
+        pytest.skip("The limits of this service are not known.")
     with (
-        _serving(ready=3, idle=0, **SMALL_LIMITS) as server,
+        _serving(ready=3, idle=0, **limits) as server,
         Service(server.base_url, server.seed) as own,
     ):
         yield own
@@ -81,7 +98,7 @@ def limited_service() -> Iterator[Service]:
 
 @pytest.fixture(scope="session")
 def user(service: Service) -> Iterator[Browser]:
-    """The seeded user, signed in: the owner of the first desk and of the seeded automation."""
+    """A browser of the seeded user, who owns the first desk and the seeded automation."""
     with Browser(service) as browser:
         browser.sign_in(service.seed["user"])
         yield browser
@@ -89,56 +106,62 @@ def user(service: Service) -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def admin(service: Service) -> Iterator[Browser]:
-    """The seeded member of the staff, signed in."""
+    """A browser of the seeded staff user."""
     with Browser(service) as browser:
         browser.sign_in(service.seed["admin"])
         yield browser
 
 
+@pytest.fixture(scope="session")
+def idle(service: Service) -> str:
+    """The ``userId`` of a desk that is not connected."""
+    return next(desk["userId"] for desk in service.desks() if not desk["connected"])
+
+
 @pytest.fixture
 def bot(user: Browser) -> Iterator[Bot]:
-    """A bot of the user's, without an election or a secret."""
+    """A bot of the user without an election or a secret."""
     made = Bot(user)
     yield made
     made.remove()
 
 
-def _no_answer_held_a_secret(service: Service) -> None:
-    """Section 5: no answer echoes a credential or a secret; what is shown is shown once."""
+def _assert_no_secret_in_responses(service: Service) -> None:
+    """Section 5: no response repeats a credential or a secret."""
     assert service.witness.shown_again() == []
 
 
-def _nothing_keeps_a_secret(service: Service, server: Any) -> None:
-    """Section 2: of what was shown or sent, nothing stands in tables, sessions, cache or log."""
-    from tests.leaks import everything_kept  # noqa: PLC0415 - only where no service is named
+def _assert_no_secret_stored(service: Service, server: Any) -> None:
+    """Section 2: no secret of the run is in the tables, sessions, cache or log."""
+    from tests.leaks import dump_storage  # noqa: PLC0415 - not available without the product
 
-    kept = everything_kept(server)
-    assert service.own_desk in kept  # it was read
+    dump = dump_storage(server)
+    assert service.own_desk in dump  # the dump is not empty
     assert [
         secret
         for secret in service.witness.secrets
-        if any(trace in kept for trace in traces(secret))
+        if any(trace in dump for trace in traces(secret))
     ] == []
 
 
 def _is_named() -> bool:
-    """Whether BASE_URL says which service; in the product's own suite its settings set it."""
+    """Whether BASE_URL names a service. In the product's own test suite, the settings set it."""
     return bool(os.environ.get("BASE_URL")) and "tests.settings" not in sys.modules
 
 
 def _seed() -> dict[str, Any]:
-    given = os.environ.get("SEED_JSON", "")
-    if not given:
-        pytest.skip("SEED_JSON is not set: the file that manage.py seed --json printed.")
-    text = given if given.lstrip().startswith("{") else Path(given).read_text()
+    value = os.environ.get("SEED_JSON", "")
+    if not value:
+        pytest.skip("SEED_JSON is not set: a file with the output of manage.py seed --json.")
+    text = value if value.lstrip().startswith("{") else Path(value).read_text()
     seed: dict[str, Any] = json.loads(text)
     return seed
 
 
 def _serving(**settings: Any) -> AbstractContextManager[Any]:
-    """A server of our own, where the product stands beside these tests."""
+    """Starts a server, if the product is available."""
     try:
-        from tests.server import serving  # noqa: PLC0415 - only where no service is named
+        from tests.server import serving  # noqa: PLC0415 - not available without the product
     except ImportError:
-        pytest.skip("BASE_URL is not set, and the product that could be started is not here.")
+        pytest.skip("BASE_URL is not set, and the product is not available to start a server.")
     return serving(**settings)

@@ -1,4 +1,4 @@
-"""What a credential of the service looks like (section 2)."""
+"""The format of the service's credentials (section 2)."""
 
 import re
 import secrets
@@ -18,12 +18,12 @@ def checksum(text: str) -> str:
 
 
 def credential(prefix: str) -> str:
-    """A credential that nobody was ever given, its checksum right."""
+    """A credential that was never issued, with a valid checksum."""
     body = prefix + "".join(secrets.choice(BASE62) for _ in range(43))
     return body + checksum(body)
 
 
 def credentials_in(text: str) -> set[str]:
-    """Every credential that a text holds, its checksum right."""
-    found = (match.groups() for match in FORM.finditer(text))
-    return {body + end for body, end in found if checksum(body) == end}
+    """All credentials in a text that have a valid checksum."""
+    candidates = (match.groups() for match in FORM.finditer(text))
+    return {body + end for body, end in candidates if checksum(body) == end}

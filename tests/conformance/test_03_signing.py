@@ -69,6 +69,17 @@ def test_of_several_signatures_one_valid_one_is_enough(service, place):
     assert push_raw(service, raw, signed(*secrets, body=raw)).status_code == 200
 
 
+@pytest.mark.parametrize("form", ["v0=00,{}", "{},v2=00", "v0=x,{},v2=y,v3=z"])
+def test_signatures_of_other_schemes_are_passed_over(service, form):
+    """Section 3: one valid v1 among at most five is enough."""
+    raw = written(service.to_desk())
+    headers = signed(service.floor, body=raw)
+    headers[SIGNATURE] = form.format(headers[SIGNATURE])
+    assert push_raw(service, raw, headers).status_code == 200
+    headers[SIGNATURE] += ",v4=00" * 4
+    assert_refused(push_raw(service, raw, headers), 401, "signature_invalid")
+
+
 def test_more_than_five_signatures_are_refused(service):
     """Section 3."""
     raw = written(service.to_desk())

@@ -5,22 +5,23 @@ import pytest
 from tests.conformance.client import SOMEBODY, assert_refused, deploy_path, faults
 
 
-@pytest.fixture
-def idle(service):
-    """A desk that is not connected."""
-    return next(desk["userId"] for desk in service.desks() if not desk["connected"])
-
-
 def test_the_customers_body_fills_that_desk_and_no_other(service):
     """The customer's section 4, shape 2."""
     body = service.one_desk()
     assert set(body) == {"pair", "direction", "nonce", "elected", "source", "mode"}
     answer = service.deploy(service.desk, body)
     assert answer.status_code == 200
-    told = answer.json()
-    assert (told["outcome"], told["matched"], told["filled"]) == ("filled", 1, 1)
-    assert (told["signal"]["userId"], told["signal"]["fanout"]) == (service.desk, False)
-    filled = service.desks(signal=told["signal"]["id"])
+    result = answer.json()
+    assert (result["outcome"], result["matched"], result["filled"]) == (
+        "filled",
+        1,
+        1,
+    )
+    assert (result["signal"]["userId"], result["signal"]["fanout"]) == (
+        service.desk,
+        False,
+    )
+    filled = service.desks(signal=result["signal"]["id"])
     assert [desk["userId"] for desk in filled] == [service.desk]
 
 
@@ -94,7 +95,8 @@ def test_the_desk_must_be_ready(service, idle):
     """Section 4: also with another pair, as the order of section 5 says."""
     for pair in (service.elected["pair"], "NOT/IT"):
         answer = service.deploy(idle, service.one_desk(pair=pair))
-        assert_refused(answer, 422, "desk_not_ready")
+        body = assert_refused(answer, 422, "desk_not_ready")
+        assert body["reason"] == "not_connected"
 
 
 def test_the_pair_and_direction_are_the_elected_ones(service):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.conformance.client import DESKS, ME, SOMEBODY, assert_refused, faults
+from tests.conformance.client import DESKS, EVENTS, ME, SOMEBODY, TOKENS, assert_refused, faults
 
 RECORD = {
     "userId",
@@ -123,6 +123,26 @@ def test_the_desks_that_a_signal_filled(service):
     assert service.desks(signal=dry["signal"]["id"]) == []
     for unknown in ("sig_" + "0" * 22, "x", "'", "%"):
         assert service.desks(signal=unknown) == []
+
+
+def test_a_cursor_is_good_for_its_list_only(service):
+    """Section 4: a next of another list is refused."""
+    platform, one = service.platform, {"limit": 1}
+    of_desks = service.get(DESKS, platform, **one).json()["next"]
+    of_ready = service.get(DESKS, platform, ready=1, **one).json()["next"]
+    of_events = service.get(EVENTS, platform, **one).json()["next"]
+    for path, query in (
+        (DESKS, {"after": of_ready}),
+        (DESKS, {"after": of_events}),
+        (DESKS, {"after": of_desks, "ready": 1}),
+        (DESKS, {"after": of_ready, "connected": 1}),
+        (EVENTS, {"after": of_desks}),
+        (TOKENS, {"after": of_desks}),
+    ):
+        answer = service.get(path, platform, **query)
+        assert_refused(answer, 422, "invalid")
+        assert faults(answer) == {"after"}
+    assert service.get(DESKS, platform, after=of_ready, ready=1, limit=3).status_code == 200
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from tests.conformance.client import (
     SOMEBODY,
     TOKENS,
     assert_refused,
+    bearer,
     deploy_path,
 )
 
@@ -64,6 +65,64 @@ def test_head_works(service, path):
     assert head.headers["Cache-Control"] == get.headers["Cache-Control"]
 
 
+@pytest.mark.parametrize("path", [CATALOG, HOOK, "/api/schema", "/problems"])
+def test_head_has_the_etag_of_get(service, path):
+    """Section 4: and honours If-None-Match."""
+    etag = service.get(path).headers["ETag"]
+    assert service.http.head(path).headers["ETag"] == etag
+    answer = service.http.head(path, headers={"If-None-Match": etag})
+    assert (answer.status_code, answer.content) == (304, b"")
+
+
+def test_pages_and_static_files_know_their_methods_too(service):
+    """Section 4: on every path; the method comes before the CSRF check."""
+    style = re.search(r'href="(/static/[^"]+\.css)"', service.get("/").text).group(1)
+    reading = {"GET", "HEAD", "OPTIONS"}
+    for path, methods in (
+        ("/healthz", reading),
+        (style, reading),
+        ("/api/docs", reading),
+        ("/desk/withdraw", {"POST", "OPTIONS"}),
+        ("/accounts/login/", reading | {"POST"}),
+        ("/control/", reading | {"POST"}),
+    ):
+        options, put = service.http.options(path), service.http.put(path)
+        assert (options.status_code, options.content, put.status_code) == (204, b"", 405), path
+        assert named(options.headers["Allow"]) == named(put.headers["Allow"]) == methods
+
+
+@pytest.mark.parametrize("path", ["/control", "/accounts/login"])
+def test_a_page_without_its_slash_leads_to_the_page(service, path):
+    """Section 4."""
+    for answer in (service.http.get(path), service.http.head(path)):
+        assert (answer.status_code, answer.headers["Location"]) == (301, f"{path}/")
+
+
+@pytest.mark.parametrize("path", [CATALOG, HOOK, EVENTS, DESKS])
+def test_a_large_answer_is_compressed_where_the_client_asks(service, path):
+    """Section 4: the same in fewer bytes, for HEAD as for GET."""
+    asked = {**bearer(service.platform), "Accept-Encoding": "gzip"}
+    plain = {**asked, "Accept-Encoding": "identity"}
+    query = {"limit": 20} if path in (EVENTS, DESKS) else None
+    small, whole = (
+        service.http.get(path, params=query, headers=headers) for headers in (asked, plain)
+    )
+    head = service.http.head(path, params=query, headers=asked)
+    assert small.headers["Content-Encoding"] == head.headers["Content-Encoding"] == "gzip"
+    assert "Content-Encoding" not in whole.headers
+    assert small.json() == whole.json()
+    for answer in (small, whole, head):
+        assert "Accept-Encoding" in answer.headers["Vary"]
+        assert answer.headers.get("ETag") == whole.headers.get("ETag")
+
+
+@pytest.mark.parametrize("path", [TOKENS, "/api/docs", "/", "/accounts/login/"])
+def test_where_cookies_count_nothing_is_compressed(service, path):
+    """Section 4."""
+    headers = {**bearer(service.platform), "Accept-Encoding": "gzip"}
+    assert "Content-Encoding" not in service.http.get(path, headers=headers).headers
+
+
 @pytest.mark.parametrize("given", ["a", "A-z_09", "x" * 64])
 def test_a_fit_request_id_of_the_callers_is_kept(service, given):
     """Section 4: 1 to 64 of A-Za-z0-9_-."""
@@ -79,6 +138,13 @@ def test_an_unfit_request_id_is_replaced(service, given):
     assert answer.headers[REQUEST_ID] != given
     assert re.fullmatch("[A-Za-z0-9_-]{1,64}", answer.headers[REQUEST_ID])
     assert answer.json()["requestId"] == answer.headers[REQUEST_ID]
+
+
+def test_a_credential_as_request_id_is_replaced(service):
+    """Section 4: else a new one."""
+    answer = service.get(ME, headers={REQUEST_ID: service.platform})
+    assert service.platform not in answer.text
+    assert answer.headers[REQUEST_ID] != service.platform
 
 
 def test_every_request_without_an_id_gets_one_of_its_own(service):

@@ -50,27 +50,27 @@ def accepted(service, shape, **changes):
 @pytest.mark.parametrize("shape", ["tradingview", "to_desk", "fanout", "of_nox"])
 def test_an_accepted_signal_is_answered_with_these_members(service, shape):
     """Section 4, accepted."""
-    told, body = accepted(service, shape)
-    assert set(told) == ANSWER
-    assert (told["paper"], told["liveWrites"]) == (True, False)
-    assert set(told["signal"]) == SIGNAL
-    assert re.fullmatch("sig_[0-9A-Za-z]{22}", told["signal"]["id"])
+    result, body = accepted(service, shape)
+    assert set(result) == ANSWER
+    assert (result["paper"], result["liveWrites"]) == (True, False)
+    assert set(result["signal"]) == SIGNAL
+    assert re.fullmatch("sig_[0-9A-Za-z]{22}", result["signal"]["id"])
     for name in ("source", "pair", "direction"):
-        assert told["signal"][name] == body[name]
-    assert told["signal"]["nonce"] == body.get("action_id", body.get("nonce"))
-    assert isinstance(told["signal"]["position"], int)
+        assert result["signal"][name] == body[name]
+    assert result["signal"]["nonce"] == body.get("action_id", body.get("nonce"))
+    assert isinstance(result["signal"]["position"], int)
 
 
 @pytest.mark.parametrize("shape", ["tradingview", "to_desk", "fanout", "of_nox"])
 def test_its_paths_list_what_it_did(service, shape):
     """Section 4: events and desks."""
-    told, _ = accepted(service, shape)
-    events = service.get(told["events"], service.platform).json()["events"]
-    assert [event["position"] for event in events] == [told["signal"]["position"]]
+    result, _ = accepted(service, shape)
+    events = service.get(result["events"], service.platform).json()["events"]
+    assert [event["position"] for event in events] == [result["signal"]["position"]]
     assert events[0]["kind"] == "signal.filled"
-    assert events[0]["signal"] == told["signal"]
-    desks = service.get(told["desks"], service.platform).json()["desks"]
-    assert len(desks) == told["filled"]
+    assert events[0]["signal"] == result["signal"]
+    desks = service.get(result["desks"], service.platform).json()["desks"]
+    assert len(desks) == result["filled"]
 
 
 @pytest.mark.parametrize(
@@ -87,17 +87,17 @@ def test_the_content_type_is_not_looked_at(service, kind):
 
 def test_the_names_of_fields_that_are_not_used_come_back(service):
     """Section 4: ignored; not used and not kept."""
-    told, _ = accepted(service, "fanout", extra=1, another={"a": ["value-not-kept"]})
-    assert told["ignored"] == ["extra", "another"]
-    event = service.get(told["events"], service.platform).text
+    result, _ = accepted(service, "fanout", extra=1, another={"a": ["value-not-kept"]})
+    assert result["ignored"] == ["extra", "another"]
+    event = service.get(result["events"], service.platform).text
     assert "extra" not in event
     assert "value-not-kept" not in event
 
 
 def test_at_most_20_names_of_at_most_64_characters_come_back(service):
     """Section 4."""
-    told, _ = accepted(service, "fanout", **{f"{n:02}" + "x" * 100: n for n in range(30)})
-    assert [len(name) for name in told["ignored"]] == [64] * 20
+    result, _ = accepted(service, "fanout", **{f"{n:02}" + "x" * 100: n for n in range(30)})
+    assert [len(name) for name in result["ignored"]] == [64] * 20
 
 
 # --- The nonce -----------------------------------------------------------------------------------
@@ -106,12 +106,12 @@ def test_at_most_20_names_of_at_most_64_characters_come_back(service):
 @pytest.mark.parametrize("shape", ["tradingview", "to_desk", "fanout", "of_nox"])
 def test_a_nonce_sent_again_tells_what_became_of_the_first(service, shape):
     """Section 4: 409 with first, the first one's answer without ignored, and identical."""
-    told, body = accepted(service, shape, extra=1)
+    result, body = accepted(service, shape, extra=1)
     secret = service.bot["secret"] if shape == "tradingview" else None
     again = service.push(body, None if secret else service.platform, secret=secret)
     refusal = assert_refused(again, 409, "nonce_used")
     assert refusal["identical"] is True
-    assert refusal["first"] == {name: told[name] for name in ANSWER - {"ignored"}}
+    assert refusal["first"] == {name: result[name] for name in ANSWER - {"ignored"}}
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_a_refused_signal_spends_no_nonce(service):
 
 
 def test_raced_by_many_exactly_one_wins(service):
-    """Section 4: by any number of workers; every other one is told of the winner."""
+    """Section 4: by any number of workers; every other one gets the winner's answer."""
     body = written(service.fanout())
     headers = signed(service.floor, body=body)
 

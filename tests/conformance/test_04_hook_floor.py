@@ -5,11 +5,6 @@ import pytest
 from tests.conformance.client import SOMEBODY, assert_refused, faults
 
 
-@pytest.fixture
-def idle(service):
-    return next(desk["userId"] for desk in service.desks() if not desk["connected"])
-
-
 def ids(desks):
     return sorted(desk["userId"] for desk in desks)
 
@@ -18,27 +13,41 @@ def test_a_fan_out_fills_every_ready_desk(service):
     """The customer's section 4, shape 3: one signal fills every matching paper election."""
     body = service.fanout()
     assert set(body) == {"fanout", "pair", "direction", "nonce", "elected", "source"}
-    told = service.push(body, service.platform).json()
+    result = service.push(body, service.platform).json()
     ready = ids(service.desks(ready="1"))
-    assert (told["outcome"], told["matched"], told["filled"]) == ("filled", len(ready), len(ready))
-    assert (told["signal"]["fanout"], told["signal"]["userId"]) == (True, None)
-    assert ids(service.desks(signal=told["signal"]["id"])) == ready
+    assert (result["outcome"], result["matched"], result["filled"]) == (
+        "filled",
+        len(ready),
+        len(ready),
+    )
+    assert (result["signal"]["fanout"], result["signal"]["userId"]) == (True, None)
+    assert ids(service.desks(signal=result["signal"]["id"])) == ready
 
 
 def test_with_a_user_id_it_reaches_that_desk_only(service):
     """The customer's section 4, shape 3."""
-    told = service.push(service.fanout(userId=service.desk), service.platform).json()
-    assert (told["matched"], told["filled"]) == (1, 1)
-    assert (told["signal"]["fanout"], told["signal"]["userId"]) == (True, service.desk)
-    assert ids(service.desks(signal=told["signal"]["id"])) == [service.desk]
+    result = service.push(service.fanout(userId=service.desk), service.platform).json()
+    assert (result["matched"], result["filled"]) == (1, 1)
+    assert (result["signal"]["fanout"], result["signal"]["userId"]) == (
+        True,
+        service.desk,
+    )
+    assert ids(service.desks(signal=result["signal"]["id"])) == [service.desk]
 
 
 @pytest.mark.parametrize("changes", [{}, {"fanout": False}, {"fanout": None}, {"mode": None}])
 def test_without_fanout_it_is_a_deploy(service, changes):
     """Section 4: fanout false or absent."""
-    told = service.push(service.to_desk(**changes), secret=service.floor).json()
-    assert (told["outcome"], told["matched"], told["filled"]) == ("filled", 1, 1)
-    assert (told["signal"]["fanout"], told["signal"]["userId"]) == (False, service.desk)
+    result = service.push(service.to_desk(**changes), secret=service.floor).json()
+    assert (result["outcome"], result["matched"], result["filled"]) == (
+        "filled",
+        1,
+        1,
+    )
+    assert (result["signal"]["fanout"], result["signal"]["userId"]) == (
+        False,
+        service.desk,
+    )
 
 
 @pytest.mark.parametrize("changes", [{}, {"fanout": False}, {"fanout": None}, {"userId": None}])
@@ -73,9 +82,9 @@ def test_it_must_repeat_the_card(service, shape):
         ({"pair": "NOT/IT", "direction": other}, "pair_mismatch"),
     ):
         body = getattr(service, shape)(**changes)
-        told = assert_refused(service.push(body, service.platform), 422, code)
-        assert told["elected"] == service.elected
-        assert told["sent"] == {**service.elected, **changes}
+        result = assert_refused(service.push(body, service.platform), 422, code)
+        assert result["elected"] == service.elected
+        assert result["sent"] == {**service.elected, **changes}
 
 
 @pytest.mark.parametrize("mode", ["draft", "dry_run", "", "PAPER", 1, False, [], {}])

@@ -8,11 +8,6 @@ from tests.conformance.client import SOMEBODY, assert_refused, faults, nonce
 
 
 @pytest.fixture
-def idle(service):
-    return next(desk["userId"] for desk in service.desks() if not desk["connected"])
-
-
-@pytest.fixture
 def ready(service):
     return len(service.desks(ready="1"))
 
@@ -22,9 +17,9 @@ def push(service, **changes):
 
 
 def became(answer):
-    told = answer.json()
-    assert answer.status_code == 200, told
-    return told["outcome"], told["matched"], told["filled"]
+    expected = answer.json()
+    assert answer.status_code == 200, expected
+    return expected["outcome"], expected["matched"], expected["filled"]
 
 
 # --- The table: mode, target, what is checked, outcome -------------------------------------------
@@ -106,18 +101,18 @@ def test_paper_for_one_desk_fills_it(service, fanout):
 # --- Fields --------------------------------------------------------------------------------------
 
 
-def test_the_customers_body_is_taken_and_told(service):
+def test_the_customers_body_is_accepted_and_returned(service):
     """The customer's section 4, shape 4."""
     body = service.of_nox(decision_ref="d-1", size_quote=250)
     customers = {"fanout", "action_id", "trace_id", "pair", "direction", "elected", "source"}
     assert set(body) == customers | {"mode", "size_quote", "rationale", "decision_ref"}
-    told = service.push(body, service.platform).json()
-    signal = told["signal"]
+    expected = service.push(body, service.platform).json()
+    signal = expected["signal"]
     assert signal["nonce"] == body["action_id"]
     assert signal["traceId"] == body["trace_id"]
     assert (signal["sizeQuote"], signal["decisionRef"]) == ("250", "d-1")
     assert (signal["rationale"], signal["source"]) == (body["rationale"], "nox")
-    assert told["ignored"] == []
+    assert expected["ignored"] == []
 
 
 @pytest.mark.parametrize("field", ["fanout", "mode", "action_id", "trace_id"])
@@ -168,7 +163,7 @@ def sized(service, number):
 
 
 @pytest.mark.parametrize(
-    ("number", "told"),
+    ("number", "expected"),
     [
         ("1", "1"),
         ("0.00000001", "0.00000001"),
@@ -180,9 +175,9 @@ def sized(service, number):
         ("1.5E1", "15"),
     ],
 )
-def test_an_amount_is_kept_exactly_and_written_as_a_string(service, number, told):
+def test_an_amount_is_kept_exactly_and_written_as_a_string(service, number, expected):
     """The contract's head, and section 4: 15 digits before and 8 after the point."""
-    assert sized(service, number).json()["signal"]["sizeQuote"] == told
+    assert sized(service, number).json()["signal"]["sizeQuote"] == expected
 
 
 @pytest.mark.parametrize(

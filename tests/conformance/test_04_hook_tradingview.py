@@ -15,9 +15,13 @@ def test_the_customers_body_fills_the_owners_desk_and_no_other(service):
     assert set(body) == {"botId", "pair", "direction", "nonce", "elected", "source"}
     answer = service.push(body, secret=service.bot["secret"])
     assert answer.status_code == 200
-    told = answer.json()
-    assert (told["outcome"], told["matched"], told["filled"]) == ("filled", 1, 1)
-    signal = told["signal"]
+    result = answer.json()
+    assert (result["outcome"], result["matched"], result["filled"]) == (
+        "filled",
+        1,
+        1,
+    )
+    signal = result["signal"]
     assert (signal["botId"], signal["userId"]) == (service.bot["botId"], service.own_desk)
     assert (signal["mode"], signal["fanout"]) == ("paper", False)
     filled = service.desks(signal=signal["id"])
@@ -46,7 +50,7 @@ def test_another_mode_is_invalid(service, mode):
 
 
 def test_it_is_matched_against_that_automations_election_and_not_the_card(service):
-    """Section 4; what was sent is told beside what is elected."""
+    """Section 4; the refusal shows what was sent and what is elected."""
     bot = service.bot
     elected = {"pair": bot["pair"], "direction": bot["direction"]}
     assert elected != service.elected, "the seeding elects otherwise than the card"
@@ -90,6 +94,6 @@ def test_a_ticker_beside_pair_and_direction_is_only_ignored(service):
 def test_fields_of_other_shapes_are_not_used(service, field):
     """Section 4: fields that are not named are not used; their names come back."""
     value = {"fanout": True, "userId": service.desk}.get(field, "act_1")
-    told = push(service, **{field: value}).json()
-    assert (told["ignored"], told["matched"]) == ([field], 1)
-    assert told["signal"]["userId"] == service.own_desk
+    result = push(service, **{field: value}).json()
+    assert (result["ignored"], result["matched"]) == ([field], 1)
+    assert result["signal"]["userId"] == service.own_desk

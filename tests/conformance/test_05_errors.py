@@ -1,4 +1,4 @@
-"""Section 5: every refusal is one body, and any bytes on any path get an answer from the table."""
+"""Section 5: every refusal has the same form, and any bytes on any path get an answer."""
 
 import http.client
 from urllib.parse import urlsplit
@@ -13,6 +13,7 @@ from tests.conformance.client import (
     ME,
     TOKENS,
     assert_refused,
+    bearer,
     deploy_path,
     signed,
     written,
@@ -30,14 +31,14 @@ def of_length(body, length):
 
 
 def raw(service, method, target, body=b"", **headers):
-    """An answer to a request whose target and header bytes are sent as they are."""
+    """Sends a request with unescaped target and header bytes. Returns the status and the text."""
     parts = urlsplit(service.base_url)
     secure = parts.scheme == "https"
     kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
     connection = kind(parts.hostname, parts.port, timeout=30)
     try:
         connection.putrequest(method, "/", skip_host="Host" in headers)
-        connection._buffer[0] = method.encode() + b" " + target + b" HTTP/1.1"
+        connection._buffer[0] = method.encode() + b" " + target + b" HTTP/1.1"  # type: ignore[attr-defined]
         for name, value in {"Content-Length": str(len(body)), **headers}.items():
             connection.putheader(name, value)
         connection.endheaders(body)
@@ -147,16 +148,35 @@ def test_a_body_has_at_most_64_kib(service):
     whole = of_length(service.fanout(), LIMIT)
     assert len(whole) == LIMIT
     assert service.push(whole, service.platform).status_code == 200
-    larger = of_length(service.fanout(), LIMIT + 1)
-    assert_refused(service.push(larger, service.platform), 413, "body_too_large")
-    assert_refused(service.deploy(service.desk, larger), 413, "body_too_large")
+    for path in (HOOK, deploy_path(service.desk)):
+        refused = service.send_headers("POST", path, LIMIT + 1, bearer(service.platform))
+        assert_refused(refused, 413, "body_too_large")
 
 
-def test_the_size_is_looked_at_before_any_credential(service):
+def test_the_size_is_checked_before_any_credential(service):
     """Section 5, order: length and size, then the form of the credential headers."""
     for headers in ({}, {"Authorization": "x"}, {"X-SVC-Timestamp": "x"}):
-        answer = service.push(b"x" * (LIMIT + 1), headers=headers)
-        assert_refused(answer, 413, "body_too_large")
+        refused = service.send_headers("POST", HOOK, LIMIT + 1, headers)
+        assert_refused(refused, 413, "body_too_large")
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/api/docs", 405),
+        ("/healthz", 405),
+        ("/control/", 413),
+        ("/accounts/login/", 413),
+        ("/desk/connect", 413),
+        (HOOK, 413),
+        (TOKENS, 413),
+    ],
+)
+def test_a_refused_body_is_not_waited_for(service, path, status):
+    """Section 5, order: on every path, before any byte of a body and any CSRF check."""
+    headers = {"Content-Type": "multipart/form-data; boundary=x", "Cookie": "csrf=" + "x" * 32}
+    refused = service.send_headers("POST", path, 300 * 1024 * 1024, headers)
+    assert refused.status_code in (status, 413)  # 413: by a proxy in front
 
 
 # --- The order -----------------------------------------------------------------------------------
@@ -206,7 +226,7 @@ def test_the_scope_comes_before_the_media_type_and_that_before_the_json(service)
     assert_refused(answer, 415, "unsupported_media_type")
 
 
-# Each breaks the law in one way; together they are told in this order.
+# Each breaks one rule. Of several, the first in this order is reported.
 FAULTS = [
     ("exchange_secret", {"api_key": "x"}),
     ("ticker_only", {"ticker": "BTCUSDT", "direction": None}),
@@ -217,7 +237,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize("first", range(len(FAULTS)))
-def test_of_several_faults_the_first_of_the_order_is_told(service, first):
+def test_of_several_errors_the_first_in_the_order_is_reported(service, first):
     """Order: exchange_secret, ticker_only, mode_refused, not_elected, invalid."""
     body = service.to_desk(userId="usr_" + "0" * 22, pair="NOT/IT")
     for _, fault in reversed(FAULTS[first:]):
@@ -225,7 +245,7 @@ def test_of_several_faults_the_first_of_the_order_is_told(service, first):
     assert_refused(service.push(body, service.platform), 422, FAULTS[first][0])
 
 
-def test_a_spent_nonce_is_told_after_an_unknown_desk_and_before_readiness_and_pair(service):
+def test_a_spent_nonce_is_reported_after_an_unknown_desk_and_before_readiness_and_pair(service):
     """Order: desk found, nonce_used, desk_not_ready, pair, direction."""
     idle = next(desk["userId"] for desk in service.desks() if not desk["connected"])
     body = service.to_desk()
@@ -335,7 +355,7 @@ def test_any_header_gets_an_answer(service, path, headers):
         assert "Traceback" not in text
 
 
-def test_a_forwarding_header_is_nobodys_word(service):
+def test_a_forwarding_header_changes_no_address(service):
     """Section 7: a proxy's header counts only where the setting says; no address comes from it."""
     answer = service.get(HOOK, headers={"X-Forwarded-Host": "elsewhere.example"})
     assert answer.json()["url"] == service.base_url + HOOK

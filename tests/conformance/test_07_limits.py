@@ -86,3 +86,43 @@ def test_changes_of_a_user(limited_service):
         assert answer.status_code == 429
         assert 1 <= int(answer.headers["Retry-After"]) <= 60
         assert "One more" not in user.get("/bots").text
+
+
+def test_what_a_desk_causes_in_the_log(service_of_limited_desks):
+    """LIMIT_DESK: its bots and its owner's changes together; not what others deploy to it."""
+    service = service_of_limited_desks
+    secret = service.bot["secret"]
+    with Browser(service) as owner:
+        owner.sign_in(service.seed["user"])
+        Bot(owner)
+        for number in range(1, FEW):
+            answer = service.push(service.tradingview(), secret=secret)
+            assert (answer.status_code, answer.headers["RateLimit-Policy"]) == (
+                200,
+                '"desk";q=3;w=60',
+            )
+            assert answer.headers["RateLimit"].startswith(f'"desk";r={FEW - 1 - number};')
+        assert_limited(service.push(service.tradingview(), secret=secret))
+        assert service.deploy(service.own_desk, service.one_desk()).status_code == 200
+        withdrawn = owner.post("/desk/withdraw", {}, seen_at="/desk/disconnect")
+        assert withdrawn.status_code == 302
+
+
+def test_the_pages_that_a_user_looks_at(service_of_limited_desks):
+    """LIMIT_PAGES."""
+    with Browser(service_of_limited_desks) as staff:
+        staff.sign_in(service_of_limited_desks.seed["admin"])
+        let_through(staff.get("/control/") for _ in range(FEW))
+        answer = staff.get("/control/")
+        assert answer.status_code == 429
+        assert 1 <= int(answer.headers["Retry-After"]) <= 60
+
+
+def test_a_desk_token_that_has_spent_its_reads_revokes_itself(service_of_limited_desks):
+    """Revoking is limited by nothing."""
+    service = service_of_limited_desks
+    token = service.seed["desks"][2]["deskToken"]
+    let_through(service.get(ME, token) for _ in range(FEW))
+    assert_limited(service.get(ME, token))
+    assert service.send("DELETE", TOKENS, b"", token).status_code == 200
+    assert service.get(ME, token).status_code == 401

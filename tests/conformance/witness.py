@@ -1,22 +1,23 @@
-"""Sees every request and answer of a run: which secrets there were, and which answers held them."""
+"""Records every secret of a run, and which responses contained one."""
 
 import base64
 from collections import Counter
+from collections.abc import Callable
 
 import httpx
 
 from tests.conformance.credentials import credentials_in
 
-# What the tests send as a secret of an exchange, and it has no business being anywhere afterwards.
+# An exchange secret that the tests send. It must not be stored or returned anywhere.
 EXCHANGE_SECRET = "kX9-exchange-credential-7Qz"
 PEM = "-----BEGIN EC PRIVATE KEY-----\nMHcCAQEE\n-----END EC PRIVATE KEY-----"
 
 
 class Witness:
-    """Hears what a client sends and gets (``hooks``), and remembers the secrets of it.
+    """Collects the secrets in a client's requests and responses, through its ``hooks``.
 
-    ``sent`` are the credentials that requests carried, ``answers`` tells of each credential in how
-    many answers it stood.
+    ``sent`` holds the credentials in requests. ``answers`` counts the responses that contained each
+    credential.
     """
 
     def __init__(self, *known: str) -> None:
@@ -25,42 +26,42 @@ class Witness:
         self.answers: Counter[str] = Counter()
 
     @property
-    def hooks(self) -> dict[str, list[object]]:
-        return {"request": [self._hear_request], "response": [self._hear_answer]}
+    def hooks(self) -> dict[str, list[Callable[..., None]]]:
+        return {"request": [self._on_request], "response": [self._on_response]}
 
     @property
     def secrets(self) -> set[str]:
-        """Every secret that there was."""
+        """Every secret of the run."""
         return self.known | self.sent | set(self.answers)
 
     def shown_again(self) -> list[str]:
-        """What answers held that they should not: an old secret, or a new one a second time.
+        """The secrets that responses must not contain: known ones, and new ones a second time.
 
-        What the run itself sent before any answer told it was known beforehand.
+        A secret that a request carried before any response did is a known one.
         """
         return sorted(
             secret for secret, times in self.answers.items() if times > 1 or secret in self.known
         )
 
-    def _hear_request(self, request: httpx.Request) -> None:
-        said = f"{request.url} {request.headers} {_text(request.read())}"
-        fresh = credentials_in(said) - self.sent
+    def _on_request(self, request: httpx.Request) -> None:
+        text = f"{request.url} {request.headers} {_text(request.read())}"
+        fresh = credentials_in(text) - self.sent
         self.known |= fresh - set(self.answers)
         self.sent |= fresh
 
-    def _hear_answer(self, answer: httpx.Response) -> None:
-        said = f"{list(answer.headers.items())} {_text(answer.read())}"
-        found = credentials_in(said) | {secret for secret in self.known if secret in said}
-        self.answers.update(found)
+    def _on_response(self, answer: httpx.Response) -> None:
+        text = f"{list(answer.headers.items())} {_text(answer.read())}"
+        secrets = credentials_in(text) | {secret for secret in self.known if secret in text}
+        self.answers.update(secrets)
 
 
 def traces(secret: str) -> set[str]:
-    """How a text would hold the secret: plain, in hex, in base64 at any of its three offsets."""
+    """The forms of a secret in a text: plain, hex, and base64 at each of the three offsets."""
     raw = secret.encode()
     shifted = (base64.b64encode(b"\0" * offset + raw)[4 if offset else 0 :] for offset in range(3))
-    # The last characters say something of the byte after it too, and the first of the one before.
-    ways = {text.rstrip(b"=")[1:-2].decode() for text in shifted}
-    return {secret, raw.hex(), raw.hex().upper(), *ways, *map(_for_urls, ways)}
+    # The first and the last characters also encode a neighbouring byte, so they are left out.
+    encoded = {text.rstrip(b"=")[1:-2].decode() for text in shifted}
+    return {secret, raw.hex(), raw.hex().upper(), *encoded, *map(_for_urls, encoded)}
 
 
 def _for_urls(text: str) -> str:

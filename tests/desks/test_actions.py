@@ -1,17 +1,16 @@
-"""What a customer does, and what the log says of it."""
+"""Actions of customers and the events that they write."""
 
-from importlib import import_module
 from typing import Any
 
 import pytest
-from django.apps import apps
 
 from desks import actions
 from desks.models import Automation, Card, Connection, Desk, Election, User
-from desks.models.automation import MOST_BOTS
+from desks.models.automation import MAX_BOTS
 from events import log
+from events.actors import SYSTEM
+from events.http.refusals import Invalid, NotAllowed
 from events.models import Event, Head
-from events.refusals import Invalid, NotAllowed
 from tests.factories import (
     UserFactory,
     a_bot,
@@ -27,18 +26,18 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture(autouse=True)
 def contiguous(db: None):
-    """After each test: every position has its event, and the counter stands on the last."""
+    """Checks after each test that positions are contiguous and the log's head is the last."""
     yield
     positions = list(Event.objects.values_list("position", flat=True))
     assert positions == list(range(1, Head.objects.get().position + 1))
 
 
 @pytest.fixture(autouse=True)
-def said_again(db: None):
-    """After each test: a desk repeats what its connection and its elections say."""
+def derived_columns_match(db: None):
+    """Checks after each test that a desk's derived columns match its connection and elections."""
     yield
-    said = {desk.pk: (desk.connected, desk.enrolled_id) for desk in Desk.objects.all()}
-    assert said == {desk.pk: (is_connected(desk), enrolled(desk)) for desk in Desk.objects.all()}
+    stored = {desk.pk: (desk.connected, desk.enrolled_id) for desk in Desk.objects.all()}
+    assert stored == {desk.pk: (is_connected(desk), enrolled(desk)) for desk in Desk.objects.all()}
 
 
 def is_connected(desk: Desk) -> bool:
@@ -46,13 +45,13 @@ def is_connected(desk: Desk) -> bool:
 
 
 def enrolled(desk: Desk) -> str | None:
-    """The card of its last election, if neither that was withdrawn nor the desk disconnected."""
+    """The card of the desk's last election on a card, or None if it was withdrawn."""
     last = Election.objects.filter(desk=desk, card__isnull=False, closed=None).last()
     return last.card_id if last and is_connected(desk) else None
 
 
 def last(number: int = 1) -> list[tuple[str, str | None, dict[str, Any]]]:
-    """The last events: kind, topic, data."""
+    """Kind, topic and data of the last events."""
     events = Event.objects.order_by("-position")[:number]
     return [(e.kind, e.topic, e.content["data"]) for e in events][::-1]
 
@@ -66,55 +65,56 @@ def counted(card: Card) -> int:
 
 
 class TestOpeningADesk:
-    def test_it_is_made_once(self):
-        user = UserFactory()
-        assert actions.open_desk(user=user) == actions.open_desk(user=user)
-        assert last(5) == [("desk.created", user.desk.public_id, {"venue": None})]
+    def test_a_second_call_returns_the_same_desk(self):
+        user = UserFactory.create()
+        desk = actions.open_desk(desk=Desk(user=user), actor=SYSTEM)
+        assert desk == actions.open_desk(desk=Desk(user=user), actor=SYSTEM)
+        assert last(5) == [("desk.created", desk.public_id, {"venue": None})]
 
-    def test_staff_have_none(self):
-        assert actions.open_desk(user=a_staff_user()) is None
+    def test_staff_have_no_desk(self):
+        assert actions.open_desk(desk=Desk(user=a_staff_user()), actor=SYSTEM) is None
 
 
 class TestConnecting:
-    def test_it_keeps_the_venue_and_the_time_and_says_so(self):
+    def test_it_stores_the_venue_and_the_time_and_writes_an_event(self):
         desk = a_desk()
-        actions.connect(desk=desk, venue="Kraken")
+        actions.connect(desk=desk, venue="Kraken", actor=SYSTEM)
         assert last() == [("desk.connected", desk.public_id, {"venue": "Kraken"})]
         connection, desk = Connection.objects.get(), Desk.objects.get()
         assert connection.connected_at == desk.updated_at == Event.objects.last().at
 
-    def test_a_connected_desk_is_not_connected_again(self):
+    def test_connecting_a_connected_desk_is_refused(self):
         desk = a_connected_desk()
         with pytest.raises(Invalid):
-            actions.connect(desk=desk, venue="Other")
+            actions.connect(desk=desk, venue="Other", actor=SYSTEM)
         assert Connection.objects.get().venue == "Kraken"
 
-    def test_disconnecting_withdraws_every_election_and_then_says_disconnected(self, card):
+    def test_disconnecting_withdraws_every_election_before_its_own_event(self, card):
         desk = a_ready_desk(card)
         a_bot(desk)
-        actions.disconnect(desk=desk)
+        actions.disconnect(desk=desk, actor=SYSTEM)
         kinds = [kind for kind, _, _ in last(3)]
         assert kinds == ["election.withdrawn", "election.withdrawn", "desk.disconnected"]
         assert {data["reason"] for _, _, data in last(3)[:2]} == {"disconnected"}
         assert (standing(desk), counted(card), Connection.objects.count()) == (0, 0, 0)
 
-    def test_disconnecting_twice_says_nothing_twice(self):
+    def test_disconnecting_twice_writes_one_event(self):
         desk = a_connected_desk()
-        actions.disconnect(desk=desk)
-        actions.disconnect(desk=desk)
+        actions.disconnect(desk=desk, actor=SYSTEM)
+        actions.disconnect(desk=desk, actor=SYSTEM)
         assert Event.objects.filter(kind="desk.disconnected").count() == 1
 
     def test_a_deactivated_user_cannot_connect(self):
         desk = a_desk()
         User.objects.update(is_active=False)
         with pytest.raises(NotAllowed):
-            actions.connect(desk=desk, venue="Kraken")
+            actions.connect(desk=desk, venue="Kraken", actor=SYSTEM)
 
 
 class TestEnrolling:
-    def test_it_takes_the_cards_pair_and_direction_from_its_position_on(self, card):
+    def test_it_elects_the_cards_pair_and_direction_from_its_position_on(self, card):
         desk = a_connected_desk()
-        actions.enrol(desk=desk, card_id=card.pk)
+        actions.enrol(desk=desk, card_id=card.pk, actor=SYSTEM)
         election = Election.objects.get()
         assert (election.pair, election.direction) == (card.pair, card.direction)
         assert election.opened == Event.objects.last().position
@@ -122,66 +122,72 @@ class TestEnrolling:
             (
                 "election.made",
                 desk.public_id,
-                {"pair": card.pair, "direction": card.direction, "card": card.name},
+                {
+                    "pair": card.pair,
+                    "direction": card.direction,
+                    "card": card.name,
+                    "cardId": card.pk,
+                },
             )
         ]
 
-    def test_the_card_counts_who_stands_on_it(self, card):
+    def test_the_card_counts_its_standing_elections(self, card):
         desks = [a_ready_desk(card) for _ in range(3)]
         assert counted(card) == 3
-        actions.withdraw_from_card(desk=desks[0])
+        actions.withdraw_from_card(desk=desks[0], actor=SYSTEM)
         assert counted(card) == 2
 
     def test_enrolling_again_changes_nothing(self, card):
         desk = a_ready_desk(card)
         before = Event.objects.count()
-        actions.enrol(desk=desk, card_id=card.pk)
+        actions.enrol(desk=desk, card_id=card.pk, actor=SYSTEM)
         assert (Event.objects.count(), counted(card)) == (before, 1)
 
     def test_a_desk_that_is_not_connected_cannot_enrol(self, card):
         with pytest.raises(Invalid):
-            actions.enrol(desk=a_desk(), card_id=card.pk)
+            actions.enrol(desk=a_desk(), card_id=card.pk, actor=SYSTEM)
 
-    def test_consent_to_a_card_that_was_retired_meanwhile_is_not_consent_to_the_next(self, card):
+    def test_enrolling_in_a_retired_card_does_not_enrol_in_the_next(self, card):
         desk = a_connected_desk()
         a_card(name="Evening")
         with pytest.raises(Invalid):
-            actions.enrol(desk=desk, card_id=card.pk)
+            actions.enrol(desk=desk, card_id=card.pk, actor=SYSTEM)
         assert standing(desk) == 0
 
     def test_a_deactivated_user_cannot_enrol(self, card):
         desk = a_connected_desk()
         User.objects.update(is_active=False)
         with pytest.raises(NotAllowed):
-            actions.enrol(desk=desk, card_id=card.pk)
+            actions.enrol(desk=desk, card_id=card.pk, actor=SYSTEM)
 
-    def test_withdrawing_says_that_it_was_asked(self, card):
+    def test_withdrawing_has_the_reason_asked(self, card):
         desk = a_ready_desk(card)
-        actions.withdraw_from_card(desk=desk)
+        actions.withdraw_from_card(desk=desk, actor=SYSTEM)
         [(kind, topic, data)] = last()
         assert (kind, topic, data["reason"]) == ("election.withdrawn", desk.public_id, "asked")
-        assert Election.objects.get().closed == Event.objects.last().position
+        election = Election.objects.get()
+        assert (election.closed, election.reason) == (Event.objects.last().position, "asked")
 
-    def test_withdrawing_twice_says_nothing_twice(self, card):
+    def test_withdrawing_twice_writes_one_event(self, card):
         desk = a_ready_desk(card)
-        actions.withdraw_from_card(desk=desk)
-        actions.withdraw_from_card(desk=desk)
+        actions.withdraw_from_card(desk=desk, actor=SYSTEM)
+        actions.withdraw_from_card(desk=desk, actor=SYSTEM)
         assert (Event.objects.filter(kind="election.withdrawn").count(), counted(card)) == (1, 0)
 
     def test_withdrawing_leaves_the_bots_elections(self, card):
         desk = a_ready_desk(card)
         a_bot(desk)
-        actions.withdraw_from_card(desk=desk)
+        actions.withdraw_from_card(desk=desk, actor=SYSTEM)
         assert standing(desk) == 1
 
 
 class TestCards:
-    def test_publishing_retires_the_one_before_it_in_one_turn(self, card):
+    def test_publishing_retires_the_previous_card_in_the_same_turn(self, card):
         evening = a_card(name="Evening", pair="ETH/USDT", direction="short")
         assert list(Card.objects.published()) == [evening]
         assert last(2) == [
-            ("card.retired", "all", {"card": card.as_json()}),
-            ("card.published", "all", {"card": evening.as_json()}),
+            ("card.retired", "all", {"card": card.to_dict(), "cardId": card.pk}),
+            ("card.published", "all", {"card": evening.to_dict(), "cardId": evening.pk}),
         ]
         retired = Card.objects.get(pk=card.pk)
         assert (retired.closed, evening.opened) == (2, 3)
@@ -189,45 +195,45 @@ class TestCards:
     def test_retiring_lapses_elections_without_touching_them_or_their_desks(self, card):
         desk = a_ready_desk(card)
         before = Desk.objects.get(pk=desk.pk).updated_at
-        actions.retire_card()
+        actions.retire_card(actor=SYSTEM)
         assert standing(desk) == 0
         assert Election.objects.get().closed is None
         assert Desk.objects.get(pk=desk.pk).updated_at == before
 
-    def test_a_lapsed_election_does_not_come_back_with_the_next_card(self, card):
+    def test_a_lapsed_election_stays_lapsed_after_the_next_card(self, card):
         desk = a_ready_desk(card)
         again = a_card()
         assert standing(desk) == 0
         assert counted(again) == 0
 
-    def test_retiring_without_a_card_says_nothing(self):
-        actions.retire_card()
+    def test_retiring_without_a_published_card_writes_no_event(self):
+        actions.retire_card(actor=SYSTEM)
         assert Event.objects.count() == 0
 
-    def test_disconnecting_after_the_card_lapsed_withdraws_nothing_of_it(self, card):
+    def test_disconnecting_after_the_card_was_retired_withdraws_no_lapsed_election(self, card):
         desk = a_ready_desk(card)
-        actions.retire_card()
-        actions.disconnect(desk=desk)
+        actions.retire_card(actor=SYSTEM)
+        actions.disconnect(desk=desk, actor=SYSTEM)
         assert not Event.objects.filter(kind="election.withdrawn").exists()
 
 
 class TestAutomations:
-    def test_a_new_bot_is_said_to_its_desk(self, desk):
-        bot = actions.add_automation(desk=desk, name="Chart")
+    def test_a_new_bot_writes_an_event_for_its_desk(self, desk):
+        bot = actions.add_automation(desk=desk, name="Chart", actor=SYSTEM)
         data = {"botId": bot.pk, "name": "Chart"}
         assert last() == [("automation.created", desk.public_id, data)]
 
     def test_a_desk_has_at_most_fifty(self, desk):
-        for _ in range(MOST_BOTS):
-            bot = actions.add_automation(desk=desk, name="Chart")
+        for _ in range(MAX_BOTS):
+            bot = actions.add_automation(desk=desk, name="Chart", actor=SYSTEM)
         with pytest.raises(Invalid):
-            actions.add_automation(desk=desk, name="One too many")
-        actions.remove_automation(automation=bot)
-        actions.add_automation(desk=desk, name="Room again")
+            actions.add_automation(desk=desk, name="One too many", actor=SYSTEM)
+        actions.remove_automation(automation=bot, actor=SYSTEM)
+        actions.add_automation(desk=desk, name="Room again", actor=SYSTEM)
 
-    def test_electing_again_replaces(self, desk):
+    def test_electing_again_replaces_the_election(self, desk):
         bot = a_bot(desk, "ETH/USDT", "short").automation
-        actions.elect(automation=bot, pair="SOL/USDT", direction="long")
+        actions.elect(automation=bot, pair="SOL/USDT", direction="long", actor=SYSTEM)
         (_, _, withdrawn), (_, _, made) = last(2)
         assert (withdrawn["reason"], withdrawn["pair"]) == ("replaced", "ETH/USDT")
         assert made == {"pair": "SOL/USDT", "direction": "long", "botId": bot.pk}
@@ -236,46 +242,46 @@ class TestAutomations:
     def test_electing_the_same_again_changes_nothing(self, desk):
         bot = a_bot(desk, "ETH/USDT", "short").automation
         before = Event.objects.count()
-        actions.elect(automation=bot, pair="ETH/USDT", direction="short")
+        actions.elect(automation=bot, pair="ETH/USDT", direction="short", actor=SYSTEM)
         assert Event.objects.count() == before
 
     def test_a_bot_of_a_desk_that_is_not_connected_cannot_elect(self):
-        bot = actions.add_automation(desk=a_desk(), name="Chart")
+        bot = actions.add_automation(desk=a_desk(), name="Chart", actor=SYSTEM)
         with pytest.raises(Invalid):
-            actions.elect(automation=bot, pair="A/B", direction="long")
+            actions.elect(automation=bot, pair="A/B", direction="long", actor=SYSTEM)
 
     def test_a_removed_bot_cannot_elect(self, desk):
-        bot = actions.add_automation(desk=desk, name="Chart")
-        actions.remove_automation(automation=bot)
+        bot = actions.add_automation(desk=desk, name="Chart", actor=SYSTEM)
+        actions.remove_automation(automation=bot, actor=SYSTEM)
         with pytest.raises(Invalid):
-            actions.elect(automation=bot, pair="A/B", direction="long")
+            actions.elect(automation=bot, pair="A/B", direction="long", actor=SYSTEM)
 
     def test_removing_withdraws_its_election_and_keeps_the_row(self, desk):
         bot = a_bot(desk).automation
-        actions.remove_automation(automation=bot)
+        actions.remove_automation(automation=bot, actor=SYSTEM)
         (_, _, withdrawn), (kind, _, _) = last(2)
         assert (withdrawn["reason"], kind) == ("removed", "automation.removed")
         assert Automation.objects.get(pk=bot.pk).removed_at is not None
 
-    def test_removing_twice_says_nothing_twice(self, desk):
+    def test_removing_twice_writes_one_event(self, desk):
         bot = a_bot(desk).automation
-        actions.remove_automation(automation=bot)
-        actions.remove_automation(automation=bot)
+        actions.remove_automation(automation=bot, actor=SYSTEM)
+        actions.remove_automation(automation=bot, actor=SYSTEM)
         assert Event.objects.filter(kind="automation.removed").count() == 1
 
     def test_withdrawing_leaves_the_bot(self, desk):
         bot = a_bot(desk).automation
-        actions.withdraw_from_automation(automation=bot)
+        actions.withdraw_from_automation(automation=bot, actor=SYSTEM)
         assert not Election.objects.standing().filter(automation=bot).exists()
-        assert Automation.objects.kept().filter(pk=bot.pk).exists()
+        assert Automation.objects.not_removed().filter(pk=bot.pk).exists()
 
     def test_a_deactivated_user_can_neither_add_nor_elect(self, desk):
-        bot = actions.add_automation(desk=desk, name="Chart")
+        bot = actions.add_automation(desk=desk, name="Chart", actor=SYSTEM)
         User.objects.update(is_active=False)
         with pytest.raises(NotAllowed):
-            actions.add_automation(desk=desk, name="Another")
+            actions.add_automation(desk=desk, name="Another", actor=SYSTEM)
         with pytest.raises(NotAllowed):
-            actions.elect(automation=bot, pair="A/B", direction="long")
+            actions.elect(automation=bot, pair="A/B", direction="long", actor=SYSTEM)
 
 
 def test_when_the_event_cannot_be_written_nothing_is_saved(card, monkeypatch):
@@ -286,26 +292,12 @@ def test_when_the_event_cannot_be_written_nothing_is_saved(card, monkeypatch):
 
     monkeypatch.setattr(log.Turn, "append", broken)
     for act in (
-        lambda: actions.enrol(desk=desk, card_id=card.pk),
-        lambda: actions.disconnect(desk=desk),
-        lambda: actions.add_automation(desk=desk, name="Chart"),
-        lambda: actions.publish_card(name="X", pair="A/B", direction="long"),
+        lambda: actions.enrol(desk=desk, card_id=card.pk, actor=SYSTEM),
+        lambda: actions.disconnect(desk=desk, actor=SYSTEM),
+        lambda: actions.add_automation(desk=desk, name="Chart", actor=SYSTEM),
+        lambda: actions.publish_card(name="X", pair="A/B", direction="long", actor=SYSTEM),
     ):
         with pytest.raises(OSError, match="disk"):
             act()
     assert (Election.objects.count(), Connection.objects.count()) == (0, 1)
     assert (Automation.objects.count(), Card.objects.count(), counted(card)) == (0, 1, 0)
-
-
-def test_what_a_desk_repeats_is_found_for_the_desks_of_before():
-    a_ready_desk(a_card())  # in a card that the next one retires
-    card = a_card()
-    for _ in range(2):
-        desk = a_ready_desk(card)
-    actions.disconnect(desk=desk)
-    a_connected_desk()
-    a_desk()
-    said = list(Desk.objects.values_list("connected", "enrolled"))
-    Desk.objects.update(connected=False, enrolled=None)
-    import_module("desks.migrations.0003_connected_and_enrolled").say_again(apps, None)
-    assert list(Desk.objects.values_list("connected", "enrolled")) == said

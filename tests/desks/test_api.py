@@ -1,4 +1,4 @@
-"""GET /api/v1/me, /api/v1/desks and /api/v1/desks/{userId}."""
+"""The desk pull: GET /api/v1/me, /api/v1/desks and /api/v1/desks/{userId}."""
 
 from typing import Any
 
@@ -7,7 +7,9 @@ from django.test import Client
 
 from desks import actions
 from desks.models import Card, Desk
+from events.actors import SYSTEM
 from events.models import Event
+from tests.client import EVENTS, code, deploy_path, post, push
 from tests.factories import (
     a_bot,
     a_card,
@@ -17,6 +19,8 @@ from tests.factories import (
     a_platform_token,
     a_ready_desk,
 )
+from tests.signals.bodies import deploy, fanout
+from tokens import actions as tokens
 
 pytestmark = pytest.mark.django_db
 
@@ -36,7 +40,7 @@ FIELDS = {
 
 @pytest.fixture
 def engine() -> Client:
-    """A client that calls with a platform token that may read."""
+    """A client with a platform token that has the scope read."""
     return Client(headers={"Authorization": f"Bearer {a_platform_token('read')}"})
 
 
@@ -73,16 +77,16 @@ def test_a_ready_desk_shows_its_connection_and_its_election(engine, desk, card):
     assert election == {"card": card.name, "pair": card.pair, "direction": card.direction}
 
 
-def test_a_desk_that_did_nothing_shows_nulls(engine):
+def test_a_new_desk_shows_nulls(engine):
     desk = a_desk()
     answer = engine.get(f"{DESKS}/{desk.public_id}").json()
     assert (answer["connected"], answer["ready"]) == (False, False)
     assert (answer["connection"], answer["election"]) == (None, None)
 
 
-def test_without_a_published_card_nobody_is_ready(engine, desk):
+def test_without_a_published_card_no_desk_is_ready(engine, desk):
     a_bot(desk)
-    actions.retire_card()
+    actions.retire_card(actor=SYSTEM)
     answer = engine.get(f"{DESKS}/{desk.public_id}").json()
     assert (answer["connected"], answer["ready"], answer["election"]) == (True, False, None)
     assert ids(engine.get(f"{DESKS}?ready=1")) == []
@@ -94,10 +98,29 @@ def test_an_election_on_a_retired_card_is_not_shown(engine, desk):
     assert engine.get(f"{DESKS}/{desk.public_id}").json()["election"] is None
 
 
-def test_a_bots_election_makes_no_desk_ready(engine, card):
+def test_a_bots_election_does_not_make_a_desk_ready(engine, card):
     desk = a_connected_desk()
     a_bot(desk)
     assert engine.get(f"{DESKS}/{desk.public_id}").json()["ready"] is False
+
+
+def test_a_deactivated_desk_is_listed_only_by_signals_that_filled_it(engine, desk, stranger, card):
+    signal = push(fanout(), a_platform_token()).json()["signal"]["id"]
+    tokens.deactivate(user=desk.user, actor=SYSTEM)
+    for query in ("", "?ready=0", "?connected=0", "?ready=1", "?connected=1"):
+        assert desk.public_id not in ids(engine.get(DESKS + query))
+    assert engine.get(f"{DESKS}/{desk.public_id}").json()["code"] == "not_found"
+    assert desk.public_id in ids(engine.get(f"{DESKS}?signal={signal}"))
+    refused = post(deploy_path(desk.public_id), deploy(), a_platform_token())
+    assert code(refused) == "desk_not_ready"
+
+
+def test_a_reactivated_desk_is_listed_as_not_connected(engine, desk):
+    tokens.deactivate(user=desk.user, actor=SYSTEM)
+    tokens.reactivate(user=desk.user, actor=SYSTEM)
+    assert ids(engine.get(f"{DESKS}?connected=0")) == ids(engine.get(DESKS)) == [desk.public_id]
+    answer = engine.get(f"{DESKS}/{desk.public_id}").json()
+    assert (answer["connected"], answer["ready"], answer["election"]) == (False, False, None)
 
 
 def test_me_is_the_desk_of_the_token(engine, desk, stranger):
@@ -105,14 +128,14 @@ def test_me_is_the_desk_of_the_token(engine, desk, stranger):
     assert client.get("/api/v1/me").json() == engine.get(f"{DESKS}/{desk.public_id}").json()
 
 
-def test_a_desk_token_sees_no_other_desk_and_no_list(desk, stranger):
+def test_a_desk_token_cannot_read_other_desks_or_the_list(desk, stranger):
     client = Client(headers={"Authorization": f"Bearer {a_desk_token(desk)}"})
     for path in (DESKS, f"{DESKS}/{desk.public_id}", f"{DESKS}/{stranger.public_id}"):
         answer = client.get(path)
         assert (answer.status_code, answer.json()["code"]) == (403, "not_allowed")
 
 
-def test_a_platform_token_is_nobodys_me(engine):
+def test_a_platform_token_cannot_read_me(engine):
     assert engine.get("/api/v1/me").json()["code"] == "not_allowed"
 
 
@@ -139,7 +162,21 @@ def test_pages_show_each_desk_once_in_one_order(engine, card, limit: int, query:
     assert every_page(engine, query, limit) == desks
 
 
-def test_a_desk_that_comes_while_one_pages_moves_nobody(engine, card):
+def test_a_cursor_is_valid_only_for_its_list(engine, card):
+    for _ in range(2):
+        a_ready_desk(card)
+    lists = [f"{DESKS}?", f"{DESKS}?ready=1", f"{DESKS}?connected=1", f"{EVENTS}?"]
+    cursors = {path: engine.get(f"{path}&limit=1").json()["next"] for path in lists}
+    for given_by, cursor in cursors.items():
+        for path in cursors:
+            answer = engine.get(f"{path}&limit=1&after={cursor}")
+            if path == given_by:
+                assert answer.status_code == 200
+            else:
+                assert errors(answer) == [("after", "unknown")], (given_by, path)
+
+
+def test_a_desk_created_while_paging_does_not_shift_the_pages(engine, card):
     first, second = a_ready_desk(card), a_ready_desk(card)
     page = engine.get(f"{DESKS}?limit=1").json()
     third = a_ready_desk(card)
@@ -150,7 +187,7 @@ def test_a_desk_that_comes_while_one_pages_moves_nobody(engine, card):
 def test_a_page_costs_three_statements_whatever_its_size(engine, card, django_assert_num_queries):
     for _ in range(5):
         a_ready_desk(card)
-    engine.get(DESKS)  # notes the token's use
+    engine.get(DESKS)  # records the token's use
     with django_assert_num_queries(3):
         engine.get(DESKS)
 
@@ -184,16 +221,16 @@ class TestDesksThatASignalFilled:
         ).json()
         return answer["signal"]["id"]
 
-    def test_a_fan_out_filled_those_who_stood_at_its_position(self, whole, card):
+    def test_a_fan_out_filled_the_desks_enrolled_at_its_position(self, whole, card):
         early, leaving = a_ready_desk(card), a_ready_desk(card)
         left = a_ready_desk(card)
-        actions.withdraw_from_card(desk=left)
+        actions.withdraw_from_card(desk=left, actor=SYSTEM)
         signal = self.push(whole, fanout=True, nonce="1")
-        actions.withdraw_from_card(desk=leaving)
+        actions.withdraw_from_card(desk=leaving, actor=SYSTEM)
         a_ready_desk(card)
         for limit in (1, 2, 10):
-            found = every_page(whole, f"signal={signal}", limit)
-            assert found == [early.public_id, leaving.public_id]
+            listed = every_page(whole, f"signal={signal}", limit)
+            assert listed == [early.public_id, leaving.public_id]
 
     def test_it_still_lists_them_when_the_card_is_retired(self, whole, card, desk):
         signal = self.push(whole, fanout=True, nonce="1")
@@ -202,9 +239,9 @@ class TestDesksThatASignalFilled:
 
     def test_a_desk_that_withdrew_and_enrolled_again_is_listed_once(self, whole, card, desk):
         first = self.push(whole, fanout=True, nonce="1")
-        actions.withdraw_from_card(desk=desk)
+        actions.withdraw_from_card(desk=desk, actor=SYSTEM)
         nobody = self.push(whole, fanout=True, nonce="2")
-        actions.enrol(desk=desk, card_id=card.pk)
+        actions.enrol(desk=desk, card_id=card.pk, actor=SYSTEM)
         second = self.push(whole, fanout=True, nonce="3")
         for signal, expected in ((first, [desk]), (nobody, []), (second, [desk])):
             assert every_page(whole, f"signal={signal}", 1) == [d.public_id for d in expected]
@@ -222,11 +259,11 @@ class TestDesksThatASignalFilled:
 
     def test_it_combines_with_the_other_filters(self, whole, card, desk, stranger):
         signal = self.push(whole, fanout=True, nonce="1")
-        actions.disconnect(desk=stranger)
+        actions.disconnect(desk=stranger, actor=SYSTEM)
         assert ids(whole.get(f"{DESKS}?signal={signal}&connected=1")) == [desk.public_id]
         assert ids(whole.get(f"{DESKS}?signal={signal}&ready=0")) == [stranger.public_id]
 
 
-def test_no_field_of_a_venues_secret_is_kept_anywhere():
+def test_no_model_has_a_field_for_a_venues_secret():
     names = {field.name for model in (Desk, Card) for field in model._meta.get_fields()}
     assert not names & {"key", "secret", "passphrase", "password"}

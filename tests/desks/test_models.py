@@ -1,4 +1,4 @@
-"""The database keeps the promises: every "at most one" and "exactly one of", without our code."""
+"""Database constraints: every "at most one" and "exactly one of" holds without our code."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +17,7 @@ NOW = timezone.now
 
 
 def refused(make: Callable[..., Any], *args: Any, **fields: Any) -> bool:
-    """Whether the database itself turns the row down."""
+    """Whether a database constraint refuses the row."""
     try:
         with transaction.atomic():
             make(*args, **fields)
@@ -46,7 +46,7 @@ def test_an_address_belongs_to_one_user():
     assert refused(User.objects.create_user, user.email.upper())
 
 
-def test_an_address_is_kept_in_lower_case():
+def test_an_address_is_stored_in_lower_case():
     assert refused(User.objects.create, email="Big@example.com")
 
 
@@ -92,7 +92,7 @@ def test_a_desk_has_one_standing_election_on_a_card(desk, card):
 
 
 def test_a_withdrawn_election_leaves_room_for_another(desk, card):
-    Election.objects.filter(desk=desk).update(closed=80)
+    Election.objects.filter(desk=desk).update(closed=80, reason="asked")
     assert not refused(new_election, desk, card=card)
 
 
@@ -103,13 +103,24 @@ def test_an_automation_has_one_standing_election(desk):
 
 def test_an_election_is_on_a_card_or_an_automation_and_never_on_both(desk, card):
     bot = a_bot(desk)
-    Election.objects.update(closed=80)
+    Election.objects.update(closed=80, reason="asked")
     assert refused(new_election, desk)
     assert refused(new_election, desk, card=card, automation=bot.automation)
 
 
 def test_an_election_closes_after_it_opens(desk, card):
-    assert refused(new_election, a_desk(), card=card, closed=91)
+    assert refused(new_election, a_desk(), card=card, closed=91, reason="asked")
+
+
+def test_an_election_closes_for_a_reason(desk, card):
+    assert refused(new_election, a_desk(), card=card, closed=95)
+    assert refused(new_election, a_desk(), card=card, closed=95, reason="unheard of")
+    assert refused(new_election, a_desk(), card=card, reason="asked")
+
+
+def test_a_deactivated_desk_is_not_connected(desk, card):
+    assert refused(Desk.objects.filter(pk=desk.pk).update, deactivated=True)
+    assert not refused(Desk.objects.filter(pk=a_desk().pk).update, deactivated=True)
 
 
 def test_an_election_has_a_known_direction(card):
@@ -121,7 +132,7 @@ def test_each_election_opens_at_a_position_of_its_own(card):
     assert refused(new_election, a_desk(), card=card)
 
 
-def test_what_the_log_speaks_of_cannot_be_deleted(desk, card):
+def test_rows_that_events_refer_to_cannot_be_deleted(desk, card):
     bot = a_bot(desk)
     for row in (desk, desk.user, card, bot.automation):
         with pytest.raises(IntegrityError), transaction.atomic():

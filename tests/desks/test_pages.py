@@ -6,6 +6,7 @@ from desks import actions
 from desks.forms import TRADE_ONLY_LABEL
 from desks.models import Automation, Card, Connection, Election
 from desks.venues import VENUES
+from events.actors import SYSTEM
 from events.kinds import Kind
 from events.models import Event
 from tests.client import signed_in
@@ -24,16 +25,16 @@ def newcomer():
 
 
 def bot_of(desk, name="Chart"):
-    return actions.add_automation(desk=desk, name=name)
+    return actions.add_automation(desk=desk, name=name, actor=SYSTEM)
 
 
 def elected(desk):
-    """What stands for the desk: pair and direction of each election."""
+    """The pair and direction of each standing election of the desk."""
     return list(Election.objects.standing().filter(desk=desk).values_list("pair", "direction"))
 
 
 class TestConnecting:
-    def test_the_page_asks_for_a_venue_and_a_word_and_has_no_field_for_a_key(self, newcomer):
+    def test_the_page_asks_for_a_venue_and_a_confirmation_and_never_for_a_key(self, newcomer):
         page = signed_in(newcomer.user).get("/desk/connect")
         assert page.status_code == 200
         assert TRADE_ONLY_LABEL in words(page)
@@ -46,10 +47,10 @@ class TestConnecting:
         assert Connection.objects.get(desk=newcomer).venue == "Kraken"
         assert "Your desk is connected." in words(answer)
 
-    def test_without_the_word_it_does_not_and_keeps_what_was_chosen(self, newcomer):
+    def test_without_the_confirmation_it_is_refused_and_the_venue_stays_selected(self, newcomer):
         answer = signed_in(newcomer.user).post("/desk/connect", {"venue": "OKX"})
         assert answer.status_code == 422
-        assert errors(answer) == ["Confirm this first. Access that can withdraw is not for us."]
+        assert errors(answer) == ["Confirm that the access is trade-only."]
         assert '<option value="OKX" selected>' in source(answer)
         assert not Connection.objects.exists()
 
@@ -60,10 +61,10 @@ class TestConnecting:
         assert (answer.status_code, len(errors(answer))) == (422, 1)
         assert not Connection.objects.exists()
 
-    def test_a_connected_desk_is_told_beside_the_form(self):
+    def test_a_connected_desk_shows_an_error_at_the_form(self):
         answer = signed_in(a_connected_desk().user).post("/desk/connect", CONFIRMED)
         assert answer.status_code == 422
-        assert errors(answer) == ["This desk is connected already. Disconnect it first."]
+        assert errors(answer) == ["This desk is already connected. Disconnect it first."]
 
     def test_the_venues_are_unique_and_in_order(self):
         assert sorted(set(VENUES), key=str.lower) == list(VENUES)
@@ -74,7 +75,7 @@ class TestDisconnecting:
         a_bot(desk)
         a_bot(stranger, "SOL/USDT")
         page = words(signed_in(desk.user).get("/desk/disconnect"))
-        assert "withdraws every election" in page
+        assert "withdraws all elections" in page
         assert "BTC/USDT long on the card Morning" in page
         assert "ETH/USDT short for the bot Chart" in page
         assert page.count("BTC/USDT") == 1
@@ -98,7 +99,7 @@ class TestEnrolling:
     def test_it_elects_the_card_that_was_shown(self, card):
         desk = a_connected_desk()
         answer = signed_in(desk.user).post("/desk/enrol", {"card": card.pk}, follow=True)
-        assert "You are enrolled in the published card." in words(answer)
+        assert "You are now enrolled in the published card." in words(answer)
         assert elected(desk) == [("BTC/USDT", "long")]
 
     def test_a_card_that_was_retired_meanwhile_is_refused_and_the_new_one_shown(self, card):
@@ -106,7 +107,7 @@ class TestEnrolling:
         a_card("Evening", "SOL/USDT", "short")
         answer = signed_in(desk.user).post("/desk/enrol", {"card": card.pk})
         assert answer.status_code == 422
-        assert errors(answer) == ["This card is no longer published. Look at the one that is."]
+        assert errors(answer) == ["This card is no longer published. Review the current card."]
         assert "Evening SOL/USDT short" in words(answer)
         assert elected(desk) == []
 
@@ -117,7 +118,7 @@ class TestEnrolling:
         assert (answer.status_code, len(errors(answer))) == (422, 1)
         assert elected(desk) == []
 
-    def test_a_desk_that_is_not_connected_is_told_so(self, card, newcomer):
+    def test_a_desk_that_is_not_connected_shows_an_error(self, card, newcomer):
         answer = signed_in(newcomer.user).post("/desk/enrol", {"card": card.pk})
         assert answer.status_code == 422
         assert errors(answer) == ["Connect the desk first."]
@@ -140,22 +141,22 @@ class TestEnrolling:
 
 
 class TestBots:
-    def test_the_page_lists_ones_own_with_their_elections(self, desk, stranger):
+    def test_the_page_lists_the_users_own_bots_with_their_elections(self, desk, stranger):
         bot_of(desk, "Idle")
         a_bot(desk)
         other = bot_of(stranger, "Hidden")
         page = words(signed_in(desk.user).get("/bots"))
         assert "Idle no election yet" in page
-        assert "Chart ETH/USDT short not heard yet" in page
+        assert "Chart ETH/USDT short no requests yet" in page
         assert (other.pk in page, "Hidden" in page) == (False, False)
 
-    def test_making_one_leads_to_its_page(self, desk):
+    def test_adding_a_bot_leads_to_its_page(self, desk):
         answer = signed_in(desk.user).post("/bots", {"name": "  Évening <chart>  "})
         bot = Automation.objects.get()
         assert (bot.name, bot.desk) == ("Évening <chart>", desk)
         assert answer["Location"] == f"/bots/{bot.pk}"
 
-    def test_a_name_is_shown_as_it_is_and_runs_nothing(self, desk):
+    def test_a_name_is_escaped(self, desk):
         bot = bot_of(desk, "<script>alert(1)</script>")
         browser = signed_in(desk.user)
         for path in ("/bots", f"/bots/{bot.pk}", "/activity", "/desk", f"/bots/{bot.pk}/remove"):
@@ -163,13 +164,13 @@ class TestBots:
             assert "<script>alert(1)</script>" in words(browser.get(path)), path
 
     @pytest.mark.parametrize("name", ["", "   ", "x" * 81, "a\nb", "a\x1bb", "a\x85b"])
-    def test_a_name_that_is_none_is_refused_and_kept_in_the_form(self, desk, name):
+    def test_an_invalid_name_is_refused_and_stays_in_the_form(self, desk, name):
         answer = signed_in(desk.user).post("/bots", {"name": name})
         assert answer.status_code == 422
         assert errors(answer)
         assert not Automation.objects.exists()
 
-    def test_a_name_of_80_characters_is_taken(self, desk):
+    def test_a_name_of_80_characters_is_accepted(self, desk):
         assert signed_in(desk.user).post("/bots", {"name": "é" * 80}).status_code == 302
 
     def test_what_was_typed_stays_in_the_form(self, desk):
@@ -177,7 +178,7 @@ class TestBots:
         assert 'value="x&quot;x&quot;' in source(answer)
         assert 'aria-invalid="true"' in source(answer)
 
-    def test_the_51st_is_refused_beside_the_form(self, desk):
+    def test_the_51st_bot_is_refused_at_the_form(self, desk):
         for number in range(50):
             bot_of(desk, f"Bot {number}")
         answer = signed_in(desk.user).post("/bots", {"name": "One more"})
@@ -196,23 +197,23 @@ class TestElecting:
         return signed_in(desk.user).post(f"/bots/{bot.pk}/elect", sent, **more)
 
     def of(self, bot):
-        found = Election.objects.standing().filter(automation=bot)
-        return list(found.values_list("pair", "direction"))
+        elections = Election.objects.standing().filter(automation=bot)
+        return list(elections.values_list("pair", "direction"))
 
     def test_the_page_suggests_nothing(self, desk, bot):
         page = source(signed_in(desk.user).get(f"/bots/{bot.pk}/elect"))
         assert " checked" not in page
         assert 'name="pair" value' not in page
 
-    def test_it_stands_as_it_was_written(self, desk, bot):
+    def test_the_pair_is_stored_as_it_was_entered(self, desk, bot):
         answer = self.elect(desk, bot, follow=True)
         assert answer.redirect_chain == [(f"/bots/{bot.pk}", 302)]
         assert self.of(bot) == [("ETH/USDT", "short")]
 
-    def test_another_one_replaces_it(self, desk, bot):
+    def test_another_election_replaces_it(self, desk, bot):
         self.elect(desk, bot)
         page = signed_in(desk.user).get(f"/bots/{bot.pk}/elect")
-        assert "At present ETH/USDT short stands." in words(page)
+        assert "The current election is ETH/USDT short." in words(page)
         self.elect(desk, bot, "SOL/USDT", "long")
         assert self.of(bot) == [("SOL/USDT", "long")]
         withdrawn = Event.objects.filter(kind=Kind.ELECTION_WITHDRAWN).latest("position")
@@ -223,7 +224,7 @@ class TestElecting:
         ["", "BTCUSDT", "btc/usdt", "BTC/", "/USDT", "A/B/C", "BTC /USDT", "Б/USDT", "x", "A" * 42,
          "A" * 21 + "/USDT", "BTC/USDT\n"],
     )  # fmt: skip
-    def test_a_pair_of_another_form_is_refused_and_kept_in_the_form(self, desk, bot, pair):
+    def test_an_invalid_pair_is_refused_and_stays_in_the_form(self, desk, bot, pair):
         answer = self.elect(desk, bot, pair.replace("\n", "\n/"))
         assert (answer.status_code, len(errors(answer))) == (422, 1)
         assert self.of(bot) == []
@@ -235,7 +236,7 @@ class TestElecting:
         assert 'name="pair" value="ETH/USDT"' in source(answer)
         assert self.of(bot) == []
 
-    def test_a_desk_that_is_not_connected_is_told_beside_the_form(self, newcomer):
+    def test_a_desk_that_is_not_connected_shows_an_error_at_the_form(self, newcomer):
         bot = bot_of(newcomer)
         answer = self.elect(newcomer, bot)
         assert answer.status_code == 422
@@ -246,25 +247,25 @@ class TestElecting:
         signed_in(desk.user).post(f"/bots/{bot.pk}/withdraw")
         assert self.of(bot) == []
 
-    def test_a_removed_bot_is_not_there(self, desk, bot):
-        actions.remove_automation(automation=bot)
+    def test_a_removed_bot_is_not_found(self, desk, bot):
+        actions.remove_automation(automation=bot, actor=SYSTEM)
         assert problem(self.elect(desk, bot)) == "not_found"
 
 
 class TestASecretInAField:
-    """Contract, section 6: refused, and neither kept nor echoed."""
+    """A secret is refused, not stored and not echoed (contract, section 6)."""
 
     @pytest.mark.parametrize(
         "secret", ["-----BEGIN RSA PRIVATE KEY-----", "-----BEGIN PRIVATE KEY-----\nMIIE"]
     )
-    def test_it_is_refused_on_its_own_page_and_not_shown(self, desk, secret):
+    def test_it_is_refused_and_not_echoed(self, desk, secret):
         answer = signed_in(desk.user).post("/bots", {"name": secret})
         assert (answer.status_code, problem(answer)) == (422, "exchange_secret")
         assert "PRIVATE KEY" not in source(answer)
         assert not Automation.objects.exists()
 
 
-def test_staff_are_led_to_the_control_area():
+def test_staff_are_redirected_to_the_control_area():
     browser = signed_in(a_staff_user())
     for path in ("/desk/connect", "/desk/disconnect", "/desk/enrol", "/bots"):
         assert browser.get(path)["Location"] == "/control/"

@@ -1,4 +1,4 @@
-"""Who may use a page, and how: every customer's page of the service, one by one."""
+"""Access to every customer page: by whom and with which methods."""
 
 import random
 
@@ -20,6 +20,7 @@ FORMS = [
     "/desk/disconnect",
     "/desk/enrol",
     "/desk/token",
+    "/desk/end",
     "/bots",
     "/bots/{bot}/elect",
     "/bots/{bot}/secret",
@@ -36,7 +37,7 @@ OF_A_BOT = [path for path in [*READ, *FORMS, *CHANGES] if "{bot}" in path]
 
 @pytest.fixture
 def paths(desk):
-    """The path of a page of the desk's own bot."""
+    """The path of each page for the desk's own bot."""
     a_desk_token(desk)
     bot = a_bot(desk)
     secret = SigningSecret.objects.get(automation=bot.id)
@@ -44,31 +45,31 @@ def paths(desk):
 
 
 def three_in_a_window():
-    """A limit that no other test counts by."""
+    """A limit of three requests that no other test counts against."""
     return f"3 per {random.randrange(3600, 10**6)} seconds"
 
 
 def state():
-    """What a change would change: the log's length."""
+    """The state that a change would alter: the number of events."""
     return Event.objects.count()
 
 
 @pytest.mark.parametrize("path", [*READ, *FORMS])
-def test_its_owner_sees_it(desk, paths, path):
+def test_the_owner_sees_the_page(desk, paths, path):
     answer = signed_in(desk.user).get(paths(path))
     assert answer.status_code == 200
     assert answer["Cache-Control"] == "no-store"
 
 
 @pytest.mark.parametrize("path", [*READ, *FORMS])
-def test_who_is_not_signed_in_is_asked_to_and_comes_back(paths, path):
+def test_an_anonymous_user_is_asked_to_sign_in_and_returns(paths, path):
     answer = Client().get(paths(path))
     assert answer.status_code == 302
     assert answer["Location"] == f"/accounts/login/?next={paths(path)}"
 
 
 @pytest.mark.parametrize("path", [*FORMS, *CHANGES])
-def test_a_form_of_who_is_not_signed_in_changes_nothing(paths, path):
+def test_a_form_of_an_anonymous_user_changes_nothing(paths, path):
     before = state()
     answer = Client().post(paths(path))
     assert (answer.status_code, answer["Location"]) == (302, "/accounts/login/?next=/desk")
@@ -90,14 +91,14 @@ def test_another_users_bot_is_not_found(stranger, paths, path):
 
 
 @pytest.mark.parametrize("path", OF_A_BOT)
-def test_a_bot_that_is_not_there_is_answered_alike(stranger, path):
+def test_an_unknown_bot_gets_the_same_response(stranger, path):
     unknown = path.format(bot="bot_" + 22 * "0", secret="sec_" + 22 * "0")
     browser = signed_in(stranger.user)
     answer = browser.get(unknown) if path in READ else browser.post(unknown)
     assert (answer.status_code, problem(answer)) == (404, "not_found")
 
 
-def test_anothers_secret_is_not_found_under_ones_own_bot(desk, stranger, paths):
+def test_another_users_secret_is_not_found_under_the_users_own_bot(desk, stranger, paths):
     own = a_bot(stranger)
     secret = SigningSecret.objects.exclude(automation=own.id).get()
     answer = signed_in(stranger.user).post(f"/bots/{own.id}/secrets/{secret.public_id}/end")
@@ -107,7 +108,7 @@ def test_anothers_secret_is_not_found_under_ones_own_bot(desk, stranger, paths):
 
 
 @pytest.mark.parametrize("path", [*FORMS, *CHANGES])
-def test_a_form_that_another_site_sent_is_refused(desk, paths, path):
+def test_a_form_from_another_site_is_refused(desk, paths, path):
     before = state()
     answer = signed_in(desk.user, csrf=True).post(paths(path), {"name": "Forged", "overlap": "0"})
     assert (answer.status_code, problem(answer)) == (403, "csrf_failed")
@@ -115,7 +116,7 @@ def test_a_form_that_another_site_sent_is_refused(desk, paths, path):
 
 
 @pytest.mark.parametrize("path", CHANGES)
-def test_a_change_is_not_made_by_looking(desk, paths, path):
+def test_getting_a_change_url_changes_nothing(desk, paths, path):
     before = state()
     answer = signed_in(desk.user).get(paths(path))
     assert (answer.status_code, problem(answer)) == (405, "method_not_allowed")
@@ -124,21 +125,21 @@ def test_a_change_is_not_made_by_looking(desk, paths, path):
 
 
 @pytest.mark.parametrize("path", FORMS)
-def test_looking_at_a_form_changes_nothing(desk, paths, path):
+def test_getting_a_form_changes_nothing(desk, paths, path):
     before = state()
     signed_in(desk.user).get(paths(path) + "?name=x&venue=Kraken&trade_only=on&card=x&overlap=0")
     assert state() == before
 
 
 @pytest.mark.parametrize("path", READ)
-def test_what_is_only_read_takes_no_form(desk, paths, path):
+def test_a_read_only_page_refuses_a_form(desk, paths, path):
     answer = signed_in(desk.user).post(paths(path))
     assert (answer.status_code, problem(answer)) == (405, "method_not_allowed")
     assert answer["Allow"] == "GET, HEAD, OPTIONS"
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE", "TRACE", "BREW"])
-def test_another_method_is_refused_with_what_is_allowed(desk, method):
+def test_another_method_is_refused_with_the_allowed_methods(desk, method):
     answer = signed_in(desk.user).generic(method, "/bots")
     assert (answer.status_code, answer["Allow"]) == (405, "GET, HEAD, POST, OPTIONS")
 
@@ -150,14 +151,14 @@ def test_head_and_options_work(desk):
     assert (options.status_code, options["Allow"]) == (204, "POST, OPTIONS")
 
 
-def test_a_user_without_a_desk_is_told_why(db):
+def test_a_user_without_a_desk_sees_an_explanation(db):
     user = User.objects.create_user("unverified@example.com", PASSWORD)
     answer = signed_in(user).get("/desk")
     assert (answer.status_code, problem(answer)) == (403, "not_allowed")
 
 
 @pytest.mark.parametrize("path", [*READ, *FORMS])
-def test_staff_are_led_to_the_control_area(paths, path):
+def test_staff_are_redirected_to_the_control_area(paths, path):
     assert signed_in(a_staff_user()).get(paths(path))["Location"] == "/control/"
 
 

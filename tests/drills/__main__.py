@@ -1,7 +1,7 @@
-"""Very many faults under a load: ``make drills``. Takes ten minutes and real servers of its own.
+"""Causes many faults under load (``make drills``). Takes ten minutes and starts its own servers.
 
-Prints a table, writes it into SECURITY.md, and fails where anything accepted was lost, done twice
-or half done, where a 503 took longer than two seconds, or the service to come back more than five.
+Prints a table and writes it into SECURITY.md. Fails if anything accepted was lost, done twice or
+half done, if a 503 took longer than 2 seconds, or if the service took longer than 5 to recover.
 """
 
 import os
@@ -21,21 +21,21 @@ from tests.server import ROOT  # noqa: E402
 DOCUMENT = ROOT / "SECURITY.md"
 BEGIN, END = "<!-- make drills writes this table -->\n", "<!-- up to here -->\n"
 
-# What is brought about, how often, and how many seconds apart.
+# Each fault, how often it is caused, and the seconds between two.
 ALL = (
     (faults.a_worker_is_killed, 45, 2.0),
     (faults.the_arbiter_is_killed, 10, 0.5),
     (faults.the_server_is_reloaded, 5, 1.0),
     (faults.the_server_is_stopped, 5, 1.0),
     (faults.postgresql_restarts, 10, 1.0),
-    (faults.postgresql_is_away, 5, 1.0),
+    (faults.postgresql_is_down, 5, 1.0),
     (faults.connections_are_cut, 20, 0.5),
     (faults.the_disk_is_full, 3, 1.0),
-    (faults.redis_is_away, 5, 1.0),
+    (faults.redis_is_down, 5, 1.0),
     (faults.redis_hangs, 3, 1.0),
     (faults.clients_hang_up, 10, 0.5),
 )
-# After these an outage is as long as a start takes, on a machine as busy as it is.
+# After these faults the outage is as long as gunicorn takes to start.
 STARTED_ANEW = ("the arbiter is killed", "the server is stopped")
 COLUMNS = {
     "fault": "fault",
@@ -43,10 +43,10 @@ COLUMNS = {
     "answers": "answers",
     "unanswered": "broken connections",
     "accepted": "accepted",
-    "again": "told when asked again",
+    "again": "answered on retry",
     "lost": "lost",
-    "twice": "twice",
-    "half": "half-written",
+    "twice": "done twice",
+    "half": "incomplete",
     "slowest_503": "slowest 503, s",
     "outage": "longest outage after, s",
 }
@@ -55,8 +55,8 @@ COLUMNS = {
 def main() -> int:
     if MISSING:
         sys.exit(f"The drills need {', '.join(MISSING)}.")
-    with stage(customers=3, away=5, like_a_disk=True) as found:
-        rows = list(_rows(found))
+    with stage(customers=3, away=5, like_a_disk=True) as staged:
+        rows = list(_rows(staged))
     table = _table(rows)
     print(table)
     before, rest = DOCUMENT.read_text().split(BEGIN)
@@ -65,14 +65,14 @@ def main() -> int:
     return int(slow or any(row.wrong() for row in rows))
 
 
-def _rows(found: Stage):
+def _rows(staged: Stage):
     for fault, times, pause in ALL:
-        if fault is faults.the_disk_is_full and found.disk is None:
-            print("Not run: the disk is full, since nothing may be mounted here.")
+        if fault is faults.the_disk_is_full and staged.disk is None:
+            print("Not run: the disk is full, because mounting is not permitted.")
             continue
-        row = drill(found, fault.__name__.replace("_", " "), [fault] * times, pause=pause)
-        told = f"{row.fault}, {row.times} times: {row.wrong() + row.slow() or 'well'}"
-        print(told, file=sys.stderr, flush=True)
+        row = drill(staged, fault.__name__.replace("_", " "), [fault] * times, pause=pause)
+        text = f"{row.fault}, {row.times} times: {row.wrong() + row.slow() or 'well'}"
+        print(text, file=sys.stderr, flush=True)
         yield row
 
 

@@ -1,8 +1,7 @@
-"""Real clients under load, who write down every answer that they get.
+"""Clients that put a load on the service and record every answer.
 
-Each asks for one thing after the other, and for the same thing again until it knows what became of
-it, as the README tells senders to; sooner than ``Retry-After`` says, so that an outage is seen to a
-tenth of a second.
+Each client repeats a request until it knows the outcome, as the README tells senders to. It repeats
+sooner than ``Retry-After`` says, so that an outage is measured to a tenth of a second.
 """
 
 import itertools
@@ -20,9 +19,9 @@ import httpx
 
 from tests.client import EVENTS, HOOK, JSON, TOKENS, bearer, deploy_path, signed, written
 
-PATIENCE = 40  # seconds for one answer: longer than the server takes to finish what is in flight
-PAUSE = 0.1  # seconds before asking again
-NOBODY = 0  # the status of no answer at all
+TIMEOUT = 40  # seconds for one answer: longer than a stopping server takes to finish its requests
+PAUSE = 0.1  # seconds before the next attempt
+NOBODY = 0  # the status of a request without an answer
 PASSING = (NOBODY, HTTPStatus.SERVICE_UNAVAILABLE)
 LOGIN = "/accounts/login/"
 CARD = re.compile(r'name="card" value="(\w+)"')
@@ -30,7 +29,7 @@ CARD = re.compile(r'name="card" value="(\w+)"')
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back, when (on the monotonic clock), after how many seconds."""
+    """An answer: when it came (monotonic clock), its duration in seconds and its status."""
 
     at: float
     took: float
@@ -41,7 +40,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """A signal that somebody was told is in the log. ``again``: only when they asked again."""
+    """A signal that a client knows is accepted. ``again``: it learned so only from a retry."""
 
     at: float
     nonce: str
@@ -52,17 +51,17 @@ class Accepted:
 
 @dataclass(slots=True)
 class Book:
-    """All that was written down. ``odd``: answers that nothing in a drill accounts for."""
+    """The record of a drill. ``odd`` describes answers that no fault explains."""
 
     answers: list[Answer] = field(default_factory=list)
     accepted: list[Accepted] = field(default_factory=list)
-    # Of each desk the kinds of events that its owner's changes must have made, in order.
+    # For each desk: the kinds of events that its owner's changes must have caused, in order.
     changes: dict[str, list[str]] = field(default_factory=dict)
     minted: list[str] = field(default_factory=list)
     revoked: list[str] = field(default_factory=list)
     read: list[dict[str, Any]] = field(default_factory=list)
     sent: set[str] = field(default_factory=set)
-    # Nonces of bodies that were cut off: nobody can have accepted them.
+    # Nonces of bodies that were cut off, which cannot have been accepted.
     cut: set[str] = field(default_factory=set)
     odd: list[str] = field(default_factory=list)
 
@@ -76,7 +75,7 @@ def a_nonce() -> str:
 
 
 class Client(threading.Thread):
-    """Somebody who asks for one thing after another until told to stop."""
+    """A client that sends one request after another until it is stopped."""
 
     def __init__(self, base_url: str, book: Book) -> None:
         super().__init__(daemon=True)
@@ -84,7 +83,7 @@ class Client(threading.Thread):
         self.stopping = threading.Event()
 
     def run(self) -> None:
-        options: dict[str, Any] = {"trust_env": False, "timeout": PATIENCE}
+        options: dict[str, Any] = {"trust_env": False, "timeout": TIMEOUT}
         with httpx.Client(base_url=self.base_url, **options) as self.http:
             try:
                 self.enter()
@@ -95,35 +94,37 @@ class Client(threading.Thread):
                 raise
 
     def enter(self) -> None:
-        """What is done once."""
+        """Runs once, before the first ``act``."""
 
     def act(self) -> None:
         raise NotImplementedError
 
     def ask(
-        self, method: str, path: str, headers: Callable[[], dict[str, str]] = dict, **said: Any
+        self, method: str, path: str, headers: Callable[[], dict[str, str]] = dict, **options: Any
     ) -> httpx.Response:
-        """The answer, asked for again while it is lost or passing; each one is written down."""
+        """Repeats a request until it has a final answer. Records each attempt."""
         while True:
-            answer = self.once(method, path, headers(), **said)
+            answer = self.once(method, path, headers(), **options)
             if answer is not None and answer.status_code not in PASSING:
                 return answer
             time.sleep(PAUSE)
 
     def once(
-        self, method: str, path: str, headers: dict[str, str], **said: Any
+        self, method: str, path: str, headers: dict[str, str], **options: Any
     ) -> httpx.Response | None:
         began, answer = time.monotonic(), None
         with suppress(httpx.TransportError):
-            answer = self.http.request(method, path, headers=headers, **said)
+            answer = self.http.request(method, path, headers=headers, **options)
         now = time.monotonic()
         status = answer.status_code if answer is not None else NOBODY
-        told = answer is not None and "Retry-After" in answer.headers
-        self.book.answers.append(Answer(now, now - began, status, type(self).__name__, told))
+        has_retry_after = answer is not None and "Retry-After" in answer.headers
+        self.book.answers.append(
+            Answer(now, now - began, status, type(self).__name__, has_retry_after)
+        )
         return answer
 
     def expect(self, answer: httpx.Response, *statuses: int) -> bool:
-        """Whether it is one of these; another one is written down as odd."""
+        """Whether the answer has one of these statuses. Records any other answer as odd."""
         if answer.status_code not in statuses:
             self.book.odd.append(f"{type(self).__name__}: {answer.status_code} {answer.text[:300]}")
             time.sleep(PAUSE)
@@ -131,7 +132,7 @@ class Client(threading.Thread):
 
 
 class Sender(Client):
-    """Somebody who sends signals, each with a nonce of its own until it is settled."""
+    """A client that sends signals, each until its outcome is known."""
 
     def signal(self, path: str, body: dict[str, Any], *, token: str = "", secret: str = "") -> None:
         raw = written(body)
@@ -145,20 +146,20 @@ class Sender(Client):
 
 
 def note(book: Book, answer: httpx.Response, nonce: str, client: Client) -> None:
-    """Writes down a signal that was accepted, now or before."""
+    """Records a signal that was accepted, now or by an earlier attempt."""
     if not client.expect(answer, HTTPStatus.OK, HTTPStatus.CONFLICT):
         return
-    said = answer.json()
+    result = answer.json()
     again = answer.status_code == HTTPStatus.CONFLICT
-    if again and not said.get("identical"):
+    if again and not result.get("identical"):
         book.odd.append(f"another signal has spent {nonce}")
         return
-    signal = (said["first"] if again else said)["signal"]
+    signal = (result["first"] if again else result)["signal"]
     book.accepted.append(Accepted(time.monotonic(), nonce, signal["id"], signal["position"], again))
 
 
 class Bot(Sender):
-    """An automation: signed pushes."""
+    """An automation that sends signed signals."""
 
     def __init__(self, base_url: str, book: Book, bot: dict[str, str]) -> None:
         super().__init__(base_url, book)
@@ -170,12 +171,12 @@ class Bot(Sender):
 
 def push_of(bot: dict[str, str]) -> dict[str, Any]:
     """A new signal that repeats the bot's election."""
-    said = {name: bot[name] for name in ("botId", "pair", "direction")}
-    return {**said, "nonce": a_nonce(), "elected": True, "source": "tradingview"}
+    election = {name: bot[name] for name in ("botId", "pair", "direction")}
+    return {**election, "nonce": a_nonce(), "elected": True, "source": "tradingview"}
 
 
 class Engine(Sender):
-    """The engine: deploys to desks that stand throughout, and fans out."""
+    """The engine: deploys to desks that stay ready, and fans out."""
 
     def __init__(self, base_url: str, book: Book, seed: dict[str, Any]) -> None:
         super().__init__(base_url, book)
@@ -183,8 +184,8 @@ class Engine(Sender):
         self.desks = [desk["userId"] for desk in seed["desks"]]
 
     def act(self) -> None:
-        said = {"nonce": a_nonce(), "elected": True, "source": "floor"}
-        body = {name: self.card[name] for name in ("pair", "direction")} | said
+        fields = {"nonce": a_nonce(), "elected": True, "source": "floor"}
+        body = {name: self.card[name] for name in ("pair", "direction")} | fields
         if random.random() < 0.5:
             self.signal(HOOK, {**body, "fanout": True}, token=self.token)
         else:
@@ -193,7 +194,7 @@ class Engine(Sender):
 
 
 class Customer(Client):
-    """Somebody at a browser: enrols and withdraws, mints a token and revokes it with itself."""
+    """A browser: enrols, withdraws, mints a token and revokes it with that token."""
 
     def __init__(self, base_url: str, book: Book, account: dict[str, Any]) -> None:
         super().__init__(base_url, book)
@@ -201,7 +202,7 @@ class Customer(Client):
         self.changes = book.changes.setdefault(account["userId"], [])
 
     def enter(self) -> None:
-        """Signs in, for this drill and those that follow."""
+        """Signs in, once for all drills."""
         if "cookies" not in self.account:
             self.ask("GET", LOGIN)
             form = {name: self.account[name] for name in ("login", "password")}
@@ -231,7 +232,7 @@ class Customer(Client):
             return
         minted = answer.json()
         self.book.minted.append(minted["id"])
-        # A browser's cookie says nothing beside a token, which is gone once it revoked itself.
+        # A Bearer hides the session. A repeated request gets 401: the token is revoked.
         gone = self.ask("DELETE", TOKENS, lambda: bearer(minted["token"]))
         if self.expect(gone, HTTPStatus.OK, HTTPStatus.UNAUTHORIZED):
             self.book.revoked.append(minted["id"])
@@ -241,7 +242,7 @@ class Customer(Client):
 
 
 class Reader(Client):
-    """The engine's other half: follows the feed from a cursor, and keeps what it sees."""
+    """A reader that follows the feed from a cursor and records every event."""
 
     def __init__(self, base_url: str, book: Book, token: str, cursor: str) -> None:
         super().__init__(base_url, book)

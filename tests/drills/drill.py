@@ -1,4 +1,4 @@
-"""A drill: a load, a fault brought about some times, and what was true afterwards."""
+"""A drill: causes faults under load, and compares the clients' records with the log."""
 
 import json
 import math
@@ -18,11 +18,11 @@ from tests.drills.clients import PASSING, Book, Bot, Client, Customer, Engine, R
 from tests.drills.faults import GRACEFUL
 from tests.drills.stage import Stage, wait_until
 
-Fault = Callable[[Stage, Book], float]  # brings it about; when it was over
+Fault = Callable[[Stage, Book], float]  # causes the fault and returns when it was over
 Event = dict[str, Any]
 
 ENGINES = 2
-SETTLED = 60  # seconds after which a client that knows no outcome is stuck
+SETTLED = 60  # seconds after which a client without an outcome is stuck
 FEW = 5
 NEVER = ("lost", "twice", "half")
 AT_MOST = {"slowest_503": 2.0, "outage": 5.0}  # seconds
@@ -31,13 +31,13 @@ ELECTIONS = ("election.made", "election.withdrawn")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What faults did.
+    """The result of a drill.
 
-    ``unanswered`` are requests whose connection broke; ``again`` signals that were taken without
-    their sender hearing of it, until it asked again; ``half`` is what the audit calls broken.
-    ``slowest_503`` and ``outage`` are seconds. An outage is counted from the end of the fault to
-    the last request that failed, and to the first that did not. ``odd`` is what nothing in a drill
-    accounts for, in words.
+    ``unanswered`` counts requests whose connection broke. ``again`` counts accepted signals whose
+    sender learned so only from a retry. ``half`` counts what the audit finds broken.
+    ``slowest_503`` and ``outage`` are seconds. An outage lasts from the end of the fault to the
+    last failed request or to the first successful one, whichever is later. ``odd`` describes what
+    no fault explains.
     """
 
     fault: str
@@ -54,18 +54,18 @@ class Row:
     odd: list[str]
 
     def wrong(self) -> list[str]:
-        """What must never be."""
+        """The results that must not occur."""
         found = [f"{name}: {getattr(self, name)}" for name in NEVER if getattr(self, name)]
         return found + self.odd[:FEW]
 
     def slow(self) -> list[str]:
-        """What took longer than it may."""
+        """The durations that exceed their limit."""
         taken = {name: getattr(self, name) for name in AT_MOST}
         return [f"{name}: {taken[name]:.1f} s" for name in AT_MOST if taken[name] > AT_MOST[name]]
 
 
 class Moment(NamedTuple):
-    """A fault, when it began, and when it was over."""
+    """A fault, with its start and its end."""
 
     fault: Fault
     began: float
@@ -73,7 +73,7 @@ class Moment(NamedTuple):
 
 
 def drill(stage: Stage, name: str, faults: Sequence[Fault], *, pause: float) -> Row:
-    """Brings faults about under a load, one after the other, ``pause`` seconds apart or so."""
+    """Causes the faults under load, one after the other, about ``pause`` seconds apart."""
     book, cursor = Book(), str(tail(stage)["next"])
     with load(stage, book, cursor):
         moments = [bring_about(stage, book, fault, pause) for fault in faults]
@@ -100,7 +100,7 @@ def drill(stage: Stage, name: str, faults: Sequence[Fault], *, pause: float) -> 
 
 
 def bring_about(stage: Stage, book: Book, fault: Fault, pause: float) -> Moment:
-    """One fault; the service accepts signals again when this returns."""
+    """Causes a fault and waits until the service accepts signals again."""
     began = time.monotonic()
     over = fault(stage, book)
     time.sleep(random.uniform(0.5, 1.5) * pause)
@@ -113,7 +113,7 @@ def bring_about(stage: Stage, book: Book, fault: Fault, pause: float) -> Moment:
 
 @contextmanager
 def load(stage: Stage, book: Book, cursor: str) -> Iterator[None]:
-    """Bots, engines, customers and a reader, until the block ends and each knows what it did."""
+    """Runs bots, engines, customers and a reader until the block ends."""
     url, seed, customers = stage.web.base_url, stage.cast["seed"], stage.cast["customers"]
     reader = Reader(url, book, seed["platformToken"], cursor)
     busy: list[Client] = [
@@ -140,23 +140,23 @@ def stop(clients: Sequence[Client], book: Book) -> None:
             book.odd.append(f"{type(client).__name__} does not learn what became of its request")
 
 
-# --- What was true ------------------------------------------------------------------------------
+# --- Results ----------------------------------------------------------------------------------
 
 
 def acceptances(book: Book) -> Counter[Any]:
-    """What clients were told has happened: each thing as ``happened`` names it in the log."""
-    told: Counter[Any] = Counter({(a.position, a.id, a.nonce) for a in book.accepted})
+    """What the clients know has happened, in the form of ``happened``."""
+    expected: Counter[Any] = Counter({(a.position, a.id, a.nonce) for a in book.accepted})
     for desk, changes in book.changes.items():
-        told.update((desk, kind) for kind in changes)
-    told.update(("token.minted", token) for token in book.minted)
-    told.update(("token.revoked", token) for token in book.revoked)
-    return told
+        expected.update((desk, kind) for kind in changes)
+    expected.update(("token.minted", token) for token in book.minted)
+    expected.update(("token.revoked", token) for token in book.revoked)
+    return expected
 
 
 def happened(log: Sequence[Event], book: Book) -> Counter[Any]:
-    """What the log tells of signals, of elections on the card, and of tokens.
+    """The signals, the elections on the card and the tokens in the log.
 
-    But for tokens that nobody was told of: their owners minted again, which revoked them.
+    Tokens that no client received are left out: their owners minted again, which revoked them.
     """
     found: Counter[Any] = Counter()
     for event in log:
@@ -171,11 +171,11 @@ def happened(log: Sequence[Event], book: Book) -> Counter[Any]:
 
 
 def look_for_oddities(book: Book, log: Sequence[Event], moments: Sequence[Moment]) -> None:
-    """What no fault may do, whatever else it does."""
+    """Records what no fault may cause."""
     for moment, end in until_the_next(moments, math.inf):
         since = (accepted for accepted in book.accepted if moment.began < accepted.at < end)
         if moment.fault in GRACEFUL and any(accepted.again for accepted in since):
-            book.odd.append("who stopped did not finish what was in flight")
+            book.odd.append("a server that stopped did not finish its requests")
     if [event["position"] for event in book.read] != [event["position"] for event in log]:
         book.odd.append("the reader saw another log")
     if not all(answer.retry_after for answer in book.answers if answer.status == 503):
@@ -186,7 +186,7 @@ def look_for_oddities(book: Book, log: Sequence[Event], moments: Sequence[Moment
 
 
 def longest_outage(book: Book, moments: Sequence[Moment], end: float) -> float:
-    """From the end of a fault to the last request that failed and the first that did not."""
+    """From the end of a fault to the last failed request or the first successful one."""
     longest = 0.0
     for moment, following in until_the_next(moments, end):
         since = [answer for answer in book.answers if moment.over <= answer.at < following]
@@ -197,12 +197,12 @@ def longest_outage(book: Book, moments: Sequence[Moment], end: float) -> float:
 
 
 def until_the_next(moments: Sequence[Moment], end: float) -> Iterable[tuple[Moment, float]]:
-    """Each with the moment at which the one after it began."""
+    """Each fault with the start of the next one."""
     return zip(moments, [*(moment.began for moment in moments[1:]), end], strict=True)
 
 
 def broken(stage: Stage) -> int:
-    """How many things the audit calls broken, beside the service that runs."""
+    """How many things the audit finds broken while the service runs."""
     done = stage.manage("audit", "--json")
     assert done.stdout, done.stderr
     return sum(promise["broken"] for promise in json.loads(done.stdout)["promises"])
@@ -217,7 +217,7 @@ def tail(stage: Stage) -> dict[str, Any]:
 
 
 def whole_log(stage: Stage, cursor: str) -> list[Event]:
-    """Everything after a cursor."""
+    """All events after a cursor."""
     events: list[Event] = []
     more = True
     while more:

@@ -1,7 +1,7 @@
-"""What goes wrong: each fault is brought about once, and tells when it was over.
+"""The faults. Each function causes one and returns when it was over, on the monotonic clock.
 
-That moment, in seconds of the monotonic clock, is when what failed was brought back; or at once,
-where nothing is to be brought back: the service has to serve again by itself.
+A fault is over when the failed server was started again, or at once if the service must recover by
+itself.
 """
 
 import io
@@ -35,20 +35,20 @@ def a_worker_is_killed(stage: Stage, book: Book) -> float:
 
 
 def the_arbiter_is_killed(stage: Stage, book: Book) -> float:
-    """The machine starts it again, a second later."""
+    """gunicorn is started again a second later."""
     os.kill(stage.web.pid, signal.SIGKILL)
     stage.web.revive()
     return time.monotonic()
 
 
 def postgresql_restarts(stage: Stage, book: Book) -> float:
-    """At once, without a goodbye."""
+    """Without a shutdown, as if the power failed."""
     stage.postgresql.stop()
     stage.postgresql.start()
     return time.monotonic()
 
 
-def postgresql_is_away(stage: Stage, book: Book) -> float:
+def postgresql_is_down(stage: Stage, book: Book) -> float:
     stage.postgresql.stop()
     time.sleep(stage.away)
     stage.postgresql.start()
@@ -60,8 +60,8 @@ def connections_are_cut(stage: Stage, book: Book) -> float:
     return time.monotonic()
 
 
-def redis_is_away(stage: Stage, book: Book) -> float:
-    """Signals go on meanwhile; only signing in asks to come again, and says so at once."""
+def redis_is_down(stage: Stage, book: Book) -> float:
+    """Signals are still accepted. Only signing in answers 503, without delay."""
     stage.redis.end(signal.SIGKILL)
     _without_redis(stage, book)
     stage.redis.start()
@@ -69,7 +69,7 @@ def redis_is_away(stage: Stage, book: Book) -> float:
 
 
 def redis_hangs(stage: Stage, book: Book) -> float:
-    """The same, but it takes connections and says nothing."""
+    """Redis accepts connections but does not answer."""
     os.kill(stage.redis.pid, signal.SIGSTOP)
     _without_redis(stage, book)
     os.kill(stage.redis.pid, signal.SIGCONT)
@@ -78,14 +78,14 @@ def redis_hangs(stage: Stage, book: Book) -> float:
 
 def _without_redis(stage: Stage, book: Book) -> None:
     began = time.monotonic()
-    sign_in_while_redis_is_away(stage, book)
+    sign_in_while_redis_is_down(stage, book)
     time.sleep(max(0, began + stage.away - time.monotonic()))
     since = [answer for answer in book.answers if answer.at > began]
     if any(answer.status != httpx.codes.OK for answer in since if answer.what in SENDERS):
-        book.odd.append("a signal was not taken while only Redis was away")
+        book.odd.append("a signal was not accepted while only Redis was down")
 
 
-def sign_in_while_redis_is_away(stage: Stage, book: Book) -> None:
+def sign_in_while_redis_is_down(stage: Stage, book: Book) -> None:
     customer = stage.cast["customers"][0]
     with httpx.Client(base_url=stage.web.base_url, trust_env=False) as http:
         http.get("/accounts/login/")
@@ -97,7 +97,7 @@ def sign_in_while_redis_is_away(stage: Stage, book: Book) -> None:
 
 
 def the_disk_is_full(stage: Stage, book: Book) -> float:
-    """Not a byte is left for a while. PostgreSQL may stop by that: a machine starts it again."""
+    """No space is left for a while. If PostgreSQL stops, it is started again."""
     assert stage.disk is not None
     began = time.monotonic()
     ballast = stage.disk / "ballast"
@@ -111,7 +111,7 @@ def the_disk_is_full(stage: Stage, book: Book) -> float:
 
 
 def _fill(file: io.FileIO) -> bool:
-    """Takes all that is left."""
+    """Uses all the space that is left."""
     with suppress(OSError):
         while True:
             file.write(bytes(BLOCK))
@@ -132,14 +132,14 @@ def the_server_is_reloaded(stage: Stage, book: Book) -> float:
 
 
 def the_server_is_stopped(stage: Stage, book: Book) -> float:
-    """It finishes what is in flight, and is started again."""
+    """gunicorn finishes its requests and is started again."""
     stage.web.end(signal.SIGTERM)
     stage.web.start()
     return time.monotonic()
 
 
 def clients_hang_up(stage: Stage, book: Book) -> float:
-    """In the middle of their body, and before the answer, after which they ask again."""
+    """Clients disconnect in the middle of the body, and before the answer. The latter retry."""
     for number in range(HANG_UPS):
         bot = random.choice(stage.cast["customers"])
         _hang_up(stage, book, bot, reset=bool(number % 2))
@@ -183,5 +183,5 @@ def _send_and_leave(stage: Stage, request: bytes, *, reset: bool) -> None:
             line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
 
 
-# Whoever is told to end finishes what is in flight: nobody has to ask again.
+# These let the server finish its requests, so that no client has to retry.
 GRACEFUL = (the_server_is_reloaded, the_server_is_stopped)

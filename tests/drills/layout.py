@@ -1,11 +1,10 @@
-"""The layout of a production, as processes of this machine: nginx before two gunicorns.
+"""The production layout on one machine: nginx in front of two web servers.
 
-    with layout() as found:
-        httpx.get(f"{found.http}/healthz")
+    with layout() as served:
+        httpx.get(f"{served.http}/healthz")
 
-nginx runs with the configuration of ``deploy/``, other ports and a certificate of the moment. The
-database and the limits are ``tests.server``'s: PostgreSQL and Redis where TEST_DATABASE_URL and
-TEST_REDIS_URL name them.
+nginx runs with the configuration of ``deploy/``, on other ports and with a new certificate. The web
+servers, the database and the limits' store are those of ``tests.server``.
 """
 
 import os
@@ -19,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,12 +27,13 @@ from tests.server import ADDRESS, ROOT, Server, free_port, serving, serving_besi
 DEPLOY = ROOT / "deploy"
 NAME, LOCAL = "signals.example", "localhost"
 NAMES = (NAME, LOCAL, ADDRESS)
-FILES = ("nginx.conf", "refusals.conf", "service.conf", "web.conf")
-# What of these files is otherwise on this machine, and what a load of one address needs.
+FILES = ("nginx.conf", "headers.conf", "refusals.conf", "service.conf", "web.conf")
+# Replacements in these files for this machine, and for a load from one address.
 HERE = {
     "worker_processes": "daemon off;\nworker_processes",
     "/var/log/nginx/": "",
     "/run/": "",
+    "/var/cache/": "",
     f"server_name {NAME}": f"server_name {' '.join(NAMES)}",
 }
 UNLIMITED = {
@@ -42,18 +43,18 @@ UNLIMITED = {
 }
 NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
 STARTING = 30  # seconds
-LOOK_AGAIN = 0.02  # seconds
+POLL_INTERVAL = 0.02  # seconds
 
-needs_nginx = pytest.mark.skipif(NGINX is None, reason="not run for lack of nginx")
+needs_nginx = pytest.mark.skipif(NGINX is None, reason="nginx is missing")
 needs_postgresql = pytest.mark.skipif(
     not os.environ.get("TEST_DATABASE_URL", "").startswith("postgres"),
-    reason="the layout of production has PostgreSQL",
+    reason="TEST_DATABASE_URL names no PostgreSQL",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where nginx answers, and the servers behind it, each with its own address and log."""
+    """The addresses of nginx, and the web servers behind it."""
 
     http: str
     https: str
@@ -63,33 +64,40 @@ class Layout:
     webs: tuple[Server, ...]
 
     def kill(self, web: Server) -> None:
-        """Ends a web server and its workers at once, in the middle of whatever they do."""
-        for pid in _listeners(int(web.environment["PORT"])):
+        """Kills a web server and its workers at once."""
+        for pid in listeners(int(web.environment["PORT"])):
             os.kill(pid, signal.SIGKILL)
 
 
 @contextmanager
-def layout(*, over_tls: bool = False, nox: bool = False, **settings: str) -> Iterator[Layout]:
-    """nginx, without its limits, and two web processes until the block ends.
+def layout(
+    *,
+    over_tls: bool = False,
+    nox: bool = False,
+    changed: dict[str, str] = UNLIMITED,
+    **settings: Any,
+) -> Iterator[Layout]:
+    """nginx and two web processes until the block ends.
 
-    The public address is that of plain HTTP, or ``over_tls`` the other.
+    BASE_URL is the HTTP address, or with ``over_tls`` the HTTPS address. ``changed`` are further
+    replacements in nginx's files: by default, limits that no test reaches.
     """
     port, tls_port = free_port(), free_port()
     public = f"https://{LOCAL}:{tls_port}" if over_tls else f"http://{ADDRESS}:{port}"
-    given = {"ALLOWED_HOSTS": ",".join(NAMES), "TRUSTED_PROXIES": "1", **settings}
+    given: Any = {"ALLOWED_HOSTS": ",".join(NAMES), "TRUSTED_PROXIES": "1", **settings}
     with (
         serving(nox=nox, BASE_URL=public, **given) as one,
         serving_beside(one, BASE_URL=public) as other,
-        _fronted(port, tls_port, (one, other), UNLIMITED) as found,
+        _fronted(port, tls_port, (one, other), changed) as served,
     ):
-        yield found
+        yield served
 
 
 @contextmanager
 def layout_without_webs() -> Iterator[Layout]:
-    """nginx as it is deployed, before web servers that are all gone, until the block ends."""
-    with _fronted(free_port(), free_port(), (), {}) as found:
-        yield found
+    """nginx as it is deployed, with no web server running, until the block ends."""
+    with _fronted(free_port(), free_port(), (), {}) as served:
+        yield served
 
 
 @contextmanager
@@ -98,8 +106,8 @@ def _fronted(
 ) -> Iterator[Layout]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        folder.chmod(0o755)  # nginx's workers are another user
-        ports = [web.environment["PORT"] for web in webs] or [free_port(), free_port()]
+        folder.chmod(0o755)  # nginx's workers run as another user
+        ports = [web.environment["PORT"] for web in webs] or [str(free_port()), str(free_port())]
         listening = {
             "127.0.0.1:8001": f"{ADDRESS}:{ports[0]}",
             "127.0.0.1:8002": f"{ADDRESS}:{ports[1]}",
@@ -114,11 +122,12 @@ def _fronted(
 
 
 def _configure(folder: Path, changed: dict[str, str]) -> None:
-    """The files of ``deploy/``, with each text of theirs that is ``changed`` as it is here."""
-    for file in FILES:
-        text = (DEPLOY / file).read_text()
-        for theirs, ours in changed.items():
-            text = text.replace(theirs, ours)
+    """Copies the files of ``deploy/`` with the replacements."""
+    texts = {file: (DEPLOY / file).read_text() for file in FILES}
+    for theirs, ours in changed.items():
+        assert any(theirs in text for text in texts.values()), f"{theirs} is not in {DEPLOY}"
+        texts = {file: text.replace(theirs, ours) for file, text in texts.items()}
+    for file, text in texts.items():
         (folder / file).write_text(text)
 
 
@@ -157,14 +166,14 @@ def _wait_for(port: int, nginx: subprocess.Popen[bytes], log: Path) -> None:
         try:
             socket.create_connection((ADDRESS, port)).close()
         except ConnectionRefusedError:
-            time.sleep(LOOK_AGAIN)
+            time.sleep(POLL_INTERVAL)
         else:
             return
     raise AssertionError(f"nginx did not start: {log.read_text()}")
 
 
-def _listeners(port: int) -> list[int]:
-    """The gunicorn that listens there and its workers, the eldest first."""
+def listeners(port: int) -> list[int]:
+    """The processes of the gunicorn that listens on the port, the oldest first."""
     wanted = f"0100007F:{port:04X}"
     lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
     inode = next(

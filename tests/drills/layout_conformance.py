@@ -1,44 +1,47 @@
-"""The contract's tests against the production's layout: what nginx says counts as the service's.
+"""Runs the conformance suite against the production layout: nginx in front of two web servers.
 
     TEST_DATABASE_URL=… TEST_REDIS_URL=… python -m tests.drills.layout_conformance
 
-Over plain HTTP as the suite's own servers are, then over TLS as a production is, with HTTPS and the
-staff's second factor required and a Nox secret. Exits with 1 where a test fails.
+The first run uses plain HTTP. The second run uses TLS, with REQUIRE_HTTPS and REQUIRE_STAFF_MFA on
+and a Nox secret. Further arguments are passed to pytest. The exit status is 1 if a test fails.
 """
 
 import json
 import os
 import subprocess
 import sys
+from typing import Any
 
 from tests.drills.layout import Layout, layout
 from tests.server import ROOT
 
 TESTS = "tests/conformance"
 PYTEST = (sys.executable, "-m", "pytest", "-n0", "-q", "-p", "no:randomly", "-c", os.devnull)
-AS_IN_PRODUCTION = {"REQUIRE_HTTPS": "on", "REQUIRE_STAFF_MFA": "on"}
+AS_IN_PRODUCTION: Any = {"REQUIRE_HTTPS": "on", "REQUIRE_STAFF_MFA": "on"}
 
 
 def main() -> int:
-    """Runs both; prints what pytest says."""
-    with layout() as found:
-        plain = conformance(found, found.http)
-    with layout(over_tls=True, nox=True, **AS_IN_PRODUCTION) as found:
-        return plain or conformance(found, found.https)
+    """Runs the suite over HTTP and over TLS. Returns the higher exit status."""
+    with layout() as plain:
+        status = conformance(plain, plain.http)
+    with layout(over_tls=True, nox=True, **AS_IN_PRODUCTION) as secure:
+        return max(status, conformance(secure, secure.https))
 
 
-def conformance(found: Layout, address: str) -> int:
-    """The exit status of the suite, told no more than the address and what the seeding printed."""
+def conformance(served: Layout, address: str) -> int:
+    """Runs the suite at the address and returns its exit status."""
     print(f"{TESTS} against {address}", flush=True)
-    certificate = found.folder / "tls" / "certificate.pem"
-    given = {
+    certificate = served.folder / "tls" / "certificate.pem"
+    workers = sum(int(web.environment["WEB_CONCURRENCY"]) for web in served.webs)
+    environment = {
         "PATH": os.environ["PATH"],
         "BASE_URL": address,
-        "SEED_JSON": json.dumps(found.webs[0].seed),
+        "SEED_JSON": json.dumps(served.webs[0].seed),
         "SSL_CERT_FILE": str(certificate),
+        "WORKERS": str(workers),
     }
     command = (*PYTEST, "--rootdir", TESTS, "--confcutdir", TESTS, *sys.argv[1:], TESTS)
-    return subprocess.run(command, cwd=ROOT, env=given, check=False).returncode
+    return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""The service with a PostgreSQL and a Redis of its own, which a drill may break as it likes.
+"""The service with its own PostgreSQL and Redis, which a drill may break.
 
-    with stage() as found:
-        found.postgresql.restart()
+    with stage() as staged:
+        staged.postgresql.restart()
 
-PostgreSQL's data stand on a small disk of their own where mounts are permitted, so that it can be
-filled. What is started here ends with the thread that started it, even if that is killed: so only
-one thread starts and breaks things. Nothing of the machine's own servers is touched.
+Where mounts are permitted, PostgreSQL's data are on a small separate disk that a drill can fill.
+Every process ends with the thread that started it, even if that thread is killed. So only one
+thread may start and break processes. The machine's own servers are not touched.
 """
 
 import glob
@@ -30,10 +30,10 @@ import pytest
 from tests.server import ADDRESS, GUNICORN, ROOT, collect_static_files, environment_of, free_port
 
 STARTING = 60  # seconds
-LOOK_AGAIN = 0.02  # seconds
+POLL_INTERVAL = 0.02  # seconds
 RESTARTED_AFTER = 1  # seconds: what systemd waits (deploy/systemd)
 DISK = "400m"
-EVERY_KIND = "1000000/minute"  # counted, and never reached
+EVERY_KIND = "1000000/minute"  # counted, but never reached
 
 MAKE_CAST = """
 import json, sys, django
@@ -45,21 +45,21 @@ print(json.dumps(cast.make(int(sys.argv[1]))))
 INITDB = max(glob.glob("/usr/lib/postgresql/*/bin/initdb"), default=None)
 TOOLS = {"initdb": INITDB, **{name: shutil.which(name) for name in ("redis-server", "setpriv")}}
 MISSING = [name for name, found in TOOLS.items() if found is None]
-needs_servers = pytest.mark.skipif(bool(MISSING), reason=f"not run for lack of {MISSING}")
+needs_servers = pytest.mark.skipif(bool(MISSING), reason=f"{MISSING} is missing")
 
 
 def wait_until(true: Any, what: str) -> float:
-    """Waits until something is true; returns that moment, on the monotonic clock."""
+    """Waits until ``true()`` is true. Returns that moment on the monotonic clock."""
     deadline = time.monotonic() + STARTING
     while not true():
         if time.monotonic() > deadline:
-            raise AssertionError(f"{what} did not come about")
-        time.sleep(LOOK_AGAIN)
+            raise AssertionError(f"{what} did not happen in time")
+        time.sleep(POLL_INTERVAL)
     return time.monotonic()
 
 
 class Process:
-    """A server that is started again after it ended, as an operator's machine does."""
+    """A server process that can be ended and started again."""
 
     def __init__(self, command: Sequence[str], log: Path, **options: Any) -> None:
         self._command, self._log, self._options = command, log, options
@@ -80,7 +80,7 @@ class Process:
         return self._running is None or self._running.poll() is not None
 
     def end(self, number: int) -> None:
-        """Sends a signal, and waits until the process is gone."""
+        """Sends a signal and waits until the process has ended."""
         if not self.has_ended():
             os.kill(self.pid, number)
         assert self._running is not None
@@ -88,7 +88,7 @@ class Process:
 
 
 class Postgresql(Process):
-    """A cluster on a port of its own."""
+    """A PostgreSQL cluster on a free port."""
 
     def __init__(self, folder: Path, log: Path) -> None:
         self.port, self.data = free_port(), folder / "postgresql"
@@ -111,17 +111,17 @@ class Postgresql(Process):
             "max_wal_size": "32MB",
             "min_wal_size": "2MB",
         }
-        said = [part for name, value in given.items() for part in ("-c", f"{name}={value}")]
-        command = [*as_owner, str(programs / "postgres"), "-D", str(self.data), *said]
+        settings = [part for name, value in given.items() for part in ("-c", f"{name}={value}")]
+        command = [*as_owner, str(programs / "postgres"), "-D", str(self.data), *settings]
         super().__init__(command, log, cwd="/")
 
     def start(self) -> None:
-        """Starts it, and waits until it takes connections."""
+        """Starts PostgreSQL and waits until it accepts connections."""
         super().start()
         wait_until(self._answers, "PostgreSQL")
 
     def stop(self) -> None:
-        """At once, as when the power is cut: it recovers when it starts."""
+        """Stops PostgreSQL at once, as if the power failed. It recovers at the next start."""
         self.end(signal.SIGQUIT)
 
     def execute(self, statement: str, database: str = "postgres") -> list[Any]:
@@ -144,7 +144,7 @@ class Postgresql(Process):
 
 
 class Web(Process):
-    """The service, behind real gunicorn."""
+    """The service, run by gunicorn."""
 
     def __init__(self, environment: dict[str, str], log: Path) -> None:
         self.base_url = environment["BASE_URL"]
@@ -157,7 +157,7 @@ class Web(Process):
         )
 
     def workers(self) -> list[int]:
-        """The processes that serve, the eldest first."""
+        """The worker processes, the oldest first."""
         children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text()
         return sorted(int(pid) for pid in children.split())
 
@@ -165,7 +165,7 @@ class Web(Process):
         return wait_until(self._is_ready, "the service")
 
     def revive(self) -> None:
-        """After its arbiter died: what is left of it is ended, and it is started anew."""
+        """Ends the workers of an arbiter that died, and starts gunicorn again."""
         self.end(signal.SIGKILL)
         os.killpg(self.pid, signal.SIGKILL)
         time.sleep(RESTARTED_AFTER)
@@ -180,9 +180,10 @@ class Web(Process):
 
 @dataclass(slots=True)
 class Stage:
-    """All that runs. ``disk`` is the folder that can be filled, null where none could be mounted.
+    """Everything that runs. ``disk`` is the folder that can be filled, or None.
 
-    ``cast`` is what ``tests.drills.cast`` made: who there is, and with which credentials.
+    ``cast`` is what ``tests.drills.cast`` made: the accounts and their credentials. ``away`` is how
+    many seconds a server stays down.
     """
 
     postgresql: Postgresql
@@ -195,7 +196,7 @@ class Stage:
     away: float
 
     def manage(self, *command: str) -> subprocess.CompletedProcess[str]:
-        """A command of manage.py beside the service."""
+        """Runs a command of manage.py on the service's database."""
         return subprocess.run(
             [sys.executable, "manage.py", *command],
             cwd=ROOT,
@@ -209,8 +210,8 @@ class Stage:
 def stage(*, customers: int, away: float, like_a_disk: bool) -> Iterator[Stage]:
     """The service until the block ends.
 
-    ``like_a_disk``: PostgreSQL on a file system that writes to the machine's disk, not in memory.
-    ``away`` is for how many seconds something stays away that does.
+    ``like_a_disk`` puts PostgreSQL on the machine's disk instead of in memory. ``away`` is how many
+    seconds a server stays down.
     """
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -235,14 +236,14 @@ def stage(*, customers: int, away: float, like_a_disk: bool) -> Iterator[Stage]:
 
 @contextmanager
 def _disk(folder: Path, *, like_a_disk: bool) -> Iterator[Path | None]:
-    """A small file system of its own; null where nothing may be mounted."""
+    """A small separate file system; None if mounting is not permitted."""
     disk, image = folder / "disk", folder / "image"
     disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK},mode=755", "tmpfs", disk]
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK},mode=755", "tmpfs", str(disk)]
     if like_a_disk:
         subprocess.run(["truncate", "-s", DISK.upper(), image], check=True)
         subprocess.run(["/sbin/mkfs.ext4", "-q", "-m", "0", image], check=True)
-        mount = ["mount", "-o", "loop", image, disk]
+        mount = ["mount", "-o", "loop", str(image), str(disk)]
     if subprocess.run(mount, capture_output=True).returncode:
         yield None
         return
@@ -258,7 +259,8 @@ def _redis(folder: Path, port: int) -> Process:
 
 
 def _environment(folder: Path, database: str, redis: int) -> dict[str, str]:
-    limits = {f"LIMIT_{name}": EVERY_KIND for name in ("AUTOMATION", "PLATFORM", "READS")}
+    counted = ("AUTOMATION", "PLATFORM", "READS", "DESK", "DESK_DAY")
+    limits = {f"LIMIT_{name}": EVERY_KIND for name in counted}
     return {
         **environment_of(folder, free_port()),
         **limits,

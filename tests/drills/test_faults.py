@@ -1,4 +1,4 @@
-"""A few of each fault under a load; ``make drills`` brings about very many."""
+"""One fault of each kind under load. ``make drills`` causes many."""
 
 import pytest
 
@@ -10,21 +10,21 @@ pytestmark = [pytest.mark.processes, pytest.mark.alone, pytest.mark.once, needs_
 
 
 @pytest.fixture
-def found():
-    with stage(customers=2, away=0.5, like_a_disk=False) as found:
-        yield found
+def staged():
+    with stage(customers=2, away=0.5, like_a_disk=False) as staged:
+        yield staged
 
 
-def test_whatever_fails_nothing_accepted_is_lost_and_nothing_is_done_twice(found):
+def test_whatever_fails_nothing_accepted_is_lost_and_nothing_is_done_twice(staged):
     some = [
-        faults.redis_is_away,  # first: what is refused meanwhile is not the database's doing
+        faults.redis_is_down,  # first: no database fault may explain a refusal
         faults.the_server_is_stopped,
         faults.a_worker_is_killed,
         faults.connections_are_cut,
         faults.postgresql_restarts,
         faults.clients_hang_up,
-        *([faults.the_disk_is_full] if found.disk else []),
+        *([faults.the_disk_is_full] if staged.disk else []),
     ]
-    row = drill(found, "each", some, pause=0.2)
+    row = drill(staged, "each", some, pause=0.2)
     assert row.wrong() == []
     assert row.accepted > 100

@@ -1,6 +1,7 @@
-"""The production's layout: TLS, forged addresses, refusals, slow clients, a web that is killed."""
+"""The production layout: TLS, forged addresses, refusals, framing, a web server that is killed."""
 
 import json
+import re
 import secrets
 import socket
 import ssl
@@ -24,8 +25,8 @@ from tests.signals.test_relay import message
 
 pytestmark = [pytest.mark.processes, pytest.mark.alone, needs_nginx, needs_postgresql]
 
-PATIENCE = 10  # seconds
-SLOW = 200  # connections
+TIMEOUT = 10  # seconds
+LARGEST = 64 * 1024  # bytes of a body
 SENDERS, SIGNALS = 8, 400
 KILL_AFTER = 100  # signals
 FAILURES = 3  # a minute
@@ -33,9 +34,9 @@ MANY = 500  # requests at once
 
 
 @pytest.fixture(scope="module")
-def found():
-    with layout(LIMIT_FAILURES=f"{FAILURES}/minute", METRICS_TOKEN=secrets.token_hex(32)) as found:
-        yield found
+def served():
+    with layout(LIMIT_FAILURES=f"{FAILURES}/minute", METRICS_TOKEN=secrets.token_hex(32)) as served:
+        yield served
 
 
 @pytest.fixture(scope="module")
@@ -44,9 +45,9 @@ def alone():
         yield alone
 
 
-def said(found, raw):
-    """All that comes back over plain HTTP until nginx closes, or has nothing more to say."""
-    with socket.create_connection((ADDRESS, found.port), timeout=2) as client:
+def said(served, raw):
+    """Sends raw bytes over HTTP. Returns everything that nginx answers within two seconds."""
+    with socket.create_connection((ADDRESS, served.port), timeout=2) as client:
         answer = b""
         try:
             client.sendall(raw.encode("latin-1"))
@@ -60,13 +61,13 @@ def said(found, raw):
 # --- TLS, names, addresses ------------------------------------------------------------------------
 
 
-def handshake(found, name, version=None, host=None):
-    """What comes back to who names one name in TLS, and the same or another as the Host."""
-    context = ssl.create_default_context(cafile=found.folder / "tls" / "certificate.pem")
+def handshake(served, name, version=None, host=None):
+    """The answer to a client that names ``name`` in TLS, and ``host`` or the same in Host."""
+    context = ssl.create_default_context(cafile=served.folder / "tls" / "certificate.pem")
     if version:
         context.minimum_version = context.maximum_version = version
     with (
-        socket.create_connection((ADDRESS, found.tls_port), timeout=PATIENCE) as line,
+        socket.create_connection((ADDRESS, served.tls_port), timeout=TIMEOUT) as line,
         context.wrap_socket(line, server_hostname=name) as client,
     ):
         request = f"GET /healthz HTTP/1.1\r\nHost: {host or name}\r\nConnection: close\r\n\r\n"
@@ -75,23 +76,23 @@ def handshake(found, name, version=None, host=None):
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_the_name_is_served_over_tls(found, version):
-    answer = handshake(found, NAME, version)
+def test_the_name_is_served_over_tls(served, version):
+    answer = handshake(served, NAME, version)
     assert b" 200 OK" in answer
     assert b"nginx/" not in answer
 
 
-def test_another_name_gets_no_certificate(found):
+def test_another_name_gets_no_certificate(served):
     with pytest.raises(ssl.SSLError):
-        handshake(found, "elsewhere.example")
+        handshake(served, "elsewhere.example")
 
 
-def test_what_a_client_says_of_its_address_is_not_believed(found):
-    """This machine's failures are counted together, wherever it says it is."""
-    processes = sum(int(web.environment["WEB_CONCURRENCY"]) for web in found.webs)
+def test_what_a_client_says_of_its_address_is_not_believed(served):
+    """The failures of one address are counted together, whatever X-Forwarded-For says."""
+    processes = sum(int(web.environment["WEB_CONCURRENCY"]) for web in served.webs)
     codes = [
         httpx.get(
-            f"{found.http}/api/v1/me",
+            f"{served.http}/api/v1/me",
             headers={**bearer("wrong"), "X-Forwarded-For": f"192.0.2.{number}"},
             trust_env=False,
         ).status_code
@@ -138,10 +139,10 @@ IN_NGINX_HANDS = {
 }
 
 
-def answered(found, head, port=None):
-    """The status, the headers and the body that come back for the lines of a head."""
+def answered(served, head, port=None):
+    """Sends the lines of a request head. Returns the status, the headers and the body."""
     with (
-        socket.create_connection((ADDRESS, port or found.port), timeout=PATIENCE) as client,
+        socket.create_connection((ADDRESS, port or served.port), timeout=TIMEOUT) as client,
         HTTPResponse(client) as answer,
     ):
         client.sendall(f"{head}\r\n".encode("latin-1"))
@@ -150,7 +151,7 @@ def answered(found, head, port=None):
 
 
 def refused(status, headers, body):
-    """The status and code of a problem that is whole as the contract's section 5 says."""
+    """Checks that a problem is complete (contract, section 5). Returns its status and code."""
     problem = json.loads(body)
     assert headers["Content-Type"] == "application/problem+json"
     assert headers["Cache-Control"] == "no-store"
@@ -164,107 +165,157 @@ def refused(status, headers, body):
 
 
 @pytest.mark.parametrize("what", IN_NGINX_HANDS)
-def test_what_nginx_does_not_take_is_refused_as_the_contract_says(found, what):
+def test_what_nginx_does_not_take_is_refused_as_the_contract_says(served, what):
     head, expected = IN_NGINX_HANDS[what]
-    assert refused(*answered(found, head)) == expected
+    assert refused(*answered(served, head)) == expected
 
 
-def test_a_method_that_nginx_does_not_know_hears_from_the_service_which_there_are(found):
-    _, headers, _ = answered(found, IN_NGINX_HANDS["TRACE"][0])
+def test_a_method_that_nginx_does_not_know_hears_from_the_service_which_there_are(served):
+    _, headers, _ = answered(served, IN_NGINX_HANDS["TRACE"][0])
     assert headers["Allow"] == "GET, HEAD, OPTIONS"
 
 
-def test_plain_http_on_the_port_of_tls_is_told_so(found):
-    assert refused(*answered(found, GET, found.tls_port)) == (403, "https_required")
+def test_plain_http_on_the_port_of_tls_is_told_so(served):
+    assert refused(*answered(served, GET, served.tls_port)) == (403, "https_required")
 
 
-def test_a_host_beside_our_name_in_tls_is_refused(found):
-    answer = handshake(found, NAME, host="elsewhere.example")
+def test_a_host_beside_our_name_in_tls_is_refused(served):
+    answer = handshake(served, NAME, host="elsewhere.example")
     assert b" 400 Bad Request" in answer
     assert b'"code": "host_invalid"' not in answer  # a page, as everywhere but under /api/
     assert b"elsewhere" not in answer
 
 
-def test_what_nginx_refuses_keeps_the_callers_request_id(found):
-    _, headers, _ = answered(found, f"{GET}X-Request-Id: mine_1\r\nTransfer-Encoding: chunked\r\n")
+def test_what_nginx_refuses_keeps_the_callers_request_id(served):
+    _, headers, _ = answered(served, f"{GET}X-Request-Id: mine_1\r\nTransfer-Encoding: chunked\r\n")
     assert headers["X-Request-Id"] == "mine_1"
 
 
+@pytest.mark.parametrize("path", ["/api/v1", "/static/css/none.css"])
+@pytest.mark.parametrize("more", ["", "Transfer-Encoding: chunked\r\n"])
+def test_no_answer_of_nginx_repeats_a_credential_as_the_request_id(served, path, more):
+    token = served.webs[0].seed["platformToken"]
+    head = f"GET {path} HTTP/1.1\r\n{OURS}X-Request-Id: {token}\r\n{more}"
+    _, headers, body = answered(served, head)
+    assert len(headers["X-Request-Id"]) == 32
+    assert token.encode() not in body
+
+
 @pytest.mark.parametrize("path", ["/metrics", "/.refused", "/%00"])
-def test_what_is_not_to_be_had_from_outside_is_not_found(found, path):
-    token = found.webs[0].environment["METRICS_TOKEN"]
+def test_what_is_not_to_be_had_from_outside_is_not_found(served, path):
+    token = served.webs[0].environment["METRICS_TOKEN"]
     head = f"GET {path} HTTP/1.1\r\n{OURS}Authorization: Bearer {token}\r\n"
-    status, headers, body = answered(found, head)
+    status, headers, body = answered(served, head)
     assert status == 404
     assert headers["Content-Type"].startswith("text/html")
     assert b"nginx" not in body
+
+
+# --- Static files, which nginx keeps --------------------------------------------------------------
+
+
+def static_file(served):
+    """The path of a static file as a page names it."""
+    page = httpx.get(f"{served.http}/", trust_env=False).text
+    return re.search(r'href="(/static/[^"]+\.css)"', page).group(1)
+
+
+def test_a_static_file_that_nginx_keeps_is_the_services_answer_with_an_id_of_its_own(served):
+    path = static_file(served)
+    first, second = (httpx.get(f"{served.http}{path}", trust_env=False) for _ in range(2))
+    straight = httpx.get(f"{served.webs[0].base_url}{path}", trust_env=False)
+    assert first.content == second.content == straight.content
+    assert first.headers["X-Request-Id"] != second.headers["X-Request-Id"]
+    stable = {name: second.headers[name] for name in second.headers if name not in OF_THE_MOMENT}
+    assert stable == {name: straight.headers[name] for name in stable}
+    again = {"If-None-Match": first.headers["ETag"]}
+    assert httpx.get(f"{served.http}{path}", headers=again, trust_env=False).status_code == 304
+
+
+OF_THE_MOMENT = {"date", "server", "connection", "x-request-id"}
+
+
+def test_no_other_host_path_or_method_gets_or_changes_what_nginx_keeps(served):
+    path = static_file(served)
+    kept = httpx.get(f"{served.http}{path}", trust_env=False)
+    for head in (
+        f"GET {path} HTTP/1.1\r\nHost: elsewhere.example\r\n",
+        f"GET /api/../{path} HTTP/1.1\r\n{OURS}",
+        f"GET /{path} HTTP/1.1\r\n{OURS}",
+        f"GET {path}%20 HTTP/1.1\r\n{OURS}",
+        f"DELETE {path} HTTP/1.1\r\n{OURS}",
+        f"GET {path} HTTP/1.1\r\n{OURS}Transfer-Encoding: chunked\r\n",
+    ):
+        assert answered(served, head)[0] >= 400, head
+    assert httpx.get(f"{served.http}{path}", trust_env=False).content == kept.content
 
 
 # --- Framing --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_nothing_smuggled_behind_a_request_is_answered(found, what):
-    """What hides behind each is a GET that would be answered with 200."""
-    answers = statuses(said(found, REFUSED[what]))
+def test_nothing_smuggled_behind_a_request_is_answered(served, what):
+    """Each request hides a GET that would be answered with 200."""
+    answers = statuses(said(served, REFUSED[what]))
     assert all(status >= 400 for status in answers), answers
-    assert httpx.get(f"{found.http}/healthz", trust_env=False).is_success
-
-
-@pytest.mark.parametrize("hosts", [(ADDRESS, "elsewhere.example"), ("elsewhere.example", ADDRESS)])
-def test_two_hosts_are_none_of_ours(found, hosts):
-    lines = "".join(f"Host: {host}\r\n" for host in hosts)
-    answer = said(found, f"GET /healthz HTTP/1.1\r\n{lines}Connection: close\r\n\r\n")
-    assert 200 not in statuses(answer)
+    assert httpx.get(f"{served.http}/healthz", trust_env=False).is_success
 
 
 @pytest.mark.parametrize(
-    "begun",
-    ["POST", f"POST {HOOK} HTTP/1.1\r\nHost: {ADDRESS}\r\nX-Slow: ", "body"],
-    ids=["a line", "a header", "a body"],
+    ("path", "length", "status"),
+    [
+        (HOOK, LARGEST, 401),
+        (HOOK, 100_000, 413),
+        (HOOK, 5_000_000, 413),
+        ("/nowhere", 100_000, 404),
+    ],
 )
-def test_two_hundred_slow_clients_hold_up_nobody(found, begun):
-    if begun == "body":
-        begun = f"POST {HOOK} HTTP/1.1\r\nHost: {ADDRESS}\r\nContent-Length: 100\r\n\r\n{{"
-    slow = [socket.create_connection((ADDRESS, found.port)) for _ in range(SLOW)]
-    try:
-        for client in slow:
-            client.sendall(begun.encode())
-        for _ in range(10):
-            answer = httpx.get(f"{found.http}/readyz", trust_env=False, timeout=PATIENCE)
-            assert answer.is_success
-    finally:
-        for client in slow:
-            client.close()
+def test_a_body_that_nobody_reads_breaks_no_request_of_others(served, path, length, status):
+    """gunicorn closes such a connection, on which nginx would send another client's request."""
+
+    def both(_):
+        with httpx.Client(base_url=served.http, trust_env=False, timeout=TIMEOUT) as http:
+            unread = http.post(path, content=b"x" * length)
+            return unread.status_code, http.post("/api/v1/tokens").status_code
+
+    with ThreadPoolExecutor(SENDERS) as senders:
+        assert set(senders.map(both, range(100))) == {(status, 403)}
+
+
+@pytest.mark.parametrize("hosts", [(ADDRESS, "elsewhere.example"), ("elsewhere.example", ADDRESS)])
+def test_two_hosts_are_none_of_ours(served, hosts):
+    lines = "".join(f"Host: {host}\r\n" for host in hosts)
+    answer = said(served, f"GET /healthz HTTP/1.1\r\n{lines}Connection: close\r\n\r\n")
+    assert 200 not in statuses(answer)
 
 
 # --- A web server that is killed ------------------------------------------------------------------
 
 
-def push(found, http):
-    """One signal, sent once: nginx alone repeats it. What came of it."""
-    bot = found.webs[0].seed["automation"]
+def push(served, http):
+    """Sends one signal once; only nginx may repeat it. Returns the status and ``identical``."""
+    bot = served.webs[0].seed["automation"]
     body = message(bot, nonce=secrets.token_hex(16)).encode()
     answer = http.post(HOOK, content=body, headers=signed(bot["secret"], body=body))
     return answer.status_code, answer.json().get("identical", True)
 
 
 def test_killing_a_web_server_under_load_loses_no_signal():
-    with layout() as found:
+    with layout() as served:
         killed = []
 
         def send(number):
             if number == KILL_AFTER:
-                killed.append(found.webs[0])
-                found.kill(found.webs[0])
-            return push(found, http)
+                killed.append(served.webs[0])
+                served.kill(served.webs[0])
+            return push(served, http)
 
         with (
-            httpx.Client(base_url=found.http, trust_env=False, timeout=40) as http,
+            httpx.Client(base_url=served.http, trust_env=False, timeout=40) as http,
             ThreadPoolExecutor(SENDERS) as senders,
         ):
             outcomes = list(senders.map(send, range(SIGNALS)))
-            filled = _filled(found, http)
+            filled = _filled(served, http)
         assert killed
         assert {status for status, _ in outcomes} <= {200, 409}, outcomes
         assert all(identical for _, identical in outcomes)
@@ -278,8 +329,8 @@ def test_without_any_web_server_the_answer_says_to_come_again(alone):
 
 
 def test_who_asks_too_often_is_told_to_wait(alone):
-    """More at once than nginx lets one address ask."""
-    with socket.create_connection((ADDRESS, alone.port), timeout=PATIENCE) as client:
+    """More requests at once than nginx allows one address."""
+    with socket.create_connection((ADDRESS, alone.port), timeout=TIMEOUT) as client:
         client.sendall(f"{GET}\r\n".encode() * MANY + f"{GET}Connection: close\r\n\r\n".encode())
         said = b"".join(iter(lambda: client.recv(65536), b""))
     last = said[said.rindex(b"HTTP/1.1 429") :]
@@ -287,8 +338,8 @@ def test_who_asks_too_often_is_told_to_wait(alone):
     assert b'"code":"rate_limited"' in last
 
 
-def _filled(found, http):
-    """How many fills stand in the log."""
+def _filled(served, http):
+    """How many fills are in the log."""
     query = "/api/v1/events?kind=signal.filled&limit=1000"
-    answer = http.get(query, headers=bearer(found.webs[0].seed["platformToken"]))
+    answer = http.get(query, headers=bearer(served.webs[0].seed["platformToken"]))
     return len(answer.json()["events"])

@@ -1,4 +1,4 @@
-"""The back-up that the handbook describes, by its own commands: dumped, lost, restored, proven."""
+"""Runs the back-up commands of the handbook: dump, restore and audit."""
 
 import os
 import re
@@ -23,19 +23,19 @@ HANDBOOK = (ROOT / "deploy" / "OPERATING.md").read_text()
 pytestmark = [
     pytest.mark.processes,
     pytest.mark.django_db(transaction=True),
-    pytest.mark.skipif("connection.vendor != 'postgresql'", reason="dumps are PostgreSQL's"),
-    pytest.mark.skipif(shutil.which("pg_dump") is None, reason="not run for lack of pg_dump"),
+    pytest.mark.skipif("connection.vendor != 'postgresql'", reason="pg_dump needs PostgreSQL"),
+    pytest.mark.skipif(shutil.which("pg_dump") is None, reason="pg_dump is missing"),
 ]
 
 
 def commands(name):
-    """The lines of the handbook's block of this name."""
+    """The commands of the handbook's block with this name."""
     return re.search(rf"```sh {name}\n(.+?)```", HANDBOOK, re.DOTALL).group(1)
 
 
 @pytest.fixture
 def handbook(tmp_path):
-    """Runs a block of the handbook as an operator would, in a folder of its own."""
+    """Runs a block of the handbook as an operator would, in an empty folder."""
     (tmp_path / "manage.py").symlink_to(ROOT / "manage.py")
     (tmp_path / ".venv").symlink_to(ROOT / ".venv")
     url = urlsplit(os.environ["TEST_DATABASE_URL"])
@@ -69,7 +69,7 @@ def run_sql(statement):
 
 @contextmanager
 def on_the_restored():
-    """The service of this test, on the database that was restored."""
+    """Connects this test to the restored database."""
     name = settings.DATABASES["default"]["NAME"]
     connection.close()
     connection.settings_dict["NAME"] = f"{name}_restored"
@@ -81,7 +81,7 @@ def on_the_restored():
 
 
 def a_story():
-    """An engine's token and a bot, after signals of both."""
+    """A platform token and a bot, after a signal of each."""
     engine, desk = a_platform_token(), a_ready_desk(a_card())
     bot = a_bot(desk)
     push(SPENT, engine)
@@ -93,15 +93,15 @@ def test_a_restore_is_whole_and_after_one_that_lost_events_no_older_cursor_is_be
     engine, bot = a_story()
     cursor = get(f"{EVENTS}?limit=3", engine).json()["next"]
     missed = get(f"{EVENTS}?after={cursor}", engine).json()
-    assert "All of it holds" in handbook("try")
+    assert "Every promise holds" in handbook("try")
     with on_the_restored():
         assert get(f"{EVENTS}?after={cursor}", engine).json() == missed
         assert code(push(SPENT, engine)) == "nonce_used"
         assert push(tradingview(bot), secret=bot.secret).status_code == 200
 
-    a_desk()  # lost by what follows
+    a_desk()  # lost by the restore that follows
     seen, lost = tail(engine)
-    assert "All of it holds" in handbook("lost")
+    assert "Every promise holds" in handbook("lost")
     assert Head.objects.get().position == lost - 1
     assert code(get(f"{EVENTS}?after={seen}", engine)) == "cursor_lost"
     push(fanout(), engine)  # another history, up to the same position

@@ -1,4 +1,4 @@
-"""Cursors: they resume exactly, and say so when they cannot."""
+"""Cursors resume exactly where they were issued, or are refused."""
 
 import contextlib
 
@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from events.cursors import list_cursor, list_key, log_cursor, log_position
+from events.http.cursors import list_cursor, list_key, log_cursor, log_position
+from events.http.refusals import CursorLost, Invalid
 from events.models import new_epoch
-from events.refusals import CursorLost, Invalid
 
 EPOCH = "0011aabb"
 
 
 @given(st.integers(min_value=0, max_value=10**18 - 1))
-def test_a_cursor_gives_back_what_it_stands_on(position: int):
+def test_a_cursor_returns_its_position(position: int):
     assert log_position(log_cursor(EPOCH, position), EPOCH, head=position) == position
-    assert list_key(list_cursor(position)) == position
+    assert list_key(list_cursor("desks", position), "desks") == position
 
 
 def test_a_cursor_of_another_epoch_is_lost():
@@ -32,15 +32,30 @@ def test_a_cursor_beyond_the_head_is_lost():
 
 @given(st.text())
 def test_any_text_is_a_cursor_or_refused(text: str):
-    for read in (list_key, lambda t: log_position(t, EPOCH, head=10)):
+    for read in (lambda t: list_key(t, "desks"), lambda t: log_position(t, EPOCH, head=10)):
         with contextlib.suppress(Invalid, CursorLost):
             assert read(text) >= 0
 
 
+def test_a_cursor_is_valid_for_its_list_only():
+    of_desks, of_log = list_cursor("desks", 3), log_cursor(EPOCH, 3)
+    for name in ("tokens", "desks&ready=1", "events", "", "desks:3"):
+        with pytest.raises(Invalid):
+            list_key(of_desks, name)
+    with pytest.raises(Invalid):
+        list_key(of_log, "desks")
+    with pytest.raises(Invalid):
+        log_position(of_desks, EPOCH, head=10)
+
+
+GOOD = list_cursor("desks", 1)
+
+
 @pytest.mark.parametrize(
-    "text", ["", "1", "e", "MQ==", "MQ ", "LTE", "MS41", "ééé", "w6k", "MTIz\n"]
+    "text",
+    ["", "1", "e", "MQ==", "MQ ", "LTE", "MQ", "ééé", "w6k", f"{GOOD}\n", f"{GOOD}=", GOOD[:-1]],
 )
 def test_text_that_no_list_gave_is_invalid(text: str):
     with pytest.raises(Invalid) as refused:
-        list_key(text)
+        list_key(text, "desks")
     assert refused.value.members["errors"][0]["field"] == "after"

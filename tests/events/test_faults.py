@@ -1,4 +1,4 @@
-"""Writers that die or stall inside their turn: nothing half written, and nobody held for long."""
+"""Writers that die or stall inside their turn: no partial writes, and no long waits for others."""
 
 import os
 import signal
@@ -13,6 +13,7 @@ from django.test import Client
 
 from desks.models import Automation, Card
 from events import log
+from events.actors import SYSTEM
 from events.kinds import Kind
 from events.models import Event, Head
 from tests.factories import a_card, a_desk, a_platform_token, a_ready_desk
@@ -24,15 +25,15 @@ pytestmark = [
     pytest.mark.alone,
 ]
 
-HELD = 6  # seconds: longer than anybody waits
+HELD = 6  # seconds: longer than any writer waits
 
 
-def hold_the_lock(desk_id: int, sign: str, how: str) -> None:
-    """Writes a bot and its event, says so in a file, and then does not come to its commit."""
-    with log.turn() as turn:
+def hold_the_lock(desk_id: int, marker: str, how: str) -> None:
+    """Writes a bot and its event, creates the file ``marker``, and then does not commit in time."""
+    with log.turn(actor=SYSTEM) as turn:
         Automation.objects.create(desk_id=desk_id, name="Half", created_at=turn.at)
         turn.append(Kind.AUTOMATION_CREATED, topic=None, data={})
-        Path(sign).touch()
+        Path(marker).touch()
         if how == "dies":
             os.kill(os.getpid(), signal.SIGKILL)
         elif how == "works on" and connection.vendor == "postgresql":
@@ -41,50 +42,50 @@ def hold_the_lock(desk_id: int, sign: str, how: str) -> None:
             time.sleep(HELD)
 
 
-def wait_for(sign: Path) -> None:
+def wait_for(marker: Path) -> None:
     deadline = time.monotonic() + 30
-    while not sign.exists():
+    while not marker.exists():
         assert time.monotonic() < deadline, "the writer never held the lock"
 
 
 def push(token: str, nonce: str) -> tuple[Any, float]:
-    """A fan-out's answer, and how many seconds it took."""
+    """The response to a fan-out, and its duration in seconds."""
     body = {"pair": "BTC/USDT", "direction": "long", "elected": True, "source": "floor"}
     began = time.monotonic()
-    answer = Client(headers={"Authorization": f"Bearer {token}"}).post(
+    response = Client(headers={"Authorization": f"Bearer {token}"}).post(
         "/api/hooks/signal",
         body | {"fanout": True, "nonce": nonce},
         content_type="application/json",
     )
-    return answer, time.monotonic() - began
+    return response, time.monotonic() - began
 
 
-def whole() -> bool:
-    """Whether no position is missing and nothing half is there."""
+def is_consistent() -> bool:
+    """Whether no position is missing and no bot was stored."""
     positions = list(Event.objects.values_list("position", flat=True))
     return positions == list(range(1, Head.objects.get().position + 1)) and not (
         Automation.objects.exists()
     )
 
 
-def test_a_writer_that_dies_between_two_writes_leaves_neither(tmp_path):
+def test_a_writer_that_dies_leaves_no_partial_write(tmp_path):
     a_ready_desk(a_card())
-    token, sign = a_platform_token(), tmp_path / "held"
-    with started_together(hold_the_lock, [(a_desk().pk, str(sign), "dies")]) as [dying]:
+    token, marker = a_platform_token(), tmp_path / "held"
+    with started_together(hold_the_lock, [(a_desk().pk, str(marker), "dies")]) as [dying]:
         assert isinstance(dying.exception(), BrokenProcessPool)
-    answer, _ = push(token, "after")
-    assert (answer.status_code, answer.json()["filled"]) == (200, 1)
-    assert whole()
+    response, _ = push(token, "after")
+    assert (response.status_code, response.json()["filled"]) == (200, 1)
+    assert is_consistent()
 
 
-def test_while_the_lock_is_held_the_others_answer_unavailable_and_nothing_is_spent(tmp_path):
+def test_other_writers_get_unavailable_while_the_lock_is_held_and_no_nonce_is_used(tmp_path):
     a_ready_desk(a_card())
-    token, sign = a_platform_token(), tmp_path / "held"
-    with started_together(hold_the_lock, [(a_desk().pk, str(sign), "works on")]) as [busy]:
-        wait_for(sign)
-        answer, took = push(token, "same")
-        assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
-        assert answer.headers["Retry-After"] == "1"
+    token, marker = a_platform_token(), tmp_path / "held"
+    with started_together(hold_the_lock, [(a_desk().pk, str(marker), "works on")]) as [busy]:
+        wait_for(marker)
+        response, took = push(token, "same")
+        assert (response.status_code, response.json()["code"]) == (503, "unavailable")
+        assert response.headers["Retry-After"] == "1"
         assert took < HELD - 2
         busy.exception()
     Automation.objects.all().delete()
@@ -92,17 +93,19 @@ def test_while_the_lock_is_held_the_others_answer_unavailable_and_nothing_is_spe
     assert again.status_code == 200
 
 
-@pytest.mark.skipif("connection.vendor == 'sqlite'", reason="SQLite cannot end another's hold")
-def test_a_writer_that_stalls_is_ended_and_those_behind_it_go_on(tmp_path):
+@pytest.mark.skipif(
+    "connection.vendor == 'sqlite'", reason="SQLite cannot terminate another writer"
+)
+def test_a_stalled_writer_is_terminated_and_the_next_writers_proceed(tmp_path):
     a_ready_desk(a_card())
-    token, sign = a_platform_token(), tmp_path / "held"
-    with started_together(hold_the_lock, [(a_desk().pk, str(sign), "stalls")]) as [stalled]:
-        wait_for(sign)
-        answer, took = push(token, "behind")
-        assert answer.status_code in (200, 503)
+    token, marker = a_platform_token(), tmp_path / "held"
+    with started_together(hold_the_lock, [(a_desk().pk, str(marker), "stalls")]) as [stalled]:
+        wait_for(marker)
+        response, took = push(token, "behind")
+        assert response.status_code in (200, 503)
         assert took < HELD - 2
         second, _ = push(token, "next")
         assert (second.status_code, second.json()["filled"]) == (200, 1)
         assert isinstance(stalled.exception(), DatabaseError)
-    assert whole()
+    assert is_consistent()
     assert Card.objects.get().standing == 1

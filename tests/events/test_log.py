@@ -1,10 +1,15 @@
-"""The turn at the log: positions without gaps, and nothing half written."""
+"""The turn at the log: positions without gaps, and no partial writes."""
+
+from datetime import timedelta
 
 import pytest
+import time_machine
 from django.db import IntegrityError, OperationalError, connection, transaction
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from events import log
+from events.actors import SYSTEM
 from events.kinds import EVERYONE, Kind
 from events.models import Event, Head
 
@@ -21,14 +26,14 @@ def write(turn: log.Turn, **data: object) -> Event:
 
 def test_positions_count_from_one_without_gaps():
     for _ in range(3):
-        with log.turn() as turn:
+        with log.turn(actor=SYSTEM) as turn:
             write(turn)
     assert positions() == [1, 2, 3]
     assert Head.objects.get().position == 3
 
 
 def test_one_turn_can_write_several_events_each_at_its_own_position():
-    with log.turn() as turn:
+    with log.turn(actor=SYSTEM) as turn:
         write(turn)
         assert turn.next_position() == 2
         assert write(turn).position == 2
@@ -37,30 +42,30 @@ def test_one_turn_can_write_several_events_each_at_its_own_position():
 
 
 def test_all_events_of_a_turn_have_one_time_in_milliseconds():
-    with log.turn() as turn:
+    with log.turn(actor=SYSTEM) as turn:
         first, second = write(turn), write(turn)
     assert first.at == second.at == turn.at
     assert turn.at.microsecond % 1000 == 0
 
 
-def test_a_turn_that_writes_nothing_gives_its_position_back():
-    with log.turn():
+def test_a_turn_that_writes_nothing_returns_its_position():
+    with log.turn(actor=SYSTEM):
         pass
     assert Head.objects.get().position == 0
-    with log.turn() as turn:
+    with log.turn(actor=SYSTEM) as turn:
         assert write(turn).position == 1
 
 
-def test_a_position_that_was_asked_for_and_not_used_goes_back():
-    with log.turn() as turn:
+def test_an_unused_position_is_returned():
+    with log.turn(actor=SYSTEM) as turn:
         write(turn)
         turn.next_position()
     assert Head.objects.get().position == 1
 
 
-def test_a_fault_inside_a_turn_leaves_neither_event_nor_gap():
+def test_an_error_inside_a_turn_leaves_no_event_and_no_gap():
     def fail_half_way() -> None:
-        with log.turn() as turn:
+        with log.turn(actor=SYSTEM) as turn:
             write(turn)
             raise ZeroDivisionError
 
@@ -70,20 +75,20 @@ def test_a_fault_inside_a_turn_leaves_neither_event_nor_gap():
     assert Head.objects.get().position == 0
 
 
-def test_a_turn_inside_a_turn_is_a_part_of_it():
-    with log.turn() as outer:
+def test_a_nested_turn_joins_the_outer_turn():
+    with log.turn(actor=SYSTEM) as outer:
         write(outer)
-        with log.turn() as inner:
+        with log.turn(actor=SYSTEM) as inner:
             assert inner is outer
             write(inner)
     assert positions() == [1, 2]
 
 
-def test_a_fault_in_the_inner_turn_takes_the_outer_one_back():
+def test_an_error_in_a_nested_turn_rolls_back_the_outer_turn():
     def fail_inside() -> None:
-        with log.turn() as outer:
+        with log.turn(actor=SYSTEM) as outer:
             write(outer)
-            with log.turn() as inner:
+            with log.turn(actor=SYSTEM) as inner:
                 write(inner)
                 raise ZeroDivisionError
 
@@ -92,27 +97,27 @@ def test_a_fault_in_the_inner_turn_takes_the_outer_one_back():
     assert positions() == []
 
 
-def test_after_a_fault_the_next_turn_is_a_turn_of_its_own():
-    with pytest.raises(ZeroDivisionError), log.turn():
+def test_after_an_error_the_next_turn_is_a_new_one():
+    with pytest.raises(ZeroDivisionError), log.turn(actor=SYSTEM):
         1 / 0  # noqa: B018
-    with log.turn() as turn:
+    with log.turn(actor=SYSTEM) as turn:
         write(turn)
     assert positions() == [1]
 
 
 @pytest.mark.django_db(transaction=True)
-def test_the_first_statement_of_a_turn_takes_the_counter():
-    with CaptureQueriesContext(connection) as captured, log.turn() as turn:
+def test_the_first_statement_of_a_turn_locks_the_counter():
+    with CaptureQueriesContext(connection) as captured, log.turn(actor=SYSTEM) as turn:
         write(turn)
     begin, first, second, commit = [query["sql"] for query in captured]
     assert begin.startswith("BEGIN")
-    assert first.startswith("UPDATE events_head SET position = position + 1")
+    assert first.split()[:5] == ["UPDATE", "events_head", "SET", "position", "="]
     assert second.startswith("INSERT")
     assert commit == "COMMIT"
 
 
-def test_the_platform_sees_more_where_more_was_written():
-    with log.turn() as turn:
+def test_the_platform_sees_the_platform_content():
+    with log.turn(actor=SYSTEM) as turn:
         event = turn.append(
             Kind.SIGNAL_FILLED,
             topic="usr_a",
@@ -123,50 +128,77 @@ def test_the_platform_sees_more_where_more_was_written():
         )
     event = Event.objects.get(position=event.position)
     assert event.signal_id == "sig_1"
-    assert event.seen_by(platform=False) == {"signal": {"id": "sig_1"}, "data": {"a": 1}}
-    assert event.seen_by(platform=True) == {
+    assert event.content_for(platform=False) == {"signal": {"id": "sig_1"}, "data": {"a": 1}}
+    assert event.content_for(platform=True) == {
         "signal": {"id": "sig_1", "nonce": "n"},
         "data": {"a": 1, "b": 2},
     }
 
 
-def test_the_platform_sees_the_same_where_nothing_more_was_written():
-    with log.turn() as turn:
+def test_without_platform_content_the_platform_sees_what_desks_see():
+    with log.turn(actor=SYSTEM) as turn:
         event = turn.append(Kind.DESK_CREATED, topic="usr_a", data={"a": 1})
-    assert event.seen_by(platform=True) == event.seen_by(platform=False)
+    assert event.content_for(platform=True) == event.content_for(platform=False)
 
 
-def test_the_counter_is_one_row():
+def test_the_counter_has_one_row():
     with pytest.raises(IntegrityError), transaction.atomic():
         Head.objects.create(id=2)
 
 
 def test_a_position_is_used_once():
-    with log.turn() as turn:
+    with log.turn(actor=SYSTEM) as turn:
         write(turn)
     with pytest.raises(IntegrityError), transaction.atomic():
         Event.objects.create(position=1, kind=Kind.DESK_CREATED, at=turn.at, content={})
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_turn_cannot_stand_inside_another_transaction():
+def test_a_turn_inside_another_transaction_is_refused():
     with (
         pytest.raises(RuntimeError, match="durable"),
         transaction.atomic(),
-        log.turn(),
+        log.turn(actor=SYSTEM),
     ):
         raise AssertionError("never reached")
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_turn_is_its_own_and_holds_nothing_afterwards():
-    with log.turn() as turn:
+def test_a_turn_commits_and_leaves_no_open_transaction():
+    with log.turn(actor=SYSTEM) as turn:
         write(turn)
     assert not connection.in_atomic_block
     assert positions() == [1]
 
 
-def test_a_log_without_its_counter_says_so_and_writes_nothing():
+def test_a_turn_without_the_counter_row_raises():
     Head.objects.all().delete()
-    with pytest.raises((TypeError, OperationalError)), log.turn():
+    with pytest.raises((TypeError, OperationalError)), log.turn(actor=SYSTEM):
         raise AssertionError("never reached")
+
+
+def test_the_logs_time_never_runs_back():
+    now = timezone.now().replace(microsecond=5000)
+    with time_machine.travel(now, tick=False), log.turn(actor=SYSTEM) as turn:
+        write(turn)
+    with (
+        time_machine.travel(now - timedelta(hours=1), tick=False),
+        log.turn(actor=SYSTEM) as turn,
+    ):
+        assert turn.at == now
+        write(turn)
+        write(turn)
+        turn.append_many([log.Entry(Kind.DESK_CREATED, EVERYONE, {})] * 2)
+    later = now + timedelta(milliseconds=1)
+    with time_machine.travel(later, tick=False), log.turn(actor=SYSTEM) as turn:
+        write(turn)
+    assert list(Event.objects.values_list("at", flat=True)) == [now] * 5 + [later]
+    assert Head.objects.get().at == later
+
+
+def test_marking_an_event_of_another_position_as_written_raises():
+    with log.turn(actor=SYSTEM) as turn:
+        event = turn.build_event(Kind.DESK_CREATED, topic=EVERYONE, data={})
+        event.position += 1
+        with pytest.raises(ValueError, match="position"):
+            turn.mark_written(event)

@@ -1,10 +1,11 @@
-"""Many events in one turn: the same log as one by one."""
+"""Bulk appends write the same log as single appends."""
 
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from events import log
+from events.actors import SYSTEM
 from events.kinds import EVERYONE, PLATFORM, Kind
 from events.log import Entry
 from events.models import Event, Head
@@ -20,30 +21,30 @@ def rows():
     return list(Event.objects.values_list("position", "topic"))
 
 
-def test_many_events_stand_at_consecutive_positions_in_their_order():
-    with log.turn() as turn:
+def test_many_events_get_consecutive_positions_in_order():
+    with log.turn(actor=SYSTEM) as turn:
         turn.append_many(entries("usr_1", EVERYONE, PLATFORM))
     assert rows() == [(1, "usr_1"), (2, EVERYONE), (3, PLATFORM)]
     assert Head.objects.get().position == 3
 
 
 def test_the_first_position_is_known_before_anything_is_written():
-    with log.turn() as turn:
+    with log.turn(actor=SYSTEM) as turn:
         first = turn.next_position()
         turn.append_many(entries("usr_1", "usr_2"))
     assert rows()[0] == (first, "usr_1")
 
 
-def test_an_event_is_the_same_whether_it_comes_alone_or_with_others():
-    with log.turn() as turn:
+def test_append_and_append_many_write_the_same_event():
+    with log.turn(actor=SYSTEM) as turn:
         turn.append(Kind.DESK_CREATED, topic="usr_1", data={"venue": None})
         turn.append_many(entries("usr_1"))
     alone, together = Event.objects.values()
     assert {**alone, "position": None} == {**together, "position": None}
 
 
-def test_single_and_many_take_turns_without_a_position_missing():
-    with log.turn() as turn:
+def test_single_and_bulk_appends_mix_without_gaps():
+    with log.turn(actor=SYSTEM) as turn:
         turn.append(Kind.DESK_CREATED, topic="usr_1", data={})
         turn.append_many(entries("usr_2", "usr_3"))
         turn.append_many(entries("usr_4"))
@@ -52,8 +53,8 @@ def test_single_and_many_take_turns_without_a_position_missing():
     assert Head.objects.get().position == 5
 
 
-def test_none_at_all_takes_no_position():
-    with log.turn() as turn:
+def test_an_empty_bulk_append_takes_no_position():
+    with log.turn(actor=SYSTEM) as turn:
         turn.append_many([])
     assert not Event.objects.exists()
     assert Head.objects.get().position == 0
@@ -61,7 +62,7 @@ def test_none_at_all_takes_no_position():
 
 def test_a_turn_that_fails_leaves_no_event_and_no_gap():
     def fails():
-        with log.turn() as turn:
+        with log.turn(actor=SYSTEM) as turn:
             turn.append_many(entries("usr_1", "usr_2"))
             raise ZeroDivisionError
 
@@ -71,8 +72,8 @@ def test_a_turn_that_fails_leaves_no_event_and_no_gap():
     assert Head.objects.get().position == 0
 
 
-def test_the_positions_of_any_number_are_taken_in_one_statement():
-    with log.turn() as turn, CaptureQueriesContext(connection) as queries:
+def test_a_bulk_append_takes_all_positions_in_one_statement():
+    with log.turn(actor=SYSTEM) as turn, CaptureQueriesContext(connection) as queries:
         turn.append_many(entries(*(f"usr_{number}" for number in range(200))))
     taken = [query for query in queries if query["sql"].startswith("UPDATE")]
     assert len(taken) == 1

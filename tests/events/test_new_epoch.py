@@ -1,4 +1,4 @@
-"""After a restore that lost events a new epoch begins: older cursors are refused, not believed."""
+"""manage.py new_epoch: earlier cursors are refused after a restore that lost events."""
 
 import io
 
@@ -12,34 +12,34 @@ from tests.factories import a_desk, a_platform_token
 pytestmark = pytest.mark.django_db
 
 
-def begin():
-    printed = io.StringIO()
-    call_command("new_epoch", stdout=printed)
-    return printed.getvalue()
+def start_epoch():
+    output = io.StringIO()
+    call_command("new_epoch", stdout=output)
+    return output.getvalue()
 
 
-def test_a_cursor_from_before_is_refused_and_one_from_after_goes_on():
+def test_an_earlier_cursor_is_refused_and_a_later_one_resumes():
     engine = a_platform_token()
     before = get(EVENTS, engine).json()["next"]
-    said = begin()
+    output = start_epoch()
     assert code(get(f"{EVENTS}?after={before}", engine)) == "cursor_lost"
     after = get(EVENTS, engine).json()["next"]
     desk = a_desk()
     (event,) = get(f"{EVENTS}?after={after}", engine).json()["events"]
     assert (event["kind"], event["userId"]) == ("desk.created", desk.public_id)
-    assert Head.objects.get().epoch in said
+    assert Head.objects.get().epoch in output
 
 
-def test_it_changes_nothing_but_the_epoch():
+def test_only_the_epoch_changes():
     a_platform_token()
     head, events = Head.objects.get(), list(Event.objects.values())
-    begin()
+    start_epoch()
     now = Head.objects.get()
     assert (now.position, list(Event.objects.values())) == (head.position, events)
     assert now.epoch != head.epoch
 
 
-def test_a_database_without_a_log_is_told_apart():
+def test_a_database_without_a_log_is_refused():
     Head.objects.all().delete()
     with pytest.raises(CommandError, match="migrate"):
-        begin()
+        start_epoch()

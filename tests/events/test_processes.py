@@ -1,4 +1,4 @@
-"""Writers and a reader in processes of their own: nothing missed, nothing twice, no gap."""
+"""Writers and a reader in separate processes: no event is missed, repeated or left out."""
 
 import random
 import time
@@ -7,10 +7,15 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
-from django.db import connection, transaction  # noqa: F401 - connection: see skipif
+from django.db import (
+    OperationalError,
+    connection,  # noqa: F401 - used by skipif
+    transaction,
+)
 
 from events import log
-from events.feed import WHOLE_LOG, Query, read_page
+from events.actors import SYSTEM, Actor
+from events.feed.reading import WHOLE_LOG, Query, read_page
 from events.kinds import EVERYONE, Kind
 from events.models import Event, Head
 from tests.processes import started_together
@@ -19,36 +24,43 @@ pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.processes,
     pytest.mark.alone,
+    pytest.mark.timeout(300),
 ]
 
 WRITERS = 8
 
 
 @contextmanager
-def turn_without_the_lock() -> Iterator[log.Turn]:
-    """A turn whose position is taken and committed at once: what the log would be without it."""
-    turn = log.Turn()
+def turn_without_the_lock(*, actor: Actor) -> Iterator[log.Turn]:
+    """A turn that commits its position at once, as if the log had no lock."""
+    turn = log.Turn(actor)
     with transaction.atomic():
         yield turn
 
 
 def write_events(seed: int, count: int, locked: bool) -> None:
-    """Writes its share of events, dawdling at random before and inside its turns."""
-    dice = random.Random(seed)
+    """Writes ``count`` events, with random pauses before and inside the turns."""
+    rng = random.Random(seed)
     take_turn = log.turn if locked else turn_without_the_lock
-    for number in range(count):
-        time.sleep(dice.random() * 0.001)
-        with take_turn() as turn:
-            turn.append(Kind.DESK_CREATED, topic=EVERYONE, data={"writer": seed, "number": number})
-            if dice.random() < 0.05:
-                time.sleep(dice.random() * 0.004)
+    number = 0
+    while number < count:
+        time.sleep(rng.random() * 0.001)
+        try:
+            with take_turn(actor=SYSTEM) as turn:
+                data = {"writer": seed, "number": number}
+                turn.append(Kind.DESK_CREATED, topic=EVERYONE, data=data)
+                if rng.random() < 0.05:
+                    time.sleep(rng.random() * 0.004)
+        except OperationalError:  # on a busy machine the turn may not come in time
+            continue
+        number += 1
 
 
-def read_along(each: int, *, locked: bool) -> list[int]:
-    """What a reader sees who follows ``next`` from the first event to the last writer's end."""
+def read_along(share: int, *, locked: bool) -> list[int]:
+    """The positions that a reader sees who follows ``next`` until the last writer has ended."""
     seen: list[int] = []
     query = Query(limit=1000)
-    shares = [(seed, each, locked) for seed in range(WRITERS)]
+    shares = [(seed, share, locked) for seed in range(WRITERS)]
     with started_together(write_events, shares) as writers:
         ended = False
         while True:
@@ -63,7 +75,7 @@ def read_along(each: int, *, locked: bool) -> list[int]:
     return seen
 
 
-def test_a_reader_of_eight_busy_writers_misses_nothing_and_sees_nothing_twice():
+def test_a_reader_sees_each_event_of_eight_busy_writers_once():
     assert read_along(1250, locked=True) == list(range(1, 10_001))
     assert Event.objects.count() == Head.objects.get().position == 10_000
 

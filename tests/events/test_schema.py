@@ -1,4 +1,4 @@
-"""The database keeps every rule that the models name, whatever the migrations did on the way."""
+"""The migrated database has every constraint and index that the models declare."""
 
 import pytest
 from django.apps import apps
@@ -6,16 +6,16 @@ from django.db import connection
 
 pytestmark = pytest.mark.django_db
 
-OURS = [
+OUR_MODELS = [
     model
     for app in ("desks", "events", "signals", "tokens")
     for model in apps.get_app_config(app).get_models()
 ]
 
 
-@pytest.mark.parametrize("model", OURS, ids=lambda model: model._meta.label)
+@pytest.mark.parametrize("model", OUR_MODELS, ids=lambda model: model._meta.label)
 def test_each_constraint_and_index_of_a_model_is_in_the_database(model):
-    named = {each.name for each in (*model._meta.constraints, *model._meta.indexes)}
+    declared = {each.name for each in (*model._meta.constraints, *model._meta.indexes)}
     with connection.cursor() as cursor:
-        kept = connection.introspection.get_constraints(cursor, model._meta.db_table)
-    assert named <= kept.keys()
+        stored = connection.introspection.get_constraints(cursor, model._meta.db_table)
+    assert declared <= stored.keys()

@@ -1,17 +1,26 @@
-"""Readers that wait: they get what comes, hold no connection, and never starve the others."""
+"""Waiting readers get new events, hold no connection, and do not starve others."""
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.db import connection, connections
 from django.test import Client
+from django.utils import timezone
 
 from desks import actions
-from events.models import Head
-from events.waiting import Waiter, WaitingRoom, room
+from desks.models import Desk
+from events.actors import SYSTEM
+from events.feed.waiting import Reader, Waiter, WaitingRoom, waiting_room
+from events.models import Event, Head
 from tests.factories import a_card, a_connected_desk, a_desk_token, a_platform_token
+from tokens import actions as tokens
+from tokens.models import Token
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -19,8 +28,8 @@ EVENTS = "/api/v1/events"
 
 
 @pytest.fixture(autouse=True)
-def no_watcher_stays() -> Iterator[None]:
-    """The watcher lets its connection go before the test's database does."""
+def wait_for_watcher_to_stop() -> Iterator[None]:
+    """Waits until the watcher closes its connection, before the test database is dropped."""
     yield
     for thread in threading.enumerate():
         if thread.name == "log-watcher":
@@ -31,111 +40,153 @@ def reader(token: str) -> Client:
     return Client(headers={"Authorization": f"Bearer {token}"})
 
 
-class Waiting(threading.Thread):
-    """A reader who waits in a thread: ``answer`` is what it got, ``took`` how many seconds."""
+class WaitingReader(threading.Thread):
+    """A reader that waits in a thread. ``response`` is its response, ``took`` the seconds."""
 
     def __init__(self, token: str, after: str, seconds: int = 20) -> None:
         super().__init__()
         self.client, self.path = reader(token), f"{EVENTS}?after={after}&wait={seconds}"
+        self.before_the_next_page: Callable[[], object] | None = None
         self.start()
 
     def run(self) -> None:
         began = time.monotonic()
-        self.answer = self.client.get(self.path).json()
+        with connection.execute_wrapper(self._before_a_page):
+            self.response = self.client.get(self.path).json()
         self.took = time.monotonic() - began
         connections.close_all()
+
+    def _before_a_page(self, execute: Any, sql: str, *rest: Any) -> Any:
+        """Runs ``before_the_next_page`` in another connection before the reader reads the log."""
+        action = self.before_the_next_page
+        if action and Head._meta.db_table in sql:
+            self.before_the_next_page = None
+            with ThreadPoolExecutor(1) as other:
+                other.submit(action).result()
+                other.submit(connections.close_all).result()
+        return execute(sql, *rest)
 
 
 def tail(token: str) -> str:
     return reader(token).get(f"{EVENTS}?order=desc&limit=1").json()["next"]
 
 
-def until_waiting(number: int) -> None:
-    """Returns when so many readers sit in the waiting room."""
+def wait_until_seated(number: int) -> None:
+    """Returns when this number of readers has a seat."""
     deadline = time.monotonic() + 10
-    while room._seats.total() < number:
-        assert time.monotonic() < deadline, "nobody waits"
+    while waiting_room._seats.total() < number:
+        assert time.monotonic() < deadline, "no reader waits"
 
 
-def test_a_waiting_reader_gets_what_comes_at_once():
+def test_a_waiting_reader_gets_a_new_event_at_once():
     token = a_platform_token()
-    waiting = Waiting(token, tail(token))
-    until_waiting(1)
+    waiting = WaitingReader(token, tail(token))
+    wait_until_seated(1)
     a_card()
     waiting.join()
-    assert [event["kind"] for event in waiting.answer["events"]] == ["card.published"]
+    assert [event["kind"] for event in waiting.response["events"]] == ["card.published"]
     assert waiting.took < 10
 
 
-def test_a_reader_waits_on_through_what_is_not_for_it():
+def test_a_reader_keeps_waiting_through_events_it_cannot_see():
     desk = a_connected_desk()
     token = a_desk_token(desk)
-    waiting = Waiting(token, tail(token))
-    until_waiting(1)
+    waiting = WaitingReader(token, tail(token))
+    wait_until_seated(1)
     a_platform_token()
-    actions.disconnect(desk=desk)
+    actions.disconnect(desk=desk, actor=SYSTEM)
     waiting.join()
-    assert [event["kind"] for event in waiting.answer["events"]] == ["desk.disconnected"]
+    assert [event["kind"] for event in waiting.response["events"]] == ["desk.disconnected"]
 
 
-def test_what_stands_already_is_answered_without_waiting():
+def test_existing_events_are_returned_without_waiting():
     token = a_platform_token()
-    answer = reader(token).get(f"{EVENTS}?wait=25").json()
-    assert [event["kind"] for event in answer["events"]] == ["token.minted"]
+    response = reader(token).get(f"{EVENTS}?wait=25").json()
+    assert [event["kind"] for event in response["events"]] == ["token.minted"]
 
 
-def test_when_the_time_is_over_the_answer_is_empty_and_resumes():
+def test_after_the_timeout_the_response_is_empty_and_its_cursor_resumes():
     token = a_platform_token()
-    answer = reader(token).get(f"{EVENTS}?after={tail(token)}&wait=1").json()
-    assert (answer["events"], answer["more"]) == ([], False)
+    response = reader(token).get(f"{EVENTS}?after={tail(token)}&wait=1").json()
+    assert (response["events"], response["more"]) == ([], False)
     a_card()
-    assert len(reader(token).get(f"{EVENTS}?after={answer['next']}").json()["events"]) == 1
+    assert len(reader(token).get(f"{EVENTS}?after={response['next']}").json()["events"]) == 1
 
 
 def test_a_third_waiting_reader_of_a_token_is_answered_at_once():
     token = a_platform_token()
     after = tail(token)
-    two = [Waiting(token, after) for _ in range(2)]
-    until_waiting(2)
-    third = Waiting(token, after)
+    two = [WaitingReader(token, after) for _ in range(2)]
+    wait_until_seated(2)
+    third = WaitingReader(token, after)
     third.join()
-    assert (third.answer["events"], third.took < 10) == ([], True)
+    assert (third.response["events"], third.took < 10) == ([], True)
     a_card()
     for waiting in two:
         waiting.join()
-        assert len(waiting.answer["events"]) == 1
+        assert len(waiting.response["events"]) == 1
 
 
-def test_tokens_of_one_name_do_not_share_their_seats():
+def test_tokens_with_the_same_name_do_not_share_seats():
     tokens = [a_platform_token() for _ in range(3)]
     after = tail(tokens[0])
-    three = [Waiting(token, after) for token in tokens]
-    until_waiting(3)
+    three = [WaitingReader(token, after) for token in tokens]
+    wait_until_seated(3)
     a_card()
     for waiting in three:
         waiting.join()
-        assert [event["kind"] for event in waiting.answer["events"]] == ["card.published"]
+        assert [event["kind"] for event in waiting.response["events"]] == ["card.published"]
 
 
-def test_beyond_the_seats_of_the_process_a_reader_is_answered_at_once(settings):
+def test_a_reader_without_a_free_seat_is_answered_at_once(settings):
     settings.WAITING_READERS = 1
     first, second = a_platform_token(), a_platform_token()
     after = tail(first)
-    waiting = Waiting(first, after)
-    until_waiting(1)
-    beyond = Waiting(second, after)
+    waiting = WaitingReader(first, after)
+    wait_until_seated(1)
+    beyond = WaitingReader(second, after)
     beyond.join()
-    assert (beyond.answer["events"], beyond.took < 10) == ([], True)
+    assert (beyond.response["events"], beyond.took < 10) == ([], True)
     a_card()
     waiting.join()
 
 
+def test_desks_can_take_half_of_the_seats_and_the_platform_all(settings):
+    settings.WAITING_READERS = 5
+    seating, taken = WaitingRoom(), []
+    desks = [Reader(f"tok_{number}", is_platform=False) for number in range(3)]
+    platform = [Reader(f"tok_engine_{number}", is_platform=True) for number in range(4)]
+    with ExitStack() as seats:
+        for who in (*desks, *platform, desks[0]):
+            taken.append(seats.enter_context(seating.seat(who)))
+    assert taken == [True, True, False, True, True, True, False, False]
+    with seating.seat(desks[2]) as free:
+        assert free
+
+
+def test_the_platform_can_wait_when_desks_have_taken_all_their_seats(settings):
+    settings.WAITING_READERS = 4
+    desks = [a_desk_token(a_connected_desk()) for _ in range(4)]
+    engine = a_platform_token()
+    after = tail(engine)
+    crowd = [WaitingReader(token, after) for token in desks for _ in range(2)]
+    deadline = time.monotonic() + 10
+    while len(seated := [each for each in crowd if each.is_alive()]) > 2:
+        assert time.monotonic() < deadline, "more than two desks wait"
+    waiting = WaitingReader(engine, after)
+    wait_until_seated(3)
+    a_card()
+    for each in (*seated, waiting):
+        each.join()
+    assert [event["kind"] for event in waiting.response["events"]] == ["card.published"]
+
+
 def test_a_seat_is_free_again_after_the_wait():
-    here = WaitingRoom()
+    seating, a = WaitingRoom(), Reader("a", is_platform=True)
     for _ in range(3):
-        with here.seat("a") as first, here.seat("a") as second, here.seat("a") as third:
+        with seating.seat(a) as first, seating.seat(a) as second, seating.seat(a) as third:
             assert (first, second, third) == (True, True, False)
-    assert not here._seats
+    assert not seating._seats
 
 
 def test_a_waiting_reader_holds_no_connection():
@@ -144,40 +195,105 @@ def test_a_waiting_reader_holds_no_connection():
     assert connection.connection is None
 
 
-class TestWhoIsWoken:
-    """The watcher tells what is new; only those whom it concerns read again."""
+class TestTokenEndsDuringTheWait:
+    """A reader gets no events if its token ends during the wait."""
+
+    def revoke(self, desk: Desk | None = None) -> None:
+        token = Token.objects.select_related("desk").get(desk=desk)
+        tokens.revoke(token=token, actor=SYSTEM)
+
+    def expire(self) -> None:
+        made = Token.objects.get().created_at
+        Token.objects.update(expires_at=made + timedelta(milliseconds=1))
+
+    def refused(self, waiting: WaitingReader) -> bool:
+        waiting.join()
+        return waiting.response["code"] == "token_invalid" and "events" not in waiting.response
+
+    def test_a_desk_token_that_is_revoked(self):
+        desk = a_connected_desk()
+        token = a_desk_token(desk)
+        waiting = WaitingReader(token, tail(token))
+        wait_until_seated(1)
+        self.revoke(desk)
+        assert self.refused(waiting)
+        assert waiting.took < 10
+
+    def test_a_platform_token_that_is_revoked(self):
+        token = a_platform_token()
+        waiting = WaitingReader(token, tail(token))
+        wait_until_seated(1)
+        self.revoke()
+        assert self.refused(waiting)
+
+    def test_a_token_that_expires(self):
+        token = a_platform_token()
+        waiting = WaitingReader(token, tail(token))
+        wait_until_seated(1)
+        self.expire()
+        a_card()
+        assert self.refused(waiting)
+
+    def test_a_token_that_expires_before_the_event_by_the_clock_of_the_log(self):
+        """The writer's clock is ahead of the clock of the reader's server."""
+        token, soon = a_platform_token(), timezone.now() + timedelta(hours=1)
+        Token.objects.update(expires_at=soon)
+        waiting = WaitingReader(token, tail(token))
+        wait_until_seated(1)
+        waiting.before_the_next_page = lambda: Event.objects.update(at=soon)
+        a_card()
+        assert self.refused(waiting)
+
+    def test_a_token_that_ends_between_the_wake_up_and_the_read(self):
+        token = a_platform_token()
+        waiting = WaitingReader(token, tail(token))
+        wait_until_seated(1)
+        waiting.before_the_next_page = lambda: (self.revoke(), a_card("Secret"))
+        a_card()
+        assert self.refused(waiting)
+
+    def test_a_token_that_is_revoked_before_the_timeout(self):
+        token = a_platform_token()
+        waiting = WaitingReader(token, f"{tail(token)}&kind=card.published", seconds=1)
+        wait_until_seated(1)
+        self.revoke()
+        assert self.refused(waiting)
+
+
+class TestWakeUp:
+    """The watcher wakes only the readers that a new event may concern."""
 
     def woken(self, waiter: Waiter) -> bool:
-        waiter.hear([("usr_a", "desk.connected", 7), (None, "token.minted", 8)], head=9)
+        waiter.notify([("usr_a", "desk.connected", 7), (None, "token.minted", 8)], head=9)
         assert waiter.position == 9
         return waiter.woken.is_set()
 
-    def test_a_reader_of_the_topic(self):
+    def test_a_reader_of_the_topic_is_woken(self):
         assert self.woken(Waiter(6, frozenset({"usr_a", "all"}), frozenset()))
 
-    def test_not_a_reader_of_other_topics(self):
+    def test_a_reader_of_other_topics_is_not_woken(self):
         assert not self.woken(Waiter(6, frozenset({"usr_b", "all"}), frozenset()))
 
-    def test_not_a_reader_who_has_seen_it(self):
+    def test_a_reader_that_has_seen_the_event_is_not_woken(self):
         assert not self.woken(Waiter(7, frozenset({"usr_a", "all"}), frozenset()))
 
-    def test_the_platform_by_anything(self):
+    def test_the_platform_is_woken_by_any_event(self):
         assert self.woken(Waiter(7, frozenset({None}), frozenset()))
 
-    def test_the_platform_by_the_kinds_that_it_asked_for(self):
+    def test_the_platform_is_woken_only_by_the_requested_kinds(self):
         assert self.woken(Waiter(6, frozenset({None}), frozenset({"token.minted"})))
         assert not self.woken(Waiter(6, frozenset({None}), frozenset({"card.published"})))
 
-    def test_a_desk_by_every_kind_since_an_election_opens_further_topics(self):
+    def test_a_desk_is_woken_by_every_kind_because_an_election_can_open_a_topic(self):
         assert self.woken(Waiter(6, frozenset({"usr_a"}), frozenset({"signal.filled"})))
 
 
-def test_a_desk_that_waits_for_fills_only_hears_of_a_card_that_it_enrols_in_meanwhile():
+def test_a_desk_that_waits_for_fills_gets_those_of_a_card_it_enrols_in_during_the_wait():
     card, desk = a_card(), a_connected_desk()
     token, engine = a_desk_token(desk), a_platform_token()
-    waiting = Waiting(token, f"{tail(token)}&kind=signal.filled")
-    until_waiting(1)
-    actions.enrol(desk=desk, card_id=card.pk)
+    waiting = WaitingReader(token, f"{tail(token)}&kind=signal.filled")
+    wait_until_seated(1)
+    actions.enrol(desk=desk, card_id=card.pk, actor=SYSTEM)
     body = {"pair": card.pair, "direction": card.direction, "elected": True, "source": "floor"}
     reader(engine).post(
         "/api/hooks/signal",
@@ -185,5 +301,5 @@ def test_a_desk_that_waits_for_fills_only_hears_of_a_card_that_it_enrols_in_mean
         content_type="application/json",
     )
     waiting.join()
-    assert [event["kind"] for event in waiting.answer["events"]] == ["signal.filled"]
+    assert [event["kind"] for event in waiting.response["events"]] == ["signal.filled"]
     assert waiting.took < 10

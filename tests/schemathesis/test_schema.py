@@ -1,8 +1,8 @@
-"""Every operation with made-up input, by everybody who may call: nothing is answered otherwise than
-the schema says, and nothing fails.
+"""Sends generated input to every operation, as each kind of caller, and checks each response
+against the OpenAPI document.
 
-EXAMPLES=1000 tries so many inputs of each operation. What is sent, and the exceptions one by one,
-stand in schemathesis.toml.
+EXAMPLES=1000 sets the number of inputs for each operation. schemathesis.toml configures the input
+and lists the exceptions.
 """
 
 import json
@@ -23,7 +23,7 @@ from tests.server import Server, serving
 EXAMPLES = int(os.environ.get("EXAMPLES", "10"))
 SECONDS = 300 + 10 * EXAMPLES
 CONFIGURATION = Path(__file__).with_name("schemathesis.toml")
-# A caller gets in with its own header or session; one that was made up beside it would say nothing.
+# Callers present their own credentials; schemathesis must not generate others.
 AS_IT_IS = ("--generation-with-security-parameters", "false")
 
 pytestmark = [pytest.mark.processes, pytest.mark.once, pytest.mark.timeout(SECONDS)]
@@ -31,14 +31,14 @@ pytestmark = [pytest.mark.processes, pytest.mark.once, pytest.mark.timeout(SECON
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    # A reader that waits would hold each input up for so many seconds.
+    # Without this, each input with ``wait`` would take up to 25 seconds.
     with serving(WAITING_READERS="0") as served:
         yield served
 
 
 @pytest.fixture(scope="module")
 def input_file(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What is sent, with ids that there are in the place of some that are made up."""
+    """The configuration, with existing ids in place of some generated ones."""
     headers = {"Authorization": f"Bearer {server.seed['readToken']}"}
     listed = httpx.get(f"{server.base_url}/api/v1/tokens", headers=headers, trust_env=False)
     real = {
@@ -79,7 +79,7 @@ def test_a_platform_token(server, input_file, tmp_path):
 
 
 def test_a_platform_token_that_revokes_itself(server, input_file, tmp_path):
-    """On its own: after the first success, nothing that it asks for is served any more."""
+    """A separate test, because no request succeeds after the first revocation."""
     served = attack(
         server,
         input_file,
@@ -111,16 +111,16 @@ def test_a_customer_who_is_signed_in(server, input_file, tmp_path):
 
 
 def test_staff_who_are_signed_in(server, input_file, tmp_path):
-    """But for revoking: they may revoke the tokens that the other tests call with."""
+    """Without DELETE, because staff could revoke the tokens of the other tests."""
     only = ("--include-tag", "Tokens", "--exclude-method", "DELETE")
     served = attack(server, input_file, tmp_path, *session(server, "admin"), *only)
     assert served == {"GET /api/v1/tokens", "POST /api/v1/tokens"}
 
 
 def attack(server: Server, input_file: Path, folder: Path, *options: str) -> set[str]:
-    """Tries every operation that the options leave; returns those that were ever served.
+    """Runs schemathesis with the options. Returns the operations that succeeded at least once.
 
-    A caller who was refused throughout would have proved nothing.
+    A caller whose requests were all refused would prove nothing.
     """
     report = folder / "report.har"
     command = (
@@ -130,20 +130,20 @@ def attack(server: Server, input_file: Path, folder: Path, *options: str) -> set
         *("--report", "har", "--report-har-path", str(report), *options),
     )
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=SECONDS)
-    print(done.stdout)  # the figures, and what failed
+    print(done.stdout)  # the statistics and the failures
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr
     return served_in(json.loads(report.read_text())["log"]["entries"])
 
 
 def served_in(entries: list[dict]) -> set[str]:
-    """Which operations an answer of the kind of 200 was given to."""
-    found = set()
+    """The operations that got a response with a 2xx status."""
+    served = set()
     for entry in entries:
         request, status = entry["request"], entry["response"]["status"]
         if 200 <= status < 300 and request["method"] in ("GET", "POST", "DELETE"):
             path = re.sub("/usr_[^/]+", "/{userId}", urlsplit(request["url"]).path)
-            found.add(f"{request['method']} {path}")
-    return found
+            served.add(f"{request['method']} {path}")
+    return served
 
 
 def bearer(token: str) -> tuple[str, ...]:
@@ -151,7 +151,7 @@ def bearer(token: str) -> tuple[str, ...]:
 
 
 def session(server: Server, who: str) -> tuple[str, ...]:
-    """The headers of somebody whom the seeding made, signed in."""
+    """The headers of a seeded user who is signed in."""
     account = server.seed[who]
     with httpx.Client(base_url=server.base_url, trust_env=False) as browser:
         browser.get("/accounts/login/")

@@ -1,4 +1,4 @@
-"""The four shapes of a signal, lawful as they stand; changes are made by naming them."""
+"""Valid bodies of the four shapes of a signal. Keyword arguments change members."""
 
 import itertools
 from typing import Any
@@ -14,30 +14,30 @@ def a_nonce(prefix: str = "n-") -> str:
 
 
 def tradingview(bot: Bot, **changes: Any) -> dict[str, Any]:
-    """A bot's own: it repeats the election that ``a_bot`` makes."""
+    """A bot's signal. It repeats the election that ``a_bot`` makes."""
     body = {"botId": bot.id, "pair": "ETH/USDT", "direction": "short", "nonce": a_nonce()}
     return {**body, "elected": True, "source": "tradingview", **changes}
 
 
 def deploy(**changes: Any) -> dict[str, Any]:
-    """One desk, named by the path."""
+    """A signal for the desk in the path."""
     body = {"pair": PAIR, "direction": DIRECTION, "nonce": a_nonce(), "elected": True}
     return {**body, "source": "floor", "mode": "paper", **changes}
 
 
 def floor(desk: Desk, **changes: Any) -> dict[str, Any]:
-    """One desk, named in the body."""
+    """A signal for the desk in the body."""
     return {"userId": desk.public_id, **deploy(), **changes}
 
 
 def fanout(**changes: Any) -> dict[str, Any]:
-    """Every ready desk."""
+    """A signal for every ready desk."""
     body = {"fanout": True, "pair": PAIR, "direction": DIRECTION, "nonce": a_nonce()}
     return {**body, "elected": True, "source": "floor", **changes}
 
 
 def nox(**changes: Any) -> dict[str, Any]:
-    """Nox to every ready desk."""
+    """A signal of Nox for every ready desk."""
     return {
         "fanout": True,
         "action_id": a_nonce("act_"),

@@ -1,13 +1,15 @@
-"""The engine's client against the service as it is served, and over a line that loses answers."""
+"""The engine's client against a running service, also when responses are lost."""
 
 import itertools
 import threading
+import time
 
 import httpx
 import pytest
 
 from signals.client import Engine, Refusal, UnreachableError
-from tests.server import serving
+from signals.client.engine import MAX_BACKOFF, MIN_BACKOFF, _backoff
+from tests.server import serving, serving_beside
 
 pytestmark = [pytest.mark.processes, pytest.mark.once]
 
@@ -15,7 +17,7 @@ READY, IDLE = 5, 2
 
 
 class Lossy(httpx.HTTPTransport):
-    """A line on which requests arrive, and the first answers to ``path`` are lost."""
+    """A transport that delivers requests but loses the first responses to ``path``."""
 
     def __init__(self, path: str, times: int) -> None:
         super().__init__()
@@ -30,17 +32,36 @@ class Lossy(httpx.HTTPTransport):
         return response
 
 
+class Watched(httpx.HTTPTransport):
+    """A transport that records when each request is sent, and calls ``before`` first.
+
+    Where that returns an answer, it is the answer.
+    """
+
+    def __init__(self, before):
+        super().__init__()
+        self._before, self.sent = before, []
+
+    def handle_request(self, request):
+        self.sent.append(time.monotonic())
+        return self._before(len(self.sent)) or super().handle_request(request)
+
+    @property
+    def gaps(self):
+        return [later - earlier for earlier, later in itertools.pairwise(self.sent)]
+
+
 @pytest.fixture(scope="module")
 def server():
     with serving(ready=READY, idle=IDLE) as server:
         yield server
 
 
-def client(server, token=None, *, transport=None, patience=20.0):
-    """The client, with the token of the engine, on a line without a proxy."""
+def client(server, token=None, *, transport=None, timeout=20.0):
+    """A client with the engine's token and without a proxy."""
     http = httpx.Client(transport=transport or httpx.HTTPTransport(), timeout=40)
     known = token or server.seed["platformToken"]
-    return Engine(server.base_url, known, http=http, patience=patience)
+    return Engine(server.base_url, known, http=http, timeout=timeout)
 
 
 @pytest.fixture
@@ -72,20 +93,20 @@ def test_it_reads_the_card_and_one_desk(server, engine, card):
     assert engine.desk(user_id)["ready"] is True
 
 
-def test_it_deploys_to_one(server, engine, card, nonce):
+def test_it_deploys_to_one_desk(server, engine, card, nonce):
     user_id = server.seed["desks"][0]["userId"]
     accepted = engine.deploy(user_id, card, nonce=nonce)
     assert (accepted.outcome, accepted.filled, accepted.repeated) == ("filled", 1, False)
     assert accepted.signal["userId"] == user_id
 
 
-def test_it_fans_out_and_names_whom_it_filled(engine, card, nonce):
+def test_it_fans_out_and_lists_the_filled_desks(engine, card, nonce):
     accepted = engine.fan_out(card, nonce=nonce)
     assert (accepted.matched, accepted.filled) == (READY, READY)
     assert len(list(engine.desks(signal=accepted.signal["id"], limit=2))) == READY
 
 
-def test_a_lost_answer_is_asked_for_again_and_nothing_is_done_twice(server, engine, card, nonce):
+def test_a_request_is_retried_after_a_lost_response_and_accepted_once(server, engine, card, nonce):
     start = engine.tail()
     with client(server, transport=Lossy("/hooks/signal", times=2)) as unlucky:
         accepted = unlucky.fan_out(card, nonce=nonce)
@@ -94,18 +115,18 @@ def test_a_lost_answer_is_asked_for_again_and_nothing_is_done_twice(server, engi
     assert [event["signal"]["id"] for event in fills] == [accepted.signal["id"]]
 
 
-def test_without_patience_it_says_that_nobody_knows(server, card, nonce):
+def test_with_no_time_to_retry_a_lost_response_is_unreachable(server, card, nonce):
     line = Lossy("/hooks/signal", times=9)
     with (
-        client(server, transport=line, patience=0) as unlucky,
+        client(server, transport=line, timeout=0) as unlucky,
         pytest.raises(UnreachableError),
     ):
         unlucky.fan_out(card, nonce=nonce)
 
 
-def test_a_service_that_is_away_is_waited_for_no_longer_than_patience_lasts(card, nonce):
+def test_it_gives_up_on_an_unavailable_service_after_the_timeout(card, nonce):
     with (
-        Engine("http://127.0.0.1:1", "token", patience=0) as engine,
+        Engine("http://127.0.0.1:1", "token", timeout=0) as engine,
         pytest.raises(UnreachableError),
     ):
         engine.fan_out(card, nonce=nonce)
@@ -126,15 +147,15 @@ def test_a_refusal_has_its_code_and_sentence_and_not_the_token(server, engine, c
     assert refused.value.problem["elected"]["direction"] == "long"
 
 
-def test_a_token_that_is_none_is_refused_and_repeated_nowhere(server):
+def test_an_invalid_token_is_refused_and_not_in_the_error(server):
     with client(server, "nothing") as engine, pytest.raises(Refusal) as refused:
         engine.tail()
     assert (refused.value.status, refused.value.code) == (401, "token_invalid")
     assert "nothing" not in str(refused.value)
 
 
-def test_it_follows_from_the_saved_cursor_on(engine, card, nonce, tmp_path):
-    """What was taken is not told again, but for the page that was under way at a crash."""
+def test_it_follows_the_feed_from_the_saved_cursor(engine, card, nonce, tmp_path):
+    """Events are not repeated, except those of a page that was being read at a crash."""
     cursor, fan_outs = tmp_path / "cursor", itertools.count()
 
     def fan_out():
@@ -150,11 +171,11 @@ def test_it_follows_from_the_saved_cursor_on(engine, card, nonce, tmp_path):
     assert next(engine.follow(cursor))["signal"]["id"] == under_way
 
 
-def test_from_the_beginning_the_first_event_comes_first(engine, tmp_path):
+def test_it_can_follow_the_feed_from_the_beginning(engine, tmp_path):
     assert next(engine.follow(tmp_path / "cursor", from_beginning=True))["position"] == 1
 
 
-def test_without_a_cursor_it_begins_where_the_log_ends(server, card, nonce, tmp_path):
+def test_without_a_saved_cursor_it_starts_at_the_end_of_the_log(server, card, nonce, tmp_path):
     cursor = tmp_path / "cursor"
     with client(server) as other, client(server) as engine:
         other.fan_out(card, nonce=f"{nonce}-before")
@@ -166,6 +187,41 @@ def test_without_a_cursor_it_begins_where_the_log_ends(server, card, nonce, tmp_
         later = other.fan_out(card, nonce=f"{nonce}-later").signal["id"]
         listener.join()
     assert heard[0]["signal"]["id"] == later
+
+
+def test_it_backs_off_if_no_waiting_slot_is_free(
+    server, engine, card, nonce, tmp_path, monkeypatch
+):
+    """If every waiting slot of the feed is taken, each response is immediate and empty."""
+    monkeypatch.setattr("signals.client.engine.MIN_BACKOFF", 0.1)
+    cursor = tmp_path / "cursor"
+    cursor.write_text(engine.tail())
+    line = Watched(lambda number: number == 5 and engine.fan_out(card, nonce=nonce) and None)
+    with (
+        serving_beside(server, WAITING_READERS="0") as crowded,
+        client(crowded, transport=line) as follower,
+    ):
+        assert next(follower.follow(cursor))["signal"]["nonce"] == nonce
+    assert len(line.sent) == 5
+    assert all(gap >= least for gap, least in zip(line.gaps, (0.05, 0.1, 0.2, 0.4), strict=True))
+
+
+def test_it_respects_retry_after(server, monkeypatch):
+    monkeypatch.setattr("signals.client.engine.MIN_BACKOFF", 0.01)
+    busy = httpx.Response(503, headers={"Retry-After": "1"})
+    line = Watched(lambda number: busy if number == 1 else None)
+    with client(server, transport=line) as engine:
+        assert engine.card()
+    assert len(line.sent) == 2
+    assert line.gaps[0] >= 1
+
+
+def test_retry_delays_grow_are_bounded_and_have_jitter():
+    one, other = (list(itertools.islice(_backoff(), 20)) for _ in range(2))
+    assert one != other
+    for number, pause in enumerate(one):
+        longest = min(MIN_BACKOFF * 2**number, MAX_BACKOFF)
+        assert longest / 2 <= pause <= longest
 
 
 def test_a_cursor_of_another_log_is_refused(engine, tmp_path):

@@ -1,11 +1,11 @@
-"""GET /api/hooks/signal: the contract page, whose samples are accepted as they stand."""
+"""GET /api/hooks/signal: the contract page, whose samples are accepted."""
 
 import json
 
 import pytest
 
 from desks.models import Desk
-from events.refusals import Refused
+from events.http.refusals import Refused
 from tests.client import HOOK, code, get, post, push
 from tests.factories import (
     Bot,
@@ -16,7 +16,7 @@ from tests.factories import (
     a_shared_secret,
 )
 from tests.signals.bodies import a_nonce
-from tokens.models import Source
+from tokens.choices import Source
 
 pytestmark = pytest.mark.django_db
 
@@ -77,7 +77,7 @@ def bot(desk) -> Bot:
 
 
 def filled_in(sample: dict, desk: Desk, bot: Bot) -> tuple[str, dict]:
-    """The path and the body of a sample with the ids and a nonce of its own put in."""
+    """The path and body of a sample, with the ids and a new nonce filled in."""
 
     def fill(text: str) -> str:
         for name, value in [("userId", desk.public_id), ("botId", bot.id), ("nonce", a_nonce())]:
@@ -87,7 +87,7 @@ def filled_in(sample: dict, desk: Desk, bot: Bot) -> tuple[str, dict]:
     return fill(sample["path"]), json.loads(fill(json.dumps(sample["body"])))
 
 
-def test_the_page_is_public_and_has_all_of_the_customers_fields():
+def test_the_page_is_public_and_complete():
     response = get(HOOK)
     assert response.status_code == 200
     page = response.json()
@@ -99,7 +99,7 @@ def test_the_page_is_public_and_has_all_of_the_customers_fields():
     assert page["headers"] == ["Authorization", "X-SVC-Timestamp", "X-SVC-Signature"]
 
 
-def test_the_address_is_the_setting_and_never_the_requests_host(settings):
+def test_the_url_comes_from_the_setting_and_not_from_the_host_header(settings):
     settings.BASE_URL = "https://signals.example"
     assert get(HOOK, Host="localhost").json()["url"] == f"https://signals.example{HOOK}"
 
@@ -109,7 +109,7 @@ def test_the_published_card_is_exactly_name_pair_and_direction(desk):
     assert get(HOOK).json()["publishedCard"] == card
 
 
-def test_without_a_card_the_samples_say_so():
+def test_without_a_card_the_samples_have_placeholders():
     page = get(HOOK).json()
     assert page["publishedCard"] is None
     for name in SAMPLES:
@@ -180,14 +180,14 @@ def test_every_code_of_the_contract_is_listed_once_with_its_meaning():
     assert [refusal.code for refusal in Refused.registry()] == [e["code"] for e in listed]
 
 
-def test_the_page_says_how_one_signs():
+def test_the_page_explains_how_to_sign():
     signing = get(HOOK).json()["signing"]
     assert signing["algorithm"] == "HMAC-SHA256"
     assert signing["toleranceSeconds"] == 300
     assert set(signing["vector"]) == {"secret", "timestamp", "body", "signature"}
 
 
-def test_the_page_may_be_kept_but_is_asked_after_each_time(desk):
+def test_the_page_is_cached_but_revalidated(desk):
     response = get(HOOK)
     assert response["Cache-Control"] == "public, no-cache"
     again = get(HOOK, **{"If-None-Match": response["ETag"]})

@@ -1,4 +1,4 @@
-"""What a signal costs: the same statements for ten desks and for a hundred thousand."""
+"""A fan-out takes the same SQL statements for ten desks and for a hundred thousand."""
 
 import re
 from typing import Any
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.django_db
 
 
 def statements(client: Client, nonce: str) -> tuple[list[str], dict[str, Any]]:
-    """The statements of one fan-out, without their values, and its answer."""
+    """The SQL statements of one fan-out, without their values, and its response."""
     body = {"pair": "BTC/USDT", "direction": "long", "elected": True, "source": "floor"}
     with CaptureQueriesContext(connection) as captured:
         answer = client.post(

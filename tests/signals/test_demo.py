@@ -1,4 +1,4 @@
-"""The demonstration: a round over real HTTP, and a server that is gone when it is over."""
+"""The demonstration: a round over HTTP, and a server that stops when it ends."""
 
 import fcntl
 import io
@@ -15,16 +15,17 @@ import pytest
 from django.core.management import call_command
 
 from desks import actions
-from signals.demo_server import FOLDER, ROOT
-from signals.demonstration import Round
+from events.actors import SYSTEM
+from signals.demo.round import Round
+from signals.demo.server import FOLDER, ROOT
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.processes, pytest.mark.once]
 
 READY = 3
-OTHERWISE = "NOT AS IT SHOULD BE"
+OTHERWISE = "NOT AS EXPECTED"
 NOBODY = {"platformToken": "", "desks": [{"userId": "usr_1"}]}
 
-# What is set for the service itself, and would break a demonstration that it reached.
+# Settings of the environment that must not reach the demonstration.
 OF_THE_SERVICE = {
     "DJANGO_SETTINGS_MODULE": "config.settings",
     "ENV_FILE": os.devnull,
@@ -46,16 +47,16 @@ def seeded(transactional_db):
     return json.loads(printed.getvalue())
 
 
-def test_a_round_that_goes_well_says_so(live_server, seeded):
-    told = []
-    assert Round(live_server.url, seeded, READY, told.append).play()
-    assert OTHERWISE not in "".join(told)
+def test_a_round_without_faults_reports_success(live_server, seeded):
+    printed = []
+    assert Round(live_server.url, seeded, READY, printed.append).play()
+    assert OTHERWISE not in "".join(printed)
 
 
-def test_a_round_tells_each_request_and_its_outcome(live_server, seeded):
-    told = []
-    Round(live_server.url, seeded, READY, told.append).play()
-    text = "\n".join(told)
+def test_a_round_prints_each_request_and_its_outcome(live_server, seeded):
+    printed = []
+    Round(live_server.url, seeded, READY, printed.append).play()
+    text = "\n".join(printed)
     user_id = seeded["desks"][0]["userId"]
     for part in (
         "GET /api/v1/desks?ready=1&limit=3",
@@ -69,30 +70,30 @@ def test_a_round_tells_each_request_and_its_outcome(live_server, seeded):
 
 
 def test_a_round_shows_no_credential(live_server, seeded):
-    told = []
-    Round(live_server.url, seeded, READY, told.append).play()
+    printed = []
+    Round(live_server.url, seeded, READY, printed.append).play()
     for secret in (seeded["platformToken"], seeded["automation"]["secret"]):
-        assert secret not in "".join(told)
+        assert secret not in "".join(printed)
 
 
-def test_another_number_than_it_should_be_is_told_and_the_round_goes_on(live_server, seeded):
-    told = []
-    assert not Round(live_server.url, seeded, READY + 1, told.append).play()
-    assert sum(OTHERWISE in line for line in told) == 1
-    assert any("reads on from where the log ended" in line for line in told)
+def test_an_unexpected_count_is_reported_and_the_round_continues(live_server, seeded):
+    printed = []
+    assert not Round(live_server.url, seeded, READY + 1, printed.append).play()
+    assert sum(OTHERWISE in line for line in printed) == 1
+    assert any("reads the feed from the saved cursor" in line for line in printed)
 
 
-def test_another_status_than_it_should_be_is_told(live_server, seeded):
-    actions.retire_card()
-    told = []
-    assert not Round(live_server.url, seeded, READY, told.append).play()
-    assert any(OTHERWISE in line for line in told)
+def test_an_unexpected_status_is_reported(live_server, seeded):
+    actions.retire_card(actor=SYSTEM)
+    printed = []
+    assert not Round(live_server.url, seeded, READY, printed.append).play()
+    assert any(OTHERWISE in line for line in printed)
 
 
-def test_a_server_that_is_not_there_is_told():
-    told = []
-    assert not Round("http://127.0.0.1:1", NOBODY, READY, told.append).play()
-    assert "the round ends here" in told[-1]
+def test_an_unreachable_server_is_reported():
+    printed = []
+    assert not Round("http://127.0.0.1:1", NOBODY, READY, printed.append).play()
+    assert "the round stops here" in printed[-1]
 
 
 @pytest.fixture
@@ -106,7 +107,7 @@ def alone():
 
 @contextmanager
 def listening():
-    """A port that somebody has."""
+    """A port that is in use."""
     with socket.create_server(("127.0.0.1", 0)) as somebody:
         yield somebody.getsockname()[1]
 
@@ -140,7 +141,7 @@ def test_once_it_ends_after_the_round_and_leaves_no_server(alone):
     process = demo("--once", f"--port={port}")
     out, err = process.communicate()
     assert (process.returncode, err) == (0, "")
-    assert "Everything went as it should." in out
+    assert "Every response was as expected." in out
     assert not answers(port)
 
 
@@ -148,10 +149,10 @@ def test_once_it_ends_after_the_round_and_leaves_no_server(alone):
 def test_it_stays_for_a_browser_until_it_is_interrupted(alone):
     port = free_port()
     process = demo(f"--port={port}")
-    told = []
+    printed = []
     for line in process.stdout:
-        told.append(line)
-        if "Ctrl-C ends it" in line:
+        printed.append(line)
+        if "Press Ctrl-C to stop" in line:
             break
     assert answers(port)
     process.send_signal(signal.SIGTERM)  # treated as Ctrl-C is
@@ -159,18 +160,18 @@ def test_it_stays_for_a_browser_until_it_is_interrupted(alone):
     assert not answers(port)
     process.stdout.close()
     process.stderr.close()
-    text = "".join(told)
+    text = "".join(printed)
     assert f"http://localhost:{port}/control/" in text
     assert "admin@example.com" in text
     assert "user@example.com" in text
 
 
 @pytest.mark.processes
-def test_a_port_that_somebody_has_is_said_in_one_line():
+def test_a_port_in_use_is_reported_in_one_line():
     with listening() as port:
         process = demo(f"--port={port}")
         out, err = process.communicate()
     assert process.returncode == 1
     assert out == ""
     assert err.count("\n") == 1
-    assert err.startswith(f"CommandError: Port {port} cannot be had (Address already in use)")
+    assert err.startswith(f"CommandError: Port {port} is not available (Address already in use)")

@@ -1,14 +1,13 @@
-"""POST /api/v1/desks/{userId}/signal: one desk, by a named platform (contract, section 4)."""
+"""POST /api/v1/desks/{userId}/signal: a signal to one desk (contract, section 4)."""
 
 import pytest
 
 from desks import actions as desks
-from desks.models import Desk
+from events.actors import SYSTEM
 from events.models import Event
 from signals.models import Signal
 from tests.client import DESKS, code, deploy_path, faults, get, post, push, signed, written
 from tests.factories import (
-    a_card,
     a_connected_desk,
     a_desk_token,
     a_platform_token,
@@ -21,23 +20,8 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def card():
-    return a_card()
-
-
-@pytest.fixture
-def desk(card) -> Desk:
-    return a_ready_desk(card)
-
-
-@pytest.fixture
 def path(desk) -> str:
     return deploy_path(desk.public_id)
-
-
-@pytest.fixture
-def engine(card) -> str:
-    return a_platform_token("write")
 
 
 def test_a_deploy_fills_that_desk_and_no_other(engine, desk, path, card):
@@ -53,7 +37,7 @@ def test_a_deploy_fills_that_desk_and_no_other(engine, desk, path, card):
 
 
 @pytest.mark.parametrize("body", [{"mode": None}, {"mode": "paper"}, {"fanout": False}])
-def test_mode_is_paper_or_absent_and_fanout_false_says_nothing_new(engine, path, body):
+def test_mode_paper_and_fanout_false_are_accepted(engine, path, body):
     assert code(post(path, deploy(**body), engine)) == "ok"
     without = {name: value for name, value in deploy().items() if name != "mode"}
     assert code(post(path, without, engine)) == "ok"
@@ -77,7 +61,7 @@ def test_the_user_id_of_the_path_may_be_repeated(engine, desk, path):
         ({"direction": "LONG"}, "direction"),
     ],
 )
-def test_what_this_path_does_not_take_is_invalid(engine, path, change, field):
+def test_unsupported_values_are_invalid(engine, path, change, field):
     response = post(path, deploy(**change), engine)
     assert (response.status_code, code(response)) == (422, "invalid")
     assert field in faults(response)
@@ -96,7 +80,7 @@ def test_what_this_path_does_not_take_is_invalid(engine, path, change, field):
         ({"direction": "short"}, "direction_mismatch"),
     ],
 )
-def test_the_law_is_the_same_here(engine, path, change, expected):
+def test_the_law_applies_to_a_deploy(engine, path, change, expected):
     assert code(post(path, deploy(**change), engine)) == expected
 
 
@@ -104,9 +88,9 @@ def test_the_desk_must_be_ready(engine, card):
     other = a_connected_desk()
     path = deploy_path(other.public_id)
     assert code(post(path, deploy(), engine)) == "desk_not_ready"
-    desks.enrol(desk=other, card_id=card.pk)
+    desks.enrol(desk=other, card_id=card.pk, actor=SYSTEM)
     assert code(post(path, deploy(), engine)) == "ok"
-    desks.withdraw_from_card(desk=other)
+    desks.withdraw_from_card(desk=other, actor=SYSTEM)
     assert code(post(path, deploy(), engine)) == "desk_not_ready"
 
 
@@ -117,7 +101,7 @@ def test_an_unknown_desk_is_not_found_after_the_law(engine, desk):
 
 
 @pytest.mark.parametrize("user_id", ["usr_1", "bot_" + "0" * 22, "usr_" + "0" * 23, "x", "%00"])
-def test_a_path_without_a_user_id_is_no_path(user_id):
+def test_a_path_with_an_invalid_user_id_is_not_found(user_id):
     response = post(f"{DESKS}/{user_id}/signal", deploy())
     assert (response.status_code, code(response)) == (404, "not_found")
     assert response["Content-Type"] == "application/problem+json"
@@ -128,7 +112,7 @@ def test_paths_carry_no_trailing_slash(path, engine, tail):
     assert post(path + tail, deploy(), engine).status_code == 404
 
 
-def test_only_post_is_taken(path, engine):
+def test_only_post_is_allowed(path, engine):
     response = get(path, engine)
     assert (response.status_code, code(response)) == (405, "method_not_allowed")
     assert response["Allow"] == "POST, OPTIONS"
@@ -137,7 +121,7 @@ def test_only_post_is_taken(path, engine):
 @pytest.mark.parametrize(
     "content_type", ["text/plain", "x", "/", "application/json+x", "text/json"]
 )
-def test_the_body_is_declared_as_json(path, engine, content_type):
+def test_the_content_type_must_be_json(path, engine, content_type):
     response = post(path, deploy(), engine, content_type=content_type)
     assert (response.status_code, code(response)) == (415, "unsupported_media_type")
 
@@ -158,19 +142,19 @@ def test_parameters_of_the_media_type_are_ignored(path, engine, content_type):
     assert code(post(path, deploy(rationale="é"), engine, content_type=content_type)) == "ok"
 
 
-def test_the_media_type_is_asked_after_scope_and_before_the_body(path, engine):
+def test_the_content_type_is_checked_after_the_scope_and_before_the_body(path, engine):
     assert code(post(path, b"{", a_platform_token("read"), content_type="x")) == "scope_missing"
     assert code(post(path, b"{", engine, content_type="x")) == "unsupported_media_type"
     assert code(post(path, b"{", engine)) == "malformed"
 
 
-def test_a_signature_opens_nothing_here(path):
+def test_a_signature_does_not_authorise_a_deploy(path):
     body = written(deploy())
     headers = signed(a_shared_secret(), body=body)
     assert code(post(path, body, headers=headers)) == "credentials_missing"
 
 
-def test_a_desk_token_deploys_nothing(path, desk):
+def test_a_desk_token_cannot_deploy(path, desk):
     assert code(post(path, deploy(), a_desk_token(desk))) == "not_allowed"
 
 
@@ -182,7 +166,7 @@ def test_the_deploy_and_the_hook_share_their_nonces(engine, desk, path):
     assert code(post(path, deploy(nonce="two"), engine)) == "nonce_used"
 
 
-def test_other_shapes_are_not_taken_here(engine, path):
+def test_other_shapes_are_refused(engine, path):
     assert code(post(path, nox(), engine)) == "invalid"
     body = {**deploy(), "source": "tradingview", "botId": "bot_" + "0" * 22}
     assert code(post(path, body, engine)) == "invalid"

@@ -1,17 +1,17 @@
-"""POST /api/hooks/signal: what is taken, what is refused, in which order (sections 4 and 5)."""
+"""POST /api/hooks/signal: accepted signals, refusals and their order (sections 4 and 5)."""
 
 import json
+from typing import Any
 
 import pytest
 from django.test import Client
 
 from desks import actions as desks
-from desks.models import Desk
+from events.actors import SYSTEM
 from events.models import Event, Head
 from signals.models import Signal
 from tests.client import HOOK, code, faults, post, push, signed
 from tests.factories import (
-    Bot,
     a_bot,
     a_card,
     a_connected_desk,
@@ -21,33 +21,14 @@ from tests.factories import (
     a_shared_secret,
 )
 from tests.signals.bodies import fanout, floor, nox, tradingview
-from tokens import actions, formats
-from tokens.models import Source
+from tokens import actions
+from tokens.choices import Source
+from tokens.crypto import formats
 
 pytestmark = pytest.mark.django_db
 
 PEM = "-----BEGIN PRIVATE KEY-----\nMHcCAQ\n-----END PRIVATE KEY-----"
 SOMEBODY = "usr_" + "0" * 22
-
-
-@pytest.fixture
-def card():
-    return a_card()
-
-
-@pytest.fixture
-def desk(card) -> Desk:
-    return a_ready_desk(card)
-
-
-@pytest.fixture
-def bot(desk) -> Bot:
-    return a_bot(desk)
-
-
-@pytest.fixture
-def engine(card) -> str:
-    return a_platform_token("write")
 
 
 # --- Accepted -----------------------------------------------------------------------------------
@@ -81,7 +62,7 @@ def test_a_bots_signal_fills_its_owners_desk(bot, desk):
     }
 
 
-def test_an_answer_has_these_members_and_its_paths_list_what_it_did(engine, desk):
+def test_a_response_has_these_members_and_its_paths_list_the_results(engine, desk):
     answer = push(fanout(extra=1), engine).json()
     assert set(answer) == {
         "paper",
@@ -112,7 +93,7 @@ def test_a_fan_out_fills_every_ready_desk(engine, desk, card):
     assert (answer["signal"]["fanout"], answer["signal"]["userId"]) == (True, None)
 
 
-def test_a_fan_out_that_finds_no_ready_desk_is_accepted_with_none_matched(engine):
+def test_a_fan_out_without_a_ready_desk_is_accepted_and_matches_none(engine):
     answer = push(fanout(), engine).json()
     assert (answer["outcome"], answer["matched"], answer["filled"]) == ("filled", 0, 0)
 
@@ -156,14 +137,14 @@ def test_an_accepted_signal_is_one_row_and_one_event_at_one_position(engine, des
         "application/xml",
     ],
 )
-def test_the_content_type_is_not_looked_at(bot, content_type):
+def test_the_content_type_is_ignored(bot, content_type):
     response = push(tradingview(bot), secret=bot.secret, content_type=content_type)
     assert response.status_code == 200
 
 
 def test_a_body_without_a_content_type_is_read(bot):
     body = json.dumps(tradingview(bot)).encode()
-    environ = {"CONTENT_LENGTH": len(body)}
+    environ: Any = {"CONTENT_LENGTH": len(body)}
     response = Client().generic(
         "POST", HOOK, body, "", headers=signed(bot.secret, body=body), **environ
     )
@@ -171,13 +152,13 @@ def test_a_body_without_a_content_type_is_read(bot):
 
 
 @pytest.mark.parametrize("accept", ["text/html", "application/xml", "*/*", "", "x/y;q=0", "\x01"])
-def test_whatever_a_sender_would_accept_it_gets_json(engine, accept):
+def test_the_response_is_json_whatever_the_accept_header(engine, accept):
     response = push(fanout(), engine, headers={"Accept": accept})
     assert response.status_code == 200
     assert response["Content-Type"] == "application/json"
 
 
-def test_query_parameters_of_the_hook_mean_nothing(engine):
+def test_query_parameters_of_the_hook_are_ignored(engine):
     assert post(f"{HOOK}?mode=live&format=xml", fanout(), engine).status_code == 200
 
 
@@ -244,14 +225,14 @@ def test_a_body_that_is_not_one_plain_json_object_is_malformed(name, engine):
         assert (response.status_code, code(response)) == (400, "malformed")
 
 
-def test_16_levels_are_read_and_brackets_in_strings_are_none(engine):
+def test_16_levels_are_read_and_brackets_in_strings_do_not_count(engine):
     assert code(push(DEEP_16, engine)) == "not_elected"
     body = fanout(note="[" * 5000, escaped='\\"[[[[[[[[[[[[[[[[[[[[')
     assert code(push(body, engine)) == "ok"
 
 
 @pytest.mark.parametrize("number", ["1e999", "-1e999", "9" * 40, "1" * 5000, "0.1" + "0" * 5000])
-def test_a_number_of_any_size_is_no_fault(engine, number):
+def test_a_number_of_any_size_is_accepted_in_an_unused_field(engine, number):
     body = json.dumps(fanout())[:-1] + f', "extra": {number}}}'
     assert code(push(body.encode(), engine)) == "ok"
     sized = json.dumps(nox())[:-1].replace('"size_quote": null', f'"size_quote": {number}') + "}"
@@ -260,7 +241,7 @@ def test_a_number_of_any_size_is_no_fault(engine, number):
 
 
 @pytest.mark.parametrize("number", ["1e99999999999999999999", "1e-99999999999999999999"])
-def test_a_number_that_nothing_can_keep_is_malformed(engine, number):
+def test_a_number_that_cannot_be_stored_is_malformed(engine, number):
     assert code(push(b'{"a": %s}' % number.encode(), engine)) == "malformed"
 
 
@@ -269,7 +250,7 @@ def of_length(body: dict, length: int) -> bytes:
     return text[:-2] + b"x" * (length - len(text)) + text[-2:]
 
 
-def test_a_body_of_64_kib_is_taken_and_one_byte_more_is_too_large(engine):
+def test_a_body_of_64_kib_is_accepted_and_one_byte_more_is_too_large(engine):
     body = of_length(fanout(), 65536)
     assert len(body) == 65536
     assert code(push(body, engine)) == "ok"
@@ -329,49 +310,49 @@ def test_each_fault_alone_has_its_own_code(engine, desk, fault, expected):
         (TICKER, INVALID, "ticker_only"),
     ],
 )
-def test_of_two_faults_of_a_body_the_earlier_one_is_told(engine, desk, first, second, expected):
+def test_of_two_faults_the_first_in_order_is_reported(engine, desk, first, second, expected):
     for one, other in ((first, second), (second, first)):
         assert code(push({**floor(desk), **one, **other}, engine)) == expected
 
 
-def test_an_unknown_desk_is_told_before_a_spent_nonce(engine, desk):
+def test_an_unknown_desk_is_reported_before_a_spent_nonce(engine, desk):
     body = floor(desk)
     assert code(push(body, engine)) == "ok"
     assert code(push({**body, **UNKNOWN_DESK}, engine)) == "not_found"
 
 
-def test_a_spent_nonce_is_told_before_a_desk_that_is_not_ready(engine, desk):
+def test_a_spent_nonce_is_reported_before_a_desk_that_is_not_ready(engine, desk):
     body = floor(desk)
     assert code(push(body, engine)) == "ok"
-    desks.disconnect(desk=desk)
+    desks.disconnect(desk=desk, actor=SYSTEM)
     assert code(push(body, engine)) == "nonce_used"
     assert code(push(floor(desk), engine)) == "desk_not_ready"
 
 
-def test_a_spent_nonce_is_told_before_a_missing_card_or_election(engine, desk, bot):
+def test_a_spent_nonce_is_reported_before_a_missing_card_or_election(engine, desk, bot):
     everyone, own = fanout(), tradingview(bot)
     assert code(push(everyone, engine)) == "ok"
     assert code(push(own, secret=bot.secret)) == "ok"
-    desks.retire_card()
-    desks.withdraw_from_automation(automation=bot.automation)
+    desks.retire_card(actor=SYSTEM)
+    desks.withdraw_from_automation(automation=bot.automation, actor=SYSTEM)
     assert code(push(everyone, engine)) == "nonce_used"
     assert code(push(own, secret=bot.secret)) == "nonce_used"
     assert code(push(fanout(), engine)) == "no_card"
     assert code(push(tradingview(bot), secret=bot.secret)) == "no_election"
 
 
-def test_a_spent_nonce_is_told_before_another_pair(engine, desk):
+def test_a_spent_nonce_is_reported_before_another_pair(engine, desk):
     body = fanout()
     assert code(push(body, engine)) == "ok"
     assert code(push({**body, "pair": "X/Y"}, engine)) == "nonce_used"
 
 
-def test_a_desk_that_is_not_ready_is_told_before_another_pair(engine, desk):
-    desks.withdraw_from_card(desk=desk)
+def test_a_desk_that_is_not_ready_is_reported_before_another_pair(engine, desk):
+    desks.withdraw_from_card(desk=desk, actor=SYSTEM)
     assert code(push(floor(desk, pair="X/Y"), engine)) == "desk_not_ready"
 
 
-def test_another_pair_is_told_before_another_direction(engine, desk):
+def test_another_pair_is_reported_before_another_direction(engine, desk):
     response = push(fanout(pair="X/Y", direction="short"), engine)
     assert (response.status_code, code(response)) == (422, "pair_mismatch")
     assert response.json()["sent"] == {"pair": "X/Y", "direction": "short"}
@@ -386,23 +367,23 @@ def test_a_bot_is_matched_against_its_own_election_and_not_the_card(bot, changes
 
 
 def test_a_bot_without_an_election_is_no_election(bot):
-    desks.withdraw_from_automation(automation=bot.automation)
+    desks.withdraw_from_automation(automation=bot.automation, actor=SYSTEM)
     assert code(push(tradingview(bot), secret=bot.secret)) == "no_election"
 
 
 def test_a_bot_whose_election_was_replaced_repeats_the_new_one(bot):
-    desks.elect(automation=bot.automation, pair="SOL/USDT", direction="long")
+    desks.elect(automation=bot.automation, pair="SOL/USDT", direction="long", actor=SYSTEM)
     assert code(push(tradingview(bot), secret=bot.secret)) == "pair_mismatch"
     new = tradingview(bot, pair="SOL/USDT", direction="long")
     assert code(push(new, secret=bot.secret)) == "ok"
 
 
 def test_a_bot_of_a_disconnected_desk_has_no_election(bot, desk):
-    desks.disconnect(desk=desk)
+    desks.disconnect(desk=desk, actor=SYSTEM)
     assert code(push(tradingview(bot), secret=bot.secret)) == "no_election"
 
 
-def test_a_bots_signal_is_on_no_card_though_one_is_published(bot, card):
+def test_a_bots_signal_records_no_card(bot, card):
     assert code(push(tradingview(bot), secret=bot.secret)) == "ok"
     assert Signal.objects.get().card_id is None
 
@@ -415,13 +396,13 @@ def test_a_bot_needs_no_enrolment_in_the_card():
 def test_while_no_card_is_published_a_named_desk_is_not_ready_and_a_fan_out_has_no_card(
     engine, desk
 ):
-    desks.retire_card()
+    desks.retire_card(actor=SYSTEM)
     assert code(push(floor(desk), engine)) == "desk_not_ready"
     assert code(push(fanout(userId=desk.public_id), engine)) == "desk_not_ready"
     assert code(push(fanout(), engine)) == "no_card"
 
 
-def test_an_election_on_a_card_that_was_replaced_has_lapsed(engine, desk):
+def test_an_election_on_a_replaced_card_has_ended(engine, desk):
     a_card("Evening")  # the same pair and direction: still another card
     assert code(push(floor(desk), engine)) == "desk_not_ready"
     answer = push(fanout(), engine).json()
@@ -429,7 +410,7 @@ def test_an_election_on_a_card_that_was_replaced_has_lapsed(engine, desk):
 
 
 @pytest.mark.parametrize("which", ["not connected", "not enrolled"])
-def test_a_desk_that_is_not_ready_is_filled_by_nothing(engine, card, which):
+def test_a_desk_that_is_not_ready_is_never_filled(engine, card, which):
     other = a_desk() if which == "not connected" else a_connected_desk()
     response = push(floor(other), engine)
     assert (response.status_code, code(response)) == (422, "desk_not_ready")
@@ -460,7 +441,7 @@ def test_a_ticker_alone_is_never_mapped(bot):
 
 
 def hidden(credential: str) -> list[dict]:
-    """A secret in every kind of hiding place of a body."""
+    """Bodies with a secret in different places."""
     return [
         {"apiKey": credential},
         {"deep": {"er": [[{"er": {"api_secret": credential}}]]}},
@@ -473,7 +454,7 @@ def hidden(credential: str) -> list[dict]:
 
 
 @pytest.mark.parametrize("place", range(7))
-def test_a_secret_at_any_depth_is_refused_and_stays_nowhere(engine, desk, place, caplog):
+def test_a_secret_at_any_depth_is_refused_and_stored_nowhere(engine, desk, place, caplog):
     value = "kX9-exchange-credential-7Qz"
     body = {**floor(desk), **hidden(value)[place]}
     response = push(body, engine)
@@ -486,7 +467,7 @@ def test_a_secret_at_any_depth_is_refused_and_stays_nowhere(engine, desk, place,
 
 
 @pytest.mark.parametrize("field", ["rationale", "decision_ref", "nonce", "anything", "pair"])
-def test_a_credential_of_this_service_in_any_field_is_refused_and_stays_nowhere(
+def test_a_credential_of_this_service_in_any_field_is_refused_and_stored_nowhere(
     engine, desk, field, caplog
 ):
     value = formats.new(formats.SIGNING_SECRET)
@@ -520,7 +501,7 @@ def test_every_refusal_is_a_problem_body(engine, desk):
     assert body["detail"]
 
 
-def test_every_fault_of_a_body_is_told_at_once(engine, desk):
+def test_every_fault_of_a_body_is_reported_at_once(engine, desk):
     response = push(floor(desk, direction="up", nonce="a b", mode="draft"), engine)
     assert code(response) == "invalid"
     assert faults(response) == {"direction": "choice", "nonce": "form", "mode": "choice"}
@@ -532,8 +513,8 @@ def test_the_shared_secret_of_the_floor_needs_no_token(desk):
     assert Signal.objects.get().credential.startswith("sec_")
 
 
-def test_a_desk_that_was_deactivated_is_filled_no_more(engine, desk):
-    actions.deactivate(user=desk.user)
+def test_a_deactivated_desk_is_not_filled(engine, desk):
+    actions.deactivate(user=desk.user, actor=SYSTEM)
     assert code(push(floor(desk), engine)) == "desk_not_ready"
     assert push(fanout(), engine).json()["matched"] == 0
 

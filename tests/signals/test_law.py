@@ -1,8 +1,8 @@
-"""The law: pure checks, each breach its own refusal (contract, sections 4 and 5)."""
+"""The rules of the law, each with its refusal (contract, sections 4 and 5)."""
 
 import pytest
 
-from events.refusals import (
+from events.http.refusals import (
     DeskNotReady,
     DirectionMismatch,
     ExchangeSecret,
@@ -13,16 +13,16 @@ from events.refusals import (
     PairMismatch,
     TickerOnly,
 )
-from signals import law
-from signals.law import Elected, Standing
-from signals.shapes import Mode, Submission
+from signals.law import rules
+from signals.law.rules import ElectedPair, Standing
+from signals.law.shapes import Mode, Submission
 from tests.signals.bodies import deploy, fanout
-from tokens.models import Source
+from tokens.choices import Source
 
 pytestmark = pytest.mark.once
 
-CARD = Elected("BTC/USDT", "long")
-OTHER = Elected("ETH/USDT", "short")
+CARD = ElectedPair("BTC/USDT", "long")
+OTHER = ElectedPair("ETH/USDT", "short")
 
 
 def submission(**changes) -> Submission:
@@ -34,8 +34,8 @@ def submission(**changes) -> Submission:
 
 
 def test_a_lawful_body_passes():
-    law.check_body(fanout())
-    law.check_body(deploy(ticker="BTCUSDT", symbol="BTCUSDT"))
+    rules.check_body(fanout())
+    rules.check_body(deploy(ticker="BTCUSDT", symbol="BTCUSDT"))
 
 
 @pytest.mark.parametrize("name", ["ticker", "symbol"])
@@ -44,49 +44,49 @@ def test_a_ticker_without_pair_or_direction_is_ticker_only(name, left_out):
     for missing in ({}, {left_out: None}):
         body = {key: value for key, value in deploy().items() if key != left_out}
         with pytest.raises(TickerOnly):
-            law.check_body({**body, **missing, name: "BTCUSDT"})
+            rules.check_body({**body, **missing, name: "BTCUSDT"})
 
 
-def test_a_ticker_that_is_null_is_none_at_all():
-    law.check_body({**deploy(pair=None), "ticker": None})
+def test_a_ticker_of_null_counts_as_absent():
+    rules.check_body({**deploy(pair=None), "ticker": None})
 
 
 @pytest.mark.parametrize("pair", ["BTCUSDT", "", "BINANCE:BTCUSDT", "BTC-USDT", "BTC\\USDT"])
-def test_a_pair_without_a_stroke_is_ticker_only(pair):
+def test_a_pair_without_a_slash_is_ticker_only(pair):
     with pytest.raises(TickerOnly):
-        law.check_body(deploy(pair=pair))
+        rules.check_body(deploy(pair=pair))
 
 
 @pytest.mark.parametrize("pair", [None, 5, ["BTCUSDT"], "btc/usdt"])
-def test_a_pair_that_is_missing_or_not_text_is_no_ticker(pair):
-    law.check_body(deploy(pair=pair))
+def test_a_missing_or_non_text_pair_is_not_ticker_only(pair):
+    rules.check_body(deploy(pair=pair))
 
 
 @pytest.mark.parametrize("mode", ["armed", "live"])
 def test_armed_and_live_are_refused(mode):
     with pytest.raises(ModeRefused):
-        law.check_body(deploy(mode=mode))
+        rules.check_body(deploy(mode=mode))
 
 
 @pytest.mark.parametrize("mode", ["ARMED", "Live", "", None, ["live"], {"live": 1}, 5])
-def test_another_mode_is_not_of_the_law(mode):
-    law.check_body(deploy(mode=mode))
+def test_the_law_does_not_check_other_modes(mode):
+    rules.check_body(deploy(mode=mode))
 
 
 @pytest.mark.parametrize("elected", [False, None, 1, "true", "True", [True], {}, 0])
-def test_elected_is_json_true_and_nothing_like_it(elected):
+def test_elected_must_be_json_true(elected):
     with pytest.raises(NotElected):
-        law.check_body(deploy(elected=elected))
+        rules.check_body(deploy(elected=elected))
 
 
 def test_elected_is_required():
     with pytest.raises(NotElected):
-        law.check_body({name: value for name, value in deploy().items() if name != "elected"})
+        rules.check_body({name: value for name, value in deploy().items() if name != "elected"})
 
 
 def test_a_secret_is_refused_before_anything_else():
     with pytest.raises(ExchangeSecret):
-        law.check_body({"deep": [{"api_key": 1}], "ticker": "X", "mode": "live"})
+        rules.check_body({"deep": [{"api_key": 1}], "ticker": "X", "mode": "live"})
 
 
 # --- What a signal has to repeat ----------------------------------------------------------------
@@ -94,36 +94,39 @@ def test_a_secret_is_refused_before_anything_else():
 
 def test_a_bot_repeats_its_own_election_whatever_the_card_is():
     sent = submission(bot_id="bot_1", pair="ETH/USDT", direction="short")
-    law.check_match(sent, Standing(card=CARD, automation=OTHER))
+    rules.check_match(sent, Standing(card=CARD, automation=OTHER))
     with pytest.raises(NoElection):
-        law.check_match(sent, Standing(card=CARD, desk=CARD))
+        rules.check_match(sent, Standing(card=CARD, desk=CARD))
 
 
 def test_a_signal_to_one_desk_repeats_that_desks_election():
-    law.check_match(submission(user_id="usr_1"), Standing(card=OTHER, desk=CARD))
-    with pytest.raises(DeskNotReady):
-        law.check_match(submission(user_id="usr_1"), Standing(card=CARD))
-    with pytest.raises(DeskNotReady):
-        law.check_match(submission(user_id="usr_1", fanout=True), Standing(card=CARD))
+    rules.check_match(submission(user_id="usr_1"), Standing(card=OTHER, desk=CARD))
+    for reason in DeskNotReady.REASONS:
+        standing = Standing(card=CARD, not_ready=reason)
+        for wide in (False, True):
+            with pytest.raises(DeskNotReady) as refused:
+                rules.check_match(submission(user_id="usr_1", fanout=wide), standing)
+            assert refused.value.members == {"reason": reason}
+            assert refused.value.detail == DeskNotReady.REASONS[reason]
 
 
 def test_a_fan_out_repeats_the_published_card():
-    law.check_match(submission(fanout=True), Standing(card=CARD))
+    rules.check_match(submission(fanout=True), Standing(card=CARD))
     with pytest.raises(NoCard):
-        law.check_match(submission(fanout=True), Standing())
+        rules.check_match(submission(fanout=True), Standing())
 
 
 @pytest.mark.parametrize("user_id", [None, "usr_1"])
-def test_a_draft_repeats_the_published_card_whomever_it_names(user_id):
+def test_a_draft_repeats_the_published_card_even_if_it_names_a_desk(user_id):
     draft = submission(source=Source.NOX, mode=Mode.DRAFT, user_id=user_id)
-    law.check_match(draft, Standing(card=CARD))
+    rules.check_match(draft, Standing(card=CARD))
     with pytest.raises(NoCard):
-        law.check_match(draft, Standing(desk=CARD))
+        rules.check_match(draft, Standing(desk=CARD))
 
 
 def test_another_pair_is_refused_before_another_direction_and_both_are_shown():
     with pytest.raises(PairMismatch) as refused:
-        law.check_match(submission(fanout=True), Standing(card=OTHER))
+        rules.check_match(submission(fanout=True), Standing(card=OTHER))
     assert refused.value.members == {
         "sent": {"pair": "BTC/USDT", "direction": "long"},
         "elected": {"pair": "ETH/USDT", "direction": "short"},
@@ -132,7 +135,7 @@ def test_another_pair_is_refused_before_another_direction_and_both_are_shown():
 
 def test_another_direction_is_refused_and_both_are_shown():
     with pytest.raises(DirectionMismatch) as refused:
-        law.check_match(submission(fanout=True, direction="short"), Standing(card=CARD))
+        rules.check_match(submission(fanout=True, direction="short"), Standing(card=CARD))
     assert refused.value.members == {
         "sent": {"pair": "BTC/USDT", "direction": "short"},
         "elected": {"pair": "BTC/USDT", "direction": "long"},
@@ -142,4 +145,4 @@ def test_another_direction_is_refused_and_both_are_shown():
 @pytest.mark.parametrize("pair", ["BTC/USD", "BTC/USDT.", "XBTC/USDT", "BTC-/USDT", "USDT/BTC"])
 def test_pairs_are_compared_exactly(pair):
     with pytest.raises(PairMismatch):
-        law.check_match(submission(fanout=True, pair=pair), Standing(card=CARD))
+        rules.check_match(submission(fanout=True, pair=pair), Standing(card=CARD))

@@ -1,4 +1,4 @@
-"""Made-up input: any bit changed, any header, any bytes as a body. Refused, and never a fault."""
+"""Random input: changed bits, headers and bodies are refused and never cause a server error."""
 
 import json
 import random
@@ -11,28 +11,28 @@ from hypothesis import strategies as st
 from rest_framework.request import Request
 from rest_framework.test import APIRequestFactory
 
-from events.refusals import Refused, Unauthenticated
+from events.http.refusals import Refused, Unauthenticated
 from signals.models import Signal
 from tests.client import HOOK, push
 from tests.factories import a_bot, a_platform_token
-from tokens import formats, signing
-from tokens.authentication import SignerAuthentication
+from tokens.callers.authentication import SignerAuthentication
+from tokens.crypto import formats, signing
 
-pytestmark = [pytest.mark.django_db, pytest.mark.once]
+pytestmark = [pytest.mark.django_db, pytest.mark.once, pytest.mark.slow]
 
 MANY = 100_000
 CODES = {(refusal.status, refusal.code) for refusal in Refused.registry() if refusal.status < 500}
 
 
 def flipped(raw: bytes, bit: int) -> bytes:
-    """The same bytes but for one bit."""
+    """The same bytes with one bit changed."""
     changed = bytearray(raw)
     changed[bit // 8] ^= 1 << (bit % 8)
     return bytes(changed)
 
 
 @pytest.mark.parametrize("part", ["body", "timestamp", "signature"])
-def test_a_signed_push_of_which_one_bit_is_another_is_refused(desk, part):
+def test_a_signed_push_with_one_changed_bit_is_refused(desk, part):
     bot, now = a_bot(desk), int(time.time())
     body = json.dumps(
         {
@@ -61,7 +61,7 @@ def test_a_signed_push_of_which_one_bit_is_another_is_refused(desk, part):
 
 
 def made_up_headers(dice: random.Random) -> dict[str, str]:
-    """Credential headers that are nearly right: one or more of them is not."""
+    """Almost valid credential headers: at least one is wrong."""
     noise = "".join(chr(dice.randrange(1, 256)) for _ in range(dice.randrange(60)))
     token = formats.new(dice.choice([formats.DESK_TOKEN, formats.PLATFORM_TOKEN]))
     place = dice.randrange(len(token))
@@ -92,7 +92,7 @@ def made_up_headers(dice: random.Random) -> dict[str, str]:
 
 @pytest.mark.timeout(600)
 @pytest.mark.skipif("connection.vendor != 'sqlite'", reason="it asks no database: once is enough")
-def test_a_hundred_thousand_made_up_credential_headers_are_401_and_ask_the_database_nothing(
+def test_100_000_made_up_credential_headers_are_401_without_a_query(
     django_assert_num_queries,
 ):
     dice, authentication = random.Random(20261120), SignerAuthentication()
@@ -123,7 +123,7 @@ def test_a_hundred_thousand_made_up_credential_headers_are_401_and_ask_the_datab
         max_leaves=20,
     ).map(lambda value: json.dumps(value).encode())
 )
-def test_any_bytes_as_a_body_get_an_answer_of_the_table(card, body):
+def test_any_bytes_as_a_body_get_a_documented_response(card, body):
     answer = push(body, a_platform_token())
     assert (answer.status_code, answer.json()["code"]) in CODES
     assert not Signal.objects.exists()

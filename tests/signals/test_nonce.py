@@ -1,32 +1,22 @@
-"""A nonce is single-use within its signer, and for good (contract, section 4)."""
+"""A nonce is single-use within its signer, without expiry (contract, section 4)."""
 
 import pytest
 from django.db import IntegrityError, connection, transaction
 
 from desks import actions as desks
-from desks.models import Desk
+from events.actors import SYSTEM
 from events.models import Event, Head
 from signals.models import Signal
 from tests.client import code, deploy_path, post, push
-from tests.factories import a_bot, a_card, a_platform_token, a_ready_desk, a_shared_secret
+from tests.factories import a_bot, a_platform_token, a_ready_desk, a_shared_secret
 from tests.signals.bodies import deploy, fanout, floor, nox, tradingview
 from tokens import actions
-from tokens.models import Source
+from tokens.choices import Source
 
-pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def desk() -> Desk:
-    return a_ready_desk(a_card())
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("desk")]
 
 
-@pytest.fixture
-def engine(desk) -> str:
-    return a_platform_token("write")
-
-
-def test_a_nonce_sent_again_is_told_what_became_of_the_first(engine):
+def test_a_repeated_nonce_gets_the_first_outcome(engine):
     body = fanout(extra=1)
     first = push(body, engine).json()
     response = push(body, engine)
@@ -38,12 +28,12 @@ def test_a_nonce_sent_again_is_told_what_became_of_the_first(engine):
     assert Signal.objects.count() == 1
 
 
-def test_the_first_answer_stays_what_it_was_when_the_world_has_moved_on(engine, desk):
+def test_the_first_outcome_does_not_change_later(engine, desk):
     body = floor(desk)
     first = push(body, engine).json()
     first.pop("ignored")
-    desks.publish_card(name="Other", pair="X/Y", direction="short")
-    desks.disconnect(desk=desk)
+    desks.publish_card(name="Other", pair="X/Y", direction="short", actor=SYSTEM)
+    desks.disconnect(desk=desk, actor=SYSTEM)
     assert push(body, engine).json()["first"] == first
 
 
@@ -76,7 +66,7 @@ def test_another_signal_under_the_same_nonce_is_not_identical(engine, desk, chan
         {"fanout": False},
     ],
 )
-def test_any_other_word_of_nox_is_not_identical(engine, change):
+def test_a_nox_signal_with_any_other_value_is_not_identical(engine, change):
     body = nox(size_quote=5, decision_ref="d")
     push(body, engine)
     assert push({**body, **change}, engine).json()["identical"] is False
@@ -90,7 +80,7 @@ def test_another_desk_is_not_identical(engine, desk):
     assert push({**body, "userId": None}, engine).json()["identical"] is False
 
 
-def test_what_means_the_same_is_identical_however_it_is_written(engine, desk):
+def test_equal_signals_are_identical_however_they_are_written(engine, desk):
     body = floor(desk)
     push(body, engine)
     bare = {name: value for name, value in body.items() if name != "mode"}
@@ -115,7 +105,7 @@ def test_a_nonce_is_spent_in_any_mode(engine):
         assert code(push({**body, "mode": "paper"}, engine)) == "nonce_used"
 
 
-def test_each_signer_has_nonces_of_its_own(engine, desk):
+def test_each_signer_has_its_own_nonces(engine, desk):
     one, other = a_bot(desk), a_bot(desk)
     assert code(push(tradingview(one, nonce="act_1"), secret=one.secret)) == "ok"
     assert code(push(tradingview(other, nonce="act_1"), secret=other.secret)) == "ok"
@@ -140,7 +130,9 @@ def test_a_rotated_secret_spends_the_same_nonces(desk):
     bot = a_bot(desk)
     body = tradingview(bot)
     assert code(push(body, secret=bot.secret)) == "ok"
-    new, _ = actions.generate_secret(source=Source.TRADINGVIEW, automation=bot.automation)
+    new, _ = actions.generate_secret(
+        source=Source.TRADINGVIEW, automation=bot.automation, actor=SYSTEM
+    )
     assert code(push(body, secret=new)) == "nonce_used"
 
 
@@ -168,7 +160,7 @@ def test_a_refused_signal_spends_no_nonce(engine, desk, change, expected):
     assert code(push(body, engine)) == "ok"
 
 
-def test_a_signal_that_nobody_was_allowed_to_send_spends_no_nonce(engine, desk):
+def test_an_unauthorised_signal_spends_no_nonce(engine, desk):
     body = floor(desk)
     assert code(push(body, a_platform_token("read"))) == "scope_missing"
     assert code(push(body, secret="wrong")) == "signature_invalid"
@@ -177,8 +169,8 @@ def test_a_signal_that_nobody_was_allowed_to_send_spends_no_nonce(engine, desk):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_signal_that_failed_for_our_fault_spends_no_nonce_and_leaves_nothing(engine):
-    """A table that is away in the middle of the turn: the signal is written, its event is not."""
+def test_a_signal_that_failed_with_a_server_error_spends_no_nonce_and_stores_nothing(engine):
+    """A table is missing during the turn: the signal is inserted, but its event fails."""
     body, before = fanout(), Head.objects.get().position
     table = Event._meta.db_table
     with connection.cursor() as cursor:
@@ -197,7 +189,7 @@ def test_a_signal_that_failed_for_our_fault_spends_no_nonce_and_leaves_nothing(e
     assert answer.json()["signal"]["position"] == before + 1
 
 
-def test_the_database_itself_keeps_a_nonce_single_use(engine):
+def test_a_database_constraint_keeps_a_nonce_single_use(engine):
     push(fanout(nonce="once"), engine)
     signal = Signal.objects.get()
     signal.position, signal.public_id = signal.position + 100, "sig_other"

@@ -1,77 +1,69 @@
-"""What the control area opens with: what needs somebody, the figures, and the charts of signals."""
+"""The first page of the control area: notices, figures and charts."""
 
 from datetime import timedelta
 
 import pytest
 import time_machine
-from django.test import Client
 from django.utils import timezone
 
 from desks import actions as desks
 from desks.models import Card
-from signals import traffic
-from signals.overview import days, overview
-from tests import factories, staff
+from events.actors import SYSTEM
+from events.models import Head
+from signals.reports import traffic
+from signals.reports.overview import days, platform_overview
+from tests import factories
 from tests.client import push
 from tests.crowd import a_crowd
 from tests.pages import source, words
 from tests.signals import bodies
+from tests.staff import staff_client  # noqa: F401 - the fixture "client"
 from tokens import actions
-from tokens.models import SigningSecret, Source, Token
+from tokens.choices import Source
+from tokens.models import SigningSecret, Token
 
 pytestmark = pytest.mark.django_db
 
 CONTROL = "/control/"
 
 
-@pytest.fixture
-def client() -> Client:
-    return staff.a_client()
-
-
-@pytest.fixture
-def engine(card) -> str:
-    """The value of a token that may read and write: with it and a card nothing is missing."""
-    return factories.a_platform_token()
-
-
 def notices(now=None):
-    return [notice.sentence for notice in overview(now or timezone.now()).notices]
+    return [notice.sentence for notice in platform_overview(now or timezone.now()).notices]
 
 
 def later(**span):
     return timezone.now() + timedelta(**span)
 
 
-class TestWhatNeedsSomebody:
-    def test_of_a_platform_that_is_set_up_nothing_does(self, engine):
+class TestNotices:
+    def test_a_platform_that_is_set_up_has_no_notices(self, engine):
         assert notices() == []
 
-    def test_a_platform_that_was_just_installed_needs_everything(self, client):
+    def test_a_new_platform_has_a_notice_for_each_missing_part(self, client):
         card, read, send = notices()
         assert card.startswith("No card is published")
-        assert read.startswith("No platform token may read")
-        assert send.startswith("No engine can send")
+        assert read.startswith("No platform token can read")
+        assert send.startswith("No token can write")
         page = words(client.get(CONTROL))
         assert all(sentence in page for sentence in (card, read, send))
 
-    def test_a_secret_is_a_way_to_send(self, card):
+    def test_a_shared_secret_suffices_to_send(self, card):
         factories.a_platform_token("read")
         factories.a_shared_secret()
         assert notices() == []
 
-    def test_a_desks_token_and_one_that_is_revoked_are_no_way_in(self, card, desk):
+    def test_desk_tokens_and_revoked_tokens_do_not_suffice(self, card, desk):
         factories.a_desk_token(desk)
         factories.a_platform_token()
-        actions.revoke(token=Token.objects.get(desk=None))
+        actions.revoke(token=Token.objects.get(desk=None), actor=SYSTEM)
         assert len(notices()) == 2
 
-    def test_a_retired_card_is_told(self, engine):
-        desks.retire_card(card=Card.objects.get())
+    def test_a_retired_card_has_a_notice(self, engine):
+        desks.retire_card(card=Card.objects.get(), actor=SYSTEM)
         assert notices()[0].startswith("No card is published")
 
     @pytest.mark.parametrize(
-        ("left", "told"),
+        ("left", "shown"),
         [
             (timedelta(days=14, hours=1), None),
             (timedelta(days=13, hours=1), "13 days"),
@@ -79,69 +71,73 @@ class TestWhatNeedsSomebody:
             (timedelta(hours=1), "less than a day"),
         ],
     )
-    def test_a_token_that_expires_within_two_weeks_is_told(self, engine, left, told):
+    def test_a_token_that_expires_within_two_weeks_has_a_notice(self, engine, left, shown):
         now = timezone.now()
-        actions.mint_platform_token(name="Reader", scopes=["read"], expires_at=now + left)
+        actions.mint_platform_token(
+            name="Reader", scopes=["read"], expires_at=now + left, actor=SYSTEM
+        )
         found = [sentence for sentence in notices(now) if "expires in" in sentence]
-        assert len(found) == (told is not None)
-        assert all(f"expires in {told}:" in sentence for sentence in found)
+        assert len(found) == (shown is not None)
+        assert all(f"expires in {shown}." in sentence for sentence in found)
 
-    def test_a_secret_of_more_than_ninety_days_is_told_and_its_successor_is_not(self, engine):
+    def test_a_secret_older_than_90_days_has_a_notice_until_it_is_replaced(self, engine):
         factories.a_shared_secret()
         assert notices(later(days=89)) == []
         (old,) = notices(later(days=91))
-        assert old == "The Floor secret is 91 days old: replace it, with an overlap."
+        assert old == "The Floor secret is 91 days old. Replace it with an overlap."
         with time_machine.travel(later(days=91)):
             factories.a_shared_secret()
             assert notices() == []
 
-    def test_an_hour_of_more_refusals_than_fills_is_told_with_the_reason(self, engine, desk):
+    def test_an_hour_with_more_refusals_than_fills_has_a_notice_with_the_reason(self, engine, desk):
         for _ in range(4):
             push(bodies.fanout(), engine)
         for _ in range(5):
             push(bodies.fanout(pair="SOL/USDT"), engine)
         assert notices() == []  # of nine in all: too few to say anything
         push(bodies.fanout(elected="true"), engine)
-        (told,) = notices()
-        assert told == "Of the last hour's 10 signals 6 were refused, most for pair_mismatch."
+        (notice,) = notices()
+        assert notice == "6 of 10 signals in the last hour were refused, most for pair_mismatch."
         assert notices(later(hours=2)) == []
 
-    def test_each_leads_to_where_it_is_done(self, client):
-        for notice in overview(timezone.now()).notices:
+    def test_each_notice_links_to_a_page(self, client):
+        for notice in platform_overview(timezone.now()).notices:
             assert client.get(notice.url).status_code == 200
 
 
-class TestTheFigures:
-    def test_desks_are_counted_by_how_far_they_are(self, card, desk):
+class TestFigures:
+    def test_desks_are_counted_by_state(self, card, desk):
         factories.a_connected_desk()
         factories.a_desk()
-        found = overview(timezone.now())
+        found = platform_overview(timezone.now())
         assert (found.desks, found.connected, found.ready) == (3, 2, 1)
 
-    def test_tokens_in_force_stand_there_the_next_to_expire_first(self, engine, client):
+    def test_active_tokens_are_sorted_by_expiry(self, engine, client):
         for name, in_days in (("Later", 30), ("Sooner", 20)):
-            actions.mint_platform_token(name=name, scopes=["read"], expires_at=later(days=in_days))
-        assert [token.name for token in overview(timezone.now()).tokens] == [
+            actions.mint_platform_token(
+                name=name, scopes=["read"], expires_at=later(days=in_days), actor=SYSTEM
+            )
+        assert [token.name for token in platform_overview(timezone.now()).tokens] == [
             "Sooner",
             "Later",
             "Engine",
         ]
 
-    def test_of_nox_it_says_who_signs_for_it(self, client, engine):
+    def test_it_says_which_secret_signs_for_nox(self, client, engine):
         factories.a_shared_secret()
-        assert "none: the Floor secret signs it" in words(client.get(CONTROL))
+        assert "none: the Floor secret signs this source" in words(client.get(CONTROL))
         factories.a_shared_secret(Source.NOX)
-        actions.end_secret(secret=SigningSecret.objects.get(source=Source.NOX))
-        assert "none: what is signed for it is refused" in words(client.get(CONTROL))
+        actions.end_secret(secret=SigningSecret.objects.get(source=Source.NOX), actor=SYSTEM)
+        assert "none: signed requests of this source are refused" in words(client.get(CONTROL))
 
-    def test_the_page_shows_no_value(self, client, engine):
+    def test_the_page_shows_no_secret(self, client, engine):
         secret = factories.a_shared_secret()
         page = source(client.get(CONTROL))
         assert engine not in page
         assert secret not in page
 
 
-class TestTheTraffic:
+class TestTraffic:
     def test_it_is_counted_by_source_and_by_code(self, engine, desk):
         bot = factories.a_bot(desk)
         for _ in range(2):
@@ -149,7 +145,7 @@ class TestTheTraffic:
         push(bodies.tradingview(bot), secret=bot.secret)
         push(bodies.tradingview(bot, direction="long"), secret=bot.secret)
         push(bodies.fanout(pair="SOL/USDT"), engine)
-        found = traffic.traffic(timezone.now())
+        found = traffic.recent_traffic(timezone.now())
         assert [(one.name, one.accepted, one.refused) for one in found.sources] == [
             ("floor", 2, 1),
             ("tradingview", 1, 1),
@@ -163,41 +159,43 @@ class TestTheTraffic:
     def test_an_unknown_source_is_one_row(self, engine, desk):
         push({**bodies.fanout(), "source": "a"}, engine)
         push({**bodies.fanout(), "source": "b"}, engine)
-        (only,) = traffic.traffic(timezone.now()).sources
+        (only,) = traffic.recent_traffic(timezone.now()).sources
         assert (only.name, only.refused) == (traffic.UNKNOWN_SOURCE, 2)
 
     def test_the_hour_and_the_day_end_now(self, engine, desk):
         now = timezone.now()
+        Head.objects.update(at=now - timedelta(days=2))  # the log's time never runs back
         for minutes in (24 * 60 + 1, 23 * 60, 59, 1):
             with time_machine.travel(now - timedelta(minutes=minutes), tick=False):
                 push(bodies.fanout(), engine)
-        found = traffic.traffic(now)
+        found = traffic.recent_traffic(now)
         assert (found.day.accepted, found.hour.accepted) == (3, 2)
         assert found.sources[0].hour_accepted == 2
         assert [index for index, bar in enumerate(found.hour.bars) if bar.up] == [0, 11]
 
-    def test_where_the_day_was_busier_it_says_since_when_it_counts(
+    def test_if_the_day_was_too_busy_it_says_when_the_counts_begin(
         self, engine, desk, client, monkeypatch
     ):
-        monkeypatch.setattr(traffic, "LOOKED_THROUGH", 2)
+        monkeypatch.setattr(traffic, "SCAN_LIMIT", 2)
         now = timezone.now()
+        Head.objects.update(at=now - timedelta(days=2))  # the log's time never runs back
         for hours in (3, 2, 1):
             with time_machine.travel(now - timedelta(hours=hours), tick=False):
                 push(bodies.fanout(pair="SOL/USDT"), engine)
                 push(bodies.fanout(), engine)
-        found = traffic.traffic(now)
+        found = traffic.recent_traffic(now)
         assert (found.day.accepted, found.day.refused) == (2, 2)
         assert abs(now - timedelta(hours=2) - found.since) < timedelta(seconds=1)
-        assert "Busier than this page counts" in words(client.get(CONTROL))
+        assert "Too many signals to count them all" in words(client.get(CONTROL))
 
-    def test_each_chart_says_in_words_what_it_draws(self, engine, desk, client):
+    def test_each_chart_has_a_text_alternative(self, engine, desk, client):
         push(bodies.fanout(), engine)
         page = source(client.get(CONTROL))
         assert "The last hour, by each five minutes: 1 accepted, 0 refused" in page
         assert "The last day, by each hour: 1 accepted, 0 refused" in page
 
 
-def test_the_page_asks_no_more_of_a_platform_that_has_grown(
+def test_the_number_of_queries_does_not_depend_on_the_size_of_the_platform(
     client, engine, card, django_assert_num_queries
 ):
     with django_assert_num_queries(12):
@@ -212,7 +210,7 @@ def test_the_page_asks_no_more_of_a_platform_that_has_grown(
 
 
 @pytest.mark.parametrize(
-    ("hours", "told"), [(23, "less than a day"), (24, "1 day"), (71, "2 days")]
+    ("hours", "text"), [(23, "less than a day"), (24, "1 day"), (71, "2 days")]
 )
-def test_a_span_is_told_in_whole_days(hours, told):
-    assert days(timedelta(hours=hours)) == told
+def test_a_duration_is_shown_in_whole_days(hours, text):
+    assert days(timedelta(hours=hours)) == text

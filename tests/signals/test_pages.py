@@ -1,12 +1,14 @@
-"""The pages that show what stands and what happened: the desk, a bot, the activity."""
+"""The pages of the desk, of a bot and of the activity."""
 
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from desks import actions as desks
+from events.actors import SYSTEM
 from events.models import Head
-from signals import views
+from signals.pages import activity
+from signals.pages import desk as desk_page
 from tests.client import bearer, push, signed_in
 from tests.factories import (
     a_bot,
@@ -20,27 +22,22 @@ from tests.factories import (
 from tests.pages import copied, lines, problem, source, words
 from tests.signals.bodies import fanout, floor, nox, tradingview
 from tokens import actions as tokens
-from tokens import formats
+from tokens.crypto import formats
 
 pytestmark = pytest.mark.django_db
 
 MOST_QUERIES = 12
 
 
-@pytest.fixture
-def owner(desk):
-    return signed_in(desk.user)
-
-
 def steps(page):
-    """The titles of the steps that are done."""
+    """The titles of the completed steps."""
     listed = source(page).partition('<ol class="steps"')[2].partition("</ol>")[0]
     done = [item for item in listed.split("<li")[1:] if item.startswith(' class="done"')]
     return [item.partition("<span>")[2].partition("<small>")[0].strip() for item in done]
 
 
-class TestTheDesk:
-    def test_a_new_one_shows_the_way(self, card):
+class TestDesk:
+    def test_a_new_desk_shows_the_first_steps(self, card):
         page = signed_in(a_desk().user).get("/desk")
         assert "not connected" in words(page)
         assert steps(page) == []
@@ -49,40 +46,40 @@ class TestTheDesk:
     def test_each_step_is_ticked_when_it_is_done(self, card):
         desk = a_desk()
         browser = signed_in(desk.user)
-        desks.connect(desk=desk, venue="Kraken")
+        desks.connect(desk=desk, venue="Kraken", actor=SYSTEM)
         assert len(steps(browser.get("/desk"))) == 1
-        desks.enrol(desk=desk, card_id=card.pk)
+        desks.enrol(desk=desk, card_id=card.pk, actor=SYSTEM)
         assert len(steps(browser.get("/desk"))) == 2
         a_desk_token(desk)
         assert len(steps(browser.get("/desk"))) == 3
         push(fanout(), a_platform_token())
         assert steps(browser.get("/desk")) == []
-        assert "The way to your first signal" not in source(browser.get("/desk"))
+        assert "Steps to your first signal" not in source(browser.get("/desk"))
 
-    def test_a_bot_counts_instead_of_a_token(self, owner, desk):
+    def test_a_bot_completes_the_step_instead_of_a_token(self, owner, desk):
         a_bot(desk)
         assert "Token or bot" in steps(owner.get("/desk"))
 
-    def test_somebody_elses_bot_does_not_count(self, owner, stranger):
+    def test_the_bot_of_another_user_does_not_complete_the_step(self, owner, stranger):
         a_bot(stranger)
         assert "Token or bot" not in steps(owner.get("/desk"))
 
-    def test_an_old_fill_counts_when_it_is_not_among_the_latest(self, owner, desk):
+    def test_an_old_fill_completes_the_step(self, owner, desk):
         a_desk_token(desk)
         push(fanout(), a_platform_token())
-        for number in range(views.LATEST + 1):
-            desks.add_automation(desk=desk, name=f"Bot {number}")
-        assert "The way to your first signal" not in source(owner.get("/desk"))
+        for number in range(desk_page.LATEST + 1):
+            desks.add_automation(desk=desk, name=f"Bot {number}", actor=SYSTEM)
+        assert "Steps to your first signal" not in source(owner.get("/desk"))
 
-    def test_it_shows_what_stands_and_posts_the_card_that_it_shows(self, card):
+    def test_it_shows_the_election_and_posts_the_shown_card(self, card):
         desk = a_connected_desk()
         page = signed_in(desk.user).get("/desk")
         assert "Venue Kraken Access trade-only" in words(page)
         assert f'name="card" value="{card.pk}"' in source(page)
-        desks.enrol(desk=desk, card_id=card.pk)
+        desks.enrol(desk=desk, card_id=card.pk, actor=SYSTEM)
         page = signed_in(desk.user).get("/desk")
         assert "ready" in words(page)
-        assert "You are enrolled since" in words(page)
+        assert "Enrolled since" in words(page)
         assert 'name="card"' not in source(page)
 
     def test_an_election_on_a_retired_card_is_not_one_on_its_successor(self, owner, desk):
@@ -91,30 +88,30 @@ class TestTheDesk:
         assert "connected, not enrolled" in words(page)
         assert f'name="card" value="{new.pk}"' in source(page)
 
-    def test_somebody_elses_election_is_not_ones_own(self, card, stranger):
+    def test_the_election_of_another_desk_is_not_shown(self, card, stranger):
         page = words(signed_in(a_connected_desk().user).get("/desk"))
         assert "connected, not enrolled" in page
 
-    def test_of_a_token_only_the_hint_is_shown(self, owner, desk):
+    def test_only_the_hint_of_a_token_is_shown(self, owner, desk):
         value = a_desk_token(desk)
         page = source(owner.get("/desk"))
         assert (formats.hint(value) in page, value in page) == (True, False)
 
-    def test_a_revoked_token_is_not_shown_as_in_force(self, owner, desk):
+    def test_a_revoked_token_is_not_shown_as_active(self, owner, desk):
         a_desk_token(desk)
-        tokens.revoke(token=desk.tokens.get())
-        assert "Mint a token" in words(owner.get("/desk"))
+        tokens.revoke(token=desk.tokens.get(), actor=SYSTEM)
+        assert "Mint token" in words(owner.get("/desk"))
 
     def test_it_shows_the_latest_events_first_and_at_most_20(self, owner, desk):
         for number in range(25):
-            desks.add_automation(desk=desk, name=f"Bot {number}")
+            desks.add_automation(desk=desk, name=f"Bot {number}", actor=SYSTEM)
         shown = lines(owner.get("/desk"))
         assert len(shown) == 20
-        assert shown[0] == "The bot Bot 24 was made."
+        assert shown[0] == "The bot Bot 24 was created."
 
 
-class TestABot:
-    def test_it_shows_how_it_pushes(self, owner, desk):
+class TestBot:
+    def test_it_shows_how_to_push(self, owner, desk):
         bot = a_bot(desk)
         hook, body, *samples = copied(owner.get(f"/bots/{bot.id}"))[:6]
         assert hook == "http://testserver/api/hooks/signal"
@@ -124,12 +121,12 @@ class TestABot:
         assert bot.secret not in source(owner.get(f"/bots/{bot.id}"))
 
     def test_without_an_election_the_body_names_no_pair(self, owner, desk):
-        bot = desks.add_automation(desk=desk, name="Idle")
+        bot = desks.add_automation(desk=desk, name="Idle", actor=SYSTEM)
         assert '"pair": "<BASE>/<QUOTE>"' in copied(owner.get(f"/bots/{bot.pk}"))[1]
 
     def test_an_election_needs_a_connected_desk(self, card):
         desk = a_desk()
-        bot = desks.add_automation(desk=desk, name="Idle")
+        bot = desks.add_automation(desk=desk, name="Idle", actor=SYSTEM)
         page = signed_in(desk.user).get(f"/bots/{bot.pk}")
         assert "Connect the desk first" in words(page)
         assert 'name="pair"' not in source(page)
@@ -140,27 +137,27 @@ class TestABot:
         owner.post(f"/bots/{bot.id}/secret", {"overlap": "0"})
         assert old.hint not in source(owner.get(f"/bots/{bot.id}"))
 
-    def test_it_shows_its_own_fills_and_refusals_alone(self, owner, desk):
+    def test_it_shows_only_its_own_fills_and_refusals(self, owner, desk):
         bot, other = a_bot(desk), a_bot(desk)
         push(tradingview(bot), secret=bot.secret)
         push(tradingview(other), secret=other.secret)
         push(tradingview(bot, pair="SOL/USDT"), secret=bot.secret)
         push(fanout(), a_platform_token())
         assert lines(owner.get(f"/bots/{bot.id}")) == [
-            "A signal of the bot Chart was refused: pair_mismatch. "
-            "sent elected pair SOL/USDT differs ETH/USDT direction short same short",
+            "A signal from the bot Chart was refused: pair_mismatch. "
+            "Sent Elected Pair SOL/USDT differs ETH/USDT Direction short same short",
             "Filled on paper: ETH/USDT short from the bot Chart.",
         ]
 
 
-class TestTheActivity:
-    def test_every_kind_of_event_is_a_sentence(self, card):
+class TestActivity:
+    def test_every_kind_of_event_has_a_sentence(self, card):
         desk = a_desk()
         browser, token = signed_in(desk.user), a_platform_token()
-        desks.connect(desk=desk, venue="Kraken")
-        desks.enrol(desk=desk, card_id=card.pk)
+        desks.connect(desk=desk, venue="Kraken", actor=SYSTEM)
+        desks.enrol(desk=desk, card_id=card.pk, actor=SYSTEM)
         a_desk_token(desk)
-        tokens.revoke(token=desk.tokens.get())
+        tokens.revoke(token=desk.tokens.get(), actor=SYSTEM)
         bot = a_bot(desk)
         push(tradingview(bot), secret=bot.secret)
         push(tradingview(bot), secret=a_shared_secret())
@@ -169,14 +166,20 @@ class TestTheActivity:
         push(floor(desk, direction="short"), token)
         push(nox(fanout=False, userId=desk.public_id, mode="dry_run"), token)
         push(nox(fanout=False, userId=desk.public_id, mode="draft"), token)
-        desks.elect(automation=desk.automations.get(), pair="SOL/USDT", direction="long")
-        desks.withdraw_from_automation(automation=desk.automations.get())
-        tokens.remove_automation(automation=desk.automations.get())
-        desks.disconnect(desk=desk)
-        desks.retire_card()
+        desks.elect(
+            automation=desk.automations.get(), pair="SOL/USDT", direction="long", actor=SYSTEM
+        )
+        desks.withdraw_from_automation(automation=desk.automations.get(), actor=SYSTEM)
+        tokens.remove_automation(automation=desk.automations.get(), actor=SYSTEM)
+        desks.disconnect(desk=desk, actor=SYSTEM)
+        desks.retire_card(actor=SYSTEM)
+        tokens.deactivate(user=desk.user, actor=SYSTEM)
+        tokens.reactivate(user=desk.user, actor=SYSTEM)
         page = browser.get("/activity")
         ended = desk.automations.get().secrets.get().ends_at
         assert lines(page) == [
+            "Your account was reactivated. Connect the desk and elect again.",
+            "Your account was deactivated.",
             "The card Morning was retired: BTC/USDT long. Elections on it lapsed.",
             "The desk was disconnected from Kraken.",
             "The election of BTC/USDT long on the card Morning was withdrawn: "
@@ -184,10 +187,10 @@ class TestTheActivity:
             "The bot Chart was removed.",
             f"A signing secret of the bot {bot.id} ends at {ended:%Y-%m-%dT%H:%M:%S}."
             f"{ended.microsecond // 1000:03}Z.",
-            f"The election of SOL/USDT long for the bot {bot.id} was withdrawn: you asked for it.",
+            f"The election of SOL/USDT long for the bot {bot.id} was withdrawn: you withdrew it.",
             f"You elected SOL/USDT long for the bot {bot.id}.",
             f"The election of ETH/USDT short for the bot {bot.id} was withdrawn: "
-            "another replaced it.",
+            "a new election replaced it.",
             "A signal from nox was recorded: BTC/USDT long. Nothing was filled.",
             "A dry run from nox matched: BTC/USDT long. Nothing was filled.",
             "A signal from floor was refused: direction_mismatch. Sent: BTC/USDT short. "
@@ -199,7 +202,7 @@ class TestTheActivity:
             f"Filled on paper: ETH/USDT short from the bot {bot.id}.",
             f"A signing secret was generated for the bot {bot.id}.",
             f"You elected ETH/USDT short for the bot {bot.id}.",
-            "The bot Chart was made.",
+            "The bot Chart was created.",
             f"The desk token {desk.tokens.get().hint} was revoked.",
             f"The desk token {desk.tokens.get().hint} was minted.",
             "You elected BTC/USDT long on the card Morning.",
@@ -212,20 +215,20 @@ class TestTheActivity:
         push(floor(desk, pair="SOL/USDT"), a_platform_token())
         assert 'href="/problems/pair_mismatch"' in source(owner.get("/activity"))
 
-    def test_what_a_sender_wrote_is_shown_as_text(self, owner, desk):
+    def test_text_of_a_sender_is_escaped(self, owner, desk):
         push(floor(desk, pair="<b>/x", direction='x" onload="y'), a_platform_token())
         page = source(owner.get("/activity"))
         assert ("<b>/x" in page, 'onload="y' in page) == (False, False)
 
-    def test_it_shows_nothing_of_another_desk(self, owner, stranger):
-        theirs = desks.add_automation(desk=stranger, name="Hidden")
+    def test_it_shows_no_event_of_another_desk(self, owner, stranger):
+        theirs = desks.add_automation(desk=stranger, name="Hidden", actor=SYSTEM)
         page = source(owner.get("/activity"))
         assert (theirs.pk in page, stranger.public_id in page) == (False, False)
 
-    def test_a_kind_can_be_chosen(self, owner, desk):
+    def test_it_can_be_filtered_by_kind(self, owner, desk):
         a_bot(desk)
         shown = lines(owner.get("/activity?kind=automation.created"))
-        assert shown == ["The bot Chart was made."]
+        assert shown == ["The bot Chart was created."]
 
     @pytest.mark.parametrize(
         ("query", "code"),
@@ -235,12 +238,12 @@ class TestTheActivity:
             ("after=" + 100 * "9", "invalid"),
         ],
     )
-    def test_a_kind_or_cursor_that_is_none_is_refused(self, owner, query, code):
+    def test_an_invalid_kind_or_cursor_is_refused(self, owner, query, code):
         answer = owner.get(f"/activity?{query}")
         assert (answer.status_code, problem(answer)) == (422, code)
 
-    def test_a_cursor_of_another_history_is_refused(self, owner, desk, monkeypatch):
-        monkeypatch.setattr(views, "A_PAGE", 1)
+    def test_a_cursor_of_another_epoch_is_refused(self, owner, desk, monkeypatch):
+        monkeypatch.setattr(activity, "PAGE_SIZE", 1)
         older = links(owner.get("/activity"))["Older"]
         Head.objects.update(epoch="00000000")
         assert problem(owner.get(f"/activity{older}")) == "cursor_lost"
@@ -248,9 +251,9 @@ class TestTheActivity:
     @pytest.mark.parametrize("kind", ["", "automation.created"])
     def test_older_and_newer_pages_show_everything_once(self, owner, desk, monkeypatch, kind):
         for number in range(7):
-            desks.add_automation(desk=desk, name=f"Bot {number}")
+            desks.add_automation(desk=desk, name=f"Bot {number}", actor=SYSTEM)
         whole = lines(owner.get(f"/activity?kind={kind}"))
-        monkeypatch.setattr(views, "A_PAGE", 3)
+        monkeypatch.setattr(activity, "PAGE_SIZE", 3)
         down, page = [], owner.get(f"/activity?kind={kind}")
         while True:
             down += lines(page)
@@ -265,7 +268,7 @@ class TestTheActivity:
             up = lines(page) + up
         assert up == whole
 
-    def test_above_the_latest_there_is_nothing_but_a_way_back(self, owner, desk):
+    def test_after_the_latest_event_there_is_only_a_link_back(self, owner, desk):
         latest = links(owner.get("/activity"))
         assert latest == {}
         cursor = owner.get("/api/v1/events?order=desc&limit=1", headers=bearer(a_desk_token(desk)))
@@ -275,7 +278,7 @@ class TestTheActivity:
 
 
 def links(page):
-    """The links between the pages of the activity, by their words."""
+    """The links between the pages of the activity, by their text."""
     nav = source(page).partition('<nav class="pages"')[2].partition("</nav>")[0]
     found = [part.partition("</a>")[0] for part in nav.split("<a href=")[1:]]
     return {
@@ -287,10 +290,10 @@ def links(page):
     "path",
     ["/", "/desk", "/bots", "/bots/{bot}", "/bots/{bot}/elect", "/activity", "/desk/disconnect"],
 )
-def test_a_page_asks_a_dozen_questions_at_most_however_much_there_is(desk, path):
+def test_a_page_takes_at_most_a_dozen_queries(desk, path):
     a_desk_token(desk)
     bot = a_bot(desk)
-    for number in range(views.LATEST):
+    for number in range(desk_page.LATEST):
         a_bot(desk, f"BTC/U{number}")
         push(tradingview(bot, pair="SOL/USDT"), secret=bot.secret)
     browser = signed_in(desk.user)

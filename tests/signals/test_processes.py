@@ -1,17 +1,19 @@
-"""Signals in a crowd of real processes: one nonce is one signal, and a fill is exactly consent."""
+"""Signals from several processes: a nonce is accepted once, and fills match the elections."""
 
 import random
 import threading
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import pytest
-from django.db import connections
+from django.db import OperationalError, connections
 from django.test import Client
 
 from desks import actions
 from desks.models import Card, Desk
+from events.actors import SYSTEM
 from events.kinds import Kind
 from events.models import Event, Head
 from signals.models import Signal
@@ -22,6 +24,7 @@ pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.processes,
     pytest.mark.alone,
+    pytest.mark.timeout(300),
 ]
 
 PROCESSES, THREADS, ROUNDS = 4, 16, 50
@@ -33,13 +36,17 @@ def engine(token: str) -> Client:
 
 
 def push(client: Client, **fields: Any) -> Any:
+    """Posts to the hook, and retries a 503: on a slow machine the log's lock can time out."""
     body = {"pair": "BTC/USDT", "direction": "long", "elected": True, "source": "floor", **fields}
-    return client.post("/api/hooks/signal", body, content_type="application/json")
+    while True:
+        answer = client.post("/api/hooks/signal", body, content_type="application/json")
+        if answer.status_code != 503:
+            return answer
 
 
 def race(token: str, user_id: str) -> list[tuple[int, int, str | None, str]]:
-    """Pushes each round's nonce from every thread at once: round, status, code, signal."""
-    start = threading.Barrier(THREADS, action=meet)  # all threads of all processes
+    """Pushes each round's nonce from all threads at once. Returns round, status, code, signal."""
+    start = threading.Barrier(THREADS, action=meet)  # the threads of all processes
 
     def one_thread(_: int) -> list[tuple[int, int, str | None, str]]:
         client, answers = engine(token), []
@@ -56,7 +63,7 @@ def race(token: str, user_id: str) -> list[tuple[int, int, str | None, str]]:
         return [answer for answers in threads.map(one_thread, range(THREADS)) for answer in answers]
 
 
-def test_of_64_who_push_the_same_nonce_at_once_exactly_one_is_accepted():
+def test_exactly_one_of_64_concurrent_pushes_of_a_nonce_is_accepted():
     desk, token = a_ready_desk(a_card()), a_platform_token()
     everyone = run_together(race, [(token, desk.public_id)] * PROCESSES)
     for number in range(ROUNDS):
@@ -70,15 +77,16 @@ def test_of_64_who_push_the_same_nonce_at_once_exactly_one_is_accepted():
 
 
 def toggle(seed: int, card_id: str, desk_ids: list[int]) -> None:
-    """Desks that enrol and withdraw in a random order."""
+    """Enrols and withdraws desks in a random order."""
     dice = random.Random(seed)
     desks = list(Desk.objects.filter(pk__in=desk_ids))
     for _ in range(TOGGLES):
         desk = dice.choice(desks)
-        if dice.random() < 0.5:
-            actions.enrol(desk=desk, card_id=card_id)
-        else:
-            actions.withdraw_from_card(desk=desk)
+        with suppress(OperationalError):  # on a busy machine the turn may not come in time
+            if dice.random() < 0.5:
+                actions.enrol(desk=desk, card_id=card_id, actor=SYSTEM)
+            else:
+                actions.withdraw_from_card(desk=desk, actor=SYSTEM)
 
 
 def fan_out(token: str, name: str) -> None:
@@ -91,7 +99,7 @@ def enrol_or_fan_out(work: str, *arguments: Any) -> None:
     {"toggle": toggle, "fan out": fan_out}[work](*arguments)
 
 
-def test_a_fan_out_fills_exactly_the_desks_whose_election_stood_at_its_position():
+def test_a_fan_out_fills_exactly_the_desks_with_an_election_standing_at_its_position():
     card, token = a_card(), a_platform_token()
     desks = [a_ready_desk(card) for _ in range(3 * DESKS_EACH)]
     groups = [[d.pk for d in desks[n::3]] for n in range(3)]
@@ -109,13 +117,15 @@ def test_a_fan_out_fills_exactly_the_desks_whose_election_stood_at_its_position(
         listed = [d["userId"] for d in client.get(signal.answer()["desks"]).json()["desks"]]
         assert len(listed) == len(set(listed)) == signal.matched == signal.filled
         assert set(listed) == replay[signal.position]
-    assert len({frozenset(stood) for stood in replay.values()}) > 10, "nobody moved meanwhile"
+    assert len({frozenset(stood) for stood in replay.values()}) > 10, (
+        "no desk enrolled or withdrew during the fan-outs"
+    )
     assert Card.objects.get().standing == len(list(standing_by_the_log())[-1][1] or [])
     assert contiguous()
 
 
 def standing_by_the_log() -> Iterable[tuple[int, set[str]]]:
-    """Every position, and who stood there, told from the log alone."""
+    """The desks with a standing election at each position, derived from the log."""
     stood: set[str] = set()
     for event in Event.objects.order_by("position"):
         if event.kind == Kind.ELECTION_MADE:

@@ -1,19 +1,30 @@
-"""signal.refused: for which refusals it is written, to whom, and what it keeps (section 4)."""
+"""signal.refused: which refusals are recorded, who sees them, and their data (section 4)."""
 
 from datetime import timedelta
 
 import pytest
 import time_machine
+from django.db import OperationalError, connection
 from django.utils import timezone
 
 from desks import actions as desks
-from desks.models import Desk
+from events.actors import SYSTEM
 from events.models import Event, Head
-from tests.client import EVENTS, bearer, code, deploy_path, get, post, push, signed, written
+from signals.intake.refusal_quota import allowances
+from tests.client import (
+    EVENTS,
+    bearer,
+    code,
+    deploy_path,
+    get,
+    post,
+    push,
+    signed,
+    signed_in,
+    written,
+)
 from tests.factories import (
-    Bot,
     a_bot,
-    a_card,
     a_connected_desk,
     a_desk_token,
     a_platform_token,
@@ -21,35 +32,17 @@ from tests.factories import (
     a_shared_secret,
 )
 from tests.signals.bodies import deploy, fanout, floor, nox, tradingview
-from tokens import actions, formats
-from tokens.models import SigningSecret, Source
+from tokens import actions
+from tokens.choices import Source
+from tokens.crypto import formats
+from tokens.models import SigningSecret, Token
 
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def card():
-    return a_card()
-
-
-@pytest.fixture
-def desk(card) -> Desk:
-    return a_ready_desk(card)
-
-
-@pytest.fixture
-def bot(desk) -> Bot:
-    return a_bot(desk)
-
-
-@pytest.fixture
-def engine(card) -> str:
-    return a_platform_token()
-
-
 @pytest.fixture(autouse=True)
 def contiguous():
-    """After every test here, whatever it refused: no position is missing."""
+    """After every test, the positions of the log have no gap."""
     yield
     found = list(Event.objects.values_list("position", flat=True))
     assert found == list(range(1, Head.objects.get().position + 1))
@@ -74,7 +67,7 @@ def recorded() -> list[Event]:
         ({"direction": "short"}, "direction_mismatch"),
     ],
 )
-def test_what_the_law_refuses_is_recorded_once(engine, desk, change, expected):
+def test_a_refusal_of_the_law_is_recorded_once(engine, desk, change, expected):
     before = Head.objects.get().position
     assert code(push({**floor(desk), **change}, engine)) == expected
     event = recorded()[-1]
@@ -85,11 +78,11 @@ def test_what_the_law_refuses_is_recorded_once(engine, desk, change, expected):
 
 
 def test_no_card_no_election_and_a_desk_that_is_not_ready_are_recorded(engine, desk, bot):
-    desks.withdraw_from_automation(automation=bot.automation)
+    desks.withdraw_from_automation(automation=bot.automation, actor=SYSTEM)
     assert code(push(tradingview(bot), secret=bot.secret)) == "no_election"
-    desks.withdraw_from_card(desk=desk)
+    desks.withdraw_from_card(desk=desk, actor=SYSTEM)
     assert code(push(floor(desk), engine)) == "desk_not_ready"
-    desks.retire_card()
+    desks.retire_card(actor=SYSTEM)
     assert code(push(fanout(), engine)) == "no_card"
     codes = [event.content["data"]["code"] for event in recorded()]
     assert codes == ["no_election", "desk_not_ready", "no_card"]
@@ -106,7 +99,7 @@ def test_a_known_bots_bad_signature_is_recorded_for_its_owner(bot, desk):
     assert code(push(tradingview(bot), secret="wrong")) == "signature_invalid"
     event = recorded()[0]
     assert event.topic == desk.public_id
-    assert event.platform_content["data"]["credential"] is None
+    assert event.actor is None
     assert event.content["data"] == {
         "code": "signature_invalid",
         "source": "tradingview",
@@ -116,11 +109,11 @@ def test_a_known_bots_bad_signature_is_recorded_for_its_owner(bot, desk):
     }
 
 
-def test_what_is_never_recorded(engine, desk, bot, settings):
+def test_these_refusals_are_never_recorded(engine, desk, bot, settings):
     body = written(tradingview(bot))
     headers = signed(bot.secret, body=body)
     removed = a_bot(desk)
-    actions.remove_automation(automation=removed.automation)
+    actions.remove_automation(automation=removed.automation, actor=SYSTEM)
     before = Head.objects.get().position
     refused = [
         push(fanout()),
@@ -172,7 +165,7 @@ def test_rate_limited_is_never_recorded(engine, settings):
     assert len(recorded()) == 1
 
 
-def test_beyond_the_failures_of_an_address_a_bad_signature_is_not_recorded(bot, settings):
+def test_a_bad_signature_from_a_rate_limited_address_is_not_recorded(bot, settings):
     settings.LIMITS = {**settings.LIMITS, "failures": "1/minute"}
     address = {"REMOTE_ADDR": "192.0.2.77"}
     assert code(push(tradingview(bot), secret="wrong", **address)) == "signature_invalid"
@@ -183,7 +176,7 @@ def test_beyond_the_failures_of_an_address_a_bad_signature_is_not_recorded(bot, 
 # --- To whom ------------------------------------------------------------------------------------
 
 
-def test_a_bots_refusal_is_told_to_its_owner_with_what_was_elected(bot, desk):
+def test_the_owner_sees_a_bots_refusal_with_its_election(bot, desk):
     push(tradingview(bot, pair="X/Y", userId="usr_other"), secret=bot.secret)
     event = recorded()[0]
     assert event.topic == desk.public_id
@@ -197,11 +190,10 @@ def test_a_bots_refusal_is_told_to_its_owner_with_what_was_elected(bot, desk):
             "botId": bot.id,
         },
     }
-    own = SigningSecret.objects.get().public_id
-    assert event.platform_content["data"] == {**event.content["data"], "credential": own}
+    assert event.actor == SigningSecret.objects.get().actor
 
 
-def test_a_refusal_for_one_desk_is_told_to_that_desk(engine, desk):
+def test_a_desk_sees_the_refusals_of_signals_to_it(engine, desk):
     for response in (
         push(floor(desk, pair="X/Y"), engine),
         push(floor(desk, elected=False), engine),
@@ -214,7 +206,7 @@ def test_a_refusal_for_one_desk_is_told_to_that_desk(engine, desk):
     assert {event.topic for event in recorded()} == {desk.public_id}
 
 
-def test_any_other_refusal_is_told_to_the_platform_only(engine, desk):
+def test_only_the_platform_sees_other_refusals(engine, desk):
     push(fanout(pair="X/Y"), engine)
     push(nox(mode="live"), engine)
     push(floor(desk, userId="usr_none", elected=False), engine)
@@ -225,12 +217,13 @@ def test_any_other_refusal_is_told_to_the_platform_only(engine, desk):
     assert {event.topic for event in recorded()} == {None}
 
 
-def test_a_desk_reads_its_refusals_without_the_credential_and_the_platform_with_it(engine, desk):
+def test_a_desk_reads_its_refusals_without_the_token_and_the_platform_with_it(engine, desk):
     push(floor(desk, pair="X/Y"), engine)
     query = f"{EVENTS}?kind=signal.refused"
     to_platform = get(query, engine).json()["events"][0]
     to_desk = get(query, a_desk_token(desk)).json()["events"][0]
-    assert to_platform["data"].pop("credential").startswith("tok_")
+    assert to_platform.pop("actor")["id"].startswith("tok_")
+    assert to_desk.pop("actor") is None
     assert to_desk == to_platform
     assert to_desk["userId"] == desk.public_id
     assert to_desk["signal"] is None
@@ -252,7 +245,7 @@ def test_another_desk_sees_nothing_of_it(engine, desk, card):
 # --- What it keeps ------------------------------------------------------------------------------
 
 
-def test_nothing_else_of_the_body_is_kept(engine, desk):
+def test_nothing_else_of_the_body_is_stored(engine, desk):
     body = nox(
         userId=desk.public_id,
         mode="live",
@@ -270,12 +263,12 @@ def test_nothing_else_of_the_body_is_kept(engine, desk):
     "sent",
     [5, True, None, ["BTC/USDT"], {"a": "BTC/USDT"}, "x" * 42, "A/B\n", "A/\x1b[31mB", "\u202eA/B"],
 )
-def test_a_pair_or_direction_that_is_no_short_plain_text_is_not_kept(engine, desk, sent):
+def test_a_pair_or_direction_that_is_not_short_plain_text_is_not_stored(engine, desk, sent):
     push(floor(desk, pair=sent, direction=sent), engine)
     assert recorded()[0].content["data"]["sent"] == {"pair": None, "direction": None}
 
 
-def test_of_a_body_with_a_secret_neither_pair_nor_direction_is_kept(engine, desk):
+def test_pair_and_direction_of_a_body_with_a_secret_are_not_stored(engine, desk):
     push(floor(desk, pair="kX9credential", direction="kX9", api_key="kX9"), engine)
     data = recorded()[0].content["data"]
     assert data["sent"] == {"pair": None, "direction": None}
@@ -283,7 +276,7 @@ def test_of_a_body_with_a_secret_neither_pair_nor_direction_is_kept(engine, desk
 
 
 @pytest.mark.parametrize("source", [5, None, ["floor"], "kX9", {"floor": 1}])
-def test_a_source_that_is_none_is_not_kept(engine, source):
+def test_an_unknown_source_is_not_stored(engine, source):
     push(fanout(source=source), engine)
     assert recorded()[0].content["data"]["source"] is None
 
@@ -291,7 +284,7 @@ def test_a_source_that_is_none_is_not_kept(engine, source):
 # --- How many, and where ------------------------------------------------------------------------
 
 
-def test_at_most_60_a_minute_of_one_sender_are_recorded(engine, settings):
+def test_at_most_60_refusals_a_minute_of_one_sender_are_recorded(engine, settings):
     settings.LIMITS = {**settings.LIMITS, "refusals": "60/minute"}
     now = timezone.now()
     other = a_platform_token("write")
@@ -306,24 +299,147 @@ def test_at_most_60_a_minute_of_one_sender_are_recorded(engine, settings):
         assert len(recorded()) == 62
 
 
-def test_the_allowance_holds_for_refusals_under_the_lock_and_bad_signatures_too(
-    engine, bot, settings
-):
+def test_the_allowance_covers_refusals_under_the_lock_and_bad_signatures(engine, bot, settings):
     settings.LIMITS = {**settings.LIMITS, "refusals": "2/minute"}
     assert {code(push(fanout(pair="X/Y"), engine)) for _ in range(4)} == {"pair_mismatch"}
     assert len(recorded()) == 2
     assert {code(push(tradingview(bot), secret="x")) for _ in range(4)} == {"signature_invalid"}
     assert len(recorded()) == 4
+
+
+def test_bad_signatures_do_not_use_up_the_bots_own_allowance(desk, bot, settings):
+    settings.LIMITS = {**settings.LIMITS, "refusals": "2/minute"}
+    for _ in range(3):
+        push(tradingview(bot), secret="x")
     assert code(push(tradingview(bot, pair="X/Y"), secret=bot.secret)) == "pair_mismatch"
-    assert len(recorded()) == 4
+    assert codes() == ["signature_invalid", "signature_invalid", "pair_mismatch"]
 
 
-def test_a_refusal_that_the_log_decided_stands_at_the_position_that_decided_it(engine, desk, card):
-    """The withdrawal stands before it and the new enrolment after it: the log explains it."""
-    desks.withdraw_from_card(desk=desk)
+def test_bad_signatures_of_all_bots_of_a_desk_share_one_allowance(desk, bot, settings):
+    settings.LIMITS = {**settings.LIMITS, "refusals": "2/minute"}
+    for each in (bot, a_bot(desk), a_bot(desk)):
+        push(tradingview(each), secret="x")
+    assert len(recorded()) == 2
+    push(tradingview(a_bot(a_connected_desk())), secret="x")
+    assert len(recorded()) == 3
+
+
+class TestSuppressed:
+    @pytest.fixture(autouse=True)
+    def one_a_minute(self, settings):
+        settings.LIMITS = {**settings.LIMITS, "refusals": "1/minute"}
+
+    def test_the_owner_and_the_platform_see_the_number_of_suppressed_refusals(
+        self, engine, desk, bot
+    ):
+        for _ in range(4):
+            push(tradingview(bot, pair="X/Y"), secret=bot.secret)
+        allowances.record_suppressed()
+        to_platform = get(f"{EVENTS}?order=desc&limit=1", engine).json()["events"][0]
+        to_desk = get(f"{EVENTS}?order=desc&limit=2", a_desk_token(desk)).json()["events"][1]
+        said = {
+            "code": "refusals_suppressed",
+            "source": None,
+            "sent": {"pair": None, "direction": None},
+            "elected": None,
+            "botId": bot.id,
+            "suppressed": 3,
+        }
+        secret = SigningSecret.objects.get().actor.to_dict()
+        assert to_desk["data"] == said
+        assert to_platform["data"] == {**said, "sender": secret}
+        assert to_platform["actor"] == {"type": "system", "id": None}
+        assert to_platform["userId"] == to_desk["userId"] == desk.public_id
+
+    def test_the_desk_sees_its_number_and_only_the_platform_that_of_a_platform_token(
+        self, engine, desk, bot
+    ):
+        for _ in range(3):
+            push(tradingview(bot), secret="x")
+            push(floor(desk, pair="X/Y"), engine)
+        allowances.record_suppressed()
+        summaries = [event for event in recorded() if "suppressed" in event.content["data"]]
+        found = {(e.topic, e.content["data"]["suppressed"]) for e in summaries}
+        assert found == {(desk.public_id, 2), (None, 2)}
+        senders = [event.platform_content["data"]["sender"] for event in summaries]
+        assert None in senders
+        assert Token.objects.get().actor.to_dict() in senders
+
+    def test_the_number_is_recorded_once(self, engine):
+        for _ in range(2):
+            push(fanout(mode="live"), engine)
+        allowances.record_suppressed()
+        allowances.record_suppressed()
+        assert codes() == ["mode_refused", "refusals_suppressed"]
+
+    def test_nothing_is_recorded_if_nothing_was_suppressed(self, engine):
+        push(fanout(mode="live"), engine)
+        allowances.record_suppressed()
+        assert codes() == ["mode_refused"]
+
+    def test_a_number_that_could_not_be_written_is_recorded_later(self, engine):
+        for _ in range(3):
+            push(fanout(mode="live"), engine)
+        with connection.execute_wrapper(away), pytest.raises(OperationalError):
+            allowances.record_suppressed()
+        allowances.record_suppressed()
+        assert recorded()[-1].content["data"]["suppressed"] == 2
+
+    def test_the_numbers_of_two_windows_are_added_up(self, engine):
+        for minutes in range(2):
+            with time_machine.travel(timezone.now() + timedelta(minutes=2 * minutes), tick=False):
+                for _ in range(3):
+                    push(fanout(mode="live"), engine)
+        allowances.record_suppressed()
+        assert recorded()[-1].content["data"]["suppressed"] == 4
+
+    def test_senders_beyond_the_maximum_share_one_allowance(self, engine, monkeypatch):
+        monkeypatch.setattr("signals.intake.refusal_quota.MAX_SENDERS", 1)
+        others = [a_platform_token("write") for _ in range(3)]
+        for token in (engine, *others):
+            push(fanout(mode="live"), token)
+        assert codes() == ["mode_refused"] * 2
+        allowances.record_suppressed()
+        assert recorded()[-1].content["data"]["suppressed"] == 2
+        assert recorded()[-1].topic is None
+        with time_machine.travel(timezone.now() + timedelta(minutes=2), tick=False):
+            push(fanout(mode="live"), others[0])
+            push(fanout(mode="live"), others[0])
+        allowances.record_suppressed()
+        sender = recorded()[-1].platform_content["data"]["sender"]
+        assert sender == Token.objects.order_by("pk")[1].actor.to_dict()
+
+    def test_the_page_shows_the_number(self, desk, bot):
+        for _ in range(3):
+            push(tradingview(bot), secret="x")
+        allowances.record_suppressed()
+        page = signed_in(desk.user).get("/activity").content.decode()
+        assert "2 more refused signals were not recorded individually." in " ".join(page.split())
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_timer_records_the_number_after_the_window(engine, settings):
+    settings.LIMITS = {**settings.LIMITS, "refusals": "1/second"}
+    while "refusals_suppressed" not in codes():
+        push(fanout(mode="live"), engine)
+    while allowances._timer is not None:  # its thread uses the test's database
+        allowances._timer.join()
+
+
+def away(execute: object, sql: str, *rest: object) -> None:
+    raise OperationalError("away")
+
+
+def codes() -> list[str]:
+    return [event.content["data"]["code"] for event in recorded()]
+
+
+def test_a_refusal_decided_under_the_lock_is_recorded_at_that_position(engine, desk, card):
+    """The refusal is between the withdrawal and the new enrolment, so the log explains it."""
+    desks.withdraw_from_card(desk=desk, actor=SYSTEM)
     withdrawn = Head.objects.get().position
     assert code(push(floor(desk), engine)) == "desk_not_ready"
-    desks.enrol(desk=desk, card_id=card.pk)
+    desks.enrol(desk=desk, card_id=card.pk, actor=SYSTEM)
     assert recorded()[0].position == withdrawn + 1
     assert Event.objects.last().kind == "election.made"
     assert Event.objects.last().position == withdrawn + 2
@@ -340,7 +456,7 @@ def test_a_refusal_beyond_the_allowance_takes_no_position(engine, settings):
     assert answer["signal"]["position"] == before + 1
 
 
-def test_a_refused_bearer_beside_a_bad_signature_is_not_recorded(bot):
+def test_a_bad_token_with_a_bad_signature_is_not_recorded(bot):
     before = Head.objects.get().position
     unknown = bearer(formats.new(formats.PLATFORM_TOKEN))
     body = written(tradingview(bot))
@@ -348,7 +464,7 @@ def test_a_refused_bearer_beside_a_bad_signature_is_not_recorded(bot):
     assert Head.objects.get().position == before
 
 
-def test_a_desk_that_was_never_ready_is_told_that_it_was_tried(engine, card):
+def test_a_desk_that_was_never_ready_sees_the_refusal(engine, card):
     other = a_connected_desk()
     push(floor(other), engine)
     assert recorded()[0].topic == other.public_id

@@ -1,4 +1,4 @@
-"""Seeding leaves a database as if people had made it (contract, section 9)."""
+"""Seeding creates the same rows as the actions do (contract, section 9)."""
 
 import io
 import json
@@ -18,12 +18,15 @@ from django.db.models import F
 from desks import actions, bulk
 from desks.models import Automation, Card, Connection, Desk, Election, User
 from events import log
+from events.actors import SYSTEM
+from events.http.refusals import Invalid
 from events.kinds import Kind
 from events.models import Event, Head
-from signals import seeding
+from signals.demo import seeding
 from tests import factories
-from tokens import keys
-from tokens.models import SigningSecret, Source, Token
+from tokens.choices import Source
+from tokens.crypto import keys
+from tokens.models import SigningSecret, Token
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -40,7 +43,7 @@ FIELDS = {
 
 
 def seed(*arguments):
-    """What the command prints, read."""
+    """The parsed output of the command."""
     printed = io.StringIO()
     call_command("seed", *arguments, "--json", stdout=printed)
     (line,) = printed.getvalue().splitlines()
@@ -49,20 +52,20 @@ def seed(*arguments):
 
 @pytest.fixture
 def seeded(monkeypatch):
-    """12 ready desks and 3 idle ones, made in turns of 5."""
-    monkeypatch.setattr(seeding, "DESKS_A_TURN", 5)
+    """12 ready desks and 3 idle ones, 5 in each turn."""
+    monkeypatch.setattr(seeding, "DESKS_PER_TURN", 5)
     return seed("--desks=12", "--idle=3")
 
 
 def kept(model, *, without):
-    """The rows of a model, without what differs from one making to another."""
+    """The rows of a model, without ids and times."""
     return [
         {name: value for name, value in row.items() if name not in without}
         for row in model.objects.order_by("pk").values()
     ]
 
 
-def test_what_is_printed_is_the_contracts(seeded):
+def test_the_output_matches_the_contract(seeded):
     assert set(seeded) == FIELDS
     assert set(seeded["card"]) == {"name", "pair", "direction"}
     assert set(seeded["admin"]) == {"email", "password", "totpSecret"}
@@ -72,7 +75,7 @@ def test_what_is_printed_is_the_contracts(seeded):
     assert all(set(desk) == {"userId", "deskToken"} for desk in seeded["desks"])
 
 
-def test_as_many_desks_are_ready_and_idle_as_were_asked_for(seeded):
+def test_the_requested_numbers_of_desks_are_ready_and_idle(seeded):
     card = Card.objects.published().get()
     desks = Desk.objects.all()
     assert desks.ready(card).count() == 12
@@ -94,7 +97,7 @@ def test_no_position_of_the_log_is_missing(seeded):
 def test_each_desk_has_its_events_one_after_the_other(seeded):
     for desk in Desk.objects.filter(connection__isnull=False):
         events = list(Event.objects.filter(topic=desk.public_id)[:3])
-        assert [event.kind for event in events] == list(bulk.READY)
+        assert [event.kind for event in events] == list(bulk.READY_DESK_EVENTS)
         assert events[2].position == events[0].position + 2
 
 
@@ -109,14 +112,14 @@ def test_each_election_was_opened_at_the_position_of_its_event(seeded):
         assert (event.kind, event.topic) == (Kind.ELECTION_MADE, election.desk.public_id)
 
 
-def test_a_desk_in_bulk_is_the_same_as_one_by_the_actions():
+def test_a_ready_desk_made_in_bulk_equals_one_made_by_the_actions():
     card = factories.a_card()
-    users = [factories.UserFactory(), factories.UserFactory()]
-    with log.turn():  # one turn, so that all have the same time
-        desk = actions.open_desk(user=users[0])
-        actions.connect(desk=desk, venue="Kraken")
-        actions.enrol(desk=desk, card_id=card.pk)
-        bulk.open_ready_desks(users=users[1:], venue="Kraken", card=card)
+    users: list[User] = [factories.UserFactory.create(), factories.UserFactory.create()]
+    with log.turn(actor=SYSTEM):  # one turn, so that all have the same time
+        desk = actions.open_desk(desk=Desk(user=users[0]), actor=SYSTEM)
+        actions.connect(desk=desk, venue="Kraken", actor=SYSTEM)
+        actions.enrol(desk=desk, card_id=card.pk, actor=SYSTEM)
+        bulk.open_ready_desks(users=users[1:], venue="Kraken", card=card, actor=SYSTEM)
     differs = {"id", "public_id", "user_id", "desk_id", "opened", "position", "topic"}
     for model in (Desk, Connection, Election):
         one, other = kept(model, without=differs)
@@ -125,11 +128,11 @@ def test_a_desk_in_bulk_is_the_same_as_one_by_the_actions():
     assert events[:3] == events[3:]
 
 
-def test_an_idle_desk_in_bulk_is_the_same_as_one_by_the_actions():
-    users = [factories.UserFactory(), factories.UserFactory()]
-    with log.turn():
-        actions.open_desk(user=users[0])
-        bulk.open_desks(users=users[1:])
+def test_an_idle_desk_made_in_bulk_equals_one_made_by_the_actions():
+    users: list[User] = [factories.UserFactory.create(), factories.UserFactory.create()]
+    with log.turn(actor=SYSTEM):
+        actions.open_desk(desk=Desk(user=users[0]), actor=SYSTEM)
+        bulk.open_desks(users=users[1:], actor=SYSTEM)
     differs = {"id", "public_id", "user_id", "position", "topic"}
     for model in (Desk, Event):
         one, other = kept(model, without=differs)
@@ -138,9 +141,11 @@ def test_an_idle_desk_in_bulk_is_the_same_as_one_by_the_actions():
 
 def test_desks_in_bulk_are_not_enrolled_on_a_card_that_was_retired():
     card = factories.a_card()
-    actions.retire_card()
-    with pytest.raises(bulk.Invalid):
-        bulk.open_ready_desks(users=[factories.UserFactory()], venue="Kraken", card=card)
+    actions.retire_card(actor=SYSTEM)
+    with pytest.raises(Invalid):
+        bulk.open_ready_desks(
+            users=[factories.UserFactory.create()], venue="Kraken", card=card, actor=SYSTEM
+        )
     assert not Desk.objects.exists()
 
 
@@ -152,14 +157,14 @@ def test_the_first_desk_is_the_users_and_has_the_automation(seeded):
     election = Election.objects.standing().get(automation=bot)
     assert election.pair == seeded["automation"]["pair"]
     assert election.direction == seeded["automation"]["direction"]
-    assert bot.secrets.get().text() == seeded["automation"]["secret"]
+    assert bot.secrets.get().decrypt() == seeded["automation"]["secret"]
 
 
-def test_the_desks_shown_are_the_first_and_their_tokens_are_theirs(seeded):
+def test_the_printed_desks_are_the_first_with_their_own_tokens(seeded):
     first = Desk.objects.order_by("pk")[:10]
     assert [desk["userId"] for desk in seeded["desks"]] == [desk.public_id for desk in first]
     for desk in seeded["desks"]:
-        token = Token.objects.get(digest__in=keys.every_digest(desk["deskToken"]))
+        token = Token.objects.get(digest__in=keys.all_digests(desk["deskToken"]))
         assert token.topic == desk["userId"]
 
 
@@ -167,23 +172,23 @@ def test_the_desks_shown_are_the_first_and_their_tokens_are_theirs(seeded):
     ("name", "scopes"), [("platformToken", ["read", "write"]), ("readToken", ["read"])]
 )
 def test_the_platform_tokens_have_their_scopes(seeded, name, scopes):
-    token = Token.objects.get(digest__in=keys.every_digest(seeded[name]))
+    token = Token.objects.get(digest__in=keys.all_digests(seeded[name]))
     assert (token.is_platform, token.scopes) == (True, scopes)
 
 
 def test_the_floor_has_its_secret_and_nox_none(seeded):
-    assert SigningSecret.objects.of(Source.FLOOR).get().text() == seeded["floorSecret"]
+    assert SigningSecret.objects.of(Source.FLOOR).get().decrypt() == seeded["floorSecret"]
     assert not SigningSecret.objects.of(Source.NOX).exists()
 
 
 def test_nox_has_a_secret_when_asked():
     seeded = seed("--desks=1", "--nox")
     assert set(seeded) == FIELDS | {"noxSecret"}
-    assert SigningSecret.objects.of(Source.NOX).get().text() == seeded["noxSecret"]
+    assert SigningSecret.objects.of(Source.NOX).get().decrypt() == seeded["noxSecret"]
 
 
 @pytest.mark.parametrize("who", ["admin", "user"])
-def test_those_who_sign_in_are_verified_and_have_a_password_of_their_own(seeded, who):
+def test_the_printed_accounts_are_verified_and_have_their_own_passwords(seeded, who):
     user = User.objects.get(email=seeded[who]["email"])
     assert user.check_password(seeded[who]["password"])
     assert user.is_staff == (who == "admin")
@@ -196,18 +201,18 @@ def test_every_account_has_one_verified_address_and_the_staff_no_desk(seeded):
     assert not Desk.objects.filter(user__is_staff=True).exists()
 
 
-def test_nobody_signs_in_as_one_of_the_many(seeded):
+def test_the_other_accounts_cannot_sign_in(seeded):
     many = User.objects.exclude(email__in=[seeded["admin"]["email"], seeded["user"]["email"]])
     assert many.count() == 14
     assert not any(user.has_usable_password() for user in many)
 
 
-def test_where_staff_needs_no_second_factor_there_is_none(seeded):
+def test_without_required_mfa_there_is_no_second_factor(seeded):
     assert seeded["admin"]["totpSecret"] is None
     assert not Authenticator.objects.exists()
 
 
-def test_where_staff_needs_a_second_factor_its_secret_makes_the_codes(settings):
+def test_with_required_mfa_the_printed_secret_makes_valid_codes(settings):
     settings.REQUIRE_STAFF_MFA = True
     secret = seed("--desks=1")["admin"]["totpSecret"]
     assert re.fullmatch(r"[A-Z2-7]{32}", secret)
@@ -223,14 +228,14 @@ def test_the_secret_of_the_second_factor_is_encrypted(settings):
 
 
 def test_a_database_that_holds_accounts_is_refused():
-    factories.UserFactory()
-    with pytest.raises(CommandError, match="holds accounts"):
+    factories.UserFactory.create()
+    with pytest.raises(CommandError, match="already has accounts"):
         seed("--desks=1")
     assert User.objects.count() == 1
     assert not Event.objects.exists()
 
 
-def test_by_force_it_seeds_again_under_other_addresses(seeded):
+def test_force_seeds_again_with_other_addresses(seeded):
     again = seed("--desks=2", "--idle=1", "--force")
     assert again["user"]["email"] != seeded["user"]["email"]
     assert Card.objects.published().get().standing == 2
@@ -239,8 +244,8 @@ def test_by_force_it_seeds_again_under_other_addresses(seeded):
 
 
 @pytest.mark.parametrize("arguments", [["--desks=0"], ["--desks=-1"], ["--desks=1", "--idle=x"]])
-def test_a_count_that_makes_no_sense_is_refused(arguments):
-    with pytest.raises(CommandError, match="takes a whole number"):
+def test_an_invalid_count_is_refused(arguments):
+    with pytest.raises(CommandError, match="must be a whole number"):
         seed(*arguments)
 
 

@@ -1,4 +1,4 @@
-"""What a sender writes → one frozen submission (contract, section 4). Pure."""
+"""Parsing the four shapes of a signal (contract, section 4)."""
 
 from decimal import Decimal
 
@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from events.refusals import Invalid
-from signals import shapes
-from signals.shapes import Mode
+from events.http.refusals import Invalid
+from signals.law import shapes
+from signals.law.shapes import Mode
 from tests.signals.bodies import deploy, fanout, nox
-from tokens.models import Source
+from tokens.choices import Source
 
 pytestmark = pytest.mark.once
 
@@ -30,7 +30,7 @@ def without(body, *names):
 
 
 def faults(body, deploy_to=None) -> dict[str, str]:
-    """What is wrong with which field of a body."""
+    """The faults of a body, by field."""
     with pytest.raises(Invalid) as refused:
         shapes.read(body, deploy_to)
     return {fault["field"]: fault["code"] for fault in refused.value.members["errors"]}
@@ -103,7 +103,7 @@ def test_a_pair_is_base_and_quote_of_1_to_20_characters_each(pair):
         True,
     ],
 )
-def test_anything_else_is_no_pair(pair):
+def test_anything_else_is_not_a_pair(pair):
     assert faults(fanout(pair=pair)) == {"pair": "form"}
 
 
@@ -117,7 +117,7 @@ def test_a_direction_is_long_or_short(direction):
 
 
 @pytest.mark.parametrize("body", [bot, floor, fanout])
-def test_mode_is_absent_null_or_paper_but_for_nox(body):
+def test_mode_is_absent_null_or_paper_except_for_nox(body):
     assert shapes.read(without(body(), "mode")).mode == Mode.PAPER
     assert shapes.read(body(mode=None)).mode == Mode.PAPER
     assert shapes.read(body(mode="paper")).mode == Mode.PAPER
@@ -132,7 +132,7 @@ def test_the_deploys_mode_is_absent_null_or_paper():
 
 
 @pytest.mark.parametrize("mode", ["draft", "dry_run", "paper"])
-def test_nox_says_its_mode(mode):
+def test_nox_requires_a_mode(mode):
     assert shapes.read(nox(mode=mode)).mode == mode
 
 
@@ -196,7 +196,7 @@ def test_a_nonce_is_1_to_128_visible_ascii_characters(nonce):
 @pytest.mark.parametrize(
     "nonce", ["", "x" * 129, "a b", " a", "a\n", "é", "\x7f", "\x1f", 5, True, ["n"], {}, 1.5]
 )
-def test_anything_else_is_no_nonce(nonce):
+def test_anything_else_is_not_a_nonce(nonce):
     for body in (bot, floor, fanout):
         assert faults(body(nonce=nonce)) == {"nonce": "form"}
     assert faults(nox(action_id=nonce, trace_id=nonce)) == {"action_id": "form", "trace_id": "form"}
@@ -274,7 +274,7 @@ def test_a_size_is_a_number(amount):
 
 
 @given(st.integers(1, 10**23 - 1))
-def test_every_amount_within_the_bounds_is_taken_exactly(units):
+def test_every_amount_within_the_bounds_is_read_exactly(units):
     amount = Decimal(units).scaleb(-8)
     assert shapes.read(nox(size_quote=amount)).size_quote == amount
 
@@ -298,7 +298,7 @@ def test_a_longer_rationale_is_invalid(rationale):
 
 
 @pytest.mark.parametrize("number", [*range(1, 9), 11, 12, 13, *range(14, 32), *range(0x7F, 0xA0)])
-def test_a_rationale_has_no_control_character_but_newline_and_tab(number):
+def test_a_rationale_has_no_control_character_except_newline_and_tab(number):
     assert faults(nox(rationale=f"a{chr(number)}b")) == {"rationale": "form"}
 
 
@@ -327,7 +327,7 @@ def test_null_is_the_same_as_absent_for_every_optional_field():
 # --- Many faults, and what is ignored -----------------------------------------------------------
 
 
-def test_every_fault_is_named_at_once():
+def test_all_faults_are_reported_at_once():
     body = nox(pair="x/y", direction="up", action_id="1", trace_id=2, mode="x", fanout=3)
     body |= {"size_quote": "4", "rationale": 5, "decision_ref": 6, "userId": 7}
     assert set(faults(body)) == {
@@ -353,11 +353,11 @@ SENTENCES = {
     "flag": "Send true or false.",
     "text": "Send text.",
     "number": "Send a number or null.",
-    "small": "Send more than 0, and at most 15 digits.",
+    "small": "Send a number above 0 with at most 15 digits.",
     "fine": "Send at most 8 digits after the point.",
     "control": "Send plain text without control characters.",
-    "fanout": "This path is for one desk: fan out on the hook.",
-    "desk": "The body names another desk than the path.",
+    "fanout": "This path is for one desk. Fan out on the hook.",
+    "desk": "The body and the path name different desks.",
 }
 
 
@@ -407,19 +407,19 @@ def test_the_deploy_path_says_what_to_send():
     }
 
 
-def test_fields_that_are_not_named_come_back_by_name_only():
+def test_only_the_names_of_unknown_fields_are_reported():
     assert shapes.read(fanout()).ignored == ()
     assert shapes.read(fanout(ticker="BTCUSDT", x=1, note=None)).ignored == ("ticker", "x", "note")
 
 
 @pytest.mark.parametrize("name", ["fanout", "userId", "action_id", "rationale", "size_quote"])
-def test_a_field_of_another_shape_is_not_named(name):
+def test_a_field_of_another_shape_counts_as_unknown(name):
     read = shapes.read(bot(**{name: "whatever"}))
     assert read.ignored == (name,)
     assert (read.user_id, read.fanout, read.rationale) == (None, False, None)
 
 
-def test_at_most_20_ignored_names_of_at_most_64_characters_come_back():
+def test_at_most_20_ignored_names_of_at_most_64_characters_are_reported():
     more = {f"{number:03}" + "x" * 100: number for number in range(30)}
     ignored = shapes.read(fanout(**more)).ignored
     assert len(ignored) == 20

@@ -1,4 +1,4 @@
-"""Minting, revoking, generating, ending: each with its event, at its position."""
+"""Actions on tokens and signing secrets, and the events that they write."""
 
 from datetime import timedelta
 
@@ -9,9 +9,10 @@ from django.utils import timezone
 
 from desks.models import Desk
 from events import log
+from events.actors import SYSTEM
+from events.http.refusals import Invalid, NotAllowed
 from events.kinds import Kind
 from events.models import Event, Head
-from events.refusals import Invalid, NotAllowed
 from tests.factories import (
     UserFactory,
     a_bot,
@@ -21,8 +22,10 @@ from tests.factories import (
     a_ready_desk,
     a_staff_user,
 )
-from tokens import actions, formats
-from tokens.models import SigningSecret, Source, Token
+from tokens import actions
+from tokens.choices import Source
+from tokens.crypto import formats
+from tokens.models import SigningSecret, Token
 
 pytestmark = pytest.mark.django_db
 
@@ -32,27 +35,27 @@ def latest(count: int) -> list[Event]:
 
 
 def positions_are_contiguous() -> bool:
-    found = list(Event.objects.values_list("position", flat=True))
-    return found == list(range(1, Head.objects.get().position + 1))
+    positions = list(Event.objects.values_list("position", flat=True))
+    return positions == list(range(1, Head.objects.get().position + 1))
 
 
 # --- Tokens -------------------------------------------------------------------------------------
 
 
-def test_a_desk_token_may_read_and_is_the_desks_own():
+def test_a_desk_token_has_the_scope_read_and_belongs_to_its_desk():
     desk = a_desk()
-    value, token = actions.mint_desk_token(desk=desk)
-    assert formats.is_whole(value, formats.DESK_TOKEN)
+    value, token = actions.mint_desk_token(desk=desk, actor=SYSTEM)
+    assert formats.is_credential(value, formats.DESK_TOKEN)
     assert (token.scope, token.scopes, token.topic) == ("desk", ["read"], desk.public_id)
 
 
-def test_minting_again_replaces_the_old_token_and_says_so_in_one_turn():
+def test_minting_again_revokes_the_old_token_in_the_same_turn():
     desk = a_desk()
-    _, old = actions.mint_desk_token(desk=desk)
-    _, new = actions.mint_desk_token(desk=desk)
+    _, old = actions.mint_desk_token(desk=desk, actor=SYSTEM)
+    _, new = actions.mint_desk_token(desk=desk, actor=SYSTEM)
     old.refresh_from_db()
     assert old.revoked_at == new.created_at
-    assert Token.objects.in_force(timezone.now()).filter(desk=desk).get() == new
+    assert Token.objects.active(timezone.now()).filter(desk=desk).get() == new
     revoked, minted = latest(2)
     assert (revoked.kind, minted.kind) == (Kind.TOKEN_REVOKED, Kind.TOKEN_MINTED)
     assert (revoked.topic, minted.topic) == (desk.public_id, desk.public_id)
@@ -60,11 +63,13 @@ def test_minting_again_replaces_the_old_token_and_says_so_in_one_turn():
 
 
 def test_the_event_of_a_token_is_its_record_without_use_times_and_never_its_value():
-    value, token = actions.mint_platform_token(name="Engine", scopes=["read", "write"])
+    value, token = actions.mint_platform_token(
+        name="Engine", scopes=["read", "write"], actor=SYSTEM
+    )
     event = Event.objects.last()
     assert event.topic is None
     assert event.content["data"] == {
-        key: content for key, content in token.as_json().items() if key != "lastUsedAt"
+        key: content for key, content in token.to_dict().items() if key != "lastUsedAt"
     }
     assert set(event.content["data"]) == {
         "id",
@@ -80,45 +85,47 @@ def test_the_event_of_a_token_is_its_record_without_use_times_and_never_its_valu
     assert value not in str(event.content)
 
 
-def test_revoking_again_changes_and_says_nothing():
-    _, token = actions.mint_platform_token(name="Engine", scopes=["read"])
-    first = actions.revoke(token=token).as_json()
+def test_revoking_again_changes_nothing_and_writes_no_event():
+    _, token = actions.mint_platform_token(name="Engine", scopes=["read"], actor=SYSTEM)
+    first = actions.revoke(token=token, actor=SYSTEM).to_dict()
     before = Head.objects.get().position
-    assert actions.revoke(token=Token.objects.get()).as_json() == first
+    assert actions.revoke(token=Token.objects.get(), actor=SYSTEM).to_dict() == first
     assert Head.objects.get().position == before
     assert positions_are_contiguous()
 
 
 @pytest.mark.parametrize("scopes", [["read"], ["write"], ["read", "write"]])
 def test_a_platform_token_has_exactly_the_scopes_that_it_was_minted_with(scopes):
-    assert actions.mint_platform_token(name="E", scopes=scopes)[1].scopes == scopes
+    assert actions.mint_platform_token(name="E", scopes=scopes, actor=SYSTEM)[1].scopes == scopes
 
 
 def test_a_token_without_a_scope_is_refused_by_the_database():
     with pytest.raises(IntegrityError):
-        actions.mint_platform_token(name="Engine", scopes=[])
+        actions.mint_platform_token(name="Engine", scopes=[], actor=SYSTEM)
 
 
-def test_an_expiry_that_is_not_to_come_is_invalid_and_leaves_nothing():
+def test_an_expiry_in_the_past_is_invalid_and_stores_nothing():
     now = timezone.now()
     with time_machine.travel(now, tick=False):
         for expires in (now - timedelta(seconds=1), now - timedelta(microseconds=now.microsecond)):
             with pytest.raises(Invalid):
-                actions.mint_platform_token(name="E", scopes=["read"], expires_at=expires)
+                actions.mint_platform_token(
+                    name="E", scopes=["read"], expires_at=expires, actor=SYSTEM
+                )
     assert not Token.objects.exists()
     assert Head.objects.get().position == 0
 
 
-def test_two_tokens_in_force_of_one_desk_are_refused_by_the_database():
+def test_the_database_refuses_two_active_tokens_of_one_desk():
     desk = a_desk()
-    _, token = actions.mint_desk_token(desk=desk)
+    _, token = actions.mint_desk_token(desk=desk, actor=SYSTEM)
     token.pk, token.public_id, token.digest = None, "tok_other", "0" * 64
     with pytest.raises(IntegrityError), transaction.atomic():
         token.save(force_insert=True)
 
 
 def test_a_desk_token_of_another_kind_is_refused_by_the_database():
-    actions.mint_desk_token(desk=a_desk())
+    actions.mint_desk_token(desk=a_desk(), actor=SYSTEM)
     for wrong in ({"can_write": True}, {"can_read": False}, {"desk": None}, {"scope": "platform"}):
         with pytest.raises(IntegrityError), transaction.atomic():
             Token.objects.update(**wrong)
@@ -126,15 +133,15 @@ def test_a_desk_token_of_another_kind_is_refused_by_the_database():
 
 def test_minting_for_a_deactivated_user_is_not_allowed():
     desk = a_desk()
-    actions.deactivate(user=desk.user)
+    actions.deactivate(user=desk.user, actor=SYSTEM)
     with pytest.raises(NotAllowed):
-        actions.mint_desk_token(desk=desk)
+        actions.mint_desk_token(desk=desk, actor=SYSTEM)
 
 
-def test_when_the_event_cannot_be_written_no_token_is_there_either(monkeypatch):
+def test_no_token_is_stored_if_its_event_cannot_be_written(monkeypatch):
     monkeypatch.setattr(log, "INSERT_EVENT", "INSERT INTO nowhere VALUES (1)")
     with pytest.raises(DatabaseError):
-        actions.mint_platform_token(name="Engine", scopes=["read"])
+        actions.mint_platform_token(name="Engine", scopes=["read"], actor=SYSTEM)
     assert not Token.objects.exists()
     assert Head.objects.get().position == 0
 
@@ -143,68 +150,74 @@ def test_when_the_event_cannot_be_written_no_token_is_there_either(monkeypatch):
 
 
 @pytest.mark.parametrize("source", [Source.FLOOR, Source.NOX])
-def test_a_shared_secret_is_told_to_the_platform_only(source):
-    text, secret = actions.generate_secret(source=source)
+def test_the_events_of_a_shared_secret_are_visible_to_the_platform_only(source):
+    text, secret = actions.generate_secret(source=source, actor=SYSTEM)
     event = Event.objects.last()
-    assert formats.is_whole(text, formats.SIGNING_SECRET)
+    assert formats.is_credential(text, formats.SIGNING_SECRET)
     assert (event.kind, event.topic) == (Kind.SECRET_GENERATED, None)
-    assert event.content["data"] == {"owner": source.value, "endsAt": None}
+    assert event.content["data"] == secret.as_event_data()
+    assert (secret.owner, secret.ends_at) == (source.value, None)
     assert text[9:] not in str(Event.objects.values()) + str(secret.__dict__)
 
 
-def test_a_bots_secret_is_told_to_its_desk():
+def test_the_events_of_a_bots_secret_are_visible_to_its_desk():
     desk = a_connected_desk()
     bot = a_bot(desk)
     event = Event.objects.last()
     assert (event.kind, event.topic) == (Kind.SECRET_GENERATED, desk.public_id)
-    assert event.content["data"] == {"owner": bot.id, "endsAt": None}
+    secret = SigningSecret.objects.get()
+    assert event.content["data"] == secret.as_event_data()
+    assert (secret.owner, secret.ends_at) == (bot.id, None)
 
 
-def test_the_end_of_a_secret_is_written_when_it_is_decided():
+def test_the_event_of_an_end_is_written_when_the_end_is_set():
     now = timezone.now().replace(microsecond=0)
     with time_machine.travel(now, tick=False):
-        actions.generate_secret(source=Source.FLOOR)
-        actions.generate_secret(source=Source.FLOOR, overlap=timedelta(days=7))
+        actions.generate_secret(source=Source.FLOOR, actor=SYSTEM)
+        actions.generate_secret(source=Source.FLOOR, overlap=timedelta(days=7), actor=SYSTEM)
     ended, generated = latest(2)
     assert (ended.kind, generated.kind) == (Kind.SECRET_ENDED, Kind.SECRET_GENERATED)
     in_a_week = (now + timedelta(days=7)).strftime("%Y-%m-%dT%H:%M:%S.000Z")
-    assert ended.content["data"] == {"owner": "floor", "endsAt": in_a_week}
+    old, new = SigningSecret.objects.order_by("pk")
+    assert ended.content["data"] == old.as_event_data()
+    assert generated.content["data"] == new.as_event_data()
+    assert ended.content["data"]["endsAt"] == in_a_week
 
 
 @pytest.mark.parametrize("overlap", [timedelta(days=7, seconds=1), timedelta(seconds=-1)])
-def test_an_overlap_is_between_nothing_and_seven_days(overlap):
+def test_an_overlap_is_between_zero_and_seven_days(overlap):
     with pytest.raises(Invalid):
-        actions.generate_secret(source=Source.FLOOR, overlap=overlap)
+        actions.generate_secret(source=Source.FLOOR, overlap=overlap, actor=SYSTEM)
     assert not SigningSecret.objects.exists()
 
 
 def test_there_are_never_more_than_two_live_secrets_of_one_owner():
     for _ in range(4):
-        actions.generate_secret(source=Source.FLOOR, overlap=timedelta(days=7))
+        actions.generate_secret(source=Source.FLOOR, overlap=timedelta(days=7), actor=SYSTEM)
         assert SigningSecret.objects.live(timezone.now()).count() <= 2
     assert SigningSecret.objects.filter(ends_at=None).count() == 1
 
 
-def test_ending_a_secret_again_changes_and_says_nothing():
-    _, secret = actions.generate_secret(source=Source.FLOOR)
-    actions.end_secret(secret=secret)
+def test_ending_a_secret_again_changes_nothing_and_writes_no_event():
+    _, secret = actions.generate_secret(source=Source.FLOOR, actor=SYSTEM)
+    actions.end_secret(secret=secret, actor=SYSTEM)
     before = Head.objects.get().position
-    actions.end_secret(secret=secret)
+    actions.end_secret(secret=secret, actor=SYSTEM)
     assert Head.objects.get().position == before
 
 
 def test_a_secret_in_its_overlap_can_be_ended_at_once():
-    _, old = actions.generate_secret(source=Source.FLOOR)
-    actions.generate_secret(source=Source.FLOOR, overlap=timedelta(days=7))
-    actions.end_secret(secret=old)
+    _, old = actions.generate_secret(source=Source.FLOOR, actor=SYSTEM)
+    actions.generate_secret(source=Source.FLOOR, overlap=timedelta(days=7), actor=SYSTEM)
+    actions.end_secret(secret=old, actor=SYSTEM)
     assert old not in SigningSecret.objects.live(timezone.now())
 
 
 def test_a_removed_bot_gets_no_secret():
     bot = a_bot(a_connected_desk())
-    actions.remove_automation(automation=bot.automation)
+    actions.remove_automation(automation=bot.automation, actor=SYSTEM)
     with pytest.raises(Invalid):
-        actions.generate_secret(source=Source.TRADINGVIEW, automation=bot.automation)
+        actions.generate_secret(source=Source.TRADINGVIEW, automation=bot.automation, actor=SYSTEM)
     assert not SigningSecret.objects.live(timezone.now()).exists()
 
 
@@ -212,7 +225,7 @@ def test_removing_a_bot_ends_its_secrets_and_withdraws_its_election_in_one_turn(
     desk = a_connected_desk()
     bot = a_bot(desk)
     before = Head.objects.get().position
-    actions.remove_automation(automation=bot.automation)
+    actions.remove_automation(automation=bot.automation, actor=SYSTEM)
     written = Event.objects.filter(position__gt=before)
     assert [event.kind for event in written] == [
         Kind.SECRET_ENDED,
@@ -220,20 +233,20 @@ def test_removing_a_bot_ends_its_secrets_and_withdraws_its_election_in_one_turn(
         Kind.AUTOMATION_REMOVED,
     ]
     assert written[1].content["data"]["reason"] == "removed"
-    actions.remove_automation(automation=bot.automation)
+    actions.remove_automation(automation=bot.automation, actor=SYSTEM)
     assert positions_are_contiguous()
 
 
 # --- Deactivation -------------------------------------------------------------------------------
 
 
-def test_a_deactivated_user_is_disconnected_without_token_and_without_bots():
+def test_deactivating_a_user_disconnects_the_desk_and_ends_its_token_and_bots():
     card = a_card()
     desk = a_ready_desk(card)
     bot = a_bot(desk)
-    _, token = actions.mint_desk_token(desk=desk)
+    _, token = actions.mint_desk_token(desk=desk, actor=SYSTEM)
     before = Head.objects.get().position
-    actions.deactivate(user=desk.user)
+    actions.deactivate(user=desk.user, actor=SYSTEM)
     kinds = [event.kind for event in Event.objects.filter(position__gt=before)]
     assert sorted(kinds) == sorted(
         [
@@ -243,6 +256,7 @@ def test_a_deactivated_user_is_disconnected_without_token_and_without_bots():
             Kind.ELECTION_WITHDRAWN,
             Kind.DESK_DISCONNECTED,
             Kind.TOKEN_REVOKED,
+            Kind.DESK_DEACTIVATED,
         ]
     )
     reasons = [
@@ -260,9 +274,22 @@ def test_a_deactivated_user_is_disconnected_without_token_and_without_bots():
     assert positions_are_contiguous()
 
 
-def test_deactivating_who_has_no_desk_changes_only_the_account():
-    for user in (UserFactory(), a_staff_user()):
-        actions.deactivate(user=user)
+def test_deactivating_and_reactivating_write_one_event_each():
+    desk = a_ready_desk(a_card())
+    for act in (actions.deactivate, actions.deactivate, actions.reactivate, actions.reactivate):
+        act(user=desk.user, actor=SYSTEM)
+    result = Event.objects.filter(kind__in=[Kind.DESK_DEACTIVATED, Kind.DESK_REACTIVATED])
+    assert [(event.kind, event.topic, event.content["data"]) for event in result] == [
+        (Kind.DESK_DEACTIVATED, desk.public_id, {"venue": None}),
+        (Kind.DESK_REACTIVATED, desk.public_id, {"venue": None}),
+    ]
+    desk.refresh_from_db()
+    assert (desk.deactivated, desk.connected, desk.updated_at) == (False, False, result[1].at)
+
+
+def test_deactivating_a_user_without_a_desk_changes_only_the_account():
+    for user in (UserFactory.create(), a_staff_user()):
+        actions.deactivate(user=user, actor=SYSTEM)
         user.refresh_from_db()
         assert not user.is_active
     assert Head.objects.get().position == 0

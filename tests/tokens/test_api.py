@@ -8,10 +8,19 @@ from django.test import Client
 from django.utils import timezone
 
 from desks.models import Desk
+from events.actors import SYSTEM
 from events.models import Event, Head
-from tests.client import JSON, ME, TOKENS, bearer, code, faults, get, post, signed_in
-from tests.factories import UserFactory, a_desk, a_desk_token, a_platform_token, a_staff_user
-from tokens import actions, formats
+from tests.client import DESKS, EVENTS, JSON, ME, TOKENS, bearer, code, faults, get, post, signed_in
+from tests.factories import (
+    UserFactory,
+    a_desk,
+    a_desk_token,
+    a_platform_token,
+    a_ready_desk,
+    a_staff_user,
+)
+from tokens import actions
+from tokens.crypto import formats
 from tokens.models import Token
 
 pytestmark = pytest.mark.django_db
@@ -43,7 +52,7 @@ def owner(desk) -> Client:
 
 @pytest.fixture
 def stranger() -> Client:
-    """Somebody with a desk of their own, and no business with this one."""
+    """A user with another desk."""
     return signed_in(a_desk().user, "password")
 
 
@@ -73,7 +82,7 @@ def record_of(value: str) -> Token:
 # --- Listing ------------------------------------------------------------------------------------
 
 
-def test_a_desk_token_lists_the_tokens_of_its_desk_and_no_other(desk):
+def test_a_desk_token_lists_only_the_tokens_of_its_desk(desk):
     old, new = a_desk_token(desk), a_desk_token(desk)
     a_desk_token(a_desk())
     a_platform_token()
@@ -83,13 +92,13 @@ def test_a_desk_token_lists_the_tokens_of_its_desk_and_no_other(desk):
 
 
 def test_a_platform_token_lists_itself(desk):
-    value = a_platform_token("write")  # no scope is asked
+    value = a_platform_token("write")  # listing needs no scope
     a_platform_token()
     a_desk_token(desk)
     assert ids(get(TOKENS, value)) == [record_of(value).public_id]
 
 
-def test_a_user_who_is_signed_in_lists_their_own(desk, owner, stranger):
+def test_a_session_lists_the_users_own_tokens(desk, owner, stranger):
     value = a_desk_token(desk)
     a_platform_token()
     assert ids(owner.get(TOKENS)) == [record_of(value).public_id]
@@ -103,7 +112,7 @@ def test_staff_list_all(desk, staff):
 
 
 def test_a_user_without_a_verified_address_has_nothing_to_list():
-    assert ids(signed_in(UserFactory()).get(TOKENS)) == []
+    assert ids(signed_in(UserFactory.create()).get(TOKENS)) == []
 
 
 def test_a_record_has_these_fields_and_never_the_value(desk):
@@ -135,6 +144,20 @@ def test_the_list_is_read_in_pages_that_show_each_token_once(staff):
     assert page["next"] is None
 
 
+def test_a_cursor_of_another_list_is_refused(staff, card):
+    for _ in range(2):
+        a_ready_desk(card)
+    engine = a_platform_token()
+    of_desks = get(f"{DESKS}?limit=1", engine).json()["next"]
+    of_log = get(f"{EVENTS}?limit=1", engine).json()["next"]
+    for cursor in (of_desks, of_log):
+        response = staff.get(f"{TOKENS}?after={cursor}")
+        assert (code(response), faults(response)) == ("invalid", {"after": "unknown"})
+    of_tokens = staff.get(f"{TOKENS}?limit=1").json()["next"]
+    assert faults(get(f"{DESKS}?after={of_tokens}", engine)) == {"after": "unknown"}
+    assert faults(get(f"{EVENTS}?after={of_tokens}", engine)) == {"after": "unknown"}
+
+
 @pytest.mark.parametrize(
     "query",
     [
@@ -160,7 +183,7 @@ def test_an_unknown_parameter_or_value_is_refused(desk, query):
     assert faults(response)
 
 
-def test_a_refused_parameter_is_not_repeated_where_it_may_be_a_credential(desk):
+def test_a_refused_parameter_that_may_be_a_credential_is_not_repeated(desk):
     token = a_desk_token(desk)
     for query in (f"?{token}=1", f"?limit={token}", f"?after={token}", f"?id={token}"):
         response = get(TOKENS + query, token)
@@ -171,7 +194,7 @@ def test_a_refused_parameter_is_not_repeated_where_it_may_be_a_credential(desk):
 # --- Minting ------------------------------------------------------------------------------------
 
 
-def test_a_user_mints_their_own_desk_token_which_is_shown_this_once(desk, owner):
+def test_a_user_mints_a_desk_token_that_is_shown_once(desk, owner):
     response = mint(owner, {"scope": "desk"})
     assert response.status_code == 201
     record = response.json()
@@ -192,7 +215,7 @@ def test_staff_mint_a_platform_token_with_exactly_these_scopes(staff):
     for scopes in (["read"], ["write"], ["read", "write"]):
         record = mint(staff, {**PLATFORM, "scopes": scopes}).json()
         assert (record["scope"], record["scopes"], record["name"]) == ("platform", scopes, "Engine")
-        assert formats.is_whole(record["token"], formats.PLATFORM_TOKEN)
+        assert formats.is_credential(record["token"], formats.PLATFORM_TOKEN)
         assert record["userId"] is None
 
 
@@ -202,18 +225,35 @@ def test_a_platform_token_may_expire(staff):
     assert mint(staff, {**PLATFORM, "expiresAt": None}).json()["expiresAt"] is None
 
 
-def test_without_a_session_minting_asks_to_sign_in():
+@pytest.mark.parametrize(
+    ("sent", "answered"),
+    [
+        ("2999-01-01t00:00:00z", "2999-01-01T00:00:00.000Z"),
+        ("2999-01-01T00:00:00-05:30", "2999-01-01T05:30:00.000Z"),
+        ("2999-01-01T00:00:00+23:59", "2998-12-31T00:01:00.000Z"),
+        ("2999-01-01T00:00:00-00:00", "2999-01-01T00:00:00.000Z"),
+        ("2999-01-01T00:00:00.1Z", "2999-01-01T00:00:00.100Z"),
+        ("2999-01-01T00:00:00.123999999999+00:00", "2999-01-01T00:00:00.123Z"),
+    ],
+)
+def test_an_expiry_may_have_every_form_of_rfc_3339(staff, sent, answered):
+    response = mint(staff, {**PLATFORM, "expiresAt": sent})
+    assert response.status_code == 201, response.text
+    assert response.json()["expiresAt"] == answered
+
+
+def test_minting_without_a_session_is_sign_in_required():
     response = post(TOKENS, {"scope": "desk"})
     assert (response.status_code, code(response)) == (403, "sign_in_required")
 
 
-def test_a_token_mints_no_token(desk):
+def test_a_token_cannot_mint_a_token(desk):
     for token in (a_desk_token(desk), a_platform_token()):
         for body in ({"scope": "desk"}, PLATFORM, b"{"):
             assert code(post(TOKENS, body, token)) == "sign_in_required"
 
 
-def test_where_authorization_is_present_the_session_does_not_count(desk, owner, staff):
+def test_a_request_with_authorization_does_not_use_the_session(desk, owner, staff):
     token = a_desk_token(desk)
     assert code(mint(owner, {"scope": "desk"}, **bearer(token))) == "sign_in_required"
     assert code(mint(owner, {"scope": "desk"}, Authorization="Basic x")) == "token_invalid"
@@ -221,7 +261,7 @@ def test_where_authorization_is_present_the_session_does_not_count(desk, owner, 
     assert ids(staff.get(TOKENS, headers=bearer(token))) == [record_of(token).public_id]
 
 
-def test_a_session_counts_nowhere_else(owner):
+def test_a_session_is_not_accepted_by_other_endpoints(owner):
     for path in (ME, "/api/v1/desks", "/api/v1/events"):
         assert code(owner.get(path)) == "credentials_missing"
     assert code(owner.post("/api/hooks/signal", {}, JSON)) == "credentials_missing"
@@ -232,13 +272,13 @@ def test_a_user_may_not_mint_a_platform_token(owner):
     assert not Token.objects.exists()
 
 
-def test_who_has_no_desk_may_not_mint_a_desk_token(staff):
+def test_a_user_without_a_desk_cannot_mint_a_desk_token(staff):
     assert code(mint(staff, {"scope": "desk"})) == "not_allowed"
-    assert code(mint(signed_in(UserFactory()), {"scope": "desk"})) == "not_allowed"
+    assert code(mint(signed_in(UserFactory.create()), {"scope": "desk"})) == "not_allowed"
 
 
-def test_a_deactivated_user_is_nobody(desk, owner):
-    actions.deactivate(user=desk.user)
+def test_a_deactivated_users_session_is_not_accepted(desk, owner):
+    actions.deactivate(user=desk.user, actor=SYSTEM)
     assert code(mint(owner, {"scope": "desk"})) == "sign_in_required"
     assert code(owner.get(TOKENS)) == "credentials_missing"
 
@@ -270,12 +310,26 @@ def test_a_deactivated_user_is_nobody(desk, owner):
         ({**PLATFORM, "expiresAt": "2020-01-01T00:00:00Z"}, "expiresAt"),
         ({**PLATFORM, "expiresAt": "tomorrow"}, "expiresAt"),
         ({**PLATFORM, "expiresAt": 5}, "expiresAt"),
+        ({**PLATFORM, "expiresAt": "2999-01-01"}, "expiresAt"),
+        ({**PLATFORM, "expiresAt": "2999-01-01T00:00:00"}, "expiresAt"),
+        ({**PLATFORM, "expiresAt": "2999-01-01T00:00Z"}, "expiresAt"),
+        ({**PLATFORM, "expiresAt": "2999-01-01 00:00:00Z"}, "expiresAt"),
+        ({**PLATFORM, "expiresAt": "2999-01-01T00:00:00+0100"}, "expiresAt"),
+        ({**PLATFORM, "expiresAt": "2999-01-01T00:00:00+01:60"}, "expiresAt"),
+        ({**PLATFORM, "expiresAt": "2999-01-01T00:00:00+24:00"}, "expiresAt"),
+        ({**PLATFORM, "expiresAt": "2999-01-01T24:00:00Z"}, "expiresAt"),
+        ({**PLATFORM, "expiresAt": "2999-01-01T00:00:00.Z"}, "expiresAt"),
+        ({**PLATFORM, "expiresAt": "2999-01-01T00:00:00Z\n"}, "expiresAt"),
+        ({**PLATFORM, "expiresAt": "2999-02-29T00:00:00Z"}, "expiresAt"),
+        ({**PLATFORM, "expiresAt": "20990101T000000Z"}, "expiresAt"),
+        ({**PLATFORM, "expiresAt": "٢٩٩٩-01-01T00:00:00Z"}, "expiresAt"),
+        ({**PLATFORM, "expiresAt": ""}, "expiresAt"),
         ({**PLATFORM, "expiresAt": {}}, "expiresAt"),
         ({**PLATFORM, "expiresAt": "9999-12-31T23:59:59-23:59"}, "expiresAt"),
         ({**PLATFORM, "expiresAt": "0001-01-01T00:00:00+23:59"}, "expiresAt"),
     ],
 )
-def test_a_body_that_is_not_as_the_contract_says_is_invalid(desk, staff, body, field):
+def test_a_body_that_breaks_the_contract_is_invalid(desk, staff, body, field):
     browser = staff if body.get("scope") == "platform" else signed_in(desk.user)
     response = mint(browser, body)
     assert (response.status_code, code(response)) == (422, "invalid")
@@ -288,7 +342,7 @@ def test_a_name_has_1_to_80_characters(owner, length):
     assert mint(owner, {"scope": "desk", "name": "é" * length}).status_code == 201
 
 
-def test_a_body_that_carries_a_secret_is_refused_and_kept_nowhere(staff, owner, caplog):
+def test_a_body_with_a_secret_is_refused_and_not_stored(staff, owner, caplog):
     value = a_platform_token()
     before = Head.objects.get().position
     for browser, body in [
@@ -333,7 +387,7 @@ def test_a_body_of_minting_that_is_not_one_json_object_is_malformed(owner, body)
     "content_type",
     ["multipart/form-data", "multipart/form-data; boundary=x", "application/x-www-form-urlencoded"],
 )
-def test_a_form_is_not_looked_for_in_the_body(desk, content_type):
+def test_the_body_is_not_parsed_as_a_form(desk, content_type):
     browser = signed_in(desk.user, csrf=True)
     browser.cookies["csrf"] = "a" * 32
     for body in (b"--x\r\nnonsense", b"csrfmiddlewaretoken=" + b"a" * 32):
@@ -355,7 +409,7 @@ def test_a_session_without_the_csrf_header_is_refused(desk):
     assert record_of(value).revoked_at is None
 
 
-def test_a_session_with_the_csrf_header_is_heard(desk):
+def test_a_session_with_the_csrf_header_is_accepted(desk):
     browser = signed_in(desk.user, "password", csrf=True)
     browser.get("/accounts/login/")
     browser.cookies["csrf"] = "a" * 32
@@ -426,14 +480,14 @@ def test_two_ids_that_differ_are_invalid(desk):
         ("", {"id": "t" * 129}),
     ],
 )
-def test_an_id_that_cannot_be_one_never_falls_back_to_the_token_that_calls(desk, query, body):
+def test_an_invalid_id_never_falls_back_to_the_calling_token(desk, query, body):
     value = a_desk_token(desk)
     response = revoke(token=value, query=query, body=body)
     assert code(response) in ("invalid", "not_found")
     assert get(ME, value).status_code == 200
 
 
-def test_nobody_revokes_what_is_not_theirs_to_see(desk, stranger):
+def test_a_caller_cannot_revoke_a_token_that_it_cannot_list(desk, stranger):
     mine, other = a_desk_token(desk), a_desk_token(a_desk())
     platform, engine = a_platform_token(), a_platform_token()
     mine_id, platform_id = record_of(mine).public_id, record_of(platform).public_id
@@ -449,7 +503,7 @@ def test_nobody_revokes_what_is_not_theirs_to_see(desk, stranger):
     assert Token.objects.filter(revoked_at=None).count() == 4
 
 
-def test_a_user_revokes_their_own_and_again_gets_the_same_record(desk, owner):
+def test_revoking_again_returns_the_same_record(desk, owner):
     value = a_desk_token(desk)
     query = f"?id={record_of(value).public_id}"
     first = revoke(owner, query=query)
@@ -467,7 +521,7 @@ def test_staff_revoke_any(desk, staff):
         assert code(get(TOKENS, value)) == "token_invalid"
 
 
-def test_signed_in_without_an_id_there_is_nothing_to_revoke(owner):
+def test_a_session_must_name_the_token_to_revoke(owner):
     response = revoke(owner)
     assert (response.status_code, code(response)) == (422, "invalid")
     assert faults(response) == {"id": "required"}
@@ -498,22 +552,22 @@ def staff_calls(browser: Client, token_id: str):
     return [browser.get(TOKENS), mint(browser, PLATFORM), revoke(browser, query=f"?id={token_id}")]
 
 
-def test_staff_without_a_second_factor_may_do_nothing_here(strict):
+def test_staff_without_a_second_factor_are_refused(strict):
     token_id = record_of(a_platform_token()).public_id
     browser = signed_in(a_staff_user(), "password")
     for response in staff_calls(browser, token_id):
         assert (response.status_code, code(response)) == (403, "second_factor_required")
     assert Token.objects.filter(revoked_at=None).count() == 1
-    assert code(revoke(browser)) == "second_factor_required"  # before it is asked which
+    assert code(revoke(browser)) == "second_factor_required"  # checked before the id
 
 
-def test_staff_with_a_second_factor_and_a_fresh_sign_in_may(strict):
+def test_staff_with_a_second_factor_and_a_recent_sign_in_are_accepted(strict):
     token_id = record_of(a_platform_token()).public_id
     browser = signed_in(a_staff_user(), "password", "mfa")
     assert [r.status_code for r in staff_calls(browser, token_id)] == [200, 201, 200]
 
 
-def test_after_15_minutes_minting_and_revoking_ask_again_and_reading_does_not(strict):
+def test_after_15_minutes_minting_and_revoking_need_reauthentication_and_reading_does_not(strict):
     token_id = record_of(a_platform_token()).public_id
     now = timezone.now()
     browser = signed_in(a_staff_user(), "password", "mfa", at=now.timestamp())
@@ -537,7 +591,7 @@ def test_a_re_authentication_is_as_good_as_a_sign_in(strict):
     assert mint(browser, PLATFORM).status_code == 201
 
 
-def test_the_second_factor_of_somebody_else_in_this_browser_does_not_count(strict):
+def test_another_users_second_factor_in_the_same_browser_does_not_count(strict):
     browser = signed_in(a_staff_user(), "password", "mfa")
     session = browser.session
     session["account_authentication_methods_user"] = "0"
@@ -545,7 +599,7 @@ def test_the_second_factor_of_somebody_else_in_this_browser_does_not_count(stric
     assert code(browser.get(TOKENS)) == "second_factor_required"
 
 
-def test_a_customer_needs_neither(strict, desk):
+def test_a_customer_needs_no_second_factor_or_recent_sign_in(strict, desk):
     browser = signed_in(desk.user, at=0)
     value = mint(browser, {"scope": "desk"}).json()
     assert revoke(browser, query=f"?id={value['id']}").status_code == 200

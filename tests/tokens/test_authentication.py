@@ -1,4 +1,4 @@
-"""Who is calling (contract, section 3, and the order of section 5)."""
+"""Authentication (contract, section 3) and the order of its checks (section 5)."""
 
 from datetime import timedelta
 
@@ -9,9 +9,9 @@ from django.utils import timezone
 from rest_framework.request import Request
 
 from desks import actions as desks
-from desks.models import Desk
+from events.actors import SYSTEM
+from events.http.refusals import SignatureInvalid
 from events.models import Event
-from events.refusals import SignatureInvalid
 from tests.client import (
     DESKS,
     EVENTS,
@@ -29,37 +29,21 @@ from tests.client import (
     written,
 )
 from tests.factories import (
-    Bot,
     a_bot,
-    a_card,
     a_connected_desk,
     a_desk,
     a_desk_token,
     a_platform_token,
-    a_ready_desk,
     a_shared_secret,
 )
 from tests.signals.bodies import deploy, fanout, nox, tradingview
-from tokens import actions, formats, signing
-from tokens.authentication import SignerAuthentication
-from tokens.models import SigningSecret, Source, Token
+from tokens import actions
+from tokens.callers.authentication import SignerAuthentication
+from tokens.choices import Source
+from tokens.crypto import formats, signing
+from tokens.models import SigningSecret, Token
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def desk() -> Desk:
-    return a_ready_desk(a_card())
-
-
-@pytest.fixture
-def bot(desk) -> Bot:
-    return a_bot(desk)
-
-
-@pytest.fixture
-def engine(desk) -> str:
-    return a_platform_token()
 
 
 def record_of(value: str) -> Token:
@@ -70,26 +54,26 @@ def record_of(value: str) -> Token:
 
 
 @pytest.mark.parametrize("path", [ME, DESKS, EVENTS, TOKENS, f"{DESKS}/usr_{'0' * 22}"])
-def test_nothing_presented_is_credentials_missing(path):
+def test_a_request_without_credentials_is_credentials_missing(path):
     response = get(path)
     assert (response.status_code, code(response)) == (401, "credentials_missing")
     assert response["WWW-Authenticate"] == "Bearer"
 
 
-def test_nothing_presented_to_the_hook_or_the_deploy_is_credentials_missing(desk):
+def test_the_hook_and_the_deploy_without_credentials_are_credentials_missing(desk):
     for path in (HOOK, deploy_path(desk.public_id)):
         response = post(path, deploy())
         assert (response.status_code, code(response)) == (401, "credentials_missing")
         assert response["WWW-Authenticate"] == "Bearer"
 
 
-def test_unknown_revoked_and_expired_tokens_get_one_and_the_same_answer(desk):
+def test_unknown_revoked_and_expired_tokens_get_the_same_response(desk):
     now = timezone.now()
     expired, _ = actions.mint_platform_token(
-        name="Old", scopes=["read", "write"], expires_at=now + timedelta(hours=1)
+        name="Old", scopes=["read", "write"], expires_at=now + timedelta(hours=1), actor=SYSTEM
     )
     revoked = a_platform_token()
-    actions.revoke(token=record_of(revoked))
+    actions.revoke(token=record_of(revoked), actor=SYSTEM)
     unknown, mistyped = formats.new("svc_plat_"), formats.new("svc_plat_")[:-1] + "é"
     with time_machine.travel(now + timedelta(hours=1), tick=False):
         for path in (EVENTS, TOKENS):
@@ -100,10 +84,10 @@ def test_unknown_revoked_and_expired_tokens_get_one_and_the_same_answer(desk):
         assert all(answer == pushes[0] for answer in pushes)
 
 
-def test_a_token_expires_at_its_moment_and_not_before(desk):
+def test_a_token_expires_exactly_at_its_expiry(desk):
     now = timezone.now()
     value, _ = actions.mint_platform_token(
-        name="Short", scopes=["read"], expires_at=now + timedelta(hours=1)
+        name="Short", scopes=["read"], expires_at=now + timedelta(hours=1), actor=SYSTEM
     )
     with time_machine.travel(now + timedelta(minutes=59), tick=False):
         assert get(EVENTS, value).status_code == 200
@@ -111,7 +95,7 @@ def test_a_token_expires_at_its_moment_and_not_before(desk):
         assert code(get(EVENTS, value)) == "token_invalid"
 
 
-def test_a_desk_token_that_was_replaced_is_refused_from_the_next_request_on(desk):
+def test_a_replaced_desk_token_is_refused_from_the_next_request_on(desk):
     old = a_desk_token(desk)
     assert get(ME, old).status_code == 200
     new = a_desk_token(desk)
@@ -129,7 +113,7 @@ def test_another_scheme_than_bearer_is_token_invalid(engine, scheme, path):
     assert response["WWW-Authenticate"] == "Bearer"
 
 
-def test_the_scheme_is_written_in_any_case(engine):
+def test_the_scheme_is_case_insensitive(engine):
     for scheme in ("bearer", "BEARER", "Bearer"):
         assert get(EVENTS, Authorization=f"{scheme} {engine}").status_code == 200
 
@@ -170,7 +154,7 @@ def test_a_token_followed_by_a_newline_is_not_that_token(engine):
     assert code(get(EVENTS, Authorization=f"Bearer {engine}\n")) == "token_invalid"
 
 
-def test_no_answer_and_no_log_repeats_what_was_presented(engine, caplog):
+def test_responses_and_logs_never_contain_the_credential(engine, caplog):
     mistyped = engine[:-1] + ("0" if engine[-1] != "0" else "1")
     for response in (
         get(EVENTS, mistyped),
@@ -215,24 +199,24 @@ def test_once_a_nox_secret_exists_the_floor_secret_is_refused_for_nox(desk):
     assert code(push(fanout(), secret=floor)) == "ok"
 
 
-def test_after_the_nox_secret_has_ended_the_floor_secret_is_refused_for_nox_still(desk):
+def test_after_the_nox_secret_has_ended_the_floor_secret_is_still_refused_for_nox(desk):
     floor = a_shared_secret(Source.FLOOR)
-    nox_secret, record = actions.generate_secret(source=Source.NOX)
-    actions.end_secret(secret=record)
+    nox_secret, record = actions.generate_secret(source=Source.NOX, actor=SYSTEM)
+    actions.end_secret(secret=record, actor=SYSTEM)
     assert code(push(nox(), secret=floor)) == "floor_secret_refused"
     assert code(push(nox(), secret=nox_secret)) == "signature_invalid"
 
 
-def test_a_write_token_beside_it_does_not_mend_the_floor_secrets_signature_of_nox(engine):
+def test_a_write_token_does_not_make_up_for_a_floor_signature_on_nox(engine):
     floor = a_shared_secret(Source.FLOOR)
     a_shared_secret(Source.NOX)
     assert code(push(nox(), engine, secret=floor)) == "floor_secret_refused"
 
 
-def test_an_ended_floor_secret_does_not_sign_nox_and_is_not_told_apart(desk):
-    floor, record = actions.generate_secret(source=Source.FLOOR)
+def test_an_ended_floor_secret_for_nox_is_refused_like_an_unknown_one(desk):
+    floor, record = actions.generate_secret(source=Source.FLOOR, actor=SYSTEM)
     a_shared_secret(Source.NOX)
-    actions.end_secret(secret=record)
+    actions.end_secret(secret=record, actor=SYSTEM)
     assert code(push(nox(), secret=floor)) == "signature_invalid"
 
 
@@ -258,7 +242,7 @@ def test_tradingview_with_a_bearer_alone_is_signature_missing(bot, engine):
     assert response["WWW-Authenticate"] == "Bearer"
 
 
-def test_tradingview_with_a_bearer_alone_is_signature_missing_whatever_the_token_may(bot, desk):
+def test_tradingview_with_a_bearer_alone_is_signature_missing_for_every_scope(bot, desk):
     for token in (a_platform_token("read"), a_desk_token(desk)):
         assert code(push(tradingview(bot), token)) == "signature_missing"
 
@@ -281,14 +265,14 @@ def test_both_presented_and_valid_is_accepted(bot, engine):
     assert code(push(fanout(), engine, secret=a_shared_secret())) == "ok"
 
 
-def test_a_valid_bearer_does_not_save_a_wrong_signature(engine):
+def test_a_valid_bearer_with_a_wrong_signature_is_refused(engine):
     a_shared_secret()
     assert code(push(fanout(), engine, secret="wrong")) == "signature_invalid"
 
 
-def test_a_valid_signature_does_not_save_a_bearer_that_is_not_in_force(bot, engine):
+def test_a_valid_signature_with_an_inactive_bearer_is_refused(bot, engine):
     floor = a_shared_secret()
-    actions.revoke(token=record_of(engine))
+    actions.revoke(token=record_of(engine), actor=SYSTEM)
     assert code(push(fanout(), engine, secret=floor)) == "token_invalid"
     assert code(push(fanout(), secret=floor, headers={"Authorization": "Basic x"})) == (
         "token_invalid"
@@ -296,18 +280,18 @@ def test_a_valid_signature_does_not_save_a_bearer_that_is_not_in_force(bot, engi
     assert code(push(tradingview(bot), engine, secret=bot.secret)) == "token_invalid"
 
 
-def test_scope_and_kind_are_asked_only_of_the_credential_that_authorises(desk, bot):
+def test_only_the_authorising_credential_needs_scope_and_kind(desk, bot):
     floor = a_shared_secret()
     for token in (a_platform_token("read"), a_desk_token(desk)):
         assert code(push(fanout(), token, secret=floor)) == "ok"
         assert code(push(tradingview(bot), token, secret=bot.secret)) == "ok"
 
 
-def test_the_credential_that_authorised_is_the_one_that_is_named(engine, desk):
+def test_the_event_names_the_credential_that_authorised(engine, desk):
     floor = a_shared_secret()
     push(fanout(), engine, secret=floor)
     last = Event.objects.last()
-    assert last.platform_content["data"]["credential"] == SigningSecret.objects.get().public_id
+    assert last.actor == SigningSecret.objects.get().actor
 
 
 # --- Kind and scope -----------------------------------------------------------------------------
@@ -318,7 +302,7 @@ def test_a_desk_token_on_the_hook_is_not_allowed(desk):
     assert (response.status_code, code(response)) == (403, "not_allowed")
 
 
-def test_a_desk_token_pulls_no_desks_and_deploys_to_none(desk):
+def test_a_desk_token_cannot_pull_desks_or_deploy(desk):
     token = a_desk_token(desk)
     assert code(get(DESKS, token)) == "not_allowed"
     assert code(get(f"{DESKS}/{desk.public_id}", token)) == "not_allowed"
@@ -330,7 +314,7 @@ def test_a_platform_token_has_no_desk_of_its_own(engine):
     assert (response.status_code, code(response)) == (403, "not_allowed")
 
 
-def test_a_token_that_may_only_read_pushes_nothing(desk):
+def test_a_read_token_cannot_push_signals(desk):
     reader = a_platform_token("read")
     for response in (
         push(fanout(), reader),
@@ -348,7 +332,7 @@ def test_write_does_not_imply_read(desk):
         assert (response.status_code, code(response)) == (403, "scope_missing")
 
 
-def test_signing_headers_mean_nothing_off_the_hook(desk, engine):
+def test_signing_headers_are_ignored_outside_the_hook(desk, engine):
     floor = a_shared_secret()
     body = written(deploy())
     path = deploy_path(desk.public_id)
@@ -358,7 +342,7 @@ def test_signing_headers_mean_nothing_off_the_hook(desk, engine):
     assert get(EVENTS, engine, **junk).status_code == 200
 
 
-def test_the_catalog_and_the_contract_ask_nobody_who_they_are():
+def test_the_catalog_and_the_contract_need_no_credentials():
     for path in ("/api/v1", HOOK):
         assert get(path, "nonsense").status_code == 200
         assert get(path, **{"X-SVC-Timestamp": "junk"}).status_code == 200
@@ -367,13 +351,13 @@ def test_the_catalog_and_the_contract_ask_nobody_who_they_are():
 # --- An unknown bot -----------------------------------------------------------------------------
 
 
-def test_an_unknown_bot_gets_exactly_the_answer_of_a_wrong_signature(bot, desk):
+def test_an_unknown_bot_gets_the_same_response_as_a_wrong_signature(bot, desk):
     wrong = without_id(push(tradingview(bot), secret="wrong"))
     assert wrong[0] == 401
     assert wrong[1]["code"] == "signature_invalid"
     removed = a_bot(desk)
-    actions.remove_automation(automation=removed.automation)
-    bare = desks.add_automation(desk=desk, name="No secret")
+    actions.remove_automation(automation=removed.automation, actor=SYSTEM)
+    bare = desks.add_automation(desk=desk, name="No secret", actor=SYSTEM)
     for body, secret in [
         (tradingview(bot, botId="bot_" + "0" * 22), bot.secret),
         (tradingview(removed), removed.secret),
@@ -395,7 +379,7 @@ def test_an_unknown_bot_gets_exactly_the_answer_of_a_wrong_signature(bot, desk):
 def test_an_unknown_bot_costs_the_same_queries_and_verifications_as_a_wrong_signature(
     bot, django_assert_num_queries, monkeypatch
 ):
-    """The clock would be a poor witness: what is counted is the work."""
+    """Counts queries and verifications, because measured times are not reliable."""
     verified: list[int] = []
     verifies = signing.verifies
 
@@ -421,7 +405,10 @@ def test_during_an_overlap_both_secrets_sign_and_after_it_the_new_one(bot):
     now = timezone.now()
     with time_machine.travel(now, tick=False):
         new, _ = actions.generate_secret(
-            source=Source.TRADINGVIEW, automation=bot.automation, overlap=timedelta(hours=1)
+            source=Source.TRADINGVIEW,
+            automation=bot.automation,
+            overlap=timedelta(hours=1),
+            actor=SYSTEM,
         )
         assert code(push(tradingview(bot), secret=bot.secret)) == "ok"
         assert code(push(tradingview(bot), secret=new)) == "ok"
@@ -433,7 +420,9 @@ def test_during_an_overlap_both_secrets_sign_and_after_it_the_new_one(bot):
 
 
 def test_without_an_overlap_the_old_secret_ends_at_once(bot):
-    new, _ = actions.generate_secret(source=Source.TRADINGVIEW, automation=bot.automation)
+    new, _ = actions.generate_secret(
+        source=Source.TRADINGVIEW, automation=bot.automation, actor=SYSTEM
+    )
     assert code(push(tradingview(bot), secret=bot.secret)) == "signature_invalid"
     assert code(push(tradingview(bot), secret=new)) == "ok"
 
@@ -441,7 +430,10 @@ def test_without_an_overlap_the_old_secret_ends_at_once(bot):
 def test_replacing_during_an_overlap_ends_the_oldest(bot):
     def replace() -> str:
         return actions.generate_secret(
-            source=Source.TRADINGVIEW, automation=bot.automation, overlap=timedelta(days=1)
+            source=Source.TRADINGVIEW,
+            automation=bot.automation,
+            overlap=timedelta(days=1),
+            actor=SYSTEM,
         )[0]
 
     second, third = replace(), replace()
@@ -450,7 +442,7 @@ def test_replacing_during_an_overlap_ends_the_oldest(bot):
     assert code(push(tradingview(bot), secret=third)) == "ok"
 
 
-def test_a_sender_that_rotates_signs_with_both_and_is_accepted_before_and_after(bot):
+def test_a_sender_can_sign_with_both_secrets_during_a_rotation(bot):
     body = written(tradingview(bot))
     assert code(push(body, headers=signed(bot.secret, "the next", body=body))) == "ok"
 
@@ -500,9 +492,9 @@ def test_the_signature_is_checked_before_the_law(bot):
     assert code(push(body, secret="wrong")) == "signature_invalid"
 
 
-def test_a_deactivated_users_token_and_bots_are_shut_out(desk, bot):
+def test_a_deactivated_users_token_and_bots_are_refused(desk, bot):
     token = a_desk_token(desk)
-    actions.deactivate(user=desk.user)
+    actions.deactivate(user=desk.user, actor=SYSTEM)
     assert code(get(ME, token)) == "token_invalid"
     assert code(push(tradingview(bot), secret=bot.secret)) == "signature_invalid"
 

@@ -1,4 +1,4 @@
-"""How a credential is written (contract, section 2)."""
+"""The format of credentials (contract, section 2)."""
 
 import string
 import zlib
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from desks.ids import BASE62
 from tests.client import EVENTS, code, get, push
-from tokens import formats
+from tokens.crypto import formats
 
 PREFIXES = [formats.DESK_TOKEN, formats.PLATFORM_TOKEN, formats.SIGNING_SECRET]
 
@@ -56,47 +56,49 @@ def test_no_two_credentials_are_alike():
 
 
 @given(credentials, st.data())
-def test_a_mistyped_character_is_found(text, data):
+def test_a_mistyped_character_is_detected(text, data):
     place = data.draw(st.integers(len("svc_desk_"), len(text) - 1))
     other = data.draw(st.sampled_from([c for c in BASE62 if c != text[place]]))
-    assert formats.is_whole(text, *PREFIXES)
-    assert not formats.is_whole(text[:place] + other + text[place + 1 :], *PREFIXES)
+    assert formats.is_credential(text, *PREFIXES)
+    assert not formats.is_credential(text[:place] + other + text[place + 1 :], *PREFIXES)
 
 
 @pytest.mark.parametrize("more", ["0", " ", "\n", "é"])
-def test_a_credential_with_something_before_or_after_it_is_not_whole(more):
+def test_a_credential_with_other_text_around_it_is_not_valid(more):
     text = formats.new(formats.DESK_TOKEN)
-    assert not formats.is_whole(text + more, formats.DESK_TOKEN)
-    assert not formats.is_whole(more + text, formats.DESK_TOKEN)
+    assert not formats.is_credential(text + more, formats.DESK_TOKEN)
+    assert not formats.is_credential(more + text, formats.DESK_TOKEN)
 
 
-def test_a_credential_is_whole_only_under_its_own_prefix():
+def test_a_credential_is_valid_only_with_its_own_prefix():
     text = formats.new(formats.SIGNING_SECRET)
-    assert formats.is_whole(text, formats.SIGNING_SECRET)
-    assert not formats.is_whole(text, formats.DESK_TOKEN, formats.PLATFORM_TOKEN)
+    assert formats.is_credential(text, formats.SIGNING_SECRET)
+    assert not formats.is_credential(text, formats.DESK_TOKEN, formats.PLATFORM_TOKEN)
     body = text[len(formats.SIGNING_SECRET) :]
-    assert not formats.is_whole(formats.DESK_TOKEN + body, formats.DESK_TOKEN)
+    assert not formats.is_credential(formats.DESK_TOKEN + body, formats.DESK_TOKEN)
 
 
 @given(credentials, st.text(), st.text())
 def test_a_credential_is_found_in_any_text(text, before, after):
-    assert formats.is_in(before + text + after)
+    assert formats.contains_credential(before + text + after)
 
 
 def test_a_credential_is_found_where_a_broken_one_overlaps_it():
     text = formats.new(formats.DESK_TOKEN)
-    assert formats.is_in("svc_plat_" + "0" * 30 + text)  # 'svc_' is no base62, so this one ends
-    assert formats.is_in("svc_plat_" + "0" * 46 + text)  # whose 'svc' would be the end of this one
+    # The first credential breaks off at the underscore of the second, which is not base62.
+    assert formats.contains_credential("svc_plat_" + "0" * 30 + text)
+    # Here the letters "svc" of the second would complete the first.
+    assert formats.contains_credential("svc_plat_" + "0" * 46 + text)
     inside = formats.new(formats.PLATFORM_TOKEN)
-    assert formats.is_in("svc_desk_" + inside)
-    assert formats.is_in("svc_sign_svc_desk_" + inside + "0000")
+    assert formats.contains_credential("svc_desk_" + inside)
+    assert formats.contains_credential("svc_sign_svc_desk_" + inside + "0000")
 
 
-def test_a_text_without_a_right_checksum_holds_no_credential():
+def test_text_with_a_wrong_checksum_contains_no_credential():
     text = formats.new(formats.DESK_TOKEN)
-    assert not formats.is_in(text[:-1])
-    assert not formats.is_in("svc_desk_" + "0" * 49)
-    assert not formats.is_in("svc_other_" + text[len("svc_desk_") :])
+    assert not formats.contains_credential(text[:-1])
+    assert not formats.contains_credential("svc_desk_" + "0" * 49)
+    assert not formats.contains_credential("svc_other_" + text[len("svc_desk_") :])
 
 
 def test_a_hint_is_the_prefix_and_the_last_four():

@@ -1,17 +1,20 @@
-"""What a customer, or who holds a desk's token, can do to the lock that every writer waits for."""
+"""How often customers, desk tokens and bots can take the log's lock."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import product
+from typing import Any
 
 import pytest
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from desks import actions as desks
 from desks.models import Desk
-from events.log import TAKE_POSITIONS
+from events.actors import SYSTEM
 from events.models import Event, Head
+from events.statements import TAKE_POSITIONS
 from tests import factories
 from tests.client import (
     CATALOG,
@@ -30,29 +33,31 @@ from tests.client import (
 )
 from tests.desks.test_pages_access import three_in_a_window
 from tests.pages import problem
+from tests.processes import meet, run_together
 from tests.signals import bodies
-from tokens.models import Token
+from tokens import actions as tokens
+from tokens.models import SigningSecret, Token
 
 pytestmark = pytest.mark.django_db
 
 
 class Turns:
-    """How often the lock was taken."""
+    """Counts how often the log's lock was taken."""
 
     taken = 0
 
 
 @contextmanager
-def counted() -> Iterator[Turns]:
+def count_turns() -> Iterator[Turns]:
     turns = Turns()
     with CaptureQueriesContext(connection) as captured:
         yield turns
-    takes = TAKE_POSITIONS.partition("%s")[0]
+    takes = TAKE_POSITIONS.partition("%(count)s")[0]
     turns.taken = sum(query["sql"].startswith(takes) for query in captured)
 
 
-def test_the_count_sees_a_turn(desk):
-    with counted() as turns:
+def test_the_counter_counts_a_turn(desk):
+    with count_turns() as turns:
         factories.a_desk_token(desk)
     assert turns.taken == 1
 
@@ -60,45 +65,48 @@ def test_the_count_sees_a_turn(desk):
 # --- By token ------------------------------------------------------------------------------------
 
 
-def test_whatever_it_asks_a_desk_token_takes_the_lock_only_to_revoke_itself(desk, stranger):
+def test_a_desk_token_takes_the_lock_only_to_revoke_itself(desk, stranger):
     factories.a_desk_token(desk)
     old, own = Token.objects.get(desk=desk), factories.a_desk_token(desk)
     factories.a_desk_token(stranger)
     others = Token.objects.get(desk=stranger)
     sender, headers = Client(raise_request_exception=False), bearer(own)
-    get(ME, own)  # notes its use
+    get(ME, own)  # records its use
     paths = [
         *(CATALOG, ME, DESKS, EVENTS, TOKENS, HOOK, deploy_path(desk.public_id)),
         *(f"{DESKS}/{desk.public_id}", f"{DESKS}/{stranger.public_id}"),
         *(f"{TOKENS}?id={token.public_id}" for token in (old, others)),
     ]
-    said = [b"", b"{", *(bodies.fanout(), bodies.floor(desk), bodies.deploy(), bodies.nox())]
-    with counted() as turns:
+    said: list[Any] = [
+        b"",
+        b"{",
+        *(bodies.fanout(), bodies.floor(desk), bodies.deploy(), bodies.nox()),
+    ]
+    with count_turns() as turns:
         for path, method, body in product(paths, ("GET", "POST", "DELETE", "PUT"), said):
             if (path, method, body) != (TOKENS, "DELETE", b""):
                 sender.generic(method, path, written(body), "application/json", headers=headers)
     assert turns.taken == 0
-    with counted() as turns:
+    with count_turns() as turns:
         answers = [sender.delete(TOKENS, headers=headers).status_code for _ in range(3)]
     assert (answers, turns.taken) == ([200, 401, 401], 1)
 
 
-def test_revoking_what_is_revoked_answers_the_same_without_the_lock(desk):
+def test_revoking_again_returns_the_same_response_without_the_lock(desk):
     factories.a_desk_token(desk)
     old, own = Token.objects.get(desk=desk), factories.a_desk_token(desk)
     path, position = f"{TOKENS}?id={old.public_id}", Head.objects.get().position
-    with counted() as turns:
+    with count_turns() as turns:
         answers = [Client().delete(path, headers=bearer(own)) for _ in range(3)]
     assert {answer.status_code for answer in answers} == {200}
     assert (turns.taken, Head.objects.get().position) == (0, position)
 
 
-def test_what_a_desk_token_asks_is_limited_whatever_it_asks(desk, settings):
+def test_every_request_of_a_desk_token_is_rate_limited(desk, settings):
     settings.LIMITS = {**settings.LIMITS, "reads": three_in_a_window()}
-    factories.a_desk_token(desk)
-    old, own = Token.objects.get(desk=desk), factories.a_desk_token(desk)
-    asked = (("GET", ME), ("GET", EVENTS), ("DELETE", f"{TOKENS}?id={old.public_id}"))
-    ways = [Client().generic(*each, headers=bearer(own)) for each in (*asked, *asked)]
+    own = factories.a_desk_token(desk)
+    requests = (("GET", ME), ("GET", EVENTS), ("GET", TOKENS))
+    ways = [Client().generic(*each, headers=bearer(own)) for each in (*requests, *requests)]
     assert [code(answer) for answer in ways] == ["ok"] * 3 + ["rate_limited"] * 3
 
 
@@ -109,41 +117,85 @@ def test_toggling_is_limited_for_each_user(desk, settings):
     settings.LIMITS = {**settings.LIMITS, "changes": three_in_a_window()}
     browser, card = signed_in(desk.user), {"card": desk.elections.get().card_id}
     toggles = [("/desk/withdraw", {}), ("/desk/enrol", card)] * 4
-    with counted() as turns:
+    with count_turns() as turns:
         answers = [browser.post(path, fields) for path, fields in toggles]
-    assert [answer.status_code for answer in answers] == [302] * 3 + [429] * 5
-    assert {problem(answer) for answer in answers[3:]} == {"rate_limited"}
-    assert turns.taken == 3
+    assert [answer.status_code for answer in answers[::2]] == [302] * 4
+    assert [answer.status_code for answer in answers[1::2]] == [302] * 3 + [429]
+    assert problem(answers[-1]) == "rate_limited"
+    assert turns.taken == 7
 
 
-def test_revoking_by_session_is_one_of_those_changes(desk, stranger, settings):
-    settings.LIMITS = {**settings.LIMITS, "changes": three_in_a_window()}
+def test_withdrawing_and_revoking_take_no_turn_if_there_is_nothing_to_end(desk):
     factories.a_desk_token(desk)
-    browser, path = signed_in(desk.user), f"{TOKENS}?id={Token.objects.get(desk=desk).public_id}"
-    answers = [code(browser.delete(path)) for _ in range(4)]
-    assert answers == ["ok", "ok", "ok", "rate_limited"]
-    assert browser.post("/desk/withdraw").status_code == 429
-    assert code(signed_in(stranger.user).delete(path)) == "not_found"
+    bot, browser = factories.a_bot(desk), signed_in(desk.user)
+    secret = SigningSecret.objects.get(automation=bot.id).public_id
+    requests = [
+        ("POST", "/desk/withdraw"),
+        ("POST", f"/bots/{bot.id}/withdraw"),
+        ("POST", f"/bots/{bot.id}/secrets/{secret}/end"),
+        ("POST", "/desk/token/revoke"),
+        ("POST", "/desk/disconnect"),
+        ("POST", f"/bots/{bot.id}/remove"),
+    ]
+    for method, path in requests:
+        with count_turns() as first:
+            browser.generic(method, path)
+        with count_turns() as again:
+            browser.generic(method, path)
+        assert (first.taken, again.taken) == (1, 0), path
+    with count_turns() as again:  # as two browsers may request it at once
+        desks.remove_automation(automation=bot.automation, actor=SYSTEM)
+        tokens.remove_automation(automation=bot.automation, actor=SYSTEM)
+    assert again.taken == 0
+
+
+def withdraw_everything(desk: Desk, bot: factories.Bot, token: Token, secret: SigningSecret):
+    """The requests of one worker, sent one after the other."""
+    for withdraw in (
+        lambda: desks.withdraw_from_card(desk=desk, actor=SYSTEM),
+        lambda: desks.withdraw_from_automation(automation=bot.automation, actor=SYSTEM),
+        lambda: tokens.end_secret(secret=secret, actor=SYSTEM),
+        lambda: tokens.revoke(token=token, actor=SYSTEM),
+        lambda: desks.disconnect(desk=desk, actor=SYSTEM),
+        lambda: desks.remove_automation(automation=bot.automation, actor=SYSTEM),
+    ):
+        meet()
+        withdraw()
+
+
+@pytest.mark.processes
+@pytest.mark.alone
+@pytest.mark.django_db(transaction=True)
+def test_four_concurrent_workers_withdraw_once(card):
+    desk = factories.a_ready_desk(card)
+    bot = factories.a_bot(desk)
+    factories.a_desk_token(desk)
+    token, secret = Token.objects.select_related("desk").get(), SigningSecret.objects.get()
+    before = Head.objects.get().position
+    run_together(withdraw_everything, [(desk, bot, token, secret)] * 4)
+    written = Event.objects.filter(position__gt=before).order_by("position")
+    assert list(written.values_list("kind", flat=True)) == [
+        *("election.withdrawn", "election.withdrawn", "secret.ended", "token.revoked"),
+        *("desk.disconnected", "automation.removed"),
+    ]
 
 
 # --- By signature --------------------------------------------------------------------------------
 
 
-def test_who_knows_a_bot_takes_the_lock_by_bad_signatures_no_oftener_than_is_recorded(
-    desk, settings
-):
+def test_bad_signatures_for_a_known_bot_take_the_lock_only_to_record_refusals(desk, settings):
     settings.LIMITS = {**settings.LIMITS, "refusals": three_in_a_window()}
     bot, elsewhere = factories.a_bot(desk), factories.a_shared_secret()
     before = Event.objects.count()
-    with counted() as turns:
+    with count_turns() as turns:
         for _ in range(6):
             answer = push(bodies.tradingview(bot), secret=elsewhere)
             assert code(answer) == "signature_invalid"
     assert (turns.taken, Event.objects.count() - before) == (3, 3)
 
 
-def test_who_knows_no_bot_takes_it_never(desk: Desk):
-    with counted() as turns:
+def test_bad_signatures_for_unknown_bots_never_take_the_lock(desk: Desk):
+    with count_turns() as turns:
         for bot_id in ("bot_" + 22 * "0", "", None, 7, desk.public_id):
             body = {**bodies.fanout(), "source": "tradingview", "botId": bot_id}
             assert code(push(body, secret="svc_sign_nobodys")) == "signature_invalid"

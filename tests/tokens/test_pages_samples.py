@@ -1,4 +1,4 @@
-"""The code that a bot's page shows works as it is pasted, against the service as it is served."""
+"""The code samples of a bot's page work unchanged against a running server."""
 
 import shutil
 import subprocess
@@ -28,7 +28,7 @@ def desk():
 
 
 def secret_page(desk, bot):
-    """What the page shows that answers to generating a secret: value, body, and each language."""
+    """The page shown after generating a secret: the value, the body and the code samples."""
     answer = signed_in(desk.user).post(f"/bots/{bot.id}/secret", {"overlap": "0"})
     return copied(answer)
 

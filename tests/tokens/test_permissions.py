@@ -1,14 +1,14 @@
-"""Whether the caller may do this: closed unless declared."""
+"""Permissions: a view refuses every method that it does not declare."""
 
 import pytest
 from django.urls import get_resolver
 from rest_framework.test import APIRequestFactory
 
-from events.api.base import Answer, ApiView
+from events.http.api_view import ApiResponse, ApiView
 from tests.client import DESKS, HOOK, TOKENS, bearer, code, get, post
 from tests.factories import a_desk, a_desk_token, a_platform_token
-from tokens.authentication import BearerAuthentication
-from tokens.permissions import DeclaredScope
+from tokens.callers.authentication import BearerAuthentication
+from tokens.callers.permissions import DeclaredScope
 
 pytestmark = pytest.mark.django_db
 
@@ -16,16 +16,16 @@ PUBLIC_TO_ALL = {"catalog", "schema"}
 
 
 class Undeclared(ApiView):
-    """A view whose author forgot to say what it asks for."""
+    """A view that declares no scopes."""
 
     authentication_classes = [BearerAuthentication]
 
     def get(self, request):
-        return Answer({})
+        return ApiResponse({})
 
 
 def api_views():
-    """The API's own views, by the names of their paths."""
+    """The views of the API, by URL name."""
     for pattern in get_resolver().url_patterns:
         for inner in getattr(pattern, "url_patterns", [pattern]):
             view = getattr(inner.callback, "cls", None)
@@ -33,7 +33,7 @@ def api_views():
                 yield inner.name, view
 
 
-def test_a_view_that_declares_nothing_is_closed_to_every_token():
+def test_a_view_that_declares_nothing_refuses_every_token():
     for token in (a_platform_token(), a_desk_token(a_desk())):
         request = APIRequestFactory().get("/api/v1/undeclared", headers=bearer(token))
         response = Undeclared.as_view()(request)
@@ -41,7 +41,7 @@ def test_a_view_that_declares_nothing_is_closed_to_every_token():
         assert b'"not_allowed"' in response.content
 
 
-def test_every_view_of_the_api_asks_who_is_calling_but_those_that_are_public():
+def test_every_view_of_the_api_authenticates_except_the_public_ones():
     views = dict(api_views())
     assert {"catalog", "me", "desks", "desk-record", "events", "tokens", "deploy", "hook"} <= set(
         views
@@ -53,20 +53,20 @@ def test_every_view_of_the_api_asks_who_is_calling_but_those_that_are_public():
             assert view.authentication_classes != []
 
 
-def test_every_view_declares_scopes_unless_it_decides_by_itself():
+def test_every_view_declares_scopes_or_has_its_own_permissions():
     for name, view in api_views():
         closed_by_scope = DeclaredScope in view.permission_classes and view.required_scopes
         assert closed_by_scope or name in {*PUBLIC_TO_ALL, "tokens"}, name
 
 
-def test_a_scope_that_is_missing_is_named_in_the_detail():
+def test_the_detail_names_the_missing_scope():
     response = get(DESKS, a_platform_token("write"))
     assert code(response) == "scope_missing"
     assert "read" in response.json()["detail"]
 
 
 @pytest.mark.parametrize("path", [DESKS, TOKENS, HOOK, "/api/v1/me", "/api/v1/events"])
-def test_head_asks_for_what_get_asks_for(path, client):
+def test_head_needs_the_same_scope_as_get(path, client):
     assert client.head(path).status_code == client.get(path).status_code
     reader = bearer(a_platform_token("read"))
     assert (

@@ -1,66 +1,86 @@
-"""Rotating keys: everything moves to the newest, at any point, as often as one likes."""
+"""Key rotation: data is re-encrypted under the first key, and a run can be repeated."""
 
 import json
 import secrets
 import sys
+from collections.abc import Callable
+from datetime import timedelta
 from io import StringIO
 
 import pytest
+import time_machine
 from allauth.mfa.models import Authenticator
 from allauth.mfa.recovery_codes.internal.auth import RecoveryCodes
 from allauth.mfa.totp.internal.auth import TOTP, generate_totp_secret
+from django.contrib.sessions.models import Session
 from django.core.management import CommandError, call_command
 from django.test import Client
+from django.utils import timezone
 
+from config.accounts import sessions
+from config.management.commands.rotate_keys import FOUND_SOME
+from events.management.log_command import COULD_NOT_RUN
+from events.times import to_rfc3339
+from tests import staff
+from tests.client import ME, get
 from tests.factories import a_bot, a_desk_token, a_platform_token, a_shared_secret, a_staff_user
-from tokens import keys, rotation
-from tokens.models import SigningSecret, Source, Token
+from tokens.choices import Source
+from tokens.crypto import keys, rotation
+from tokens.models import SigningSecret, Token
 
 pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def new_key(settings) -> None:
-    """A call puts a new key before the others."""
+def new_key(settings) -> Callable[[], None]:
+    """Each call puts a new key in front of the others."""
 
     def put() -> None:
         settings.SECRET_KEYS = [secrets.token_bytes(32), *settings.SECRET_KEYS]
         settings.TOKEN_KEYS = [secrets.token_bytes(32), *settings.TOKEN_KEYS]
+        settings.SECRET_KEY_FALLBACKS = [settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS]
+        settings.SECRET_KEY = secrets.token_hex(32)
 
     return put
 
 
-def only_newest(settings) -> None:
+def only_first(settings) -> None:
     settings.SECRET_KEYS = settings.SECRET_KEYS[:1]
+    settings.SECRET_KEY_FALLBACKS = []
 
 
-def rotate() -> dict:
-    out = StringIO()
-    call_command("rotate_keys", "--json", stdout=out)
-    return json.loads(out.getvalue())
+def rotate(status: int = 0) -> dict:
+    """The command's report and its exit status."""
+    out, ended = StringIO(), 0
+    try:
+        call_command("rotate_keys", "--json", stdout=out)
+    except CommandError as error:
+        ended = error.returncode
+    assert ended == status
+    return json.loads(out.getvalue() or "{}")
 
 
-def test_every_secret_opens_with_the_newest_key_alone(desk, settings, new_key):
+def test_every_secret_can_be_decrypted_with_the_first_key_alone(desk, settings, new_key):
     bot, floor = a_bot(desk), a_shared_secret(Source.FLOOR)
     new_key()
-    assert rotate()["secrets"] == 2
-    only_newest(settings)
-    assert {secret.text() for secret in SigningSecret.objects.all()} == {bot.secret, floor}
+    assert rotate(FOUND_SOME)["secrets"] == 2
+    only_first(settings)
+    assert {secret.decrypt() for secret in SigningSecret.objects.all()} == {bot.secret, floor}
 
 
-def test_second_factors_move_as_well(settings, new_key):
+def test_second_factors_are_reencrypted(settings, new_key):
     user, seed = a_staff_user(), generate_totp_secret()
     totp, codes = TOTP.activate(user, seed), RecoveryCodes.activate(user)
     before = codes.get_unused_codes()
     new_key()
-    assert rotate()["secondFactors"] == 2
-    only_newest(settings)
+    assert rotate(FOUND_SOME)["secondFactors"] == 2
+    only_first(settings)
     totp, codes = (Authenticator.objects.get(pk=f.instance.pk).wrap() for f in (totp, codes))
     assert keys.decrypt_factor(totp.instance.data["secret"]) == seed
     assert codes.get_unused_codes() == before
 
 
-def test_a_second_factor_that_is_removed_meanwhile_is_left_out(settings, new_key):
+def test_a_second_factor_removed_meanwhile_is_skipped(settings, new_key):
     user = a_staff_user()
     TOTP.activate(user, generate_totp_secret())
     RecoveryCodes.activate(user)
@@ -76,56 +96,149 @@ def test_a_second_run_has_nothing_to_do(desk, new_key):
     a_bot(desk)
     TOTP.activate(desk.user, generate_totp_secret())
     new_key()
-    first = rotate()
+    first = rotate(FOUND_SOME)
     assert (first["secrets"], first["secondFactors"]) == (1, 1)
     assert (rotate()["secrets"], rotate()["secondFactors"]) == (0, 0)
 
 
-def test_killed_half_way_it_leaves_everything_readable_and_goes_on(settings, new_key):
+def test_after_being_killed_everything_is_readable_and_a_new_run_continues(settings, new_key):
     texts = {a_shared_secret(Source.FLOOR), a_shared_secret(Source.NOX)}
     new_key()
     moved = next(rotation.reencrypt_secrets())
-    assert {secret.text() for secret in SigningSecret.objects.all()} == texts
+    assert {secret.decrypt() for secret in SigningSecret.objects.all()} == texts
     assert moved not in list(rotation.reencrypt_secrets())
-    only_newest(settings)
-    assert {secret.text() for secret in SigningSecret.objects.all()} == texts
+    only_first(settings)
+    assert {secret.decrypt() for secret in SigningSecret.objects.all()} == texts
 
 
-def test_it_lists_the_tokens_that_stand_on_an_old_key_until_they_are_used(desk, new_key):
+def test_it_lists_tokens_of_old_keys_until_they_are_used(desk, new_key):
     value, _ = a_desk_token(desk), a_platform_token()
     new_key()
-    assert len(rotate()["tokensOnOldKeys"]) == 2
+    assert len(rotate(FOUND_SOME)["tokensOnOldKeys"]) == 2
     answer = Client(headers={"Authorization": f"Bearer {value}"}).get("/api/v1/me")
     assert answer.status_code == 200
-    [waiting] = rotate()["tokensOnOldKeys"]
-    assert waiting["id"] == Token.objects.get(scope="platform").public_id
+    [waiting] = rotate(FOUND_SOME)["tokensOnOldKeys"]
+    engine = Token.objects.get(scope="platform")
+    assert waiting == {
+        "id": engine.public_id,
+        "name": engine.name,
+        "hint": engine.hint,
+        "key": engine.key_id,
+        "lastUsedAt": None,
+    }
+    engine.revoked_at = timezone.now()
+    engine.save()
+    assert rotate()["tokensOnOldKeys"] == []
 
 
-def test_a_revoked_token_needs_no_key(desk, new_key):
-    a_desk_token(desk)
-    a_desk_token(desk)
+def test_the_most_recently_used_token_is_listed_last_with_its_time(desk, new_key):
+    used, unused = a_desk_token(desk), a_platform_token()
+    get(ME, used)
     new_key()
-    assert len(rotate()["tokensOnOldKeys"]) == 1
+    waiting = rotate(FOUND_SOME)["tokensOnOldKeys"]
+    assert [token["hint"][-4:] for token in waiting] == [unused[-4:], used[-4:]]
+    assert waiting[1]["lastUsedAt"] == to_rfc3339(Token.objects.get(desk=desk).last_used_at)
 
 
-def test_a_secret_that_no_key_opens_is_named(settings, db):
+def test_revoked_and_expired_tokens_are_not_listed(desk, new_key):
+    a_desk_token(desk)
+    a_desk_token(desk)
+    a_platform_token()
+    Token.objects.filter(scope="platform").update(
+        created_at=timezone.now() - timedelta(days=2),
+        expires_at=timezone.now() - timedelta(days=1),
+    )
+    new_key()
+    assert len(rotate(FOUND_SOME)["tokensOnOldKeys"]) == 1
+
+
+def test_a_session_is_reencrypted_and_keeps_its_session_key(desk, settings, new_key):
+    browser = staff.a_client(desk.user, "password")
+    cookie = browser.cookies["session"].value
+    new_key()
+    assert rotate(FOUND_SOME)["sessions"] == 1
+    assert rotate()["sessions"] == 0
+    only_first(settings)
+    assert browser.get("/desk").status_code == 200
+    assert browser.cookies["session"].value == cookie
+
+
+@pytest.mark.parametrize("kind", ["SECRET_KEY", "SECRET_KEYS"])
+def test_a_session_is_reencrypted_whichever_of_its_two_keys_is_new(desk, settings, kind):
+    browser = staff.a_client(desk.user, "password")
+    if kind == "SECRET_KEY":
+        settings.SECRET_KEY_FALLBACKS = [settings.SECRET_KEY]
+        settings.SECRET_KEY = secrets.token_hex(32)
+    else:
+        settings.SECRET_KEYS = [secrets.token_bytes(32), *settings.SECRET_KEYS]
+    assert rotate(FOUND_SOME)["sessions"] == 1
+    only_first(settings)
+    assert browser.get("/desk").status_code == 200
+
+
+def test_a_session_saved_meanwhile_is_not_overwritten(desk, new_key):
+    browser = staff.a_client(desk.user, "password")
+    new_key()
+    row = Session.objects.get()
+    assert not sessions._replace(row.pk, "what stood there before", "something else")
+    assert Session.objects.get().session_data == row.session_data
+    assert browser.get("/desk").status_code == 200
+
+
+def test_a_session_that_no_key_decrypts_is_skipped(desk, settings):
+    staff.a_client(desk.user, "password")
+    before = Session.objects.get().session_data
+    settings.SECRET_KEY = secrets.token_hex(32)
+    assert rotate()["sessions"] == 0
+    assert Session.objects.get().session_data == before
+
+
+def test_it_reports_until_when_links_in_mails_need_an_old_key(db, new_key):
+    assert rotate()["linksEnd"] is None
+    new_key()
+    now = timezone.now()
+    with time_machine.travel(now, tick=False):
+        assert rotate()["linksEnd"] == to_rfc3339(now + timedelta(days=3))
+
+
+def test_a_secret_that_no_key_decrypts_is_reported(settings, db):
     a_shared_secret()
     settings.SECRET_KEYS = [secrets.token_bytes(32)]
-    with pytest.raises(CommandError, match="Put its key back"):
-        rotate()
+    with pytest.raises(CommandError, match="Put its key back") as ended:
+        call_command("rotate_keys")
+    assert ended.value.returncode == COULD_NOT_RUN
 
 
-def test_it_says_in_words_what_it_did(desk, new_key):
+def test_it_prints_what_it_did(desk, new_key):
     a_bot(desk)
-    new_key()
     out = StringIO()
     call_command("rotate_keys", stdout=out)
     assert out.getvalue() == (
-        "1 signing secrets and 0 second factors moved.\nNo token stands on an older key.\n"
+        "Moved to the first key: 0 signing secrets, 0 second factors, 0 sessions.\n"
+        "Nothing needs another key than the first.\n"
     )
 
 
-def test_it_shows_on_a_terminal_how_far_it_is(desk, new_key, monkeypatch):
+def test_it_prints_what_still_needs_an_old_key(desk, new_key):
+    a_bot(desk)
+    a_platform_token()
+    token, now = Token.objects.get(), timezone.now()
+    new_key()
+    out = StringIO()
+    with (
+        time_machine.travel(now, tick=False),
+        pytest.raises(CommandError, match="1 tokens are listed"),
+    ):
+        call_command("rotate_keys", stdout=out)
+    assert out.getvalue() == (
+        "Moved to the first key: 1 signing secrets, 0 second factors, 0 sessions.\n"
+        f"On the key {token.key_id}: {token.public_id} {token.hint} Engine, never used\n"
+        "Links in emails become invalid when you remove the SECRET_KEY that signed them. Links "
+        f"sent until now expire by {to_rfc3339(now + timedelta(days=3))}.\n"
+    )
+
+
+def test_it_shows_its_progress_on_a_terminal(desk, new_key, monkeypatch):
     class Terminal(StringIO):
         def isatty(self):
             return True
@@ -134,15 +247,15 @@ def test_it_shows_on_a_terminal_how_far_it_is(desk, new_key, monkeypatch):
     TOTP.activate(desk.user, generate_totp_secret())
     new_key()
     monkeypatch.setattr("sys.stderr", Terminal())
-    rotate()
+    rotate(FOUND_SOME)
     shown = sys.stderr.getvalue()
     assert "Secrets: " in shown
     assert "Second factors: " in shown
     assert "/1 [" in shown
 
 
-def test_without_a_terminal_it_shows_nothing_but_its_report(desk, new_key, capsys):
+def test_without_a_terminal_it_prints_only_its_report(desk, new_key, capsys):
     a_bot(desk)
     new_key()
-    assert rotate()["secrets"] == 1
+    assert rotate(FOUND_SOME)["secrets"] == 1
     assert capsys.readouterr() == ("", "")

@@ -1,12 +1,14 @@
-"""What a caller has left is said in every answer that counts, and raced it is exact."""
+"""Rate limit headers, and the exact count of concurrent requests."""
 
 import pytest
 from django.conf import settings as django_settings
 from django.test import override_settings
 
+from signals.models import Signal
 from tests.client import EVENTS, code, deploy_path, get, post, push
-from tests.factories import a_bot, a_desk_token, a_platform_token, a_ready_desk
+from tests.factories import Bot, a_bot, a_desk_token, a_platform_token, a_ready_desk
 from tests.processes import meet, run_together
+from tests.signals.bodies import tradingview
 
 pytestmark = pytest.mark.django_db
 
@@ -15,7 +17,7 @@ LIMIT = 10
 
 @pytest.fixture
 def limited(settings):
-    """Each limit is three a minute."""
+    """Sets each limit to three a minute."""
     settings.LIMITS = dict.fromkeys(settings.LIMITS, "3/minute")
 
 
@@ -30,7 +32,7 @@ def fan_out(nonce: str) -> dict:
     }
 
 
-def test_an_answer_says_the_limit_and_what_is_left(desk, limited):
+def test_a_response_states_the_limit_and_what_is_left(desk, limited):
     token = a_desk_token(desk)
     for left in (2, 1, 0):
         answer = get(EVENTS, token)
@@ -44,32 +46,32 @@ def test_an_answer_says_the_limit_and_what_is_left(desk, limited):
     assert 1 <= wait <= 60
 
 
-def test_a_refused_signal_says_it_as_well(desk, limited):
+def test_the_response_of_a_refused_signal_states_them_too(desk, limited):
     answer = push(fan_out("1") | {"elected": False}, a_platform_token())
     assert code(answer) == "not_elected"
     assert answer.headers["RateLimit"].startswith('"platform";r=2;t=')
 
 
-def test_an_automation_has_its_own(desk, limited):
+def test_an_automation_has_its_own_limit(desk, limited):
     bot = a_bot(desk)
     answer = push({"source": "tradingview", "botId": bot.id}, secret=bot.secret)
     assert answer.headers["RateLimit-Policy"] == '"automation";q=3;w=60'
 
 
-def test_what_is_not_limited_says_nothing(desk, limited):
+def test_a_request_without_a_limit_has_no_limit_headers(desk, limited):
     token = a_platform_token()
     for answer in (get(EVENTS, token), get("/api/v1"), get(EVENTS)):
         assert "RateLimit" not in answer.headers
 
 
-def test_with_the_limits_off_nothing_is_said(desk):
+def test_with_limits_off_there_are_no_limit_headers(desk):
     answer = post(deploy_path(desk.public_id), fan_out("1") | {"fanout": False}, a_platform_token())
     assert answer.status_code == 200
     assert "RateLimit" not in answer.headers
 
 
 def push_in_rounds(tokens: list[str], name: str) -> list[list[int]]:
-    """The statuses of one worker's 16 pushes with each token, all workers starting at once."""
+    """The statuses of one worker's 16 pushes with each token. All workers start at once."""
     limits = {**django_settings.LIMITS, "platform": f"{LIMIT}/minute"}
     rounds = []
     with override_settings(LIMITS=limits):
@@ -87,10 +89,35 @@ def push_in_rounds(tokens: list[str], name: str) -> list[list[int]]:
     "not __import__('django.conf').conf.settings.LIMITS_URL",
     reason="without a shared store each process counts for itself",
 )
-def test_of_64_requests_raced_over_four_workers_exactly_as_many_pass_as_the_limit_says(card):
+def test_of_64_concurrent_requests_on_four_workers_exactly_the_limit_passes(card):
     a_ready_desk(card)
     tokens = [a_platform_token() for _ in range(5)]
     workers = run_together(push_in_rounds, [(tokens, f"worker-{n}") for n in range(4)])
     for rounds in zip(*workers, strict=True):
         statuses = [status for worker in rounds for status in worker]
         assert (statuses.count(200), statuses.count(429)) == (LIMIT, 64 - LIMIT)
+
+
+def push_with_bot(bot: Bot, chosen: dict[str, str]) -> list[int]:
+    """The statuses of 8 pushes by the worker's own bot."""
+    with override_settings(LIMITS={**django_settings.LIMITS, **chosen}):
+        meet()
+        pushes = [push(tradingview(bot), secret=bot.secret) for _ in range(8)]
+        return [answer.status_code for answer in pushes]
+
+
+@pytest.mark.processes
+@pytest.mark.alone
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.skipif(
+    "not __import__('django.conf').conf.settings.LIMITS_URL",
+    reason="without a shared store each process counts for itself",
+)
+@pytest.mark.parametrize("name", ["desk", "desk_day"])
+def test_of_four_concurrent_bots_of_one_desk_exactly_the_desks_limit_passes(card, name):
+    desk = a_ready_desk(card)
+    bots = [a_bot(desk) for _ in range(4)]
+    workers = run_together(push_with_bot, [(bot, {name: f"{LIMIT}/day"}) for bot in bots])
+    statuses = [status for worker in workers for status in worker]
+    assert (statuses.count(200), statuses.count(429)) == (LIMIT, 32 - LIMIT)
+    assert Signal.objects.count() == LIMIT

@@ -1,12 +1,11 @@
-"""The shapes of tokens and secrets, and how minting, listing and revoking describe themselves."""
+"""OpenAPI schemas of tokens and secrets, and descriptions of the token operations."""
 
 from drf_spectacular.utils import OpenApiExample, PolymorphicProxySerializer
 from rest_framework import serializers
 
 from desks.api.schemas import EXAMPLE_TIME, USER_ID, public_id
-from events.api.parameters import PageParameters, Strict
-from events.api.schemas import JSON_BODY, MOMENT, TEXT, Field, Shape, one_of, operation, pattern
-from events.refusals import (
+from events.http.parameters import PageParameters, StrictSerializer
+from events.http.refusals import (
     ExchangeSecret,
     Invalid,
     NotAllowed,
@@ -15,74 +14,87 @@ from events.refusals import (
     SignInRequired,
     TokenInvalid,
 )
-from tokens import formats
+from events.http.schemas import (
+    DATE_TIME,
+    JSON_BODY,
+    STRING,
+    Field,
+    Schema,
+    one_of,
+    operation,
+    pattern,
+)
 from tokens.api.serializers import Revoking
-from tokens.models import Scope
-from tokens.models.token import LONGEST_NAME, READ, WRITE
+from tokens.choices import Scope
+from tokens.crypto import formats
+from tokens.models.token import MAX_NAME_LENGTH, READ, WRITE
 
 TAG = "Tokens"
-TOKEN_ID = public_id("tok_")
+TOKEN_ID, SECRET_ID = public_id("tok_"), public_id("sec_")
 SCOPES = {"type": "array", "items": one_of([READ, WRITE]), "minItems": 1}
-NAME = {"type": "string", "minLength": 1, "maxLength": LONGEST_NAME, "pattern": r"\S"}
+NAME = {"type": "string", "minLength": 1, "maxLength": MAX_NAME_LENGTH, "pattern": r"\S"}
 TAIL = f"[0-9A-Za-z]{{{formats.RANDOM_CHARACTERS + formats.CHECKSUM_CHARACTERS}}}"
 VALUE = pattern(f"({formats.DESK_TOKEN}|{formats.PLATFORM_TOKEN}){TAIL}")
 
 EXAMPLE_TOKEN_ID = "tok_5Gk0bWq8ZsM3hYr7DnVtJ4"  # noqa: S105 - an id
 
 
-class TokenData(Shape):
-    """A token's record as the log keeps it, without the time of its use."""
+class TokenData(Schema):
+    """A token's record in an event: without the time of last use."""
 
     id = Field(TOKEN_ID)
-    scope = Field(one_of(Scope.values), "Whose it is.")
-    name = Field(TEXT)
+    scope = Field(one_of(Scope.values()), "Whose it is.")
+    name = Field(STRING)
     scopes = Field(SCOPES, "What it may do.")
-    hint = Field(TEXT, "Its prefix and its last four characters: all that is shown of it later.")
-    createdAt = Field(MOMENT)
-    expiresAt = Field(MOMENT, allow_null=True)
-    revokedAt = Field(MOMENT, allow_null=True)
+    hint = Field(STRING, "Its prefix and its last four characters: all that is shown of it later.")
+    createdAt = Field(DATE_TIME)
+    expiresAt = Field(DATE_TIME, allow_null=True)
+    revokedAt = Field(DATE_TIME, allow_null=True)
     userId = Field(USER_ID, "The desk of a desk token.", allow_null=True)
 
 
 class TokenRecord(TokenData):
-    """A token's record; never its value."""
+    """A token's record. It never includes the value."""
 
-    lastUsedAt = Field(MOMENT, "At most a minute late.", allow_null=True)
+    lastUsedAt = Field(DATE_TIME, "At most a minute late.", allow_null=True)
 
 
 class MintedToken(TokenRecord):
-    """The new token's record, and its value."""
+    """The new token's record and its value."""
 
-    token = Field(VALUE, "The value. It is shown this once, and kept nowhere.")
+    token = Field(VALUE, "The value. It is shown only once and is never stored.")
 
 
-class TokenPage(Shape):
+class TokenPage(Schema):
     """A page of tokens."""
 
     tokens = TokenRecord(many=True)
-    next = Field(TEXT, "The after of the next page, null at the end.", allow_null=True)
+    next = Field(STRING, "The after of the next page. Null on the last page.", allow_null=True)
 
 
-class SecretData(Shape):
-    """Of ``secret.…``: whose it is, and when it ends."""
+class SecretData(Schema):
+    """Data of ``secret.…`` events. It never includes the secret's text."""
 
-    owner = Field(TEXT, "A botId, floor or nox.")
-    endsAt = Field(MOMENT, allow_null=True)
+    id = Field(SECRET_ID)
+    owner = Field(STRING, "A botId, floor or nox.")
+    hint = Field(STRING, "Its prefix and its last four characters.")
+    createdAt = Field(DATE_TIME)
+    endsAt = Field(DATE_TIME, allow_null=True)
 
 
-class DeskMinting(Strict):
-    """One's own desk token: it reads, and replaces the one before it."""
+class DeskMinting(StrictSerializer):
+    """A new token for the user's own desk. It has the scope read and replaces the previous one."""
 
     scope = Field({"const": Scope.DESK.value})
     name = Field(NAME, required=False)
 
 
-class PlatformMinting(Strict):
-    """A token for a named platform, by staff."""
+class PlatformMinting(StrictSerializer):
+    """A new platform token. Only staff may mint one."""
 
     scope = Field({"const": Scope.PLATFORM.value})
     name = Field(NAME)
-    scopes = Field(SCOPES, "write does not imply read.")
+    scopes = Field(SCOPES, "The scope write does not include read.")
     expiresAt = serializers.DateTimeField(required=False, allow_null=True)
 
 
@@ -110,10 +122,11 @@ RECORD = {
 list_tokens = operation(
     "listTokens",
     "List tokens",
-    "A desk token lists its desk's tokens, a platform token itself. Signed in: one's own, and for "
-    "staff all. A session does not count where `Authorization` is present.",
+    "A desk token lists the tokens of its desk; a platform token lists itself. A session lists the "
+    "user's own tokens, and all tokens for staff. A request with an `Authorization` header does "
+    "not use the session.",
     tag=TAG,
-    answer=TokenPage,
+    response=TokenPage,
     example={"tokens": [RECORD], "next": None},
     parameters=[PageParameters],
     refusals=[Invalid],
@@ -122,10 +135,10 @@ list_tokens = operation(
 mint_token = operation(
     "mintToken",
     "Mint a token",
-    "Signed in only: `scope` `desk` mints one's own desk token, which replaces the one before it; "
-    "`scope` `platform` is for staff. The value is shown this once.",
+    "Requires a session. `scope` `desk` mints a token for the user's own desk and revokes the "
+    "previous one. `scope` `platform` is for staff. The value is shown only once.",
     tag=TAG,
-    answer=MintedToken,
+    response=MintedToken,
     status=201,
     body=MINTING,
     bodies=[
@@ -150,11 +163,12 @@ mint_token = operation(
 revoke_token = operation(
     "revokeToken",
     "Revoke a token",
-    "`id` in the query or in the body; by Bearer without either, the token that calls. A desk "
-    "token may revoke its own desk's, a platform token only itself; signed in: one's own, and for "
-    "staff any. Revoked again, it answers the same. It holds from the next request on.",
+    "Send the `id` in the query or in the body. Without it, a Bearer token revokes itself. A desk "
+    "token may revoke the tokens of its desk, a platform token only itself. A session may revoke "
+    "the user's own tokens, and any token for staff. Revoking again returns the same response. The "
+    "token is refused from the next request on.",
     tag=TAG,
-    answer=TokenRecord,
+    response=TokenRecord,
     example={**RECORD, "revokedAt": EXAMPLE_TIME},
     body=Revoking,
     bodies=[OpenApiExample("Another", {"id": EXAMPLE_TOKEN_ID}, request_only=True)],

@@ -1,38 +1,41 @@
-"""What minting and revoking take."""
+"""The parameters and bodies of minting and revoking."""
 
 from typing import Any
 
 from rest_framework import serializers
 
-from events.api.parameters import LONGEST_TEXT, Strict, Text
+from events.http.names import validate_name
+from events.http.parameters import MAX_TEXT_LENGTH, Rfc3339Field, StrictSerializer, StrictTextField
 from tokens.actions import DESK_TOKEN_NAME
-from tokens.models import Scope
-from tokens.models.token import LONGEST_NAME, READ, WRITE
+from tokens.choices import Scope
+from tokens.models.token import MAX_NAME_LENGTH, READ, WRITE
 
 
-class Minting(Strict):
-    """A desk token for oneself, or a platform token (contract, section 4)."""
+class Minting(StrictSerializer):
+    """A new desk token or platform token (contract, section 4)."""
 
-    scope = serializers.ChoiceField(Scope.choices)
-    name = Text(max_length=LONGEST_NAME, required=False)
+    scope = serializers.ChoiceField(Scope.choices())
+    name = StrictTextField(max_length=MAX_NAME_LENGTH, required=False, validators=[validate_name])
     scopes = serializers.ListField(
         child=serializers.ChoiceField([READ, WRITE]), required=False, allow_empty=False
     )
-    expiresAt = serializers.DateTimeField(required=False, allow_null=True)
+    expiresAt = Rfc3339Field(required=False, allow_null=True)
 
-    def validate(self, given: dict[str, Any]) -> dict[str, Any]:
-        platform = given["scope"] == Scope.PLATFORM
-        missing = [name for name in ("name", "scopes") if platform and name not in given]
-        beyond = [name for name in ("scopes", "expiresAt") if not platform and name in given]
-        if missing or beyond:
+    def validate(self, data: dict[str, Any]) -> dict[str, Any]:
+        platform = data["scope"] == Scope.PLATFORM
+        missing = [name for name in ("name", "scopes") if platform and name not in data]
+        not_allowed = [name for name in ("scopes", "expiresAt") if not platform and name in data]
+        if missing or not_allowed:
             raise serializers.ValidationError(
                 dict.fromkeys(missing, "A platform token needs this.")
-                | dict.fromkeys(beyond, "A desk token has no such choice.")
+                | dict.fromkeys(not_allowed, "A desk token does not take this.")
             )
-        return {"name": DESK_TOKEN_NAME, "expiresAt": None, **given}
+        return {"name": DESK_TOKEN_NAME, "expiresAt": None, **data}
 
 
-class Revoking(Strict):
-    """Which token, where it is not the one that calls."""
+class Revoking(StrictSerializer):
+    """The token to revoke. Without an id it is the calling token."""
 
-    id = Text(max_length=LONGEST_TEXT, required=False, help_text="Which token: a tok_…")
+    id = StrictTextField(
+        max_length=MAX_TEXT_LENGTH, required=False, help_text="The id of the token: tok_…"
+    )

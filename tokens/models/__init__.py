@@ -1,6 +1,6 @@
-"""Credentials, one noun a file."""
+"""Models of credentials: tokens and signing secrets."""
 
-from tokens.models.secret import SigningSecret, Source
-from tokens.models.token import Scope, Token
+from tokens.models.secret import SigningSecret
+from tokens.models.token import Token
 
-__all__ = ["Scope", "SigningSecret", "Source", "Token"]
+__all__ = ["SigningSecret", "Token"]

@@ -1,4 +1,4 @@
-"""Signing secrets: an automation's own, the Floor's, Nox's."""
+"""Signing secrets of automations, of the Floor and of Nox."""
 
 from datetime import datetime
 from typing import Self
@@ -6,16 +6,12 @@ from typing import Self
 from django.db import models
 from django.db.models import F, Q
 
-from desks.ids import LONGEST_ID, new_id
-from tokens import keys
-
-
-class Source(models.TextChoices):
-    """Where a signal says that it comes from, and so whose secret signs it."""
-
-    TRADINGVIEW = "tradingview"
-    FLOOR = "floor"
-    NOX = "nox"
+from desks.ids import MAX_ID_LENGTH, new_id
+from desks.models import Desk
+from events.actors import Actor, ActorType
+from events.times import to_rfc3339
+from tokens.choices import Source
+from tokens.crypto import keys
 
 
 def new_secret_id() -> str:
@@ -24,19 +20,23 @@ def new_secret_id() -> str:
 
 class SigningSecretQuerySet(models.QuerySet["SigningSecret"]):
     def live(self, now: datetime) -> Self:
-        """Secrets that still verify: the one in use, and in an overlap the one before it."""
+        """Secrets that still verify: the current one and, in an overlap, the previous one."""
         return self.filter(Q(ends_at=None) | Q(ends_at__gt=now))
 
     def of(self, source: Source, bot_id: str | None = None) -> Self:
         """The secrets of one owner: the Floor, Nox, or one automation."""
         return self.filter(source=source, automation=bot_id)
 
+    def of_desk(self, desk: Desk) -> Self:
+        """The secrets of all automations of a desk."""
+        return self.filter(automation__desk=desk).select_related("automation__desk")
+
 
 class SigningSecret(models.Model):
-    """A secret, encrypted and bound to its row; ``ends_at`` is null for the one in use."""
+    """A signing secret, encrypted and bound to its row. ``ends_at`` is None for the current one."""
 
-    public_id = models.CharField(max_length=LONGEST_ID, default=new_secret_id)
-    source = models.CharField(max_length=16, choices=Source)
+    public_id = models.CharField(max_length=MAX_ID_LENGTH, default=new_secret_id)
+    source = models.CharField(max_length=16, choices=Source.choices())
     automation = models.ForeignKey(
         "desks.Automation", models.PROTECT, null=True, related_name="secrets"
     )
@@ -77,19 +77,34 @@ class SigningSecret(models.Model):
         return f"{self.owner} ({self.hint})"
 
     @property
+    def actor(self) -> Actor:
+        """The secret as the actor of an event."""
+        return Actor(ActorType.SECRET, self.public_id)
+
+    @property
     def owner(self) -> str:
         """The bot's id, ``floor`` or ``nox``."""
         return self.automation_id or self.source
 
+    def as_event_data(self) -> dict[str, str | None]:
+        """The record that events contain. It never includes the secret's text."""
+        return {
+            "id": self.public_id,
+            "owner": self.owner,
+            "hint": self.hint,
+            "createdAt": to_rfc3339(self.created_at),
+            "endsAt": to_rfc3339(self.ends_at),
+        }
+
     @property
-    def row(self) -> str:
-        """What the ciphertext is bound to: moved to another row, it does not open."""
+    def associated_data(self) -> str:
+        """Binds the ciphertext to its row: in another row it cannot be decrypted."""
         return f"{self.public_id}:{self.owner}"
 
-    def seal(self, text: str) -> None:
-        """Encrypts the secret's text under the newest key."""
-        self.ciphertext, self.key_id = keys.encrypt(text, self.row)
+    def encrypt(self, text: str) -> None:
+        """Stores the secret's text, encrypted under the first key. Does not save the row."""
+        self.ciphertext, self.key_id = keys.encrypt(text, self.associated_data)
 
-    def text(self) -> str:
-        """The secret as it was shown; raises ``keys.KeyLostError``."""
-        return keys.decrypt(bytes(self.ciphertext), self.row, self.key_id)
+    def decrypt(self) -> str:
+        """The secret's text. Raises ``keys.KeyLostError``."""
+        return keys.decrypt(bytes(self.ciphertext), self.associated_data, self.key_id)

@@ -1,4 +1,4 @@
-"""Bearer tokens: a desk's own, and the platform's."""
+"""Bearer tokens of desks and of the platform."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -7,21 +7,16 @@ from typing import Any, Self
 from django.db import models
 from django.db.models import F, Q
 
-from desks.ids import LONGEST_ID, new_id
+from desks.ids import MAX_ID_LENGTH, new_id
 from desks.models import Desk, Election
-from events.feed import WHOLE_LOG, Span, View, Window
+from events.actors import Actor, ActorType
+from events.feed.reading import WHOLE_LOG, Span, Visibility, Window
 from events.kinds import EVERYONE
-from events.times import written
+from events.times import to_rfc3339
+from tokens.choices import Scope
 
-LONGEST_NAME = 80
+MAX_NAME_LENGTH = 80
 READ, WRITE = "read", "write"
-
-
-class Scope(models.TextChoices):
-    """Whose token it is."""
-
-    DESK = "desk"
-    PLATFORM = "platform"
 
 
 def new_token_id() -> str:
@@ -29,18 +24,18 @@ def new_token_id() -> str:
 
 
 class TokenQuerySet(models.QuerySet["Token"]):
-    def in_force(self, now: datetime) -> Self:
+    def active(self, now: datetime) -> Self:
         """Tokens that are neither revoked nor expired."""
         return self.filter(Q(expires_at=None) | Q(expires_at__gt=now), revoked_at=None)
 
 
 class Token(models.Model):
-    """A token's record; the value itself is not kept, only a keyed digest of it."""
+    """A token's record. It stores a keyed digest of the value, never the value."""
 
-    public_id = models.CharField(max_length=LONGEST_ID, default=new_token_id)
-    scope = models.CharField(max_length=8, choices=Scope)
+    public_id = models.CharField(max_length=MAX_ID_LENGTH, default=new_token_id)
+    scope = models.CharField(max_length=8, choices=Scope.choices())
     desk = models.ForeignKey("desks.Desk", models.PROTECT, null=True, related_name="tokens")
-    name = models.CharField(max_length=LONGEST_NAME)
+    name = models.CharField(max_length=MAX_NAME_LENGTH)
     can_read = models.BooleanField(default=False)
     can_write = models.BooleanField(default=False)
     digest = models.CharField(max_length=64)
@@ -80,8 +75,13 @@ class Token(models.Model):
 
     @property
     def scopes(self) -> list[str]:
-        """What the token may do: ``read``, ``write``."""
+        """The token's scopes: ``read``, ``write`` or both."""
         return [READ] * self.can_read + [WRITE] * self.can_write
+
+    @property
+    def actor(self) -> Actor:
+        """The token as the actor of an event."""
+        return Actor(ActorType.TOKEN, self.public_id)
 
     @property
     def is_platform(self) -> bool:
@@ -89,40 +89,50 @@ class Token(models.Model):
 
     @property
     def topic(self) -> str | None:
-        """To whom the log says what becomes of this token: its desk, or the platform only."""
+        """The topic of the token's events: its desk, or None for a platform token."""
         return self.desk.public_id if self.desk else None
 
-    def as_json(self) -> dict[str, Any]:
-        """The record as every list shows it (contract, section 2); never the value."""
-        return {**self.as_event_data(), "lastUsedAt": written(self.last_used_at)}
+    def is_active(self, now: datetime) -> bool:
+        """Whether the token is neither revoked nor expired. Queries the database each time."""
+        return Token.objects.active(now).filter(pk=self.pk).exists()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The record that lists contain (contract, section 2). It never includes the value."""
+        return {**self.as_event_data(), "lastUsedAt": to_rfc3339(self.last_used_at)}
 
     def as_event_data(self) -> dict[str, Any]:
-        """The record as the log keeps it, without the time of its use."""
+        """The record that events contain: without the time of last use."""
         return {
             "id": self.public_id,
             "scope": self.scope,
             "name": self.name,
             "scopes": self.scopes,
             "hint": self.hint,
-            "createdAt": written(self.created_at),
-            "expiresAt": written(self.expires_at),
-            "revokedAt": written(self.revoked_at),
+            "createdAt": to_rfc3339(self.created_at),
+            "expiresAt": to_rfc3339(self.expires_at),
+            "revokedAt": to_rfc3339(self.revoked_at),
             "userId": self.topic,
         }
 
-    def view_of(self, user_id: str | None) -> View:
-        """What this token sees of the log, or of one desk's view of it; nothing of another's."""
+    def visibility_of(self, user_id: str | None) -> Visibility:
+        """The part of the log that this token may read.
+
+        ``user_id`` narrows it to one desk. The view is empty if the token may not read that desk.
+        """
         if self.is_platform and user_id is None:
             return lambda window: WHOLE_LOG
         if self.is_platform:
             desk = Desk.objects.filter(public_id=user_id).first()
         else:
             desk = self.desk if user_id in (None, self.topic) else None
-        return desk_view(desk) if desk else lambda window: ()
+        return desk_visibility(desk) if desk else lambda window: ()
 
 
-def desk_view(desk: Desk) -> View:
-    """What a desk sees: its own events, everyone's, and a card's while its election stood."""
+def desk_visibility(desk: Desk) -> Visibility:
+    """What a desk may read: its own events, public events, and the events of cards it enrolled in.
+
+    It may read a card's events only while its election on that card was standing.
+    """
 
     def spans(window: Window) -> Sequence[Span]:
         elections = Election.objects.filter(desk=desk).spans(window)

@@ -1,4 +1,4 @@
-"""Django's migrate, without the limits that requests have (``config.environment``)."""
+"""Django's migrate, without the timeouts that requests have (``config.environment``)."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,18 +8,18 @@ from django.core.management.commands.migrate import Command as Migrate
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-LIMITS = ("lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout")
+TIMEOUTS = ("lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout")
 
 
 class Command(Migrate):
     def handle(self, *args: Any, **options: Any) -> None:
-        with _without_limits(connections[options["database"]]):
+        with _without_timeouts(connections[options["database"]]):
             super().handle(*args, **options)
 
 
 @contextmanager
-def _without_limits(connection: BaseDatabaseWrapper) -> Iterator[None]:
-    """An index of a large log takes minutes, and its migration waits for the writers before it."""
+def _without_timeouts(connection: BaseDatabaseWrapper) -> Iterator[None]:
+    """Lifts the timeouts: an index on a large log takes minutes, and waits for open writers."""
     if connection.vendor == "postgresql":
         _each(connection, "SET {} = 0")
     yield
@@ -29,5 +29,5 @@ def _without_limits(connection: BaseDatabaseWrapper) -> Iterator[None]:
 
 def _each(connection: BaseDatabaseWrapper, statement: str) -> None:
     with connection.cursor() as cursor:
-        for name in LIMITS:
+        for name in TIMEOUTS:
             cursor.execute(statement.format(name))

@@ -1,46 +1,56 @@
-"""manage.py audit: proves the log, and everything that stands beside it, on a live database."""
+"""manage.py audit: compares the log with every table, on a live database."""
 
 import json
-from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from tqdm import tqdm
 
+from events.management.log_command import LogCommand
 from events.models import Head
 from events.snapshot import snapshot
-from signals.audit.findings import HOW_MANY, Finding, findings
+from signals.reports.audit.findings import NOT_COVERED, Finding
+from signals.reports.audit.run import PASSES, run_audit
 
 
-class Command(BaseCommand):
+class Command(LogCommand):
     help = (
-        "Proves the log, and everything that stands beside it, at one moment of a database that "
-        "may be in use: nobody waits for it, and it writes nothing. A line for each promise, with "
-        "how many things it was held against; exit status 1 where one is broken, with the ids of "
-        "the first that break it."
+        "Replays the log and compares every table with it. It reads one snapshot of the database, "
+        "writes nothing and blocks nobody, so it can run while the service does. It prints one "
+        "line for each promise, with the number of things checked and the first breaches, and then "
+        "what it does not cover. Exit status: 0 if every promise holds, 1 if one is broken, 2 if "
+        "the audit could not run."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--json", action="store_true", help="one JSON object, for a program")
+        parser.add_argument("--json", action="store_true", help="print one JSON object")
 
     def handle(self, *args: Any, **options: Any) -> None:
         with snapshot():
             head = Head.objects.get()
-            found = []
-            # Shown on a terminal, and nowhere else.
-            for finding in tqdm(findings(), total=HOW_MANY, leave=False, disable=None):
-                found.append(finding)
-                if not options["json"]:
-                    with tqdm.external_write_mode():
-                        self.stdout.write(_line(finding))
-        broken = sum(bool(finding.broken) for finding in found)
+            # With disable=None, tqdm draws on a terminal only.
+            with tqdm(total=PASSES * head.position, unit=" events", disable=None) as progress:
+                lines = run_audit(progress.update).lines()
+        broken = sum(bool(line.broken) for line in lines)
         if options["json"]:
-            self.stdout.write(json.dumps(_report(head, found)))
+            self.stdout.write(json.dumps(_report(head, lines)))
+        else:
+            self.stdout.write(_text(head, lines))
         if broken:
-            raise CommandError(f"{broken} of {len(found)} promises are broken.")
-        if not options["json"]:
-            self.stdout.write(f"All of it holds at position {head.position:,}, epoch {head.epoch}.")
+            raise CommandError(f"{broken} of {len(lines)} promises are broken.")
+
+
+def _text(head: Head, lines: list[Finding]) -> str:
+    holds = f"Every promise holds at position {head.position:,}, epoch {head.epoch}."
+    return "\n".join(
+        [
+            *map(_line, lines),
+            *([] if any(line.broken for line in lines) else [holds]),
+            "Not covered:",
+            *(f"- {what}" for what in NOT_COVERED),
+        ]
+    )
 
 
 def _line(finding: Finding) -> str:
@@ -48,13 +58,14 @@ def _line(finding: Finding) -> str:
     if not finding.broken:
         return f"ok     {line}"
     more = ", …" if finding.broken > len(finding.first) else ""
-    return f"BROKEN {line}: not {finding.broken:,}, {', '.join(finding.first)}{more}"
+    return f"BROKEN {line}: {finding.broken:,} broken: {', '.join(finding.first)}{more}"
 
 
-def _report(head: Head, found: Iterable[Finding]) -> dict[str, Any]:
+def _report(head: Head, lines: list[Finding]) -> dict[str, Any]:
     return {
         "epoch": head.epoch,
         "position": head.position,
-        "holds": not any(finding.broken for finding in found),
-        "promises": [asdict(finding) for finding in found],
+        "holds": not any(line.broken for line in lines),
+        "promises": [asdict(line) for line in lines],
+        "notCovered": list(NOT_COVERED),
     }

@@ -1,0 +1,86 @@
+"""allauth's hooks for accounts and second factors."""
+
+from typing import Any
+from urllib.parse import urlsplit
+
+from allauth.account.adapter import DefaultAccountAdapter
+from allauth.account.authentication import get_authentication_records
+from allauth.core import context as allauth_context
+from allauth.mfa.adapter import DefaultMFAAdapter
+from django.conf import settings
+from django.contrib.auth.models import AbstractBaseUser
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.urls import reverse
+from django.utils.http import url_has_allowed_host_and_scheme
+
+from desks import mails
+from events.http.client_addresses import client_address
+from tokens.crypto import keys
+
+
+class AccountAdapter(DefaultAccountAdapter):
+    """Reads client addresses from trusted proxies only. Links use ``BASE_URL``."""
+
+    def get_client_ip(self, request: HttpRequest) -> str:
+        return client_address(request)
+
+    def is_safe_url(self, url: str | None) -> bool:
+        """Returns whether ``next`` may redirect to this URL: a path, or a page under ``BASE_URL``.
+
+        allauth would accept every name in ``ALLOWED_HOSTS``, including internal ones.
+        """
+        base = urlsplit(settings.BASE_URL)
+        safe: bool = url_has_allowed_host_and_scheme(
+            url, allowed_hosts={base.netloc}, require_https=base.scheme == "https"
+        )
+        return safe
+
+    def is_open_for_signup(self, request: HttpRequest) -> bool:
+        """Returns False: ``config.accounts.signup`` creates accounts, not allauth's views."""
+        return False
+
+    def post_login(
+        self, request: HttpRequest, user: AbstractBaseUser, **options: Any
+    ) -> HttpResponse:
+        """Asks a user who signed in by a password reset which other credentials should end."""
+        answer: HttpResponse = super().post_login(request, user, **options)
+        methods = {record["method"] for record in get_authentication_records(request, user)}
+        return redirect("end-credentials") if "password_reset" in methods else answer
+
+    def send_mail(self, template_prefix: str, email: str, context: dict[str, Any]) -> None:
+        """Sends an email after the change that it reports. A failure does not undo the change."""
+        ours = {
+            name: _at_our_address(value) if name.endswith("_url") else value
+            for name, value in context.items()
+        }
+        given = {"request": allauth_context.request, "email": email, **ours}
+        mails.send(self.render_mail(template_prefix, email, given), template_prefix)
+
+    def send_notification_mail(
+        self,
+        template_prefix: str,
+        user: AbstractBaseUser,
+        context: dict[str, Any] | None = None,
+        email: str | None = None,
+    ) -> None:
+        """Notifies the account's address; both addresses if the address changed."""
+        given = {"password_reset_url": reverse("account_reset_password"), **(context or {})}
+        super().send_notification_mail(template_prefix, user, given, email)
+        if "to_email" in given:
+            super().send_notification_mail(template_prefix, user, given, given["to_email"])
+
+
+class MfaAdapter(DefaultMFAAdapter):
+    """Encrypts TOTP seeds and recovery codes at rest, with ``SECRET_KEYS``."""
+
+    def encrypt(self, text: str) -> str:
+        return keys.encrypt_factor(text)
+
+    def decrypt(self, encrypted_text: str) -> str:
+        return keys.decrypt_factor(encrypted_text)
+
+
+def _at_our_address(url: str) -> str:
+    """Returns a link for an email under ``BASE_URL``. The Host header is not used."""
+    return settings.BASE_URL + urlsplit(url).path

@@ -1,0 +1,64 @@
+"""The forms of the account pages. Each normalizes its address (``normalize_address``)."""
+
+from typing import Any
+
+from allauth.account import forms
+from allauth.account.fields import EmailField, PasswordField
+from django.contrib.auth.password_validation import (
+    password_validators_help_text_html,
+    validate_password,
+)
+from django.forms import Form
+
+from desks.mail_addresses import MAX_LENGTH, normalize_address
+from desks.models import User
+
+
+class AddressField(EmailField):
+    """An email address, normalized as it is stored and compared."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(max_length=MAX_LENGTH, **options)
+
+    def to_python(self, value: Any) -> str:
+        text = str(super().to_python(value))
+        return normalize_address(text) if text else text
+
+
+class LoginForm(forms.LoginForm):
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.fields["login"] = AddressField()
+
+
+class AddEmailForm(forms.AddEmailForm):
+    email = AddressField()
+
+
+class ResetPasswordForm(forms.ResetPasswordForm):
+    email = AddressField()
+
+
+class SignUpForm(Form):
+    """Asks for the address only. The link in the email leads to the password form."""
+
+    email = AddressField()
+
+
+class PasswordForm(Form):
+    """Asks for the password of a new account for ``address``."""
+
+    password1 = PasswordField(
+        label="Password",
+        autocomplete="new-password",
+        help_text=password_validators_help_text_html(),
+    )
+
+    def __init__(self, data: Any, *, address: str) -> None:
+        super().__init__(data)
+        self._user = User(email=address)
+
+    def clean_password1(self) -> str:
+        password = str(self.cleaned_data["password1"])
+        validate_password(password, self._user)
+        return password

@@ -1,0 +1,94 @@
+"""Sessions, encrypted at rest: they hold the seed of a second factor during its set-up.
+
+A session is encrypted with the first of ``SECRET_KEYS`` and signed with ``SECRET_KEY``. It is
+verified and decrypted with every key.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from django.conf import settings
+from django.contrib.sessions.backends import db
+from django.contrib.sessions.backends.base import UpdateError
+from django.contrib.sessions.base_session import AbstractBaseSession
+from django.core import signing
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from config.problems import DATABASE_ERRORS
+from tokens.crypto import keys
+
+BOUND_TO = "session"
+
+
+class SealedSerializer:
+    """JSON, encrypted with ``SECRET_KEYS``. A session that no key decrypts is ignored."""
+
+    def dumps(self, remembered: dict[str, Any]) -> bytes:
+        sealed, made_with = keys.encrypt(json.dumps(remembered), BOUND_TO)
+        return made_with.encode() + sealed
+
+    def loads(self, kept: bytes) -> dict[str, Any]:
+        made_with, sealed = kept[: keys.KEY_ID_CHARACTERS], kept[keys.KEY_ID_CHARACTERS :]
+        remembered: dict[str, Any] = json.loads(keys.decrypt(sealed, BOUND_TO, made_with.decode()))
+        return remembered
+
+
+class SessionStore(db.SessionStore):
+    """Django's session store, except for a database that fails while a session is saved.
+
+    Django reports that as a session that was deleted, which would blame the client.
+    """
+
+    def save(self, must_create: bool = False) -> None:
+        try:
+            super().save(must_create)
+        except UpdateError as gone:
+            if isinstance(gone.__context__, DATABASE_ERRORS):
+                raise gone.__context__ from None
+            raise
+
+
+class FirstKey:
+    """Deserializes a session to whether it is encrypted with the first of ``SECRET_KEYS``."""
+
+    def loads(self, kept: bytes) -> bool:
+        first = keys.key_id(settings.SECRET_KEYS[0])
+        return kept[: keys.KEY_ID_CHARACTERS] == first.encode()
+
+
+def sessions() -> QuerySet[AbstractBaseSession]:
+    """Returns the sessions that have not expired."""
+    model = SessionStore.get_model_class()
+    return model.objects.filter(expire_date__gt=timezone.now()).order_by("pk")
+
+
+def reseal_sessions() -> Iterator[bool]:
+    """Encrypts and signs every session with the first keys. Yields True for each one that changed.
+
+    A session that is saved at the same time keeps its new value. A session that no key decrypts is
+    left alone.
+    """
+    store = SessionStore()
+    for session in sessions().iterator():
+        before = session.session_data
+        remembered = {} if _on_first_keys(before) else store.decode(before)
+        yield bool(remembered) and _replace(session.pk, before, store.encode(remembered))
+
+
+def _on_first_keys(kept: str) -> bool:
+    try:
+        found: bool = signing.loads(
+            kept,
+            salt=SessionStore().key_salt,
+            serializer=FirstKey,  # type: ignore[arg-type]
+            fallback_keys=[],
+        )
+    except signing.BadSignature:
+        return False
+    return found
+
+
+def _replace(key: str, before: str, after: str) -> bool:
+    return bool(sessions().filter(pk=key, session_data=before).update(session_data=after))

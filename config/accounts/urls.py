@@ -1,0 +1,14 @@
+"""The account pages. Sign-up is our own, the rest is allauth's."""
+
+from django.urls import include, path
+
+from config.accounts import signup
+
+urlpatterns = [
+    # Listed before allauth's pages, so that these win.
+    path("signup/", signup.sign_up, name="account_signup"),
+    path("signup/sent/", signup.check_email, name="account_signup_sent"),
+    path("signup/link/<str:token>/", signup.follow_link, name="account_signup_link"),
+    path("signup/password/", signup.choose_password, name="account_signup_password"),
+    path("", include("allauth.urls")),
+]

@@ -1,0 +1,100 @@
+"""The control area's site, for staff with a second factor.
+
+``ControlAreaSite.admin_view`` guards every page, so that no page can forget the check.
+"""
+
+import functools
+from typing import Any
+from urllib.parse import urlencode
+
+from django.contrib import admin
+from django.contrib.auth.views import redirect_to_login
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import redirect
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from django.utils import timezone
+from django.views.generic import FormView, View
+
+from events.http import limits
+from signals.reports.overview import platform_overview
+from tokens.callers.staff import has_second_factor, is_staff, require_staff, signed_in_recently
+
+APPS = ["signals", "events", "desks", "tokens"]
+SAFE_METHODS = ("GET", "HEAD")
+# The account pages sign users in and out and change passwords. Nothing links to the others.
+EXCLUDED_URLS = {
+    "login",
+    "logout",
+    "password_change",
+    "password_change_done",
+    "autocomplete",
+    "view_on_site",
+}
+
+
+class ControlAreaSite(admin.AdminSite):
+    """Staff sign in on the account pages. Without a second factor they are asked to add one."""
+
+    site_header = "Control area"
+    site_title = "Control area"
+    index_title = "Overview"
+    index_template = "control/overview.html"
+    site_url = "/"
+    enable_nav_sidebar = False  # the header of every page has the lists
+
+    def register(self, model_or_iterable: Any, *args: Any, **options: Any) -> None:
+        """Registers the models of our own apps. Autodiscovery also finds those of libraries."""
+        models = [model_or_iterable] if isinstance(model_or_iterable, type) else model_or_iterable
+        ours = [model for model in models if model._meta.app_label in APPS]  # type: ignore[union-attr]
+        super().register(ours, *args, **options)
+
+    def has_permission(self, request: HttpRequest) -> bool:
+        return is_staff(request) and has_second_factor(request)
+
+    def admin_view(self, view: Any, cacheable: bool = False) -> Any:
+        """Lets staff through to a view, sends anonymous users to sign in, and refuses others.
+
+        A change requires a sign-in or re-authentication within the last 15 minutes.
+        """
+        protected = super().admin_view(view, cacheable)
+
+        @functools.wraps(view)
+        def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+            if not request.user.is_authenticated:
+                return redirect_to_login(request.get_full_path())
+            require_staff(request, recently=request.method not in SAFE_METHODS)
+            if _is_change_form(view) and not signed_in_recently(request):
+                return _reauthenticate(request)
+            if request.method in SAFE_METHODS:
+                limits.consume("pages", str(request.user.pk))
+            answer: HttpResponseBase = protected(request, *args, **kwargs)
+            return answer
+
+        return guarded
+
+    def index(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> TemplateResponse:
+        return super().index(request, {"overview": platform_overview(timezone.now())})
+
+    def get_app_list(self, request: HttpRequest, app_label: str | None = None) -> list[Any]:
+        """Returns the apps, the most used first."""
+        listed = super().get_app_list(request, app_label)
+        return sorted(listed, key=lambda app: APPS.index(app["app_label"]))
+
+    def get_urls(self) -> list[Any]:
+        return [
+            url for url in super().get_urls() if getattr(url, "name", None) not in EXCLUDED_URLS
+        ]
+
+
+def _is_change_form(view: Any) -> bool:
+    """Returns whether a view is a form that changes data."""
+    return issubclass(getattr(view, "view_class", View), FormView)
+
+
+def _reauthenticate(request: HttpRequest) -> HttpResponse:
+    """Redirects to the re-authentication page, which leads back to this one."""
+    back = urlencode({"next": request.get_full_path()})
+    return redirect(f"{reverse('account_reauthenticate')}?{back}")

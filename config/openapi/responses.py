@@ -1,0 +1,218 @@
+"""Adds refusals and headers to every operation of the OpenAPI document.
+
+drf-spectacular generates the document from the views. ``finish`` adds what follows from the
+authentication and from the refusals that a view declares, so that no view repeats them.
+"""
+
+from collections.abc import Iterator
+from http import HTTPStatus
+from typing import Any
+
+from django.conf import settings
+
+from config.openapi.headers import COUNTED, HEADERS, OF_STATUS, PUBLIC, REQUEST_ID, Document
+from config.problems import MEDIA_TYPE
+from config.server import not_http
+from events.http.refusals import (
+    BodyTooLarge,
+    CredentialsMissing,
+    CsrfFailed,
+    DeskNotReady,
+    DirectionMismatch,
+    FloorSecretRefused,
+    HostInvalid,
+    HttpsRequired,
+    Internal,
+    Invalid,
+    LengthRequired,
+    MethodNotAllowed,
+    NonceUsed,
+    NotAllowed,
+    PairMismatch,
+    RateLimited,
+    ReauthenticationRequired,
+    Refused,
+    ScopeMissing,
+    SecondFactorRequired,
+    SignatureInvalid,
+    SignatureMissing,
+    TimestampInvalid,
+    TokenInvalid,
+    Unavailable,
+)
+from events.http.schemas import JSON, REFUSALS, STRING
+from signals.api.operations import ACCEPTED, ELECTED
+
+EVERYWHERE = (
+    HostInvalid,
+    HttpsRequired,
+    MethodNotAllowed,
+    LengthRequired,
+    BodyTooLarge,
+    Internal,
+    Unavailable,
+)
+# The refusals of each authentication scheme, and those of a required scope.
+OF_SCHEME: dict[str, tuple[type[Refused], ...]] = {
+    "bearer": (CredentialsMissing, TokenInvalid, RateLimited),
+    "signature": (SignatureMissing, SignatureInvalid, TimestampInvalid, FloorSecretRefused),
+    "session": (SecondFactorRequired,),
+    "csrf": (CsrfFailed, ReauthenticationRequired),
+}
+OF_SCOPE = (NotAllowed, ScopeMissing)
+
+# Examples of the additional members of a refusal.
+SENT = {"sent": {**ELECTED, "pair": "ETH/USDT"}, "elected": ELECTED}
+MEMBERS: dict[type[Refused], Document] = {
+    Invalid: {"errors": [{"field": "limit", "code": "min_value", "detail": "Send 1 or more."}]},
+    TimestampInvalid: {"serverTime": 1763630000},
+    PairMismatch: SENT,
+    DirectionMismatch: {**SENT, "sent": {**ELECTED, "direction": "short"}},
+    NonceUsed: {
+        "first": {name: value for name, value in ACCEPTED.items() if name != "ignored"},
+        "identical": True,
+    },
+    DeskNotReady: {"reason": "not_enrolled"},
+}
+# Responses to invalid HTTP requests, on every path. A 400 may also be a refusal.
+NOT_HTTP = {status: reason for status, reason in not_http.REASONS.items() if status != 400}
+UNREAD = {
+    f"NotHttp{status}": {
+        "description": f"{reason}: {not_http.DETAIL}",
+        "content": {"text/plain": {"schema": STRING}},
+    }
+    for status, reason in NOT_HTTP.items()
+}
+
+
+def finish(result: Document) -> Document:
+    """Adds refusals and headers to the document, and removes drf-spectacular's internal marks."""
+    components = result["components"]
+    components["schemas"]["Problem"] = _problem()
+    components["headers"] = HEADERS
+    components["responses"] = UNREAD | {refusal.code: _refused([refusal]) for refusal in EVERYWHERE}
+    components["examples"] = {refusal.code: _example(refusal) for refusal in Refused.registry()}
+    for path in result["paths"].values():
+        for operation in path.values():
+            _finish_operation(operation)
+    finished: Document = _without_notes(result)
+    return finished
+
+
+def _finish_operation(operation: Document) -> None:
+    responses = operation["responses"]
+    headers = COUNTED if operation.get("security") else PUBLIC
+    for response in responses.values():
+        response["headers"] = _headers(headers)
+    if headers is PUBLIC:
+        responses["304"] = {"description": "As the ETag names it.", "headers": _headers(headers)}
+    for status in NOT_HTTP:
+        responses[str(status)] = {"$ref": f"#/components/responses/NotHttp{status}"}
+    codes = set(operation.pop(REFUSALS)) | {refusal.code for refusal in _derived(operation)}
+    refusals = [refusal for refusal in Refused.registry() if refusal.code in codes]
+    for status in sorted({refusal.status for refusal in refusals}):
+        of_status = [refusal for refusal in refusals if refusal.status == status]
+        responses[str(status)] = _answer(of_status, responses.get(str(status)))
+    operation["responses"] = dict(sorted(responses.items()))
+
+
+def _derived(operation: Document) -> Iterator[type[Refused]]:
+    """Yields the refusals that follow from an operation's authentication."""
+    yield from EVERYWHERE
+    for requirement in operation.get("security", []):
+        for scheme, scopes in requirement.items():
+            yield from OF_SCHEME.get(scheme, ())
+            yield from OF_SCOPE if scopes else ()
+
+
+def _answer(refusals: list[type[Refused]], declared: Document | None) -> Document:
+    """Returns the response of one status: inline, or a reference if all operations share it."""
+    if len(refusals) == 1 and refusals[0] in EVERYWHERE:
+        return {"$ref": f"#/components/responses/{refusals[0].code}"}
+    return _refused(refusals, declared)
+
+
+def _refused(refusals: list[type[Refused]], declared: Document | None = None) -> Document:
+    """Returns the response of one status: its codes, and the members that the view declares."""
+    status = refusals[0].status
+    always = set.intersection(*(set(MEMBERS.get(refusal, {})) for refusal in refusals))
+    codes = {
+        "properties": {
+            "status": {"const": status},
+            "code": {"enum": [refusal.code for refusal in refusals]},
+        },
+        "required": sorted(always),
+    }
+    more = [declared["content"][JSON]["schema"]] if declared else []
+    return {
+        "description": f"{HTTPStatus(status).phrase}: "
+        + "; ".join(f"`{refusal.code}` ({refusal.title})" for refusal in refusals),
+        "headers": _headers({**COUNTED, **OF_STATUS.get(status, {})}),
+        "content": {
+            MEDIA_TYPE: {
+                "schema": {"allOf": [{"$ref": "#/components/schemas/Problem"}, *more, codes]},
+                "examples": {
+                    refusal.code: {"$ref": f"#/components/examples/{refusal.code}"}
+                    for refusal in refusals
+                },
+            }
+        },
+    }
+
+
+def _headers(names: dict[str, str]) -> Document:
+    return {name: {"$ref": f"#/components/headers/{kept}"} for name, kept in names.items()}
+
+
+def _example(refusal: type[Refused]) -> Document:
+    return {
+        "summary": refusal.title,
+        "value": {
+            "type": f"{settings.BASE_URL}/problems/{refusal.code}",
+            "title": refusal.title,
+            "status": refusal.status,
+            "detail": refusal.detail,
+            "code": refusal.code,
+            "requestId": REQUEST_ID,
+            **MEMBERS.get(refusal, {}),
+        },
+    }
+
+
+def _problem() -> Document:
+    """Returns the schema of a problem: RFC 9457, with the members of the contract's section 5."""
+    pair_and_direction = {"$ref": "#/components/schemas/SentPairAndDirection"}
+    fault = {"type": "object", "properties": dict.fromkeys(("field", "code", "detail"), STRING)}
+    properties = {
+        "type": {"type": "string", "format": "uri", "description": "A page that explains it."},
+        "title": STRING,
+        "status": {"type": "integer"},
+        "detail": {**STRING, "description": "What was wrong, and what to do."},
+        "code": {"type": "string", "enum": [refusal.code for refusal in Refused.registry()]},
+        "requestId": HEADERS["X-Request-Id"]["schema"],
+        "errors": {"type": "array", "items": {**fault, "required": ["field", "code", "detail"]}},
+        "sent": pair_and_direction,
+        "elected": pair_and_direction,
+        "serverTime": {"type": "integer", "description": "Unix time in seconds."},
+        "reason": {
+            **STRING,
+            "enum": list(DeskNotReady.REASONS),
+            "description": "Why it is not ready.",
+        },
+    }
+    usual = ["type", "title", "status", "detail", "code", "requestId"]
+    return {
+        "type": "object",
+        "description": "Why a request was refused. Nothing that it asked for has happened.",
+        "properties": properties,
+        "required": usual,
+    }
+
+
+def _without_notes(value: Any) -> Any:
+    """Returns a copy without the marks that drf-spectacular adds to enumerations."""
+    if isinstance(value, dict):
+        return {
+            name: _without_notes(inner) for name, inner in value.items() if name != "x-spec-enum-id"
+        }
+    return [_without_notes(inner) for inner in value] if isinstance(value, list) else value

@@ -1,0 +1,198 @@
+"""The control area's pages for desks, bots, elections and cards; publishes and retires cards."""
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.db.models import F, Q
+from django.http import HttpRequest, HttpResponse
+
+from desks import actions
+from desks.forms import ElectionForm
+from desks.mail_addresses import normalize_search
+from desks.models import Automation, Card, Desk, Election
+from desks.models.card import MAX_NAME_LENGTH
+from desks.models.desk import DeskQuerySet
+from events.control.links import add_related
+from events.control.lists import EMPTY_VALUE, ChoiceFilter
+from events.control.pages import ActionPage, ReadOnlyAdmin
+from events.http.names import validate_name
+from events.models import Event
+
+
+class CardForm(ElectionForm):
+    """A new card: a name, a pair and a direction."""
+
+    field_order = ["name", "pair", "direction"]
+    name = forms.CharField(
+        max_length=MAX_NAME_LENGTH,
+        validators=[validate_name],
+        help_text=f"The name that customers see. At most {MAX_NAME_LENGTH} characters.",
+        widget=forms.TextInput({"autocomplete": "off"}),
+    )
+
+
+class PublishCard(ActionPage):
+    """Publishes a card and retires the previous one."""
+
+    label = "Publish a card"
+    is_per_row = False
+    form_class = CardForm
+
+    def consequences(self) -> list[str]:
+        card = Card.objects.published().first()
+        fixed = "A published card cannot be changed or deleted. Publish a new card to replace it."
+        return [*([_lapses(card)] if card else []), fixed]
+
+    def perform(self, form: forms.Form) -> HttpResponse:
+        card = actions.publish_card(actor=self.actor, **form.cleaned_data)
+        return self.redirect_to_row(
+            card, "The card is published. Desks become ready when they enrol in it."
+        )
+
+
+class RetireCard(ActionPage):
+    """Retires the published card without publishing another."""
+
+    label = "Retire"
+
+    @staticmethod
+    def applies_to(row: Card) -> bool:
+        return row.closed is None
+
+    def consequences(self) -> list[str]:
+        return [
+            _lapses(self.row),
+            "Then no card is published and no desk is ready. Signals of floor and nox are refused.",
+        ]
+
+    def perform(self, form: forms.Form) -> HttpResponse:
+        actions.retire_card(actor=self.actor, card=self.row)
+        return self.redirect_to_row(self.row, "The card is retired. No card is published now.")
+
+
+def _lapses(card: Card) -> str:
+    desks = "1 desk is" if card.standing == 1 else f"{card.standing} desks are"
+    return (
+        f"The published card, {card}, is retired. {desks} enrolled in it. Every election on it "
+        "lapses, and customers must enrol again in the next card."
+    )
+
+
+@admin.register(Card)
+class CardAdmin(ReadOnlyAdmin):
+    """Cards, newest first."""
+
+    pages = {"publish": PublishCard, "retire": RetireCard}
+    list_display = [
+        "name",
+        "pair",
+        "direction",
+        "is_published",
+        "standing",
+        "published_at",
+        "retired_at",
+    ]
+    ordering = ["-opened"]
+    fields = ["id", *list_display, "opened", "closed"]
+
+    @admin.display(description="published", boolean=True)
+    def is_published(self, card: Card) -> bool:
+        return card.closed is None
+
+
+class ReadyFilter(ChoiceFilter):
+    title = "ready"
+    parameter_name = "ready"
+    filters = {"yes": lambda desks: desks.ready(Card.objects.published().first())}
+
+
+class ConnectedFilter(ChoiceFilter):
+    title = "connected"
+    parameter_name = "connected"
+    filters = {"yes": lambda desks: desks.connected()}
+
+
+@admin.register(Desk)
+class DeskAdmin(ReadOnlyAdmin):
+    """Desks, newest first. There is no filter for "not ready": it would scan every desk."""
+
+    list_display = ["public_id", "user", "venue", "is_ready", "created_at"]
+    list_filter = [ReadyFilter, ConnectedFilter]
+    list_select_related = ["user", "connection"]
+    ordering = ["-id"]
+    search_help_text = "usr_… · the owner's e-mail address"
+    searches_by_prefix = {
+        "usr_": lambda text: Q(public_id=text),
+        "": lambda text: Q(user__email=normalize_search(text)),
+    }
+    fields = [*list_display, "deactivated", "updated_at"]
+
+    def get_queryset(self, request: HttpRequest) -> DeskQuerySet:
+        card = Card.objects.published().first()
+        desks: DeskQuerySet = Desk.objects.all()
+        return desks.with_standing(card).annotate(ready_since=F("standing__opened"))
+
+    @admin.display(description="connected to")
+    def venue(self, desk: Desk) -> str:
+        return desk.connection.venue if hasattr(desk, "connection") else EMPTY_VALUE
+
+    @admin.display(description="ready", boolean=True)
+    def is_ready(self, desk: Any) -> bool:
+        return desk.ready_since is not None
+
+
+@admin.register(Automation)
+class AutomationAdmin(ReadOnlyAdmin):
+    """Bots, ordered by id."""
+
+    list_display = ["id", "name", "desk", "created_at", "removed_at"]
+    list_select_related = ["desk"]
+    ordering = ["id"]
+    search_help_text = "bot_… · the usr_… of its desk"
+    searches_by_prefix = {
+        "bot_": lambda text: Q(pk=text),
+        "usr_": lambda text: Q(desk__public_id=text),
+    }
+    fields = list_display
+
+
+@admin.register(Election)
+class ElectionAdmin(ReadOnlyAdmin):
+    """Elections on cards and for bots, newest first."""
+
+    list_display = [
+        "opened",
+        "desk",
+        "card",
+        "automation",
+        "pair",
+        "direction",
+        "stands",
+        "elected_at",
+    ]
+    list_select_related = ["desk", "card", "automation"]
+    ordering = ["-opened"]
+    search_help_text = "the usr_… of a desk · card_… · bot_…"
+    searches_by_prefix = {
+        "usr_": lambda text: Q(desk__public_id=text),
+        "card_": lambda text: Q(card=text),
+        "bot_": lambda text: Q(automation=text),
+    }
+    fields = [*list_display, "closed"]
+
+    @admin.display(boolean=True)
+    def stands(self, election: Election) -> bool:
+        return election.closed is None and (election.card is None or election.card.closed is None)
+
+
+def _public_id(desk: Desk) -> str:
+    return desk.public_id
+
+
+add_related(Card, "elections", Election)
+add_related(Card, "events", Event)
+add_related(Desk, "automations", Automation, _public_id)
+add_related(Desk, "elections", Election, _public_id)
+add_related(Desk, "events", Event, _public_id)
+add_related(Automation, "elections", Election)

@@ -1,0 +1,29 @@
+"""Who caused an event: a customer, a member of the staff, a credential, or the service itself."""
+
+from typing import NamedTuple
+
+from django.db import models
+
+
+class ActorType(models.TextChoices):
+    """The kind of an actor. It determines where the actor's id comes from."""
+
+    USER = "user"  # the userId of the customer's desk, usr_…
+    STAFF = "staff"  # the public id of a member of the staff, stf_…
+    TOKEN = "token"  # noqa: S105 - the id of a token, tok_…
+    SECRET = "secret"  # noqa: S105 - the id of a signing secret, sec_…
+    SYSTEM = "system"  # the service itself, such as a command; it has no id
+
+
+class Actor(NamedTuple):
+    """Who caused an event. An unauthenticated caller is None instead of an Actor."""
+
+    type: ActorType
+    id: str | None
+
+    def to_dict(self) -> dict[str, str | None]:
+        """The actor as the API shows it."""
+        return {"type": str(self.type), "id": self.id}
+
+
+SYSTEM = Actor(ActorType.SYSTEM, None)

@@ -1,0 +1,58 @@
+"""The base class of the API's views, and their JSON response."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from rest_framework.request import Request
+from rest_framework.views import APIView
+
+from events.http.request_state import state_of
+
+
+class ApiResponse(HttpResponse):
+    """A JSON response. Without ``data`` the body is empty."""
+
+    def __init__(
+        self, data: Any = None, *, status: int = 200, headers: Mapping[str, str] | None = None
+    ) -> None:
+        content = b"" if data is None else ENCODER.encode(data).encode()
+        super().__init__(content, "application/json", status, headers=dict(headers or {}))
+        if data is None:
+            del self["Content-Type"]
+
+
+# NaN and infinity are not JSON: encoding one raises ValueError.
+ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+class ApiView(APIView):
+    """A view that checks requests in the contract's order: caller, kind of token, scope, rate.
+
+    ``config.middleware.first_checks`` checks path, method, length and size before the view runs.
+    The view skips content negotiation and versioning: every response is JSON, in one version.
+    """
+
+    # The scope that each method requires. A method that is not listed is not allowed.
+    required_scopes: dict[str, str] = {}
+    # True: platform tokens only. False: desk tokens only. None: both.
+    for_platform: bool | None = None
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        self.args, self.kwargs = args, kwargs
+        self.request = self.initialize_request(request, *args, **kwargs)
+        response: HttpResponseBase
+        try:
+            self.initial(self.request, *args, **kwargs)
+            response = getattr(self, str(request.method).lower())(self.request, *args, **kwargs)
+        except Exception as error:
+            response = self.handle_exception(error)
+        for name, value in state_of(request).limit_headers.items():
+            response.headers.setdefault(name, value)
+        return response
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        self.perform_authentication(request)
+        self.check_permissions(request)
+        self.check_throttles(request)

@@ -1,0 +1,44 @@
+"""Request bodies: the length is checked before reading, and the JSON is parsed strictly, once."""
+
+from typing import Any
+
+from django.conf import settings
+from django.http import HttpRequest
+from django.http.request import UnreadablePostError
+from rest_framework.request import Request
+
+from events.http import strict_json
+from events.http.refusals import BodyTooLarge, LengthRequired, Malformed, UnsupportedMediaType
+from events.http.request_state import state_of
+
+
+def check_length(request: HttpRequest) -> None:
+    """Checks the declared length of the body, before any of it is read.
+
+    Raises ``LengthRequired`` for a chunked body, and ``BodyTooLarge``.
+    """
+    if request.headers.get("Transfer-Encoding"):
+        raise LengthRequired
+    if int(request.META.get("CONTENT_LENGTH") or 0) > settings.DATA_UPLOAD_MAX_MEMORY_SIZE:
+        raise BodyTooLarge
+
+
+def raw_body(request: Request) -> bytes:
+    """The bytes of the body. Raises ``Malformed`` if the client stops sending."""
+    try:
+        return bytes(request._request.body)
+    except UnreadablePostError:
+        raise Malformed from None
+
+
+def json_body(request: Request, *, any_type: bool = False) -> dict[str, Any]:
+    """The JSON object in the body, parsed once per request.
+
+    Raises ``Malformed``, and ``UnsupportedMediaType`` unless ``any_type`` is true.
+    """
+    if not any_type and request._request.content_type != "application/json":
+        raise UnsupportedMediaType
+    state = state_of(request._request)
+    if state.json_body is None:
+        state.json_body = strict_json.parse(raw_body(request))
+    return state.json_body

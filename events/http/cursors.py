@@ -1,0 +1,71 @@
+"""Cursors: a reader's position in a list, as opaque text.
+
+A cursor is valid for one list only. A cursor of the log contains the log's epoch, so that a cursor
+from before a restore is detected. A cursor of any other list contains the last key of the page.
+"""
+
+import base64
+import binascii
+
+from events.http.refusals import CursorLost, Invalid
+
+CURSOR_FIELD = "after"
+LOG = "events"
+
+
+def log_cursor(epoch: str, position: int) -> str:
+    """The cursor of a position in the log."""
+    return _encode(LOG, f"{epoch}.{position}")
+
+
+def log_position(cursor: str, epoch: str, head: int) -> int:
+    """The position of a cursor of the log.
+
+    Raises ``Invalid`` if the text is not a cursor of the log, and ``CursorLost`` if its epoch is
+    not ``epoch`` or its position is beyond ``head``.
+    """
+    cursor_epoch, _, position = _decode(cursor, LOG).partition(".")
+    if not _is_number(position):
+        raise invalid_cursor()
+    if cursor_epoch != epoch or int(position) > head:
+        raise CursorLost
+    return int(position)
+
+
+def list_cursor(name: str, key: int) -> str:
+    """The cursor of the list ``name`` after ``key``, the last key of a page."""
+    return _encode(name, str(key))
+
+
+def list_key(cursor: str, name: str) -> int:
+    """The key of a cursor of the list ``name``. Raises ``Invalid`` for any other text."""
+    key = _decode(cursor, name)
+    if not _is_number(key):
+        raise invalid_cursor()
+    return int(key)
+
+
+def invalid_cursor() -> Invalid:
+    """The refusal of text that is not a cursor of this list."""
+    detail = "Send the value of next from an earlier response of this list, unchanged."
+    return Invalid.field(CURSOR_FIELD, "unknown", detail)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 19
+
+
+def _encode(name: str, value: str) -> str:
+    return base64.urlsafe_b64encode(f"{name}:{value}".encode()).decode().rstrip("=")
+
+
+def _decode(cursor: str, name: str) -> str:
+    """The value in a cursor of the list ``name``."""
+    try:
+        text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode("ascii")
+    except (binascii.Error, ValueError):
+        raise invalid_cursor() from None
+    value = text.rpartition(":")[2]
+    if _encode(name, value) != cursor:
+        raise invalid_cursor()
+    return value

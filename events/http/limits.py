@@ -1,0 +1,150 @@
+"""Rate limits (contract, section 7).
+
+All workers share the counters in the store at ``LIMITS_URL``. Without a store, each process counts
+for itself. If the store is down, each process also counts for itself and logs a warning. It retries
+the store after ``COOLDOWN`` seconds, because each attempt can block a request for ``TIMEOUT``.
+"""
+
+import functools
+import logging
+import math
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import TypeVar, cast
+
+from django.conf import settings
+from limits import RateLimitItem, parse
+from limits.errors import StorageError
+from limits.storage import Storage, storage_from_string
+from limits.strategies import FixedWindowRateLimiter, MovingWindowRateLimiter, RateLimiter
+
+from events.http.refusals import RateLimited
+
+logger = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+LimitKey = tuple[str, str]  # the name of a limit, and the id of the client that it counts
+
+IN_MEMORY = "memory://"
+OFF = "off"
+# Limits with fixed windows, which store one number each. A moving window stores the time of every
+# request: 50,000 requests of a desk take 1 MB of Redis.
+FIXED_WINDOWS = ("desk_day",)
+TIMEOUT = 0.5  # seconds
+COOLDOWN = 2  # seconds until a store that failed is used again
+
+retry_times: dict[str, float] = {}  # URL of a store that failed: monotonic time of the next attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The state of a limit: ``remaining`` of ``quota`` requests per ``window``.
+
+    ``window`` and ``resets_in`` are whole seconds.
+    """
+
+    name: str
+    quota: int
+    window: int
+    remaining: int
+    resets_in: int
+
+    def headers(self) -> dict[str, str]:
+        """The response headers of draft-ietf-httpapi-ratelimit-headers."""
+        return {
+            "RateLimit-Policy": f'"{self.name}";q={self.quota};w={self.window}',
+            "RateLimit": f'"{self.name}";r={self.remaining};t={self.resets_in}',
+        }
+
+
+def desk_limits(user_id: str) -> list[LimitKey]:
+    """The limits on all writes by a desk's owner and its bots."""
+    return [("desk", user_id), ("desk_day", user_id)]
+
+
+def consume(name: str, client_id: str) -> Budget | None:
+    """Counts one request against a limit. Raises ``RateLimited`` if the limit is reached."""
+    return consume_all([(name, client_id)])
+
+
+def consume_all(keys: Iterable[LimitKey]) -> Budget | None:
+    """Counts one request against several limits; returns the most restrictive, None if all are off.
+
+    Raises ``RateLimited`` if one of them is reached, and counts nothing then. Exception: a request
+    that loses a race for the last place is still counted by the limits checked before.
+    """
+    limited = [(name, client_id) for name, client_id in keys if _limit(name)]
+    tightest = _most_restrictive(budget(name, client_id) for name, client_id in limited)
+    if tightest is None:
+        return None
+    if not tightest.remaining:
+        raise _rate_limited(tightest)
+    for name, client_id in limited:
+        if not try_consume(name, client_id):
+            raise _rate_limited(budget(name, client_id))
+    return replace(tightest, remaining=tightest.remaining - 1)
+
+
+def try_consume(name: str, client_id: str) -> bool:
+    """Counts one request against a limit. Returns False if the limit is reached."""
+    limit = _limit(name)
+    return limit is None or _run(name, lambda limiter: limiter.hit(limit, name, client_id))
+
+
+def budget(name: str, client_id: str) -> Budget | None:
+    """The state of a limit for a client. None if the limit is off."""
+    limit = _limit(name)
+    if limit is None:
+        return None
+    stats = _run(name, lambda limiter: limiter.get_window_stats(limit, name, client_id))
+    window = limit.get_expiry()
+    untouched = stats.remaining == limit.amount
+    resets_in = window if untouched else max(1, math.ceil(stats.reset_time - time.time()))
+    return Budget(name, limit.amount, window, max(0, stats.remaining), resets_in)
+
+
+def _most_restrictive(budgets: Iterable[Budget | None]) -> Budget | None:
+    """The budget with the least remaining; among equals, the one that takes longest to reset."""
+    limited = [budget for budget in budgets if budget]
+    return min(limited, key=lambda budget: (budget.remaining, -budget.resets_in), default=None)
+
+
+def _rate_limited(budget: Budget | None) -> RateLimited:
+    return RateLimited(budget.resets_in, budget.headers()) if budget else RateLimited(1)
+
+
+@functools.cache
+def _parse(text: str) -> RateLimitItem:
+    return parse(text)
+
+
+def _limit(name: str) -> RateLimitItem | None:
+    text = settings.LIMITS[name]
+    return None if text == OFF else _parse(text)
+
+
+@functools.cache
+def store(url: str) -> Storage:
+    """The store at this URL."""
+    timeouts = {"socket_timeout": TIMEOUT, "socket_connect_timeout": TIMEOUT}
+    options = {} if url == IN_MEMORY else timeouts
+    return cast(Storage, storage_from_string(url, wrap_exceptions=True, **options))
+
+
+def _limiter(url: str, name: str) -> RateLimiter:
+    strategy = FixedWindowRateLimiter if name in FIXED_WINDOWS else MovingWindowRateLimiter
+    return strategy(store(url))
+
+
+def _run(name: str, operation: Callable[[RateLimiter], Result]) -> Result:
+    """Runs the operation on the shared store, or on this process's own if that is down."""
+    url = settings.LIMITS_URL or IN_MEMORY
+    if time.monotonic() < retry_times.get(url, 0):
+        return operation(_limiter(IN_MEMORY, name))
+    try:
+        return operation(_limiter(url, name))
+    except StorageError:
+        retry_times[url] = time.monotonic() + COOLDOWN
+        logger.warning("The store of the rate limits is down: this process counts for itself.")
+        return operation(_limiter(IN_MEMORY, name))

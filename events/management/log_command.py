@@ -1,0 +1,42 @@
+"""The base class of the commands of manage.py that read the log.
+
+Exit status 2 means that the command could not run; 1 means that it ran and found a fault.
+"""
+
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from django.db import DatabaseError, connection
+from django.db.migrations.executor import MigrationExecutor
+
+from events.models import Head
+
+COULD_NOT_RUN = 2
+
+
+class LogCommand(BaseCommand):
+    """A command that needs a migrated database. Without one it exits with status 2."""
+
+    def execute(self, *args: Any, **options: Any) -> str | None:
+        try:
+            if not (is_migrated() and Head.objects.exists()):
+                raise CommandError(
+                    "This database is not migrated. Run manage.py migrate first.",
+                    returncode=COULD_NOT_RUN,
+                )
+            return super().execute(*args, **options)
+        except DatabaseError as fault:
+            raise CommandError(
+                f"The database is unavailable: {first_line(fault)}", returncode=COULD_NOT_RUN
+            ) from fault
+
+
+def is_migrated() -> bool:
+    """Whether all migrations are applied to the database."""
+    executor = MigrationExecutor(connection)
+    return not executor.migration_plan(executor.loader.graph.leaf_nodes())
+
+
+def first_line(fault: Exception) -> str:
+    """The first line of a driver's message, without the statement and the hints."""
+    return (str(fault).splitlines() or [type(fault).__name__])[0]

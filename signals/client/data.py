@@ -1,0 +1,76 @@
+"""What the client takes and returns, and what it raises."""
+
+from dataclasses import dataclass
+from typing import Any, Literal, NotRequired, TypedDict
+
+Direction = Literal["long", "short"]
+
+
+class Card(TypedDict):
+    """A pair and direction for signals to repeat. The published card also has a name."""
+
+    name: NotRequired[str]
+    pair: str
+    direction: Direction
+
+
+class Desk(TypedDict):
+    """A desk as the engine sees it."""
+
+    userId: str
+    connected: bool
+    ready: bool
+    connection: dict[str, Any] | None
+    election: dict[str, Any] | None
+    createdAt: str
+    updatedAt: str
+
+
+class Event(TypedDict):
+    """One event of the log. ``position`` orders all of them."""
+
+    id: str
+    position: int
+    kind: str
+    at: str
+    actor: dict[str, str | None] | None
+    userId: str | None
+    signal: dict[str, Any] | None
+    data: dict[str, Any]
+
+
+class Page(TypedDict):
+    """A page of the feed. ``next`` is the cursor to continue from, even if the page is empty."""
+
+    events: list[Event]
+    next: str
+    more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The outcome of a signal. ``repeated`` is True if an earlier call was already accepted."""
+
+    signal: dict[str, Any]
+    outcome: str
+    matched: int
+    filled: int
+    repeated: bool
+
+
+class ClientError(Exception):
+    """The base class of the errors that calls raise."""
+
+
+class Refusal(ClientError):
+    """The service refused the request. ``code`` and ``detail`` are those of section 5."""
+
+    def __init__(self, status: int, problem: dict[str, Any]) -> None:
+        self.status, self.problem = status, problem
+        self.code: str = problem.get("code", "")
+        self.detail: str = problem.get("detail", "")
+        super().__init__(f"{status} {self.code}: {self.detail}")
+
+
+class UnreachableError(ClientError):
+    """No response before ``timeout``. A signal may have arrived: send it again with its nonce."""

@@ -1,0 +1,124 @@
+"""The contract object: what a sender needs to know, with samples that work without changes."""
+
+from typing import Any
+
+from django.conf import settings
+from django.urls import reverse
+
+from desks.models import Card
+from events.http.refusals import Refused
+from signals.law.rules import LAW
+from signals.law.shapes import ACTION, TRACE, Mode
+from tokens.choices import Source
+from tokens.crypto import signing
+
+HEADERS = ["Authorization", signing.TIMESTAMP_HEADER, signing.SIGNATURE_HEADER]
+
+# Placeholders for values that only the sender knows.
+BOT_ID, USER_ID, NONCE = "<botId>", "<userId>", "<nonce>"
+ACTION_ID, TRACE_ID = f"{ACTION}<nonce>", f"{TRACE}<trace>"
+
+NOTES = {
+    "tv": "A signal from one automation, signed with its own secret. Repeats the automation's "
+    "elected pair and direction.",
+    "fanout": "A signal to every ready desk. Fills every matching paper election.",
+    "oneDesk": "A deploy to one desk, with a write token. The desk must be ready.",
+    "oneUser": "A fan-out that is restricted to one desk.",
+    "floor": "A deploy to one desk on the hook, with a write token or the Floor secret's "
+    "signature.",
+    "nox": "A signal from Nox, with a write token or the Nox secret's signature. The action_id is "
+    "the nonce. The mode is draft, dry_run or paper.",
+}
+
+VECTOR_SECRET = "svc_sign_" + 43 * "0" + "EXMPLE"
+VECTOR_TIMESTAMP = 1763630000
+VECTOR_BODY = '{"source":"floor","nonce":"n-1"}'
+
+
+def published_card() -> dict[str, str] | None:
+    """Returns the published card as the public pages show it, None if no card is published."""
+    card = Card.objects.published().first()
+    return card.to_dict() if card else None
+
+
+def contract() -> dict[str, Any]:
+    """Returns the contract object (the customer's section 4, contract section 4)."""
+    card = published_card()
+    path = reverse("hook")
+    return {
+        "paper": True,
+        "liveWrites": False,
+        "path": path,
+        "url": settings.BASE_URL + path,
+        "headers": HEADERS,
+        "law": LAW,
+        **_samples(path, card),
+        "publishedCard": card,
+        "signing": _signing(),
+        "refusals": [
+            {
+                "code": refusal.code,
+                "status": refusal.status,
+                "title": refusal.title,
+                "detail": refusal.detail,
+            }
+            for refusal in Refused.registry()
+        ],
+    }
+
+
+def bodies(elected: dict[str, str]) -> dict[str, dict[str, Any]]:
+    """Returns the sample bodies by name, with the elected pair and direction."""
+    common = {**elected, "nonce": NONCE, "elected": True}
+    floor = {**common, "source": Source.FLOOR.value}
+    fanout = {"fanout": True, **floor}
+    return {
+        "tv": {"botId": BOT_ID, **common, "source": Source.TRADINGVIEW.value},
+        "fanout": fanout,
+        "oneDesk": {**floor, "mode": Mode.PAPER.value},
+        "oneUser": {"userId": USER_ID, **fanout},
+        "floor": {"userId": USER_ID, **floor, "mode": Mode.PAPER.value},
+        "nox": {
+            "fanout": True,
+            "action_id": ACTION_ID,
+            "trace_id": TRACE_ID,
+            **elected,
+            "elected": True,
+            "source": Source.NOX.value,
+            "mode": Mode.PAPER.value,
+            "size_quote": None,
+            "rationale": "Why, in plain text.",
+            "decision_ref": None,
+        },
+    }
+
+
+def _samples(path: str, card: dict[str, str] | None) -> dict[str, dict[str, Any]]:
+    elected = {
+        "pair": card["pair"] if card else "<BASE>/<QUOTE>",
+        "direction": card["direction"] if card else "long",
+    }
+    paths = {"oneDesk": f"{reverse('desks')}/{{userId}}/signal"}
+    return {
+        name: {"note": NOTES[name], "path": paths.get(name, path), "body": body}
+        for name, body in bodies(elected).items()
+    }
+
+
+def _signing() -> dict[str, Any]:
+    """Returns how to sign, with a test vector for implementations."""
+    return {
+        "algorithm": "HMAC-SHA256",
+        "key": "the bytes of the secret's text, exactly as shown",
+        "message": f"{signing.TIMESTAMP_HEADER} + '.' + the raw body bytes",
+        "signature": f"{signing.VERSION}= + lower-case hex; at most {signing.MAX_SIGNATURES} "
+        "signatures, separated by commas, one of which must match",
+        "timestamp": "Unix time in exactly 10 digits",
+        "toleranceSeconds": settings.TIMESTAMP_TOLERANCE,
+        "vector": {
+            "secret": VECTOR_SECRET,
+            "timestamp": str(VECTOR_TIMESTAMP),
+            "body": VECTOR_BODY,
+            "signature": signing.sign(VECTOR_SECRET, VECTOR_TIMESTAMP, VECTOR_BODY.encode()),
+        },
+    }

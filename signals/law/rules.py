@@ -1,0 +1,100 @@
+"""The law: what a signal must contain and what it must match. Each breach raises a refusal.
+
+The functions are pure. The order of the checks is fixed by the contract (section 5), because it
+decides which refusal the sender gets.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from events.http.refusals import (
+    DeskNotReady,
+    DirectionMismatch,
+    ExchangeSecret,
+    ModeRefused,
+    NoCard,
+    NoElection,
+    NotElected,
+    PairMismatch,
+    TickerOnly,
+)
+from signals.law.shapes import Mode, Submission
+from tokens.crypto.exchange_secrets import contains_secret
+
+LAW = (
+    "A signal must repeat the pair and the direction that the customer has already elected. The "
+    "service never infers or recommends a pair: it refuses a ticker alone. Every signal is paper: "
+    "the service refuses the modes armed and live. It accepts no exchange secret, and each nonce "
+    "only once."
+)
+
+REFUSED_MODES = ("armed", "live")
+TICKERS = ("ticker", "symbol")
+
+
+@dataclass(frozen=True, slots=True)
+class ElectedPair:
+    """The pair and direction of an election or of the published card."""
+
+    pair: str
+    direction: str
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What was elected when the signal got its position. A field is None if there was none.
+
+    ``not_ready`` says why the desk has no election on the card: a key of ``DeskNotReady.REASONS``.
+    """
+
+    card: ElectedPair | None = None
+    desk: ElectedPair | None = None
+    automation: ElectedPair | None = None
+    not_ready: str = ""
+
+
+def check_body(body: dict[str, Any]) -> None:
+    """Checks the rules that apply to every signal, whatever its shape."""
+    if contains_secret(body):
+        raise ExchangeSecret
+    if _is_ticker_only(body):
+        raise TickerOnly
+    if body.get("mode") in REFUSED_MODES:
+        raise ModeRefused
+    if body.get("elected") is not True:
+        raise NotElected
+
+
+def check_match(submission: Submission, standing: Standing) -> None:
+    """Raises a refusal unless the signal repeats the election of its target exactly."""
+    elected = required_election(submission, standing)
+    sent = {"pair": submission.pair, "direction": submission.direction}
+    shown = {"pair": elected.pair, "direction": elected.direction}
+    if submission.pair != elected.pair:
+        raise PairMismatch(sent=sent, elected=shown)
+    if submission.direction != elected.direction:
+        raise DirectionMismatch(sent=sent, elected=shown)
+
+
+def required_election(submission: Submission, standing: Standing) -> ElectedPair:
+    """Returns the election that the signal must repeat. Raises a refusal if there is none."""
+    if submission.bot_id is not None:
+        if standing.automation is None:
+            raise NoElection
+        return standing.automation
+    if submission.user_id is not None and submission.mode != Mode.DRAFT:
+        if standing.desk is None:
+            raise DeskNotReady(standing.not_ready)
+        return standing.desk
+    if standing.card is None:
+        raise NoCard
+    return standing.card
+
+
+def _is_ticker_only(body: dict[str, Any]) -> bool:
+    """Returns whether the body has a ticker but no pair and direction, or a ticker as its pair."""
+    pair = body.get("pair")
+    names_ticker = any(body.get(name) is not None for name in TICKERS)
+    if names_ticker and (pair is None or body.get("direction") is None):
+        return True
+    return isinstance(pair, str) and "/" not in pair

@@ -1,0 +1,101 @@
+"""Pages of a customer's credentials: the desk token, and the signing secrets of bots.
+
+A value is shown only in the response to the request that created it. It is never in a URL, session,
+message or log. Reloading that response creates another value.
+"""
+
+from django.conf import settings
+from django.contrib import messages
+from django.forms import Form
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils import timezone
+
+from desks.models import Automation, Desk, Election
+from events.http.refusals import NotFound
+from signals.pages.access import customer_page, form_page, own_bot, refusal_beside, sent
+from signals.pages.samples import push
+from tokens import actions as token_actions
+from tokens.choices import Source
+from tokens.forms import EndForm, SecretForm
+from tokens.models import SigningSecret, Token
+
+
+@customer_page("GET", "POST", spends="minting")
+def mint(request: HttpRequest, desk: Desk) -> HttpResponse:
+    """Mints a desk token, which replaces the active one, and shows its value once."""
+    if request.method == "POST":
+        value, token = token_actions.mint_desk_token(desk=desk, actor=desk.actor)
+        context = {"value": value, "token": token, "me": settings.BASE_URL + reverse("me")}
+        return render(request, "pages/token_shown.html", context)
+    active = Token.objects.active(timezone.now()).filter(desk=desk).first()
+    return render(request, "pages/mint.html", {"active": active})
+
+
+@customer_page("POST", spends=None)
+def revoke(request: HttpRequest, desk: Desk) -> HttpResponse:
+    """Revokes the desk's token."""
+    token = Token.objects.filter(desk=desk, revoked_at=None).select_related("desk").first()
+    if token is not None:
+        token_actions.revoke(token=token, actor=desk.actor)
+    messages.success(request, "Your desk token is revoked. Requests with it are now refused.")
+    return redirect("desk")
+
+
+@customer_page("GET", "POST", spends="minting")
+def generate(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
+    """Generates a signing secret for a bot and shows it once."""
+    bot = own_bot(desk, bot_id)
+    in_use = SigningSecret.objects.of(Source.TRADINGVIEW, bot.pk).live(timezone.now()).first()
+    # If no secret is in use, there is no overlap to choose.
+    form = SecretForm(sent(request)) if in_use else Form(sent(request))
+    if form.is_valid():
+        with refusal_beside(form):
+            text, secret = token_actions.generate_secret(
+                source=Source.TRADINGVIEW, actor=desk.actor, automation=bot, **form.cleaned_data
+            )
+            return _show(request, bot, text, secret)
+    return form_page(request, "pages/generate.html", form, bot=bot, in_use=in_use)
+
+
+@customer_page("POST", spends=None)
+def end(request: HttpRequest, desk: Desk, bot_id: str, secret_id: str) -> HttpResponse:
+    """Ends one of a bot's signing secrets at once."""
+    bot = own_bot(desk, bot_id)
+    owned = SigningSecret.objects.of(Source.TRADINGVIEW, bot.pk).select_related("automation__desk")
+    secret = owned.filter(public_id=secret_id).first()
+    if secret is None:
+        raise NotFound("The secret does not exist, or you have no access to it.")
+    token_actions.end_secret(secret=secret, actor=desk.actor)
+    messages.success(request, "The secret is ended. Signatures made with it are now refused.")
+    return redirect("bot", bot_id=bot.pk)
+
+
+@customer_page("GET", "POST", spends=None)
+def end_credentials(request: HttpRequest, desk: Desk) -> HttpResponse:
+    """After a password reset, asks whether to end the desk token and the bots' secrets too."""
+    token = Token.objects.active(timezone.now()).filter(desk=desk).first()
+    secrets = SigningSecret.objects.of_desk(desk).live(timezone.now()).count()
+    if token is None and not secrets:
+        return redirect("desk")
+    form = EndForm(sent(request), token=token, secrets=secrets)
+    if not form.is_valid():
+        return form_page(request, "pages/end_credentials.html", form)
+    revoked, ended = token_actions.end_credentials(desk=desk, actor=desk.actor, **form.selected())
+    done = ["The desk token is revoked."] * bool(revoked)
+    done += [f"{ended} signing secret{'s' * (ended > 1)} of your bots ended."] * bool(ended)
+    messages.success(request, " ".join(done))
+    return redirect("desk")
+
+
+def _show(request: HttpRequest, bot: Automation, text: str, secret: SigningSecret) -> HttpResponse:
+    election = Election.objects.standing().filter(automation=bot).first()
+    context = {
+        "bot": bot,
+        "value": text,
+        "secret": secret,
+        "election": election,
+        **push(settings.BASE_URL + reverse("hook"), bot.pk, election, text),
+    }
+    return render(request, "pages/secret_shown.html", context)

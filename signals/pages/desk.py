@@ -1,0 +1,134 @@
+"""Pages of the desk: overview, connection, and enrolment in the published card."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.contrib import messages
+from django.db.models import OuterRef, Subquery
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils import timezone
+
+from desks import actions as desk_actions
+from desks.forms import ConnectionForm, EnrolmentForm
+from desks.models import Card, Desk, Election
+from events.feed.reading import Query, read_page
+from signals.pages.access import customer_page, form_page, refusal_beside, sent
+from signals.pages.fragments import fragment, is_fragment
+from signals.reports.activity import bot_names, lines, was_filled
+from tokens.models import Token
+from tokens.models.token import desk_visibility
+
+LATEST = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of the checklist to the first signal, with the page where the user does it."""
+
+    title: str
+    meaning: str
+    address: str
+    done: bool
+
+
+@customer_page("GET")
+def overview(request: HttpRequest, desk: Desk) -> HttpResponse:
+    """The desk's overview."""
+    bots = bot_names(desk)
+    page = read_page(Query(limit=LATEST, descending=True), desk_visibility(desk))
+    shown = lines(page.events, bots)
+    if is_fragment(request):
+        return fragment(request, shown)
+    card, elected_at = _published_card(desk)
+    token = Token.objects.active(timezone.now()).filter(desk=desk).first()
+    steps = _steps(
+        connected=hasattr(desk, "connection"),
+        enrolled=elected_at is not None,
+        equipped=bool(token or bots),
+        filled=was_filled(desk, page),
+    )
+    context = {
+        "desk": desk,
+        "connection": getattr(desk, "connection", None),
+        "card": card,
+        "elected_at": elected_at,
+        "token": token,
+        "steps": steps,
+        "next_step": next((step for step in steps if not step.done), None),
+        "lines": shown,
+    }
+    return render(request, "pages/desk.html", context)
+
+
+@customer_page("GET", "POST")
+def connect(request: HttpRequest, desk: Desk) -> HttpResponse:
+    """Connects the desk to a venue from the list."""
+    form = ConnectionForm(sent(request))
+    if form.is_valid():
+        with refusal_beside(form):
+            desk_actions.connect(desk=desk, venue=form.cleaned_data["venue"], actor=desk.actor)
+            messages.success(request, "Your desk is connected.")
+            return redirect("desk")
+    return form_page(request, "pages/connect.html", form, desk=desk)
+
+
+@customer_page("GET", "POST", spends=None)
+def disconnect(request: HttpRequest, desk: Desk) -> HttpResponse:
+    """Lists the elections to be withdrawn, then disconnects the desk."""
+    if request.method == "POST":
+        desk_actions.disconnect(desk=desk, actor=desk.actor)
+        messages.success(request, "Your desk is disconnected. All its elections are withdrawn.")
+        return redirect("desk")
+    elections = Election.objects.standing().filter(desk=desk).select_related("card", "automation")
+    return render(request, "pages/disconnect.html", {"desk": desk, "elections": elections})
+
+
+@customer_page("GET", "POST")
+def enrol(request: HttpRequest, desk: Desk) -> HttpResponse:
+    """Enrols in the published card, if it is still the card that the page showed."""
+    form = EnrolmentForm(sent(request))
+    if form.is_valid():
+        with refusal_beside(form):
+            desk_actions.enrol(desk=desk, card_id=form.cleaned_data["card"], actor=desk.actor)
+            messages.success(request, "You are now enrolled in the published card.")
+            return redirect("desk")
+    card = Card.objects.published().first()
+    return form_page(request, "pages/enrol.html", form, desk=desk, card=card)
+
+
+@customer_page("POST", spends=None)
+def withdraw(request: HttpRequest, desk: Desk) -> HttpResponse:
+    """Withdraws the election on the published card."""
+    desk_actions.withdraw_from_card(desk=desk, actor=desk.actor)
+    messages.success(request, "Your election on the published card is withdrawn.")
+    return redirect("desk")
+
+
+def _steps(*, connected: bool, enrolled: bool, equipped: bool, filled: bool) -> list[Step]:
+    return [
+        Step(
+            "Connect", "Choose your venue. We never ask for a key.", reverse("connect"), connected
+        ),
+        Step(
+            "Enrol",
+            "Elect what the published card shows.",
+            reverse("enrol"),
+            enrolled,
+        ),
+        Step(
+            "Token or bot",
+            "Read your desk or push your own signals.",
+            reverse("bots"),
+            equipped,
+        ),
+        Step("First signal", "It appears here automatically.", reverse("activity"), filled),
+    ]
+
+
+def _published_card(desk: Desk) -> tuple[Card | None, datetime | None]:
+    """Returns the published card and the time of the desk's enrolment; None for what is missing."""
+    own = Election.objects.standing().filter(desk=desk, card=OuterRef("pk")).values("elected_at")
+    card = Card.objects.published().annotate(elected_at=Subquery(own)).first()
+    return card, getattr(card, "elected_at", None)

@@ -1,0 +1,79 @@
+"""A desk's events as its pages show them: lines, and the cursors of the neighbouring pages."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from desks.models import Automation, Desk
+from events.feed.reading import Page, Query, read_page
+from events.http.cursors import log_cursor
+from events.kinds import Kind
+from events.models import Event
+from tokens.models.token import desk_visibility
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """An event as the desk's owner sees it, and the bot that it concerns."""
+
+    kind: str
+    at: datetime
+    event_id: str
+    data: dict[str, Any]
+    signal: dict[str, Any] | None
+    bot_id: str | None
+    # None if the bot was removed.
+    bot_name: str | None
+
+    @property
+    def template(self) -> str:
+        """The template of this kind of event: what it says to the owner of the desk."""
+        return f"events/{self.kind}.html"
+
+    @property
+    def is_refusal(self) -> bool:
+        return self.kind == Kind.SIGNAL_REFUSED
+
+
+def lines(events: Iterable[Event], bots: Mapping[str, str]) -> list[Line]:
+    """Returns the events as lines. ``bots`` maps the ids of the desk's bots to their names."""
+    return [_line(event, bots) for event in events]
+
+
+def was_filled(desk: Desk, page: Page) -> bool:
+    """Returns whether a signal ever filled the desk. ``page`` holds its latest events."""
+    if any(event.kind == Kind.SIGNAL_FILLED for event in page.events):
+        return True
+    query = Query(limit=1, kinds=(Kind.SIGNAL_FILLED,), descending=True)
+    return page.more and bool(read_page(query, desk_visibility(desk)).events)
+
+
+def newest_first(query: Query, page: Page) -> list[Event]:
+    return page.events if query.descending else page.events[::-1]
+
+
+def cursors(query: Query, page: Page) -> dict[str, str | None]:
+    """Returns the cursors of the pages with ``older`` and ``newer`` events, or None for no page."""
+    positions = [event.position for event in page.events]
+    on = page.examined if page.more else None
+    if not query.descending:
+        return {"older": _cursor(page, min(positions, default=None)), "newer": _cursor(page, on)}
+    above = None if query.after is None else max(positions, default=query.after - 1)
+    return {"older": _cursor(page, on), "newer": _cursor(page, above)}
+
+
+def _line(event: Event, bots: Mapping[str, str]) -> Line:
+    data, signal = event.content["data"], event.content["signal"]
+    bot_id = (signal or data).get("botId") or data.get("owner")
+    name = bots.get(bot_id) if bot_id else None
+    return Line(event.kind, event.at, event.id, data, signal, bot_id, name)
+
+
+def _cursor(page: Page, position: int | None) -> str | None:
+    return None if position is None else log_cursor(page.head.epoch, position)
+
+
+def bot_names(desk: Desk) -> dict[str, str]:
+    """Returns the names of the desk's bots by their ids. Removed bots are not included."""
+    return dict(Automation.objects.not_removed().filter(desk=desk).values_list("pk", "name"))

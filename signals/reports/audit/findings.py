@@ -1,0 +1,103 @@
+"""The audit's result: for each promise, how many things were checked and which ones break it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from signals.reports.audit.rules import UNREADABLE, AuditMismatchError
+
+MAX_EXAMPLES = 5  # breaches listed by name for each promise
+
+# The command prints this list, so that nobody takes a clean audit for more than it is.
+NOT_COVERED = (
+    "users: email addresses, passwords, second factors, sessions, and which user owns a desk",
+    "token digests and encrypted secrets, except that a configured key can read each of them",
+    "when each token was last used",
+    "the log's epoch, and its clock, except that the clock is not behind the last event",
+    "internal row numbers",
+    "the exact time of a disconnection, a withdrawal, a deactivation or the decision to end a "
+    "secret: no table repeats it, so only its order among the other events is checked",
+    "the order of unrelated events within one millisecond",
+    "refused signals, and the actors of events other than signals: only the log has them",
+    "the same change made to both the log and a table, by somebody with write access to both",
+)
+
+
+PROMISES = {
+    "positions": "events: positions run from 1 to the head without a gap",
+    "times": "events: time never goes backwards",
+    "events": "events: each has the members of its kind and can follow the events before it",
+    "desks": "desks: rows match the log",
+    "connections": "connections: rows match the log",
+    "cards": "cards: rows match the log, with the number of elections standing on each",
+    "elections": "elections: rows match the log",
+    "automations": "bots: rows match the log",
+    "tokens": "tokens: rows match the log",
+    "secrets": "signing secrets: rows match the log",
+    "signals": "signals: rows match the log, one event for each",
+    "credentials": "signals: the credential of each was valid at its position",
+    "consent": "signals: each repeats a standing election and fills exactly the matching desks",
+    "nonces": "nonces: no signer used one twice",
+    "digests": "tokens: the key of each digest is in TOKEN_KEYS",
+    "sealed": "signing secrets: a key in SECRET_KEYS decrypts each",
+    "factors": "second factors: a key in SECRET_KEYS decrypts each",
+}
+
+
+@dataclass(slots=True)
+class Finding:
+    """One promise (``says``): ``count`` things were checked, and ``broken`` of them break it.
+
+    ``first`` lists the first few breaches, by public id and column or member. It never holds
+    a secret.
+    """
+
+    says: str
+    count: int = 0
+    broken: int = 0
+    first: list[str] = field(default_factory=list)
+
+    def breach(self, name: str, *what: str) -> None:
+        """Records a breach: ``name`` identifies the thing, ``what`` lists its wrong members."""
+        self.broken += 1
+        if len(self.first) < MAX_EXAMPLES:
+            self.first.append(f"{name} ({', '.join(what)})" if what else name)
+
+    def check(self, name: str, check: Callable[[], None]) -> None:
+        """Runs a check and records a breach if it fails, or if it cannot read the event."""
+        try:
+            check()
+        except AuditMismatchError as mismatch:
+            self.breach(name, str(mismatch))
+        except UNREADABLE:
+            self.breach(name, "unreadable")
+
+
+@dataclass(slots=True)
+class Findings:
+    """The findings of every promise, in display order."""
+
+    positions: Finding
+    times: Finding
+    events: Finding
+    desks: Finding
+    connections: Finding
+    cards: Finding
+    elections: Finding
+    automations: Finding
+    tokens: Finding
+    secrets: Finding
+    signals: Finding
+    credentials: Finding
+    consent: Finding
+    nonces: Finding
+    digests: Finding
+    sealed: Finding
+    factors: Finding
+
+    @classmethod
+    def empty(cls) -> "Findings":
+        """The findings before anything was checked."""
+        return cls(**{name: Finding(says) for name, says in PROMISES.items()})
+
+    def lines(self) -> list[Finding]:
+        return [getattr(self, name) for name in PROMISES]

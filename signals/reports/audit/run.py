@@ -1,0 +1,37 @@
+"""The audit: replays the log and compares every table with it.
+
+It reads the log twice: once in order, then desk by desk. Memory holds one desk at a time, plus all
+cards and platform credentials. Those are few, because staff create them by hand.
+"""
+
+from django.db.models import Count, Max
+
+from signals.models import Signal
+from signals.reports.audit.desks import audit_desks
+from signals.reports.audit.findings import Findings
+from signals.reports.audit.keys import check_keys
+from signals.reports.audit.log_replay import LogReplay
+from signals.reports.audit.streams import Progress
+
+PASSES = 2  # how often each event is read, at most
+
+
+def run_audit(progress: Progress = lambda events: None) -> Findings:
+    """Checks every promise. Call it in a snapshot, so that everything is read at one moment.
+
+    ``progress`` is called with the number of events read since its last call.
+    """
+    findings = Findings.empty()
+    log = LogReplay(findings)
+    log.read(progress)
+    audit_desks(findings, log.cards, progress)
+    _nonces(findings)
+    check_keys(findings)
+    return findings
+
+
+def _nonces(findings: Findings) -> None:
+    findings.nonces.count = Signal.objects.count()
+    spent = Signal.objects.order_by().values("signer", "nonce")
+    for twice in spent.annotate(times=Count("pk"), last=Max("public_id")).filter(times__gt=1):
+        findings.nonces.breach(twice["last"])

@@ -1,0 +1,116 @@
+"""A name is one line of visible text, wherever it is given (contract, section 7)."""
+
+from typing import Any
+
+import pytest
+from django import forms
+from django.core.exceptions import ValidationError
+
+from config.accounts.passkeys import AddPasskeyForm, RenamePasskeyForm
+from desks import actions as desks
+from desks.models import Automation, Card, Connection
+from events.actors import SYSTEM
+from events.http.names import DETAIL, validate_name
+from events.http.refusals import Invalid
+from tests import factories, pages, staff
+from tests.client import code, faults, signed_in
+from tokens import actions as tokens
+from tokens.models import Token
+
+pytestmark = pytest.mark.django_db
+
+REFUSED = {
+    "right-to-left override": "txt\u202egpj",
+    "left-to-right embedding": "a\u202ab",
+    "right-to-left isolate": "a\u2067b",
+    "right-to-left mark": "a\u200fb",
+    "zero-width space": "a\u200bb",
+    "byte order mark": "a\ufeffb",
+    "soft hyphen": "a\u00adb",
+    "escape": "a\x1b[31mb",
+    "newline": "a\nb",
+    "tab": "a\tb",
+    "next line": "a\x85b",
+    "line separator": "a\u2028b",
+    "paragraph separator": "a\u2029b",
+    "tag": "a\U000e0041b",
+}
+OVERRIDE = REFUSED["right-to-left override"]
+TAKEN = ["Morning", "Ночь", "朝の信号", "صباح", "שלום", "Ünï-cödé №1 (a/b)", "🚀 to the moon", "é"]
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_a_character_that_is_not_seen_or_turns_the_text_is_refused(what):
+    with pytest.raises(ValidationError, match="Leave out control characters"):
+        validate_name(REFUSED[what])
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_a_name_may_be_of_any_language(name):
+    validate_name(name)
+
+
+BOT = {"name": OVERRIDE}
+CARD = {"name": OVERRIDE, "pair": "BTC/USDT", "direction": "long"}
+TOKEN: dict[str, Any] = {"name": OVERRIDE, "scopes": ["read"]}
+
+
+def test_a_bots_page_says_so(desk):
+    answer = staff.a_client(desk.user, "password").post("/bots", BOT)
+    assert (answer.status_code, pages.errors(answer)) == (422, [DETAIL])
+    assert not Automation.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("model", "page", "form"), [(Card, "publish", CARD), (Token, "mint", TOKEN)]
+)
+def test_a_form_of_the_control_area_says_so(model, page, form):
+    answer = staff.a_client().post(staff.list_of(model, page), form)
+    assert (answer.status_code, pages.errors(answer)) == (422, [DETAIL])
+    assert not model.objects.exists()
+
+
+@pytest.mark.parametrize(
+    "body", [{"scope": "desk"}, {"scope": "platform", "scopes": ["read"]}], ids=["desk", "platform"]
+)
+def test_the_api_says_so(desk, body):
+    user = desk.user if body["scope"] == "desk" else factories.a_staff_user()
+    client = signed_in(user, "password")
+    answer = client.post(
+        "/api/v1/tokens", {**body, "name": OVERRIDE}, content_type="application/json"
+    )
+    assert (code(answer), faults(answer)) == ("invalid", {"name": "characters"})
+    assert not Token.objects.exists()
+
+
+def test_the_api_names_it_beside_what_else_is_wrong(db):
+    client = signed_in(factories.a_staff_user(), "password")
+    body = {"scope": "platform", "scopes": ["admin"], "name": OVERRIDE}
+    answer = client.post("/api/v1/tokens", body, content_type="application/json")
+    assert faults(answer) == {"name": "characters", "scopes.0": "invalid_choice"}
+
+
+ACTIONS = {
+    "a bot": lambda desk: desks.add_automation(desk=desk, name=OVERRIDE, actor=SYSTEM),
+    "a card": lambda desk: desks.publish_card(**CARD, actor=SYSTEM),
+    "a venue": lambda desk: desks.connect(desk=desk, venue=OVERRIDE, actor=SYSTEM),
+    "a desk token": lambda desk: tokens.mint_desk_token(desk=desk, name=OVERRIDE, actor=SYSTEM),
+    "a platform token": lambda desk: tokens.mint_platform_token(**TOKEN, actor=SYSTEM),
+}
+
+
+@pytest.mark.parametrize("what", ACTIONS)
+def test_an_action_refuses_it_whoever_calls(what):
+    with pytest.raises(Invalid) as refused:
+        ACTIONS[what](factories.a_desk())
+    assert [error["code"] for error in refused.value.members["errors"]] == ["characters"]
+    kept = (Automation, Card, Connection, Token)
+    assert not any(model.objects.exists() for model in kept)
+
+
+@pytest.mark.parametrize("form", [AddPasskeyForm, RenamePasskeyForm])
+def test_a_passkeys_name_is_a_name(form, settings):
+    field: forms.Field = form.base_fields["name"]
+    with pytest.raises(ValidationError):
+        field.clean(OVERRIDE)
+    assert f"config.accounts.passkeys.{form.__name__}" in settings.MFA_FORMS.values()

@@ -1,0 +1,338 @@
+"""The order of the checks, on every route of the API (contract, section 5).
+
+For each operation there is a request that is accepted, and one fault for each check in the
+contract's order. All faults at once are sent; what is told is mended, and it is sent again: the
+refusals come in the contract's order, until the request is accepted.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import resolve
+
+from config.middleware.first_checks import methods_of
+from desks import actions as desks
+from desks.models import Desk
+from events.actors import SYSTEM
+from events.http import limits
+from tests import factories
+from tests.client import DESKS, HOOK, JSON, TOKENS, bearer, deploy_path, push, signed, written
+from tests.client import code as code_of
+from tests.client import signed_in as browser_of
+from tests.factories import Bot
+from tests.routes import address, routes
+from tests.signals import bodies
+from tokens import actions
+from tokens.crypto import formats
+from tokens.models import SigningSecret, Token
+
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
+
+SPENT = "spent"
+TOO_LARGE = str(64 * 1024 + 1)
+CSRF = "x" * 32
+
+
+@dataclass
+class Ask:
+    """A request that is being built."""
+
+    method: str
+    path: str
+    body: Any = None
+    token: str | None = None
+    secret: str | None = None
+    at: int | None = None
+    content_type: str = JSON
+    query: str = ""
+    headers: dict[str, str] = field(default_factory=dict)
+    environ: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class World:
+    """The callers, and the objects of their requests."""
+
+    desk: Desk
+    idle: Desk
+    own: str
+    engine: str
+    reader: str
+    writer: str
+    revoked: str
+    floor: str
+    bot: Bot
+    silent: Bot  # a bot without an election
+    browser: Client
+    settings: Any
+
+    def send(self, ask: Ask) -> Any:
+        raw = b"" if ask.body is None else written(ask.body)
+        presented = bearer(ask.token) if ask.token else {}
+        if ask.secret:
+            presented |= signed(ask.secret, body=raw, at=ask.at)
+        return self.browser.generic(
+            ask.method,
+            ask.path + ask.query,
+            raw,
+            ask.content_type,
+            headers={**presented, **ask.headers},
+            **ask.environ,
+        )
+
+
+@pytest.fixture
+def world(settings, card) -> World:
+    desk, engine = factories.a_ready_desk(card), factories.a_platform_token()
+    revoked, token = actions.mint_platform_token(name="Old", scopes=["read"], actor=SYSTEM)
+    actions.revoke(token=token, actor=SYSTEM)
+    bot, silent = factories.a_bot(desk), factories.a_bot(desk)
+    for one in (bot, silent):
+        push(bodies.tradingview(one, nonce=SPENT), secret=one.secret)
+    desks.withdraw_from_automation(automation=silent.automation, actor=SYSTEM)
+    push(bodies.fanout(nonce=SPENT), engine)
+    browser = browser_of(desk.user, "password", csrf=True)
+    browser.cookies[settings.CSRF_COOKIE_NAME] = CSRF
+    made = World(
+        desk=desk,
+        idle=factories.a_desk(),
+        own=factories.a_desk_token(desk),
+        engine=engine,
+        reader=factories.a_platform_token("read"),
+        writer=factories.a_platform_token("write"),
+        revoked=revoked,
+        floor=factories.a_shared_secret(),
+        bot=bot,
+        silent=silent,
+        browser=browser,
+        settings=settings,
+    )
+    _spend_everything(made)
+    return made
+
+
+def _spend_everything(world: World) -> None:
+    """Sets a limit of one and uses it up."""
+    _limited(Ask("", ""), world)
+    credentials = [*Token.objects.all(), *SigningSecret.objects.all()]
+    for name in ("platform", "reads"):
+        for credential in credentials:
+            limits.consume(name, credential.public_id)
+    limits.consume("minting", str(world.desk.user.pk))
+    limits.consume("automation", world.bot.id)
+    limits.consume("automation", world.silent.id)
+
+
+# --- The faults ----------------------------------------------------------------------------------
+
+Spoil = Callable[[Ask, World], Any]
+Fault = tuple[str, Spoil]
+
+
+def _limited(ask: Ask, world: World) -> None:
+    few = dict.fromkeys(("platform", "reads", "minting", "automation"), "1/hour")
+    world.settings.LIMITS = {**world.settings.LIMITS, **few}
+
+
+def _nowhere(ask: Ask, world: World) -> None:
+    ask.path = ask.path.replace("/api/", "/api/nowhere/")
+
+
+def sets(**values: Any) -> Spoil:
+    """Returns a change that sets values, or adds members to headers, environ and body."""
+
+    def spoil(ask: Ask, world: World) -> None:
+        for name, value in values.items():
+            known = getattr(ask, name)
+            whole = isinstance(known, dict) and isinstance(value, dict)
+            setattr(ask, name, {**known, **value} if whole else value)
+
+    return spoil
+
+
+FIRST: list[Fault] = [
+    ("host_invalid", sets(headers={"Host": "elsewhere.example"})),
+    ("not_found", _nowhere),
+    ("method_not_allowed", sets(method="PROPFIND")),
+    ("length_required", sets(headers={"Transfer-Encoding": "chunked"})),
+    ("body_too_large", sets(environ={"CONTENT_LENGTH": TOO_LARGE})),
+]
+FORM: Fault = ("token_invalid", sets(headers={"Authorization": "Basic x"}))
+REVOKED: Fault = ("token_invalid", lambda ask, world: setattr(ask, "token", world.revoked))
+OF_DESK: Fault = ("not_allowed", lambda ask, world: setattr(ask, "token", world.own))
+OF_PLATFORM: Fault = ("not_allowed", lambda ask, world: setattr(ask, "token", world.engine))
+ONLY_READS: Fault = ("scope_missing", lambda ask, world: setattr(ask, "token", world.reader))
+ONLY_WRITES: Fault = ("scope_missing", lambda ask, world: setattr(ask, "token", world.writer))
+LIMITED: Fault = ("rate_limited", _limited)
+MEDIA_TYPE: Fault = ("unsupported_media_type", sets(content_type="text/plain"))
+MALFORMED: Fault = ("malformed", sets(body=b"{"))
+SECRET: Fault = ("exchange_secret", sets(body={"api_key": "x"}))
+QUERY: Fault = ("invalid", sets(query="?limit=x"))
+TOKEN = [*FIRST, FORM, REVOKED]
+
+SIGNED = [
+    *FIRST,
+    FORM,
+    ("timestamp_invalid", sets(at=1_000_000_000)),
+    REVOKED,
+    MALFORMED,
+    ("signature_invalid", sets(body={"source": "other"})),
+    ("signature_invalid", sets(secret=formats.new(formats.SIGNING_SECRET))),
+    LIMITED,
+]
+LAW: list[Fault] = [
+    SECRET,
+    ("ticker_only", sets(body={"ticker": "BTCUSDT", "direction": None})),
+    ("mode_refused", sets(body={"mode": "live"})),
+    ("not_elected", sets(body={"elected": False})),
+    ("invalid", sets(body={"nonce": ""})),
+]
+USED: Fault = ("nonce_used", sets(body={"nonce": SPENT}))
+OTHERWISE: list[Fault] = [
+    ("pair_mismatch", sets(body={"pair": "NOT/IT"})),
+    ("direction_mismatch", sets(body={"direction": "short"})),
+]
+
+
+def in_body(desk: Callable[[World], str]) -> Spoil:
+    return lambda ask, world: ask.body.update(userId=desk(world))
+
+
+def in_path(desk: Callable[[World], str]) -> Spoil:
+    return lambda ask, world: setattr(ask, "path", deploy_path(desk(world)))
+
+
+def nobody(world: World) -> str:
+    return "usr_" + "0" * 22
+
+
+def idle(world: World) -> str:
+    return world.idle.public_id
+
+
+def to_desk(name: Callable[[Callable[[World], str]], Spoil]) -> list[Fault]:
+    """The checks of a desk that a signal names."""
+    return [("not_found", name(nobody)), USED, ("desk_not_ready", name(idle)), *OTHERWISE]
+
+
+def _by_silent_bot(ask: Ask, world: World) -> None:
+    ask.body["botId"], ask.secret = world.silent.id, world.silent.secret
+
+
+# --- The operations ------------------------------------------------------------------------------
+
+BOT_OTHERWISE = [OTHERWISE[0], ("direction_mismatch", sets(body={"direction": "long"}))]
+
+# What is accepted, and the faults in the contract's order. Method and route come first in a name.
+OPERATIONS: dict[str, tuple[Callable[[World], Ask], list[Fault]]] = {
+    "GET api/v1/me": (
+        lambda world: Ask("GET", "/api/v1/me", token=world.own),
+        [*TOKEN, OF_PLATFORM, LIMITED],
+    ),
+    "GET api/v1/desks": (
+        lambda world: Ask("GET", DESKS, token=world.engine),
+        [*TOKEN, OF_DESK, ONLY_WRITES, QUERY],
+    ),
+    "GET api/v1/desks/<userId:user_id>": (
+        lambda world: Ask("GET", f"{DESKS}/{world.desk.public_id}", token=world.engine),
+        [
+            *TOKEN,
+            OF_DESK,
+            ONLY_WRITES,
+            ("not_found", sets(path=f"{DESKS}/usr_{'0' * 22}")),
+        ],
+    ),
+    "GET api/v1/events by a desk": (
+        lambda world: Ask("GET", "/api/v1/events", token=world.own),
+        [*TOKEN, LIMITED, QUERY],
+    ),
+    "GET api/v1/events by the engine": (
+        lambda world: Ask("GET", "/api/v1/events", token=world.engine),
+        [*TOKEN, ONLY_WRITES, QUERY],
+    ),
+    "POST api/v1/desks/<userId:user_id>/signal": (
+        lambda world: Ask(
+            "POST", deploy_path(world.desk.public_id), bodies.deploy(), token=world.engine
+        ),
+        [*TOKEN, OF_DESK, ONLY_READS, LIMITED, MEDIA_TYPE, MALFORMED, *LAW, *to_desk(in_path)],
+    ),
+    "POST api/hooks/signal by token": (
+        lambda world: Ask("POST", HOOK, bodies.floor(world.desk), token=world.engine),
+        [
+            *TOKEN,
+            MALFORMED,
+            ("signature_missing", sets(body={"source": "tradingview"})),
+            OF_DESK,
+            ONLY_READS,
+            LIMITED,
+            *LAW,
+            *to_desk(in_body),
+        ],
+    ),
+    "POST api/hooks/signal by the Floor's signature": (
+        lambda world: Ask("POST", HOOK, bodies.floor(world.desk), secret=world.floor),
+        [*SIGNED, *LAW, *to_desk(in_body)],
+    ),
+    "POST api/hooks/signal by a bot": (
+        lambda world: Ask("POST", HOOK, bodies.tradingview(world.bot), secret=world.bot.secret),
+        [*SIGNED, *LAW, USED, ("no_election", _by_silent_bot), *BOT_OTHERWISE],
+    ),
+    "GET api/v1/tokens": (
+        lambda world: Ask("GET", TOKENS, token=world.own),
+        [*TOKEN, LIMITED, QUERY],
+    ),
+    "POST api/v1/tokens": (
+        lambda world: Ask("POST", TOKENS, {"scope": "desk"}, headers={"X-CSRFToken": CSRF}),
+        [
+            *TOKEN,
+            ("sign_in_required", lambda ask, world: setattr(ask, "token", world.engine)),
+            ("csrf_failed", sets(headers={"X-CSRFToken": "y"})),
+            LIMITED,
+            MEDIA_TYPE,
+            MALFORMED,
+            SECRET,
+            ("invalid", sets(body={"scope": "other"})),
+        ],
+    ),
+    "DELETE api/v1/tokens": (
+        lambda world: Ask("DELETE", TOKENS, {}, token=world.own),
+        [
+            *TOKEN,
+            MEDIA_TYPE,
+            MALFORMED,
+            SECRET,
+            ("invalid", sets(body={"other": "x"})),
+            ("not_found", sets(body={"id": "tok_x"})),
+        ],
+    ),
+    **{
+        f"GET {path}": (lambda world, path=path: Ask("GET", f"/{path}"), FIRST)
+        for path in ("api/v1", "api/hooks/signal", "api/schema", "api/docs")
+    },
+}
+
+
+def test_every_route_of_the_api_has_its_operations():
+    expected = {
+        f"{method} {route}"
+        for route in routes()
+        if route.startswith("api/")
+        for method in {*methods_of(resolve(address(route)).func)} - {"HEAD", "OPTIONS"}
+    }
+    assert {" ".join(name.split()[:2]) for name in OPERATIONS} == expected
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_of_several_faults_the_first_of_the_contracts_order_is_told(world, name):
+    make, faults = OPERATIONS[name]
+    unlimited = {**world.settings.LIMITS, **dict.fromkeys(world.settings.LIMITS, "off")}
+    for mended in range(len(faults) + 1):
+        world.settings.LIMITS = unlimited
+        ask = make(world)
+        for _, spoil in reversed(faults[mended:]):
+            spoil(ask, world)
+        expected = faults[mended][0] if mended < len(faults) else "ok"
+        assert code_of(world.send(ask)) == expected, [expected for expected, _ in faults[mended:]]

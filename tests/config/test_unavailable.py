@@ -1,0 +1,130 @@
+"""While the database or the cache is down, requests get 503 and reveal nothing."""
+
+import ctypes
+import socket
+import struct
+import subprocess
+import sys
+from contextlib import contextmanager
+
+import pytest
+from django.db import OperationalError, connection
+from django.test import Client
+
+from tests.client import DESKS, EVENTS, HOOK, get, push, signed_in
+from tests.factories import PASSWORD, UserFactory, a_platform_token
+from tests.pages import problem
+from tests.server import ROOT, environment_of
+from tests.signals.bodies import fanout
+
+pytestmark = pytest.mark.django_db
+
+NOBODY = "redis://127.0.0.1:1/0"
+LOGIN = "/accounts/login/"
+
+
+@contextmanager
+def away(of=""):
+    """The database fails for every statement that contains this text."""
+
+    def refuse(execute, sql, params, many, context):
+        if of in sql:
+            raise OperationalError("server closed the connection unexpectedly")
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(refuse):
+        yield
+
+
+def test_the_api_asks_to_come_again():
+    token = a_platform_token()
+    with away():
+        for answer in (get(EVENTS, token), push(fanout(), token)):
+            assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
+            assert answer["Retry-After"] == "1"
+
+
+def test_a_page_asks_to_come_again():
+    browser = signed_in(UserFactory.create())
+    with away():
+        answer = browser.get("/desk/enrol")
+    assert (answer.status_code, problem(answer)) == (503, "unavailable")
+    assert answer["Retry-After"] == "1"
+
+
+def test_so_it_does_when_only_the_session_cannot_be_saved(desk):
+    """The framework would say that it was the sender's fault: 400."""
+    browser = signed_in(desk.user)
+    with away('UPDATE "django_session"'):
+        answer = browser.post("/desk/withdraw")
+    assert (answer.status_code, problem(answer)) == (503, "unavailable")
+
+
+SO_ATTACH_FILTER = 26  # of Linux
+NOTHING_PASSES = struct.pack("HBBI", 0x06, 0, 0, 0)  # one instruction of a packet filter: drop
+
+
+def swallow(descriptor):
+    """From now on nothing that is sent to this socket arrives, not even that something did."""
+    program = ctypes.create_string_buffer(NOTHING_PASSES)
+    with socket.socket(fileno=descriptor) as line:
+        filtered = struct.pack("HL", 1, ctypes.addressof(program))
+        line.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, filtered)
+        line.detach()
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.skipif("connection.vendor != 'postgresql'", reason="SQLite has no network")
+def test_a_network_that_swallows_everything_is_noticed():
+    token = a_platform_token()
+    swallow(connection.connection.pgconn.socket)
+    answer = get(DESKS, token)
+    assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
+    connection.close()
+
+
+def test_without_the_cache_signing_in_asks_to_come_again(settings):
+    user = UserFactory.create()
+    settings.CACHES = {"default": settings_of_cache(NOBODY)}
+    login = {"login": user.email, "password": PASSWORD}
+    answer = Client(raise_request_exception=False).post(LOGIN, login)
+    assert (answer.status_code, problem(answer)) == (503, "unavailable")
+    assert answer["Retry-After"] == "1"
+
+
+def settings_of_cache(url):
+    return {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": url}
+
+
+def test_what_is_told_of_it_names_no_path(caplog):
+    """A path may hold a credential."""
+    token = a_platform_token()
+    with away():
+        get(f"{DESKS}/usr_hidden", token)
+        push(fanout(), token)
+    assert "did not serve a request" in caplog.text
+    assert "hidden" not in caplog.text
+    assert HOOK not in caplog.text
+
+
+FIRST_OF_ALL = """
+import django
+django.setup()
+from django.db import OperationalError, connection
+from config.problems import to_refusal
+print(to_refusal(OperationalError()).code, connection.pool.closed)
+"""
+
+
+@pytest.mark.processes
+def test_it_is_said_too_by_a_process_that_has_not_had_a_connection_yet(tmp_path):
+    """Its pool is not open: there is nothing in it to be looked at."""
+    nowhere = {"DATABASE_URL": "postgres://nobody@127.0.0.1:1/nothing"}
+    done = subprocess.run(
+        [sys.executable, "-c", FIRST_OF_ALL],
+        cwd=ROOT,
+        env={**environment_of(tmp_path, 8000), **nowhere},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == "unavailable True\n", done.stderr

@@ -1,0 +1,212 @@
+"""The control area's pages for cards, desks, bots and elections."""
+
+import pytest
+from django.forms import Form
+from django.test import Client
+
+from desks import actions
+from desks.admin import RetireCard
+from desks.models import Automation, Card, Desk, Election
+from events.actors import SYSTEM
+from events.http.refusals import Invalid
+from events.models import Event
+from tests import factories, staff
+from tests.staff import staff_client  # noqa: F401 - the fixture "client"
+
+CARD = {"name": "Evening", "pair": "ETH/USDT", "direction": "short"}
+
+pytestmark = pytest.mark.django_db
+
+
+def shown(client: Client, page: str) -> str:
+    response = client.get(page)
+    assert response.status_code == 200
+    return response.content.decode()
+
+
+# --- Publishing ----------------------------------------------------------------------------------
+
+
+def test_the_first_card_is_published(client):
+    response = client.post(staff.list_of(Card, "publish"), CARD)
+    card = Card.objects.published().get()
+    assert card.to_dict() == CARD
+    assert response["Location"] == staff.page_of(card)
+    assert "The card is published." in shown(client, staff.page_of(card))
+    assert [event.kind for event in Event.objects.all()] == ["card.published"]
+
+
+def test_the_publishing_page_shows_what_happens_to_the_current_card_and_its_desks(client, card):
+    page = staff.list_of(Card, "publish")
+    assert "0 desks are enrolled in it" in shown(client, page)
+    factories.a_ready_desk(card)
+    assert "1 desk is enrolled in it" in shown(client, page)
+    factories.a_ready_desk(card)
+    assert "Morning (BTC/USDT long), is retired. 2 desks are enrolled in it" in shown(client, page)
+
+
+def test_publishing_retires_the_previous_card_and_no_desk_is_ready(client, desk):
+    client.post(staff.list_of(Card, "publish"), CARD)
+    assert [card.name for card in Card.objects.published()] == ["Evening"]
+    assert not Desk.objects.ready(Card.objects.published().get()).exists()
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("name", ""),
+        ("name", "x" * 81),
+        ("name", "two\nlines"),
+        ("pair", "BTCUSDT"),
+        ("pair", "btc/usdt"),
+        ("pair", "BTC/USDT/X"),
+        ("pair", "A" * 21 + "/USDT"),
+        ("pair", ""),
+        ("direction", "sideways"),
+        ("direction", ""),
+    ],
+)
+def test_an_invalid_card_shows_the_error_at_its_field(client, card, field, value):
+    response = client.post(staff.list_of(Card, "publish"), {**CARD, field: value})
+    assert response.status_code == 422
+    assert list(response.context["form"].errors) == [field]
+    assert Card.objects.get() == card
+
+
+def test_a_name_that_holds_a_credential_is_refused(client, card):
+    name = f"Engine {factories.a_platform_token()}"
+    response = client.post(staff.list_of(Card, "publish"), {**CARD, "name": name})
+    assert (response.status_code, staff.refusal(response)) == (422, "exchange_secret")
+    assert Card.objects.get() == card
+
+
+def test_getting_the_page_publishes_and_retires_nothing(client, card):
+    client.get(staff.list_of(Card, "publish"), CARD)
+    client.get(staff.page_of(card, "retire"))
+    assert Card.objects.published().get() == card
+
+
+def test_a_post_without_the_csrf_token_publishes_and_retires_nothing(card):
+    member = staff.a_client(enforce_csrf_checks=True)
+    for page in (staff.list_of(Card, "publish"), staff.page_of(card, "retire")):
+        response = member.post(page, CARD)
+        assert (response.status_code, staff.refusal(response)) == (403, "csrf_failed")
+    assert Card.objects.published().get() == card
+
+
+# --- Retiring ------------------------------------------------------------------------------------
+
+
+def test_a_card_is_retired_without_a_successor(client, desk, card):
+    assert "1 desk is enrolled in it" in shown(client, staff.page_of(card, "retire"))
+    response = client.post(staff.page_of(card, "retire"))
+    assert response["Location"] == staff.page_of(card)
+    assert not Card.objects.published().exists()
+    assert Event.objects.filter(kind="card.retired").count() == 1
+
+
+def test_a_card_is_retired_once(client, card):
+    client.post(staff.page_of(card, "retire"))
+    for response in (
+        client.get(staff.page_of(card, "retire")),
+        client.post(staff.page_of(card, "retire")),
+    ):
+        assert (response.status_code, staff.refusal(response)) == (422, "invalid")
+    assert Event.objects.filter(kind="card.retired").count() == 1
+
+
+def test_retiring_an_old_card_leaves_the_current_one_published(client, card):
+    actions.publish_card(actor=SYSTEM, **CARD)
+    assert client.post(staff.page_of(card, "retire")).status_code == 422
+    assert Card.objects.published().get().name == "Evening"
+
+
+def test_a_card_that_is_published_while_another_is_being_retired_stays(card, rf):
+    page = RetireCard(control=staff.control_of(Card))
+    page.request = rf.post("/")
+    page.request.user = factories.a_staff_user()
+    page.row = card
+    actions.publish_card(actor=SYSTEM, **CARD)
+    with pytest.raises(Invalid):
+        page.perform(Form())
+    assert Card.objects.published().get().name == "Evening"
+
+
+def test_a_retired_card_has_no_actions(client, card):
+    assert ">Retire<" in shown(client, staff.page_of(card))
+    actions.retire_card(actor=SYSTEM)
+    assert ">Retire<" not in shown(client, staff.page_of(card))
+
+
+def test_the_page_of_an_unknown_card_is_not_found(client, card):
+    page = staff.page_of(card, "retire").replace(card.pk[-4:], "none")
+    assert client.post(page).status_code == 404
+
+
+# --- Reading -------------------------------------------------------------------------------------
+
+
+def test_cards_are_listed_with_their_standing_the_newest_first(client, desk):
+    actions.publish_card(actor=SYSTEM, **CARD)
+    text = shown(client, staff.list_of(Card))
+    assert text.index("Evening") < text.index("Morning")
+    assert '<td class="field-standing">1</td>' in text
+
+
+def test_desks_are_listed_with_whether_they_are_ready_and_connected(client, desk, card):
+    idle, unready = factories.a_desk(), factories.a_connected_desk()
+    every = {desk.public_id, idle.public_id, unready.public_id}
+    for query, expected in (
+        ("", {desk, idle, unready}),
+        ("?ready=yes", {desk}),
+        ("?connected=yes", {desk, unready}),
+        (f"?q={desk.public_id}", {desk}),
+        (f"?q={desk.user.email.upper()}", {desk}),
+        (f"?ready=yes&q={unready.public_id}", set()),
+        ("?q=trader-", set()),
+    ):
+        text = shown(client, staff.list_of(Desk) + query)
+        assert {name for name in every if f">{name}<" in text} == {d.public_id for d in expected}
+
+
+def test_no_desk_is_ready_while_no_card_is_published(client, desk):
+    actions.retire_card(actor=SYSTEM)
+    assert desk.public_id not in shown(client, f"{staff.list_of(Desk)}?ready=yes")
+    assert desk.public_id in shown(client, f"{staff.list_of(Desk)}?connected=yes")
+
+
+def test_elections_are_found_by_desk_card_and_bot(client, desk, stranger, card):
+    bot = factories.a_bot(desk)
+    for text, count in (
+        ("", 3),
+        (desk.public_id, 2),
+        (stranger.public_id, 1),
+        (card.pk, 2),
+        (bot.id, 1),
+        ("other", 0),
+    ):
+        page = client.get(staff.list_of(Election), {"q": text})
+        assert page.context["cl"].result_count == count, text
+
+
+def test_an_election_on_a_retired_card_does_not_stand(client, desk):
+    election = Election.objects.get()
+    assert "icon-yes" in shown(client, staff.page_of(election))
+    actions.retire_card(actor=SYSTEM)
+    assert "icon-yes" not in shown(client, staff.page_of(election))
+
+
+def test_bots_are_found_by_their_id_and_their_desk(client, desk, stranger):
+    bot = factories.a_bot(desk)
+    for text, count in (("", 1), (bot.id, 1), (desk.public_id, 1), (stranger.public_id, 0)):
+        page = client.get(staff.list_of(Automation), {"q": text})
+        assert page.context["cl"].result_count == count, text
+
+
+def test_a_page_links_to_related_rows(client, desk, card):
+    factories.a_bot(desk)
+    for row in (card, desk, Automation.objects.get()):
+        for tool in staff.control_of(type(row)).row_tools(row):
+            assert client.get(tool.url).status_code == 200
+            if "?q=" in tool.url:
+                assert client.get(tool.url).context["cl"].query in {row.pk, str(row)}

@@ -1,0 +1,44 @@
+"""One prepared database for all tests of a module. Each test changes it and is rolled back."""
+
+import pytest
+from django.db import connection, transaction
+
+from desks.models import Automation, Card, Connection, Desk, Election
+from events.models import Event, Head
+from signals.models import Signal
+from tests.signals.audit import stage
+from tokens.models import SigningSecret, Token
+
+MODELS = (Desk, Connection, Card, Election, Automation, Token, SigningSecret, Signal, Event, Head)
+
+
+@pytest.fixture(scope="module")
+def history(django_db_setup, django_db_blocker):
+    """A database with every kind of event, in a transaction that ends with the module."""
+    with django_db_blocker.unblock():
+        outer = transaction.atomic()
+        outer._from_testcase = True  # type: ignore[attr-defined]  # the log's turns are durable, and a test's block is not theirs
+        with outer:
+            dawdle()
+            stage.a_lively_history()
+            if connection.vendor == "postgresql":
+                connection.check_constraints()
+            stage.drop_rules(*MODELS)
+            yield
+            transaction.set_rollback(True)
+        stage.restore_rules()
+
+
+def dawdle():
+    """Disables the timeout of idle transactions, which a slow machine would reach."""
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+
+
+@pytest.fixture
+def falsified(history, django_db_blocker):
+    """A transaction in which a test can change any row. It is rolled back."""
+    with django_db_blocker.unblock(), transaction.atomic():
+        yield
+        transaction.set_rollback(True)

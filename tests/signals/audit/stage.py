@@ -1,0 +1,150 @@
+"""Builds a database with every kind of event, for the tests of the audit."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+from allauth.mfa.recovery_codes.internal.auth import RecoveryCodes
+from allauth.mfa.totp.internal.auth import TOTP, generate_totp_secret
+from django.db import connection, transaction
+from django.db.models import CheckConstraint, Model
+from django.utils import timezone
+
+from desks import actions
+from desks.models import Card
+from events.actors import SYSTEM
+from signals.reports.audit.findings import Findings
+from signals.reports.audit.run import run_audit
+from tests.client import code, deploy_path, post, push
+from tests.factories import (
+    a_bot,
+    a_card,
+    a_connected_desk,
+    a_desk,
+    a_desk_token,
+    a_platform_token,
+    a_ready_desk,
+    a_shared_secret,
+    a_staff_user,
+)
+from tests.signals.bodies import deploy, fanout, floor, nox, tradingview
+from tokens import actions as tokens
+from tokens.choices import Source
+from tokens.models import Token
+from tokens.models.token import READ, WRITE
+
+
+def a_lively_history() -> None:
+    """Creates every kind of event, and rows of every table in each state."""
+    engine = a_platform_token()
+    floor_secret = a_shared_secret(Source.FLOOR)
+    early = a_card("Early")
+    desks = [a_ready_desk(early) for _ in range(4)]
+    accepted(push(fanout(), engine))
+    accepted(push(nox(mode="dry_run"), secret=floor_secret))
+    late = a_card("Late")
+    for desk in desks:
+        actions.enrol(desk=desk, card_id=late.pk, actor=SYSTEM)
+    accepted(push(fanout(), engine))
+    actions.withdraw_from_card(desk=desks[0], actor=SYSTEM)
+    assert code(post(deploy_path(desks[0].public_id), deploy(), engine)) == "desk_not_ready"
+    every_mode(desks[1], engine)
+    accepted(post(deploy_path(desks[1].public_id), deploy(), engine))
+    accepted(push(floor(desks[1]), secret=floor_secret))
+    a_bots_life(desks[1])
+    actions.disconnect(desk=desks[2], actor=SYSTEM)
+    actions.connect(desk=desks[2], venue="Kraken", actor=SYSTEM)
+    a_connected_desk(), a_desk()
+    a_shut_out_desk(late)
+    credentials(desks[1])
+    accepted(push(fanout(), engine))
+    assert code(push(fanout(pair="DOGE/USDT"), engine)) == "pair_mismatch"
+
+
+def accepted(answer):
+    assert code(answer) == "ok"
+
+
+def every_mode(desk, engine):
+    for mode in ("draft", "dry_run", "paper"):
+        accepted(push(nox(mode=mode, size_quote=12.5, decision_ref="d"), engine))
+        accepted(push(nox(mode=mode, fanout=False, userId=desk.public_id), engine))
+        accepted(push(nox(mode=mode, fanout=False), engine))
+
+
+def a_bots_life(desk):
+    bot, gone = a_bot(desk), a_bot(desk)
+    accepted(push(tradingview(bot), secret=bot.secret))
+    assert code(push(tradingview(bot, direction="long"), secret=bot.secret)) != "ok"
+    actions.elect(automation=bot.automation, pair="SOL/USDT", direction="long", actor=SYSTEM)
+    accepted(push(tradingview(bot, pair="SOL/USDT", direction="long"), secret=bot.secret))
+    tokens.remove_automation(automation=gone.automation, actor=SYSTEM)
+
+
+def a_shut_out_desk(card: Card) -> None:
+    for comes_back in (True, False):
+        desk = a_ready_desk(card)
+        a_bot(desk), a_desk_token(desk)
+        tokens.deactivate(user=desk.user, actor=SYSTEM)
+        if comes_back:
+            tokens.reactivate(user=desk.user, actor=SYSTEM)
+
+
+def credentials(desk):
+    a_desk_token(desk), a_desk_token(desk)
+    revoked = tokens.mint_platform_token(name="Old", scopes=[READ], actor=SYSTEM)[1]
+    tokens.revoke(token=Token.objects.get(pk=revoked.pk), actor=SYSTEM)
+    later = timezone.now() + timedelta(days=30)
+    tokens.mint_platform_token(name="Later", scopes=[WRITE], expires_at=later, actor=SYSTEM)
+    a_shared_secret(Source.NOX), a_shared_secret(Source.FLOOR)
+    week = timedelta(days=7)
+    tokens.generate_secret(source=Source.NOX, overlap=week, actor=SYSTEM)
+    staff = a_staff_user("factors@example.com")
+    TOTP.activate(staff, generate_totp_secret())
+    RecoveryCodes.activate(staff)
+
+
+def broken() -> dict[str, list[str]]:
+    """The broken promises by their names in ``Findings``, each with its first breaches."""
+    found: Findings = run_audit()
+    return {
+        name: finding.first
+        for name in Findings.__dataclass_fields__
+        if (finding := getattr(found, name)).broken
+    }
+
+
+@contextmanager
+def rolled_back() -> Iterator[None]:
+    """A block whose changes are rolled back."""
+    with transaction.atomic():
+        yield
+        transaction.set_rollback(True)
+
+
+def drop_rules(*models: type[Model]) -> None:
+    """Drops the database constraints, as somebody who tampers with rows could."""
+    with connection.cursor() as cursor:
+        if connection.vendor == "sqlite":
+            cursor.execute("PRAGMA ignore_check_constraints = ON")
+        for model in models:
+            for rule in model._meta.constraints:
+                for statement in _dropping(model._meta.db_table, rule):
+                    cursor.execute(statement)
+
+
+def restore_rules() -> None:
+    """Restores what a rollback does not restore."""
+    if connection.vendor == "sqlite":
+        with connection.cursor() as cursor:
+            cursor.execute("PRAGMA ignore_check_constraints = OFF")
+
+
+def _dropping(table, rule):
+    if isinstance(rule, CheckConstraint) and connection.vendor == "sqlite":
+        return []
+    if isinstance(rule, CheckConstraint) or not (rule.condition or rule.expressions):
+        # SQLite cannot drop unique constraints.
+        on_postgresql = f"ALTER TABLE {table} DROP CONSTRAINT {rule.name}"
+        return [on_postgresql] if connection.vendor == "postgresql" else []
+    return [f"DROP INDEX {rule.name}"]

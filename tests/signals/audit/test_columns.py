@@ -1,0 +1,168 @@
+"""The audit finds a changed value in every column that events describe, and names the row."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.apps import apps
+from django.db.models import (
+    BinaryField,
+    BooleanField,
+    DateTimeField,
+    ForeignKey,
+    IntegerField,
+    JSONField,
+)
+
+from desks.models import Automation, Card, Connection, Desk, Election, User
+from events.kinds import Kind
+from events.models import Event, Head
+from signals.models import Signal
+from tests.signals.audit.conftest import MODELS
+from tests.signals.audit.stage import broken, rolled_back
+from tokens.models import SigningSecret, Token
+
+pytestmark = [pytest.mark.django_db, pytest.mark.slow]
+
+# The columns that the audit does not cover (``findings.NOT_COVERED``).
+NOT_COVERED = {
+    *((User, field.name) for field in User._meta.concrete_fields),
+    (Desk, "id"),
+    (Desk, "user"),
+    (Election, "id"),
+    (Token, "id"),
+    (Token, "digest"),
+    (Token, "last_used_at"),
+    (SigningSecret, "id"),
+    (Head, "id"),
+    (Head, "epoch"),
+    (Head, "at"),
+}
+COLUMNS = [
+    (model, field.name)
+    for model in MODELS
+    for field in model._meta.concrete_fields
+    if (model, field.name) not in NOT_COVERED
+]
+# The rows in which a column is changed, if not all of them.
+AMONG: dict[Any, dict[str, Any]] = {
+    (Event, "actor_type"): {"kind": Kind.SIGNAL_FILLED},
+    (Event, "actor_id"): {"kind": Kind.SIGNAL_FILLED},
+    (Event, "at"): {"kind": Kind.SIGNAL_FILLED},
+    (Token, "key_id"): {"revoked_at": None},
+}
+LINES = {
+    Desk: "desks",
+    Connection: "connections",
+    Card: "cards",
+    Election: "elections",
+    Automation: "automations",
+    Token: "tokens",
+    SigningSecret: "secrets",
+    Signal: "signals",
+}
+OF_KEYS = {
+    (Token, "key_id"): "digests",
+    (SigningSecret, "key_id"): "sealed",
+    (SigningSecret, "ciphertext"): "sealed",
+}
+FAR = 1_000_000
+
+
+def names_of(row):
+    """The names that the audit may use for a row."""
+    if isinstance(row, Connection):
+        return {Desk.objects.get(pk=row.desk_id).public_id}
+    if isinstance(row, Election):
+        return {f"evt_{row.opened}"}
+    if isinstance(row, Head):
+        return {"head"}
+    if isinstance(row, Event):
+        return {row.id, row.signal_id or row.id}
+    return {getattr(row, "public_id", None) or row.pk}
+
+
+def another(field, row):
+    """Another value for the column, a plausible one if possible."""
+    value = getattr(row, field.attname)
+    if isinstance(field, ForeignKey):
+        others = field.related_model._default_manager.exclude(pk=value)
+        if field.primary_key:
+            others = others.filter(connection=None)
+        return others.order_by("pk").first().pk
+    if field.choices:
+        return next(choice for choice, _ in field.choices if choice != value)
+    if isinstance(field, BooleanField):
+        return not value
+    if isinstance(field, DateTimeField):
+        return (value or Event.objects.latest("position").at) + timedelta(milliseconds=1)
+    if isinstance(field, JSONField):
+        return {"signal": None, "data": {"venue": "Forged"}}
+    if isinstance(field, BinaryField):
+        return b"cut"
+    if isinstance(field, IntegerField):
+        return FAR if value is None else value + FAR
+    return "forged" if value is None else changed(value)
+
+
+def changed(text):
+    """The same text with another last character."""
+    return text[:-1] + ("A" if text[-1] != "A" else "B")
+
+
+def rows_to_falsify(model, field):
+    """The first and the last row with a value, and one without if the column is nullable."""
+    rows = model.objects.filter(**AMONG.get((model, field.name), {})).order_by("pk")
+    if model is Event:
+        rows = rows.exclude(kind=Kind.SIGNAL_REFUSED)
+    have = rows.exclude(**{field.name: None}) if field.null else rows
+    return [have.first(), have.last(), *([rows.filter(**{field.name: None}).first()] * field.null)]
+
+
+def falsify(row, field, value):
+    """Changes the column in the table, and in the object if it identifies the row."""
+    type(row).objects.filter(pk=row.pk).update(**{field.attname: value})
+    if isinstance(row, Signal) and field.name == "public_id":
+        row.public_id = value
+
+
+def found(row, model, column):
+    """Whether the audit names the row, under its table's promise (for an event, any promise)."""
+    lines = broken()
+    line = OF_KEYS.get((model, column), LINES.get(model))
+    said = lines.get(line, []) if line else [name for names in lines.values() for name in names]
+    return bool(names_of(row) & {name.partition(" ")[0] for name in said})
+
+
+@pytest.mark.parametrize(("model", "column"), COLUMNS)
+def test_a_changed_value_is_found(falsified, model, column):
+    field = model._meta.get_field(column)
+    tried = [row for row in rows_to_falsify(model, field) if row is not None]
+    missed = []
+    for row in tried:
+        with rolled_back():
+            falsify(row, field, another(field, row))
+            if not found(row, model, column):
+                missed.append((str(row), another(field, row)))
+    assert tried
+    assert missed == []
+
+
+@pytest.mark.parametrize(
+    ("model", "column"), [one for one in COLUMNS if one[0]._meta.get_field(one[1]).null]
+)
+def test_a_removed_value_is_found(falsified, model, column):
+    field = model._meta.get_field(column)
+    row = rows_to_falsify(model, field)[0]
+    falsify(row, field, None)
+    assert found(row, model, column)
+
+
+def test_every_column_is_tested_or_listed_as_not_covered():
+    columns = {
+        (model, field.name)
+        for app in ("desks", "events", "signals", "tokens")
+        for model in apps.get_app_config(app).get_models()
+        for field in model._meta.concrete_fields
+    }
+    assert columns == NOT_COVERED | set(COLUMNS)

@@ -1,0 +1,119 @@
+"""The output of ``manage.py audit``, and that it runs while the service writes."""
+
+import io
+import json
+import threading
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import InternalError, OperationalError, connections
+
+from events.kinds import Kind
+from events.models import Event, Head
+from events.snapshot import snapshot
+from signals.reports.audit.findings import NOT_COVERED, PROMISES
+from signals.reports.audit.run import run_audit
+from tests.factories import a_desk
+from tests.signals.audit.stage import a_lively_history, broken
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def lively(db):
+    a_lively_history()
+
+
+def run(*arguments):
+    """The output of the command, and its error message or None."""
+    printed = io.StringIO()
+    try:
+        call_command("audit", *arguments, stdout=printed)
+    except CommandError as failure:
+        return printed.getvalue(), str(failure)
+    return printed.getvalue(), None
+
+
+def lose_the_first_refusal():
+    event = Event.objects.filter(kind=Kind.SIGNAL_REFUSED).earliest("position")
+    Event.objects.filter(pk=event.pk).delete()
+    return event.id
+
+
+def test_it_prints_a_line_for_each_promise_and_what_it_does_not_cover(lively):
+    printed, failed = run()
+    head = Head.objects.get()
+    assert failed is None
+    assert len(printed.splitlines()) == len(PROMISES) + 2 + len(NOT_COVERED)
+    assert f"ok  {head.position:>16,} {PROMISES['positions']}" in printed
+    assert f"Every promise holds at position {head.position:,}, epoch {head.epoch}." in printed
+    for what in NOT_COVERED:
+        assert f"- {what}" in printed
+
+
+def test_it_names_the_first_breaches_and_fails(lively):
+    missing = lose_the_first_refusal()
+    printed, failed = run()
+    assert f"{PROMISES['positions']}: 1 broken: {missing}\n" in printed
+    assert "Every promise holds" not in printed
+    assert failed == f"1 of {len(PROMISES)} promises are broken."
+
+
+def test_the_json_option_prints_one_object(lively):
+    said = json.loads(run("--json")[0])
+    head = Head.objects.get()
+    assert (said["holds"], said["position"], said["epoch"]) == (True, head.position, head.epoch)
+    assert [line["says"] for line in said["promises"]] == list(PROMISES.values())
+    assert said["notCovered"] == list(NOT_COVERED)
+    missing = lose_the_first_refusal()
+    said, failed = run("--json")
+    line = next(line for line in json.loads(said)["promises"] if line["broken"])
+    assert failed
+    assert (line["broken"], line["first"]) == (1, [missing])
+
+
+def test_an_empty_database_keeps_every_promise(db):
+    assert run()[1] is None
+
+
+def test_a_seeded_database_keeps_every_promise(db):
+    """Rows made in bulk match the log."""
+    call_command("seed", "--desks", "12", "--idle", "3", "--nox", "--json", stdout=io.StringIO())
+    assert broken() == {}
+
+
+def test_progress_counts_every_event_read(lively, monkeypatch):
+    monkeypatch.setattr("signals.reports.audit.streams.CHUNK", 1)
+    steps = []
+    run_audit(steps.append)
+    of_desks = Event.objects.filter(topic__startswith="usr_").count()
+    assert sum(steps) == Head.objects.get().position + of_desks
+
+
+def test_concurrent_writes_do_not_wait_and_are_not_seen(lively):
+    """Another connection writes while the snapshot is open."""
+    before = Head.objects.get().position
+    with snapshot():
+        assert Head.objects.get().position == before
+        write_beside()
+        assert Head.objects.get().position == before
+        assert broken() == {}
+    assert Head.objects.get().position == before + 1
+
+
+def test_a_snapshot_writes_nothing(lively):
+    with pytest.raises((OperationalError, InternalError)), snapshot():
+        Head.objects.update(epoch="written")
+    Head.objects.update(epoch="afterwar")
+
+
+def write_beside():
+    """Creates a desk in a thread, on another connection."""
+
+    def write():
+        a_desk()
+        connections.close_all()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    writer.join()

@@ -1,0 +1,149 @@
+"""The dry check of a message: the result of the hook, without recording or spending a nonce."""
+
+import json
+import re
+
+import pytest
+
+from desks import actions as desks
+from events.actors import SYSTEM
+from events.models import Event
+from signals.models import Signal
+from tests.client import push, signed_in
+from tests.factories import a_bot
+from tests.pages import errors, problem, source, words
+from tests.signals.bodies import tradingview
+from tokens.crypto import formats
+
+pytestmark = pytest.mark.django_db
+
+# The changes to the bot's sample message, or whole messages.
+MESSAGES = {
+    "ok": {},
+    "ticker_only": {"pair": "ETHUSDT"},
+    "mode_refused": {"mode": "live"},
+    "not_elected": {"elected": "true"},
+    "invalid": {"direction": "up", "nonce": ""},
+    "pair_mismatch": {"pair": "SOL/USDT"},
+    "direction_mismatch": {"direction": "long"},
+    "exchange_secret": {"note": {"apiKey": "x"}},
+}
+
+
+def check(browser, bot, message):
+    text = message if isinstance(message, str) else json.dumps(message)
+    return browser.post(f"/bots/{bot.id}/check", {"message": text})
+
+
+def code(page):
+    """The code of the result, ``ok`` for an accepted message."""
+    found = re.search(r'href="/problems/([a-z_]+)"><code>', source(page).partition("<main")[2])
+    return found.group(1) if found else "ok"
+
+
+@pytest.mark.parametrize("expected", MESSAGES)
+def test_the_dry_check_gives_the_same_result_as_the_hook(owner, bot, expected):
+    message = tradingview(bot) | MESSAGES[expected]
+    page = check(owner, bot, message)
+    assert code(page) == expected
+    answer = push(message, secret=bot.secret)
+    assert ("ok" if answer.status_code == 200 else answer.json()["code"]) == expected
+    if expected != "ok":
+        assert answer.json()["detail"] in words(page)
+
+
+@pytest.mark.parametrize("message", ["", "[]", "{", '{"a":1,"a":2}', '{"a":NaN}', "x" * 70_000])
+def test_an_invalid_message_is_reported(owner, bot, message):
+    page = check(owner, bot, message)
+    if not message:
+        assert errors(page) == ["Paste the message that you want to check."]
+    elif len(message) > 65536:
+        assert problem(page) == "body_too_large"
+    else:
+        assert code(page) == "malformed"
+
+
+def test_a_bot_without_an_election_is_no_election(owner, desk, bot):
+    desks.withdraw_from_automation(automation=desk.automations.get(), actor=SYSTEM)
+    assert code(check(owner, bot, tradingview(bot))) == "no_election"
+
+
+def test_a_spent_nonce_is_reported(owner, bot):
+    message = tradingview(bot)
+    push(message, secret=bot.secret)
+    assert code(check(owner, bot, message)) == "nonce_used"
+
+
+@pytest.mark.parametrize("other", [{"botId": "bot_" + "0" * 22}, {"source": "floor"}])
+def test_a_message_for_another_bot_is_reported(owner, bot, other):
+    page = check(owner, bot, tradingview(bot) | other)
+    assert code(page) == "signature_invalid"
+    assert "only source tradingview with this botId" in words(page)
+
+
+def test_nonces_and_elections_of_another_bot_are_not_revealed(owner, bot, stranger):
+    other = a_bot(stranger)
+    spent = tradingview(other)
+    push(spent, secret=other.secret)
+    assert code(check(owner, bot, spent)) == "signature_invalid"
+    assert code(check(owner, bot, tradingview(bot) | {"nonce": spent["nonce"]})) == "ok"
+
+
+@pytest.mark.parametrize("expected", MESSAGES)
+def test_nothing_is_recorded_and_no_nonce_is_spent(owner, bot, expected):
+    before = Event.objects.count()
+    message = tradingview(bot) | MESSAGES[expected]
+    check(owner, bot, message)
+    assert (Event.objects.count(), Signal.objects.count()) == (before, 0)
+    later = tradingview(bot) | {"nonce": message["nonce"] or "n"}
+    assert push(later, secret=bot.secret).status_code == 200
+
+
+def test_the_sent_pair_is_shown_beside_the_elected_one(owner, bot):
+    page = words(check(owner, bot, tradingview(bot, pair="SOL/USDT")))
+    assert "Pair SOL/USDT differs ETH/USDT Direction short same short" in page
+
+
+def test_a_message_with_a_credential_is_refused_and_not_shown_again(owner, bot):
+    secret = formats.new(formats.SIGNING_SECRET)
+    page = check(owner, bot, tradingview(bot) | {"note": secret})
+    assert problem(page) == "exchange_secret"
+    assert secret not in source(page)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        '{"source": "tradingview", "botId": BOT, "apiKey": "HUSH"}',
+        '{"source": "tradingview", "botId": "bot_0000000000000000000000", "apiKey": "HUSH"}',
+        '{"source": "floor", "deep": [{"passphrase": "HUSH"}]}',
+        '{"note": "\\u002d----BEGIN EC PRIVATE KEY-----HUSH"}',
+        '{"apiKey": "HUSH"',
+        '{"apiKey": "HUSH", "a": 1, "a": 2}',
+        '[{"api_secret" : "HUSH"}]',
+        '{"api\\u004bey": "HUSH",}',
+        "{'secret': 'HUSH'}",
+        "pair=BTC/USDT\npassword = HUSH",
+        '"{\\"apiKey\\": \\"HUSH\\"}"',
+    ],
+)
+def test_a_message_with_a_secret_is_not_shown_again_for_any_bot_id(owner, bot, message):
+    page = check(owner, bot, message.replace("BOT", json.dumps(bot.id)))
+    assert code(page) == "exchange_secret"
+    assert "HUSH" not in source(page)
+    assert f'"botId": "{bot.id}"' in words(page)  # the sample again
+
+
+def test_the_pasted_message_stays_in_the_form_escaped(owner, bot):
+    page = check(owner, bot, '{"a": "</textarea><b>"}')
+    assert "&lt;/textarea&gt;&lt;b&gt;" in source(page)
+
+
+def test_the_form_starts_with_the_bots_sample_message(owner, bot):
+    assert f'"botId": "{bot.id}"' in words(owner.get(f"/bots/{bot.id}/check"))
+
+
+def test_only_the_owner_can_check_a_message(card, bot, stranger):
+    browser = signed_in(stranger.user)
+    assert problem(check(browser, bot, tradingview(bot))) == "not_found"
+    assert problem(browser.get(f"/bots/{bot.id}/check")) == "not_found"

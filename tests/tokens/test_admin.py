@@ -1,0 +1,206 @@
+"""The control area's pages for tokens."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.contrib.sessions.models import Session
+from django.test import Client
+from django.utils import timezone
+
+from events.actors import SYSTEM
+from events.models import Event
+from tests import factories, staff
+from tests.client import DESKS, code, deploy_path, get, post
+from tests.signals import bodies
+from tests.staff import staff_client  # noqa: F401 - the fixture "client"
+from tokens import actions
+from tokens.crypto import formats
+from tokens.models import Token
+
+ENGINE = {"name": "Engine", "scopes": ["read", "write"], "expiresAt": ""}
+
+pytestmark = pytest.mark.django_db
+
+
+def mint(client: Client, **changes: object) -> str:
+    """Submits the form and returns the value that the response shows."""
+    response = client.post(staff.list_of(Token, "mint"), {**ENGINE, **changes})
+    assert response.status_code == 200
+    return str(response.context["value"])
+
+
+def listed(client: Client, **query: str) -> list[Token]:
+    return list(client.get(staff.list_of(Token), query).context["cl"].result_list)
+
+
+# --- Minting -------------------------------------------------------------------------------------
+
+
+def test_a_minted_token_works_at_the_api(client, desk):
+    value = mint(client)
+    assert code(get(DESKS, value)) == "ok"
+    assert code(post(deploy_path(desk.public_id), bodies.deploy(), value)) == "ok"
+
+
+@pytest.mark.parametrize(
+    ("scopes", "pull", "deploy"),
+    [(["read"], "ok", "scope_missing"), (["write"], "scope_missing", "ok")],
+)
+def test_a_token_has_exactly_the_selected_scopes(client, desk, scopes, pull, deploy):
+    value = mint(client, scopes=scopes)
+    assert code(get(DESKS, value)) == pull
+    assert code(post(deploy_path(desk.public_id), bodies.deploy(), value)) == deploy
+
+
+def test_the_value_is_shown_only_in_the_response_to_the_form(client, caplog):
+    caplog.set_level("DEBUG")
+    response = client.post(staff.list_of(Token, "mint"), ENGINE)
+    value, token = response.context["value"], Token.objects.get()
+    assert formats.is_credential(value, formats.PLATFORM_TOKEN)
+    assert response.content.decode().count(value) == 1
+    assert "no-store" in response["Cache-Control"]
+    later = [staff.page_of(token), staff.list_of(Token), staff.list_of(Token, "mint"), "/control/"]
+    elsewhere = [
+        *(client.get(page).content.decode() for page in later),
+        client.get(staff.page_of(Event.objects.get())).content.decode(),
+        *(str(session.get_decoded()) for session in Session.objects.all()),
+        *(cookie.value for cookie in client.cookies.values()),
+        *(str(headers) for headers in response.headers.items()),
+        str(Event.objects.values()[0]),
+        str(Token.objects.values()[0]),
+        caplog.text,
+    ]
+    assert not any(value in text for text in elsewhere)
+
+
+def test_minting_is_recorded_in_the_log_for_the_platform_only(client):
+    mint(client)
+    event = Event.objects.get()
+    assert (event.kind, event.topic) == ("token.minted", None)
+    assert event.content["data"]["scopes"] == ["read", "write"]
+
+
+def test_an_expiry_is_in_utc_and_holds(client, time_machine):
+    moment = timezone.now().replace(second=0, microsecond=0) + timedelta(hours=2)
+    value = mint(client, expiresAt=moment.strftime("%Y-%m-%dT%H:%M"))
+    assert Token.objects.get().expires_at == moment
+    assert code(get(DESKS, value)) == "ok"
+    time_machine.move_to(moment)
+    assert code(get(DESKS, value)) == "token_invalid"
+    control: Any = staff.control_of(Token)
+    assert [control.state(token) for token in Token.objects.all()] == ["expired"]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("name", ""),
+        ("name", "x" * 81),
+        ("name", "a\x07bell"),
+        ("scopes", []),
+        ("scopes", ["admin"]),
+        ("expiresAt", "2020-01-01T00:00"),
+        ("expiresAt", "9999-12-31T23:59-14:00"),
+        ("expiresAt", "tomorrow"),
+    ],
+)
+def test_an_invalid_token_form_shows_the_error_at_its_field(client, field, value):
+    response = client.post(staff.list_of(Token, "mint"), {**ENGINE, field: value})
+    assert response.status_code == 422
+    assert list(response.context["form"].errors) == [field]
+    assert not Token.objects.exists()
+
+
+def test_a_name_that_holds_a_credential_is_refused(client):
+    name = factories.a_shared_secret()
+    response = client.post(staff.list_of(Token, "mint"), {**ENGINE, "name": name})
+    assert (response.status_code, staff.refusal(response)) == (422, "exchange_secret")
+    assert not Token.objects.exists()
+
+
+def test_getting_the_page_mints_nothing(client):
+    client.get(staff.list_of(Token, "mint"), ENGINE)
+    assert not Token.objects.exists()
+
+
+def test_minting_and_generating_share_a_limit_and_an_invalid_form_does_not_count(client, settings):
+    settings.LIMITS = {**settings.LIMITS, "minting": "2/hour"}
+    pages = [staff.list_of(Token, "mint"), "/control/tokens/signingsecret/generate-floor/"]
+    client.post(pages[0], {**ENGINE, "name": ""})
+    answers = [client.post(page, {**ENGINE, "overlap": "0"}) for page in (*pages, *pages)]
+    assert [answer.status_code for answer in answers] == [200, 200, 429, 429]
+    assert staff.refusal(answers[-1]) == "rate_limited"
+    assert Token.objects.count() == 1
+
+
+# --- Revoking ------------------------------------------------------------------------------------
+
+
+def test_a_revoked_token_is_refused_from_the_next_request_on(client):
+    value = mint(client)
+    token = Token.objects.get()
+    response = client.post(staff.page_of(token, "revoke"))
+    assert response["Location"] == staff.page_of(token)
+    assert code(get(DESKS, value)) == "token_invalid"
+    assert "The token is revoked." in client.get(staff.page_of(token)).content.decode()
+
+
+def test_staff_revoke_a_desks_token(client, desk):
+    value = factories.a_desk_token(desk)
+    client.post(staff.page_of(Token.objects.get(), "revoke"))
+    assert code(get("/api/v1/me", value)) == "token_invalid"
+    assert Event.objects.get(kind="token.revoked").topic == desk.public_id
+
+
+def test_getting_the_page_revokes_nothing(client):
+    value = mint(client)
+    page = client.get(staff.page_of(Token.objects.get(), "revoke")).content.decode()
+    assert "is refused from the next request on" in page
+    assert code(get(DESKS, value)) == "ok"
+
+
+def test_a_token_is_revoked_once(client):
+    mint(client)
+    token = Token.objects.get()
+    actions.revoke(token=token, actor=SYSTEM)
+    for response in (
+        client.get(staff.page_of(token, "revoke")),
+        client.post(staff.page_of(token, "revoke")),
+    ):
+        assert (response.status_code, staff.refusal(response)) == (422, "invalid")
+    assert ">Revoke<" not in client.get(staff.page_of(token)).content.decode()
+
+
+# --- Reading -------------------------------------------------------------------------------------
+
+
+def test_the_platforms_tokens_are_listed_first_and_customers_beside_them(client, desk):
+    factories.a_desk_token(desk)
+    mint(client, name="First")
+    mint(client, name="Second")
+    of_desk = Token.objects.get(desk=desk)
+    assert [token.name for token in listed(client)] == ["Second", "First"]
+    assert [token.name for token in listed(client, owner="the platform")] == ["Second", "First"]
+    assert listed(client, owner="customers") == [of_desk]
+    assert listed(client, q=desk.public_id) == [of_desk]
+    assert listed(client, q=of_desk.public_id) == [of_desk]
+    assert listed(client, q="tok_none") == []
+    assert [token.name for token in listed(client, q="")] == ["Second", "First"]
+
+
+def test_the_list_shows_scopes_and_state(client):
+    mint(client, name="Reader", scopes=["read"])
+    mint(client, name="Gone")
+    actions.revoke(token=Token.objects.get(name="Gone"), actor=SYSTEM)
+    text = client.get(staff.list_of(Token)).content.decode()
+    assert '<td class="field-scopes">read</td><td class="field-state">active</td>' in text
+    assert '<td class="field-scopes">read, write</td><td class="field-state">revoked</td>' in text
+
+
+def test_times_are_written_as_the_api_writes_them(client, time_machine):
+    time_machine.move_to(datetime(2026, 11, 20, 9, 30, tzinfo=UTC), tick=False)
+    member = staff.a_client(factories.a_staff_user("other@example.com"))
+    mint(member)
+    page = member.get(staff.page_of(Token.objects.get())).content.decode()
+    assert "2026-11-20T09:30:00.000Z" in page

@@ -1,0 +1,73 @@
+"""What a staff session needs (contract, section 4).
+
+It needs a second factor and ends twelve hours after sign-in. Every change needs a sign-in or
+re-authentication within the last 15 minutes.
+"""
+
+import time
+from datetime import timedelta
+from typing import Any
+
+from allauth.account.authentication import get_authentication_records
+from django.conf import settings
+from django.contrib.auth.models import AnonymousUser
+from django.contrib.auth.signals import user_logged_in
+from django.dispatch import receiver
+from django.http import HttpRequest
+
+from desks.models import User
+from events.http.refusals import NotAllowed, ReauthenticationRequired, SecondFactorRequired
+
+MAX_SESSION_AGE = timedelta(hours=12)
+SIGNED_IN_AT = "signed_in_at"  # session key: the Unix time of the sign-in
+
+
+@receiver(user_logged_in)
+def record_sign_in(request: HttpRequest, **kwargs: Any) -> None:
+    """Stores the time of sign-in in the session. Re-authentication does not change it."""
+    request.session[SIGNED_IN_AT] = time.time()
+
+
+def session_expired(request: HttpRequest, user: User | AnonymousUser) -> bool:
+    """Whether this is a staff session older than ``MAX_SESSION_AGE``."""
+    if not user.is_staff:
+        return False
+    age = time.time() - request.session.get(SIGNED_IN_AT, 0)
+    return bool(age > MAX_SESSION_AGE.total_seconds())
+
+
+def is_staff(request: HttpRequest) -> bool:
+    """Whether a member of staff is signed in, with or without a second factor."""
+    return isinstance(request.user, User) and request.user.is_active and request.user.is_staff
+
+
+def has_second_factor(request: HttpRequest) -> bool:
+    """Whether the session was opened with a second factor, or does not need one."""
+    if not settings.REQUIRE_STAFF_MFA:
+        return True
+    return any(record.get("method") == "mfa" for record in _records(request))
+
+
+def signed_in_recently(request: HttpRequest) -> bool:
+    """Whether the user signed in or re-authenticated within the last 15 minutes."""
+    earliest = time.time() - settings.ACCOUNT_REAUTHENTICATION_TIMEOUT
+    return any(record.get("at", 0) > earliest for record in _records(request))
+
+
+def require_staff(request: HttpRequest, *, recently: bool) -> None:
+    """Raises the refusal that applies if the session may not act as staff.
+
+    ``recently`` also requires a recent sign-in or re-authentication (contract, section 4).
+    """
+    if not is_staff(request):
+        raise NotAllowed("This is for staff.")
+    if not has_second_factor(request):
+        raise SecondFactorRequired
+    if recently and not signed_in_recently(request):
+        raise ReauthenticationRequired
+
+
+def _records(request: HttpRequest) -> list[dict[str, Any]]:
+    user = request.user if isinstance(request.user, User) else None
+    records: list[dict[str, Any]] = get_authentication_records(request, user)
+    return records

@@ -1,0 +1,93 @@
+"""Handwritten SQL that finds the caller's credential, once for each request.
+
+The statements read only the columns that authentication needs. Other columns are deferred: Django
+loads them on first access. Table names come from the models.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from django.db import DEFAULT_DB_ALIAS
+
+from desks.models import Automation, Desk
+from events.statements import adapt_datetime, fetch_all, fetch_one
+from tokens.choices import Source
+from tokens.models import SigningSecret, Token
+
+TOKEN, SECRET = Token._meta.db_table, SigningSecret._meta.db_table
+AUTOMATION, DESK = Automation._meta.db_table, Desk._meta.db_table
+
+TOKEN_COLUMNS = ["id", "public_id", "scope", "desk_id", "can_read", "can_write", "key_id"]
+SECRET_COLUMNS = ["id", "public_id", "source", "automation_id", "ciphertext", "key_id"]
+AUTOMATION_COLUMNS = ["id", "desk_id"]
+DESK_COLUMNS = ["id", "public_id"]
+
+
+def _qualified(table: str, columns: Sequence[str]) -> str:
+    return ", ".join(f"{table}.{column}" for column in columns)
+
+
+def _token_is_active(moment: str) -> str:
+    return f"revoked_at IS NULL AND (expires_at IS NULL OR expires_at > {moment})"
+
+
+def _secret_is_live(moment: str) -> str:
+    return f"({SECRET}.ends_at IS NULL OR {SECRET}.ends_at > {moment})"
+
+
+ACTIVE_TOKEN = f"""
+SELECT {_qualified(TOKEN, TOKEN_COLUMNS)}, last_used_at > %s, {_qualified(DESK, DESK_COLUMNS)}
+FROM {TOKEN} LEFT JOIN {DESK} ON {DESK}.id = {TOKEN}.desk_id
+WHERE {_token_is_active("%s")} AND digest IN """
+
+LIVE_SECRETS = f"""
+SELECT {_qualified(SECRET, SECRET_COLUMNS)},
+       {_qualified(AUTOMATION, AUTOMATION_COLUMNS)},
+       {_qualified(DESK, DESK_COLUMNS)}
+FROM {SECRET}
+JOIN {AUTOMATION} ON {AUTOMATION}.id = {SECRET}.automation_id
+JOIN {DESK} ON {DESK}.id = {AUTOMATION}.desk_id
+WHERE {SECRET}.automation_id = %s AND {_secret_is_live("%s")}
+ORDER BY {SECRET}.id DESC"""
+
+# Columns for statements under the log's lock. The first two are true if the credential with this id
+# is active at this time, and NULL if it does not exist. The third: was a Nox secret ever generated?
+TOKEN_IS_ACTIVE = f"""
+(SELECT {_token_is_active("%(at)s")} FROM {TOKEN} WHERE public_id = %(credential)s)"""
+SECRET_IS_LIVE = f"""
+(SELECT {_secret_is_live("%(at)s")} AND removed_at IS NULL
+ FROM {SECRET} LEFT JOIN {AUTOMATION} ON {AUTOMATION}.id = automation_id
+ WHERE public_id = %(credential)s)"""
+NOX_SECRET_EXISTS = f"""
+EXISTS (SELECT 1 FROM {SECRET} WHERE automation_id IS NULL AND source = '{Source.NOX}')"""
+
+
+def find_active_token(
+    digests: Sequence[str], now: datetime, used_since: datetime
+) -> tuple[Token, bool] | None:
+    """The active token with one of these digests, and whether it was used after ``used_since``."""
+    placeholders = ", ".join(["%s"] * len(digests))
+    moments = [adapt_datetime(used_since), adapt_datetime(now)]
+    row = fetch_one(f"{ACTIVE_TOKEN}({placeholders})", [*moments, *digests])
+    if row is None:
+        return None
+    token_row, (recently_used, *desk_row) = row[: len(TOKEN_COLUMNS)], row[len(TOKEN_COLUMNS) :]
+    token = Token.from_db(DEFAULT_DB_ALIAS, TOKEN_COLUMNS, token_row)
+    if token.desk_id is not None:
+        token.desk = Desk.from_db(DEFAULT_DB_ALIAS, DESK_COLUMNS, desk_row)
+    return token, bool(recently_used)
+
+
+def live_secrets(bot_id: str, now: datetime) -> list[SigningSecret]:
+    """A bot's live secrets, newest first, with their automation and desk loaded."""
+    return [_secret(row) for row in fetch_all(LIVE_SECRETS, [bot_id, adapt_datetime(now)])]
+
+
+def _secret(row: Sequence[Any]) -> SigningSecret:
+    secret_row, rest = row[: len(SECRET_COLUMNS)], row[len(SECRET_COLUMNS) :]
+    automation_row, desk_row = rest[: len(AUTOMATION_COLUMNS)], rest[len(AUTOMATION_COLUMNS) :]
+    secret = SigningSecret.from_db(DEFAULT_DB_ALIAS, SECRET_COLUMNS, secret_row)
+    secret.automation = Automation.from_db(DEFAULT_DB_ALIAS, AUTOMATION_COLUMNS, automation_row)
+    secret.automation.desk = Desk.from_db(DEFAULT_DB_ALIAS, DESK_COLUMNS, desk_row)
+    return secret
