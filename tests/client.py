@@ -21,6 +21,7 @@ DESKS = "/api/v1/desks"
 EVENTS = "/api/v1/events"
 TOKENS = "/api/v1/tokens"
 HOOK = "/api/hooks/signal"
+CHECK = "/api/hooks/check"
 
 JSON = "application/json"
 

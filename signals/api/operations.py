@@ -23,9 +23,10 @@ from events.http.refusals import (
     TickerOnly,
 )
 from events.http.schemas import JSON_BODY, operation
-from signals.api.schemas import PUSHED_SIGNAL, Accepted, DeploySignal, SpentNonce
+from signals.api.schemas import PUSHED_SIGNAL, Accepted, Checked, DeploySignal, SpentNonce
 from signals.contract import document as sample
 from signals.contract.schemas import Contract
+from signals.intake.check import CHECKED
 from signals.law.shapes import Mode
 from signals.models import Outcome
 from tokens.choices import Source
@@ -79,6 +80,17 @@ ACCEPTED = {
     "desks": f"/api/v1/desks?signal={SIGNAL['id']}",
     "ignored": [],
 }
+OF_A_CHECK = ("source", "mode", *ELECTED, "nonce", "fanout", "userId", "botId")
+CHECK = {
+    "paper": True,
+    "liveWrites": False,
+    "outcome": CHECKED,
+    "wouldBe": Outcome.FILLED.value,
+    "signal": {name: SIGNAL[name] for name in OF_A_CHECK},
+    "matched": 12,
+    "filled": 12,
+    "ignored": [],
+}
 
 
 def _filled_in(body: dict[str, Any]) -> dict[str, Any]:
@@ -100,6 +112,8 @@ def _examples(**names: str) -> list[OpenApiExample]:
         for name, title in names.items()
     ]
 
+
+SHAPES = _examples(tv="Automation", fanout="Fanout", oneUser="OneUser", floor="Floor", nox="Nox")
 
 deploy_signal = operation(
     "deploySignal",
@@ -130,7 +144,22 @@ push_signal = operation(
     response=Accepted,
     example=ACCEPTED,
     body=PUSHED_SIGNAL,
-    bodies=_examples(tv="Automation", fanout="Fanout", oneUser="OneUser", floor="Floor", nox="Nox"),
+    bodies=SHAPES,
+    refusals=[Malformed, *LAW_OF_A_DESK, NoElection, NoCard],
+    problems={NonceUsed.status: SpentNonce},
+)
+
+check_signal = operation(
+    "checkSignal",
+    "Check a signal",
+    "Takes the same request as the hook and answers what the hook would answer now: the outcome "
+    "and what matched, or the refusal. It fills nothing, records nothing and spends no nonce. It "
+    "counts against the same limits as the hook.",
+    tag=TAG,
+    response=Checked,
+    example=CHECK,
+    body=PUSHED_SIGNAL,
+    bodies=SHAPES,
     refusals=[Malformed, *LAW_OF_A_DESK, NoElection, NoCard],
     problems={NonceUsed.status: SpentNonce},
 )

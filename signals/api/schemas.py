@@ -23,6 +23,7 @@ from events.http.schemas import (
     one_of,
     pattern,
 )
+from signals.intake.check import CHECKED
 from signals.law.shapes import (
     ACTION,
     CONTROL,
@@ -183,6 +184,28 @@ class Accepted(FirstAnswer):
     """The outcome of an accepted signal. It is sent after the signal was committed."""
 
     ignored = Field(IGNORED, "Names of the fields that were ignored.")
+
+
+class CheckedSignal(PairAndDirection):
+    """A signal as the check read it."""
+
+    source = Field(one_of(Source.values()))  # type: ignore[assignment]
+    mode = Field(one_of(list(Mode)))
+    nonce = Field(NONCE)
+    fanout = Field(BOOLEAN)
+    userId = Field(USER_ID, "The target desk. For a bot, its owner's desk.", allow_null=True)
+    botId = Field(BOT_ID, allow_null=True)
+
+
+class Checked(Paper):
+    """What a signal would do if it were sent to the hook now."""
+
+    outcome = Field(one_of([CHECKED]))
+    wouldBe = Field(one_of(Outcome.values), "The outcome that the hook would give.")
+    signal = CheckedSignal()
+    matched = Field(COUNT, "Number of desks.")
+    filled = Field(COUNT, "Number of desks that it would fill.")
+    ignored = Field(IGNORED, "Names of the fields that would be ignored.")
 
 
 class SpentNonce(Schema):

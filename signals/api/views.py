@@ -10,6 +10,7 @@ from events.http.refusals import SignatureInvalid, Unauthenticated
 from events.http.request_state import state_of
 from signals.api import operations
 from signals.contract.document import contract
+from signals.intake.check import check
 from signals.intake.incoming import IncomingSignal, record_bad_signature
 from signals.intake.metrics import receive_measured
 from tokens.callers.authentication import SignerAuthentication, count_failure
@@ -35,15 +36,28 @@ class HookView(ApiView):
 
     @operations.push_signal
     def post(self, request: Request) -> ApiResponse:
-        body = json_body(request, any_type=True)
-        credential: Any = request.auth
-        automation = getattr(credential, "automation", None)
-        return _outcome(request, IncomingSignal(body, credential, automation))
+        return _outcome(request, _incoming(request))
 
     def handle_exception(self, exc: Exception) -> Any:
         if isinstance(exc, SignatureInvalid):
             record_bad_signature(state_of(self.request._request).json_body or {})
         return super().handle_exception(exc)
+
+
+class CheckView(ApiView):
+    """POST /api/hooks/check: what the hook would answer, without recording anything."""
+
+    required_scopes = {"POST": "write"}
+    for_platform = True
+
+    def get_authenticators(self) -> list[Any]:
+        return [SignerAuthentication(notes_use=False)]
+
+    @operations.check_signal
+    def post(self, request: Request) -> ApiResponse:
+        checked = check(_incoming(request))
+        state_of(request._request).outcome = checked["outcome"]
+        return ApiResponse(checked)
 
 
 class DeployView(ApiView):
@@ -57,6 +71,12 @@ class DeployView(ApiView):
         body = json_body(request)
         credential: Any = request.auth
         return _outcome(request, IncomingSignal(body, credential, deploy_to=user_id))
+
+
+def _incoming(request: Request) -> IncomingSignal:
+    credential: Any = request.auth
+    automation = getattr(credential, "automation", None)
+    return IncomingSignal(json_body(request, any_type=True), credential, automation)
 
 
 def _outcome(request: Request, incoming: IncomingSignal) -> ApiResponse:

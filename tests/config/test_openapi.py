@@ -42,6 +42,7 @@ OPERATIONS = {
     ("DELETE", "/api/v1/tokens"),
     ("GET", "/api/hooks/signal"),
     ("POST", "/api/hooks/signal"),
+    ("POST", "/api/hooks/check"),
 }
 IN_BODIES = [
     (operation_id, name)

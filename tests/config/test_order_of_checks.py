@@ -5,6 +5,7 @@ contract's order. All faults at once are sent; what is told is mended, and it is
 refusals come in the contract's order, until the request is accepted.
 """
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +20,7 @@ from desks.models import Desk
 from events.actors import SYSTEM
 from events.http import limits
 from tests import factories
-from tests.client import DESKS, HOOK, JSON, TOKENS, bearer, deploy_path, push, signed, written
+from tests.client import DESKS, JSON, TOKENS, bearer, deploy_path, push, signed, written
 from tests.client import code as code_of
 from tests.client import signed_in as browser_of
 from tests.factories import Bot
@@ -226,6 +227,36 @@ def _by_silent_bot(ask: Ask, world: World) -> None:
 
 BOT_OTHERWISE = [OTHERWISE[0], ("direction_mismatch", sets(body={"direction": "long"}))]
 
+# What the hook and its check ask of each sender, and the faults in the contract's order.
+BY_SENDER: dict[str, list[Fault]] = {
+    "token": [
+        *TOKEN,
+        MALFORMED,
+        ("signature_missing", sets(body={"source": "tradingview"})),
+        OF_DESK,
+        ONLY_READS,
+        LIMITED,
+        *LAW,
+        *to_desk(in_body),
+    ],
+    "the Floor's signature": [*SIGNED, *LAW, *to_desk(in_body)],
+    "a bot": [*SIGNED, *LAW, USED, ("no_election", _by_silent_bot), *BOT_OTHERWISE],
+}
+
+
+def _hook_ask(path: str, who: str, world: World) -> Ask:
+    if who == "a bot":
+        return Ask("POST", path, bodies.tradingview(world.bot), secret=world.bot.secret)
+    by_token = who == "token"
+    return Ask(
+        "POST",
+        path,
+        bodies.floor(world.desk),
+        token=world.engine if by_token else None,
+        secret=None if by_token else world.floor,
+    )
+
+
 # What is accepted, and the faults in the contract's order. Method and route come first in a name.
 OPERATIONS: dict[str, tuple[Callable[[World], Ask], list[Fault]]] = {
     "GET api/v1/me": (
@@ -259,27 +290,11 @@ OPERATIONS: dict[str, tuple[Callable[[World], Ask], list[Fault]]] = {
         ),
         [*TOKEN, OF_DESK, ONLY_READS, LIMITED, MEDIA_TYPE, MALFORMED, *LAW, *to_desk(in_path)],
     ),
-    "POST api/hooks/signal by token": (
-        lambda world: Ask("POST", HOOK, bodies.floor(world.desk), token=world.engine),
-        [
-            *TOKEN,
-            MALFORMED,
-            ("signature_missing", sets(body={"source": "tradingview"})),
-            OF_DESK,
-            ONLY_READS,
-            LIMITED,
-            *LAW,
-            *to_desk(in_body),
-        ],
-    ),
-    "POST api/hooks/signal by the Floor's signature": (
-        lambda world: Ask("POST", HOOK, bodies.floor(world.desk), secret=world.floor),
-        [*SIGNED, *LAW, *to_desk(in_body)],
-    ),
-    "POST api/hooks/signal by a bot": (
-        lambda world: Ask("POST", HOOK, bodies.tradingview(world.bot), secret=world.bot.secret),
-        [*SIGNED, *LAW, USED, ("no_election", _by_silent_bot), *BOT_OTHERWISE],
-    ),
+    **{
+        f"POST {route} by {who}": (functools.partial(_hook_ask, f"/{route}", who), faults)
+        for route in ("api/hooks/signal", "api/hooks/check")
+        for who, faults in BY_SENDER.items()
+    },
     "GET api/v1/tokens": (
         lambda world: Ask("GET", TOKENS, token=world.own),
         [*TOKEN, LIMITED, QUERY],

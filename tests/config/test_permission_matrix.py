@@ -85,6 +85,13 @@ OF_STAFF = row(
 CHANGING = OF_STAFF | {LONG_AGO: "reauthentication_required"}
 FORM = {"GET": OF_STAFF | {LONG_AGO: PROVE}, "POST": CHANGING}
 NOT_THERE = OF_STAFF | {MFA: "not_found", LONG_AGO: "not_found"}
+SIGNING = {
+    "POST floor": PUSHING | {BOT: "signature_invalid", FLOOR: IN, NOX: "signature_invalid"},
+    "POST nox": PUSHING | {BOT: "signature_invalid", FLOOR: "floor_secret_refused", NOX: IN},
+    "POST tradingview": OF_TOKENS
+    | dict.fromkeys((OWN, OTHER, *PLATFORM), "signature_missing")
+    | {BOT: IN, FLOOR: "signature_invalid", NOX: "signature_invalid"},
+}
 PUBLIC = row(IN)
 # Where both count: without either, and by signature, nobody is calling.
 OF_BOTH = OF_TOKENS | {STAFF: "second_factor_required"}
@@ -113,14 +120,8 @@ ROWS: dict[str, dict[str, Row]] = {
         "DELETE the desk's": REVOKING | {OWN: IN, OWNER: IN},
         "DELETE the reading one": REVOKING | {READ: IN},
     },
-    "api/hooks/signal": {
-        "GET": PUBLIC,
-        "POST floor": PUSHING | {BOT: "signature_invalid", FLOOR: IN, NOX: "signature_invalid"},
-        "POST nox": PUSHING | {BOT: "signature_invalid", FLOOR: "floor_secret_refused", NOX: IN},
-        "POST tradingview": OF_TOKENS
-        | dict.fromkeys((OWN, OTHER, *PLATFORM), "signature_missing")
-        | {BOT: IN, FLOOR: "signature_invalid", NOX: "signature_invalid"},
-    },
+    "api/hooks/signal": {"GET": PUBLIC, **SIGNING},
+    "api/hooks/check": SIGNING,
     "api/schema": {"GET": PUBLIC},
     "api/docs": {"GET": PUBLIC},
     "": {"GET": PUBLIC},

@@ -25,6 +25,7 @@ DESKS = "/api/v1/desks"
 EVENTS = "/api/v1/events"
 TOKENS = "/api/v1/tokens"
 HOOK = "/api/hooks/signal"
+CHECK = "/api/hooks/check"
 SIGN_IN = "/accounts/login/"
 
 JSON = "application/json"
@@ -218,6 +219,9 @@ class Service(Connected):
 
     def push(self, body: Body | bytes, token: str | None = None, **more: Any) -> httpx.Response:
         return self.send("POST", HOOK, body, token, **more)
+
+    def check(self, body: Body | bytes, token: str | None = None, **more: Any) -> httpx.Response:
+        return self.send("POST", CHECK, body, token, **more)
 
     def deploy(
         self, user_id: str, body: Body | bytes, token: str | None = None, **more: Any

@@ -6,6 +6,7 @@ import pytest
 
 from tests.conformance.client import (
     CATALOG,
+    CHECK,
     DESKS,
     EVENTS,
     HOOK,
@@ -26,6 +27,7 @@ METHODS = {
     EVENTS: {"GET", "HEAD", "OPTIONS"},
     TOKENS: {"GET", "HEAD", "POST", "DELETE", "OPTIONS"},
     HOOK: {"GET", "HEAD", "POST", "OPTIONS"},
+    CHECK: {"POST", "OPTIONS"},
 }
 EVERY_METHOD = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "TRACE", "PROPFIND"}
 REQUEST_ID = "X-Request-Id"

@@ -75,6 +75,7 @@ def test_a_platform_token(server, input_file, tmp_path):
         "GET /api/v1/tokens",
         "GET /api/hooks/signal",
         "POST /api/hooks/signal",
+        "POST /api/hooks/check",
     }
 
 

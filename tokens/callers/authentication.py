@@ -73,13 +73,16 @@ class BearerAuthentication(BaseAuthentication):
 class SignerAuthentication(BaseAuthentication):
     """Accepts a Bearer token, a signature, or both; with both, the signature authorises."""
 
+    def __init__(self, *, notes_use: bool = True) -> None:
+        self._notes_use = notes_use
+
     def authenticate(self, request: Request) -> tuple[None, Token | SigningSecret]:
         value, signed = read_bearer(request), read_signed_headers(request)
         if value is None and signed is None:
             raise CredentialsMissing
         if signed:
             _check_clock(signed.timestamp)
-        token = active_token(request, value) if value else None
+        token = active_token(request, value, notes_use=self._notes_use) if value else None
         body = json_body(request, any_type=True)
         if signed:
             return None, _signer(request, signed, body)
@@ -142,7 +145,7 @@ def read_signed_headers(request: Request) -> SignedHeaders | None:
     return SignedHeaders(moment, signatures)
 
 
-def active_token(request: Request, value: str) -> Token:
+def active_token(request: Request, value: str, *, notes_use: bool = True) -> Token:
     """The active token with this value.
 
     Raises ``TokenInvalid``, which is the same for an unknown, a revoked and an expired token.
@@ -152,7 +155,7 @@ def active_token(request: Request, value: str) -> Token:
     if match is None:
         raise count_failure(request, TokenInvalid())
     token, recently_used = match
-    if not recently_used:
+    if notes_use and not recently_used:
         _update_last_used(token, now, *keys.new_digest(value))
     return token
 
