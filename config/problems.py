@@ -17,16 +17,7 @@ from django.shortcuts import render
 from redis.exceptions import RedisError
 
 from config.monitoring.metrics import REFUSALS
-from events.http.refusals import (
-    BodyTooLarge,
-    CsrfFailed,
-    Internal,
-    Malformed,
-    NotAllowed,
-    NotFound,
-    Refused,
-    Unavailable,
-)
+from events.http import refusals
 from events.http.request_state import state_of
 
 logger = logging.getLogger(__name__)
@@ -39,7 +30,7 @@ MEDIA_TYPE = "application/problem+json"
 DATABASE_ERRORS = (OperationalError, InterfaceError, InternalError, RedisError)
 
 
-def problem(request: HttpRequest, refusal: Refused) -> HttpResponse:
+def problem(request: HttpRequest, refusal: refusals.Refused) -> HttpResponse:
     """Returns the response for a refusal: RFC 9457 under /api/, a page elsewhere."""
     body = {
         "type": f"{settings.BASE_URL}/problems/{refusal.code}",
@@ -62,26 +53,26 @@ def problem(request: HttpRequest, refusal: Refused) -> HttpResponse:
     return response
 
 
-def to_refusal(exc: BaseException | None) -> Refused:
+def to_refusal(exc: BaseException | None) -> refusals.Refused:
     """Returns the refusal for an exception; ``Internal`` for an unexpected one."""
     match exc:
-        case Refused():
+        case refusals.Refused():
             return exc
         case Http404():
-            return NotFound()
+            return refusals.NotFound()
         case RequestDataTooBig():
-            return BodyTooLarge()
+            return refusals.BodyTooLarge()
         case PermissionDenied():
-            return NotAllowed()
+            return refusals.NotAllowed()
         case SuspiciousOperation() | BadRequest():
-            return Malformed("The request is not one that a browser sends.")
+            return refusals.Malformed("The request is not one that a browser sends.")
     if isinstance(exc, DATABASE_ERRORS):
         logger.warning("The database or the cache did not serve a request: %s", type(exc).__name__)
         if not isinstance(exc, RedisError):
             _close_broken_connections()
-        return Unavailable()
+        return refusals.Unavailable()
     logger.error("A request failed.", exc_info=exc)
-    return Internal()
+    return refusals.Internal()
 
 
 def _close_broken_connections() -> None:
@@ -104,15 +95,15 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def permission_denied(request: HttpRequest, exception: Exception) -> HttpResponse:
-    return problem(request, NotAllowed())
+    return problem(request, refusals.NotAllowed())
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
-    return problem(request, CsrfFailed())
+    return problem(request, refusals.CsrfFailed())
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
-    return problem(request, NotFound())
+    return problem(request, refusals.NotFound())
 
 
 def server_error(request: HttpRequest) -> HttpResponse:

@@ -13,66 +13,48 @@ from django.conf import settings
 from config.openapi.headers import COUNTED, HEADERS, OF_STATUS, PUBLIC, REQUEST_ID, Document
 from config.problems import MEDIA_TYPE
 from config.server import not_http
-from events.http.refusals import (
-    BodyTooLarge,
-    CredentialsMissing,
-    CsrfFailed,
-    DeskNotReady,
-    DirectionMismatch,
-    FloorSecretRefused,
-    HostInvalid,
-    HttpsRequired,
-    Internal,
-    Invalid,
-    LengthRequired,
-    MethodNotAllowed,
-    NonceUsed,
-    NotAllowed,
-    PairMismatch,
-    RateLimited,
-    ReauthenticationRequired,
-    Refused,
-    ScopeMissing,
-    SecondFactorRequired,
-    SignatureInvalid,
-    SignatureMissing,
-    TimestampInvalid,
-    TokenInvalid,
-    Unavailable,
-)
+from events.http import refusals
+from events.http.refusals import Refused
 from events.http.schemas import JSON, REFUSALS, STRING
 from signals.api.operations import ACCEPTED, ELECTED
 
 EVERYWHERE = (
-    HostInvalid,
-    HttpsRequired,
-    MethodNotAllowed,
-    LengthRequired,
-    BodyTooLarge,
-    Internal,
-    Unavailable,
+    refusals.HostInvalid,
+    refusals.HttpsRequired,
+    refusals.MethodNotAllowed,
+    refusals.LengthRequired,
+    refusals.BodyTooLarge,
+    refusals.Internal,
+    refusals.Unavailable,
 )
 # The refusals of each authentication scheme, and those of a required scope.
 OF_SCHEME: dict[str, tuple[type[Refused], ...]] = {
-    "bearer": (CredentialsMissing, TokenInvalid, RateLimited),
-    "signature": (SignatureMissing, SignatureInvalid, TimestampInvalid, FloorSecretRefused),
-    "session": (SecondFactorRequired,),
-    "csrf": (CsrfFailed, ReauthenticationRequired),
+    "bearer": (refusals.CredentialsMissing, refusals.TokenInvalid, refusals.RateLimited),
+    "signature": (
+        refusals.SignatureMissing,
+        refusals.SignatureInvalid,
+        refusals.TimestampInvalid,
+        refusals.FloorSecretRefused,
+    ),
+    "session": (refusals.SecondFactorRequired,),
+    "csrf": (refusals.CsrfFailed, refusals.ReauthenticationRequired),
 }
-OF_SCOPE = (NotAllowed, ScopeMissing)
+OF_SCOPE = (refusals.NotAllowed, refusals.ScopeMissing)
 
 # Examples of the additional members of a refusal.
 SENT = {"sent": {**ELECTED, "pair": "ETH/USDT"}, "elected": ELECTED}
 MEMBERS: dict[type[Refused], Document] = {
-    Invalid: {"errors": [{"field": "limit", "code": "min_value", "detail": "Send 1 or more."}]},
-    TimestampInvalid: {"serverTime": 1763630000},
-    PairMismatch: SENT,
-    DirectionMismatch: {**SENT, "sent": {**ELECTED, "direction": "short"}},
-    NonceUsed: {
+    refusals.Invalid: {
+        "errors": [{"field": "limit", "code": "min_value", "detail": "Send 1 or more."}]
+    },
+    refusals.TimestampInvalid: {"serverTime": 1763630000},
+    refusals.PairMismatch: SENT,
+    refusals.DirectionMismatch: {**SENT, "sent": {**ELECTED, "direction": "short"}},
+    refusals.NonceUsed: {
         "first": {name: value for name, value in ACCEPTED.items() if name != "ignored"},
         "identical": True,
     },
-    DeskNotReady: {"reason": "not_enrolled"},
+    refusals.DeskNotReady: {"reason": "not_enrolled"},
 }
 # Responses to invalid HTTP requests, on every path. A 400 may also be a refusal.
 NOT_HTTP = {status: reason for status, reason in not_http.REASONS.items() if status != 400}
@@ -109,9 +91,9 @@ def _finish_operation(operation: Document) -> None:
     for status in NOT_HTTP:
         responses[str(status)] = {"$ref": f"#/components/responses/NotHttp{status}"}
     codes = set(operation.pop(REFUSALS)) | {refusal.code for refusal in _derived(operation)}
-    refusals = [refusal for refusal in Refused.registry() if refusal.code in codes]
-    for status in sorted({refusal.status for refusal in refusals}):
-        of_status = [refusal for refusal in refusals if refusal.status == status]
+    raised = [refusal for refusal in Refused.registry() if refusal.code in codes]
+    for status in sorted({refusal.status for refusal in raised}):
+        of_status = [refusal for refusal in raised if refusal.status == status]
         responses[str(status)] = _answer(of_status, responses.get(str(status)))
     operation["responses"] = dict(sorted(responses.items()))
 
@@ -125,35 +107,35 @@ def _derived(operation: Document) -> Iterator[type[Refused]]:
             yield from OF_SCOPE if scopes else ()
 
 
-def _answer(refusals: list[type[Refused]], declared: Document | None) -> Document:
+def _answer(of_status: list[type[Refused]], declared: Document | None) -> Document:
     """Returns the response of one status: inline, or a reference if all operations share it."""
-    if len(refusals) == 1 and refusals[0] in EVERYWHERE:
-        return {"$ref": f"#/components/responses/{refusals[0].code}"}
-    return _refused(refusals, declared)
+    if len(of_status) == 1 and of_status[0] in EVERYWHERE:
+        return {"$ref": f"#/components/responses/{of_status[0].code}"}
+    return _refused(of_status, declared)
 
 
-def _refused(refusals: list[type[Refused]], declared: Document | None = None) -> Document:
+def _refused(of_status: list[type[Refused]], declared: Document | None = None) -> Document:
     """Returns the response of one status: its codes, and the members that the view declares."""
-    status = refusals[0].status
-    always = set.intersection(*(set(MEMBERS.get(refusal, {})) for refusal in refusals))
+    status = of_status[0].status
+    always = set.intersection(*(set(MEMBERS.get(refusal, {})) for refusal in of_status))
     codes = {
         "properties": {
             "status": {"const": status},
-            "code": {"enum": [refusal.code for refusal in refusals]},
+            "code": {"enum": [refusal.code for refusal in of_status]},
         },
         "required": sorted(always),
     }
     more = [declared["content"][JSON]["schema"]] if declared else []
     return {
         "description": f"{HTTPStatus(status).phrase}: "
-        + "; ".join(f"`{refusal.code}` ({refusal.title})" for refusal in refusals),
+        + "; ".join(f"`{refusal.code}` ({refusal.title})" for refusal in of_status),
         "headers": _headers({**COUNTED, **OF_STATUS.get(status, {})}),
         "content": {
             MEDIA_TYPE: {
                 "schema": {"allOf": [{"$ref": "#/components/schemas/Problem"}, *more, codes]},
                 "examples": {
                     refusal.code: {"$ref": f"#/components/examples/{refusal.code}"}
-                    for refusal in refusals
+                    for refusal in of_status
                 },
             }
         },
@@ -196,7 +178,7 @@ def _problem() -> Document:
         "serverTime": {"type": "integer", "description": "Unix time in seconds."},
         "reason": {
             **STRING,
-            "enum": list(DeskNotReady.REASONS),
+            "enum": list(refusals.DeskNotReady.REASONS),
             "description": "Why it is not ready.",
         },
     }

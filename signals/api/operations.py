@@ -7,21 +7,7 @@ from drf_spectacular.utils import OpenApiExample
 
 from desks.api.schemas import EXAMPLE_BOT_ID, EXAMPLE_TIME, EXAMPLE_USER_ID, in_path
 from desks.choices import Direction
-from events.http.refusals import (
-    DeskNotReady,
-    DirectionMismatch,
-    ExchangeSecret,
-    Invalid,
-    Malformed,
-    ModeRefused,
-    NoCard,
-    NoElection,
-    NonceUsed,
-    NotElected,
-    NotFound,
-    PairMismatch,
-    TickerOnly,
-)
+from events.http import refusals
 from events.http.schemas import JSON_BODY, operation
 from signals.api.schemas import PUSHED_SIGNAL, Accepted, Checked, DeploySignal, SpentNonce
 from signals.contract import document as sample
@@ -41,16 +27,16 @@ FILLED_IN = {
     "<trace>": "20261120-0930",
 }
 LAW_OF_A_DESK = (
-    ExchangeSecret,
-    TickerOnly,
-    ModeRefused,
-    NotElected,
-    Invalid,
-    NotFound,
-    NonceUsed,
-    DeskNotReady,
-    PairMismatch,
-    DirectionMismatch,
+    refusals.ExchangeSecret,
+    refusals.TickerOnly,
+    refusals.ModeRefused,
+    refusals.NotElected,
+    refusals.Invalid,
+    refusals.NotFound,
+    refusals.NonceUsed,
+    refusals.DeskNotReady,
+    refusals.PairMismatch,
+    refusals.DirectionMismatch,
 )
 
 SIGNAL = {
@@ -128,7 +114,7 @@ deploy_signal = operation(
     bodies=_examples(oneDesk="Deploy"),
     parameters=[in_path],
     refusals=[*JSON_BODY, *LAW_OF_A_DESK],
-    problems={NonceUsed.status: SpentNonce},
+    problems={refusals.NonceUsed.status: SpentNonce},
 )
 
 push_signal = operation(
@@ -145,8 +131,8 @@ push_signal = operation(
     example=ACCEPTED,
     body=PUSHED_SIGNAL,
     bodies=SHAPES,
-    refusals=[Malformed, *LAW_OF_A_DESK, NoElection, NoCard],
-    problems={NonceUsed.status: SpentNonce},
+    refusals=[refusals.Malformed, *LAW_OF_A_DESK, refusals.NoElection, refusals.NoCard],
+    problems={refusals.NonceUsed.status: SpentNonce},
 )
 
 check_signal = operation(
@@ -160,8 +146,8 @@ check_signal = operation(
     example=CHECK,
     body=PUSHED_SIGNAL,
     bodies=SHAPES,
-    refusals=[Malformed, *LAW_OF_A_DESK, NoElection, NoCard],
-    problems={NonceUsed.status: SpentNonce},
+    refusals=[refusals.Malformed, *LAW_OF_A_DESK, refusals.NoElection, refusals.NoCard],
+    problems={refusals.NonceUsed.status: SpentNonce},
 )
 
 read_contract = operation(

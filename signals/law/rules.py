@@ -7,17 +7,7 @@ decides which refusal the sender gets.
 from dataclasses import dataclass
 from typing import Any
 
-from events.http.refusals import (
-    DeskNotReady,
-    DirectionMismatch,
-    ExchangeSecret,
-    ModeRefused,
-    NoCard,
-    NoElection,
-    NotElected,
-    PairMismatch,
-    TickerOnly,
-)
+from events.http import refusals
 from signals.law.shapes import Mode, Submission
 from tokens.crypto.exchange_secrets import contains_secret
 
@@ -56,13 +46,13 @@ class Standing:
 def check_body(body: dict[str, Any]) -> None:
     """Checks the rules that apply to every signal, whatever its shape."""
     if contains_secret(body):
-        raise ExchangeSecret
+        raise refusals.ExchangeSecret
     if _is_ticker_only(body):
-        raise TickerOnly
+        raise refusals.TickerOnly
     if body.get("mode") in REFUSED_MODES:
-        raise ModeRefused
+        raise refusals.ModeRefused
     if body.get("elected") is not True:
-        raise NotElected
+        raise refusals.NotElected
 
 
 def check_match(submission: Submission, standing: Standing) -> None:
@@ -71,23 +61,23 @@ def check_match(submission: Submission, standing: Standing) -> None:
     sent = {"pair": submission.pair, "direction": submission.direction}
     shown = {"pair": elected.pair, "direction": elected.direction}
     if submission.pair != elected.pair:
-        raise PairMismatch(sent=sent, elected=shown)
+        raise refusals.PairMismatch(sent=sent, elected=shown)
     if submission.direction != elected.direction:
-        raise DirectionMismatch(sent=sent, elected=shown)
+        raise refusals.DirectionMismatch(sent=sent, elected=shown)
 
 
 def required_election(submission: Submission, standing: Standing) -> ElectedPair:
     """Returns the election that the signal must repeat. Raises a refusal if there is none."""
     if submission.bot_id is not None:
         if standing.automation is None:
-            raise NoElection
+            raise refusals.NoElection
         return standing.automation
     if submission.user_id is not None and submission.mode != Mode.DRAFT:
         if standing.desk is None:
-            raise DeskNotReady(standing.not_ready)
+            raise refusals.DeskNotReady(standing.not_ready)
         return standing.desk
     if standing.card is None:
-        raise NoCard
+        raise refusals.NoCard
     return standing.card
 
 

@@ -4,16 +4,8 @@ from drf_spectacular.utils import OpenApiExample, PolymorphicProxySerializer
 from rest_framework import serializers
 
 from desks.api.schemas import EXAMPLE_TIME, USER_ID, public_id
+from events.http import refusals
 from events.http.parameters import PageParameters, StrictSerializer
-from events.http.refusals import (
-    ExchangeSecret,
-    Invalid,
-    NotAllowed,
-    NotFound,
-    RateLimited,
-    SignInRequired,
-    TokenInvalid,
-)
 from events.http.schemas import (
     DATE_TIME,
     JSON_BODY,
@@ -129,7 +121,7 @@ list_tokens = operation(
     response=TokenPage,
     example={"tokens": [RECORD], "next": None},
     parameters=[PageParameters],
-    refusals=[Invalid],
+    refusals=[refusals.Invalid],
 )
 
 mint_token = operation(
@@ -151,12 +143,12 @@ mint_token = operation(
     ],
     refusals=[
         *JSON_BODY,
-        SignInRequired,
-        TokenInvalid,
-        NotAllowed,
-        RateLimited,
-        ExchangeSecret,
-        Invalid,
+        refusals.SignInRequired,
+        refusals.TokenInvalid,
+        refusals.NotAllowed,
+        refusals.RateLimited,
+        refusals.ExchangeSecret,
+        refusals.Invalid,
     ],
 )
 
@@ -173,5 +165,5 @@ revoke_token = operation(
     body=Revoking,
     bodies=[OpenApiExample("Another", {"id": EXAMPLE_TOKEN_ID}, request_only=True)],
     parameters=[Revoking],
-    refusals=[*JSON_BODY, ExchangeSecret, Invalid, NotFound],
+    refusals=[*JSON_BODY, refusals.ExchangeSecret, refusals.Invalid, refusals.NotFound],
 )
