@@ -2,6 +2,9 @@
 
 import secrets
 import string
+from typing import Any
+
+from events.http.json_schema import pattern
 
 BASE62 = string.digits + string.ascii_uppercase + string.ascii_lowercase
 # The byte values below this map evenly to characters, four to each. Other bytes are drawn again.
@@ -13,6 +16,19 @@ USER = "usr_"
 BOT = "bot_"
 CARD = "card_"
 STAFF = "stf_"
+
+
+def id_form(prefix: str) -> str:
+    """The regular expression of the ids with this prefix."""
+    return f"{prefix}[0-9A-Za-z]{{{RANDOM_CHARACTERS}}}"
+
+
+def id_schema(prefix: str) -> dict[str, Any]:
+    """The JSON schema of the ids with this prefix."""
+    return pattern(id_form(prefix))
+
+
+USER_ID, BOT_ID, CARD_ID = id_schema(USER), id_schema(BOT), id_schema(CARD)
 
 
 def random_base62(length: int) -> str:
@@ -48,7 +64,7 @@ def new_card_id() -> str:
 class UserIdConverter:
     """Matches a ``userId``."""
 
-    regex = f"{USER}[0-9A-Za-z]{{{RANDOM_CHARACTERS}}}"
+    regex = id_form(USER)
 
     def to_python(self, value: str) -> str:
         return value

@@ -14,9 +14,11 @@ from config.openapi.headers import COUNTED, HEADERS, OF_STATUS, PUBLIC, REQUEST_
 from config.problems import MEDIA_TYPE
 from config.server import not_http
 from events.http import refusals
+from events.http.json_schema import STRING
 from events.http.refusals import Refused
-from events.http.schemas import JSON, REFUSALS, STRING
-from signals.api.operations import ACCEPTED, ELECTED
+from events.http.schemas import JSON, REFUSALS
+from signals.api.schemas import ACCEPTED
+from signals.api.serializers import ELECTED
 
 EVERYWHERE = (
     refusals.HostInvalid,

@@ -1,7 +1,8 @@
 """The schema of the catalog, and its description."""
 
 from desks.api.schemas import PublishedCard
-from events.http.schemas import STRING, Field, Paper, Schema, operation
+from events.http.json_schema import STRING
+from events.http.schemas import Field, Paper, Schema, operation
 
 NAMES = (
     "catalog",

@@ -4,33 +4,15 @@ from drf_spectacular.utils import OpenApiParameter
 
 from desks.api.serializers import DeskParameters
 from desks.choices import PAIR_FORM, Direction
-from desks.ids import BOT, CARD, RANDOM_CHARACTERS, USER
+from desks.ids import BOT, BOT_ID, CARD_ID, USER, USER_ID
 from desks.models.connection import TRADE_ONLY
 from desks.models.election import Reason
+from events.http.json_schema import BOOLEAN, DATE_TIME, STRING, one_of, pattern
 from events.http.refusals import Invalid, NotFound
-from events.http.schemas import (
-    BOOLEAN,
-    DATE_TIME,
-    STRING,
-    Field,
-    Paper,
-    Schema,
-    one_of,
-    operation,
-    pattern,
-)
+from events.http.schemas import Field, Paper, Schema, operation
 
 TAG = "Desks"
 
-
-def public_id(prefix: str) -> dict[str, str]:
-    """The schema of a public id."""
-    return pattern(f"{prefix}[0-9A-Za-z]{{{RANDOM_CHARACTERS}}}")
-
-
-USER_ID, BOT_ID, CARD_ID = public_id(USER), public_id(BOT), public_id(CARD)
-PAIR = pattern(PAIR_FORM)
-DIRECTION = one_of(Direction.values())
 
 EXAMPLE_USER_ID = f"{USER}7Jq2nT0vYc5RkXw9LbZsA1"
 EXAMPLE_BOT_ID = f"{BOT}3Fh8mPq1VdK6yUo4CxEeN2"
@@ -40,8 +22,8 @@ EXAMPLE_TIME = "2026-11-20T09:30:00.000Z"
 class PairAndDirection(Schema):
     """A pair and a direction. A signal must repeat those that the customer elected."""
 
-    pair = Field(PAIR, "BASE/QUOTE, compared exactly.")
-    direction = Field(DIRECTION)
+    pair = Field(pattern(PAIR_FORM), "BASE/QUOTE, compared exactly.")
+    direction = Field(one_of(Direction))
 
 
 class PublishedCard(PairAndDirection):

@@ -2,19 +2,9 @@
 
 from events.actors import ActorType
 from events.api.serializers import FeedParameters
+from events.http.json_schema import BOOLEAN, DATE_TIME, OBJECT, POSITION, STRING, one_of, pattern
 from events.http.refusals import CursorLost, Invalid
-from events.http.schemas import (
-    BOOLEAN,
-    DATE_TIME,
-    OBJECT,
-    POSITION,
-    STRING,
-    Field,
-    Schema,
-    one_of,
-    operation,
-    pattern,
-)
+from events.http.schemas import Field, Schema, operation
 from events.kinds import Kind
 
 

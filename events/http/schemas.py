@@ -1,9 +1,9 @@
-"""The building blocks of the OpenAPI document, shared by the ``api/schemas.py`` of every app.
+"""The base classes of what every app's ``api/schemas.py`` describes for the OpenAPI document.
 
 A ``Schema`` is a serializer that only describes JSON. Tests compare the schemas with responses.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeVar
 
 from drf_spectacular.openapi import AutoSchema
@@ -18,13 +18,6 @@ ViewMethod = TypeVar("ViewMethod", bound=Callable[..., Any])
 REFUSALS = "x-refusals"
 JSON = "application/json"
 JSON_BODY = (Malformed, UnsupportedMediaType)
-
-DATE_TIME = {"type": "string", "format": "date-time", "pattern": r"\.[0-9]{3}Z$"}
-POSITION = {"type": "integer", "format": "int64", "minimum": 1}
-COUNT = {"type": "integer", "minimum": 0}
-STRING = {"type": "string"}
-BOOLEAN = {"type": "boolean"}
-OBJECT = {"type": "object"}
 
 
 class Field(serializers.Field[Any, Any, Any, Any]):
@@ -62,16 +55,6 @@ class ApiSchema(AutoSchema):
         return False
 
 
-def pattern(regex: str, **options: Any) -> dict[str, Any]:
-    """The schema of a string that matches this pattern completely."""
-    return {"type": "string", "pattern": f"^{regex}$", **options}
-
-
-def one_of(choices: Sequence[str]) -> dict[str, Any]:
-    """The schema of a string that is one of these."""
-    return {"type": "string", "enum": [str(choice) for choice in choices]}
-
-
 def operation(
     name: str,
     summary: str,
@@ -84,7 +67,7 @@ def operation(
     body: Any = None,
     bodies: Sequence[OpenApiExample] = (),
     parameters: Sequence[Any] = (),
-    refusals: Sequence[type[Refused]] = (),
+    refusals: Collection[type[Refused]] = (),
     problems: dict[int, type[Schema]] | None = None,
 ) -> Callable[[ViewMethod], ViewMethod]:
     """Describes a view's method in the OpenAPI document.

@@ -1,143 +1,39 @@
-"""The OpenAPI schemas of signals, of their responses and of their events."""
+"""The OpenAPI schemas of signals in responses and events, and the operations on signals."""
 
 from typing import Any
 
-from drf_spectacular.utils import PolymorphicProxySerializer
-
-from desks.api.schemas import (
-    BOT_ID,
-    USER_ID,
-    PairAndDirection,
-    public_id,
-)
+from desks.api.schemas import EXAMPLE_TIME, PairAndDirection, in_path
+from desks.ids import BOT_ID, USER_ID, id_schema
 from events.api.schemas import ActorRecord
-from events.http.schemas import (
-    BOOLEAN,
-    COUNT,
-    DATE_TIME,
-    POSITION,
-    STRING,
-    Field,
-    Paper,
-    Schema,
-    one_of,
-    pattern,
+from events.http import refusals
+from events.http.json_schema import BOOLEAN, COUNT, DATE_TIME, POSITION, STRING, one_of, pattern
+from events.http.schemas import JSON_BODY, Field, Paper, Schema, operation
+from signals.api.serializers import (
+    DEPLOY_EXAMPLES,
+    DEPLOY_SIGNAL,
+    ELECTED,
+    FILLED_IN,
+    PUSH_EXAMPLES,
+    PUSHED_SIGNAL,
 )
+from signals.contract import document as sample
+from signals.contract.schemas import Contract
 from signals.intake.check import CHECKED
-from signals.law.shapes import (
-    ACTION,
-    CONTROL,
-    DIGITS_AFTER_POINT,
-    DIGITS_BEFORE_POINT,
-    MAX_DECISION_REF_LENGTH,
-    MAX_IGNORED,
-    MAX_IGNORED_LENGTH,
-    MAX_NONCE_LENGTH,
-    MAX_RATIONALE_LENGTH,
-    TRACE,
-    VISIBLE,
-    Mode,
-)
+from signals.law import shapes
+from signals.law.members import DIGITS_AFTER_POINT, DIGITS_BEFORE_POINT
+from signals.law.shapes import Mode
 from signals.models import Outcome
 from tokens.choices import Source
 
-NONCE = pattern(f"[{VISIBLE}]+", maxLength=MAX_NONCE_LENGTH)
-ACTION_ID = pattern(f"{ACTION}[{VISIBLE}]*", maxLength=MAX_NONCE_LENGTH)
-TRACE_ID = pattern(f"{TRACE}[{VISIBLE}]*", maxLength=MAX_NONCE_LENGTH)
-RATIONALE = pattern(f"[^{CONTROL}]*", maxLength=MAX_RATIONALE_LENGTH)
-DECISION_REF = {"type": "string", "maxLength": MAX_DECISION_REF_LENGTH}
-SIZE = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 10**DIGITS_BEFORE_POINT}
 AMOUNT = pattern(
     rf"[0-9]{{1,{DIGITS_BEFORE_POINT}}}(\.[0-9]{{1,{DIGITS_AFTER_POINT}}})?", format="decimal"
 )
+PATH = {"type": "string", "format": "uri-reference"}
 IGNORED = {
     "type": "array",
-    "items": {"type": "string", "maxLength": MAX_IGNORED_LENGTH},
-    "maxItems": MAX_IGNORED,
+    "items": {"type": "string", "maxLength": shapes.MAX_IGNORED_LENGTH},
+    "maxItems": shapes.MAX_IGNORED,
 }
-YES, NO = {"const": True}, {"type": "boolean", "const": False}
-ONLY_PAPER = {"type": "string", "const": Mode.PAPER.value}
-
-
-def optional(schema: dict[str, Any], text: str = "") -> Field:
-    """An optional member. null means the same as absent."""
-    return Field(schema, text, required=False, allow_null=True)
-
-
-def source(of: Source) -> Field:
-    """The member that distinguishes the shapes."""
-    return Field({"const": of.value})
-
-
-# --- Requests ------------------------------------------------------------------------------------
-
-
-class ElectedSignal(PairAndDirection):
-    """The members of every signal."""
-
-    elected = Field(YES)
-
-
-class AutomationSignal(ElectedSignal):
-    """A signal of one automation. It repeats the bot's election and is signed with its secret."""
-
-    source = source(Source.TRADINGVIEW)  # type: ignore[assignment]
-    botId = Field(BOT_ID)
-    nonce = Field(NONCE, "Single-use.")
-    mode = optional(ONLY_PAPER)
-
-
-class DeploySignal(ElectedSignal):
-    """A signal for the desk in the path, which must be ready."""
-
-    source = source(Source.FLOOR)  # type: ignore[assignment]
-    nonce = Field(NONCE, "Single-use.")
-    mode = optional(ONLY_PAPER)
-    fanout = optional(NO)
-    userId = optional(USER_ID, "If present, the same desk as in the path.")
-
-
-class OneDeskSignal(DeploySignal):
-    """A signal for the desk in the body, which must be ready."""
-
-    userId = Field(USER_ID)
-
-
-class FanoutSignal(DeploySignal):
-    """A signal for every ready desk, or for one desk only if it has ``userId``."""
-
-    fanout = Field(YES)
-    userId = optional(USER_ID)
-
-
-class NoxSignal(ElectedSignal):
-    """A signal of Nox. It may be a draft or a dry run. ``action_id`` is its nonce."""
-
-    source = source(Source.NOX)  # type: ignore[assignment]
-    fanout = Field(BOOLEAN)
-    userId = optional(USER_ID)
-    action_id = Field(ACTION_ID, "Single-use.")
-    trace_id = Field(TRACE_ID)
-    mode = Field(one_of(list(Mode)))
-    size_quote = optional(
-        SIZE, f"In the quote currency. At most {DIGITS_AFTER_POINT} digits after the decimal point."
-    )
-    rationale = optional(RATIONALE, "Plain text.")
-    decision_ref = optional(DECISION_REF)
-
-
-FLOOR_SIGNAL = PolymorphicProxySerializer(
-    "FloorSignal", [OneDeskSignal, FanoutSignal], resource_type_field_name=None
-)
-PUSHED_SIGNAL = PolymorphicProxySerializer(
-    "PushedSignal",
-    {
-        Source.TRADINGVIEW.value: AutomationSignal,
-        Source.FLOOR.value: FLOOR_SIGNAL,
-        Source.NOX.value: NoxSignal,
-    },
-    resource_type_field_name="source",
-)
 
 # --- Responses and events ------------------------------------------------------------------------
 
@@ -145,14 +41,14 @@ PUSHED_SIGNAL = PolymorphicProxySerializer(
 class SignalOfDesk(PairAndDirection):
     """A signal as desks see it, unless their own automation sent it."""
 
-    id = Field(public_id("sig_"))
-    source = Field(one_of(Source.values()))  # type: ignore[assignment]
-    mode = Field(one_of(list(Mode)))
+    id = Field(id_schema("sig_"))
+    source = Field(one_of(Source))  # type: ignore[assignment]
+    mode = Field(one_of(Mode))
     fanout = Field(BOOLEAN)
     userId = Field(USER_ID, "The target desk. For a bot, its owner's desk.", allow_null=True)
     botId = Field(BOT_ID, allow_null=True)
     sizeQuote = Field(AMOUNT, allow_null=True)
-    rationale = Field(RATIONALE, allow_null=True)
+    rationale = Field(shapes.RATIONALE.schema, allow_null=True)
     receivedAt = Field(DATE_TIME)
     position = Field(POSITION)
 
@@ -160,9 +56,9 @@ class SignalOfDesk(PairAndDirection):
 class SignalRecord(SignalOfDesk):
     """A signal as its sender and the platform see it."""
 
-    nonce = Field(NONCE)
-    traceId = Field(TRACE_ID, allow_null=True)
-    decisionRef = Field(DECISION_REF, allow_null=True)
+    nonce = Field(shapes.NONCE.schema)
+    traceId = Field(shapes.TRACE_ID.schema, allow_null=True)
+    decisionRef = Field(shapes.DECISION_REF.schema, allow_null=True)
 
 
 class FirstAnswer(Paper):
@@ -172,12 +68,8 @@ class FirstAnswer(Paper):
     signal = SignalRecord()
     matched = Field(COUNT, "Number of desks.")
     filled = Field(COUNT, "Number of desks.")
-    events = Field(
-        {"type": "string", "format": "uri-reference"}, "Path that lists the signal's event."
-    )
-    desks = Field(
-        {"type": "string", "format": "uri-reference"}, "Path that lists the filled desks."
-    )
+    events = Field(PATH, "Path that lists the signal's event.")
+    desks = Field(PATH, "Path that lists the filled desks.")
 
 
 class Accepted(FirstAnswer):
@@ -189,9 +81,9 @@ class Accepted(FirstAnswer):
 class CheckedSignal(PairAndDirection):
     """A signal as the check read it."""
 
-    source = Field(one_of(Source.values()))  # type: ignore[assignment]
-    mode = Field(one_of(list(Mode)))
-    nonce = Field(NONCE)
+    source = Field(one_of(Source))  # type: ignore[assignment]
+    mode = Field(one_of(Mode))
+    nonce = Field(shapes.NONCE.schema)
     fanout = Field(BOOLEAN)
     userId = Field(USER_ID, "The target desk. For a bot, its owner's desk.", allow_null=True)
     botId = Field(BOT_ID, allow_null=True)
@@ -233,7 +125,7 @@ class RefusalData(Schema):
     """Data of ``signal.refused``."""
 
     code = Field(STRING, "The refusal's code, or refusals_suppressed.")
-    source = Field(one_of(Source.values()), allow_null=True)  # type: ignore[assignment]
+    source = Field(one_of(Source), allow_null=True)  # type: ignore[assignment]
     sent = SentPairAndDirection()
     elected = PairAndDirection(allow_null=True)
     botId = Field(BOT_ID, allow_null=True)
@@ -243,3 +135,114 @@ class RefusalData(Schema):
         required=False,
         help_text="The sender of the suppressed refusals. Platform only.",
     )
+
+
+# --- The operations ------------------------------------------------------------------------------
+
+TAG = "Signals"
+
+ON_THE_HOOK = {
+    *refusals.Unlawful.registry(),
+    refusals.Malformed,
+    refusals.NotFound,
+    refusals.NonceUsed,
+} - {refusals.CursorLost}
+ON_A_DEPLOY = {*ON_THE_HOOK, *JSON_BODY} - {refusals.NoElection, refusals.NoCard}
+SPENT_NONCE: dict[int, type[Schema]] = {refusals.NonceUsed.status: SpentNonce}
+
+SIGNAL = {
+    "id": "sig_9Lx2cRf6TpB4gWu1QmXyK7",
+    "source": Source.FLOOR.value,
+    "mode": Mode.PAPER.value,
+    **ELECTED,
+    "nonce": FILLED_IN[sample.NONCE],
+    "fanout": True,
+    "userId": None,
+    "botId": None,
+    "traceId": None,
+    "sizeQuote": None,
+    "rationale": None,
+    "decisionRef": None,
+    "receivedAt": EXAMPLE_TIME,
+    "position": 8,
+}
+ACCEPTED = {
+    "paper": True,
+    "liveWrites": False,
+    "outcome": Outcome.FILLED.value,
+    "signal": SIGNAL,
+    "matched": 12,
+    "filled": 12,
+    "events": f"/api/v1/events?signal={SIGNAL['id']}",
+    "desks": f"/api/v1/desks?signal={SIGNAL['id']}",
+    "ignored": [],
+}
+OF_A_CHECK = ("source", "mode", *ELECTED, "nonce", "fanout", "userId", "botId")
+CHECK = {
+    "paper": True,
+    "liveWrites": False,
+    "outcome": CHECKED,
+    "wouldBe": Outcome.FILLED.value,
+    "signal": {name: SIGNAL[name] for name in OF_A_CHECK},
+    "matched": 12,
+    "filled": 12,
+    "ignored": [],
+}
+# What the hook and the check have in common.
+PUSHED: dict[str, Any] = {
+    "tag": TAG,
+    "body": PUSHED_SIGNAL,
+    "bodies": PUSH_EXAMPLES,
+    "refusals": ON_THE_HOOK,
+    "problems": SPENT_NONCE,
+}
+
+deploy_signal = operation(
+    "deploySignal",
+    "Deploy to one desk",
+    "Deploys a signal to the desk in the path. It needs a platform token with the write scope. "
+    "The pair and direction repeat the published card's, and the desk must be ready. The "
+    "response is sent after the signal was committed.",
+    tag=TAG,
+    response=Accepted,
+    example=ACCEPTED,
+    body=DEPLOY_SIGNAL,
+    bodies=DEPLOY_EXAMPLES,
+    parameters=[in_path],
+    refusals=ON_A_DEPLOY,
+    problems=SPENT_NONCE,
+)
+
+push_signal = operation(
+    "pushSignal",
+    "Push a signal",
+    "Accepts the four shapes. A `tradingview` signal is signed with the bot's own secret. A "
+    "`floor` or `nox` signal needs a platform token with the write scope, or a signature with "
+    "the secret of its source. Every credential in the request must be valid. The Content-Type "
+    "header is ignored. The whole body is searched for exchange secrets first. Unknown fields "
+    "are not used, and `ignored` lists their names. An accepted signal spends its nonce for "
+    "good: if the nonce is sent again, the response is 409 with the first outcome.",
+    response=Accepted,
+    example=ACCEPTED,
+    **PUSHED,
+)
+
+check_signal = operation(
+    "checkSignal",
+    "Check a signal",
+    "Takes the same request as the hook and answers what the hook would answer now: the outcome "
+    "and what matched, or the refusal. It fills nothing, records nothing and spends no nonce. It "
+    "counts against the same limits as the hook.",
+    response=Checked,
+    example=CHECK,
+    **PUSHED,
+)
+
+read_contract = operation(
+    "readContract",
+    "Read the contract of signals",
+    "Everything a sender needs to know: the law, the published card, a sample of each shape, how "
+    "to sign with a test vector, and every refusal. Public.",
+    tag=TAG,
+    response=Contract,
+)

@@ -8,7 +8,7 @@ from events.http.api_view import ApiResponse, ApiView
 from events.http.bodies import json_body
 from events.http.refusals import SignatureInvalid, Unauthenticated
 from events.http.request_state import state_of
-from signals.api import operations
+from signals.api import schemas
 from signals.contract.document import contract
 from signals.intake.check import check
 from signals.intake.incoming import IncomingSignal, record_bad_signature
@@ -30,11 +30,11 @@ class HookView(ApiView):
     def get_permissions(self) -> list[Any]:
         return list(super().get_permissions()) if self.request.method == "POST" else []
 
-    @operations.read_contract
+    @schemas.read_contract
     def get(self, request: Request) -> ApiResponse:
         return ApiResponse(contract(), headers=PUBLIC)
 
-    @operations.push_signal
+    @schemas.push_signal
     def post(self, request: Request) -> ApiResponse:
         return _outcome(request, _incoming(request))
 
@@ -53,7 +53,7 @@ class CheckView(ApiView):
     def get_authenticators(self) -> list[Any]:
         return [SignerAuthentication(notes_use=False)]
 
-    @operations.check_signal
+    @schemas.check_signal
     def post(self, request: Request) -> ApiResponse:
         checked = check(_incoming(request))
         state_of(request._request).outcome = checked["outcome"]
@@ -66,7 +66,7 @@ class DeployView(ApiView):
     required_scopes = {"POST": "write"}
     for_platform = True
 
-    @operations.deploy_signal
+    @schemas.deploy_signal
     def post(self, request: Request, user_id: str) -> ApiResponse:
         body = json_body(request)
         credential: Any = request.auth

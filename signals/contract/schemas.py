@@ -1,7 +1,8 @@
 """The schema of the contract page."""
 
 from desks.api.schemas import PublishedCard
-from events.http.schemas import OBJECT, STRING, Field, Paper, Schema
+from events.http.json_schema import OBJECT, STRING
+from events.http.schemas import Field, Paper, Schema
 
 
 class Sample(Schema):

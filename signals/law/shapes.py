@@ -1,36 +1,32 @@
-"""Parses the four shapes of a signal into one ``Submission`` (contract, section 4).
+"""The shapes of a signal, and how one is read into a ``Submission`` (contract, section 4).
 
-The functions are pure. ``read`` raises ``Invalid`` with all faults of the body at once. An optional
-field may be null or absent. Fields that the shape does not define are ignored, and only their
-names are reported.
+The functions are pure. Each shape says which members it has. The same members read the body and
+describe it in the OpenAPI document. An optional member may be null or absent. Members that the
+shape does not have are ignored, and only their names are reported.
 """
 
-import re
-from collections.abc import Collection
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
 from desks.choices import PAIR_FORM, Direction
+from desks.ids import BOT_ID, USER_ID
+from events.http.json_schema import BOOLEAN
 from events.http.refusals import FieldError, Invalid
+from signals.law import members
+from signals.law.members import FaultError, Member, optional
 from tokens.choices import Source
 
 MAX_NONCE_LENGTH = 128
 MAX_RATIONALE_LENGTH = 500
 MAX_DECISION_REF_LENGTH = 128
-DIGITS_BEFORE_POINT, DIGITS_AFTER_POINT = 15, 8
 MAX_IGNORED, MAX_IGNORED_LENGTH = 20, 64
 
 ACTION, TRACE = "act_", "trc_"
 
-# For use in a character class: visible ASCII; control characters except newline and tab.
-VISIBLE = r"\x21-\x7e"
-CONTROL = r"\x00-\x08\x0b-\x1f\x7f-\x9f"
-
-_PAIR = re.compile(PAIR_FORM, re.ASCII)
-_NONCE = re.compile(rf"[{VISIBLE}]{{1,{MAX_NONCE_LENGTH}}}", re.ASCII)
-_CONTROL = re.compile(rf"[{CONTROL}]")
+VISIBLE = r"\x21-\x7e"  # ASCII, for use in a character class
 
 
 class Mode(StrEnum):
@@ -73,164 +69,156 @@ class Submission:
         return self.fanout or self.user_id is not None or self.bot_id is not None
 
 
-def read(body: dict[str, Any], deploy_to: str | None = None) -> Submission:
-    """Parses a body. ``deploy_to`` is the desk in the path, if there is one."""
-    fields = _Fields(body)
-    source = fields.choice("source", [Source.FLOOR] if deploy_to else list(Source))
-    specific = _deploy(fields, deploy_to) if deploy_to else _of_source(fields, source)
-    common = {
-        "source": source,
-        "pair": fields.matching("pair", _PAIR, "Write BASE/QUOTE, each 1 to 20 of A-Z 0-9 . - _"),
-        "direction": fields.choice("direction", list(Direction)),
-    }
-    fields.take("elected")
-    fields.refuse_faults()
-    return Submission(**common, **specific, ignored=fields.ignored())
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The members of a signal, by name. ``name`` and ``description`` are for the document."""
+
+    name: str
+    description: str
+    members: dict[str, Member]
 
 
-class _Fields:
-    """Reads the fields of a body, and collects the names it read and the faults it found."""
-
-    def __init__(self, body: dict[str, Any]) -> None:
-        self._body = body
-        self._named: set[str] = set()
-        self._faults: list[FieldError] = []
-
-    def take(self, name: str) -> Any:
-        self._named.add(name)
-        return self._body.get(name)
-
-    def fault(self, name: str, code: str, detail: str) -> None:
-        self._faults.append(FieldError(field=name, code=code, detail=detail))
-
-    def required(self, name: str, value: Any) -> None:
-        if value is None:
-            self.fault(name, "required", "Send this field.")
-
-    def choice(self, name: str, choices: Collection[Any], *, optional: bool = False) -> Any:
-        value = self.take(name)
-        if value is None:
-            if not optional:
-                self.required(name, value)
-        elif not isinstance(value, str) or value not in choices:
-            self.fault(name, "choice", f"Send one of: {', '.join(choices)}.")
-        else:
-            return next(choice for choice in choices if choice == value)
-        return None
-
-    def flag(self, name: str, *, optional: bool = False) -> bool:
-        value = self.take(name)
-        if value is None and not optional:
-            self.required(name, value)
-        elif value is not None and not isinstance(value, bool):
-            self.fault(name, "type", "Send true or false.")
-        return value is True
-
-    def matching(
-        self, name: str, form: re.Pattern[str], detail: str, *, prefix: str = ""
-    ) -> str | None:
-        value = self.take(name)
-        self.required(name, value)
-        if value is None:
-            return None
-        if not isinstance(value, str) or not form.fullmatch(value) or not value.startswith(prefix):
-            self.fault(name, "form", detail)
-            return None
-        return value
-
-    def text(self, name: str, longest: int, *, plain: bool = False) -> str | None:
-        """Optional text. ``plain`` refuses control characters except newline and tab."""
-        value = self.take(name)
-        if value is None:
-            return None
-        if not isinstance(value, str):
-            self.fault(name, "type", "Send text.")
-        elif len(value) > longest:
-            self.fault(name, "length", f"Send at most {longest} characters.")
-        elif plain and _CONTROL.search(value):
-            self.fault(name, "form", "Send plain text without control characters.")
-        else:
-            return value
-        return None
-
-    def amount(self, name: str) -> Decimal | None:
-        value = self.take(name)
-        if value is None:
-            return None
-        if isinstance(value, bool) or not isinstance(value, int | Decimal):
-            self.fault(name, "type", "Send a number or null.")
-            return None
-        amount = Decimal(value)
-        digits_after = max(0, -int(amount.as_tuple().exponent))
-        if amount <= 0 or amount.adjusted() >= DIGITS_BEFORE_POINT:
-            self.fault(
-                name, "range", f"Send a number above 0 with at most {DIGITS_BEFORE_POINT} digits."
-            )
-        elif digits_after > DIGITS_AFTER_POINT:
-            self.fault(name, "range", f"Send at most {DIGITS_AFTER_POINT} digits after the point.")
-        else:
-            return amount
-        return None
-
-    def refuse_faults(self) -> None:
-        if self._faults:
-            raise Invalid(errors=self._faults)
-
-    def ignored(self) -> tuple[str, ...]:
-        """The names of the fields that were never read."""
-        names = [name[:MAX_IGNORED_LENGTH] for name in self._body if name not in self._named]
-        return tuple(names[:MAX_IGNORED])
+# --- The members ---------------------------------------------------------------------------------
 
 
-def _nonce(fields: _Fields, name: str = "nonce", prefix: str = "") -> str | None:
-    start = f", beginning with {prefix}" if prefix else ""
+def _id(form: str, start: str = "", description: str = "") -> Member:
     detail = f"Send 1 to {MAX_NONCE_LENGTH} visible ASCII characters{start}."
-    return fields.matching(name, _NONCE, detail, prefix=prefix)
+    return members.matching(form, detail, description, longest=MAX_NONCE_LENGTH)
 
 
-def _paper_only(fields: _Fields) -> None:
-    fields.choice("mode", [Mode.PAPER], optional=True)
+def _prefixed_id(prefix: str, description: str = "") -> Member:
+    return _id(f"{prefix}[{VISIBLE}]*", f", beginning with {prefix}", description)
 
 
-def _of_source(fields: _Fields, source: Source | None) -> dict[str, Any]:
-    """Reads the fields that only the shape of this source has."""
-    if source is None:
-        return {}
-    return {Source.TRADINGVIEW: _automation, Source.FLOOR: _floor, Source.NOX: _nox}[source](fields)
+NONCE = _id(f"[{VISIBLE}]+", description="Single-use.")
+ACTION_ID, TRACE_ID = _prefixed_id(ACTION, "Single-use."), _prefixed_id(TRACE)
+RATIONALE = members.plain_text(MAX_RATIONALE_LENGTH)
+DECISION_REF = members.text(MAX_DECISION_REF_LENGTH)
+ONLY_PAPER = optional(members.choice(Mode.PAPER))
+# A botId or userId of another form is no fault: no such bot or desk exists.
+ID_OF_BOT = Member(BOT_ID, lambda value: value)
+ID_OF_DESK = members.text(MAX_NONCE_LENGTH, USER_ID)
+TO_ALL = members.flag({"const": True})
+TO_ONE = optional(members.flag({**BOOLEAN, "const": False}))
+
+COMMON = {
+    "pair": members.matching(
+        PAIR_FORM,
+        "Write BASE/QUOTE, each 1 to 20 of A-Z 0-9 . - _",
+        "BASE/QUOTE, compared exactly.",
+    ),
+    "direction": members.choice(*Direction),
+    "elected": Member({"const": True}, lambda value: value),  # the law has already checked it
+}
+
+# --- The shapes ----------------------------------------------------------------------------------
 
 
-def _automation(fields: _Fields) -> dict[str, Any]:
-    _paper_only(fields)
-    return {"bot_id": fields.take("botId"), "nonce": _nonce(fields)}
+def _shape(name: str, description: str, *sources: Source, **specific: Member) -> Shape:
+    return Shape(name, description, {"source": members.choice(*sources), **specific, **COMMON})
 
 
-def _floor(fields: _Fields) -> dict[str, Any]:
-    _paper_only(fields)
-    fanout = fields.flag("fanout", optional=True)
-    user_id = fields.text("userId", MAX_NONCE_LENGTH)
-    if not fanout:
-        fields.required("userId", user_id)
-    return {"fanout": fanout, "user_id": user_id, "nonce": _nonce(fields)}
+def _floor_shape(name: str, description: str, **target: Member) -> Shape:
+    return _shape(name, description, Source.FLOOR, mode=ONLY_PAPER, **target, nonce=NONCE)
 
 
-def _deploy(fields: _Fields, user_id: str) -> dict[str, Any]:
-    _paper_only(fields)
-    if fields.flag("fanout", optional=True):
-        fields.fault("fanout", "contradiction", "This path is for one desk. Fan out on the hook.")
-    named = fields.text("userId", MAX_NONCE_LENGTH)
-    if named not in (None, user_id):
-        fields.fault("userId", "contradiction", "The body and the path name different desks.")
-    return {"user_id": user_id, "nonce": _nonce(fields)}
+AUTOMATION = _shape(
+    "AutomationSignal",
+    "A signal of one automation. It repeats the bot's election and is signed with its secret.",
+    Source.TRADINGVIEW,
+    mode=ONLY_PAPER,
+    botId=ID_OF_BOT,
+    nonce=NONCE,
+)
+DEPLOY = _floor_shape(
+    "DeploySignal",
+    "A signal for the desk in the path, which must be ready.",
+    fanout=TO_ONE,
+    userId=optional(ID_OF_DESK, "If present, the same desk as in the path."),
+)
+ONE_DESK = _floor_shape(
+    "OneDeskSignal",
+    "A signal for the desk in the body, which must be ready.",
+    fanout=TO_ONE,
+    userId=ID_OF_DESK,
+)
+FANOUT = _floor_shape(
+    "FanoutSignal",
+    "A signal for every ready desk, or for one desk only if it has ``userId``.",
+    fanout=TO_ALL,
+    userId=optional(ID_OF_DESK),
+)
+NOX = _shape(
+    "NoxSignal",
+    "A signal of Nox. It may be a draft or a dry run. ``action_id`` is its nonce.",
+    Source.NOX,
+    fanout=members.flag(),
+    userId=optional(ID_OF_DESK),
+    mode=members.choice(*Mode),
+    action_id=ACTION_ID,
+    trace_id=TRACE_ID,
+    size_quote=optional(members.AMOUNT),
+    rationale=optional(RATIONALE),
+    decision_ref=optional(DECISION_REF),
+)
+UNKNOWN = _shape("UnknownSignal", "A signal of no known source.", *Source)
+
+# --- Reading -------------------------------------------------------------------------------------
+
+# The members that have another name in a ``Submission``.
+RENAMED = {"botId": "bot_id", "userId": "user_id", "action_id": "nonce"}
 
 
-def _nox(fields: _Fields) -> dict[str, Any]:
-    return {
-        "fanout": fields.flag("fanout"),
-        "user_id": fields.text("userId", MAX_NONCE_LENGTH),
-        "mode": fields.choice("mode", list(Mode)),
-        "nonce": _nonce(fields, "action_id", ACTION),
-        "trace_id": _nonce(fields, "trace_id", TRACE),
-        "size_quote": fields.amount("size_quote"),
-        "rationale": fields.text("rationale", MAX_RATIONALE_LENGTH, plain=True),
-        "decision_ref": fields.text("decision_ref", MAX_DECISION_REF_LENGTH),
-    }
+def read(body: dict[str, Any], deploy_to: str | None = None) -> Submission:
+    """Reads a body. ``deploy_to`` is the desk in the path, if there is one.
+
+    Raises ``Invalid`` with all faults of the body at once.
+    """
+    shape = DEPLOY if deploy_to else _hook_shape(body)
+    values, faults = _read_members(shape, body)
+    if deploy_to:
+        faults += _contradictions(values, deploy_to)
+        values["userId"] = deploy_to
+    if faults:
+        raise Invalid(errors=faults)
+    ignored = [name[:MAX_IGNORED_LENGTH] for name in body if name not in shape.members]
+    del values["elected"]
+    renamed = {RENAMED.get(name, name): value for name, value in values.items()}
+    return Submission(**renamed, ignored=tuple(ignored[:MAX_IGNORED]))
+
+
+def _hook_shape(body: dict[str, Any]) -> Shape:
+    """Returns the shape that a body on the hook must have, by its source and fanout."""
+    match body.get("source"):
+        case Source.TRADINGVIEW:
+            return AUTOMATION
+        case Source.FLOOR:
+            return FANOUT if body.get("fanout") is True else ONE_DESK
+        case Source.NOX:
+            return NOX
+    return UNKNOWN
+
+
+def _read_members(shape: Shape, body: dict[str, Any]) -> tuple[dict[str, Any], list[FieldError]]:
+    """Returns the values of the members that are present, and the faults."""
+    values, faults = {}, []
+    for name, member in shape.members.items():
+        try:
+            if body.get(name) is not None:
+                values[name] = member.read(body[name])
+            elif member.is_required:
+                raise FaultError("required", "Send this field.")
+        except FaultError as fault:
+            code, detail = fault.args
+            faults.append(FieldError(field=name, code=code, detail=detail))
+    return values, faults
+
+
+def _contradictions(values: dict[str, Any], deploy_to: str) -> Iterator[FieldError]:
+    """Yields the faults of a body that contradicts the path."""
+    if values.get("fanout"):
+        detail = "This path is for one desk. Fan out on the hook."
+        yield FieldError(field="fanout", code="contradiction", detail=detail)
+    if values.get("userId", deploy_to) != deploy_to:
+        detail = "The body and the path name different desks."
+        yield FieldError(field="userId", code="contradiction", detail=detail)

@@ -3,26 +3,19 @@
 from drf_spectacular.utils import OpenApiExample, PolymorphicProxySerializer
 from rest_framework import serializers
 
-from desks.api.schemas import EXAMPLE_TIME, USER_ID, public_id
+from desks.api.schemas import EXAMPLE_TIME
+from desks.ids import USER_ID, id_schema
 from events.http import refusals
+from events.http.json_schema import DATE_TIME, STRING, one_of, pattern
 from events.http.parameters import PageParameters, StrictSerializer
-from events.http.schemas import (
-    DATE_TIME,
-    JSON_BODY,
-    STRING,
-    Field,
-    Schema,
-    one_of,
-    operation,
-    pattern,
-)
+from events.http.schemas import JSON_BODY, Field, Schema, operation
 from tokens.api.serializers import Revoking
 from tokens.choices import Scope
 from tokens.crypto import formats
 from tokens.models.token import MAX_NAME_LENGTH, READ, WRITE
 
 TAG = "Tokens"
-TOKEN_ID, SECRET_ID = public_id("tok_"), public_id("sec_")
+TOKEN_ID, SECRET_ID = id_schema("tok_"), id_schema("sec_")
 SCOPES = {"type": "array", "items": one_of([READ, WRITE]), "minItems": 1}
 NAME = {"type": "string", "minLength": 1, "maxLength": MAX_NAME_LENGTH, "pattern": r"\S"}
 TAIL = f"[0-9A-Za-z]{{{formats.RANDOM_CHARACTERS + formats.CHECKSUM_CHARACTERS}}}"

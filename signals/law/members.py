@@ -1,0 +1,125 @@
+"""The kinds of member of a signal: how each is described, and how its value is read.
+
+The functions are pure. Each returns a ``Member``.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any
+
+from events.http.json_schema import BOOLEAN, STRING, one_of, pattern
+
+DIGITS_BEFORE_POINT, DIGITS_AFTER_POINT = 15, 8
+
+# For use in a character class: control characters except newline and tab.
+CONTROL = r"\x00-\x08\x0b-\x1f\x7f-\x9f"
+_CONTROL = re.compile(rf"[{CONTROL}]")
+
+
+class FaultError(Exception):
+    """The value is not one that the member takes. The arguments are a code and a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member of a JSON object. ``read`` returns the value, or raises ``FaultError``.
+
+    ``schema`` and ``description`` are for the OpenAPI document.
+    """
+
+    schema: dict[str, Any]
+    read: Callable[[Any], Any]
+    description: str = ""
+    is_required: bool = True
+
+
+def optional(member: Member, description: str = "") -> Member:
+    """The same member, which may be absent or null."""
+    return replace(member, is_required=False, description=description or member.description)
+
+
+def choice(*choices: StrEnum) -> Member:
+    """One of these strings."""
+
+    def read(value: Any) -> StrEnum:
+        for one in choices:
+            if isinstance(value, str) and value == one:
+                return one
+        raise FaultError("choice", f"Send one of: {', '.join(choices)}.")
+
+    single = {"type": "string", "const": choices[0].value}
+    return Member(single if len(choices) == 1 else one_of(choices), read)
+
+
+def flag(schema: dict[str, Any] = BOOLEAN) -> Member:
+    """A boolean. ``schema`` narrows the description."""
+
+    def read(value: Any) -> bool:
+        if not isinstance(value, bool):
+            raise FaultError("type", "Send true or false.")
+        return value
+
+    return Member(schema, read)
+
+
+def matching(form: str, detail: str, description: str = "", *, longest: int = 0) -> Member:
+    """Text that matches a regular expression completely, of at most ``longest`` characters."""
+    regex = re.compile(form, re.ASCII)
+
+    def read(value: Any) -> str:
+        too_long = longest and isinstance(value, str) and len(value) > longest
+        if not isinstance(value, str) or too_long or not regex.fullmatch(value):
+            raise FaultError("form", detail)
+        return value
+
+    limit = {"maxLength": longest} if longest else {}
+    return Member(pattern(form, **limit), read, description)
+
+
+def text(longest: int, schema: dict[str, Any] | None = None) -> Member:
+    """Any text. ``schema`` narrows the description."""
+
+    def read(value: Any) -> str:
+        if not isinstance(value, str):
+            raise FaultError("type", "Send text.")
+        if len(value) > longest:
+            raise FaultError("length", f"Send at most {longest} characters.")
+        return value
+
+    return Member(schema or {**STRING, "maxLength": longest}, read)
+
+
+def plain_text(longest: int) -> Member:
+    """Text without control characters except newline and tab."""
+    any_text = text(longest)
+
+    def read(value: Any) -> str:
+        plain: str = any_text.read(value)
+        if _CONTROL.search(plain):
+            raise FaultError("form", "Send plain text without control characters.")
+        return plain
+
+    return Member(pattern(f"[^{CONTROL}]*", maxLength=longest), read, "Plain text.")
+
+
+def _read_amount(value: Any) -> Decimal:
+    if isinstance(value, bool) or not isinstance(value, int | Decimal):
+        raise FaultError("type", "Send a number or null.")
+    amount = Decimal(value)
+    if amount <= 0 or amount.adjusted() >= DIGITS_BEFORE_POINT:
+        raise FaultError(
+            "range", f"Send a number above 0 with at most {DIGITS_BEFORE_POINT} digits."
+        )
+    if -int(amount.as_tuple().exponent) > DIGITS_AFTER_POINT:
+        raise FaultError("range", f"Send at most {DIGITS_AFTER_POINT} digits after the point.")
+    return amount
+
+
+AMOUNT = Member(
+    {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 10**DIGITS_BEFORE_POINT},
+    _read_amount,
+    f"In the quote currency. At most {DIGITS_AFTER_POINT} digits after the decimal point.",
+)
