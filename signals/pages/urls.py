@@ -1,6 +1,8 @@
 from django.urls import path
 
-from signals.pages import activity, bots, credentials, desk
+from signals.pages import bots, credentials, desk
+from signals.pages.activity.listing import activity
+from signals.pages.activity.one_event import one_event
 
 urlpatterns = [
     path("desk", desk.overview, name="desk"),
@@ -19,5 +21,6 @@ urlpatterns = [
     path("bots/<str:bot_id>/remove", bots.remove, name="remove-bot"),
     path("bots/<str:bot_id>/secret", credentials.generate, name="generate"),
     path("bots/<str:bot_id>/secrets/<str:secret_id>/end", credentials.end, name="end-secret"),
-    path("activity", activity.activity, name="activity"),
+    path("activity", activity, name="activity"),
+    path("activity/<str:event_id>", one_event, name="event"),
 ]

@@ -10,6 +10,7 @@ from events.feed.reading import Page, Query, read_page
 from events.http.cursors import log_cursor
 from events.kinds import Kind
 from events.models import Event
+from signals.reports.reasons import Reason, reason_of
 from tokens.models.token import desk_visibility
 
 
@@ -34,6 +35,11 @@ class Line:
     @property
     def is_refusal(self) -> bool:
         return self.kind == Kind.SIGNAL_REFUSED
+
+    @property
+    def reason(self) -> Reason | None:
+        """Why the signal was refused and what to do; None for any other event."""
+        return reason_of(self.data, self.bot_name) if self.is_refusal else None
 
 
 def lines(events: Iterable[Event], bots: Mapping[str, str]) -> list[Line]:

@@ -80,6 +80,7 @@ def address(stage: Stage, route: str) -> str:
     values = {
         ONE: stage.ids.get(model, ""),
         "<str:bot_id>": stage.ids["bot"],
+        "<str:event_id>": stage.ids["refusal"],
         "<str:code>": "direction_mismatch",
         "^(?P<app_label>signals|tokens|desks|events)/$": "tokens/",
     }

@@ -106,4 +106,5 @@ def add_sample_data(service: visitors.Service) -> None:
 def _ids(server: Server, service: visitors.Service) -> dict[str, str]:
     add_sample_data(service)
     rows: dict[str, str] = json.loads(manage(server, "shell", "--no-imports", "-c", ROWS))
-    return {**rows, "bot": service.bot["botId"]}
+    refusals = service.events(userId=service.own_desk, kind="signal.refused")
+    return {**rows, "bot": service.bot["botId"], "refusal": refusals[0]["id"]}

@@ -115,7 +115,7 @@ def test_sign_up_to_first_fill_and_first_refusal(stage, page, scripts, tmp_path)
     assert "pair_mismatch" in execute(wrong, "python", tmp_path)
     if not scripts:
         page.reload()
-    expect(page.locator(".signalrefused")).to_contain_text("Sent: SOL/USDT", timeout=20_000)
+    expect(page.locator(".signalrefused")).to_contain_text("sent the pair SOL/USDT", timeout=20_000)
     page.get_by_role("link", name="pair_mismatch").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("Pair")
     not_installed = sorted(set(codes) - set(installed))

@@ -46,6 +46,8 @@ class Cast:
         """Returns an id of the same form that does not exist."""
         if kind == "key":
             return str(int(self.theirs["key"]) + 1000)
+        if kind == "event":
+            return "evt_7000001"
         prefix, _, rest = self.theirs[kind].partition("_")
         return f"{prefix}_{random_base62(len(rest))}"
 
@@ -67,6 +69,7 @@ def cast(desk: Desk, stranger: Desk) -> Cast:
         "secret": SigningSecret.objects.get(automation=bot.id).public_id,
         "token": Token.objects.get(desk=desk).public_id,
         "signal": Signal.objects.get().public_id,
+        "event": Event.objects.get(kind="signal.filled").id,
         "key": str(key.pk),
     }
     return Cast(
@@ -128,6 +131,7 @@ IN_PATHS = {
     "<str:secret_id>": "secret",
     "<int:pk>": "key",
     "<path:object_id>": "user",
+    "<str:event_id>": "event",
 }
 ROUTES = [
     (route, part)

@@ -7,8 +7,8 @@ from django.test.utils import CaptureQueriesContext
 from desks import actions as desks
 from events.actors import SYSTEM
 from events.models import Head
-from signals.pages import activity
 from signals.pages import desk as desk_page
+from signals.pages.activity import listing
 from tests.client import bearer, push, signed_in
 from tests.factories import (
     a_bot,
@@ -144,7 +144,8 @@ class TestBot:
         push(tradingview(bot, pair="SOL/USDT"), secret=bot.secret)
         push(fanout(), a_platform_token())
         assert lines(owner.get(f"/bots/{bot.id}")) == [
-            "A signal from the bot Chart was refused: pair_mismatch. "
+            "Refused The bot Chart sent the pair SOL/USDT; you elected ETH/USDT. "
+            "Send exactly what you elected, or elect what the bot sends. "
             "Sent Elected Pair SOL/USDT differs ETH/USDT Direction short same short",
             "Filled on paper: ETH/USDT short from the bot Chart.",
         ]
@@ -193,12 +194,13 @@ class TestActivity:
             "a new election replaced it.",
             "A signal from nox was recorded: BTC/USDT long. Nothing was filled.",
             "A dry run from nox matched: BTC/USDT long. Nothing was filled.",
-            "A signal from floor was refused: direction_mismatch. Sent: BTC/USDT short. "
-            "Elected: BTC/USDT long.",
+            "Refused The source floor sent the direction short; you elected long. "
+            "You need to do nothing. The sender must correct its signal.",
             "Filled on paper: BTC/USDT long from floor, for this desk.",
             "Filled on paper: BTC/USDT long from floor, on the published card.",
-            f"A signal in the name of the bot {bot.id} was refused: signature_invalid. "
-            "Sent: ETH/USDT short. Elected: ETH/USDT short.",
+            f"Refused The bot {bot.id} was named in a message whose signature is not valid. "
+            "If your own program sent it, give it the bot's current secret. If not, do nothing: "
+            "without the secret nobody can signal for your bot.",
             f"Filled on paper: ETH/USDT short from the bot {bot.id}.",
             f"A signing secret was generated for the bot {bot.id}.",
             f"You elected ETH/USDT short for the bot {bot.id}.",
@@ -243,7 +245,7 @@ class TestActivity:
         assert (answer.status_code, problem(answer)) == (422, code)
 
     def test_a_cursor_of_another_epoch_is_refused(self, owner, desk, monkeypatch):
-        monkeypatch.setattr(activity, "PAGE_SIZE", 1)
+        monkeypatch.setattr(listing, "PAGE_SIZE", 1)
         older = links(owner.get("/activity"))["Older"]
         Head.objects.update(epoch="00000000")
         assert problem(owner.get(f"/activity{older}")) == "cursor_lost"
@@ -253,7 +255,7 @@ class TestActivity:
         for number in range(7):
             desks.add_automation(desk=desk, name=f"Bot {number}", actor=SYSTEM)
         whole = lines(owner.get(f"/activity?kind={kind}"))
-        monkeypatch.setattr(activity, "PAGE_SIZE", 3)
+        monkeypatch.setattr(listing, "PAGE_SIZE", 3)
         down, page = [], owner.get(f"/activity?kind={kind}")
         while True:
             down += lines(page)

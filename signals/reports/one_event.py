@@ -1,0 +1,132 @@
+"""One event of a desk's log, with what decided it and what its owner can do now."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.urls import reverse
+
+from desks.models import Desk, Election
+from events.feed.reading import Query, read_page
+from events.http.refusals import PairMismatch, Refused
+from events.kinds import Kind
+from events.models import Event
+from signals.intake.refusal_quota import SUPPRESSED
+from signals.reports.activity import Line
+from signals.reports.decision import Check, checks
+from signals.reports.reasons import differing
+from tokens.models.token import desk_visibility
+
+SIGNALS = (Kind.SIGNAL_FILLED, Kind.SIGNAL_DRY_RUN, Kind.SIGNAL_RECORDED, Kind.SIGNAL_REFUSED)
+ACCEPTED = {
+    Kind.SIGNAL_FILLED: "Filled on paper",
+    Kind.SIGNAL_DRY_RUN: "A dry run that matched",
+    Kind.SIGNAL_RECORDED: "Recorded",
+}
+# Refusals about the message itself, which the page that checks a message explains by field.
+OF_THE_MESSAGE = ("exchange_secret", "ticker_only", "mode_refused", "not_elected", "invalid")
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """What the owner can do now: the page and the text of the link to it."""
+
+    text: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """What the page of one event says.
+
+    ``sent`` and ``elected`` hold ``pair`` and ``direction``. They are None if the event is not
+    about a signal, or if nothing was elected. ``differs`` names the members that differ.
+    ``election`` is the desk's election that stood at the event's position. ``is_elected_now`` says
+    that what was refused is elected by now.
+    """
+
+    line: Line
+    title: str
+    checks: list[Check]
+    sent: dict[str, str | None] | None
+    elected: dict[str, str] | None
+    differs: tuple[str, ...]
+    election: Election | None
+    is_elected_now: bool
+    action: Action | None
+
+
+def visible_event(desk: Desk, position: int) -> Event | None:
+    """The event at this position, or None if the desk does not see one there."""
+    query = Query(after=position + 1, limit=1, descending=True)
+    found = read_page(query, desk_visibility(desk)).events
+    return found[0] if found and found[0].position == position else None
+
+
+def story_of(event: Event, line: Line, desk: Desk) -> Story:
+    """The story of an event that the desk sees, in at most two queries."""
+    if event.kind not in SIGNALS or line.data.get("code") == SUPPRESSED:
+        title = "Refusals that were left out" if line.is_refusal else event.get_kind_display()
+        return Story(line, title.capitalize(), [], None, None, (), None, False, _action(line))
+    signal = line.signal
+    sent = line.data["sent"] if signal is None else _pair_of(signal)
+    election = _election_at(event.position, line, desk)
+    elected = line.data["elected"] if signal is None else _elected(election)
+    return Story(
+        line=line,
+        title=_title(event, line),
+        checks=checks(line.data.get("code")),
+        sent=sent,
+        elected=elected,
+        differs=differing({"sent": sent, "elected": elected}),
+        election=election if election and elected == _elected(election) else None,
+        is_elected_now=line.is_refusal and _is_elected_now(line, sent),
+        action=_action(line),
+    )
+
+
+def _title(event: Event, line: Line) -> str:
+    if not line.is_refusal:
+        return ACCEPTED[Kind(event.kind)]
+    if len(differing(line.data)) > 1 and line.data["code"] == PairMismatch.code:
+        return "Pair and direction differ from the election"
+    code = line.data["code"]
+    return next((each.title for each in Refused.registry() if each.code == code), "Refused")
+
+
+def _pair_of(signal: dict[str, Any]) -> dict[str, str | None]:
+    return {"pair": signal["pair"], "direction": signal["direction"]}
+
+
+def _elected(election: Election | None) -> dict[str, str] | None:
+    return {"pair": election.pair, "direction": election.direction} if election else None
+
+
+def _election_at(position: int, line: Line, desk: Desk) -> Election | None:
+    """The election of the bot, or of the desk on a card, that stood at this position.
+
+    The elections of one bot never overlap, nor do those of one desk on cards. So only the last one
+    that was opened before can have stood.
+    """
+    made = Election.objects.with_end().filter(desk=desk, opened__lt=position)
+    of = {"automation": line.bot_id} if line.bot_id else {"card__isnull": False}
+    last = made.filter(**of).order_by("-opened").first()
+    return last if last and last.end > position else None  # type: ignore[attr-defined]
+
+
+def _is_elected_now(line: Line, sent: dict[str, str | None]) -> bool:
+    """Whether the bot's standing election is what the refused signal said."""
+    standing = Election.objects.standing().filter(automation=line.bot_id).first()
+    return bool(line.bot_name and _elected(standing) == sent)
+
+
+def _action(line: Line) -> Action | None:
+    """The page where the owner can do something about a refusal; None if there is nothing to do."""
+    if not line.is_refusal:
+        return None
+    if line.data["code"] == "desk_not_ready":
+        return Action("Go to your desk", reverse("desk"))
+    if line.bot_name is None:
+        return None
+    if line.data["code"] in OF_THE_MESSAGE:
+        return Action("Check a message", reverse("check", args=[line.bot_id]))
+    return Action(f"Open {line.bot_name}", reverse("bot", args=[line.bot_id]))

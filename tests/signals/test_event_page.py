@@ -1,0 +1,257 @@
+"""The page of one event: why a signal was refused or accepted, and what its owner can do now."""
+
+import re
+
+import pytest
+
+from desks import actions as desks
+from events.actors import SYSTEM
+from events.models import Event
+from signals.intake.refusal_quota import SUPPRESSED, allowances
+from signals.reports.decision import CHECKS, DECIDED, NOT_REACHED, PASSED, checks
+from signals.reports.reasons import REASONS
+from tests.client import push, signed_in
+from tests.factories import (
+    a_bot,
+    a_card,
+    a_connected_desk,
+    a_desk,
+    a_platform_token,
+    a_ready_desk,
+)
+from tests.pages import problem, source, words
+from tests.signals.bodies import fanout, floor, nox, tradingview
+from tokens import actions as tokens
+
+pytestmark = pytest.mark.django_db
+
+# What changes a bot's message so that it is refused with the code.
+REFUSED = {
+    "exchange_secret": {"apiKey": "x"},
+    "ticker_only": {"pair": "ETHUSDT"},
+    "mode_refused": {"mode": "live"},
+    "not_elected": {"elected": "true"},
+    "invalid": {"direction": "up"},
+    "pair_mismatch": {"pair": "SOL/USDT"},
+    "direction_mismatch": {"direction": "long"},
+}
+
+
+def page_of_last(browser):
+    return browser.get(f"/activity/{Event.objects.last().id}")
+
+
+def refuse(bot, **changes):
+    return push(tradingview(bot, **changes), secret=bot.secret)
+
+
+class TestReason:
+    @pytest.mark.parametrize("code", REFUSED)
+    def test_each_refusal_has_a_sentence_advice_and_an_action_before_its_code(
+        self, owner, bot, code
+    ):
+        assert refuse(bot, **REFUSED[code]).json()["code"] == code
+        page = words(page_of_last(owner))
+        assert re.search(r"The bot Chart [^.]+[.;] .*What to do now \w+.* Code " + code, page)
+        assert page.index("What to do now") < page.index(code)
+
+    def test_every_code_that_the_intake_can_record_has_a_reason_and_a_check(self):
+        recorded = {"signature_invalid", "nonce_used", *REFUSED}
+        recorded |= {"no_election", "no_card", "desk_not_ready"}
+        assert set(REASONS) == recorded == {code for _, codes in CHECKS for code in codes}
+
+    def test_only_the_pair_is_told_where_only_the_pair_differs(self, owner, bot):
+        refuse(bot, pair="SOL/USDT")
+        page = page_of_last(owner)
+        assert "sent the pair SOL/USDT; you elected ETH/USDT." in words(page)
+        assert "Pair SOL/USDT differs ETH/USDT Direction short same short" in words(page)
+
+    def test_only_the_direction_is_told_where_only_the_direction_differs(self, owner, bot):
+        refuse(bot, direction="long")
+        page = page_of_last(owner)
+        assert "sent the direction long; you elected short." in words(page)
+        assert "Pair ETH/USDT same ETH/USDT Direction long differs short" in words(page)
+
+    def test_both_are_told_where_both_differ(self, owner, bot):
+        refuse(bot, pair="SOL/USDT", direction="long")
+        page = words(page_of_last(owner))
+        assert "sent SOL/USDT long; you elected ETH/USDT short." in page
+        assert "Pair and direction differ from the election" in page
+        assert "SOL/USDT differs ETH/USDT Direction long differs short" in page
+
+    def test_a_pair_that_cannot_be_shown_is_not(self, owner, bot):
+        refuse(bot, pair="A/B\u202e" + "x" * 99)
+        assert "\u202e" not in source(page_of_last(owner))
+
+    def test_what_was_sent_is_shown_as_text(self, owner, bot):
+        refuse(bot, pair="<b>{who}</b>/X")
+        page = source(page_of_last(owner))
+        assert "&lt;b&gt;{who}&lt;/b&gt;/X" in page
+        assert "<b>{who}" not in page
+
+    def test_a_bad_signature_leads_to_the_bot(self, owner, bot):
+        push(tradingview(bot), secret="wrong")
+        page = page_of_last(owner)
+        assert "whose signature is not valid" in words(page)
+        assert f'class="button" href="/bots/{bot.id}">Open Chart' in source(page)
+
+    def test_a_nonce_that_was_used_says_that_the_first_signal_stands(self, owner, bot):
+        body = tradingview(bot)
+        push(body, secret=bot.secret)
+        push(body, secret=bot.secret)
+        assert "The first signal with it stands." in words(page_of_last(owner))
+
+    def test_a_bot_without_an_election(self, owner, bot):
+        desks.withdraw_from_automation(automation=bot.automation, actor=SYSTEM)
+        refuse(bot)
+        page = words(page_of_last(owner))
+        assert "you had elected nothing for it" in page
+        assert "Nothing was elected at that time." in page
+
+    def test_a_refusal_of_the_engine_asks_nothing_of_the_owner(self, owner, desk):
+        push(floor(desk, direction="short"), a_platform_token())
+        page = page_of_last(owner)
+        assert "The source floor sent the direction short; you elected long." in words(page)
+        assert "You need to do nothing." in words(page)
+        assert 'class="button"' not in source(page).partition("<main")[2]
+
+    def test_a_desk_that_is_not_ready_is_told_how_it_becomes_ready(self, card):
+        desk = a_connected_desk()
+        push(floor(desk), a_platform_token())
+        page = page_of_last(signed_in(desk.user))
+        assert "Connect the desk and enrol in the published card" in words(page)
+        assert 'class="button" href="/desk">' in source(page)
+
+    def test_what_was_elected_since_can_be_sent_again(self, owner, bot):
+        refuse(bot, pair="SOL/USDT")
+        refused = Event.objects.last().id
+        assert "exactly this since" not in words(owner.get(f"/activity/{refused}"))
+        desks.elect(automation=bot.automation, pair="SOL/USDT", direction="short", actor=SYSTEM)
+        page = words(owner.get(f"/activity/{refused}"))
+        assert "You have elected exactly this since: SOL/USDT short. Send the signal again" in page
+        assert "you elected ETH/USDT" in page
+
+    def test_a_removed_bot_is_named_by_its_id_and_leads_nowhere(self, owner, bot):
+        refuse(bot, pair="SOL/USDT")
+        refused = Event.objects.last().id
+        tokens.remove_automation(automation=bot.automation, actor=SYSTEM)
+        page = owner.get(f"/activity/{refused}")
+        assert f"The bot {bot.id} sent" in words(page)
+        assert 'class="button"' not in source(page).partition("<main")[2]
+
+    def test_refusals_that_were_left_out_are_counted(self, owner, bot, settings):
+        settings.LIMITS = {**settings.LIMITS, "refusals": "1/minute"}
+        for _ in range(3):
+            refuse(bot, pair="SOL/USDT")
+        allowances.record_suppressed()
+        page = words(page_of_last(owner))
+        assert "2 more refused signals were not recorded individually from the bot Chart" in page
+        assert SUPPRESSED not in page
+
+
+class TestChecks:
+    def test_the_checks_after_the_one_that_decided_were_not_reached(self):
+        states = [check.state for check in checks("pair_mismatch")]
+        assert states == [PASSED] * 8 + [DECIDED, NOT_REACHED]
+
+    def test_an_accepted_signal_passed_them_all(self):
+        assert {check.state for check in checks(None)} == {PASSED}
+
+    def test_the_page_names_the_check_that_decided(self, owner, bot):
+        refuse(bot, mode="live")
+        page = words(page_of_last(owner))
+        assert "Is it on paper? no: this decided Is it marked as elected? not checked" in page
+
+
+class TestRecord:
+    def test_a_fill_of_a_bot_shows_nonce_signal_election_and_times(self, owner, bot):
+        answer = refuse(bot, nonce="bar-17").json()
+        page = page_of_last(owner)
+        assert "Nonce bar-17" in words(page)
+        assert answer["signal"]["id"] in words(page)
+        assert "Pair ETH/USDT same ETH/USDT Direction short same short" in words(page)
+        assert "You elected it" in words(page)
+        at = answer["signal"]["receivedAt"][:19]
+        assert re.search(rf'<time datetime="{at}\S*" data-local>[^<]+ UTC</time>', source(page))
+
+    def test_a_fan_out_shows_the_card_and_no_nonce(self, owner, desk):
+        nonce = push(fanout(), a_platform_token()).json()["signal"]["nonce"]
+        page = words(page_of_last(owner))
+        assert "with the card Morning" in page
+        assert nonce not in page
+
+    def test_the_election_is_the_one_of_that_time(self, owner, bot):
+        refuse(bot)
+        filled = Event.objects.last().id
+        desks.elect(automation=bot.automation, pair="SOL/USDT", direction="long", actor=SYSTEM)
+        page = words(owner.get(f"/activity/{filled}"))
+        assert "Pair ETH/USDT same ETH/USDT Direction short same short" in page
+
+    def test_a_dry_run_and_a_change_of_the_desk_have_a_page_too(self, owner, desk):
+        push(nox(fanout=False, userId=desk.public_id, mode="dry_run"), a_platform_token())
+        assert "A dry run that matched" in words(page_of_last(owner))
+        desks.disconnect(desk=desk, actor=SYSTEM)
+        page = words(page_of_last(owner))
+        assert "was withdrawn" in page or "was disconnected" in page
+        assert "Which check decided" not in page
+
+
+class TestAccess:
+    def test_every_line_of_the_activity_leads_to_its_page(self, owner, bot):
+        refuse(bot)
+        refuse(bot, pair="SOL/USDT")
+        found = re.findall(r'href="(/activity/evt_\d+)"', source(owner.get("/activity")))
+        assert len(found) == source(owner.get("/activity")).count("<li class=") > 5
+        assert {owner.get(path).status_code for path in found} == {200}
+
+    def test_the_event_of_another_desk_is_not_found(self, owner, stranger):
+        bot = a_bot(stranger)
+        refuse(bot)
+        answer = page_of_last(owner)
+        assert (answer.status_code, problem(answer)) == (404, "not_found")
+
+    def test_a_fan_out_is_found_only_by_a_desk_that_it_filled(self, owner, desk, card):
+        late = a_connected_desk()
+        push(fanout(), a_platform_token())
+        fill = Event.objects.last().id
+        desks.enrol(desk=late, card_id=card.pk, actor=SYSTEM)
+        assert owner.get(f"/activity/{fill}").status_code == 200
+        assert signed_in(late.user).get(f"/activity/{fill}").status_code == 404
+
+    def test_a_fill_stays_found_when_the_card_is_replaced(self, owner, desk):
+        push(fanout(), a_platform_token())
+        fill = Event.objects.last().id
+        a_card("Evening", "SOL/USDT", "short")
+        assert owner.get(f"/activity/{fill}").status_code == 200
+
+    @pytest.mark.parametrize(
+        "event_id",
+        [
+            "evt_0",
+            "evt_",
+            "evt_x",
+            "evt_-1",
+            "evt_01",
+            "evt_999999",
+            "evt_" + "9" * 19,
+            "evt_\u0661",
+            "1",
+        ],
+    )
+    def test_what_is_no_event_is_not_found(self, owner, event_id):
+        assert owner.get(f"/activity/{event_id}").status_code == 404
+
+    def test_platform_events_are_not_found(self, owner):
+        a_platform_token()
+        assert page_of_last(owner).status_code == 404
+
+    def test_a_card_is_public(self):
+        card = a_card()
+        desk = a_ready_desk(card)
+        assert signed_in(desk.user).get(f"/activity/evt_{card.opened}").status_code == 200
+        assert signed_in(a_desk().user).get(f"/activity/evt_{card.opened}").status_code == 200
+
+    def test_it_takes_at_most_a_dozen_queries(self, owner, bot, django_assert_max_num_queries):
+        refuse(bot, pair="SOL/USDT")
+        with django_assert_max_num_queries(12):
+            assert page_of_last(owner).status_code == 200
