@@ -67,24 +67,6 @@ def test_nobody_is_sent_to_sign_in_and_back(world):
         assert response["Location"] == f"/accounts/login/?next={page}%3Fq%3Dx"
 
 
-def test_nobody_is_not_told_which_pages_there_are(db):
-    assert Client().get("/control/no/such/page/").status_code == 302
-
-
-def test_nobody_does_nothing_by_posting(world):
-    for page in every_page():
-        assert Client().post(page)["Location"].startswith("/accounts/login/")
-    assert Card.objects.published().exists()
-
-
-def test_a_customer_is_refused(world, desk, settings):
-    settings.REQUIRE_STAFF_MFA = True
-    customer = staff.a_client(desk.user, "password", "mfa")
-    for page in every_page():
-        response = customer.get(page)
-        assert (response.status_code, staff.refusal(response)) == (403, "not_allowed")
-
-
 def test_staff_without_a_second_factor_are_told_to_add_one(world, settings):
     settings.REQUIRE_STAFF_MFA = True
     member = staff.a_client(None, "password")
@@ -166,12 +148,6 @@ def test_no_page_shows_a_digest_a_ciphertext_or_a_password(client, world, desk):
 def test_the_frameworks_own_ways_to_sign_in_and_to_change_a_password_are_not_there(client):
     for path in ("login/", "logout/", "password_change/", "autocomplete/", "r/1/1/"):
         assert client.get(CONTROL + path).status_code == 404
-
-
-def test_other_methods_are_refused_and_options_says_which_there_are(client):
-    refused, asked = client.put(CONTROL), client.options(CONTROL)
-    assert (refused.status_code, refused["Allow"]) == (405, "GET, HEAD, POST, OPTIONS")
-    assert (asked.status_code, asked["Allow"]) == (204, "GET, HEAD, POST, OPTIONS")
 
 
 # --- That nothing is added, changed or deleted ---------------------------------------------------

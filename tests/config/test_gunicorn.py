@@ -1,7 +1,6 @@
 """gunicorn's settings, and its responses to invalid requests."""
 
 import http.client
-import os
 import signal
 import socket
 import subprocess
@@ -11,11 +10,11 @@ import time
 import pytest
 
 from config.environment import ROOT
+from tests.config.test_settings import KEYS, environment
 from tests.server import free_port
 
 pytestmark = [pytest.mark.processes, pytest.mark.once]
 
-KEY = "5e" * 31 + "a1"
 SECRET = "svc_plat_nobody-may-read-this"
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - what is refused
 REFUSED = (
@@ -24,18 +23,13 @@ REFUSED = (
 )
 
 
-def environment(**settings):
-    keys = {"SECRET_KEY": KEY, "TOKEN_KEYS": KEY, "SECRET_KEYS": KEY}
-    return {"PATH": os.environ["PATH"], "ENV_FILE": os.devnull, **keys, **settings}
-
-
 def printed_settings(**settings):
     """Returns gunicorn's settings under this environment, by name."""
     command = ["gunicorn", "-c", "config/gunicorn.conf.py", "--print-config", "--check-config"]
     done = subprocess.run(
         [sys.executable, "-m", *command],
         cwd=ROOT,
-        env=environment(**settings),
+        env=environment(**KEYS, **settings),
         capture_output=True,
         text=True,
         check=True,
@@ -44,22 +38,24 @@ def printed_settings(**settings):
     return {name.strip(): value.strip() for name, _, value in lines}
 
 
-def test_it_listens_where_the_environment_says():
-    assert printed_settings(HOST="127.0.0.2", PORT="9000")["bind"] == "['127.0.0.2:9000']"
-
-
-def test_by_default_only_this_machine_reaches_it():
-    assert printed_settings()["bind"] == "['127.0.0.1:8000']"
-
-
-def test_an_ipv6_address_stands_in_brackets():
-    assert printed_settings(HOST="::1")["bind"] == "['[::1]:8000']"
+@pytest.mark.parametrize(
+    ("settings", "address"),
+    [
+        ({}, "127.0.0.1:8000"),
+        ({"HOST": "127.0.0.2", "PORT": "9000"}, "127.0.0.2:9000"),
+        ({"HOST": "::1"}, "[::1]:8000"),
+    ],
+)
+def test_it_listens_on_the_address_of_the_settings_and_by_default_for_this_machine_alone(
+    settings, address
+):
+    assert printed_settings(**settings)["bind"] == f"['{address}']"
 
 
 def started(*options, **settings):
     """Returns gunicorn's last line at start: that it listens, or why it does not."""
     command = [sys.executable, "-m", "gunicorn", "-c", "config/gunicorn.conf.py", *options]
-    given = environment(**{"PORT": str(free_port()), **settings})
+    given = environment(**KEYS, PORT=str(free_port()), **settings)
     with subprocess.Popen(
         command, cwd=ROOT, env=given, stderr=subprocess.PIPE, text=True
     ) as gunicorn:
@@ -67,7 +63,7 @@ def started(*options, **settings):
         while "Listening at" not in said and (line := gunicorn.stderr.readline()):
             said = line
         gunicorn.send_signal(signal.SIGINT)
-        gunicorn.communicate(timeout=30)
+        gunicorn.communicate()
     return said if "Listening at" in said else (gunicorn.returncode, said)
 
 
@@ -93,21 +89,16 @@ def test_workers_and_threads_are_the_environments():
     assert (found["workers"], found["threads"]) == ("7", "5")
 
 
-def test_sqlite_is_served_by_two():
-    assert printed_settings()["workers"] == "2"
-
-
 def test_the_connections_of_the_default_fit_postgresql():
     found = printed_settings(DATABASE_URL="postgres://name@host/signals")
     assert int(found["workers"]) * (int(found["threads"]) + 1) < 100
 
 
-def test_gunicorn_believes_no_proxy_by_itself():
-    assert printed_settings()["forwarded_allow_ips"] in ("", "[]")
-
-
-def test_who_stops_it_lets_the_longest_answer_finish():
-    assert int(printed_settings()["graceful_timeout"]) > 25
+def test_by_default_two_workers_trust_no_proxy_and_finish_the_longest_answer_before_they_stop():
+    found = printed_settings()
+    assert found["workers"] == "2"
+    assert found["forwarded_allow_ips"] in ("", "[]")
+    assert int(found["graceful_timeout"]) > 25
 
 
 @pytest.fixture(scope="module")
@@ -115,9 +106,10 @@ def served(tmp_path_factory):
     """The address of a real server that logs to a file."""
     folder = tmp_path_factory.mktemp("gunicorn")
     settings = environment(
+        **KEYS,
         DATABASE_URL=f"sqlite:///{folder / 'service.sqlite3'}",
         REQUIRE_HTTPS="off",
-        PORT=str(_free_port()),
+        PORT=str(free_port()),
         WEB_CONCURRENCY="1",
         PYTHONUNBUFFERED="1",
     )
@@ -130,13 +122,7 @@ def served(tmp_path_factory):
         _wait_for(address, server)
         yield address, folder / "log"
         server.terminate()
-        assert server.wait(30) == 0
-
-
-def _free_port():
-    with socket.socket() as anybody:
-        anybody.bind(("127.0.0.1", 0))
-        return anybody.getsockname()[1]
+        assert server.wait() == 0
 
 
 def _wait_for(address, server):

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from config.server.logs import formatter
+from tests.client import bearer
 from tests.config.test_settings import KEYS, ROOT, environment
 from tests.server import serving
 
@@ -36,10 +37,6 @@ def ask(server, method, path, **said):
     lines = lines_about(server, request_id)
     assert len(lines) == 1, lines
     return lines[0]
-
-
-def bearer(token):
-    return {"Authorization": f"Bearer {token}"}
 
 
 @pytest.mark.processes

@@ -16,13 +16,6 @@ pytestmark = [pytest.mark.django_db, pytest.mark.once]
 # --- The request's id ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("given", ["a", "A-z_09", "x" * 64, "0", "-", "_"])
-def test_a_fit_request_id_is_said_again(given):
-    for path in (CATALOG, ME, "/api/v1/nothing"):
-        assert get(path, **{"X-Request-Id": given})["X-Request-Id"] == given
-    assert get(ME, **{"X-Request-Id": given}).json()["requestId"] == given
-
-
 @pytest.mark.parametrize(
     "given", ["", "x" * 65, "a b", "a.b", "é", "a\n", "a\x00", "٣", "a,b", "<>"]
 )
@@ -42,10 +35,6 @@ def test_a_credential_is_no_request_id_and_is_neither_logged_nor_sent_back(prefi
     assert value not in capfd.readouterr().err
     mistyped = value[:-1] + ("a" if value[-1] != "a" else "b")
     assert get(ME, **{"X-Request-Id": mistyped})["X-Request-Id"] == mistyped
-
-
-def test_every_request_gets_an_id_of_its_own():
-    assert get(CATALOG)["X-Request-Id"] != get(CATALOG)["X-Request-Id"]
 
 
 # --- Sessions -----------------------------------------------------------------------------------
@@ -137,13 +126,6 @@ def test_a_host_that_is_not_ours_is_refused_before_anything_else(host, path):
         assert response.status_code in (400, 404, 405, 413)
 
 
-def test_a_foreign_host_is_told_what_is_wrong_in_a_problem_body():
-    response = get("/api/v1/nothing", Host="elsewhere.example")
-    assert (response.status_code, code(response)) == (400, "host_invalid")
-    assert response["Content-Type"] == "application/problem+json"
-    assert "elsewhere" not in response.text
-
-
 def test_plain_http_is_refused_by_the_api_where_https_is_required(settings):
     settings.REQUIRE_HTTPS = True
     for response in (get(CATALOG), get(ME, "nonsense"), push(fanout()), get("/api/v1/nothing")):
@@ -166,14 +148,6 @@ def test_behind_a_trusted_proxy_its_word_on_the_protocol_counts(settings):
 def test_the_host_is_checked_before_https(settings):
     settings.REQUIRE_HTTPS = True
     assert code(get(CATALOG, Host="elsewhere.example")) == "host_invalid"
-
-
-def test_every_answer_carries_the_headers_that_keep_a_browser_in_check():
-    for path in (CATALOG, ME, "/accounts/login/"):
-        response = get(path)
-        assert "default-src 'none'" in response["Content-Security-Policy"]
-        assert response["X-Content-Type-Options"] == "nosniff"
-        assert response["Cross-Origin-Resource-Policy"] == "same-origin"
 
 
 # --- Forms of pages -----------------------------------------------------------------------------
@@ -204,17 +178,6 @@ def test_a_private_key_in_a_free_text_of_a_page_is_refused():
 def test_where_a_person_types_a_secret_of_their_own_it_is_not_searched(field):
     response = login({"login": "me@example.com", field: formats.new("svc_desk_")})
     assert response.status_code == 200
-
-
-def test_a_form_of_more_than_64_kib_is_too_large():
-    response = login({"login": "x" * 65536})
-    assert response.status_code == 413
-
-
-def test_a_form_of_unknown_length_is_length_required():
-    headers = {"Transfer-Encoding": "chunked"}
-    response = Client(raise_request_exception=False).post("/accounts/login/", {}, headers=headers)
-    assert response.status_code == 411
 
 
 def test_a_nul_in_a_field_or_a_query_of_a_page_is_malformed():

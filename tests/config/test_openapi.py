@@ -126,26 +126,9 @@ def test_everybody_gets_it_as_json():
     assert answer.json() == json.loads(json.dumps(document()))
 
 
-def test_it_may_be_kept_and_asked_about_again():
-    first = client.get(SCHEMA)
-    assert first.headers["Cache-Control"] == "public, no-cache"
-    again = client.get(SCHEMA, **{"If-None-Match": first.headers["ETag"]})
-    assert (again.status_code, again.content) == (304, b"")
-
-
 def test_whatever_is_asked_for_it_is_json():
     answer = client.get(SCHEMA, Accept="application/yaml")
     assert answer.headers["Content-Type"] == "application/json"
-
-
-def test_it_takes_no_other_method():
-    answer = client.post(SCHEMA, {})
-    assert client.code(answer) == "method_not_allowed"
-    assert answer.headers["Allow"] == "GET, HEAD, OPTIONS"
-
-
-def test_a_credential_in_its_request_is_not_looked_at():
-    assert client.get(SCHEMA, "svc_plat_none").status_code == 200
 
 
 # --- What it says is so -------------------------------------------------------------------------

@@ -147,15 +147,6 @@ class TestAnAccount:
         assert "https://signals.example/accounts/password/reset/key/" in mail.outbox[-1].body
         assert "localhost" not in mail.outbox[-1].body
 
-    def test_a_new_password_opens_the_account_and_the_old_one_does_not(self, member):
-        visitor, new = Client(), "another horse battery"
-        send(visitor, "/accounts/password/reset/", email=ADDRESS)
-        form = visitor.get(link(), follow=True)
-        path = form.redirect_chain[-1][0]
-        send(visitor, path, password1=new, password2=new)
-        assert sign_in(Client(), password=new).redirect_chain[-1] == ("/desk", 302)
-        assert errors(sign_in(Client()))
-
     def test_an_address_without_an_account_is_not_told_apart_but_by_mail(self, member):
         known = words(send(Client(), "/accounts/password/reset/", email=ADDRESS))
         unknown = words(send(Client(), "/accounts/password/reset/", email="no@example.com"))

@@ -13,27 +13,12 @@ from config.wsgi import application
 from events.http.refusals import Refused
 from events.models import Event, Head
 from tests.client import CATALOG, DESKS, EVENTS, HOOK, ME, TOKENS, code, get, post, push
-from tests.factories import a_card, a_desk, a_desk_token, a_platform_token, a_ready_desk
+from tests.factories import a_card, a_platform_token, a_ready_desk
 from tests.signals.bodies import fanout
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 SOMEBODY = "usr_" + "0" * 22
-ROUTES = {
-    CATALOG: "GET, HEAD, OPTIONS",
-    ME: "GET, HEAD, OPTIONS",
-    DESKS: "GET, HEAD, OPTIONS",
-    f"{DESKS}/{SOMEBODY}": "GET, HEAD, OPTIONS",
-    f"{DESKS}/{SOMEBODY}/signal": "POST, OPTIONS",
-    EVENTS: "GET, HEAD, OPTIONS",
-    TOKENS: "DELETE, GET, HEAD, OPTIONS, POST",
-    HOOK: "GET, HEAD, OPTIONS, POST",
-}
-METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "BREW"]
-
-
-def allowed(response) -> set[str]:
-    return set(response["Allow"].split(", "))
 
 
 def served(path: str, **environ: Any) -> HttpResponse:
@@ -48,58 +33,11 @@ def served(path: str, **environ: Any) -> HttpResponse:
 # --- Methods ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", ROUTES)
-@pytest.mark.parametrize("method", METHODS)
-def test_a_method_that_a_path_does_not_take_is_405_with_allow(path, method):
-    response = Client(raise_request_exception=False).generic(method, path)
-    expected = set(ROUTES[path].split(", "))
-    if method in expected:
-        assert response.status_code != 405
-    else:
-        assert response.status_code == 405
-        assert allowed(response) == expected
-        assert response["Content-Type"] == "application/problem+json"
-        assert method == "HEAD" or code(response) == "method_not_allowed"
-
-
-@pytest.mark.parametrize("path", ROUTES)
-def test_options_is_204_with_allow_and_asks_nobody_who_they_are(path):
-    response = Client().options(path, headers={"Authorization": "nonsense"})
-    assert (response.status_code, response.content) == (204, b"")
-    assert allowed(response) == set(ROUTES[path].split(", "))
-    assert response["Cache-Control"] == "no-store"
-    assert response["X-Request-Id"]
-
-
-@pytest.mark.parametrize("path", [p for p, methods in ROUTES.items() if "GET" in methods])
-def test_head_is_get_without_a_body(path):
-    token = a_desk_token(a_desk()) if path == ME else a_platform_token()
-    for headers in ({}, {"Authorization": f"Bearer {token}"}):
-        head, full = Client().head(path, headers=headers), Client().get(path, headers=headers)
-        assert head.status_code == full.status_code
-        assert head.content == b""
-        assert head["Cache-Control"] == full["Cache-Control"]
-
-
 @pytest.mark.parametrize("path", [CATALOG, ME, "/api/v1/nothing", "/accounts/login/"])
 @pytest.mark.parametrize("host", ["testserver", "elsewhere.example"])
 def test_no_answer_to_head_leaves_the_application_with_a_body(path, host):
     assert served(path, HTTP_HOST=host).content != b""
     assert served(path, REQUEST_METHOD="HEAD", HTTP_HOST=host).content == b""
-
-
-def test_the_method_is_checked_before_length_and_credentials():
-    response = post(ME, b"x" * 65537, "nonsense")
-    assert code(response) == "method_not_allowed"
-    assert code(post(DESKS, {}, headers={"Transfer-Encoding": "chunked"})) == "method_not_allowed"
-
-
-def test_no_other_site_is_let_in():
-    for response in (
-        Client().options(HOOK, headers={"Origin": "https://a.example"}),
-        get(CATALOG, Origin="https://a.example"),
-    ):
-        assert not [name for name in response.headers if name.startswith("Access-Control")]
 
 
 # --- The body of a problem ----------------------------------------------------------------------
@@ -130,14 +68,6 @@ def test_every_refusal_has_its_own_code_a_title_and_a_sentence():
         assert 400 <= refusal.status < 600
 
 
-@pytest.mark.parametrize("path", ["/api/", "/api/v1/", "/api/v2", "/api/v1/nothing", "/api/v1/me/"])
-def test_an_unknown_path_under_api_is_a_problem_body(path):
-    response = get(path)
-    assert (response.status_code, code(response)) == (404, "not_found")
-    assert response["Content-Type"] == "application/problem+json"
-    assert response["Cache-Control"] == "no-store"
-
-
 @pytest.mark.parametrize(
     "path",
     [
@@ -157,10 +87,6 @@ def test_an_unknown_path_under_api_is_a_problem_body(path):
 def test_strange_paths_are_not_found(path):
     response = get(path)
     assert (response.status_code, code(response)) == (404, "not_found")
-
-
-def test_a_path_is_found_before_the_method_and_the_method_before_the_caller():
-    assert code(post("/api/v1/nothing", {}, "nonsense")) == "not_found"
 
 
 # --- Faults of ours, and a database that is away ------------------------------------------------

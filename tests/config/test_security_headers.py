@@ -15,7 +15,7 @@ from desks.models import Desk
 from events.models import Head
 from tests import staff
 from tests.client import Response
-from tests.config.test_permission_matrix import routes
+from tests.routes import address, routes
 from tests.server import Server, serving
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
@@ -32,14 +32,6 @@ NEEDED = {
     "X-Frame-Options": re.compile("DENY"),
 }
 HSTS = "max-age=31536000; includeSubDomains; preload"
-PARTS = {
-    "<userId:user_id>": "usr_x",
-    "<str:bot_id>": "bot_x",
-    "<str:secret_id>": "sec_x",
-    "<str:code>": "malformed",
-    "<path:object_id>": "1",
-    "<int:pk>": "1",
-}
 
 
 def lacking(response: Response | httpx.Response) -> list[str]:
@@ -49,16 +41,6 @@ def lacking(response: Response | httpx.Response) -> list[str]:
         for name, form in NEEDED.items()
         if not form.fullmatch(str(response.headers.get(name, "")))
     ]
-
-
-def address(route: str) -> str:
-    """Returns a path of this route."""
-    for part, value in PARTS.items():
-        route = route.replace(part, value)
-    route = re.sub(r"\(\?P<app_label>[^)]*\)", "tokens", route)
-    return "/" + re.sub(r"\(\?P<\w+>(?:\[[^]]*\]|\.)[+*]\)", "1-1", route).translate(
-        {ord("^"): None, ord("$"): None}
-    )
 
 
 @pytest.fixture

@@ -49,23 +49,11 @@ def test_it_does_not_start_without_a_key(missing):
     assert refusal(**given) == f"{missing} is not set. See .env.example for its meaning."
 
 
-@pytest.mark.parametrize("name", ["TOKEN_KEYS", "SECRET_KEYS"])
-def test_the_stand_in_of_development_is_no_key(name):
-    assert refusal(**{**KEYS, name: "00" * 32}).startswith(f"{name} ")
-    assert refusal(**{**KEYS, name: f"{KEY},{'11' * 32}"}).startswith(f"{name} holds a stand-in")
-
-
 def test_the_stand_in_of_development_is_no_secret_key():
     stand_in = look("SECRET_KEY", DEBUG="on")["SECRET_KEY"]
     assert refusal(**{**KEYS, "SECRET_KEY": stand_in}).startswith("SECRET_KEY is not set")
     both = {**KEYS, "SECRET_KEY": f"{KEY},{stand_in}"}
     assert refusal(**both).startswith("SECRET_KEY holds a stand-in")
-
-
-def test_a_short_secret_key_is_refused():
-    for text in ("a" * 31, f"{KEY},{'a' * 31}", f"{KEY},"):
-        refused = refusal(**{**KEYS, "SECRET_KEY": text})
-        assert refused.startswith("SECRET_KEY takes keys of 32 random characters")
 
 
 def test_the_first_secret_key_signs_and_the_others_verify():

@@ -9,11 +9,10 @@ from django.core.exceptions import ImproperlyConfigured
 
 from config import environment
 from config.environment import ROOT
+from tests.config.test_settings import KEY, KEYS
 
 pytestmark = pytest.mark.once
 
-KEY = "5e" * 31 + "a1"
-KEYS = {"SECRET_KEY": KEY, "TOKEN_KEYS": KEY, "SECRET_KEYS": KEY}
 PASSWORD = "hunter2"
 
 NUMBERS = ["", "many", "1.5", "-1", "+1", " 1", "1_0", "٣", "9" * 5000, "$THREADS"]
@@ -40,7 +39,7 @@ OF_REDIS = [
 ]
 
 WRONG = {
-    "SECRET_KEY": ["", "a" * 31],
+    "SECRET_KEY": ["", "a" * 31, f"{KEY},{'a' * 31}", f"{KEY},"],
     "TOKEN_KEYS": RANDOM_KEYS,
     "SECRET_KEYS": RANDOM_KEYS,
     "BASE_URL": [
