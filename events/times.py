@@ -1,9 +1,28 @@
-"""Times in the contract's format: RFC 3339 in UTC with milliseconds and Z."""
+"""Times in the contract's format, RFC 3339 in UTC with milliseconds and Z; and relative times."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db.models import CharField, Func
+
+UNITS = {
+    "year": timedelta(days=365),
+    "month": timedelta(days=30),
+    "day": timedelta(days=1),
+    "hour": timedelta(hours=1),
+    "minute": timedelta(minutes=1),
+}
+
+
+def relative(at: datetime, now: datetime) -> str:
+    """Formats a time as ``3 hours ago`` or ``in 2 days``. ``static/js/times.js`` does the same."""
+    distance = abs(now - at)
+    unit = next((name for name, length in UNITS.items() if distance >= length), None)
+    if unit is None:
+        return "in less than a minute" if at > now else "just now"
+    count = distance // UNITS[unit]
+    text = f"{count} {unit}{'' if count == 1 else 's'}"
+    return f"in {text}" if at > now else f"{text} ago"
 
 
 def truncate_to_milliseconds(time: datetime) -> datetime:

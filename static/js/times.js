@@ -1,23 +1,28 @@
-// Shows every time in the reader's time zone. A whole time keeps UTC as its tooltip; a relative one
-// ("3 minutes ago") keeps the whole time as its tooltip. Without it, times are in UTC.
+// Keeps relative times current. The tooltip becomes the full time in the reader's time zone.
+// Without it, times are relative to when the page was loaded, with UTC as tooltip.
 "use strict";
 
-const localFormat = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
-const zoneFormat = new Intl.DateTimeFormat(undefined, {
-  year: "numeric", month: "short", day: "numeric", hour: "numeric", minute: "2-digit", second: "2-digit",
-  timeZoneName: "short",
-});
+const REFRESH_INTERVAL = 30000; // milliseconds
+const UNITS = { year: 31536000, month: 2592000, day: 86400, hour: 3600, minute: 60 }; // seconds
+const relativeFormat = new Intl.RelativeTimeFormat("en-GB");
+const fullFormat = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "long" });
+
+function relative(at) {
+  // The same as relative() in events/times.py.
+  const seconds = (at - Date.now()) / 1000;
+  for (const [unit, length] of Object.entries(UNITS)) {
+    if (Math.abs(seconds) >= length) return relativeFormat.format(Math.trunc(seconds / length), unit);
+  }
+  return seconds > 0 ? "in less than a minute" : "just now";
+}
 
 function showLocalTimes(within) {
-  for (const time of within.querySelectorAll("time[data-local]")) {
-    time.title = time.textContent;
-    time.textContent = localFormat.format(new Date(time.dateTime));
-    time.removeAttribute("data-local");
-  }
-  for (const time of within.querySelectorAll("time[data-ago]")) {
-    time.title = zoneFormat.format(new Date(time.dateTime));
-    time.removeAttribute("data-ago");
+  for (const time of within.querySelectorAll("time[data-relative]")) {
+    const at = new Date(time.dateTime);
+    time.title = fullFormat.format(at);
+    time.textContent = relative(at);
   }
 }
 
 showLocalTimes(document);
+setInterval(() => showLocalTimes(document), REFRESH_INTERVAL);

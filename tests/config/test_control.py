@@ -1,5 +1,6 @@
 """The control area: who may enter, and that it adds, changes and deletes nothing."""
 
+import html
 import re
 
 import pytest
@@ -27,6 +28,8 @@ CONTROL = "/control/"
 MODELS = [Automation, Card, Desk, Election, Event, Signal, SigningSecret, Token, User]
 # What the pages of the framework are written with, where a strict policy lets nothing run.
 INLINE = re.compile(r"<style|\sstyle=|\son[a-z]+=|<script(?![^>]*\ssrc=)|javascript:", re.I)
+BREADCRUMBS = re.compile(r'<div class="breadcrumbs">(.*?)</div>', re.DOTALL)
+TAGS = re.compile(r"<[^>]+>")
 
 pytestmark = pytest.mark.django_db
 
@@ -119,6 +122,29 @@ def test_every_page_says_whose_it_is_and_that_it_is_paper(client, world):
         assert "Signal Intermediary Service" in text
         assert ">Paper<" in text
         assert '<a href="/">Back to the site</a>' in text
+
+
+def test_every_page_has_sign_out_and_no_breadcrumb_without_an_end(client, world):
+    for page in every_page():
+        text = client.get(page).content.decode()
+        assert '<button type="submit">Sign out</button>' in text, page
+        for trail in BREADCRUMBS.findall(text):
+            assert re.search(r"\w[)”]?$", html.unescape(TAGS.sub("", trail)).strip()), (page, trail)
+
+
+def test_every_cell_of_a_list_has_the_name_of_its_column(client, world):
+    for control in staff.every_control():
+        text = client.get(control.page_url("changelist")).content.decode()
+        table = text.partition("<tbody>")[2].partition("</tbody>")[0]
+        cells = re.findall(r"<t[dh][ >]", table)
+        assert len(cells) == len(re.findall(r'<t[dh] data-label="\w', table)) > 0
+
+
+def test_a_list_without_rows_says_so(client):
+    assert "No cards yet." in client.get(staff.list_of(Card)).content.decode()
+    nothing = client.get(f"{staff.list_of(Card)}?q=x").content.decode()
+    assert "No cards match." in nothing
+    assert '<a href="?">Show all</a>' in nothing
 
 
 def test_no_page_holds_what_the_policy_of_content_would_stop(client, world):

@@ -150,7 +150,7 @@ def test_cards_are_listed_with_their_standing_the_newest_first(client, desk):
     actions.publish_card(actor=SYSTEM, **CARD)
     text = shown(client, staff.list_of(Card))
     assert text.index("Evening") < text.index("Morning")
-    assert '<td class="field-standing">1</td>' in text
+    assert '<td data-label="Standing" class="field-standing">1</td>' in text
 
 
 def test_desks_are_listed_with_whether_they_are_ready_and_connected(client, desk, card):

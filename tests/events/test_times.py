@@ -1,11 +1,11 @@
 """Times in the contract's format, from Python and from the database."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from desks.models import Desk
-from events.times import ToRfc3339, to_rfc3339
+from events.times import ToRfc3339, relative, to_rfc3339
 
 pytestmark = pytest.mark.django_db
 
@@ -20,3 +20,24 @@ def test_the_database_formats_a_time_like_python(desk, millisecond):
 def test_none_is_formatted_as_none(desk):
     nothing = ToRfc3339("user__last_login")
     assert Desk.objects.values_list(nothing, flat=True).get() is to_rfc3339(None)
+
+
+@pytest.mark.parametrize(
+    ("distance", "text"),
+    [
+        (timedelta(0), "just now"),
+        (timedelta(seconds=59), "just now"),
+        (timedelta(seconds=60), "1 minute ago"),
+        (timedelta(minutes=59, seconds=59), "59 minutes ago"),
+        (timedelta(hours=23), "23 hours ago"),
+        (timedelta(days=1), "1 day ago"),
+        (timedelta(days=29), "29 days ago"),
+        (timedelta(days=61), "2 months ago"),
+        (timedelta(days=365), "1 year ago"),
+        (timedelta(seconds=-1), "in less than a minute"),
+        (timedelta(hours=-3), "in 3 hours"),
+    ],
+)
+def test_a_relative_time_is_in_its_largest_unit(distance, text):
+    now = datetime(2026, 11, 20, tzinfo=UTC)
+    assert relative(now - distance, now) == text

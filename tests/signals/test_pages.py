@@ -1,5 +1,7 @@
 """The pages of the desk, of a bot and of the activity."""
 
+from datetime import timedelta
+
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
@@ -22,6 +24,7 @@ from tests.factories import (
 from tests.pages import copied, lines, problem, source, words
 from tests.signals.bodies import fanout, floor, nox, tradingview
 from tokens import actions as tokens
+from tokens.choices import Source
 from tokens.crypto import formats
 
 pytestmark = pytest.mark.django_db
@@ -79,7 +82,7 @@ class TestDesk:
         desks.enrol(desk=desk, card_id=card.pk, actor=SYSTEM)
         page = signed_in(desk.user).get("/desk")
         assert "ready" in words(page)
-        assert "Enrolled since" in words(page)
+        assert "Enrolled just now." in words(page)
         assert 'name="card"' not in source(page)
 
     def test_an_election_on_a_retired_card_is_not_one_on_its_successor(self, owner, desk):
@@ -152,6 +155,15 @@ class TestBot:
 
 
 class TestActivity:
+    def test_a_secret_in_an_overlap_has_the_time_at_which_it_ends(self, owner, bot):
+        tokens.generate_secret(
+            source=Source.TRADINGVIEW,
+            automation=bot.automation,
+            overlap=timedelta(days=2, hours=1),
+            actor=SYSTEM,
+        )
+        assert "A signing secret of the bot Chart ends in 2 days." in lines(owner.get("/activity"))
+
     def test_every_kind_of_event_has_a_sentence(self, card):
         desk = a_desk()
         browser, token = signed_in(desk.user), a_platform_token()
@@ -177,7 +189,6 @@ class TestActivity:
         tokens.deactivate(user=desk.user, actor=SYSTEM)
         tokens.reactivate(user=desk.user, actor=SYSTEM)
         page = browser.get("/activity")
-        ended = desk.automations.get().secrets.get().ends_at
         assert lines(page) == [
             "Your account was reactivated. Connect the desk and elect again.",
             "Your account was deactivated.",
@@ -186,8 +197,7 @@ class TestActivity:
             "The election of BTC/USDT long on the card Morning was withdrawn: "
             "the desk was disconnected.",
             "The bot Chart was removed.",
-            f"A signing secret of the bot {bot.id} ends at {ended:%Y-%m-%dT%H:%M:%S}."
-            f"{ended.microsecond // 1000:03}Z.",
+            f"A signing secret of the bot {bot.id} has ended.",
             f"The election of SOL/USDT long for the bot {bot.id} was withdrawn: you withdrew it.",
             f"You elected SOL/USDT long for the bot {bot.id}.",
             f"The election of ETH/USDT short for the bot {bot.id} was withdrawn: "

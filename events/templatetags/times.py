@@ -1,0 +1,22 @@
+"""Times on pages: relative, such as "3 hours ago". ``templates/time.html`` adds the full time."""
+
+from datetime import datetime
+
+from django import template
+from django.utils import timezone
+
+from events.times import relative
+
+register = template.Library()
+
+
+@register.filter
+def ago(at: datetime) -> str:
+    """The time relative to now."""
+    return relative(at, timezone.now())
+
+
+@register.filter
+def parsed(text: str) -> datetime:
+    """The time of a text in the API's format."""
+    return datetime.fromisoformat(text)
