@@ -44,6 +44,11 @@ class PublishCard(ActionPage):
         fixed = "A published card cannot be changed or deleted. Publish a new card to replace it."
         return [*([_lapses(card)] if card else []), fixed]
 
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        """Publishing is destructive if it retires a card."""
+        retires = Card.objects.published().exists()
+        return {**super().get_context_data(**kwargs), "is_destructive": retires}
+
     def perform(self, form: forms.Form) -> HttpResponse:
         card = actions.publish_card(actor=self.actor, **form.cleaned_data)
         return self.redirect_to_row(
@@ -55,6 +60,7 @@ class RetireCard(ActionPage):
     """Retires the published card without publishing another."""
 
     label = "Retire"
+    is_destructive = True
 
     @staticmethod
     def applies_to(row: Card) -> bool:

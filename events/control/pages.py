@@ -151,6 +151,7 @@ class ActionPage(FormView):  # type: ignore[type-arg]
 
     label: ClassVar[str]
     is_per_row: ClassVar[bool] = True
+    is_destructive: ClassVar[bool] = False  # shown in red
 
     control: ReadOnlyAdmin | None = None
     form_class = forms.Form
@@ -196,6 +197,7 @@ class ActionPage(FormView):  # type: ignore[type-arg]
             **self._control.admin_site.each_context(self.request),
             title=f"{self.label} {self.row}" if self.row else self.label,
             label=self.label,
+            is_destructive=self.is_destructive,
             opts=self._control.opts,
             row=self.row,
             back=self._control.page_url("change" if self.row else "changelist", self.row),

@@ -69,6 +69,11 @@ def own_bot(desk: Desk, bot_id: str) -> Automation:
     return bot
 
 
+def back_to(bot: Automation) -> tuple[str, str]:
+    """The label and the address of a bot's page, for a link back to it."""
+    return bot.name, reverse("bot", args=[bot.pk])
+
+
 def sent(request: HttpRequest) -> QueryDict | None:
     """Returns the data for a form: the submitted fields, or None for a GET."""
     return request.POST if request.method == "POST" else None
@@ -76,12 +81,17 @@ def sent(request: HttpRequest) -> QueryDict | None:
 
 @contextmanager
 def refusal_beside(form: Form) -> Iterator[None]:
-    """Adds the errors of an ``Invalid`` that an action raises to the form."""
+    """Adds the errors of an ``Invalid`` that an action raises to the form, beside their fields."""
     try:
         yield
     except Invalid as refusal:
         errors = refusal.members.get("errors", [])
-        form.add_error(None, [error["detail"] for error in errors] or refusal.detail)
+        for error in errors:
+            form.add_error(
+                error["field"] if error["field"] in form.fields else None, error["detail"]
+            )
+        if not errors:
+            form.add_error(None, refusal.detail)
 
 
 def form_page(request: HttpRequest, template: str, form: Form, **context: object) -> HttpResponse:

@@ -13,7 +13,8 @@ from desks.forms import BotForm, ElectionForm
 from desks.models import Automation, Desk, Election
 from desks.models.automation import MAX_BOTS
 from events.http.refusals import ExchangeSecret
-from signals.pages.access import customer_page, form_page, own_bot, refusal_beside, sent
+from signals.pages.access import back_to, customer_page, form_page, own_bot, refusal_beside, sent
+from signals.pages.confirmation import ask
 from signals.pages.dry_check import dry_check
 from signals.pages.forms import MessageForm
 from signals.pages.fragments import fragment, is_fragment
@@ -76,13 +77,27 @@ def elect(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
     return form_page(request, "pages/elect.html", form, desk=desk, bot=bot, election=election)
 
 
-@customer_page("POST", spends=None)
+@customer_page("GET", "POST", spends=None)
 def withdraw_bot(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
-    """Withdraws a bot's election."""
+    """Asks for confirmation, then withdraws the bot's election."""
     bot = own_bot(desk, bot_id)
-    desk_actions.withdraw_from_automation(automation=bot, actor=desk.actor)
-    messages.success(request, "The bot's election is withdrawn. The bot's signals are now refused.")
-    return redirect("bot", bot_id=bot.pk)
+    if request.method == "POST":
+        desk_actions.withdraw_from_automation(automation=bot, actor=desk.actor)
+        messages.success(
+            request, "The bot's election is withdrawn. The bot's signals are now refused."
+        )
+        return redirect("bot", bot_id=bot.pk)
+    election = Election.objects.standing().filter(automation=bot).first()
+    if election is None:
+        return redirect("bot", bot_id=bot.pk)
+    return ask(
+        request,
+        "Withdraw the election?",
+        f"The election of {election} for the bot {bot.name} ends.",
+        "The bot's signals are refused until you elect again.",
+        act="Withdraw",
+        back=back_to(bot),
+    )
 
 
 @customer_page("GET", "POST", spends="pages")
@@ -109,7 +124,15 @@ def remove(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
         token_actions.remove_automation(automation=bot, actor=desk.actor)
         messages.success(request, "The bot is removed.")
         return redirect("bots")
-    return render(request, "pages/remove.html", {"bot": bot})
+    return ask(
+        request,
+        f"Remove {bot.name}?",
+        "The bot's election is withdrawn and its signing secrets end.",
+        "All its later signals are refused.",
+        "You cannot restore a removed bot.",
+        act="Remove",
+        back=back_to(bot),
+    )
 
 
 def _bots_of(desk: Desk) -> list[Automation]:

@@ -15,6 +15,7 @@ from desks.forms import ConnectionForm, EnrolmentForm
 from desks.models import Card, Desk, Election
 from events.feed.reading import Query, read_page
 from signals.pages.access import customer_page, form_page, refusal_beside, sent
+from signals.pages.confirmation import ask
 from signals.pages.fragments import fragment, is_fragment
 from signals.reports.activity import bot_names, lines, was_filled
 from tokens.models import Token
@@ -81,8 +82,18 @@ def disconnect(request: HttpRequest, desk: Desk) -> HttpResponse:
         desk_actions.disconnect(desk=desk, actor=desk.actor)
         messages.success(request, "Your desk is disconnected. All its elections are withdrawn.")
         return redirect("desk")
+    if not hasattr(desk, "connection"):
+        return redirect("desk")
     elections = Election.objects.standing().filter(desk=desk).select_related("card", "automation")
-    return render(request, "pages/disconnect.html", {"desk": desk, "elections": elections})
+    return ask(
+        request,
+        "Disconnect your desk?",
+        "All elections of your desk are withdrawn.",
+        "No signal reaches the desk until you connect and elect again.",
+        act="Disconnect",
+        back=("Desk", reverse("desk")),
+        elections=elections,
+    )
 
 
 @customer_page("GET", "POST")
@@ -98,12 +109,24 @@ def enrol(request: HttpRequest, desk: Desk) -> HttpResponse:
     return form_page(request, "pages/enrol.html", form, desk=desk, card=card)
 
 
-@customer_page("POST", spends=None)
+@customer_page("GET", "POST", spends=None)
 def withdraw(request: HttpRequest, desk: Desk) -> HttpResponse:
-    """Withdraws the election on the published card."""
-    desk_actions.withdraw_from_card(desk=desk, actor=desk.actor)
-    messages.success(request, "Your election on the published card is withdrawn.")
-    return redirect("desk")
+    """Asks for confirmation, then withdraws the election on the published card."""
+    if request.method == "POST":
+        desk_actions.withdraw_from_card(desk=desk, actor=desk.actor)
+        messages.success(request, "Your election on the published card is withdrawn.")
+        return redirect("desk")
+    election = Election.objects.standing().filter(desk=desk, card__isnull=False).first()
+    if election is None:
+        return redirect("desk")
+    return ask(
+        request,
+        "Withdraw your election?",
+        f"Your election of {election} on the published card ends.",
+        "Your desk is not ready then: the engine's signals do not reach it until you enrol again.",
+        act="Withdraw",
+        back=("Desk", reverse("desk")),
+    )
 
 
 def _steps(*, connected: bool, enrolled: bool, equipped: bool, filled: bool) -> list[Step]:

@@ -16,15 +16,6 @@ NO_PAGE = {
         "for programs",
     ),
     **dict.fromkeys(["healthz", "readyz", "metrics"], "for programs"),
-    **dict.fromkeys(
-        [
-            "desk/token/revoke",
-            "desk/withdraw",
-            "bots/<str:bot_id>/withdraw",
-            "bots/<str:bot_id>/secrets/<str:secret_id>/end",
-        ],
-        "accepts a form and redirects",
-    ),
     "control/jsi18n/": "a script",
     "control/(?P<url>.*)$": "unknown paths",
     "accounts/signup/password/": "accounts/signup/link redirects to it",
@@ -81,6 +72,7 @@ def address(stage: Stage, route: str) -> str:
         ONE: stage.ids.get(model, ""),
         "<str:bot_id>": stage.ids["bot"],
         "<str:event_id>": stage.ids["refusal"],
+        "<str:secret_id>": stage.ids["secret"],
         "<str:code>": "direction_mismatch",
         "^(?P<app_label>signals|tokens|desks|events)/$": "tokens/",
     }

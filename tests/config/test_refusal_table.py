@@ -46,6 +46,7 @@ PROVOKED_BY = {
     "body_too_large": f"{ERRORS}::test_a_body_has_at_most_64_kib",
     "unsupported_media_type": "conformance/test_04_deploy.py::test_its_media_type_is_json",
     "nonce_used": "conformance/test_04_hook_answers.py::test_raced_by_many_exactly_one_wins",
+    "made_already": "tokens/test_one_time_keys.py::test_a_form_that_is_sent_again_makes_nothing",
     "exchange_secret": f"{TOKENS}::test_no_secret_stands_in_a_name",
     "ticker_only": f"{TRADINGVIEW}::test_a_signal_that_carries_only_a_ticker_is_refused",
     "mode_refused": f"{FLOOR}::test_the_modes_armed_and_live_are_refused",

@@ -47,6 +47,7 @@ CODES = {
     "body_too_large": 413,
     "unsupported_media_type": 415,
     "nonce_used": 409,
+    "made_already": 409,
     "exchange_secret": 422,
     "ticker_only": 422,
     "mode_refused": 422,

@@ -75,7 +75,7 @@ class TestDisconnecting:
         a_bot(desk)
         a_bot(stranger, "SOL/USDT")
         page = words(signed_in(desk.user).get("/desk/disconnect"))
-        assert "withdraws all elections" in page
+        assert "All elections of your desk are withdrawn" in page
         assert "BTC/USDT long on the card Morning" in page
         assert "ETH/USDT short for the bot Chart" in page
         assert page.count("BTC/USDT") == 1

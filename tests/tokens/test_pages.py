@@ -46,7 +46,7 @@ class TestTheDeskToken:
         assert formats.is_credential(value, formats.DESK_TOKEN)
         assert (answer.status_code, answer["Cache-Control"]) == (200, "no-store")
         assert ONCE in words(answer)
-        assert "If you reload this page, a new token is minted" in words(answer)
+        assert "If you reload this page, the token is not shown again" in words(answer)
         assert curl == f"curl -H 'Authorization: Bearer {value}' 'http://testserver{ME}'"
         assert value not in everywhere(owner) + session(owner) + caplog.text + str(answer.headers)
 
@@ -85,7 +85,7 @@ class TestASecret:
         assert formats.is_credential(value, formats.SIGNING_SECRET)
         assert (answer.status_code, answer["Cache-Control"]) == (200, "no-store")
         assert ONCE in words(answer)
-        assert "If you reload this page, a new secret is generated" in words(answer)
+        assert "If you reload this page, the secret is not shown again" in words(answer)
         again = everywhere(owner, f"/bots/{bot.pk}", f"/bots/{bot.pk}/secret")
         assert value not in again + session(owner) + caplog.text + str(answer.headers)
 

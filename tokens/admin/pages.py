@@ -6,11 +6,12 @@ session, a message or a log.
 
 from typing import Any
 
-from django.http import HttpResponse
+from django.http import HttpRequest, HttpResponse
 
 from events.control.lists import ChoiceFilter
 from events.control.pages import ActionPage
 from events.http import limits
+from tokens import one_time_keys
 from tokens.models import SigningSecret, Token
 
 
@@ -23,9 +24,14 @@ class CreateCredentialPage(ActionPage):
         """Creates the credential and returns its value and its record."""
         raise NotImplementedError
 
+    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        one_time_keys.refuse_used(request)
+        return super().post(request, *args, **kwargs)
+
     def perform(self, form: Any) -> HttpResponse:
-        limits.consume("minting", str(self.request.user.pk))
-        value, record = self.create(form)
+        with one_time_keys.used_once(self.request):
+            limits.consume("minting", str(self.request.user.pk))
+            value, record = self.create(form)
         context = self.get_context_data(form=form, value=value, record=record)
         context["back"] = self._control.page_url("change", record)
         return self.response_class(self.request, ["control/shown_once.html"], context)

@@ -71,6 +71,7 @@ class EndSecret(ActionPage):
     """Ends a signing secret at once."""
 
     label = "End"
+    is_destructive = True
 
     @staticmethod
     def applies_to(row: SigningSecret) -> bool:

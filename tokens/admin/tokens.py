@@ -75,6 +75,7 @@ class RevokeToken(ActionPage):
     """Revokes a platform token or a desk token."""
 
     label = "Revoke"
+    is_destructive = True
 
     @staticmethod
     def applies_to(row: Token) -> bool:

@@ -17,6 +17,7 @@ class DeactivateUser(ActionPage):
     """Deactivates a user."""
 
     label = "Deactivate"
+    is_destructive = True
 
     @staticmethod
     def applies_to(row: User) -> bool:

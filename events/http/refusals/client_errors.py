@@ -150,3 +150,11 @@ class NonceUsed(Refused):
         "The signal was not processed again. The member first holds the answer to the signal that "
         "used this nonce. Send a new signal with a new nonce."
     )
+
+
+class MadeAlready(Refused):
+    code, status, title = "made_already", 409, "Made already"
+    detail = (
+        "This form was sent before, and what it made was shown then. Nothing new was made. If you "
+        "did not store the value, open the form again and make a new one."
+    )
