@@ -12,13 +12,9 @@ from signals.reports.audit.rules import (
     require_members,
     require_same,
 )
-from signals.reports.audit.streams import CHUNK, LoggedEvent
+from signals.reports.audit.streams import LoggedEvent
 from signals.reports.audit.tables import ExpectedRows
 
-COLUMNS = (
-    *("id", "name", "pair", "direction", "standing"),
-    *("opened", "closed", "published_at", "retired_at"),
-)
 CARD_MEMBERS = ("name", "pair", "direction")
 
 
@@ -26,7 +22,7 @@ class CardHistory:
     """Every card in the log so far. They fit in memory, because staff publish them by hand."""
 
     def __init__(self, findings: Findings) -> None:
-        self._rebuilt = ExpectedRows(findings.cards)
+        self._rebuilt = ExpectedRows(findings.cards, "id")
         self._history: list[Row] = []  # in order of publication
         self.published: Row | None = None
 
@@ -70,9 +66,7 @@ class CardHistory:
         return card
 
     def compare_with_rows(self) -> None:
-        for row in Card.objects.values(*COLUMNS).iterator(chunk_size=CHUNK):
-            self._rebuilt.compare(row["id"], row["id"], row)
-        self._rebuilt.close()
+        self._rebuilt.compare_all(Card.objects.all())
 
     def _published(self, card_id: str) -> Row:
         if self.published is None or self.published["id"] != card_id:

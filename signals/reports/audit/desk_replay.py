@@ -3,6 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
+from django.db.models import Model
+
+from desks.models import Automation, Connection, Desk, Election
 from desks.models.election import Reason
 from events.kinds import Kind
 from signals.law.shapes import Mode
@@ -19,6 +22,7 @@ from signals.reports.audit.rules import (
 from signals.reports.audit.signal_rows import check_elected
 from signals.reports.audit.streams import LoggedEvent
 from signals.reports.audit.tables import ExpectedRows
+from tokens.models import SigningSecret, Token
 
 DESK_UPDATING_KINDS = frozenset(
     {
@@ -42,15 +46,19 @@ class DeskReplay:
     def __init__(self, findings: Findings, cards: CardHistory, user_id: str) -> None:
         self.user_id = user_id
         self.row: Row | None = None
-        self.desks, self.connections = (
-            ExpectedRows(findings.desks),
-            ExpectedRows(findings.connections),
-        )
-        self.elections, self.bots = (
-            ExpectedRows(findings.elections),
-            ExpectedRows(findings.automations),
-        )
+        self.desks = ExpectedRows(findings.desks, "desk_user_id")
+        self.connections = ExpectedRows(findings.connections, "desk_user_id")
+        self.elections = ExpectedRows(findings.elections, "opened", prefix="evt_")
+        self.bots = ExpectedRows(findings.automations, "id")
         self.credentials = CredentialHistory(findings, user_id)
+        self.tables: dict[type[Model], ExpectedRows] = {
+            Desk: self.desks,
+            Connection: self.connections,
+            Automation: self.bots,
+            Election: self.elections,
+            Token: self.credentials.tokens,
+            SigningSecret: self.credentials.secrets,
+        }
         self._open_elections: dict[str, Row] = {}  # by bot or card id
         self._cards, self._findings = cards, findings
         self._handlers: dict[str, Callable[[LoggedEvent], None]] = {
@@ -79,10 +87,8 @@ class DeskReplay:
             findings.credentials.check(name, lambda: self._check_credential(event))
 
     def close(self) -> None:
-        for rebuilt in (self.desks, self.connections, self.bots):
-            rebuilt.close()
-        self.elections.close(prefix="evt_")
-        self.credentials.close()
+        for table in self.tables.values():
+            table.close()
 
     def _apply(self, event: LoggedEvent, handler: Callable[[LoggedEvent], None]) -> None:
         require((self.row is None) == (event.kind == Kind.DESK_CREATED), "desk.created comes first")

@@ -22,27 +22,6 @@ NOT_COVERED = (
 )
 
 
-PROMISES = {
-    "positions": "events: positions run from 1 to the head without a gap",
-    "times": "events: time never goes backwards",
-    "events": "events: each has the members of its kind and can follow the events before it",
-    "desks": "desks: rows match the log",
-    "connections": "connections: rows match the log",
-    "cards": "cards: rows match the log, with the number of elections standing on each",
-    "elections": "elections: rows match the log",
-    "automations": "bots: rows match the log",
-    "tokens": "tokens: rows match the log",
-    "secrets": "signing secrets: rows match the log",
-    "signals": "signals: rows match the log, one event for each",
-    "credentials": "signals: the credential of each was valid at its position",
-    "consent": "signals: each repeats a standing election and fills exactly the matching desks",
-    "nonces": "nonces: no signer used one twice",
-    "digests": "tokens: the key of each digest is in TOKEN_KEYS",
-    "sealed": "signing secrets: a key in SECRET_KEYS decrypts each",
-    "factors": "second factors: a key in SECRET_KEYS decrypts each",
-}
-
-
 @dataclass(slots=True)
 class Finding:
     """One promise (``says``): ``count`` things were checked, and ``broken`` of them break it.
@@ -72,32 +51,33 @@ class Finding:
             self.breach(name, "unreadable")
 
 
-@dataclass(slots=True)
 class Findings:
     """The findings of every promise, in display order."""
 
-    positions: Finding
-    times: Finding
-    events: Finding
-    desks: Finding
-    connections: Finding
-    cards: Finding
-    elections: Finding
-    automations: Finding
-    tokens: Finding
-    secrets: Finding
-    signals: Finding
-    credentials: Finding
-    consent: Finding
-    nonces: Finding
-    digests: Finding
-    sealed: Finding
-    factors: Finding
-
-    @classmethod
-    def empty(cls) -> "Findings":
-        """The findings before anything was checked."""
-        return cls(**{name: Finding(says) for name, says in PROMISES.items()})
+    def __init__(self) -> None:
+        self.positions = Finding("events: positions run from 1 to the head without a gap")
+        self.times = Finding("events: time never goes backwards")
+        self.events = Finding(
+            "events: each has the members of its kind and can follow the events before it"
+        )
+        self.desks = Finding("desks: rows match the log")
+        self.connections = Finding("connections: rows match the log")
+        self.cards = Finding(
+            "cards: rows match the log, with the number of elections standing on each"
+        )
+        self.elections = Finding("elections: rows match the log")
+        self.automations = Finding("bots: rows match the log")
+        self.tokens = Finding("tokens: rows match the log")
+        self.secrets = Finding("signing secrets: rows match the log")
+        self.signals = Finding("signals: rows match the log, one event for each")
+        self.credentials = Finding("signals: the credential of each was valid at its position")
+        self.consent = Finding(
+            "signals: each repeats a standing election and fills exactly the matching desks"
+        )
+        self.nonces = Finding("nonces: no signer used one twice")
+        self.digests = Finding("tokens: the key of each digest is in TOKEN_KEYS")
+        self.sealed = Finding("signing secrets: a key in SECRET_KEYS decrypts each")
+        self.factors = Finding("second factors: a key in SECRET_KEYS decrypts each")
 
     def lines(self) -> list[Finding]:
-        return [getattr(self, name) for name in PROMISES]
+        return list(vars(self).values())

@@ -1,6 +1,6 @@
 """The whole log in order: positions, times, cards, platform credentials and signals."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 
 from desks.ids import USER
@@ -8,9 +8,9 @@ from events.kinds import EVERYONE, PLATFORM, Kind
 from events.models import Event, Head
 from signals.models import Signal
 from signals.reports.audit.cards import CardHistory
-from signals.reports.audit.credentials import SECRET_COLUMNS, TOKEN_COLUMNS, CredentialHistory
+from signals.reports.audit.credentials import CredentialHistory
 from signals.reports.audit.findings import Findings
-from signals.reports.audit.rules import UNREADABLE, Row, require
+from signals.reports.audit.rules import UNREADABLE, require
 from signals.reports.audit.signal_rows import SIGNAL_KINDS, check_outcome, row_differences
 from signals.reports.audit.streams import CHUNK, LoggedEvent, Progress, log_events
 from tokens.choices import Source
@@ -128,18 +128,5 @@ class LogReplay:
         if last is not None and head.at < last.at:
             self._findings.times.breach("head")
         self.cards.compare_with_rows()
-        for row in _platform_tokens():
-            self._platform.tokens.compare(row["public_id"], row["public_id"], row)
-        for row in _shared_secrets():
-            self._platform.secrets.compare(row["public_id"], row["public_id"], row)
-        self._platform.close()
-
-
-def _platform_tokens() -> Iterator[Row]:
-    rows = Token.objects.filter(desk=None)
-    yield from rows.values(*TOKEN_COLUMNS).iterator(chunk_size=CHUNK)
-
-
-def _shared_secrets() -> Iterator[Row]:
-    rows = SigningSecret.objects.filter(automation=None)
-    yield from rows.values(*SECRET_COLUMNS).iterator(chunk_size=CHUNK)
+        self._platform.tokens.compare_all(Token.objects.filter(desk=None))
+        self._platform.secrets.compare_all(SigningSecret.objects.filter(automation=None))

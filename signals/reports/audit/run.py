@@ -21,7 +21,7 @@ def run_audit(progress: Progress = lambda events: None) -> Findings:
 
     ``progress`` is called with the number of events read since its last call.
     """
-    findings = Findings.empty()
+    findings = Findings()
     log = LogReplay(findings)
     log.read(progress)
     audit_desks(findings, log.cards, progress)

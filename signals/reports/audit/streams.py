@@ -57,13 +57,10 @@ def desk_events(progress: Progress) -> Iterator[tuple[str, LoggedEvent]]:
         yield str(event.topic), event
 
 
-def desk_rows(
-    rows: QuerySet[Any], desk: str, *columns: str
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yields ``(userId, row)``, sorted by userId. ``desk`` is the lookup that leads to it."""
-    ordered = rows.order_by(_by_bytes(desk), "pk").values(*columns, desk_user_id=F(desk))
-    for row in ordered.iterator(chunk_size=CHUNK):
-        yield row.pop("desk_user_id"), row
+def desk_rows(rows: QuerySet[Any], desk: str) -> Iterator[dict[str, Any]]:
+    """Yields rows sorted by their ``desk_user_id``. ``desk`` is the lookup that leads to it."""
+    ordered = rows.order_by(_by_bytes(desk), "pk").annotate(desk_user_id=F(desk)).values()
+    yield from ordered.iterator(chunk_size=CHUNK)
 
 
 def _stream_events(events: QuerySet[Event], progress: Progress) -> Iterator[LoggedEvent]:

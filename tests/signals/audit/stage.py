@@ -107,11 +107,7 @@ def credentials(desk):
 def broken() -> dict[str, list[str]]:
     """The broken promises by their names in ``Findings``, each with its first breaches."""
     found: Findings = run_audit()
-    return {
-        name: finding.first
-        for name in Findings.__dataclass_fields__
-        if (finding := getattr(found, name)).broken
-    }
+    return {name: finding.first for name, finding in vars(found).items() if finding.broken}
 
 
 @contextmanager
