@@ -5,45 +5,57 @@
 
 One file, nothing to install: Python 3.8 or newer. The secret stays on your machine.
 
+    python3 relay.py --settings relay.env               starts the relay
+    python3 relay.py --settings relay.env --check       sends a message through every step: the web
+                                                        server, the relay and the hook's check,
+                                                        which fills nothing; says what is wrong
+
+The settings are lines of NAME=value in the file, or environment variables. The bot's page shows
+them, and a systemd unit and the web server's configuration, ready to copy.
+
 RELAY_SECRET       The bot's signing secret. Separate several secrets with commas (several bots, or
                    an old and a new secret): the relay signs with each. At most 5.
 RELAY_HOOK         The address of the hook from the bot's page: https://.../api/hooks/signal
 RELAY_PATH         The secret path that receives alerts: a slash and 22 or more of A-Za-z0-9_-
 RELAY_LISTEN       The address and port to listen on. Default: 127.0.0.1:8080
+RELAY_URL          The address of the web server in front, https://relay.example.com, for --check.
 RELAY_SENDERS      The addresses that may send alerts. Default: the four addresses of TradingView
 RELAY_PROXY        The address of the proxy in front, such as 127.0.0.1. The relay then accepts
                    connections only from the proxy and trusts the last entry of X-Forwarded-For.
 RELAY_CERTIFICATE  The name (CN) that the sender's certificate must have, "TradingView Webhooks".
                    The proxy passes X-Client-Verify (SUCCESS) and X-Client-DN. Needs RELAY_PROXY.
 
-The platform sends only to the ports 80 and 443. Put a web server with TLS in front, such as nginx:
+The platform sends only to the ports 80 and 443: put a web server with TLS in front. For
+RELAY_CERTIFICATE, nginx needs these lines besides those of the bot's page:
 
     ssl_client_certificate authorities.pem;      # the issuers of the platform's certificate
     ssl_verify_client optional;
-    location = /the-path {
-        proxy_pass http://127.0.0.1:8080;
-        proxy_set_header X-Forwarded-For $remote_addr;
-        proxy_set_header X-Client-Verify $ssl_client_verify;
-        proxy_set_header X-Client-DN $ssl_client_s_dn;
-        access_log off;                          # the path is a secret
-    }
+    proxy_set_header X-Client-Verify $ssl_client_verify;
+    proxy_set_header X-Client-DN $ssl_client_s_dn;
 
-The relay signs the exact bytes that it received. If a body has no nonce, the relay adds a hash of
-the body as nonce, so that a retry of an alert is the same signal. Two alerts with the same text
-are then the same signal too: put {{timenow}} into the message to tell them apart. The relay
-returns the hook's status and body. The platform retries after a 5xx other than 504, so the relay
-returns a 504 as 503. The relay stores nothing and logs no path, body or secret.
+The relay refuses a body that contains what looks like a secret of an exchange, so that it does not
+leave your machine. Otherwise it signs the exact bytes that it received. If a body has no nonce, the
+relay adds a hash of the body as nonce, so that a retry of an alert is the same signal. Two alerts
+with the same text are then the same signal too: put {{timenow}} into the message to tell them
+apart. The relay returns the hook's status and body. The platform retries after a 5xx other than
+504, so the relay returns a 504 as 503. The relay stores nothing and logs no path, body or secret.
 
 The relay checks the path, the sender and the headers before it reads the body. It closes every
 connection after 3 seconds. At most 64 connections are open at once. When another one arrives, the
 relay closes the oldest connection that has not yet sent the right path from an allowed sender.
+
+A check comes from your own machine, not from the platform. It proves with X-Relay-Check that it
+knows the secret: the Unix time, a full stop, and the HMAC of "check." and the time. The relay
+forwards it to the hook's check only.
 """
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import hmac
 import http.client
+import ipaddress
 import json
 import os
 import re
@@ -72,6 +84,9 @@ MAX_ANSWER = 1024 * 1024  # bytes
 MAX_CONCURRENT = 32  # requests to the hook, one thread each
 MAX_CONNECTIONS = 64  # connections of senders, one thread each
 MAX_SIGNATURES = 5
+CHECK_TIMEOUT = 10  # seconds for each request of --check
+CHECK_TOLERANCE = 300  # seconds
+CHECK_HEADER = "X-Relay-Check"
 
 JSON_SPACE = b" \t\r\n"
 PROBLEM = "application/problem+json"
@@ -95,6 +110,7 @@ class Settings(NamedTuple):
     senders: list[str]
     proxy: str
     certificate: str
+    url: str = ""
 
 
 # --- The environment ------------------------------------------------------------------------------
@@ -110,14 +126,32 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         senders=_list(environment.get("RELAY_SENDERS", TRADINGVIEW)),
         proxy=environment.get("RELAY_PROXY", ""),
         certificate=environment.get("RELAY_CERTIFICATE", ""),
+        url=environment.get("RELAY_URL", "").rstrip("/"),
     )
     _check(settings)
     return settings
 
 
+def read_file(name: str) -> dict[str, str]:
+    """Reads lines of NAME=value. Raises ValueError for another line, OSError if it cannot read."""
+    found = {}
+    with open(name, encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            setting, equals, value = line.strip().partition("=")
+            if setting and not setting.startswith("#"):
+                if not equals:
+                    raise ValueError(f"Line {number} of {name} is not NAME=value.")
+                found[setting.strip()] = value.strip()
+    return found
+
+
 def _check(settings: Settings) -> None:
+    if not settings.secrets:
+        raise ValueError(
+            "RELAY_SECRET is empty. It must be the complete signing secret of the bot."
+        )
     valid = [re.fullmatch("svc_sign_[0-9A-Za-z]{49}", text) for text in settings.secrets]
-    if not valid or not all(valid) or len(valid) > MAX_SIGNATURES:
+    if not all(valid) or len(valid) > MAX_SIGNATURES:
         raise ValueError("RELAY_SECRET must be the complete signing secret from the bot's page.")
     hook = settings.hook
     if not hook.hostname or hook.scheme not in ("http", "https"):
@@ -127,6 +161,8 @@ def _check(settings: Settings) -> None:
     if not re.fullmatch("/[A-Za-z0-9_-]{22,}", settings.path):
         path = "/" + secrets.token_urlsafe(24)
         raise ValueError(f"RELAY_PATH must be a path that nobody can guess. A random one: {path}")
+    if settings.url and not re.fullmatch("https?://[^/?#]+", settings.url):
+        raise ValueError("RELAY_URL must be an address without a path: https://relay.example.com")
     if settings.certificate and not settings.proxy:
         raise ValueError("RELAY_CERTIFICATE needs RELAY_PROXY: the proxy checks the certificate.")
 
@@ -143,6 +179,27 @@ def _address(text: str) -> tuple[str, int]:
 
 
 # --- The body -------------------------------------------------------------------------------------
+
+SECRET_NAME = re.compile(
+    "apikey|apisecret|privatekey|secretkey|passphrase|password|seedphrase|mnemonic|clientsecret"
+    "|(secret|accesskey|accesstoken|apitoken)$|^(key|sign|otp)$"
+)
+SECRET_VALUE = re.compile(
+    "-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----|svc_(desk|plat|sign)_[0-9A-Za-z]{49}"
+)
+ESCAPE = re.compile(r"\\u([0-9A-Fa-f]{4})")
+
+
+def looks_secret(raw: bytes) -> bool:
+    """Returns whether the text contains a secret, or the name of one before a ``:`` or ``=``."""
+    text = ESCAPE.sub(lambda found: chr(int(found[1], 16)), raw.decode("utf-8", "replace"))
+    names = (
+        re.split("[\"'`{}\\[\\],;\n]", before.rstrip(" \t\r\n\"'`\\"))[-1]
+        for before in re.split("[:=]", text)[:-1]
+    )
+    return bool(SECRET_VALUE.search(text)) or any(
+        SECRET_NAME.search(re.sub("[-_. ]", "", name.lower())) for name in names
+    )
 
 
 def with_nonce(raw: bytes) -> bytes:
@@ -167,6 +224,28 @@ def signing_headers(keys: list[str], body: bytes, now: int) -> dict[str, str]:
     message = str(now).encode() + b"." + body
     all_v1 = ["v1=" + hmac.new(key.encode(), message, hashlib.sha256).hexdigest() for key in keys]
     return {"X-SVC-Timestamp": str(now), "X-SVC-Signature": ",".join(all_v1)}
+
+
+def check_header(key: str, now: int) -> str:
+    """Returns the header that proves that a check knows the secret, at a Unix time."""
+    return f"{now}.{hmac.new(key.encode(), f'check.{now}'.encode(), hashlib.sha256).hexdigest()}"
+
+
+def is_check(keys: list[str], header: str, now: int) -> bool:
+    """Returns whether the header proves that a check knows one of the secrets."""
+    stamp = header.partition(".")[0]
+    if not re.fullmatch("[0-9]{10}", stamp) or abs(now - int(stamp)) > CHECK_TOLERANCE:
+        return False
+    sent = header.encode("latin-1", "replace")
+    return any(hmac.compare_digest(sent, check_header(key, int(stamp)).encode()) for key in keys)
+
+
+NO_SENDER = "The web server in front does not pass the sender's address in X-Forwarded-For."
+CHECK_REFUSED = "The relay runs with another RELAY_SECRET, or with another time. Restart it."
+FORBIDDEN = (
+    "The message contains what looks like a key or secret of an exchange. Take it out: the service"
+    " never needs one."
+)
 
 
 # --- Requests to the hook -------------------------------------------------------------------------
@@ -228,6 +307,11 @@ class Forwarding:
         """Closes the connection to the hook, which ends the abandoned thread."""
         if self._connection and self._connection.sock:
             shut_down(self._connection.sock)
+
+
+def check_of(hook: SplitResult) -> SplitResult:
+    """Returns the address of the hook's check."""
+    return hook._replace(path=hook.path.rpartition("/")[0] + "/check")
 
 
 def shut_down(connection: socket.socket) -> None:
@@ -337,6 +421,7 @@ class Alert(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         request_id = secrets.token_hex(16)
+        self.checking = CHECK_HEADER in self.headers
         refusal = self._refusal()
         answer = refusal or self._answer(request_id)
         log(f"{summary(answer)} (request {request_id})")
@@ -350,11 +435,14 @@ class Alert(BaseHTTPRequestHandler):
         if not hmac.compare_digest(self.path.encode("latin-1"), settings.path.encode()):
             return own_answer(404, "no_such_path", "The webhook URL does not end with RELAY_PATH.")
         sender = self._sender()
-        if sender not in settings.senders:
-            return own_answer(
-                403, "sender_unknown", f"{printable(sender)} is not in RELAY_SENDERS."
-            )
-        if settings.certificate and not self._has_certificate(settings.certificate):
+        if not is_address(sender):
+            return own_answer(403, "sender_unknown", NO_SENDER)
+        if self.checking:
+            if not is_check(settings.secrets, self.headers[CHECK_HEADER], int(time.time())):
+                return own_answer(403, "check_invalid", CHECK_REFUSED)
+        elif sender not in settings.senders:
+            return own_answer(403, "sender_unknown", f"{sender} is not in RELAY_SENDERS.")
+        elif settings.certificate and not self._has_certificate(settings.certificate):
             return own_answer(
                 403, "certificate_wrong", "The client certificate does not match RELAY_CERTIFICATE."
             )
@@ -371,6 +459,8 @@ class Alert(BaseHTTPRequestHandler):
         raw = self.rfile.read(length)
         if len(raw) < length:
             return own_answer(400, "cut_short", "The alert is shorter than its Content-Length.")
+        if looks_secret(raw):
+            return own_answer(422, "exchange_secret", FORBIDDEN)
         if not self.server.slots.acquire(blocking=False):
             return own_answer(503, "busy", "Too many alerts at once. Send the alert again.")
         return self._forward(raw, request_id)
@@ -388,10 +478,12 @@ class Alert(BaseHTTPRequestHandler):
 
     def _forward(self, raw: bytes, request_id: str) -> Answer:
         """Returns the hook's answer. The request frees its slot when it ends."""
-        body = with_nonce(raw)
-        forwarding = Forwarding(self.server.settings, body, request_id, self.server.slots.release)
+        body, settings = with_nonce(raw), self.server.settings
+        if self.checking:
+            settings = settings._replace(hook=check_of(settings.hook))
+        forwarding = Forwarding(settings, body, request_id, self.server.slots.release)
         answer = forwarding.answer(self.until)
-        if answer.status == 409 and body != raw:
+        if answer.status == 409 and body != raw and not self.checking:
             log("this text was sent before: put {{timenow}} into the message to tell alerts apart")
         return answer
 
@@ -442,6 +534,13 @@ def _signal_id(body: dict[str, Any]) -> Any:
     return accepted.get("id") if isinstance(accepted, dict) else None
 
 
+def is_address(text: str) -> bool:
+    try:
+        return bool(ipaddress.ip_address(text))
+    except ValueError:
+        return False
+
+
 def plain(address: str) -> str:
     """Returns an address as the settings write it: an IPv4-mapped IPv6 address as IPv4."""
     return address[7:] if address.startswith("::ffff:") else address
@@ -456,11 +555,139 @@ def log(line: str) -> None:
     print(time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), line, flush=True)
 
 
-def main() -> None:
+# --- The check ------------------------------------------------------------------------------------
+
+
+class NotPassed(Exception):
+    """A step of the check that failed. The message says what is wrong."""
+
+
+def check(settings: Settings, message: bytes) -> None:
+    """Sends a message through every step and prints what each said. Raises ``NotPassed``."""
+    step("settings", f"{len(settings.secrets)} secret(s), hook {settings.hook.geturl()}")
+    if looks_secret(message):
+        raise NotPassed(f"message: {FORBIDDEN}")
+    if settings.url:
+        answer = _ask_web_server(settings, message)
+        step("web server", f"{settings.url} reaches the relay")
+    else:
+        answer = _ask_relay(settings, message)
+        step("relay", f"answers at {_local(settings)}; set RELAY_URL to check the web server, too")
+    if answer.status != 200:
+        raise NotPassed(summary(answer) + _faults(answer))
+    checked = json.loads(answer.body.decode("utf-8"))
+    told = checked.get("signal", {})
+    step("signature", "the secret and the time are right")
+    step(
+        "hook",
+        printable(
+            f"accepts the message: {checked.get('wouldBe')}, {told.get('pair')}"
+            f" {told.get('direction')}, desks: {checked.get('filled')}"
+        ),
+    )
+
+
+def step(name: str, said: str) -> None:
+    print(f"ok     {name}: {said}", flush=True)
+
+
+def _ask_web_server(settings: Settings, message: bytes) -> Answer:
+    """Sends the message as the platform does. Raises ``NotPassed`` if it reaches no relay."""
     try:
-        relay = Relay(read_settings(os.environ))
+        answer = _send(settings, settings.url, message, {})
+    except (OSError, http.client.HTTPException) as fault:
+        raise NotPassed(
+            f"web server: nothing answers at {settings.url} ({fault}). Its name must be in the DNS,"
+            " its port 443 open, its certificate valid."
+        ) from None
+    if _is_of_chain(answer):
+        return answer
+    _ask_relay(settings, message)
+    raise NotPassed(
+        f"web server: {settings.url} answers {answer.status} itself. The relay runs at"
+        f" {_local(settings)}: the web server must pass RELAY_PATH on to it."
+    )
+
+
+def _ask_relay(settings: Settings, message: bytes) -> Answer:
+    """Sends the message to the relay as the proxy does. Raises ``NotPassed`` if none answers."""
+    try:
+        answer = _send(
+            settings, _local(settings), message, {"X-Forwarded-For": settings.senders[0]}
+        )
+    except ConnectionRefusedError:
+        raise NotPassed(f"relay: it does not run at {_local(settings)}. Start it.") from None
+    except (OSError, http.client.HTTPException):
+        raise NotPassed(
+            "relay: it closed the connection. RELAY_PROXY must be the address from which the web"
+            " server connects, 127.0.0.1 if it runs on the same machine."
+        ) from None
+    if not _is_of_chain(answer):
+        raise NotPassed(f"relay: another program answers at {_local(settings)}.")
+    return answer
+
+
+def _send(settings: Settings, url: str, message: bytes, headers: dict[str, str]) -> Answer:
+    to = urlsplit(url)
+    kind = http.client.HTTPSConnection if to.scheme == "https" else http.client.HTTPConnection
+    connection = kind(str(to.hostname), to.port, timeout=CHECK_TIMEOUT)
+    proof = {CHECK_HEADER: check_header(settings.secrets[0], int(time.time()))}
+    try:
+        connection.request("POST", settings.path, message, {**proof, **headers})
+        answer = connection.getresponse()
+        content_type = answer.getheader("Content-Type") or "text/plain"
+        return Answer(answer.status, answer.read(MAX_ANSWER), content_type)
+    finally:
+        connection.close()
+
+
+def _local(settings: Settings) -> str:
+    host, port = settings.listen
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared only
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _is_of_chain(answer: Answer) -> bool:
+    """Returns whether the relay or the hook gave this answer, not the web server."""
+    try:
+        body = json.loads(answer.body.decode("utf-8"))
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(body, dict) and ("code" in body or body.get("outcome") == "checked")
+
+
+def _faults(answer: Answer) -> str:
+    """Returns what is wrong with each field."""
+    errors = json.loads(answer.body.decode("utf-8")).get("errors") or []
+    return "".join("\n       " + printable(f"{one['field']}: {one['detail']}") for one in errors)
+
+
+def read_message() -> bytes:
+    if sys.stdin.isatty():
+        print("Paste the message of the alert, then press Ctrl-D on a new line:", flush=True)
+    return sys.stdin.buffer.read(MAX_BODY + 1).strip()
+
+
+def main() -> None:
+    asked = argparse.ArgumentParser(
+        description="Signs and forwards the alerts of a chart platform."
+    )
+    asked.add_argument("--settings", metavar="FILE", help="lines of NAME=value")
+    asked.add_argument("--check", action="store_true", help="check every step with a message")
+    options = asked.parse_args()
+    try:
+        file = read_file(options.settings) if options.settings else {}
+        settings = read_settings({**os.environ, **file})
+        if options.check:
+            return check(settings, read_message())
+        serve(Relay(settings))
+    except NotPassed as fault:
+        sys.exit(f"WRONG  {fault}")
     except (ValueError, OSError) as fault:
-        sys.exit(f"The relay cannot start: {fault}")
+        sys.exit(f"{'WRONG  settings' if options.check else 'The relay cannot start'}: {fault}")
+
+
+def serve(relay: Relay) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, relay.stop)
     log(f"listening on port {relay.server_port}")

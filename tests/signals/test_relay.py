@@ -1,12 +1,11 @@
-"""The signing relay as a separate process between the charting platform and the hook.
+"""relay.py as a separate process between the charting platform and the hook.
 
-The tests play the platform: its headers, its body, its second try after a 5xx.
+test_relays.py tests what it has in common with relay.worker.js.
 """
 
 import ast
 import json
 import os
-import re
 import runpy
 import secrets
 import signal
@@ -17,87 +16,33 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
 
-from tests.server import ROOT, Server, serving
+from tests.relays import (
+    HERE,
+    PATH,
+    RELAY,
+    TIMEOUT,
+    answering_when,
+    fills,
+    hook,
+    latest,
+    message,
+    relaying,
+    secret_of,
+    slow_hook,
+)
+from tests.server import serving
 from tokens.crypto import formats, signing
 
 pytestmark = [pytest.mark.processes, pytest.mark.once]
 
-RELAY = ROOT / "static" / "relay.py"
-HERE = "127.0.0.1"
-PATH = "/3mQ9cXo5uT2vWz8rYb1nKs7d"
-PLATFORM = {"User-Agent": "Go-http-client/1.1", "Content-Type": "application/json; charset=utf-8"}
 NO_HOOK = f"http://{HERE}:9/api/hooks/signal"
 SLOW_BODY = f"POST {PATH} HTTP/1.1\r\nContent-Length: 1000\r\n\r\n{{"
-TIMEOUT = 3  # seconds: then the platform gives up
-STARTING = 30  # seconds, on the slowest machine
-
-
-class Relay:
-    """A running relay and its output."""
-
-    def __init__(self, log: Path) -> None:
-        self._log = log
-        self.port = 0
-        self.pid = 0
-
-    def log(self) -> str:
-        return self._log.read_text()
-
-    def url(self, path: str = PATH) -> str:
-        return f"http://{HERE}:{self.port}{path}"
-
-    def alert(self, text: str, path: str = PATH, **headers: str) -> httpx.Response:
-        """Sends an alert as the platform does: a POST with a timeout of three seconds."""
-        return httpx.post(
-            self.url(path),
-            content=text.encode(),
-            headers={**PLATFORM, **headers},
-            timeout=TIMEOUT,
-            trust_env=False,
-        )
-
-
-@contextmanager
-def relaying(folder: Path, hook: str, secret: str, **settings: str | None):
-    """Runs a relay with these settings until the block ends. None removes a setting."""
-    own = {
-        "RELAY_SECRET": secret,
-        "RELAY_HOOK": hook,
-        "RELAY_PATH": PATH,
-        "RELAY_LISTEN": f"{HERE}:0",
-        "RELAY_SENDERS": HERE,
-    }
-    environment = {name: text for name, text in (own | settings).items() if text is not None}
-    relay = Relay(folder / f"relay-{secrets.token_hex(4)}")
-    # A machine of the trader's, where nothing of the service is.
-    command = [sys.executable, "-I", str(RELAY)]
-    with open(relay._log, "wb") as log:
-        process = subprocess.Popen(command, env=environment, cwd=folder, stdout=log, stderr=log)
-    relay.pid = process.pid
-    try:
-        _wait_until_it_listens(process, relay)
-        yield relay
-    finally:
-        process.terminate()
-        assert process.wait(10) == 0
-    assert "Traceback" not in relay.log()
-
-
-def _wait_until_it_listens(process, relay):
-    deadline = time.monotonic() + STARTING
-    while process.poll() is None and time.monotonic() < deadline:
-        if found := re.search(r"listening on port (\d+)", relay.log()):
-            relay.port = int(found.group(1))
-            return
-        time.sleep(0.02)
-    raise AssertionError(f"The relay did not start: {relay.log()}")
 
 
 @pytest.fixture(scope="module")
@@ -117,85 +62,6 @@ def relay(server, tmp_path_factory):
         yield relay
 
 
-def hook(server: Server) -> str:
-    return f"{server.base_url}/api/hooks/signal"
-
-
-def secret_of(server: Server) -> str:
-    return str(server.seed["automation"]["secret"])
-
-
-def message(bot, **changes):
-    """The sample message of the page, with its placeholders filled in by the platform."""
-    body = {
-        "botId": bot["botId"],
-        "pair": bot["pair"],
-        "direction": bot["direction"],
-        "nonce": f"15-{secrets.token_hex(8)}",
-        "elected": True,
-        "source": "tradingview",
-        **changes,
-    }
-    return json.dumps({name: value for name, value in body.items() if value is not None})
-
-
-def latest(server, kind):
-    """The newest event of this kind on the bot's desk."""
-    token = server.seed["desks"][0]["deskToken"]
-    answer = httpx.get(
-        f"{server.base_url}/api/v1/events?order=desc&limit=1&kind={kind}",
-        headers={"Authorization": f"Bearer {token}"},
-        trust_env=False,
-    )
-    return answer.json()["events"][0]
-
-
-def fills(server):
-    token = server.seed["platformToken"]
-    answer = httpx.get(
-        f"{server.base_url}/api/v1/events?kind=signal.filled&limit=1000",
-        headers={"Authorization": f"Bearer {token}"},
-        trust_env=False,
-    )
-    return len(answer.json()["events"])
-
-
-def test_an_alert_is_filled(server, relay, bot):
-    answer = relay.alert(message(bot))
-    assert answer.status_code == 200
-    signal_id = answer.json()["signal"]["id"]
-    assert latest(server, "signal.filled")["signal"]["id"] == signal_id
-    assert f"200 filled: {signal_id} (request " in relay.log()
-    assert answer.headers["Content-Type"] == "application/json"
-
-
-def test_a_message_without_a_nonce_gets_the_digest_of_its_bytes(relay, bot):
-    text = message(bot, nonce=None, at=secrets.token_hex(8))
-    answer = relay.alert(text)
-    assert re.fullmatch("relay-[0-9a-f]{32}", answer.json()["signal"]["nonce"])
-    assert answer.json()["ignored"] == ["at"]
-
-
-def test_a_retried_alert_is_the_same_signal(server, relay, bot):
-    text, before = message(bot, nonce=None, at=secrets.token_hex(8)), fills(server)
-    first, second = relay.alert(text), relay.alert(text)
-    assert (first.status_code, second.status_code) == (200, 409)
-    assert second.json()["first"]["signal"]["id"] == first.json()["signal"]["id"]
-    assert second.json()["identical"]
-    assert fills(server) == before + 1
-    assert "put {{timenow}} into the message" in relay.log()
-
-
-def test_an_alert_retried_after_a_lost_response_is_the_same_signal(server, bot, tmp_path):
-    """The hook accepted it, but the response was lost. The platform got a 5xx and retries."""
-    text, before = message(bot, nonce=None, at=secrets.token_hex(8)), fills(server)
-    with losing_the_answer(server) as lossy, relaying(tmp_path, lossy, secret_of(server)) as relay:
-        assert relay.alert(text).status_code == 502
-    with relaying(tmp_path, hook(server), secret_of(server)) as started_anew:
-        assert started_anew.alert(text).status_code == 409
-    assert fills(server) == before + 1
-
-
 def test_two_alerts_with_different_text_are_two_signals(server, relay, bot):
     before = fills(server)
     for _ in range(2):
@@ -210,7 +76,6 @@ MISTAKES = {
     "invalid": {"direction": "buy"},
     "direction_mismatch": {"direction": "short"},
     "not_elected": {"elected": "true"},
-    "exchange_secret": {"apiKey": "abc"},
 }
 
 
@@ -228,12 +93,6 @@ def test_a_name_with_a_space_makes_no_nonce(server, relay, bot):
     assert latest(server, "signal.refused")["data"]["code"] == "invalid"
 
 
-def test_a_message_that_is_not_json_is_forwarded_unchanged(relay):
-    answer = relay.alert('{"pair": "{{strategy.order.id}} says "buy""}')
-    assert (answer.status_code, answer.json()["code"]) == (400, "malformed")
-    assert "400 malformed: " in relay.log()
-
-
 def test_a_push_with_the_secret_of_another_bot_shows_on_the_page(server, bot, tmp_path):
     other = formats.new(formats.SIGNING_SECRET)
     with relaying(tmp_path, hook(server), other) as relay:
@@ -242,28 +101,7 @@ def test_a_push_with_the_secret_of_another_bot_shows_on_the_page(server, bot, tm
     assert latest(server, "signal.refused")["data"]["code"] == "signature_invalid"
 
 
-def test_several_secrets_sign_side_by_side(server, bot, tmp_path):
-    both = f"{formats.new(formats.SIGNING_SECRET)}, {bot['secret']}"
-    with relaying(tmp_path, hook(server), both) as relay:
-        assert relay.alert(message(bot)).status_code == 200
-
-
-def test_the_relays_log_contains_no_secret(server, relay, bot):
-    relay.alert(message(bot))
-    relay.alert(message(bot, apiKey="the-key-of-an-exchange"))
-    relay.alert("{}", path="/nothing/here")
-    httpx.get(relay.url(), trust_env=False)
-    log = relay.log()
-    for secret in (bot["secret"], PATH, "the-key-of-an-exchange", "nothing/here", "v1="):
-        assert secret not in log
-
-
 # --- Who is let in --------------------------------------------------------------------------------
-
-
-def test_another_path_is_not_found(relay, bot):
-    answer = relay.alert(message(bot), path="/guess")
-    assert (answer.status_code, answer.json()["code"]) == (404, "no_such_path")
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "NONSENSE"])
@@ -278,26 +116,8 @@ def test_a_connection_from_another_address_is_closed(server, bot, tmp_path):
         assert f"closed the connection of {HERE}: not in RELAY_SENDERS" in relay.log()
 
 
-def test_by_default_only_the_platforms_addresses_are_allowed(server, bot, tmp_path):
-    settings = {"RELAY_PROXY": HERE, "RELAY_SENDERS": None}
-    with relaying(tmp_path, hook(server), bot["secret"], **settings) as relay:
-        for address in ("52.89.214.238", "34.212.75.30", "54.218.53.128", "52.32.178.7"):
-            assert forwarded(relay, bot, address).status_code == 200
-        assert forwarded(relay, bot, HERE).status_code == 403
-
-
 def forwarded(relay, bot, hops, **headers):
     return relay.alert(message(bot), **{"X-Forwarded-For": hops, **headers})
-
-
-def test_behind_a_proxy_the_last_forwarded_address_counts(server, bot, tmp_path):
-    settings = {"RELAY_PROXY": HERE, "RELAY_SENDERS": "192.0.2.1"}
-    with relaying(tmp_path, hook(server), bot["secret"], **settings) as relay:
-        assert forwarded(relay, bot, "203.0.113.9, 192.0.2.1").status_code == 200
-        refused = forwarded(relay, bot, "192.0.2.1, 203.0.113.9")
-        assert (refused.status_code, refused.json()["code"]) == (403, "sender_unknown")
-        assert relay.alert(message(bot)).status_code == 403
-    assert "403 sender_unknown: 203.0.113.9 is not in RELAY_SENDERS." in relay.log()
 
 
 CERTIFICATE = "CN=TradingView Webhooks,O=TradingView\\, Inc.,C=US"
@@ -470,21 +290,6 @@ def test_the_number_of_threads_is_bounded(bot, tmp_path):
 # --- What the platform hears when the hook does not speak -----------------------------------------
 
 
-def test_an_unavailable_hook_is_a_5xx_so_that_the_platform_retries(bot, tmp_path):
-    with socket.create_server((HERE, 0)) as gone:
-        port = gone.getsockname()[1]
-    with relaying(tmp_path, f"http://{HERE}:{port}/api/hooks/signal", bot["secret"]) as relay:
-        answer = relay.alert(message(bot))
-    assert (answer.status_code, answer.json()["code"]) == (502, "hook_away")
-
-
-@pytest.mark.parametrize("drips", [False, True], ids=["silent", "a byte at a time"])
-def test_a_slow_hook_gets_no_more_time_than_the_platform_allows(bot, tmp_path, drips):
-    with slow_hook(drips) as address, relaying(tmp_path, address, bot["secret"]) as relay:
-        answer = relay.alert(message(bot))  # the platform's patience is the test's
-    assert (answer.status_code, answer.json()["code"]) == (503, "hook_slow")
-
-
 def test_a_socket_timeout_is_reported_as_a_slow_hook():
     relay = runpy.run_path(str(RELAY))
     with slow_hook(drips=False) as address:
@@ -493,88 +298,6 @@ def test_a_socket_timeout_is_reported_as_a_slow_hook():
         forwarding._send(until=time.monotonic() + 0.2)
     answer = forwarding._done.get_nowait()
     assert (answer.status, json.loads(answer.body)["code"]) == (503, "hook_slow")
-
-
-@pytest.mark.parametrize("status", [503, 504])
-def test_a_5xx_of_the_service_makes_the_platform_retry(bot, tmp_path, status):
-    raw = b"HTTP/1.1 %d Away\r\nContent-Length: 2\r\n\r\n{}" % status
-    with answering(raw) as address, relaying(tmp_path, address, bot["secret"]) as relay:
-        answer = relay.alert(message(bot))
-    assert (answer.status_code, answer.content) == (503, b"{}")
-
-
-def test_a_response_of_the_hook_cannot_break_a_line_of_the_log(bot, tmp_path):
-    said = json.dumps({"code": "x", "detail": "one\r\ntwo"}).encode()
-    raw = b"HTTP/1.1 422 No\r\nContent-Length: %d\r\n\r\n%s" % (len(said), said)
-    with answering(raw) as address, relaying(tmp_path, address, bot["secret"]) as relay:
-        relay.alert(message(bot))
-    assert "422 x: one  two (request " in relay.log()
-
-
-@contextmanager
-def listening(serve):
-    """A fake hook that handles each connection with this function, in its own thread."""
-    with socket.create_server((HERE, 0)) as hook:
-        ended = threading.Event()
-
-        def accept():
-            while not ended.is_set():
-                try:
-                    client, _ = hook.accept()
-                except OSError:
-                    return
-                threading.Thread(target=serve, args=(client, ended), daemon=True).start()
-
-        threading.Thread(target=accept, daemon=True).start()
-        yield f"http://{HERE}:{hook.getsockname()[1]}/api/hooks/signal"
-        ended.set()
-        hook.shutdown(socket.SHUT_RDWR)
-
-
-def answering(raw):
-    def serve(client, ended):
-        with client:
-            client.recv(65536)
-            client.sendall(raw)
-
-    return listening(serve)
-
-
-def answering_when(arrived, go_on):
-    def serve(client, ended):
-        with client:
-            client.recv(65536)
-            arrived.set()
-            go_on.wait(TIMEOUT)
-            client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
-
-    return listening(serve)
-
-
-def slow_hook(drips):
-    def serve(client, ended):
-        with client:
-            client.recv(65536)
-            while not ended.wait(0.2):
-                if drips:
-                    client.sendall(b"H")
-
-    return listening(serve)
-
-
-def losing_the_answer(server):
-    """A proxy that delivers the request and loses the response."""
-
-    def serve(client, ended):
-        host, port = server.base_url.removeprefix("http://").split(":")
-        with client, socket.create_connection((host, int(port))) as onward:
-            request = client.recv(65536)
-            while request.count(b"}") == 0:
-                request += client.recv(65536)
-            onward.sendall(request)
-            onward.recv(65536)
-
-    return listening(serve)
 
 
 # --- The file itself ------------------------------------------------------------------------------

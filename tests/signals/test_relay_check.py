@@ -1,0 +1,191 @@
+"""relay.py --check: a message through every step, and in words what is wrong."""
+
+import socket
+import subprocess
+
+import pytest
+
+from tests.relays import (
+    HERE,
+    PATH,
+    PYTHON_RELAY,
+    answering,
+    fills,
+    hook,
+    message,
+    relaying,
+    secret_of,
+)
+from tests.server import serving
+from tokens.crypto import formats
+
+pytestmark = [pytest.mark.processes, pytest.mark.once]
+
+SENDER = "192.0.2.1"
+PROXIED = {"RELAY_PROXY": HERE, "RELAY_SENDERS": SENDER}
+
+
+@pytest.fixture(scope="module")
+def server():
+    with serving(ready=1, idle=0) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def bot(server):
+    return server.seed["automation"]
+
+
+@pytest.fixture(scope="module")
+def relay(server, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("relay")
+    with relaying(folder, hook(server), secret_of(server), **PROXIED) as relay:
+        yield relay
+
+
+@pytest.fixture
+def check(server, relay, tmp_path):
+    """Runs the check with the relay's own settings, changed. Returns the status and the output."""
+
+    def run(text, **changes):
+        own = {
+            "RELAY_SECRET": secret_of(server),
+            "RELAY_HOOK": hook(server),
+            "RELAY_PATH": PATH,
+            "RELAY_LISTEN": f"{HERE}:{relay.port}",
+            **PROXIED,
+            **changes,
+        }
+        file = tmp_path / "relay.env"
+        file.write_text("# comment\n\n" + "".join(f"{name}={own[name]}\n" for name in own))
+        command = [*PYTHON_RELAY, "--settings", str(file), "--check"]
+        done = subprocess.run(command, input=text, env={}, capture_output=True, text=True)
+        assert "Traceback" not in done.stderr
+        assert "svc_sign" not in done.stdout + done.stderr
+        return done.returncode, done.stdout + done.stderr
+
+    return run
+
+
+def test_every_step_is_told_and_nothing_is_filled(server, check, bot):
+    before = fills(server)
+    status, said = check(message(bot))
+    assert status == 0
+    assert [line.split(":")[0] for line in said.splitlines()] == [
+        f"ok     {step}" for step in ("settings", "relay", "signature", "hook")
+    ]
+    assert f"accepts the message: filled, {bot['pair']} {bot['direction']}, desks: 1" in said
+    assert fills(server) == before
+
+
+def test_through_the_web_server(check, bot, relay):
+    status, said = check(message(bot), RELAY_URL=f"http://localhost:{relay.port}")
+    assert status == 1  # nothing in front of the relay passes the sender's address
+    assert "does not pass the sender's address in X-Forwarded-For" in said
+    assert f"ok     web server: http://localhost:{relay.port} reaches the relay" in said
+
+
+SETTINGS = {
+    "RELAY_SECRET is empty": {"RELAY_SECRET": ""},
+    "RELAY_HOOK must be the address": {"RELAY_HOOK": ""},
+    "RELAY_PATH must be a path": {"RELAY_PATH": "/x"},
+    "RELAY_URL must be an address without a path": {"RELAY_URL": "https://relay.example/path"},
+}
+
+
+@pytest.mark.parametrize("said", SETTINGS)
+def test_a_wrong_setting_is_named(check, bot, said):
+    status, output = check(message(bot), **SETTINGS[said])
+    assert status == 1
+    assert f"WRONG  settings: {said}" in output
+
+
+def test_a_line_that_is_no_setting_is_named(tmp_path):
+    file = tmp_path / "relay.env"
+    file.write_text("# my relay\nRELAY_SECRET svc_sign_x\n")
+    command = [*PYTHON_RELAY, "--settings", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert f"Line 2 of {file} is not NAME=value." in done.stderr
+
+
+def test_a_relay_that_does_not_run(check, bot):
+    with socket.create_server((HERE, 0)) as gone:
+        address = f"{HERE}:{gone.getsockname()[1]}"
+    status, said = check(message(bot), RELAY_LISTEN=address)
+    assert status == 1
+    assert f"WRONG  relay: it does not run at http://{address}" in said
+
+
+def test_a_relay_that_does_not_know_its_web_server(server, check, bot, tmp_path):
+    """The relay closes the connection of the proxy: without RELAY_PROXY it is no sender."""
+    settings = {"RELAY_SENDERS": SENDER}
+    with relaying(tmp_path, hook(server), bot["secret"], **settings) as stern:
+        status, said = check(message(bot), RELAY_LISTEN=f"{HERE}:{stern.port}")
+    assert status == 1
+    assert "WRONG  relay: it closed the connection. RELAY_PROXY must be the address" in said
+
+
+def test_a_relay_that_was_not_restarted(server, check, bot, tmp_path):
+    before, old = fills(server), formats.new(formats.SIGNING_SECRET)
+    with relaying(tmp_path, hook(server), old, **PROXIED) as stale:
+        status, said = check(message(bot), RELAY_LISTEN=f"{HERE}:{stale.port}")
+    assert (status, fills(server)) == (1, before)
+    assert "WRONG  403 check_invalid: The relay runs with another RELAY_SECRET" in said
+
+
+def test_another_program_on_the_relays_port(check, bot):
+    raw = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
+    with answering(raw) as address:
+        port = address.split(":")[2].partition("/")[0]
+        status, said = check(message(bot), RELAY_LISTEN=f"{HERE}:{port}")
+    assert status == 1
+    assert "WRONG  relay: another program answers" in said
+
+
+def test_a_web_server_that_does_not_pass_the_path_on(check, bot):
+    raw = b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno"
+    with answering(raw) as address:
+        status, said = check(message(bot), RELAY_URL=address.removesuffix("/api/hooks/signal"))
+    assert status == 1
+    assert "answers 404 itself" in said
+    assert "must pass RELAY_PATH on" in said
+
+
+def test_a_web_server_that_is_not_there(check, bot):
+    with socket.create_server((HERE, 0)) as gone:
+        url = f"https://{HERE}:{gone.getsockname()[1]}"
+    status, said = check(message(bot), RELAY_URL=url)
+    assert status == 1
+    assert f"WRONG  web server: nothing answers at {url}" in said
+
+
+MESSAGES = {
+    "422 pair_mismatch": {"pair": "SOL/USDT"},
+    "422 ticker_only": {"pair": "ETHUSDT"},
+    "422 not_elected": {"elected": "true"},
+    "message: The message contains what looks like a key": {"apiKey": "HUSH"},
+}
+
+
+@pytest.mark.parametrize("expected", MESSAGES)
+def test_a_mistake_in_the_message_is_told_as_the_hook_tells_it(check, bot, expected):
+    status, said = check(message(bot, **MESSAGES[expected]))
+    assert status == 1
+    assert f"WRONG  {expected}" in said
+    assert "HUSH" not in said
+
+
+def test_each_field_that_is_wrong_is_named(check, bot):
+    status, said = check(message(bot, direction="buy", nonce=""))
+    assert status == 1
+    assert "direction: Send one of: long, short." in said
+    assert "nonce: Send 1 to 128 visible ASCII characters." in said
+
+
+def test_a_secret_of_another_bot(server, check, bot, tmp_path):
+    other = formats.new(formats.SIGNING_SECRET)
+    with relaying(tmp_path, hook(server), other, **PROXIED) as wrong:
+        changes = {"RELAY_SECRET": other, "RELAY_LISTEN": f"{HERE}:{wrong.port}"}
+        status, said = check(message(bot), **changes)
+    assert status == 1
+    assert "WRONG  401 signature_invalid" in said

@@ -1,0 +1,348 @@
+"""One table of cases for both relays: relay.py on a server, relay.worker.js under Node."""
+
+import hmac
+import json
+import secrets
+import socket
+import time
+from hashlib import sha256
+
+import httpx
+import pytest
+
+from tests import relays
+from tests.relays import (
+    HERE,
+    NODE,
+    PATH,
+    PYTHON_RELAY,
+    WORKER_RELAY,
+    answering,
+    fills,
+    hook,
+    latest,
+    listening,
+    losing_the_answer,
+    message,
+    secret_of,
+    slow_hook,
+)
+from tests.server import serving
+from tokens.crypto import formats
+
+pytestmark = [pytest.mark.processes, pytest.mark.once]
+
+SENDER, STRANGER = "192.0.2.1", "203.0.113.9"
+HEADER = "X-Forwarded-For"
+RELAYS = {"relay.py": PYTHON_RELAY, "relay.worker.js": WORKER_RELAY}
+# Both learn the sender's address from this header: of the proxy, or of the serverless platform.
+BEHIND = {
+    "relay.py": {"RELAY_PROXY": HERE},
+    "relay.worker.js": {"RELAY_SENDER_HEADER": HEADER},
+}
+needs_node = pytest.mark.skipif(not NODE, reason="node is not installed")
+
+
+@pytest.fixture(
+    scope="module", params=["relay.py", pytest.param("relay.worker.js", marks=needs_node)]
+)
+def kind(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def server():
+    with serving(ready=1, idle=0) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def bot(server):
+    return server.seed["automation"]
+
+
+def running(kind, folder, address, secret, **settings):
+    own = {"RELAY_SENDERS": SENDER, **BEHIND[kind], **settings}
+    return relays.running(RELAYS[kind], folder, address, secret, **own)
+
+
+@pytest.fixture(scope="module")
+def relay(kind, server, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("relay")
+    with running(kind, folder, hook(server), secret_of(server)) as relay:
+        yield relay
+
+
+@pytest.fixture
+def behind(kind, bot, tmp_path):
+    """Runs the relay in front of another hook."""
+
+    def run(address, **settings):
+        return running(kind, tmp_path, address, bot["secret"], **settings)
+
+    return run
+
+
+def send(relay, text, sender=SENDER, **more):
+    return relay.alert(text, **{HEADER: sender, **more})
+
+
+def code(answer):
+    return answer.status_code, answer.json()["code"]
+
+
+def unique(bot, **changes):
+    """A message without a nonce that no other test sends."""
+    return message(bot, nonce=None, at=secrets.token_hex(8), **changes)
+
+
+# --- Accepted -------------------------------------------------------------------------------------
+
+
+def test_an_alert_becomes_a_fill(server, relay, bot):
+    answer = send(relay, message(bot))
+    assert (answer.status_code, answer.json()["outcome"]) == (200, "filled")
+    assert answer.headers["Content-Type"] == "application/json"
+    signal_id = answer.json()["signal"]["id"]
+    assert latest(server, "signal.filled")["signal"]["id"] == signal_id
+    assert f"200 filled: {signal_id} (request " in relay.log()
+
+
+@pytest.mark.parametrize("end", ["", " \r\n"])
+def test_the_nonce_is_the_hash_of_the_alert(relay, bot, end):
+    text = unique(bot, note="\u00e9 }") + end
+    nonce = send(relay, text).json()["signal"]["nonce"]
+    assert nonce == "relay-" + sha256(text.encode()).hexdigest()[:32]
+
+
+def test_a_nonce_of_the_message_is_kept(relay, bot):
+    text = message(bot)
+    assert send(relay, text).json()["signal"]["nonce"] == json.loads(text)["nonce"]
+
+
+def test_a_retry_of_an_alert_fills_nothing_again(server, relay, bot):
+    text, before = unique(bot), fills(server)
+    first, second = send(relay, text), send(relay, text)
+    assert (first.status_code, *code(second)) == (200, 409, "nonce_used")
+    assert second.json()["identical"]
+    assert fills(server) == before + 1
+
+
+def test_a_retry_after_a_lost_answer_fills_nothing_again(server, relay, behind, bot):
+    text, before = unique(bot), fills(server)
+    with losing_the_answer(server) as lossy, behind(lossy) as unlucky:
+        assert send(unlucky, text).status_code == 502
+    assert code(send(relay, text)) == (409, "nonce_used")
+    assert fills(server) == before + 1
+
+
+def test_several_secrets_sign_side_by_side(kind, server, bot, tmp_path):
+    both = f"{formats.new(formats.SIGNING_SECRET)}, {bot['secret']}"
+    with running(kind, tmp_path, hook(server), both) as relay:
+        assert send(relay, message(bot)).status_code == 200
+
+
+# --- Refused by the relay -------------------------------------------------------------------------
+
+
+def test_another_path_is_refused(relay, bot):
+    for path in ("/guess", PATH + "x", PATH[:-1], f"{PATH}?a=b", "/"):
+        assert code(send(relay, message(bot), path=path)) == (404, "no_such_path")
+
+
+def test_another_sender_is_refused(server, relay, bot):
+    before = fills(server)
+    for hops in (STRANGER, f"{SENDER}, {STRANGER}"):
+        assert code(send(relay, message(bot), sender=hops)) == (403, "sender_unknown")
+    assert f"403 sender_unknown: {STRANGER} is not in RELAY_SENDERS." in relay.log()
+    assert send(relay, message(bot), sender=f"{STRANGER}, {SENDER}").status_code == 200
+    assert fills(server) == before + 1
+
+
+def test_an_alert_without_a_senders_address_is_refused_with_what_to_do(relay, bot):
+    answer = relay.alert(message(bot))
+    assert code(answer) == (403, "sender_unknown")
+    assert HEADER in answer.json()["detail"]
+
+
+def test_only_the_platforms_addresses_are_allowed_by_default(behind, bot):
+    raw = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+    with answering(raw) as address, behind(address, RELAY_SENDERS=None) as relay:
+        for sender in ("52.89.214.238", "34.212.75.30", "54.218.53.128", "52.32.178.7"):
+            assert send(relay, message(bot), sender=sender).status_code == 200
+        assert send(relay, message(bot)).status_code == 403
+
+
+def test_only_post_is_an_alert(relay):
+    answer = httpx.get(relay.url(), headers={HEADER: SENDER}, trust_env=False)
+    assert code(answer) == (405, "not_an_alert")
+
+
+def test_a_long_alert_is_refused(relay):
+    assert code(send(relay, "x" * (64 * 1024 + 1))) == (413, "body_too_large")
+
+
+FORBIDDEN = [
+    '{"apiKey": "HUSH"}',
+    '{"a": [{"Pass-Phrase" : "HUSH"}]}',
+    '{"a": {"api_secret": "HUSH"}, "a": 1}',
+    '{"\\u0061piKey": "HUSH"}',
+    '{"key": "HUSH"',
+    "secret=HUSH",
+    '{"note": "-----BEGIN EC PRIVATE KEY-----HUSH"}',
+    '{"note": "CREDENTIAL"}',
+]
+
+
+@pytest.mark.parametrize("text", FORBIDDEN)
+def test_an_exchange_secret_does_not_leave_the_relay(behind, text):
+    """The hook is never called."""
+    called = []
+
+    def serve(client, ended):
+        called.append(client.recv(65536))
+        client.close()
+
+    text = text.replace("CREDENTIAL", formats.new(formats.SIGNING_SECRET))
+    with listening(serve) as address, behind(address) as relay:
+        answer = send(relay, text)
+        assert code(answer) == (422, "exchange_secret")
+    assert called == []
+    for said in (answer.text, relay.log()):
+        assert "HUSH" not in said
+        assert "svc_" not in said
+
+
+@pytest.mark.parametrize(
+    "changes", [{"note": "keys: 1"}, {"secretary": 1}, {"signal": "a=b"}, {"ticker": "A:B"}]
+)
+def test_a_message_without_a_secret_is_forwarded(relay, bot, changes):
+    assert send(relay, message(bot, **changes)).status_code == 200
+
+
+# --- Refused by the hook --------------------------------------------------------------------------
+
+
+def test_a_refusal_of_the_hook_is_returned_and_logged(server, relay, bot):
+    answer = send(relay, message(bot, pair="SOL/USDT"))
+    assert code(answer) == (422, "pair_mismatch")
+    assert answer.headers["Content-Type"] == "application/problem+json"
+    assert f"422 pair_mismatch: {answer.json()['detail']} (request " in relay.log()
+    assert latest(server, "signal.refused")["data"]["code"] == "pair_mismatch"
+
+
+@pytest.mark.parametrize("text", ["", "[]", "no", '{"a":1,"a":2}', '{"a":NaN}', "[" * 20000])
+def test_what_is_no_json_object_is_forwarded_unchanged(relay, text):
+    assert code(send(relay, text)) == (400, "malformed")
+
+
+def test_the_secret_of_another_bot_is_refused(kind, server, bot, tmp_path):
+    other = formats.new(formats.SIGNING_SECRET)
+    with running(kind, tmp_path, hook(server), other) as relay:
+        assert code(send(relay, message(bot))) == (401, "signature_invalid")
+
+
+def test_an_alert_that_no_relay_signed_is_refused_by_the_service(server, bot):
+    """The customer's section 7. A platform token does not replace the signature."""
+    bearer = {"Authorization": f"Bearer {server.seed['platformToken']}"}
+    for headers, expected in (({}, "credentials_missing"), (bearer, "signature_missing")):
+        answer = httpx.post(hook(server), content=message(bot), headers=headers, trust_env=False)
+        assert code(answer) == (401, expected)
+
+
+# --- What the platform hears when the hook does not speak -----------------------------------------
+
+
+@pytest.mark.parametrize(("status", "expected"), [(500, 500), (503, 503), (504, 503)])
+def test_a_5xx_of_the_service_makes_the_platform_retry(behind, bot, status, expected):
+    raw = b"HTTP/1.1 %d Away\r\nContent-Length: 2\r\n\r\n{}" % status
+    with answering(raw) as address, behind(address) as relay:
+        answer = send(relay, message(bot))
+    assert (answer.status_code, answer.content) == (expected, b"{}")
+
+
+@pytest.mark.parametrize("drips", [False, True], ids=["silent", "a byte at a time"])
+def test_a_silent_service_gets_no_more_time_than_the_platform_allows(behind, bot, drips):
+    with slow_hook(drips) as address, behind(address) as relay:
+        assert code(send(relay, message(bot))) == (503, "hook_slow")
+
+
+def test_an_unavailable_service_is_a_502(behind, bot):
+    with socket.create_server((HERE, 0)) as gone:
+        port = gone.getsockname()[1]
+    with behind(f"http://{HERE}:{port}/api/hooks/signal") as relay:
+        assert code(send(relay, message(bot))) == (502, "hook_away")
+
+
+# --- Checks ---------------------------------------------------------------------------------------
+
+
+def proof(secret, at=None):
+    stamp = str(int(time.time()) if at is None else at)
+    mac = hmac.new(secret.encode(), f"check.{stamp}".encode(), "sha256").hexdigest()
+    return f"{stamp}.{mac}"
+
+
+def test_a_check_fills_nothing_and_may_come_from_anywhere(server, relay, bot):
+    before, text = fills(server), unique(bot)
+    for _ in range(2):
+        answer = send(relay, text, STRANGER, **{"X-Relay-Check": proof(bot["secret"])})
+        assert (answer.status_code, answer.json()["outcome"]) == (200, "checked")
+    assert fills(server) == before
+    assert send(relay, text).json()["outcome"] == "filled"
+
+
+def test_a_check_that_does_not_know_the_secret_is_refused(server, relay, bot):
+    """Even from an allowed sender: a check must never fill."""
+    before, now = fills(server), int(time.time())
+    for header in (
+        "",
+        "x",
+        str(now),
+        proof(formats.new(formats.SIGNING_SECRET)),
+        proof(bot["secret"], now - 600),
+        proof(bot["secret"], now + 600),
+    ):
+        answer = send(relay, message(bot), **{"X-Relay-Check": header})
+        assert code(answer) == (403, "check_invalid")
+    assert fills(server) == before
+
+
+# --- Settings and log -----------------------------------------------------------------------------
+
+
+def test_the_log_contains_no_secret(relay, bot):
+    send(relay, message(bot))
+    send(relay, message(bot, note="hidden", pair="SOL/USDT"))
+    send(relay, "{}", path="/nothing/here")
+    for secret in (bot["secret"], PATH, "hidden", "nothing/here", "v1="):
+        assert secret not in relay.log()
+
+
+def test_an_answer_of_the_hook_cannot_break_a_line_of_the_log(behind, bot):
+    said = json.dumps({"code": "x", "detail": "one\r\ntwo"}).encode()
+    raw = b"HTTP/1.1 422 No\r\nContent-Length: %d\r\n\r\n%s" % (len(said), said)
+    with answering(raw) as address, behind(address) as relay:
+        send(relay, message(bot))
+        assert "422 x: one  two (request " in relay.log()
+
+
+WRONG = {
+    "RELAY_SECRET is empty": {"RELAY_SECRET": ""},
+    "RELAY_SECRET must be the complete signing secret": {"RELAY_SECRET": "svc_sign_short"},
+    "RELAY_HOOK must be": {"RELAY_HOOK": "no address"},
+    "RELAY_HOOK must": {"RELAY_HOOK": "http://signals.example/api/hooks/signal"},
+    "RELAY_PATH must be a path": {"RELAY_PATH": "/short"},
+}
+
+
+@needs_node
+@pytest.mark.parametrize("said", WRONG)
+def test_the_worker_answers_a_wrong_setting_with_what_is_wrong(bot, tmp_path, said):
+    """relay.py does not start: test_relay.py."""
+    address = "http://127.0.0.1:9/api/hooks/signal"
+    with running("relay.worker.js", tmp_path, address, bot["secret"], **WRONG[said]) as relay:
+        answer = send(relay, message(bot))
+    assert code(answer) == (500, "settings_wrong")
+    assert said in answer.json()["detail"]
+    assert "svc_sign" not in answer.text
