@@ -7,13 +7,7 @@ from django.test import Client
 
 from config.middleware.compression import SMALLEST
 from tests.client import CATALOG, DESKS, EVENTS, HOOK, JSON, ME, TOKENS, get, post, signed_in
-from tests.factories import (
-    a_desk,
-    a_desk_token,
-    a_platform_token,
-    a_ready_desk,
-    a_staff_user,
-)
+from tests.factories import a_desk, a_desk_token, a_platform_token, a_ready_desk, a_staff_user
 from tests.routes import address, routes
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
@@ -98,7 +92,7 @@ def test_one_etag_stands_for_both_encodings(path):
 def test_the_answer_that_shows_a_token_is_not_compressed():
     browser = signed_in(a_desk().user, "password")
     minted = browser.post(TOKENS, {"scope": "desk"}, JSON, headers=GZIP)
-    assert minted.status_code == 201
+    assert (minted.status_code, minted["Cache-Control"]) == (201, "no-store")
     assert "Content-Encoding" not in minted
 
 

@@ -8,17 +8,8 @@ from django.test import Client
 from desks import actions
 from desks.models import Card, Desk
 from events.actors import SYSTEM
-from events.models import Event
 from tests.client import EVENTS, code, deploy_path, post, push
-from tests.factories import (
-    a_bot,
-    a_card,
-    a_connected_desk,
-    a_desk,
-    a_desk_token,
-    a_platform_token,
-    a_ready_desk,
-)
+from tests.factories import a_bot, a_card, a_connected_desk, a_platform_token, a_ready_desk
 from tests.signals.bodies import deploy, fanout
 from tokens import actions as tokens
 
@@ -77,13 +68,6 @@ def test_a_ready_desk_shows_its_connection_and_its_election(engine, desk, card):
     assert election == {"card": card.name, "pair": card.pair, "direction": card.direction}
 
 
-def test_a_new_desk_shows_nulls(engine):
-    desk = a_desk()
-    answer = engine.get(f"{DESKS}/{desk.public_id}").json()
-    assert (answer["connected"], answer["ready"]) == (False, False)
-    assert (answer["connection"], answer["election"]) == (None, None)
-
-
 def test_without_a_published_card_no_desk_is_ready(engine, desk):
     a_bot(desk)
     actions.retire_card(actor=SYSTEM)
@@ -121,45 +105,6 @@ def test_a_reactivated_desk_is_listed_as_not_connected(engine, desk):
     assert ids(engine.get(f"{DESKS}?connected=0")) == ids(engine.get(DESKS)) == [desk.public_id]
     answer = engine.get(f"{DESKS}/{desk.public_id}").json()
     assert (answer["connected"], answer["ready"], answer["election"]) == (False, False, None)
-
-
-def test_me_is_the_desk_of_the_token(engine, desk, stranger):
-    client = Client(headers={"Authorization": f"Bearer {a_desk_token(desk)}"})
-    assert client.get("/api/v1/me").json() == engine.get(f"{DESKS}/{desk.public_id}").json()
-
-
-def test_a_desk_token_cannot_read_other_desks_or_the_list(desk, stranger):
-    client = Client(headers={"Authorization": f"Bearer {a_desk_token(desk)}"})
-    for path in (DESKS, f"{DESKS}/{desk.public_id}", f"{DESKS}/{stranger.public_id}"):
-        answer = client.get(path)
-        assert (answer.status_code, answer.json()["code"]) == (403, "not_allowed")
-
-
-def test_a_platform_token_cannot_read_me(engine):
-    assert engine.get("/api/v1/me").json()["code"] == "not_allowed"
-
-
-@pytest.mark.parametrize("unknown", ["usr_" + "0" * 22, "usr_x", "0", "usr_" + "0" * 21 + "%00"])
-def test_an_unknown_desk_is_not_found(engine, unknown: str):
-    answer = engine.get(f"{DESKS}/{unknown}")
-    assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
-
-
-def test_the_filters_divide_the_desks(engine, card):
-    ready, connected, idle = a_ready_desk(card), a_connected_desk(), a_desk()
-    assert ids(engine.get(DESKS)) == [d.public_id for d in (ready, connected, idle)]
-    assert ids(engine.get(f"{DESKS}?ready=1")) == [ready.public_id]
-    assert ids(engine.get(f"{DESKS}?ready=0")) == [connected.public_id, idle.public_id]
-    assert ids(engine.get(f"{DESKS}?connected=1")) == [ready.public_id, connected.public_id]
-    assert ids(engine.get(f"{DESKS}?connected=0")) == [idle.public_id]
-    assert ids(engine.get(f"{DESKS}?connected=1&ready=0")) == [connected.public_id]
-
-
-@pytest.mark.parametrize("limit", [1, 2, 3, 1000])
-@pytest.mark.parametrize("query", ["", "ready=1"])
-def test_pages_show_each_desk_once_in_one_order(engine, card, limit: int, query: str):
-    desks = [a_ready_desk(card).public_id for _ in range(5)]
-    assert every_page(engine, query, limit) == desks
 
 
 def test_a_cursor_is_valid_only_for_its_list(engine, card):
@@ -245,17 +190,6 @@ class TestDesksThatASignalFilled:
         second = self.push(whole, fanout=True, nonce="3")
         for signal, expected in ((first, [desk]), (nobody, []), (second, [desk])):
             assert every_page(whole, f"signal={signal}", 1) == [d.public_id for d in expected]
-
-    def test_a_signal_for_one_desk_filled_that_desk(self, whole, card, desk, stranger):
-        signal = self.push(whole, userId=desk.public_id, nonce="1")
-        assert every_page(whole, f"signal={signal}", 1) == [desk.public_id]
-
-    def test_a_signal_that_filled_nobody_and_an_unknown_one_list_nobody(self, whole, card, desk):
-        nox = {"source": "nox", "mode": "dry_run", "trace_id": "trc_1", "fanout": True}
-        dry = self.push(whole, action_id="act_1", **nox)
-        assert Event.objects.last().kind == "signal.dry_run"
-        for signal in (dry, "sig_" + "0" * 22, "nonsense"):
-            assert ids(whole.get(f"{DESKS}?signal={signal}")) == []
 
     def test_it_combines_with_the_other_filters(self, whole, card, desk, stranger):
         signal = self.push(whole, fanout=True, nonce="1")

@@ -8,24 +8,12 @@ from events.actors import SYSTEM
 from events.models import Event, Head
 from signals.models import Signal
 from tests.client import code, deploy_path, post, push
-from tests.factories import a_bot, a_platform_token, a_ready_desk, a_shared_secret
+from tests.factories import a_bot, a_platform_token, a_shared_secret
 from tests.signals.bodies import deploy, fanout, floor, nox, tradingview
 from tokens import actions
 from tokens.choices import Source
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("desk")]
-
-
-def test_a_repeated_nonce_gets_the_first_outcome(engine):
-    body = fanout(extra=1)
-    first = push(body, engine).json()
-    response = push(body, engine)
-    assert (response.status_code, code(response)) == (409, "nonce_used")
-    again = response.json()
-    assert first.pop("ignored") == ["extra"]
-    assert again["first"] == first
-    assert again["identical"] is True
-    assert Signal.objects.count() == 1
 
 
 def test_the_first_outcome_does_not_change_later(engine, desk):
@@ -35,22 +23,6 @@ def test_the_first_outcome_does_not_change_later(engine, desk):
     desks.publish_card(name="Other", pair="X/Y", direction="short", actor=SYSTEM)
     desks.disconnect(desk=desk, actor=SYSTEM)
     assert push(body, engine).json()["first"] == first
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"fanout": True},
-        {"direction": "short"},
-        {"pair": "ETH/USDT"},
-    ],
-)
-def test_another_signal_under_the_same_nonce_is_not_identical(engine, desk, change):
-    body = floor(desk)
-    push(body, engine)
-    response = push({**body, **change}, engine)
-    assert code(response) == "nonce_used"
-    assert response.json()["identical"] is False
 
 
 @pytest.mark.parametrize(
@@ -72,14 +44,6 @@ def test_a_nox_signal_with_any_other_value_is_not_identical(engine, change):
     assert push({**body, **change}, engine).json()["identical"] is False
 
 
-def test_another_desk_is_not_identical(engine, desk):
-    other = a_ready_desk(desk.elections.get().card)
-    body = fanout(userId=desk.public_id)
-    push(body, engine)
-    assert push({**body, "userId": other.public_id}, engine).json()["identical"] is False
-    assert push({**body, "userId": None}, engine).json()["identical"] is False
-
-
 def test_equal_signals_are_identical_however_they_are_written(engine, desk):
     body = floor(desk)
     push(body, engine)
@@ -96,13 +60,6 @@ def test_sizes_are_compared_as_numbers(engine):
     push(body, engine)
     raw = str(body).replace("'", '"').replace("True", "true").replace("None", "null")
     assert push(raw.replace("1.5", "1.50").encode(), engine).json()["identical"] is True
-
-
-def test_a_nonce_is_spent_in_any_mode(engine):
-    for mode in ("draft", "dry_run", "paper"):
-        body = nox(mode=mode)
-        assert code(push(body, engine)) == "ok"
-        assert code(push({**body, "mode": "paper"}, engine)) == "nonce_used"
 
 
 def test_each_signer_has_its_own_nonces(engine, desk):
@@ -157,14 +114,6 @@ def test_nonces_are_compared_exactly(engine):
 def test_a_refused_signal_spends_no_nonce(engine, desk, change, expected):
     body = floor(desk)
     assert code(push({**body, **change}, engine)) == expected
-    assert code(push(body, engine)) == "ok"
-
-
-def test_an_unauthorised_signal_spends_no_nonce(engine, desk):
-    body = floor(desk)
-    assert code(push(body, a_platform_token("read"))) == "scope_missing"
-    assert code(push(body, secret="wrong")) == "signature_invalid"
-    assert code(push(body)) == "credentials_missing"
     assert code(push(body, engine)) == "ok"
 
 

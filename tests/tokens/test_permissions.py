@@ -5,7 +5,7 @@ from django.urls import get_resolver
 from rest_framework.test import APIRequestFactory
 
 from events.http.api_view import ApiResponse, ApiView
-from tests.client import DESKS, HOOK, TOKENS, bearer, code, get, post
+from tests.client import DESKS, bearer, code, get, post
 from tests.factories import a_desk, a_desk_token, a_platform_token
 from tokens.callers.authentication import BearerAuthentication
 from tokens.callers.permissions import DeclaredScope
@@ -63,16 +63,6 @@ def test_the_detail_names_the_missing_scope():
     response = get(DESKS, a_platform_token("write"))
     assert code(response) == "scope_missing"
     assert "read" in response.json()["detail"]
-
-
-@pytest.mark.parametrize("path", [DESKS, TOKENS, HOOK, "/api/v1/me", "/api/v1/events"])
-def test_head_needs_the_same_scope_as_get(path, client):
-    assert client.head(path).status_code == client.get(path).status_code
-    reader = bearer(a_platform_token("read"))
-    assert (
-        client.head(path, headers=reader).status_code
-        == client.get(path, headers=reader).status_code
-    )
 
 
 def test_a_post_with_a_method_override_header_stays_a_post():
