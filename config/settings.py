@@ -88,7 +88,32 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
 ]
 
+# Pages, and the API paths that accept a session. ``serve_api`` sends the rest of the API through
+# API_MIDDLEWARE instead.
 MIDDLEWARE = [
+    "config.middleware.chains.serve_api",
+    "config.middleware.requests.request_id",
+    "config.middleware.requests.log_requests",
+    "config.middleware.requests.add_security_headers",
+    "config.middleware.requests.strip_head_bodies",
+    "config.middleware.requests.conditional_get",
+    "config.middleware.requests.prevent_caching",
+    "config.middleware.requests.check_host",
+    "config.middleware.requests.sanitize_requests",
+    "config.middleware.requests.sanitize_cookies",
+    "config.middleware.requests.HandleErrors",
+    "django.middleware.security.SecurityMiddleware",
+    "config.middleware.first_checks.StaticFiles",
+    "config.middleware.first_checks.check_requests",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "config.middleware.requests.ValidateForms",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "config.accounts.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
+]
+API_MIDDLEWARE = [
     "config.middleware.requests.request_id",
     "config.middleware.requests.log_requests",
     "config.middleware.requests.add_security_headers",
@@ -98,17 +123,7 @@ MIDDLEWARE = [
     "config.middleware.requests.prevent_caching",
     "config.middleware.requests.check_host",
     "config.middleware.requests.sanitize_requests",
-    "config.middleware.requests.HandleErrors",
-    "django.middleware.security.SecurityMiddleware",
-    "config.middleware.first_checks.StaticFiles",
     "config.middleware.first_checks.check_requests",
-    "config.accounts.middleware.SessionMiddleware",
-    "config.middleware.requests.ValidateForms",
-    "django.middleware.csrf.CsrfViewMiddleware",
-    "config.accounts.middleware.AuthenticationMiddleware",
-    "config.accounts.middleware.MessageMiddleware",
-    "django.middleware.clickjacking.XFrameOptionsMiddleware",
-    "allauth.account.middleware.AccountMiddleware",
 ]
 
 ROOT_URLCONF = "config.urls"

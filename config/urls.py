@@ -16,11 +16,12 @@ handler429 = "config.pages.too_many"  # used by allauth's rate limits
 handler500 = "config.problems.server_error"
 
 urlpatterns = [
+    # The paths of signals come first, because most requests go there.
+    path("api/", include("signals.api.urls")),
     path("api/v1", CatalogView.as_view(), name="catalog"),
     path("api/v1/", include("events.api.urls")),
     path("api/v1/", include("desks.api.urls")),
     path("api/v1/", include("tokens.api.urls")),
-    path("api/", include("signals.api.urls")),
     path("api/schema", SchemaView.as_view(), name="schema"),
     path("api/docs", docs, name="docs"),
     path("", home, name="home"),

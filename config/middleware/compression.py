@@ -1,8 +1,8 @@
 """Compresses large API responses for clients that accept gzip.
 
-Only responses to GET and HEAD on paths that ignore cookies are compressed. None of them contains a
-credential: those appear in responses to POST. Responses that a browser could be made to request
-repeatedly, to learn a secret from their length (BREACH), are not compressed.
+It stands in ``API_MIDDLEWARE`` only: no response that depends on a cookie is compressed. A browser
+could be made to request such a response repeatedly, to learn a secret from its length (BREACH).
+Only responses to GET and HEAD are compressed: credentials appear in responses to POST.
 """
 
 import gzip
@@ -11,9 +11,6 @@ from collections.abc import Callable
 
 from django.http import HttpRequest, HttpResponse
 from django.utils.cache import patch_vary_headers
-
-from config.accounts.middleware import WITH_SESSION
-from config.problems import API
 
 Handler = Callable[[HttpRequest], HttpResponse]
 
@@ -33,7 +30,7 @@ def compress(get_response: Handler) -> Handler:
 
     def middleware(request: HttpRequest) -> HttpResponse:
         response = get_response(request)
-        if not _may_be_compressed(request):
+        if request.method not in ("GET", "HEAD"):
             return response
         patch_vary_headers(response, ["Accept-Encoding"])
         if response.get("ETag", "").startswith('"'):
@@ -44,14 +41,6 @@ def compress(get_response: Handler) -> Handler:
         return response
 
     return middleware
-
-
-def _may_be_compressed(request: HttpRequest) -> bool:
-    return (
-        request.method in ("GET", "HEAD")
-        and request.path.startswith(API)
-        and request.path not in WITH_SESSION
-    )
 
 
 def _takes_gzip(request: HttpRequest) -> bool:

@@ -4,6 +4,7 @@ They run before any view, CSRF check or form parser, so that no byte of a refuse
 read. ``config.middleware.requests`` checks the Host earlier.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -52,6 +53,7 @@ class StaticFiles(WhiteNoiseMiddleware):  # type: ignore[misc]
         return early or WhiteNoiseMiddleware.serve(static_file, request)
 
 
+@functools.cache
 def methods_of(view: Any) -> tuple[str, ...]:
     """Returns the methods of a view. HEAD is included with GET, OPTIONS always."""
     offered = {*_offered(view), "OPTIONS"}

@@ -1,4 +1,4 @@
-"""Middleware for every request and response, in the order of ``MIDDLEWARE``."""
+"""Middleware for requests and responses, in the order of ``MIDDLEWARE``."""
 
 import re
 import secrets
@@ -11,6 +11,7 @@ from django.core.exceptions import BadRequest, DisallowedHost
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.http.multipartparser import MultiPartParserError
 from django.http.request import UnreadablePostError
+from django.http.response import ResponseHeaders
 from django.middleware.security import SecurityMiddleware
 from django.utils.cache import get_conditional_response, set_response_etag
 from structlog.contextvars import bind_contextvars, reset_contextvars
@@ -18,7 +19,7 @@ from structlog.contextvars import bind_contextvars, reset_contextvars
 from config.middleware import security_headers
 from config.monitoring.metrics import REQUESTS
 from config.problems import API, problem, to_refusal
-from config.server.logs import requests_logger
+from config.server.logs import RequestLogger
 from events.http.refusals import (
     ExchangeSecret,
     HostInvalid,
@@ -47,7 +48,7 @@ def request_id(get_response: Handler) -> Handler:
     """Sets the request's id, the client's own if it is valid, and adds it to the response."""
 
     def middleware(request: HttpRequest) -> HttpResponse:
-        given = request.headers.get(REQUEST_ID_HEADER, "")
+        given = request.META.get("HTTP_X_REQUEST_ID", "")
         request_id = given if _is_fit_id(given) else secrets.token_hex(16)
         state_of(request).id = request_id
         response = get_response(request)
@@ -68,7 +69,7 @@ def log_requests(get_response: Handler) -> Handler:
     ``who`` is the id of a token, a signing secret or a user. ``outcome`` is the code of a refusal,
     the outcome of a signal, or None.
     """
-    log = requests_logger(settings.LOG_LEVEL)
+    log = RequestLogger(settings.LOG_LEVEL)
 
     def middleware(request: HttpRequest) -> HttpResponse:
         began = time.perf_counter()
@@ -79,6 +80,7 @@ def log_requests(get_response: Handler) -> Handler:
             REQUESTS.labels(route, response.status_code).inc()
             log.info(
                 "request",
+                request=state_of(request).id,
                 method=request.method if request.method in METHODS else "another",
                 route=route,
                 status=response.status_code,
@@ -103,14 +105,18 @@ def _who(request: HttpRequest) -> str | None:
 
 
 def add_security_headers(get_response: Handler) -> Handler:
-    """Adds the security headers to every response, including those of middleware."""
+    """Adds the security headers to every response, including those of middleware.
+
+    They are encoded once. Setting them one by one took a tenth of a request's time.
+    """
+    encoded = ResponseHeaders(security_headers.HEADERS)._store
     over_https = SecurityMiddleware(get_response)
 
     def middleware(request: HttpRequest) -> HttpResponse:
         response = get_response(request)
-        for name, value in security_headers.HEADERS.items():
-            response.setdefault(name, value)
-        over_https.process_response(request, response)
+        response.headers._store = {**encoded, **response.headers._store}
+        if request.is_secure():
+            over_https.process_response(request, response)
         return response
 
     return middleware
@@ -168,18 +174,26 @@ def check_host(get_response: Handler) -> Handler:
 def sanitize_requests(get_response: Handler) -> Handler:
     """Removes parts of a request that this service does not support.
 
-    Preconditions are ignored. Cookies with a NUL are dropped, and a path with a NUL is a 404: no
-    database accepts a NUL.
+    Preconditions are ignored. A path with a NUL is a 404: no database accepts a NUL.
     """
 
     def middleware(request: HttpRequest) -> HttpResponse:
         for name in PRECONDITIONS:
             request.META.pop(name, None)
+        if NUL in request.path_info:
+            return problem(request, NotFound())
+        return get_response(request)
+
+    return middleware
+
+
+def sanitize_cookies(get_response: Handler) -> Handler:
+    """Drops cookies with a NUL, which no database accepts."""
+
+    def middleware(request: HttpRequest) -> HttpResponse:
         request.COOKIES = {
             name: value for name, value in request.COOKIES.items() if NUL not in value
         }
-        if NUL in request.path_info:
-            return problem(request, NotFound())
         return get_response(request)
 
     return middleware

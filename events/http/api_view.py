@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from rest_framework.negotiation import DefaultContentNegotiation
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
@@ -25,6 +26,7 @@ class ApiResponse(HttpResponse):
 
 # NaN and infinity are not JSON: encoding one raises ValueError.
 ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+NEGOTIATOR = DefaultContentNegotiation()  # the framework's request requires one; nothing uses it
 
 
 class ApiView(APIView):
@@ -51,6 +53,10 @@ class ApiView(APIView):
         for name, value in state_of(request).limit_headers.items():
             response.headers.setdefault(name, value)
         return response
+
+    def initialize_request(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Request:
+        """The framework's request, without parsers: ``events.http.bodies`` reads bodies."""
+        return Request(request, authenticators=self.get_authenticators(), negotiator=NEGOTIATOR)
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         self.perform_authentication(request)

@@ -17,7 +17,7 @@ def check_length(request: HttpRequest) -> None:
 
     Raises ``LengthRequired`` for a chunked body, and ``BodyTooLarge``.
     """
-    if request.headers.get("Transfer-Encoding"):
+    if request.META.get("HTTP_TRANSFER_ENCODING"):
         raise LengthRequired
     if int(request.META.get("CONTENT_LENGTH") or 0) > settings.DATA_UPLOAD_MAX_MEMORY_SIZE:
         raise BodyTooLarge

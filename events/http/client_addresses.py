@@ -32,7 +32,7 @@ def rate_limit_address(request: HttpRequest) -> str:
 
 def _client(request: HttpRequest) -> Address:
     proxies = settings.TRUSTED_PROXIES
-    hops = request.headers.get("X-Forwarded-For", "").split(",")
+    hops = request.META.get("HTTP_X_FORWARDED_FOR", "").split(",")
     forwarded = _parse(hops[-proxies]) if proxies and len(hops) >= proxies else None
     return forwarded or _parse(request.META.get("REMOTE_ADDR", "")) or UNIX_SOCKET_ADDRESS
 

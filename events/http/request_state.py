@@ -26,5 +26,7 @@ class RequestState:
 
 def state_of(request: HttpRequest) -> RequestState:
     """The state of this request. Repeated calls return the same object."""
-    state: RequestState = vars(request).setdefault(_NAME, RequestState())
+    state: RequestState | None = vars(request).get(_NAME)
+    if state is None:
+        state = vars(request)[_NAME] = RequestState()
     return state

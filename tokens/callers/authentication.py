@@ -16,6 +16,7 @@ from typing import Any
 
 from django.conf import settings
 from django.http import QueryDict
+from django.http.request import HttpHeaders
 from django.utils import timezone
 from rest_framework.authentication import BaseAuthentication, CSRFCheck
 from rest_framework.request import Request
@@ -44,6 +45,10 @@ from tokens.models import SigningSecret, Token
 logger = logging.getLogger(__name__)
 
 BEARER = "bearer"
+# The names in META. Reading request.headers would convert every header first.
+AUTHORIZATION = HttpHeaders.to_wsgi_name("Authorization")
+TIMESTAMP = HttpHeaders.to_wsgi_name(signing.TIMESTAMP_HEADER)
+SIGNATURE = HttpHeaders.to_wsgi_name(signing.SIGNATURE_HEADER)
 LAST_USED_INTERVAL = timedelta(minutes=1)
 MAX_LIVE = 2  # live secrets of one owner
 DUMMY_SECRET = formats.new(formats.SIGNING_SECRET)
@@ -116,7 +121,7 @@ def read_bearer(request: Request) -> str | None:
 
     Raises ``TokenInvalid`` for any other header.
     """
-    header = request.headers.get("Authorization")
+    header: str | None = request._request.META.get(AUTHORIZATION)
     if header is None:
         return None
     scheme, _, value = header.partition(" ")
@@ -131,8 +136,8 @@ def read_signed_headers(request: Request) -> SignedHeaders | None:
 
     Raises ``SignatureMissing``, ``TimestampInvalid`` or ``SignatureInvalid``.
     """
-    timestamp = request.headers.get(signing.TIMESTAMP_HEADER)
-    signature = request.headers.get(signing.SIGNATURE_HEADER)
+    timestamp = request._request.META.get(TIMESTAMP)
+    signature = request._request.META.get(SIGNATURE)
     if timestamp is None and signature is None:
         return None
     if timestamp is None or signature is None:
