@@ -5,11 +5,65 @@ from typing import Any
 from django.urls import reverse
 from rest_framework.request import Request
 
-from config.openapi.schemas import read_catalog
+from desks.api.schemas import PublishedCard
 from events.http.api_view import ApiResponse, ApiView
+from events.http.json_schema import STRING
+from events.http.schemas import Field, Paper, Schema, operation
 from signals.api.views import PUBLIC
 from signals.contract.document import HEADERS, published_card
 from signals.law.rules import LAW
+
+# The method and the route of each operation, and what follows the route's path, by name.
+PATHS = {
+    "catalog": ("GET", "catalog", ""),
+    "me": ("GET", "me", ""),
+    "desks": ("GET", "desks", ""),
+    "readyDesks": ("GET", "desks", "?ready=1"),
+    "connectedDesks": ("GET", "desks", "?connected=1"),
+    "desk": ("GET", "desks", "/{userId}"),
+    "deploy": ("POST", "desks", "/{userId}/signal"),
+    "events": ("GET", "events", ""),
+    "tokens": ("GET", "tokens", ""),
+    "token": ("POST", "tokens", ""),
+    "revoke": ("DELETE", "tokens", ""),
+    "signal": ("POST", "hook", ""),
+    "signalContract": ("GET", "hook", ""),
+}
+
+
+class ForUsers(Schema):
+    """First steps of a user."""
+
+    mint = pull = webhook = Field(STRING)
+
+
+class ForEngine(Schema):
+    """First steps of an engine."""
+
+    mint = pull = oneDesk = deploy = fanout = Field(STRING)
+
+
+class Plug(Schema):
+    """The interface for an engine."""
+
+    publishedCard = PublishedCard(allow_null=True)
+    pull = oneUser = push = events = Field(STRING)
+    headers = Field({"type": "array", "items": STRING})
+    note = Field(STRING)
+
+
+class Catalog(Paper):
+    """What there is, and how one begins."""
+
+    law = Field(STRING)
+    paths = Field(
+        {"type": "object", "properties": dict.fromkeys(PATHS, STRING), "required": list(PATHS)},
+        "A name for each thing that can be asked, with its method and path.",
+    )
+    auth = Field(STRING)
+    forUsers = ForUsers()
+    forEngine = ForEngine()
+    plug = Plug()
 
 
 class CatalogView(ApiView):
@@ -18,34 +72,22 @@ class CatalogView(ApiView):
     authentication_classes = []
     permission_classes = []
 
-    @read_catalog
+    @operation(
+        "readCatalog",
+        "Read the catalog",
+        "What there is, and how one begins. Public.",
+        tag="Catalog",
+        response=Catalog,
+    )
     def get(self, request: Request) -> ApiResponse:
         return ApiResponse(catalog(), headers=PUBLIC)
 
 
-def paths() -> dict[str, str]:
-    """Returns the method and path of each operation, by name."""
-    desks, tokens, hook = reverse("desks"), reverse("tokens"), reverse("hook")
-    return {
-        "catalog": f"GET {reverse('catalog')}",
-        "me": f"GET {reverse('me')}",
-        "desks": f"GET {desks}",
-        "readyDesks": f"GET {desks}?ready=1",
-        "connectedDesks": f"GET {desks}?connected=1",
-        "desk": f"GET {desks}/{{userId}}",
-        "deploy": f"POST {desks}/{{userId}}/signal",
-        "events": f"GET {reverse('events')}",
-        "tokens": f"GET {tokens}",
-        "token": f"POST {tokens}",
-        "revoke": f"DELETE {tokens}",
-        "signal": f"POST {hook}",
-        "signalContract": f"GET {hook}",
-    }
-
-
 def catalog() -> dict[str, Any]:
     """The catalog object."""
-    named = paths()
+    named = {
+        name: f"{method} {reverse(route)}{rest}" for name, (method, route, rest) in PATHS.items()
+    }
     return {
         "paper": True,
         "liveWrites": False,

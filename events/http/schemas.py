@@ -3,6 +3,7 @@
 A ``Schema`` is a serializer that only describes JSON. Tests compare the schemas with responses.
 """
 
+import copy
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeVar
 
@@ -29,7 +30,13 @@ class Field(serializers.Field[Any, Any, Any, Any]):
 
 
 class Schema(serializers.Serializer[Any]):
-    """The schema of a JSON object in a response or a request body."""
+    """The schema of a JSON object in a response or a request body.
+
+    Members that are described alike may be one field: ``key = message = Field(STRING)``.
+    """
+
+    def get_fields(self) -> dict[str, Any]:
+        return {name: copy.deepcopy(field) for name, field in self._declared_fields.items()}
 
 
 class Paper(Schema):

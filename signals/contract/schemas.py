@@ -8,28 +8,20 @@ from events.http.schemas import Field, Paper, Schema
 class Sample(Schema):
     """A sample body. It is accepted once the ids and the nonce are filled in."""
 
-    note = Field(STRING)
-    path = Field(STRING)
+    note = path = Field(STRING)
     body = Field(OBJECT)
 
 
 class Vector(Schema):
     """A test vector, to check an implementation against."""
 
-    secret = Field(STRING)
-    timestamp = Field(STRING)
-    body = Field(STRING)
-    signature = Field(STRING)
+    secret = timestamp = body = signature = Field(STRING)
 
 
 class Signing(Schema):
     """How to sign."""
 
-    algorithm = Field(STRING)
-    key = Field(STRING)
-    message = Field(STRING)
-    signature = Field(STRING)
-    timestamp = Field(STRING)
+    algorithm = key = message = signature = timestamp = Field(STRING)
     toleranceSeconds = Field({"type": "integer", "minimum": 1})
     vector = Vector()
 
@@ -39,8 +31,7 @@ class RefusalMeaning(Schema):
 
     code = Field(STRING)
     status = Field({"type": "integer"})
-    title = Field(STRING)
-    detail = Field(STRING)
+    title = detail = Field(STRING)
 
 
 class Contract(Paper):
@@ -50,12 +41,7 @@ class Contract(Paper):
     url = Field({"type": "string", "format": "uri"})
     headers = Field({"type": "array", "items": STRING})
     law = Field(STRING)
-    tv = Sample()
-    fanout = Sample()
-    oneDesk = Sample()
-    oneUser = Sample()
-    floor = Sample()
-    nox = Sample()
+    tv = fanout = oneDesk = oneUser = floor = nox = Sample()
     publishedCard = PublishedCard(allow_null=True)
     signing = Signing()
     refusals = RefusalMeaning(many=True)
