@@ -107,15 +107,11 @@ class CardAdmin(ReadOnlyAdmin):
         return card.closed is None
 
 
-class ReadyFilter(ChoiceFilter):
-    title = "ready"
-    parameter_name = "ready"
+class ReadyFilter(ChoiceFilter, name="ready"):
     filters = {"yes": lambda desks: desks.ready(Card.objects.published().first())}
 
 
-class ConnectedFilter(ChoiceFilter):
-    title = "connected"
-    parameter_name = "connected"
+class ConnectedFilter(ChoiceFilter, name="connected"):
     filters = {"yes": lambda desks: desks.connected()}
 
 
@@ -192,13 +188,9 @@ class ElectionAdmin(ReadOnlyAdmin):
         return election.closed is None and (election.card is None or election.card.closed is None)
 
 
-def _public_id(desk: Desk) -> str:
-    return desk.public_id
-
-
 add_related(Card, "elections", Election)
 add_related(Card, "events", Event)
-add_related(Desk, "automations", Automation, _public_id)
-add_related(Desk, "elections", Election, _public_id)
-add_related(Desk, "events", Event, _public_id)
+add_related(Desk, "automations", Automation)
+add_related(Desk, "elections", Election)
+add_related(Desk, "events", Event)
 add_related(Automation, "elections", Election)

@@ -1,7 +1,7 @@
 """The control area's read-only pages of the log."""
 
 import json
-from functools import partial
+from operator import methodcaller
 from typing import Any
 
 from django.contrib import admin
@@ -9,20 +9,14 @@ from django.db.models import Q
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from events.control.lists import ChoiceFilter, Rows
+from events.control.lists import ChoiceFilter
 from events.control.pages import ReadOnlyAdmin
 from events.kinds import PLATFORM, Kind
 from events.models import Event
 
 
-def _filter_kind(kind: Kind, rows: Rows) -> Rows:
-    return rows.filter(kind=kind)
-
-
-class KindFilter(ChoiceFilter):
-    title = "kind"
-    parameter_name = "kind"
-    filters = {str(kind): partial(_filter_kind, kind) for kind in Kind}
+class KindFilter(ChoiceFilter, name="kind"):
+    filters = {str(kind): methodcaller("filter", kind=kind) for kind in Kind}
 
 
 @admin.register(Event)

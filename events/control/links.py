@@ -4,8 +4,7 @@ An app cannot name the lists of an app above it. That app registers its lists he
 """
 
 from collections import defaultdict
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from django.db.models import Model
 from django.urls import reverse
@@ -18,35 +17,23 @@ class PageLink(NamedTuple):
     url: str
 
 
-class RelatedList(NamedTuple):
-    """A list of ``listed``, searched for what ``search`` returns for a row."""
-
-    listed: type[Model]
-    search: Callable[[Any], str]
+_related: defaultdict[type[Model], dict[str, type[Model]]] = defaultdict(dict)
 
 
-_related: defaultdict[type[Model], dict[str, RelatedList]] = defaultdict(dict)
+def add_related(model: type[Model], label: str, listed: type[Model]) -> None:
+    """Links the page of each row of ``model`` to the rows of ``listed`` that belong to it.
 
-
-def _primary_key(row: Model) -> str:
-    return str(row.pk)
-
-
-def add_related(
-    model: type[Model],
-    label: str,
-    listed: type[Model],
-    search: Callable[[Any], str] = _primary_key,
-) -> None:
-    """Links the page of each row of ``model`` to the rows of ``listed`` that belong to it."""
-    _related[model][label] = RelatedList(listed, search)
+    The link searches the list for the row's public id.
+    """
+    _related[model][label] = listed
 
 
 def related_links(row: Model) -> list[PageLink]:
     """The links from the page of this row to related lists, in the order of their labels."""
+    public_id = getattr(row, "public_id", row.pk)
     return [
-        PageLink(f"Its {label}", f"{_list_url(related.listed)}?q={related.search(row)}")
-        for label, related in sorted(_related[type(row)].items())
+        PageLink(f"Its {label}", f"{_list_url(listed)}?q={public_id}")
+        for label, listed in sorted(_related[type(row)].items())
     ]
 
 

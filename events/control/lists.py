@@ -42,9 +42,17 @@ class IndexedChangeList(ChangeList):
 
 
 class ChoiceFilter(admin.SimpleListFilter):
-    """A filter with a few named choices. ``filters`` maps each name to a function on querysets."""
+    """A filter with a few named choices. ``filters`` maps each name to a function on querysets.
+
+    The class's ``name`` is its title and its query parameter.
+    """
 
     filters: ClassVar[Mapping[str, Callable[[Any], Rows]]]
+
+    def __init_subclass__(cls, name: str = "", **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if name:
+            cls.title = cls.parameter_name = name
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
         return [(name, name) for name in self.filters]

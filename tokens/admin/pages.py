@@ -37,11 +37,8 @@ class CreateCredentialPage(ActionPage):
         return self.response_class(self.request, ["control/shown_once.html"], context)
 
 
-class OwnerFilter(ChoiceFilter):
+class OwnerFilter(ChoiceFilter, name="owner"):
     """Filters by owner. The default is the platform; a search covers both owners."""
-
-    title = "owner"
-    parameter_name = "owner"
 
     def choices(self, changelist: Any) -> Any:
         return list(super().choices(changelist))[1:]  # without "All"

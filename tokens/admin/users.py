@@ -62,18 +62,14 @@ class ReactivateUser(ActionPage):
         return self.redirect_to_row(self.row, f"{self.row} is active again.")
 
 
-class RoleFilter(ChoiceFilter):
-    title = "role"
-    parameter_name = "role"
+class RoleFilter(ChoiceFilter, name="role"):
     filters = {
         "customers": lambda users: users.filter(is_staff=False),
         "staff": lambda users: users.filter(is_staff=True),
     }
 
 
-class ActiveFilter(ChoiceFilter):
-    title = "active"
-    parameter_name = "active"
+class ActiveFilter(ChoiceFilter, name="active"):
     filters = {
         "yes": lambda users: users.filter(is_active=True),
         "no": lambda users: users.filter(is_active=False),
