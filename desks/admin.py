@@ -9,8 +9,7 @@ from django.http import HttpRequest, HttpResponse
 
 from desks import actions
 from desks.forms import ElectionForm
-from desks.mail_addresses import normalize_search
-from desks.models import Automation, Card, Desk, Election
+from desks.models import Automation, Card, Desk, Election, User
 from desks.models.card import MAX_NAME_LENGTH
 from desks.models.desk import DeskQuerySet
 from events.control.links import add_related
@@ -123,10 +122,13 @@ class DeskAdmin(ReadOnlyAdmin):
     list_filter = [ReadyFilter, ConnectedFilter]
     list_select_related = ["user", "connection"]
     ordering = ["-id"]
-    search_help_text = "usr_… · the owner's e-mail address"
+    search_help_text = (
+        "usr_… · the beginning of the owner's e-mail address, or a part of it among the newest "
+        "10,000 users"
+    )
     searches_by_prefix = {
         "usr_": lambda text: Q(public_id=text),
-        "": lambda text: Q(user__email=normalize_search(text)),
+        "": lambda text: Q(user__in=User.objects.matching(text).values("pk")),
     }
     fields = [*list_display, "deactivated", "updated_at"]
 

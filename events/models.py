@@ -62,6 +62,11 @@ class Event(models.Model):
             models.Index(fields=["topic", "kind", "position"], name="event_topic_kind"),
             models.Index(fields=["kind", "position"], name="event_kind"),
             models.Index(
+                fields=["actor_id", "position"],
+                name="event_actor",
+                condition=Q(actor_id__isnull=False),
+            ),
+            models.Index(
                 fields=["signal_id"], name="event_signal", condition=Q(signal_id__isnull=False)
             ),
         ]

@@ -98,7 +98,7 @@ class Signal(models.Model):
         ordering = ["-position"]
         constraints = [
             models.UniqueConstraint(fields=["public_id"], name="signal_public_id"),
-            models.UniqueConstraint(fields=["signer", "nonce"], name="nonce_is_single_use"),
+            models.UniqueConstraint(fields=["nonce", "signer"], name="nonce_is_single_use"),
             models.CheckConstraint(
                 condition=Q(outcome="filled", filled=models.F("matched")) | Q(filled=0),
                 name="signal_fills_what_it_matched",

@@ -17,7 +17,21 @@ from events.actors import Actor, ActorType
 NORMALIZED_PATTERN = r"^[!-@\[-~]+$"
 
 
+# A part of an address is found among as many of the newest users, without reading all of them.
+MAX_SCANNED = 10_000
+
+
 class UserManager(BaseUserManager["User"]):
+    def matching(self, text: str) -> models.QuerySet["User"]:
+        """The users whose address begins with the text, and recent users whose address contains it.
+
+        An index finds the beginning. For the rest the newest ``MAX_SCANNED`` users are read.
+        """
+        part = normalize_search(text)
+        newest = self.order_by("-pk").values_list("pk", flat=True).first() or 0
+        recent = Q(pk__gt=newest - MAX_SCANNED, email__contains=part)
+        return self.filter(Q(email__startswith=part) | recent)
+
     def create_user(self, email: str, password: str | None = None, **fields: Any) -> "User":
         """Creates a user without a desk. The address is not verified.
 

@@ -1,13 +1,15 @@
-"""Links between pages of the control area.
+"""Links between pages of the control area, and sections of the pages of rows.
 
-An app cannot name the lists of an app above it. That app registers its lists here instead.
+An app cannot name the lists of an app above it. That app registers its lists and sections here.
 """
 
 from collections import defaultdict
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from django.db.models import Model
 from django.urls import reverse
+from django.utils.safestring import SafeString
 
 
 class PageLink(NamedTuple):
@@ -17,6 +19,14 @@ class PageLink(NamedTuple):
     url: str
 
 
+class Section(NamedTuple):
+    """A part of the page of a row, below its fields. ``content`` is safe HTML."""
+
+    heading: str
+    content: SafeString
+
+
+_sections: defaultdict[type[Model], dict[str, Callable[[Any], SafeString]]] = defaultdict(dict)
 _related: defaultdict[type[Model], dict[str, type[Model]]] = defaultdict(dict)
 
 
@@ -26,6 +36,16 @@ def add_related(model: type[Model], label: str, listed: type[Model]) -> None:
     The link searches the list for the row's public id.
     """
     _related[model][label] = listed
+
+
+def add_section(model: type[Model], heading: str, render: Callable[[Any], SafeString]) -> None:
+    """Adds a section to the page of each row of ``model``."""
+    _sections[model][heading] = render
+
+
+def sections_of(row: Model) -> list[Section]:
+    """The sections of this row's page, in the order in which they were added."""
+    return [Section(heading, render(row)) for heading, render in _sections[type(row)].items()]
 
 
 def related_links(row: Model) -> list[PageLink]:

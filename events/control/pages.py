@@ -14,7 +14,7 @@ from django.urls import URLPattern, path, reverse
 from django.views.generic import FormView
 
 from events.actors import Actor
-from events.control.links import PageLink, related_links
+from events.control.links import PageLink, related_links, sections_of
 from events.control.lists import (
     ChoiceFilter,
     IndexedChangeList,
@@ -38,6 +38,7 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     list_filter: ClassVar[Sequence[type[ChoiceFilter]]] = ()  # type: ignore[assignment]
 
     actions = None
+    change_form_template = "control/row.html"
     list_per_page = 100
     paginator = LimitedPaginator
     show_facets = admin.ShowFacets.NEVER
@@ -119,9 +120,12 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         extra_context: dict[str, Any] | None = None,
     ) -> HttpResponse:
         row = self.get_object(request, unquote(object_id))
-        tools = self.row_tools(row) if row else []
-        title = str(self.opts.verbose_name).capitalize()
-        return super().change_view(request, object_id, form_url, {"title": title, "tools": tools})
+        context = {
+            "title": str(self.opts.verbose_name).capitalize(),
+            "tools": self.row_tools(row) if row else [],
+            "sections": sections_of(row) if row else [],
+        }
+        return super().change_view(request, object_id, form_url, context)
 
     def row_tools(self, row: Any) -> list[PageLink]:
         """Links to the actions that are possible on this row, and to related lists."""

@@ -6,8 +6,8 @@ from django.test import Client
 from desks import actions
 from desks.models import Election
 from events.actors import SYSTEM
-from signals import admin
 from signals.models import Signal
+from signals.reports.operator import search
 from tests import factories, staff
 from tests.client import push
 from tests.pages import words
@@ -46,7 +46,7 @@ def test_signals_are_found_by_id_nonce_desk_and_bot(client, desk, stranger):
         (everybody, [everybody]),
         ("n-all", [everybody]),
         ("act_1", [nox]),
-        ("n-bot", []),
+        ("n-bot", [bots]),
         (stranger.public_id, [one]),
         (desk.public_id, [bots]),
         (bot.id, [bots]),
@@ -58,7 +58,7 @@ def test_signals_are_found_by_id_nonce_desk_and_bot(client, desk, stranger):
 
 
 def test_a_search_for_a_desk_shows_its_newest_signals(client, desk, monkeypatch):
-    monkeypatch.setattr(admin, "MAX_POSITIONS", 2)
+    monkeypatch.setattr(search, "MAX_SCANNED", 2)
     engine = factories.a_platform_token()
     ids = [sent(bodies.floor(desk), engine) for _ in range(3)]
     assert found(client, desk.public_id) == ids[:0:-1]

@@ -11,8 +11,10 @@ from django.apps import apps
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from desks.models import Automation, Election
+from desks.models import Automation, Desk, Election, User
 from events.http.cursors import list_cursor
+from events.models import Event
+from signals.models import Signal
 from tests.bench import growth
 from tests.client import DESKS, EVENTS, ME, code, deploy_path, get, post, push
 from tests.factories import (
@@ -226,7 +228,7 @@ WHERE public_id LIKE 'usr_grown%' AND id % 2 = 0;
 ANALYZE desks_desk"""
 
 
-def wants(of_desk, of_bot, signal):
+def wants(of_desk, of_bot, of_token, signal):
     """The requests that use each index."""
     return {
         "desk_enrolled": f"{DESKS}?ready=0",
@@ -237,6 +239,7 @@ def wants(of_desk, of_bot, signal):
         "event_topic_kind": f"{EVENTS}?userId={of_desk}&kind=desk.created",
         "event_kind": f"{EVENTS}?kind=desk.created",
         "event_signal": f"{EVENTS}?signal={signal}",
+        "event_actor": f"{list_of(Event)}?q={of_token}",
         "desks_automation_desk_id_9872d92d": f"{list_of(Automation)}?q={of_desk}",
         "desks_election_automation_id_5e40c58b": f"{list_of(Election)}?q={of_bot}",
         "tokens_signingsecret_automation_id_b99d5b34": f"{list_of(SigningSecret)}?q={of_bot}",
@@ -257,7 +260,8 @@ def test_every_index_without_a_constraint_is_used_by_a_query(desk):
         kept = {name for (name,) in cursor.fetchall()}
     signal = push(fanout(), engine).json()["signal"]["id"]
     found = set()
-    for index, address in wants(desk.public_id, bot.id, signal).items():
+    token = Token.objects.get(desk=None).public_id
+    for index, address in wants(desk.public_id, bot.id, token, signal).items():
         if index == "desk_active":
             with connection.cursor() as cursor:
                 cursor.execute(HALF_DEACTIVATED)
@@ -267,6 +271,61 @@ def test_every_index_without_a_constraint_is_used_by_a_query(desk):
         used = re.compile(rf" {index}(_like)? ")
         found |= {index for _, plan in plans_of(queries) if used.search(plan)}
     assert found == kept
+
+
+@on_postgresql
+@pytest.mark.parametrize(
+    "query",
+    [
+        "?kind=signal.refused",
+        "?reason=pair_mismatch&source=floor",
+        "?q=evt_9",
+        "?q={signal}",
+        "?q={desk}",
+        "?q={token}",
+        "?q={bot}",
+        "?q=a-nonce",
+        "?q=rader-",
+        "?q=ngine",
+    ],
+)
+def test_no_search_of_the_log_by_staff_scans_a_whole_table(desk, query):
+    bot, engine, operator = a_bot(desk), a_platform_token(), a_client()
+    token = Token.objects.get(desk=None).public_id
+    signal = push(fanout(nonce="a-nonce"), engine).json()["signal"]["id"]
+    push(fanout(pair="SOL/USDT"), engine)
+    address = query.format(signal=signal, desk=desk.public_id, token=token, bot=bot.id)
+    with CaptureQueriesContext(connection) as queries:
+        answer = operator.get(list_of(Event) + address)
+    assert answer.status_code == 200
+    assert answer.context["cl"].result_count > 0
+    assert whole_reads(queries) == []
+
+
+@on_postgresql
+@pytest.mark.parametrize(
+    ("model", "query"),
+    [
+        (Signal, "?q=a-nonce"),
+        (Signal, "?q={desk}"),
+        (Signal, "?q={token}"),
+        (Signal, "?q={bot}"),
+        (User, "?q=rader-"),
+        (Desk, "?q=rader-"),
+        (Token, "?q=ngine"),
+    ],
+)
+def test_no_search_of_a_list_by_staff_scans_a_whole_table(desk, model, query):
+    bot, engine, operator = a_bot(desk), a_platform_token(), a_client()
+    push(fanout(nonce="a-nonce"), engine)
+    push(floor(desk), engine)
+    push(tradingview(bot), secret=bot.secret)
+    token = Token.objects.get(desk=None).public_id
+    address = query.format(desk=desk.public_id, token=token, bot=bot.id)
+    with CaptureQueriesContext(connection) as queries:
+        answer = operator.get(list_of(model) + address)
+    assert answer.context["cl"].result_count > 0
+    assert whole_reads(queries) == []
 
 
 @on_postgresql

@@ -118,10 +118,11 @@ class TokenAdmin(ReadOnlyAdmin):
     list_filter = [TokenOwnerFilter]
     list_select_related = ["desk"]
     ordering = ["-id"]
-    search_help_text = "tok_… · the usr_… of a desk"
+    search_help_text = "tok_… · the usr_… of a desk · a part of a platform token's name"
     searches_by_prefix = {
         "tok_": lambda text: Q(public_id=text),
         "usr_": lambda text: Q(desk__public_id=text),
+        "": lambda text: Q(desk=None, name__icontains=text),
     }
     fields = ["public_id", "scope", *list_display]
 

@@ -8,15 +8,9 @@ from django.utils.safestring import SafeString
 from desks.models import Automation
 from events.control.links import add_related
 from events.control.pages import ReadOnlyAdmin
-from events.kinds import Kind
-from events.models import Event
 from signals.models import Signal
 from signals.reports.explanation import explain
-from tokens.choices import Source
-
-# A search for a desk uses the log's index on topics, and shows at most this many signals.
-MAX_POSITIONS = 1000
-SIGNAL_KINDS = [Kind.SIGNAL_FILLED, Kind.SIGNAL_DRY_RUN, Kind.SIGNAL_RECORDED]
+from signals.reports.operator import search
 
 
 @admin.register(Signal)
@@ -37,14 +31,16 @@ class SignalAdmin(ReadOnlyAdmin):
     ]
     ordering = ["-position"]
     search_help_text = (
-        "Search by sig_…, by the target's usr_…, by the sender's bot_…, by bot_… and a nonce, "
-        "or by the nonce or action_id of a signal from floor or nox"
+        "By index: sig_…, a nonce or action_id. "
+        f"The newest {search.MAX_SCANNED:,}: a desk's usr_…; the sender's tok_…, sec_… or bot_…"
     )
     searches_by_prefix = {
         "sig_": lambda text: Q(public_id=text),
-        "usr_": lambda text: Q(position__in=_positions_of(text)),
+        "usr_": search.signals_of_desk,
+        "tok_": search.signals_of_credential,
+        "sec_": search.signals_of_credential,
         "bot_": lambda text: _by_bot(*text.split(maxsplit=1)),
-        "": lambda text: Q(signer__in=[Source.FLOOR, Source.NOX], nonce=text),
+        "": lambda text: Q(nonce=text),
     }
     fields = [
         "why",
@@ -79,13 +75,8 @@ class SignalAdmin(ReadOnlyAdmin):
         return render_to_string("control/why.html", {"why": explain(signal)})
 
 
-def _positions_of(user_id: str) -> list[int]:
-    addressed = Event.objects.filter(topic=user_id, kind__in=SIGNAL_KINDS).order_by("-position")
-    return list(addressed.values_list("position", flat=True)[:MAX_POSITIONS])
-
-
 def _by_bot(bot_id: str, nonce: str | None = None) -> Q:
-    return Q(signer=bot_id) if nonce is None else Q(signer=bot_id, nonce=nonce)
+    return search.signals_of_bot(bot_id) if nonce is None else Q(signer=bot_id, nonce=nonce)
 
 
 add_related(Automation, "signals", Signal)

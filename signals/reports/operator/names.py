@@ -1,0 +1,101 @@
+"""Who or what is behind an id of the log: its name, and its page in the control area."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from django.contrib.admin.utils import quote
+from django.db.models import Model
+from django.urls import reverse
+
+from desks.models import Automation, Card, Desk, User
+from events.models import Event
+from tokens.models import SigningSecret, Token
+
+
+class Named(NamedTuple):
+    """The name of a row, and the URL of its page."""
+
+    label: str
+    url: str
+
+
+Names = Mapping[str, Named]
+Loader = Callable[[set[str]], Iterable[tuple[str, str, Model]]]
+
+
+def names_of(ids: Iterable[str | None]) -> Names:
+    """The names of these ids, with one query for each kind of id. Unknown ids have none."""
+    wanted = {each for each in ids if each}
+    found = {}
+    for prefix, load in LOADERS.items():
+        of_kind = {each for each in wanted if each.startswith(prefix)}
+        for each, label, row in load(of_kind) if of_kind else ():
+            found[each] = Named(label, _page(row))
+    return found
+
+
+def ids_in(event: Event) -> list[str | None]:
+    """The ids that a line about the event names: its actor, its desk or card, and its bot."""
+    return [event.actor_id, event.topic, bot_of(event)]
+
+
+def bot_of(event: Event) -> str | None:
+    """The id of the bot that the event is about, or None."""
+    content = event.content_for(platform=True)
+    data, signal = content["data"], content["signal"] or {}
+    named = signal.get("botId") or data.get("botId") or data.get("owner")
+    return named if named and named.startswith("bot_") else None
+
+
+def _page(row: Model) -> str:
+    name = f"admin:{row._meta.app_label}_{row._meta.model_name}_change"
+    return reverse(name, args=[quote(row.pk)])
+
+
+def _desks(ids: set[str]) -> Iterable[tuple[str, str, Model]]:
+    for desk in Desk.objects.filter(public_id__in=ids).select_related("user"):
+        yield desk.public_id, desk.user.email, desk
+
+
+def _staff(ids: set[str]) -> Iterable[tuple[str, str, Model]]:
+    for user in User.objects.filter(staff_id__in=ids):
+        yield str(user.staff_id), user.email, user
+
+
+def _tokens(ids: set[str]) -> Iterable[tuple[str, str, Model]]:
+    for token in Token.objects.filter(public_id__in=ids):
+        yield token.public_id, str(token), token
+
+
+def _secrets(ids: set[str]) -> Iterable[tuple[str, str, Model]]:
+    for secret in SigningSecret.objects.filter(public_id__in=ids).select_related("automation"):
+        owner = secret.automation.name if secret.automation else secret.source.capitalize()
+        yield secret.public_id, f"{owner} ({secret.hint})", secret
+
+
+def _bots(ids: set[str]) -> Iterable[tuple[str, str, Model]]:
+    for bot in Automation.objects.filter(pk__in=ids):
+        yield bot.pk, bot.name, bot
+
+
+def _cards(ids: set[str]) -> Iterable[tuple[str, str, Model]]:
+    for card in Card.objects.filter(pk__in=ids):
+        yield card.pk, str(card), card
+
+
+LOADERS: dict[str, Loader] = {
+    "usr_": _desks,
+    "stf_": _staff,
+    "tok_": _tokens,
+    "sec_": _secrets,
+    "bot_": _bots,
+    "card_": _cards,
+}
+
+
+def attach_names(events: Iterable[Any]) -> None:
+    """Gives each event ``names``, with what its line and its page name."""
+    events = list(events)
+    names = names_of(each for event in events for each in ids_in(event))
+    for event in events:
+        event.names = names

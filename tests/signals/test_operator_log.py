@@ -1,0 +1,277 @@
+"""The log in the control area: who and why in the list, searches, the story of an event."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from desks import actions as desks
+from desks.models import Card, Desk, User
+from events.actors import SYSTEM
+from events.kinds import Kind
+from events.models import Event
+from signals.reports.operator import search
+from signals.reports.operator.stories import tell
+from tests import factories, staff
+from tests.client import push
+from tests.pages import words
+from tests.signals import bodies
+from tests.staff import staff_client  # noqa: F401 - the fixture "client"
+from tokens import actions as tokens
+from tokens.choices import Source
+from tokens.models import SigningSecret, Token
+
+pytestmark = pytest.mark.django_db
+
+MOST_QUERIES = 12
+STORIES = Path(__file__).parents[2] / "templates" / "control" / "events"
+
+
+@pytest.fixture
+def engine_id(engine):
+    return Token.objects.get().public_id
+
+
+def listed(client, **query):
+    """The positions of a list, which takes at most a dozen queries."""
+    with CaptureQueriesContext(connection) as queries:
+        response = client.get(staff.list_of(Event), query)
+    assert response.status_code == 200
+    assert len(queries) <= MOST_QUERIES
+    return [event.position for event in response.context["cl"].result_list]
+
+
+def cells(client, position):
+    """The texts of the cells of an event's row by their labels."""
+    response = client.get(staff.list_of(Event), {"q": f"evt_{position}"})
+    row = response.content.decode().partition("<tbody>")[2].partition("</tr>")[0]
+    found = {}
+    for cell in row.split('data-label="')[1:]:
+        label, _, rest = cell.partition('"')
+        found[label] = words_of(rest.partition(">")[2])
+    return found
+
+
+def words_of(fragment):
+    text = fragment.replace("<", "\0<").replace(">", ">\0")
+    return "".join(part for part in text.split("\0") if not part.startswith("<")).strip()
+
+
+def last(kind):
+    return Event.objects.filter(kind=kind).last()
+
+
+class TestList:
+    def test_a_refusal_shows_reason_source_bot_address_and_actor(self, client, desk, bot):
+        push(bodies.tradingview(bot, direction="long"), secret=bot.secret)
+        refused = last(Kind.SIGNAL_REFUSED)
+        shown = cells(client, refused.position)
+        hint = SigningSecret.objects.get().hint
+        assert shown["Reason"] == "direction_mismatch"
+        assert shown["Source"] == "tradingview"
+        assert shown["Bot"] == "Chart"
+        assert shown["E-mail address"] == desk.user.email
+        assert shown["Actor"] == f"Chart ({hint})"
+
+    def test_a_member_of_the_staff_and_a_token_are_named(self, client, engine):
+        client.post(staff.list_of(Token, "mint"), {"name": "Second", "scopes": ["read"]})
+        assert cells(client, last(Kind.TOKEN_MINTED).position)["Actor"] == "staff@example.com"
+        push(bodies.fanout(), engine)
+        assert cells(client, last(Kind.SIGNAL_FILLED).position)["Actor"].startswith("Engine (")
+
+    def test_the_header_has_a_link_to_the_refusals(self, client, engine, desk):
+        push(bodies.fanout(pair="SOL/USDT"), engine)
+        assert f'<a href="{staff.list_of(Event)}?kind=signal.refused"' in (
+            client.get("/control/").content.decode()
+        )
+        assert listed(client, kind="signal.refused") == [last(Kind.SIGNAL_REFUSED).position]
+
+    def test_refusals_are_filtered_by_reason_and_by_source(self, client, desk, bot, engine):
+        push(bodies.tradingview(bot, direction="long"), secret=bot.secret)
+        mismatch = last(Kind.SIGNAL_REFUSED).position
+        push(bodies.fanout(pair="SOL/USDT"), engine)
+        pair = last(Kind.SIGNAL_REFUSED).position
+        assert listed(client, reason="direction_mismatch") == [mismatch]
+        assert listed(client, reason="pair_mismatch") == [pair]
+        assert listed(client, source="tradingview") == [mismatch]
+        assert listed(client, source="floor", reason="direction_mismatch") == []
+
+    def test_the_names_of_more_events_take_no_more_queries(self, client, desk, bot, engine, card):
+        def queries():
+            with CaptureQueriesContext(connection) as captured:
+                client.get(staff.list_of(Event))
+            return len(captured)
+
+        push(bodies.tradingview(bot), secret=bot.secret)
+        push(bodies.fanout(), engine)
+        client.post(staff.list_of(Token, "mint"), {"name": "Second", "scopes": ["read"]})
+        few = queries()
+        for _ in range(3):
+            other = factories.a_bot(factories.a_ready_desk(card))
+            push(bodies.tradingview(other), secret=other.secret)
+        assert queries() == few <= MOST_QUERIES
+
+
+class TestSearch:
+    def test_a_nonce_finds_its_signal_whoever_sent_it(self, client, desk, bot, engine):
+        push(bodies.fanout(nonce="same"), engine)
+        push(bodies.tradingview(bot, nonce="same"), secret=bot.secret)
+        push(bodies.fanout(nonce="other"), engine)
+        found = Event.objects.filter(kind=Kind.SIGNAL_FILLED).values_list("position", flat=True)
+        assert listed(client, q="same") == sorted(found[:2], reverse=True)
+
+    def test_a_token_or_secret_finds_what_it_sent(self, client, desk, bot, engine_id, engine):
+        push(bodies.fanout(), engine)
+        push(bodies.fanout(pair="SOL/USDT"), engine)
+        by_engine = [last(Kind.SIGNAL_REFUSED).position, last(Kind.SIGNAL_FILLED).position]
+        push(bodies.tradingview(bot), secret=bot.secret)
+        assert listed(client, q=engine_id) == by_engine
+        secret = SigningSecret.objects.get().public_id
+        assert listed(client, q=secret) == [last(Kind.SIGNAL_FILLED).position]
+
+    def test_a_part_of_an_address_finds_the_events_of_the_desk(self, client, desk, stranger):
+        local = desk.user.email.partition("@")[0]
+        own = Event.objects.filter(topic=desk.public_id).values_list("position", flat=True)
+        assert set(listed(client, q=f"{local}@exam")) == set(own)
+        everyone = Event.objects.filter(topic__startswith="usr_").count()
+        assert len(listed(client, q="@example")) == everyone
+
+    def test_a_part_of_a_staff_address_finds_what_that_member_did(self, client):
+        client.post(staff.list_of(Token, "mint"), {"name": "Second", "scopes": ["read"]})
+        assert listed(client, q="taff@exa") == [last(Kind.TOKEN_MINTED).position]
+
+    def test_a_part_of_a_tokens_name_finds_what_it_sent(self, client, desk, engine):
+        push(bodies.fanout(), engine)
+        assert listed(client, q="ngin") == [last(Kind.SIGNAL_FILLED).position]
+
+    def test_a_bot_finds_what_is_about_it(self, client, desk, bot, engine):
+        push(bodies.tradingview(bot), secret=bot.secret)
+        push(bodies.tradingview(bot, direction="long"), secret=bot.secret)
+        push(bodies.fanout(), engine)
+        kinds = Event.objects.filter(position__in=listed(client, q=bot.id))
+        assert list(kinds.values_list("kind", flat=True)) == [
+            "automation.created",
+            "election.made",
+            "secret.generated",
+            "signal.filled",
+            "signal.refused",
+        ]
+
+    def test_the_page_states_the_limits_of_a_search(self, client):
+        text = words(client.get(staff.list_of(Event)))
+        assert "10,000 refusals" in text
+        assert "500 events of each of 20" in text
+        assert "reason and source: of the newest 10,000 refusals" in text
+
+    def test_a_text_finds_the_newest_events_of_each_match(self, client, desk, engine, monkeypatch):
+        monkeypatch.setattr(search, "MAX_EVENTS", 2)
+        for _ in range(3):
+            push(bodies.fanout(), engine)
+        head = Event.objects.last().position
+        assert listed(client, q="engine") == [head, head - 1]
+
+    def test_users_and_desks_are_found_by_a_part_of_an_address(self, client, desk, stranger):
+        part = desk.user.email[2:]
+        for model in (User, Desk):
+            response = client.get(staff.list_of(model), {"q": part})
+            assert response.context["cl"].result_count == 1
+
+    def test_tokens_are_found_by_a_part_of_their_name(self, client, engine, desk):
+        factories.a_desk_token(desk)
+        response = client.get(staff.list_of(Token), {"q": "NGIN"})
+        assert [token.name for token in response.context["cl"].result_list] == ["Engine"]
+
+
+class TestStory:
+    def test_each_kind_has_its_sentence(self):
+        assert {path.stem for path in STORIES.iterdir()} == set(Kind.values)
+
+    def test_the_sentences_come_first_and_the_json_is_folded(self, client, desk, engine):
+        push(bodies.fanout(nonce="n-1"), engine)
+        page = client.get(staff.page_of(last(Kind.SIGNAL_FILLED))).content.decode()
+        sentence = page.index("sent a signal of the source floor to every desk")
+        assert sentence < page.index("<details") < page.index("n-1")
+        assert "It filled 1 desk on paper." in page
+
+    def test_a_refusal_says_who_what_why_and_which_check_decided(self, client, desk, bot):
+        push(bodies.tradingview(bot, direction="long"), secret=bot.secret)
+        page = words(client.get(staff.page_of(last(Kind.SIGNAL_REFUSED))))
+        for part in (
+            "The holder of the secret Chart",
+            f"for the bot Chart {bot.id} to the desk of {desk.user.email}.",
+            "It was refused: direction_mismatch.",
+            "Sent: ETH/USDT long. Elected: ETH/USDT short.",
+            "Direction differs from the election. The sender was told: Send exactly",
+            "Is the pair the elected one? Yes.",
+            "Is the direction the elected one? No: this decided.",
+        ):
+            assert part in page
+
+    def test_every_kind_is_told_in_whole_sentences(self, client, card):
+        desk = factories.a_ready_desk(card)
+        bot, engine = factories.a_bot(desk), factories.a_platform_token()
+        factories.a_desk_token(desk)
+        push(bodies.tradingview(bot), secret=bot.secret)
+        push(bodies.tradingview(bot), secret=factories.a_shared_secret())
+        push(bodies.nox(mode="dry_run"), engine)
+        push(bodies.nox(mode="draft"), engine)
+        tokens.generate_secret(
+            source=Source.FLOOR, actor=SYSTEM, overlap=timedelta(days=2, hours=1)
+        )
+        tokens.revoke(token=Token.objects.get(desk=None), actor=SYSTEM)
+        desks.retire_card(actor=SYSTEM)
+        tokens.deactivate(user=desk.user, actor=SYSTEM)
+        tokens.reactivate(user=desk.user, actor=SYSTEM)
+        assert set(Event.objects.values_list("kind", flat=True)) == set(Kind.values)
+        for event in Event.objects.all():
+            told = " ".join(words_of(tell(event)).split())
+            assert told.endswith((".", "outcome")), told
+            assert "None" not in told
+            assert "  " not in told
+
+
+class TestWhoDidIt:
+    def test_a_card_names_who_published_and_who_retired_it(self, client):
+        fields = {"name": "Evening", "pair": "ETH/USDT", "direction": "short"}
+        client.post(staff.list_of(Card, "publish"), fields)
+        card = Card.objects.get()
+        desks.retire_card(actor=SYSTEM)
+        page = words(client.get(staff.page_of(card)))
+        assert "staff@example.com (staff) published the card Evening" in page
+        assert "The service itself retired the card Evening" in page
+
+    def test_a_token_names_who_minted_and_who_revoked_it_and_no_other(self, client):
+        client.post(staff.list_of(Token, "mint"), {"name": "Mine", "scopes": ["read"]})
+        token = Token.objects.get()
+        factories.a_platform_token()
+        client.post(staff.page_of(token, "revoke"))
+        page = words(client.get(staff.page_of(token)))
+        assert "staff@example.com (staff) minted the platform token Mine" in page
+        assert "staff@example.com (staff) revoked the platform token Mine" in page
+        assert "the platform token Engine" not in page
+
+    def test_a_secret_names_who_generated_and_who_ended_it(self, client, desk, bot):
+        secret = SigningSecret.objects.get()
+        client.post(staff.page_of(secret, "end"))
+        page = words(client.get(staff.page_of(secret)))
+        assert f"The service itself generated the signing secret {secret.hint}" in page
+        assert f"staff@example.com (staff) ended the signing secret {secret.hint}" in page
+
+    def test_a_user_names_who_deactivated_them(self, client, desk):
+        client.post(staff.page_of(desk.user, "deactivate"))
+        page = words(client.get(staff.page_of(desk.user)))
+        assert f"staff@example.com (staff) deactivated the desk of {desk.user.email}" in page
+
+    def test_a_token_shows_its_latest_signals_and_refusals(self, client, desk, engine):
+        push(bodies.fanout(), engine)
+        push(bodies.fanout(pair="SOL/USDT"), engine)
+        token = Token.objects.get()
+        with CaptureQueriesContext(connection) as queries:
+            page = words(client.get(staff.page_of(token)))
+        assert len(queries) <= MOST_QUERIES
+        assert "It filled 1 desk on paper." in page
+        assert "It was refused: pair_mismatch." in page
+        every = f"{staff.list_of(Event)}?q={token.public_id}"
+        assert every in client.get(staff.page_of(token)).content.decode()
