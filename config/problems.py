@@ -30,17 +30,23 @@ MEDIA_TYPE = "application/problem+json"
 DATABASE_ERRORS = (OperationalError, InterfaceError, InternalError, RedisError)
 
 
-def problem(request: HttpRequest, refusal: refusals.Refused) -> HttpResponse:
-    """Returns the response for a refusal: RFC 9457 under /api/, a page elsewhere."""
-    body = {
+def usual_members(
+    refusal: refusals.Refused | type[refusals.Refused], request_id: str | None
+) -> dict[str, Any]:
+    """Returns the members that every problem has."""
+    return {
         "type": f"{settings.BASE_URL}/problems/{refusal.code}",
         "title": refusal.title,
         "status": refusal.status,
         "detail": refusal.detail,
         "code": refusal.code,
-        "requestId": state_of(request).id,
-        **refusal.members,
+        "requestId": request_id,
     }
+
+
+def problem(request: HttpRequest, refusal: refusals.Refused) -> HttpResponse:
+    """Returns the response for a refusal: RFC 9457 under /api/, a page elsewhere."""
+    body = {**usual_members(refusal, state_of(request).id), **refusal.members}
     state_of(request).outcome = refusal.code
     REFUSALS.labels(refusal.code).inc()
     response: HttpResponse

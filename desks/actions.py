@@ -11,11 +11,12 @@ from django.db.models import F
 
 from desks.models import Automation, Card, Connection, Desk, Election
 from desks.models.automation import MAX_BOTS
-from desks.models.election import Reason
+from desks.models.election import ElectionQuerySet, Reason
 from desks.writes import (
     close_election,
     open_election,
     refuse_inactive,
+    refuse_removed,
     require_connection,
     update_desk,
 )
@@ -106,12 +107,7 @@ def enrol(*, desk: Desk, card_id: str, actor: Actor) -> None:
 
 def withdraw_from_card(*, desk: Desk, actor: Actor) -> None:
     """Withdraws the desk's election on the published card, if there is one."""
-    elections = Election.objects.standing().filter(desk=desk, card__isnull=False)
-    if not elections.exists():
-        return
-    with log.turn(actor=actor) as turn:
-        for election in elections:
-            close_election(turn, desk, election, Reason.ASKED)
+    _withdraw(Election.objects.standing().filter(desk=desk, card__isnull=False), desk, actor)
 
 
 def add_automation(*, desk: Desk, name: str, actor: Actor) -> Automation:
@@ -122,11 +118,8 @@ def add_automation(*, desk: Desk, name: str, actor: Actor) -> Automation:
         if Automation.objects.not_removed().filter(desk=desk).count() >= MAX_BOTS:
             raise Invalid(f"A desk has at most {MAX_BOTS} bots. Remove one first.")
         automation = Automation.objects.create(desk=desk, name=name, created_at=turn.at)
-        turn.append(
-            Kind.AUTOMATION_CREATED,
-            topic=desk.public_id,
-            data={"botId": automation.pk, "name": name},
-        )
+        data = automation.as_event_data()
+        turn.append(Kind.AUTOMATION_CREATED, topic=desk.public_id, data=data)
     return automation
 
 
@@ -144,11 +137,8 @@ def remove_automation(
         for election in Election.objects.standing().filter(automation=automation):
             close_election(turn, desk, election, reason)
         Automation.objects.filter(pk=automation.pk).update(removed_at=turn.at)
-        turn.append(
-            Kind.AUTOMATION_REMOVED,
-            topic=desk.public_id,
-            data={"botId": automation.pk, "name": automation.name},
-        )
+        data = automation.as_event_data()
+        turn.append(Kind.AUTOMATION_REMOVED, topic=desk.public_id, data=data)
 
 
 def elect(*, automation: Automation, pair: str, direction: str, actor: Actor) -> None:
@@ -160,8 +150,7 @@ def elect(*, automation: Automation, pair: str, direction: str, actor: Actor) ->
         desk = automation.desk
         refuse_inactive(desk)
         require_connection(desk)
-        if not Automation.objects.not_removed().filter(pk=automation.pk).exists():
-            raise Invalid("This bot was removed.")
+        refuse_removed(automation)
         standing = Election.objects.standing().filter(automation=automation).first()
         if standing is not None:
             if (standing.pair, standing.direction) == (pair, direction):
@@ -173,11 +162,7 @@ def elect(*, automation: Automation, pair: str, direction: str, actor: Actor) ->
 def withdraw_from_automation(*, automation: Automation, actor: Actor) -> None:
     """Withdraws a bot's election, if there is one."""
     elections = Election.objects.standing().filter(automation=automation)
-    if not elections.exists():
-        return
-    with log.turn(actor=actor) as turn:
-        for election in elections:
-            close_election(turn, automation.desk, election, Reason.ASKED)
+    _withdraw(elections, automation.desk, actor)
 
 
 def publish_card(*, name: str, pair: str, direction: str, actor: Actor) -> Card:
@@ -210,6 +195,13 @@ def retire_card(*, actor: Actor, card: Card | None = None) -> None:
         ended = {"closed": turn.next_position(), "retired_at": turn.at}
         Card.objects.filter(pk=published.pk).update(**ended)
         turn.append(Kind.CARD_RETIRED, topic=EVERYONE, data=published.as_event_data())
+
+
+def _withdraw(elections: ElectionQuerySet, desk: Desk, actor: Actor) -> None:
+    if elections.exists():
+        with log.turn(actor=actor) as turn:
+            for election in elections.all():
+                close_election(turn, desk, election, Reason.ASKED)
 
 
 def _set_deactivated(desk: Desk, actor: Actor, deactivated: bool, kind: Kind) -> None:

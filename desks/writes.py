@@ -62,3 +62,9 @@ def refuse_inactive(desk: Desk) -> None:
     """Raises ``NotAllowed`` if the desk's owner is deactivated."""
     if not User.objects.filter(pk=desk.user_id, is_active=True).exists():
         raise NotAllowed("This account was deactivated.")
+
+
+def refuse_removed(automation: Automation) -> None:
+    """Raises ``Invalid`` if the bot was removed."""
+    if not Automation.objects.not_removed().filter(pk=automation.pk).exists():
+        raise Invalid("This bot was removed.")

@@ -11,10 +11,11 @@ from django.utils import timezone
 from desks import actions as desks
 from desks.models import Automation, Desk, User
 from desks.models.election import Reason
+from desks.writes import refuse_inactive, refuse_removed
 from events import log
 from events.actors import Actor, ActorType
 from events.http.names import require_name
-from events.http.refusals import Invalid, NotAllowed, TokenInvalid
+from events.http.refusals import Invalid, TokenInvalid
 from events.kinds import Kind
 from events.times import to_rfc3339, truncate_to_milliseconds
 from tokens import notices
@@ -32,10 +33,8 @@ def mint_desk_token(*, desk: Desk, actor: Actor, name: str = DESK_TOKEN_NAME) ->
     value = formats.new(formats.DESK_TOKEN)
     token = _new_token(value, scope=Scope.DESK, desk=desk, name=name, can_read=True)
     with log.turn(actor=actor) as turn:
-        if not User.objects.filter(pk=desk.user_id, is_active=True).exists():
-            raise NotAllowed("This account was deactivated.")
-        for old in Token.objects.filter(desk=desk, revoked_at=None).select_related("desk"):
-            revoke(token=old, actor=actor)
+        refuse_inactive(desk)
+        _revoke_all(desk, actor)
         _save(turn, token)
     return value, token
 
@@ -102,8 +101,8 @@ def generate_secret(
     secret = SigningSecret(source=source, automation=automation, hint=formats.hint(text))
     secret.encrypt(text)
     with log.turn(actor=actor) as turn:
-        if automation and not Automation.objects.not_removed().filter(pk=automation.pk).exists():
-            raise Invalid("This bot was removed.")
+        if automation:
+            refuse_removed(automation)
         for old in SigningSecret.objects.of(source, secret.automation_id).live(turn.at):
             _end(turn, old, turn.at if old.ends_at else turn.at + overlap)
         secret.created_at = turn.at
@@ -145,14 +144,11 @@ def remove_automation(
 def end_credentials(*, desk: Desk, actor: Actor, token: bool, secrets: bool) -> tuple[int, int]:
     """Revokes the desk's token, ends its bots' secrets, or both; returns how many of each."""
     with log.turn(actor=actor) as turn:
-        desk_tokens = Token.objects.filter(desk=desk, revoked_at=None).select_related("desk")
-        bot_secrets = SigningSecret.objects.of_desk(desk).live(turn.at)
-        revoked, ended = list(desk_tokens) if token else [], list(bot_secrets) if secrets else []
-        for desk_token in revoked:
-            revoke(token=desk_token, actor=actor)
+        revoked = _revoke_all(desk, actor) if token else 0
+        ended = list(SigningSecret.objects.of_desk(desk).live(turn.at)) if secrets else []
         for secret in ended:
             _end(turn, secret, turn.at)
-    return len(revoked), len(ended)
+    return revoked, len(ended)
 
 
 def deactivate(*, user: User, actor: Actor) -> None:
@@ -168,8 +164,7 @@ def deactivate(*, user: User, actor: Actor) -> None:
         for automation in Automation.objects.not_removed().filter(desk=desk):
             remove_automation(automation=automation, actor=actor, reason=Reason.DEACTIVATED)
         desks.disconnect(desk=desk, actor=actor, reason=Reason.DEACTIVATED)
-        for token in Token.objects.filter(desk=desk, revoked_at=None).select_related("desk"):
-            revoke(token=token, actor=actor)
+        _revoke_all(desk, actor)
         desks.deactivate_desk(desk=desk, actor=actor)
 
 
@@ -180,6 +175,14 @@ def reactivate(*, user: User, actor: Actor) -> None:
         desk = Desk.objects.filter(user=user).first()
         if desk is not None:
             desks.reactivate_desk(desk=desk, actor=actor)
+
+
+def _revoke_all(desk: Desk, actor: Actor) -> int:
+    """Revokes the desk's tokens and returns their number."""
+    live = list(Token.objects.filter(desk=desk, revoked_at=None).select_related("desk"))
+    for token in live:
+        revoke(token=token, actor=actor)
+    return len(live)
 
 
 def _refuse_ended_token(actor: Actor, at: datetime) -> None:

@@ -8,10 +8,8 @@ from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Any
 
-from django.conf import settings
-
 from config.openapi.headers import COUNTED, HEADERS, OF_STATUS, PUBLIC, REQUEST_ID, Document
-from config.problems import MEDIA_TYPE
+from config.problems import MEDIA_TYPE, usual_members
 from config.server import not_http
 from events.http import refusals
 from events.http.json_schema import STRING
@@ -151,15 +149,7 @@ def _headers(names: dict[str, str]) -> Document:
 def _example(refusal: type[Refused]) -> Document:
     return {
         "summary": refusal.title,
-        "value": {
-            "type": f"{settings.BASE_URL}/problems/{refusal.code}",
-            "title": refusal.title,
-            "status": refusal.status,
-            "detail": refusal.detail,
-            "code": refusal.code,
-            "requestId": REQUEST_ID,
-            **MEMBERS.get(refusal, {}),
-        },
+        "value": {**usual_members(refusal, REQUEST_ID), **MEMBERS.get(refusal, {})},
     }
 
 

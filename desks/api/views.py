@@ -1,5 +1,6 @@
 """The desk pull: GET /api/v1/me, /api/v1/desks and /api/v1/desks/{userId}."""
 
+from operator import itemgetter
 from typing import Any
 
 from rest_framework.request import Request
@@ -10,7 +11,7 @@ from desks.api.serializers import FILTERS, YES, DeskParameters, desks_as_json
 from desks.models import Card, Desk
 from desks.models.desk import DeskQuerySet
 from events.http.api_view import ApiResponse, ApiView
-from events.http.cursors import list_cursor, list_key
+from events.http.cursors import list_key, page_of
 from events.http.refusals import NotFound
 from events.kinds import Kind
 from events.models import Event
@@ -37,7 +38,9 @@ class DeskViewSet(ViewSetMixin, ApiView):
     def list(self, request: Request) -> ApiResponse:
         params = DeskParameters.read(request.query_params)
         card = Card.objects.published().first()
-        desks, next_cursor = _page(_select(params, card), params, card)
+        rows = desks_as_json(_select(params, card)[: params["limit"] + 1], card)
+        page, next_cursor = page_of(rows, params["limit"], _list_name(params), itemgetter(1))
+        desks = [desk for desk, _ in page]
         return ApiResponse(
             {"paper": True, "liveWrites": False, "desks": desks, "next": next_cursor}
         )
@@ -79,14 +82,3 @@ def _in_order(desks: DeskQuerySet, params: dict[str, Any]) -> DeskQuerySet:
         return desks.in_order()
     fill = Event.objects.filter(signal_id=params["signal"], kind=Kind.SIGNAL_FILLED).first()
     return desks.filled_by(fill) if fill else desks.none().in_order()
-
-
-def _page(
-    desks: DeskQuerySet, params: dict[str, Any], card: Card | None
-) -> tuple[list[dict[str, Any]], str | None]:
-    """One page of desks, and the cursor of the next page; None at the end."""
-    rows = desks_as_json(desks[: params["limit"] + 1], card)
-    page = rows[: params["limit"]]
-    more = len(rows) > len(page)
-    next_cursor = list_cursor(_list_name(params), page[-1][1]) if more else None
-    return [desk for desk, _ in page], next_cursor

@@ -32,3 +32,7 @@ class Automation(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    def as_event_data(self) -> dict[str, str]:
+        """The data of ``automation.created`` and ``automation.removed``."""
+        return {"botId": self.pk, "name": self.name}

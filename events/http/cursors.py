@@ -6,11 +6,15 @@ from before a restore is detected. A cursor of any other list contains the last 
 
 import base64
 import binascii
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from events.http.refusals import CursorLost, Invalid
 
 CURSOR_FIELD = "after"
 LOG = "events"
+
+Row = TypeVar("Row")
 
 
 def log_cursor(epoch: str, position: int) -> str:
@@ -43,6 +47,17 @@ def list_key(cursor: str, name: str) -> int:
     if not _is_number(key):
         raise invalid_cursor()
     return int(key)
+
+
+def page_of(
+    rows: Sequence[Row], limit: int, name: str, key: Callable[[Row], int]
+) -> tuple[Sequence[Row], str | None]:
+    """The first ``limit`` rows, and the cursor of the next page; None at the end of the list.
+
+    ``rows`` are the rows of the page and, if there is one, the row after it.
+    """
+    page = rows[:limit]
+    return page, list_cursor(name, key(page[-1])) if len(rows) > limit else None
 
 
 def invalid_cursor() -> Invalid:

@@ -1,11 +1,11 @@
 """One round of requests over HTTP, as the engine and as an automation. Prints and checks each."""
 
+import functools
 import itertools
 import json
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import httpx
@@ -19,40 +19,6 @@ TIMEOUT = 30  # seconds for one response, enough for a slow machine
 
 JsonObject = dict[str, Any]
 Print = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """A request and its expected response: the status, and fields by their dotted names.
-
-    A step with a body is a POST, otherwise a GET.
-    """
-
-    title: str
-    path: str
-    expected: JsonObject
-    status: int = 200
-    body: JsonObject | None = None
-    token: str | None = None
-    secret: str | None = None
-
-    @property
-    def method(self) -> str:
-        return "GET" if self.body is None else "POST"
-
-    def content(self) -> bytes:
-        """The bytes of the body, which are sent and signed."""
-        return b"" if self.body is None else json.dumps(self.body, separators=(",", ":")).encode()
-
-    def headers(self) -> dict[str, str]:
-        headers = {"Content-Type": "application/json"} if self.body else {}
-        if self.token:
-            headers["Authorization"] = f"Bearer {self.token}"
-        if self.secret:
-            now = int(time.time())
-            headers[signing.TIMESTAMP_HEADER] = str(now)
-            headers[signing.SIGNATURE_HEADER] = signing.sign(self.secret, now, self.content())
-        return headers
 
 
 class Round:
@@ -108,57 +74,25 @@ class Round:
         bot = self._seeded["automation"]
         common = {"botId": bot["botId"], "elected": True, "source": "tradingview"}
         body = {**common, "pair": bot["pair"], "direction": bot["direction"], "nonce": _nonce()}
-        signed = {"path": HOOK, "secret": bot["secret"]}
-        first = self._run(
-            Step(
-                title="An automation pushes a signed signal.",
-                body=body,
-                expected=_filled(1),
-                **signed,
-            )
-        )
-        self._run(
-            Step(
-                title="It repeats the signal: refused, with the first outcome.",
-                body=body,
-                status=409,
-                expected={
-                    "code": "nonce_used",
-                    "identical": True,
-                    "first.signal.id": first["signal"]["id"],
-                },
-                **signed,
-            )
-        )
-        self._run(
-            Step(
-                title="It pushes the opposite of the elected direction: refused.",
-                body={**body, "direction": _other(bot["direction"]), "nonce": _nonce()},
-                status=422,
-                expected={"code": "direction_mismatch", "elected.direction": bot["direction"]},
-                **signed,
-            )
-        )
-        self._run(
-            Step(
-                title="It pushes a ticker without pair and direction: refused.",
-                body={**common, "ticker": bot["pair"].replace("/", ""), "nonce": _nonce()},
-                status=422,
-                expected={"code": "ticker_only"},
-                **signed,
-            )
-        )
+        push = functools.partial(self._send, HOOK, secret=bot["secret"])
+        self._announce("An automation pushes a signed signal.")
+        first = push(body, expected=_filled(1))
+        self._announce("It repeats the signal: refused, with the first outcome.")
+        spent = {"code": "nonce_used", "identical": True, "first.signal.id": first["signal"]["id"]}
+        push(body, status=409, expected=spent)
+        self._announce("It pushes the opposite of the elected direction: refused.")
+        opposite = {**body, "direction": _other(bot["direction"]), "nonce": _nonce()}
+        mismatch = {"code": "direction_mismatch", "elected.direction": bot["direction"]}
+        push(opposite, status=422, expected=mismatch)
+        self._announce("It pushes a ticker without pair and direction: refused.")
+        ticker = {**common, "ticker": bot["pair"].replace("/", ""), "nonce": _nonce()}
+        push(ticker, status=422, expected={"code": "ticker_only"})
 
     def _play_customer(self) -> None:
         first_desk = self._seeded["desks"][0]
-        self._run(
-            Step(
-                title="The customer reads the desk with its own token.",
-                path="/api/v1/me",
-                token=first_desk["deskToken"],
-                expected={"userId": first_desk["userId"], "connected": True, "ready": True},
-            )
-        )
+        self._announce("The customer reads the desk with its own token.")
+        ready = {"userId": first_desk["userId"], "connected": True, "ready": True}
+        self._send("/api/v1/me", token=first_desk["deskToken"], expected=ready)
 
     def _play_feed(self, start: str) -> None:
         self._announce("The engine reads the feed from the saved cursor: each event appears once.")
@@ -168,17 +102,30 @@ class Round:
             {"events": ["signal.filled"] * 3 + ["signal.refused"] * 3, "more": False},
         )
 
-    def _run(self, step: Step) -> JsonObject:
-        """Sends the request and compares the response with the expected one."""
-        self._announce(step.title)
+    def _send(
+        self,
+        path: str,
+        body: JsonObject | None = None,
+        *,
+        expected: JsonObject,
+        status: int = 200,
+        token: str = "",
+        secret: str = "",
+    ) -> JsonObject:
+        """Sends a request and compares the response with the expected one.
+
+        With a body it is a POST, otherwise a GET. ``expected`` maps dotted names to values.
+        """
+        content = b"" if body is None else json.dumps(body, separators=(",", ":")).encode()
         response = self._http.request(
-            step.method, step.path, content=step.content(), headers=step.headers()
+            "GET" if body is None else "POST",
+            path,
+            content=content,
+            headers=_signed(secret, content) if secret else {"Authorization": f"Bearer {token}"},
         )
         answer: JsonObject = response.json()
-        actual = {name: _field(answer, name) for name in step.expected}
-        self._compare(
-            {"status": response.status_code, **actual}, {"status": step.status, **step.expected}
-        )
+        actual = {name: _field(answer, name) for name in expected}
+        self._compare({"status": response.status_code, **actual}, {"status": status, **expected})
         if "detail" in answer:
             self._print(f"     {answer['detail']}")
         return answer
@@ -199,6 +146,15 @@ class Round:
     def _report_fault(self, message: str) -> None:
         self._faults += 1
         self._print(f"     NOT AS EXPECTED: {message}")
+
+
+def _signed(secret: str, content: bytes) -> dict[str, str]:
+    now = int(time.time())
+    return {
+        "Content-Type": "application/json",
+        signing.TIMESTAMP_HEADER: str(now),
+        signing.SIGNATURE_HEADER: signing.sign(secret, now, content),
+    }
 
 
 def _field(answer: Any, name: str) -> Any:

@@ -94,16 +94,12 @@ def platform_overview(now: datetime) -> PlatformOverview:
 def _shared_secrets(now: datetime) -> list[SharedSecret]:
     live = list(SigningSecret.objects.filter(automation=None).live(now).order_by("-id"))
     nox_had_one = SigningSecret.objects.of(Source.NOX).exists()
-    return [
-        _shared_secret(source, [one for one in live if one.source == source], now, floor_signs)
-        for source, floor_signs in ((Source.FLOOR, False), (Source.NOX, not nox_had_one))
-    ]
-
-
-def _shared_secret(
-    source: Source, live: list[SigningSecret], now: datetime, floor_signs: bool
-) -> SharedSecret:
-    return SharedSecret(source, live, now - live[0].created_at if live else None, floor_signs)
+    shared = []
+    for source, floor_signs in ((Source.FLOOR, False), (Source.NOX, not nox_had_one)):
+        own = [secret for secret in live if secret.source == source]
+        age = now - own[0].created_at if own else None
+        shared.append(SharedSecret(source, own, age, floor_signs))
+    return shared
 
 
 def _card_notices(card: Card | None) -> Iterator[Notice]:

@@ -1,7 +1,6 @@
 """The cards, rebuilt from the log."""
 
 from bisect import bisect_left
-from typing import Any
 
 from desks.models import Card
 from signals.reports.audit.findings import Findings
@@ -9,13 +8,10 @@ from signals.reports.audit.rules import (
     AuditMismatchError,
     Row,
     require,
-    require_members,
     require_same,
 )
 from signals.reports.audit.streams import LoggedEvent
 from signals.reports.audit.tables import ExpectedRows
-
-CARD_MEMBERS = ("name", "pair", "direction")
 
 
 class CardHistory:
@@ -29,24 +25,25 @@ class CardHistory:
     # --- Event handlers ------------------------------------------------------------------------
 
     def publish(self, event: LoggedEvent) -> None:
-        card_data = self._card_data(event)
-        require(self.published is None, "another card is already published")
-        require(event.data["cardId"] not in self._rebuilt.rows, "cardId")
-        self.published = {
-            **{name: card_data[name] for name in CARD_MEMBERS},
-            "id": event.data["cardId"],
+        data = event.data
+        card = {
+            **data["card"],
+            "id": data["cardId"],
             "standing": 0,
             "opened": event.position,
             "closed": None,
             "published_at": event.at,
             "retired_at": None,
         }
-        self._rebuilt.rows[self.published["id"]] = self.published
-        self._history.append(self.published)
+        require_same(data, Card(**card).as_event_data())
+        require(self.published is None, "another card is already published")
+        require(card["id"] not in self._rebuilt.rows, "cardId")
+        self.published = self._rebuilt.rows[card["id"]] = card
+        self._history.append(card)
 
     def retire(self, event: LoggedEvent) -> None:
-        card, card_data = self._published(event.data["cardId"]), self._card_data(event)
-        require_same(card_data, {name: card[name] for name in CARD_MEMBERS})
+        card = self._published(event.data["cardId"])
+        require_same(event.data, Card(**card).as_event_data())
         card.update(closed=event.position, retired_at=event.at)
         self.published = None
 
@@ -72,12 +69,6 @@ class CardHistory:
         if self.published is None or self.published["id"] != card_id:
             raise AuditMismatchError("this card was not the published one")
         return self.published
-
-    def _card_data(self, event: LoggedEvent) -> dict[str, Any]:
-        require_members(event.data, ("card", "cardId"))
-        card_data: dict[str, Any] = event.data["card"]
-        require_members(card_data, CARD_MEMBERS)
-        return card_data
 
 
 def _opened(card: Row) -> int:

@@ -24,17 +24,8 @@ from signals.reports.audit.streams import LoggedEvent
 from signals.reports.audit.tables import ExpectedRows
 from tokens.models import SigningSecret, Token
 
-DESK_UPDATING_KINDS = frozenset(
-    {
-        Kind.DESK_CREATED,
-        Kind.DESK_CONNECTED,
-        Kind.DESK_DISCONNECTED,
-        Kind.DESK_DEACTIVATED,
-        Kind.DESK_REACTIVATED,
-        Kind.ELECTION_MADE,
-        Kind.ELECTION_WITHDRAWN,
-    }
-)
+# Events of these kinds change the desk's own row.
+DESK_UPDATING_KINDS = ("desk.", "election.")
 
 
 class DeskReplay:
@@ -93,7 +84,7 @@ class DeskReplay:
     def _apply(self, event: LoggedEvent, handler: Callable[[LoggedEvent], None]) -> None:
         require((self.row is None) == (event.kind == Kind.DESK_CREATED), "desk.created comes first")
         handler(event)
-        if event.kind in DESK_UPDATING_KINDS:
+        if event.kind.startswith(DESK_UPDATING_KINDS):
             self._desk_row["updated_at"] = event.at
 
     @property
@@ -150,19 +141,15 @@ class DeskReplay:
     # --- Bots and elections ----------------------------------------------------------------------
 
     def _add_bot(self, event: LoggedEvent) -> None:
-        require_members(event.data, ("botId", "name"))
-        bot_id = event.data["botId"]
+        bot_id, name = event.data["botId"], event.data["name"]
+        bot = {"id": bot_id, "name": name, "created_at": event.at, "removed_at": None}
+        require_same(event.data, Automation(**bot).as_event_data())
         require(bot_id not in self.bots.rows, "botId")
-        self.bots.rows[bot_id] = {
-            "id": bot_id,
-            "name": event.data["name"],
-            "created_at": event.at,
-            "removed_at": None,
-        }
+        self.bots.rows[bot_id] = bot
 
     def _remove_bot(self, event: LoggedEvent) -> None:
         bot = self._active_bot(event.data["botId"])
-        require_same(event.data, {"botId": bot["id"], "name": bot["name"]})
+        require_same(event.data, Automation(**bot).as_event_data())
         require(self._standing_election(event, bot["id"]) is None, "its election stands")
         bot["removed_at"] = event.at
 
