@@ -46,7 +46,7 @@ CODES = {
     411: ["length_required"],
     413: ["body_too_large"],
     415: ["unsupported_media_type"],
-    409: ["nonce_used"],
+    409: ["nonce_used", "made_already"],
     422: [
         "exchange_secret",
         "ticker_only",
