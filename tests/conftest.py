@@ -13,12 +13,20 @@ from events.http import limits
 from signals.intake.refusal_quota import allowances
 from tests import factories, staff
 from tests.client import signed_in
+from tokens.callers import credential_cache
 
 
 @pytest.fixture(autouse=True)
 def empty_cache() -> None:
     """Empty the cache before each test."""
     cache.clear()
+
+
+@pytest.fixture(autouse=True)
+def no_cached_credentials() -> None:
+    """Drop the credentials that this process cached: a test's rows are rolled back."""
+    credential_cache.tokens.clear()
+    credential_cache.secrets.clear()
 
 
 @pytest.fixture(autouse=True)

@@ -19,6 +19,7 @@ from events.http.refusals import Invalid, TokenInvalid
 from events.kinds import Kind
 from events.times import to_rfc3339, truncate_to_milliseconds
 from tokens import notices
+from tokens.callers import credential_cache
 from tokens.choices import Scope, Source
 from tokens.crypto import formats, keys
 from tokens.models import SigningSecret, Token
@@ -78,6 +79,7 @@ def revoke(*, token: Token, actor: Actor) -> Token:
             token.revoked_at = turn.at
             token.save(update_fields=["revoked_at"])
             turn.append(Kind.TOKEN_REVOKED, topic=token.topic, data=token.as_event_data())
+            turn.after_commit.append(lambda: credential_cache.forget_token(token))
             notices.notify_owner(turn, token.desk, f"The desk token {token.hint} was revoked.")
     return token
 
@@ -108,6 +110,7 @@ def generate_secret(
         secret.created_at = turn.at
         secret.save(force_insert=True)
         turn.append(Kind.SECRET_GENERATED, topic=_topic(secret), data=secret.as_event_data())
+        turn.after_commit.append(lambda: credential_cache.forget_secrets(secret))
         if automation:
             sentence = (
                 f"A signing secret of the bot {automation.name} was generated: {secret.hint}."
@@ -208,6 +211,7 @@ def _end(turn: log.Turn, secret: SigningSecret, moment: datetime) -> None:
     secret.ends_at = moment
     secret.save(update_fields=["ends_at"])
     turn.append(Kind.SECRET_ENDED, topic=_topic(secret), data=secret.as_event_data())
+    turn.after_commit.append(lambda: credential_cache.forget_secrets(secret))
     if secret.automation:
         when = "has ended" if moment <= turn.at else f"ends at {to_rfc3339(moment)}"
         sentence = f"The signing secret {secret.hint} of the bot {secret.automation.name} {when}."

@@ -1,6 +1,7 @@
 """An incoming signal, and how its refusal is recorded (contract, section 4)."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 from desks.models import Automation, Desk, Election
@@ -30,6 +31,20 @@ class IncomingSignal:
     credential: Token | SigningSecret | None
     automation: Automation | None = None
     deploy_to: str | None = None
+    # Reads the credential again if it came from a cache, and returns None if it did not.
+    confirm: Callable[[], Token | SigningSecret | None] | None = None
+
+    def confirmed(self) -> "IncomingSignal":
+        """The signal with its credential read again, if that came from a cache; otherwise itself.
+
+        A cached credential may be accepted, because it is checked under the log's lock. Before a
+        refusal is recorded or answered, it must be confirmed. Raises ``Unauthenticated``.
+        """
+        credential = self.confirm() if self.confirm else None
+        if credential is None:
+            return self
+        automation = credential.automation if isinstance(credential, SigningSecret) else None
+        return replace(self, credential=credential, automation=automation, confirm=None)
 
     @property
     def credential_id(self) -> str | None:

@@ -39,7 +39,7 @@ def receive(incoming: IncomingSignal) -> dict[str, Any]:
     try:
         submission = parse_lawful(incoming)
     except Unlawful as refusal:
-        record_refusal(refusal, incoming)
+        record_refusal(refusal, incoming.confirmed())
         raise
     signal = _match_and_record(submission, incoming)
     return {**signal.answer(), "ignored": list(submission.ignored)}

@@ -16,9 +16,10 @@ from events.http.refusals import ExchangeSecret, Invalid, NotAllowed, NotFound, 
 from tokens import actions
 from tokens.api import schemas
 from tokens.api.serializers import Minting, Revoking
-from tokens.callers.authentication import SessionOrBearerAuthentication, count_failure
+from tokens.callers.authentication import SessionOrBearerAuthentication
 from tokens.callers.permissions import SignedInToMint
 from tokens.callers.staff import is_staff, require_staff
+from tokens.callers.throttles import count_failure
 from tokens.choices import Scope
 from tokens.crypto.exchange_secrets import contains_secret
 from tokens.models import Token

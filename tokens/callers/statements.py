@@ -11,14 +11,23 @@ from typing import Any
 from django.db import DEFAULT_DB_ALIAS
 
 from desks.models import Automation, Desk
-from events.statements import adapt_datetime, fetch_all, fetch_one
+from events.statements import adapt_datetime, fetch_all, fetch_one, parse_datetime
 from tokens.choices import Source
 from tokens.models import SigningSecret, Token
 
 TOKEN, SECRET = Token._meta.db_table, SigningSecret._meta.db_table
 AUTOMATION, DESK = Automation._meta.db_table, Desk._meta.db_table
 
-TOKEN_COLUMNS = ["id", "public_id", "scope", "desk_id", "can_read", "can_write", "key_id"]
+TOKEN_COLUMNS = [
+    "id",
+    "public_id",
+    "scope",
+    "desk_id",
+    "can_read",
+    "can_write",
+    "key_id",
+    "last_used_at",
+]
 SECRET_COLUMNS = ["id", "public_id", "source", "automation_id", "ciphertext", "key_id"]
 AUTOMATION_COLUMNS = ["id", "desk_id"]
 DESK_COLUMNS = ["id", "public_id"]
@@ -37,7 +46,7 @@ def _secret_is_live(moment: str) -> str:
 
 
 ACTIVE_TOKEN = f"""
-SELECT {_qualified(TOKEN, TOKEN_COLUMNS)}, last_used_at > %s, {_qualified(DESK, DESK_COLUMNS)}
+SELECT {_qualified(TOKEN, TOKEN_COLUMNS)}, {_qualified(DESK, DESK_COLUMNS)}
 FROM {TOKEN} LEFT JOIN {DESK} ON {DESK}.id = {TOKEN}.desk_id
 WHERE {_token_is_active("%s")} AND digest IN """
 
@@ -63,20 +72,19 @@ NOX_SECRET_EXISTS = f"""
 EXISTS (SELECT 1 FROM {SECRET} WHERE automation_id IS NULL AND source = '{Source.NOX}')"""
 
 
-def find_active_token(
-    digests: Sequence[str], now: datetime, used_since: datetime
-) -> tuple[Token, bool] | None:
-    """The active token with one of these digests, and whether it was used after ``used_since``."""
+def find_active_token(digests: Sequence[str], now: datetime) -> Token | None:
+    """The active token with one of these digests."""
     placeholders = ", ".join(["%s"] * len(digests))
-    moments = [adapt_datetime(used_since), adapt_datetime(now)]
-    row = fetch_one(f"{ACTIVE_TOKEN}({placeholders})", [*moments, *digests])
+    row = fetch_one(f"{ACTIVE_TOKEN}({placeholders})", [adapt_datetime(now), *digests])
     if row is None:
         return None
-    token_row, (recently_used, *desk_row) = row[: len(TOKEN_COLUMNS)], row[len(TOKEN_COLUMNS) :]
+    token_row, desk_row = row[: len(TOKEN_COLUMNS)], row[len(TOKEN_COLUMNS) :]
     token = Token.from_db(DEFAULT_DB_ALIAS, TOKEN_COLUMNS, token_row)
+    if token.last_used_at is not None:
+        token.last_used_at = parse_datetime(token.last_used_at)
     if token.desk_id is not None:
         token.desk = Desk.from_db(DEFAULT_DB_ALIAS, DESK_COLUMNS, desk_row)
-    return token, bool(recently_used)
+    return token
 
 
 def live_secrets(bot_id: str, now: datetime) -> list[SigningSecret]:

@@ -1,9 +1,11 @@
-"""Rate limits by caller (contract, section 7), counted after authentication."""
+"""Rate limits by caller (contract, section 7)."""
 
 from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
 
 from events.http import limits
+from events.http.client_addresses import rate_limit_address
+from events.http.refusals import Unauthenticated
 from events.http.request_state import state_of
 from tokens.models import SigningSecret, Token
 
@@ -35,3 +37,15 @@ def _limits_of(request: Request) -> list[limits.LimitKey]:
     if credential.is_platform:
         return [("platform", credential.public_id)] if method == "POST" else []
     return [("reads", credential.public_id)]
+
+
+def count_failure(request: Request, refusal: Unauthenticated) -> Unauthenticated:
+    """Counts a failed credential against the client's address and returns the refusal.
+
+    Each request counts at most once.
+    """
+    state = state_of(request._request)
+    if not state.failure_counted:
+        state.failure_counted = True
+        limits.consume("failures", rate_limit_address(request._request))
+    return refusal
