@@ -165,10 +165,19 @@ def withdraw_from_automation(*, automation: Automation, actor: Actor) -> None:
     _withdraw(elections, automation.desk, actor)
 
 
-def publish_card(*, name: str, pair: str, direction: str, actor: Actor) -> Card:
-    """Publishes a new card and retires the previous one. The elections on that one lapse."""
+def publish_card(
+    *, name: str, pair: str, direction: str, actor: Actor, retires: str | None = None
+) -> Card:
+    """Publishes a new card and retires the previous one. The elections on that one lapse.
+
+    ``retires`` is the id of the card that the caller agreed to retire, empty for none. Raises
+    ``Invalid`` if it is given and another card is published by now, or none.
+    """
     require_name(name)
     with log.turn(actor=actor) as turn:
+        published = Card.objects.published().first()
+        if retires not in (None, published.pk if published else ""):
+            raise Invalid("The published card has changed. Check again what is retired.")
         retire_card(actor=actor)
         card = Card.objects.create(
             name=name,

@@ -35,13 +35,18 @@ class PublishCard(ActionPage):
     """Publishes a card and retires the previous one."""
 
     label = "Publish a card"
+    submit = "Continue"
     is_per_row = False
     form_class = CardForm
 
     def consequences(self) -> list[str]:
         card = Card.objects.published().first()
         fixed = "A published card cannot be changed or deleted. Publish a new card to replace it."
-        return [*([_lapses(card)] if card else []), fixed]
+        return [
+            *(_effects(card) if card else []),
+            fixed,
+            "You confirm on the next page. Nothing is published before.",
+        ]
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         """Publishing is destructive if it retires a card."""
@@ -49,10 +54,26 @@ class PublishCard(ActionPage):
         return {**super().get_context_data(**kwargs), "is_destructive": retires}
 
     def perform(self, form: forms.Form) -> HttpResponse:
-        card = actions.publish_card(actor=self.actor, **form.cleaned_data)
+        """Asks for confirmation first. What was confirmed is sent along, so that it still holds."""
+        sent = self.request.POST
+        if "change" in sent:
+            return self.render_to_response(self.get_context_data(form=form))
+        if "retires" not in sent:
+            return self._ask(form)
+        card = actions.publish_card(actor=self.actor, retires=sent["retires"], **form.cleaned_data)
         return self.redirect_to_row(
             card, "The card is published. Desks become ready when they enrol in it."
         )
+
+    def _ask(self, form: forms.Form) -> HttpResponse:
+        published = Card.objects.published().first()
+        context = {
+            **self.get_context_data(form=form),
+            "card": form.cleaned_data,
+            "retires": published.pk if published else "",
+            "effects": _effects(published) if published else ["It retires no card."],
+        }
+        return self.response_class(self.request, ["control/publish.html"], context)
 
 
 class RetireCard(ActionPage):
@@ -67,7 +88,7 @@ class RetireCard(ActionPage):
 
     def consequences(self) -> list[str]:
         return [
-            _lapses(self.row),
+            f"The card {self.row} is retired. {_unenrolled(self.row)}",
             "Then no card is published and no desk is ready. Signals of floor and nox are refused.",
         ]
 
@@ -76,12 +97,14 @@ class RetireCard(ActionPage):
         return self.redirect_to_row(self.row, "The card is retired. No card is published now.")
 
 
-def _lapses(card: Card) -> str:
-    desks = "1 desk is" if card.standing == 1 else f"{card.standing} desks are"
-    return (
-        f"The published card, {card}, is retired. {desks} enrolled in it. Every election on it "
-        "lapses, and customers must enrol again in the next card."
-    )
+def _effects(card: Card) -> list[str]:
+    """What publishing another card does to the published one, and to its desks."""
+    return [f"Publishing retires {card}.", _unenrolled(card)]
+
+
+def _unenrolled(card: Card) -> str:
+    desks = "1 desk" if card.standing == 1 else f"{card.standing} desks"
+    return f"{desks} will be unenrolled and must enrol again."
 
 
 @admin.register(Card)

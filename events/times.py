@@ -17,12 +17,18 @@ UNITS = {
 def relative(at: datetime, now: datetime) -> str:
     """Formats a time as ``3 hours ago`` or ``in 2 days``. ``static/js/times.js`` does the same."""
     distance = abs(now - at)
-    unit = next((name for name, length in UNITS.items() if distance >= length), None)
-    if unit is None:
+    if distance < UNITS["minute"]:
         return "in less than a minute" if at > now else "just now"
-    count = distance // UNITS[unit]
-    text = f"{count} {unit}{'' if count == 1 else 's'}"
-    return f"in {text}" if at > now else f"{text} ago"
+    return f"in {span(distance)}" if at > now else f"{span(distance)} ago"
+
+
+def span(length: timedelta) -> str:
+    """Formats a length of time in its largest unit, such as ``3 hours``."""
+    unit = next((name for name, one in UNITS.items() if length >= one), None)
+    if unit is None:
+        return "less than a minute"
+    count = length // UNITS[unit]
+    return f"{count} {unit}{'' if count == 1 else 's'}"
 
 
 def truncate_to_milliseconds(time: datetime) -> datetime:

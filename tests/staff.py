@@ -14,7 +14,7 @@ from django.http import HttpRequest
 from django.test import Client
 from django.urls import reverse
 
-from desks.models import User
+from desks.models import Card, User
 from events.control.pages import ReadOnlyAdmin
 from tests.client import Response
 from tests.factories import PASSWORD, a_staff_user
@@ -93,6 +93,13 @@ def refusal(response: Response) -> str:
     """The code of a problem page, or ``ok`` for any other page."""
     problem = (response.context or {}).get("problem")
     return problem["code"] if problem else "ok"
+
+
+def publish(client: Client, card: dict[str, str]) -> Response:
+    """Publishes a card in both steps, and returns the answer to the second."""
+    page = list_of(Card, "publish")
+    asked = client.post(page, card)
+    return client.post(page, {**card, "retires": asked.context["retires"]})
 
 
 def page_of(row: Model, name: str = "change") -> str:

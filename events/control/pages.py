@@ -154,6 +154,7 @@ class ActionPage(FormView):  # type: ignore[type-arg]
     """A page that performs one action. GET shows the consequences, POST performs it."""
 
     label: ClassVar[str]
+    submit: ClassVar[str] = ""  # the text of the button, if it is not the label
     is_per_row: ClassVar[bool] = True
     is_destructive: ClassVar[bool] = False  # shown in red
 
@@ -201,6 +202,7 @@ class ActionPage(FormView):  # type: ignore[type-arg]
             **self._control.admin_site.each_context(self.request),
             title=f"{self.label} {self.row}" if self.row else self.label,
             label=self.label,
+            submit=self.submit or self.label,
             is_destructive=self.is_destructive,
             opts=self._control.opts,
             row=self.row,

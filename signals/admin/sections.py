@@ -3,9 +3,11 @@
 from desks.models import Card, User
 from events.control.links import add_related, add_section
 from events.models import Event
+from signals.reports.operator.enrolment import tell_enrolment
 from signals.reports.operator.stories import tell_acts, tell_signals
 from tokens.models import SigningSecret, Token
 
+add_section(Card, "Desks that came back", tell_enrolment)
 for model in (Card, Token, SigningSecret, User):
     add_section(model, "Who did it", tell_acts)
 

@@ -94,13 +94,19 @@ def test_publishing_a_card_ends_every_enrolment(stage, page):
     ready = len(list(service.desks(ready=1)))
     assert ready > 1
     follow(page, "Publish a card")
-    expect(page.get_by_text(f"{ready} desks are enrolled in it")).to_be_visible()
     page.get_by_label("Name").fill("Evening")  # a new card, even with the same pair and direction
     page.get_by_label("Pair").fill("BTC/USDT")
     page.get_by_label("Long").check()
-    press(page, "Publish a card")
+    press(page, "Continue")
+    expect(page.get_by_text("Publishing retires Morning trend")).to_be_visible()
+    expect(
+        page.get_by_text(f"{ready} desks will be unenrolled and must enrol again")
+    ).to_be_visible()
+    assert len(list(service.desks(ready=1))) == ready
+    press(page, "Publish Evening")
     expect(page.get_by_text("The card is published.")).to_be_visible()
     assert list(service.desks(ready=1)) == []
+    expect(page.get_by_text(f"0 of {ready}")).to_be_visible()
     page.goto("/control/")
     figures = page.locator(".figures")
     expect(figures).to_contain_text("Evening")

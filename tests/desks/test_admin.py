@@ -11,6 +11,7 @@ from events.actors import SYSTEM
 from events.http.refusals import Invalid
 from events.models import Event
 from tests import factories, staff
+from tests.pages import errors, words
 from tests.staff import staff_client  # noqa: F401 - the fixture "client"
 
 CARD = {"name": "Evening", "pair": "ETH/USDT", "direction": "short"}
@@ -28,7 +29,7 @@ def shown(client: Client, page: str) -> str:
 
 
 def test_the_first_card_is_published(client):
-    response = client.post(staff.list_of(Card, "publish"), CARD)
+    response = staff.publish(client, CARD)
     card = Card.objects.published().get()
     assert card.to_dict() == CARD
     assert response["Location"] == staff.page_of(card)
@@ -36,17 +37,48 @@ def test_the_first_card_is_published(client):
     assert [event.kind for event in Event.objects.all()] == ["card.published"]
 
 
-def test_the_publishing_page_shows_what_happens_to_the_current_card_and_its_desks(client, card):
+def test_publishing_asks_first_and_says_how_many_desks_are_unenrolled(client, card):
     page = staff.list_of(Card, "publish")
-    assert "0 desks are enrolled in it" in shown(client, page)
-    factories.a_ready_desk(card)
-    assert "1 desk is enrolled in it" in shown(client, page)
-    factories.a_ready_desk(card)
-    assert "Morning (BTC/USDT long), is retired. 2 desks are enrolled in it" in shown(client, page)
+    for desks in ("0 desks", "1 desk", "2 desks"):
+        asked = words(client.post(page, CARD))
+        assert "Publish Evening?" in asked
+        assert "Publishing retires Morning (BTC/USDT long)." in asked
+        assert f"{desks} will be unenrolled and must enrol again." in asked
+        assert f"{desks} will be unenrolled and must enrol again." in words(client.get(page))
+        factories.a_ready_desk(card)
+    assert Card.objects.get() == card
+
+
+def test_what_is_confirmed_is_what_is_retired(client, card):
+    """Another card that was published meanwhile is not retired unasked."""
+    page = staff.list_of(Card, "publish")
+    retires = client.post(page, CARD).context["retires"]
+    other = factories.a_card("Noon")
+    response = client.post(page, {**CARD, "retires": retires})
+    assert response.status_code == 422
+    assert errors(response) == ["The published card has changed. Check again what is retired."]
+    assert "Publishing retires Noon" in words(response)
+    assert Card.objects.published().get() == other
+
+
+def test_a_card_that_was_published_before_the_first_is_not_retired_unasked(client):
+    retires = client.post(staff.list_of(Card, "publish"), CARD).context["retires"]
+    other = factories.a_card("Noon")
+    response = client.post(staff.list_of(Card, "publish"), {**CARD, "retires": retires})
+    assert response.status_code == 422
+    assert Card.objects.published().get() == other
+
+
+def test_the_card_can_be_changed_before_it_is_confirmed(client, card):
+    page = staff.list_of(Card, "publish")
+    asked = client.post(page, CARD)
+    back = client.post(page, {**CARD, "retires": asked.context["retires"], "change": "yes"})
+    assert 'name="name" value="Evening"' in back.content.decode()
+    assert Card.objects.get() == card
 
 
 def test_publishing_retires_the_previous_card_and_no_desk_is_ready(client, desk):
-    client.post(staff.list_of(Card, "publish"), CARD)
+    staff.publish(client, CARD)
     assert [card.name for card in Card.objects.published()] == ["Evening"]
     assert not Desk.objects.ready(Card.objects.published().get()).exists()
 
@@ -98,7 +130,7 @@ def test_a_post_without_the_csrf_token_publishes_and_retires_nothing(card):
 
 
 def test_a_card_is_retired_without_a_successor(client, desk, card):
-    assert "1 desk is enrolled in it" in shown(client, staff.page_of(card, "retire"))
+    assert "1 desk will be unenrolled" in shown(client, staff.page_of(card, "retire"))
     response = client.post(staff.page_of(card, "retire"))
     assert response["Location"] == staff.page_of(card)
     assert not Card.objects.published().exists()
@@ -163,7 +195,7 @@ def test_desks_are_listed_with_whether_they_are_ready_and_connected(client, desk
         (f"?q={desk.public_id}", {desk}),
         (f"?q={desk.user.email.upper()}", {desk}),
         (f"?ready=yes&q={unready.public_id}", set()),
-        ("?q=trader-", set()),
+        ("?q=rader-", {desk, idle, unready}),
     ):
         text = shown(client, staff.list_of(Desk) + query)
         assert {name for name in every if f">{name}<" in text} == {d.public_id for d in expected}

@@ -235,7 +235,7 @@ class TestStory:
 class TestWhoDidIt:
     def test_a_card_names_who_published_and_who_retired_it(self, client):
         fields = {"name": "Evening", "pair": "ETH/USDT", "direction": "short"}
-        client.post(staff.list_of(Card, "publish"), fields)
+        staff.publish(client, fields)
         card = Card.objects.get()
         desks.retire_card(actor=SYSTEM)
         page = words(client.get(staff.page_of(card)))

@@ -17,6 +17,7 @@ FORM = {
     "overlap": "3600",
     "pair": "SOL/USDT",
     "direction": "short",
+    "retires": "",  # confirmed: no card is published when it is posted
 }
 # Values for the parameters of routes. Any value will do.
 PART_OF_ROUTE = re.compile(r"<[^>]*>|\^|\(.*\)|\$")
