@@ -66,8 +66,7 @@ class FirstAnswer(Paper):
 
     outcome = Field(one_of(Outcome.values))
     signal = SignalRecord()
-    matched = Field(COUNT, "Number of desks.")
-    filled = Field(COUNT, "Number of desks.")
+    matched = filled = Field(COUNT, "Number of desks.")
     events = Field(PATH, "Path that lists the signal's event.")
     desks = Field(PATH, "Path that lists the filled desks.")
 
@@ -110,15 +109,13 @@ class SpentNonce(Schema):
 class SignalData(Schema):
     """Data of ``signal.filled``, ``signal.dry_run`` and ``signal.recorded``, for the platform."""
 
-    matched = Field(COUNT, required=False)
-    filled = Field(COUNT, required=False)
+    matched = filled = Field(COUNT, required=False)
 
 
 class SentPairAndDirection(Schema):
     """The pair and direction of a refused signal."""
 
-    pair = Field(STRING, allow_null=True)
-    direction = Field(STRING, allow_null=True)
+    pair = direction = Field(STRING, allow_null=True)
 
 
 class RefusalData(Schema):

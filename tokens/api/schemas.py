@@ -33,8 +33,7 @@ class TokenData(Schema):
     scopes = Field(SCOPES, "What it may do.")
     hint = Field(STRING, "Its prefix and its last four characters: all that is shown of it later.")
     createdAt = Field(DATE_TIME)
-    expiresAt = Field(DATE_TIME, allow_null=True)
-    revokedAt = Field(DATE_TIME, allow_null=True)
+    expiresAt = revokedAt = Field(DATE_TIME, allow_null=True)
     userId = Field(USER_ID, "The desk of a desk token.", allow_null=True)
 
 
