@@ -1,5 +1,6 @@
 """Fixtures for every test."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -7,13 +8,22 @@ from django.conf import settings
 from django.core.cache import cache
 from django.db import connection
 from django.test import Client
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis
 
 from desks.models import Card, Desk, User
 from events.http import limits
+from events.models import Event, Head
 from signals.intake.refusal_quota import allowances
 from tests import factories, staff
 from tests.client import signed_in
 from tokens.callers import credential_cache
+
+# A slow machine fails no test.
+hypothesis.register_profile(
+    "any speed", hypothesis.default, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+hypothesis.load_profile("any speed")
 
 
 @pytest.fixture(autouse=True)
@@ -53,6 +63,14 @@ def no_idle_timeout(request: pytest.FixtureRequest) -> None:
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
             cursor.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+
+
+@pytest.fixture
+def contiguous(db: None) -> Iterator[None]:
+    """Checks after the test that the positions of the log have no gap."""
+    yield
+    positions = list(Event.objects.values_list("position", flat=True))
+    assert positions == list(range(1, Head.objects.get().position + 1))
 
 
 @pytest.fixture

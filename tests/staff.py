@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import time_machine
 from allauth.account.internal.flows.login import record_authentication
 from allauth.account.models import EmailAddress
 from allauth.mfa.totp.internal import auth as totp
@@ -75,7 +76,13 @@ def with_totp(user: User) -> str:
 def sign_in(client: Client, user: User, secret: str) -> Response:
     """Signs in through the pages, with password and second factor."""
     give_password(client, user)
-    return client.post(reverse("mfa_authenticate"), {"code": code_of(secret)})
+    return give_code(client, reverse("mfa_authenticate"), secret)
+
+
+def give_code(client: Client, path: str, secret: str) -> Response:
+    """Posts the current TOTP code. The clock stands still, so that the code cannot expire."""
+    with time_machine.travel(time.time(), tick=False):
+        return client.post(path, {"code": code_of(secret)})
 
 
 def give_password(client: Client, user: User) -> Response:

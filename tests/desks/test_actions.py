@@ -10,7 +10,7 @@ from desks.models.automation import MAX_BOTS
 from events import log
 from events.actors import SYSTEM
 from events.http.refusals import Invalid, NotAllowed
-from events.models import Event, Head
+from events.models import Event
 from tests.factories import (
     UserFactory,
     a_bot,
@@ -21,15 +21,7 @@ from tests.factories import (
     a_staff_user,
 )
 
-pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture(autouse=True)
-def contiguous(db: None):
-    """Checks after each test that positions are contiguous and the log's head is the last."""
-    yield
-    positions = list(Event.objects.values_list("position", flat=True))
-    assert positions == list(range(1, Head.objects.get().position + 1))
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("contiguous")]
 
 
 @pytest.fixture(autouse=True)

@@ -118,14 +118,6 @@ def test_getting_the_page_publishes_and_retires_nothing(client, card):
     assert Card.objects.published().get() == card
 
 
-def test_a_post_without_the_csrf_token_publishes_and_retires_nothing(card):
-    member = staff.a_client(enforce_csrf_checks=True)
-    for page in (staff.list_of(Card, "publish"), staff.page_of(card, "retire")):
-        response = member.post(page, CARD)
-        assert (response.status_code, staff.refusal(response)) == (403, "csrf_failed")
-    assert Card.objects.published().get() == card
-
-
 # --- Retiring ------------------------------------------------------------------------------------
 
 

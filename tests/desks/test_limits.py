@@ -21,7 +21,6 @@ from tests import shared_store
 from tests.client import (
     DESKS,
     EVENTS,
-    HOOK,
     JSON,
     ME,
     TOKENS,
@@ -42,7 +41,6 @@ from tests.factories import (
     a_platform_token,
     a_ready_desk,
     a_shared_secret,
-    a_staff_user,
 )
 from tests.pages import problem
 from tests.signals.bodies import deploy, fanout, nox, tradingview
@@ -297,13 +295,6 @@ def test_each_platform_token_has_one_limit_for_all_its_signals(limit, desk):
     assert code(push(fanout(), other)) == "ok"
 
 
-def test_a_shared_secret_has_the_platforms_limit(limit, desk):
-    limit(platform="1/minute")
-    floor = a_shared_secret()
-    assert code(push(fanout(), secret=floor)) == "ok"
-    assert code(push(fanout(), secret=floor)) == "rate_limited"
-
-
 def test_each_desk_token_has_a_read_limit(limit, desk):
     limit(reads="3/minute")
     own, other = a_desk_token(desk), a_desk_token(a_ready_desk(desk.elections.get().card))
@@ -398,14 +389,6 @@ def test_each_user_has_a_limit_of_page_views(limit, desk):
     assert other.get("/desk").status_code == 200
 
 
-def test_staff_have_a_limit_of_page_views_in_the_control_area(limit):
-    limit(pages="2/minute")
-    browser = signed_in(a_staff_user(), "password", "mfa")
-    answers = [browser.get("/control/") for _ in range(3)]
-    assert [answer.status_code for answer in answers] == [200, 200, 429]
-    assert problem(answers[-1]) == "rate_limited"
-
-
 def test_withdrawing_has_no_limit(limit, desk):
     """The pages and forms work after the user, or an attacker, has used up every limit."""
     limit(pages="1/minute", changes="1/minute", minting="1/minute", desk="1/minute")
@@ -435,15 +418,6 @@ def test_a_platform_token_reads_without_a_limit(limit, desk):
     limit(reads="1/minute", platform="1/minute")
     engine = a_platform_token()
     assert {get(path, engine).status_code for path in (DESKS, EVENTS, TOKENS) * 2} == {200}
-
-
-def test_kind_and_scope_are_checked_before_the_limit_and_the_limit_before_the_body(limit, desk):
-    limit(platform="1/minute", reads="1/minute")
-    engine, reader = a_platform_token("write"), a_platform_token("read")
-    path = deploy_path(desk.public_id)
-    assert code(post(path, deploy(), engine)) == "ok"
-    assert code(post(path, b"{", engine, content_type="text/plain")) == "rate_limited"
-    assert {code(post(path, deploy(), reader)) for _ in range(3)} == {"scope_missing"}
 
 
 # --- Failed credentials -------------------------------------------------------------------------
@@ -547,11 +521,6 @@ def test_the_address_is_the_one_that_the_outermost_trusted_proxy_saw(
 
     assert attempt(1) == "token_invalid"
     assert attempt(2) == ("rate_limited" if same else "token_invalid")
-
-
-def test_the_contract_page_is_not_limited(limit, address):
-    limit(reads="1/minute", failures="1/minute", platform="1/minute")
-    assert {get(HOOK).status_code for _ in range(5)} == {200}
 
 
 def test_a_window_of_an_hour_is_an_hour(limit):

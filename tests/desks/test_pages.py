@@ -10,7 +10,7 @@ from events.actors import SYSTEM
 from events.kinds import Kind
 from events.models import Event
 from tests.client import signed_in
-from tests.factories import a_bot, a_card, a_connected_desk, a_desk, a_staff_user
+from tests.factories import a_bot, a_card, a_connected_desk, a_desk
 from tests.pages import errors, fields, problem, source, words
 
 pytestmark = pytest.mark.django_db
@@ -263,11 +263,3 @@ class TestASecretInAField:
         assert (answer.status_code, problem(answer)) == (422, "exchange_secret")
         assert "PRIVATE KEY" not in source(answer)
         assert not Automation.objects.exists()
-
-
-def test_staff_are_redirected_to_the_control_area():
-    browser = signed_in(a_staff_user())
-    for path in ("/desk/connect", "/desk/disconnect", "/desk/enrol", "/bots"):
-        assert browser.get(path)["Location"] == "/control/"
-    assert browser.post("/bots", {"name": "Staff's"})["Location"] == "/control/"
-    assert not Automation.objects.exists()

@@ -32,7 +32,6 @@ CHANGES = [
     "/bots/{bot}/withdraw",
     "/bots/{bot}/secrets/{secret}/end",
 ]
-OF_A_BOT = [path for path in [*READ, *FORMS, *CHANGES] if "{bot}" in path]
 
 
 @pytest.fixture
@@ -76,28 +75,6 @@ def test_a_form_of_an_anonymous_user_changes_nothing(paths, path):
     assert state() == before
 
 
-@pytest.mark.parametrize("path", OF_A_BOT)
-def test_another_users_bot_is_not_found(stranger, paths, path):
-    before, browser = state(), signed_in(stranger.user)
-    for answer in (browser.get(paths(path)), browser.post(paths(path), {"overlap": "0"})):
-        assert (answer.status_code, problem(answer)) in [
-            (404, "not_found"),
-            (405, "method_not_allowed"),
-        ]
-    assert problem(browser.post(paths(path)) if path not in READ else browser.get(paths(path))) == (
-        "not_found"
-    )
-    assert state() == before
-
-
-@pytest.mark.parametrize("path", OF_A_BOT)
-def test_an_unknown_bot_gets_the_same_response(stranger, path):
-    unknown = path.format(bot="bot_" + 22 * "0", secret="sec_" + 22 * "0")
-    browser = signed_in(stranger.user)
-    answer = browser.get(unknown) if path in READ else browser.post(unknown)
-    assert (answer.status_code, problem(answer)) == (404, "not_found")
-
-
 def test_another_users_secret_is_not_found_under_the_users_own_bot(desk, stranger, paths):
     own = a_bot(stranger)
     secret = SigningSecret.objects.exclude(automation=own.id).get()
@@ -120,26 +97,6 @@ def test_getting_a_form_changes_nothing(desk, paths, path):
     before = state()
     signed_in(desk.user).get(paths(path) + "?name=x&venue=Kraken&trade_only=on&card=x&overlap=0")
     assert state() == before
-
-
-@pytest.mark.parametrize("path", READ)
-def test_a_read_only_page_refuses_a_form(desk, paths, path):
-    answer = signed_in(desk.user).post(paths(path))
-    assert (answer.status_code, problem(answer)) == (405, "method_not_allowed")
-    assert answer["Allow"] == "GET, HEAD, OPTIONS"
-
-
-@pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE", "TRACE", "BREW"])
-def test_another_method_is_refused_with_the_allowed_methods(desk, method):
-    answer = signed_in(desk.user).generic(method, "/bots")
-    assert (answer.status_code, answer["Allow"]) == (405, "GET, HEAD, POST, OPTIONS")
-
-
-def test_head_and_options_work(desk):
-    browser = signed_in(desk.user)
-    assert (browser.head("/desk").status_code, browser.head("/desk").content) == (200, b"")
-    options = browser.options("/desk/withdraw")
-    assert (options.status_code, options["Allow"]) == (204, "GET, HEAD, POST, OPTIONS")
 
 
 def test_a_user_without_a_desk_sees_an_explanation(db):

@@ -23,29 +23,14 @@ from tests.client import (
     signed_in,
     written,
 )
-from tests.factories import (
-    a_bot,
-    a_connected_desk,
-    a_desk_token,
-    a_platform_token,
-    a_ready_desk,
-    a_shared_secret,
-)
+from tests.factories import a_bot, a_connected_desk, a_desk_token, a_platform_token, a_shared_secret
 from tests.signals.bodies import deploy, fanout, floor, nox, tradingview
 from tokens import actions
 from tokens.choices import Source
 from tokens.crypto import formats
 from tokens.models import SigningSecret, Token
 
-pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture(autouse=True)
-def contiguous():
-    """After every test, the positions of the log have no gap."""
-    yield
-    found = list(Event.objects.values_list("position", flat=True))
-    assert found == list(range(1, Head.objects.get().position + 1))
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("contiguous")]
 
 
 def recorded() -> list[Event]:
@@ -86,13 +71,6 @@ def test_no_card_no_election_and_a_desk_that_is_not_ready_are_recorded(engine, d
     assert code(push(fanout(), engine)) == "no_card"
     codes = [event.content["data"]["code"] for event in recorded()]
     assert codes == ["no_election", "desk_not_ready", "no_card"]
-
-
-def test_a_spent_nonce_is_recorded(engine):
-    body = fanout()
-    push(body, engine)
-    assert code(push(body, engine)) == "nonce_used"
-    assert [event.content["data"]["code"] for event in recorded()] == ["nonce_used"]
 
 
 def test_a_known_bots_bad_signature_is_recorded_for_its_owner(bot, desk):
@@ -139,14 +117,6 @@ def test_these_refusals_are_never_recorded(engine, desk, bot, settings):
         get(f"{EVENTS}?limit=0", engine),
     ]
     assert all(response.status_code >= 400 for response in refused)
-    assert Head.objects.get().position == before
-
-
-def test_scope_missing_and_not_allowed_are_never_recorded(desk):
-    reader, own = a_platform_token("read"), a_desk_token(desk)
-    before = Head.objects.get().position
-    assert code(push(fanout(mode="live"), reader)) == "scope_missing"
-    assert code(push(fanout(mode="live"), own)) == "not_allowed"
     assert Head.objects.get().position == before
 
 
@@ -234,12 +204,6 @@ def test_a_desk_reads_its_refusals_without_the_token_and_the_platform_with_it(en
         "elected": {"pair": "BTC/USDT", "direction": "long"},
         "botId": None,
     }
-
-
-def test_another_desk_sees_nothing_of_it(engine, desk, card):
-    push(floor(desk, pair="X/Y"), engine)
-    stranger = a_desk_token(a_ready_desk(card))
-    assert get(f"{EVENTS}?kind=signal.refused", stranger).json()["events"] == []
 
 
 # --- What it keeps ------------------------------------------------------------------------------

@@ -108,14 +108,8 @@ def test_confirming_a_second_factor_returns_to_the_same_page():
     secret = staff.with_totp(member)
     client = staff.a_client(member, seconds_ago=staff.LONG_AGO)
     page = staff.list_of(Token, "mint")
-    client.post(f"/accounts/2fa/reauthenticate/?next={page}", {"code": staff.code_of(secret)})
+    staff.give_code(client, f"/accounts/2fa/reauthenticate/?next={page}", secret)
     assert client.post(page, FORM).status_code == 200
-
-
-def test_reading_needs_no_recent_sign_in(desk):
-    member = staff.a_client(seconds_ago=staff.LONG_AGO)
-    for page in ("/control/", staff.list_of(Token), staff.page_of(desk.user)):
-        assert member.get(page).status_code == 200
 
 
 def test_without_required_second_factors_the_password_is_still_confirmed(settings):
@@ -125,18 +119,6 @@ def test_without_required_second_factors_the_password_is_still_confirmed(setting
     assert staff.refusal(member.post(page, FORM)) == "reauthentication_required"
     member.post(f"/accounts/reauthenticate/?next={page}", {"password": factories.PASSWORD})
     assert member.post(page, FORM).status_code == 200
-
-
-def test_customers_and_staff_without_a_second_factor_cannot_change_anything(pages, stranger):
-    events = Event.objects.count()
-    for client, expected in (
-        (staff.a_client(stranger.user), "not_allowed"),
-        (staff.a_client(None, "password"), "second_factor_required"),
-    ):
-        for page in pages:
-            response = client.post(page, FORM)
-            assert (response.status_code, staff.refusal(response)) == (403, expected)
-    assert Event.objects.count() == events
 
 
 def test_a_post_without_the_csrf_token_changes_nothing(pages):

@@ -102,14 +102,6 @@ def test_revoking_again_returns_the_same_response_without_the_lock(desk):
     assert (turns.taken, Head.objects.get().position) == (0, position)
 
 
-def test_every_request_of_a_desk_token_is_rate_limited(desk, settings):
-    settings.LIMITS = {**settings.LIMITS, "reads": three_in_a_window()}
-    own = factories.a_desk_token(desk)
-    requests = (("GET", ME), ("GET", EVENTS), ("GET", TOKENS))
-    ways = [Client().generic(*each, headers=bearer(own)) for each in (*requests, *requests)]
-    assert [code(answer) for answer in ways] == ["ok"] * 3 + ["rate_limited"] * 3
-
-
 # --- By session ----------------------------------------------------------------------------------
 
 

@@ -8,7 +8,7 @@ from signals.models import Signal
 from tests.client import EVENTS, code, deploy_path, get, post, push
 from tests.factories import Bot, a_bot, a_desk_token, a_platform_token, a_ready_desk
 from tests.processes import meet, run_together
-from tests.signals.bodies import tradingview
+from tests.signals.bodies import deploy, fanout, tradingview
 
 pytestmark = pytest.mark.django_db
 
@@ -19,17 +19,6 @@ LIMIT = 10
 def limited(settings):
     """Sets each limit to three a minute."""
     settings.LIMITS = dict.fromkeys(settings.LIMITS, "3/minute")
-
-
-def fan_out(nonce: str) -> dict:
-    return {
-        "pair": "BTC/USDT",
-        "direction": "long",
-        "elected": True,
-        "source": "floor",
-        "fanout": True,
-        "nonce": nonce,
-    }
 
 
 def test_a_response_states_the_limit_and_what_is_left(desk, limited):
@@ -47,7 +36,7 @@ def test_a_response_states_the_limit_and_what_is_left(desk, limited):
 
 
 def test_the_response_of_a_refused_signal_states_them_too(desk, limited):
-    answer = push(fan_out("1") | {"elected": False}, a_platform_token())
+    answer = push(fanout(elected=False), a_platform_token())
     assert code(answer) == "not_elected"
     assert answer.headers["RateLimit"].startswith('"platform";r=2;t=')
 
@@ -65,7 +54,7 @@ def test_a_request_without_a_limit_has_no_limit_headers(desk, limited):
 
 
 def test_with_limits_off_there_are_no_limit_headers(desk):
-    answer = post(deploy_path(desk.public_id), fan_out("1") | {"fanout": False}, a_platform_token())
+    answer = post(deploy_path(desk.public_id), deploy(), a_platform_token())
     assert answer.status_code == 200
     assert "RateLimit" not in answer.headers
 
@@ -77,7 +66,7 @@ def push_in_rounds(tokens: list[str], name: str) -> list[list[int]]:
     with override_settings(LIMITS=limits):
         for number, token in enumerate(tokens):
             meet()
-            pushes = [push(fan_out(f"{name}-{number}-{n}"), token) for n in range(16)]
+            pushes = [push(fanout(nonce=f"{name}-{number}-{n}"), token) for n in range(16)]
             rounds.append([answer.status_code for answer in pushes])
     return rounds
 
