@@ -23,7 +23,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -256,10 +256,12 @@ def _wait_until_ready(guard: subprocess.Popen[bytes], server: Server) -> None:
 
 
 def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind((ADDRESS, 0))
-        port: int = listener.getsockname()[1]
-        return port
+    """A port below those that systems give to connections, so that none takes it meanwhile."""
+    while True:
+        port = 20_000 + secrets.randbelow(12_000)
+        with suppress(OSError), socket.socket() as listener:
+            listener.bind((ADDRESS, port))
+            return port
 
 
 def _guard() -> None:

@@ -38,7 +38,6 @@ def open_page(stage, operator):
         context = stage.context(
             operator, viewport={"width": width, "height": 900}, java_script_enabled=scripts
         )
-        context.set_default_timeout(8000)
         contexts.append(context)
         page = context.new_page()
         page.goto(path)

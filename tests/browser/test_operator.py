@@ -24,7 +24,6 @@ def stage():
 def page(stage):
     """A page of the control area, signed in once, because a code is valid only once."""
     context = stage.context(None)
-    context.set_default_timeout(8000)
     page, admin = context.new_page(), stage.service.seed["admin"]
     page.goto("/control/")
     page.get_by_label("Email").fill(admin["email"])

@@ -43,7 +43,6 @@ def scripts(request):
 @pytest.fixture
 def page(stage, scripts):
     context = stage.context(None, java_script_enabled=scripts)
-    context.set_default_timeout(8000)
     yield context.new_page()
     context.close()
 

@@ -44,8 +44,8 @@ def change_password(account):
 
 def add_totp(account):
     account.get("/accounts/2fa/totp/activate/")
-    code = staff.code_of(account.session["mfa.totp.secret"])
-    return account.post("/accounts/2fa/totp/activate/", {"code": code})
+    secret = account.session["mfa.totp.secret"]
+    return staff.give_code(account, "/accounts/2fa/totp/activate/", secret)
 
 
 def test_a_password_that_changes(account, member):

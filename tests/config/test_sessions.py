@@ -72,7 +72,7 @@ def test_the_key_of_the_session_changes_with_the_second_factor():
     secret = staff.with_totp(member)
     staff.give_password(browser, member)
     before = browser.cookies[SESSION].value
-    browser.post("/accounts/2fa/authenticate/", {"code": staff.code_of(secret)})
+    staff.give_code(browser, "/accounts/2fa/authenticate/", secret)
     assert browser.cookies[SESSION].value != before
     assert not Session.objects.filter(session_key=before).exists()
 

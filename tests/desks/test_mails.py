@@ -61,14 +61,15 @@ def seconds_of_sending() -> float:
 
 
 def test_a_slow_server_is_waited_for_at_most_the_timeout(silent_server, caplog):
-    assert 0.3 <= seconds_of_sending() < 2
+    assert 0.3 <= seconds_of_sending() < 20
     assert "A mail was not sent: test (TimeoutError)." in caplog.text
 
 
-def test_at_most_a_quarter_of_the_threads_waits(silent_server, caplog):
+def test_at_most_a_quarter_of_the_threads_waits(silent_server, settings, caplog):
     for _ in range(mails.MAX_CONCURRENT):
         send()
-    assert seconds_of_sending() < 0.2
+    settings.EMAIL_TIMEOUT = 60
+    assert seconds_of_sending() < 20
     assert f"A mail was not sent: test ({mails.MAX_CONCURRENT} others in progress)." in caplog.text
 
 

@@ -18,6 +18,7 @@ from desks import actions
 from events.actors import SYSTEM
 from signals.demo.round import Round
 from signals.demo.server import FOLDER, ROOT
+from tests.server import free_port
 
 pytestmark = [pytest.mark.processes, pytest.mark.once]
 
@@ -110,11 +111,6 @@ def listening():
     """A port that is in use."""
     with socket.create_server(("127.0.0.1", 0)) as somebody:
         yield somebody.getsockname()[1]
-
-
-def free_port():
-    with listening() as port:
-        return port
 
 
 def demo(*arguments):

@@ -252,7 +252,7 @@ def test_no_connection_lasts_longer_than_the_platform_waits(relay, begun):
         client.sendall(begun.encode())
         client.settimeout(0.1)
         while not _ended(client):
-            assert time.monotonic() < began + HANGS_UP_AFTER + 2
+            assert time.monotonic() < began + HANGS_UP_AFTER + 10
             client.sendall(b" " if begun else b"")
     assert time.monotonic() > began + HANGS_UP_AFTER - 1
 
