@@ -18,7 +18,13 @@ from django.views.generic import FormView, View
 
 from events.http import limits
 from signals.reports.overview import platform_overview
-from tokens.callers.staff import has_second_factor, is_staff, require_staff, signed_in_recently
+from tokens.callers.staff import (
+    can_prove_second_factor,
+    has_second_factor,
+    is_staff,
+    require_staff,
+    signed_in_recently,
+)
 
 APPS = ["signals", "events", "desks", "tokens"]
 SAFE_METHODS = ("GET", "HEAD")
@@ -63,6 +69,8 @@ class ControlAreaSite(admin.AdminSite):
         def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
             if not request.user.is_authenticated:
                 return redirect_to_login(request.get_full_path())
+            if request.method in SAFE_METHODS and can_prove_second_factor(request):
+                return _reauthenticate(request, "mfa_reauthenticate")
             require_staff(request, recently=request.method not in SAFE_METHODS)
             if _is_change_form(view) and not signed_in_recently(request):
                 return _reauthenticate(request)
@@ -94,7 +102,7 @@ def _is_change_form(view: Any) -> bool:
     return issubclass(getattr(view, "view_class", View), FormView)
 
 
-def _reauthenticate(request: HttpRequest) -> HttpResponse:
-    """Redirects to the re-authentication page, which leads back to this one."""
+def _reauthenticate(request: HttpRequest, page: str = "account_reauthenticate") -> HttpResponse:
+    """Redirects to a re-authentication page, which leads back to this one."""
     back = urlencode({"next": request.get_full_path()})
-    return redirect(f"{reverse('account_reauthenticate')}?{back}")
+    return redirect(f"{reverse(page)}?{back}")

@@ -117,7 +117,7 @@ class CardAdmin(ReadOnlyAdmin):
         "pair",
         "direction",
         "is_published",
-        "standing",
+        "standing_now",
         "published_at",
         "retired_at",
     ]
@@ -127,6 +127,11 @@ class CardAdmin(ReadOnlyAdmin):
     @admin.display(description="published", boolean=True)
     def is_published(self, card: Card) -> bool:
         return card.closed is None
+
+    @admin.display(description="standing")
+    def standing_now(self, card: Card) -> int:
+        """The elections that stand on the card. Those on a retired card have lapsed."""
+        return card.standing if card.closed is None else 0
 
 
 class ReadyFilter(ChoiceFilter, name="ready"):

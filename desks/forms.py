@@ -1,10 +1,10 @@
 """The customer's forms: connection, enrolment, bot and election."""
 
 from django import forms
-from django.core.validators import RegexValidator
 
-from desks.choices import MAX_PAIR_LENGTH, PAIR_FORM, Direction
+from desks.choices import MAX_PAIR_LENGTH, Direction
 from desks.models.card import MAX_NAME_LENGTH
+from desks.pairs import validate_pair
 from desks.venues import VENUES
 from events.http.names import validate_name
 
@@ -50,12 +50,7 @@ class ElectionForm(forms.Form):
 
     pair = forms.CharField(
         max_length=MAX_PAIR_LENGTH,
-        validators=[
-            RegexValidator(
-                rf"^(?:{PAIR_FORM})\Z",
-                "Use the form BASE/QUOTE. Each part has 1 to 20 capitals, digits, or . - _",
-            )
-        ],
+        validators=[validate_pair],
         help_text="BASE/QUOTE in capitals. Signals must repeat it exactly.",
         widget=forms.TextInput(
             {"autocomplete": "off", "autocapitalize": "characters", "spellcheck": "false"}

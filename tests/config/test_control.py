@@ -83,9 +83,9 @@ def test_staff_who_have_a_second_factor_but_signed_in_without_it_are_refused(set
     settings.REQUIRE_STAFF_MFA = True
     member = factories.a_staff_user()
     staff.with_totp(member)
-    assert staff.refusal(staff.a_client(member, "password").get(CONTROL)) == (
-        "second_factor_required"
-    )
+    browser = staff.a_client(member, "password")
+    assert browser.get(CONTROL)["Location"].startswith("/accounts/2fa/reauthenticate/")
+    assert staff.refusal(browser.post(CONTROL)) == "second_factor_required"
 
 
 def test_staff_who_sign_in_with_password_and_second_factor_enter(settings):

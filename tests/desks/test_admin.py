@@ -1,5 +1,7 @@
 """The control area's pages for cards, desks, bots and elections."""
 
+import re
+
 import pytest
 from django.forms import Form
 from django.test import Client
@@ -171,10 +173,12 @@ def test_the_page_of_an_unknown_card_is_not_found(client, card):
 
 
 def test_cards_are_listed_with_their_standing_the_newest_first(client, desk):
+    standing = '<td data-label="Standing" class="field-standing_now">{}</td>'
+    assert standing.format(1) in shown(client, staff.list_of(Card))
     actions.publish_card(actor=SYSTEM, **CARD)
     text = shown(client, staff.list_of(Card))
     assert text.index("Evening") < text.index("Morning")
-    assert '<td data-label="Standing" class="field-standing">1</td>' in text
+    assert text.count(standing.format(0)) == 2  # elections on a retired card have lapsed
 
 
 def test_desks_are_listed_with_whether_they_are_ready_and_connected(client, desk, card):
@@ -234,3 +238,17 @@ def test_a_page_links_to_related_rows(client, desk, card):
             assert client.get(tool.url).status_code == 200
             if "?q=" in tool.url:
                 assert client.get(tool.url).context["cl"].query in {row.pk, str(row)}
+
+
+def test_a_retired_card_has_no_standing_election(client, card, desk):
+    path = staff.page_of(card)
+    assert _standing(client.get(path)) == "1"
+    actions.retire_card(actor=SYSTEM)
+    assert _standing(client.get(path)) == "0"
+    assert card.elections.standing().count() == 0
+
+
+def _standing(page) -> str:
+    """What the page of a card says beside the label."""
+    row = page.content.decode().partition("field-standing_now")[2]
+    return re.sub(r"<[^>]+>", " ", row.partition("Standing:")[2]).split()[0]

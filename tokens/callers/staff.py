@@ -8,7 +8,12 @@ import time
 from datetime import timedelta
 from typing import Any
 
-from allauth.account.authentication import get_authentication_records
+from allauth.account.internal.flows.login import (
+    get_authentication_records,
+    record_authentication,
+)
+from allauth.mfa.models import Authenticator
+from allauth.mfa.signals import authenticator_added
 from django.conf import settings
 from django.contrib.auth.models import AnonymousUser
 from django.contrib.auth.signals import user_logged_in
@@ -19,6 +24,7 @@ from desks.models import User
 from events.http.refusals import NotAllowed, ReauthenticationRequired, SecondFactorRequired
 
 MAX_SESSION_AGE = timedelta(hours=12)
+SECOND_FACTORS = (Authenticator.Type.TOTP, Authenticator.Type.WEBAUTHN)
 SIGNED_IN_AT = "signed_in_at"  # session key: the Unix time of the sign-in
 
 
@@ -26,6 +32,20 @@ SIGNED_IN_AT = "signed_in_at"  # session key: the Unix time of the sign-in
 def record_sign_in(request: HttpRequest, **kwargs: Any) -> None:
     """Stores the time of sign-in in the session. Re-authentication does not change it."""
     request.session[SIGNED_IN_AT] = time.time()
+
+
+@receiver(authenticator_added)
+def verify_session(
+    request: HttpRequest, user: User, authenticator: Authenticator, **kwargs: Any
+) -> None:
+    """Counts adding the first second factor as signing in with it: the user just proved to have it.
+
+    Another factor does not count. Otherwise a session from before the first factor could add its
+    own and pass without the first.
+    """
+    factors = Authenticator.objects.filter(user=user, type__in=SECOND_FACTORS)
+    if list(factors) == [authenticator]:
+        record_authentication(request, user, "mfa", id=authenticator.pk, type=authenticator.type)
 
 
 def session_expired(request: HttpRequest, user: User | AnonymousUser) -> bool:
@@ -46,6 +66,15 @@ def has_second_factor(request: HttpRequest) -> bool:
     if not settings.REQUIRE_STAFF_MFA:
         return True
     return any(record.get("method") == "mfa" for record in _records(request))
+
+
+def can_prove_second_factor(request: HttpRequest) -> bool:
+    """Whether the user has a second factor, which this session was not opened with."""
+    return (
+        is_staff(request)
+        and not has_second_factor(request)
+        and Authenticator.objects.filter(user=request.user.pk, type__in=SECOND_FACTORS).exists()
+    )
 
 
 def signed_in_recently(request: HttpRequest) -> bool:

@@ -93,7 +93,7 @@ class CsrfFailed(Refused):
 
 class SecondFactorRequired(Refused):
     code, status, title = "second_factor_required", 403, "Second factor required"
-    detail = "Staff need a second factor. Add one at /accounts/2fa/, then sign in again."
+    detail = "Staff need a second factor. Add one at /accounts/2fa/, or sign in with yours."
 
 
 class ReauthenticationRequired(Refused):

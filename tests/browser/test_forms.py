@@ -1,0 +1,89 @@
+"""What only a browser shows: hidden elements, cut text, red fields, forms that are sent twice."""
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.pages import HALFWAY, STAFF, USER, VISITOR, address, signed_in
+from tests.browser.stage import CHROMIUM, set_up
+
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.once,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed"),
+]
+
+RESET = "accounts/^password/reset/key/(?P<uidb36>[0-9A-Za-z]+)-(?P<key>.+)/$"
+# Hidden elements that are on the page, and those of them that take up space.
+HIDDEN = "document.querySelectorAll('input[autocomplete=username][hidden]').length"
+SEEN = """Array.from(document.querySelectorAll("[hidden]"))
+  .filter((each) => each.getClientRects().length).map((each) => each.outerHTML)"""
+# Elements of the explanation that are wider than a phone.
+CUT = """Array.from(document.querySelectorAll(".why, .why *"))
+  .filter((each) => each.getBoundingClientRect().right > innerWidth).length"""
+PHONE = {"width": 390, "height": 844}
+
+
+@pytest.fixture(scope="module")
+def stage():
+    with set_up(REQUIRE_STAFF_MFA="on") as stage:
+        yield stage
+
+
+@pytest.fixture
+def open_page(stage):
+    """Opens a page as a kind of visitor, on a phone."""
+    contexts = []
+
+    def opened(who, path):
+        with signed_in(stage, who) as visitor:
+            contexts.append(stage.context(visitor, viewport=PHONE))
+            path = address(stage, path)
+        page = contexts[-1].new_page()
+        page.goto(path, wait_until="load")
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+
+
+@pytest.mark.parametrize(
+    ("who", "path"),
+    [
+        (HALFWAY, "accounts/2fa/authenticate/"),
+        (USER, "accounts/reauthenticate/"),
+        (USER, "accounts/password/change/"),
+        (VISITOR, RESET),
+    ],
+)
+def test_the_account_for_the_password_manager_is_not_seen(open_page, who, path):
+    page = open_page(who, path)
+    assert page.evaluate(HIDDEN) > 0
+    assert page.evaluate(SEEN) == []
+
+
+def test_the_explanation_of_a_signal_fits_on_a_phone(open_page):
+    page = open_page(STAFF, "control/signals/signal/<path:object_id>/change/")
+    expect(page.locator(".why")).to_be_visible()
+    assert page.evaluate(CUT) == 0
+
+
+def test_a_field_with_an_error_has_a_red_border_and_the_sentence_beside_it(open_page):
+    page = open_page(USER, "bots/<str:bot_id>/elect")
+    page.get_by_label("Pair").fill("btcusdt")
+    page.get_by_role("button", name="Replace election").click()
+    field = page.get_by_label("Pair")
+    expect(field).to_have_attribute("aria-invalid", "true")
+    red = page.evaluate("getComputedStyle(document.querySelector('.errorlist')).color")
+    expect(field).to_have_css("border-top-color", red)
+    expect(page.locator(".field", has=field)).to_contain_text("Did you mean BTC/USDT?")
+
+
+def test_a_token_is_not_minted_again_by_a_reload(open_page):
+    page = open_page(USER, "desk/token")
+    page.get_by_role("button", name="Mint and replace").click()
+    expect(page.locator("pre.value")).to_be_visible()
+    page.reload()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Made already")
+    expect(page.locator("pre.value")).to_have_count(0)

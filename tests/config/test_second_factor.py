@@ -1,0 +1,90 @@
+"""Adding a second factor opens the control area, without a dead end."""
+
+from http import HTTPStatus
+
+import pytest
+from allauth.mfa.models import Authenticator
+from allauth.mfa.totp.internal.auth import SECRET_SESSION_KEY
+from allauth.mfa.webauthn.internal.auth import WebAuthn
+from django.test import Client, RequestFactory
+
+from desks.models import User
+from tests import factories, pages, staff
+from tokens.callers.staff import has_second_factor, verify_session
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+ACTIVATE = "/accounts/2fa/totp/activate/"
+
+
+@pytest.fixture(autouse=True)
+def mfa(settings) -> None:
+    settings.REQUIRE_STAFF_MFA = True
+
+
+@pytest.fixture
+def member() -> User:
+    return staff.verified(factories.a_staff_user())
+
+
+def activate(browser: Client):
+    browser.post("/accounts/reauthenticate/", {"password": factories.PASSWORD})
+    browser.get(ACTIVATE)
+    secret = browser.session[SECRET_SESSION_KEY]
+    return browser.post(ACTIVATE, {"code": staff.code_of(secret)})
+
+
+def test_the_refusal_leads_to_a_factor_and_the_factor_into_the_control_area(member):
+    browser = staff.a_client(member, "password")
+    refused = browser.get("/control/")
+    assert pages.problem(refused) == "second_factor_required"
+    assert f'href="{ACTIVATE}"' in pages.source(refused)
+    assert activate(browser).status_code == HTTPStatus.FOUND
+    assert browser.get("/control/").status_code == HTTPStatus.OK
+
+
+def test_a_session_from_before_the_factor_is_asked_for_it_and_led_back(member):
+    browser = staff.a_client(member, "password")
+    secret = staff.totp.generate_totp_secret()
+    staff.totp.TOTP.activate(member, secret)  # in another browser
+    asked = browser.get("/control/")
+    assert asked["Location"] == "/accounts/2fa/reauthenticate/?next=%2Fcontrol%2F"
+    proved = browser.post(asked["Location"], {"code": staff.code_of(secret)})
+    assert proved["Location"] == "/control/"
+    assert browser.get("/control/").status_code == HTTPStatus.OK
+
+
+def test_a_session_from_before_the_factor_does_not_pass_by_adding_another(
+    member, rf: RequestFactory
+):
+    staff.totp.TOTP.activate(member, staff.totp.generate_totp_secret())
+    browser = staff.a_client(member, "password")
+    key = Authenticator.objects.create(user=member, type=Authenticator.Type.WEBAUTHN, data={})
+    assert isinstance(key.wrap(), WebAuthn)
+    request = rf.get("/")
+    request.user, request.session = member, browser.session
+    verify_session(request, member, key)
+    assert not has_second_factor(request)
+
+
+def test_recovery_codes_alone_are_no_second_factor(member, rf: RequestFactory):
+    codes = Authenticator.objects.create(
+        user=member, type=Authenticator.Type.RECOVERY_CODES, data={}
+    )
+    request = rf.get("/")
+    request.user, request.session = member, staff.a_client(member, "password").session
+    verify_session(request, member, codes)
+    assert not has_second_factor(request)
+
+
+def test_every_control_page_has_sign_out(member):
+    browser = staff.a_client(member)
+    found = [
+        browser.get("/control/"),
+        *(browser.get(staff.list_of(each.model)) for each in staff.every_control()),
+        browser.get("/control/tokens/token/mint/"),
+        browser.get("/control/no/such/page/"),
+        staff.a_client(member, "password").get("/control/"),
+    ]
+    for page in found:
+        assert "Sign out" in pages.source(page), page.request["PATH_INFO"]

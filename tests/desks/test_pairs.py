@@ -1,0 +1,37 @@
+"""A pair that was typed in another form is refused with the right form as a question."""
+
+import pytest
+
+from desks.forms import ElectionForm
+from desks.pairs import WRONG_FORM, suggested_pair
+
+
+@pytest.mark.parametrize(
+    ("typed", "suggested"),
+    [
+        ("btcusdt", "BTC/USDT"),
+        ("BTC-USDT", "BTC/USDT"),
+        ("btc/usdt", "BTC/USDT"),
+        ("BTC_USDT", "BTC/USDT"),
+        (" eth : eur ", "ETH/EUR"),
+        ("KRAKEN:BTC:USD", None),
+        ("BTC", None),
+        ("USDT", None),
+        ("", None),
+        ("FOOBAR", None),
+        ("₿TC/USDT", None),
+    ],
+)
+def test_the_right_form_is_suggested_where_it_is_clear(typed, suggested):
+    assert suggested_pair(typed) == suggested
+
+
+@pytest.mark.parametrize("typed", ["btcusdt", "BTC-USDT"])
+def test_the_form_asks_and_fills_in_nothing(typed):
+    form = ElectionForm({"pair": typed, "direction": "long"})
+    assert form.errors["pair"] == [f"{WRONG_FORM} Did you mean BTC/USDT?"]
+    assert form["pair"].value() == typed
+
+
+def test_a_pair_in_its_form_is_accepted():
+    assert ElectionForm({"pair": "BTC-PERP/USDT.D", "direction": "long"}).is_valid()
