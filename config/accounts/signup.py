@@ -15,7 +15,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 
-from config.accounts import links
+from config.accounts import links, sent_mail
 from config.accounts.forms import PasswordForm, SignUpForm
 from desks.accounts import is_taken, open_account
 from desks.models import User
@@ -38,18 +38,14 @@ def sign_up(request: HttpRequest) -> HttpResponse:
     if not form.is_valid():
         return form_page(request, "account/signup.html", form)
     address = form.cleaned_data["email"]
-    limited = ratelimit.consume_or_429(request, action="signup_mail", key=address)
-    if limited:
-        return limited
-    _mail(request, address)
-    return redirect("account_signup_sent")
+    return sent_mail.send(request, "account_signup_sent", address, lambda: _mail(request, address))
 
 
 @page("GET")
 def check_email(request: HttpRequest) -> HttpResponse:
     """Says that an email was sent. The page is the same for every address."""
     hours = int(links.LIFETIME.total_seconds() // 3600)
-    return render(request, "account/signup_sent.html", {"hours": hours})
+    return sent_mail.show(request, "account_signup_sent", "account/signup_sent.html", hours=hours)
 
 
 @page("GET")
@@ -78,8 +74,16 @@ def choose_password(request: HttpRequest) -> HttpResponse:
     return _invalid_link(request) if user is None else _sign_in(request, user)
 
 
-def _mail(request: HttpRequest, address: str) -> None:
-    """Sends the email. Both kinds are prepared, so that the time reveals nothing."""
+def _mail(request: HttpRequest, address: str) -> HttpResponse | None:
+    """Sends the email, or returns the response of the address's limit.
+
+    Both kinds of email are prepared, so that the time reveals nothing.
+    """
+    limited: HttpResponse | None = ratelimit.consume_or_429(
+        request, action="signup_mail", key=address
+    )
+    if limited:
+        return limited
     to_new = {"sign_up_url": _link(address), "hours": int(links.LIFETIME.total_seconds() // 3600)}
     to_known = {
         "sign_in_url": reverse("account_login"),
@@ -91,6 +95,7 @@ def _mail(request: HttpRequest, address: str) -> None:
         else ("account/email/sign_up", to_new)
     )
     get_adapter(request).send_mail(template, address, context)
+    return None
 
 
 def _link(address: str) -> str:

@@ -2,7 +2,7 @@
 
 from django.urls import include, path
 
-from config.accounts import signup
+from config.accounts import password_reset, signup
 
 urlpatterns = [
     # Listed before allauth's pages, so that these win.
@@ -10,5 +10,7 @@ urlpatterns = [
     path("signup/sent/", signup.check_email, name="account_signup_sent"),
     path("signup/link/<str:token>/", signup.follow_link, name="account_signup_link"),
     path("signup/password/", signup.choose_password, name="account_signup_password"),
+    path("password/reset/", password_reset.ask, name="account_reset_password"),
+    path("password/reset/done/", password_reset.check_email, name="account_reset_password_done"),
     path("", include("allauth.urls")),
 ]

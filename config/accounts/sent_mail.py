@@ -1,0 +1,76 @@
+"""The pages "Check your email": which address they name, and when the mail can be sent again.
+
+The address and the time are in a signed cookie of the visitor's own browser, so sending a mail
+stores nothing. The pages say the same whether the address has an account or not.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from django.conf import settings
+from django.core import signing
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+
+COOLDOWN = 60  # seconds before the same browser can send a mail to the same address again
+MAX_AGE = 3600  # seconds for which the page names the address
+SALT = "config.accounts.sent-mail"
+
+
+def send(
+    request: HttpRequest, page: str, address: str, deliver: Callable[[], HttpResponse | None]
+) -> HttpResponse:
+    """Sends a mail with ``deliver`` and redirects to ``page``, which names the address.
+
+    Sends nothing during the cooldown: ``page`` then says how long to wait. ``deliver`` may return
+    a response that replaces the redirect, such as that of a rate limit.
+    """
+    if wait_for(request, page, address):
+        return redirect(f"{reverse(page)}?again")
+    refused = deliver()
+    if refused is not None:
+        return refused
+    answer = redirect(page)
+    value = signing.dumps([page, address, int(time.time())], salt=SALT)
+    answer.set_cookie(
+        _cookie(), value, MAX_AGE, secure=settings.REQUIRE_HTTPS, httponly=True, samesite="Lax"
+    )
+    return answer
+
+
+def wait_for(request: HttpRequest, page: str, address: str) -> int:
+    """The seconds until this browser can send this mail to the address again; 0 for now."""
+    last_page, last_address, at = _last(request)
+    if (last_page, last_address) != (page, address):
+        return 0
+    return max(0, COOLDOWN - int(time.time() - at))
+
+
+def show(request: HttpRequest, page: str, template: str, **context: Any) -> HttpResponse:
+    """Renders the page. Its status is 429 if the mail was just asked for again, too soon."""
+    last_page, address, _ = _last(request)
+    address = address if last_page == page else ""
+    wait = wait_for(request, page, address) if "again" in request.GET else 0
+    is_printed = settings.EMAIL_BACKEND.endswith(".console.EmailBackend")
+    given = {"address": address, "wait": wait, "is_printed": is_printed, **context}
+    answer = render(request, template, given, status=429 if wait else 200)
+    if wait:
+        answer["Retry-After"] = str(wait)
+    return answer
+
+
+def _last(request: HttpRequest) -> tuple[str, str, int]:
+    """The page, address and Unix time of the last mail; empty if there is none."""
+    try:
+        page, address, at = signing.loads(
+            request.COOKIES.get(_cookie(), ""), salt=SALT, max_age=MAX_AGE
+        )
+    except signing.BadSignature:
+        return "", "", 0
+    return page, address, at
+
+
+def _cookie() -> str:
+    return "__Host-sent" if settings.REQUIRE_HTTPS else "sent"
