@@ -175,8 +175,10 @@ AUTH_PASSWORD_VALIDATORS: list[dict[str, Any]] = [
 ACCOUNT_ADAPTER = "config.accounts.adapters.AccountAdapter"
 ACCOUNT_FORMS = {
     "add_email": "config.accounts.forms.AddEmailForm",
+    "change_password": "config.accounts.forms.ChangePasswordForm",
     "login": "config.accounts.forms.LoginForm",
     "reset_password": "config.accounts.forms.ResetPasswordForm",
+    "reset_password_from_key": "config.accounts.forms.ResetPasswordKeyForm",
 }
 ACCOUNT_LOGIN_METHODS = {"email"}
 ACCOUNT_SIGNUP_FIELDS = [

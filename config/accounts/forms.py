@@ -13,6 +13,8 @@ from django.forms import Form
 from desks.mail_addresses import MAX_LENGTH, normalize_address
 from desks.models import User
 
+NEW_PASSWORD = {"password1": "New password", "password2": "New password (again)"}
+
 
 class AddressField(EmailField):
     """An email address, normalized as it is stored and compared."""
@@ -29,6 +31,23 @@ class LoginForm(forms.LoginForm):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.fields["login"] = AddressField()
+        self.fields["remember"].label = "Remember me"
+
+
+class ChangePasswordForm(forms.ChangePasswordForm):
+    """allauth's form, labelled in sentence case."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        _label(self, oldpassword="Current password", **NEW_PASSWORD)
+
+
+class ResetPasswordKeyForm(forms.ResetPasswordKeyForm):
+    """allauth's form, labelled in sentence case."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        _label(self, **NEW_PASSWORD)
 
 
 class AddEmailForm(forms.AddEmailForm):
@@ -62,3 +81,9 @@ class PasswordForm(Form):
         password = str(self.cleaned_data["password1"])
         validate_password(password, self._user)
         return password
+
+
+def _label(form: Form, **labels: str) -> None:
+    for name, label in labels.items():
+        if name in form.fields:
+            form.fields[name].label = label
