@@ -7,8 +7,9 @@ from typing import Any
 from events.http.json_schema import pattern
 
 BASE62 = string.digits + string.ascii_uppercase + string.ascii_lowercase
-# The byte values below this map evenly to characters, four to each. Other bytes are drawn again.
-UNBIASED_BYTES = 256 - 256 % len(BASE62)
+# Maps random bytes to characters, four bytes to each. The other bytes are dropped.
+OF_BYTES = (4 * BASE62).encode().ljust(256)
+DROPPED_BYTES = bytes(range(4 * len(BASE62), 256))
 RANDOM_CHARACTERS = 22
 MAX_ID_LENGTH = 32
 
@@ -33,11 +34,10 @@ USER_ID, BOT_ID, CARD_ID = id_schema(USER), id_schema(BOT), id_schema(CARD)
 
 def random_base62(length: int) -> str:
     """A random string of ``length`` characters, uniformly distributed."""
-    text = ""
+    text = b""
     while len(text) < length:
-        usable = (byte for byte in secrets.token_bytes(length) if byte < UNBIASED_BYTES)
-        text += "".join(BASE62[byte % len(BASE62)] for byte in usable)
-    return text[:length]
+        text += secrets.token_bytes(length).translate(OF_BYTES, DROPPED_BYTES)
+    return text[:length].decode()
 
 
 def new_id(prefix: str) -> str:

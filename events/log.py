@@ -7,7 +7,7 @@ no gaps, on PostgreSQL and on SQLite. Three rules keep this true:
 * Nothing is locked or written before the turn, and only SQL runs inside it.
 * Reads inside a turn start after the lock is taken. At READ COMMITTED they see everything that
   earlier turns committed.
-* A position that no event used is returned to the counter before the commit.
+* Positions that no event used are returned to the counter before the commit.
 """
 
 import threading
@@ -24,7 +24,7 @@ from events.actors import Actor
 from events.kinds import Kind
 from events.models import Event
 from events.statements import (
-    GIVE_POSITION_BACK,
+    GIVE_POSITIONS_BACK,
     INSERT_EVENT,
     TAKE_POSITIONS,
     adapt_datetime,
@@ -51,18 +51,20 @@ class Entry:
 class Turn:
     """A writer's exclusive use of the log, from its first position to the commit.
 
-    ``position`` is the position of the next event. ``at`` is the time of all events of the turn,
-    and is never earlier than the last turn's. Both are known before anything is written, so other
-    rows can store the position. Compare times of expiry with ``at``.
+    ``position`` is the position of the next event, or of the last one if it has been written.
+    ``at`` is the time of all events of the turn, and is never earlier than the last turn's. Both
+    are known before anything is written, so other rows can store the position. Compare times of
+    expiry with ``at``.
     ``actor`` is who causes the events; None if the caller is not authenticated.
     ``after_commit`` is a list of functions to call after the commit, when the lock is released.
     """
 
-    def __init__(self, actor: Actor | None) -> None:
+    def __init__(self, actor: Actor | None, positions: int) -> None:
         self.actor = actor
         self.after_commit: list[Callable[[], None]] = []
-        self.position, self.at = _take_positions(1, truncate_to_milliseconds(timezone.now()))
-        self._taken = False
+        self._last, self.at = _take_positions(positions, truncate_to_milliseconds(timezone.now()))
+        self.position = self._last - positions + 1
+        self._is_written = False
 
     def append(self, kind: Kind, **content: Any) -> Event:
         """Writes the next event and returns it. For ``content`` see ``build_event``."""
@@ -103,13 +105,13 @@ class Turn:
         )
 
     def mark_written(self, event: Event) -> None:
-        """Marks the position as used by an event that the caller wrote with its own statement.
+        """Marks the position as used by an event that the caller writes with its own statement.
 
         Raises ``ValueError`` if the event has another position than the turn.
         """
         if event.position != self.position:
             raise ValueError(f"{event} does not have the turn's position {self.position}.")
-        self._taken = True
+        self._is_written = True
 
     def append_many(self, entries: Sequence[Entry]) -> None:
         """Writes events at consecutive positions, starting with ``next_position()``.
@@ -119,8 +121,9 @@ class Turn:
         if not entries:
             return
         first = self.next_position()
-        self.position, _ = _take_positions(len(entries) - 1, self.at)
-        self._taken = True
+        self.position = first + len(entries) - 1
+        self._take_up_to(self.position)
+        self._is_written = True
         Event.objects.bulk_create(
             Event(
                 position=first + index,
@@ -134,22 +137,31 @@ class Turn:
         )
 
     def next_position(self) -> int:
-        """The position of the next event. Takes one from the counter if the last one is used."""
-        if self._taken:
-            self.position, _ = _take_positions(1, self.at)
-            self._taken = False
+        """The position of the next event. Takes one from the counter if all are used."""
+        if self._is_written:
+            self.position += 1
+            self._take_up_to(self.position)
+            self._is_written = False
         return self.position
 
+    def _take_up_to(self, position: int) -> None:
+        """Takes the positions after the last one. Nobody else can: this turn holds the lock."""
+        if position > self._last:
+            self._last, _ = _take_positions(position - self._last, self.at)
+
     def _close(self) -> None:
-        if not self._taken:
-            execute(GIVE_POSITION_BACK)
+        unused = self._last - self.position + (not self._is_written)
+        if unused:
+            execute(GIVE_POSITIONS_BACK, {"count": unused})
 
 
 @contextmanager
-def turn(*, actor: Actor | None) -> Iterator[Turn]:
+def turn(*, actor: Actor | None, positions: int = 1) -> Iterator[Turn]:
     """A turn at the log. Inside another turn it joins that turn, so that actions compose.
 
     ``actor`` is who causes the events of this block; None if the caller is not authenticated.
+    ``positions`` is the number of events that the caller expects to write. The first statement
+    takes so many positions. More events take more, and unused positions are returned.
 
     Raises ``OperationalError`` if the lock is not free in time. Nothing is written then.
     """
@@ -159,7 +171,7 @@ def turn(*, actor: Actor | None) -> Iterator[Turn]:
             yield current_turn
         return
     with wait_for_turn(), transaction.atomic(durable=True):
-        _thread.turn = current = Turn(actor)
+        _thread.turn = current = Turn(actor, positions)
         try:
             yield current
             current._close()

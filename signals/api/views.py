@@ -12,9 +12,8 @@ from events.http.request_state import state_of
 from signals.api import schemas
 from signals.contract.document import contract
 from signals.intake.check import check
-from signals.intake.incoming import IncomingSignal, record_bad_signature
-from signals.intake.metrics import receive_measured
-from signals.intake.statements import Credential
+from signals.intake.incoming import Credential, IncomingSignal
+from signals.intake.receive import receive, record_bad_signature
 from tokens.callers.authentication import BearerAuthentication, SignerAuthentication, read_again
 from tokens.callers.credentials import CredentialReader
 from tokens.callers.throttles import count_failure
@@ -110,9 +109,9 @@ class DeployView(SignalView):
 def _incoming(
     request: Request, body: dict[str, Any], *, deploy_to: str | None = None
 ) -> IncomingSignal:
-    def confirm() -> Credential:
+    def confirm() -> Credential | None:
         again: Any = request.auth if read_again(request) else None
-        return cast(Credential, again)
+        return cast(Credential | None, again)
 
     credential: Any = request.auth
     automation = getattr(credential, "automation", None)
@@ -122,7 +121,7 @@ def _incoming(
 def _outcome(request: Request, incoming: IncomingSignal) -> ApiResponse:
     """Receives the signal and notes its outcome for the request log."""
     try:
-        answer = receive_measured(incoming)
+        answer = receive(incoming)
     except Unauthenticated as refusal:  # the credential ended meanwhile
         confirmed = incoming.confirmed()
         if confirmed is incoming:

@@ -1,70 +1,61 @@
-"""The SQL that runs for a signal under the log's lock.
+"""The SQL that runs for a batch of signals under the log's lock.
 
-One statement reads everything that decides the signal. The law decides in Python. A second
-statement writes the signal and its event. Table and column names come from the models.
+One statement reads everything that decides the signals of a batch. The law decides in Python. A
+second statement writes all signals and events. Table and column names come from the models.
 """
 
 import functools
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from django.db import connection
+from django.db.models import Model
 
 from desks.models import Card, Desk, Election
 from events.models import Event
 from events.statements import (
-    EVENT,
-    EVENT_COLUMNS,
-    EVENT_VALUES,
     INSERT_EVENT,
     adapt_datetime,
     columns,
     execute,
-    fetch_one,
+    fetch_all,
     parameters,
     values,
 )
 from signals.law.rules import ElectedPair
 from signals.models import Signal
 from tokens.callers.statements import NOX_SECRET_EXISTS, SECRET_IS_LIVE, TOKEN_IS_ACTIVE
-from tokens.choices import Source
-from tokens.models import SigningSecret, Token
 
-Credential = Token | SigningSecret | None
-
-SIGNAL = Signal._meta.db_table
-INSERT_SIGNAL = f"INSERT INTO {SIGNAL} ({columns(Signal)}) VALUES ({values(Signal)})"
-# PostgreSQL writes both tables in one statement.
-INSERT_BOTH = f"""
-WITH signal AS ({INSERT_SIGNAL})
-INSERT INTO {EVENT} ({EVENT_COLUMNS}) VALUES ({EVENT_VALUES})"""
-
-OF_BOT = "elected.automation_id = %(signal_bot_id)s"
-OF_DESK = "elected.card_id = card.id AND elected.desk_id = desk.id"
+SIGNAL, EVENT = Signal._meta.db_table, Event._meta.db_table
+DESK, CARD, ELECTION = Desk._meta.db_table, Card._meta.db_table, Election._meta.db_table
 
 
-class CredentialState(NamedTuple):
-    """Whether the credential of a signal is still valid."""
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What the state of one signal depends on. A field is None if it does not apply.
 
-    is_valid: bool | None
-    # True if the Floor secret signed a signal of nox, but nox has a secret of its own by now.
-    has_own_secret: bool
+    ``token`` and ``secret`` are the id of the credential. ``stands_in`` is whether the Floor secret
+    signed a signal of nox.
+    """
 
-    @staticmethod
-    def columns(credential: Credential, source: Any) -> str:
-        """The SQL of the two columns. A signal without a credential has nothing that could end."""
-        if credential is None:
-            return "TRUE, FALSE"
-        if isinstance(credential, Token):
-            return f"{TOKEN_IS_ACTIVE}, FALSE"
-        stands_in = source == Source.NOX and credential.source != Source.NOX
-        return f"{SECRET_IS_LIVE}, {NOX_SECRET_EXISTS if stands_in else 'FALSE'}"
+    token: str | None
+    secret: str | None
+    stands_in: bool
+    signer: str | None = None
+    nonce: str | None = None
+    user_id: str | None = None
+    bot_id: str | None = None
 
 
-class MatchState(NamedTuple):
+class State(NamedTuple):
     """Everything that decides a signal. A field is None if its row does not exist."""
 
-    credential: CredentialState
+    credential_is_valid: bool | None
+    # True if the Floor secret signed a signal of nox, but nox has a secret of its own by now.
+    nox_has_own_secret: bool
     spent_at: int | None  # the position of the signal that spent its nonce
     user_id: str | None
     connected: bool
@@ -76,6 +67,7 @@ class MatchState(NamedTuple):
     standing: int | None
     pair: str
     direction: str
+    was_enrolled: bool | None  # None unless the desk has no election
 
     @property
     def card(self) -> ElectedPair | None:
@@ -83,61 +75,125 @@ class MatchState(NamedTuple):
 
     @property
     def elected(self) -> ElectedPair | None:
+        """The election of the bot, or the desk's on the published card."""
         return ElectedPair(self.pair, self.direction) if self.pair else None
+
+    @property
+    def why_not_ready(self) -> str:
+        """Why the desk has no election on the published card: a key of ``DeskNotReady.REASONS``."""
+        if self.deactivated:
+            return "deactivated"
+        if not self.connected:
+            return "not_connected"
+        if self.enrolled_id:
+            return "card_changed"
+        return "withdrawn" if self.was_enrolled else "not_enrolled"
+
+
+SPENT = "spent.signer = sent.signer AND spent.nonce = sent.nonce"
+# The election of a signal's target: the bot's own, else the desk's on the published card.
+OF_BOT = "of_bot.automation_id = sent.bot_id AND of_bot.closed IS NULL"
+OF_DESK = """of_desk.card_id = card.id AND of_desk.desk_id = desk.id AND of_desk.closed IS NULL
+         AND sent.bot_id IS NULL"""
+FIELDS = {
+    name: "boolean" if name == "stands_in" else "text" for name in Question.__dataclass_fields__
+}
+
+
+def load_states(questions: Sequence[Question], at: datetime) -> list[State]:
+    """Loads the state of each signal, with the validity of its credential at ``at``."""
+    sent = [{name: getattr(question, name) for name in FIELDS} for question in questions]
+    rows = fetch_all(
+        _state_query(connection.vendor), {"sent": json.dumps(sent), "at": adapt_datetime(at)}
+    )
+    return [State(*row) for row in rows]
+
+
+def load_signals(positions: Collection[int]) -> dict[tuple[str | None, str | None], Signal]:
+    """The signals at these positions, by the signer and the nonce that they spent."""
+    found = Signal.objects.filter(pk__in=positions) if positions else ()
+    return {(signal.signer, signal.nonce): signal for signal in found}
+
+
+def insert(signals: Sequence[Signal], events: Sequence[Event]) -> None:
+    """Inserts accepted signals, and the events of a batch."""
+    if connection.vendor == "postgresql":
+        rows = {"signals": _rows(signals), "events": _rows(events)}
+        execute(INSERT_BOTH, {name: json.dumps(each, default=str) for name, each in rows.items()})
+    else:
+        _insert_many(INSERT_SIGNAL, signals)
+        _insert_many(INSERT_EVENT, events)
 
 
 @functools.cache
-def _match_query(elected_on: str, credential_columns: str) -> str:
-    """The statement that selects one row of ``MatchState``."""
+def _state_query(vendor: str) -> str:
+    """The statement that selects one row of ``State`` for each question, in their order."""
+    join = _join_by_row if vendor == "postgresql" else _join
     return f"""
-SELECT {credential_columns},
-       spent.position, desk.public_id, desk.connected, desk.deactivated, desk.enrolled_id,
+SELECT CASE WHEN sent.token IS NOT NULL THEN {TOKEN_IS_ACTIVE}
+            WHEN sent.secret IS NOT NULL THEN {SECRET_IS_LIVE}
+            ELSE TRUE END,
+       sent.stands_in AND {NOX_SECRET_EXISTS},
+       spent.position,
+       desk.public_id, desk.connected, desk.deactivated, desk.enrolled_id,
        card.id, card.pair, card.direction, card.standing,
-       elected.pair, elected.direction
-FROM (SELECT 1) AS one
-LEFT JOIN {SIGNAL} AS spent
-       ON spent.signer = %(signal_signer)s AND spent.nonce = %(signal_nonce)s
-LEFT JOIN {Desk._meta.db_table} AS desk ON desk.public_id = %(signal_user_id)s
-LEFT JOIN {Card._meta.db_table} AS card ON card.closed IS NULL
-LEFT JOIN {Election._meta.db_table} AS elected ON elected.closed IS NULL AND {elected_on}"""
+       COALESCE(of_bot.pair, of_desk.pair), COALESCE(of_bot.direction, of_desk.direction),
+       CASE WHEN of_desk.pair IS NULL AND of_bot.pair IS NULL AND desk.id IS NOT NULL THEN EXISTS (
+           SELECT 1 FROM {ELECTION} WHERE desk_id = desk.id AND card_id IS NOT NULL) END
+FROM {_sent(vendor)} AS sent
+LEFT JOIN {CARD} AS card ON card.closed IS NULL
+{join(SIGNAL, "spent", SPENT)}
+{join(DESK, "desk", "desk.public_id = sent.user_id")}
+{join(ELECTION, "of_desk", OF_DESK)}
+{join(ELECTION, "of_bot", OF_BOT)}
+ORDER BY sent.number"""
 
 
-def load_match_state(signal: Signal, credential: Credential, at: datetime) -> MatchState:
-    """Loads the state that decides a signal, with the credential's validity at ``at``."""
-    elected_on = OF_BOT if signal.bot_id else OF_DESK
-    statement = _match_query(elected_on, CredentialState.columns(credential, signal.source))
-    row = fetch_one(statement, {**parameters(signal), **_credential_parameters(credential, at)})
-    is_valid, has_own_secret, *state = row
-    return MatchState(CredentialState(is_valid, has_own_secret), *state)
+def _sent(vendor: str) -> str:
+    """The questions as rows, with their number."""
+    if vendor == "postgresql":
+        fields = ", ".join(f"{name} {kind}" for name, kind in FIELDS.items())
+        rows = f"ROWS FROM (json_to_recordset(%(sent)s::json) AS ({fields})) WITH ORDINALITY"
+        return f"(SELECT * FROM {rows} AS t({', '.join(FIELDS)}, number))"
+    fields = ", ".join(f"json_extract(value, '$.{name}') AS {name}" for name in FIELDS)
+    return f"(SELECT key AS number, {fields} FROM json_each(%(sent)s))"
 
 
-def why_not_ready(state: MatchState) -> str:
-    """Why the desk has no election on the published card: a key of ``DeskNotReady.REASONS``."""
-    if state.deactivated:
-        return "deactivated"
-    if not state.connected:
-        return "not_connected"
-    if state.enrolled_id:
-        return "card_changed"
-    of_desk = Election.objects.filter(desk__public_id=state.user_id, card__isnull=False)
-    return "withdrawn" if of_desk.exists() else "not_enrolled"
+def _join(table: str, alias: str, condition: str) -> str:
+    """A left join of at most one row."""
+    return f"LEFT JOIN {table} AS {alias} ON {condition}"
 
 
-def load_credential_state(credential: Credential, source: Any, at: datetime) -> CredentialState:
-    """Loads the validity of the credential alone, for a signal that is refused anyway."""
-    statement = f"SELECT {CredentialState.columns(credential, source)}"
-    return CredentialState(*fetch_one(statement, _credential_parameters(credential, at)))
+def _join_by_row(table: str, alias: str, condition: str) -> str:
+    """The same for PostgreSQL. OFFSET 0 makes it look up each row by its index.
+
+    It would otherwise read a whole table of thousands of rows for a join with a small batch.
+    """
+    rows = f"SELECT * FROM {table} AS {alias} WHERE {condition} OFFSET 0"
+    return f"LEFT JOIN LATERAL ({rows}) AS {alias} ON TRUE"
 
 
-def insert_signal(signal: Signal, event: Event) -> None:
-    """Inserts an accepted signal and its event."""
-    both = {**parameters(signal), **parameters(event)}
-    if connection.vendor == "postgresql":
-        execute(INSERT_BOTH, both)
-    else:
-        execute(INSERT_SIGNAL, both)
-        execute(INSERT_EVENT, both)
+def _insert_from_json(model: type[Model], parameter: str) -> str:
+    table, names = model._meta.db_table, columns(model)
+    rows = f"json_populate_recordset(NULL::{table}, %({parameter})s::json)"
+    return f"INSERT INTO {table} ({names}) SELECT {names} FROM {rows}"
 
 
-def _credential_parameters(credential: Credential, at: datetime) -> dict[str, Any]:
-    return {"credential": credential and credential.public_id, "at": adapt_datetime(at)}
+# PostgreSQL writes both tables in one statement.
+INSERT_BOTH = f"""
+WITH signal AS ({_insert_from_json(Signal, "signals")})
+{_insert_from_json(Event, "events")}"""
+INSERT_SIGNAL = f"INSERT INTO {SIGNAL} ({columns(Signal)}) VALUES ({values(Signal)})"
+
+
+def _rows(instances: Sequence[Model]) -> list[dict[str, Any]]:
+    return [
+        {str(field.column): getattr(row, field.attname) for field in row._meta.concrete_fields}
+        for row in instances
+    ]
+
+
+def _insert_many(statement: str, instances: Sequence[Model]) -> None:
+    if instances:
+        with connection.cursor() as cursor:
+            cursor.executemany(statement, [parameters(row) for row in instances])

@@ -63,6 +63,26 @@ def test_an_unused_position_is_returned():
     assert Head.objects.get().position == 1
 
 
+def test_a_turn_takes_many_positions_in_one_statement_and_returns_the_unused_ones_in_one():
+    with CaptureQueriesContext(connection) as queries, log.turn(actor=SYSTEM, positions=5) as turn:
+        assert (turn.next_position(), write(turn).position, write(turn).position) == (1, 1, 2)
+        assert turn.next_position() == 3
+    assert positions() == [1, 2]
+    assert Head.objects.get().position == 2
+    assert sum("UPDATE" in query["sql"] for query in queries) == 2
+
+
+@pytest.mark.parametrize("expected", [1, 2, 3, 4])
+def test_a_turn_that_writes_more_or_fewer_events_than_expected_leaves_no_gap(expected):
+    entry = log.Entry(Kind.DESK_CREATED, EVERYONE, {})
+    with log.turn(actor=SYSTEM, positions=expected) as turn:
+        write(turn)
+        turn.append_many([entry, entry])
+        write(turn)
+    assert positions() == [1, 2, 3, 4]
+    assert Head.objects.get().position == 4
+
+
 def test_an_error_inside_a_turn_leaves_no_event_and_no_gap():
     def fail_half_way() -> None:
         with log.turn(actor=SYSTEM) as turn:

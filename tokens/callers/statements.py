@@ -60,14 +60,15 @@ JOIN {DESK} ON {DESK}.id = {AUTOMATION}.desk_id
 WHERE {SECRET}.automation_id = %s AND {_secret_is_live("%s")}
 ORDER BY {SECRET}.id DESC"""
 
-# Columns for statements under the log's lock. The first two are true if the credential with this id
-# is active at this time, and NULL if it does not exist. The third: was a Nox secret ever generated?
+# Columns for a statement under the log's lock that selects from ``sent``. The first two are true if
+# the credential with this id is active at this time, and NULL if it does not exist. The third: was
+# a Nox secret ever generated?
 TOKEN_IS_ACTIVE = f"""
-(SELECT {_token_is_active("%(at)s")} FROM {TOKEN} WHERE public_id = %(credential)s)"""
+(SELECT {_token_is_active("%(at)s")} FROM {TOKEN} WHERE public_id = sent.token)"""
 SECRET_IS_LIVE = f"""
 (SELECT {_secret_is_live("%(at)s")} AND removed_at IS NULL
  FROM {SECRET} LEFT JOIN {AUTOMATION} ON {AUTOMATION}.id = automation_id
- WHERE public_id = %(credential)s)"""
+ WHERE public_id = sent.secret)"""
 NOX_SECRET_EXISTS = f"""
 EXISTS (SELECT 1 FROM {SECRET} WHERE automation_id IS NULL AND source = '{Source.NOX}')"""
 

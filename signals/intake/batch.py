@@ -1,0 +1,103 @@
+"""Writes a batch of signals and refusals in one turn at the log.
+
+Each signal is decided exactly as in a turn of its own, in the order of arrival. Signals change no
+election and no card. So what one signal of a batch changes for the next is only its spent nonce.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from django.db import OperationalError
+
+from events import log
+from events.http.refusals import Refused
+from events.models import Event
+from events.writer_queue import DATABASE_ERRORS, TIMEOUT
+from signals.intake import metrics, statements
+from signals.intake.decision import Attempt, build_refusal
+from signals.intake.group_commit import GroupCommit, Job
+from signals.intake.statements import State
+from signals.models import Signal
+
+
+def submit(attempt: Attempt) -> Signal:
+    """Decides and records the signal, in one turn with those that wait at the same time.
+
+    Raises its refusal. Raises ``OperationalError`` if the database or the log is not available in
+    time. The outcome is unknown then if the database went away during the commit.
+    """
+    return _queue.submit(attempt)
+
+
+def write(jobs: Sequence[Job[Attempt, Signal]]) -> None:
+    """Writes a batch. If one signal of it cannot be written, each is written on its own."""
+    try:
+        _write_together(jobs)
+    except DATABASE_ERRORS:
+        raise
+    except Exception as error:
+        if len(jobs) == 1:
+            jobs[0].fail(error)
+        else:
+            for job in jobs:
+                write([job])
+
+
+_queue: GroupCommit[Attempt, Signal] = GroupCommit(write)
+
+
+def _write_together(jobs: Sequence[Job[Attempt, Signal]]) -> None:
+    """Writes a batch in one turn. The jobs are finished after the commit only."""
+    deadline = time.monotonic() + TIMEOUT
+    with log.turn(actor=None, positions=len(jobs)) as turn:
+        locked = time.monotonic()
+        outcomes = _Batch(turn).write([job.work for job in jobs])
+        if time.monotonic() > deadline:
+            raise OperationalError("The batch took too long.")
+    metrics.LOCK.observe(time.monotonic() - locked)
+    metrics.BATCH.observe(len(jobs))
+    for job, outcome in zip(jobs, outcomes, strict=True):
+        if isinstance(outcome, Signal):
+            job.finish(outcome)
+        else:
+            job.fail(outcome)
+
+
+@dataclass(slots=True)
+class _Batch:
+    """The rows of one turn, in the order of their positions."""
+
+    turn: log.Turn
+    signals: list[Signal] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+
+    def write(self, attempts: Sequence[Attempt]) -> list[Signal | Refused]:
+        """Decides and writes all attempts. Returns the outcome of each."""
+        questions = [attempt.question() for attempt in attempts]
+        states = statements.load_states(questions, self.turn.at)
+        first = statements.load_signals([state.spent_at for state in states if state.spent_at])
+        outcomes: list[Signal | Refused] = []
+        for attempt, question, state in zip(attempts, questions, states, strict=True):
+            nonce = (question.signer, question.nonce)
+            outcomes.append(outcome := self._decide(attempt, state, first.get(nonce)))
+            if isinstance(outcome, Signal):
+                first[nonce] = outcome
+        statements.insert(self.signals, self.events)
+        return outcomes
+
+    def _decide(self, attempt: Attempt, state: State, first: Signal | None) -> Signal | Refused:
+        self.turn.actor = attempt.incoming.actor
+        try:
+            signal, event = attempt.decide(self.turn, state, first)
+        except Refused as refusal:
+            if attempt.may_record(refusal):
+                self._add(build_refusal(self.turn, refusal, attempt, state))
+            return refusal.with_traceback(None)
+        self.signals.append(signal)
+        self._add(event)
+        return signal
+
+    def _add(self, event: Event) -> None:
+        self.events.append(event)
+        self.turn.mark_written(event)

@@ -1,0 +1,239 @@
+"""Decides one signal at its position, from the state that was read under the log's lock.
+
+Nothing here runs SQL. A signal is accepted, or refused by the first refusal that applies.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from events.http.refusals import (
+    FloorSecretRefused,
+    NonceUsed,
+    NotFound,
+    Refused,
+    SignatureInvalid,
+    TokenInvalid,
+    Unlawful,
+)
+from events.kinds import Kind
+from events.log import Turn
+from events.models import Event
+from signals.intake.incoming import IncomingSignal
+from signals.intake.refusal_quota import allowances
+from signals.intake.statements import Question, State
+from signals.law import rules
+from signals.law.rules import Standing
+from signals.law.shapes import Mode, Submission
+from signals.models import Outcome, Signal
+from tokens.choices import Source
+from tokens.models import SigningSecret, Token
+
+KINDS = {
+    Outcome.FILLED: Kind.SIGNAL_FILLED,
+    Outcome.DRY_RUN: Kind.SIGNAL_DRY_RUN,
+    Outcome.RECORDED: Kind.SIGNAL_RECORDED,
+}
+
+
+@dataclass(slots=True)
+class LawfulSignal:
+    """A signal that keeps the law on its own. What it must match is not known yet."""
+
+    incoming: IncomingSignal
+    submission: Submission
+    signal: Signal = field(init=False)
+    _may_record: bool | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        self.signal = _build_signal(self.submission, self.incoming)
+
+    @property
+    def user_id(self) -> str | None:
+        return self.signal.user_id
+
+    @property
+    def sent(self) -> dict[str, str | None]:
+        return {"pair": self.submission.pair, "direction": self.submission.direction}
+
+    def question(self) -> Question:
+        """What its state depends on."""
+        signal = self.signal
+        return _question(
+            self.incoming,
+            signer=signal.signer,
+            nonce=signal.nonce,
+            user_id=signal.user_id,
+            bot_id=signal.bot_id,
+        )
+
+    def check(self, state: State, first: Signal | None) -> None:
+        """Raises the first refusal that applies. ``first`` is the signal that spent the nonce."""
+        _check_authority(self.incoming, state)
+        submission = self.submission
+        if submission.user_id is not None and state.user_id is None:
+            raise NotFound("There is no such desk.")
+        if first is not None:
+            raise NonceUsed(first=first.answer(), identical=first.is_identical_to(submission))
+        rules.check_match(submission, _standing(submission, state))
+
+    def outcome(self, state: State) -> tuple[Outcome, int]:
+        """The outcome if no refusal applies, and the number of desks that it matches."""
+        return _outcome(self.submission, state.standing)
+
+    def decide(self, turn: Turn, state: State, first: Signal | None) -> tuple[Signal, Event]:
+        """Completes the signal at the turn's position. Raises what ``check`` raises."""
+        self.check(state, first)
+        signal = self.signal
+        signal.position, signal.received_at = turn.next_position(), turn.at
+        signal.card_id = None if self.submission.bot_id else state.card_id
+        outcome, signal.matched = self.outcome(state)
+        signal.filled = signal.matched if outcome == Outcome.FILLED else 0
+        return signal, _build_event(turn, signal)
+
+    def may_record(self, refusal: Refused) -> bool:
+        """Whether to record the refusal. Uses the sender's allowance once, however often asked."""
+        if not isinstance(refusal, Unlawful | NonceUsed):
+            return False
+        if self._may_record is None:
+            self._may_record = allowances.take(self.incoming.sender)
+        return self._may_record
+
+
+@dataclass(slots=True)
+class UnlawfulSignal:
+    """A signal that was refused before the lock. Only its refusal gets a position."""
+
+    incoming: IncomingSignal
+    refusal: Refused
+    user_id: str | None = field(init=False)
+    sent: dict[str, str | None] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.user_id, self.sent = self.incoming.user_id(), self.incoming.sent()
+
+    def question(self) -> Question:
+        """What its state depends on: the credential, and what the bot elected."""
+        bot = self.incoming.automation
+        return _question(self.incoming, bot_id=bot and bot.pk)
+
+    def decide(self, turn: Turn, state: State, first: Signal | None) -> NoReturn:
+        """Raises the refusal, or the one of a credential that is no longer valid."""
+        _check_authority(self.incoming, state)
+        raise self.refusal
+
+    def may_record(self, refusal: Refused) -> bool:
+        """Whether to record the refusal. Its allowance was used before the lock."""
+        return refusal is self.refusal
+
+
+def _check_authority(incoming: IncomingSignal, state: State) -> None:
+    """Raises ``Unauthenticated`` if the credential was not valid at the time of the turn."""
+    if not state.credential_is_valid:
+        raise TokenInvalid if isinstance(incoming.credential, Token) else SignatureInvalid
+    if state.nox_has_own_secret:
+        raise FloorSecretRefused
+
+
+Attempt = LawfulSignal | UnlawfulSignal
+
+
+def build_refusal(turn: Turn, refusal: Refused, attempt: Attempt, state: State) -> Event:
+    """The event of a refusal, at the turn's position."""
+    turn.next_position()
+    bot, elected = attempt.incoming.automation, None
+    if bot and state.elected:
+        elected = {"pair": state.elected.pair, "direction": state.elected.direction}
+    return turn.build_event(
+        Kind.SIGNAL_REFUSED,
+        topic=attempt.user_id,
+        data={
+            "code": refusal.code,
+            "source": attempt.incoming.source,
+            "sent": attempt.sent,
+            "elected": refusal.members.get("elected") or elected,
+            "botId": bot.pk if bot else None,
+        },
+    )
+
+
+def _build_event(turn: Turn, signal: Signal) -> Event:
+    counts = {"matched": signal.matched}
+    if signal.outcome == Outcome.FILLED:
+        counts["filled"] = signal.filled
+    return turn.build_event(
+        KINDS[Outcome(signal.outcome)],
+        topic=_topic(signal),
+        data={},
+        platform_data=counts,
+        signal=signal.as_desk_json(),
+        platform_signal=signal.to_dict(),
+    )
+
+
+def _question(incoming: IncomingSignal, **more: Any) -> Question:
+    credential = incoming.credential
+    is_token = isinstance(credential, Token)
+    stands_in = (
+        isinstance(credential, SigningSecret)
+        and incoming.source == Source.NOX
+        and credential.source != Source.NOX
+    )
+    return Question(
+        token=incoming.credential_id if is_token else None,
+        secret=None if is_token else incoming.credential_id,
+        stands_in=stands_in,
+        **more,
+    )
+
+
+def _build_signal(submission: Submission, incoming: IncomingSignal) -> Signal:
+    """Builds the signal, without what is only known under the lock: position, time and card."""
+    outcome, matched = _outcome(submission, standing=None)
+    return Signal(
+        signer=submission.signer,
+        nonce=submission.nonce,
+        source=submission.source,
+        mode=submission.mode,
+        outcome=outcome,
+        pair=submission.pair,
+        direction=submission.direction,
+        fanout=submission.fanout,
+        user_id=incoming.owner_id or submission.user_id,
+        bot_id=submission.bot_id,
+        credential=incoming.credential_id or "",  # empty for a preview
+        trace_id=submission.trace_id,
+        size_quote=None if submission.size_quote is None else f"{submission.size_quote:f}",
+        rationale=submission.rationale,
+        decision_ref=submission.decision_ref,
+        matched=matched,
+    )
+
+
+def _standing(submission: Submission, state: State) -> Standing:
+    if submission.bot_id is not None:
+        return Standing(card=state.card, automation=state.elected)
+    if state.user_id is None or state.elected is not None:
+        return Standing(card=state.card, desk=state.elected)
+    return Standing(card=state.card, not_ready=state.why_not_ready)
+
+
+def _outcome(submission: Submission, standing: int | None) -> tuple[Outcome, int]:
+    """Returns the outcome of a lawful signal and the number of desks it matched.
+
+    ``standing`` is the number of elections on the published card, None if no card is published.
+    """
+    if submission.mode == Mode.DRAFT:
+        return Outcome.RECORDED, 0
+    matched = int(submission.has_target)
+    if submission.fanout and submission.user_id is None:
+        matched = standing or 0
+    if submission.mode == Mode.DRY_RUN:
+        return Outcome.DRY_RUN, matched
+    return (Outcome.FILLED, matched) if submission.has_target else (Outcome.RECORDED, 0)
+
+
+def _topic(signal: Signal) -> str | None:
+    """The topic of the signal's event: one desk, the card, or None for the platform only."""
+    if signal.user_id is None and signal.outcome == Outcome.FILLED:
+        return signal.card_id
+    return signal.user_id

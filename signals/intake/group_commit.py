@@ -1,0 +1,159 @@
+"""Group commit: the threads of a process that wait for the log share one turn.
+
+A thread that finds no leader becomes the leader. It takes the work of all who wait, processes it as
+one batch, wakes them with their results, and passes the lead to the first of those who came
+meanwhile. Each thread sleeps on a lock of its own and is woken once.
+
+A thread may give up only until a leader takes its work. After that it waits for the batch to end,
+because its work may be committed. If the database is down, everyone who waits behind the failed
+batch fails at once, instead of each waiting for a timeout.
+
+This module knows nothing of signals.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from enum import Enum, auto
+from typing import Generic, TypeVar
+
+from django.db import OperationalError
+
+from events.writer_queue import DATABASE_ERRORS, TIMEOUT
+
+MAX_BATCH = 64  # bounds how long one batch holds the log's lock
+
+Work = TypeVar("Work")
+Result = TypeVar("Result")
+
+
+class State(Enum):
+    """Where the work of a thread is."""
+
+    WAITING = auto()
+    LEADING = auto()  # the thread must lead the next batch, which includes its own work
+    TAKEN = auto()
+
+
+class Job(Generic[Work, Result]):
+    """The work of one thread. It is finished once its outcome is certain."""
+
+    __slots__ = ("_error", "_result", "_wake", "is_finished", "state", "work")
+
+    _result: Result
+
+    def __init__(self, work: Work) -> None:
+        self.work = work
+        self.state = State.WAITING
+        self.is_finished = False
+        self._error: BaseException | None = None
+        self._wake = threading.Lock()
+        self._wake.acquire()
+
+    def finish(self, result: Result) -> None:
+        self._result = result
+        self.is_finished = True
+
+    def fail(self, error: BaseException) -> None:
+        self._error = error
+        self.is_finished = True
+
+    def outcome(self) -> Result:
+        """Returns the result, or raises the error."""
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+    def sleep(self, timeout: float = -1) -> bool:
+        """Sleeps until ``wake``. Returns False after ``timeout`` seconds."""
+        return self._wake.acquire(timeout=timeout)
+
+    def wake(self) -> None:
+        self._wake.release()
+
+
+class GroupCommit(Generic[Work, Result]):
+    """One queue of waiting threads, and its leader.
+
+    ``process`` receives a batch of at most ``MAX_BATCH`` jobs, in the order of arrival. It calls
+    ``finish`` or ``fail`` of each. If it raises an error, the jobs that are not finished fail.
+    """
+
+    def __init__(self, process: Callable[[Sequence[Job[Work, Result]]], None]) -> None:
+        self._process = process
+        self._lock = threading.Lock()
+        self._waiting: deque[Job[Work, Result]] = deque()
+        self._is_led = False
+
+    def submit(self, work: Work) -> Result:
+        """Processes the work, in a batch with the work of other threads, and returns its result.
+
+        Raises the error of the work. Raises ``OperationalError`` if no leader takes the work within
+        ``TIMEOUT`` seconds, or if the database is down.
+        """
+        job: Job[Work, Result] = Job(work)
+        with self._lock:
+            self._waiting.append(job)
+            if leads := not self._is_led:
+                self._is_led = True
+                job.state = State.LEADING
+        if not leads:
+            self._wait(job)
+        if job.state is State.LEADING:
+            self._lead()
+        return job.outcome()
+
+    def _wait(self, job: Job[Work, Result]) -> None:
+        """Waits until the job is finished or has to lead."""
+        if job.sleep(TIMEOUT):
+            return
+        with self._lock:
+            gives_up = job.state is State.WAITING
+            if gives_up:
+                self._waiting.remove(job)
+        if gives_up:
+            raise OperationalError("The log is busy.")
+        job.sleep()
+
+    def _lead(self) -> None:
+        """Processes one batch and passes the lead on."""
+        with self._lock:
+            batch = [self._waiting.popleft() for _ in range(min(MAX_BATCH, len(self._waiting)))]
+            for job in batch:
+                job.state = State.TAKEN
+        failure: BaseException | None = None
+        try:
+            self._process(batch)
+        except DATABASE_ERRORS as error:
+            failure = error
+        except BaseException as error:
+            failure = error
+            raise
+        finally:
+            self._end(batch, failure)
+
+    def _end(self, batch: list[Job[Work, Result]], failure: BaseException | None) -> None:
+        """Passes the lead on first, so that the next batch starts early. Then wakes the batch."""
+        with self._lock:
+            if isinstance(failure, DATABASE_ERRORS):
+                batch += self._waiting
+                self._waiting.clear()
+            following = self._waiting[0] if self._waiting else None
+            self._is_led = following is not None
+            if following:
+                following.state = State.LEADING
+            for job in batch:
+                job.state = State.TAKEN
+        if following:
+            following.wake()
+        for job in batch:
+            if not job.is_finished:
+                job.fail(_unavailable(failure))
+            job.wake()
+
+
+def _unavailable(cause: BaseException | None) -> OperationalError:
+    """An error of its own for each thread: two threads must not raise the same one."""
+    error = OperationalError("The log is unavailable.")
+    error.__cause__ = cause
+    return error

@@ -1,0 +1,167 @@
+"""A batch of signals decides exactly as its signals would one by one."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from django.db import IntegrityError, OperationalError, connection
+from django.test.utils import CaptureQueriesContext
+
+from desks.models import Desk
+from events.actors import SYSTEM
+from events.http.refusals import NonceUsed, PairMismatch, Refused, TokenInvalid
+from events.models import Event, Head
+from signals.intake import batch
+from signals.intake.batch import write
+from signals.intake.decision import LawfulSignal
+from signals.intake.group_commit import Job
+from signals.intake.incoming import IncomingSignal
+from signals.intake.receive import parse_lawful
+from signals.models import Signal
+from tests.factories import a_platform_token
+from tests.signals.bodies import deploy, fanout, floor
+from tokens import actions as tokens
+from tokens.models import SigningSecret, Token
+
+pytestmark = pytest.mark.django_db
+AttemptJob = Job[Any, Signal]
+
+
+@pytest.fixture(autouse=True)
+def no_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets a batch take as long as a slow machine needs."""
+    monkeypatch.setattr(batch, "TIMEOUT", 60)
+
+
+@pytest.fixture
+def token(desk: Desk) -> Token:
+    a_platform_token()
+    return Token.objects.get()
+
+
+def signal(body: dict[str, Any], credential: Token | SigningSecret, **more: Any) -> AttemptJob:
+    incoming = IncomingSignal(body, credential, getattr(credential, "automation", None), **more)
+    return Job(LawfulSignal(incoming, parse_lawful(incoming)))
+
+
+def outcomes(jobs: Sequence[AttemptJob]) -> list[Any]:
+    """Writes the batch. Returns the position of each signal, or its refusal."""
+    write(jobs)
+    results: list[Any] = []
+    for job in jobs:
+        try:
+            results.append(job.outcome().position)
+        except Refused as refusal:
+            results.append(refusal)
+    return results
+
+
+def is_contiguous() -> bool:
+    positions = list(Event.objects.order_by("position").values_list("position", flat=True))
+    return positions == list(range(1, Head.objects.get().position + 1))
+
+
+def test_signals_and_refusals_of_a_batch_get_consecutive_positions_in_the_order_of_arrival(
+    desk, token
+):
+    start = Head.objects.get().position
+    results = outcomes(
+        [
+            signal(fanout(), token),
+            signal(fanout(pair="X/Y"), token),
+            signal(deploy(), token, deploy_to="usr_nobody"),
+            signal(floor(desk), token),
+        ]
+    )
+    assert (results[0], results[3]) == (start + 1, start + 3)
+    assert [result.code for result in results[1:3]] == ["pair_mismatch", "not_found"]
+    written = Event.objects.filter(position__gt=start).order_by("position")
+    assert [event.kind for event in written] == ["signal.filled", "signal.refused", "signal.filled"]
+    assert is_contiguous()
+
+
+def test_the_second_use_of_a_nonce_in_a_batch_is_answered_with_the_first(desk, token):
+    body = fanout()
+    jobs = [signal(body, token), signal(body, token), signal({**body, "pair": "X/Y"}, token)]
+    with CaptureQueriesContext(connection) as queries:
+        first, again, other = outcomes(jobs)
+    assert sum("UPDATE" in query["sql"] for query in queries) == 1  # none was tried on its own
+    assert isinstance(again, NonceUsed)
+    assert again.members == {"first": jobs[0].outcome().answer(), "identical": True}
+    assert other.members == {"first": jobs[0].outcome().answer(), "identical": False}
+    assert Signal.objects.get().position == first
+
+
+def test_a_nonce_that_a_refused_signal_of_the_batch_named_is_not_spent(desk, token):
+    body = fanout()
+    refused, accepted = outcomes([signal({**body, "pair": "X/Y"}, token), signal(body, token)])
+    assert isinstance(refused, PairMismatch)
+    assert accepted == Signal.objects.get().position
+
+
+def test_each_signal_of_a_batch_is_decided_by_its_own_credential(desk, token):
+    a_platform_token()
+    revoked = Token.objects.exclude(pk=token.pk).get()
+    tokens.revoke(token=revoked, actor=SYSTEM)
+    refused, accepted = outcomes([signal(fanout(), revoked), signal(fanout(), token)])
+    assert isinstance(refused, TokenInvalid)
+    assert Event.objects.get(position=accepted).actor_id == token.public_id
+    assert is_contiguous()
+
+
+def test_a_signal_that_cannot_be_written_does_not_fail_the_others(desk, token):
+    """The bad row breaks a constraint of the table in the statement that writes the batch."""
+    jobs = [signal(fanout(), token) for _ in range(4)]
+    jobs[1].work.signal.public_id = jobs[0].work.signal.public_id
+    write(jobs)
+    assert [job.outcome().position for job in (jobs[0], *jobs[2:])] == sorted(
+        Signal.objects.values_list("position", flat=True)
+    )
+    with pytest.raises(IntegrityError):
+        jobs[1].outcome()
+    assert is_contiguous()
+
+
+def test_a_batch_that_took_too_long_is_rolled_back(desk, token, monkeypatch):
+    before = Head.objects.get().position
+    monkeypatch.setattr(batch, "TIMEOUT", -1)
+    with pytest.raises(OperationalError, match="too long"):
+        write([signal(fanout(), token), signal(fanout(), token)])
+    assert (Head.objects.get().position, Signal.objects.count()) == (before, 0)
+
+
+def test_a_refusal_that_is_tried_again_uses_its_allowance_once(desk, token, settings):
+    settings.LIMITS = {**settings.LIMITS, "refusals": "1/minute"}
+    jobs = [signal(fanout(), token), signal(fanout(), token), signal(fanout(pair="X/Y"), token)]
+    jobs[1].work.signal.public_id = jobs[0].work.signal.public_id
+    write(jobs)
+    assert Event.objects.filter(kind="signal.refused").count() == 1
+    with pytest.raises(PairMismatch):
+        jobs[2].outcome()
+
+
+def statements_of(jobs: Sequence[AttemptJob]) -> list[str]:
+    with CaptureQueriesContext(connection) as queries:
+        write(jobs)
+    return [re.split(r"\s", query["sql"].strip())[0] for query in queries]
+
+
+@pytest.mark.parametrize("size", [1, 32])
+def test_a_batch_takes_as_many_statements_as_one_signal(desk, token, size):
+    """BEGIN and COMMIT are SAVEPOINT and RELEASE SAVEPOINT inside a test's own transaction."""
+    taken = statements_of([signal(fanout(), token) for _ in range(size)])
+    # SQLite has one executemany for each table: "32 times: INSERT …".
+    inserts = ["WITH"] if connection.vendor == "postgresql" else [str(size)] * 2
+    assert taken == ["SAVEPOINT", "UPDATE", "SELECT", *inserts, "RELEASE"]
+
+
+def test_a_batch_with_refusals_takes_two_more_statements_at_most(desk, token):
+    body = fanout()
+    write([signal(body, token)])
+    jobs = [signal(fanout(), token), signal(body, token), signal(fanout(), token)]
+    jobs.append(signal(deploy(), token, deploy_to="usr_nobody"))
+    taken = statements_of(jobs)
+    assert taken.count("SELECT") == 2  # the second: the first answers of spent nonces
+    assert taken.count("UPDATE") == 2  # the second: unused positions are given back
+    assert is_contiguous()

@@ -1,0 +1,172 @@
+"""The queue of waiting threads and its leader, with work that the test controls."""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from django.db import OperationalError
+
+from signals.intake import group_commit
+from signals.intake.group_commit import MAX_BATCH, GroupCommit, Job
+
+pytestmark = pytest.mark.once
+Jobs = Sequence[Job[int, int]]
+
+
+class Batches:
+    """A queue whose first batch waits for ``release``. Each job's result is its work, doubled."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+        self.works: list[int] = []
+        self.started, self.release = threading.Event(), threading.Event()
+        self.fail: Callable[[Jobs], None] = lambda jobs: None
+        self.queue: GroupCommit[int, int] = GroupCommit(self.process)
+
+    def process(self, jobs: Jobs) -> None:
+        self.sizes.append(len(jobs))
+        self.works += [job.work for job in jobs]
+        self.started.set()
+        assert self.release.wait(30)
+        self.fail(jobs)
+        for job in jobs:
+            if not job.is_finished:
+                job.finish(2 * job.work)
+
+    def wait_for(self, number: int) -> None:
+        """Waits until so many threads wait for the leader."""
+        while len(self.queue._waiting) != number:
+            pass
+
+
+@pytest.fixture
+def batches() -> Batches:
+    return Batches()
+
+
+@pytest.fixture
+def threads() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(MAX_BATCH + 10) as pool:
+        yield pool
+
+
+def submit_one_by_one(batches: Batches, pool: ThreadPoolExecutor, number: int) -> list[Future[int]]:
+    """The first leads and is held. The others wait, in this order."""
+    submitted = []
+    for work in range(number):
+        submitted.append(pool.submit(batches.queue.submit, work))
+        if work == 0:
+            assert batches.started.wait(30)
+        else:
+            batches.wait_for(work)
+    return submitted
+
+
+def test_a_lone_thread_is_a_batch_of_one(batches):
+    batches.release.set()
+    assert [batches.queue.submit(work) for work in (1, 2)] == [2, 4]
+    assert batches.sizes == [1, 1]
+
+
+def test_all_who_wait_behind_a_batch_are_the_next_batch_in_the_order_of_arrival(batches, threads):
+    submitted = submit_one_by_one(batches, threads, 10)
+    batches.release.set()
+    assert [each.result() for each in submitted] == [2 * work for work in range(10)]
+    assert (batches.sizes, batches.works) == ([1, 9], list(range(10)))
+
+
+def test_a_batch_has_at_most_64_jobs_and_the_next_leader_takes_the_rest(batches, threads):
+    submitted = submit_one_by_one(batches, threads, MAX_BATCH + 6)
+    batches.release.set()
+    assert [each.result() for each in submitted] == [2 * work for work in range(MAX_BATCH + 6)]
+    assert batches.sizes == [1, MAX_BATCH, 5]
+
+
+def test_each_job_gets_its_own_error(batches, threads):
+    def fail(jobs: Jobs) -> None:
+        for job in jobs[1::2]:
+            job.fail(ValueError(job.work))
+
+    submitted = submit_one_by_one(batches, threads, 5)
+    batches.fail = fail
+    batches.release.set()
+    errors = [each.exception() for each in submitted]
+    assert [getattr(error, "args", None) for error in errors] == [None, None, (2,), None, (4,)]
+
+
+def test_a_database_that_is_down_fails_the_batch_and_all_who_wait_and_the_next_one_tries_again(
+    batches, threads
+):
+    def fail(jobs: Jobs) -> None:
+        raise OperationalError("down")
+
+    submitted = submit_one_by_one(batches, threads, 4)
+    batches.fail = fail
+    batches.release.set()
+    errors = [each.exception() for each in submitted]
+    assert [type(error) for error in errors] == [OperationalError] * 4
+    assert len({id(error) for error in errors}) == 4
+    assert batches.sizes == [1]
+    batches.fail = lambda jobs: None
+    assert batches.queue.submit(7) == 14
+
+
+def test_jobs_that_were_finished_before_the_database_went_away_keep_their_results(batches, threads):
+    def fail(jobs: Jobs) -> None:
+        if len(jobs) > 1:
+            jobs[0].finish(100)
+            raise OperationalError("down")
+
+    submitted = submit_one_by_one(batches, threads, 3)
+    batches.fail = fail
+    batches.release.set()
+    assert (submitted[0].result(), submitted[1].result()) == (0, 100)
+    assert isinstance(submitted[2].exception(), OperationalError)
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError, SystemExit, KeyboardInterrupt])
+def test_the_lead_passes_on_whatever_ends_the_leader(batches, threads, error):
+    def fail(jobs: Jobs) -> None:
+        if jobs[0].work == 0:
+            raise error
+
+    submitted = submit_one_by_one(batches, threads, 3)
+    batches.fail = fail
+    batches.release.set()
+    assert isinstance(submitted[0].exception(), error)
+    assert [each.result() for each in submitted[1:]] == [2, 4]
+
+
+def test_a_thread_gives_up_while_no_leader_has_taken_its_work(batches, threads, monkeypatch):
+    monkeypatch.setattr(group_commit, "TIMEOUT", 0.01)
+    first = threads.submit(batches.queue.submit, 0)
+    assert batches.started.wait(30)
+    with pytest.raises(OperationalError, match="busy"):
+        batches.queue.submit(1)
+    batches.release.set()
+    assert first.result() == 0
+    assert batches.works == [0]
+
+
+def test_a_thread_does_not_give_up_once_a_leader_has_taken_its_work(batches, threads, monkeypatch):
+    second_started, end = threading.Event(), threading.Event()
+
+    def hold_second(jobs: Jobs) -> None:
+        if jobs[0].work:
+            second_started.set()
+            assert end.wait(30)
+
+    batches.fail = hold_second
+    submitted = submit_one_by_one(batches, threads, 3)
+    slept: list[Any] = []
+    monkeypatch.setattr(group_commit, "TIMEOUT", 0)
+    sleep = Job.sleep
+    monkeypatch.setattr(Job, "sleep", lambda job, *more: slept.append(more) or sleep(job, *more))
+    batches.release.set()
+    assert second_started.wait(30)
+    late = [threads.submit(batches.queue.submit, 9)]
+    assert isinstance(late[0].exception(), OperationalError)
+    end.set()
+    assert [each.result() for each in submitted] == [0, 2, 4]
