@@ -5,18 +5,29 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django.db import models
-from django.db.models import Q
+from django.db.models import GeneratedField, Q, TextField
+from django.db.models.functions import Coalesce
 
 from events.actors import Actor, ActorType
+from events.json_members import Member
 from events.kinds import Kind
 
 EPOCH_BYTES = 4
+# The computed columns of an event, the one that few events share first.
+SEARCHED = ("code", "bot_id", "pair")
 INITIAL_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def new_epoch() -> str:
     """A random name for one uninterrupted history of the log: 8 hex digits."""
     return secrets.token_hex(EPOCH_BYTES)
+
+
+def _found_in(*paths: str) -> GeneratedField:
+    """A column that the database computes: the first of these members of ``content``."""
+    members = [Member("content", path) for path in paths]
+    expression = Coalesce(*members) if len(members) > 1 else members[0]
+    return GeneratedField(expression=expression, output_field=TextField(), db_persist=True)
 
 
 class Head(models.Model):
@@ -43,6 +54,8 @@ class Event(models.Model):
     ``content`` is the JSON that every reader of the topic sees: ``{"signal": …, "data": …}``.
     ``platform_content`` is the version for the platform, or None if that is the same.
     ``actor_type`` is None if the caller was not authenticated.
+    ``bot_id``, ``pair`` and ``code`` are what a desk's owner searches for. They come from
+    ``content``; of a refused signal the pair is the one that was sent.
     """
 
     position = models.BigIntegerField(primary_key=True)
@@ -54,6 +67,9 @@ class Event(models.Model):
     signal_id = models.CharField(max_length=32, null=True)  # noqa: DJ001 - null: no signal
     content = models.JSONField()
     platform_content = models.JSONField(null=True)
+    bot_id = _found_in("signal.botId", "data.botId", "data.owner")
+    pair = _found_in("signal.pair", "data.pair", "data.sent.pair", "data.card.pair")
+    code = _found_in("data.code")
 
     class Meta:
         ordering = ["position"]
@@ -68,6 +84,14 @@ class Event(models.Model):
             ),
             models.Index(
                 fields=["signal_id"], name="event_signal", condition=Q(signal_id__isnull=False)
+            ),
+            *(
+                models.Index(
+                    fields=["topic", column, "position"],
+                    name=f"event_topic_{column}",
+                    condition=Q((f"{column}__isnull", False)),
+                )
+                for column in SEARCHED
             ),
         ]
         constraints = [

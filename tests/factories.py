@@ -1,13 +1,16 @@
 """Factories: users, desks, cards, bots and credentials, made with the product's own actions."""
 
 from dataclasses import dataclass
+from datetime import timedelta
 
+from django.utils import timezone
 from factory.declarations import Sequence
 from factory.django import DjangoModelFactory
 
 from desks import actions as desks
 from desks.models import Automation, Card, Desk, User
 from events.actors import SYSTEM
+from events.models import Event, Head
 from tokens import actions as tokens
 from tokens.choices import Source
 
@@ -97,3 +100,10 @@ def a_platform_token(*scopes: str) -> str:
 def a_shared_secret(source: Source = Source.FLOOR) -> str:
     """A new signing secret of the Floor or of Nox."""
     return tokens.generate_secret(source=source, actor=SYSTEM)[0]
+
+
+def move_the_log_back(*, days: int) -> None:
+    """Moves every event, and the log's clock, to that many days ago, so that tests can follow."""
+    at = timezone.now() - timedelta(days=days)
+    Event.objects.update(at=at)
+    Head.objects.update(at=at)

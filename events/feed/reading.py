@@ -5,16 +5,20 @@ events up to that head. In any other order, a withdrawal between two statements 
 that never happened.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from django.db import connection
 
-from events.models import Event, Head
+from events.models import SEARCHED, Event, Head
+from events.statements import fetch_all
 
 EVENT_TABLE = Event._meta.db_table
 MAX_SPANS_PER_PAGE = 20
+# With several conditions one index finds the events of the first, and the others are checked row by
+# row. A page checks at most so many rows of each span.
+MAX_CHECKED_PER_PAGE = 2000
 MAX_POSITION = 2**63 - 1
 
 
@@ -47,9 +51,17 @@ Visibility = Callable[[Window], Sequence[Span]]
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What to read. ``after`` is a position, exclusive; None reads from the start of the order."""
+    """What to read. ``after`` is a position, exclusive; None reads from the start of the order.
+
+    ``first`` and ``last`` bound the positions, both included. ``having`` maps columns of
+    ``SEARCHED`` to the value that an event must have. It is for readers of topics, not for a reader
+    of the whole log.
+    """
 
     after: int | None = None
+    first: int = 1
+    last: int = MAX_POSITION
+    having: Mapping[str, str] = field(default_factory=dict)
     limit: int = 100
     kinds: Sequence[str] = ()
     signal: str | None = None
@@ -66,29 +78,30 @@ class Page:
     head: Head = field(repr=False)
 
 
-class _Branch(NamedTuple):
-    """One range of an index: positions from ``low`` to ``high``, both included."""
+class IndexRange(NamedTuple):
+    """One range of an index: positions from ``low`` to ``high``, both included.
 
-    topic: str | None
-    kind: str | None
+    ``key`` are the columns before the position in the index, with their values.
+    """
+
+    key: Mapping[str, str]
     low: int
     high: int
 
-    @property
-    def key(self) -> dict[str, str]:
-        """The columns before the position in the index, with their values."""
-        named = {"topic": self.topic, "kind": self.kind}
-        return {column: value for column, value in named.items() if value is not None}
-
 
 def read_page(query: Query, visibility: Visibility) -> Page:
-    """One page of the visible events. Takes three statements, however large the log is."""
+    """One page of the visible events.
+
+    Takes three statements, however large the log is, and a fourth with several conditions.
+    """
     head = Head.objects.get()
     window = _window(query, head.position)
     if window.low > window.high:
         return Page([], query.after or 0, False, head)
     spans, window, is_cut = _limit_spans(visibility(window), window)
-    events = _fetch(_branches(spans, query.kinds, window), query)
+    if _checks_rows(query) and (limited := _limit_rows(_branches(spans, query, window), window)):
+        window, is_cut = limited, True
+    events = _fetch(_branches(spans, query, window), query)
     if len(events) > query.limit:
         events = events[: query.limit]
         return Page(events, events[-1].position, True, head)
@@ -96,9 +109,12 @@ def read_page(query: Query, visibility: Visibility) -> Page:
 
 
 def _window(query: Query, head: int) -> Window:
+    low, high = query.first, min(head, query.last)
+    if query.after is None:
+        return Window(low, high, query.descending)
     if query.descending:
-        return Window(1, head if query.after is None else min(head, query.after - 1), True)
-    return Window((query.after or 0) + 1, head, False)
+        return Window(low, min(high, query.after - 1), True)
+    return Window(max(low, query.after + 1), high, False)
 
 
 def _limit_spans(spans: Sequence[Span], window: Window) -> tuple[list[Span], Window, bool]:
@@ -118,20 +134,53 @@ def _limit_spans(spans: Sequence[Span], window: Window) -> tuple[list[Span], Win
     return [*endless, *included], window, bool(omitted)
 
 
-def _branches(spans: Sequence[Span], kinds: Sequence[str], window: Window) -> list[_Branch]:
-    """One range of an index for each span and kind. Empty ranges are omitted."""
+def _checks_rows(query: Query) -> bool:
+    """Whether there are more conditions than one index answers."""
+    return len(query.having) + bool(query.kinds) > 1
+
+
+def _limit_rows(branches: Sequence[IndexRange], window: Window) -> Window | None:
+    """The window in which no branch has more than ``MAX_CHECKED_PER_PAGE`` rows to check.
+
+    None if the whole window is one.
+    """
+    order = "DESC" if window.descending else "ASC"
+    parts: list[str] = []
+    values: list[str | int] = []
+    for branch in branches:
+        where, params = range_condition(branch)
+        ordered = ", ".join(f"{column} {order}" for column in (*branch.key, "position"))
+        part = f"SELECT position FROM {EVENT_TABLE} WHERE {where} ORDER BY {ordered}"
+        parts.append(f"SELECT * FROM ({part} LIMIT 1 OFFSET %s) AS branch")
+        values += [*params, MAX_CHECKED_PER_PAGE - 1]
+    last = [row[0] for row in fetch_all(" UNION ALL ".join(parts), values)] if parts else []
+    if not last:
+        return None
+    return window._replace(low=max(last)) if window.descending else window._replace(high=min(last))
+
+
+def _branches(spans: Sequence[Span], query: Query, window: Window) -> list[IndexRange]:
+    """One range of an index for each span and key. Empty ranges are omitted."""
     ranges = [
         (s.topic, max(window.low, s.opened + 1), min(window.high, s.closed - 1)) for s in spans
     ]
     return [
-        _Branch(topic, kind, low, high)
+        IndexRange({**({} if topic is None else {"topic": topic}), **values}, low, high)
         for topic, low, high in ranges
         if low <= high
-        for kind in (kinds or (None,))
+        for values in _keys(query)
     ]
 
 
-def _fetch(branches: Sequence[_Branch], query: Query) -> list[Event]:
+def _keys(query: Query) -> list[dict[str, str]]:
+    """The columns of the index behind the topic, with their values: a searched one, or the kind."""
+    for column in SEARCHED:
+        if column in query.having:
+            return [{column: query.having[column]}]
+    return [{"kind": kind} for kind in query.kinds] or [{}]
+
+
+def _fetch(branches: Sequence[IndexRange], query: Query) -> list[Event]:
     """The first events of all branches, one more than the limit.
 
     Raw SQL, because the ORM cannot limit the parts of a union on SQLite.
@@ -142,24 +191,39 @@ def _fetch(branches: Sequence[_Branch], query: Query) -> list[Event]:
     parts: list[str] = []
     values: list[str | int] = []
     for branch in branches:
-        part, params = _branch_sql(branch, query.signal, order)
+        part, params = _branch_sql(branch, query, order)
         parts.append(f"SELECT * FROM ({part} LIMIT %s) AS branch")
         values += [*params, query.limit + 1]
     union = f"{' UNION ALL '.join(parts)} ORDER BY position {order} LIMIT %s"
     return list(Event.objects.raw(union, [*values, query.limit + 1]))
 
 
-def _branch_sql(branch: _Branch, signal: str | None, order: str) -> tuple[str, list[str | int]]:
+def _branch_sql(branch: IndexRange, query: Query, order: str) -> tuple[str, list[str | int]]:
     """The SQL of one branch, and its parameters."""
-    where, params = _range_condition(branch)
-    if signal is not None:
-        where, params = f"{where} AND signal_id = %s", [*params, signal]
+    where, params = range_condition(branch)
+    if query.signal is not None:
+        where, params = f"{where} AND signal_id = %s", [*params, query.signal]
     ordered = ", ".join(f"{column} {order}" for column in (*branch.key, "position"))
-    return f"SELECT * FROM {EVENT_TABLE} WHERE {where} ORDER BY {ordered}", params
+    found = f"SELECT * FROM {EVENT_TABLE} WHERE {where} ORDER BY {ordered}"
+    if not _checks_rows(query):
+        return found, params
+    # The limit of the inner statement keeps PostgreSQL from reading other indexes as well.
+    checks, values = _row_condition(branch, query)
+    limited = f"SELECT * FROM ({found} LIMIT %s) AS found WHERE {checks} ORDER BY position {order}"
+    return limited, [*params, MAX_CHECKED_PER_PAGE, *values]
 
 
-def _range_condition(branch: _Branch) -> tuple[str, list[str | int]]:
-    """The SQL condition of one branch, and its parameters.
+def _row_condition(branch: IndexRange, query: Query) -> tuple[str, list[str | int]]:
+    """The SQL of the conditions that the branch's index does not answer, and its parameters."""
+    columns = [column for column in query.having if column not in branch.key]
+    conditions = [f"{column} = %s" for column in columns]
+    if query.kinds:
+        conditions.append(f"kind IN ({', '.join(['%s'] * len(query.kinds))})")
+    return " AND ".join(conditions), [*(query.having[column] for column in columns), *query.kinds]
+
+
+def range_condition(branch: IndexRange) -> tuple[str, list[str | int]]:
+    """The SQL condition of one range, and its parameters.
 
     Each database needs its own form to use the branch's index. With ``topic = …`` PostgreSQL may
     scan the primary key instead and skip any number of other topics' events. With a comparison of
@@ -172,4 +236,6 @@ def _range_condition(branch: _Branch) -> tuple[str, list[str | int]]:
     key = ", ".join([*branch.key, "position"])
     placeholders = ", ".join(["%s"] * (len(prefix) + 1))
     params = [*prefix, branch.low, *prefix, branch.high]
-    return f"({key}) BETWEEN ({placeholders}) AND ({placeholders})", params
+    # The searched columns have partial indexes. PostgreSQL does not conclude this from the rows.
+    given = "".join(f" AND {column} IS NOT NULL" for column in branch.key if column in SEARCHED)
+    return f"({key}) BETWEEN ({placeholders}) AND ({placeholders}){given}", params

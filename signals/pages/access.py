@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from django.contrib.auth.views import redirect_to_login
 from django.forms import Form
-from django.http import HttpRequest, HttpResponse, QueryDict
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import reverse
 
@@ -14,7 +14,7 @@ from desks.models import Automation, Desk, User
 from events.http import limits
 from events.http.refusals import Invalid, NotAllowed, NotFound
 
-View = Callable[..., HttpResponse]
+View = Callable[..., HttpResponseBase]
 Wrapper = Callable[[View], View]
 
 
@@ -40,7 +40,7 @@ def customer_page(*methods: str, spends: str | None = "changes") -> Wrapper:
     def decorate(view: View) -> View:
         @page(*methods)
         @functools.wraps(view)
-        def checked(request: HttpRequest, *args: object, **kwargs: object) -> HttpResponse:
+        def checked(request: HttpRequest, *args: object, **kwargs: object) -> HttpResponseBase:
             user = request.user
             if not isinstance(user, User):
                 return _ask_to_sign_in(request)

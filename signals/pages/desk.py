@@ -1,10 +1,10 @@
 """Pages of the desk: overview, connection, and enrolment in the published card."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
 from django.contrib import messages
-from django.db.models import OuterRef, Subquery
+from django.db.models import OuterRef, Q, Subquery
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -13,11 +13,13 @@ from django.utils import timezone
 from desks import actions as desk_actions
 from desks.forms import ConnectionForm, EnrolmentForm
 from desks.models import Card, Desk, Election
-from events.feed.reading import Query, read_page
+from events.feed.reading import Query, Span, Visibility, Window, read_page
 from signals.pages.access import customer_page, form_page, refusal_beside, sent
 from signals.pages.confirmation import ask
 from signals.pages.fragments import fragment, is_fragment
-from signals.reports.activity import bot_names, lines, was_filled
+from signals.reports.activity import bot_names, lines
+from signals.reports.attention import bots_at_a_glance, notices
+from signals.reports.tallies import count
 from tokens.models import Token
 from tokens.models.token import desk_visibility
 
@@ -36,19 +38,22 @@ class Step:
 
 @customer_page("GET")
 def overview(request: HttpRequest, desk: Desk) -> HttpResponse:
-    """The desk's overview."""
-    bots = bot_names(desk)
-    page = read_page(Query(limit=LATEST, descending=True), desk_visibility(desk))
-    shown = lines(page.events, bots)
+    """The desk at a glance: what needs attention, today, the last days, and the latest events."""
+    spans: list[Span] = []
+    page = read_page(Query(limit=LATEST, descending=True), _remembered(desk, spans))
     if is_fragment(request):
-        return fragment(request, shown)
-    card, elected_at = _published_card(desk)
-    token = Token.objects.active(timezone.now()).filter(desk=desk).first()
+        return fragment(request, lines(page.events, bot_names(desk)))
+    now = timezone.now()
+    bots = bots_at_a_glance(desk, now)
+    tallies = count(desk.public_id, spans, page.head.position, [bot.pk for bot in bots], now)
+    card, lapsed = _cards(desk)
+    elected_at = getattr(card, "elected_at", None)
+    token = Token.objects.active(now).filter(desk=desk).first()
     steps = _steps(
         connected=hasattr(desk, "connection"),
         enrolled=elected_at is not None,
         equipped=bool(token or bots),
-        filled=was_filled(desk, page),
+        filled=tallies.was_ever_filled,
     )
     context = {
         "desk": desk,
@@ -58,7 +63,13 @@ def overview(request: HttpRequest, desk: Desk) -> HttpResponse:
         "token": token,
         "steps": steps,
         "next_step": next((step for step in steps if not step.done), None),
-        "lines": shown,
+        "notices": notices(
+            published=card, lapsed=lapsed, bots=bots, tallies=tallies.bots, token=token, now=now
+        ),
+        "is_lapsed": lapsed is not None,
+        "bots": [(bot, tallies.bots[bot.pk].today) for bot in bots],
+        "tallies": tallies,
+        "lines": lines(page.events, {bot.pk: bot.name for bot in bots}),
     }
     return render(request, "pages/desk.html", context)
 
@@ -150,8 +161,26 @@ def _steps(*, connected: bool, enrolled: bool, equipped: bool, filled: bool) -> 
     ]
 
 
-def _published_card(desk: Desk) -> tuple[Card | None, datetime | None]:
-    """Returns the published card and the time of the desk's enrolment; None for what is missing."""
+def _remembered(desk: Desk, spans: list[Span]) -> Visibility:
+    """What the desk may read. Keeps the spans, so that they are read once for the whole page."""
+    visible = desk_visibility(desk)
+
+    def remember(window: Window) -> Sequence[Span]:
+        spans.extend(visible(window))
+        return spans
+
+    return remember
+
+
+def _cards(desk: Desk) -> tuple[Card | None, Card | None]:
+    """The published card, and the retired one in which the desk is enrolled. None for what is not.
+
+    The published card has the attribute ``elected_at``, the time of the desk's enrolment or None.
+    """
     own = Election.objects.standing().filter(desk=desk, card=OuterRef("pk")).values("elected_at")
-    card = Card.objects.published().annotate(elected_at=Subquery(own)).first()
-    return card, getattr(card, "elected_at", None)
+    of_desk = Card.objects.filter(Q(closed=None) | Q(pk=desk.enrolled_id))
+    cards = list(of_desk.annotate(elected_at=Subquery(own)))
+    return (
+        next((card for card in cards if card.closed is None), None),
+        next((card for card in cards if card.closed is not None), None),
+    )

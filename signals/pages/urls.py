@@ -1,6 +1,7 @@
 from django.urls import path
 
 from signals.pages import bots, credentials, desk
+from signals.pages.activity.export import export
 from signals.pages.activity.listing import activity
 from signals.pages.activity.one_event import one_event
 
@@ -22,5 +23,6 @@ urlpatterns = [
     path("bots/<str:bot_id>/secret", credentials.generate, name="generate"),
     path("bots/<str:bot_id>/secrets/<str:secret_id>/end", credentials.end, name="end-secret"),
     path("activity", activity, name="activity"),
+    path("activity.csv", export, name="activity-csv"),
     path("activity/<str:event_id>", one_event, name="event"),
 ]

@@ -6,12 +6,11 @@ from datetime import datetime
 from typing import Any
 
 from desks.models import Automation, Desk
-from events.feed.reading import Page, Query, read_page
+from events.feed.reading import Page, Query
 from events.http.cursors import log_cursor
 from events.kinds import Kind
 from events.models import Event
 from signals.reports.reasons import Reason, reason_of
-from tokens.models.token import desk_visibility
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +44,6 @@ class Line:
 def lines(events: Iterable[Event], bots: Mapping[str, str]) -> list[Line]:
     """Returns the events as lines. ``bots`` maps the ids of the desk's bots to their names."""
     return [_line(event, bots) for event in events]
-
-
-def was_filled(desk: Desk, page: Page) -> bool:
-    """Returns whether a signal ever filled the desk. ``page`` holds its latest events."""
-    if any(event.kind == Kind.SIGNAL_FILLED for event in page.events):
-        return True
-    query = Query(limit=1, kinds=(Kind.SIGNAL_FILLED,), descending=True)
-    return page.more and bool(read_page(query, desk_visibility(desk)).events)
 
 
 def newest_first(query: Query, page: Page) -> list[Event]:

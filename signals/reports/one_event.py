@@ -7,13 +7,13 @@ from django.urls import reverse
 
 from desks.models import Desk, Election
 from events.feed.reading import Query, read_page
-from events.http.refusals import PairMismatch, Refused
+from events.http.refusals import PairMismatch
 from events.kinds import Kind
 from events.models import Event
 from signals.intake.refusal_quota import SUPPRESSED
 from signals.reports.activity import Line
 from signals.reports.decision import Check, checks
-from signals.reports.reasons import differing
+from signals.reports.reasons import differing, title_of
 from tokens.models.token import desk_visibility
 
 SIGNALS = (Kind.SIGNAL_FILLED, Kind.SIGNAL_DRY_RUN, Kind.SIGNAL_RECORDED, Kind.SIGNAL_REFUSED)
@@ -65,8 +65,8 @@ def visible_event(desk: Desk, position: int) -> Event | None:
 def story_of(event: Event, line: Line, desk: Desk) -> Story:
     """The story of an event that the desk sees, in at most two queries."""
     if event.kind not in SIGNALS or line.data.get("code") == SUPPRESSED:
-        title = "Refusals that were left out" if line.is_refusal else event.get_kind_display()
-        return Story(line, title.capitalize(), [], None, None, (), None, False, _action(line))
+        title = title_of(None) if line.is_refusal else event.get_kind_display().capitalize()
+        return Story(line, title, [], None, None, (), None, False, _action(line))
     signal = line.signal
     sent = line.data["sent"] if signal is None else _pair_of(signal)
     election = _election_at(event.position, line, desk)
@@ -89,8 +89,7 @@ def _title(event: Event, line: Line) -> str:
         return ACCEPTED[Kind(event.kind)]
     if len(differing(line.data)) > 1 and line.data["code"] == PairMismatch.code:
         return "Pair and direction differ from the election"
-    code = line.data["code"]
-    return next((each.title for each in Refused.registry() if each.code == code), "Refused")
+    return title_of(line.data["code"])
 
 
 def _pair_of(signal: dict[str, Any]) -> dict[str, str | None]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from events.http.refusals import DeskNotReady
+from events.http.refusals import DeskNotReady, Refused
 from signals.intake.refusal_quota import SUPPRESSED
 
 Data = Mapping[str, Any]
@@ -39,6 +39,12 @@ def reason_of(data: Data, bot_name: str | None) -> Reason:
     return Reason(
         f"{_sender(data, bot_name)} {predicate}", advice if is_for_owner else OF_THE_SENDER
     )
+
+
+def title_of(code: str | None) -> str:
+    """A few words for the code of a recorded refusal."""
+    titles = (each.title for each in Refused.registry() if each.code == code)
+    return next(titles, "Refusals that were left out")
 
 
 def differing(data: Data) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-// Polls for new events and replaces the page's list when it has changed. Pauses while the page is
+// Polls for new events, replaces the page's list and says how many are new. Pauses while the page is
 // hidden. Without it, the list stays as it was when the page was loaded.
 "use strict";
 
@@ -6,9 +6,11 @@ const POLL_INTERVAL = 3000; // milliseconds
 const MAX_POLL_INTERVAL = 60000;
 
 for (const list of document.querySelectorAll("[data-follow]")) {
+  const news = list.parentElement.querySelector("[data-news]");
   const address = new URL(location.href);
   address.searchParams.set("fragment", "1");
-  let shown = null;
+  const known = new Set(idsIn(list));
+  let added = 0;
   let pause = POLL_INTERVAL;
 
   async function poll() {
@@ -26,15 +28,23 @@ for (const list of document.querySelectorAll("[data-follow]")) {
   }
 
   function replace(text) {
-    if (text === shown) return;
-    const known = new Set(Array.from(list.querySelectorAll("li"), (line) => line.id));
-    list.innerHTML = text; // safe: from the same origin, escaped by the template
-    for (const line of list.querySelectorAll("li")) {
-      if (!known.has(line.id)) line.classList.add("new");
+    if (list.contains(document.activeElement)) return; // the reader's place in the list stays
+    const parsed = document.createElement("template");
+    parsed.innerHTML = text; // safe: from the same origin, escaped by the template
+    const fresh = idsIn(parsed.content).filter((id) => !known.has(id));
+    list.replaceChildren(parsed.content);
+    for (const id of fresh) {
+      known.add(id);
+      document.getElementById(id).classList.add("new");
     }
+    added += fresh.length;
+    if (fresh.length && news) news.textContent = `${added} new`;
     showLocalTimes(list);
-    shown = text;
   }
 
   setTimeout(poll, POLL_INTERVAL);
+}
+
+function idsIn(within) {
+  return Array.from(within.querySelectorAll(".events > li"), (line) => line.id);
 }

@@ -17,6 +17,7 @@ NO_PAGE = {
     ),
     **dict.fromkeys(["healthz", "readyz", "metrics"], "for programs"),
     "control/jsi18n/": "a script",
+    "activity.csv": "a file",
     "control/(?P<url>.*)$": "unknown paths",
     "accounts/signup/password/": "accounts/signup/link redirects to it",
     "accounts/password/set/": "redirects: every account has a password",

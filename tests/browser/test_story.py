@@ -109,6 +109,8 @@ def test_sign_up_to_first_fill_and_first_refusal(stage, page, scripts, tmp_path)
         page.reload()
     expect(page.locator(".signalfilled")).to_have_count(len(installed), timeout=20_000)
     expect(page.locator(".signalfilled").first).to_contain_text("ETH/USDT short")
+    news = page.locator("[data-news]")
+    expect(news).to_have_text(re.compile(r"^\d+ new$") if scripts else "")
 
     wrong = codes["python"].replace("ETH/USDT", "SOL/USDT")
     assert "pair_mismatch" in execute(wrong, "python", tmp_path)

@@ -132,6 +132,7 @@ ROWS: dict[str, dict[str, Row]] = {
     "metrics": {"GET": row("not_found")},
     "desk": {"GET": OF_CUSTOMERS},
     "activity": {"GET": OF_CUSTOMERS},
+    "activity.csv": {"GET": OF_CUSTOMERS},
     "activity/<str:event_id>": {"GET": OF_THE_OWNER},
     "desk/connect": {"GET": OF_CUSTOMERS, "POST": OF_CUSTOMERS},
     "desk/disconnect": {"GET": OF_CUSTOMERS, "POST": OF_CUSTOMERS},

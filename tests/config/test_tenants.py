@@ -169,6 +169,7 @@ def test_no_kind_of_id_is_forgotten():
         ("signal", "GET", f"{EVENTS}?signal={{id}}&order=desc&limit=1"),
         ("signal", "GET", f"{DESKS}?signal={{id}}"),
         ("bot", "GET", "/activity?bot={id}"),
+        ("bot", "GET", "/activity.csv?bot={id}"),
         ("bot", "GET", "/control/desks/automation/?q={id}"),
     ],
 )

@@ -172,7 +172,7 @@ class TestRecord:
         assert "Pair ETH/USDT same ETH/USDT Direction short same short" in words(page)
         assert "You elected it" in words(page)
         at = answer["signal"]["receivedAt"][:19]
-        assert re.search(rf'<time datetime="{at}\S*" data-local>[^<]+ UTC</time>', source(page))
+        assert re.search(rf'<time datetime="{at}\S*" title="[^"]+ UTC"', source(page))
 
     def test_a_fan_out_shows_the_card_and_no_nonce(self, owner, desk):
         nonce = push(fanout(), a_platform_token()).json()["signal"]["nonce"]

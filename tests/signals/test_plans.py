@@ -12,11 +12,13 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from desks.models import Automation, Desk, Election, User
+from events.feed.reading import MAX_CHECKED_PER_PAGE
 from events.http.cursors import list_cursor
 from events.models import Event
 from signals.models import Signal
+from signals.reports import tallies
 from tests.bench import growth
-from tests.client import DESKS, EVENTS, ME, code, deploy_path, get, post, push
+from tests.client import DESKS, EVENTS, ME, code, deploy_path, get, post, push, signed_in
 from tests.factories import (
     a_bot,
     a_card,
@@ -158,6 +160,91 @@ def test_a_desks_feed_does_not_scan_the_events_of_other_desks(desk, kind):
     assert "Seq Scan" not in plan
 
 
+# A desk with many events of two bots and two pairs, a tenth of them refused. The one event of the
+# rare pair, the rare bot and the rare code is the oldest.
+MANY_OF_ONE_DESK = """
+INSERT INTO events_event (position, kind, at, topic, content)
+SELECT head.position + i,
+       CASE WHEN i % 10 = 1 THEN 'signal.refused' ELSE 'signal.filled' END,
+       '2020-01-01'::timestamptz + i * interval '1 minute', '{desk}',
+       CASE WHEN i % 10 = 1 THEN jsonb_build_object('signal', null, 'data', jsonb_build_object(
+                'code', CASE WHEN i = 1 THEN 'nonce_used' ELSE 'pair_mismatch' END,
+                'source', 'tradingview', 'elected',
+                jsonb_build_object('pair', 'BBB/A', 'direction', 'long'),
+                'botId', CASE WHEN i = 1 THEN '{bot}' ELSE 'bot_' || i % 2 END,
+                'sent', jsonb_build_object('pair', CASE WHEN i = 1 THEN 'RARE/X' ELSE 'AAA/B' END,
+                                           'direction', 'long')))
+            ELSE jsonb_build_object('data', '{{}}'::jsonb, 'signal', jsonb_build_object(
+                'botId', 'bot_' || i % 2, 'pair', 'BBB/A', 'direction', 'long',
+                'source', 'tradingview')) END
+FROM events_head AS head, generate_series(1, 20000) AS i;
+UPDATE events_head SET position = position + 20000, at = '2021-01-01';
+ANALYZE events_event"""
+
+
+@on_postgresql
+@pytest.mark.parametrize(
+    ("query", "events"),
+    [
+        ("pair=RARE/X", 1),
+        ("bot={bot}&kind=signal.refused", 1),
+        ("code=nonce_used", 1),
+        ("code=nonce_used&pair=RARE/X&bot={bot}&kind=signal.refused", 1),
+        ("pair=BBB/A&bot={bot}", 0),
+        ("since=2020-01-01&until=2020-01-01&code=nonce_used", 1),
+        ("since=2020-01-02&until=2020-01-02", 50),
+        ("kind=signal.refused", 50),
+        ("", 50),
+    ],
+)
+def test_no_search_of_the_activity_reads_the_log_of_a_large_desk(desk, query, events):
+    bot, owner = a_bot(desk), signed_in(desk.user)
+    with connection.cursor() as cursor:
+        cursor.execute(MANY_OF_ONE_DESK.format(desk=desk.public_id, bot=bot.id))
+    with CaptureQueriesContext(connection) as queries:
+        page = owner.get(f"/activity?{query.format(bot=bot.id)}")
+    assert page.content.count(b'<li class="signal') == events
+    read = [query["sql"] for query in queries if "events_event" in query["sql"]]
+    assert read
+    for statement in read:
+        with connection.cursor() as cursor:
+            cursor.execute("EXPLAIN (ANALYZE, FORMAT JSON) " + statement)
+            plan = json.dumps(cursor.fetchone())
+        assert "Seq Scan on events_event" not in plan
+        passed = re.findall(r'"Rows Removed by (?:Index Recheck|Filter)": (\d+)', plan)
+        assert sum(map(int, passed)) <= MAX_CHECKED_PER_PAGE
+        rows = [int(rows) * int(times) for rows, times in ACTUAL.findall(plan)]
+        assert max(rows) <= MAX_CHECKED_PER_PAGE, plan + statement
+
+
+@on_postgresql
+def test_the_desk_at_a_glance_reads_a_limited_part_of_a_large_log(desk, monkeypatch):
+    monkeypatch.setattr(tallies, "MAX_OF_DAY", 100)
+    monkeypatch.setattr(tallies, "MAX_OF_BOT", 50)
+    bot, owner = a_bot(desk), signed_in(desk.user)
+    with connection.cursor() as cursor:
+        cursor.execute(MANY_OF_ONE_DESK.format(desk=desk.public_id, bot=bot.id))
+        cursor.execute("UPDATE events_event SET at = now() WHERE position > 5000")
+        cursor.execute(
+            "UPDATE events_event SET content = replace(content::text, 'bot_1', %s)::jsonb", [bot.id]
+        )
+    with CaptureQueriesContext(connection) as queries:
+        page = owner.get("/desk")
+    assert b"100+" in page.content
+    of_bot = re.findall(rb'class="count">(\d+)\+<', page.content)[:2]
+    assert sum(map(int, of_bot)) == 50
+    assert len(queries) <= 12
+    for query in queries:
+        if "events_event" not in query["sql"]:
+            continue
+        with connection.cursor() as cursor:
+            cursor.execute("EXPLAIN (ANALYZE, FORMAT JSON) " + query["sql"])
+            plan = json.dumps(cursor.fetchone())
+        assert "Seq Scan on events_event" not in plan
+        scans = re.findall(r'"Node Type": "(?:Bitmap|Index)[^{}]*?"Actual Rows": (\d+)', plan)
+        assert max(map(int, scans)) <= 100
+
+
 # Nine of ten desks are deactivated, and only those before and behind them are listed.
 MOST_DEACTIVATED = """
 DELETE FROM desks_connection WHERE desk_id BETWEEN 10001000 AND 10018999;
@@ -245,12 +332,16 @@ def wants(of_desk, of_bot, of_token, signal):
         "tokens_signingsecret_automation_id_b99d5b34": f"{list_of(SigningSecret)}?q={of_bot}",
         "tokens_token_desk_id_315051fa": f"{list_of(Token)}?q={of_desk}",
         "desk_active": f"{DESKS}?limit=1",
+        "event_topic_code": "/activity?code=pair_mismatch",
+        "event_topic_bot_id": f"/activity?bot={of_bot}",
+        "event_topic_pair": "/activity?pair=BTC/USDT",
     }
 
 
 @on_postgresql
 def test_every_index_without_a_constraint_is_used_by_a_query(desk):
     bot, engine, operator = a_bot(desk), a_platform_token(), a_client()
+    owner = signed_in(desk.user)
     a_desk_token(desk)
     models = [model for app in OUR_APPS for model in apps.get_app_config(app).get_models()]
     with connection.cursor() as cursor:
@@ -266,7 +357,10 @@ def test_every_index_without_a_constraint_is_used_by_a_query(desk):
             with connection.cursor() as cursor:
                 cursor.execute(HALF_DEACTIVATED)
         with CaptureQueriesContext(connection) as queries:
-            answer = operator.get(address) if "/control/" in address else get(address, engine)
+            if address.startswith("/activity"):
+                answer = owner.get(address)
+            else:
+                answer = operator.get(address) if "/control/" in address else get(address, engine)
         assert answer.status_code == 200
         used = re.compile(rf" {index}(_like)? ")
         found |= {index for _, plan in plans_of(queries) if used.search(plan)}

@@ -42,7 +42,8 @@ COLUMNS = [
     (model, field.name)
     for model in MODELS
     for field in model._meta.concrete_fields
-    if (model, field.name) not in NOT_COVERED
+    # The database computes some columns from others, which are covered.
+    if (model, field.name) not in NOT_COVERED and not field.generated
 ]
 # The rows in which a column is changed, if not all of them.
 AMONG: dict[Any, dict[str, Any]] = {
@@ -164,5 +165,6 @@ def test_every_column_is_tested_or_listed_as_not_covered():
         for app in ("desks", "events", "signals", "tokens")
         for model in apps.get_app_config(app).get_models()
         for field in model._meta.concrete_fields
+        if not field.generated
     }
     assert columns == NOT_COVERED | set(COLUMNS)

@@ -1,0 +1,38 @@
+"""Finds where a time is in the log. Times never run back along the positions."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from django.db import connection
+
+from events.models import Event, Head
+from events.statements import adapt_datetime, fetch_all
+
+MIDDLE = f"(SELECT at FROM {Event._meta.db_table} WHERE position = (low + high) / 2)"
+# A binary search for each time, all in one statement: it reads about log2(head) events by their
+# primary key. ``low`` never passes the position that is searched for.
+SEARCH = f"""
+WITH RECURSIVE search (number, time, low, high) AS (
+    SELECT number, time, CAST(1 AS bigint), head.position + 1
+    FROM {Head._meta.db_table} AS head, ({{asked}}) AS asked
+    UNION ALL
+    SELECT number, time,
+           CASE WHEN {MIDDLE} < time THEN (low + high) / 2 + 1 ELSE low END,
+           CASE WHEN {MIDDLE} < time THEN high ELSE (low + high) / 2 END
+    FROM search WHERE low < high
+)
+SELECT number, max(low) FROM search GROUP BY number"""
+
+
+def first_positions(times: Sequence[datetime]) -> list[int]:
+    """For each time, the position of the first event that is not before it.
+
+    That is the position behind the head if there is no such event yet.
+    """
+    if not times:
+        return []
+    time = "CAST(%s AS timestamptz)" if connection.vendor == "postgresql" else "%s"
+    asked = " UNION ALL ".join([f"SELECT %s AS number, {time} AS time"] * len(times))
+    values = [value for number, at in enumerate(times) for value in (number, adapt_datetime(at))]
+    found = dict(fetch_all(SEARCH.format(asked=asked), values))
+    return [int(found[number]) for number in range(len(times))]

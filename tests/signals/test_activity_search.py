@@ -1,0 +1,246 @@
+"""Searching the activity: by kind, bot, pair, code and day; as a page and as a CSV file."""
+
+import csv
+import io
+import re
+from datetime import timedelta
+
+import pytest
+import time_machine
+from django.utils import timezone
+
+from desks import actions as desks
+from events.actors import SYSTEM
+from events.feed import reading
+from events.feed.dates import first_positions
+from events.models import Event, Head
+from signals.pages.activity import export, listing
+from tests.client import push
+from tests.factories import a_bot, a_platform_token, move_the_log_back
+from tests.pages import lines, problem, source, words
+from tests.signals.bodies import fanout, tradingview
+from tests.signals.test_pages import links
+from tokens import actions as tokens
+
+pytestmark = pytest.mark.django_db
+
+
+def send(bot, **changes):
+    return push(tradingview(bot, **changes), secret=bot.secret)
+
+
+def found(browser, query):
+    """The events that the page of this search lists, newest first."""
+    page = source(browser.get(f"/activity?{query}"))
+    return [
+        Event.objects.get(pk=int(one))
+        for one in re.findall(r'<li class="\w+" id="evt_(\d+)"', page)
+    ]
+
+
+def rows(browser, query=""):
+    """The rows of the CSV file by their columns."""
+    answer = browser.get(f"/activity.csv?{query}")
+    assert answer.status_code == 200
+    text = b"".join(answer.streaming_content).decode()
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+class TestSearch:
+    def test_by_bot_it_lists_what_concerns_this_bot_alone(self, owner, desk, bot):
+        other = a_bot(desk)
+        send(bot)
+        send(other)
+        send(bot, pair="SOL/USDT")
+        push(fanout(), a_platform_token())
+        listed = [event.kind for event in found(owner, f"bot={bot.id}")]
+        assert listed == [
+            *("signal.refused", "signal.filled", "secret.generated"),
+            *("election.made", "automation.created"),
+        ]
+
+    def test_by_pair_it_lists_what_was_sent_elected_and_published(self, owner, bot):
+        send(bot)
+        send(bot, pair="SOL/USDT")
+        push(fanout(), a_platform_token())
+        assert [e.kind for e in found(owner, "pair=SOL/USDT")] == ["signal.refused"]
+        assert [e.kind for e in found(owner, "pair=ETH/USDT")] == ["signal.filled", "election.made"]
+        assert [e.kind for e in found(owner, "pair=BTC/USDT")] == [
+            *("signal.filled", "election.made", "card.published"),
+        ]
+
+    def test_by_code_it_lists_these_refusals_alone(self, owner, bot):
+        send(bot, pair="SOL/USDT")
+        send(bot, mode="live")
+        assert [e.content["data"]["code"] for e in found(owner, "code=mode_refused")] == [
+            "mode_refused"
+        ]
+
+    def test_several_conditions_must_all_be_met(self, owner, desk, bot):
+        other = a_bot(desk)
+        send(bot, pair="SOL/USDT")
+        send(other, pair="SOL/USDT")
+        send(bot, pair="ADA/USDT")
+        send(bot)
+        one = found(owner, f"bot={bot.id}&pair=SOL/USDT&code=pair_mismatch&kind=signal.refused")
+        assert [event.content["data"]["sent"]["pair"] for event in one] == ["SOL/USDT"]
+        assert found(owner, f"bot={bot.id}&kind=card.published") == []
+
+    def test_by_day_both_days_are_included(self, owner, desk):
+        move_the_log_back(days=30)
+        today = timezone.now().replace(hour=12, minute=0)
+        for days in (9, 8, 7, 6):
+            with time_machine.travel(today - timedelta(days=days), tick=False):
+                desks.add_automation(desk=desk, name=f"Bot {days}", actor=SYSTEM)
+        day = [f"{today - timedelta(days=days):%Y-%m-%d}" for days in range(10)]
+        names = lambda query: [e.content["data"]["name"] for e in found(owner, query)]  # noqa: E731
+        assert names(f"since={day[8]}&until={day[7]}") == ["Bot 7", "Bot 8"]
+        assert names(f"until={day[8]}&kind=automation.created") == ["Bot 8", "Bot 9"]
+        assert names(f"since={day[6]}") == ["Bot 6"]
+        assert names(f"since={day[5]}&until={day[4]}") == []
+
+    def test_a_search_of_nothing_says_so_and_offers_everything(self, owner, desk):
+        page = owner.get("/activity?pair=NOT/HERE")
+        assert "Nothing matches your search." in words(page)
+        assert 'value="NOT/HERE"' in source(page)
+        assert 'href="/activity">Show everything' in source(page)
+
+    @pytest.mark.parametrize(
+        "query",
+        ["kind=x", "bot=x", "code=x", "since=x", "until=2026-13-01", "pair=" + "x" * 42],
+    )
+    def test_a_value_that_is_not_on_the_list_is_refused(self, owner, query):
+        for path in ("/activity", "/activity.csv"):
+            answer = owner.get(f"{path}?{query}")
+            assert (answer.status_code, problem(answer)) == (422, "invalid")
+
+    def test_the_last_day_of_the_calendar_is_one(self, owner, desk):
+        assert found(owner, "until=9999-12-31")
+        assert found(owner, "since=0001-01-01")
+
+    def test_the_bot_of_another_user_is_not_on_the_list(self, owner, stranger):
+        assert owner.get(f"/activity?bot={a_bot(stranger).id}").status_code == 422
+
+    def test_a_removed_bot_can_still_be_searched_for(self, owner, bot):
+        tokens.remove_automation(automation=bot.automation, actor=SYSTEM)
+        assert "Chart (removed)" in source(owner.get(f"/activity?bot={bot.id}"))
+        assert found(owner, f"bot={bot.id}")[0].kind == "automation.removed"
+
+    def test_what_another_desk_did_is_never_found(self, owner, stranger):
+        bot = a_bot(stranger)
+        send(bot, pair="SOL/USDT")
+        assert found(owner, "pair=SOL/USDT") == []
+        assert found(owner, "code=pair_mismatch") == []
+        assert rows(owner, "pair=SOL/USDT") == []
+
+    def test_older_and_newer_pages_keep_the_search(self, owner, bot, monkeypatch):
+        for _ in range(5):
+            send(bot, pair="SOL/USDT")
+            send(bot)
+        monkeypatch.setattr(listing, "PAGE_SIZE", 2)
+        page, listed = owner.get("/activity?pair=SOL/USDT"), 0
+        while True:
+            listed += len(lines(page))
+            assert set(lines(page)) == {lines(page)[0]}
+            if "Older" not in links(page):
+                break
+            page = owner.get(f"/activity{links(page)['Older']}")
+        assert listed == 5
+        page = owner.get(f"/activity{links(page)['Newer']}")
+        assert len(lines(page)) == 2
+
+    def test_rows_that_are_checked_one_by_one_are_limited_and_none_is_lost(
+        self, owner, bot, monkeypatch
+    ):
+        send(bot, pair="SOL/USDT")
+        for _ in range(6):
+            send(bot)
+        monkeypatch.setattr(reading, "MAX_CHECKED_PER_PAGE", 3)
+        query = f"bot={bot.id}&kind=signal.refused"
+        page = owner.get(f"/activity?{query}")
+        assert "Nothing matches in this part of the log." in words(page)
+        pages = 1
+        while not lines(page):
+            page = owner.get(f"/activity{links(page)['Older']}")
+            pages += 1
+        assert pages == 3
+        assert len(rows(owner, query)) == 1
+
+    def test_the_fragment_is_of_the_same_search(self, owner, bot):
+        send(bot, pair="SOL/USDT")
+        send(bot)
+        part = source(owner.get("/activity?pair=SOL/USDT&fragment=1"))
+        assert part.count("<li ") == 1
+        assert "<h1>" not in part
+
+    def test_the_page_says_where_news_are_announced(self, owner, desk):
+        page = source(owner.get("/activity"))
+        assert re.search(r'role="status" data-news></p>\s*<div data-follow>', page)
+
+
+class TestCsv:
+    def test_it_holds_what_is_filtered(self, owner, bot):
+        send(bot, pair="SOL/USDT", nonce="n-7")
+        filled = send(bot, nonce="n-8").json()["signal"]
+        found = rows(owner, f"bot={bot.id}&kind=signal.filled")
+        assert [(row["signal"], row["nonce"]) for row in found] == [(filled["id"], "n-8")]
+        assert found[0]["time"] == filled["receivedAt"]
+        (refused,) = rows(owner, "code=pair_mismatch")
+        assert (refused["pair"], refused["elected pair"]) == ("SOL/USDT", "ETH/USDT")
+        assert (refused["bot"], refused["bot name"]) == (bot.id, "Chart")
+        assert refused["reason"].startswith("The bot Chart sent the pair SOL/USDT;")
+
+    def test_it_is_streamed_and_has_every_event_once(self, owner, desk, monkeypatch):
+        monkeypatch.setattr(export, "PAGE_SIZE", 2)
+        for number in range(7):
+            desks.add_automation(desk=desk, name=f"Bot {number}", actor=SYSTEM)
+        answer = owner.get("/activity.csv")
+        assert answer.streaming
+        assert "Content-Length" not in answer
+        assert answer["Content-Type"] == "text/csv; charset=utf-8"
+        assert answer["Content-Disposition"] == 'attachment; filename="activity.csv"'
+        assert answer["Cache-Control"] == "no-store"
+        listed = [row["event"] for row in rows(owner)]
+        assert listed == [event.id for event in reversed(Event.objects.all())]
+
+    @pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r", "\n"])
+    def test_a_cell_that_a_spreadsheet_takes_for_a_formula_is_quoted(self, start):
+        assert export.safe_cell(f"{start}cmd|x") == f"'{start}cmd|x"
+
+    def test_another_cell_is_not_quoted(self):
+        assert [export.safe_cell(value) for value in ("a=b", "'", "", None, 7)] == [
+            *("a=b", "'", "", "", "7"),
+        ]
+
+    def test_the_quote_reaches_the_file(self, owner, desk):
+        bot = a_bot(desk)
+        desks.add_automation(desk=desk, name='=HYPERLINK("x")', actor=SYSTEM)
+        send(bot, nonce="-1+1")
+        assert rows(owner, "kind=signal.filled")[0]["nonce"] == "'-1+1"
+        assert rows(owner, "kind=automation.created")[0]["bot name"] == '\'=HYPERLINK("x")'
+
+    def test_head_and_visitors_get_no_rows(self, owner, desk):
+        answer = owner.head("/activity.csv")
+        assert (answer.status_code, b"".join(answer.streaming_content)) == (200, b"")
+
+    def test_the_page_links_to_the_file_of_its_search(self, owner, bot):
+        send(bot, pair="SOL/USDT")
+        assert 'href="/activity.csv?pair=SOL%2FUSDT"' in source(
+            owner.get("/activity?pair=SOL/USDT")
+        )
+
+
+class TestDates:
+    def test_the_first_position_of_a_time(self, desk):
+        move_the_log_back(days=30)
+        before = Head.objects.get().position
+        now = timezone.now().replace(microsecond=0)
+        for days in (3, 2, 1):
+            with time_machine.travel(now - timedelta(days=days), tick=False):
+                desks.add_automation(desk=desk, name=f"Bot {days}", actor=SYSTEM)
+        times = [now - timedelta(days=days) for days in (40, 3, 2.5, 1, 0.5)]
+        assert first_positions(times) == [1, before + 1, before + 2, before + 3, before + 4]
+
+    def test_an_empty_log_has_its_first_position_to_come(self, db):
+        assert first_positions([timezone.now()]) == [1]
+        assert first_positions([]) == []

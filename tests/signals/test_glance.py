@@ -1,0 +1,214 @@
+"""The desk at a glance: what needs attention, today by bot, and the last days."""
+
+import re
+from datetime import timedelta
+
+import pytest
+import time_machine
+from django.utils import timezone
+
+from desks import actions as desks
+from events.actors import SYSTEM
+from events.models import Head
+from signals.reports import tallies
+from signals.reports.tallies import DAYS
+from tests.client import push, signed_in
+from tests.factories import (
+    a_bot,
+    a_card,
+    a_connected_desk,
+    a_desk_token,
+    a_platform_token,
+    a_ready_desk,
+    move_the_log_back,
+)
+from tests.pages import source, words
+from tests.signals.bodies import fanout, floor, tradingview
+from tokens import actions as tokens
+from tokens.choices import Source
+from tokens.models import SigningSecret, Token
+
+pytestmark = pytest.mark.django_db
+
+
+def send(bot, **changes):
+    return push(tradingview(bot, **changes), secret=bot.secret)
+
+
+def attention(browser):
+    """What the page says needs attention."""
+    page = words(browser.get("/desk"))
+    if "Needs your attention" not in page:
+        return ""
+    return page.partition("Needs your attention ")[2].partition(" Connection Venue")[0]
+
+
+def days(browser):
+    """The table of days: fills and refusals as shown, by date, the newest first."""
+    table = source(browser.get("/desk")).partition("Counts of each day")[2]
+    found = re.findall(
+        r'<time datetime="([\d-]+)".*?class="count">([\d+]+)<.*?class="count">([\d+]+)<',
+        table,
+        re.S,
+    )
+    return {day: (filled, refused) for day, filled, refused in found}
+
+
+def today_of(browser, name):
+    """The row of a bot: its state, fills and refusals of today."""
+    row = source(browser.get("/desk")).partition(f">{name}</a>")[2].partition("</tr>")[0]
+    state = re.search(r'class="state[^"]*">([^<]+)<', row).group(1)
+    return state, *re.findall(r'class="count">([\d+]+)<', row)
+
+
+class TestAttention:
+    def test_a_desk_that_is_well_needs_none(self, owner, bot):
+        a_desk_token(bot.automation.desk)
+        send(bot)
+        assert attention(owner) == ""
+
+    def test_a_consent_that_lapsed_offers_to_enrol_again(self, owner, desk):
+        new = a_card("Evening range", "SOL/USDT", "short")
+        page = owner.get("/desk")
+        assert "Morning was replaced by Evening range. Enrol again. SOL/USDT short" in words(page)
+        assert source(page).count(f'name="card" value="{new.pk}"') == 1
+        assert source(page).count('class="button"') == 1
+        owner.post("/desk/enrol", {"card": new.pk})
+        assert attention(owner) == ""
+        assert "ready" in words(owner.get("/desk"))
+
+    def test_a_card_that_was_retired_without_a_successor_asks_for_nothing(self, owner, desk):
+        desks.retire_card(actor=SYSTEM)
+        assert attention(owner).startswith("Morning was retired, and your consent ended with it.")
+        assert 'name="card"' not in source(owner.get("/desk"))
+
+    def test_a_consent_that_was_withdrawn_did_not_lapse(self, owner, desk):
+        desks.withdraw_from_card(desk=desk, actor=SYSTEM)
+        a_card("Evening range", "SOL/USDT", "short")
+        assert attention(owner) == ""
+
+    @pytest.mark.parametrize(("in_days", "is_told"), [(6, True), (8, False)])
+    def test_a_token_that_ends_soon(self, owner, desk, in_days, is_told):
+        a_desk_token(desk)
+        Token.objects.update(expires_at=timezone.now() + timedelta(days=in_days))
+        assert ("Your desk token ends in" in attention(owner)) is is_told
+
+    @pytest.mark.parametrize(("in_days", "is_told"), [(6, True), (8, False)])
+    def test_a_secret_that_ends_soon(self, owner, bot, in_days, is_told):
+        at = timezone.now() + timedelta(days=in_days)
+        SigningSecret.objects.filter(automation=bot.id).update(ends_at=at)
+        assert ("A signing secret of Chart ends in" in attention(owner)) is is_told
+
+    def test_a_secret_that_has_ended_is_no_news(self, owner, bot):
+        tokens.end_secret(secret=SigningSecret.objects.get(automation=bot.id), actor=SYSTEM)
+        assert "signing secret of Chart ends" not in attention(owner)
+        assert today_of(owner, "Chart")[0] == "no secret"
+
+    def test_a_bot_that_was_refused_five_times_in_a_row(self, owner, bot):
+        send(bot)
+        for _ in range(4):
+            send(bot, pair="SOL/USDT")
+        assert attention(owner) == ""
+        last = send(bot, direction="long")
+        assert last.status_code == 422
+        told = attention(owner)
+        assert "Chart was refused five times in a row: Direction differs from the election." in told
+        assert f'href="/activity/evt_{Head.objects.get().position}">See the last refusal' in source(
+            owner.get("/desk")
+        )
+        send(bot)
+        assert attention(owner) == ""
+
+    def test_the_refusals_of_two_bots_are_not_counted_together(self, owner, desk, bot):
+        other = a_bot(desk)
+        for one in (bot, bot, bot, other, other):
+            send(one, pair="SOL/USDT")
+        assert attention(owner) == ""
+
+    def test_what_happens_to_another_desk_is_not_told(self, owner, stranger):
+        bot = a_bot(stranger)
+        for _ in range(5):
+            send(bot, pair="SOL/USDT")
+        assert attention(owner) == ""
+
+
+class TestToday:
+    def test_each_bot_has_its_state_fills_and_refusals(self, owner, desk, bot):
+        idle = desks.add_automation(desk=desk, name="Idle", actor=SYSTEM)
+        send(bot)
+        send(bot)
+        send(bot, pair="SOL/USDT")
+        push(fanout(), a_platform_token())
+        assert today_of(owner, "Chart") == ("accepts signals", "2", "1")
+        assert today_of(owner, "Idle") == ("no election", "0", "0")
+        desks.elect(automation=idle, pair="A/B", direction="long", actor=SYSTEM)
+        assert today_of(owner, "Idle")[0] == "no secret"
+        tokens.generate_secret(source=Source.TRADINGVIEW, automation=idle, actor=SYSTEM)
+        assert today_of(owner, "Idle")[0] == "accepts signals"
+
+    def test_yesterday_is_not_today(self, owner, bot):
+        move_the_log_back(days=30)
+        midnight = timezone.now().replace(hour=0, minute=0, second=0, microsecond=0)
+        for seconds in (-1, 0):
+            with time_machine.travel(midnight + timedelta(seconds=seconds), tick=False):
+                send(bot)
+        assert today_of(owner, "Chart") == ("accepts signals", "1", "0")
+        assert list(days(owner).values())[:2] == [("1", "0"), ("1", "0")]
+
+    def test_a_count_stops_at_its_limit(self, owner, bot, monkeypatch):
+        monkeypatch.setattr(tallies, "MAX_OF_DAY", 3)
+        for _ in range(4):
+            send(bot)
+        assert next(iter(days(owner).values())) == ("3+", "0")
+
+
+class TestDays:
+    def test_fan_outs_deploys_and_bots_are_counted_by_day(self, owner, desk, bot):
+        engine = a_platform_token()
+        move_the_log_back(days=40)
+        now = timezone.now()
+        for ago in (31, 5):
+            with time_machine.travel(now - timedelta(days=ago), tick=False):
+                push(fanout(), engine)
+                push(floor(desk), engine)
+                send(bot)
+                send(bot, pair="SOL/USDT")
+        found = days(owner)
+        assert len(found) == DAYS
+        day = f"{now - timedelta(days=5):%Y-%m-%d}"
+        assert {date: counts for date, counts in found.items() if counts != ("0", "0")} == {
+            day: ("3", "1")
+        }
+
+    def test_a_fan_out_counts_only_while_the_desk_was_enrolled(self, card):
+        engine, late = a_platform_token(), a_connected_desk()
+        push(fanout(), engine)
+        desks.enrol(desk=late, card_id=card.pk, actor=SYSTEM)
+        push(fanout(), engine)
+        desks.withdraw_from_card(desk=late, actor=SYSTEM)
+        push(fanout(), engine)
+        assert next(iter(days(signed_in(late.user)).values())) == ("1", "0")
+
+    def test_another_desks_signals_do_not_count(self, owner, desk, card):
+        a_bot(desk)
+        other = a_bot(a_ready_desk(card))
+        send(other)
+        send(other, pair="SOL/USDT")
+        assert set(days(owner).values()) == {("0", "0")}
+
+    def test_the_chart_says_its_sums_and_has_a_table(self, owner, bot):
+        send(bot)
+        send(bot, pair="SOL/USDT")
+        page = source(owner.get("/desk"))
+        assert 'role="img" aria-label="Fills and refusals by day: 1 filled, 1 refused.' in page
+        assert " style=" not in page
+
+    def test_it_says_if_fills_of_the_first_days_are_missing(self, owner, desk, card):
+        for _ in range(21):
+            desks.withdraw_from_card(desk=desk, actor=SYSTEM)
+            desks.enrol(desk=desk, card_id=card.pk, actor=SYSTEM)
+        a_bot(desk)
+        assert "the first of them lack fills" in words(owner.get("/desk"))
+
+    def test_a_new_desk_shows_no_empty_chart(self, owner, desk):
+        assert "The last 30 days" not in words(owner.get("/desk"))
