@@ -64,6 +64,10 @@ limit_request_field_size = 8190
 forwarded_allow_ips = ""
 # A header with an underscore could imitate one with a hyphen.
 header_map = "drop"
+# Never the parser in C (gunicorn_h1c), which gunicorn would use wherever it is installed. Version
+# 0.6.9 ends a header at a line feed alone, where a proxy may not. It answers 500 to a folded header
+# and to an unknown transfer coding.
+http_parser = "python"
 
 # gunicorn would log paths, which may hold secrets. The service logs its own requests.
 accesslog = None

@@ -101,6 +101,10 @@ def test_by_default_two_workers_trust_no_proxy_and_finish_the_longest_answer_bef
     assert int(found["graceful_timeout"]) > 25
 
 
+def test_requests_are_read_by_the_parser_that_the_tests_of_framing_prove():
+    assert printed_settings()["http_parser"] == "python"
+
+
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
     """The address of a real server that logs to a file."""
