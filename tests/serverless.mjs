@@ -18,6 +18,7 @@ async function read(stream) {
 
 const server = createServer(async (incoming, outgoing) => {
   const body = await read(incoming);
+  incoming.headers["cf-connecting-ip"] ??= incoming.socket.remoteAddress;
   const request = new Request(`http://${incoming.headers.host}${incoming.url}`, {
     method: incoming.method,
     headers: incoming.headers,

@@ -15,8 +15,9 @@ from django.utils import timezone
 from desks.models import Automation, Desk, Election
 from events.http.refusals import NotFound
 from signals.pages.access import back_to, customer_page, form_page, own_bot, refusal_beside, sent
+from signals.pages.bots.samples import push
+from signals.pages.bots.tabs import live_secrets, tab_page
 from signals.pages.confirmation import ask
-from signals.pages.samples import push
 from tokens import actions as token_actions
 from tokens.choices import Source
 from tokens.forms import EndForm, SecretForm
@@ -62,7 +63,7 @@ def generate(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
     """Generates a signing secret for a bot and shows it once."""
     bot = own_bot(desk, bot_id)
     refuse_used(request)
-    in_use = SigningSecret.objects.of(Source.TRADINGVIEW, bot.pk).live(timezone.now()).first()
+    in_use = live_secrets(bot)
     # If no secret is in use, there is no overlap to choose.
     form = SecretForm(sent(request)) if in_use else Form(sent(request))
     if form.is_valid():
@@ -71,7 +72,8 @@ def generate(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
                 source=Source.TRADINGVIEW, actor=desk.actor, automation=bot, **form.cleaned_data
             )
             return _show(request, bot, text, secret)
-    return form_page(request, "pages/generate.html", form, bot=bot, in_use=in_use)
+    status = 422 if form.is_bound else 200
+    return tab_page(request, desk, bot, "generate", form=form, secrets=in_use, status=status)
 
 
 @customer_page("GET", "POST", spends=None)

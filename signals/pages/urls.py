@@ -1,9 +1,14 @@
 from django.urls import path
 
-from signals.pages import bots, credentials, desk
+from signals.pages import credentials, desk
 from signals.pages.activity.export import export
 from signals.pages.activity.listing import activity
 from signals.pages.activity.one_event import one_event
+from signals.pages.bots.changes import elect, remove, withdraw
+from signals.pages.bots.check import check
+from signals.pages.bots.listing import bots
+from signals.pages.bots.overview import overview
+from signals.pages.bots.sending import send, tradingview
 
 urlpatterns = [
     path("desk", desk.overview, name="desk"),
@@ -14,12 +19,14 @@ urlpatterns = [
     path("desk/token", credentials.mint, name="mint"),
     path("desk/token/revoke", credentials.revoke, name="revoke"),
     path("desk/end", credentials.end_credentials, name="end-credentials"),
-    path("bots", bots.bots, name="bots"),
-    path("bots/<str:bot_id>", bots.one_bot, name="bot"),
-    path("bots/<str:bot_id>/elect", bots.elect, name="elect"),
-    path("bots/<str:bot_id>/withdraw", bots.withdraw_bot, name="withdraw-bot"),
-    path("bots/<str:bot_id>/check", bots.check, name="check"),
-    path("bots/<str:bot_id>/remove", bots.remove, name="remove-bot"),
+    path("bots", bots, name="bots"),
+    path("bots/<str:bot_id>", overview, name="bot"),
+    path("bots/<str:bot_id>/send", send, name="send"),
+    path("bots/<str:bot_id>/tradingview", tradingview, name="tradingview"),
+    path("bots/<str:bot_id>/elect", elect, name="elect"),
+    path("bots/<str:bot_id>/withdraw", withdraw, name="withdraw-bot"),
+    path("bots/<str:bot_id>/check", check, name="check"),
+    path("bots/<str:bot_id>/remove", remove, name="remove-bot"),
     path("bots/<str:bot_id>/secret", credentials.generate, name="generate"),
     path("bots/<str:bot_id>/secrets/<str:secret_id>/end", credentials.end, name="end-secret"),
     path("activity", activity, name="activity"),

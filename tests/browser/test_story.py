@@ -69,7 +69,7 @@ def become_ready(page):
     page.get_by_role("checkbox").check()
     press(page, "Connect")
     press(page, "Enrol")
-    expect(page.get_by_text("Enrolled")).to_be_visible()
+    expect(page.get_by_text("You are now enrolled")).to_be_visible()
 
 
 def create_bot(page):
@@ -81,6 +81,7 @@ def create_bot(page):
     page.get_by_label("Short", exact=True).check()
     press(page, "Elect")
     press(page, "Generate secret")
+    expect(page.locator("pre.value")).to_be_visible()
     shown = page.locator("pre[data-language]")
     codes = {each.get_attribute("data-language"): each.text_content() for each in shown.all()}
     page.get_by_role("link", name="I have stored it").click()
@@ -127,13 +128,13 @@ def test_a_message_is_checked_before_it_is_sent(stage, page, scripts):
     sign_up(stage, page, f"checker-{scripts}@example.com".lower())
     become_ready(page)
     create_bot(page)
-    page.get_by_role("link", name="Check a message").click()
-    press(page, "Check")
-    expect(page.get_by_role("heading", level=2)).to_contain_text("Accepted")
+    page.get_by_role("link", name="Send", exact=True).click()
+    press(page, "Send a test")
+    expect(page.get_by_role("heading", level=2).first).to_contain_text("Accepted")
     message = page.get_by_label("Message")
     message.fill(re.sub("short", "long", message.input_value()))
     press(page, "Check")
-    expect(page.get_by_role("heading", level=2)).to_contain_text("Refused")
+    expect(page.get_by_role("heading", level=2).first).to_contain_text("Refused")
     expect(page.locator(".compare")).to_contain_text("differs")
     page.goto("/activity")
     expect(page.locator(".signalfilled, .signalrefused")).to_have_count(0)

@@ -396,9 +396,9 @@ class Bot:
 
     def end_secrets(self) -> None:
         """Ends every live secret."""
-        page = self.owner.get(self.page).text
-        for path in re.findall(r'action="([^"]*/secrets/[^"]*/end)"', page):
-            self.owner.post(path, {}, seen_at=self.page)
+        page = self.owner.get(f"{self.page}/secret").text
+        for path in re.findall(r'href="([^"]*/secrets/[^"]*/end)"', page):
+            self.owner.post(path, {})
 
     def body(self, **changes: Any) -> Body:
         return self.owner.service.tradingview(botId=self.id, **changes)

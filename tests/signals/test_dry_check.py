@@ -11,7 +11,7 @@ from events.models import Event
 from signals.models import Signal
 from tests.client import push, signed_in
 from tests.factories import a_bot
-from tests.pages import errors, problem, source, words
+from tests.pages import copied, errors, problem, source, words
 from tests.signals.bodies import tradingview
 from tokens.crypto import formats
 
@@ -141,6 +141,67 @@ def test_the_pasted_message_stays_in_the_form_escaped(owner, bot):
 
 def test_the_form_starts_with_the_bots_sample_message(owner, bot):
     assert f'"botId": "{bot.id}"' in words(owner.get(f"/bots/{bot.id}/check"))
+
+
+# Several mistakes in one message, in the hook's order.
+SEVERAL = [
+    ({"pair": "ETHUSDT", "elected": "true", "nonce": ""}, "ticker_only not_elected invalid"),
+    ({"mode": "live", "direction": "buy"}, "mode_refused invalid"),
+    ({"pair": "SOL/USDT", "direction": "long"}, "pair_mismatch direction_mismatch"),
+    ({"source": "floor", "elected": None}, "signature_invalid not_elected"),
+    ({"botId": "bot_x", "pair": "SOL/USDT"}, "signature_invalid pair_mismatch"),
+    ({"pair": None, "direction": None, "ticker": "ETHUSDT"}, "ticker_only"),
+    ({"pair": None, "symbol": "ETHUSDT", "direction": "long"}, "ticker_only direction_mismatch"),
+    ({"pair": 7, "direction": None, "nonce": "a b", "mode": "draft"}, "invalid"),
+    ({"apiKey": "HUSH", "pair": "SOL/USDT", "deep": [{"otp": 1}]}, "exchange_secret pair_mismatch"),
+]
+
+
+@pytest.mark.parametrize(("changes", "expected"), SEVERAL)
+def test_every_mistake_is_listed_and_the_corrected_message_is_accepted(
+    owner, bot, changes, expected
+):
+    page = check(owner, bot, tradingview(bot) | {"note": 1.5} | changes)
+    listed = source(page).partition('<ol class="mistakes">')[2].partition("</ol>")[0]
+    assert re.findall(r'href="/problems/([a-z_]+)"', listed) == expected.split()
+    mended = copied(page)[0]
+    assert "HUSH" not in source(page)
+    again = check(owner, bot, mended)
+    assert code(again) == "ok"
+    assert copied(again) == []
+    assert json.loads(mended)["note"] in (1.5, "1.5")
+    assert push(mended.encode(), secret=bot.secret).status_code == 200
+
+
+def test_a_spent_nonce_is_replaced(owner, bot):
+    message = tradingview(bot)
+    push(message, secret=bot.secret)
+    mended = json.loads(copied(check(owner, bot, message | {"direction": "long"}))[0])
+    assert mended["nonce"] != message["nonce"]
+    assert mended["direction"] == "short"
+
+
+def test_without_an_election_nothing_is_corrected(owner, desk, bot):
+    desks.withdraw_from_automation(automation=desk.automations.get(), actor=SYSTEM)
+    page = check(owner, bot, tradingview(bot, elected="true"))
+    assert re.findall(r'href="/problems/([a-z_]+)"', source(page))[:2] == [
+        "not_elected",
+        "no_election",
+    ]
+    assert copied(page) == []
+
+
+def test_for_a_message_that_is_not_json_the_bots_own_is_offered(owner, bot):
+    mended = copied(check(owner, bot, "{'pair': 'ETH/USDT'}"))[0]
+    assert json.loads(mended)["botId"] == bot.id
+
+
+def test_the_check_of_many_mistakes_costs_few_queries(owner, bot, django_assert_max_num_queries):
+    message = tradingview(bot)
+    push(message, secret=bot.secret)
+    worst = message | {"elected": 1, "pair": "SOL/USDT", "direction": "long", "mode": "armed"}
+    with django_assert_max_num_queries(14):
+        check(owner, bot, worst)
 
 
 def test_only_the_owner_can_check_a_message(card, bot, stranger):

@@ -1,5 +1,7 @@
 """The pages of the desk, of a bot and of the activity."""
 
+import html
+import re
 from datetime import timedelta
 
 import pytest
@@ -9,10 +11,12 @@ from django.test.utils import CaptureQueriesContext
 from desks import actions as desks
 from events.actors import SYSTEM
 from events.models import Head
+from signals.models import Signal
 from signals.pages import desk as desk_page
 from signals.pages.activity import listing
 from tests.client import bearer, push, signed_in
 from tests.factories import (
+    Bot,
     a_bot,
     a_card,
     a_connected_desk,
@@ -113,19 +117,75 @@ class TestDesk:
         assert shown[0] == "The bot Bot 24 was created."
 
 
+def tabs(page):
+    """The labels of the tabs with their addresses, and the label of the open one."""
+    listed = source(page).partition('<nav class="tabs"')[2].partition("</nav>")[0]
+    found = re.findall(r'<a href="([^"]+)" (aria-current="page")?>([^<]+)</a>', listed)
+    opened = [label for _, current, label in found if current]
+    return {label: address for address, _, label in found}, *opened
+
+
 class TestBot:
+    def test_each_tab_is_a_page_of_its_own_and_links_to_the_others(self, owner, desk):
+        path = f"/bots/{a_bot(desk).id}"
+        expected = {
+            "Overview": path,
+            "Send": f"{path}/send",
+            "TradingView": f"{path}/tradingview",
+            "Secret": f"{path}/secret",
+            "Check": f"{path}/check",
+        }
+        for label, address in expected.items():
+            assert tabs(owner.get(address)) == (expected, label)
+
+    def test_until_the_first_fill_the_overview_shows_the_next_step(self, desk):
+        browser = signed_in(desk.user)
+        bot = desks.add_automation(desk=desk, name="Idle", actor=SYSTEM)
+        path = f"/bots/{bot.pk}"
+        assert steps(browser.get(path)) == []
+        assert 'name="pair"' in source(browser.get(path))
+        desks.elect(automation=bot, pair="ETH/USDT", direction="short", actor=SYSTEM)
+        assert steps(browser.get(path)) == ["Elect"]
+        assert "Generate secret" in words(browser.get(path))
+        secret, _ = tokens.generate_secret(source=Source.TRADINGVIEW, automation=bot, actor=SYSTEM)
+        assert steps(browser.get(path)) == ["Elect", "Signing secret"]
+        assert (
+            f'href="{path}/tradingview"' in source(browser.get(path)).partition("Send the first")[2]
+        )
+        whole = Bot(bot, secret)
+        push(tradingview(whole, pair="SOL/USDT"), secret=secret)
+        assert steps(browser.get(path)) == ["Elect", "Signing secret", "First signal"]
+        push(tradingview(whole), secret=secret)
+        page = browser.get(path)
+        assert '<ol class="steps"' not in source(page)
+        assert "Send the first signal" not in words(page)
+
+    def test_a_fill_of_another_bot_does_not_end_the_set_up(self, owner, desk):
+        bot, other = a_bot(desk), a_bot(desk)
+        push(tradingview(other), secret=other.secret)
+        assert '<ol class="steps"' in source(owner.get(f"/bots/{bot.id}"))
+
+    def test_send_a_test_checks_the_bots_own_message(self, owner, desk):
+        bot = a_bot(desk)
+        page = owner.get(f"/bots/{bot.id}/send")
+        sent = re.search('name="message" value="([^"]+)"', source(page)).group(1)
+        answer = owner.post(f"/bots/{bot.id}/check", {"message": html.unescape(sent)})
+        assert "Accepted Outcome: filled, on paper" in words(answer)
+        assert not Signal.objects.exists()
+
     def test_it_shows_how_to_push(self, owner, desk):
         bot = a_bot(desk)
-        hook, body, *samples = copied(owner.get(f"/bots/{bot.id}"))[:6]
+        hook, body, *samples = copied(owner.get(f"/bots/{bot.id}/send"))
         assert hook == "http://testserver/api/hooks/signal"
         assert f'"botId": "{bot.id}"' in body
         assert '"pair": "ETH/USDT"' in body
         assert [bot.id in sample for sample in samples] == [True] * 4
-        assert bot.secret not in source(owner.get(f"/bots/{bot.id}"))
+        for tab in ("", "/send", "/tradingview", "/secret", "/check"):
+            assert bot.secret not in source(owner.get(f"/bots/{bot.id}{tab}"))
 
     def test_without_an_election_the_body_names_no_pair(self, owner, desk):
         bot = desks.add_automation(desk=desk, name="Idle", actor=SYSTEM)
-        assert '"pair": "<BASE>/<QUOTE>"' in copied(owner.get(f"/bots/{bot.pk}"))[1]
+        assert '"pair": "<BASE>/<QUOTE>"' in copied(owner.get(f"/bots/{bot.pk}/send"))[1]
 
     def test_an_election_needs_a_connected_desk(self, card):
         desk = a_desk()
@@ -137,8 +197,9 @@ class TestBot:
     def test_only_live_secrets_are_listed(self, owner, desk):
         bot = a_bot(desk)
         old = desk.automations.get().secrets.get()
+        assert old.hint in source(owner.get(f"/bots/{bot.id}/secret"))
         owner.post(f"/bots/{bot.id}/secret", {"overlap": "0"})
-        assert old.hint not in source(owner.get(f"/bots/{bot.id}"))
+        assert old.hint not in source(owner.get(f"/bots/{bot.id}/secret"))
 
     def test_it_shows_only_its_own_fills_and_refusals(self, owner, desk):
         bot, other = a_bot(desk), a_bot(desk)
@@ -300,7 +361,17 @@ def links(page):
 
 @pytest.mark.parametrize(
     "path",
-    ["/", "/desk", "/bots", "/bots/{bot}", "/bots/{bot}/elect", "/activity", "/desk/disconnect"],
+    [
+        "/",
+        "/desk",
+        "/bots",
+        "/bots/{bot}",
+        "/bots/{bot}/send",
+        "/bots/{bot}/tradingview",
+        "/bots/{bot}/elect",
+        "/activity",
+        "/desk/disconnect",
+    ],
 )
 def test_a_page_takes_at_most_a_dozen_queries(desk, path):
     a_desk_token(desk)

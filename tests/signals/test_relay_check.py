@@ -7,13 +7,16 @@ import pytest
 
 from tests.relays import (
     HERE,
+    NODE,
     PATH,
     PYTHON_RELAY,
+    WORKER_RELAY,
     answering,
     fills,
     hook,
     message,
     relaying,
+    running,
     secret_of,
 )
 from tests.server import serving
@@ -83,6 +86,14 @@ def test_through_the_web_server(check, bot, relay):
     assert status == 1  # nothing in front of the relay passes the sender's address
     assert "does not pass the sender's address in X-Forwarded-For" in said
     assert f"ok     web server: http://localhost:{relay.port} reaches the relay" in said
+
+
+@pytest.mark.skipif(not NODE, reason="node is not installed")
+def test_a_relay_at_a_serverless_platform(server, check, bot, tmp_path):
+    with running(WORKER_RELAY, tmp_path, hook(server), bot["secret"]) as worker:
+        status, said = check(message(bot), RELAY_URL=f"http://localhost:{worker.port}")
+    assert status == 0, said
+    assert "accepts the message: filled" in said
 
 
 SETTINGS = {

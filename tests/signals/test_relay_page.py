@@ -1,5 +1,6 @@
 """The help on a bot's page for signals from a chart: relay, sample message, mistakes."""
 
+import html
 import json
 import re
 
@@ -9,7 +10,8 @@ from django.contrib.staticfiles import finders
 
 from signals.models import Signal
 from tests.client import push, signed_in
-from tests.pages import copied, source
+from tests.factories import a_bot
+from tests.pages import copied, errors, source
 from tests.signals.test_relay import MISTAKES
 
 pytestmark = pytest.mark.django_db
@@ -23,11 +25,11 @@ FILLED_IN = {
 
 @pytest.fixture
 def page(desk, bot):
-    return signed_in(desk.user).get(f"/bots/{bot.id}")
+    return signed_in(desk.user).get(f"/bots/{bot.id}/tradingview")
 
 
 def alerts(page):
-    return [text for text in copied(page) if "{{" in text]
+    return [text for text in copied(page) if text.startswith("{") and "{{" in text]
 
 
 def filled_in(text, **changes):
@@ -64,9 +66,86 @@ def test_the_nonce_fits_with_the_longest_names(page, bot):
 
 
 def test_the_page_offers_the_relay_and_its_settings(page):
-    address = re.search(r'href="([^"]+)" download="relay.py"', source(page)).group(1)
-    assert finders.find(address.removeprefix(settings.STATIC_URL))
-    assert any("RELAY_HOOK=http://testserver/api/hooks/signal" in text for text in copied(page))
+    for name in ("relay.py", "relay.worker.js"):
+        address = re.search(rf'href="([^"]+)" download="{name}"', source(page)).group(1)
+        assert finders.find(address.removeprefix(settings.STATIC_URL))
+        assert read(page, "settings") == {
+            "RELAY_SECRET": "",
+            "RELAY_HOOK": "http://testserver/api/hooks/signal",
+            "RELAY_PATH": path_of(page),
+            "RELAY_URL": "https://relay.example.com",
+            "RELAY_LISTEN": "127.0.0.1:8080",
+            "RELAY_PROXY": "127.0.0.1",
+        }
+
+
+def text_of(page, name):
+    """The text to copy with this id."""
+    return html.unescape(re.search(rf'<pre id="{name}"[^>]*>(.*?)</pre>', source(page), re.S)[1])
+
+
+def read(page, name):
+    return dict(line.split("=", 1) for line in text_of(page, name).splitlines())
+
+
+def path_of(page):
+    return read(page, "settings")["RELAY_PATH"]
+
+
+def test_the_same_path_is_in_every_text_and_fits_the_relay(page):
+    path = path_of(page)
+    assert re.fullmatch("/[A-Za-z0-9_-]{32}", path)
+    assert text_of(page, "webhook") == f"https://relay.example.com{path}"
+    assert f"location = {path} {{" in text_of(page, "nginx")
+    assert f"handle {path} {{" in text_of(page, "caddy")
+    assert read(page, "variables")["RELAY_PATH"] == path
+
+
+def test_the_path_stays_and_differs_between_bots(page, desk, bot, stranger):
+    again = signed_in(desk.user).get(f"/bots/{bot.id}/tradingview")
+    assert path_of(again) == path_of(page)
+    for owner in (desk, stranger):
+        other = a_bot(owner)
+        theirs = signed_in(owner.user).get(f"/bots/{other.id}/tradingview")
+        assert path_of(theirs) != path_of(page)
+
+
+def test_the_host_name_is_filled_in_everywhere(desk, bot):
+    browser = signed_in(desk.user)
+    page = browser.get(f"/bots/{bot.id}/tradingview", {"host": "alerts.trader.example"})
+    assert "relay.example.com" not in "".join(copied(page))
+    assert read(page, "settings")["RELAY_URL"] == "https://alerts.trader.example"
+    assert "server_name alerts.trader.example;" in text_of(page, "nginx")
+    assert text_of(page, "caddy").startswith("alerts.trader.example {")
+    assert text_of(page, "webhook").startswith("https://alerts.trader.example/")
+
+
+@pytest.mark.parametrize(
+    "host", ["", "https://a.example", "a b.example", "x.example;", "a.example\nb", "é.example", "."]
+)
+def test_a_host_that_is_no_name_is_refused_and_not_filled_in(desk, bot, host):
+    page = signed_in(desk.user).get(f"/bots/{bot.id}/tradingview", {"host": host})
+    assert errors(page)
+    assert text_of(page, "webhook").startswith("https://relay.example.com/")
+
+
+def test_the_unit_starts_the_downloaded_file_with_the_settings(page):
+    unit = text_of(page, "unit")
+    program = re.search("^ExecStart=/usr/bin/python3 -I (.+)$", unit, re.M)[1]
+    settings_file = re.search("^EnvironmentFile=(.+)$", unit, re.M)[1]
+    install = text_of(page, "install")
+    assert f"curl -fsSo {program} 'http://testserver/static/relay" in install
+    assert f"sudo install -m 600 /dev/null {settings_file}" in install
+    for other in ("start", "container", "check"):
+        assert program in text_of(page, other)
+        assert settings_file in text_of(page, other)
+
+
+def test_the_check_sends_the_message_of_the_alert(page):
+    for name in ("check", "check-worker"):
+        command, _, message = text_of(page, name).partition("<<'END'\n")
+        assert "--check" in command
+        assert message.removesuffix("\nEND") == alerts(page)[-1]
 
 
 def test_every_linked_mistake_is_explained(page, client):

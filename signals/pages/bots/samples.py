@@ -133,6 +133,7 @@ def push(url: str, bot_id: str, election: Election | None, secret: str = SECRET)
 
     return {
         "hook": url,
+        "check_hook": url.rpartition("/")[0] + "/check",
         "body": json.dumps(body, indent=2),
         "alerts": [
             Alert(of, json.dumps({**body, "nonce": nonce}, indent=2))

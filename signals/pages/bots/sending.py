@@ -1,0 +1,41 @@
+"""The tabs that say how to send a bot's signals: by a program, and from TradingView."""
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+
+from desks.models import Desk
+from signals.pages.access import customer_page, own_bot
+from signals.pages.bots.relay_setup import EXAMPLE_HOST, relay_setup
+from signals.pages.bots.samples import push
+from signals.pages.bots.tabs import election_of, tab_page
+from signals.pages.forms import RelayHostForm
+
+
+@customer_page("GET")
+def send(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
+    """The message and sample code that signs and sends it."""
+    bot = own_bot(desk, bot_id)
+    election = election_of(bot)
+    samples = push(settings.BASE_URL + reverse("hook"), bot.pk, election)
+    return tab_page(request, desk, bot, "send", election=election, **samples)
+
+
+@customer_page("GET")
+def tradingview(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
+    """The relay's whole set-up and the alert. ``host`` is the relay's host name."""
+    bot = own_bot(desk, bot_id)
+    election = election_of(bot)
+    form = RelayHostForm(request.GET if "host" in request.GET else None)
+    host = form.cleaned_data["host"] if form.is_valid() else EXAMPLE_HOST
+    samples = push(settings.BASE_URL + reverse("hook"), bot.pk, election)
+    return tab_page(
+        request,
+        desk,
+        bot,
+        "tradingview",
+        form=form,
+        relay=relay_setup(bot, host, samples["alerts"][-1].message),
+        election=election,
+        **samples,
+    )

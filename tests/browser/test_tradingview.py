@@ -1,0 +1,261 @@
+"""From the home page to the first fill of a TradingView alert, with nothing but what the pages say.
+
+The test takes settings, systemd unit and web server from the page, runs the relay and nginx with
+them, and plays the platform. Only what belongs to the machine is changed: folders, free ports, the
+certificate, and the client's address, which nginx takes from a header here.
+"""
+
+import os
+import re
+import shutil
+import ssl
+import subprocess
+import time
+from contextlib import contextmanager
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+from playwright.sync_api import expect
+
+from tests import relays
+from tests.browser.stage import CHROMIUM, set_up
+from tests.factories import PASSWORD
+from tests.relays import HERE, NODE, PLATFORM, WORKER_RELAY
+from tests.server import free_port
+
+NGINX = shutil.which("nginx")
+
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.once,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed"),
+    pytest.mark.skipif(not NGINX, reason="nginx is not installed"),
+    pytest.mark.skipif(not NODE, reason="node is not installed"),
+]
+
+MOST_CLICKS = 12
+HOST = "alerts.trader.example"
+TRADINGVIEW = "52.89.214.238"
+STRANGER = "203.0.113.9"
+CLIENT = "X-Client"  # the header in which the test says which address it plays
+FILLED_IN = {"{{strategy.order.id}}": "Long", "{{interval}}": "15", "{{timenow}}": "2026-11-20"}
+WHOLE_NGINX = """\
+pid FOLDER/nginx.pid; error_log FOLDER/error.log; daemon off;
+events {}
+http {
+  client_body_temp_path FOLDER/body; proxy_temp_path FOLDER/proxy; access_log off;
+  fastcgi_temp_path FOLDER/fastcgi; scgi_temp_path FOLDER/scgi; uwsgi_temp_path FOLDER/uwsgi;
+  set_real_ip_from 127.0.0.1; real_ip_header X-Client;
+  SERVER
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def stage():
+    with set_up() as stage:
+        yield stage
+
+
+@pytest.fixture(params=[True, False], ids=["with scripts", "without scripts"])
+def scripts(request):
+    return request.param
+
+
+class Visitor:
+    """Somebody at the pages, whose clicks are counted."""
+
+    def __init__(self, stage, page):
+        self.stage, self.page, self.clicks = stage, page, 0
+
+    def click(self, role, name, inside=None):
+        self.clicks += 1
+        (inside or self.page).get_by_role(role, name=name, exact=True).first.click()
+
+    def fill(self, label, text):
+        self.page.get_by_label(label, exact=True).fill(text)
+
+    def text(self, name):
+        """A text that the page offers to copy."""
+        return self.page.locator(f"pre#{name}").text_content()
+
+
+@pytest.fixture
+def visitor(stage, scripts):
+    context = stage.context(None, java_script_enabled=scripts)
+    context.set_default_timeout(8000)
+    yield Visitor(stage, context.new_page())
+    context.close()
+
+
+def sign_up_to_secret(visitor, address):
+    """From the home page to a bot with an election and a secret. Returns the secret."""
+    page = visitor.page
+    page.goto("/")
+    visitor.click("link", "Sign up", page.get_by_role("main"))
+    page.get_by_label("Email").fill(address)
+    visitor.click("button", "Send link")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Check your email")
+    page.goto(visitor.stage.last_link())
+    page.get_by_label("Password").fill(PASSWORD)
+    visitor.click("button", "Create account")
+    visitor.click("link", "Connect")
+    page.get_by_label("Venue", exact=True).select_option("Kraken")
+    visitor.clicks += 1
+    page.get_by_role("checkbox").check()
+    visitor.click("button", "Connect")
+    visitor.click("link", "Bots")
+    visitor.fill("Name", "Breakout")
+    visitor.click("button", "Create bot")
+    visitor.fill("Pair", "ETH/USDT")
+    visitor.clicks += 1
+    page.get_by_label("Short", exact=True).check()
+    visitor.click("button", "Elect")
+    visitor.click("button", "Generate secret")
+    return page.locator("pre.value").text_content()
+
+
+def wait_until(is_so):
+    deadline = time.monotonic() + 30
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+class Machine:
+    """The trader's server: what the page said, with this machine's folders and ports."""
+
+    def __init__(self, folder, visitor, secret):
+        self.folder, self.port, self.relay_port = folder, free_port(), free_port()
+        page = visitor.page
+        download = page.get_by_role("link", name="Download relay.py").get_attribute("href")
+        (folder / "relay.py").write_bytes(
+            httpx.get(visitor.stage.service.base_url + download, trust_env=False).content
+        )
+        settings = self.here(visitor.text("settings")).replace(
+            f"https://{HOST}", f"https://localhost:{self.port}"
+        )
+        pasted = settings.replace("RELAY_SECRET=", f"RELAY_SECRET={secret}")
+        (folder / "relay.env").write_text(pasted + "\n")
+        self.unit, self.check = self.here(visitor.text("unit")), self.here(visitor.text("check"))
+        server = self.here(visitor.text("nginx")).replace("listen 443", f"listen {self.port}")
+        whole = WHOLE_NGINX.replace("SERVER", server).replace("FOLDER", str(folder))
+        (folder / "nginx.conf").write_text(whole)
+        self._make_certificate()
+
+    def here(self, text):
+        """The text with this machine's folders and ports."""
+        return (
+            text.replace("/opt/relay", str(self.folder))
+            .replace(f"/etc/letsencrypt/live/{HOST}", str(self.folder))
+            .replace("127.0.0.1:8080", f"{HERE}:{self.relay_port}")
+            .replace("sudo ", "")
+        )
+
+    def _make_certificate(self):
+        names = f"subjectAltName=DNS:{HOST},DNS:localhost"
+        command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1"]
+        files = ["-keyout", "privkey.pem", "-out", "fullchain.pem"]
+        subprocess.run(
+            [*command, *files, "-subj", f"/CN={HOST}", "-addext", names],
+            cwd=self.folder,
+            check=True,
+            capture_output=True,
+        )
+
+    @contextmanager
+    def started(self):
+        """Starts the relay as the unit says, and nginx in front of it."""
+        program = re.search("^ExecStart=(.+)$", self.unit, re.M)[1].split()
+        file = re.search("^EnvironmentFile=(.+)$", self.unit, re.M)[1]
+        with open(file) as lines:
+            environment = dict(line.strip().split("=", 1) for line in lines)
+        log = open(self.folder / "log", "wb")  # noqa: SIM115 - closed below
+        nginx = [NGINX, "-p", str(self.folder), "-c", str(self.folder / "nginx.conf")]
+        running = [
+            subprocess.Popen(program, env=environment, stdout=log, stderr=log),
+            subprocess.Popen(nginx, stdout=log, stderr=log),
+        ]
+        try:
+            wait_until(lambda: b"listening on port" in (self.folder / "log").read_bytes())
+            wait_until((self.folder / "nginx.pid").exists)
+            yield
+        finally:
+            for process in running:
+                process.terminate()
+                process.wait(10)
+            log.close()
+
+    def run_check(self):
+        environment = {
+            "PATH": os.environ["PATH"],
+            "SSL_CERT_FILE": str(self.folder / "fullchain.pem"),
+        }
+        return subprocess.run(
+            ["sh", "-c", self.check], env=environment, capture_output=True, text=True
+        )
+
+    def alert(self, webhook, message, sender=TRADINGVIEW):
+        """Sends an alert to the webhook URL as the platform does."""
+        trusted = ssl.create_default_context(cafile=self.folder / "fullchain.pem")
+        to = urlsplit(webhook)
+        request = httpx.Request(
+            "POST",
+            f"https://{HERE}:{self.port}{to.path}",
+            content=message,
+            headers={**PLATFORM, "Host": to.netloc, CLIENT: sender},
+            extensions={"sni_hostname": to.hostname},
+        )
+        with httpx.Client(verify=trusted, trust_env=False, timeout=3) as platform:
+            return platform.send(request)
+
+
+def test_an_alert_of_tradingview_becomes_the_first_fill(stage, visitor, scripts, tmp_path):
+    page = visitor.page
+    secret = sign_up_to_secret(visitor, f"chart-{scripts}@example.com".lower())
+    visitor.click("link", "Set up TradingView")
+    visitor.fill("Host name of your relay", HOST)
+    page.get_by_label("Host name of your relay", exact=True).press("Enter")
+    expect(page.locator("pre#webhook")).to_contain_text(HOST)
+    message = page.locator("pre", has_text="strategy.order.id").first.text_content()
+    for placeholder, value in FILLED_IN.items():
+        message = message.replace(placeholder, value)
+    webhook = visitor.text("webhook")
+    machine = Machine(tmp_path, visitor, secret)
+    assert secret not in page.content()
+
+    with machine.started():
+        checked = machine.run_check()
+        assert checked.returncode == 0, checked.stdout + checked.stderr
+        assert "accepts the message: filled, ETH/USDT short, desks: 1" in checked.stdout
+        assert machine.alert(webhook, message, STRANGER).status_code == 403
+        assert machine.alert(f"{webhook}x", message).status_code == 404
+        answer = machine.alert(webhook, message)
+        assert answer.json()["outcome"] == "filled", answer.text
+        assert machine.alert(webhook, message).json()["code"] == "nonce_used"
+
+    page.get_by_role("link", name="Overview", exact=True).click()
+    expect(page.locator(".signalfilled")).to_have_count(1)
+    expect(page.locator(".signalfilled")).to_contain_text("ETH/USDT short")
+    expect(page.get_by_role("list", name="Steps to the first fill")).to_have_count(0)
+    assert visitor.clicks <= MOST_CLICKS
+    _fill_through_the_worker(visitor, secret, message, tmp_path)
+
+
+def _fill_through_the_worker(visitor, secret, message, folder):
+    """The other way: the variables of the page, at a serverless platform."""
+    page = visitor.page
+    page.get_by_role("link", name="TradingView", exact=True).click()
+    variables = dict(line.split("=", 1) for line in visitor.text("variables").splitlines())
+    assert variables.pop("RELAY_SECRET") == ""
+    path, hook = variables["RELAY_PATH"], variables["RELAY_HOOK"]
+    with relays.running(
+        WORKER_RELAY, folder, hook, secret, RELAY_PATH=path, RELAY_SENDERS=None
+    ) as worker:
+        later = message.replace("2026-11-20", "2026-11-21")
+        answer = worker.alert(later, path, **{"CF-Connecting-IP": TRADINGVIEW})
+        assert answer.json()["outcome"] == "filled"
+        refused = worker.alert(later, path, **{"CF-Connecting-IP": STRANGER})
+        assert refused.status_code == 403
