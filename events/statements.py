@@ -41,7 +41,7 @@ def fetch_all(statement: str, params: Any = None) -> list[Any]:
 
 def columns(model: type[Model]) -> str:
     """The column list of an INSERT into the model's table."""
-    return ", ".join(str(field.column) for field in _written(model))
+    return ", ".join(str(field.column) for field in written_fields(model))
 
 
 def values(model: type[Model]) -> str:
@@ -73,7 +73,7 @@ def _adapt(field: Any, value: Any) -> Any:
     return value.value if isinstance(value, Enum) else value
 
 
-def _written(model: type[Model]) -> list[Any]:
+def written_fields(model: type[Model]) -> list[Any]:
     """The fields whose columns an INSERT writes: not those that the database computes."""
     return [field for field in model._meta.concrete_fields if not field.generated]
 
@@ -82,7 +82,8 @@ def _written(model: type[Model]) -> list[Any]:
 def _fields(model: type[Model]) -> list[tuple[str, str, Any]]:
     """For each column: the name of its placeholder, the model's attribute, and the field."""
     return [
-        (_parameter(model, str(field.column)), field.attname, field) for field in _written(model)
+        (_parameter(model, str(field.column)), field.attname, field)
+        for field in written_fields(model)
     ]
 
 

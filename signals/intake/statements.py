@@ -24,6 +24,7 @@ from events.statements import (
     fetch_all,
     parameters,
     values,
+    written_fields,
 )
 from signals.law.rules import ElectedPair
 from signals.models import Signal
@@ -188,7 +189,7 @@ INSERT_SIGNAL = f"INSERT INTO {SIGNAL} ({columns(Signal)}) VALUES ({values(Signa
 
 def _rows(instances: Sequence[Model]) -> list[dict[str, Any]]:
     return [
-        {str(field.column): getattr(row, field.attname) for field in row._meta.concrete_fields}
+        {str(field.column): getattr(row, field.attname) for field in written_fields(type(row))}
         for row in instances
     ]
 
