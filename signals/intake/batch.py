@@ -37,8 +37,10 @@ def write(jobs: Sequence[Job[Attempt, Signal]]) -> None:
     except DATABASE_ERRORS:
         raise
     except Exception as error:
-        if len(jobs) == 1:
+        if len(jobs) == 1 and not jobs[0].is_finished:
             jobs[0].fail(error)
+        elif any(job.is_finished for job in jobs):  # the batch was committed
+            raise
         else:
             for job in jobs:
                 write([job])
@@ -55,13 +57,14 @@ def _write_together(jobs: Sequence[Job[Attempt, Signal]]) -> None:
         outcomes = _Batch(turn).write([job.work for job in jobs])
         if time.monotonic() > deadline:
             raise OperationalError("The batch took too long.")
-    metrics.LOCK.observe(time.monotonic() - locked)
-    metrics.BATCH.observe(len(jobs))
+    unlocked = time.monotonic()
     for job, outcome in zip(jobs, outcomes, strict=True):
         if isinstance(outcome, Signal):
             job.finish(outcome)
         else:
             job.fail(outcome)
+    metrics.LOCK.observe(unlocked - locked)
+    metrics.BATCH.observe(len(jobs))
 
 
 @dataclass(slots=True)

@@ -16,6 +16,7 @@ from desks.models import Card, Desk
 from events.actors import SYSTEM
 from events.kinds import Kind
 from events.models import Event, Head
+from signals.intake import metrics
 from signals.models import Signal
 from tests.factories import a_card, a_platform_token, a_ready_desk
 from tests.processes import meet, run_together
@@ -28,7 +29,7 @@ pytestmark = [
 ]
 
 PROCESSES, THREADS, ROUNDS = 4, 16, 50
-FAN_OUTS, TOGGLES, DESKS_EACH = 60, 60, 5
+FAN_OUTS, FAN_OUT_THREADS, TOGGLES, DESKS_EACH = 160, 8, 60, 5
 
 
 def engine(token: str) -> Client:
@@ -44,8 +45,19 @@ def push(client: Client, **fields: Any) -> Any:
             return answer
 
 
-def race(token: str, user_id: str) -> list[tuple[int, int, str | None, str]]:
-    """Pushes each round's nonce from all threads at once. Returns round, status, code, signal."""
+def largest_batch() -> int:
+    """The upper bound of the largest batch that this process wrote."""
+    [metric] = metrics.BATCH.collect()
+    buckets = [sample for sample in metric.samples if sample.name.endswith("_bucket")]
+    most = max(sample.value for sample in buckets)
+    return next(int(float(b.labels["le"])) for b in buckets if b.value == most)
+
+
+def race(token: str, user_id: str) -> tuple[int, list[tuple[int, int, str | None, str]]]:
+    """Pushes each round's nonce from all threads at once.
+
+    Returns the largest batch, and round, status, code and signal of each answer.
+    """
     start = threading.Barrier(THREADS, action=meet)  # the threads of all processes
 
     def one_thread(_: int) -> list[tuple[int, int, str | None, str]]:
@@ -60,12 +72,15 @@ def race(token: str, user_id: str) -> list[tuple[int, int, str | None, str]]:
         return answers
 
     with ThreadPoolExecutor(THREADS) as threads:
-        return [answer for answers in threads.map(one_thread, range(THREADS)) for answer in answers]
+        answers = [each for answers in threads.map(one_thread, range(THREADS)) for each in answers]
+    return largest_batch(), answers
 
 
 def test_exactly_one_of_64_concurrent_pushes_of_a_nonce_is_accepted():
     desk, token = a_ready_desk(a_card()), a_platform_token()
-    everyone = run_together(race, [(token, desk.public_id)] * PROCESSES)
+    raced = run_together(race, [(token, desk.public_id)] * PROCESSES)
+    assert min(largest for largest, _ in raced) > 1, "a process wrote no batch of more than one"
+    everyone = [answers for _, answers in raced]
     for number in range(ROUNDS):
         answers = [answer[1:] for each in everyone for answer in each if answer[0] == number]
         accepted = [signal for status, _, signal in answers if status == 200]
@@ -89,25 +104,34 @@ def toggle(seed: int, card_id: str, desk_ids: list[int]) -> None:
                 actions.withdraw_from_card(desk=desk, actor=SYSTEM)
 
 
-def fan_out(token: str, name: str) -> None:
-    client = engine(token)
-    for number in range(FAN_OUTS):
-        assert push(client, fanout=True, nonce=f"{name}-{number}").status_code == 200
+def fan_out(token: str, name: str) -> int:
+    """Fans out from several threads. Returns the largest batch."""
+
+    def one_thread(thread: int) -> None:
+        client = engine(token)
+        for number in range(FAN_OUTS // FAN_OUT_THREADS):
+            assert push(client, fanout=True, nonce=f"{name}-{thread}-{number}").status_code == 200
+        connections.close_all()
+
+    with ThreadPoolExecutor(FAN_OUT_THREADS) as threads:
+        list(threads.map(one_thread, range(FAN_OUT_THREADS)))
+    return largest_batch()
 
 
-def enrol_or_fan_out(work: str, *arguments: Any) -> None:
-    {"toggle": toggle, "fan out": fan_out}[work](*arguments)
+def enrol_or_fan_out(work: str, *arguments: Any) -> int | None:
+    return toggle(*arguments) if work == "toggle" else fan_out(*arguments)
 
 
 def test_a_fan_out_fills_exactly_the_desks_with_an_election_standing_at_its_position():
     card, token = a_card(), a_platform_token()
     desks = [a_ready_desk(card) for _ in range(3 * DESKS_EACH)]
     groups = [[d.pk for d in desks[n::3]] for n in range(3)]
-    run_together(
+    *_, first, second = run_together(
         enrol_or_fan_out,
         [("toggle", n, card.pk, group) for n, group in enumerate(groups)]
         + [("fan out", token, name) for name in ("a", "b")],
     )
+    assert min(first, second) > 1, "a process wrote no batch of more than one"
     client, replay = engine(token), {}
     for position, stood in standing_by_the_log():
         replay[position] = stood
