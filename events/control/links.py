@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from django.contrib.admin.utils import quote
 from django.db.models import Model
 from django.urls import reverse
 from django.utils.safestring import SafeString
@@ -55,6 +56,12 @@ def related_links(row: Model) -> list[PageLink]:
         PageLink(f"Its {label}", f"{_list_url(listed)}?q={public_id}")
         for label, listed in sorted(_related[type(row)].items())
     ]
+
+
+def row_url(row: Model) -> str:
+    """The URL of the page of this row."""
+    name = f"admin:{row._meta.app_label}_{row._meta.model_name}_change"
+    return reverse(name, args=[quote(row.pk)])
 
 
 def _list_url(model: type[Model]) -> str:

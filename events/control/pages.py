@@ -109,8 +109,12 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
             for name, page in self.pages.items()
             if not page.is_per_row
         ]
-        title = str(self.opts.verbose_name_plural).capitalize()
-        return super().changelist_view(request, {"title": title, "tools": tools})
+        context = {"title": self.list_title(request), "tools": tools}
+        return super().changelist_view(request, context)
+
+    def list_title(self, request: HttpRequest) -> str:
+        """The heading of the list."""
+        return str(self.opts.verbose_name_plural).capitalize()
 
     def change_view(
         self,

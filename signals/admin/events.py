@@ -86,6 +86,10 @@ class EventAdmin(ReadOnlyAdmin):
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         return NamingChangeList
 
+    def list_title(self, request: HttpRequest) -> str:
+        is_refusals = request.GET.get("kind") == Kind.SIGNAL_REFUSED
+        return "Refusals" if is_refusals else super().list_title(request)
+
     @admin.display
     def reason(self, event: Event) -> str:
         return _data(event).get("code") or EMPTY_VALUE

@@ -1,50 +1,20 @@
 """The first page of the control area: what needs attention, and how the platform is doing."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import NamedTuple
+from datetime import datetime
 
-from django.contrib.admin.utils import quote
 from django.db.models import F
-from django.urls import reverse
 
 from desks.models import Card, Desk
-from events.kinds import Kind
-from events.models import Event, Head
+from events.models import Event
+from signals.reports.operator import notices
+from signals.reports.operator.notices import Notice, SharedSecret
+from signals.reports.operator.pace import heard_from, latest_events
 from signals.reports.traffic import Traffic, recent_traffic
 from tokens.choices import Source
 from tokens.models import SigningSecret, Token
 
-EXPIRY_NOTICE = timedelta(days=14)  # leaves time to mint and hand over another token
-MAX_SECRET_AGE = timedelta(days=90)  # older shared secrets should be replaced
-MIN_SIGNALS = 10  # with fewer signals, the share of refused ones means nothing
 MAX_LISTED = 20
-
-
-class Notice(NamedTuple):
-    """Something that needs attention, with a link to the page that resolves it."""
-
-    sentence: str
-    label: str
-    url: str
-
-
-@dataclass(frozen=True, slots=True)
-class SharedSecret:
-    """The shared secrets of a source. ``live`` holds the valid ones, the one in use first.
-
-    ``floor_signs`` is True if the source never had a secret, so that the Floor's signs for it.
-    """
-
-    source: Source
-    live: list[SigningSecret]
-    age: timedelta | None
-    floor_signs: bool
-
-    @property
-    def is_old(self) -> bool:
-        return self.age is not None and self.age > MAX_SECRET_AGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +29,6 @@ class PlatformOverview:
     traffic: Traffic
     tokens: list[Token]
     secrets: list[SharedSecret]
-    head: Head
     latest: Event | None
 
 
@@ -67,94 +36,50 @@ def platform_overview(now: datetime) -> PlatformOverview:
     """Returns the state of the platform. The number of queries is constant."""
     card = Card.objects.published().first()
     desks = Desk.objects.count()
-    recent = recent_traffic(now)
+    connected = desks - Desk.objects.connected(False).count()
+    recent, latest = recent_traffic(now), latest_events()
     next_to_expire = F("expires_at").asc(nulls_last=True)
     active = list(Token.objects.filter(desk=None).active(now).order_by(next_to_expire, "id"))
     secrets = _shared_secrets(now)
+    senders: list[Token | SigningSecret] = [
+        *(token for token in active[:MAX_LISTED] if token.can_write),
+        *(secret for each in secrets for secret in each.live),
+    ]
+    heard = heard_from([sender.public_id for sender in senders])
+    in_use = [sender for sender in senders if getattr(sender, "ends_at", None) is None]
     return PlatformOverview(
         notices=[
-            *_card_notices(card),
-            *_access_notices(active, secrets),
-            *_expiry_notices(active, now),
-            *_secret_age_notices(secrets),
-            *_refusal_notices(recent),
+            *notices.of_card(card),
+            *notices.of_access(active, secrets),
+            *notices.of_log(latest, now),
+            *notices.of_silence(in_use, heard, now),
+            *notices.of_desks(card, connected, now),
+            *notices.of_refusals(recent),
+            *notices.of_expiry(active, now),
+            *notices.of_secrets(secrets, heard, now),
         ],
         card=card,
         desks=desks,
-        connected=desks - Desk.objects.connected(False).count(),
+        connected=connected,
         ready=card.standing if card else 0,
         traffic=recent,
         tokens=active[:MAX_LISTED],
         secrets=secrets,
-        head=Head.objects.get(),
-        latest=Event.objects.order_by("-position").first(),
+        latest=latest[0] if latest else None,
     )
 
 
 def _shared_secrets(now: datetime) -> list[SharedSecret]:
-    live = list(SigningSecret.objects.filter(automation=None).live(now).order_by("-id"))
-    nox_had_one = SigningSecret.objects.of(Source.NOX).exists()
-    shared = []
-    for source, floor_signs in ((Source.FLOOR, False), (Source.NOX, not nox_had_one)):
-        own = [secret for secret in live if secret.source == source]
-        age = now - own[0].created_at if own else None
-        shared.append(SharedSecret(source, own, age, floor_signs))
-    return shared
+    every = list(SigningSecret.objects.filter(automation=None).order_by("-id"))
+    live = [one for one in every if one.ends_at is None or one.ends_at > now]
+    nox_had_one = any(one.source == Source.NOX for one in every)
+    return [
+        _shared_secret(source, [one for one in live if one.source == source], now, floor_signs)
+        for source, floor_signs in ((Source.FLOOR, False), (Source.NOX, not nox_had_one))
+    ]
 
 
-def _card_notices(card: Card | None) -> Iterator[Notice]:
-    if card is None:
-        yield Notice(
-            "No card is published. No desk is ready, and signals of floor and nox are refused.",
-            "Publish a card",
-            reverse("admin:desks_card_publish"),
-        )
-
-
-def _access_notices(tokens: list[Token], secrets: list[SharedSecret]) -> Iterator[Notice]:
-    mint = ("Mint a platform token", reverse("admin:tokens_token_mint"))
-    if not any(token.can_read for token in tokens):
-        yield Notice("No platform token can read, so no engine can pull desks or the feed.", *mint)
-    if not any(token.can_write for token in tokens) and not any(each.live for each in secrets):
-        yield Notice("No token can write and no secret is in use, so no engine can send.", *mint)
-
-
-def _expiry_notices(tokens: list[Token], now: datetime) -> Iterator[Notice]:
-    """``tokens`` are sorted by expiry. Those that never expire come last."""
-    for token in tokens:
-        if token.expires_at and token.expires_at < now + EXPIRY_NOTICE:
-            left = days(token.expires_at - now)
-            yield Notice(
-                f"The token {token} expires in {left}. Mint and hand over another one before.",
-                "Open the token",
-                reverse("admin:tokens_token_change", args=[quote(token.pk)]),
-            )
-
-
-def _secret_age_notices(secrets: list[SharedSecret]) -> Iterator[Notice]:
-    for secret in secrets:
-        if secret.age and secret.is_old:
-            name = secret.source.capitalize()
-            yield Notice(
-                f"The {name} secret is {days(secret.age)} old. Replace it with an overlap.",
-                f"Generate a {name} secret",
-                reverse(f"admin:tokens_signingsecret_generate-{secret.source}"),
-            )
-
-
-def _refusal_notices(recent: Traffic) -> Iterator[Notice]:
-    refused, received = recent.hour.refused, recent.hour.refused + recent.hour.accepted
-    if received >= MIN_SIGNALS and 2 * refused > received:
-        most = max(recent.codes, key=lambda code: code.hour_refused)
-        yield Notice(
-            f"{refused} of {received} signals in the last hour were refused, most for {most.name}.",
-            "View refusals",
-            f"{reverse('admin:events_event_changelist')}?kind={Kind.SIGNAL_REFUSED}",
-        )
-
-
-def days(span: timedelta) -> str:
-    """Formats a duration in whole days."""
-    if span < timedelta(days=1):
-        return "less than a day"
-    return "1 day" if span.days == 1 else f"{span.days} days"
+def _shared_secret(
+    source: Source, live: list[SigningSecret], now: datetime, floor_signs: bool
+) -> SharedSecret:
+    return SharedSecret(source, live, now - live[0].created_at if live else None, floor_signs)

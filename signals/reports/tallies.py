@@ -92,7 +92,8 @@ class Tallies:
 
     @property
     def chart(self) -> Chart:
-        return chart([(day.tally.filled, day.tally.refused) for day in self.days])
+        counts = [(day.tally.filled, day.tally.refused) for day in self.days]
+        return chart(counts, timedelta(days=1))
 
     @property
     def today(self) -> Tally:

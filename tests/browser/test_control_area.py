@@ -81,3 +81,62 @@ def test_a_time_is_relative_and_its_tooltip_names_the_zone(open_page):
     shown = open_page("/control/tokens/token/").locator("#result_list time").first
     expect(shown).to_have_text(re.compile("^just now$|minutes? ago$"))
     assert re.search(r"\d\d:\d\d:\d\d \S+$", shown.get_attribute("title"))
+
+
+def test_the_overview_follows_what_happens_and_can_be_paused(stage, open_page):
+    page = open_page("/control/")
+    figure = page.locator("#figures div").filter(has_text="Accepted in the last hour").locator("dd")
+    before = int(figure.first.text_content())
+    page.locator("#hour-table summary").click()
+    stage.service.push(stage.service.fanout(), stage.service.platform)
+    expect(figure.first).to_have_text(str(before + 1), timeout=40_000)
+    expect(page.get_by_text("Live. Updated")).to_be_visible()
+    expect(page.locator("#hour-table table")).to_be_visible()  # it stays open
+    page.get_by_role("button", name="Pause").click()
+    expect(page.get_by_text("Paused.")).to_be_visible()
+    stage.service.push(stage.service.fanout(), stage.service.platform)
+    page.get_by_role("button", name="Resume").click()
+    expect(figure.first).to_have_text(str(before + 2))
+
+
+def test_the_overview_says_that_it_is_not_current(open_page):
+    page = open_page("/control/")
+    page.route("**/control/?fragment=1", lambda route: route.abort())
+    page.get_by_role("button", name="Pause").click()
+    page.get_by_role("button", name="Resume").click()
+    expect(page.get_by_text("Not updated: the service does not answer")).to_be_visible()
+
+
+def test_without_scripts_the_overview_is_whole_and_not_live(open_page):
+    page = open_page("/control/", scripts=False)
+    expect(page.locator(".live")).to_be_hidden()
+    page.locator("#day-table summary").click()
+    expect(page.locator("#day-table").get_by_role("row")).to_have_count(25)
+
+
+def test_a_charts_value_is_shown_on_hover_and_on_focus(open_page):
+    page = open_page("/control/")
+    chart = page.locator("[data-chart]").first
+    value = chart.locator("[data-value]")
+    expect(value).to_be_hidden()
+    chart.locator(".bar").nth(3).hover()
+    expect(value).to_have_text("45 to 40 minutes ago: 0 accepted, 0 refused")
+    assert chart.locator(".bar[tabindex='0']").count() == 1  # one stop of the Tab key
+    chart.locator(".bar[tabindex='0']").focus()
+    expect(value).to_contain_text("5 to 0 minutes ago")
+    page.keyboard.press("ArrowLeft")
+    expect(value).to_contain_text("10 to 5 minutes ago")
+
+
+def test_a_refusals_page_tells_it_before_the_folded_json(stage, open_page):
+    stage.service.push(stage.service.fanout(pair="SOL/USDT"), stage.service.platform)
+    page = open_page("/control/")
+    page.get_by_role("link", name="Refusals", exact=True).click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Refusals")
+    page.locator("#result_list tbody th a").first.click()
+    expect(page.get_by_text("It was refused: pair_mismatch.")).to_be_visible()
+    expect(page.get_by_text("No: this decided.")).to_be_visible()
+    content = page.locator("pre.content").first
+    expect(content).to_be_hidden()
+    page.get_by_text("As JSON").first.click()
+    expect(content).to_contain_text("SOL/USDT")

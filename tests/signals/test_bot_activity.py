@@ -14,6 +14,8 @@ from tests.factories import a_bot, a_platform_token
 from tests.pages import source, words
 from tests.signals.bodies import fanout, tradingview
 
+HOUR = timedelta(hours=1)
+
 
 def of(desk, bot, now=None):
     return bot_activity.bot_activities(desk, {bot.id: "Chart"}, now or timezone.now())[bot.id]
@@ -78,14 +80,24 @@ class TestBotActivity:
 
 
 class TestChart:
+    def test_the_axes_have_round_counts_and_distances_from_now(self):
+        hour, day = chart([(3, 0)] * 12, HOUR / 12), chart([(21, 130)] * 24, HOUR)
+        assert (hour.top, hour.ticks) == (4, ["60 minutes ago", "45", "30", "15", "now"])
+        assert (day.top, day.ticks) == (200, ["24 hours ago", "18", "12", "6", "now"])
+        assert (hour.bars[0].label, hour.bars[-1].label) == (
+            "60 to 55 minutes ago",
+            "5 to 0 minutes ago",
+        )
+        assert (day.bars[0].label, day.bars[-1].label) == ("24 to 23 hours ago", "1 to 0 hours ago")
+
     def test_the_highest_count_has_full_height_and_zero_has_no_bar(self):
-        bars = chart([(4, 0), (2, 4), (0, 0)]).bars
+        bars = chart([(4, 0), (2, 4), (0, 0)], HOUR).bars
         assert [(bar.up, bar.down) for bar in bars] == [(HEIGHT, 0), (HEIGHT // 2, HEIGHT), (0, 0)]
         assert [bar.top for bar in bars] == [0, HEIGHT // 2, HEIGHT]
 
     def test_a_count_of_one_is_visible(self):
-        assert chart([(10_000, 1)]).bars[0].down == MIN_LENGTH
+        assert chart([(10_000, 1)], HOUR).bars[0].down == MIN_LENGTH
 
     def test_a_chart_without_counts_is_a_line(self):
-        empty = chart([(0, 0)] * 24)
+        empty = chart([(0, 0)] * 24, HOUR)
         assert (empty.accepted, empty.refused, {bar.up for bar in empty.bars}) == (0, 0, {0})

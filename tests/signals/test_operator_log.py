@@ -86,6 +86,8 @@ class TestList:
         assert f'<a href="{staff.list_of(Event)}?kind=signal.refused"' in (
             client.get("/control/").content.decode()
         )
+        refusals = client.get(staff.list_of(Event), {"kind": "signal.refused"})
+        assert "<h1>Refusals</h1>" in refusals.content.decode()
         assert listed(client, kind="signal.refused") == [last(Kind.SIGNAL_REFUSED).position]
 
     def test_refusals_are_filtered_by_reason_and_by_source(self, client, desk, bot, engine):

@@ -11,7 +11,8 @@ from desks.models import Card
 from events.actors import SYSTEM
 from events.models import Head
 from signals.reports import traffic
-from signals.reports.overview import days, platform_overview
+from signals.reports.operator.notices import days
+from signals.reports.overview import platform_overview
 from tests import factories
 from tests.client import push
 from tests.crowd import a_crowd
@@ -97,8 +98,114 @@ class TestNotices:
         assert notices() == []  # of nine in all: too few to say anything
         push(bodies.fanout(elected="true"), engine)
         (notice,) = notices()
-        assert notice == "6 of 10 signals in the last hour were refused, most for pair_mismatch."
-        assert notices(later(hours=2)) == []
+        assert notice.startswith(
+            "6 of 10 signals in the last hour were refused, most for pair_mismatch. Look who"
+        )
+        (of_the_day,) = [each for each in notices(later(hours=2)) if "refused" in each]
+        assert of_the_day.startswith("6 of 10 signals in the last day were refused")
+        assert not any("refused" in sentence for sentence in notices(later(hours=25)))
+
+    @pytest.mark.parametrize(("refused", "shown"), [(2, False), (3, True)])
+    def test_more_than_a_fifth_of_refusals_has_a_notice(self, engine, desk, refused, shown):
+        for _ in range(9):
+            push(bodies.fanout(), engine)
+        for _ in range(refused):
+            push(bodies.fanout(pair="SOL/USDT"), engine)
+        assert bool(notices()) == shown
+
+    def test_few_ready_desks_of_those_that_are_connected_have_a_notice(self, engine, card):
+        desks_of_the_card = [factories.a_ready_desk(card) for _ in range(2)]
+        for _ in range(2):
+            factories.a_connected_desk()
+        assert notices() == []  # two of four: too few desks to say anything
+        factories.a_connected_desk()
+        (notice,) = notices()
+        assert notice.startswith("2 of 5 connected desks are ready.")
+        assert "ask their owners to enrol in Morning." in notice
+        factories.a_ready_desk(card)
+        assert len(desks_of_the_card) == 2
+        assert notices() == []
+
+    def test_a_card_that_unenrolled_the_desks_has_a_notice(self, engine, card):
+        ready = [factories.a_ready_desk(card) for _ in range(5)]
+        evening = factories.a_card("Evening")
+        desks.enrol(desk=ready[0], card_id=evening.pk, actor=SYSTEM)
+        (notice,) = notices()
+        assert notice.startswith(
+            "Ready desks fell from 5 to 1 within a day: Evening replaced Morning."
+        )
+        for desk in ready[1:4]:
+            desks.enrol(desk=desk, card_id=evening.pk, actor=SYSTEM)
+        assert notices() == []
+
+    def test_desks_that_withdraw_and_stay_away_have_a_notice(self, engine):
+        now = timezone.now()
+        Head.objects.update(at=now - timedelta(days=9))  # the log's time never runs back
+        with time_machine.travel(now - timedelta(days=2), tick=False):
+            card = factories.a_card("Evening")
+            ready = [factories.a_ready_desk(card) for _ in range(5)]
+        for desk in ready[:2]:
+            desks.withdraw_from_card(desk=desk, actor=SYSTEM)
+        assert [sentence for sentence in notices(later(minutes=1)) if "fell" in sentence] == [
+            "Ready desks fell from 5 to 3 within a day: 2 withdrew or disconnected. "
+            "Ask the owners to enrol again."
+        ]
+        desks.enrol(desk=ready[0], card_id=card.pk, actor=SYSTEM)
+        assert not any("fell" in sentence for sentence in notices(later(minutes=1)))
+
+    def test_an_engine_that_is_silent_for_longer_than_usual_has_a_notice(self, engine, desk):
+        now = timezone.now()
+        Head.objects.update(at=now - timedelta(days=2))  # the log's time never runs back
+        for minutes in range(100, 0, -10):
+            with time_machine.travel(now - timedelta(minutes=minutes), tick=False):
+                push(bodies.fanout(), engine)
+        assert notices(now + timedelta(minutes=9)) == []
+        silent = notices(now + timedelta(minutes=11))
+        hint = Token.objects.get().hint
+        assert (
+            f"The engine with the token Engine ({hint}) has sent nothing for 21 minutes; its "
+            "longest pause before was 10 minutes. Check that the engine runs and gets answers."
+        ) in silent
+
+    def test_an_engine_that_was_heard_a_few_times_only_is_not_silent(self, engine, desk):
+        for _ in range(9):
+            push(bodies.fanout(), engine)
+        assert not any("sent nothing" in sentence for sentence in notices(later(days=1)))
+
+    def test_a_log_that_does_not_move_has_a_notice(self, card):
+        factories.a_platform_token()
+        for _ in range(4):
+            factories.a_connected_desk()
+        assert notices(later(minutes=9)) == []
+        (notice,) = [each for each in notices(later(hours=3)) if "log" in each]
+        assert notice.startswith("The log has not moved for 3 hours; its longest pause before was")
+
+    def test_a_secret_that_ends_soon_has_a_notice_with_its_last_use(self, engine, desk):
+        old = factories.a_shared_secret()
+        push(bodies.fanout(), secret=old)
+        hint = SigningSecret.objects.get().hint
+        actions.generate_secret(
+            source=Source.FLOOR, actor=SYSTEM, overlap=timedelta(days=2, hours=1)
+        )
+        (notice,) = notices(later(minutes=5))
+        assert notice == (
+            f"The Floor secret {hint} ends in 2 days. It last signed 5 minutes ago. "
+            "Make sure that every sender signs with the new one."
+        )
+        assert not any(hint in sentence for sentence in notices(later(days=3)))
+
+    def test_one_of_26_ready_desks_and_42_of_147_refused_signals_are_not_all_clear(
+        self, client, engine, card
+    ):
+        factories.a_ready_desk(card)
+        for _ in range(25):
+            factories.a_connected_desk()
+        for number in range(147):
+            push(bodies.fanout(**({"pair": "SOL/USDT"} if number < 42 else {})), engine)
+        page = words(client.get(CONTROL))
+        assert "All clear" not in page
+        assert "1 of 26 connected desks is ready." in page
+        assert "42 of 147 signals in the last hour were refused" in page
 
     def test_each_notice_links_to_a_page(self, client):
         for notice in platform_overview(timezone.now()).notices:
@@ -193,6 +300,15 @@ class TestTraffic:
         page = source(client.get(CONTROL))
         assert "The last hour, by each five minutes: 1 accepted, 0 refused" in page
         assert "The last day, by each hour: 1 accepted, 0 refused" in page
+        table = page.partition('id="hour-table"')[2].partition("</details>")[0]
+        assert table.count("<tr>") == 13
+        assert '<th scope="row">5 to 0 minutes ago</th>' in table
+
+    def test_the_fragment_is_the_parts_alone(self, engine, client):
+        fragment = source(client.get(CONTROL, {"fragment": "1"}))
+        for part in ("notices", "figures", "traffic", "shares", "credentials"):
+            assert f'id="{part}"' in fragment
+        assert "<html" not in fragment
 
 
 def test_the_number_of_queries_does_not_depend_on_the_size_of_the_platform(

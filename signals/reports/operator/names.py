@@ -3,11 +3,10 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from django.contrib.admin.utils import quote
 from django.db.models import Model
-from django.urls import reverse
 
 from desks.models import Automation, Card, Desk, User
+from events.control.links import row_url
 from events.models import Event
 from tokens.models import SigningSecret, Token
 
@@ -30,7 +29,7 @@ def names_of(ids: Iterable[str | None]) -> Names:
     for prefix, load in LOADERS.items():
         of_kind = {each for each in wanted if each.startswith(prefix)}
         for each, label, row in load(of_kind) if of_kind else ():
-            found[each] = Named(label, _page(row))
+            found[each] = Named(label, row_url(row))
     return found
 
 
@@ -45,11 +44,6 @@ def bot_of(event: Event) -> str | None:
     data, signal = content["data"], content["signal"] or {}
     named = signal.get("botId") or data.get("botId") or data.get("owner")
     return named if named and named.startswith("bot_") else None
-
-
-def _page(row: Model) -> str:
-    name = f"admin:{row._meta.app_label}_{row._meta.model_name}_change"
-    return reverse(name, args=[quote(row.pk)])
 
 
 def _desks(ids: set[str]) -> Iterable[tuple[str, str, Model]]:

@@ -1,0 +1,93 @@
+// Keeps the overview current: polls its parts while the page is visible, and replaces those that
+// changed. Shows the values of a chart for the bar under the pointer or the focus.
+"use strict";
+
+const POLL_INTERVAL = 15000; // milliseconds
+const live = document.querySelector("[data-live]");
+const bar = document.querySelector(".live");
+const status = bar.querySelector("[data-live-status]");
+const button = bar.querySelector("button");
+let paused = false;
+let timer = null;
+
+async function poll() {
+  clearTimeout(timer);
+  if (!paused && !document.hidden) {
+    try {
+      const answer = await fetch("?fragment=1", { redirect: "error" });
+      if (!answer.ok) throw new Error(answer.status);
+      replace(await answer.text());
+      say(`Live. Updated ${new Date().toLocaleTimeString("en-GB")}.`);
+    } catch {
+      say("Not updated: the service does not answer, or you are signed out. Reload the page.");
+    }
+  }
+  timer = setTimeout(poll, POLL_INTERVAL);
+}
+
+function say(sentence) {
+  status.textContent = sentence;
+}
+
+function replace(text) {
+  const fresh = new DOMParser().parseFromString(text, "text/html"); // safe: same origin, escaped
+  const focused = document.activeElement?.id;
+  for (const part of fresh.body.children) {
+    const shown = document.getElementById(part.id);
+    if (!shown || shown.dataset.source === part.innerHTML) continue;
+    const open = Array.from(shown.querySelectorAll("details[open]"), (each) => each.id);
+    shown.innerHTML = part.innerHTML;
+    shown.dataset.source = part.innerHTML;
+    for (const id of open) document.getElementById(id)?.setAttribute("open", "");
+  }
+  showLocalTimes(live);
+  startCharts();
+  if (focused && document.activeElement === document.body) document.getElementById(focused)?.focus();
+}
+
+// --- Charts: one stop of the Tab key each, then the arrow keys -----------------------------------
+
+function startCharts() {
+  for (const chart of live.querySelectorAll("[data-chart]")) {
+    if (!chart.querySelector(".bar[tabindex]")) {
+      for (const each of chart.querySelectorAll(".bar")) each.setAttribute("tabindex", "-1");
+      chart.querySelector(".bar:last-of-type").setAttribute("tabindex", "0");
+    }
+  }
+}
+
+function showValue(event) {
+  const chosen = event.target.closest?.(".bar");
+  if (!chosen) return;
+  const value = chosen.closest("[data-chart]").querySelector("[data-value]");
+  value.hidden = false;
+  value.textContent = chosen.getAttribute("aria-label");
+}
+
+function move(event) {
+  const step = { ArrowLeft: "previousElementSibling", ArrowRight: "nextElementSibling" }[event.key];
+  const next = step && event.target.closest?.(".bar")?.[step];
+  if (!next?.matches(".bar")) return;
+  event.preventDefault();
+  event.target.setAttribute("tabindex", "-1");
+  next.setAttribute("tabindex", "0");
+  next.focus();
+}
+
+live.addEventListener("pointerover", showValue);
+live.addEventListener("focusin", showValue);
+live.addEventListener("keydown", move);
+button.addEventListener("click", () => {
+  paused = !paused;
+  button.textContent = paused ? "Resume" : "Pause";
+  say(paused ? "Paused." : "Live.");
+  if (!paused) poll();
+});
+document.addEventListener("visibilitychange", () => {
+  if (!document.hidden) poll();
+});
+
+bar.hidden = false;
+say("Live.");
+startCharts();
+timer = setTimeout(poll, POLL_INTERVAL);
