@@ -24,7 +24,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -64,12 +64,16 @@ call_command("seed", *sys.argv[1:], "--json")
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """The base URL, the output of ``seed``, the environment and the log file of a server."""
+    """The base URL, the output of ``seed``, the environment and the log file of a server.
+
+    ``guard`` is the process above gunicorn; None before it is started.
+    """
 
     base_url: str
     seed: dict[str, Any]
     environment: dict[str, str]
     log: Path
+    guard: int | None = None
 
 
 @contextmanager
@@ -92,8 +96,8 @@ def serving(
             prepared, seed = _prepared(ready, idle, nox, mfa)
             environment["DATABASE_URL"] = databases.enter_context(_database(folder, prepared))
         server = Server(f"http://{ADDRESS}:{port}", seed, environment, folder / "log")
-        with _guarded(server):
-            yield server
+        with _guarded(server) as served:
+            yield served
 
 
 @contextmanager
@@ -103,8 +107,8 @@ def serving_beside(server: Server, **settings: str) -> Iterator[Server]:
     own = {"PORT": str(port), "BASE_URL": f"http://{ADDRESS}:{port}", **settings}
     log = server.log.with_name(f"log-{port}")
     other = Server(f"http://{ADDRESS}:{port}", server.seed, {**server.environment, **own}, log)
-    with _guarded(other):
-        yield other
+    with _guarded(other) as served:
+        yield served
 
 
 def manage(server: Server, *command: str) -> str:
@@ -224,7 +228,7 @@ def _run(environment: dict[str, str], *arguments: str) -> str:
 
 
 @contextmanager
-def _guarded(server: Server) -> Iterator[None]:
+def _guarded(server: Server) -> Iterator[Server]:
     with open(server.log, "wb") as log:
         guard = subprocess.Popen(
             [sys.executable, "-m", "tests.server"],
@@ -238,7 +242,7 @@ def _guarded(server: Server) -> Iterator[None]:
     assert guard.stdin
     try:
         _wait_until_ready(guard, server)
-        yield
+        yield replace(server, guard=guard.pid)
     finally:
         guard.stdin.close()
         guard.wait(STOPPING + 5)

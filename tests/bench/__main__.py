@@ -19,24 +19,28 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 
-from tests.bench import growth, reads, report, signals
-from tests.bench.line import QUICK, Effort, Line
-from tests.server import ROOT, serving
+from tests.bench import batches, cpu, earlier, growth, model, reads, report, signals
+from tests.bench.line import QUICK, Effort, Line, bare_view
+from tests.bench.model import Parts
+from tests.server import ROOT, Server, serving
 
 FOLDER = ROOT / "deploy" / "performance"
 FIGURES = "<!-- From here on make bench writes. -->"
 
 
-def lines(effort: Effort) -> Iterator[Line]:
-    """The lines of the table, each as soon as it is measured."""
+def lines(effort: Effort) -> Iterator[Line | Parts]:
+    """The lines of the table, each as soon as it is measured, and the parts of the model."""
     with ExitStack() as servers:
         small = servers.enter_context(serving(ready=effort.ready))
         yield from signals.pushes(small, effort)
         yield from signals.statements(small)
-        yield from signals.commits(small, effort)
+        yield from batches.under_load(small, effort)
+        yield from _parts(small, effort)
         with tempfile.TemporaryDirectory() as folder:
             yield from signals.embedded(effort, folder)
         if effort.whole:
+            yield from batches.with_slow_commits(effort)
+            yield from earlier.comparison(small, effort)
             yield from signals.workers(small, effort)
             yield from signals.limits(small, effort)
         ten = servers.enter_context(serving(ready=10)) if effort.whole else small
@@ -49,6 +53,19 @@ def lines(effort: Effort) -> Iterator[Line]:
             yield from reads.grown_to_small(small, grown, effort)
 
 
+def _parts(server: Server, effort: Effort) -> Iterator[Line | Parts]:
+    """What a deploy is made of: CPU, the lock, the commit."""
+    commit = signals.commit_seconds(server, effort)
+    yield Line("a commit of one row, by a single writer (ms)", commit * 1000)
+    with bare_view(server) as beside:
+        used = cpu.costs(server, beside, effort)
+    yield from cpu.lines(used)
+    found = batches.receive(server, effort)
+    yield from batches.lock(found)
+    turn, signal = model.fit(list(found.medians().items()))
+    yield Parts(used.gunicorn, used.application, used.database, turn - commit, signal, commit)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="less than a minute")
@@ -58,8 +75,11 @@ def main() -> int:
         sys.exit("TEST_DATABASE_URL names no PostgreSQL: the benchmark makes its databases there.")
     if shutil.which("wrk") is None:
         sys.exit("wrk is missing; on Debian: apt install wrk")
-    measured = []
+    measured, models = [], []
     for line in lines(effort):
+        if isinstance(line, Parts):
+            models.append(line)
+            continue
         measured.append(line)
         text = f"{line.name}: {report.number(line.value)}  {report.goal(line)}  {line.note}"
         print(text, file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""The baselines: a bare view with one INSERT by the ORM, and a list by a ModelSerializer.
+"""The baselines: a bare view with one INSERT by the ORM, an empty view, a ModelSerializer's list.
 
 Without middleware, callers, limits or rules; on the same database, gunicorn and configuration.
 """
@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from django.db import models
-from django.http import HttpRequest, JsonResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.urls import path
 from rest_framework import serializers
 from rest_framework.generics import ListAPIView
@@ -28,6 +28,11 @@ class Row(models.Model):
 
     def __str__(self) -> str:
         return self.nonce
+
+
+def empty(request: HttpRequest) -> HttpResponse:
+    """Does nothing: what remains is gunicorn and Django's handler."""
+    return HttpResponse()
 
 
 def insert(request: HttpRequest) -> JsonResponse:
@@ -116,6 +121,7 @@ class DeskList(ListAPIView[Any]):
 
 urlpatterns = [
     path("readyz", readyz),
+    path("empty", empty),
     path("insert", insert),
     path("desks", DeskList.as_view()),
 ]

@@ -1,27 +1,35 @@
-"""A line of the table, the size of a run, and how rounds are compared."""
+"""A line of the table, the size of a run, how rounds are compared, and the baseline's server."""
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+
+from tests.server import Server, manage, serving_beside
 
 # The environment that makes a server of ``tests.server`` the baseline.
 BARE = {"DJANGO_SETTINGS_MODULE": "tests.bench.bare_settings"}
-# Creates the baseline's table.
+# Creates the baseline's table, unless an earlier server on this database has.
 MAKE_BARE_TABLE = """
 from django.db import connection
 from tests.bench.bare import Row
-with connection.schema_editor() as editor:
-    editor.create_model(Row)
+if Row._meta.db_table not in connection.introspection.table_names():
+    with connection.schema_editor() as editor:
+        editor.create_model(Row)
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """The result of a round: requests a second, and latencies in microseconds."""
+    """The result of a round: requests a second, and latencies in microseconds.
+
+    ``generator`` is the share of one core that the load generator took.
+    """
 
     rate: float
     p50: int
     p99: int
+    generator: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,3 +80,11 @@ def ratio(ones: Sequence[float], others: Sequence[float]) -> float:
 
 def a_second(rounds: Sequence[Round]) -> str:
     return f"{statistics.median(rates(rounds)):,.0f}/s"
+
+
+@contextmanager
+def bare_view(server: Server) -> Iterator[Server]:
+    """The baseline beside a server, with a table of its own in the server's database."""
+    with serving_beside(server, **BARE) as beside:
+        manage(beside, "shell", "--no-imports", "-c", MAKE_BARE_TABLE)
+        yield beside

@@ -1,6 +1,12 @@
-"""Load with wrk over sixteen connections. Every request is different."""
+"""Load with wrk over sixteen connections or more. Every request is different.
+
+wrk takes the smallest share of the cores among the generators that can send a different body and
+signature each time: one thread, which reads prepared requests from a file. ``Round.generator`` says
+which share that was.
+"""
 
 import json
+import resource
 import subprocess
 import tempfile
 import time
@@ -19,6 +25,8 @@ Name = TypeVar("Name")
 
 SCRIPT = Path(__file__).with_name("push.lua")
 CONNECTIONS = 16
+MANY = 64
+MOST = 256  # eight connections for each thread of a server of two processes
 # More than a machine answers in a second, so that no request is sent twice.
 REQUESTS_A_SECOND = 6000
 
@@ -40,12 +48,15 @@ class Load:
             count = seconds * REQUESTS_A_SECOND
             file.writelines(f"{line}\n" for line in self.lines(count))
             file.flush()
+            before = _cpu_of_finished_programs()
             measured = json.loads(self._wrk(file.name, seconds, connections))
+            used = _cpu_of_finished_programs() - before
         wrong = measured["requests"] - measured["not_2xx"] if self.refused else measured["not_2xx"]
         assert not wrong, f"{wrong} wrong answers of {measured['requests']} from {self.url}"
         assert not measured["broken"], f"{measured['broken']} broken connections to {self.url}"
-        rate = measured["requests"] / measured["microseconds"] * 1_000_000
-        return Round(rate, measured["p50"], measured["p99"])
+        lasted = measured["microseconds"] / 1_000_000
+        rate = measured["requests"] / lasted
+        return Round(rate, measured["p50"], measured["p99"], generator=used / lasted)
 
     def _wrk(self, requests: str, seconds: int, connections: int) -> str:
         headers = [f"-H{name}: {value}" for name, value in self.headers.items()]
@@ -74,6 +85,12 @@ class Load:
                 yield body
 
 
+def _cpu_of_finished_programs() -> float:
+    """The seconds of CPU of all programs that this process started and that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def bearer(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
 
@@ -100,6 +117,11 @@ def push(server: Server, **more: Any) -> Load:
 def insert(bare: Server) -> Load:
     """A request to the baseline."""
     return Load(f"{bare.base_url}/insert", signal(bare.seed["card"]))
+
+
+def empty(bare: Server) -> Load:
+    """A request to the view that does nothing, with the body of a signal."""
+    return Load(f"{bare.base_url}/empty", signal(bare.seed["card"]))
 
 
 def bad_checksum(server: Server) -> Load:

@@ -1,0 +1,108 @@
+"""The CPU that a request takes in each process: in gunicorn's workers and in PostgreSQL.
+
+Reads ``/proc``, so both run on this machine.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from tests.bench import growth, load
+from tests.bench.line import Effort, Line
+from tests.bench.load import MANY
+from tests.server import Server
+
+TICKS = os.sysconf("SC_CLK_TCK")  # of ``/proc/PID/stat``, in a second
+BACKENDS = "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """Seconds of CPU of one request. ``workers`` is gunicorn's, with the application in it."""
+
+    workers: float
+    database: float
+    generator: float
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Seconds of CPU of a deploy under load."""
+
+    gunicorn: float  # with Django's handler: what the empty view takes
+    application: float
+    database: float
+    generator: float
+
+
+def costs(server: Server, beside: Server, effort: Effort) -> Costs:
+    """Compares the CPU of a deploy with that of an empty view, at 64 connections."""
+    empty, deploy = (
+        _median([_of_a_round(of, sent, effort.seconds) for _ in range(effort.rounds)])
+        for of, sent in ((beside, load.empty(beside)), (server, load.deploy(server)))
+    )
+    return Costs(empty.workers, deploy.workers - empty.workers, deploy.database, deploy.generator)
+
+
+def lines(found: Costs) -> Iterator[Line]:
+    for name, seconds in (
+        ("gunicorn and Django's handler", found.gunicorn),
+        ("the application", found.application),
+        ("PostgreSQL", found.database),
+        ("the load generator", found.generator),
+    ):
+        yield Line(f"CPU of a deploy at {MANY} connections: {name} (ms)", seconds * 1000)
+
+
+def _of_a_round(server: Server, sent: load.Load, seconds: int) -> Used:
+    workers, backends = _by_process(_workers(server)), _by_process(_backends(server))
+    measured = sent.measure(seconds, MANY)
+    requests = measured.rate * seconds
+    return Used(
+        workers=_since(workers, _workers(server)) / requests,
+        database=_since(backends, _backends(server)) / requests,
+        generator=measured.generator / measured.rate,
+    )
+
+
+def _median(used: list[Used]) -> Used:
+    return Used(
+        workers=median(one.workers for one in used),
+        database=median(one.database for one in used),
+        generator=median(one.generator for one in used),
+    )
+
+
+def _workers(server: Server) -> list[int]:
+    """gunicorn's workers: the children of the guard's child."""
+    assert server.guard
+    return [worker for master in _children(server.guard) for worker in _children(master)]
+
+
+def _children(process: int) -> list[int]:
+    threads = Path(f"/proc/{process}/task").glob("*/children")
+    return [int(child) for thread in threads for child in thread.read_text().split()]
+
+
+def _backends(server: Server) -> list[int]:
+    """PostgreSQL's processes for this server's connections."""
+    with growth.connect(server) as connection:
+        return [row[0] for row in connection.execute(BACKENDS)]
+
+
+def _since(before: Mapping[int, float], processes: Iterable[int]) -> float:
+    now = _by_process(processes)
+    return sum(seconds - before.get(process, 0) for process, seconds in now.items())
+
+
+def _by_process(processes: Iterable[int]) -> dict[int, float]:
+    """The seconds of CPU of each process that still runs."""
+    return {one: _seconds(one) for one in processes if Path(f"/proc/{one}").exists()}
+
+
+def _seconds(process: int) -> float:
+    """User and system time: the 14th and 15th field, counted from the name in brackets."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
