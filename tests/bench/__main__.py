@@ -75,28 +75,36 @@ def main() -> int:
         sys.exit("TEST_DATABASE_URL names no PostgreSQL: the benchmark makes its databases there.")
     if shutil.which("wrk") is None:
         sys.exit("wrk is missing; on Debian: apt install wrk")
-    measured, models = [], []
-    for line in lines(effort):
-        if isinstance(line, Parts):
-            models.append(line)
+    measured: list[Line] = []
+    parts: Parts | None = None
+    for found in lines(effort):
+        if isinstance(found, Parts):
+            parts = found
             continue
-        measured.append(line)
-        text = f"{line.name}: {report.number(line.value)}  {report.goal(line)}  {line.note}"
+        measured.append(found)
+        text = f"{found.name}: {report.number(found.value)}  {report.goal(found)}  {found.note}"
         print(text, file=sys.stderr, flush=True)
+    assert parts
     stood_on = report.machine(address.replace("postgres://", "postgresql://", 1))
-    as_json = json.dumps({**stood_on, "lines": [asdict(line) for line in measured]}, indent=2)
-    print(report.table(measured), as_json, sep="\n\n")
+    result = {
+        **stood_on,
+        "lines": [asdict(line) for line in measured],
+        "model": asdict(parts),
+    }
+    as_json, modelled = json.dumps(result, indent=2), model.page(parts)
+    print(report.table(measured), modelled, as_json, sep="\n\n")
     if not effort.whole:
         return 0
-    _keep(measured, stood_on, as_json)
+    _keep(measured, stood_on, modelled, as_json)
     return int(any(line.met is False for line in measured))
 
 
-def _keep(measured: list[Line], stood_on: dict[str, str], as_json: str) -> None:
+def _keep(measured: list[Line], stood_on: dict[str, str], modelled: str, as_json: str) -> None:
     """Writes the figures below the text of the page."""
     under = ", ".join(stood_on.values())
     by_hand = Path(FOLDER, "README.md").read_text().partition(FIGURES)[0]
-    figures = f"{FIGURES}\n\n{under}.\n\n![](chart.svg)\n\n{report.table(measured)}\n"
+    table = report.table(measured)
+    figures = f"{FIGURES}\n\n{under}.\n\n![](chart.svg)\n\n{table}\n\n{modelled}\n"
     Path(FOLDER, "README.md").write_text(by_hand + figures)
     Path(FOLDER, "result.json").write_text(as_json + "\n")
     Path(FOLDER, "chart.svg").write_text(report.chart(measured, under))

@@ -88,22 +88,32 @@ def fit(turns: Sequence[tuple[float, float]]) -> tuple[float, float]:
     return height - common / spread * middle, common / spread
 
 
-def table(parts: Parts) -> str:
-    """The parts and the model's table in Markdown."""
+def page(parts: Parts) -> str:
+    """The parts and the forecasts in Markdown."""
     commits = (parts.commit, *COMMITS)
-    header = [f"commits of {commit * 1000:.2g} ms" for commit in commits]
-    lines = [
-        f"gunicorn {_ms(parts.gunicorn)}, application {_ms(parts.application)}, PostgreSQL "
-        f"{_ms(parts.database)} of CPU; a batch holds the lock for {_ms(parts.turn)} and "
-        f"{_ms(parts.signal)} for each signal, and for its commit ({_ms(parts.commit)}).",
-        "",
-        "| cores | processes | " + " | ".join(header) + " |",
-        "| --- | --- |" + " --- |" * len(commits),
+    header = [f"commits of {_ms(commit)}" for commit in commits]
+    rows = [
+        f"| {cores} | {processes} | "
+        + " | ".join(str(forecast(parts, Machine(cores, processes, one))) for one in commits)
+        + " |"
+        for cores, processes in _processes()
     ]
-    for cores, processes in _processes():
-        cells = (forecast(parts, Machine(cores, processes, commit)) for commit in commits)
-        lines.append(f"| {cores} | {processes} | {' | '.join(map(str, cells))} |")
-    return "\n".join(lines)
+    return "\n".join(
+        [
+            "## The model of other machines",
+            "",
+            f"This run measured: a deploy takes {_ms(parts.gunicorn)} of CPU in gunicorn and "
+            f"Django's handler, {_ms(parts.application)} in the application and "
+            f"{_ms(parts.database)} in PostgreSQL. A batch holds the lock for {_ms(parts.turn)}, "
+            f"{_ms(parts.signal)} for each signal, and its commit ({_ms(parts.commit)}).",
+            "",
+            "Deploys a second, what binds them, and the batches that they need:",
+            "",
+            f"| cores | processes | {' | '.join(header)} |",
+            "| --- | --- |" + " --- |" * len(commits),
+            *rows,
+        ]
+    )
 
 
 def _processes() -> Iterator[tuple[int, int]]:

@@ -1,8 +1,10 @@
 """A drill: causes faults under load, and compares the clients' records with the log."""
 
+import itertools
 import json
 import math
 import random
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,11 +23,12 @@ from tests.drills.stage import Stage, wait_until
 Fault = Callable[[Stage, Book], float]  # causes the fault and returns when it was over
 Event = dict[str, Any]
 
-ENGINES = 2
+ENGINES = 6  # enough for signals to wait for the log together
 SETTLED = 60  # seconds after which a client without an outcome is stuck
 FEW = 5
 NEVER = ("lost", "twice", "half")
 AT_MOST = {"slowest_503": 2.0, "outage": 5.0}  # seconds
+TURNS = re.compile(r'^signals_batch_size_bucket{le="([^"]+)"} (\S+)$', re.MULTILINE)
 ELECTIONS = ("election.made", "election.withdrawn")
 
 
@@ -34,7 +37,8 @@ class Row:
     """The result of a drill.
 
     ``unanswered`` counts requests whose connection broke. ``again`` counts accepted signals whose
-    sender learned so only from a retry. ``half`` counts what the audit finds broken.
+    sender learned so only from a retry. ``shared`` counts turns at the log with more than one
+    signal, as far as ``/metrics`` still knew them. ``half`` counts what the audit finds broken.
     ``slowest_503`` and ``outage`` are seconds. An outage lasts from the end of the fault to the
     last failed request or to the first successful one, whichever is later. ``odd`` describes what
     no fault explains.
@@ -46,6 +50,7 @@ class Row:
     unanswered: int
     accepted: int
     again: int
+    shared: int
     lost: int
     twice: int
     half: int
@@ -75,8 +80,11 @@ class Moment(NamedTuple):
 def drill(stage: Stage, name: str, faults: Sequence[Fault], *, pause: float) -> Row:
     """Causes the faults under load, one after the other, about ``pause`` seconds apart."""
     book, cursor = Book(), str(tail(stage)["next"])
+    moments, shared = [], [shared_turns(stage)]
     with load(stage, book, cursor):
-        moments = [bring_about(stage, book, fault, pause) for fault in faults]
+        for fault in faults:
+            moments.append(bring_about(stage, book, fault, pause))
+            shared.append(shared_turns(stage))
         end = time.monotonic()
     log = whole_log(stage, cursor)
     look_for_oddities(book, log, moments)
@@ -90,6 +98,7 @@ def drill(stage: Stage, name: str, faults: Sequence[Fault], *, pause: float) -> 
         unanswered=sum(not answer.status for answer in book.answers),
         accepted=acceptances(book).total(),
         again=sum(accepted.again for accepted in book.accepted),
+        shared=growth(shared),
         lost=(acceptances(book) - happened(log, book)).total(),
         twice=(happened(log, book) - acceptances(book)).total(),
         half=broken(stage),
@@ -206,6 +215,21 @@ def broken(stage: Stage) -> int:
     done = stage.manage("audit", "--json")
     assert done.stdout, done.stderr
     return sum(promise["broken"] for promise in json.loads(done.stdout)["promises"])
+
+
+def shared_turns(stage: Stage) -> int:
+    """How many turns wrote more than one signal, since the service was started."""
+    url, headers = f"{stage.web.base_url}/metrics", bearer(stage.environment["METRICS_TOKEN"])
+    answer = httpx.get(url, headers=headers, trust_env=False)
+    answer.raise_for_status()
+    turns = {upto: float(number) for upto, number in TURNS.findall(answer.text)}
+    return int(turns["+Inf"] - turns["1.0"]) if turns else 0
+
+
+def growth(counts: Sequence[int]) -> int:
+    """By how much a counter grew, which begins at 0 again when the service is started."""
+    pairs = itertools.pairwise(counts)
+    return sum(now - before if now >= before else now for before, now in pairs)
 
 
 # --- The log, as the platform reads it ----------------------------------------------------------

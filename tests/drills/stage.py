@@ -11,6 +11,7 @@ thread may start and break processes. The machine's own servers are not touched.
 import glob
 import json
 import os
+import secrets
 import shutil
 import signal
 import subprocess
@@ -33,6 +34,7 @@ STARTING = 60  # seconds
 POLL_INTERVAL = 0.02  # seconds
 RESTARTED_AFTER = 1  # seconds: what systemd waits (deploy/systemd)
 DISK = "400m"
+MEMORY = Path("/dev/shm")  # noqa: S108 - where gunicorn's workers keep what /metrics counts
 EVERY_KIND = "1000000/minute"  # counted, but never reached
 
 MAKE_CAST = """
@@ -168,6 +170,8 @@ class Web(Process):
         """Ends the workers of an arbiter that died, and starts gunicorn again."""
         self.end(signal.SIGKILL)
         os.killpg(self.pid, signal.SIGKILL)
+        for left in MEMORY.glob(f"signals-metrics-{self.pid}-*"):
+            shutil.rmtree(left)
         time.sleep(RESTARTED_AFTER)
         self.start()
 
@@ -267,6 +271,7 @@ def _environment(folder: Path, database: str, redis: int) -> dict[str, str]:
         "DATABASE_URL": database,
         "LIMITS_URL": f"redis://{ADDRESS}:{redis}/1",
         "CACHE_URL": f"rediscache://{ADDRESS}:{redis}/0",
+        "METRICS_TOKEN": secrets.token_hex(32),
         "LOG_LEVEL": "warning",
     }
 

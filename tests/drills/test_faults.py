@@ -28,3 +28,4 @@ def test_whatever_fails_nothing_accepted_is_lost_and_nothing_is_done_twice(stage
     row = drill(staged, "each", some, pause=0.2)
     assert row.wrong() == []
     assert row.accepted > 100
+    assert row.shared > 0
