@@ -21,6 +21,7 @@ from pathlib import Path
 
 from tests.bench import batches, cpu, earlier, growth, model, reads, report, signals
 from tests.bench.line import QUICK, Effort, Line, bare_view
+from tests.bench.load import MANY
 from tests.bench.model import Parts
 from tests.server import ROOT, Server, serving
 
@@ -63,7 +64,15 @@ def _parts(server: Server, effort: Effort) -> Iterator[Line | Parts]:
     found = batches.receive(server, effort)
     yield from batches.lock(found)
     turn, signal = model.fit(list(found.medians().items()))
-    yield Parts(used.gunicorn, used.application, used.database, turn - commit, signal, commit)
+    parts = Parts(used.gunicorn, used.application, used.database, turn - commit, signal, commit)
+    processes = int(server.environment["WEB_CONCURRENCY"])
+    expected = model.on_this_machine(parts, processes, used.generator)
+    yield Line(
+        f"the model's deploys a second ÷ found, at {MANY} connections on this machine",
+        expected.rate / used.rate,
+        note=f"{expected}; found {used.rate:,.0f}/s",
+    )
+    yield parts
 
 
 def main() -> int:

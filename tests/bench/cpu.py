@@ -20,8 +20,12 @@ BACKENDS = "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """Seconds of CPU of one request. ``workers`` is gunicorn's, with the application in it."""
+    """A round: requests a second, and the seconds of CPU of one request.
 
+    ``workers`` is gunicorn's, with the application in it.
+    """
+
+    rate: float
     workers: float
     database: float
     generator: float
@@ -29,8 +33,9 @@ class Used:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Seconds of CPU of a deploy under load."""
+    """Deploys a second, and the seconds of CPU of a deploy under load."""
 
+    rate: float
     gunicorn: float  # with Django's handler: what the empty view takes
     application: float
     database: float
@@ -43,7 +48,13 @@ def costs(server: Server, beside: Server, effort: Effort) -> Costs:
         _median([_of_a_round(of, sent, effort.seconds) for _ in range(effort.rounds)])
         for of, sent in ((beside, load.empty(beside)), (server, load.deploy(server)))
     )
-    return Costs(empty.workers, deploy.workers - empty.workers, deploy.database, deploy.generator)
+    return Costs(
+        rate=deploy.rate,
+        gunicorn=empty.workers,
+        application=deploy.workers - empty.workers,
+        database=deploy.database,
+        generator=deploy.generator,
+    )
 
 
 def lines(found: Costs) -> Iterator[Line]:
@@ -61,6 +72,7 @@ def _of_a_round(server: Server, sent: load.Load, seconds: int) -> Used:
     measured = sent.measure(seconds, MANY)
     requests = measured.rate * seconds
     return Used(
+        rate=measured.rate,
         workers=_since(workers, _workers(server)) / requests,
         database=_since(backends, _backends(server)) / requests,
         generator=measured.generator / measured.rate,
@@ -69,6 +81,7 @@ def _of_a_round(server: Server, sent: load.Load, seconds: int) -> Used:
 
 def _median(used: list[Used]) -> Used:
     return Used(
+        rate=median(one.rate for one in used),
         workers=median(one.workers for one in used),
         database=median(one.database for one in used),
         generator=median(one.generator for one in used),

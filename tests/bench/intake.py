@@ -20,9 +20,10 @@ from prometheus_client import REGISTRY
 
 django.setup()
 
-from signals.intake import batch  # noqa: E402 - Django must be set up first
 from signals.intake.decision import Attempt, LawfulSignal  # noqa: E402
 from signals.intake.group_commit import Job  # noqa: E402
+
+from signals.intake import batch  # noqa: E402 - Django must be set up first
 from signals.intake.incoming import IncomingSignal  # noqa: E402
 from signals.intake.receive import parse_lawful, receive  # noqa: E402
 from signals.models import Signal  # noqa: E402

@@ -5,8 +5,9 @@ formula. What it leaves out makes real machines slower: caches and memory that c
 for the interpreter lock, and a network between the service and PostgreSQL.
 """
 
+import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 CORES = (2, 4, 8, 16, 32)
 COMMITS = (0.001, 0.005)  # seconds, in addition to the measured one
@@ -71,6 +72,12 @@ def forecast(parts: Parts, machine: Machine) -> Forecast:
     bound_by = min(rates, key=lambda name: rates[name])
     rate = rates[bound_by]
     return Forecast(rate, bound_by, min(most, _batch(parts, machine, rate)))
+
+
+def on_this_machine(parts: Parts, processes: int, generator: float) -> Forecast:
+    """The forecast for the machine of the run, on whose cores the load generator runs too."""
+    with_load = replace(parts, database=parts.database + generator)
+    return forecast(with_load, Machine(len(os.sched_getaffinity(0)), processes, parts.commit))
 
 
 def _batch(parts: Parts, machine: Machine, rate: float) -> float:
