@@ -112,7 +112,7 @@ def under_load(server: Server, effort: Effort) -> Iterator[Line]:
     On a server of its own, because counting for ``/metrics`` costs time.
     """
     with serving_beside(server, METRICS_TOKEN=secrets.token_hex(32)) as counting:
-        for connections in (CONNECTIONS, MANY, MOST):
+        for connections in (CONNECTIONS, MANY, MOST) if effort.whole else (MANY,):
             before = Turns.of(counting)
             for _ in range(effort.rounds):
                 load.deploy(counting).measure(effort.seconds, connections)

@@ -54,8 +54,9 @@ class Line:
 class Effort:
     """The size of a run: rounds, seconds of a round, and the rows of the large service.
 
-    ``whole`` adds a warm-up and the measurements that need more servers: the number of workers, the
-    cost of limits, and the comparison with a small service.
+    ``whole`` adds a warm-up, more connections and threads, and the measurements that need more
+    servers: the number of workers, the cost of limits, slow commits, an earlier version, and the
+    comparison with a small service.
     """
 
     rounds: int = 5

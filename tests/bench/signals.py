@@ -25,7 +25,7 @@ def pushes(server: Server, effort: Effort) -> Iterator[Line]:
         loads = _signals(server, beside)
         refused = {"checksum": load.bad_checksum(server), "stale": load.stale_timestamp(server)}
         measured = {CONNECTIONS: load.interleaved(loads | refused, effort)}
-        for connections in (MANY, MOST):
+        for connections in (MANY, MOST) if effort.whole else (MANY,):
             measured[connections] = load.interleaved(loads, effort, connections)
     for connections, rounds in measured.items():
         yield from _to_bare_view(rounds, connections)
@@ -182,15 +182,14 @@ def embedded(effort: Effort, folder: str) -> Iterator[Line]:
         loads = _signals(server, beside)
         measured = {
             connections: load.interleaved(loads, effort, connections)
-            for connections in (CONNECTIONS, MANY)
+            for connections in ((CONNECTIONS, MANY) if effort.whole else (CONNECTIONS,))
         }
         found = batches.receive(server, effort)
-    for connections, least in ((CONNECTIONS, 0.6), (MANY, None)):
-        rounds = measured[connections]
+    for connections, rounds in measured.items():
         yield Line(
             f"on SQLite: deploy ÷ its own bare view with one INSERT at {connections} connections",
             ratio(rates(rounds["deploy"]), rates(rounds["bare"])),
-            least=least,
+            least=0.6 if connections == CONNECTIONS else None,
             note=f"{a_second(rounds['deploy'])}, bare view {a_second(rounds['bare'])}",
         )
         yield Line(
