@@ -4,7 +4,7 @@ Reads ``/proc``, so both run on this machine.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -30,30 +30,44 @@ class Used:
     database: float
     generator: float
 
+    @property
+    def total(self) -> float:
+        return self.workers + self.database + self.generator
+
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Deploys a second, and the seconds of CPU of a deploy under load."""
+    """Deploys a second, and the seconds of CPU of a deploy under load.
+
+    ``to_bare`` is the CPU of a request to the bare view ÷ that of a deploy, in all processes.
+    """
 
     rate: float
     gunicorn: float  # with Django's handler: what the empty view takes
     application: float
     database: float
     generator: float
+    to_bare: float
 
 
 def costs(server: Server, beside: Server, effort: Effort) -> Costs:
-    """Compares the CPU of a deploy with that of an empty view, at 64 connections."""
-    empty, deploy = (
-        _median([_of_a_round(of, sent, effort.seconds) for _ in range(effort.rounds)])
-        for of, sent in ((beside, load.empty(beside)), (server, load.deploy(server)))
+    """Compares the CPU of a deploy with that of an empty and of the bare view."""
+    loads = (
+        (beside, load.empty(beside)),
+        (beside, load.insert(beside)),
+        (server, load.deploy(server)),
     )
+    rounds = [
+        [_of_a_round(of, sent, effort.seconds) for of, sent in loads] for _ in range(effort.rounds)
+    ]
+    empty, bare, deploy = (_median(used) for used in zip(*rounds, strict=True))
     return Costs(
         rate=deploy.rate,
         gunicorn=empty.workers,
         application=deploy.workers - empty.workers,
         database=deploy.database,
         generator=deploy.generator,
+        to_bare=bare.total / deploy.total,
     )
 
 
@@ -65,6 +79,7 @@ def lines(found: Costs) -> Iterator[Line]:
         ("the load generator", found.generator),
     ):
         yield Line(f"CPU of a deploy at {MANY} connections: {name} (ms)", seconds * 1000)
+    yield Line(f"CPU of the bare view ÷ of a deploy at {MANY} connections", found.to_bare)
 
 
 def _of_a_round(server: Server, sent: load.Load, seconds: int) -> Used:
@@ -79,7 +94,7 @@ def _of_a_round(server: Server, sent: load.Load, seconds: int) -> Used:
     )
 
 
-def _median(used: list[Used]) -> Used:
+def _median(used: Sequence[Used]) -> Used:
     return Used(
         rate=median(one.rate for one in used),
         workers=median(one.workers for one in used),
