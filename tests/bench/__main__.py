@@ -2,10 +2,10 @@
 
     TEST_DATABASE_URL=postgres://… TEST_REDIS_URL=redis://… python -m tests.bench [--quick]
 
-Prints a table and JSON. The full run takes a quarter of an hour, writes both and a chart to
-deploy/performance/, and fails if a goal is not met. The quick run takes less than a minute. It has
-one short round without warm-up on a small database, so it shows only that the benchmark runs and
-that every answer is correct.
+Prints a table, a model of other machines and JSON. The full run takes half an hour, writes them and
+a chart to deploy/performance/, and fails if a goal is not met. The quick run takes about a minute.
+It has one short round without warm-up on a small database, so it shows only that the benchmark runs
+and that every answer is correct.
 """
 
 import argparse
@@ -63,6 +63,7 @@ def _parts(server: Server, effort: Effort) -> Iterator[Line | Parts]:
     yield from cpu.lines(used)
     found = batches.receive(server, effort)
     yield from batches.lock(found)
+    yield batches.statements(found, most=7)
     turn, signal = model.fit(list(found.medians().items()))
     parts = Parts(used.gunicorn, used.application, used.database, turn - commit, signal, commit)
     processes = int(server.environment["WEB_CONCURRENCY"])
@@ -77,7 +78,7 @@ def _parts(server: Server, effort: Effort) -> Iterator[Line | Parts]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="less than a minute")
+    parser.add_argument("--quick", action="store_true", help="about a minute")
     effort = QUICK if parser.parse_args().quick else Effort()
     address = os.environ.get("TEST_DATABASE_URL", "")
     if not address.startswith("postgres"):

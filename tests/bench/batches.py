@@ -125,7 +125,7 @@ def under_load(server: Server, effort: Effort) -> Iterator[Line]:
             )
 
 
-def lock(found: Found, where: str = "", most: int = 7) -> Iterator[Line]:
+def lock(found: Found, where: str = "") -> Iterator[Line]:
     """What one process reaches without HTTP, and the lock's time for batches of each size."""
     for threads, rounds in found.threads.items():
         yield Line(
@@ -141,7 +141,11 @@ def lock(found: Found, where: str = "", most: int = 7) -> Iterator[Line]:
             least=CEILING if size == BATCH and not where else None,
             note=f"held {seconds * 1000:.2f} ms, {seconds / size * 1000:.3f} ms for a signal",
         )
-    yield Line(f"SQL statements: a batch of {BATCH} deploys{where}", found.statements, most=most)
+
+
+def statements(found: Found, where: str = "", *, most: int) -> Line:
+    """The SQL statements of a batch, including BEGIN and COMMIT."""
+    return Line(f"SQL statements: a batch of {BATCH} deploys{where}", found.statements, most=most)
 
 
 def with_slow_commits(effort: Effort) -> Iterator[Line]:

@@ -197,7 +197,8 @@ def embedded(effort: Effort, folder: str) -> Iterator[Line]:
             ratio(rates(rounds["push"]), rates(rounds["bare"])),
             note=a_second(rounds["push"]),
         )
-    yield from batches.lock(found, " on SQLite", most=8)
+    yield from batches.lock(found, " on SQLite")
+    yield batches.statements(found, " on SQLite", most=8)
 
 
 def _copy(server: Server) -> float:
