@@ -5,6 +5,7 @@ Reads ``/proc``, so both run on this machine.
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -127,7 +128,11 @@ def _since(before: Mapping[int, float], processes: Iterable[int]) -> float:
 
 def _by_process(processes: Iterable[int]) -> dict[int, float]:
     """The seconds of CPU of each process that still runs."""
-    return {one: _seconds(one) for one in processes if Path(f"/proc/{one}").exists()}
+    found = {}
+    for process in processes:
+        with suppress(FileNotFoundError, ProcessLookupError):
+            found[process] = _seconds(process)
+    return found
 
 
 def _seconds(process: int) -> float:
