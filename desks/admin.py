@@ -10,12 +10,11 @@ from django.http import HttpRequest, HttpResponse
 from desks import actions
 from desks.forms import ElectionForm
 from desks.models import Automation, Card, Desk, Election, User
-from desks.models.card import MAX_NAME_LENGTH
 from desks.models.desk import DeskQuerySet
 from events.control.links import add_related
 from events.control.lists import EMPTY_VALUE, ChoiceFilter
 from events.control.pages import ActionPage, ReadOnlyAdmin
-from events.http.names import validate_name
+from events.http.names import NameField
 from events.models import Event
 
 
@@ -23,12 +22,7 @@ class CardForm(ElectionForm):
     """A new card: a name, a pair and a direction."""
 
     field_order = ["name", "pair", "direction"]
-    name = forms.CharField(
-        max_length=MAX_NAME_LENGTH,
-        validators=[validate_name],
-        help_text=f"The name that customers see. At most {MAX_NAME_LENGTH} characters.",
-        widget=forms.TextInput({"autocomplete": "off"}),
-    )
+    name = NameField("The name that customers see.")
 
 
 class PublishCard(ActionPage):

@@ -3,10 +3,9 @@
 from django import forms
 
 from desks.choices import MAX_PAIR_LENGTH, Direction
-from desks.models.card import MAX_NAME_LENGTH
 from desks.pairs import validate_pair
 from desks.venues import VENUES
-from events.http.names import validate_name
+from events.http.names import NameField
 
 TRADE_ONLY_LABEL = (
     "The access that I use at this venue is trade-only: it can place and cancel orders, and it "
@@ -36,13 +35,7 @@ class EnrolmentForm(forms.Form):
 class BotForm(forms.Form):
     """A new bot."""
 
-    name = forms.CharField(
-        max_length=MAX_NAME_LENGTH,
-        validators=[validate_name],
-        help_text=f"At most {MAX_NAME_LENGTH} characters.",
-        widget=forms.TextInput({"autocomplete": "off"}),
-        error_messages={"required": "Enter a name for the bot."},
-    )
+    name = NameField(error_messages={"required": "Enter a name for the bot."})
 
 
 class ElectionForm(forms.Form):

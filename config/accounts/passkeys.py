@@ -3,8 +3,7 @@
 from allauth.mfa.webauthn import forms as webauthn
 from django import forms
 
-from desks.models.card import MAX_NAME_LENGTH
-from events.http.names import validate_name
+from events.http.names import MAX_NAME_LENGTH, validate_name
 
 
 class AddPasskeyForm(webauthn.AddWebAuthnForm):

@@ -5,7 +5,7 @@ from typing import Self
 from django.db import models
 
 from desks.ids import MAX_ID_LENGTH, new_bot_id
-from desks.models.connection import MAX_NAME_LENGTH
+from events.http.names import MAX_NAME_LENGTH
 
 MAX_BOTS = 50
 

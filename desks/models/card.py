@@ -8,8 +8,7 @@ from django.db.models.functions import Coalesce
 
 from desks.choices import MAX_PAIR_LENGTH, Direction
 from desks.ids import MAX_ID_LENGTH, new_card_id
-
-MAX_NAME_LENGTH = 80
+from events.http.names import MAX_NAME_LENGTH
 
 
 class CardQuerySet(models.QuerySet["Card"]):

@@ -2,7 +2,8 @@
 
 from django.db import models
 
-MAX_NAME_LENGTH = 80
+from events.http.names import MAX_NAME_LENGTH
+
 TRADE_ONLY = "trade-only"
 
 

@@ -10,22 +10,17 @@ from django.http import HttpResponse
 from django.utils import timezone
 
 from events.control.pages import ActionPage, ReadOnlyAdmin
-from events.http.names import validate_name
+from events.http.names import NameField
 from tokens import actions
 from tokens.admin.pages import CreateCredentialPage, OwnerFilter
 from tokens.models import Token
-from tokens.models.token import MAX_NAME_LENGTH, READ, WRITE
+from tokens.models.token import READ, WRITE
 
 
 class MintingForm(forms.Form):
     """A new platform token. The fields have the names of the API."""
 
-    name = forms.CharField(
-        max_length=MAX_NAME_LENGTH,
-        validators=[validate_name],
-        help_text=f"The system that uses the token. At most {MAX_NAME_LENGTH} characters.",
-        widget=forms.TextInput({"autocomplete": "off"}),
-    )
+    name = NameField("The system that uses the token.")
     scopes = forms.MultipleChoiceField(
         choices=[
             (READ, "read: pull desks, and read the whole log"),

@@ -7,12 +7,13 @@ from desks.api.schemas import EXAMPLE_TIME
 from desks.ids import USER_ID, id_schema
 from events.http import refusals
 from events.http.json_schema import DATE_TIME, STRING, one_of, pattern
+from events.http.names import MAX_NAME_LENGTH
 from events.http.parameters import PageParameters, StrictSerializer
 from events.http.schemas import JSON_BODY, Field, Schema, operation
 from tokens.api.serializers import Revoking
 from tokens.choices import Scope
 from tokens.crypto import formats
-from tokens.models.token import MAX_NAME_LENGTH, READ, WRITE
+from tokens.models.token import READ, WRITE
 
 TAG = "Tokens"
 TOKEN_ID, SECRET_ID = id_schema("tok_"), id_schema("sec_")

@@ -4,11 +4,11 @@ from typing import Any
 
 from rest_framework import serializers
 
-from events.http.names import validate_name
+from events.http.names import MAX_NAME_LENGTH, validate_name
 from events.http.parameters import MAX_TEXT_LENGTH, Rfc3339Field, StrictSerializer, StrictTextField
 from tokens.actions import DESK_TOKEN_NAME
 from tokens.choices import Scope
-from tokens.models.token import MAX_NAME_LENGTH, READ, WRITE
+from tokens.models.token import READ, WRITE
 
 
 class Minting(StrictSerializer):

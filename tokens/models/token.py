@@ -11,11 +11,11 @@ from desks.ids import MAX_ID_LENGTH, new_id
 from desks.models import Desk, Election
 from events.actors import Actor, ActorType
 from events.feed.reading import WHOLE_LOG, Span, Visibility, Window
+from events.http.names import MAX_NAME_LENGTH
 from events.kinds import EVERYONE
 from events.times import to_rfc3339
 from tokens.choices import Scope
 
-MAX_NAME_LENGTH = 80
 READ, WRITE = "read", "write"
 
 
