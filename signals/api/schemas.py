@@ -126,6 +126,16 @@ class RefusalData(Schema):
     sent = SentPairAndDirection()
     elected = PairAndDirection(allow_null=True)
     botId = Field(BOT_ID, allow_null=True)
+    requestId = Field(
+        STRING, "Of the refused request. For the platform and the sender's owner.", required=False
+    )
+    nonce = Field(
+        STRING,
+        "Null if nothing authorised the request, if the body contains a secret, or if there is no "
+        "valid one. For the platform and the sender's owner.",
+        allow_null=True,
+        required=False,
+    )
     suppressed = Field(COUNT, "Number of refusals that were not recorded.", required=False)
     sender = ActorRecord(
         allow_null=True,

@@ -71,7 +71,8 @@ class HookView(SignalView):
 
     def handle_exception(self, exc: Exception) -> Any:
         if isinstance(exc, SignatureInvalid):
-            record_bad_signature(state_of(self.request._request).json_body or {})
+            state = state_of(self.request._request)
+            record_bad_signature(state.json_body or {}, state.id)
         return super().handle_exception(exc)
 
 
@@ -115,7 +116,9 @@ def _incoming(
 
     credential: Any = request.auth
     automation = getattr(credential, "automation", None)
-    return IncomingSignal(body, credential, automation, deploy_to, confirm)
+    return IncomingSignal(
+        body, credential, automation, deploy_to, state_of(request._request).id, confirm
+    )
 
 
 def _outcome(request: Request, incoming: IncomingSignal) -> ApiResponse:

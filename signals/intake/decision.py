@@ -141,6 +141,7 @@ def build_refusal(turn: Turn, refusal: Refused, attempt: Attempt, state: State) 
     """The event of a refusal, at the turn's position."""
     turn.next_position()
     bot, elected = attempt.incoming.automation, None
+    marks = attempt.incoming.marks(refusal)
     if bot and state.elected:
         elected = {"pair": state.elected.pair, "direction": state.elected.direction}
     return turn.build_event(
@@ -152,7 +153,9 @@ def build_refusal(turn: Turn, refusal: Refused, attempt: Attempt, state: State) 
             "sent": attempt.sent,
             "elected": refusal.members.get("elected") or elected,
             "botId": bot.pk if bot else None,
+            **(marks if bot else {}),
         },
+        platform_data=None if bot else marks,
     )
 
 

@@ -6,7 +6,9 @@ from typing import Any
 
 from desks.models import Automation, Desk, Election
 from events.actors import Actor
+from events.http.refusals import ExchangeSecret, Refused
 from signals.intake.refusal_quota import Sender
+from signals.law.shapes import nonce_of
 from tokens.choices import Source
 from tokens.crypto.exchange_secrets import contains_secret
 from tokens.models import SigningSecret, Token
@@ -22,13 +24,14 @@ class IncomingSignal:
 
     ``automation`` is the bot that the signal belongs to. ``credential`` is None if nothing
     authorised the request. Such a signal is only recorded as refused. ``deploy_to`` is the desk in
-    the path.
+    the path. ``request_id`` names the request.
     """
 
     body: dict[str, Any]
     credential: Credential | None
     automation: Automation | None = None
     deploy_to: str | None = None
+    request_id: str | None = None
     # Reads the credential again if it came from a cache, and returns None if it did not.
     confirm: Callable[[], Credential | None] | None = None
 
@@ -76,6 +79,16 @@ class IncomingSignal:
         if self.automation or not isinstance(named, str):
             return self.owner_id
         return named if Desk.objects.filter(public_id=named).exists() else None
+
+    def marks(self, refusal: Refused) -> dict[str, str | None]:
+        """What names the refused request to its sender and the platform: request id and nonce.
+
+        The nonce is None if nothing authorised the request, if it is not valid, or if the body
+        contains a secret.
+        """
+        may_tell = self.credential is not None and not isinstance(refusal, ExchangeSecret)
+        nonce = nonce_of(self.body) if may_tell else None
+        return {"requestId": self.request_id, "nonce": nonce}
 
     def sent(self) -> dict[str, str | None]:
         """The pair and direction to record. Both are None if the body contains a secret."""

@@ -58,14 +58,15 @@ def parse_lawful(incoming: IncomingSignal) -> Submission:
     return shapes.read(incoming.body, incoming.deploy_to)
 
 
-def record_bad_signature(body: dict[str, Any]) -> None:
+def record_bad_signature(body: dict[str, Any], request_id: str | None) -> None:
     """Records a push with a bad signature, so that the owner of the named bot sees it."""
     bot_id = body.get("botId")
     if body.get("source") == Source.TRADINGVIEW and isinstance(bot_id, str):
         bot = Automation.objects.not_removed().select_related("desk").filter(pk=bot_id).first()
         if bot is not None:
+            unsigned = IncomingSignal(body, None, automation=bot, request_id=request_id)
             with suppress(SignatureInvalid):
-                _refuse(SignatureInvalid(), IncomingSignal(body, credential=None, automation=bot))
+                _refuse(SignatureInvalid(), unsigned)
 
 
 def _refuse(refusal: Refused, incoming: IncomingSignal) -> NoReturn:

@@ -187,6 +187,17 @@ def read(body: dict[str, Any], deploy_to: str | None = None) -> Submission:
     return Submission(**renamed, ignored=tuple(ignored[:MAX_IGNORED]))
 
 
+def nonce_of(body: dict[str, Any]) -> str | None:
+    """The nonce of a body, whatever else it holds. None if it has no valid one."""
+    name, member = (
+        ("action_id", ACTION_ID) if body.get("source") == Source.NOX else ("nonce", NONCE)
+    )
+    try:
+        return str(member.read(body.get(name)))
+    except FaultError:
+        return None
+
+
 def _hook_shape(body: dict[str, Any]) -> Shape:
     """Returns the shape that a body on the hook must have, by its source and fanout."""
     match body.get("source"):

@@ -28,6 +28,7 @@ TOKEN = {
 }
 SECRET = {"id", "owner", "hint", "createdAt", "endsAt"}
 ELECTION = {"pair", "direction"}
+MARKS = {"requestId", "nonce"}
 REFUSAL = {"code", "source", "sent", "elected", "botId"}
 # Section 4, the table of kinds: the data that everybody sees.
 DATA: dict[str, Any] = {
@@ -52,7 +53,7 @@ DATA: dict[str, Any] = {
     "signal.filled": [set()],
     "signal.dry_run": [set()],
     "signal.recorded": [set()],
-    "signal.refused": [REFUSAL, REFUSAL | {"suppressed"}],
+    "signal.refused": [REFUSAL, REFUSAL | MARKS, REFUSAL | {"suppressed"}],
 }
 # What the platform sees beside it.
 OF_THE_PLATFORM: dict[str, Any] = {
@@ -526,6 +527,10 @@ def test_what_the_law_refuses_of_an_authorised_signal_is_recorded(service, admin
         assert event["actor"] == {"type": "token", "id": token["id"]}
         assert (event["data"]["source"], event["data"]["botId"]) == ("floor", None)
         assert (event["userId"], event["signal"]) == (None, None)
+        assert event["data"]["requestId"]
+        nonce = event["data"]["nonce"]
+        assert (nonce is None) is (event["data"]["code"] == "exchange_secret")
+    assert events[-1]["data"]["nonce"] == spent["nonce"]
     assert events[0]["data"]["sent"] == {**service.elected, "pair": "NOT/IT"}
     assert events[0]["data"]["elected"] == service.elected
 
@@ -540,7 +545,21 @@ def test_a_refusal_is_addressed_to_its_target(service, admin):
         events = refused_since(service, start, view)
         assert [event["data"]["code"] for event in events] == ["pair_mismatch", "not_elected"]
         assert {event["userId"] for event in events} == {service.desk}
+        assert [set(event["data"]) >= MARKS for event in events] == [view == service.platform] * 2
     assert service.events(service.other_desk_token, after=start) == []
+
+
+def test_the_owner_of_a_bot_sees_which_request_was_refused(service, user, bot):
+    """Section 4, the table: requestId and nonce, for the bot's owner and the platform."""
+    token, start = user.mint_desk_token(), service.tail()
+    bot.elect("AAA/BBB", "long")
+    body = bot.body(pair="NOT/IT", direction="long")
+    answer = service.push(body, secret=bot.generate())
+    assert code(answer) == "pair_mismatch"
+    for view in (token, service.platform):
+        event = service.events(view, after=start, kind="signal.refused")[0]
+        assert event["data"]["nonce"] == body["nonce"]
+        assert event["data"]["requestId"] == answer.json()["requestId"]
 
 
 def test_of_a_body_that_holds_a_secret_nothing_is_kept(service, admin):
@@ -566,6 +585,8 @@ def test_a_bad_signature_of_a_known_bot_is_shown_to_its_owner(service, bot):
     assert [event["data"]["code"] for event in events] == ["signature_invalid"]
     assert (events[0]["userId"], events[0]["data"]["botId"]) == (service.own_desk, bot.id)
     assert events[0]["actor"] is None
+    assert events[0]["data"]["nonce"] is None
+    assert events[0]["data"]["requestId"]
 
 
 def test_these_are_never_recorded(service):

@@ -148,6 +148,17 @@ class TestReason:
         assert "2 more refused signals were not recorded individually from the bot Chart" in page
         assert SUPPRESSED not in page
 
+    def test_a_refusal_shows_nonce_and_request(self, owner, bot):
+        answer = refuse(bot, pair="SOL/USDT", nonce="bar-18")
+        page = words(page_of_last(owner))
+        assert f"Nonce bar-18 Request {answer.json()['requestId']} Code" in page
+
+    def test_a_refusal_of_the_engine_shows_neither(self, owner, desk):
+        answer = push(floor(desk, direction="short", nonce="eng-1"), a_platform_token())
+        page = source(page_of_last(owner))
+        assert "eng-1" not in page
+        assert answer.json()["requestId"] not in page
+
 
 class TestChecks:
     def test_the_checks_after_the_one_that_decided_were_not_reached(self):

@@ -74,7 +74,10 @@ def test_no_card_no_election_and_a_desk_that_is_not_ready_are_recorded(engine, d
 
 
 def test_a_known_bots_bad_signature_is_recorded_for_its_owner(bot, desk):
-    assert code(push(tradingview(bot), secret="wrong")) == "signature_invalid"
+    named = {"X-Request-Id": "r-1"}
+    body = written(tradingview(bot))
+    answer = push(body, headers={**signed("wrong", body=body), **named})
+    assert code(answer) == "signature_invalid"
     event = recorded()[0]
     assert event.topic == desk.public_id
     assert event.actor is None
@@ -84,7 +87,59 @@ def test_a_known_bots_bad_signature_is_recorded_for_its_owner(bot, desk):
         "sent": {"pair": "ETH/USDT", "direction": "short"},
         "elected": {"pair": "ETH/USDT", "direction": "short"},
         "botId": bot.id,
+        "requestId": "r-1",
+        "nonce": None,
     }
+
+
+MARKS = ("requestId", "nonce")
+
+
+def marks(event, *, platform):
+    """The request id and the nonce that this reader sees."""
+    data = event.content_for(platform=platform)["data"]
+    return tuple(data.get(name, "absent") for name in MARKS)
+
+
+@pytest.mark.parametrize(
+    ("changes", "nonce"),
+    [
+        ({"pair": "X/Y"}, "n-1"),
+        ({"mode": "live"}, "n-1"),
+        ({"direction": "up"}, "n-1"),
+        ({"nonce": "has space", "pair": "X/Y"}, None),
+        ({"nonce": 7}, None),
+        ({"nonce": "n" * 129}, None),
+        ({"apiKey": "x"}, None),
+    ],
+)
+def test_the_bots_owner_and_the_platform_see_request_id_and_nonce(bot, changes, nonce):
+    body = written({**tradingview(bot, nonce="n-1"), **changes})
+    push(body, headers={**signed(bot.secret, body=body), "X-Request-Id": "r-1"})
+    event = recorded()[0]
+    assert marks(event, platform=False) == marks(event, platform=True) == ("r-1", nonce)
+
+
+def test_a_nonce_that_was_used_is_told(bot):
+    body = tradingview(bot)
+    push(body, secret=bot.secret)
+    push(body, secret=bot.secret)
+    assert marks(recorded()[0], platform=False)[1] == body["nonce"]
+
+
+def test_a_desk_does_not_see_the_marks_of_another_sender(engine, desk):
+    body = floor(desk, pair="X/Y")
+    push(body, engine, headers={"X-Request-Id": "r-1"})
+    event = recorded()[0]
+    assert event.topic == desk.public_id
+    assert marks(event, platform=False) == ("absent", "absent")
+    assert marks(event, platform=True) == ("r-1", body["nonce"])
+
+
+def test_the_nonce_of_nox_is_its_action_id(engine):
+    body = nox(pair="X/Y", nonce="no")
+    push(body, engine)
+    assert marks(recorded()[0], platform=True)[1] == body["action_id"]
 
 
 def test_these_refusals_are_never_recorded(engine, desk, bot, settings):
@@ -158,6 +213,7 @@ def test_the_owner_sees_a_bots_refusal_with_its_election(bot, desk):
             "sent": {"pair": "X/Y", "direction": "short"},
             "elected": {"pair": "ETH/USDT", "direction": "short"},
             "botId": bot.id,
+            **dict(zip(MARKS, marks(event, platform=True), strict=True)),
         },
     }
     assert event.actor == SigningSecret.objects.get().actor
@@ -194,6 +250,8 @@ def test_a_desk_reads_its_refusals_without_the_token_and_the_platform_with_it(en
     to_desk = get(query, a_desk_token(desk)).json()["events"][0]
     assert to_platform.pop("actor")["id"].startswith("tok_")
     assert to_desk.pop("actor") is None
+    for mark in MARKS:
+        assert to_platform["data"].pop(mark)
     assert to_desk == to_platform
     assert to_desk["userId"] == desk.public_id
     assert to_desk["signal"] is None
@@ -216,7 +274,7 @@ def test_nothing_else_of_the_body_is_stored(engine, desk):
         rationale="PRIVATE-1",
         decision_ref="PRIVATE-2",
         trace_id="trc_PRIVATE-3",
-        action_id="act_PRIVATE-4",
+        nonce="PRIVATE-4",
         extra={"PRIVATE-5": "PRIVATE-6"},
     )
     push(body, engine)

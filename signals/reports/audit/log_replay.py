@@ -18,6 +18,9 @@ from tokens.models import SigningSecret, Token
 
 Handler = Callable[[LoggedEvent], None]
 
+# What names a refused request to its sender.
+MARKS = {"requestId", "nonce"}
+
 
 class LogReplay:
     """Reads every event once, in order.
@@ -80,6 +83,7 @@ class LogReplay:
             return
         require(event.signal_id is None, "signal")
         if event.kind == Kind.SIGNAL_REFUSED:
+            _check_refusal(event)
             return
         require(event.platform_content is None, "what the platform sees")
         require(event.content == {"signal": None, "data": event.data}, "members")
@@ -130,3 +134,12 @@ class LogReplay:
         self.cards.compare_with_rows()
         self._platform.tokens.compare_all(Token.objects.filter(desk=None))
         self._platform.secrets.compare_all(SigningSecret.objects.filter(automation=None))
+
+
+def _check_refusal(event: LoggedEvent) -> None:
+    """A desk sees request id and nonce of its own bots' signals only, and the platform of all."""
+    is_one = "suppressed" not in event.data
+    seen = MARKS if is_one and event.data["botId"] else set()
+    require(event.data.keys() & MARKS == seen, "what the desk sees")
+    platform = (event.platform_content or event.content)["data"]
+    require(platform.keys() & MARKS == (MARKS if is_one else set()), "what the platform sees")

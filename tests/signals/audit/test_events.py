@@ -203,6 +203,22 @@ def test_a_refusal_with_a_signal_id_is_found(falsified):
     assert broken() == {"events": [f"{refused.id} (signal)"]}
 
 
+@pytest.mark.parametrize("mark", ["requestId", "nonce"])
+def test_a_refusal_without_what_names_its_request_is_found(falsified, mark):
+    refused = next(e for e in Event.objects.filter(kind=Kind.SIGNAL_REFUSED) if e.bot_id)
+    content = {**refused.content, "data": {**refused.content["data"]}}
+    del content["data"][mark]
+    change(refused, content=content)
+    assert broken() == {"events": [f"{refused.id} (what the desk sees)"]}
+
+
+def test_a_refusal_that_shows_a_desk_the_nonce_of_another_sender_is_found(falsified):
+    refused = next(e for e in Event.objects.filter(kind=Kind.SIGNAL_REFUSED) if not e.bot_id)
+    content = {**refused.content, "data": {**refused.content["data"], "nonce": "n"}}
+    change(refused, content=content)
+    assert broken() == {"events": [f"{refused.id} (what the desk sees)"]}
+
+
 # --- Added and removed rows -----------------------------------------------------------------------
 
 TABLES = {
