@@ -75,7 +75,7 @@ def address(stage: Stage, route: str) -> str:
         "<str:event_id>": stage.ids["refusal"],
         "<str:secret_id>": stage.ids["secret"],
         "<str:code>": "direction_mismatch",
-        "^(?P<app_label>signals|tokens|desks|events)/$": "tokens/",
+        "^(?P<app_label>events|signals|tokens|desks)/$": "tokens/",
     }
     for part, value in values.items():
         route = route.replace(part, value)

@@ -76,7 +76,7 @@ def test_from_signing_up_to_the_first_fill(visitor):
         send(visitor, f"{bot}/elect", bot, pair="ETH/USDT", direction="short")
     )
     secret = copied(send(visitor, f"{bot}/secret", bot))[0]
-    body = copied(visitor.get(bot))[1].replace("<nonce>", "first")
+    body = copied(visitor.get(f"{bot}/send"))[1].replace("<nonce>", "first")
     assert push(body.encode(), secret=secret).json()["outcome"] == "filled"
     assert lines(visitor.get("/desk"))[0] == "Filled on paper: ETH/USDT short from the bot Chart."
 

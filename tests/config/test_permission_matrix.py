@@ -154,7 +154,7 @@ ROWS: dict[str, dict[str, Row]] = {
     # The control area: the same for all of its pages. Whatever is posted asks for a fresh proof.
     "control/": {"GET": OF_STAFF, "POST": CHANGING},
     "control/jsi18n/": {"GET": OF_STAFF, "POST": CHANGING | {MFA: "method_not_allowed"}},
-    "control/^(?P<app_label>signals|tokens|desks|events)/$": {"GET": OF_STAFF, "POST": CHANGING},
+    "control/^(?P<app_label>events|signals|tokens|desks)/$": {"GET": OF_STAFF, "POST": CHANGING},
     "control/(?P<url>.*)$": {"GET": NOT_THERE, "POST": CHANGING | {MFA: "not_found"}},
 }
 MODELS = (Automation, Card, Desk, Election, Event, Signal, SigningSecret, Token, User)
@@ -261,7 +261,7 @@ class World:
             "<str:secret_id>": lambda: self.bot.automation.secrets.get().public_id,
             "<str:event_id>": lambda: Event.objects.filter(topic=self.desk.public_id).last().id,
             "<str:code>": lambda: "malformed",
-            "^(?P<app_label>signals|tokens|desks|events)/$": lambda: "tokens/",
+            "^(?P<app_label>events|signals|tokens|desks)/$": lambda: "tokens/",
             "(?P<url>.*)$": lambda: "no/such/page/",
             ONE: lambda: str(quote(_model(route).objects.order_by("pk").first().pk)),
         }
