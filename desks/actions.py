@@ -88,6 +88,11 @@ def reactivate_desk(*, desk: Desk, actor: Actor) -> None:
     _set_deactivated(desk, actor, False, Kind.DESK_REACTIVATED)
 
 
+def close_desk(*, desk: Desk, actor: Actor) -> None:
+    """Removes the desk from lists for good. ``tokens.closing`` closes its owner's account."""
+    _set_deactivated(desk, actor, True, Kind.DESK_CLOSED)
+
+
 def enrol(*, desk: Desk, card_id: str, actor: Actor) -> None:
     """Enrols the desk in the published card.
 

@@ -11,6 +11,7 @@ class Kind(TextChoices):
     DESK_DISCONNECTED = "desk.disconnected"
     DESK_DEACTIVATED = "desk.deactivated"
     DESK_REACTIVATED = "desk.reactivated"
+    DESK_CLOSED = "desk.closed"
     CARD_PUBLISHED = "card.published"
     CARD_RETIRED = "card.retired"
     ELECTION_MADE = "election.made"

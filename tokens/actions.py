@@ -172,8 +172,13 @@ def deactivate(*, user: User, actor: Actor) -> None:
 
 
 def reactivate(*, user: User, actor: Actor) -> None:
-    """Lets a user sign in again. Connection, token, bots and elections are not restored."""
+    """Lets a user sign in again. Connection, token, bots and elections are not restored.
+
+    Raises ``Invalid`` if the user closed the account.
+    """
     with log.turn(actor=actor):
+        if User.objects.filter(pk=user.pk, closed_at__isnull=False).exists():
+            raise Invalid("The owner closed this account. Nobody can open it again.")
         User.objects.filter(pk=user.pk).update(is_active=True)
         desk = Desk.objects.filter(user=user).first()
         if desk is not None:

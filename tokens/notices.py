@@ -32,10 +32,12 @@ class Notice:
 
     def __call__(self) -> None:
         try:
-            owner = User.objects.only("email").get(pk=self.desk.user_id)
+            owner = User.objects.only("email", "closed_at").get(pk=self.desk.user_id)
         except DatabaseError as error:
             logger.error("A mail was not sent: %s (%s).", KIND, type(error).__name__)
             return
+        if owner.closed_at is not None:
+            return  # a closed account has no address; its closing sends a mail of its own
         context = {
             "sentences": self.sentences,
             "at": self.at,

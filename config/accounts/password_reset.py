@@ -1,10 +1,9 @@
 """Asking for a password reset: allauth's form, and our page that says where the mail went."""
 
 from http import HTTPStatus
-from typing import cast
 
 from allauth.account.views import PasswordResetView
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
 
 from config.accounts import sent_mail
 from config.accounts.forms import ResetPasswordForm
@@ -27,9 +26,9 @@ class AskForReset(PasswordResetView):
 
 
 @page("GET", "POST")
-def ask(request: HttpRequest) -> HttpResponse:
+def ask(request: HttpRequest) -> HttpResponseBase:
     """Asks for the address and emails a link to it."""
-    return cast(HttpResponse, AskForReset.as_view()(request))
+    return AskForReset.as_view()(request)
 
 
 @page("GET")

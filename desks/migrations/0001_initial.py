@@ -42,6 +42,9 @@ class Migration(migrations.Migration):
                 ('is_active', models.BooleanField(default=True, verbose_name='active')),
                 ('is_staff', models.BooleanField(default=False, verbose_name='staff')),
                 ('staff_id', models.CharField(editable=False, max_length=32, null=True)),
+                ('time_zone', models.CharField(blank=True, default='', max_length=64)),
+                ('theme', models.CharField(choices=[('system', 'System'), ('light', 'Light'), ('dark', 'Dark')], default='system', max_length=6)),
+                ('closed_at', models.DateTimeField(editable=False, null=True, verbose_name='closed')),
                 ('date_joined', models.DateTimeField(default=django.utils.timezone.now)),
                 ('groups', models.ManyToManyField(blank=True, help_text='The groups this user belongs to. A user will get all permissions granted to each of their groups.', related_name='user_set', related_query_name='user', to='auth.group', verbose_name='groups')),
                 ('user_permissions', models.ManyToManyField(blank=True, help_text='Specific permissions for this user.', related_name='user_set', related_query_name='user', to='auth.permission', verbose_name='user permissions')),
@@ -105,7 +108,7 @@ class Migration(migrations.Migration):
                 ('opened', models.BigIntegerField(unique=True)),
                 ('closed', models.BigIntegerField(null=True)),
                 ('elected_at', models.DateTimeField()),
-                ('reason', models.CharField(choices=[('asked', 'Asked'), ('disconnected', 'Disconnected'), ('removed', 'Removed'), ('replaced', 'Replaced'), ('deactivated', 'Deactivated')], max_length=16, null=True)),
+                ('reason', models.CharField(choices=[('asked', 'Asked'), ('disconnected', 'Disconnected'), ('removed', 'Removed'), ('replaced', 'Replaced'), ('deactivated', 'Deactivated'), ('closed', 'Closed')], max_length=16, null=True)),
                 ('automation', models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='elections', to='desks.automation')),
                 ('card', models.ForeignKey(db_index=False, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='elections', to='desks.card')),
                 ('desk', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='elections', to='desks.desk')),
@@ -129,6 +132,14 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name='user',
             constraint=models.CheckConstraint(condition=models.Q(('email__regex', '^[!-@\\[-~]+$')), name='email_in_its_one_form'),
+        ),
+        migrations.AddConstraint(
+            model_name='user',
+            constraint=models.CheckConstraint(condition=models.Q(('theme__in', ['system', 'light', 'dark'])), name='theme_is_known'),
+        ),
+        migrations.AddConstraint(
+            model_name='user',
+            constraint=models.CheckConstraint(condition=models.Q(('closed_at', None), ('is_active', False), _connector='OR'), name='closed_accounts_are_inactive'),
         ),
         migrations.AddIndex(
             model_name='desk',
@@ -184,6 +195,6 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='election',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('closed', None), ('reason', None)), models.Q(('closed__isnull', False), ('reason__in', ['asked', 'disconnected', 'removed', 'replaced', 'deactivated']), ('reason__isnull', False)), _connector='OR'), name='election_closes_for_a_reason'),
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('closed', None), ('reason', None)), models.Q(('closed__isnull', False), ('reason__in', ['asked', 'disconnected', 'removed', 'replaced', 'deactivated', 'closed']), ('reason__isnull', False)), _connector='OR'), name='election_closes_for_a_reason'),
         ),
     ]

@@ -18,6 +18,7 @@ class Reason(models.TextChoices):
     REMOVED = "removed"
     REPLACED = "replaced"
     DEACTIVATED = "deactivated"
+    CLOSED = "closed"
 
 
 class ElectionQuerySet(models.QuerySet["Election"]):

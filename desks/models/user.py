@@ -21,6 +21,14 @@ NORMALIZED_PATTERN = r"^[!-@\[-~]+$"
 MAX_SCANNED = 10_000
 
 
+class Theme(models.TextChoices):
+    """The colours of the pages. ``system`` follows the reader's device."""
+
+    SYSTEM = "system"
+    LIGHT = "light"
+    DARK = "dark"
+
+
 class UserManager(BaseUserManager["User"]):
     def matching(self, text: str) -> models.QuerySet["User"]:
         """The users whose address begins with the text, and recent users whose address contains it.
@@ -53,6 +61,9 @@ class UserManager(BaseUserManager["User"]):
 class User(AbstractBaseUser, PermissionsMixin):
     """A customer, or a member of staff, who has no desk.
 
+    A closed account keeps its row, because the log names its desk: without address and
+    password. ``tokens.closing`` closes it.
+
     ``staff_id`` identifies a member of staff in the log. It never changes and is never removed.
     """
 
@@ -62,6 +73,9 @@ class User(AbstractBaseUser, PermissionsMixin):
     staff_id = models.CharField(  # noqa: DJ001 - null: never was staff
         max_length=MAX_ID_LENGTH, null=True, editable=False
     )
+    time_zone = models.CharField(max_length=64, blank=True, default="")  # "": the browser's
+    theme = models.CharField(max_length=6, choices=Theme, default=Theme.SYSTEM)
+    closed_at = models.DateTimeField("closed", null=True, editable=False)
     date_joined = models.DateTimeField(default=timezone.now)
 
     objects = UserManager()
@@ -81,6 +95,11 @@ class User(AbstractBaseUser, PermissionsMixin):
             ),
             models.CheckConstraint(
                 condition=Q(email__regex=NORMALIZED_PATTERN), name="email_in_its_one_form"
+            ),
+            models.CheckConstraint(condition=Q(theme__in=Theme.values), name="theme_is_known"),
+            models.CheckConstraint(
+                condition=Q(closed_at=None) | Q(is_active=False),
+                name="closed_accounts_are_inactive",
             ),
         ]
 

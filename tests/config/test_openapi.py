@@ -24,6 +24,7 @@ from tests.signals import bodies
 from tokens import actions as tokens
 from tokens.api.schemas import EXAMPLE_TOKEN_ID
 from tokens.choices import Source
+from tokens.closing import close_account
 from tokens.models import Token
 
 pytestmark = pytest.mark.once
@@ -190,6 +191,7 @@ def history(desk, stranger, card):
     factories.a_desk_token(desk)
     desks.withdraw_from_card(desk=desk, actor=SYSTEM)
     tokens.remove_automation(automation=bot.automation, actor=SYSTEM)
+    close_account(factories.a_ready_desk(card))
     tokens.deactivate(user=desk.user, actor=SYSTEM)
     tokens.reactivate(user=desk.user, actor=SYSTEM)
     factories.a_card("Evening")

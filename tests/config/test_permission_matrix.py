@@ -151,6 +151,8 @@ ROWS: dict[str, dict[str, Row]] = {
     "bots/<str:bot_id>/secret": {"GET": OF_THE_OWNER, "POST": OF_THE_OWNER},
     "bots/<str:bot_id>/secrets/<str:secret_id>/end": {"GET": OF_THE_OWNER, "POST": OF_THE_OWNER},
     "bots/<str:bot_id>/remove": {"GET": OF_THE_OWNER, "POST": OF_THE_OWNER},
+    "accounts/data/": {"GET": OF_CUSTOMERS, "POST": OF_CUSTOMERS},
+    "accounts/close/": {"GET": OF_CUSTOMERS, "POST": OF_CUSTOMERS},
     # The control area: the same for all of its pages. Whatever is posted asks for a fresh proof.
     "control/": {"GET": OF_STAFF, "POST": CHANGING},
     "control/jsi18n/": {"GET": OF_STAFF, "POST": CHANGING | {MFA: "method_not_allowed"}},

@@ -37,6 +37,7 @@ DATA: dict[str, Any] = {
     "desk.disconnected": [{"venue"}],
     "desk.deactivated": [{"venue"}],
     "desk.reactivated": [{"venue"}],
+    "desk.closed": [{"venue"}],
     "card.published": [{"card", "cardId"}],
     "card.retired": [{"card", "cardId"}],
     "election.made": [ELECTION | {"card", "cardId"}, ELECTION | {"botId"}],
@@ -62,8 +63,8 @@ OF_THE_PLATFORM: dict[str, Any] = {
     "signal.recorded": {"matched"},
 }
 # Kinds that no page of a customer causes, or that would disturb the other tests.
-RARE = {"card.retired", "desk.disconnected", "desk.deactivated", "desk.reactivated"}
-REASONS = {"asked", "disconnected", "removed", "replaced", "deactivated"}
+RARE = {"card.retired", "desk.disconnected", "desk.deactivated", "desk.reactivated", "desk.closed"}
+REASONS = {"asked", "disconnected", "removed", "replaced", "deactivated", "closed"}
 SENDERS_OWN = {"nonce", "traceId", "decisionRef"}
 WRITERS, SIGNALS_EACH = 6, 15
 # A filter against the events that come by themselves: the counts of suppressed refusals.

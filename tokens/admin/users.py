@@ -48,7 +48,7 @@ class ReactivateUser(ActionPage):
 
     @staticmethod
     def applies_to(row: User) -> bool:
-        return not row.is_active
+        return not row.is_active and row.closed_at is None
 
     def consequences(self) -> list[str]:
         return [

@@ -50,6 +50,7 @@ class DeskReplay:
             Token: self.credentials.tokens,
             SigningSecret: self.credentials.secrets,
         }
+        self._is_closed = False
         self._open_elections: dict[str, Row] = {}  # by bot or card id
         self._cards, self._findings = cards, findings
         self._handlers: dict[str, Callable[[LoggedEvent], None]] = {
@@ -58,6 +59,7 @@ class DeskReplay:
             Kind.DESK_DISCONNECTED: self._disconnect,
             Kind.DESK_DEACTIVATED: self._deactivate,
             Kind.DESK_REACTIVATED: self._reactivate,
+            Kind.DESK_CLOSED: self._close,
             Kind.ELECTION_MADE: self._elect,
             Kind.ELECTION_WITHDRAWN: self._withdraw,
             Kind.AUTOMATION_CREATED: self._add_bot,
@@ -83,6 +85,7 @@ class DeskReplay:
 
     def _apply(self, event: LoggedEvent, handler: Callable[[LoggedEvent], None]) -> None:
         require((self.row is None) == (event.kind == Kind.DESK_CREATED), "desk.created comes first")
+        require(not self._is_closed, "the desk was closed")
         handler(event)
         if event.kind.startswith(DESK_UPDATING_KINDS):
             self._desk_row["updated_at"] = event.at
@@ -132,6 +135,10 @@ class DeskReplay:
         require(not remaining, "it still had a connection, a token or a bot")
         require(not self._desk_row["deactivated"], "the desk was already deactivated")
         self._desk_row["deactivated"] = True
+
+    def _close(self, event: LoggedEvent) -> None:
+        self._deactivate(event)
+        self._is_closed = True
 
     def _reactivate(self, event: LoggedEvent) -> None:
         require_same(event.data, {"venue": None})

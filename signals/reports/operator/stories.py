@@ -17,7 +17,12 @@ from tokens.models import SigningSecret, Token
 MAX_LISTED = 20
 MAX_ACTS = 5  # of one row: it is created and ended once, and a user is deactivated rarely
 SENT = [Kind.SIGNAL_FILLED, Kind.SIGNAL_DRY_RUN, Kind.SIGNAL_RECORDED, Kind.SIGNAL_REFUSED]
-ACTS_OF_USERS = [Kind.DESK_CREATED, Kind.DESK_DEACTIVATED, Kind.DESK_REACTIVATED]
+ACTS_OF_USERS = [
+    Kind.DESK_CREATED,
+    Kind.DESK_DEACTIVATED,
+    Kind.DESK_REACTIVATED,
+    Kind.DESK_CLOSED,
+]
 
 
 def tell(event: Event) -> SafeString:

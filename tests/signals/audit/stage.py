@@ -30,6 +30,7 @@ from tests.factories import (
 from tests.signals.bodies import deploy, fanout, floor, nox, tradingview
 from tokens import actions as tokens
 from tokens.choices import Source
+from tokens.closing import close_account
 from tokens.models import Token
 from tokens.models.token import READ, WRITE
 
@@ -56,6 +57,7 @@ def a_lively_history() -> None:
     actions.connect(desk=desks[2], venue="Kraken", actor=SYSTEM)
     a_connected_desk(), a_desk()
     a_shut_out_desk(late)
+    a_closed_desk(late)
     credentials(desks[1])
     accepted(push(fanout(), engine))
     assert code(push(fanout(pair="DOGE/USDT"), engine)) == "pair_mismatch"
@@ -88,6 +90,12 @@ def a_shut_out_desk(card: Card) -> None:
         tokens.deactivate(user=desk.user, actor=SYSTEM)
         if comes_back:
             tokens.reactivate(user=desk.user, actor=SYSTEM)
+
+
+def a_closed_desk(card: Card) -> None:
+    desk = a_ready_desk(card)
+    a_bot(desk), a_desk_token(desk)
+    close_account(desk)
 
 
 def credentials(desk):

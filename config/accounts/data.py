@@ -1,0 +1,79 @@
+"""The page of a customer's own data: export, and closing the account."""
+
+from django.contrib import messages
+from django.contrib.auth import logout
+from django.forms import BooleanField, Form
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.http import urlencode
+
+from desks.models import Automation, Desk, Election
+from events.http.refusals import ReauthenticationRequired
+from signals.pages.access import customer_page, sent
+from signals.reports.export import export
+from tokens.callers.staff import signed_in_recently
+from tokens.closing import close_account
+from tokens.models import SigningSecret, Token
+
+
+class CloseForm(Form):
+    """The confirmation that what the page lists ends for good."""
+
+    understood = BooleanField(
+        label="Close my account for good",
+        error_messages={"required": "Confirm that your account is closed for good."},
+    )
+
+
+@customer_page("GET", "POST", spends="minting")
+def own_data(request: HttpRequest, desk: Desk) -> HttpResponseBase:
+    """Offers the export and the closing. A POST downloads the export, as a ZIP file."""
+    if request.method != "POST":
+        return render(request, "account/data.html")
+    _require_recent(request)
+    answer = StreamingHttpResponse(export(desk), content_type="application/zip")
+    answer["Content-Disposition"] = f'attachment; filename="{desk.public_id}.zip"'
+    return answer
+
+
+@customer_page("GET", "POST", spends=None)
+def close(request: HttpRequest, desk: Desk) -> HttpResponse:
+    """Says what ends and what stays, asks for a confirmation, then closes the account."""
+    if request.method != "POST" and not signed_in_recently(request):
+        back = urlencode({"next": request.path})
+        return redirect(f"{reverse('account_reauthenticate')}?{back}")
+    _require_recent(request)
+    form = CloseForm(sent(request))
+    if form.is_valid():
+        close_account(desk)
+        logout(request)
+        messages.success(request, "Your account is closed.")
+        return redirect("home")
+    context = {"form": form, "consequences": _consequences(desk), "act": "Close my account"}
+    status = 422 if form.is_bound else 200
+    return render(request, "account/close.html", context, status=status)
+
+
+def _require_recent(request: HttpRequest) -> None:
+    if not signed_in_recently(request):
+        raise ReauthenticationRequired
+
+
+def _consequences(desk: Desk) -> list[str]:
+    """What ends, with numbers."""
+    elections = Election.objects.standing().filter(desk=desk).count()
+    bots = Automation.objects.not_removed().filter(desk=desk).count()
+    token = Token.objects.filter(desk=desk, revoked_at=None).first()
+    secrets = SigningSecret.objects.of_desk(desk).filter(ends_at=None).count()
+    return [
+        f"{_counted(elections, 'election')} withdrawn, and the desk is disconnected.",
+        f"{_counted(bots, 'bot')} removed, with {secrets} signing secret{'s' * (secrets != 1)}.",
+        *([f"The desk token {token.hint} is revoked."] if token else []),
+        "Your address, your password, your second factors and your sessions are deleted.",
+        "This cannot be undone. You can sign up again with your address, and get a new desk.",
+    ]
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun} is" if number == 1 else f"{number} {noun}s are"

@@ -1,0 +1,175 @@
+"""A customer's own data as one ZIP file of JSON and CSV, written while it is sent.
+
+Nothing is held in memory but one page of events and one chunk of the file. No secret, token,
+digest or session key is in it: only what the pages and the API show to the owner.
+"""
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+from zipfile import ZIP_DEFLATED, ZipFile
+
+from allauth.account.models import EmailAddress
+from allauth.mfa.models import Authenticator
+from allauth.usersessions.models import UserSession
+
+from desks.models import Automation, Desk, Election
+from events.api.serializers import serialize_event
+from events.feed.reading import Query, read_page
+from events.models import Head
+from events.times import to_rfc3339
+from tokens.models import SigningSecret, Token
+from tokens.models.token import desk_visibility
+
+PAGE_SIZE = 500
+CHUNK = 64 * 1024  # bytes
+
+Row = dict[str, Any]
+Rows = Callable[[], Iterable[Row]]
+
+
+def export(desk: Desk) -> Iterator[bytes]:
+    """The ZIP file, in chunks. Events up to the head at the beginning are in it."""
+    outbox = _Outbox()
+    with ZipFile(outbox, "w", ZIP_DEFLATED) as archive:
+        for name, rows in _tables(desk, Head.objects.get().position).items():
+            for ending, write in (("json", _json), ("csv", _csv)):
+                with archive.open(f"{name}.{ending}", "w", force_zip64=True) as member:
+                    for text in write(rows()):
+                        member.write(text.encode())
+                        if outbox.size >= CHUNK:
+                            yield outbox.take()
+    yield outbox.take()
+
+
+class _Outbox(io.RawIOBase):
+    """A file that cannot seek. What is written waits until it is taken."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self.size = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._parts.append(bytes(data))
+        self.size += len(data)
+        return len(data)
+
+    def take(self) -> bytes:
+        taken, self._parts, self.size = b"".join(self._parts), [], 0
+        return taken
+
+
+def _json(rows: Iterable[Row]) -> Iterator[str]:
+    """A JSON array, one row a line."""
+    separator = "[\n"
+    for row in rows:
+        yield separator + json.dumps(row, ensure_ascii=False)
+        separator = ",\n"
+    yield "[]\n" if separator == "[\n" else "\n]\n"
+
+
+def _csv(rows: Iterable[Row]) -> Iterator[str]:
+    """CSV with a header. What is nested is JSON. No cell begins as a formula."""
+    line = io.StringIO()
+    writer = csv.writer(line)
+    for number, row in enumerate(rows):
+        if number == 0:
+            writer.writerow(row)
+        writer.writerow([_cell(value) for value in row.values()])
+        yield line.getvalue()
+        line.seek(0)
+        line.truncate()
+
+
+def _cell(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
+    text = "" if text is None else str(text)
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+
+
+def _tables(desk: Desk, head: int) -> dict[str, Rows]:
+    return {
+        "account": lambda: [_account(desk)],
+        "second_factors": lambda: map(_factor, Authenticator.objects.filter(user=desk.user_id)),
+        "sessions": lambda: map(_session, UserSession.objects.filter(user=desk.user_id)),
+        "bots": lambda: map(_bot, Automation.objects.filter(desk=desk).iterator()),
+        "elections": lambda: map(_election, _elections(desk)),
+        "tokens": lambda: (token.as_event_data() for token in Token.objects.filter(desk=desk)),
+        "secrets": lambda: (row.as_event_data() for row in SigningSecret.objects.of_desk(desk)),
+        "events": lambda: _events(desk, head),
+    }
+
+
+def _elections(desk: Desk) -> Iterable[Election]:
+    return Election.objects.filter(desk=desk).select_related("card").iterator()
+
+
+def _account(desk: Desk) -> Row:
+    user, connection = desk.user, getattr(desk, "connection", None)
+    return {
+        "userId": desk.public_id,
+        "email": user.email,
+        "addresses": list(EmailAddress.objects.filter(user=user).values("email", "verified")),
+        "joinedAt": to_rfc3339(user.date_joined),
+        "lastSignInAt": to_rfc3339(user.last_login),
+        "timeZone": user.time_zone,
+        "theme": user.theme,
+        "venue": connection and connection.venue,
+        "connectedAt": connection and to_rfc3339(connection.connected_at),
+    }
+
+
+def _factor(factor: Authenticator) -> Row:
+    """The kind of a second factor, and its times. Never its seed, codes or key."""
+    return {
+        "type": str(factor.Type(factor.type).label),
+        "createdAt": to_rfc3339(factor.created_at),
+        "lastUsedAt": to_rfc3339(factor.last_used_at),
+    }
+
+
+def _session(session: UserSession) -> Row:
+    return {
+        "address": session.ip,
+        "browser": session.user_agent,
+        "signedInAt": to_rfc3339(session.created_at),
+    }
+
+
+def _bot(bot: Automation) -> Row:
+    return {
+        "botId": bot.pk,
+        "name": bot.name,
+        "createdAt": to_rfc3339(bot.created_at),
+        "removedAt": to_rfc3339(bot.removed_at),
+    }
+
+
+def _election(election: Election) -> Row:
+    return {
+        "pair": election.pair,
+        "direction": election.direction,
+        "card": election.card and election.card.name,
+        "botId": election.automation_id,
+        "electedAt": to_rfc3339(election.elected_at),
+        "opened": election.opened,
+        "closed": election.closed,
+        "reason": election.reason,
+    }
+
+
+def _events(desk: Desk, head: int) -> Iterator[Row]:
+    """The desk's view of the log, oldest first, as its token reads it."""
+    after, more = 0, True
+    while more:
+        page = read_page(Query(after=after, limit=PAGE_SIZE), desk_visibility(desk))
+        for event in page.events:
+            if event.position > head:
+                return
+            yield serialize_event(event, platform=False)
+        after, more = page.examined, page.more

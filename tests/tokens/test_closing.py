@@ -1,0 +1,131 @@
+"""Closing an account: what ends, what is deleted, what stays, and what the log says."""
+
+import pytest
+from allauth.account.models import EmailAddress
+from allauth.mfa.models import Authenticator
+from allauth.mfa.recovery_codes.internal.auth import RecoveryCodes
+from allauth.usersessions.models import UserSession
+from django.contrib.sessions.models import Session
+from django.core import mail
+from django.test import Client
+
+from desks.accounts import is_taken, open_account
+from desks.models import Automation, Connection, Desk, Election, User
+from events.actors import SYSTEM
+from events.http.refusals import Invalid
+from events.kinds import Kind
+from events.models import Event
+from tests import factories, pages, staff
+from tests.client import ME, get, push
+from tests.signals import bodies
+from tests.signals.audit.stage import broken
+from tokens import actions
+from tokens.admin.users import ReactivateUser
+from tokens.closing import close_account
+from tokens.models import SigningSecret
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def user(desk: Desk) -> User:
+    RecoveryCodes.activate(desk.user)
+    return desk.user
+
+
+def test_everything_ends_in_one_turn_and_the_last_event_is_desk_closed(desk, user, bot):
+    token = factories.a_desk_token(desk)
+    before = Event.objects.count()
+    close_account(desk)
+    events = list(Event.objects.filter(position__gt=before).order_by("position"))
+    assert [event.kind for event in events] == [
+        Kind.SECRET_ENDED,
+        Kind.ELECTION_WITHDRAWN,
+        Kind.AUTOMATION_REMOVED,
+        Kind.ELECTION_WITHDRAWN,
+        Kind.DESK_DISCONNECTED,
+        Kind.TOKEN_REVOKED,
+        Kind.DESK_CLOSED,
+    ]
+    assert len({event.at for event in events}) == 1  # one turn
+    assert {event.actor for event in events} == {desk.actor}
+    assert {row.reason for row in Election.objects.all()} == {"closed"}
+    assert not Automation.objects.not_removed().exists()
+    assert not Connection.objects.exists()
+    assert get(ME, token).status_code == 401
+    assert push(bodies.tradingview(bot), secret=bot.secret).status_code == 401
+
+
+def test_the_personal_data_is_deleted_and_the_ids_stay(desk, user, bot):
+    address = user.email
+    browser, hashed = Client(), user.password
+    staff.sign_in(browser, user, staff.with_totp(user))
+    assert browser.get("/desk").status_code == 200
+    close_account(desk)
+    closed = User.objects.get(pk=user.pk)
+    assert address not in str(vars(closed))
+    assert closed.password != hashed
+    assert not closed.has_usable_password()
+    assert not closed.is_active
+    for model in (EmailAddress, Authenticator, UserSession, Session):
+        assert not model.objects.exists(), model
+    assert [secret.decrypt() for secret in SigningSecret.objects.all()] == [""]
+    assert Desk.objects.get(user=closed).public_id == desk.public_id
+    assert browser.get("/desk").status_code == 302
+    assert not [each for each in Event.objects.all() if address in str(each.content)]
+
+
+def test_a_closed_account_cannot_sign_in_and_its_address_can_sign_up_again(desk, user):
+    address = staff.verified(user).email
+    close_account(desk)
+    assert pages.errors(staff.give_password(Client(), user))
+    assert not is_taken(address)
+    again = open_account(address=address, password="x")
+    assert again is not None
+    assert again.pk != user.pk
+    assert again.desk.public_id != desk.public_id
+
+
+def test_the_audit_holds_after_it(desk, user, bot):
+    factories.a_desk_token(desk)
+    close_account(desk)
+    assert broken() == {}
+
+
+def test_the_audit_finds_what_happens_after_it(desk, user):
+    close_account(desk)
+    Desk.objects.update(deactivated=False)
+    assert "desks" in broken()
+
+
+def test_nobody_reactivates_it(desk, user):
+    close_account(desk)
+    closed = User.objects.get(pk=user.pk)
+    assert not ReactivateUser.applies_to(closed)
+    with pytest.raises(Invalid):
+        actions.reactivate(user=closed, actor=SYSTEM)
+
+
+def test_one_mail_to_the_address_that_it_had_says_so(desk, user, bot):
+    factories.a_desk_token(desk)
+    address = user.email
+    close_account(desk)
+    assert [(message.to, message.subject) for message in mail.outbox] == [
+        ([address], "Your account is closed")
+    ]
+
+
+def test_closing_twice_closes_once(desk, user):
+    close_account(desk)
+    before = Event.objects.count()
+    close_account(desk)
+    assert Event.objects.count() == before
+
+
+def test_another_account_is_left_alone(desk, user, stranger):
+    other = staff.verified(stranger.user)
+    browser = staff.a_client(other, "password")
+    close_account(desk)
+    assert browser.get("/desk").status_code == 200
+    assert Connection.objects.filter(desk=stranger).exists()
+    assert staff.give_password(Client(), other)["Location"] == "/desk"
