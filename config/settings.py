@@ -141,6 +141,7 @@ TEMPLATES = [
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
                 "tokens.one_time_keys.form_context",
+                "config.accounts.preferences.colours",
             ],
         },
     },
@@ -201,8 +202,8 @@ ACCOUNT_DEFAULT_HTTP_PROTOCOL = "https" if BASE_URL.startswith("https") else "ht
 ACCOUNT_EMAIL_SUBJECT_PREFIX = ""
 ALLAUTH_TRUSTED_PROXY_COUNT = TRUSTED_PROXIES
 MFA_FORMS = {
-    "add_webauthn": "config.accounts.passkeys.AddPasskeyForm",
-    "edit_webauthn": "config.accounts.passkeys.RenamePasskeyForm",
+    "add_webauthn": "config.accounts.forms.AddPasskeyForm",
+    "edit_webauthn": "config.accounts.forms.RenamePasskeyForm",
 }
 MFA_ADAPTER = "config.accounts.adapters.MfaAdapter"
 MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]

@@ -1,17 +1,22 @@
-"""The forms of the account pages. Each normalizes its address (``normalize_address``)."""
+"""The forms of the account pages. Each normalizes its address (``normalize_address``).
+
+The name of a passkey is held to the rule of every name.
+"""
 
 from typing import Any
 
 from allauth.account import forms
 from allauth.account.fields import EmailField, PasswordField
+from allauth.mfa.webauthn import forms as webauthn
 from django.contrib.auth.password_validation import (
     password_validators_help_text_html,
     validate_password,
 )
-from django.forms import Form
+from django.forms import CharField, Form
 
 from desks.mail_addresses import MAX_LENGTH, normalize_address
 from desks.models import User
+from events.http.names import MAX_NAME_LENGTH, validate_name
 
 NEW_PASSWORD = {"password1": "New password", "password2": "New password (again)"}
 
@@ -87,3 +92,11 @@ def _label(form: Form, **labels: str) -> None:
     for name, label in labels.items():
         if name in form.fields:
             form.fields[name].label = label
+
+
+class AddPasskeyForm(webauthn.AddWebAuthnForm):
+    name = CharField(required=False, max_length=MAX_NAME_LENGTH, validators=[validate_name])
+
+
+class RenamePasskeyForm(webauthn.EditWebAuthnForm):
+    name = CharField(max_length=MAX_NAME_LENGTH, validators=[validate_name])

@@ -1,9 +1,12 @@
 """Who is signed in. Only requests that pass through ``MIDDLEWARE`` have a session."""
 
+from typing import cast
+
 from django.contrib.auth import get_user
 from django.contrib.auth import middleware as auth
 from django.contrib.auth.models import AnonymousUser
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponseBase
+from django.utils import timezone
 from django.utils.functional import SimpleLazyObject
 
 from desks.models import User
@@ -13,6 +16,13 @@ from tokens.callers.staff import session_expired
 
 class AuthenticationMiddleware(auth.AuthenticationMiddleware):
     """Django's middleware, except that expired staff sessions are anonymous."""
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        """Deactivates the user's time zone at the end: the thread serves others next."""
+        try:
+            return cast(HttpResponseBase, super().__call__(request))
+        finally:
+            timezone.deactivate()
 
     def process_request(self, request: HttpRequest) -> None:
         super().process_request(request)
@@ -26,4 +36,6 @@ def _user(request: HttpRequest) -> User | AnonymousUser:
         request.session.flush()
         return AnonymousUser()
     state_of(request).user_pk = user.pk
+    if isinstance(user, User) and user.time_zone:
+        timezone.activate(user.time_zone)
     return user

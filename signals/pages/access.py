@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from django.contrib.auth.views import redirect_to_login
-from django.forms import Form
+from django.forms import BaseForm, Form
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -94,7 +94,9 @@ def refusal_beside(form: Form) -> Iterator[None]:
             form.add_error(None, refusal.detail)
 
 
-def form_page(request: HttpRequest, template: str, form: Form, **context: object) -> HttpResponse:
+def form_page(
+    request: HttpRequest, template: str, form: BaseForm, **context: object
+) -> HttpResponse:
     """Renders a page with a form. A submitted form has errors, so its status is 422."""
     status = 422 if form.is_bound else 200
     return render(request, template, {"form": form, **context}, status=status)

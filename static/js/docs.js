@@ -4,8 +4,11 @@
 const reader = document.getElementById("reader");
 const dark = matchMedia("(prefers-color-scheme: dark)");
 
+const theme = document.querySelector('meta[name="color-scheme"]').content;
+
 function followColours() {
-  document.documentElement.classList.toggle("dark-mode", dark.matches);
+  const isDark = theme === "dark" || (theme !== "light" && dark.matches);
+  document.documentElement.classList.toggle("dark-mode", isDark);
 }
 
 function withCsrfToken(request) {

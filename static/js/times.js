@@ -1,4 +1,5 @@
-// Keeps relative times current. The tooltip becomes the full time in the reader's time zone.
+// Keeps relative times current. The tooltip becomes the full time in the browser's time
+// zone, unless the user chose a zone, in which the page shows it.
 // Without it, times are relative to when the page was loaded, with UTC as tooltip.
 "use strict";
 
@@ -19,7 +20,7 @@ function relative(at) {
 function showLocalTimes(within) {
   for (const time of within.querySelectorAll("time[data-relative]")) {
     const at = new Date(time.dateTime);
-    time.title = fullFormat.format(at);
+    if (!("zoned" in time.dataset)) time.title = fullFormat.format(at);
     time.textContent = relative(at);
   }
 }

@@ -206,6 +206,7 @@ OPEN = {
 SIGNED_IN = {
     "reauthenticate/",
     "email/",
+    "preferences/",
     "password/change/",
     "password/set/",
     "2fa/",

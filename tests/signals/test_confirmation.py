@@ -41,7 +41,8 @@ def test_each_asks_in_red_and_says_what_it_ends(owner: Client, acts):
 
 
 def test_each_is_offered_by_a_red_link_to_the_page_that_asks(owner: Client, acts, bot: Bot):
-    offered = pages.source(owner.get("/desk")) + pages.source(owner.get(f"/bots/{bot.id}"))
+    offering = ("/desk", f"/bots/{bot.id}", f"/bots/{bot.id}/secret")
+    offered = "".join(pages.source(owner.get(path)) for path in offering)
     for path in acts:
         assert f'<a class="button danger" href="{path}">' in offered, path
     assert not [path for path in acts if f'action="{path}"' in offered]

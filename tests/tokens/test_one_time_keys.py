@@ -109,7 +109,7 @@ def test_only_a_digest_of_the_key_is_kept(owner: Client, monkeypatch):
 
 def test_a_first_secret_is_generated_once(owner: Client, desk):
     bot = desk_actions.add_automation(desk=desk, name="Chart", actor=desk.actor)
-    form = {FIELD: key_of(owner.get(f"/bots/{bot.pk}"))}
     page = f"/bots/{bot.pk}/secret"
+    form = {FIELD: key_of(owner.get(page))}
     assert owner.post(page, form).status_code == HTTPStatus.OK
     assert pages.problem(owner.post(page, form)) == "made_already"

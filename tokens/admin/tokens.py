@@ -1,6 +1,7 @@
 """The control area's pages for tokens: list, mint a platform token, revoke."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 from django import forms
 from django.contrib import admin
@@ -17,6 +18,15 @@ from tokens.models import Token
 from tokens.models.token import READ, WRITE
 
 
+class UtcDateTimeField(forms.DateTimeField):
+    """A time in UTC, whatever time zone the user chose for the pages."""
+
+    def to_python(self, value: Any) -> datetime | None:
+        with timezone.override(UTC):
+            time: datetime | None = super().to_python(value)
+        return time
+
+
 class MintingForm(forms.Form):
     """A new platform token. The fields have the names of the API."""
 
@@ -29,7 +39,7 @@ class MintingForm(forms.Form):
         widget=forms.CheckboxSelectMultiple,
         help_text="The scope write does not include read.",
     )
-    expiresAt = forms.DateTimeField(
+    expiresAt = UtcDateTimeField(
         label="Expires at",
         required=False,
         widget=forms.DateTimeInput({"type": "datetime-local"}),

@@ -1,0 +1,66 @@
+"""The time zone and the colours that a user chose for the pages. They are columns of the user.
+
+The zone becomes active when the user is known (``config.accounts.middleware``). The colours are in
+each page's ``<meta name="color-scheme">``, so a page is never drawn in other colours first. Pages
+that are the same for everyone follow the device.
+"""
+
+from collections.abc import Callable
+from typing import Any
+from zoneinfo import available_timezones
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.forms import ChoiceField, ModelForm, RadioSelect
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+
+from desks.models import User
+from desks.models.user import Theme
+from signals.pages.access import form_page, page, sent
+
+BY_DEVICE = "light dark"
+THEMES = [(Theme.SYSTEM, "As my device"), (Theme.LIGHT, "Light"), (Theme.DARK, "Dark")]
+# Areas and cities; not the old names and the files of rules that the database also lists.
+AREAS = ("Africa/", "America/", "Antarctica/", "Asia/", "Atlantic/", "Australia/", "Europe/")
+ZONES = sorted(
+    zone for zone in available_timezones() if zone.startswith((*AREAS, "Indian/", "Pacific/"))
+)
+
+
+class PreferencesForm(ModelForm):  # type: ignore[type-arg]
+    """The choices of the page."""
+
+    time_zone = ChoiceField(
+        choices=[("", "As my browser"), ("Etc/UTC", "UTC"), *((zone, zone) for zone in ZONES)],
+        required=False,
+        help_text="Times on all pages are shown in this zone. The API always answers in UTC.",
+    )
+    theme = ChoiceField(label="Colours", choices=THEMES, widget=RadioSelect)
+
+    class Meta:
+        model = User
+        fields = ("time_zone", "theme")
+
+
+def colours(request: HttpRequest) -> dict[str, Callable[[], str]]:
+    """The template variable ``colours``. It reads the session only where a page uses it."""
+    return {"colours": lambda: _colours(getattr(request, "user", None))}
+
+
+@page("GET", "POST")
+@login_required
+def preferences(request: HttpRequest) -> HttpResponse:
+    """Shows and saves the preferences of the signed-in user."""
+    user: Any = request.user
+    form = PreferencesForm(sent(request), instance=user)
+    if form.is_valid():
+        User.objects.filter(pk=user.pk).update(**form.cleaned_data)
+        messages.success(request, "Your preferences are saved.")
+        return redirect("account_preferences")
+    return form_page(request, "account/preferences.html", form)
+
+
+def _colours(user: Any) -> str:
+    theme = getattr(user, "theme", Theme.SYSTEM)
+    return BY_DEVICE if theme == Theme.SYSTEM else str(theme)
