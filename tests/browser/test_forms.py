@@ -87,3 +87,33 @@ def test_a_token_is_not_minted_again_by_a_reload(open_page):
     page.reload()
     expect(page.get_by_role("heading", level=1)).to_have_text("Made already")
     expect(page.locator("pre.value")).to_have_count(0)
+
+
+GROUND = "getComputedStyle(document.body).backgroundColor"
+
+
+def test_the_theme_wins_over_the_device_without_a_script(stage):
+    with signed_in(stage, USER) as visitor:
+        visitor.post("/accounts/preferences/", {"time_zone": "", "theme": "dark"})
+        context = stage.context(visitor, color_scheme="light", java_script_enabled=False)
+        light = stage.context(None, color_scheme="light")
+    page, other = context.new_page(), light.new_page()
+    page.goto("/desk")
+    other.goto("/")
+    assert page.evaluate(GROUND) != other.evaluate(GROUND)
+    with signed_in(stage, USER) as visitor:
+        visitor.post("/accounts/preferences/", {"time_zone": "", "theme": "system"})
+    context.close()
+    light.close()
+
+
+def test_the_control_area_follows_the_device(stage):
+    with signed_in(stage, STAFF) as visitor:
+        grounds = set()
+        for colours in ("light", "dark"):
+            context = stage.context(visitor, color_scheme=colours)
+            page = context.new_page()
+            page.goto("/control/")
+            grounds.add(page.evaluate(GROUND))
+            context.close()
+    assert len(grounds) == 2
