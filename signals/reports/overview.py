@@ -35,8 +35,8 @@ class PlatformOverview:
 def platform_overview(now: datetime) -> PlatformOverview:
     """Returns the state of the platform. The number of queries is constant."""
     card = Card.objects.published().first()
-    desks = Desk.objects.count()
-    connected = desks - Desk.objects.connected(False).count()
+    desks = Desk.objects.active().count()
+    connected = desks - Desk.objects.active().connected(False).count()
     recent, latest = recent_traffic(now), latest_events()
     next_to_expire = F("expires_at").asc(nulls_last=True)
     active = list(Token.objects.filter(desk=None).active(now).order_by(next_to_expire, "id"))

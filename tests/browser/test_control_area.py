@@ -140,3 +140,7 @@ def test_a_refusals_page_tells_it_before_the_folded_json(stage, open_page):
     expect(content).to_be_hidden()
     page.get_by_text("As JSON").first.click()
     expect(content).to_contain_text("SOL/USDT")
+    page.set_viewport_size({"width": PHONE, "height": 900})
+    right = "each => each.getBoundingClientRect().right"
+    row = page.locator(".field-story")
+    assert page.locator(".story").evaluate(right) <= row.evaluate(right)

@@ -243,6 +243,13 @@ def test_a_list_of_more_rows_takes_no_more_queries(client, world, card, desk, mo
     assert queries() == few <= 8
 
 
+def test_every_page_takes_at_most_a_dozen_queries(client, world):
+    for page in every_page():
+        with CaptureQueriesContext(connection) as captured:
+            client.get(page)
+        assert len(captured) <= 12, page
+
+
 def test_a_list_counts_no_further_than_it_lists(client, card, monkeypatch):
     monkeypatch.setattr(lists, "MAX_LISTED", 120)
     a_crowd(card, 200)

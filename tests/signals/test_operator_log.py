@@ -9,6 +9,7 @@ from django.test.utils import CaptureQueriesContext
 
 from desks import actions as desks
 from desks.models import Card, Desk, User
+from events import log
 from events.actors import SYSTEM
 from events.kinds import Kind
 from events.models import Event
@@ -124,6 +125,19 @@ class TestSearch:
         found = Event.objects.filter(kind=Kind.SIGNAL_FILLED).values_list("position", flat=True)
         assert listed(client, q="same") == sorted(found[:2], reverse=True)
 
+    @pytest.mark.parametrize("member", ["data", "platform_data"])
+    def test_a_refusal_is_found_by_the_nonce_and_the_request_id_that_it_records(
+        self, client, engine, desk, member
+    ):
+        push(bodies.fanout(pair="SOL/USDT"), engine)
+        content = {"data": dict(last(Kind.SIGNAL_REFUSED).content["data"])}
+        content.setdefault(member, {}).update(nonce="n-9", requestId="req-9")
+        with log.turn(actor=SYSTEM) as turn:
+            refused = turn.append(Kind.SIGNAL_REFUSED, topic=None, **content)
+        assert listed(client, q="n-9") == [refused.position]
+        assert listed(client, q="req-9") == [refused.position]
+        assert listed(client, q="req-8") == []
+
     def test_a_token_or_secret_finds_what_it_sent(self, client, desk, bot, engine_id, engine):
         push(bodies.fanout(), engine)
         push(bodies.fanout(pair="SOL/USDT"), engine)
@@ -226,6 +240,7 @@ class TestStory:
         desks.retire_card(actor=SYSTEM)
         tokens.deactivate(user=desk.user, actor=SYSTEM)
         tokens.reactivate(user=desk.user, actor=SYSTEM)
+        desks.close_desk(desk=desk, actor=desk.actor)
         assert set(Event.objects.values_list("kind", flat=True)) == set(Kind.values)
         for event in Event.objects.all():
             told = " ".join(words_of(tell(event)).split())

@@ -397,6 +397,16 @@ def test_no_search_of_the_log_by_staff_scans_a_whole_table(desk, query):
 
 
 @on_postgresql
+def test_the_overview_of_staff_scans_no_whole_table(desk):
+    engine, secret, operator = a_platform_token(), a_shared_secret(), a_client()
+    push(fanout(), engine)
+    push(fanout(pair="SOL/USDT"), secret=secret)
+    with CaptureQueriesContext(connection) as queries:
+        assert operator.get("/control/").status_code == 200
+    assert whole_reads(queries) == []
+
+
+@on_postgresql
 @pytest.mark.parametrize(
     ("model", "query"),
     [
