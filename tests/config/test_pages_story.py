@@ -150,7 +150,7 @@ class TestAnAccount:
     def test_an_address_without_an_account_is_not_told_apart_but_by_mail(self, member):
         known = words(send(Client(), "/accounts/password/reset/", email=ADDRESS))
         unknown = words(send(Client(), "/accounts/password/reset/", email="no@example.com"))
-        assert known == unknown
+        assert known.replace(ADDRESS, "x") == unknown.replace("no@example.com", "x")
         assert "It has no account." in mail.outbox[-1].body
 
     def test_the_address_changes_when_the_new_one_is_confirmed(self, member):
