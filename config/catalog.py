@@ -28,6 +28,8 @@ PATHS = {
     "revoke": ("DELETE", "tokens", ""),
     "signal": ("POST", "hook", ""),
     "signalContract": ("GET", "hook", ""),
+    "findSignal": ("GET", "signals", ""),
+    "readSignal": ("GET", "signals", "/{signalId}"),
 }
 
 

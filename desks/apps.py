@@ -1,7 +1,7 @@
 from django.apps import AppConfig
 from django.urls import register_converter
 
-from desks.ids import UserIdConverter
+from desks.ids import SignalIdConverter, UserIdConverter
 
 
 class DesksConfig(AppConfig):
@@ -10,3 +10,4 @@ class DesksConfig(AppConfig):
 
     def ready(self) -> None:
         register_converter(UserIdConverter, "userId")
+        register_converter(SignalIdConverter, "signalId")

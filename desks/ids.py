@@ -16,6 +16,7 @@ MAX_ID_LENGTH = 32
 USER = "usr_"
 BOT = "bot_"
 CARD = "card_"
+SIGNAL = "sig_"
 STAFF = "stf_"
 
 
@@ -30,6 +31,7 @@ def id_schema(prefix: str) -> dict[str, Any]:
 
 
 USER_ID, BOT_ID, CARD_ID = id_schema(USER), id_schema(BOT), id_schema(CARD)
+SIGNAL_ID = id_schema(SIGNAL)
 
 
 def random_base62(length: int) -> str:
@@ -61,13 +63,25 @@ def new_card_id() -> str:
     return new_id(CARD)
 
 
-class UserIdConverter:
-    """Matches a ``userId``."""
+class IdConverter:
+    """Matches the ids of one prefix in a path."""
 
-    regex = id_form(USER)
+    regex: str
 
     def to_python(self, value: str) -> str:
         return value
 
     def to_url(self, value: str) -> str:
         return value
+
+
+class UserIdConverter(IdConverter):
+    """Matches a ``userId``."""
+
+    regex = id_form(USER)
+
+
+class SignalIdConverter(IdConverter):
+    """Matches the id of a signal."""
+
+    regex = id_form(SIGNAL)

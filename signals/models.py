@@ -9,7 +9,7 @@ from django.db.models import Q
 from django.urls import reverse
 
 from desks.choices import MAX_PAIR_LENGTH, Direction
-from desks.ids import MAX_ID_LENGTH, new_id
+from desks.ids import MAX_ID_LENGTH, SIGNAL, new_id
 from events.times import to_rfc3339
 from signals.law.shapes import (
     MAX_DECISION_REF_LENGTH,
@@ -54,13 +54,17 @@ def path_of(name: str) -> str:
 
 
 def new_signal_id() -> str:
-    return new_id("sig_")
+    return new_id(SIGNAL)
 
 
 class SignalQuerySet(models.QuerySet["Signal"]):
     def spending(self, signer: str, nonce: str) -> Self:
         """The signal that used this nonce, if there is one."""
         return self.filter(signer=signer, nonce=nonce)
+
+    def by_bots_of(self, user_id: str) -> Self:
+        """Signals of this desk's own bots, removed ones included."""
+        return self.filter(user_id=user_id, bot_id__isnull=False)
 
 
 class Signal(models.Model):

@@ -22,6 +22,7 @@ EVENTS = "/api/v1/events"
 TOKENS = "/api/v1/tokens"
 HOOK = "/api/hooks/signal"
 CHECK = "/api/hooks/check"
+SIGNALS = "/api/v1/signals"
 
 JSON = "application/json"
 

@@ -15,6 +15,7 @@ def routes() -> list[str]:
 # A sample value for each route parameter.
 SAMPLES = {
     "<userId:": "usr_" + "0" * 22,
+    "<signalId:": "sig_" + "0" * 22,
     "<str:": "x",
     "<int:": "1",
     "<path:": "1",

@@ -25,7 +25,7 @@ from config.openapi import responses
 from desks.api import schemas as desks
 from events.http.schemas import Schema
 from events.kinds import Kind
-from signals.api import schemas as signals
+from signals.api import records as signals
 from tokens.api import schemas as tokens
 from tokens.crypto import formats, signing
 

@@ -15,7 +15,7 @@ from events.http import refusals
 from events.http.json_schema import STRING
 from events.http.refusals import Refused
 from events.http.schemas import JSON, REFUSALS
-from signals.api.schemas import ACCEPTED
+from signals.api.schemas import FIRST
 from signals.api.serializers import ELECTED
 
 EVERYWHERE = (
@@ -51,7 +51,7 @@ MEMBERS: dict[type[Refused], Document] = {
     refusals.PairMismatch: SENT,
     refusals.DirectionMismatch: {**SENT, "sent": {**ELECTED, "direction": "short"}},
     refusals.NonceUsed: {
-        "first": {name: value for name, value in ACCEPTED.items() if name != "ignored"},
+        "first": FIRST,
         "identical": True,
     },
     refusals.DeskNotReady: {"reason": "not_enrolled"},

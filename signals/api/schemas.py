@@ -1,13 +1,14 @@
-"""The OpenAPI schemas of signals in responses and events, and the operations on signals."""
+"""The operations on signals in the OpenAPI document."""
 
 from typing import Any
 
-from desks.api.schemas import EXAMPLE_TIME, PairAndDirection, in_path
-from desks.ids import BOT_ID, USER_ID, id_schema
-from events.api.schemas import ActorRecord
+from drf_spectacular.utils import OpenApiParameter
+
+from desks.api.schemas import EXAMPLE_TIME, in_path
+from desks.ids import SIGNAL_ID
 from events.http import refusals
-from events.http.json_schema import BOOLEAN, COUNT, DATE_TIME, POSITION, STRING, one_of, pattern
-from events.http.schemas import JSON_BODY, Field, Paper, Schema, operation
+from events.http.schemas import JSON_BODY, Schema, operation
+from signals.api.records import Accepted, Checked, FirstAnswer, SpentNonce
 from signals.api.serializers import (
     DEPLOY_EXAMPLES,
     DEPLOY_SIGNAL,
@@ -15,136 +16,14 @@ from signals.api.serializers import (
     FILLED_IN,
     PUSH_EXAMPLES,
     PUSHED_SIGNAL,
+    SignalParameters,
 )
 from signals.contract import document as sample
 from signals.contract.schemas import Contract
 from signals.intake.check import CHECKED
-from signals.law import shapes
-from signals.law.members import DIGITS_AFTER_POINT, DIGITS_BEFORE_POINT
 from signals.law.shapes import Mode
 from signals.models import Outcome
 from tokens.choices import Source
-
-AMOUNT = pattern(
-    rf"[0-9]{{1,{DIGITS_BEFORE_POINT}}}(\.[0-9]{{1,{DIGITS_AFTER_POINT}}})?", format="decimal"
-)
-PATH = {"type": "string", "format": "uri-reference"}
-IGNORED = {
-    "type": "array",
-    "items": {"type": "string", "maxLength": shapes.MAX_IGNORED_LENGTH},
-    "maxItems": shapes.MAX_IGNORED,
-}
-
-# --- Responses and events ------------------------------------------------------------------------
-
-
-class SignalOfDesk(PairAndDirection):
-    """A signal as desks see it, unless their own automation sent it."""
-
-    id = Field(id_schema("sig_"))
-    source = Field(one_of(Source))  # type: ignore[assignment]
-    mode = Field(one_of(Mode))
-    fanout = Field(BOOLEAN)
-    userId = Field(USER_ID, "The target desk. For a bot, its owner's desk.", allow_null=True)
-    botId = Field(BOT_ID, allow_null=True)
-    sizeQuote = Field(AMOUNT, allow_null=True)
-    rationale = Field(shapes.RATIONALE.schema, allow_null=True)
-    receivedAt = Field(DATE_TIME)
-    position = Field(POSITION)
-
-
-class SignalRecord(SignalOfDesk):
-    """A signal as its sender and the platform see it."""
-
-    nonce = Field(shapes.NONCE.schema)
-    traceId = Field(shapes.TRACE_ID.schema, allow_null=True)
-    decisionRef = Field(shapes.DECISION_REF.schema, allow_null=True)
-
-
-class FirstAnswer(Paper):
-    """The outcome of the signal that used the nonce."""
-
-    outcome = Field(one_of(Outcome.values))
-    signal = SignalRecord()
-    matched = filled = Field(COUNT, "Number of desks.")
-    events = Field(PATH, "Path that lists the signal's event.")
-    desks = Field(PATH, "Path that lists the filled desks.")
-
-
-class Accepted(FirstAnswer):
-    """The outcome of an accepted signal. It is sent after the signal was committed."""
-
-    ignored = Field(IGNORED, "Names of the fields that were ignored.")
-
-
-class CheckedSignal(PairAndDirection):
-    """A signal as the check read it."""
-
-    source = Field(one_of(Source))  # type: ignore[assignment]
-    mode = Field(one_of(Mode))
-    nonce = Field(shapes.NONCE.schema)
-    fanout = Field(BOOLEAN)
-    userId = Field(USER_ID, "The target desk. For a bot, its owner's desk.", allow_null=True)
-    botId = Field(BOT_ID, allow_null=True)
-
-
-class Checked(Paper):
-    """What a signal would do if it were sent to the hook now."""
-
-    outcome = Field(one_of([CHECKED]))
-    wouldBe = Field(one_of(Outcome.values), "The outcome that the hook would give.")
-    signal = CheckedSignal()
-    matched = Field(COUNT, "Number of desks.")
-    filled = Field(COUNT, "Number of desks that it would fill.")
-    ignored = Field(IGNORED, "Names of the fields that would be ignored.")
-
-
-class SpentNonce(Schema):
-    """The extra members of the refusal of a spent nonce."""
-
-    first = FirstAnswer()
-    identical = Field(BOOLEAN, "Whether this signal is identical to the first.")
-
-
-class SignalData(Schema):
-    """Data of ``signal.filled``, ``signal.dry_run`` and ``signal.recorded``, for the platform."""
-
-    matched = filled = Field(COUNT, required=False)
-
-
-class SentPairAndDirection(Schema):
-    """The pair and direction of a refused signal."""
-
-    pair = direction = Field(STRING, allow_null=True)
-
-
-class RefusalData(Schema):
-    """Data of ``signal.refused``."""
-
-    code = Field(STRING, "The refusal's code, or refusals_suppressed.")
-    source = Field(one_of(Source), allow_null=True)  # type: ignore[assignment]
-    sent = SentPairAndDirection()
-    elected = PairAndDirection(allow_null=True)
-    botId = Field(BOT_ID, allow_null=True)
-    requestId = Field(
-        STRING, "Of the refused request. For the platform and the sender's owner.", required=False
-    )
-    nonce = Field(
-        STRING,
-        "Null if nothing authorised the request, if the body contains a secret, or if there is no "
-        "valid one. For the platform and the sender's owner.",
-        allow_null=True,
-        required=False,
-    )
-    suppressed = Field(COUNT, "Number of refusals that were not recorded.", required=False)
-    sender = ActorRecord(
-        allow_null=True,
-        required=False,
-        help_text="The sender of the suppressed refusals. Platform only.",
-    )
-
-
-# --- The operations ------------------------------------------------------------------------------
 
 TAG = "Signals"
 
@@ -243,6 +122,36 @@ check_signal = operation(
     response=Checked,
     example=CHECK,
     **PUSHED,
+)
+
+FIRST = {name: value for name, value in ACCEPTED.items() if name != "ignored"}
+A_LATER_ANSWER = (
+    "Returns the answer that its sender got, without `ignored`: the same as `first` of a 409. A "
+    "platform token sees any signal, a desk token those of its own bots."
+)
+
+find_signal = operation(
+    "findSignal",
+    "Find a signal by its nonce",
+    "What became of a signal, for a sender that lost the answer. Name the nonce and who sent it: "
+    f"`source` for Floor and Nox, `botId` for a bot. {A_LATER_ANSWER} A signal that was refused or "
+    "not received is `not_found`: send it again with the same nonce.",
+    tag=TAG,
+    response=FirstAnswer,
+    example=FIRST,
+    parameters=[SignalParameters],
+    refusals=[refusals.Invalid, refusals.NotFound],
+)
+
+read_signal = operation(
+    "readSignal",
+    "Read a signal",
+    f"What became of an accepted signal. {A_LATER_ANSWER}",
+    tag=TAG,
+    response=FirstAnswer,
+    example=FIRST,
+    parameters=[OpenApiParameter("signal_id", SIGNAL_ID, "path", description="The signal.")],
+    refusals=[refusals.NotFound],
 )
 
 read_contract = operation(

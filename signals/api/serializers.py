@@ -1,17 +1,50 @@
-"""The bodies of signals for the OpenAPI document: the shapes that read them, and the samples."""
+"""The parameters by which a signal is found, and the bodies of signals for the OpenAPI document.
+
+The bodies are described by the shapes that read them, and by the samples of the contract.
+"""
 
 import json
 from typing import Any
 
 from drf_spectacular.utils import OpenApiExample, PolymorphicProxySerializer
+from rest_framework import serializers
 
 from desks.api.schemas import EXAMPLE_BOT_ID, EXAMPLE_USER_ID
 from desks.choices import Direction
+from events.http.parameters import MAX_TEXT_LENGTH, StrictSerializer
 from events.http.schemas import Field, Schema
 from signals.contract import document as sample
 from signals.law import shapes
 from signals.law.shapes import Shape
 from tokens.choices import Source
+
+
+class SignalParameters(StrictSerializer):
+    """The parameters that find a signal: its nonce, and who sent it (contract, section 4)."""
+
+    nonce = serializers.RegexField(
+        rf"^[{shapes.VISIBLE}]+\Z",  # $ would let a newline follow
+        max_length=shapes.MAX_NONCE_LENGTH,
+        trim_whitespace=False,
+        help_text="The nonce of the signal; for Nox its action_id.",
+    )
+    source = serializers.ChoiceField(  # type: ignore[assignment]
+        [Source.FLOOR.value, Source.NOX.value],
+        required=False,
+        help_text="Who sent it, if it was not a bot. Only for platform tokens.",
+    )
+    botId = serializers.CharField(
+        max_length=MAX_TEXT_LENGTH,
+        required=False,
+        help_text="The bot that sent it. A desk token always names one of its own bots.",
+    )
+
+    def validate(self, data: dict[str, Any]) -> dict[str, Any]:
+        if "source" in data and "botId" in data:
+            raise serializers.ValidationError({"botId": "Send either source or botId."})
+        if "source" not in data and "botId" not in data:
+            raise serializers.ValidationError({"botId": "Send botId, or source if no bot sent it."})
+        return data
 
 
 def described(shape: Shape) -> type[Schema]:

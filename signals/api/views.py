@@ -1,25 +1,32 @@
-"""The views of the signal hook, the deploy and the contract page."""
+"""The views of the signal hook, the deploy, the contract page, and what became of a signal."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from rest_framework.request import Request
+from rest_framework.viewsets import ViewSetMixin
 
 from events.http.api_view import ApiResponse, ApiView
 from events.http.bodies import json_body
-from events.http.refusals import Refused, SignatureInvalid, Unauthenticated
+from events.http.refusals import Invalid, NotFound, Refused, SignatureInvalid, Unauthenticated
 from events.http.request_state import state_of
 from signals.api import schemas
+from signals.api.serializers import SignalParameters
 from signals.contract.document import contract
 from signals.intake.check import check
 from signals.intake.incoming import Credential, IncomingSignal
 from signals.intake.receive import receive, record_bad_signature
+from signals.models import Signal, SignalQuerySet
 from tokens.callers.authentication import BearerAuthentication, SignerAuthentication, read_again
 from tokens.callers.credentials import CredentialReader
 from tokens.callers.throttles import count_failure
 
 Result = TypeVar("Result")
 
+NOT_ACCEPTED = (
+    "No signal with this nonce was accepted so far. It may still be on its way, or it was refused: "
+    "send it again with the same nonce."
+)
 PUBLIC = {"Cache-Control": "public, no-cache"}
 
 
@@ -105,6 +112,42 @@ class DeployView(SignalView):
     def post(self, request: Request, user_id: str) -> ApiResponse:
         body = self.judge(request, lambda: json_body(request))
         return _outcome(request, _incoming(request, body, deploy_to=user_id))
+
+
+class SignalViewSet(ViewSetMixin, ApiView):
+    """What became of a signal: its answer again, for a sender that lost it.
+
+    A desk token sees the signals of its own bots only.
+    """
+
+    required_scopes = {"GET": "read", "HEAD": "read"}
+
+    @schemas.find_signal
+    def find(self, request: Request) -> ApiResponse:
+        params = SignalParameters.read(request.query_params)
+        if "source" in params and not request.auth.is_platform:
+            raise Invalid.field("source", "not_allowed", "Send the botId of one of your own bots.")
+        signer = params.get("source") or params["botId"]
+        signals = _visible_signals(request).spending(signer, params["nonce"])
+        return _first_answer(signals, NotFound(NOT_ACCEPTED))
+
+    @schemas.read_signal
+    def retrieve(self, request: Request, signal_id: str) -> ApiResponse:
+        return _first_answer(_visible_signals(request).filter(public_id=signal_id), NotFound())
+
+
+def _visible_signals(request: Request) -> SignalQuerySet:
+    """The signals that the caller may see."""
+    signals = Signal.objects.all()
+    return signals if request.auth.is_platform else signals.by_bots_of(request.auth.topic)
+
+
+def _first_answer(signals: SignalQuerySet, refusal: NotFound) -> ApiResponse:
+    """The answer to the signal. Raises the refusal if there is none."""
+    signal = signals.first()
+    if signal is None:
+        raise refusal
+    return ApiResponse(signal.answer())
 
 
 def _incoming(

@@ -19,6 +19,7 @@ from events.actors import SYSTEM
 from events.http.limits import Budget
 from events.http.refusals import Refused
 from events.kinds import Kind
+from signals.api.schemas import SIGNAL
 from tests import client, described, factories
 from tests.signals import bodies
 from tokens import actions as tokens
@@ -44,6 +45,8 @@ OPERATIONS = {
     ("GET", "/api/hooks/signal"),
     ("POST", "/api/hooks/signal"),
     ("POST", "/api/hooks/check"),
+    ("GET", "/api/v1/signals"),
+    ("GET", "/api/v1/signals/{signalId}"),
 }
 IN_BODIES = [
     (operation_id, name)
@@ -213,6 +216,7 @@ def test_every_event_is_as_described_for_a_desk(history):
 def test_what_is_read_is_as_described(desk, card):
     idle, platform = factories.a_desk(), factories.a_platform_token()
     bad = "?limit=0"
+    signal = client.push(bodies.fanout(), platform).json()["signal"]
     for operation_id, path, token in [
         ("readCatalog", client.CATALOG, None),
         ("readContract", client.HOOK, None),
@@ -226,6 +230,11 @@ def test_what_is_read_is_as_described(desk, card):
         ("readDesk", f"{client.DESKS}/{desk.public_id}", platform),
         ("readDesk", f"{client.DESKS}/{idle.public_id}", platform),
         ("readDesk", f"{client.DESKS}/{EXAMPLE_USER_ID}", platform),
+        ("readSignal", f"{client.SIGNALS}/{signal['id']}", platform),
+        ("readSignal", f"{client.SIGNALS}/{SIGNAL['id']}", platform),
+        ("findSignal", f"{client.SIGNALS}?nonce={signal['nonce']}&source=floor", platform),
+        ("findSignal", f"{client.SIGNALS}?nonce=never&source=floor", platform),
+        ("findSignal", client.SIGNALS, platform),
         ("listTokens", client.TOKENS, platform),
         ("listTokens", client.TOKENS + bad, platform),
         ("listTokens", client.TOKENS, None),

@@ -19,8 +19,9 @@ from desks import actions as desks
 from desks.models import Desk
 from events.actors import SYSTEM
 from events.http import limits
+from signals.models import Signal
 from tests import factories
-from tests.client import DESKS, JSON, TOKENS, bearer, deploy_path, push, signed, written
+from tests.client import DESKS, JSON, SIGNALS, TOKENS, bearer, deploy_path, push, signed, written
 from tests.client import code as code_of
 from tests.client import signed_in as browser_of
 from tests.factories import Bot
@@ -283,6 +284,32 @@ OPERATIONS: dict[str, tuple[Callable[[World], Ask], list[Fault]]] = {
     "GET api/v1/events by the engine": (
         lambda world: Ask("GET", "/api/v1/events", token=world.engine),
         [*TOKEN, ONLY_WRITES, QUERY],
+    ),
+    "GET api/v1/signals by the engine": (
+        lambda world: Ask("GET", SIGNALS, token=world.engine, query=f"?nonce={SPENT}&source=floor"),
+        [
+            *TOKEN,
+            ONLY_WRITES,
+            ("invalid", sets(query=f"?nonce={SPENT}")),
+            ("not_found", sets(query="?nonce=never&source=floor")),
+        ],
+    ),
+    "GET api/v1/signals by a desk": (
+        lambda world: Ask(
+            "GET", SIGNALS, token=world.own, query=f"?nonce={SPENT}&botId={world.bot.id}"
+        ),
+        [
+            *TOKEN,
+            LIMITED,
+            ("invalid", sets(query=f"?nonce={SPENT}&source=floor")),
+            ("not_found", sets(query=f"?nonce={SPENT}&botId=bot_x")),
+        ],
+    ),
+    "GET api/v1/signals/<signalId:signal_id>": (
+        lambda world: Ask(
+            "GET", f"{SIGNALS}/{Signal.objects.first().public_id}", token=world.engine
+        ),
+        [*TOKEN, ONLY_WRITES, ("not_found", sets(path=f"{SIGNALS}/sig_{'0' * 22}"))],
     ),
     "POST api/v1/desks/<userId:user_id>/signal": (
         lambda world: Ask(

@@ -106,6 +106,11 @@ ROWS: dict[str, dict[str, Row]] = {
     "api/v1/desks/<userId:user_id>": {"GET": PULLING},
     "api/v1/desks/<userId:user_id>/signal": {"POST": PUSHING},
     "api/v1/events": {"GET": READING},
+    "api/v1/signals": {
+        "GET of a fan-out": PULLING | {OWN: "invalid", OTHER: "invalid"},
+        "GET of the desk's bot": READING | {OTHER: "not_found"},
+    },
+    "api/v1/signals/<signalId:signal_id>": {"GET": READING | {OTHER: "not_found"}},
     "api/v1/tokens": {
         "GET": OF_BOTH | dict.fromkeys((OWN, OTHER, *PLATFORM, *CUSTOMERS, MFA, LONG_AGO), IN),
         "POST a desk's": MINTING
@@ -263,6 +268,7 @@ class World:
             "<str:bot_id>": lambda: self.bot.id,
             "<str:secret_id>": lambda: self.bot.automation.secrets.get().public_id,
             "<str:event_id>": lambda: Event.objects.filter(topic=self.desk.public_id).last().id,
+            "<signalId:signal_id>": lambda: Signal.objects.get(bot_id=self.bot.id).public_id,
             "<str:code>": lambda: "malformed",
             "^(?P<app_label>events|signals|tokens|desks)/$": lambda: "tokens/",
             "(?P<url>.*)$": lambda: "no/such/page/",
@@ -280,6 +286,10 @@ class World:
         if what in ("the desk's", "the reading one"):
             whose = OWN if what == "the desk's" else READ
             path += f"?id={self._token(whose).public_id}"
+        if what == "of a fan-out":
+            path += f"?nonce={Signal.objects.get(fanout=True).nonce}&source=floor"
+        if what == "of the desk's bot":
+            path += f"?nonce={Signal.objects.get(bot_id=self.bot.id).nonce}&botId={self.bot.id}"
         raw = written(body) if body is not None else b""
         headers = {}
         if who in self.bearers:
@@ -334,6 +344,7 @@ def world(settings) -> World:
         NOX: factories.a_shared_secret(Source.NOX),
     }
     push(bodies.fanout(), bearers[BOTH])
+    push(bodies.tradingview(bot), secret=bot.secret)
     browser = functools.partial(staff.a_client, raise_request_exception=False)
     browsers = {
         OWNER: browser(desk.user, "password"),

@@ -17,7 +17,7 @@ from desks.models import Desk
 from events.models import Event
 from signals.models import Signal
 from tests import factories, staff
-from tests.client import DESKS, EVENTS, HOOK, TOKENS, Response, bearer, signed, written
+from tests.client import DESKS, EVENTS, HOOK, SIGNALS, TOKENS, Response, bearer, signed, written
 from tests.config.test_permission_matrix import ACCOUNTS, ROWS, SIGNED_IN
 from tests.signals import bodies
 from tokens.crypto import formats
@@ -25,6 +25,7 @@ from tokens.models import SigningSecret, Token
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 
+SPENT = "spent"  # the nonce of the signal
 NEW_EACH_TIME = [
     re.compile(r'name="csrfmiddlewaretoken" value="[^"]+"'),
     re.compile(r'"requestId": ?"[^"]+"'),
@@ -61,7 +62,7 @@ def cast(desk: Desk, stranger: Desk) -> Cast:
     key = Authenticator.objects.create(
         pk=7_000_001, user=desk.user, type="webauthn", data={"name": "Key"}
     )
-    body = written(bodies.tradingview(bot))
+    body = written(bodies.tradingview(bot, nonce=SPENT))
     Client().generic("POST", HOOK, body, headers=signed(bot.secret, body=body))
     theirs = {
         "user": desk.public_id,
@@ -132,6 +133,7 @@ IN_PATHS = {
     "<int:pk>": "key",
     "<path:object_id>": "user",
     "<str:event_id>": "event",
+    "<signalId:signal_id>": "signal",
 }
 ROUTES = [
     (route, part)
@@ -168,6 +170,7 @@ def test_no_kind_of_id_is_forgotten():
         ("signal", "GET", f"{EVENTS}?signal={{id}}"),
         ("signal", "GET", f"{EVENTS}?signal={{id}}&order=desc&limit=1"),
         ("signal", "GET", f"{DESKS}?signal={{id}}"),
+        ("bot", "GET", f"{SIGNALS}?nonce={SPENT}&botId={{id}}"),
         ("bot", "GET", "/activity?bot={id}"),
         ("bot", "GET", "/activity.csv?bot={id}"),
         ("bot", "GET", "/control/desks/automation/?q={id}"),
@@ -192,8 +195,7 @@ def test_a_body_tells_nobody_what_others_have(cast, kind, method, path, body):
 
 
 def test_nor_does_a_nonce_that_another_has_spent(cast, desk):
-    spent = Signal.objects.get().nonce
-    for nonce in (spent, "never-spent"):
+    for nonce in (SPENT, "never-spent"):
         body = written(bodies.tradingview(cast.own_bot, nonce=nonce))
         answer = Client().generic(
             "POST", HOOK, body, headers=signed(cast.own_bot.secret, body=body)

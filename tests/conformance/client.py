@@ -26,12 +26,14 @@ EVENTS = "/api/v1/events"
 TOKENS = "/api/v1/tokens"
 HOOK = "/api/hooks/signal"
 CHECK = "/api/hooks/check"
+SIGNALS = "/api/v1/signals"
 SIGN_IN = "/accounts/login/"
 
 JSON = "application/json"
 PROBLEM = "application/problem+json"
 SOMEBODY = "usr_" + "0" * 22  # no desk has this id
 NO_BOT = "bot_" + "0" * 22
+NO_SIGNAL = "sig_" + "0" * 22
 
 TIMEOUT = 40  # seconds for one response: a reader of the feed waits up to 25
 CSRF_FIELD = re.compile(r'name="csrfmiddlewaretoken" value="([^"]+)"')

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.conformance.client import CATALOG, HOOK, deploy_path, nonce
+from tests.conformance.client import CATALOG, HOOK, NO_SIGNAL, deploy_path, nonce
 
 PUBLIC = [CATALOG, HOOK]
 PATHS = {
@@ -23,6 +23,8 @@ PATHS = {
     "revoke": "DELETE /api/v1/tokens",
     "signal": "POST /api/hooks/signal",
     "signalContract": "GET /api/hooks/signal",
+    "findSignal": "GET /api/v1/signals",
+    "readSignal": "GET /api/v1/signals/{signalId}",
 }
 # Section 5, the table: every code, and its status.
 CODES = {
@@ -126,7 +128,7 @@ def test_the_catalogs_paths_are_there(service):
     """The customer's section 4: none of them answers 404 or 405."""
     for path in PATHS.values():
         method, _, address = path.partition(" ")
-        answer = service.send(method, address.format(userId=service.desk))
+        answer = service.send(method, address.format(userId=service.desk, signalId=NO_SIGNAL))
         assert answer.status_code in (200, 401, 403), path
 
 

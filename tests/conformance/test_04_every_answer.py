@@ -11,6 +11,8 @@ from tests.conformance.client import (
     EVENTS,
     HOOK,
     ME,
+    NO_SIGNAL,
+    SIGNALS,
     SOMEBODY,
     TOKENS,
     assert_refused,
@@ -28,6 +30,8 @@ METHODS = {
     TOKENS: {"GET", "HEAD", "POST", "DELETE", "OPTIONS"},
     HOOK: {"GET", "HEAD", "POST", "OPTIONS"},
     CHECK: {"POST", "OPTIONS"},
+    SIGNALS: {"GET", "HEAD", "OPTIONS"},
+    f"{SIGNALS}/{NO_SIGNAL}": {"GET", "HEAD", "OPTIONS"},
 }
 EVERY_METHOD = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "TRACE", "PROPFIND"}
 REQUEST_ID = "X-Request-Id"

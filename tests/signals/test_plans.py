@@ -18,7 +18,7 @@ from events.models import Event
 from signals.models import Signal
 from signals.reports import tallies
 from tests.bench import growth
-from tests.client import DESKS, EVENTS, ME, code, deploy_path, get, post, push, signed_in
+from tests.client import DESKS, EVENTS, ME, SIGNALS, code, deploy_path, get, post, push, signed_in
 from tests.factories import (
     a_bot,
     a_card,
@@ -109,6 +109,18 @@ def test_no_page_of_desks_scans_a_whole_table(desk, query):
     signal = push(fanout(), engine).json()["signal"]["id"]
     with CaptureQueriesContext(connection) as queries:
         assert code(get(DESKS + query.format(signal=signal), engine)) == "ok"
+    assert whole_reads(queries) == []
+
+
+@on_postgresql
+def test_no_search_for_a_signal_scans_a_whole_table(desk):
+    bot, engine, own = a_bot(desk), a_platform_token(), a_desk_token(desk)
+    signal = push(tradingview(bot), secret=bot.secret).json()["signal"]
+    with CaptureQueriesContext(connection) as queries:
+        for token in (engine, own):
+            by_nonce = f"{SIGNALS}?nonce={signal['nonce']}&botId={bot.id}"
+            for path in (by_nonce, f"{SIGNALS}/{signal['id']}"):
+                assert code(get(path, token)) == "ok"
     assert whole_reads(queries) == []
 
 

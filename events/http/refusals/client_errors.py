@@ -114,7 +114,7 @@ class HttpsRequired(Refused):
 
 class NotFound(Refused):
     code, status, title = "not_found", 404, "Not found"
-    detail = "The path, desk or token does not exist, or you have no access to it."
+    detail = "The path, desk, signal or token does not exist, or you have no access to it."
 
 
 class MethodNotAllowed(Refused):
