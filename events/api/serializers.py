@@ -4,7 +4,12 @@ from typing import Any
 
 from rest_framework import serializers
 
-from events.http.parameters import MAX_TEXT_LENGTH, PageParameters, StrictIntegerField
+from events.http.parameters import (
+    MAX_TEXT_LENGTH,
+    PageParameters,
+    Rfc3339Field,
+    StrictIntegerField,
+)
 from events.kinds import Kind
 from events.models import Event
 from events.times import to_rfc3339
@@ -29,6 +34,17 @@ class FeedParameters(PageParameters):
     signal = serializers.CharField(
         max_length=MAX_TEXT_LENGTH, required=False, help_text="Only the event of this signal."
     )
+    botId = serializers.CharField(
+        max_length=MAX_TEXT_LENGTH,
+        required=False,
+        help_text="Only the events of this bot: its signals, refusals, elections and secrets.",
+    )
+    since = Rfc3339Field(
+        required=False, help_text="Only events at this time or later. A time of RFC 3339."
+    )
+    until = Rfc3339Field(
+        required=False, help_text="Only events before this time. A time of RFC 3339."
+    )
     order = serializers.ChoiceField(
         ["asc", "desc"], default="asc", help_text="asc: oldest first. desc: newest first."
     )
@@ -42,6 +58,8 @@ class FeedParameters(PageParameters):
     def validate(self, data: dict[str, Any]) -> dict[str, Any]:
         if data["order"] == "desc" and data["wait"]:
             raise serializers.ValidationError({"wait": "Use wait with order=asc only."})
+        if "since" in data and "until" in data and data["until"] <= data["since"]:
+            raise serializers.ValidationError({"until": "Send a time after since."})
         return data
 
 

@@ -1,10 +1,12 @@
 """Finds where a time is in the log. Times never run back along the positions."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from django.db import connection
 
+from events.feed.reading import Query
 from events.models import Event, Head
 from events.statements import adapt_datetime, fetch_all
 
@@ -36,3 +38,17 @@ def first_positions(times: Sequence[datetime]) -> list[int]:
     values = [value for number, at in enumerate(times) for value in (number, adapt_datetime(at))]
     found = dict(fetch_all(SEARCH.format(asked=asked), values))
     return [int(found[number]) for number in range(len(times))]
+
+
+def limit_to_times(query: Query, since: datetime | None, until: datetime | None) -> Query:
+    """The query of the events that are not before ``since`` and are before ``until``.
+
+    A time that the log has not reached has no position yet. So nothing is read behind the head as
+    it is now: the page ends there, and its cursor continues there.
+    """
+    if since is None and until is None:
+        return query
+    head = Head.objects.get().position
+    found = first_positions([time for time in (since, until) if time])
+    first = found[0] if since else query.first
+    return replace(query, first=first, last=min(head, found[-1] - 1) if until else head)

@@ -170,6 +170,7 @@ def test_no_kind_of_id_is_forgotten():
         ("signal", "GET", f"{EVENTS}?signal={{id}}"),
         ("signal", "GET", f"{EVENTS}?signal={{id}}&order=desc&limit=1"),
         ("signal", "GET", f"{DESKS}?signal={{id}}"),
+        ("bot", "GET", f"{EVENTS}?botId={{id}}"),
         ("bot", "GET", f"{SIGNALS}?nonce={SPENT}&botId={{id}}"),
         ("bot", "GET", "/activity?bot={id}"),
         ("bot", "GET", "/activity.csv?bot={id}"),

@@ -319,6 +319,46 @@ def test_filters_narrow_together(service, history):
     assert service.events(**{**asked, "kind": "signal.refused"}) == []
 
 
+def test_a_bots_events_are_found_by_its_id(service, user, history):
+    """Section 4: botId, for the platform and for its own desk only."""
+    bot_id = history["bot"]["botId"]
+    found = service.events(botId=bot_id)
+    assert {"signal.filled", "election.made", "secret.generated"} <= set(kinds(found))
+    for event in found:
+        told = event["signal"] or event["data"]
+        assert bot_id in (told.get("botId"), told.get("owner"))
+    own = user.mint_desk_token()
+    assert positions(service.events(own, botId=bot_id)) == positions(found)
+    assert service.events(service.desk_token, botId=bot_id) == []
+    assert service.events(userId=service.desk, botId=bot_id) == []
+    assert service.events(botId="bot_x") == []
+    filled = service.events(botId=bot_id, kind="signal.filled")
+    assert positions(filled) == [history["bot"]["position"]]
+
+
+@pytest.mark.parametrize("order", ["asc", "desc"])
+def test_since_and_until_are_times_of_the_log(service, history, order):
+    """Section 4: not before since, before until; a cursor goes on with the same filters."""
+    whole = service.events(limit=1000)
+    since, until = whole[len(whole) // 3]["at"], whole[2 * len(whole) // 3]["at"]
+    expected = [event["position"] for event in whole if since <= event["at"] < until]
+    found = positions(service.events(since=since, until=until, limit=7, order=order))
+    assert found == (expected if order == "asc" else expected[::-1])
+    assert positions(service.events(since=whole[-1]["at"]))[-1] >= whole[-1]["position"]
+    assert service.events(since="2099-01-01T00:00:00+01:00") == []
+    assert service.events(until="2000-01-01T00:00:00Z") == []
+
+
+def test_a_reader_with_an_end_in_the_future_sees_what_comes(service):
+    """Section 4: next always resumes."""
+    query = {**FILLS, "until": "2099-01-01T00:00:00Z"}
+    page = service.get(EVENTS, service.platform, **query, after=service.tail()).json()
+    assert page["events"] == []
+    signal = service.push(service.fanout(), service.platform).json()["signal"]
+    page = service.get(EVENTS, service.platform, **query, after=page["next"]).json()
+    assert positions(page["events"]) == [signal["position"]]
+
+
 # --- Cursors -------------------------------------------------------------------------------------
 
 
@@ -389,6 +429,13 @@ def test_a_cursor_that_the_log_cannot_honour_is_refused(service, order):
         "wait=1.5",
         "wait=",
         "wait=1&order=desc",
+        "botId=",
+        "since=2026-01-01",
+        "since=2026-01-01T00:00:00",
+        "since=2026-02-30T00:00:00Z",
+        "until=now",
+        "until=",
+        "since=2026-01-01T00:00:00Z&until=2026-01-01T00:00:00Z",
         "userId=x&userId=x",
         "ready=1",
         "signal=",

@@ -132,13 +132,18 @@ def test_no_search_for_a_signal_scans_a_whole_table(desk):
         "?order=desc",
         "?kind=signal.filled&kind=desk.created",
         "?userId={desk}",
+        "?botId={bot}",
+        "?botId={bot}&kind=signal.filled&kind=signal.refused",
+        "?since=2026-01-01T00:00:00Z",
+        "?until=2099-01-01T00:00:00Z&order=desc&kind=signal.filled",
         "?signal={signal}",
     ],
 )
 def test_no_page_of_the_feed_scans_a_whole_table(desk, query):
     engine = a_platform_token()
     signal = push(fanout(), engine).json()["signal"]["id"]
-    path = EVENTS + query.format(desk=desk.public_id, signal=signal)
+    bot = a_bot(desk)
+    path = EVENTS + query.format(desk=desk.public_id, bot=bot.id, signal=signal)
     with CaptureQueriesContext(connection) as queries:
         for token in (engine, a_desk_token(desk)):
             assert code(get(path, token)) == "ok"
@@ -219,14 +224,50 @@ def test_no_search_of_the_activity_reads_the_log_of_a_large_desk(desk, query, ev
     read = [query["sql"] for query in queries if "events_event" in query["sql"]]
     assert read
     for statement in read:
-        with connection.cursor() as cursor:
-            cursor.execute("EXPLAIN (ANALYZE, FORMAT JSON) " + statement)
-            plan = json.dumps(cursor.fetchone())
-        assert "Seq Scan on events_event" not in plan
-        passed = re.findall(r'"Rows Removed by (?:Index Recheck|Filter)": (\d+)', plan)
-        assert sum(map(int, passed)) <= MAX_CHECKED_PER_PAGE
-        rows = [int(rows) * int(times) for rows, times in ACTUAL.findall(plan)]
-        assert max(rows) <= MAX_CHECKED_PER_PAGE, plan + statement
+        assert_bounded(statement)
+
+
+def assert_bounded(statement):
+    """The statement reads a limited part of the log, by an index."""
+    with connection.cursor() as cursor:
+        cursor.execute("EXPLAIN (ANALYZE, FORMAT JSON) " + statement)
+        plan = json.dumps(cursor.fetchone())
+    assert "Seq Scan on events_event" not in plan
+    passed = re.findall(r'"Rows Removed by (?:Index Recheck|Filter)": (\d+)', plan)
+    assert sum(map(int, passed)) <= MAX_CHECKED_PER_PAGE
+    rows = [int(rows) * int(times) for rows, times in ACTUAL.findall(plan)]
+    assert max(rows) <= MAX_CHECKED_PER_PAGE, plan + statement
+
+
+@on_postgresql
+@pytest.mark.parametrize("by", ["the engine", "the desk"])
+@pytest.mark.parametrize(
+    ("query", "events"),
+    [
+        ("botId={bot}&kind=signal.refused", 1),
+        ("botId={bot}&order=desc&limit=1", 1),
+        ("botId=bot_1&kind=desk.created", 0),
+        ("userId={desk}&since=2020-01-01T12:00:00Z&until=2020-01-01T12:01:00Z", 1),
+        ("since=2020-01-01T12:00:00Z&until=2020-01-01T12:10:00Z&kind=signal.refused", 1),
+        ("since=2020-01-01T12:00:00Z&until=2020-01-01T12:10:00Z&order=desc", 10),
+    ],
+)
+def test_no_filter_of_the_feed_reads_the_log_of_a_large_desk(desk, by, query, events):
+    bot, engine, own = a_bot(desk), a_platform_token(), a_desk_token(desk)
+    with connection.cursor() as cursor:
+        cursor.execute(MANY_OF_ONE_DESK.format(desk=desk.public_id, bot=bot.id))
+        cursor.execute(
+            "UPDATE events_event SET at = '2019-01-01' WHERE position <= %s",
+            [Event.objects.filter(at__year__gt=2021).count()],
+        )
+    path = f"{EVENTS}?{query.format(desk=desk.public_id, bot=bot.id)}"
+    with CaptureQueriesContext(connection) as queries:
+        page = get(path, engine if by == "the engine" else own).json()
+    of_signals = [event for event in page["events"] if event["at"] > "2020"]
+    assert len(of_signals) == events
+    for query in queries:
+        if "events_event" in query["sql"]:
+            assert_bounded(query["sql"])
 
 
 @on_postgresql

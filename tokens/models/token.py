@@ -114,15 +114,17 @@ class Token(models.Model):
             "userId": self.topic,
         }
 
-    def visibility_of(self, user_id: str | None) -> Visibility:
+    def visibility_of(self, user_id: str | None, bot_id: str | None = None) -> Visibility:
         """The part of the log that this token may read.
 
-        ``user_id`` narrows it to one desk. The view is empty if the token may not read that desk.
+        ``user_id`` narrows it to one desk, and ``bot_id`` alone to the desk of that bot, to which
+        all events of the bot are addressed. The view is empty if the token may not read that desk.
         """
-        if self.is_platform and user_id is None:
+        if self.is_platform and user_id is None and bot_id is None:
             return lambda window: WHOLE_LOG
         if self.is_platform:
-            desk = Desk.objects.filter(public_id=user_id).first()
+            desks = Desk.objects.filter(automations=bot_id) if user_id is None else Desk.objects
+            desk = desks.filter(**({} if user_id is None else {"public_id": user_id})).first()
         else:
             desk = self.desk if user_id in (None, self.topic) else None
         return desk_visibility(desk) if desk else lambda window: ()
