@@ -12,8 +12,9 @@ from events.models import Head
 NUMBERS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {count}) "
 
 USERS = """INSERT INTO desks_user
-(id, password, is_superuser, email, is_active, is_staff, date_joined)
-SELECT {start} + i, '', {no}, 'crowd-' || i || '@example.com', {yes}, {no}, '{now}' FROM n"""
+(id, password, is_superuser, email, is_active, is_staff, date_joined, time_zone, theme)
+SELECT {start} + i, '', {no}, 'crowd-' || i || '@example.com', {yes}, {no}, '{now}', '',
+    'system' FROM n"""
 DESKS = """INSERT INTO desks_desk
 (id, public_id, user_id, created_at, updated_at, connected, enrolled_id, deactivated)
 SELECT {start} + i, 'usr_crowd' || i, {start} + i, '{now}', '{now}', {yes}, '{card}', {no} FROM n"""

@@ -132,7 +132,7 @@ def test_the_account_pages_take_what_their_views_do_and_never_put_or_delete():
     assert methods("/accounts/2fa/recovery-codes/") == {"GET", "HEAD", "OPTIONS"}
     assert methods("/accounts/2fa/webauthn/keys/1/remove/") == {"GET", "HEAD", "POST", "OPTIONS"}
     assert methods("/control/tokens/token/mint/") == {"GET", "HEAD", "POST", "OPTIONS"}
-    assert methods("/desk/withdraw") == {"POST", "OPTIONS"}
+    assert methods("/desk/withdraw") == {"GET", "HEAD", "POST", "OPTIONS"}
 
 
 def test_a_form_takes_no_file():

@@ -92,7 +92,7 @@ class TestAPageThatSaysNo:
         settings.REQUIRE_STAFF_MFA = True
         answer = signed_in(a_staff_user()).get("/control/", follow=True)
         assert problem(answer) == "second_factor_required"
-        assert 'href="/accounts/2fa/"' in source(answer)
+        assert 'href="/accounts/2fa/totp/activate/"' in source(answer)
 
 
 class TestEveryPage:

@@ -66,7 +66,7 @@ def test_the_actor_of_a_change_over_the_api_is_the_user(desk, platform):
 def test_the_actor_of_a_change_by_staff_is_hidden_from_desks(desk, platform, own):
     user = a_staff_user()
     fields = {"name": "Evening", "pair": "ETH/USDT", "direction": "long"}
-    staff.a_client(user).post(reverse("admin:desks_card_publish"), fields)
+    staff.publish(staff.a_client(user), fields)
     assert user.staff_id.startswith("stf_")
     assert last(platform) == {"type": "staff", "id": user.staff_id}
     assert last(own) is None

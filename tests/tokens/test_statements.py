@@ -21,8 +21,8 @@ MOMENTS = [NOW - timedelta(days=1), NOW, NOW + timedelta(milliseconds=1), None]
 
 def selected(column: str, public_id: str) -> bool:
     parameters = {"credential": public_id, "at": adapt_datetime(NOW)}
-    sent = "(SELECT %(credential)s AS token, %(credential)s AS secret) AS sent"
-    return bool(fetch_one(f"SELECT {column} FROM {sent}", parameters)[0])
+    sent = " FROM (SELECT %(credential)s AS token, %(credential)s AS secret) AS sent"
+    return bool(fetch_one("SELECT " + column + sent, parameters)[0])
 
 
 def test_a_token_is_active_for_both():
