@@ -2,14 +2,15 @@
 
 from typing import Any
 
+from django.http import HttpResponse
 from django.urls import reverse
 from rest_framework.request import Request
 
 from desks.api.schemas import PublishedCard
-from events.http.api_view import ApiResponse, ApiView
+from events.http.api_view import ApiView
 from events.http.json_schema import STRING
 from events.http.schemas import Field, Paper, Schema, operation
-from signals.api.views import PUBLIC
+from signals.api.views import document_or_page
 from signals.contract.document import HEADERS, published_card
 from signals.law.rules import LAW
 
@@ -69,7 +70,7 @@ class Catalog(Paper):
 
 
 class CatalogView(ApiView):
-    """The catalog. Public."""
+    """The catalog. Public. A browser gets the contract's page."""
 
     authentication_classes = []
     permission_classes = []
@@ -81,8 +82,8 @@ class CatalogView(ApiView):
         tag="Catalog",
         response=Catalog,
     )
-    def get(self, request: Request) -> ApiResponse:
-        return ApiResponse(catalog(), headers=PUBLIC)
+    def get(self, request: Request) -> HttpResponse:
+        return document_or_page(request, catalog)
 
 
 def catalog() -> dict[str, Any]:

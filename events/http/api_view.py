@@ -33,7 +33,8 @@ class ApiView(APIView):
     """A view that checks requests in the contract's order: caller, kind of token, scope, rate.
 
     ``config.middleware.first_checks`` checks path, method, length and size before the view runs.
-    The view skips content negotiation and versioning: every response is JSON, in one version.
+    The view skips the framework's content negotiation and versioning: responses are JSON, in one
+    version. Only the catalog and the contract are also served as a page.
     """
 
     # The scope that each method requires. A method that is not listed is not allowed.

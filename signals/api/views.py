@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
+from django.http import HttpResponse
+from django.utils.cache import patch_vary_headers
 from rest_framework.request import Request
 from rest_framework.viewsets import ViewSetMixin
 
@@ -13,6 +15,8 @@ from events.http.request_state import state_of
 from signals.api import schemas
 from signals.api.serializers import SignalParameters
 from signals.contract.document import contract
+from signals.contract.negotiation import prefers_page
+from signals.contract.page import contract_page
 from signals.intake.check import check
 from signals.intake.incoming import Credential, IncomingSignal
 from signals.intake.receive import receive, record_bad_signature
@@ -28,6 +32,17 @@ NOT_ACCEPTED = (
     "send it again with the same nonce."
 )
 PUBLIC = {"Cache-Control": "public, no-cache"}
+
+
+def document_or_page(request: Request, document: Callable[[], dict[str, Any]]) -> HttpResponse:
+    """Answers with a public document as JSON, or with the contract's page if a browser asks."""
+    response: HttpResponse
+    if prefers_page(request.headers.get("Accept", "")):
+        response = HttpResponse(contract_page(), headers=PUBLIC)
+    else:
+        response = ApiResponse(document(), headers=PUBLIC)
+    patch_vary_headers(response, ["Accept"])
+    return response
 
 
 class SignalView(ApiView):
@@ -69,8 +84,8 @@ class HookView(SignalView):
         return list(super().get_permissions()) if self.request.method == "POST" else []
 
     @schemas.read_contract
-    def get(self, request: Request) -> ApiResponse:
-        return ApiResponse(contract(), headers=PUBLIC)
+    def get(self, request: Request) -> HttpResponse:
+        return document_or_page(request, contract)
 
     @schemas.push_signal
     def post(self, request: Request) -> ApiResponse:

@@ -14,8 +14,8 @@ from django.utils import timezone
 
 from desks.models import Automation, Desk, Election
 from events.http.refusals import NotFound
+from signals.contract.samples import push
 from signals.pages.access import back_to, customer_page, form_page, own_bot, refusal_beside, sent
-from signals.pages.bots.samples import push
 from signals.pages.bots.tabs import live_secrets, tab_page
 from signals.pages.confirmation import ask
 from tokens import actions as token_actions

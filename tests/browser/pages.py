@@ -9,10 +9,12 @@ from tests.routes import routes
 VISITOR, USER, STAFF, HALFWAY = "a visitor", "the user", "staff", "staff before the second factor"
 ONE = "<path:object_id>"
 
+# Pages under /api/: the API's reference, and the contract, which programs get as JSON.
+OF_API = ["api/docs", "api/v1", "api/hooks/signal"]
 # Routes without a page of their own, and why.
 NO_PAGE = {
     **dict.fromkeys(
-        [route for route in routes() if route.startswith("api/") and route != "api/docs"],
+        [route for route in routes() if route.startswith("api/") and route not in OF_API],
         "for programs",
     ),
     **dict.fromkeys(["healthz", "readyz", "metrics"], "for programs"),
@@ -33,7 +35,7 @@ OPEN = [
     "",
     "problems",
     "problems/<str:code>",
-    "api/docs",
+    *OF_API,
     "accounts/login/",
     "accounts/inactive/",
     "accounts/signup/",

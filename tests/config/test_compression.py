@@ -24,6 +24,10 @@ def engine(card) -> str:
     return a_platform_token()
 
 
+# What the answer of each path depends on, besides the path.
+VARY = {CATALOG: "Accept, Accept-Encoding", HOOK: "Accept, Accept-Encoding"}
+
+
 @pytest.mark.parametrize("path", [DESKS, EVENTS, HOOK, SCHEMA, CATALOG])
 def test_a_large_answer_is_the_same_in_fewer_bytes(engine, path):
     plain, small = get(path, engine), get(path, engine, **GZIP)
@@ -33,7 +37,7 @@ def test_a_large_answer_is_the_same_in_fewer_bytes(engine, path):
     assert gzip.decompress(small.content) == plain.content
     assert len(small.content) < len(plain.content) / 2
     for response in (plain, small):
-        assert response["Vary"] == "Accept-Encoding"
+        assert response["Vary"] == VARY.get(path, "Accept-Encoding")
         assert response["Content-Type"] == JSON
 
 
@@ -85,7 +89,7 @@ def test_one_etag_stands_for_both_encodings(path):
     for headers in ({}, GZIP):
         unchanged = get(path, **headers, **{"If-None-Match": small["ETag"]})
         assert unchanged.status_code == 304
-        assert (unchanged["ETag"], unchanged["Vary"]) == (plain["ETag"], "Accept-Encoding")
+        assert (unchanged["ETag"], unchanged["Vary"]) == (plain["ETag"], plain["Vary"])
         assert not unchanged.content
 
 

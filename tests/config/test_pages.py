@@ -31,7 +31,9 @@ class TestHome:
 
     def test_it_says_how_one_begins_and_where_the_contract_is(self):
         page = source(Client().get("/"))
-        for path in (reverse("hook"), reverse("catalog"), "/accounts/signup/", "/problems"):
+        hook = reverse("hook")
+        paths = (hook, f"{hook}#quickstart", reverse("catalog"), "/accounts/signup/", "/problems")
+        for path in paths:
             assert f'href="{path}"' in page
 
     def test_who_is_signed_in_is_led_to_the_desk(self):

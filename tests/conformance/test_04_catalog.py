@@ -222,6 +222,60 @@ def test_there_is_no_page_of_a_refusal_that_there_is_not(service):
     assert page.headers["Content-Type"].startswith("text/html")
 
 
+# --- For browsers --------------------------------------------------------------------------------
+
+BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+JAVA = "text/html, image/gif, image/jpeg, *; q=.2, */*; q=.2"
+
+
+@pytest.mark.parametrize("path", PUBLIC)
+def test_a_browser_gets_a_page_with_the_security_headers_and_no_cookie(service, path):
+    """Section 4: the page for browsers, the same for everyone."""
+    page = service.get(path, headers={"Accept": BROWSER})
+    assert page.status_code == 200
+    assert page.headers["Content-Type"] == "text/html; charset=utf-8"
+    assert "default-src 'none'" in page.headers["Content-Security-Policy"]
+    assert "Set-Cookie" not in page.headers
+    assert all(code in page.text for code in CODES)
+    assert contract(service)["signing"]["vector"]["signature"] in page.text
+
+
+@pytest.mark.parametrize("path", PUBLIC)
+@pytest.mark.parametrize(
+    "accept", ["*/*", "application/json", "text/html", JAVA, f"{BROWSER},application/json", "\xff"]
+)
+def test_every_other_client_gets_the_same_json(service, path, accept):
+    """Section 4: byte for byte, whatever else the client accepts."""
+    plain = service.get(path, headers={"Accept": ""})
+    answer = service.get(path, headers={"Accept": accept.encode("latin-1")})
+    assert answer.headers["Content-Type"] == "application/json"
+    assert answer.content == plain.content
+    assert answer.headers["ETag"] == plain.headers["ETag"]
+
+
+@pytest.mark.parametrize("path", PUBLIC)
+def test_each_form_has_an_etag_of_its_own(service, path):
+    """Section 4: Vary: Accept; 304 for the same form only; HEAD as GET."""
+    forms = {accept: service.get(path, headers={"Accept": accept}) for accept in ("*/*", BROWSER)}
+    assert len({answer.headers["ETag"] for answer in forms.values()}) == 2
+    for accept, answer in forms.items():
+        assert "Accept" in answer.headers["Vary"].split(", ")
+        for other in forms.values():
+            asked = {"Accept": accept, "If-None-Match": other.headers["ETag"]}
+            again = service.get(path, headers=asked)
+            assert again.status_code == (304 if other is answer else 200)
+        head = service.http.head(path, headers={"Accept": accept})
+        assert (head.headers["ETag"], head.content) == (answer.headers["ETag"], b"")
+        assert head.headers["Content-Type"] == answer.headers["Content-Type"]
+
+
+def test_a_refusal_is_a_problem_body_for_browsers_too(service):
+    """Section 4."""
+    answer = service.http.delete(CATALOG, headers={"Accept": BROWSER})
+    assert (answer.status_code, answer.json()["code"]) == (405, "method_not_allowed")
+    assert answer.headers["Content-Type"] == "application/problem+json"
+
+
 # --- Headers of both -----------------------------------------------------------------------------
 
 

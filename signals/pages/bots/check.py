@@ -9,9 +9,9 @@ from django.urls import reverse
 
 from desks.models import Desk
 from events.http.refusals import ExchangeSecret
+from signals.contract.samples import push
 from signals.pages.access import customer_page, own_bot
 from signals.pages.bots.dry_check import dry_check
-from signals.pages.bots.samples import push
 from signals.pages.bots.tabs import election_of, tab_page
 from signals.pages.forms import MessageForm
 

@@ -5,9 +5,9 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
 from desks.models import Desk
+from signals.contract.samples import push
 from signals.pages.access import customer_page, own_bot
 from signals.pages.bots.relay_setup import EXAMPLE_HOST, relay_setup
-from signals.pages.bots.samples import push
 from signals.pages.bots.tabs import election_of, tab_page
 from signals.pages.forms import RelayHostForm
 

@@ -1,0 +1,153 @@
+"""The contract as a page, for people (contract, section 4).
+
+Everything that the page says of shapes, samples, refusals, parameters and limits is read from where
+the service itself takes it.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from django.conf import settings
+from django.template.loader import render_to_string
+from rest_framework import serializers
+
+from events.api.serializers import MAX_WAIT, FeedParameters
+from events.http.limits import OFF
+from events.kinds import Kind
+from signals.contract import samples
+from signals.contract.document import BOT_ID, contract
+from signals.law import shapes
+
+KIBIBYTE = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One member of a body, one parameter, or one limit: its name, values and description."""
+
+    name: str
+    values: str
+    description: str = ""
+    is_required: bool = False
+
+
+# The customer's four shapes: anchor, title, shape of the law, names of the contract's samples.
+SHAPES = (
+    ("automation", "1. One automation", shapes.AUTOMATION, ("tv",)),
+    ("one-desk", "2. One desk", shapes.ONE_DESK, ("oneDesk", "floor")),
+    ("fan-out", "3. Every ready desk", shapes.FANOUT, ("fanout", "oneUser")),
+    ("nox", "4. Nox", shapes.NOX, ("nox",)),
+)
+
+# What each limit of the settings counts.
+LIMITS = {
+    "automation": "Signals of one automation, sent or checked",
+    "platform": "Signals of one platform token or shared secret, sent or checked",
+    "reads": "Reads with one desk token",
+    "failures": "Failed credentials of one address. A valid credential is never refused for it",
+    "minting": "Tokens and secrets that one user makes",
+    "changes": "Other changes that one user makes",
+    "desk": "What the owner and the bots of one desk write to the log",
+    "desk_day": "What they write to the log in a day",
+    "pages": "Page views of one signed-in user",
+}
+
+
+def contract_page() -> str:
+    """Returns the page. It is the same for every visitor: it reads no session and no request."""
+    document = contract()
+    context = {
+        "contract": document,
+        "base": settings.BASE_URL,
+        "shapes": [_shape(document, *shape) for shape in SHAPES],
+        "quickstart": samples.push(document["url"], BOT_ID, None),
+        "placeholders": {
+            "bot": BOT_ID,
+            "secret": samples.SECRET,
+            "pair": samples.ANY_PAIR,
+            "direction": samples.ANY_DIRECTION,
+        },
+        "feed": [_parameter(name, field) for name, field in FeedParameters().fields.items()],
+        "kinds": Kind.values,
+        "max_wait": MAX_WAIT,
+        "limits": _limits(),
+    }
+    return render_to_string("contract/page.html", context)
+
+
+# --- Shapes --------------------------------------------------------------------------------------
+
+
+def _shape(
+    document: dict[str, Any], anchor: str, title: str, shape: shapes.Shape, names: tuple[str, ...]
+) -> dict[str, Any]:
+    return {
+        "anchor": anchor,
+        "title": title,
+        "description": shape.description.replace("``", ""),
+        "samples": [_sample(name, document[name]) for name in names],
+        "members": [
+            Row(name, _values(member.schema), member.description, member.is_required)
+            for name, member in shape.members.items()
+        ],
+    }
+
+
+def _sample(name: str, sample: dict[str, Any]) -> dict[str, Any]:
+    return {**sample, "name": name, "text": json.dumps(sample["body"], indent=2)}
+
+
+def _values(schema: dict[str, Any]) -> str:
+    """Returns the values that a JSON schema takes, in words."""
+    if "const" in schema:
+        return json.dumps(schema["const"])
+    if "enum" in schema:
+        return " or ".join(json.dumps(value) for value in schema["enum"])
+    longest = schema.get("maxLength")
+    return f"{schema['type']}, at most {longest} characters" if longest else schema["type"]
+
+
+# --- The feed and the limits ---------------------------------------------------------------------
+
+
+def _parameter(name: str, field: serializers.Field[Any, Any, Any, Any]) -> Row:
+    return Row(name, _taken(field), str(field.help_text))
+
+
+def _taken(field: serializers.Field[Any, Any, Any, Any]) -> str:
+    """Returns the values that a query parameter takes, in words."""
+    match field:
+        case serializers.IntegerField():
+            return f"{field.min_value} to {field.max_value}, {field.default} by default"
+        case serializers.ListField():
+            return "a kind of event"
+        case serializers.ChoiceField():
+            return f"{' or '.join(field.choices)}, {field.default} by default"
+    return "text"
+
+
+def _limits() -> list[Row]:
+    rates = [Row(name, _rate(settings.LIMITS[name]), text) for name, text in LIMITS.items()]
+    return [
+        Row("body", f"{settings.DATA_UPLOAD_MAX_MEMORY_SIZE // KIBIBYTE} KiB", "A request's body"),
+        Row(
+            "timestamp",
+            f"{settings.TIMESTAMP_TOLERANCE} s",
+            "How old a signature's timestamp may be, or how far ahead",
+        ),
+        *rates,
+        Row(
+            "wait",
+            str(settings.WAITING_READERS_PER_TOKEN),
+            "Readers of one token that wait for events at the same time",
+        ),
+    ]
+
+
+def _rate(limit: str) -> str:
+    """Returns ``120/minute`` as words."""
+    if limit == OFF:
+        return "no limit"
+    count, _, window = limit.partition("/")
+    return f"{int(count):,} per {window}"

@@ -1,0 +1,128 @@
+"""The contract in a browser: its filter, its code, its signature, and all without scripts."""
+
+import subprocess
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.stage import CHROMIUM, DESKTOP, PHONE, set_up
+from tests.conformance.client import HOOK
+from tokens.crypto import signing
+
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.once,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed"),
+]
+
+# The elements that do not fit the page's width when it is printed.
+CUT_OFF = """() => Array.from(document.querySelectorAll("pre, .members"))
+  .filter((each) => each.scrollWidth > each.clientWidth + 1).map((each) => each.textContent)"""
+
+
+@pytest.fixture(scope="module")
+def stage():
+    with set_up() as stage:
+        yield stage
+
+
+@pytest.fixture
+def open_page(stage):
+    """Opens the contract in a new context with these options."""
+    contexts = []
+
+    def open_with(**options):
+        contexts.append(stage.context(None, **options))
+        page = contexts[-1].new_page()
+        page.goto(HOOK, wait_until="load")
+        return page
+
+    yield open_with
+    for context in contexts:
+        context.close()
+
+
+def vector(stage):
+    return stage.service.get(HOOK).json()["signing"]["vector"]
+
+
+@pytest.mark.parametrize("width", [PHONE, DESKTOP])
+def test_the_filter_leaves_what_matches_and_says_how_much(open_page, width):
+    page = open_page(viewport={"width": width, "height": 900})
+    page.get_by_label("Filter this page").fill("direction_mismatch")
+    expect(page.get_by_role("status")).to_have_text("1 of 12 parts")
+    rows = page.locator("#refusals [data-row]:visible")
+    expect(rows).to_have_count(1)
+    expect(rows).to_contain_text("Direction differs from the election")
+    expect(page.locator("#signing")).to_be_hidden()
+    expect(page.locator(".contents li:visible")).to_have_count(1)
+    page.get_by_label("Filter this page").fill("")
+    expect(page.locator(".parts > section:visible")).to_have_count(12)
+    expect(page.locator("#refusals [data-row]:visible")).to_have_count(36)
+
+
+def test_the_filter_keeps_all_rows_of_a_part_whose_heading_matches(open_page):
+    page = open_page()
+    page.get_by_label("Filter this page").fill("LIMITS")
+    assert page.locator("#limits [data-row]:visible").count() > 8
+
+
+def test_the_filter_of_what_is_nowhere_leaves_nothing(open_page):
+    page = open_page()
+    page.get_by_label("Filter this page").fill("zebra")
+    expect(page.get_by_role("status")).to_have_text("0 of 12 parts")
+    expect(page.locator(".parts > section:visible")).to_have_count(0)
+
+
+def test_the_signature_is_that_of_what_is_typed_and_nothing_is_sent(stage, open_page):
+    page, shown = open_page(), vector(stage)
+    result = page.locator(".sign output")
+    expect(result).to_have_text(shown["signature"])
+    requests = []
+    page.on("request", lambda request: requests.append(request.url))
+    secret, body = "svc_sign_ümlaut", '{"pair": "BTC/USDT", "why": "✓"}\n'
+    page.get_by_label("Secret", exact=True).fill(secret)
+    page.get_by_label("Timestamp", exact=True).fill("1800000000")
+    page.get_by_label("Body", exact=True).fill(body)
+    expect(result).to_have_text(signing.sign(secret, 1800000000, body.encode()))
+    page.get_by_label("Timestamp", exact=True).press("Enter")
+    page.get_by_label("Secret", exact=True).fill("")
+    expect(result).to_have_text("Type a secret.")
+    assert requests == []
+    assert page.url.endswith(HOOK)
+
+
+def test_the_filled_in_code_sends_a_signal_as_it_is_shown(stage, open_page):
+    page, bot = open_page(), stage.service.bot
+    for label, value in {
+        "Bot's id": bot["botId"],
+        "Signing secret": bot["secret"],
+        "Elected pair": bot["pair"],
+        "Elected direction": bot["direction"],
+    }.items():
+        page.get_by_label(label, exact=True).fill(value)
+    code = page.locator("[data-language='shell']").text_content()
+    done = subprocess.run(
+        ["sh", "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert '"outcome":"filled"' in done.stdout, done
+
+
+def test_without_scripts_all_is_there_but_the_tools(stage, open_page):
+    page, shown = open_page(java_script_enabled=False), vector(stage)
+    assert page.locator("form:visible").count() == 0
+    assert page.locator(".parts > section:visible").count() == 12
+    assert page.locator("#refusals [data-row]:visible").count() == 36
+    for value in shown.values():
+        assert page.locator("#signing").get_by_text(value).first.is_visible()
+    page.locator("summary", has_text="Python").click()
+    assert page.get_by_text("import hashlib").is_visible()
+
+
+def test_it_is_printed_whole_and_without_tools(open_page):
+    page = open_page(viewport={"width": 700, "height": 1000})
+    page.emulate_media(media="print")
+    assert page.locator(".contents:visible, form:visible, .copy:visible").count() == 0
+    assert page.evaluate(CUT_OFF) == []
+    assert len(page.pdf()) > 10_000

@@ -1,0 +1,52 @@
+"""The code of the contract's page sends a first signal as pasted, with a bot's values filled in."""
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from signals.contract import samples
+from signals.contract.document import BOT_ID
+from signals.models import Signal
+from tests.client import HOOK, get
+from tests.factories import a_bot, a_connected_desk
+from tests.pages import copied
+from tests.signals.test_contract_page import FIREFOX
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.processes, pytest.mark.once]
+
+COMMANDS = {
+    "shell": ("sh", "-c"),
+    "python": (sys.executable, "-c"),
+    "node": ("node", "-e"),
+}
+
+
+def codes() -> dict[str, str]:
+    """The code of the page in each language, as it is copied."""
+    shown = [text for text in copied(get(HOOK, Accept=FIREFOX)) if samples.SECRET in text]
+    return dict(zip(("shell", "python", "node", "php"), shown, strict=True))
+
+
+@pytest.mark.parametrize("language", COMMANDS)
+def test_the_code_sends_a_signal_each_time_it_is_pasted(live_server, settings, language):
+    if not shutil.which(COMMANDS[language][0]):
+        pytest.skip(f"not run for lack of {COMMANDS[language][0]}")
+    settings.BASE_URL = live_server.url
+    bot = a_bot(a_connected_desk(), "ETH/USDT", "short")
+    code = codes()[language]
+    for placeholder, value in {
+        BOT_ID: bot.id,
+        samples.SECRET: bot.secret,
+        samples.ANY_PAIR: "ETH/USDT",
+        samples.ANY_DIRECTION: "short",
+    }.items():
+        assert placeholder in code
+        code = code.replace(placeholder, value)
+    for count in (1, 2):
+        done = subprocess.run(
+            [*COMMANDS[language], code], capture_output=True, text=True, timeout=60, check=False
+        )
+        assert '"outcome":"filled"' in done.stdout, done
+        assert Signal.objects.count() == count
