@@ -29,6 +29,7 @@ PATHS = {
     "revoke": ("DELETE", "tokens", ""),
     "signal": ("POST", "hook", ""),
     "signalContract": ("GET", "hook", ""),
+    "bots": ("GET", "own-bots", ""),
     "findSignal": ("GET", "signals", ""),
     "readSignal": ("GET", "signals", "/{signalId}"),
 }

@@ -23,6 +23,7 @@ TOKENS = "/api/v1/tokens"
 HOOK = "/api/hooks/signal"
 CHECK = "/api/hooks/check"
 SIGNALS = "/api/v1/signals"
+BOTS = "/api/v1/bots"
 
 JSON = "application/json"
 

@@ -6,6 +6,7 @@ from before a restore is detected. A cursor of any other list contains the last 
 
 import base64
 import binascii
+import re
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -36,7 +37,7 @@ def log_position(cursor: str, epoch: str, head: int) -> int:
     return int(position)
 
 
-def list_cursor(name: str, key: int) -> str:
+def list_cursor(name: str, key: int | str) -> str:
     """The cursor of the list ``name`` after ``key``, the last key of a page."""
     return _encode(name, str(key))
 
@@ -49,8 +50,16 @@ def list_key(cursor: str, name: str) -> int:
     return int(key)
 
 
+def list_id(cursor: str, name: str, form: str) -> str:
+    """The key of a cursor of a list whose keys are ids of this form. Raises ``Invalid``."""
+    key = _decode(cursor, name)
+    if not re.fullmatch(form, key):
+        raise invalid_cursor()
+    return key
+
+
 def page_of(
-    rows: Sequence[Row], limit: int, name: str, key: Callable[[Row], int]
+    rows: Sequence[Row], limit: int, name: str, key: Callable[[Row], int | str]
 ) -> tuple[Sequence[Row], str | None]:
     """The first ``limit`` rows, and the cursor of the next page; None at the end of the list.
 

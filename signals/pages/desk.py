@@ -44,7 +44,7 @@ def overview(request: HttpRequest, desk: Desk) -> HttpResponse:
     if is_fragment(request):
         return fragment(request, lines(page.events, bot_names(desk)))
     now = timezone.now()
-    bots = bots_at_a_glance(desk, now)
+    bots = list(bots_at_a_glance(desk, now))
     tallies = count(desk.public_id, spans, page.head.position, [bot.pk for bot in bots], now)
     card, lapsed = _cards(desk)
     elected_at = getattr(card, "elected_at", None)

@@ -8,6 +8,7 @@ from django.db.models import Exists, OuterRef, Subquery
 from django.urls import reverse
 
 from desks.models import Automation, Card, Desk, Election
+from desks.models.automation import AutomationQuerySet
 from signals.reports.reasons import title_of
 from signals.reports.tallies import BotTally
 from tokens.models import SigningSecret, Token
@@ -62,22 +63,22 @@ def notices(
     return found
 
 
-def bots_at_a_glance(desk: Desk, now: datetime) -> list[Automation]:
+def bots_at_a_glance(desk: Desk, now: datetime) -> AutomationQuerySet:
     """The desk's bots, each with its elected ``pair`` and ``direction`` and its secrets.
 
+    ``elected_at`` says when they were elected; all three are None without an election.
     ``has_secret`` says whether a secret verifies, ``secret_ends_at`` when the next one ends.
     """
     elected = Election.objects.standing().filter(automation=OuterRef("pk"))
     live = SigningSecret.objects.live(now).filter(automation=OuterRef("pk"))
     ending = live.filter(ends_at__isnull=False).order_by("ends_at")
     bots = Automation.objects.not_removed().filter(desk=desk)
-    return list(
-        bots.annotate(
-            pair=Subquery(elected.values("pair")[:1]),
-            direction=Subquery(elected.values("direction")[:1]),
-            has_secret=Exists(live),
-            secret_ends_at=Subquery(ending.values("ends_at")[:1]),
-        )
+    return bots.annotate(
+        pair=Subquery(elected.values("pair")[:1]),
+        direction=Subquery(elected.values("direction")[:1]),
+        elected_at=Subquery(elected.values("elected_at")[:1]),
+        has_secret=Exists(live),
+        secret_ends_at=Subquery(ending.values("ends_at")[:1]),
     )
 
 

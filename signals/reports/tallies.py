@@ -120,6 +120,15 @@ def count(
     return _tallies(dates, bots, statement.rows(), _is_complete(spans, begins[0]))
 
 
+def count_bots(topic: str, head: int, bots: Sequence[str], now: datetime) -> dict[str, BotTally]:
+    """The tallies of bots by id, in two statements. The day is a day in UTC."""
+    [begin] = first_positions([datetime.combine(now.astimezone(UTC).date(), time.min, UTC)])
+    statement = _Statement()
+    for bot_id in bots:
+        statement.read_bot(topic, bot_id, begin, head)
+    return _tallies([], bots, statement.rows(), True).bots
+
+
 def _is_complete(spans: Sequence[Span], begin: int) -> bool:
     """Whether the spans cover every election since the first position of the first day."""
     ended = [span for span in spans if span.opened > 0]

@@ -45,6 +45,7 @@ OPERATIONS = {
     ("GET", "/api/hooks/signal"),
     ("POST", "/api/hooks/signal"),
     ("POST", "/api/hooks/check"),
+    ("GET", "/api/v1/bots"),
     ("GET", "/api/v1/signals"),
     ("GET", "/api/v1/signals/{signalId}"),
 }
@@ -230,6 +231,8 @@ def test_what_is_read_is_as_described(desk, card):
         ("readDesk", f"{client.DESKS}/{desk.public_id}", platform),
         ("readDesk", f"{client.DESKS}/{idle.public_id}", platform),
         ("readDesk", f"{client.DESKS}/{EXAMPLE_USER_ID}", platform),
+        ("listBots", client.BOTS + bad, factories.a_desk_token(desk)),
+        ("listBots", client.BOTS, platform),
         ("readSignal", f"{client.SIGNALS}/{signal['id']}", platform),
         ("readSignal", f"{client.SIGNALS}/{SIGNAL['id']}", platform),
         ("findSignal", f"{client.SIGNALS}?nonce={signal['nonce']}&source=floor", platform),

@@ -285,6 +285,10 @@ OPERATIONS: dict[str, tuple[Callable[[World], Ask], list[Fault]]] = {
         lambda world: Ask("GET", "/api/v1/events", token=world.engine),
         [*TOKEN, ONLY_WRITES, QUERY],
     ),
+    "GET api/v1/bots": (
+        lambda world: Ask("GET", "/api/v1/bots", token=world.own),
+        [*TOKEN, OF_PLATFORM, LIMITED, QUERY],
+    ),
     "GET api/v1/signals by the engine": (
         lambda world: Ask("GET", SIGNALS, token=world.engine, query=f"?nonce={SPENT}&source=floor"),
         [

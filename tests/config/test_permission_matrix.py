@@ -106,6 +106,7 @@ ROWS: dict[str, dict[str, Row]] = {
     "api/v1/desks/<userId:user_id>": {"GET": PULLING},
     "api/v1/desks/<userId:user_id>/signal": {"POST": PUSHING},
     "api/v1/events": {"GET": READING},
+    "api/v1/bots": {"GET": READING | dict.fromkeys(PLATFORM, "not_allowed")},
     "api/v1/signals": {
         "GET of a fan-out": PULLING | {OWN: "invalid", OTHER: "invalid"},
         "GET of the desk's bot": READING | {OTHER: "not_found"},

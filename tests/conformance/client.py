@@ -27,6 +27,7 @@ TOKENS = "/api/v1/tokens"
 HOOK = "/api/hooks/signal"
 CHECK = "/api/hooks/check"
 SIGNALS = "/api/v1/signals"
+BOTS = "/api/v1/bots"
 SIGN_IN = "/accounts/login/"
 
 JSON = "application/json"

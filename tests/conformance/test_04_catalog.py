@@ -23,6 +23,7 @@ PATHS = {
     "revoke": "DELETE /api/v1/tokens",
     "signal": "POST /api/hooks/signal",
     "signalContract": "GET /api/hooks/signal",
+    "bots": "GET /api/v1/bots",
     "findSignal": "GET /api/v1/signals",
     "readSignal": "GET /api/v1/signals/{signalId}",
 }

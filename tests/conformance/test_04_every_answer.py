@@ -5,6 +5,7 @@ import re
 import pytest
 
 from tests.conformance.client import (
+    BOTS,
     CATALOG,
     CHECK,
     DESKS,
@@ -30,6 +31,7 @@ METHODS = {
     TOKENS: {"GET", "HEAD", "POST", "DELETE", "OPTIONS"},
     HOOK: {"GET", "HEAD", "POST", "OPTIONS"},
     CHECK: {"POST", "OPTIONS"},
+    BOTS: {"GET", "HEAD", "OPTIONS"},
     SIGNALS: {"GET", "HEAD", "OPTIONS"},
     f"{SIGNALS}/{NO_SIGNAL}": {"GET", "HEAD", "OPTIONS"},
 }

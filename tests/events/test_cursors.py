@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from events.http.cursors import list_cursor, list_key, log_cursor, log_position
+from events.http.cursors import list_cursor, list_id, list_key, log_cursor, log_position
 from events.http.refusals import CursorLost, Invalid
 from events.models import new_epoch
 
@@ -17,6 +17,14 @@ EPOCH = "0011aabb"
 def test_a_cursor_returns_its_position(position: int):
     assert log_position(log_cursor(EPOCH, position), EPOCH, head=position) == position
     assert list_key(list_cursor("desks", position), "desks") == position
+
+
+@pytest.mark.parametrize("key", ["1", "bot_", "bot_a\n", "x", "bot_a:bot_b", "bot_%"])
+def test_a_list_of_ids_takes_an_id_of_its_form_only(key: str):
+    assert list_id(list_cursor("bots", "bot_a"), "bots", "bot_[a-z]") == "bot_a"
+    for cursor in (list_cursor("bots", key), list_cursor("desks", "bot_a")):
+        with pytest.raises(Invalid):
+            list_id(cursor, "bots", "bot_[a-z]")
 
 
 def test_a_cursor_of_another_epoch_is_lost():

@@ -18,7 +18,19 @@ from events.models import Event
 from signals.models import Signal
 from signals.reports import tallies
 from tests.bench import growth
-from tests.client import DESKS, EVENTS, ME, SIGNALS, code, deploy_path, get, post, push, signed_in
+from tests.client import (
+    BOTS,
+    DESKS,
+    EVENTS,
+    ME,
+    SIGNALS,
+    code,
+    deploy_path,
+    get,
+    post,
+    push,
+    signed_in,
+)
 from tests.factories import (
     a_bot,
     a_card,
@@ -110,6 +122,27 @@ def test_no_page_of_desks_scans_a_whole_table(desk, query):
     with CaptureQueriesContext(connection) as queries:
         assert code(get(DESKS + query.format(signal=signal), engine)) == "ok"
     assert whole_reads(queries) == []
+
+
+@on_postgresql
+def test_the_list_of_bots_reads_a_limited_part_of_a_large_log(desk):
+    bot, own = a_bot(desk), a_desk_token(desk)
+    with connection.cursor() as cursor:
+        cursor.execute(MANY_OF_ONE_DESK.format(desk=desk.public_id, bot=bot.id))
+        cursor.execute("UPDATE events_event SET at = now() WHERE position > 100")
+        cursor.execute(
+            "UPDATE events_event SET content = replace(content::text, 'bot_1', %s)::jsonb", [bot.id]
+        )
+    get(BOTS, own)  # notes the token's use
+    with CaptureQueriesContext(connection) as queries:
+        [listed] = get(BOTS, own).json()["bots"]
+    assert listed["today"]["more"]
+    assert listed["today"]["filled"] + listed["today"]["refused"] == tallies.MAX_OF_BOT
+    assert len(queries) <= 6
+    assert whole_reads(queries) == []
+    for query in queries:
+        if "events_event" in query["sql"]:
+            assert_bounded(query["sql"])
 
 
 @on_postgresql

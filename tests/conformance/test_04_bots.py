@@ -1,0 +1,50 @@
+"""Section 4, GET /api/v1/bots: a desk's own bots."""
+
+from tests.conformance.client import BOTS, Bot, assert_refused, faults
+
+RECORD = {"botId", "name", "createdAt", "state", "election", "last", "today"}
+
+
+def record(service, token, bot_id):
+    bots = service.get(BOTS, token, limit=1000).json()["bots"]
+    return next((bot for bot in bots if bot["botId"] == bot_id), None)
+
+
+def test_a_desk_lists_its_own_bots(service, user):
+    """Section 4: election, state, latest outcome, counts of the day."""
+    token, own = user.mint_desk_token(), service.bot
+    signal = service.push(service.tradingview(), secret=own["secret"]).json()["signal"]
+    page = service.get(BOTS, token).json()
+    assert set(page) == {"paper", "liveWrites", "bots", "next"}
+    assert all(set(bot) == RECORD for bot in page["bots"])
+    found = record(service, token, own["botId"])
+    assert found["state"] == "accepts_signals"
+    assert {name: found["election"][name] for name in ("pair", "direction")} == {
+        name: own[name] for name in ("pair", "direction")
+    }
+    assert (found["last"]["outcome"], found["last"]["code"]) == ("filled", None)
+    assert found["last"]["signal"] == signal["id"]
+    assert found["last"]["event"] == f"evt_{signal['position']}"
+    assert set(found["today"]) == {"filled", "refused", "more"}
+    assert record(service, service.desk_token, own["botId"]) is None
+
+
+def test_a_bot_says_what_is_missing_first(service, user):
+    """Section 4: no_election, no_secret; a removed bot is not listed."""
+    token, bot = user.mint_desk_token(), Bot(user)
+    assert record(service, token, bot.id)["state"] == "no_election"
+    bot.elect("AAA/BBB", "long")
+    assert record(service, token, bot.id)["state"] == "no_secret"
+    bot.generate()
+    assert record(service, token, bot.id)["state"] == "accepts_signals"
+    bot.remove()
+    assert record(service, token, bot.id) is None
+
+
+def test_it_is_for_a_desk_token(service):
+    """Section 4."""
+    assert_refused(service.get(BOTS, service.platform), 403, "not_allowed")
+    assert_refused(service.get(BOTS), 401, "credentials_missing")
+    answer = service.get(BOTS, service.desk_token, after="x")
+    assert_refused(answer, 422, "invalid")
+    assert faults(answer) == {"after"}
