@@ -5,7 +5,8 @@ import re
 PAGE, XHTML = "text/html", "application/xhtml+xml"
 # From the most specific range to the least: the first one that a client names gives the weight.
 JSON_RANGES = ("application/json", "application/*", "*/*")
-_WEIGHT = re.compile(r"0(\.\d{0,3})?|1(\.0{0,3})?", re.ASCII)
+# Some clients leave out the zero before the point.
+_WEIGHT = re.compile(r"0?\.\d{1,3}|0\.?|1(\.0{0,3})?", re.ASCII)
 
 
 def prefers_page(accept: str) -> bool:
@@ -19,12 +20,13 @@ def prefers_page(accept: str) -> bool:
 
 
 def _weights(accept: str) -> dict[str, float]:
-    """Returns the weight of each media range. A range with a malformed weight is left out."""
+    """Returns the weight of each media range. A malformed weight makes the header say nothing."""
     found = {}
     for part in accept.lower().split(","):
         name, *parameters = (text.strip() for text in part.split(";"))
-        given = [text[2:] for text in parameters if text.startswith("q=")]
-        weight = given[0] if given else "1"
-        if _WEIGHT.fullmatch(weight):
-            found[name] = float(weight)
+        named = (parameter.partition("=") for parameter in parameters)
+        weight = next((value.strip() for key, _, value in named if key.strip() == "q"), "1")
+        if not _WEIGHT.fullmatch(weight):
+            return {}
+        found[name] = float(weight)
     return found

@@ -124,6 +124,8 @@ def _taken(field: serializers.Field[Any, Any, Any, Any]) -> str:
             return "a kind of event"
         case serializers.ChoiceField():
             return f"{' or '.join(field.choices)}, {field.default} by default"
+        case serializers.DateTimeField():
+            return "a time of RFC 3339"
     return "text"
 
 

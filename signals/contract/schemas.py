@@ -1,4 +1,4 @@
-"""The schema of the contract page."""
+"""The schema of the contract."""
 
 from desks.api.schemas import PublishedCard
 from events.http.json_schema import OBJECT, STRING

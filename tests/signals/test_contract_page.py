@@ -56,6 +56,7 @@ def text_of(answer):
         "TEXT/HTML , Application/XHTML+XML ; q=0.1",
         "application/xhtml+xml,text/html;level=1;q=0.9,application/json;q=0.8",
         "text/html,application/xhtml+xml,*/*;q=1,application/json;q=0.5",
+        "text/html;q=.9,application/xhtml+xml,*/*;q=.8",
     ],
 )
 def test_a_browser_prefers_the_page(accept):
@@ -78,6 +79,9 @@ def test_a_browser_prefers_the_page(accept):
         "text/html;q=0,application/xhtml+xml",
         "text/html,application/xhtml+xml;q=0",
         "text/html;q=much,application/xhtml+xml",
+        "text/html; Q = 0 ,application/xhtml+xml",
+        "text/html,application/xhtml+xml,application/json;q=1.5",
+        "text/html;q=.5,application/xhtml+xml,*/*;q=.6",
         "text/html;q=nan,application/xhtml+xml",
         "text/html;q=9,application/xhtml+xml",
         "text/html;q=,application/xhtml+xml",
@@ -226,6 +230,8 @@ def test_it_describes_every_parameter_and_kind_of_the_feed():
     assert all(kind in text for kind in Kind.values)
     assert "limit 1 to 1000, 100 by default" in text
     assert "wait 0 to 25, 0 by default" in text
+    assert "order asc or desc, asc by default" in text
+    assert "since a time of RFC 3339" in text
 
 
 def test_it_names_every_endpoint_of_the_catalog():
