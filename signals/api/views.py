@@ -1,4 +1,4 @@
-"""The views of the signal hook, the deploy, the contract page, and what became of a signal."""
+"""The views of the signal hook, the deploy, the contract, and what became of a signal."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
@@ -71,7 +71,7 @@ class SignalView(ApiView):
 
 
 class HookView(SignalView):
-    """POST /api/hooks/signal accepts the four shapes. GET returns the contract page."""
+    """POST /api/hooks/signal accepts the four shapes. GET returns the contract."""
 
     required_scopes = {"POST": "write"}
     for_platform = True
