@@ -41,7 +41,17 @@ def input_file(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Path
     """The configuration, with existing ids in place of some generated ones."""
     headers = {"Authorization": f"Bearer {server.seed['readToken']}"}
     listed = httpx.get(f"{server.base_url}/api/v1/tokens", headers=headers, trust_env=False)
+    # The nonce is the one that schemathesis makes up first, beside each value of ``source``.
+    signal = {**server.seed["card"], "nonce": "0", "elected": True, "source": "floor"}
+    sent = httpx.post(
+        f"{server.base_url}/api/hooks/signal",
+        json={name: value for name, value in signal.items() if name != "name"} | {"fanout": True},
+        headers={"Authorization": f"Bearer {server.seed['platformToken']}"},
+        trust_env=False,
+    )
     real = {
+        "signal": sent.json()["signal"]["id"],
+        "nonce": sent.json()["signal"]["nonce"],
         "token": listed.json()["tokens"][0]["id"],
         "user": server.seed["desks"][0]["userId"],
         "bot": server.seed["automation"]["botId"],
@@ -72,6 +82,8 @@ def test_a_platform_token(server, input_file, tmp_path):
         "GET /api/v1/desks/{userId}",
         "POST /api/v1/desks/{userId}/signal",
         "GET /api/v1/events",
+        "GET /api/v1/signals",
+        "GET /api/v1/signals/{signalId}",
         "GET /api/v1/tokens",
         "GET /api/hooks/signal",
         "POST /api/hooks/signal",
@@ -98,6 +110,7 @@ def test_a_desk_token(server, input_file, tmp_path):
     assert served == {
         "GET /api/v1",
         "GET /api/v1/me",
+        "GET /api/v1/bots",
         "GET /api/v1/events",
         "GET /api/v1/tokens",
         "GET /api/hooks/signal",
@@ -143,6 +156,7 @@ def served_in(entries: list[dict]) -> set[str]:
         request, status = entry["request"], entry["response"]["status"]
         if 200 <= status < 300 and request["method"] in ("GET", "POST", "DELETE"):
             path = re.sub("/usr_[^/]+", "/{userId}", urlsplit(request["url"]).path)
+            path = re.sub("/sig_[^/]+", "/{signalId}", path)
             served.add(f"{request['method']} {path}")
     return served
 
