@@ -123,8 +123,8 @@ class Token(models.Model):
         if self.is_platform and user_id is None and bot_id is None:
             return lambda window: WHOLE_LOG
         if self.is_platform:
-            desks = Desk.objects.filter(automations=bot_id) if user_id is None else Desk.objects
-            desk = desks.filter(**({} if user_id is None else {"public_id": user_id})).first()
+            which = {"automations": bot_id} if user_id is None else {"public_id": user_id}
+            desk = Desk.objects.filter(**which).first()
         else:
             desk = self.desk if user_id in (None, self.topic) else None
         return desk_visibility(desk) if desk else lambda window: ()
