@@ -306,7 +306,7 @@ def test_a_socket_timeout_is_reported_as_a_slow_hook():
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"RELAY_SECRET": ""}, "RELAY_SECRET must be the complete signing secret"),
+        ({"RELAY_SECRET": ""}, "RELAY_SECRET is empty"),
         ({"RELAY_SECRET": "svc_sign_short"}, "RELAY_SECRET must be the complete signing secret"),
         ({"RELAY_HOOK": ""}, "RELAY_HOOK must be the address"),
         ({"RELAY_HOOK": "http://signals.example/api/hooks/signal"}, "RELAY_HOOK must use https"),
