@@ -13,8 +13,9 @@ START = 10_000_000  # the first id, far above those of ``seed``
 FEED_OF = "usr_grown1"
 
 ROWS = """
-INSERT INTO desks_user (id, password, is_superuser, email, is_active, is_staff, date_joined)
-SELECT {start} + i, '', false, 'grown-' || i || '@example.com', true, false, now()
+INSERT INTO desks_user
+    (id, password, is_superuser, email, is_active, is_staff, date_joined, time_zone, theme)
+SELECT {start} + i, '', false, 'grown-' || i || '@example.com', true, false, now(), '', 'system'
 FROM generate_series(1, {desks}) AS i;
 INSERT INTO desks_desk
     (id, public_id, user_id, created_at, updated_at, connected, enrolled_id, deactivated)

@@ -1,5 +1,9 @@
-"""Opens every page in both colour schemes and at three widths, and checks it in the browser."""
+"""Opens every page in both colour schemes and at three widths, and checks it in the browser.
 
+``make test`` opens what visitors see. ``make drills`` opens all pages (``WALK=all``), in minutes.
+"""
+
+import os
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -53,7 +57,11 @@ def test_every_route_has_a_visitor_or_a_reason_for_no_page():
         who_sees(route)
 
 
-@pytest.fixture(scope="module", params=[VISITOR, USER, STAFF, HALFWAY])
+ALL = [VISITOR, USER, STAFF, HALFWAY]
+WALKED = ALL if os.environ.get("WALK") == "all" else [VISITOR, HALFWAY]
+
+
+@pytest.fixture(scope="module", params=WALKED)
 def signed_in_visitor(request, stage):
     """A kind of visitor and a client, signed in once, because a code is valid only once."""
     with signed_in(stage, request.param) as visitor:

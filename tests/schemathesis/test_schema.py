@@ -20,7 +20,7 @@ import pytest
 
 from tests.server import Server, serving
 
-EXAMPLES = int(os.environ.get("EXAMPLES", "10"))
+EXAMPLES = int(os.environ.get("EXAMPLES", "5"))
 SECONDS = 300 + 10 * EXAMPLES
 CONFIGURATION = Path(__file__).with_name("schemathesis.toml")
 # Callers present their own credentials; schemathesis must not generate others.

@@ -28,8 +28,8 @@ pytestmark = [
     pytest.mark.timeout(300),
 ]
 
-PROCESSES, THREADS, ROUNDS = 4, 16, 50
-FAN_OUTS, FAN_OUT_THREADS, TOGGLES, DESKS_EACH = 160, 8, 60, 5
+PROCESSES, THREADS, ROUNDS = 4, 16, 25
+FAN_OUTS, FAN_OUT_THREADS, TOGGLES, DESKS_EACH = 80, 8, 60, 5
 
 
 def engine(token: str) -> Client:
