@@ -76,6 +76,7 @@ bench: .venv/dev ## measure speed against baselines on TEST_DATABASE_URL; QUICK=
 drills: .venv/dev ## inject faults under load and check that nothing is lost; ten minutes
 	@$(BIN)/python -m tests.drills
 	@BATCH_KILLS=200 $(BIN)/pytest -q tests/signals/test_batch_kills.py
+	@ROTATION=1 $(BIN)/pytest -q tests/drills/test_key_rotation.py
 	@WALK=all $(BIN)/pytest -q tests/browser/test_walk.py
 
 mutants: .venv/dev ## run mutation tests on the critical modules; an hour, more on PostgreSQL

@@ -5,6 +5,7 @@ At every moment each server accepts everything that the other one made.
 
 import itertools
 import json
+import os
 import re
 import secrets
 import subprocess
@@ -32,6 +33,7 @@ pytestmark = [
     pytest.mark.alone,
     pytest.mark.once,
     pytest.mark.timeout(300),
+    pytest.mark.skipif("ROTATION" not in os.environ, reason="make drills runs it: a minute"),
 ]
 
 LOGIN, RESET = "/accounts/login/", "/accounts/password/reset/"
