@@ -1,8 +1,7 @@
 """Django's settings. .env.example describes those that an operator may change."""
 
-from typing import Any
-
 from config import environment as env
+from config.accounts.settings import *  # noqa: F403 - Django reads all of them from this module
 from config.environment import ROOT
 from config.middleware import security_headers
 from config.openapi.settings import spectacular_settings
@@ -106,7 +105,7 @@ MIDDLEWARE = [
     "config.middleware.first_checks.StaticFiles",
     "config.middleware.first_checks.check_requests",
     "django.contrib.sessions.middleware.SessionMiddleware",
-    "config.middleware.requests.ValidateForms",
+    "config.middleware.forms.ValidateForms",
     "django.middleware.csrf.CsrfViewMiddleware",
     "config.accounts.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
@@ -163,54 +162,8 @@ SPECTACULAR_SETTINGS = spectacular_settings(BASE_URL)
 
 # --- Accounts ------------------------------------------------------------------------------------
 
-AUTHENTICATION_BACKENDS = ["allauth.account.auth_backends.AuthenticationBackend"]
-PASSWORD_HASHERS = ["django.contrib.auth.hashers.Argon2PasswordHasher"]
-_VALIDATION = "django.contrib.auth.password_validation"
-AUTH_PASSWORD_VALIDATORS: list[dict[str, Any]] = [
-    {"NAME": f"{_VALIDATION}.UserAttributeSimilarityValidator"},
-    {"NAME": f"{_VALIDATION}.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
-    {"NAME": f"{_VALIDATION}.CommonPasswordValidator"},
-    {"NAME": f"{_VALIDATION}.NumericPasswordValidator"},
-]
-
-ACCOUNT_ADAPTER = "config.accounts.adapters.AccountAdapter"
-ACCOUNT_FORMS = {
-    "add_email": "config.accounts.forms.AddEmailForm",
-    "change_password": "config.accounts.forms.ChangePasswordForm",
-    "login": "config.accounts.forms.LoginForm",
-    "reset_password": "config.accounts.forms.ResetPasswordForm",
-    "reset_password_from_key": "config.accounts.forms.ResetPasswordKeyForm",
-}
-ACCOUNT_LOGIN_METHODS = {"email"}
-ACCOUNT_SIGNUP_FIELDS = [
-    "email*",
-    "password1*",
-]  # the fields of accounts; the sign-up pages are our own
-ACCOUNT_USER_MODEL_USERNAME_FIELD = None
-ACCOUNT_EMAIL_VERIFICATION = "mandatory"
-ACCOUNT_LOGIN_ON_EMAIL_CONFIRMATION = True
-ACCOUNT_PREVENT_ENUMERATION = True
-ACCOUNT_EMAIL_NOTIFICATIONS = True
-# In addition to allauth's: sign-up emails to one address, and password attempts at its link.
-ACCOUNT_RATE_LIMITS = {"signup_mail": "3/10m/key", "signup_password": "20/m/ip"}
-ACCOUNT_LOGIN_ON_PASSWORD_RESET = True
-ACCOUNT_CHANGE_EMAIL = True
-ACCOUNT_LOGOUT_ON_PASSWORD_CHANGE = True
-ACCOUNT_REAUTHENTICATION_REQUIRED = True
-ACCOUNT_REAUTHENTICATION_TIMEOUT = 15 * 60
 ACCOUNT_DEFAULT_HTTP_PROTOCOL = "https" if BASE_URL.startswith("https") else "http"
-ACCOUNT_EMAIL_SUBJECT_PREFIX = ""
 ALLAUTH_TRUSTED_PROXY_COUNT = TRUSTED_PROXIES
-MFA_FORMS = {
-    "add_webauthn": "config.accounts.forms.AddPasskeyForm",
-    "edit_webauthn": "config.accounts.forms.RenamePasskeyForm",
-}
-MFA_ADAPTER = "config.accounts.adapters.MfaAdapter"
-MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
-MFA_TOTP_ISSUER = "Signal Intermediary Service"
-LOGIN_URL = "account_login"
-LOGIN_REDIRECT_URL = "desk"
-ACCOUNT_LOGOUT_REDIRECT_URL = "home"
 
 _email = email()
 EMAIL_BACKEND = _email["EMAIL_BACKEND"]

@@ -4,13 +4,10 @@ import re
 import secrets
 import time
 from collections.abc import Callable
-from typing import Any
 
 from django.conf import settings
-from django.core.exceptions import BadRequest, DisallowedHost
-from django.http import HttpRequest, HttpResponse, QueryDict
-from django.http.multipartparser import MultiPartParserError
-from django.http.request import UnreadablePostError
+from django.core.exceptions import DisallowedHost
+from django.http import HttpRequest, HttpResponse
 from django.http.response import ResponseHeaders
 from django.middleware.security import SecurityMiddleware
 from django.utils.cache import get_conditional_response, set_response_etag
@@ -21,16 +18,12 @@ from config.monitoring.metrics import REQUESTS
 from config.problems import API, problem, to_refusal
 from config.server.logs import RequestLogger
 from events.http.refusals import (
-    ExchangeSecret,
     HostInvalid,
     HttpsRequired,
-    Malformed,
     NotFound,
-    Refused,
 )
 from events.http.request_state import state_of
 from tokens.crypto import formats
-from tokens.crypto.exchange_secrets import is_secret
 
 Handler = Callable[[HttpRequest], HttpResponse]
 
@@ -40,8 +33,6 @@ NUL = "\x00"
 NO_ROUTE = "none"  # a static file or an unknown path
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _REQUEST_ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
-# Form fields into which users type their own secrets.
-_SECRET_FIELDS = re.compile(r"password|^code$|^csrfmiddlewaretoken$")
 
 
 def request_id(get_response: Handler) -> Handler:
@@ -221,41 +212,3 @@ def prevent_caching(get_response: Handler) -> Handler:
         return response
 
     return middleware
-
-
-class ValidateForms:
-    """Refuses forms that contain an exchange secret or a NUL."""
-
-    def __init__(self, get_response: Handler) -> None:
-        self.get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponse:
-        return self.get_response(request)
-
-    def process_view(
-        self, request: HttpRequest, view: Any, args: Any, kwargs: Any
-    ) -> HttpResponse | None:
-        if request.path.startswith(API):
-            return None
-        try:
-            _check_fields(request)
-        except Refused as refusal:
-            return problem(request, refusal)
-        return None
-
-
-def _check_fields(request: HttpRequest) -> None:
-    for form in (request.GET, _form(request)):
-        for name, values in form.lists():
-            if any(NUL in str(text) for text in values):
-                raise Malformed("A field holds a NUL. Take it out.")
-            if not _SECRET_FIELDS.search(name) and any(is_secret(str(text)) for text in values):
-                raise ExchangeSecret
-
-
-def _form(request: HttpRequest) -> QueryDict:
-    """Returns the form in the body. Raises ``Malformed`` if it cannot be parsed."""
-    try:
-        return request.POST
-    except (BadRequest, MultiPartParserError, UnreadablePostError, LookupError, ValueError):
-        raise Malformed("The form cannot be read. Send it as a browser does.") from None

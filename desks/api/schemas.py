@@ -76,7 +76,7 @@ class DeskPage(Paper):
 
 
 class VenueData(Schema):
-    """Data of ``desk.…`` events. The venue is null if the desk has none."""
+    """Data of ``desk.…`` events. The venue is None if the desk has none."""
 
     venue = Field(STRING, allow_null=True)
 

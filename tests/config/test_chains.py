@@ -41,7 +41,7 @@ OF_PAGES = [
     "config.middleware.first_checks.StaticFiles",
     "config.middleware.first_checks.check_requests",
     "django.contrib.sessions.middleware.SessionMiddleware",
-    f"{REQUESTS}.ValidateForms",
+    "config.middleware.forms.ValidateForms",
     "django.middleware.csrf.CsrfViewMiddleware",
     "config.accounts.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",

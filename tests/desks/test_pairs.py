@@ -2,8 +2,7 @@
 
 import pytest
 
-from desks.forms import ElectionForm
-from desks.pairs import WRONG_FORM, suggested_pair
+from desks.forms import WRONG_FORM, ElectionForm, suggested_pair
 
 
 @pytest.mark.parametrize(
