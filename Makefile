@@ -11,6 +11,9 @@ PORT ?= 8000
 ONCE ?=
 QUICK ?=
 
+# Without compiled files each process of the suite would rewrite every test's assertions again.
+unexport PYTHONDONTWRITEBYTECODE
+
 BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes
 
@@ -19,7 +22,7 @@ key = $$($(BIN)/python -c 'import secrets; print(secrets.token_hex(32))')
 PRODUCTION = ENV_FILE=/dev/null DEBUG=off SECRET_KEY=$(key) TOKEN_KEYS=$(key) \
 	SECRET_KEYS=$(key) BASE_URL=https://signals.example DATABASE_URL=sqlite:////dev/null
 
-.PHONY: help demo serve quick check lint test coverage bench drills mutants screenshots lock
+.PHONY: help demo serve live quick check lint test coverage bench drills mutants screenshots lock
 
 help: ## list the commands
 	@sed -n 's/^\([a-z]*\):.* ## /  make \1	/p' $(MAKEFILE_LIST)
@@ -28,16 +31,20 @@ help: ## list the commands
 demo: .venv/base .env ## serve a new database, play engine and automation, then stay up for a browser
 	@exec $(BIN)/python manage.py demo --make $$PPID --port $(PORT) $(if $(ONCE),--once)
 
-serve: .venv/base .env ## run the server with the settings of the environment and .env
+serve: .venv/base .env ## run the server, and the runner of webhooks, with the settings of the environment and .env
 	@$(BIN)/python manage.py migrate --no-input --verbosity 1
 	@$(BIN)/python manage.py createcachetable
 	@$(BIN)/python manage.py collectstatic --no-input --verbosity 0
-	@exec $(BIN)/gunicorn -c config/gunicorn.conf.py
+	@exec $(BIN)/python -m config.server.beside
+
+live: .venv/base .env ## run the live server beside make serve: the feed for thousands of readers
+	@exec $(BIN)/python -m config.live
 
 # One worker more than there are cores, because some always wait for a browser or a server. Each
-# file runs in one worker, so that its server starts once. Tests that race processes run last, alone.
+# file runs in one worker, so that its server starts once. Tests with deadlines run last, alone.
 PARALLEL = -n $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist loadfile --no-loadscope-reorder
-SUITE = $(BIN)/pytest $(PARALLEL) -m "not alone$$except" && $(BIN)/pytest -m alone
+ALONE = $$(grep -rlE --include='test_*.py' 'mark\.alone' tests)
+SUITE = $(BIN)/pytest $(PARALLEL) -m "not alone$$except" && $(BIN)/pytest -m alone $(ALONE)
 test: .venv/dev ## run every test on SQLite, and on TEST_DATABASE_URL and TEST_REDIS_URL if they are set
 	@echo 'On SQLite:'
 	@unset TEST_DATABASE_URL TEST_REDIS_URL; $(SUITE)
@@ -73,10 +80,15 @@ coverage: .venv/dev ## run the tests on SQLite and measure branch coverage
 bench: .venv/dev ## measure speed against baselines on TEST_DATABASE_URL; QUICK=1 takes a minute
 	@$(BIN)/python -m tests.bench $(if $(QUICK),--quick)
 
-drills: .venv/dev ## inject faults under load and check that nothing is lost; ten minutes
+drills: .venv/dev ## inject faults under load and check that nothing is lost; about an hour
 	@$(BIN)/python -m tests.drills
+	@$(BIN)/python -m tests.drills.layout_conformance
 	@BATCH_KILLS=200 $(BIN)/pytest -q tests/signals/test_batch_kills.py
+	@DELIVERY_KILLS=100 $(BIN)/pytest -q tests/signals/delivery/test_kills.py
+	@RACE_ROUNDS=50 DEMO_ONCE=1 $(BIN)/pytest -q tests/signals/test_processes.py tests/signals/test_demo.py
+	@EVENTS_EACH=2500 $(BIN)/pytest -q tests/events/test_processes.py
 	@ROTATION=1 $(BIN)/pytest -q tests/drills/test_key_rotation.py
+	@LIVE_KILLS=1 STREAM_ORACLE_ROUNDS=300 $(BIN)/pytest -q tests/drills/test_live_kills.py tests/events/test_stream_oracle.py
 	@WALK=all $(BIN)/pytest -q tests/browser/test_walk.py
 
 mutants: .venv/dev ## run mutation tests on the critical modules; an hour, more on PostgreSQL
@@ -87,13 +99,13 @@ SCREENSHOTS ?= test-results/screenshots
 screenshots: .venv/dev ## take a picture of every page, phone and desktop, light and dark; minutes
 	@$(BIN)/python -m tests.browser.screenshots $(SCREENSHOTS)
 
-# Every requirement is pinned with hashes. Lock with the oldest supported Python, 3.11: it needs the
-# most packages.
+# Every requirement is pinned with hashes. Lock with the oldest supported Python, Debian's 3.11.2: it
+# needs the most packages (redis needs one more before 3.11.3).
 LOCK = /tmp/signals-lock/bin/pip-compile --quiet --generate-hashes --strip-extras --no-header \
 	--no-emit-index-url --no-emit-find-links --no-emit-trusted-host
 lock: ## pin the requirements of pyproject.toml again; minutes
-	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' \
-		|| { echo 'Lock with the oldest Python: make lock PYTHON=python3.11' >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 11, 3))' \
+		|| { echo "Lock with Debian's Python: make lock PYTHON=/usr/bin/python3.11" >&2; exit 1; }
 	"$(PYTHON)" -m venv --clear /tmp/signals-lock
 	/tmp/signals-lock/bin/pip install --quiet pip-tools
 	$(LOCK) --output-file requirements/base.txt pyproject.toml

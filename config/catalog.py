@@ -32,6 +32,7 @@ PATHS = {
     "bots": ("GET", "own-bots", ""),
     "findSignal": ("GET", "signals", ""),
     "readSignal": ("GET", "signals", "/{signalId}"),
+    "subscriptions": ("GET", "subscriptions", ""),
 }
 
 
@@ -105,7 +106,8 @@ def catalog() -> dict[str, Any]:
         },
         "forEngine": {
             "mint": "Staff mint a platform token in the control area; shown once.",
-            "pull": f"{named['readyDesks']} with a platform token that may read.",
+            "pull": f"{named['readyDesks']} with a platform token that may read. Later "
+            "?changedSince=<asOf of the last answer> lists what changed.",
             "oneDesk": f"{named['desk']} with a platform token that may read.",
             "deploy": f"{named['deploy']} with a platform token that may write.",
             "fanout": f'{named["signal"]} with "fanout": true reaches every ready desk.',

@@ -12,11 +12,13 @@ from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect
 from django.template.response import TemplateResponse
-from django.urls import reverse
+from django.urls import path, reverse
 from django.utils import timezone
 from django.views.generic import FormView, View
 
 from events.http import limits
+from signals.pages.access import page
+from signals.pages.news import log_news
 from signals.reports.overview import platform_overview
 from tokens.callers.staff import (
     can_prove_second_factor,
@@ -96,9 +98,11 @@ class ControlAreaSite(admin.AdminSite):
         return sorted(listed, key=lambda app: APPS.index(app["app_label"]))
 
     def get_urls(self) -> list[Any]:
-        return [
+        """Returns the stream of news and Django's pages, without those that nothing links to."""
+        stock = [
             url for url in super().get_urls() if getattr(url, "name", None) not in EXCLUDED_URLS
         ]
+        return [path("stream", self.admin_view(page("GET")(log_news)), name="stream"), *stock]
 
 
 def _is_change_form(view: Any) -> bool:

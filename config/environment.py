@@ -6,6 +6,7 @@ An invalid setting stops the process with one sentence. It never falls back to a
 import ipaddress
 import os
 import re
+from collections.abc import Iterable
 from email.utils import parseaddr
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -22,7 +23,9 @@ LARGEST_NUMBER = 1_000_000
 HIGHEST_PORT = 65_535
 LIMIT = re.compile(r"[1-9][0-9]{0,8}/(second|minute|hour|day)|off", re.ASCII)
 HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,252})", re.ASCII)
+HOST_AND_PORT = re.compile(r"[a-z0-9]([a-z0-9.-]{0,252}[a-z0-9])?(:[1-9][0-9]{0,4})?", re.ASCII)
 TOKEN = re.compile(rf"[!-~]{{{MIN_SECRET_KEY_LENGTH},}}", re.ASCII)
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 MAILBOX = re.compile(r"[^\s@]+@[^\s@]+")
 
 
@@ -87,6 +90,13 @@ def limit(name: str, default: str) -> str:
     if not LIMIT.fullmatch(given):
         raise ImproperlyConfigured(f"{name} takes a limit such as {default}, or off.")
     return given
+
+
+def number_or_off(name: str, *, default: int) -> int | None:
+    """Reads a whole number of at least 1; None for ``off``."""
+    if text(name, default=str(default)) == "off":
+        return None
+    return number(name, default=default, least=1)
 
 
 def secret_keys(*, debug: bool) -> list[str]:
@@ -166,13 +176,52 @@ def from_email(default: str) -> str:
     return given
 
 
-def bind() -> str:
-    """Reads the address on which gunicorn listens, in gunicorn's format."""
-    host = text("HOST", default="127.0.0.1").strip("[]")
-    if not _is_host(host):
+def host() -> str:
+    """Reads the address on which both servers listen. IPv6 without brackets."""
+    given = text("HOST", default="127.0.0.1").strip("[]")
+    if not _is_host(given):
         raise ImproperlyConfigured("HOST takes an address to listen at, such as 127.0.0.1.")
-    port = number("PORT", default=8000, least=1, most=HIGHEST_PORT)
+    return given
+
+
+def bind(host: str, port: int) -> str:
+    """Returns an address in gunicorn's format."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def networks(name: str) -> list[Network]:
+    """Reads networks, separated by commas; none by default."""
+    given = text(name, default="")
+    try:
+        return [ipaddress.ip_network(part) for part in given.split(",") if given]
+    except ValueError:
+        raise ImproperlyConfigured(
+            f"{name} takes networks such as 10.1.0.0/16, separated by commas, or nothing."
+        ) from None
+
+
+def hosts(name: str) -> list[str]:
+    """Reads hosts, each with a port if that is not 443, separated by commas; none by default."""
+    given = text(name, default="")
+    found = given.split(",") if given else []
+    if not all(HOST_AND_PORT.fullmatch(host) and ".." not in host for host in found):
+        raise ImproperlyConfigured(
+            f"{name} takes hosts such as ntfy.example or ntfy.example:8443, in lower case, "
+            "separated by commas, or nothing."
+        )
+    return found
+
+
+def refuse_public(hosts: Iterable[str], trusted_proxies: int) -> None:
+    """Raises ``ImproperlyConfigured`` for a public address without a proxy.
+
+    A proxy absorbs slow clients.
+    """
+    if not trusted_proxies and not all(map(is_loopback, hosts)):
+        raise ImproperlyConfigured(
+            "HOST is not a loopback address and TRUSTED_PROXIES is 0. Put a proxy in front, as "
+            "deploy/nginx.conf does, and set TRUSTED_PROXIES to 1."
+        )
 
 
 def is_loopback(host: str) -> bool:

@@ -17,8 +17,10 @@ os.umask(0o077)
 
 INVALID = "Invalid settings"
 
+from config.server.worker import hold_stops, release_stops  # noqa: E402 - on the path since now
+
 try:
-    from config.environment import is_loopback
+    from config.environment import refuse_public
     from config.settings import (
         BIND,
         LOG_LEVEL,
@@ -38,6 +40,8 @@ worker_class = "config.server.worker.Worker"
 threads = THREADS
 
 workers = WEB_CONCURRENCY
+
+os.register_at_fork(before=hold_stops, after_in_parent=release_stops)
 
 # Each worker has its own connections and watcher. A fork must not share them.
 preload_app = False
@@ -94,17 +98,15 @@ def on_starting(server: Any) -> None:
 
     Checks the addresses after gunicorn's own options, which override HOST.
     """
-    public = [at for at in server.cfg.address if not _is_local(at)]
-    if public and not TRUSTED_PROXIES:
-        sys.exit(
-            f"{INVALID}: HOST is not a loopback address and TRUSTED_PROXIES is 0. Put a proxy in "
-            "front, as deploy/nginx.conf does, and set TRUSTED_PROXIES to 1."
-        )
-
-
-def _is_local(at: Any) -> bool:
-    """Returns whether an address is a loopback address or the path of a Unix socket."""
-    return isinstance(at, str) or (isinstance(at, tuple) and is_loopback(at[0]))
+    hosts = [
+        at[0] if isinstance(at, tuple) else "unknown"
+        for at in server.cfg.address
+        if not isinstance(at, str)  # the path of a Unix socket
+    ]
+    try:
+        refuse_public(hosts, TRUSTED_PROXIES)
+    except ImproperlyConfigured as fault:
+        sys.exit(f"{INVALID}: {fault}")
 
 
 def child_exit(server: Any, worker: Any) -> None:

@@ -11,7 +11,7 @@ from django.core.exceptions import (
     RequestDataTooBig,
     SuspiciousOperation,
 )
-from django.db import InterfaceError, InternalError, OperationalError, connection
+from django.db import InterfaceError, InternalError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from redis.exceptions import RedisError
@@ -74,21 +74,9 @@ def to_refusal(exc: BaseException | None) -> refusals.Refused:
             return refusals.Malformed("The request is not one that a browser sends.")
     if isinstance(exc, DATABASE_ERRORS):
         logger.warning("The database or the cache did not serve a request: %s", type(exc).__name__)
-        if not isinstance(exc, RedisError):
-            _close_broken_connections()
         return refusals.Unavailable()
     logger.error("A request failed.", exc_info=exc)
     return refusals.Internal()
-
-
-def _close_broken_connections() -> None:
-    """Removes the broken connections from the pool.
-
-    The pool would find them one by one, and a request that gets two of them would wait a second.
-    """
-    pool = getattr(connection, "pool", None)  # on PostgreSQL, if configured
-    if pool is not None and not pool.closed:  # closed until the first query
-        pool.check()
 
 
 def answer(exc: Exception, context: dict[str, Any]) -> HttpResponse:

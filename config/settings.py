@@ -6,7 +6,7 @@ from config.environment import ROOT
 from config.middleware import security_headers
 from config.openapi.settings import spectacular_settings
 from config.server.logs import logging_settings
-from config.services import cache, database, email, limits_url, usual_workers
+from config.services import cache, database, email, limits_url, telegram, usual_workers
 
 # --- The environment -------------------------------------------------------------------------
 
@@ -43,6 +43,9 @@ LIMITS = {
     "refusals": "60/minute",
 }
 
+# How many notices all processes together send.
+NOTICE_RATE = env.limit("NOTICE_RATE", "10/second")
+
 # The maximum size of a request body, in bytes.
 DATA_UPLOAD_MAX_MEMORY_SIZE = 64 * 1024
 # No form accepts a file. Without a handler, no uploaded file is read.
@@ -50,12 +53,25 @@ FILE_UPLOAD_HANDLERS: list[str] = []
 # Each waiting feed reader occupies a thread. Maximum per process, and per token.
 WAITING_READERS = env.number("WAITING_READERS", default=max(1, THREADS // 2), least=0)
 WAITING_READERS_PER_TOKEN = 2
+# Streams of one token or user in one process. None: any number.
+LIMIT_STREAMS = env.number_or_off("LIMIT_STREAMS", default=5)
+
+# --- Webhooks and chats --------------------------------------------------------------------------
+
+# Networks that are not public, to which webhooks may be sent all the same.
+DELIVERY_ALLOW = env.networks("DELIVERY_ALLOW")
+# Hosts of ntfy to which users may have their notices sent.
+NTFY_HOSTS = env.hosts("NTFY_HOSTS")
+# The bot through which users have their notices sent to Telegram. Empty: none.
+TELEGRAM_BOT, TELEGRAM_BOT_TOKEN = telegram()
 
 # --- Data --------------------------------------------------------------------------------------
 
 DATABASES = {"default": database(THREADS)}
-# For gunicorn. They are checked at the start of every command, as all settings are.
-BIND = env.bind()
+# For gunicorn and the live server. They are checked at the start of every command, as all are.
+HOST = env.host()
+BIND = env.bind(HOST, env.number("PORT", default=8000, least=1, most=env.HIGHEST_PORT))
+LIVE_PORT = env.number("LIVE_PORT", default=8010, least=1, most=env.HIGHEST_PORT)
 WEB_CONCURRENCY = env.number(
     "WEB_CONCURRENCY", default=usual_workers(DATABASES["default"]), least=1, most=1000
 )

@@ -10,7 +10,7 @@ anything to withdraw, and takes no turn if there is not. It checks again under t
 from django.db.models import F
 
 from desks.models import Automation, Card, Connection, Desk, Election
-from desks.models.automation import MAX_BOTS
+from desks.models.automation import MAX_BOTS, NOT_EXPECTED
 from desks.models.election import ElectionQuerySet, Reason
 from desks.writes import (
     close_election,
@@ -40,6 +40,7 @@ def open_desk(*, desk: Desk, actor: Actor) -> Desk | None:
         if opened is not None:
             return opened
         desk.created_at = desk.updated_at = turn.at
+        desk.changed = turn.next_position()
         desk.save(force_insert=True)
         turn.append(Kind.DESK_CREATED, topic=desk.public_id, data={"venue": None})
     return desk
@@ -141,7 +142,7 @@ def remove_automation(
             return
         for election in Election.objects.standing().filter(automation=automation):
             close_election(turn, desk, election, reason)
-        Automation.objects.filter(pk=automation.pk).update(removed_at=turn.at)
+        Automation.objects.filter(pk=automation.pk).update(removed_at=turn.at, **NOT_EXPECTED)
         data = automation.as_event_data()
         turn.append(Kind.AUTOMATION_REMOVED, topic=desk.public_id, data=data)
 

@@ -1,7 +1,7 @@
 from django.apps import AppConfig
 from django.urls import register_converter
 
-from desks.ids import SignalIdConverter, UserIdConverter
+from desks.ids import SignalIdConverter, SubscriptionIdConverter, UserIdConverter
 
 
 class DesksConfig(AppConfig):
@@ -11,3 +11,4 @@ class DesksConfig(AppConfig):
     def ready(self) -> None:
         register_converter(UserIdConverter, "userId")
         register_converter(SignalIdConverter, "signalId")
+        register_converter(SubscriptionIdConverter, "subscriptionId")

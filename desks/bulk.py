@@ -19,7 +19,7 @@ READY_DESK_EVENTS = (Kind.DESK_CREATED, Kind.DESK_CONNECTED, Kind.ELECTION_MADE)
 def open_desks(*, users: Sequence[User], actor: Actor) -> list[Desk]:
     """Opens a desk for each user. The desks are not connected."""
     with log.turn(actor=actor) as turn:
-        desks = _open(turn, users)
+        desks = _open(turn, users, events=1)
         turn.append_many([_created(desk) for desk in desks])
     return desks
 
@@ -32,7 +32,7 @@ def open_ready_desks(*, users: Sequence[User], venue: str, card: Card, actor: Ac
     with log.turn(actor=actor) as turn:
         if not Card.objects.published().filter(pk=card.pk).exists():
             raise Invalid("This card is no longer published. Review the current card.")
-        desks = _open(turn, users, connected=True, enrolled=card)
+        desks = _open(turn, users, events=len(READY_DESK_EVENTS), connected=True, enrolled=card)
         Connection.objects.bulk_create(
             Connection(desk=desk, venue=venue, connected_at=turn.at) for desk in desks
         )
@@ -52,25 +52,33 @@ def open_ready_desks(*, users: Sequence[User], venue: str, card: Card, actor: Ac
     return desks
 
 
-def _open(turn: Turn, users: Sequence[User], **state: Any) -> list[Desk]:
+def _open(turn: Turn, users: Sequence[User], events: int, **state: Any) -> list[Desk]:
+    """Opens a desk for each user. ``events`` is how many events follow of each desk."""
+    before = turn.next_position() - 1
     return Desk.objects.bulk_create(
-        Desk(user=user, created_at=turn.at, updated_at=turn.at, **state) for user in users
+        Desk(
+            user=user,
+            created_at=turn.at,
+            updated_at=turn.at,
+            changed=before + number * events,
+            **state,
+        )
+        for number, user in enumerate(users, start=1)
     )
 
 
 def _elections(turn: Turn, desks: Sequence[Desk], card: Card) -> list[Election]:
-    """An election for each desk, opened at the position that its event will have."""
-    first = turn.next_position() + READY_DESK_EVENTS.index(Kind.ELECTION_MADE)
+    """An election for each desk, opened at the position of its last event."""
     return [
         Election(
             desk=desk,
             card=card,
             pair=card.pair,
             direction=card.direction,
-            opened=first + index * len(READY_DESK_EVENTS),
+            opened=desk.changed,
             elected_at=turn.at,
         )
-        for index, desk in enumerate(desks)
+        for desk in desks
     ]
 
 

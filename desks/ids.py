@@ -18,6 +18,7 @@ BOT = "bot_"
 CARD = "card_"
 SIGNAL = "sig_"
 STAFF = "stf_"
+SUBSCRIPTION = "sub_"
 
 
 def id_form(prefix: str) -> str:
@@ -31,7 +32,7 @@ def id_schema(prefix: str) -> dict[str, Any]:
 
 
 USER_ID, BOT_ID, CARD_ID = id_schema(USER), id_schema(BOT), id_schema(CARD)
-SIGNAL_ID = id_schema(SIGNAL)
+SIGNAL_ID, SUBSCRIPTION_ID = id_schema(SIGNAL), id_schema(SUBSCRIPTION)
 
 
 def random_base62(length: int) -> str:
@@ -85,3 +86,9 @@ class SignalIdConverter(IdConverter):
     """Matches the id of a signal."""
 
     regex = id_form(SIGNAL)
+
+
+class SubscriptionIdConverter(IdConverter):
+    """Matches the id of a webhook subscription."""
+
+    regex = id_form(SUBSCRIPTION)

@@ -47,9 +47,13 @@ def close_election(turn: log.Turn, desk: Desk, election: Election, reason: Reaso
     )
 
 
-def update_desk(turn: log.Turn, desk: Desk, **changed: Any) -> None:
-    """Updates columns of the desk, and the time of its last change."""
-    Desk.objects.filter(pk=desk.pk).update(updated_at=turn.at, **changed)
+def update_desk(turn: log.Turn, desk: Desk, **columns: Any) -> None:
+    """Updates columns of the desk, and the position and time of its last change.
+
+    The position is that of the next event, which the caller appends.
+    """
+    last_change = {"changed": turn.next_position(), "updated_at": turn.at}
+    Desk.objects.filter(pk=desk.pk).update(**last_change, **columns)
 
 
 def require_connection(desk: Desk) -> None:

@@ -17,6 +17,9 @@ class Kind(TextChoices):
     ELECTION_MADE = "election.made"
     ELECTION_WITHDRAWN = "election.withdrawn"
     AUTOMATION_CREATED = "automation.created"
+    AUTOMATION_CHANGED = "automation.changed"
+    AUTOMATION_QUIET = "automation.quiet"
+    AUTOMATION_HEARD = "automation.heard"
     AUTOMATION_REMOVED = "automation.removed"
     TOKEN_MINTED = "token.minted"
     TOKEN_REVOKED = "token.revoked"
@@ -26,6 +29,15 @@ class Kind(TextChoices):
     SIGNAL_DRY_RUN = "signal.dry_run"
     SIGNAL_RECORDED = "signal.recorded"
     SIGNAL_REFUSED = "signal.refused"
+    SUBSCRIPTION_CREATED = "subscription.created"
+    SUBSCRIPTION_VERIFIED = "subscription.verified"
+    SUBSCRIPTION_CHANGED = "subscription.changed"
+    SUBSCRIPTION_SECRET_REPLACED = "subscription.secret_replaced"
+    SUBSCRIPTION_PAUSED = "subscription.paused"
+    SUBSCRIPTION_RESUMED = "subscription.resumed"
+    SUBSCRIPTION_REWOUND = "subscription.rewound"
+    SUBSCRIPTION_DISABLED = "subscription.disabled"
+    SUBSCRIPTION_REMOVED = "subscription.removed"
 
 
 # An event's topic says who sees it: a desk's id (usr_…), a card's id (card_…), or one of these.

@@ -56,11 +56,13 @@ class Turn:
     are known before anything is written, so other rows can store the position. Compare times of
     expiry with ``at``.
     ``actor`` is who causes the events; None if the caller is not authenticated.
-    ``after_commit`` is a list of functions to call after the commit, when the lock is released.
+    ``before_commit`` is a list of functions that write their rows last in the transaction, and
+    ``after_commit`` one of functions to call after the commit, when the lock is released.
     """
 
     def __init__(self, actor: Actor | None, positions: int) -> None:
         self.actor = actor
+        self.before_commit: list[Callable[[], None]] = []
         self.after_commit: list[Callable[[], None]] = []
         self._last, self.at = _take_positions(positions, truncate_to_milliseconds(timezone.now()))
         self.position = self._last - positions + 1
@@ -174,6 +176,8 @@ def turn(*, actor: Actor | None, positions: int = 1) -> Iterator[Turn]:
         _thread.turn = current = Turn(actor, positions)
         try:
             yield current
+            for callback in current.before_commit:
+                callback()
             current._close()
         finally:
             _thread.turn = None

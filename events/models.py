@@ -63,8 +63,8 @@ class Event(models.Model):
     at = models.DateTimeField()
     actor_type = models.CharField(max_length=8, choices=ActorType, null=True)  # noqa: DJ001
     actor_id = models.CharField(max_length=32, null=True)  # noqa: DJ001 - system or nobody
-    topic = models.CharField(max_length=32, null=True)  # noqa: DJ001 - null: platform only
-    signal_id = models.CharField(max_length=32, null=True)  # noqa: DJ001 - null: no signal
+    topic = models.CharField(max_length=32, null=True)  # noqa: DJ001 - None: platform only
+    signal_id = models.CharField(max_length=32, null=True)  # noqa: DJ001 - None: no signal
     content = models.JSONField()
     platform_content = models.JSONField(null=True)
     bot_id = _found_in("signal.botId", "data.botId", "data.owner")

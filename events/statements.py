@@ -5,12 +5,15 @@ column names come from the models.
 """
 
 import functools
+import json
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Any
 
 from django.db import connection
 from django.db.models import DateTimeField, JSONField, Model
+from django.db.models.expressions import RawSQL
 
 from events.models import Event, Head
 
@@ -57,6 +60,16 @@ def parameters(row: Model) -> dict[str, Any]:
     }
 
 
+def listed(texts: Iterable[str]) -> RawSQL:
+    """Any number of texts as one parameter, for ``column__in``.
+
+    Databases bound the number of parameters: PostgreSQL at 65,535.
+    """
+    if connection.vendor == "postgresql":
+        return RawSQL("SELECT unnest(%s::text[])", [list(texts)])
+    return RawSQL("SELECT value FROM json_each(%s)", [json.dumps(list(texts))])
+
+
 def adapt_datetime(time: datetime) -> Any:
     """A time as a parameter of a statement."""
     return connection.ops.adapt_datetimefield_value(time)
@@ -73,6 +86,7 @@ def _adapt(field: Any, value: Any) -> Any:
     return value.value if isinstance(value, Enum) else value
 
 
+@functools.cache
 def written_fields(model: type[Model]) -> list[Any]:
     """The fields whose columns an INSERT writes: not those that the database computes."""
     return [field for field in model._meta.concrete_fields if not field.generated]

@@ -31,6 +31,14 @@ def span(length: timedelta) -> str:
     return f"{count} {unit}{'' if count == 1 else 's'}"
 
 
+def exact_span(length: timedelta) -> str:
+    """Formats whole seconds in the largest unit that needs no fraction, such as ``90 minutes``."""
+    units = {name: UNITS[name] for name in ("day", "hour", "minute")}
+    name = next((name for name, one in units.items() if length and not length % one), "second")
+    count = length // units.get(name, timedelta(seconds=1))
+    return f"{count} {name}{'' if count == 1 else 's'}"
+
+
 def truncate_to_milliseconds(time: datetime) -> datetime:
     """The time in the precision of the API, so that the stored time equals the shown one."""
     return time.replace(microsecond=time.microsecond // 1000 * 1000)

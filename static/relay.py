@@ -87,6 +87,7 @@ MAX_SIGNATURES = 5
 CHECK_TIMEOUT = 10  # seconds for each request of --check
 CHECK_TOLERANCE = 300  # seconds
 CHECK_HEADER = "X-Relay-Check"
+ALERT_TIME = b"{{timenow}}"  # the platform fills in the time of the alert
 
 JSON_SPACE = b" \t\r\n"
 PROBLEM = "application/problem+json"
@@ -551,8 +552,12 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else " " for letter in text)[:500]
 
 
+def utc_now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
 def log(line: str) -> None:
-    print(time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), line, flush=True)
+    print(utc_now(), line, flush=True)
 
 
 # --- The check ------------------------------------------------------------------------------------
@@ -564,6 +569,7 @@ class NotPassed(Exception):
 
 def check(settings: Settings, message: bytes) -> None:
     """Sends a message through every step and prints what each said. Raises ``NotPassed``."""
+    message = message.replace(ALERT_TIME, utc_now().encode())
     step("settings", f"{len(settings.secrets)} secret(s), hook {settings.hook.geturl()}")
     if looks_secret(message):
         raise NotPassed(f"message: {FORBIDDEN}")

@@ -4,6 +4,8 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
+from django.core.signals import request_finished
+from django.db import close_old_connections
 from django.test import Client
 
 from desks.models import User
@@ -24,6 +26,7 @@ HOOK = "/api/hooks/signal"
 CHECK = "/api/hooks/check"
 SIGNALS = "/api/v1/signals"
 BOTS = "/api/v1/bots"
+SUBSCRIPTIONS = "/api/v1/subscriptions"
 
 JSON = "application/json"
 
@@ -54,10 +57,26 @@ def written(body: dict[str, Any] | bytes) -> bytes:
     return body if isinstance(body, bytes) else json.dumps(body).encode()
 
 
+def end_stream(response: Response) -> Response:
+    """Frees the seat of a response that is a stream, and returns it. Connections stay open."""
+    if response.streaming:
+        request_finished.disconnect(close_old_connections)
+        try:
+            response.close()
+        finally:
+            request_finished.connect(close_old_connections)
+    return response
+
+
 def get(path: str, token: str | None = None, **headers: str) -> Response:
     presented = bearer(token) if token else {}
     _sender.cookies.clear()
     return _sender.get(path, headers={**presented, **headers})
+
+
+def head(path: str, token: str | None = None, **headers: str) -> Response:
+    _sender.cookies.clear()
+    return _sender.head(path, headers={**(bearer(token) if token else {}), **headers})
 
 
 def post(

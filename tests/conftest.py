@@ -1,8 +1,10 @@
 """Fixtures for every test."""
 
+import functools
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
+import httpcore2
 import pytest
 from django.conf import settings
 from django.core.cache import cache
@@ -10,20 +12,32 @@ from django.db import connection
 from django.test import Client
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis
+from limits.storage import MemoryStorage
 
 from desks.models import Card, Desk, User
 from events.http import limits
+from events.live import hub
+from events.live.seats import seats
 from events.models import Event, Head
 from signals.intake.refusal_quota import allowances
-from tests import factories, staff
+from tests import factories, prepared, staff
 from tests.client import signed_in
 from tokens.callers import credential_cache
+
+# Each client of httpx2 makes a TLS context, which reads the system's authorities: 30 ms of CPU, for
+# a request of 1 ms. All clients of a process share one.
+httpcore2.default_ssl_context = functools.cache(httpcore2.default_ssl_context)
 
 # A slow machine fails no test.
 hypothesis.register_profile(
     "any speed", hypothesis.default, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 hypothesis.load_profile("any speed")
+
+
+def pytest_configure() -> None:
+    """Make the run's folder before the workers start, so that all of them have it."""
+    prepared.folder()
 
 
 @pytest.fixture(autouse=True)
@@ -40,13 +54,31 @@ def no_cached_credentials() -> None:
 
 
 @pytest.fixture(autouse=True)
+def no_seat_left_taken() -> Iterator[None]:
+    """Fail the test that does not end its streams: a test after it would miss their seats."""
+    yield
+    taken = dict(seats._taken)
+    seats._taken.clear()
+    assert not taken, "The test did not end its streams: use client.end_stream."
+
+
+@pytest.fixture(autouse=True)
 def reset_limits() -> None:
     """Reset every rate limit and allowance: ids repeat after a test's rows are rolled back."""
     allowances.clear()
     limits.retry_times.clear()
-    limits.store(limits.IN_MEMORY).reset()
+    memory = cast(MemoryStorage, limits.store(limits.IN_MEMORY))
+    memory.timer.cancel()  # its thread drops what has expired, and fails if that is gone meanwhile
+    memory.timer.join()
+    memory.reset()
     if settings.LIMITS_URL:
         limits.store(settings.LIMITS_URL).reset()
+
+
+@pytest.fixture(autouse=True)
+def no_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the hub close its connection as soon as nobody reads: the test database goes away."""
+    monkeypatch.setattr(hub, "REST", 0)
 
 
 @pytest.fixture(autouse=True)
@@ -117,11 +149,13 @@ def member(desk: Desk) -> User:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the slowest tests first, so that no worker ends with them: browsers, then servers."""
+    """Run the slowest first, so that no worker ends with them: browsers, servers, slow files."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(
         key=lambda item: (
             "browser" not in item.path.parts,
             not item.get_closest_marker("processes"),
+            item.path not in slow,
         )
     )
 

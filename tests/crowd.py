@@ -16,8 +16,9 @@ USERS = """INSERT INTO desks_user
 SELECT {start} + i, '', {no}, 'crowd-' || i || '@example.com', {yes}, {no}, '{now}', '',
     'system' FROM n"""
 DESKS = """INSERT INTO desks_desk
-(id, public_id, user_id, created_at, updated_at, connected, enrolled_id, deactivated)
-SELECT {start} + i, 'usr_crowd' || i, {start} + i, '{now}', '{now}', {yes}, '{card}', {no} FROM n"""
+(id, public_id, user_id, created_at, updated_at, changed, connected, enrolled_id, deactivated)
+SELECT {start} + i, 'usr_crowd' || i, {start} + i, '{now}', '{now}', {head} + i, {yes},
+    '{card}', {no} FROM n"""
 CONNECTIONS = """INSERT INTO desks_connection (desk_id, venue, connected_at)
 SELECT {start} + i, 'Kraken', '{now}' FROM n"""
 ELECTIONS = """INSERT INTO desks_election (desk_id, card_id, pair, direction, opened, elected_at)

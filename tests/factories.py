@@ -8,6 +8,8 @@ from factory.declarations import Sequence
 from factory.django import DjangoModelFactory
 
 from desks import actions as desks
+from desks.expectations.actions import change_automation
+from desks.expectations.rules import Expectation
 from desks.models import Automation, Card, Desk, User
 from events.actors import SYSTEM
 from events.models import Event, Head
@@ -83,6 +85,15 @@ def a_bot(desk: Desk, pair: str = "ETH/USDT", direction: str = "short") -> Bot:
         source=Source.TRADINGVIEW, automation=automation, actor=SYSTEM
     )
     return Bot(automation, secret)
+
+
+def expect(
+    bot: Bot, expectation: Expectation | None = None, max_age: timedelta | None = None
+) -> None:
+    """Says how often the bot is expected to send, and how old its signals may be."""
+    change_automation(
+        automation=bot.automation, expectation=expectation, max_age=max_age, actor=SYSTEM
+    )
 
 
 def a_desk_token(desk: Desk) -> str:

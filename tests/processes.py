@@ -1,7 +1,8 @@
 """Real processes on the test's database that start their work at the same time.
 
-Each process sets up Django, connects to the test database and waits at a barrier until all
-processes have reached it.
+Each process connects to the test database and waits at a barrier until all processes have reached
+it. They are forks of one process without connections, which has imported ``tests.imported``: that
+takes longer than most races.
 """
 
 import multiprocessing
@@ -13,7 +14,8 @@ from typing import Any
 
 from django.db import connection
 
-_context = multiprocessing.get_context("spawn")
+_context = multiprocessing.get_context("forkserver")
+_context.set_forkserver_preload(["tests.imported"])
 _barrier: Barrier | None = None
 
 

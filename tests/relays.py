@@ -1,6 +1,6 @@
 """The two relays, relay.py and relay.worker.js, as processes, and the services behind them.
 
-The tests play the chart platform: its headers, its body, its second try after a 5xx.
+The tests play the chart platform: its headers, its body, its second attempt after a 5xx.
 """
 
 import json
@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 
 from tests.server import ROOT, Server
 
@@ -51,9 +51,9 @@ class Relay:
     def url(self, path: str = PATH) -> str:
         return f"http://{HERE}:{self.port}{path}"
 
-    def alert(self, text: str, path: str = PATH, **headers: str) -> httpx.Response:
+    def alert(self, text: str, path: str = PATH, **headers: str) -> httpx2.Response:
         """Sends an alert as the platform does: a POST with a timeout of three seconds."""
-        return httpx.post(
+        return httpx2.post(
             self.url(path),
             content=text.encode(),
             headers={**PLATFORM, **headers},
@@ -142,7 +142,7 @@ def fills(server: Server) -> int:
 
 
 def _events(server: Server, token: str, query: str) -> Any:
-    answer = httpx.get(
+    answer = httpx2.get(
         f"{server.base_url}/api/v1/events?{query}",
         headers={"Authorization": f"Bearer {token}"},
         trust_env=False,

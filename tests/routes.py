@@ -16,6 +16,7 @@ def routes() -> list[str]:
 SAMPLES = {
     "<userId:": "usr_" + "0" * 22,
     "<signalId:": "sig_" + "0" * 22,
+    "<subscriptionId:": "sub_" + "0" * 22,
     "<str:": "x",
     "<int:": "1",
     "<path:": "1",

@@ -1,39 +1,35 @@
 """Starts the service with gunicorn on a free port, with its own seeded database.
 
     with serving(LIMIT_READS="3/minute") as server:
-        httpx.get(f"{server.base_url}/api/v1")
+        httpx2.get(f"{server.base_url}/api/v1")
+
+    with serving() as server, serving_live(server) as live:
+        httpx2.stream("GET", f"{live.base_url}/api/v1/events", headers=…)
 
 The database is SQLite, or PostgreSQL if TEST_DATABASE_URL is set. Limits and cache are in Redis if
 TEST_REDIS_URL is set. The server ends with the block and with the process that entered it: a guard
-process (this module, run as a program) starts gunicorn and stops it when its pipe closes.
+process (``tests.guard``) starts the server and stops it when its pipe closes.
 """
 
-import atexit
-import functools
 import json
 import os
+import re
 import secrets
-import shutil
-import signal
 import socket
-import sqlite3
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
-import httpx
-import psycopg
-from psycopg import sql
+import httpx2
 
-from tests import shared_store
+from tests import prepared, shared_store
+from tests.guard import STOPPING
 
 ROOT = Path(__file__).resolve().parent.parent
 ADDRESS = "127.0.0.1"
@@ -45,11 +41,14 @@ LIMITS = (
     *("DESK", "DESK_DAY", "PAGES"),
 )
 
+METRICS_TOKEN = secrets.token_hex(32)  # for a server that is asked by ``gauge``
+
+# The desks of a server that asks for no other number. So most servers copy one database.
+READY, IDLE = 12, 3
+
 STARTING = 60  # seconds, on a slow machine
-STOPPING = 40  # seconds: longer than a reader of the feed may wait
 POLL_INTERVAL = 0.05  # seconds
 
-GUNICORN = (sys.executable, "-m", "gunicorn", "-c", "config/gunicorn.conf.py")
 # One process for all commands, because starting a process takes most of the time.
 PREPARE = """
 import sys
@@ -66,7 +65,7 @@ call_command("seed", *sys.argv[1:], "--json")
 class Server:
     """The base URL, the output of ``seed``, the environment and the log file of a server.
 
-    ``guard`` is the process above gunicorn; None before it is started.
+    ``guard`` is the process above the server; None before it is started.
     """
 
     base_url: str
@@ -78,7 +77,7 @@ class Server:
 
 @contextmanager
 def serving(
-    *, ready: int = 30, idle: int = 5, nox: bool = False, **settings: str
+    *, ready: int = READY, idle: int = IDLE, nox: bool = False, **settings: str
 ) -> Iterator[Server]:
     """Serves until the block ends. ``settings`` are environment variables that override ours.
 
@@ -89,12 +88,13 @@ def serving(
         environment = {**environment_of(folder, port), **settings}
         collect_static_files(environment)
         if settings.keys() & PREPARED_WITH:
-            environment.setdefault("DATABASE_URL", databases.enter_context(_database(folder)))
+            url = databases.enter_context(prepared.database(folder))
+            environment.setdefault("DATABASE_URL", url)
             seed = _prepare(environment, ready, idle, nox)
         else:
-            mfa = environment["REQUIRE_STAFF_MFA"]
-            prepared, seed = _prepared(ready, idle, nox, mfa)
-            environment["DATABASE_URL"] = databases.enter_context(_database(folder, prepared))
+            copied, seed = _seeded(ready, idle, nox, environment["REQUIRE_STAFF_MFA"])
+            url = databases.enter_context(prepared.database(folder, copied))
+            environment["DATABASE_URL"] = url
         server = Server(f"http://{ADDRESS}:{port}", seed, environment, folder / "log")
         with _guarded(server) as served:
             yield served
@@ -111,6 +111,33 @@ def serving_beside(server: Server, **settings: str) -> Iterator[Server]:
         yield served
 
 
+@contextmanager
+def serving_live(server: Server, **settings: str) -> Iterator[Server]:
+    """The live server on the database of ``server``. Its port is LIVE_PORT, or a free one."""
+    port = settings.get("LIVE_PORT") or str(free_port())
+    environment = {**server.environment, **settings, "LIVE_PORT": port}
+    log = server.log.with_name(f"log-live-{port}")
+    live = Server(f"http://{ADDRESS}:{port}", server.seed, environment, log)
+    with _guarded(live, "live") as served:
+        yield served
+
+
+def gauge(base_url: str, name: str) -> float:
+    """A metric of a server that was started with our METRICS_TOKEN. 0 if it has no such metric."""
+    presented = {"Authorization": f"Bearer {METRICS_TOKEN}"}
+    text = httpx2.get(f"{base_url}/metrics", headers=presented, trust_env=False).text
+    found = re.search(rf"^{name} (\S+)$", text, re.M)
+    return float(found.group(1)) if found else 0.0
+
+
+def process_of(server: Server) -> int:
+    """The server's process: gunicorn's master, or the live server."""
+    assert server.guard
+    threads = Path(f"/proc/{server.guard}/task").glob("*/children")
+    (process,) = (int(child) for thread in threads for child in thread.read_text().split())
+    return process
+
+
 def manage(server: Server, *command: str) -> str:
     """Runs a command of manage.py on the server's database. Returns its output."""
     return _run(server.environment, "manage.py", *command)
@@ -123,7 +150,7 @@ def environment_of(folder: Path, port: int) -> dict[str, str]:
         "ENV_FILE": os.devnull,
         "DJANGO_SETTINGS_MODULE": "tests.served_settings",
         "PYTHONUNBUFFERED": "1",
-        "STATIC_ROOT": _static_folder(),
+        "STATIC_ROOT": str(prepared.folder() / "static"),
         "BASE_URL": f"http://{ADDRESS}:{port}",
         "HOST": ADDRESS,
         "PORT": str(port),
@@ -137,23 +164,16 @@ def environment_of(folder: Path, port: int) -> dict[str, str]:
     }
 
 
-@functools.cache
 def _keys() -> dict[str, str]:
-    """The keys of every server that this process starts."""
-    return {name: secrets.token_hex(32) for name in KEYS}
-
-
-@functools.cache
-def _static_folder() -> str:
-    """The static files of every server that this process starts. Collecting them takes seconds."""
-    folder = tempfile.mkdtemp()
-    atexit.register(shutil.rmtree, folder)
-    return folder
+    """The keys of every server of the run: its prepared databases need them."""
+    keys: dict[str, str] = prepared.once("keys", lambda: {k: secrets.token_hex(32) for k in KEYS})
+    return keys
 
 
 def collect_static_files(environment: dict[str, str]) -> None:
-    if not os.listdir(environment["STATIC_ROOT"]):
-        _run(environment, "manage.py", "collectstatic", "--no-input", "--verbosity=0")
+    """Collects them once in a run, which takes seconds."""
+    collect = ("manage.py", "collectstatic", "--no-input", "--verbosity=0")
+    prepared.once("static", lambda: _run(environment, *collect))
 
 
 def _redis() -> dict[str, str]:
@@ -162,49 +182,15 @@ def _redis() -> dict[str, str]:
     return {"LIMITS_URL": url, "CACHE_URL": url.replace("redis", "rediscache", 1)} if url else {}
 
 
-@contextmanager
-def _database(folder: Path, copied: str = "") -> Iterator[str]:
-    """The URL of an empty database, or of a copy of ``copied``. Dropped when the block ends."""
-    url = os.environ.get("TEST_DATABASE_URL")
-    if not url or url.startswith("sqlite"):
-        file = folder / "service.sqlite3"
-        if copied:
-            _copy(Path(copied.removeprefix("sqlite:///")), file)
-        yield f"sqlite:///{file}"
-        return
-    name = f"conformance_{os.getpid()}_{secrets.token_hex(3)}"
-    template = urlsplit(copied).path.strip("/") or "template1"
-    _administer(url, "CREATE DATABASE {} TEMPLATE {}", name, template)
-    try:
-        yield urlsplit(url)._replace(path=f"/{name}").geturl()
-    finally:
-        _administer(url, "DROP DATABASE {} WITH (FORCE)", name)
+def _seeded(ready: int, idle: int, nox: bool, mfa: str) -> tuple[str, dict[str, Any]]:
+    """The URL of a migrated and seeded database of the run, and the output of ``seed``."""
 
+    def seed(url: str) -> dict[str, Any]:
+        settings = {"DATABASE_URL": url, "REQUIRE_STAFF_MFA": mfa}
+        folder = prepared.folder()
+        return _prepare({**environment_of(folder, free_port()), **settings}, ready, idle, nox)
 
-def _copy(prepared: Path, file: Path) -> None:
-    with closing(sqlite3.connect(prepared)) as one, closing(sqlite3.connect(file)) as other:
-        one.backup(other)
-
-
-@functools.cache
-def _prepared(ready: int, idle: int, nox: bool, mfa: str) -> tuple[str, dict[str, Any]]:
-    """The URL of a migrated and seeded database, and the output of ``seed``.
-
-    Made once per process and copied for each server, because that is faster than seeding again.
-    """
-    stack = ExitStack()
-    atexit.register(stack.close)
-    folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-    database = stack.enter_context(_database(folder))
-    settings = {"DATABASE_URL": database, "REQUIRE_STAFF_MFA": mfa}
-    environment = {**environment_of(folder, free_port()), **settings}
-    return database, _prepare(environment, ready, idle, nox)
-
-
-def _administer(url: str, statement: str, *names: str) -> None:
-    address = urlsplit(url)._replace(scheme="postgresql", path="/postgres").geturl()
-    with psycopg.connect(address, autocommit=True) as connection:
-        connection.execute(sql.SQL(statement).format(*map(sql.Identifier, names)))
+    return prepared.seeded(f"{ready}-{idle}-{nox}-{mfa}", seed)
 
 
 def _prepare(environment: dict[str, str], ready: int, idle: int, nox: bool) -> dict[str, Any]:
@@ -228,10 +214,10 @@ def _run(environment: dict[str, str], *arguments: str) -> str:
 
 
 @contextmanager
-def _guarded(server: Server) -> Iterator[Server]:
-    with open(server.log, "wb") as log:
+def _guarded(server: Server, program: str = "web") -> Iterator[Server]:
+    with open(server.log, "ab") as log:
         guard = subprocess.Popen(
-            [sys.executable, "-m", "tests.server"],
+            [sys.executable, "-m", "tests.guard", program],
             cwd=ROOT,
             env=server.environment,
             stdin=subprocess.PIPE,
@@ -252,9 +238,9 @@ def _wait_until_ready(guard: subprocess.Popen[bytes], server: Server) -> None:
     deadline = time.monotonic() + STARTING
     while guard.poll() is None and time.monotonic() < deadline:
         try:
-            if httpx.get(f"{server.base_url}/readyz", trust_env=False).is_success:
+            if httpx2.get(f"{server.base_url}/readyz", trust_env=False).is_success:
                 return
-        except httpx.TransportError:
+        except httpx2.TransportError:
             time.sleep(POLL_INTERVAL)
     raise AssertionError(f"The server did not become ready: {server.log.read_text()}")
 
@@ -266,26 +252,3 @@ def free_port() -> int:
         with suppress(OSError), socket.socket() as listener:
             listener.bind((ADDRESS, port))
             return port
-
-
-def _guard() -> None:
-    """Runs gunicorn until standard input closes. Exits at once if gunicorn exits."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
-    gunicorn = subprocess.Popen(GUNICORN, stdin=subprocess.DEVNULL)
-    threading.Thread(target=lambda: os._exit(gunicorn.wait()), daemon=True).start()
-    try:
-        sys.stdin.buffer.read()
-    finally:
-        _end(gunicorn)
-
-
-def _end(gunicorn: subprocess.Popen[bytes]) -> None:
-    gunicorn.send_signal(signal.SIGINT)
-    try:
-        gunicorn.wait(STOPPING)
-    except subprocess.TimeoutExpired:
-        gunicorn.kill()  # its workers exit when the parent process is gone
-
-
-if __name__ == "__main__":
-    _guard()

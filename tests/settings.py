@@ -31,6 +31,7 @@ from config.settings import *  # noqa: F403
 from config.settings import DATABASES, LIMITS
 
 LIMITS.update(dict.fromkeys(LIMITS, "off"))
+NOTICE_RATE = "off"
 
 if "sqlite" in DATABASES["default"]["ENGINE"]:
     # A file, not memory: several processes open it in the concurrency tests.

@@ -22,6 +22,7 @@ from tokens import notices
 from tokens.callers import credential_cache
 from tokens.choices import Scope, Source
 from tokens.crypto import formats, keys
+from tokens.ending import end_elsewhere
 from tokens.models import SigningSecret, Token
 from tokens.models.token import READ, WRITE
 
@@ -155,7 +156,7 @@ def end_credentials(*, desk: Desk, actor: Actor, token: bool, secrets: bool) -> 
 
 
 def deactivate(*, user: User, actor: Actor) -> None:
-    """Deactivates a user: disconnects the desk, revokes its token and removes its bots.
+    """Deactivates a user: disconnects the desk, revokes its token, removes its bots and webhooks.
 
     See the contract, section 1.
     """
@@ -168,6 +169,7 @@ def deactivate(*, user: User, actor: Actor) -> None:
             remove_automation(automation=automation, actor=actor, reason=Reason.DEACTIVATED)
         desks.disconnect(desk=desk, actor=actor, reason=Reason.DEACTIVATED)
         _revoke_all(desk, actor)
+        end_elsewhere(desk, actor)
         desks.deactivate_desk(desk=desk, actor=actor)
 
 

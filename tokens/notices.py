@@ -1,29 +1,23 @@
-"""E-mails that notify a desk's owner of a change to a token or a signing secret.
+"""Notices to a desk's owner about changes of tokens and signing secrets.
 
-Each turn at the log sends at most one mail for each desk, after the commit. The mail contains the
-credential's hint, never its value. A mail that cannot be sent does not undo the change.
+Each turn at the log writes at most one notice for each desk, in its transaction. It contains the
+credential's hint, never its value.
 """
 
-import logging
-
 from django.conf import settings
-from django.core.mail import EmailMessage
-from django.db import DatabaseError
 from django.template.loader import render_to_string
 
-from desks import mails
-from desks.models import Desk, User
+from desks.models import Desk
+from desks.notices.outbox import tell_security
 from events.actors import SYSTEM, ActorType
 from events.log import Turn
-
-logger = logging.getLogger(__name__)
 
 KIND = "tokens/email/changed"
 PARTS = ("subject", "message")
 
 
-class Notice:
-    """A pending mail to one desk's owner: one sentence for each change in the turn."""
+class Changes:
+    """The changes of one desk's credentials in a turn: one sentence for each."""
 
     def __init__(self, desk: Desk, turn: Turn) -> None:
         self.desk, self.at = desk, turn.at
@@ -31,13 +25,6 @@ class Notice:
         self.sentences: list[str] = []
 
     def __call__(self) -> None:
-        try:
-            owner = User.objects.only("email", "closed_at").get(pk=self.desk.user_id)
-        except DatabaseError as error:
-            logger.error("A mail was not sent: %s (%s).", KIND, type(error).__name__)
-            return
-        if owner.closed_at is not None:
-            return  # a closed account has no address; its closing sends a mail of its own
         context = {
             "sentences": self.sentences,
             "at": self.at,
@@ -45,20 +32,20 @@ class Notice:
             "base": settings.BASE_URL,
         }
         subject, body = (render_to_string(f"{KIND}_{part}.txt", context) for part in PARTS)
-        mails.send(EmailMessage(subject.strip(), body.strip(), to=[owner.email]), KIND)
+        tell_security(self.desk.user_id, subject.strip(), body.strip(), at=self.at)
 
 
 def notify_owner(turn: Turn, desk: Desk | None, sentence: str) -> None:
-    """Adds a sentence to the mail that the desk's owner gets after this turn.
+    """Adds a sentence to the notice that the desk's owner gets of this turn.
 
-    No mail is sent for platform credentials, or for demonstration data created by the system.
+    There is none for platform credentials, or for demonstration data created by the system.
     """
     if desk is None or turn.actor == SYSTEM:
         return
-    for callback in turn.after_commit:
-        if isinstance(callback, Notice) and callback.desk == desk:
+    for callback in turn.before_commit:
+        if isinstance(callback, Changes) and callback.desk == desk:
             callback.sentences.append(sentence)
             return
-    notice = Notice(desk, turn)
-    notice.sentences.append(sentence)
-    turn.after_commit.append(notice)
+    changes = Changes(desk, turn)
+    changes.sentences.append(sentence)
+    turn.before_commit.append(changes)

@@ -1,22 +1,30 @@
 """allauth's hooks for accounts and second factors."""
 
-from typing import Any
+from datetime import timedelta
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 from allauth.account.adapter import DefaultAccountAdapter
 from allauth.account.authentication import get_authentication_records
 from allauth.core import context as allauth_context
 from allauth.mfa.adapter import DefaultMFAAdapter
+from allauth.usersessions.models import UserSession
 from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.http import url_has_allowed_host_and_scheme
 
 from desks import mails
+from desks.models import User
+from desks.notices.outbox import tell_security
 from events.http.client_addresses import client_address
 from tokens.crypto import keys
+
+MAX_USER_AGENT = UserSession._meta.get_field("user_agent").max_length
+SIGN_UP = timedelta(minutes=1)
 
 
 class AccountAdapter(DefaultAccountAdapter):
@@ -44,18 +52,24 @@ class AccountAdapter(DefaultAccountAdapter):
         self, request: HttpRequest, user: AbstractBaseUser, **options: Any
     ) -> HttpResponse:
         """Asks a user who signed in by a password reset which other credentials should end."""
+        self._tell_sign_in(request, user)
         answer: HttpResponse = super().post_login(request, user, **options)
         methods = {record["method"] for record in get_authentication_records(request, user)}
         return redirect("end-credentials") if "password_reset" in methods else answer
 
     def send_mail(self, template_prefix: str, email: str, context: dict[str, Any]) -> None:
-        """Sends an email after the change that it reports. A failure does not undo the change."""
+        """Sends an email, or puts it into the outbox if it tells a user of a change."""
         ours = {
             name: _at_our_address(value) if name.endswith("_url") else value
             for name, value in context.items()
         }
         given = {"request": allauth_context.request, "email": email, **ours}
-        mails.send(self.render_mail(template_prefix, email, given), template_prefix)
+        message = self.render_mail(template_prefix, email, given)
+        if "notice_for" in context:
+            user_id, body = context["notice_for"].pk, str(message.body).strip()
+            tell_security(user_id, str(message.subject), body, at=timezone.now(), address=email)
+        else:
+            mails.send(message, template_prefix)
 
     def send_notification_mail(
         self,
@@ -65,10 +79,29 @@ class AccountAdapter(DefaultAccountAdapter):
         email: str | None = None,
     ) -> None:
         """Notifies the account's address; both addresses if the address changed."""
-        given = {"password_reset_url": reverse("account_reset_password"), **(context or {})}
+        given = {
+            "password_reset_url": reverse("account_reset_password"),
+            "notice_for": user,
+            **(context or {}),
+        }
         super().send_notification_mail(template_prefix, user, given, email)
         if "to_email" in given:
             super().send_notification_mail(template_prefix, user, given, given["to_email"])
+
+    def _tell_sign_in(self, request: HttpRequest, user: AbstractBaseUser) -> None:
+        """Tells a sign-in from a browser and an address that have no other session of the user's.
+
+        The sign-in that ends a sign-up is not told.
+        """
+        session = {
+            "ip": self.get_client_ip(request),
+            "user_agent": self.get_http_user_agent(request)[:MAX_USER_AGENT],
+        }
+        others = UserSession.objects.filter(user=user, **session)
+        is_known = others.exclude(session_key=request.session.session_key).exists()
+        is_new = cast(User, user).date_joined > timezone.now() - SIGN_UP
+        if not is_known and not is_new:
+            self.send_notification_mail("account/email/signed_in", user)
 
 
 class MfaAdapter(DefaultMFAAdapter):

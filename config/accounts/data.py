@@ -10,6 +10,7 @@ from django.utils.http import urlencode
 
 from desks.models import Automation, Desk, Election
 from events.http.refusals import ReauthenticationRequired
+from signals.models import Chat, Subscription
 from signals.pages.access import customer_page, sent
 from signals.reports.export import export
 from tokens.callers.staff import signed_in_recently
@@ -66,10 +67,14 @@ def _consequences(desk: Desk) -> list[str]:
     bots = Automation.objects.not_removed().filter(desk=desk).count()
     token = Token.objects.filter(desk=desk, revoked_at=None).first()
     secrets = SigningSecret.objects.of_desk(desk).filter(ends_at=None).count()
+    webhooks = Subscription.objects.of_owner(desk.pk).count()
+    chats = Chat.objects.filter(user=desk.user_id).count()
     return [
         f"{_counted(elections, 'election')} withdrawn, and the desk is disconnected.",
         f"{_counted(bots, 'bot')} removed, with {secrets} signing secret{'s' * (secrets != 1)}.",
         *([f"The desk token {token.hint} is revoked."] if token else []),
+        *([f"{_counted(webhooks, 'webhook')} removed."] if webhooks else []),
+        *([f"{_counted(chats, 'chat')} removed from your notices."] if chats else []),
         "Your address, your password, your second factors and your sessions are deleted.",
         "This cannot be undone. You can sign up again with your address, and get a new desk.",
     ]

@@ -14,6 +14,8 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 
+from config.services import CONSOLE_MAIL
+
 COOLDOWN = 60  # seconds before the same browser can send a mail to the same address again
 MAX_AGE = 3600  # seconds for which the page names the address
 SALT = "config.accounts.sent-mail"
@@ -33,32 +35,44 @@ def send(
     if refused is not None:
         return refused
     answer = redirect(page)
-    value = signing.dumps([page, address, int(time.time())], salt=SALT)
-    answer.set_cookie(
-        _cookie(), value, MAX_AGE, secure=settings.REQUIRE_HTTPS, httponly=True, samesite="Lax"
-    )
+    _remember(answer, page, address)
     return answer
 
 
 def wait_for(request: HttpRequest, page: str, address: str) -> int:
-    """The seconds until this browser can send this mail to the address again; 0 for now."""
+    """The seconds until this browser can send this mail to the address again; 0 if at once."""
     last_page, last_address, at = _last(request)
     if (last_page, last_address) != (page, address):
         return 0
     return max(0, COOLDOWN - int(time.time() - at))
 
 
-def show(request: HttpRequest, page: str, template: str, **context: Any) -> HttpResponse:
-    """Renders the page. Its status is 429 if the mail was just asked for again, too soon."""
-    last_page, address, _ = _last(request)
-    address = address if last_page == page else ""
+def show(
+    request: HttpRequest, page: str, template: str, *, known: str = "", **context: Any
+) -> HttpResponse:
+    """Renders the page. Its status is 429 if the mail was just asked for again, too soon.
+
+    ``known`` is the address if the service knows it without the cookie. The cooldown then begins
+    with the first view of the page.
+    """
+    last_page, last_address, _ = _last(request)
+    address = known or (last_address if last_page == page else "")
     wait = wait_for(request, page, address) if "again" in request.GET else 0
-    is_printed = settings.EMAIL_BACKEND.endswith(".console.EmailBackend")
+    is_printed = settings.EMAIL_BACKEND == CONSOLE_MAIL
     given = {"address": address, "wait": wait, "is_printed": is_printed, **context}
     answer = render(request, template, given, status=429 if wait else 200)
     if wait:
         answer["Retry-After"] = str(wait)
+    if known and (last_page, last_address) != (page, known):
+        _remember(answer, page, known)
     return answer
+
+
+def _remember(answer: HttpResponse, page: str, address: str) -> None:
+    value = signing.dumps([page, address, int(time.time())], salt=SALT)
+    answer.set_cookie(
+        _cookie(), value, MAX_AGE, secure=settings.REQUIRE_HTTPS, httponly=True, samesite="Lax"
+    )
 
 
 def _last(request: HttpRequest) -> tuple[str, str, int]:

@@ -28,8 +28,13 @@ ACCOUNT_EMAIL_VERIFICATION = "mandatory"
 ACCOUNT_LOGIN_ON_EMAIL_CONFIRMATION = True
 ACCOUNT_PREVENT_ENUMERATION = True
 ACCOUNT_EMAIL_NOTIFICATIONS = True
-# In addition to allauth's: sign-up emails to one address, and password attempts at its link.
-ACCOUNT_RATE_LIMITS = {"signup_mail": "3/10m/key", "signup_password": "20/m/ip"}
+# In addition to allauth's: sign-up emails to one address, and password attempts at its link. An
+# address is asked to be confirmed once in the cooldown of the page that sends again.
+ACCOUNT_RATE_LIMITS = {
+    "signup_mail": "3/10m/key",
+    "signup_password": "20/m/ip",
+    "confirm_email": "1/60s/key",
+}
 ACCOUNT_LOGIN_ON_PASSWORD_RESET = True
 ACCOUNT_CHANGE_EMAIL = True
 ACCOUNT_LOGOUT_ON_PASSWORD_CHANGE = True

@@ -1,10 +1,35 @@
 """The account pages. Sign-up is our own, the rest is allauth's."""
 
-from django.urls import include, path
+from collections.abc import Iterable
+
+from django.db import transaction
+from django.urls import URLPattern, URLResolver, include, path
 
 from config.accounts import data, password_reset, preferences, signup
+from config.accounts.manage import email_address, other_sessions
 
-urlpatterns = [
+# Pages whose change and its notice are one transaction. allauth tells of an added authenticator app
+# and of new recovery codes after the commit.
+TOLD = {
+    "account_change_password",
+    "account_set_password",
+    "account_reset_password_from_key",
+    "account_confirm_email",
+    "mfa_deactivate_totp",
+    "mfa_add_webauthn",
+    "mfa_remove_webauthn",
+}
+
+
+def _in_one_transaction(patterns: Iterable[URLPattern | URLResolver]) -> None:
+    for pattern in patterns:
+        if isinstance(pattern, URLResolver):
+            _in_one_transaction(pattern.url_patterns)
+        elif pattern.name in TOLD:
+            pattern.callback = transaction.atomic(pattern.callback)
+
+
+urlpatterns: list[URLPattern | URLResolver] = [
     # Listed before allauth's pages, so that these win.
     path("signup/", signup.sign_up, name="account_signup"),
     path("signup/sent/", signup.check_email, name="account_signup_sent"),
@@ -12,8 +37,14 @@ urlpatterns = [
     path("signup/password/", signup.choose_password, name="account_signup_password"),
     path("password/reset/", password_reset.ask, name="account_reset_password"),
     path("password/reset/done/", password_reset.check_email, name="account_reset_password_done"),
+    path("confirm-email/", email_address.check_email, name="account_email_verification_sent"),
+    path("email/", email_address.ChangeAddress.as_view(), name="account_email"),
+    path("email/cancel/", email_address.cancel_change, name="account_email_cancel"),
+    path("sessions/", other_sessions.ListSessions.as_view(), name="usersessions_list"),
+    path("sessions/end/", other_sessions.end_others, name="end_other_sessions"),
     path("preferences/", preferences.preferences, name="account_preferences"),
     path("data/", data.own_data, name="account_data"),
     path("close/", data.close, name="account_close"),
     path("", include("allauth.urls")),
 ]
+_in_one_transaction(urlpatterns)

@@ -17,23 +17,29 @@ from events.http.refusals import NotFound
 
 Handler = Callable[[HttpRequest], HttpResponse]
 
-# The API path that accepts sessions, and the page under /api/.
-WITH_SESSION = ("/api/v1/tokens", "/api/docs")
+# The API's paths that accept sessions, with those below them, and the page under /api/.
+WITH_SESSION = ("/api/v1/tokens", "/api/v1/subscriptions", "/api/docs")
+BELOW = tuple(f"{path}/" for path in WITH_SESSION)
 
 
 def serve_api(get_response: Handler) -> Handler:
     """Serves API requests with ``API_MIDDLEWARE``. All others continue through ``MIDDLEWARE``."""
-    chain: Handler = call_view
-    for name in reversed(settings.API_MIDDLEWARE):
-        chain = import_string(name)(convert_exception_to_response(chain))
+    chain = api_chain(call_view)
 
     def middleware(request: HttpRequest) -> HttpResponse:
         path = request.path
-        if path.startswith(API) and path not in WITH_SESSION:
+        if path.startswith(API) and path not in WITH_SESSION and not path.startswith(BELOW):
             return chain(request)
         return get_response(request)
 
     return middleware
+
+
+def api_chain(view: Handler) -> Handler:
+    """``API_MIDDLEWARE`` around a view."""
+    for name in reversed(settings.API_MIDDLEWARE):
+        view = import_string(name)(convert_exception_to_response(view))
+    return view
 
 
 def call_view(request: HttpRequest) -> HttpResponse:

@@ -30,7 +30,7 @@ def compress(get_response: Handler) -> Handler:
 
     def middleware(request: HttpRequest) -> HttpResponse:
         response = get_response(request)
-        if request.method not in ("GET", "HEAD"):
+        if request.method not in ("GET", "HEAD") or response.streaming:
             return response
         patch_vary_headers(response, ["Accept-Encoding"])
         if response.get("ETag", "").startswith('"'):

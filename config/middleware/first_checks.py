@@ -21,9 +21,9 @@ Handler = Callable[[HttpRequest], HttpResponse]
 
 STATIC_FILE = ("GET", "HEAD", "OPTIONS")
 # The methods that a view may offer. Django's form views would also accept PUT and DELETE as POST.
-OF_API = ("GET", "POST", "DELETE")
+OF_API = ("GET", "POST", "PATCH", "DELETE")
 OF_PAGE = ("GET", "POST")
-IN_ORDER = ("GET", "HEAD", "POST", "DELETE", "OPTIONS")
+IN_ORDER = ("GET", "HEAD", "POST", "PATCH", "DELETE", "OPTIONS")
 
 
 def check_requests(get_response: Handler) -> Handler:

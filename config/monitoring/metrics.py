@@ -1,6 +1,14 @@
-"""Counters of requests. No label names a user, a desk, a bot, a token or a path."""
+"""Counters of requests, and the room of the live server.
 
-from prometheus_client import Counter
+No label names a user, a desk, a bot, a token or a path.
+"""
+
+from prometheus_client import Counter, Gauge
 
 REQUESTS = Counter("signals_http_requests", "Requests, by route and status", ["route", "status"])
 REFUSALS = Counter("signals_refusals", "Refusals, by code (contract, section 5)", ["code"])
+LIVE_SEATS = Gauge(
+    "signals_live_seats",
+    "Streams that the live server has room for",
+    multiprocess_mode="livesum",
+)

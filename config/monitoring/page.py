@@ -3,6 +3,7 @@
 import hmac
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 
 from django.conf import settings
 from django.db import DatabaseError
@@ -15,11 +16,12 @@ from prometheus_client.registry import Collector
 from config.monitoring.health import UP, states
 from events.http.refusals import NotFound
 from events.models import Head
+from signals.delivery.metrics import lag_seconds, subscriptions_by_state
 from signals.pages.access import page
 
 
 class Now(Collector):
-    """Metrics that are read on each request: the head of the log, and which parts are up."""
+    """Metrics that are read on each request: which parts are up, the log's head, deliveries."""
 
     def collect(self) -> Iterator[Metric]:
         parts = states()
@@ -28,15 +30,30 @@ class Now(Collector):
             up.add_metric([part], state in UP)
         yield up
         if parts["database"] in UP:
-            yield from _head()
+            with suppress(DatabaseError, Head.DoesNotExist):
+                yield _head()
+                yield _subscriptions()
+                yield _lag()
 
 
-def _head() -> Iterator[Metric]:
-    try:
-        position = Head.objects.values_list("position", flat=True).get()
-    except (DatabaseError, Head.DoesNotExist):
-        return
-    yield GaugeMetricFamily("signals_log_head", "The newest position of the log", value=position)
+def _head() -> Metric:
+    position = Head.objects.values_list("position", flat=True).get()
+    return GaugeMetricFamily("signals_log_head", "The newest position of the log", value=position)
+
+
+def _subscriptions() -> Metric:
+    found = GaugeMetricFamily("signals_subscriptions", "Webhooks, by state", labels=["state"])
+    for state, count in subscriptions_by_state().items():
+        found.add_metric([state], count)
+    return found
+
+
+def _lag() -> Metric:
+    return GaugeMetricFamily(
+        "signals_delivery_lag_seconds",
+        "The age of the oldest event that waits for a runner of webhooks",
+        value=lag_seconds(),
+    )
 
 
 @page("GET")

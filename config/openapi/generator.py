@@ -26,6 +26,7 @@ from desks.api import schemas as desks
 from events.http.schemas import Schema
 from events.kinds import Kind
 from signals.api import records as signals
+from signals.api.subscriptions.records import SubscriptionData
 from tokens.api import schemas as tokens
 from tokens.crypto import formats, signing
 
@@ -46,7 +47,7 @@ class Generator(SchemaGenerator):
         return view
 
 
-METHODS = ("GET", "POST", "DELETE")
+METHODS = ("GET", "POST", "PATCH", "DELETE")
 
 
 def in_order(endpoints: list[tuple[str, str, str, Any]]) -> list[tuple[str, str, str, Any]]:
@@ -76,11 +77,14 @@ EVENT_DATA: dict[type[Schema], tuple[Kind, ...]] = {
     desks.CardData: _of("card."),
     desks.ElectionData: (Kind.ELECTION_MADE,),
     desks.WithdrawalData: (Kind.ELECTION_WITHDRAWN,),
-    desks.AutomationData: _of("automation."),
+    desks.AutomationData: (Kind.AUTOMATION_CREATED, Kind.AUTOMATION_REMOVED),
+    desks.ChangeData: (Kind.AUTOMATION_CHANGED,),
+    desks.SilenceData: (Kind.AUTOMATION_QUIET, Kind.AUTOMATION_HEARD),
     tokens.TokenData: _of("token."),
     tokens.SecretData: _of("secret."),
     signals.SignalData: (Kind.SIGNAL_FILLED, Kind.SIGNAL_DRY_RUN, Kind.SIGNAL_RECORDED),
     signals.RefusalData: (Kind.SIGNAL_REFUSED,),
+    SubscriptionData: _of("subscription."),
 }
 
 
@@ -187,7 +191,7 @@ class SignerScheme(BearerScheme):
 
 
 class SessionScheme(BearerScheme):
-    """A session, with a CSRF token for changes; or a token, which cannot mint tokens."""
+    """A session, with a CSRF token for changes; or a token, where one may call."""
 
     target_class = "tokens.callers.authentication.SessionOrBearerAuthentication"
     name = ["session", "csrf"]  # type: ignore[assignment]
@@ -196,7 +200,7 @@ class SessionScheme(BearerScheme):
         if auto_schema.method == "GET":
             return [*super().get_security_requirement(auto_schema), {"session": []}]
         by_session: dict[str, list[Any]] = {"session": [], "csrf": []}
-        if auto_schema.method == "POST":
+        if auto_schema.method in self.target.session_only:
             return [by_session]
         return [*super().get_security_requirement(auto_schema), by_session]
 

@@ -77,7 +77,9 @@ def logging_settings(level: str) -> dict[str, Any]:
         "handlers": {"terminal": {"class": "logging.StreamHandler", "formatter": "json"}},
         "root": {"handlers": ["terminal"], "level": level.upper()},
         "loggers": {
-            "httpx": {"level": "WARNING"},
+            # They log URLs, which may hold secrets.
+            "httpx2": {"level": "WARNING"},
+            "httpcore2": {"level": "WARNING"},
             # A refusal is not an error of the process, and its path may hold a credential.
             "django.request": {"level": "CRITICAL"},
             "django.security": {"level": "ERROR"},

@@ -1,5 +1,8 @@
 """gunicorn's threaded worker, with its own responses to invalid HTTP requests."""
 
+import faulthandler
+import os
+import signal
 import socket
 from typing import Any
 
@@ -22,6 +25,23 @@ STATUSES = {
     UnsupportedTransferCoding: 501,
 }
 
+STOP_STREAMS = 4.0  # seconds over which a graceful stop spreads the ends of streams
+STOP_AT_ONCE = 5.0  # seconds
+STOPS = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
+
+
+def hold_stops() -> None:
+    """Before a fork: a new worker would lose a signal that comes before it can handle one.
+
+    It would serve on until the stop's time is over, half a minute later.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
+
+
+def release_stops() -> None:
+    """After a fork. What was held arrives now."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
+
 
 class Worker(ThreadWorker):  # type: ignore[misc]
     """Repeats no invalid line or header in its responses or its log.
@@ -38,3 +58,33 @@ class Worker(ThreadWorker):  # type: ignore[misc]
             client.sendall(not_http.answer(STATUSES.get(type(exc), 400)))
         except OSError:
             self.log.debug("The client of an invalid request is gone.")
+
+    def init_signals(self) -> None:
+        super().init_signals()
+        release_stops()
+
+    def handle_exit(self, sig: int, frame: Any) -> None:
+        """A graceful stop: streams and waiting requests end within ``STOP_STREAMS`` seconds."""
+        if self.booted:
+            _stop_streams(STOP_STREAMS)
+        super().handle_exit(sig, frame)
+
+    def handle_quit(self, sig: int, frame: Any) -> None:
+        """A stop at once: requests that are being answered have ``STOP_AT_ONCE`` seconds.
+
+        A worker that takes longer writes where each of its threads is, and exits. While the
+        application is being imported, nobody is served yet. Python may ignore an exception that is
+        raised then, such as gunicorn's SystemExit.
+        """
+        if not self.booted:
+            os._exit(0)
+        faulthandler.dump_traceback_later(STOP_AT_ONCE, exit=True)
+        _stop_streams(0)
+        super().handle_quit(sig, frame)
+
+
+def _stop_streams(seconds: float) -> None:
+    # Models can be imported only once Django is set up, and gunicorn imports this module before.
+    from events.live.hub import hub  # noqa: PLC0415
+
+    hub.stop(seconds)

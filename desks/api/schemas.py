@@ -1,22 +1,32 @@
 """OpenAPI schemas of desks, cards and elections, and descriptions of the desk operations."""
 
-from drf_spectacular.utils import OpenApiParameter
+from datetime import timedelta
+from typing import Any
+
+from drf_spectacular.utils import OpenApiParameter, PolymorphicProxySerializer
 
 from desks.api.serializers import DeskParameters
 from desks.choices import PAIR_FORM, Direction
+from desks.expectations import rules
 from desks.ids import BOT, BOT_ID, CARD_ID, USER, USER_ID
 from desks.models.connection import TRADE_ONLY
 from desks.models.election import Reason
 from events.http.json_schema import BOOLEAN, DATE_TIME, STRING, one_of, pattern
-from events.http.refusals import Invalid, NotFound
+from events.http.refusals import CursorLost, Invalid, NotFound
 from events.http.schemas import Field, Paper, Schema, operation
 
 TAG = "Desks"
+NO_TIME = timedelta(0)
 
 
 EXAMPLE_USER_ID = f"{USER}7Jq2nT0vYc5RkXw9LbZsA1"
 EXAMPLE_BOT_ID = f"{BOT}3Fh8mPq1VdK6yUo4CxEeN2"
 EXAMPLE_TIME = "2026-11-20T09:30:00.000Z"
+
+
+def _seconds(least: timedelta, most: timedelta) -> dict[str, Any]:
+    """The schema of a length of time in seconds."""
+    return {"type": "integer", "minimum": least // rules.SECOND, "maximum": most // rules.SECOND}
 
 
 class PairAndDirection(Schema):
@@ -61,14 +71,34 @@ class DeskRecord(Paper):
     )
 
 
+class RemovedDesk(Schema):
+    """A desk that is no longer listed: its owner was deactivated or closed the account."""
+
+    userId = Field(USER_ID)
+    removed = Field({"const": True})
+
+
 class DeskPage(Paper):
     """A page of desks."""
 
-    desks = DeskRecord(many=True)
+    desks = PolymorphicProxySerializer(
+        "DeskOrRemovedDesk", [DeskRecord, RemovedDesk], resource_type_field_name=None, many=True
+    )
+    asOf = Field(
+        STRING,
+        "The position of the log before the first page: send it as changedSince later. It is also "
+        "an after of the feed.",
+    )
     next = Field(
         STRING,
         "The after of the next page. Null on the last page.",
         allow_null=True,
+    )
+    cardChanged = Field(
+        BOOLEAN,
+        "With changedSince only. True if the published card changed: then no desk is ready but "
+        "those on this page and on the pages after it.",
+        required=False,
     )
 
 
@@ -103,10 +133,44 @@ class WithdrawalData(ElectionData):
 
 
 class AutomationData(Schema):
-    """Data of ``automation.…`` events."""
+    """Data of ``automation.created`` and ``automation.removed``."""
 
     botId = Field(BOT_ID)
     name = Field(STRING)
+
+
+class ExpectationRecord(Schema):
+    """How often the bot is expected to send: every so often, or on each trading day."""
+
+    every = Field(
+        _seconds(rules.MIN_EVERY, rules.MAX_EVERY),
+        "Seconds. Null for each trading day.",
+        allow_null=True,
+    )
+    tradingDays = Field(BOOLEAN, "On each day from Monday to Friday, in the owner's time zone.")
+    grace = Field(_seconds(NO_TIME, rules.MAX_GRACE), "Seconds by which a signal may be late.")
+
+
+MAX_AGE_FIELD = Field(
+    _seconds(rules.SECOND, rules.MAX_AGE),
+    "Seconds. A signal with an older sentAt is refused. Null if the age does not matter.",
+    allow_null=True,
+)
+
+
+class ChangeData(AutomationData):
+    """Data of ``automation.changed``: what is expected of the bot's signals."""
+
+    expected = ExpectationRecord(allow_null=True)
+    maxAge = MAX_AGE_FIELD
+
+
+class SilenceData(AutomationData):
+    """Data of ``automation.quiet`` and ``automation.heard``."""
+
+    since = Field(DATE_TIME, "When the bot was last heard, or expected for the first time.")
+    dueAt = Field(DATE_TIME, "Of automation.quiet: by when it was expected.", required=False)
+    heardAt = Field(DATE_TIME, "Of automation.heard: when a signal was accepted.", required=False)
 
 
 # --- The operations ----------------------------------------------------------------------------
@@ -144,12 +208,20 @@ list_desks = operation(
     "Pull desks",
     "Lists desks in a stable order. A desk that exists throughout appears exactly once, and a deep "
     "page is as fast as the first. `ready=1` selects the desks that an engine may deploy to. "
-    "`signal` selects the desks that a signal filled. Pass `next` as `after` to get the next page.",
+    "`signal` selects the desks that a signal filled. Pass `next` as `after` to get the next page. "
+    "To keep a copy up to date, send the `asOf` of the last list as `changedSince`: the response "
+    "has the desks whose record changed since, and those that left with `removed`.",
     tag=TAG,
     response=DeskPage,
-    example={"paper": True, "liveWrites": False, "desks": [DESK], "next": None},
+    example={
+        "paper": True,
+        "liveWrites": False,
+        "desks": [DESK],
+        "asOf": "ZXZlbnRzOjRmMWMyYTkwLjc",
+        "next": None,
+    },
     parameters=[DeskParameters],
-    refusals=[Invalid],
+    refusals=[CursorLost, Invalid],
 )
 
 read_desk = operation(

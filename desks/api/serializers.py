@@ -11,7 +11,7 @@ from events.http.parameters import MAX_TEXT_LENGTH, PageParameters
 from events.times import ToRfc3339
 
 YES, NO = "1", "0"
-# The parameters that filter desks.
+# The parameters that filter desks. None of them goes with changedSince.
 FILTERS = ("ready", "connected", "signal")
 
 
@@ -31,13 +31,39 @@ class DeskParameters(PageParameters):
     signal = serializers.CharField(
         max_length=MAX_TEXT_LENGTH, required=False, help_text="Only desks that this signal filled."
     )
+    changedSince = serializers.CharField(
+        max_length=MAX_TEXT_LENGTH,
+        required=False,
+        help_text="The asOf of an earlier response: only desks that changed after it. It takes no "
+        "other filter.",
+    )
+
+    def validate(self, data: dict[str, Any]) -> dict[str, Any]:
+        filters = [name for name in FILTERS if name in data]
+        if "changedSince" in data and filters:
+            detail = "Send changedSince without other filters."
+            raise serializers.ValidationError(dict.fromkeys(filters, detail))
+        return data
 
 
 def desks_as_json(desks: DeskQuerySet, card: Card | None) -> list[tuple[dict[str, Any], int]]:
     """The record and the ``key`` of each desk, in one query. Needs ``with_standing``."""
-    rows = desks.values(  # type: ignore[misc]
+    return [(_desk(row, card), row["key"]) for row in _rows(desks)]
+
+
+def changes_as_json(desks: DeskQuerySet, card: Card | None) -> list[tuple[dict[str, Any], int]]:
+    """Like ``desks_as_json``, with no more than the id of desks that left."""
+    return [
+        (_left(row) if row["deactivated"] else _desk(row, card), row["key"])
+        for row in _rows(desks, "deactivated")
+    ]
+
+
+def _rows(desks: DeskQuerySet, *columns: str) -> Any:
+    return desks.values(
         "public_id",
         "key",
+        *columns,
         "linked__venue",
         "standing__pair",
         "standing__direction",
@@ -46,7 +72,10 @@ def desks_as_json(desks: DeskQuerySet, card: Card | None) -> list[tuple[dict[str
         connected_since=ToRfc3339("linked__connected_at"),
         elected=ToRfc3339("standing__elected_at"),
     )
-    return [(_desk(row, card), row["key"]) for row in rows]
+
+
+def _left(row: dict[str, Any]) -> dict[str, Any]:
+    return {"userId": row["public_id"], "removed": True}
 
 
 def _desk(row: dict[str, Any], card: Card | None) -> dict[str, Any]:

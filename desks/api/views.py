@@ -1,17 +1,17 @@
 """The desk pull: GET /api/v1/me, /api/v1/desks and /api/v1/desks/{userId}."""
 
-from operator import itemgetter
 from typing import Any
 
 from rest_framework.request import Request
 from rest_framework.viewsets import ViewSetMixin
 
 from desks.api import schemas
-from desks.api.serializers import FILTERS, YES, DeskParameters, desks_as_json
+from desks.api.serializers import YES, DeskParameters, changes_as_json, desks_as_json
+from desks.api.walks import Walk
 from desks.models import Card, Desk
 from desks.models.desk import DeskQuerySet
 from events.http.api_view import ApiResponse, ApiView
-from events.http.cursors import list_key, page_of
+from events.http.cursors import page_of
 from events.http.refusals import NotFound
 from events.kinds import Kind
 from events.models import Event
@@ -37,13 +37,21 @@ class DeskViewSet(ViewSetMixin, ApiView):
     @schemas.list_desks
     def list(self, request: Request) -> ApiResponse:
         params = DeskParameters.read(request.query_params)
-        card = Card.objects.published().first()
-        rows = desks_as_json(_select(params, card)[: params["limit"] + 1], card)
-        page, next_cursor = page_of(rows, params["limit"], _list_name(params), itemgetter(1))
-        desks = [desk for desk, _ in page]
-        return ApiResponse(
-            {"paper": True, "liveWrites": False, "desks": desks, "next": next_cursor}
-        )
+        walk = Walk(params)
+        latest = Card.objects.first()
+        card = latest if latest is not None and latest.closed is None else None
+        rows = _page(params, walk, card)
+        page, next_cursor = page_of(rows, params["limit"], lambda row: walk.cursor(row[1]))
+        answer = {
+            "paper": True,
+            "liveWrites": False,
+            "desks": [desk for desk, _ in page],
+            "asOf": walk.as_of,
+            "next": next_cursor,
+        }
+        if walk.since is not None:
+            answer["cardChanged"] = latest is not None and latest.changed_since(walk.after)
+        return ApiResponse(answer)
 
     @schemas.read_desk
     def retrieve(self, request: Request, user_id: str) -> ApiResponse:
@@ -59,9 +67,19 @@ def _one_desk(**which: Any) -> dict[str, Any]:
     raise NotFound
 
 
-def _select(params: dict[str, Any], card: Card | None) -> DeskQuerySet:
-    """The desks that match the parameters, ordered by ``key``."""
-    after = list_key(params["after"], _list_name(params)) if "after" in params else 0
+def _page(
+    params: dict[str, Any], walk: Walk, card: Card | None
+) -> list[tuple[dict[str, Any], int]]:
+    """The records of the page and, if there is one, of the desk after it; each with its ``key``."""
+    limit = params["limit"] + 1
+    if walk.since is None:
+        return desks_as_json(_select(params, walk.after, card)[:limit], card)
+    changed = Desk.objects.with_standing(card).changed_since(walk.after)
+    return changes_as_json(changed[:limit], card)
+
+
+def _select(params: dict[str, Any], after: int, card: Card | None) -> DeskQuerySet:
+    """The desks after a key that match the parameters, ordered by ``key``."""
     desks = Desk.objects.with_standing(card, after=0 if "signal" in params else after)
     if "signal" not in params:
         desks = desks.active()
@@ -70,11 +88,6 @@ def _select(params: dict[str, Any], card: Card | None) -> DeskQuerySet:
     if "connected" in params:
         desks = desks.connected(params["connected"] == YES)
     return _in_order(desks, params).filter(key__gt=after)  # type: ignore[misc]
-
-
-def _list_name(params: dict[str, Any]) -> str:
-    """Identifies the list in its cursors: a cursor is valid only with the same filters."""
-    return "&".join(["desks", *(f"{name}={params[name]}" for name in FILTERS if name in params)])
 
 
 def _in_order(desks: DeskQuerySet, params: dict[str, Any]) -> DeskQuerySet:

@@ -1,13 +1,22 @@
 """Automations: a user's bots, which push signed signals to the user's desk."""
 
-from typing import Self
+from datetime import timedelta
+from typing import Any, Self
 
 from django.db import models
+from django.db.models import Q
 
+from desks.expectations.rules import Expectation
 from desks.ids import MAX_ID_LENGTH, new_bot_id
 from events.http.names import MAX_NAME_LENGTH
 
 MAX_BOTS = 50
+
+# The columns of a bot from which nothing is expected.
+NOT_EXPECTED: dict[str, Any] = dict.fromkeys(
+    ("every", "grace", "expected_since", "due_at", "silent_since", "silent_from")
+)
+IS_NOT_EXPECTED = Q(**{f"{name}__isnull": True for name in NOT_EXPECTED})
 
 
 class AutomationQuerySet(models.QuerySet["Automation"]):
@@ -15,24 +24,76 @@ class AutomationQuerySet(models.QuerySet["Automation"]):
         """Automations that were not removed."""
         return self.filter(removed_at__isnull=True)
 
+    def silent(self) -> Self:
+        """Expected bots that have not been heard for too long."""
+        return self.filter(silent_from__isnull=False)
+
 
 class Automation(models.Model):
-    """A bot. The row of a removed bot stays, because events in the log refer to it."""
+    """A bot. The row of a removed bot stays, because events in the log refer to it.
+
+    ``max_age``, ``every`` and ``grace`` are in seconds. A bot with a ``grace`` is expected: every
+    so often, or on every trading day if ``every`` is None. ``expected_since`` is when its owner
+    said so. ``due_at`` is when to look whether it is late; ``desks.expectations`` explains it.
+    A late bot is silent: it was last heard at ``silent_since``, and its ``automation.quiet`` is at
+    the position ``silent_from``.
+    """
 
     id = models.CharField("botId", primary_key=True, max_length=MAX_ID_LENGTH, default=new_bot_id)
     desk = models.ForeignKey("desks.Desk", models.PROTECT, related_name="automations")
     name = models.CharField(max_length=MAX_NAME_LENGTH)
     created_at = models.DateTimeField()
     removed_at = models.DateTimeField(null=True)
+    max_age = models.PositiveIntegerField(null=True)
+    every = models.PositiveIntegerField(null=True)
+    grace = models.PositiveIntegerField(null=True)
+    expected_since = models.DateTimeField(null=True)
+    due_at = models.DateTimeField(null=True)
+    silent_since = models.DateTimeField(null=True)
+    silent_from = models.BigIntegerField(null=True)
 
     objects = AutomationQuerySet.as_manager()
 
     class Meta:
         ordering = ["created_at", "id"]
+        indexes = [
+            models.Index(fields=["due_at"], name="bot_due", condition=Q(due_at__isnull=False)),
+            models.Index(
+                fields=["silent_from"], name="bot_silent", condition=Q(silent_from__isnull=False)
+            ),
+        ]
+        constraints = [
+            models.CheckConstraint(
+                condition=IS_NOT_EXPECTED
+                | Q(grace__isnull=False, expected_since__isnull=False)
+                & (
+                    Q(due_at__isnull=False, silent_since=None, silent_from=None)
+                    | Q(due_at=None, silent_since__isnull=False, silent_from__isnull=False)
+                ),
+                name="bot_is_due_or_silent_if_it_is_expected",
+            ),
+        ]
 
     def __str__(self) -> str:
         return self.name
 
+    @property
+    def expectation(self) -> Expectation | None:
+        """How often the bot is expected to send; None if it is not."""
+        if self.grace is None:
+            return None
+        every = None if self.every is None else timedelta(seconds=self.every)
+        return Expectation(every, timedelta(seconds=self.grace))
+
     def as_event_data(self) -> dict[str, str]:
         """The data of ``automation.created`` and ``automation.removed``."""
         return {"botId": self.pk, "name": self.name}
+
+    def as_change_data(self) -> dict[str, Any]:
+        """The data of ``automation.changed``: what is expected of the bot's signals."""
+        expectation = self.expectation
+        return {
+            **self.as_event_data(),
+            "expected": expectation.to_dict() if expectation else None,
+            "maxAge": self.max_age,
+        }

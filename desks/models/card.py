@@ -62,6 +62,10 @@ class Card(models.Model):
     def __str__(self) -> str:
         return f"{self.name} ({self.pair} {self.direction})"
 
+    def changed_since(self, position: int) -> bool:
+        """Whether it was published or retired after this position of the log."""
+        return max(self.opened, self.closed or 0) > position
+
     def to_dict(self) -> dict[str, str]:
         """The card as the API shows it: exactly name, pair and direction."""
         return {"name": self.name, "pair": self.pair, "direction": self.direction}

@@ -48,6 +48,13 @@ class DeskQuerySet(models.QuerySet["Desk"]):
         """Desks that are connected, or not connected."""
         return self.filter(connected=connected)
 
+    def changed_since(self, position: int) -> Self:
+        """Desks whose record changed after this position of the log, deactivated ones included.
+
+        They are ordered by ``key``, the position of the last change.
+        """
+        return self.annotate(key=F("changed")).filter(key__gt=position).order_by("key")
+
     def in_order(self) -> Self:
         """Orders by ``key``, a stable and unique annotation for pagination."""
         return self.annotate(key=F("pk")).order_by("key")
@@ -79,12 +86,16 @@ class Desk(models.Model):
     deactivated the owner. These columns change under the log's lock. They let an index find the
     few desks out of a million that are not connected or not ready, so that a page of desks reads
     only the desks that it lists.
+
+    ``changed`` is the position of the event that last changed the desk's record, and
+    ``updated_at`` its time. An event changes one desk, so no two desks share a position.
     """
 
     public_id = models.CharField("userId", max_length=MAX_ID_LENGTH, default=new_user_id)
     user = models.OneToOneField("desks.User", models.PROTECT, related_name="desk")
     created_at = models.DateTimeField()
     updated_at = models.DateTimeField()
+    changed = models.BigIntegerField(unique=True)
     connected = models.BooleanField(default=False)
     enrolled = models.ForeignKey(
         "desks.Card", models.PROTECT, null=True, db_index=False, related_name="enrolled"

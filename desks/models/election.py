@@ -7,7 +7,7 @@ from django.db.models import F, Q, Value
 from django.db.models.functions import Coalesce, Least
 
 from desks.choices import MAX_PAIR_LENGTH, Direction
-from events.feed.reading import MAX_POSITION, MAX_SPANS_PER_PAGE, Span, Window
+from events.feed.reading import MAX_POSITION
 
 
 class Reason(models.TextChoices):
@@ -36,21 +36,6 @@ class ElectionQuerySet(models.QuerySet["Election"]):
             end=Least(Coalesce(F("closed"), never), Coalesce(F("card__closed"), never))
         )
 
-    def spans(self, window: Window) -> list[Span]:
-        """The spans of the cards' topics that these elections let a reader see in this window.
-
-        Returns at most one span more than a page of the feed reads. A desk's spans never overlap,
-        so ordering by ``opened`` is chronological.
-        """
-        overlapping = (
-            self.with_end()
-            .filter(card__isnull=False, opened__lt=window.high)
-            .filter(end__gt=window.low)  # type: ignore[misc]
-            .order_by("-opened" if window.descending else "opened")
-        )
-        rows = overlapping.values_list("card_id", "opened", "end")  # type: ignore[misc]
-        return [Span(*row) for row in rows[: MAX_SPANS_PER_PAGE + 1]]
-
 
 class Election(models.Model):
     """Consent to exactly one pair and direction: those of a card, or those chosen for a bot.
@@ -72,7 +57,7 @@ class Election(models.Model):
     opened = models.BigIntegerField(unique=True)
     closed = models.BigIntegerField(null=True)
     elected_at = models.DateTimeField()
-    reason = models.CharField(max_length=16, choices=Reason, null=True)  # noqa: DJ001 - null: open
+    reason = models.CharField(max_length=16, choices=Reason, null=True)  # noqa: DJ001 - None: open
 
     objects = ElectionQuerySet.as_manager()
 

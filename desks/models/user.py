@@ -70,7 +70,7 @@ class User(AbstractBaseUser, PermissionsMixin):
     email = models.EmailField("e-mail address", unique=True, max_length=MAX_LENGTH)
     is_active = models.BooleanField("active", default=True)
     is_staff = models.BooleanField("staff", default=False)
-    staff_id = models.CharField(  # noqa: DJ001 - null: never was staff
+    staff_id = models.CharField(  # noqa: DJ001 - None: never was staff
         max_length=MAX_ID_LENGTH, null=True, editable=False
     )
     time_zone = models.CharField(max_length=64, blank=True, default="")  # "": the browser's

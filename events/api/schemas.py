@@ -1,11 +1,14 @@
 """The feed in the OpenAPI document (contract, section 4, events)."""
 
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
+
 from events.actors import ActorType
 from events.api.serializers import FeedParameters
 from events.http.json_schema import BOOLEAN, DATE_TIME, OBJECT, POSITION, STRING, one_of, pattern
 from events.http.refusals import CursorLost, Invalid
 from events.http.schemas import Field, Schema, operation
 from events.kinds import Kind
+from events.live.frames import MEDIA_TYPE
 
 
 class ActorRecord(Schema):
@@ -75,10 +78,22 @@ list_events = operation(
     "election on it was standing. A reader that sends `next` as `after` sees every visible event "
     "exactly once. Start at the tail with `order=desc&limit=1`. An unknown id in a filter returns "
     "an empty list. If no waiting seat is free, `wait` has no effect: pause before you send the "
-    "next request. If the token ends during the wait, the response is 401.",
+    "next request. If the token ends during the wait, the response is 401.\n\n"
+    "With `Accept: text/event-stream` the response is a stream: each new event as it happens, as a "
+    "server-sent event. It takes `after`, `kind`, `userId`, `botId` and `signal`, and goes on from "
+    "`Last-Event-ID`.",
     tag="Events",
     response=EventPage,
     example=FEED,
-    parameters=[FeedParameters],
+    parameters=[
+        FeedParameters,
+        OpenApiParameter(
+            "Last-Event-ID",
+            str,
+            OpenApiParameter.HEADER,
+            description="Streams only: the `id` of the last frame. It wins over `after`.",
+        ),
+    ],
+    forms={MEDIA_TYPE: OpenApiResponse(str, "The stream. Its `data` are events, as in the list.")},
     refusals=[Invalid, CursorLost],
 )

@@ -9,16 +9,15 @@ from events.http.parameters import (
     PageParameters,
     Rfc3339Field,
     StrictIntegerField,
+    StrictSerializer,
 )
 from events.kinds import Kind
-from events.models import Event
-from events.times import to_rfc3339
 
 MAX_WAIT = 25  # seconds
 
 
-class FeedParameters(PageParameters):
-    """The query parameters of the feed (contract, section 4, events)."""
+class FilterParameters(StrictSerializer):
+    """The filters of the feed, of pages and of streams."""
 
     kind = serializers.ListField(
         child=serializers.ChoiceField(Kind.choices),
@@ -39,6 +38,11 @@ class FeedParameters(PageParameters):
         required=False,
         help_text="Only the events of this bot: its signals, refusals, elections and secrets.",
     )
+
+
+class FeedParameters(FilterParameters, PageParameters):
+    """The query parameters of the feed (contract, section 4, events)."""
+
     since = Rfc3339Field(
         required=False, help_text="Only events at this time or later. A time of RFC 3339."
     )
@@ -63,17 +67,7 @@ class FeedParameters(PageParameters):
         return data
 
 
-def serialize_event(event: Event, *, platform: bool) -> dict[str, Any]:
-    """The event as JSON. The platform sees more of some events than a desk does."""
-    content = event.content_for(platform=platform)
-    actor = event.actor_for(platform=platform)
-    return {
-        "id": event.id,
-        "position": event.position,
-        "kind": event.kind,
-        "at": to_rfc3339(event.at),
-        "actor": actor and actor.to_dict(),
-        "userId": event.user_id,
-        "signal": content["signal"],
-        "data": content["data"],
-    }
+class StreamParameters(FilterParameters):
+    """The query parameters of a stream (contract, section 4, streams)."""
+
+    after = serializers.CharField(max_length=MAX_TEXT_LENGTH, required=False)

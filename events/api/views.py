@@ -1,49 +1,116 @@
-"""GET /api/v1/events: the feed."""
+"""GET /api/v1/events: the feed, as pages and as a stream."""
 
 import time
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from django.db import connection
+from django.http import HttpResponseBase
 from django.utils import timezone
+from django.utils.cache import patch_vary_headers
 from rest_framework.request import Request
 from rest_framework.viewsets import ViewSetMixin
 
 from events.api import schemas
-from events.api.serializers import FeedParameters, serialize_event
+from events.api.serializers import FeedParameters, StreamParameters
 from events.feed.dates import limit_to_times
+from events.feed.head import read_head
 from events.feed.reading import Page, Query, Visibility, read_page
-from events.feed.waiting import Reader, Waiter, waiting_room
+from events.feed.records import serialize_event
+from events.http.accept import json_weight, media_weights
 from events.http.api_view import ApiResponse, ApiView
 from events.http.cursors import log_cursor, log_position
-from events.http.refusals import TokenInvalid
-from events.models import Head
+from events.http.refusals import CursorLost, Invalid, TokenInvalid
+from events.live.frames import MEDIA_TYPE, Version
+from events.live.hub import hub
+from events.live.opening import topics_at
+from events.live.readers import View
+from events.live.seats import Sitter, seats
+from events.live.streams import open_stream
+from events.live.threads import Waiter
+from events.models import Event, Head
+
+LAST_EVENT_ID = "Last-Event-ID"
 
 
 class EventViewSet(ViewSetMixin, ApiView):
     """The events of the log that the caller may see.
 
     The caller (``request.auth``) provides ``visibility_of(userId, botId)``: its visible spans;
-    ``is_platform``: which version of an event it sees; ``public_id``: the owner of its waiting
-    seats; and ``is_active(now)``: whether its token is still active after the wait.
+    ``topic_changes``: how an event changes them; ``is_platform``: which version of an event it
+    sees; ``public_id``: whose seats and streams are counted; ``credential``: what ends its stream;
+    and ``is_active(now)``: whether its token is still active after a wait.
     """
 
     required_scopes = {"GET": "read", "HEAD": "read"}
 
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        self._known = hub.head  # before the token is read
+        super().initial(request, *args, **kwargs)
+
     @schemas.list_events
-    def list(self, request: Request) -> ApiResponse:
-        parameters = FeedParameters.read(request.query_params)
-        feed = _Feed(parameters, request.auth)
-        page = feed.read(feed.query)
-        if parameters["wait"] and feed.awaits_more(page):
-            page = _wait_for_page(feed, page, request.auth, parameters["wait"])
-        platform = request.auth.is_platform
-        return ApiResponse(
-            {
-                "events": [serialize_event(event, platform=platform) for event in page.events],
-                "next": log_cursor(page.head.epoch, page.examined),
-                "more": page.more,
-            }
-        )
+    def list(self, request: Request) -> HttpResponseBase:
+        is_stream = _prefers_stream(request.headers.get("Accept", ""))
+        response = _stream(request, self._known) if is_stream else _page(request)
+        patch_vary_headers(response, ["Accept"])
+        return response
+
+
+def _prefers_stream(accept: str) -> bool:
+    """Whether the client names the media type of streams, and wants JSON no more than that."""
+    weights = media_weights(accept)
+    return weights.get(MEDIA_TYPE, 0.0) > 0 and weights[MEDIA_TYPE] >= json_weight(weights)
+
+
+def _page(request: Request) -> ApiResponse:
+    parameters = FeedParameters.read(request.query_params)
+    feed = _Feed(parameters, request.auth)
+    page = feed.read(feed.query)
+    if parameters["wait"] and feed.awaits_more(page):
+        page = _wait_for_page(feed, page, request.auth, parameters["wait"])
+    platform = request.auth.is_platform
+    return ApiResponse(
+        {
+            "events": [serialize_event(event, platform=platform) for event in page.events],
+            "next": log_cursor(page.head.epoch, page.examined),
+            "more": page.more,
+        }
+    )
+
+
+def _stream(request: Request, known: Head | None) -> HttpResponseBase:
+    """A stream. ``known`` is the head of the log as the hub knew it before the token was read."""
+    parameters = StreamParameters.read(request.query_params)
+    head, after = _begin(request, parameters.get("after"), known)
+    query = replace(_query(parameters), after=after)
+    caller = request.auth
+    visibility = caller.visibility_of(parameters.get("userId"), parameters.get("botId"))
+    view = replace(_view(caller, query), since=known)
+    return open_stream(request._request, view, query, visibility, head)
+
+
+def _begin(request: Request, after: str | None, known: Head | None) -> tuple[Head, int | None]:
+    """The head of the log, and where a stream begins: behind ``Last-Event-ID`` or else behind
+    ``after``; None: now.
+    """
+    last = request.headers.get(LAST_EVENT_ID)
+    if not last:
+        return (read_head(), None) if after is None else _found(after, known)
+    try:
+        return _found(last, known)
+    except Invalid:
+        detail = "Send the id of an event of this stream, unchanged."
+        raise Invalid.field(LAST_EVENT_ID, "unknown", detail) from None
+
+
+def _found(cursor: str, known: Head | None) -> tuple[Head, int]:
+    """The head of the log and the position of a cursor, without a query if ``known`` will do."""
+    if known is not None:
+        with suppress(CursorLost):  # it may be a moment old
+            return known, log_position(cursor, known.epoch, known.position)
+    head = read_head()
+    return head, log_position(cursor, head.epoch, head.position)
 
 
 class _Feed:
@@ -51,7 +118,13 @@ class _Feed:
 
     def __init__(self, parameters: dict[str, Any], caller: Any) -> None:
         user_id, bot_id = parameters.get("userId"), parameters.get("botId")
-        self.query = _query(parameters)
+        after = parameters.get("after")
+        self.query = replace(
+            _query(parameters),
+            after=None if after is None else _position(after),
+            limit=parameters["limit"],
+            descending=parameters["order"] == "desc",
+        )
         self.visibility: Visibility = caller.visibility_of(user_id, bot_id)
         self._since, self._until = parameters.get("since"), parameters.get("until")
 
@@ -66,20 +139,37 @@ class _Feed:
 
 
 def _query(parameters: dict[str, Any]) -> Query:
-    after = parameters.get("after")
+    """The filters of a page or a stream."""
     return Query(
         having={"bot_id": parameters["botId"]} if "botId" in parameters else {},
-        after=None if after is None else _position(after),
-        limit=parameters["limit"],
         kinds=tuple(dict.fromkeys(parameters["kind"])),
         signal=parameters.get("signal"),
-        descending=parameters["order"] == "desc",
     )
 
 
 def _position(cursor: str) -> int:
-    head = Head.objects.get()
+    head = read_head()
     return log_position(cursor, head.epoch, head.position)
+
+
+def _view(caller: Any, query: Query) -> View:
+    """The caller as a reader of the hub, with the filters of its query."""
+
+    def matches(event: Event) -> bool:
+        return (
+            (not query.kinds or event.kind in query.kinds)
+            and query.signal in (None, event.signal_id)
+            and query.having.get("bot_id") in (None, event.bot_id)
+        )
+
+    return View(
+        credential=caller.credential,
+        owner=caller.public_id,
+        is_platform=caller.is_platform,
+        version=Version.PLATFORM if caller.is_platform else Version.DESK,
+        rule=caller.topic_changes,
+        matches=matches if query.kinds or query.signal or query.having else None,
+    )
 
 
 def _wait_for_page(feed: _Feed, page: Page, caller: Any, seconds: int) -> Page:
@@ -88,15 +178,29 @@ def _wait_for_page(feed: _Feed, page: Page, caller: Any, seconds: int) -> Page:
     Raises ``TokenInvalid`` if the caller's token is no longer active. The check runs after the
     page is read, so that no page shows an event from after the token's end.
     """
-    deadline = time.monotonic() + seconds
-    with waiting_room.seat(Reader(caller.public_id, caller.is_platform)) as taken:
-        while taken and feed.awaits_more(page):
-            left = deadline - time.monotonic()
-            waiter = Waiter.of(feed.visibility, feed.query.kinds, page.head.position)
-            if left <= 0 or not waiting_room.wait(waiter, left):
-                break
-            page = feed.read(replace(feed.query, after=page.examined))
+    with seats.seat(Sitter(caller.public_id, caller.is_platform)) as taken:
+        if taken and not hub.is_stopping:
+            waiter = Waiter(_view(caller, feed.query))
+            try:
+                hub.admit(waiter)
+                page = _wait(feed, page, waiter, seconds)
+            finally:
+                hub.dismiss(waiter)
     now = max([timezone.now(), *(event.at for event in page.events)])  # this server's clock can lag
     if not caller.is_active(now):
         raise TokenInvalid
+    return page
+
+
+def _wait(feed: _Feed, page: Page, waiter: Waiter, seconds: int) -> Page:
+    """Waits for a page as long as the hub knows the reader."""
+    deadline = time.monotonic() + seconds
+    while feed.awaits_more(page) and hub.knows(waiter):
+        if waiter.position is None:
+            hub.attach(waiter, page.examined, topics_at(feed.visibility, page.examined))
+        connection.close()
+        left = deadline - time.monotonic()
+        if waiter.position is not None and not waiter.wait(max(0, left)):
+            break
+        page = feed.read(replace(feed.query, after=page.examined))
     return page

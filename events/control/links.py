@@ -45,8 +45,9 @@ def add_section(model: type[Model], heading: str, render: Callable[[Any], SafeSt
 
 
 def sections_of(row: Model) -> list[Section]:
-    """The sections of this row's page, in the order in which they were added."""
-    return [Section(heading, render(row)) for heading, render in _sections[type(row)].items()]
+    """The sections of this row's page that have content, in the order in which they were added."""
+    rendered = ((heading, render(row)) for heading, render in _sections[type(row)].items())
+    return [Section(heading, content) for heading, content in rendered if content]
 
 
 def related_links(row: Model) -> list[PageLink]:

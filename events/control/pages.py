@@ -201,6 +201,11 @@ class ActionPage(FormView):  # type: ignore[type-arg]
         messages.success(self.request, message)
         return redirect(self._control.page_url("change", row))
 
+    def redirect_to_list(self, message: str) -> HttpResponse:
+        """Redirects to the list, which shows the message. For a row that is there no more."""
+        messages.success(self.request, message)
+        return redirect(self._control.page_url("changelist"))
+
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         return super().get_context_data(
             **self._control.admin_site.each_context(self.request),

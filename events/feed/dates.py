@@ -6,6 +6,7 @@ from datetime import datetime
 
 from django.db import connection
 
+from events.feed.head import read_head
 from events.feed.reading import Query
 from events.models import Event, Head
 from events.statements import adapt_datetime, fetch_all
@@ -48,7 +49,7 @@ def limit_to_times(query: Query, since: datetime | None, until: datetime | None)
     """
     if since is None and until is None:
         return query
-    head = Head.objects.get().position
+    head = read_head().position
     found = first_positions([time for time in (since, until) if time])
     first = found[0] if since else query.first
     return replace(query, first=first, last=min(head, found[-1] - 1) if until else head)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from django.db import connection
 
+from events.feed.head import read_head
 from events.models import SEARCHED, Event, Head
 from events.statements import fetch_all
 
@@ -94,14 +95,14 @@ def read_page(query: Query, visibility: Visibility) -> Page:
 
     Takes three statements, however large the log is, and a fourth with several conditions.
     """
-    head = Head.objects.get()
+    head = read_head()
     window = _window(query, head.position)
     if window.low > window.high:
         return Page([], query.after or 0, False, head)
-    spans, window, is_cut = _limit_spans(visibility(window), window)
-    if _checks_rows(query) and (limited := _limit_rows(_branches(spans, query, window), window)):
+    spans, window, is_cut = limit_spans(visibility(window), window)
+    if _checks_rows(query) and (limited := _limit_rows(branches_of(spans, query, window), window)):
         window, is_cut = limited, True
-    events = _fetch(_branches(spans, query, window), query)
+    events = _fetch(branches_of(spans, query, window), query)
     if len(events) > query.limit:
         events = events[: query.limit]
         return Page(events, events[-1].position, True, head)
@@ -117,7 +118,7 @@ def _window(query: Query, head: int) -> Window:
     return Window(max(low, query.after + 1), high, False)
 
 
-def _limit_spans(spans: Sequence[Span], window: Window) -> tuple[list[Span], Window, bool]:
+def limit_spans(spans: Sequence[Span], window: Window) -> tuple[list[Span], Window, bool]:
     """Limits the spans that have an end to ``MAX_SPANS_PER_PAGE``, and the window to match.
 
     Such spans never overlap (they are a reader's elections on cards), so the window ends where the
@@ -159,7 +160,7 @@ def _limit_rows(branches: Sequence[IndexRange], window: Window) -> Window | None
     return window._replace(low=max(last)) if window.descending else window._replace(high=min(last))
 
 
-def _branches(spans: Sequence[Span], query: Query, window: Window) -> list[IndexRange]:
+def branches_of(spans: Sequence[Span], query: Query, window: Window) -> list[IndexRange]:
     """One range of an index for each span and key. Empty ranges are omitted."""
     ranges = [
         (s.topic, max(window.low, s.opened + 1), min(window.high, s.closed - 1)) for s in spans

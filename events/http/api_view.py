@@ -1,6 +1,5 @@
 """The base class of the API's views, and their JSON response."""
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +9,7 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from events.http.request_state import state_of
+from events.http.strict_json import ENCODER
 
 
 class ApiResponse(HttpResponse):
@@ -24,8 +24,6 @@ class ApiResponse(HttpResponse):
             del self["Content-Type"]
 
 
-# NaN and infinity are not JSON: encoding one raises ValueError.
-ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 NEGOTIATOR = DefaultContentNegotiation()  # the framework's request requires one; nothing uses it
 
 

@@ -1,7 +1,8 @@
 """Cursors: a reader's position in a list, as opaque text.
 
 A cursor is valid for one list only. A cursor of the log contains the log's epoch, so that a cursor
-from before a restore is detected. A cursor of any other list contains the last key of the page.
+from before a restore is detected. A cursor of any other list contains the last key of the page, and
+that of a walk also the position of the log at which the walk began.
 """
 
 import base64
@@ -29,12 +30,21 @@ def log_position(cursor: str, epoch: str, head: int) -> int:
     Raises ``Invalid`` if the text is not a cursor of the log, and ``CursorLost`` if its epoch is
     not ``epoch`` or its position is beyond ``head``.
     """
-    cursor_epoch, _, position = _decode(cursor, LOG).partition(".")
-    if not _is_number(position):
-        raise invalid_cursor()
-    if cursor_epoch != epoch or int(position) > head:
-        raise CursorLost
-    return int(position)
+    return _numbers(cursor, LOG, epoch, head, count=1)[0]
+
+
+def walk_cursor(name: str, epoch: str, start: int, key: int) -> str:
+    """The cursor of the list ``name`` after ``key``, in a walk that began at ``start``.
+
+    A list that changes while it is read is walked: every page says what it is complete up to.
+    """
+    return _encode(name, f"{epoch}.{start}.{key}")
+
+
+def walk_place(cursor: str, name: str, epoch: str, head: int) -> tuple[int, int]:
+    """The start and the key of a cursor of a walk. Raises as ``log_position``."""
+    start, key = _numbers(cursor, name, epoch, head, count=2)
+    return start, key
 
 
 def list_cursor(name: str, key: int | str) -> str:
@@ -59,20 +69,31 @@ def list_id(cursor: str, name: str, form: str) -> str:
 
 
 def page_of(
-    rows: Sequence[Row], limit: int, name: str, key: Callable[[Row], int | str]
+    rows: Sequence[Row], limit: int, cursor: Callable[[Row], str]
 ) -> tuple[Sequence[Row], str | None]:
     """The first ``limit`` rows, and the cursor of the next page; None at the end of the list.
 
-    ``rows`` are the rows of the page and, if there is one, the row after it.
+    ``rows`` are the rows of the page and, if there is one, the row after it. ``cursor`` makes the
+    cursor of the page after a row.
     """
     page = rows[:limit]
-    return page, list_cursor(name, key(page[-1])) if len(rows) > limit else None
+    return page, cursor(page[-1]) if len(rows) > limit else None
 
 
 def invalid_cursor() -> Invalid:
     """The refusal of text that is not a cursor of this list."""
     detail = "Send the value of next from an earlier response of this list, unchanged."
     return Invalid.field(CURSOR_FIELD, "unknown", detail)
+
+
+def _numbers(cursor: str, name: str, epoch: str, head: int, *, count: int) -> list[int]:
+    """The numbers after the epoch in a cursor. The first is a position of the log."""
+    cursor_epoch, *numbers = _decode(cursor, name).split(".")
+    if len(numbers) != count or not all(map(_is_number, numbers)):
+        raise invalid_cursor()
+    if cursor_epoch != epoch or int(numbers[0]) > head:
+        raise CursorLost
+    return [int(number) for number in numbers]
 
 
 def _is_number(text: str) -> bool:

@@ -1,28 +1,29 @@
 """Base classes for the serializers of query parameters and bodies. Unknown fields are refused."""
 
-import re
-from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime
+from collections.abc import Iterator, Mapping
+from datetime import datetime
 from typing import Any
 
 from django.http import QueryDict
 from rest_framework import serializers
 
 from events.http.refusals import FieldError, Invalid
+from events.rfc3339 import DETAIL, parse_rfc3339
 
 DEFAULT_PAGE_SIZE = 100
 MAX_PAGE_SIZE = 1000
 MAX_TEXT_LENGTH = 128
 
-RFC_3339 = re.compile(
-    r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:[0-5]\d)",
-    re.ASCII | re.IGNORECASE,
-)
-
 # A response must not repeat a credential that was sent by mistake. Credentials are longer than
-# MAX_SHOWN_LENGTH, and these details replace those of the framework that quote the value.
+# MAX_SHOWN_LENGTH. These details replace those of the framework, some of which quote the value.
 MAX_SHOWN_LENGTH, SHOWN_PREFIX_LENGTH = 40, 8
-SAFE_DETAILS = {"invalid_choice": "Send one of the values that this field takes."}
+UNKNOWN = "Leave this field out: it is not known here."
+DETAILS = {
+    "invalid_choice": "Send one of: {choices}.",
+    "min_value": "Send at least {min_value}.",
+    "max_value": "Send at most {max_value}.",
+    "required": "Send this field.",
+}
 
 
 class StrictSerializer(serializers.Serializer[Any]):
@@ -33,7 +34,7 @@ class StrictSerializer(serializers.Serializer[Any]):
         """The validated values. Raises ``Invalid`` with one error for each fault."""
         checked = cls(data=cls._plain(data))
         checked.is_valid()
-        errors = [*_unknown(checked, data), *_repeated(checked, data), *_flatten(checked.errors)]
+        errors = [*_unknown(checked, data), *_repeated(checked, data), *_flatten(checked)]
         if errors:
             raise Invalid(errors=errors)
         return dict(checked.validated_data)
@@ -75,14 +76,14 @@ class Rfc3339Field(serializers.DateTimeField):
     The framework also accepts a date without a time, and a time without an offset.
     """
 
-    default_error_messages = {"invalid": "Send a time of RFC 3339, such as 2027-01-31T00:00:00Z."}
+    default_error_messages = {"invalid": DETAIL}
 
     def to_internal_value(self, value: Any) -> datetime:
-        if not (isinstance(value, str) and RFC_3339.fullmatch(value)):
+        if not isinstance(value, str):
             self.fail("invalid")
         try:
-            return datetime.fromisoformat(value.upper()).astimezone(UTC)
-        except (ValueError, OverflowError):  # no such day, or a year beyond 9999
+            return parse_rfc3339(value)
+        except ValueError:
             self.fail("invalid")
 
 
@@ -106,7 +107,7 @@ def _unknown(checked: StrictSerializer, data: Mapping[str, Any]) -> Iterator[Fie
     for name in data:
         if name not in checked.fields:
             shown = name if len(name) <= MAX_SHOWN_LENGTH else f"{name[:SHOWN_PREFIX_LENGTH]}…"
-            yield FieldError(field=shown, code="unknown", detail="There is no such field.")
+            yield FieldError(field=shown, code="unknown", detail=UNKNOWN)
 
 
 def _repeated(checked: StrictSerializer, data: Mapping[str, Any]) -> Iterator[FieldError]:
@@ -117,16 +118,31 @@ def _repeated(checked: StrictSerializer, data: Mapping[str, Any]) -> Iterator[Fi
             yield FieldError(field=name, code="repeated", detail="Send this field once.")
 
 
-def _flatten(errors: Any, path: Iterable[str] = ()) -> Iterator[FieldError]:
+def _flatten(
+    checked: StrictSerializer, errors: Any = None, path: tuple[str, ...] = ()
+) -> Iterator[FieldError]:
     """The framework's nested errors as a flat list. Each error names the path of its field."""
+    errors = checked.errors if errors is None else errors
     if isinstance(errors, Mapping):
         for name, inner in errors.items():
-            yield from _flatten(inner, [*path, str(name)])
-    else:
-        for error in errors:
-            if isinstance(error, Mapping):
-                yield from _flatten(error, path)
-            else:
-                code = getattr(error, "code", "invalid")
-                detail = SAFE_DETAILS.get(code, str(error))
-                yield FieldError(field=".".join(path), code=code, detail=detail)
+            yield from _flatten(checked, inner, (*path, str(name)))
+        return
+    for error in errors:
+        if isinstance(error, Mapping):
+            yield from _flatten(checked, error, path)
+        else:
+            code = getattr(error, "code", "invalid")
+            detail = _detail(checked.fields.get(path[0]), code) or str(error)
+            yield FieldError(field=".".join(path), code=code, detail=detail)
+
+
+def _detail(field: Any, code: str) -> str:
+    """What to send in this field instead, empty if the framework's own words are to be shown."""
+    if code not in DETAILS:
+        return ""
+    field = getattr(field, "child", field)
+    return DETAILS[code].format(
+        choices=", ".join(str(choice) for choice in getattr(field, "choices", ())),
+        min_value=getattr(field, "min_value", None),
+        max_value=getattr(field, "max_value", None),
+    )

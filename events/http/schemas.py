@@ -47,7 +47,7 @@ class Paper(Schema):
 
 
 class ApiSchema(AutoSchema):
-    """drf-spectacular's schema, with required bodies for POST and optional ones for DELETE."""
+    """drf-spectacular's schema. Bodies are required for POST and PATCH, optional for DELETE."""
 
     def _get_request_body(self, *direction: Any) -> Any:
         method, self.method = self.method, "POST"  # the library describes no body for DELETE
@@ -55,7 +55,7 @@ class ApiSchema(AutoSchema):
             body = super()._get_request_body(*direction)  # type: ignore[no-untyped-call]
         finally:
             self.method = method
-        return {**body, "required": method == "POST"} if body else None
+        return {**body, "required": method in ("POST", "PATCH")} if body else None
 
     def _is_list_view(self, *serializer: Any) -> bool:
         """No response is a bare array: the pages of a list are objects."""
@@ -76,12 +76,14 @@ def operation(
     parameters: Sequence[Any] = (),
     refusals: Collection[type[Refused]] = (),
     problems: dict[int, type[Schema]] | None = None,
+    forms: dict[str, OpenApiResponse] | None = None,
 ) -> Callable[[ViewMethod], ViewMethod]:
     """Describes a view's method in the OpenAPI document.
 
     ``refusals`` are the refusals that only this operation raises: ``config.openapi.responses`` adds
     those of authentication and those of all operations. ``problems`` maps a status to the schema of
-    its additional members. ``bodies`` are examples of request bodies.
+    its additional members. ``bodies`` are examples of request bodies. ``forms`` maps the other
+    media types of the response to what they are.
     """
     examples = [OpenApiExample("Answer", example, response_only=True)] if example else []
     return extend_schema(
@@ -92,7 +94,10 @@ def operation(
         parameters=list(parameters),
         request={JSON: body} if body else None,
         responses={
-            status: OpenApiResponse(response, description=str(response.__doc__), examples=examples),
+            (status, JSON): OpenApiResponse(
+                response, description=str(response.__doc__), examples=examples
+            ),
+            **{(status, media_type): form for media_type, form in (forms or {}).items()},
             **(problems or {}),
         },
         examples=list(bodies),

@@ -1,4 +1,4 @@
-"""A strict JSON parser: one object, no repeated keys, no values that cannot be stored exactly.
+"""A strict JSON parser, and the encoder of answers: one object, no repeated keys, exact values.
 
 Without Django. Raises ``Malformed`` (contract, section 5, row 400). A number becomes an ``int``
 if it has no point and no exponent, and otherwise a ``Decimal`` with the digits that were sent.
@@ -90,3 +90,5 @@ DECODER = json.JSONDecoder(
     parse_int=_parse_integer,
     parse_constant=_refuse_constant,
 )
+# What the API writes. NaN and infinity are not JSON: encoding one raises ValueError.
+ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))

@@ -1,11 +1,11 @@
 """Times on pages: relative, such as "3 hours ago". ``templates/time.html`` adds the full time."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from django import template
 from django.utils import timezone
 
-from events.times import relative
+from events.times import exact_span, relative
 
 register = template.Library()
 
@@ -20,3 +20,9 @@ def ago(at: datetime) -> str:
 def parsed(text: str) -> datetime:
     """The time of a text in the API's format."""
     return datetime.fromisoformat(text)
+
+
+@register.filter
+def exactly(seconds: int) -> str:
+    """The length of time in words, without rounding."""
+    return exact_span(timedelta(seconds=seconds))

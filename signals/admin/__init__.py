@@ -1,5 +1,5 @@
-"""The control area's pages of the log and of signals, and what other pages show of both."""
+"""The control area's pages of the log, signals and webhooks, and what other pages show."""
 
-from signals.admin import events, sections, signals
+from signals.admin import events, sections, signals, subscriptions
 
-__all__ = ["events", "sections", "signals"]
+__all__ = ["events", "sections", "signals", "subscriptions"]

@@ -60,6 +60,7 @@ class NamingChangeList(IndexedChangeList):
 class EventAdmin(ReadOnlyAdmin):
     """The log, newest event first."""
 
+    change_list_template = "control/log.html"
     list_display = ["id", "at", "kind", "reason", "source", "bot", "email", "actor_name"]
     list_filter = [KindFilter, ReasonFilter, SourceFilter]
     ordering = ["-position"]

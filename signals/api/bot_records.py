@@ -6,8 +6,9 @@ from typing import Any
 
 from desks.models import Automation, Desk
 from events.choices import TextEnum
+from events.feed.head import read_head
 from events.kinds import Kind
-from events.models import Event, Head
+from events.models import Event
 from events.times import to_rfc3339
 from signals.reports.tallies import BotTally, count_bots
 
@@ -24,7 +25,7 @@ def bot_records(desk: Desk, bots: Sequence[Automation], now: datetime) -> list[d
     """The record of each bot. ``bots`` are some of ``bots_at_a_glance``. Takes four queries."""
     if not bots:
         return []
-    head = Head.objects.get().position
+    head = read_head().position
     tallies = count_bots(desk.public_id, head, [bot.pk for bot in bots], now)
     last = _last_events(tallies.values())
     return [_record(bot, tallies[bot.pk], last) for bot in bots]
@@ -41,11 +42,15 @@ def _record(bot: Any, tally: BotTally, last: Mapping[int, Event]) -> dict[str, A
         "direction": bot.direction,
         "electedAt": to_rfc3339(bot.elected_at),
     }
+    expectation = bot.expectation
     return {
         "botId": bot.pk,
         "name": bot.name,
         "createdAt": to_rfc3339(bot.created_at),
         "state": _state(bot).value,
+        "expected": expectation.to_dict() if expectation else None,
+        "silentSince": to_rfc3339(bot.silent_since),
+        "maxAge": bot.max_age,
         "election": election if bot.pair else None,
         "last": _outcome(last[tally.latest[0][1]]) if tally.latest else None,
         "today": {

@@ -5,11 +5,17 @@ from typing import Any
 from django.utils import timezone
 from rest_framework.request import Request
 
-from desks.api.schemas import EXAMPLE_BOT_ID, EXAMPLE_TIME, PairAndDirection
+from desks.api.schemas import (
+    EXAMPLE_BOT_ID,
+    EXAMPLE_TIME,
+    MAX_AGE_FIELD,
+    ExpectationRecord,
+    PairAndDirection,
+)
 from desks.ids import BOT, BOT_ID, SIGNAL_ID, id_form
 from desks.models import Desk
 from events.http.api_view import ApiResponse, ApiView
-from events.http.cursors import list_id, page_of
+from events.http.cursors import list_cursor, list_id, page_of
 from events.http.json_schema import BOOLEAN, COUNT, DATE_TIME, STRING, one_of, pattern
 from events.http.parameters import PageParameters
 from events.http.refusals import Invalid
@@ -50,6 +56,11 @@ class BotRecord(Schema):
     name = Field(STRING)
     createdAt = Field(DATE_TIME)
     state = Field(one_of(State), "Whether its signals are accepted, or what is missing first.")
+    expected = ExpectationRecord(allow_null=True)
+    silentSince = Field(
+        DATE_TIME, "When an expected bot was last heard, if it is silent.", allow_null=True
+    )
+    maxAge = MAX_AGE_FIELD
     election = BotElection(allow_null=True)
     last = LastOutcome(allow_null=True, help_text="Among its latest 20 events.")
     today = CountsOfToday()
@@ -67,6 +78,9 @@ BOT_EXAMPLE = {
     "name": "Chart",
     "createdAt": EXAMPLE_TIME,
     "state": State.ACCEPTS_SIGNALS.value,
+    "expected": {"every": 3600, "tradingDays": False, "grace": 300},
+    "silentSince": None,
+    "maxAge": None,
     "election": {"pair": "BTC/USDT", "direction": "long", "electedAt": EXAMPLE_TIME},
     "last": {
         "outcome": "refused",
@@ -104,7 +118,7 @@ class BotsView(ApiView):
         if "after" in params:
             bots = bots.filter(pk__gt=list_id(params["after"], LIST, id_form(BOT)))
         rows = list(bots[: params["limit"] + 1])
-        page, next_cursor = page_of(rows, params["limit"], LIST, lambda bot: bot.pk)
+        page, next_cursor = page_of(rows, params["limit"], lambda bot: list_cursor(LIST, bot.pk))
         records = bot_records(desk, page, now)
         return ApiResponse(
             {"paper": True, "liveWrites": False, "bots": records, "next": next_cursor}

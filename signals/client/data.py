@@ -1,6 +1,8 @@
 """What the client takes and returns, and what it raises."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Literal, NotRequired, TypedDict
 
 Direction = Literal["long", "short"]
@@ -24,6 +26,50 @@ class Desk(TypedDict):
     election: dict[str, Any] | None
     createdAt: str
     updatedAt: str
+
+
+class RemovedDesk(TypedDict):
+    """A desk that is no longer listed."""
+
+    userId: str
+    removed: Literal[True]
+
+
+class DeskPage(TypedDict):
+    """A page of desks. ``cardChanged`` and removed desks are in pages of changes only."""
+
+    desks: list[Desk | RemovedDesk]
+    asOf: str
+    next: str | None
+    cardChanged: NotRequired[bool]
+
+
+class Bot(TypedDict):
+    """A bot of the desk. ``state`` says what is missing before its signals are accepted."""
+
+    botId: str
+    name: str
+    createdAt: str
+    state: Literal["accepts_signals", "no_election", "no_secret"]
+    election: dict[str, str] | None
+    last: dict[str, str | None] | None
+    today: dict[str, Any]
+
+
+class EventFilter(TypedDict, total=False):
+    """Which events to read. Several filters narrow together."""
+
+    kinds: Sequence[str]
+    user_id: str  # what this desk sees, fan-outs that filled it included
+    bot_id: str
+    signal: str
+
+
+class EventSearch(EventFilter, total=False):
+    """Which events to read, and from which time: not before ``since``, before ``until``."""
+
+    since: datetime
+    until: datetime
 
 
 class Event(TypedDict):
@@ -56,6 +102,17 @@ class Accepted:
     matched: int
     filled: int
     repeated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What a signal would do now. ``ignored`` are the names of members that have no meaning."""
+
+    signal: dict[str, Any]
+    would_be: str
+    matched: int
+    filled: int
+    ignored: list[str]
 
 
 class ClientError(Exception):

@@ -1,39 +1,42 @@
-"""The engine's calls, their retries and the saved cursor."""
+"""The engine's calls."""
 
-import os
-import random
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self, Unpack
 
-import httpx
+import httpx2
 
+from .connection import Connection
 from .data import (
     Accepted,
+    Bot,
     Card,
+    Checked,
     Desk,
+    DeskPage,
     Event,
+    EventFilter,
+    EventSearch,
     Page,
     Refusal,
-    UnreachableError,
 )
+from .following import FEED, Follower, SavedCursor
 
 HOOK = "/api/hooks/signal"
-PAGE_SIZE = 1000  # desks in one response, at most
-MAX_WAIT = 25  # seconds, the longest that the service waits for events
+CHECK = "/api/hooks/check"
+SIGNALS = "/api/v1/signals"
+PAGE_SIZE = 1000  # desks or bots in one response, at most
 TIMEOUT = 60.0  # seconds for one call with all its retries
-RESPONSE_TIMEOUT = MAX_WAIT + 10.0  # seconds for one response
-MIN_BACKOFF, MAX_BACKOFF = 0.5, 8.0  # seconds between two tries
-
-# Statuses after which the same request can be sent again.
-RETRYABLE = (429, 500, 502, 503, 504)
+# The parameters of the feed by the names of ``EventSearch``.
+PARAMETERS = {"kinds": "kind", "user_id": "userId", "bot_id": "botId"}
 
 
 class Engine:
-    """A client with a platform token. Pass ``http`` to set a proxy, certificates or limits.
+    """A client with a platform token, or a desk token for reads of one desk.
 
-    Methods raise ``Refusal`` or ``UnreachableError``. ``timeout`` is in seconds, retries included.
+    Pass ``http`` to set a proxy, certificates or limits. ``timeout`` is in seconds, retries
+    included. Methods raise ``Refusal`` or ``UnreachableError``.
     """
 
     def __init__(
@@ -42,24 +45,21 @@ class Engine:
         token: str,
         *,
         timeout: float = TIMEOUT,
-        http: httpx.Client | None = None,
+        http: httpx2.Client | None = None,
     ) -> None:
-        self._base_url = base_url.rstrip("/")
-        self._headers = {"Authorization": f"Bearer {token}"}
-        self._timeout = timeout
-        self._http = http or httpx.Client(timeout=RESPONSE_TIMEOUT)
+        self._connection = Connection(base_url, token, timeout, http)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._http.close()
+        self._connection.close()
 
-    # --- Desks ------------------------------------------------------------------------------------
+    # --- Desks and bots ---------------------------------------------------------------------------
 
     def card(self) -> Card | None:
         """The published card, or None if there is none."""
-        published: Card | None = self._get(HOOK, {})["publishedCard"]
+        published: Card | None = self._connection.get(HOOK, {})["publishedCard"]
         return published
 
     def desks(
@@ -75,17 +75,26 @@ class Engine:
         ``limit`` is the number of desks in one response.
         """
         given = {"ready": _digit(ready), "connected": _digit(connected), "signal": signal}
-        query = {name: value for name, value in given.items() if value} | {"limit": str(limit)}
-        after: str | None = ""
-        while after is not None:
-            page = self._get("/api/v1/desks", query | ({"after": after} if after else {}))
-            yield from page["desks"]
-            after = page["next"]
+        yield from self._list("/api/v1/desks", "desks", _without_none(given), limit)
+
+    def desk_pages(
+        self, *, changed_since: str | None = None, limit: int = PAGE_SIZE
+    ) -> Iterator[DeskPage]:
+        """Yields the pages of all desks, or of those that changed since the ``asOf`` of a page.
+
+        ``DeskCopy`` keeps a copy of the desks with it.
+        """
+        query = _without_none({"changedSince": changed_since})
+        yield from self._pages("/api/v1/desks", query, limit)
 
     def desk(self, user_id: str) -> Desk:
         """Returns one desk. Raises ``Refusal`` (``not_found``) if it does not exist."""
-        desk: Desk = self._get(f"/api/v1/desks/{user_id}", {})
+        desk: Desk = self._connection.get(f"/api/v1/desks/{user_id}", {})
         return desk
+
+    def bots(self, *, limit: int = PAGE_SIZE) -> Iterator[Bot]:
+        """Yields the bots of the desk, for a desk token. ``limit`` as in ``desks``."""
+        yield from self._list("/api/v1/bots", "bots", {}, limit)
 
     # --- Signals ----------------------------------------------------------------------------------
 
@@ -98,82 +107,92 @@ class Engine:
         """Sends a signal to every desk that is ready."""
         return self._signal(HOOK, {**_elected(card, nonce), "fanout": True})
 
+    def check(self, card: Card, *, nonce: str, user_id: str | None = None) -> Checked:
+        """Returns what a signal would do now, to one desk or as a fan-out. Nothing is recorded.
+
+        Raises the ``Refusal`` that the signal would get.
+        """
+        target = {"userId": user_id} if user_id else {"fanout": True}
+        told = self._connection.post(CHECK, {**_elected(card, nonce), **target})
+        return Checked(
+            told["signal"], told["wouldBe"], told["matched"], told["filled"], told["ignored"]
+        )
+
+    def signal(self, signal_id: str) -> Accepted:
+        """Returns the outcome of an accepted signal.
+
+        Raises ``Refusal`` (``not_found``) if there is none with this id that the token may see.
+        """
+        return _accepted(self._connection.get(f"{SIGNALS}/{signal_id}", {}), repeated=True)
+
+    def find_signal(
+        self,
+        nonce: str,
+        *,
+        source: Literal["floor", "nox"] | None = None,
+        bot_id: str | None = None,
+    ) -> Accepted:
+        """Returns the outcome of the signal with this nonce, of one source or of one bot.
+
+        Raises ``Refusal`` (``not_found``) if none was accepted so far: send it with that nonce.
+        """
+        query = _without_none({"nonce": nonce, "source": source, "botId": bot_id})
+        return _accepted(self._connection.get(SIGNALS, query), repeated=True)
+
     # --- The feed ---------------------------------------------------------------------------------
 
     def tail(self) -> str:
         """Returns the cursor of the log's end."""
-        return str(self._get("/api/v1/events", {"order": "desc", "limit": "1"})["next"])
+        return str(self._connection.get(FEED, {"order": "desc", "limit": "1"})["next"])
 
-    def page(self, after: str | None = None, *, kinds: Sequence[str] = (), wait: int = 0) -> Page:
+    def page(
+        self, after: str | None = None, *, wait: int = 0, **search: Unpack[EventSearch]
+    ) -> Page:
         """Returns the events after a cursor, or from the beginning of the log.
 
         If there are none, the service waits up to ``wait`` seconds for one.
         """
-        query: dict[str, str | list[str]] = {"after": after} if after else {}
-        page: Page = self._get("/api/v1/events", query | {"kind": list(kinds), "wait": str(wait)})
+        query = _without_none({"after": after, "wait": str(wait)}) | _parameters(search)
+        page: Page = self._connection.get(FEED, query)
         return page
 
     def follow(
-        self, cursor: Path, *, kinds: Sequence[str] = (), from_beginning: bool = False
+        self, cursor: Path, *, from_beginning: bool = False, **only: Unpack[EventFilter]
     ) -> Iterator[Event]:
-        """Yields every event after the saved cursor, without end.
+        """Yields every event after the saved cursor, without end, by a stream or by long polling.
 
         If no cursor was saved, it starts at the end of the log, or at its beginning with
-        ``from_beginning``. The cursor is saved after all events of a page were consumed. After a
-        crash the last page is therefore repeated: to avoid acting twice, remember the position.
-        Raises ``Refusal`` (``cursor_lost``) if the log was restored from a backup.
+        ``from_beginning``. The cursor is saved at most once a second, after an event was consumed,
+        and when the iteration ends. After a crash the last second's events (when polling, the last
+        page's) are therefore repeated: to avoid acting twice, remember the position. Raises
+        ``Refusal`` (``cursor_lost``) if the log was restored from a backup, and if the token ends.
         """
-        after: str | None = _read(cursor)
-        if after is None and not from_beginning:
-            _save(cursor, after := self.tail())
-        backoff = _backoff()
-        while True:
-            started = time.monotonic()
-            page = self.page(after, kinds=kinds, wait=MAX_WAIT)
-            if page["events"] or page["more"] or time.monotonic() - started > MAX_WAIT / 2:
-                backoff = _backoff()
-            else:  # the service has no free slot for a waiting reader: do not poll it at once
-                time.sleep(next(backoff))
-            yield from page["events"]
-            if page["next"] != after:
-                _save(cursor, after := page["next"])
+        saved = SavedCursor(cursor)
+        if saved.value is None and not from_beginning:
+            saved.move(self.tail())
+        yield from Follower(self._connection, saved, _parameters(only)).events()
 
     # --- Requests ---------------------------------------------------------------------------------
 
-    def _get(self, path: str, query: dict[str, Any]) -> Any:
-        return _result(self._request("GET", path, params=query))
+    def _list(self, path: str, name: str, query: dict[str, str], limit: int) -> Iterator[Any]:
+        """Yields every element of a list, page by page."""
+        for page in self._pages(path, query, limit):
+            yield from page[name]
+
+    def _pages(self, path: str, query: dict[str, str], limit: int) -> Iterator[Any]:
+        after: dict[str, str] | None = {}
+        while after is not None:
+            page = self._connection.get(path, {**query, "limit": str(limit), **after})
+            yield page
+            after = {"after": page["next"]} if page["next"] else None
 
     def _signal(self, path: str, body: dict[str, Any]) -> Accepted:
-        response = self._request("POST", path, json=body)
         try:
-            return _accepted(_result(response), repeated=False)
+            return _accepted(self._connection.post(path, body), repeated=False)
         except Refusal as refusal:
             if not refusal.problem.get("identical"):
                 raise
             return _accepted(refusal.problem["first"], repeated=True)
-
-    def _request(self, method: str, path: str, **options: Any) -> httpx.Response:
-        """Sends a request, and retries until it gets a final response or the timeout is over."""
-        deadline = time.monotonic() + self._timeout
-        for pause in _backoff():
-            response = self._send(method, path, **options)
-            if response is not None and response.status_code not in RETRYABLE:
-                break
-            delay = _retry_after(response) or pause
-            if time.monotonic() + delay > deadline:
-                break
-            time.sleep(delay)
-        if response is None:
-            raise UnreachableError("The service did not respond. It is safe to repeat the call.")
-        return response
-
-    def _send(self, method: str, path: str, **options: Any) -> httpx.Response | None:
-        """Sends a request once. Returns None if it is unknown whether it arrived."""
-        url = self._base_url + path
-        try:
-            return self._http.request(method, url, headers=self._headers, **options)
-        except httpx.TransportError:
-            return None
 
 
 def _elected(card: Card, nonce: str) -> dict[str, Any]:
@@ -190,41 +209,21 @@ def _accepted(data: dict[str, Any], *, repeated: bool) -> Accepted:
     return Accepted(data["signal"], data["outcome"], data["matched"], data["filled"], repeated)
 
 
-def _result(response: httpx.Response) -> Any:
-    """Returns the JSON of a response. Raises ``Refusal``."""
-    if response.is_success:
-        return response.json()
-    is_json = "json" in response.headers.get("Content-Type", "")
-    raise Refusal(response.status_code, response.json() if is_json else {})
+def _parameters(search: EventFilter | EventSearch) -> dict[str, Any]:
+    """The query parameters of the feed."""
+    return {PARAMETERS.get(name, name): _value(value) for name, value in search.items()}
 
 
-def _backoff() -> Iterator[float]:
-    """Yields the delays between tries in seconds: exponential, bounded and with jitter."""
-    upper = MIN_BACKOFF
-    while True:
-        yield random.uniform(upper / 2, upper)  # noqa: S311 - jitter, not a secret  # nosec B311
-        upper = min(2 * upper, MAX_BACKOFF)
+def _value(value: Any) -> str | list[str]:
+    """The value of a query parameter. A time without an offset is taken for local time."""
+    if isinstance(value, datetime):
+        return value.astimezone().isoformat()
+    return value if isinstance(value, str) else list(value)
 
 
-def _retry_after(response: httpx.Response | None) -> float | None:
-    """Returns the seconds of the Retry-After header, or None if there is none."""
-    value = response.headers.get("Retry-After", "") if response is not None else ""
-    return float(value) if value.isdecimal() else None
+def _without_none(query: dict[str, str | None]) -> dict[str, str]:
+    return {name: value for name, value in query.items() if value is not None}
 
 
 def _digit(flag: bool | None) -> str | None:
     return None if flag is None else str(int(flag))
-
-
-def _read(cursor: Path) -> str | None:
-    return cursor.read_text().strip() if cursor.exists() else None
-
-
-def _save(cursor: Path, text: str) -> None:
-    """Replaces the file atomically, so that a crash leaves the old cursor or the new one."""
-    fresh = cursor.with_name(f"{cursor.name}.new")
-    with open(fresh, "w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(cursor)

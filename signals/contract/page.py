@@ -144,6 +144,11 @@ def _limits() -> list[Row]:
             str(settings.WAITING_READERS_PER_TOKEN),
             "Readers of one token that wait for events at the same time",
         ),
+        Row(
+            "streams",
+            "no limit" if settings.LIMIT_STREAMS is None else str(settings.LIMIT_STREAMS),
+            "Streams of one token at the same time",
+        ),
     ]
 
 

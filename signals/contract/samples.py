@@ -5,12 +5,16 @@ from dataclasses import dataclass
 from string import Template
 from typing import Any
 
+from django.utils import timezone
+
 from desks.models import Election
+from events.times import to_rfc3339
 from tokens.choices import Source
 
 # The placeholder for a secret whose value is no longer known.
 SECRET = "svc_sign_…"  # noqa: S105 - a placeholder
 NONCE = "<nonce>"
+NOW = "<now>"
 ANY_PAIR = "<BASE>/<QUOTE>"
 ANY_DIRECTION = "<long or short>"
 
@@ -23,13 +27,13 @@ ALERT_NONCES = {
 }
 
 
-class _Code(Template):
+class Code(Template):
     """A template with ``@{name}`` placeholders, since shell and PHP use the dollar sign."""
 
     delimiter = "@"
 
 
-_SHELL = _Code("""\
+_SHELL = Code("""\
 secret='@{secret}'
 nonce=$(openssl rand -hex 16)
 body='@{body}'
@@ -42,7 +46,7 @@ curl '@{url}' \\
   --data-binary "$body"
 """)
 
-_PYTHON = _Code("""\
+_PYTHON = Code("""\
 import hashlib, hmac, json, secrets, time, urllib.error, urllib.request
 
 secret = "@{secret}"
@@ -62,7 +66,7 @@ except urllib.error.HTTPError as refusal:
     print(refusal.read().decode())
 """)
 
-_NODE = _Code("""\
+_NODE = Code("""\
 const crypto = require("node:crypto");
 
 const secret = "@{secret}";
@@ -79,7 +83,7 @@ fetch("@{url}", { method: "POST", headers, body })
   .then(console.log);
 """)
 
-_PHP = _Code("""\
+_PHP = Code("""\
 <?php
 $secret = '@{secret}';
 $body = json_encode([@{fields}, 'nonce' => bin2hex(random_bytes(16))], JSON_UNESCAPED_SLASHES);
@@ -116,8 +120,28 @@ class Alert:
     message: str
 
 
-def push(url: str, bot_id: str, election: Election | None, secret: str = SECRET) -> dict[str, Any]:
-    """The template context that shows how a bot pushes: address, body, alerts and samples."""
+# When the signal was sent, as each language writes it.
+ALERT_TIME = "{{timenow}}"
+SENT_AT = {
+    "Python": ', "sentAt": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())',
+    "Node": ', "sentAt": new Date().toISOString()',
+    "PHP": ", 'sentAt' => gmdate('Y-m-d\\TH:i:s\\Z')",
+}
+SHELL_TIME = "'\"$(date -u +%Y-%m-%dT%H:%M:%SZ)\"'"
+
+
+def push(
+    url: str,
+    bot_id: str,
+    election: Election | None,
+    secret: str = SECRET,
+    *,
+    says_when: bool = False,
+) -> dict[str, Any]:
+    """The template context that shows how a bot pushes: address, body, alerts and samples.
+
+    ``says_when`` adds when the signal was sent, for a bot whose signals have a maximum age.
+    """
     body: dict[str, object] = {
         "botId": bot_id,
         "pair": election.pair if election else ANY_PAIR,
@@ -128,29 +152,48 @@ def push(url: str, bot_id: str, election: Election | None, secret: str = SECRET)
     }
     fixed = {name: value for name, value in body.items() if name != "nonce"}
 
-    def render(code: _Code, **more: str) -> str:
+    def render(code: Code, **more: str) -> str:
         return code.substitute(secret=secret, url=url, **more)
+
+    def sent_at(time: str | None) -> dict[str, str | None]:
+        return {"sentAt": time} if says_when else {}
+
+    def fields(language: str, said: str) -> str:
+        return said + SENT_AT[language] if says_when else said
 
     return {
         "hook": url,
         "check_hook": url.rpartition("/")[0] + "/check",
-        "body": json.dumps(body, indent=2),
+        "body": json.dumps({**body, **sent_at(to_rfc3339(timezone.now()))}, indent=2),
+        "test": json.dumps({**body, **sent_at(ALERT_TIME)}, indent=2),
         "alerts": [
-            Alert(of, json.dumps({**body, "nonce": nonce}, indent=2))
+            Alert(of, json.dumps({**body, "nonce": nonce, **sent_at(ALERT_TIME)}, indent=2))
             for of, nonce in ALERT_NONCES.items()
         ],
         "samples": [
-            Sample("Shell", "openssl and curl", render(_SHELL, body=_shell_body(body))),
-            Sample("Python", "standard library", render(_PYTHON, fields=_python(fixed))),
-            Sample("Node", "Node 18 or newer", render(_NODE, fields=_javascript(fixed))),
-            Sample("PHP", "PHP 8", render(_PHP, fields=_php(fixed))),
+            Sample(
+                "Shell",
+                "openssl and curl",
+                render(_SHELL, body=_shell_body({**body, **sent_at(NOW)})),
+            ),
+            Sample(
+                "Python",
+                "standard library",
+                render(_PYTHON, fields=fields("Python", _python(fixed))),
+            ),
+            Sample(
+                "Node",
+                "Node 18 or newer",
+                render(_NODE, fields=fields("Node", _javascript(fixed))),
+            ),
+            Sample("PHP", "PHP 8", render(_PHP, fields=fields("PHP", _php(fixed)))),
         ],
     }
 
 
 def _shell_body(body: dict[str, object]) -> str:
-    # Ends the single quotes around the nonce, so that the shell expands it.
-    return json.dumps(body).replace(NONCE, "'\"$nonce\"'")
+    # Ends the single quotes around the nonce and the time, so that the shell expands them.
+    return json.dumps(body).replace(NONCE, "'\"$nonce\"'").replace(NOW, SHELL_TIME)
 
 
 def _python(fields: dict[str, object]) -> str:

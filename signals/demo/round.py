@@ -3,19 +3,30 @@
 import functools
 import itertools
 import json
+import queue
 import secrets
 import time
 from collections.abc import Callable
 from typing import Any
 
-import httpx
+import httpx2
 
 from desks.choices import Direction
-from signals.client import HOOK, Accepted, Card, ClientError, Engine
+from signals.client import HOOK, Accepted, Card, ClientError, Engine, InvalidWebhookError
+from signals.demo import webhook
 from tokens.crypto import signing
 
 PAGE_SIZE = 3  # desks
 TIMEOUT = 30  # seconds for one response, enough for a slow machine
+
+EXPECTED_ERRORS = (
+    httpx2.HTTPError,
+    ClientError,
+    InvalidWebhookError,
+    queue.Empty,
+    ValueError,
+    LookupError,
+)
 
 JsonObject = dict[str, Any]
 Print = Callable[[str], None]
@@ -25,10 +36,20 @@ class Round:
     """One round of the demonstration.
 
     ``seeded`` is the output of ``manage.py seed --json``. ``ready`` is the number of ready desks.
+    ``delivers`` is whether a runner sends webhooks beside the server.
     """
 
-    def __init__(self, base_url: str, seeded: JsonObject, ready: int, output: Print) -> None:
-        self._http = httpx.Client(
+    def __init__(
+        self,
+        base_url: str,
+        seeded: JsonObject,
+        ready: int,
+        output: Print,
+        *,
+        delivers: bool = False,
+    ) -> None:
+        self._base_url, self._delivers = base_url, delivers
+        self._http = httpx2.Client(
             base_url=base_url,
             timeout=TIMEOUT,
             trust_env=False,  # ignore proxies of the environment: the server is local
@@ -48,7 +69,9 @@ class Round:
             self._play_automation()
             self._play_customer()
             self._play_feed(start)
-        except (httpx.HTTPError, ClientError, ValueError, LookupError) as error:
+            if self._delivers:
+                self._play_webhook()
+        except EXPECTED_ERRORS as error:
             self._report_fault(f"the round stops here, {type(error).__name__}: {error}")
         return not self._faults
 
@@ -102,6 +125,11 @@ class Round:
             {"events": ["signal.filled"] * 3 + ["signal.refused"] * 3, "more": False},
         )
 
+    def _play_webhook(self) -> None:
+        arrived = webhook.play(self._base_url, self._seeded, self._client, self._announce)
+        expected = {"test": "subscription.test", "event": "signal.filled", "signal": True}
+        self._compare(arrived, expected)
+
     def _send(
         self,
         path: str,
@@ -134,7 +162,7 @@ class Round:
         self._steps += 1
         self._print(f"{self._steps:3}. {title}")
 
-    def _print_request(self, request: httpx.Request) -> None:
+    def _print_request(self, request: httpx2.Request) -> None:
         path, body = request.url.raw_path.decode(), request.content.decode()
         self._print(f"     {request.method} {path} {body}".rstrip())
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import httpx
+import httpx2
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / ".demo"
@@ -58,8 +58,8 @@ def prepare(port: int, *, ready: int, idle: int) -> tuple[dict[str, str], dict[s
 @contextmanager
 def serving(environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
     """Runs the server. Enters the block when it is ready, and stops it when the block ends."""
-    command = ["gunicorn", "-c", "config/gunicorn.conf.py"]
-    server = subprocess.Popen([sys.executable, "-m", *command], cwd=ROOT, env=environment)
+    command = [sys.executable, "-m", "config.server.beside"]  # with a runner of webhooks
+    server = subprocess.Popen(command, cwd=ROOT, env=environment)
     try:
         _wait_until_ready(server, environment["BASE_URL"])
         yield server
@@ -86,6 +86,7 @@ def _environment(port: int) -> dict[str, str]:
         "DATABASE_URL": f"sqlite:///{quote(str(FOLDER / f'{port}.sqlite3'))}",
         "LOG_LEVEL": "warning",  # keeps the terminal clear for the output of the round
         "REQUIRE_HTTPS": "off",
+        "DELIVERY_ALLOW": "127.0.0.0/8",
         "REQUIRE_STAFF_MFA": "off",
     }
 
@@ -109,9 +110,9 @@ def _wait_until_ready(server: subprocess.Popen[bytes], base_url: str) -> None:
     deadline = time.monotonic() + START_TIMEOUT
     while server.poll() is None and time.monotonic() < deadline:
         try:
-            if httpx.get(f"{base_url}/readyz", trust_env=False).is_success:
+            if httpx2.get(f"{base_url}/readyz", trust_env=False).is_success:
                 return
-        except httpx.TransportError:
+        except httpx2.TransportError:
             time.sleep(POLL_INTERVAL)
     raise DemonstrationError("The server did not become ready.")
 

@@ -15,22 +15,22 @@ from events.http.refusals import Refused
 from events.models import Event
 from events.writer_queue import DATABASE_ERRORS, TIMEOUT
 from signals.intake import metrics, statements
-from signals.intake.decision import Attempt, build_refusal
+from signals.intake.decision import Candidate, build_refusal
 from signals.intake.group_commit import GroupCommit, Job
 from signals.intake.statements import State
 from signals.models import Signal
 
 
-def submit(attempt: Attempt) -> Signal:
-    """Decides and records the signal, in one turn with those that wait at the same time.
+def submit(candidate: Candidate) -> Signal:
+    """Decides and records a candidate, in one turn with those that wait at the same time.
 
     Raises its refusal. Raises ``OperationalError`` if the database or the log is not available in
     time. The outcome is unknown then if the database went away during the commit.
     """
-    return _queue.submit(attempt)
+    return _queue.submit(candidate)
 
 
-def write(jobs: Sequence[Job[Attempt, Signal]]) -> None:
+def write(jobs: Sequence[Job[Candidate, Signal]]) -> None:
     """Writes a batch. If one signal of it cannot be written, each is written on its own."""
     try:
         _write_together(jobs)
@@ -46,10 +46,10 @@ def write(jobs: Sequence[Job[Attempt, Signal]]) -> None:
                 write([job])
 
 
-_queue: GroupCommit[Attempt, Signal] = GroupCommit(write)
+_queue: GroupCommit[Candidate, Signal] = GroupCommit(write)
 
 
-def _write_together(jobs: Sequence[Job[Attempt, Signal]]) -> None:
+def _write_together(jobs: Sequence[Job[Candidate, Signal]]) -> None:
     """Writes a batch in one turn. The jobs are finished after the commit only."""
     deadline = time.monotonic() + TIMEOUT
     with log.turn(actor=None, positions=len(jobs)) as turn:
@@ -75,27 +75,27 @@ class _Batch:
     signals: list[Signal] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
 
-    def write(self, attempts: Sequence[Attempt]) -> list[Signal | Refused]:
-        """Decides and writes all attempts. Returns the outcome of each."""
-        questions = [attempt.question() for attempt in attempts]
+    def write(self, candidates: Sequence[Candidate]) -> list[Signal | Refused]:
+        """Decides and writes all candidates. Returns the outcome of each."""
+        questions = [candidate.question() for candidate in candidates]
         states = statements.load_states(questions, self.turn.at)
         first = statements.load_signals([state.spent_at for state in states if state.spent_at])
         outcomes: list[Signal | Refused] = []
-        for attempt, question, state in zip(attempts, questions, states, strict=True):
+        for candidate, question, state in zip(candidates, questions, states, strict=True):
             nonce = (question.signer, question.nonce)
-            outcomes.append(outcome := self._decide(attempt, state, first.get(nonce)))
+            outcomes.append(outcome := self._decide(candidate, state, first.get(nonce)))
             if isinstance(outcome, Signal):
                 first[nonce] = outcome
         statements.insert(self.signals, self.events)
         return outcomes
 
-    def _decide(self, attempt: Attempt, state: State, first: Signal | None) -> Signal | Refused:
-        self.turn.actor = attempt.incoming.actor
+    def _decide(self, candidate: Candidate, state: State, first: Signal | None) -> Signal | Refused:
+        self.turn.actor = candidate.incoming.actor
         try:
-            signal, event = attempt.decide(self.turn, state, first)
+            signal, event = candidate.decide(self.turn, state, first)
         except Refused as refusal:
-            if attempt.may_record(refusal):
-                self._add(build_refusal(self.turn, refusal, attempt, state))
+            if candidate.may_record(refusal):
+                self._add(build_refusal(self.turn, refusal, candidate, state))
             return refusal.with_traceback(None)
         self.signals.append(signal)
         self._add(event)

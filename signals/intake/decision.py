@@ -1,9 +1,11 @@
-"""Decides one signal at its position, from the state that was read under the log's lock.
+"""Decides one candidate signal at its position, from the state that was read under the log's lock.
 
-Nothing here runs SQL. A signal is accepted, or refused by the first refusal that applies.
+Nothing here runs SQL. A candidate is accepted, or refused by the first refusal that applies. Only
+an accepted one becomes a row of ``Signal``.
 """
 
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, NoReturn
 
 from events.http.refusals import (
@@ -66,14 +68,19 @@ class LawfulSignal:
             bot_id=signal.bot_id,
         )
 
-    def check(self, state: State, first: Signal | None) -> None:
-        """Raises the first refusal that applies. ``first`` is the signal that spent the nonce."""
+    def check(self, state: State, first: Signal | None, at: datetime) -> None:
+        """Raises the first refusal that applies at ``at``.
+
+        ``first`` is the signal that spent the nonce.
+        """
         _check_authority(self.incoming, state)
         submission = self.submission
+        rules.check_sent_at(submission, state.max_age)
         if submission.user_id is not None and state.user_id is None:
             raise NotFound("There is no such desk.")
         if first is not None:
             raise NonceUsed(first=first.answer(), identical=first.is_identical_to(submission))
+        rules.check_age(submission, state.max_age, at)
         rules.check_match(submission, _standing(submission, state))
 
     def outcome(self, state: State) -> tuple[Outcome, int]:
@@ -82,7 +89,7 @@ class LawfulSignal:
 
     def decide(self, turn: Turn, state: State, first: Signal | None) -> tuple[Signal, Event]:
         """Completes the signal at the turn's position. Raises what ``check`` raises."""
-        self.check(state, first)
+        self.check(state, first, turn.at)
         signal = self.signal
         signal.position, signal.received_at = turn.next_position(), turn.at
         signal.card_id = None if self.submission.bot_id else state.card_id
@@ -134,23 +141,23 @@ def _check_authority(incoming: IncomingSignal, state: State) -> None:
         raise FloorSecretRefused
 
 
-Attempt = LawfulSignal | UnlawfulSignal
+Candidate = LawfulSignal | UnlawfulSignal  # a signal before its turn at the log
 
 
-def build_refusal(turn: Turn, refusal: Refused, attempt: Attempt, state: State) -> Event:
+def build_refusal(turn: Turn, refusal: Refused, candidate: Candidate, state: State) -> Event:
     """The event of a refusal, at the turn's position."""
     turn.next_position()
-    bot, elected = attempt.incoming.automation, None
-    marks = attempt.incoming.marks(refusal)
+    bot, elected = candidate.incoming.automation, None
+    marks = candidate.incoming.marks(refusal)
     if bot and state.elected:
         elected = {"pair": state.elected.pair, "direction": state.elected.direction}
     return turn.build_event(
         Kind.SIGNAL_REFUSED,
-        topic=attempt.user_id,
+        topic=candidate.user_id,
         data={
             "code": refusal.code,
-            "source": attempt.incoming.source,
-            "sent": attempt.sent,
+            "source": candidate.incoming.source,
+            "sent": candidate.sent,
             "elected": refusal.members.get("elected") or elected,
             "botId": bot.pk if bot else None,
             **(marks if bot else {}),
@@ -163,13 +170,14 @@ def _build_event(turn: Turn, signal: Signal) -> Event:
     counts = {"matched": signal.matched}
     if signal.outcome == Outcome.FILLED:
         counts["filled"] = signal.filled
+    everything = signal.to_dict()
     return turn.build_event(
         KINDS[Outcome(signal.outcome)],
         topic=_topic(signal),
         data={},
         platform_data=counts,
-        signal=signal.as_desk_json(),
-        platform_signal=signal.to_dict(),
+        signal=signal.visible_to_desks(everything),
+        platform_signal=everything,
     )
 
 

@@ -46,9 +46,10 @@ def preview(incoming: IncomingSignal) -> tuple[Outcome, int]:
     Raises the refusal that would apply. Records nothing and spends no nonce.
     """
     signal = LawfulSignal(incoming, parse_lawful(incoming))
-    (state,) = statements.load_states([signal.question()], timezone.now())
+    now = timezone.now()
+    (state,) = statements.load_states([signal.question()], now)
     first = statements.load_signals([state.spent_at] if state.spent_at else [])
-    signal.check(state, next(iter(first.values()), None))
+    signal.check(state, next(iter(first.values()), None), now)
     return signal.outcome(state)
 
 

@@ -8,13 +8,14 @@ import functools
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from django.db import connection
 from django.db.models import Model
 
-from desks.models import Card, Desk, Election
+from desks.models import Automation, Card, Desk, Election
 from events.models import Event
 from events.statements import (
     INSERT_EVENT,
@@ -32,6 +33,7 @@ from tokens.callers.statements import NOX_SECRET_EXISTS, SECRET_IS_LIVE, TOKEN_I
 
 SIGNAL, EVENT = Signal._meta.db_table, Event._meta.db_table
 DESK, CARD, ELECTION = Desk._meta.db_table, Card._meta.db_table, Election._meta.db_table
+BOT = Automation._meta.db_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,7 @@ class State(NamedTuple):
     pair: str
     direction: str
     was_enrolled: bool | None  # None unless the desk has no election
+    max_age_seconds: int | None
 
     @property
     def card(self) -> ElectedPair | None:
@@ -78,6 +81,11 @@ class State(NamedTuple):
     def elected(self) -> ElectedPair | None:
         """The election of the bot, or the desk's on the published card."""
         return ElectedPair(self.pair, self.direction) if self.pair else None
+
+    @property
+    def max_age(self) -> timedelta | None:
+        """How old a signal of the bot may be, None if that does not matter."""
+        return None if self.max_age_seconds is None else timedelta(seconds=self.max_age_seconds)
 
     @property
     def why_not_ready(self) -> str:
@@ -140,7 +148,8 @@ SELECT CASE WHEN sent.token IS NOT NULL THEN {TOKEN_IS_ACTIVE}
        card.id, card.pair, card.direction, card.standing,
        COALESCE(of_bot.pair, of_desk.pair), COALESCE(of_bot.direction, of_desk.direction),
        CASE WHEN of_desk.pair IS NULL AND of_bot.pair IS NULL AND desk.id IS NOT NULL THEN EXISTS (
-           SELECT 1 FROM {ELECTION} WHERE desk_id = desk.id AND card_id IS NOT NULL) END
+           SELECT 1 FROM {ELECTION} WHERE desk_id = desk.id AND card_id IS NOT NULL) END,
+       (SELECT max_age FROM {BOT} WHERE id = sent.bot_id)
 FROM {_sent(vendor)} AS sent
 LEFT JOIN {CARD} AS card ON card.closed IS NULL
 {join(SIGNAL, "spent", SPENT)}
@@ -188,10 +197,12 @@ INSERT_SIGNAL = f"INSERT INTO {SIGNAL} ({columns(Signal)}) VALUES ({values(Signa
 
 
 def _rows(instances: Sequence[Model]) -> list[dict[str, Any]]:
-    return [
-        {str(field.column): getattr(row, field.attname) for field in written_fields(type(row))}
-        for row in instances
-    ]
+    """The rows as JSON objects, all of one model."""
+    if not instances:
+        return []
+    fields = written_fields(type(instances[0]))
+    names, read = [field.column for field in fields], attrgetter(*(f.attname for f in fields))
+    return [dict(zip(names, read(row), strict=True)) for row in instances]
 
 
 def _insert_many(statement: str, instances: Sequence[Model]) -> None:

@@ -6,11 +6,13 @@ The functions are pure. Each returns a ``Member``.
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
 from events.http.json_schema import BOOLEAN, STRING, one_of, pattern
+from events.rfc3339 import DETAIL, parse_rfc3339
 
 DIGITS_BEFORE_POINT, DIGITS_AFTER_POINT = 15, 8
 
@@ -118,6 +120,14 @@ def _read_amount(value: Any) -> Decimal:
     return amount
 
 
+def _read_time(value: Any) -> datetime:
+    try:
+        return parse_rfc3339(value)
+    except (TypeError, ValueError):
+        raise FaultError("form", DETAIL) from None
+
+
+TIME = Member({"type": "string", "format": "date-time"}, _read_time)
 AMOUNT = Member(
     {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 10**DIGITS_BEFORE_POINT},
     _read_amount,

@@ -5,6 +5,7 @@ decides which refusal the sender gets.
 """
 
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 from events.http import refusals
@@ -53,6 +54,23 @@ def check_body(body: dict[str, Any]) -> None:
         raise refusals.ModeRefused
     if body.get("elected") is not True:
         raise refusals.NotElected
+
+
+def check_sent_at(submission: Submission, max_age: timedelta | None) -> None:
+    """Raises ``Invalid`` if the bot has a maximum age and the signal does not say its own."""
+    if max_age is not None and submission.sent_at is None:
+        detail = "Send the time at which you send the signal: this bot has a maximum age."
+        raise refusals.Invalid.field("sentAt", "required", detail)
+
+
+def check_age(submission: Submission, max_age: timedelta | None, at: datetime) -> None:
+    """Raises ``SignalTooOld`` if the signal is older than ``max_age`` at ``at``.
+
+    A time in the future counts as new.
+    """
+    sent_at = submission.sent_at
+    if max_age is not None and sent_at is not None and at - sent_at > max_age:
+        raise refusals.SignalTooOld
 
 
 def check_match(submission: Submission, standing: Standing) -> None:

@@ -7,6 +7,7 @@ shape does not have are ignored, and only their names are reported.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any
@@ -42,6 +43,7 @@ class Submission:
     """A parsed signal, the same for every shape.
 
     ``user_id`` is the desk named by the body or path. ``size_quote`` is in the quote currency.
+    ``sent_at`` is when the sender says that it sent the signal. It is checked and not stored.
     """
 
     source: Source
@@ -56,6 +58,7 @@ class Submission:
     size_quote: Decimal | None = None
     rationale: str | None = None
     decision_ref: str | None = None
+    sent_at: datetime | None = field(default=None, compare=False)
     ignored: tuple[str, ...] = field(default=(), compare=False)
 
     @property
@@ -98,6 +101,9 @@ ONLY_PAPER = optional(members.choice(Mode.PAPER))
 # A botId or userId of another form is no fault: no such bot or desk exists.
 ID_OF_BOT = Member(BOT_ID, lambda value: value)
 ID_OF_DESK = members.text(MAX_NONCE_LENGTH, USER_ID)
+SENT_AT = optional(
+    members.TIME, "When it was sent. Required where the bot's owner set a maximum age."
+)
 TO_ALL = members.flag({"const": True})
 TO_ONE = optional(members.flag({**BOOLEAN, "const": False}))
 
@@ -129,6 +135,7 @@ AUTOMATION = _shape(
     mode=ONLY_PAPER,
     botId=ID_OF_BOT,
     nonce=NONCE,
+    sentAt=SENT_AT,
 )
 DEPLOY = _floor_shape(
     "DeploySignal",
@@ -166,7 +173,7 @@ UNKNOWN = _shape("UnknownSignal", "A signal of no known source.", *Source)
 # --- Reading -------------------------------------------------------------------------------------
 
 # The members that have another name in a ``Submission``.
-RENAMED = {"botId": "bot_id", "userId": "user_id", "action_id": "nonce"}
+RENAMED = {"botId": "bot_id", "userId": "user_id", "action_id": "nonce", "sentAt": "sent_at"}
 
 
 def read(body: dict[str, Any], deploy_to: str | None = None) -> Submission:
@@ -231,5 +238,5 @@ def _contradictions(values: dict[str, Any], deploy_to: str) -> Iterator[FieldErr
         detail = "This path is for one desk. Fan out on the hook."
         yield FieldError(field="fanout", code="contradiction", detail=detail)
     if values.get("userId", deploy_to) != deploy_to:
-        detail = "The body and the path name different desks."
+        detail = "Leave userId out, or send the one of the path: they name different desks."
         yield FieldError(field="userId", code="contradiction", detail=detail)

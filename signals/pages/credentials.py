@@ -14,9 +14,8 @@ from django.utils import timezone
 
 from desks.models import Automation, Desk, Election
 from events.http.refusals import NotFound
-from signals.contract.samples import push
 from signals.pages.access import back_to, customer_page, form_page, own_bot, refusal_beside, sent
-from signals.pages.bots.tabs import live_secrets, tab_page
+from signals.pages.bots.tabs import live_secrets, sample_of, tab_page
 from signals.pages.confirmation import ask
 from tokens import actions as token_actions
 from tokens.choices import Source
@@ -122,6 +121,6 @@ def _show(request: HttpRequest, bot: Automation, text: str, secret: SigningSecre
         "value": text,
         "secret": secret,
         "election": election,
-        **push(settings.BASE_URL + reverse("hook"), bot.pk, election, text),
+        **sample_of(bot, election, text),
     }
     return render(request, "pages/secret_shown.html", context)

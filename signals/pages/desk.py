@@ -4,24 +4,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.contrib import messages
-from django.db.models import OuterRef, Q, Subquery
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
 
 from desks import actions as desk_actions
+from desks.feed.visibility import desk_visibility
 from desks.forms import ConnectionForm, EnrolmentForm
 from desks.models import Card, Desk, Election
 from events.feed.reading import Query, Span, Visibility, Window, read_page
+from signals.models import Subscription
 from signals.pages.access import customer_page, form_page, refusal_beside, sent
 from signals.pages.confirmation import ask
 from signals.pages.fragments import fragment, is_fragment
 from signals.reports.activity import bot_names, lines
-from signals.reports.attention import bots_at_a_glance, notices
+from signals.reports.attention import bots_at_a_glance, cards_of, concerns
 from signals.reports.tallies import count
 from tokens.models import Token
-from tokens.models.token import desk_visibility
 
 LATEST = 20
 
@@ -46,7 +46,7 @@ def overview(request: HttpRequest, desk: Desk) -> HttpResponse:
     now = timezone.now()
     bots = list(bots_at_a_glance(desk, now))
     tallies = count(desk.public_id, spans, page.head.position, [bot.pk for bot in bots], now)
-    card, lapsed = _cards(desk)
+    card, lapsed = cards_of(desk)
     elected_at = getattr(card, "elected_at", None)
     token = Token.objects.active(now).filter(desk=desk).first()
     steps = _steps(
@@ -63,8 +63,14 @@ def overview(request: HttpRequest, desk: Desk) -> HttpResponse:
         "token": token,
         "steps": steps,
         "next_step": next((step for step in steps if not step.done), None),
-        "notices": notices(
-            published=card, lapsed=lapsed, bots=bots, tallies=tallies.bots, token=token, now=now
+        "concerns": concerns(
+            published=card,
+            lapsed=lapsed,
+            bots=bots,
+            tallies=tallies.bots,
+            token=token,
+            now=now,
+            webhooks=Subscription.objects.of_owner(desk.pk),
         ),
         "is_lapsed": lapsed is not None,
         "bots": [(bot, tallies.bots[bot.pk].today) for bot in bots],
@@ -170,17 +176,3 @@ def _remembered(desk: Desk, spans: list[Span]) -> Visibility:
         return spans
 
     return remember
-
-
-def _cards(desk: Desk) -> tuple[Card | None, Card | None]:
-    """The published card, and the retired one in which the desk is enrolled. None for what is not.
-
-    The published card has the attribute ``elected_at``, the time of the desk's enrolment or None.
-    """
-    own = Election.objects.standing().filter(desk=desk, card=OuterRef("pk")).values("elected_at")
-    of_desk = Card.objects.filter(Q(closed=None) | Q(pk=desk.enrolled_id))
-    cards = list(of_desk.annotate(elected_at=Subquery(own)))
-    return (
-        next((card for card in cards if card.closed is None), None),
-        next((card for card in cards if card.closed is not None), None),
-    )

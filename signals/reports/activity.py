@@ -12,6 +12,27 @@ from events.kinds import Kind
 from events.models import Event
 from signals.reports.reasons import Reason, reason_of
 
+# What each kind of event is called on pages: a bot is a bot there, and a subscription a webhook.
+KIND_LABELS: dict[str, str] = {kind.value: kind.label.capitalize() for kind in Kind} | {
+    Kind.DESK_CREATED: "Desk opened",
+    Kind.AUTOMATION_CREATED: "Bot created",
+    Kind.AUTOMATION_CHANGED: "Bot's alarm changed",
+    Kind.AUTOMATION_QUIET: "Bot silent",
+    Kind.AUTOMATION_HEARD: "Bot heard again",
+    Kind.AUTOMATION_REMOVED: "Bot removed",
+    Kind.SECRET_GENERATED: "Signing secret generated",
+    Kind.SECRET_ENDED: "Signing secret ended",
+    Kind.SUBSCRIPTION_CREATED: "Webhook added",
+    Kind.SUBSCRIPTION_VERIFIED: "Webhook verified",
+    Kind.SUBSCRIPTION_CHANGED: "Webhook changed",
+    Kind.SUBSCRIPTION_SECRET_REPLACED: "Webhook secret replaced",
+    Kind.SUBSCRIPTION_PAUSED: "Webhook paused",
+    Kind.SUBSCRIPTION_RESUMED: "Webhook resumed",
+    Kind.SUBSCRIPTION_REWOUND: "Webhook moved",
+    Kind.SUBSCRIPTION_DISABLED: "Webhook disabled",
+    Kind.SUBSCRIPTION_REMOVED: "Webhook removed",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Line:

@@ -4,11 +4,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db.models import Exists, OuterRef, Subquery
+from django.db.models import Exists, OuterRef, Q, Subquery
 from django.urls import reverse
 
 from desks.models import Automation, Card, Desk, Election
 from desks.models.automation import AutomationQuerySet
+from signals.models import Subscription
+from signals.models.subscription import FAILING, State
 from signals.reports.reasons import title_of
 from signals.reports.tallies import BotTally
 from tokens.models import SigningSecret, Token
@@ -17,20 +19,21 @@ SOON = timedelta(days=7)
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
+class Concern:
     """One thing to attend to: a sentence, and the page where the owner does it.
 
-    ``ends_at`` is when something ends. ``card`` is the card to enrol in, if that is what to do.
+    ``at`` is the time with which the sentence ends. ``card`` is the card to enrol in, if that is
+    what to do.
     """
 
     sentence: str
     link: str = ""
     address: str = ""
-    ends_at: datetime | None = None
+    at: datetime | None = None
     card: Card | None = None
 
 
-def notices(
+def concerns(
     *,
     published: Card | None,
     lapsed: Card | None,
@@ -38,7 +41,8 @@ def notices(
     tallies: Mapping[str, BotTally],
     token: Token | None,
     now: datetime,
-) -> list[Notice]:
+    webhooks: Iterable[Subscription] = (),
+) -> list[Concern]:
     """Everything that needs attention, the most important first.
 
     ``lapsed`` is the retired card in which the desk is still enrolled, or None. ``bots`` are those
@@ -47,19 +51,28 @@ def notices(
     found = [_of_card(lapsed, published)] if lapsed else []
     if token and token.expires_at and token.expires_at < now + SOON:
         found.append(
-            Notice("Your desk token ends", "Replace it", reverse("mint"), token.expires_at)
+            Concern("Your desk token ends", "Replace it", reverse("mint"), token.expires_at)
         )
+    for webhook in webhooks:
+        if webhook.shown_state in (FAILING, State.DISABLED):
+            page = reverse("webhook", args=[webhook.public_id])
+            said = "is disabled" if webhook.state == State.DISABLED else "fails"
+            sentence = f"The webhook to {webhook.host} {said}. Its events wait."
+            found.append(Concern(sentence, "See why", page))
     for bot in bots:
         page = reverse("bot", args=[bot.pk])
+        if bot.silent_since:
+            silent = f"{bot.name} is silent: no signal was accepted since"
+            found.append(Concern(silent, "See what it sent", page, bot.silent_since))
         if bot.secret_ends_at and bot.secret_ends_at < now + SOON:  # type: ignore[attr-defined]
             sentence = f"A signing secret of {bot.name} ends"
-            found.append(Notice(sentence, f"Open {bot.name}", page, bot.secret_ends_at))  # type: ignore[attr-defined]
+            found.append(Concern(sentence, f"Open {bot.name}", page, bot.secret_ends_at))  # type: ignore[attr-defined]
         tally = tallies[bot.pk]
         if tally.is_refused_in_a_row:
             code, position = tally.latest[0]
             sentence = f"{bot.name} was refused five times in a row: {title_of(code)}."
             last = reverse("event", args=[f"evt_{position}"])
-            found.append(Notice(sentence, "See the last refusal", last))
+            found.append(Concern(sentence, "See the last refusal", last))
     return found
 
 
@@ -82,9 +95,23 @@ def bots_at_a_glance(desk: Desk, now: datetime) -> AutomationQuerySet:
     )
 
 
-def _of_card(lapsed: Card, published: Card | None) -> Notice:
+def cards_of(desk: Desk) -> tuple[Card | None, Card | None]:
+    """The published card, and the retired one in which the desk is enrolled. None for what is not.
+
+    The published card has the attribute ``elected_at``, the time of the desk's enrolment or None.
+    """
+    own = Election.objects.standing().filter(desk=desk, card=OuterRef("pk")).values("elected_at")
+    of_desk = Card.objects.filter(Q(closed=None) | Q(pk=desk.enrolled_id))
+    cards = list(of_desk.annotate(elected_at=Subquery(own)))
+    return (
+        next((card for card in cards if card.closed is None), None),
+        next((card for card in cards if card.closed is not None), None),
+    )
+
+
+def _of_card(lapsed: Card, published: Card | None) -> Concern:
     if published is None:
-        return Notice(
+        return Concern(
             f"{lapsed.name} was retired, and your consent ended with it. No card is published now."
         )
-    return Notice(f"{lapsed.name} was replaced by {published.name}. Enrol again.", card=published)
+    return Concern(f"{lapsed.name} was replaced by {published.name}. Enrol again.", card=published)

@@ -14,6 +14,7 @@ CHECKS: Sequence[tuple[str, tuple[str, ...]]] = (
     ("Is it marked as elected?", ("not_elected",)),
     ("Is every field valid?", ("invalid",)),
     ("Is the nonce new?", ("nonce_used",)),
+    ("Is it recent enough?", ("signal_too_old",)),
     ("Was something elected?", ("desk_not_ready", "no_card", "no_election")),
     ("Is the pair the elected one?", ("pair_mismatch",)),
     ("Is the direction the elected one?", ("direction_mismatch",)),

@@ -14,14 +14,17 @@ from zipfile import ZIP_DEFLATED, ZipFile
 from allauth.account.models import EmailAddress
 from allauth.mfa.models import Authenticator
 from allauth.usersessions.models import UserSession
+from django.utils import timezone
 
+from desks.feed.visibility import desk_visibility
 from desks.models import Automation, Desk, Election
-from events.api.serializers import serialize_event
+from events.feed.head import read_head
 from events.feed.reading import Query, read_page
-from events.models import Head
+from events.feed.records import serialize_event
 from events.times import to_rfc3339
+from signals.models import Chat, Subscription
+from signals.subscriptions.records import records
 from tokens.models import SigningSecret, Token
-from tokens.models.token import desk_visibility
 
 PAGE_SIZE = 500
 CHUNK = 64 * 1024  # bytes
@@ -34,7 +37,7 @@ def export(desk: Desk) -> Iterator[bytes]:
     """The ZIP file, in chunks. Events up to the head at the beginning are in it."""
     outbox = _Outbox()
     with ZipFile(outbox, "w", ZIP_DEFLATED) as archive:
-        for name, rows in _tables(desk, Head.objects.get().position).items():
+        for name, rows in _tables(desk, read_head().position).items():
             for ending, write in (("json", _json), ("csv", _csv)):
                 with archive.open(f"{name}.{ending}", "w", force_zip64=True) as member:
                     for text in write(rows()):
@@ -101,12 +104,19 @@ def _tables(desk: Desk, head: int) -> dict[str, Rows]:
         "elections": lambda: map(_election, _elections(desk)),
         "tokens": lambda: (token.as_event_data() for token in Token.objects.filter(desk=desk)),
         "secrets": lambda: (row.as_event_data() for row in SigningSecret.objects.of_desk(desk)),
+        "webhooks": lambda: _webhooks(desk),
+        "chats": lambda: (chat.as_record() for chat in Chat.objects.filter(user=desk.user_id)),
         "events": lambda: _events(desk, head),
     }
 
 
 def _elections(desk: Desk) -> Iterable[Election]:
     return Election.objects.filter(desk=desk).select_related("card").iterator()
+
+
+def _webhooks(desk: Desk) -> Iterable[Row]:
+    owned = Subscription.objects.of_owner(desk.pk).select_related("desk")
+    return records(list(owned), timezone.now())
 
 
 def _account(desk: Desk) -> Row:
@@ -144,6 +154,8 @@ def _session(session: UserSession) -> Row:
 def _bot(bot: Automation) -> Row:
     return {
         "botId": bot.pk,
+        "expected": bot.expectation.to_dict() if bot.expectation else None,
+        "maxAge": bot.max_age,
         "name": bot.name,
         "createdAt": to_rfc3339(bot.created_at),
         "removedAt": to_rfc3339(bot.removed_at),

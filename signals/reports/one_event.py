@@ -5,16 +5,16 @@ from typing import Any
 
 from django.urls import reverse
 
+from desks.feed.visibility import desk_visibility
 from desks.models import Desk, Election
 from events.feed.reading import Query, read_page
 from events.http.refusals import PairMismatch
 from events.kinds import Kind
 from events.models import Event
 from signals.intake.refusal_quota import SUPPRESSED
-from signals.reports.activity import Line
+from signals.reports.activity import KIND_LABELS, Line
 from signals.reports.decision import Check, checks
 from signals.reports.reasons import differing, title_of
-from tokens.models.token import desk_visibility
 
 SIGNALS = (Kind.SIGNAL_FILLED, Kind.SIGNAL_DRY_RUN, Kind.SIGNAL_RECORDED, Kind.SIGNAL_REFUSED)
 ACCEPTED = {
@@ -65,7 +65,7 @@ def visible_event(desk: Desk, position: int) -> Event | None:
 def story_of(event: Event, line: Line, desk: Desk) -> Story:
     """The story of an event that the desk sees, in at most two queries."""
     if event.kind not in SIGNALS or line.data.get("code") == SUPPRESSED:
-        title = title_of(None) if line.is_refusal else event.get_kind_display().capitalize()
+        title = title_of(None) if line.is_refusal else KIND_LABELS[event.kind]
         return Story(line, title, [], None, None, (), None, False, _action(line))
     signal = line.signal
     sent = line.data["sent"] if signal is None else _pair_of(signal)

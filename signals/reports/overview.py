@@ -7,8 +7,8 @@ from django.db.models import F
 
 from desks.models import Card, Desk
 from events.models import Event
-from signals.reports.operator import notices
-from signals.reports.operator.notices import Notice, SharedSecret
+from signals.reports.operator import concerns
+from signals.reports.operator.concerns import Concern, SharedSecret
 from signals.reports.operator.pace import heard_from, latest_events
 from signals.reports.traffic import Traffic, recent_traffic
 from tokens.choices import Source
@@ -19,9 +19,9 @@ MAX_LISTED = 20
 
 @dataclass(frozen=True, slots=True)
 class PlatformOverview:
-    """The content of the page. ``notices`` are sorted by urgency, the most urgent first."""
+    """The content of the page. ``concerns`` are sorted by urgency, the most urgent first."""
 
-    notices: list[Notice]
+    concerns: list[Concern]
     card: Card | None
     desks: int
     connected: int
@@ -48,15 +48,15 @@ def platform_overview(now: datetime) -> PlatformOverview:
     heard = heard_from([sender.public_id for sender in senders])
     in_use = [sender for sender in senders if getattr(sender, "ends_at", None) is None]
     return PlatformOverview(
-        notices=[
-            *notices.of_card(card),
-            *notices.of_access(active, secrets),
-            *notices.of_log(latest, now),
-            *notices.of_silence(in_use, heard, now),
-            *notices.of_desks(card, connected, now),
-            *notices.of_refusals(recent),
-            *notices.of_expiry(active, now),
-            *notices.of_secrets(secrets, heard, now),
+        concerns=[
+            *concerns.of_card(card),
+            *concerns.of_access(active, secrets),
+            *concerns.of_log(latest, now),
+            *concerns.of_silence(in_use, heard, now),
+            *concerns.of_desks(card, connected, now),
+            *concerns.of_refusals(recent),
+            *concerns.of_expiry(active, now),
+            *concerns.of_secrets(secrets, heard, now),
         ],
         card=card,
         desks=desks,

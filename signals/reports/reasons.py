@@ -114,6 +114,10 @@ REASONS: dict[str, tuple[str | Callable[[Data], str], str]] = {
         "used a nonce a second time. The first signal with it stands.",
         "Use a new nonce for each signal. If this was a retry, nothing is lost.",
     ),
+    "signal_too_old": (
+        "sent a signal that was older than you allow.",
+        "Look why it arrived late. If the sender's clock is wrong, set it.",
+    ),
     "no_election": (
         "sent a signal, but you had elected nothing for it.",
         "Elect a pair and a direction for the bot. Then send a new signal.",

@@ -1,28 +1,26 @@
-// Keeps the overview current: polls its parts while the page is visible, and replaces those that
-// changed. Shows the values of a chart for the bar under the pointer or the focus.
+// Keeps the overview current: fetches its parts when there are new events, and every minute because
+// they cover the last hour and day. Replaces those that changed. Shows the values of a chart for the bar under the pointer or the focus.
 "use strict";
 
-const POLL_INTERVAL = 15000; // milliseconds
+const SPACING = 5000; // milliseconds between two updates
+const MAX_AGE = 60000;
 const live = document.querySelector("[data-live]");
 const bar = document.querySelector(".live");
 const status = bar.querySelector("[data-live-status]");
 const button = bar.querySelector("button");
 let paused = false;
-let timer = null;
 
-async function poll() {
-  clearTimeout(timer);
-  if (!paused && !document.hidden) {
-    try {
-      const answer = await fetch("?fragment=1", { redirect: "error" });
-      if (!answer.ok) throw new Error(answer.status);
-      replace(await answer.text());
-      say(`Live. Updated ${new Date().toLocaleTimeString("en-GB")}.`);
-    } catch {
-      say("Not updated: the service does not answer, or you are signed out. Reload the page.");
-    }
+async function update() {
+  if (paused || document.hidden) return;
+  try {
+    const answer = await fetch("?fragment=1", { redirect: "error" });
+    if (!answer.ok) throw new Error(answer.status);
+    replace(await answer.text());
+    say(`Live. Updated ${new Date().toLocaleTimeString("en-GB")}.`);
+  } catch (failure) {
+    say("Not updated: the service does not answer, or you are signed out. Reload the page.");
+    throw failure;
   }
-  timer = setTimeout(poll, POLL_INTERVAL);
 }
 
 function say(sentence) {
@@ -81,13 +79,11 @@ button.addEventListener("click", () => {
   paused = !paused;
   button.textContent = paused ? "Resume" : "Pause";
   say(paused ? "Paused." : "Live.");
-  if (!paused) poll();
-});
-document.addEventListener("visibilitychange", () => {
-  if (!document.hidden) poll();
+  if (!paused) updateSoon();
 });
 
 bar.hidden = false;
 say("Live.");
 startCharts();
-timer = setTimeout(poll, POLL_INTERVAL);
+const updateSoon = hearNews(live.dataset.live, update, SPACING);
+setInterval(updateSoon, MAX_AGE);

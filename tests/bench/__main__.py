@@ -1,11 +1,12 @@
 """Measures the service against baselines of the same run: ``make bench``, or with ``QUICK=1``.
 
     TEST_DATABASE_URL=postgres://… TEST_REDIS_URL=redis://… python -m tests.bench [--quick]
+    … python -m tests.bench --only live
 
 Prints a table, a model of other machines and JSON. The full run takes half an hour, writes them and
 a chart to deploy/performance/, and fails if a goal is not met. The quick run takes about a minute.
 It has one short round without warm-up on a small database, so it shows only that the benchmark runs
-and that every answer is correct.
+and that every answer is correct. With --only it measures some lines alone and writes nothing.
 """
 
 import argparse
@@ -19,13 +20,15 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 
-from tests.bench import batches, cpu, earlier, growth, model, reads, report, signals
+from tests.bench import batches, cpu, delivery, earlier, growth, live, model, reads, report, signals
 from tests.bench.line import QUICK, Effort, Line, bare_view
 from tests.bench.load import MANY
 from tests.bench.model import Parts
 from tests.server import ROOT, Server, serving
 
 FOLDER = ROOT / "deploy" / "performance"
+# The lines that can be measured alone.
+ALONE = {"delivery": delivery.lines, "live": live.lines}
 FIGURES = "<!-- From here on make bench writes. -->"
 
 
@@ -52,6 +55,8 @@ def lines(effort: Effort) -> Iterator[Line | Parts]:
         yield from reads.feeds(grown, effort)
         if effort.whole:
             yield from reads.grown_to_small(small, grown, effort)
+    yield from live.lines(effort)
+    yield from delivery.lines(effort)
 
 
 def _parts(server: Server, effort: Effort) -> Iterator[Line | Parts]:
@@ -79,7 +84,9 @@ def _parts(server: Server, effort: Effort) -> Iterator[Line | Parts]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="about a minute")
-    effort = QUICK if parser.parse_args().quick else Effort()
+    parser.add_argument("--only", choices=ALONE, help="only these lines")
+    asked = parser.parse_args()
+    effort = QUICK if asked.quick else Effort()
     address = os.environ.get("TEST_DATABASE_URL", "")
     if not address.startswith("postgres"):
         sys.exit("TEST_DATABASE_URL names no PostgreSQL: the benchmark makes its databases there.")
@@ -87,13 +94,16 @@ def main() -> int:
         sys.exit("wrk is missing; on Debian: apt install wrk")
     measured: list[Line] = []
     parts: Parts | None = None
-    for found in lines(effort):
+    for found in ALONE[asked.only](effort) if asked.only else lines(effort):
         if isinstance(found, Parts):
             parts = found
             continue
         measured.append(found)
         text = f"{found.name}: {report.number(found.value)}  {report.goal(found)}  {found.note}"
         print(text, file=sys.stderr, flush=True)
+    if asked.only:
+        print(report.table(measured))
+        return int(any(line.met is False for line in measured))
     assert parts
     stood_on = report.machine(address.replace("postgres://", "postgresql://", 1))
     result = {

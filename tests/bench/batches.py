@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
-import httpx
+import httpx2
 
 from tests.bench import growth, load
 from tests.bench.line import Effort, Line, a_second, bare_view, rates, ratio
@@ -94,7 +94,7 @@ class Turns:
     def of(cls, server: Server) -> "Turns":
         """Reads ``/metrics``."""
         headers = {"Authorization": f"Bearer {server.environment['METRICS_TOKEN']}"}
-        page = httpx.get(f"{server.base_url}/metrics", headers=headers, trust_env=False)
+        page = httpx2.get(f"{server.base_url}/metrics", headers=headers, trust_env=False)
         page.raise_for_status()
         samples = {name: float(value) for name, value in SAMPLE.findall(page.text)}
         names = (f"{BATCHES}_count", f"{BATCHES}_sum", f"{LOCK}_sum")

@@ -18,9 +18,10 @@ INSERT INTO desks_user
 SELECT {start} + i, '', false, 'grown-' || i || '@example.com', true, false, now(), '', 'system'
 FROM generate_series(1, {desks}) AS i;
 INSERT INTO desks_desk
-    (id, public_id, user_id, created_at, updated_at, connected, enrolled_id, deactivated)
-SELECT {start} + i, 'usr_grown' || i, {start} + i, now(), now(), true, card.id, false
-FROM desks_card AS card, generate_series(1, {desks}) AS i;
+    (id, public_id, user_id, created_at, updated_at, changed, connected, enrolled_id, deactivated)
+SELECT {start} + i, 'usr_grown' || i, {start} + i, now(), now(), head.position + i, true,
+    card.id, false
+FROM desks_card AS card, events_head AS head, generate_series(1, {desks}) AS i;
 INSERT INTO desks_connection (desk_id, venue, connected_at)
 SELECT {start} + i, 'Kraken', now() FROM generate_series(1, {desks}) AS i;
 INSERT INTO desks_election (desk_id, card_id, pair, direction, opened, elected_at)

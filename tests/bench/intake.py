@@ -21,7 +21,7 @@ from prometheus_client import REGISTRY
 django.setup()
 
 from signals.intake import batch  # noqa: E402 - Django must be set up first
-from signals.intake.decision import Attempt, LawfulSignal  # noqa: E402
+from signals.intake.decision import Candidate, LawfulSignal  # noqa: E402
 from signals.intake.group_commit import Job  # noqa: E402
 from signals.intake.incoming import IncomingSignal  # noqa: E402
 from signals.intake.receive import parse_lawful, receive  # noqa: E402
@@ -44,7 +44,7 @@ class Sender:
 
     def write_batch(self, size: int) -> None:
         """Writes a batch of exactly this size, as the leader of a queue does."""
-        jobs: list[Job[Attempt, Signal]] = [
+        jobs: list[Job[Candidate, Signal]] = [
             Job(LawfulSignal(incoming, parse_lawful(incoming)))
             for incoming, _ in zip(self.signals(), range(size), strict=False)
         ]

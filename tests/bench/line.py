@@ -52,7 +52,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """The size of a run: rounds, seconds of a round, and the rows of the large service.
+    """The size of a run: rounds, seconds of a round, the rows of the large service, live readers.
 
     ``whole`` adds a warm-up, more connections and threads, and the measurements that need more
     servers: the number of workers, the cost of limits, slow commits, an earlier version, and the
@@ -64,10 +64,11 @@ class Effort:
     ready: int = 1000
     desks: int = 1_000_000
     events: int = 3_000_000
+    readers: int = 10_000
     whole: bool = True
 
 
-QUICK = Effort(rounds=1, seconds=1, ready=10, desks=20_000, events=60_000, whole=False)
+QUICK = Effort(rounds=1, seconds=1, ready=10, desks=20_000, events=60_000, readers=500, whole=False)
 
 
 def rates(rounds: Sequence[Round]) -> list[float]:

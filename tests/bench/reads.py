@@ -4,9 +4,9 @@ import statistics
 import time
 from collections.abc import Iterator
 
-import httpx
+import httpx2
 
-from events.http.cursors import list_cursor, log_cursor
+from events.http.cursors import log_cursor, walk_cursor
 from tests.bench import growth, load
 from tests.bench.line import BARE, Effort, Line, a_second, rates, ratio
 from tests.server import Server, serving_beside
@@ -18,11 +18,13 @@ def pulls(server: Server, effort: Effort) -> Iterator[Line]:
     """The desk list, and its deep pages."""
     with serving_beside(server, **BARE) as beside:
         last = growth.START + effort.desks - ROWS_A_PAGE
+        epoch, head = _head(server)
+        at_the_end = walk_cursor("desks", epoch, head, last)
         measured = load.interleaved(
             {
                 "ours": load.read(server, "/api/v1/desks"),
                 "serializer": load.Load(f"{beside.base_url}/desks?after={growth.START}"),
-                "last": load.read(server, "/api/v1/desks", after=list_cursor("desks", last)),
+                "last": load.read(server, "/api/v1/desks", after=at_the_end),
                 "ready=0": load.read(server, "/api/v1/desks", ready=0),
                 "connected=0": load.read(server, "/api/v1/desks", connected=0),
             },
@@ -111,7 +113,7 @@ def _walk(server: Server, desks: int) -> float:
     seen, following = 0, None
     began = time.perf_counter()
     headers = load.bearer(server.seed["platformToken"])
-    with httpx.Client(headers=headers, trust_env=False, timeout=30) as engine:
+    with httpx2.Client(headers=headers, trust_env=False, timeout=30) as engine:
         while following or not seen:
             after = {"after": following} if following else {}
             page = engine.get(

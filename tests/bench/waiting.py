@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import httpx
+import httpx2
 
 from tests.server import Server, manage, serving
 
@@ -38,7 +38,7 @@ print(json.dumps([mint_desk_token(desk=desk)[0] for desk in desks]))
 class Reader:
     """A desk that waits at the feed. ``heard`` is when its last event came."""
 
-    client: httpx.Client
+    client: httpx2.Client
     after: str
     heard: float = 0.0
     waited: int = 0
@@ -54,8 +54,8 @@ class Reader:
                 self.heard = time.monotonic()
 
 
-def client(server: Server, token: str) -> httpx.Client:
-    return httpx.Client(
+def client(server: Server, token: str) -> httpx2.Client:
+    return httpx2.Client(
         base_url=server.base_url,
         headers={"Authorization": f"Bearer {token}"},
         timeout=30,
@@ -69,12 +69,12 @@ def signal(server: Server, **fields: object) -> dict[str, object]:
     return {**body, "pair": card["pair"], "direction": card["direction"]}
 
 
-def push_rate(server: Server, engines: list[httpx.Client]) -> float:
+def push_rate(server: Server, engines: list[httpx2.Client]) -> float:
     """Accepted signals a second."""
     end = time.monotonic() + SECONDS
     user_id = server.seed["desks"][0]["userId"]
 
-    def push(engine: httpx.Client) -> int:
+    def push(engine: httpx2.Client) -> int:
         for count in itertools.count():
             if time.monotonic() > end:
                 return count
@@ -87,7 +87,7 @@ def push_rate(server: Server, engines: list[httpx.Client]) -> float:
 
 
 @contextmanager
-def waiting(server: Server, clients: list[httpx.Client]) -> Iterator[list[Reader]]:
+def waiting(server: Server, clients: list[httpx2.Client]) -> Iterator[list[Reader]]:
     """Waiting readers, one for each client."""
     over, readers = threading.Event(), []
     for reading in clients:

@@ -3,7 +3,7 @@
 import secrets
 
 from tests.browser.stage import Stage
-from tests.conformance.client import SIGN_IN, Browser
+from tests.conformance.browser import SIGN_IN, Browser
 from tests.routes import routes
 
 VISITOR, USER, STAFF, HALFWAY = "a visitor", "the user", "staff", "staff before the second factor"
@@ -20,6 +20,14 @@ NO_PAGE = {
     **dict.fromkeys(["healthz", "readyz", "metrics"], "for programs"),
     "control/jsi18n/": "a script",
     "activity.csv": "a file",
+    "activity/stream": "a stream for scripts",
+    "control/stream": "a stream for scripts",
+    "notices/test": "only a form's target",
+    "notices/digest": "only a form's target",
+    "notices/chats/telegram": "the answer to a form",
+    "notices/chats/<str:chat_id>/test": "a button of the page of notices",
+    "notices/stop/<str:token>": "its link comes with a notice by mail",
+    "webhooks/<str:webhook_id>/act": "buttons of the webhook's page",
     "control/(?P<url>.*)$": "unknown paths",
     "accounts/signup/password/": "accounts/signup/link redirects to it",
     "accounts/password/set/": "redirects: every account has a password",
@@ -61,7 +69,7 @@ def who_sees(route: str) -> str | None:
     of_second_factor = ("recovery-codes", "totp/deactivate", "2fa/reauthenticate")
     if route.startswith("control/") or any(part in route for part in of_second_factor):
         return STAFF
-    if route.startswith(("desk", "bots", "activity", "accounts/")):
+    if route.startswith(("desk", "bots", "webhooks", "notices", "activity", "accounts/")):
         return USER
     raise LookupError(f"Unknown route {route!r}: add its visitor, or the reason for no page.")
 
@@ -71,27 +79,41 @@ def address(stage: Stage, route: str) -> str:
     model = route.split("/")[2] if route.startswith("control/") and ONE in route else ""
     if route.endswith("/reactivate/"):
         model = "deactivated"
+    if "/subscription/" in route and route.endswith("/resume/"):
+        model = "paused"
     values = {
         ONE: stage.ids.get(model, ""),
         "<str:bot_id>": stage.ids["bot"],
         "<str:event_id>": stage.ids["refusal"],
+        "<str:webhook_id>": stage.ids["webhook"],
+        "<str:chat_id>": stage.ids["chat"],
         "<str:secret_id>": stage.ids["secret"],
         "<str:code>": "direction_mismatch",
         "^(?P<app_label>events|signals|tokens|desks)/$": "tokens/",
     }
     for part, value in values.items():
         route = route.replace(part, value)
+    if route == "accounts/email/cancel/":
+        _change_address(stage, _new_address())
     if "^" in route or "<str:token>" in route:
         return _emailed_link(stage, route)
     return f"/{route}"
 
 
+def _new_address() -> str:
+    return f"new-{secrets.token_hex(4)}@example.com"
+
+
+def _change_address(stage: Stage, new: str) -> None:
+    with signed_in(stage, USER) as owner:
+        owner.post("/accounts/email/", {"email": new, "action_add": ""})
+
+
 def _emailed_link(stage: Stage, route: str) -> str:
     """Requests an email with a link to this route and returns the link's path."""
-    new = f"new-{secrets.token_hex(4)}@example.com"
+    new = _new_address()
     if "confirm-email" in route:
-        with signed_in(stage, USER) as owner:
-            owner.post("/accounts/email/", {"email": new, "action_add": ""})
+        _change_address(stage, new)
         return stage.last_link()
     with Browser(stage.service) as visitor:
         if "reset" in route:

@@ -12,7 +12,8 @@ from typing import Any
 
 from playwright.sync_api import Browser, BrowserContext, sync_playwright
 
-from tests.conformance import client as visitors
+from tests.conformance import browser as visitors
+from tests.conformance.client import Service
 from tests.server import Server, manage, serving
 
 CHROMIUM = shutil.which("chromium")
@@ -25,8 +26,10 @@ ROWS = """
 import json
 from django.contrib import admin
 from django.contrib.admin.utils import quote
-from desks.models import User
+from desks.models import Automation, User
 from events.actors import SYSTEM
+from tests.signals.chats.stage import a_chat
+from tests.signals.subscriptions.stage import webhooks_to_look_at
 from tokens.actions import deactivate
 from tokens.models import SigningSecret
 rows = {}
@@ -36,6 +39,9 @@ for model in admin.site._registry:
 idle = User.objects.filter(is_staff=False).order_by("pk").last()
 deactivate(user=idle, actor=SYSTEM)
 secret = SigningSecret.objects.get(automation=BOT, ends_at=None).public_id
+own, platforms, paused = webhooks_to_look_at(Automation.objects.get(pk=BOT).desk)
+rows["chat"] = a_chat(own.desk.user).public_id
+rows |= {"webhook": own.public_id, "subscription": str(platforms.pk), "paused": str(paused.pk)}
 print(json.dumps({**rows, "deactivated": str(idle.pk), "secret": secret}))
 """
 
@@ -44,7 +50,7 @@ print(json.dumps({**rows, "deactivated": str(idle.pk), "secret": secret}))
 class Stage:
     """The service, the browser, the folder of sent emails, and ids by model name."""
 
-    service: visitors.Service
+    service: Service
     browser: Browser
     mails: Path
     ids: dict[str, str]
@@ -71,15 +77,15 @@ def set_up(**settings: Any) -> Iterator[Stage]:
         mails.mkdir()
         settings = {"EMAIL_URL": f"filemail:///{mails}", **settings}
         with (
-            serving(ready=12, idle=3, **settings) as server,
-            visitors.Service(server.base_url, server.seed) as service,
+            serving(**{"WEB_CONCURRENCY": "1", **settings}) as server,
+            Service(server.base_url, server.seed) as service,
         ):
             browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
             yield Stage(service, browser, mails, _ids(server, service))
             browser.close()
 
 
-def add_sample_data(service: visitors.Service) -> None:
+def add_sample_data(service: Service) -> None:
     """Creates fills, refusals of several kinds, and a bot without requests."""
     service.push(service.fanout(), service.platform)
     service.deploy(service.own_desk, service.one_desk())
@@ -105,7 +111,7 @@ def add_sample_data(service: visitors.Service) -> None:
         owner.mint_desk_token()
 
 
-def _ids(server: Server, service: visitors.Service) -> dict[str, str]:
+def _ids(server: Server, service: Service) -> dict[str, str]:
     add_sample_data(service)
     bot = service.bot["botId"]
     script = f"BOT = {bot!r}\n{ROWS}"

@@ -50,6 +50,7 @@ def vector(stage):
 @pytest.mark.parametrize("width", [PHONE, DESKTOP])
 def test_the_filter_leaves_what_matches_and_says_how_much(open_page, width):
     page = open_page(viewport={"width": width, "height": 900})
+    all_rows = page.locator("#refusals [data-row]").count()
     page.get_by_label("Filter this page").fill("direction_mismatch")
     expect(page.get_by_role("status")).to_have_text("1 of 12 parts")
     rows = page.locator("#refusals [data-row]:visible")
@@ -59,7 +60,7 @@ def test_the_filter_leaves_what_matches_and_says_how_much(open_page, width):
     expect(page.locator(".contents li:visible")).to_have_count(1)
     page.get_by_label("Filter this page").fill("")
     expect(page.locator(".parts > section:visible")).to_have_count(12)
-    expect(page.locator("#refusals [data-row]:visible")).to_have_count(36)
+    expect(page.locator("#refusals [data-row]:visible")).to_have_count(all_rows)
 
 
 def test_the_filter_keeps_all_rows_of_a_part_whose_heading_matches(open_page):
@@ -113,7 +114,8 @@ def test_without_scripts_all_is_there_but_the_tools(stage, open_page):
     page, shown = open_page(java_script_enabled=False), vector(stage)
     assert page.locator("form:visible").count() == 0
     assert page.locator(".parts > section:visible").count() == 12
-    assert page.locator("#refusals [data-row]:visible").count() == 36
+    told = stage.service.get(HOOK).json()["refusals"]
+    assert page.locator("#refusals [data-row]:visible").count() == len(told)
     for value in shown.values():
         assert page.locator("#signing").get_by_text(value).first.is_visible()
     page.locator("summary", has_text="Python").click()

@@ -65,6 +65,9 @@ def test_on_a_desktop_there_is_no_menu_button(open_page):
     expect(page.get_by_role("button", name="Menu")).to_be_hidden()
     expect(page.get_by_role("navigation", name="Control area")).to_be_visible()
     expect(page.get_by_role("button", name="Sign out")).to_be_visible()
+    reached = [each.bounding_box() for each in page.locator("#header :is(a, button):visible").all()]
+    places = [(box["y"] // 40, box["x"]) for box in reached]
+    assert places == sorted(places), "the tab key follows another order than the eye"
 
 
 def test_on_a_phone_a_row_is_a_stack_of_labelled_cells(open_page):
@@ -116,11 +119,13 @@ def test_without_scripts_the_overview_is_whole_and_not_live(open_page):
 
 def test_a_charts_value_is_shown_on_hover_and_on_focus(open_page):
     page = open_page("/control/")
+    page.get_by_role("button", name="Pause").click()  # what is live may draw the chart anew
     chart = page.locator("[data-chart]").first
     value = chart.locator("[data-value]")
     expect(value).to_be_hidden()
     chart.locator(".bar").nth(3).hover()
     expect(value).to_have_text("45 to 40 minutes ago: 0 accepted, 0 refused")
+    page.mouse.move(0, 0)
     assert chart.locator(".bar[tabindex='0']").count() == 1  # one stop of the Tab key
     chart.locator(".bar[tabindex='0']").focus()
     expect(value).to_contain_text("5 to 0 minutes ago")

@@ -4,7 +4,8 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.stage import CHROMIUM, set_up
-from tests.conformance.client import code, totp
+from tests.conformance.browser import totp
+from tests.conformance.client import code
 
 pytestmark = [
     pytest.mark.processes,

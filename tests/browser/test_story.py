@@ -21,6 +21,7 @@ pytestmark = [
     pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed"),
 ]
 
+ONE_LINE = 24  # pixels: two lines of code are higher
 LANGUAGES = {
     "shell": ("sh", "sh"),
     "python": (sys.executable, "py"),
@@ -118,6 +119,11 @@ def test_sign_up_to_first_fill_and_first_refusal(stage, page, scripts, tmp_path)
     if not scripts:
         page.reload()
     expect(page.locator(".signalrefused")).to_contain_text("sent the pair SOL/USDT", timeout=20_000)
+    page.set_viewport_size({"width": 360, "height": 800})
+    page.get_by_role("link", name="Why").click()
+    pairs = page.locator(".compare tbody tr").first.locator("code")
+    expect(pairs).to_have_text(["SOL/USDT", "ETH/USDT"])
+    assert all(pair.bounding_box()["height"] < ONE_LINE for pair in pairs.all())
     page.get_by_role("link", name="pair_mismatch").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("Pair")
     not_installed = sorted(set(codes) - set(installed))

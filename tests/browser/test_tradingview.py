@@ -14,7 +14,7 @@ import time
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
-import httpx
+import httpx2
 import pytest
 from playwright.sync_api import expect
 
@@ -132,7 +132,7 @@ class Machine:
         page = visitor.page
         download = page.get_by_role("link", name="Download relay.py").get_attribute("href")
         (folder / "relay.py").write_bytes(
-            httpx.get(visitor.stage.service.base_url + download, trust_env=False).content
+            httpx2.get(visitor.stage.service.base_url + download, trust_env=False).content
         )
         settings = self.here(visitor.text("settings")).replace(
             f"https://{HOST}", f"https://localhost:{self.port}"
@@ -201,14 +201,14 @@ class Machine:
         """Sends an alert to the webhook URL as the platform does."""
         trusted = ssl.create_default_context(cafile=self.folder / "fullchain.pem")
         to = urlsplit(webhook)
-        request = httpx.Request(
+        request = httpx2.Request(
             "POST",
             f"https://{HERE}:{self.port}{to.path}",
             content=message,
             headers={**PLATFORM, "Host": to.netloc, CLIENT: sender},
             extensions={"sni_hostname": to.hostname},
         )
-        with httpx.Client(verify=trusted, trust_env=False, timeout=3) as platform:
+        with httpx2.Client(verify=trusted, trust_env=False, timeout=3) as platform:
             return platform.send(request)
 
 

@@ -30,6 +30,8 @@ SPOKEN = re.compile(r"<(h[1-6]|button|label|legend|th|summary|title)\b[^>]*>(.*?
 LINKS = re.compile(r'<(a) class="button[^>]*>(.*?)</a>', re.DOTALL)
 TAGS = re.compile(r"<[^>]+>")
 NAMES = {"QR", "I", "Signal", "Intermediary", "Email"}
+# The pages that ask first, where there is something to end: tests/config/test_account_acts.py.
+ASKING = ("/accounts/email/cancel/", "/accounts/sessions/end/")
 REDIRECTED = ("password/set/", "login/code/confirm/", "signup/password/", "signup/link/")
 
 
@@ -92,6 +94,7 @@ def test_every_heading_button_and_label_is_in_sentence_case(user):
         "/accounts/logout/",  # signs out the others: looked at by its own test
         "/accounts/2fa/recovery-codes/download/",
         "/accounts/2fa/webauthn/reauthenticate/",
+        *ASKING,
     }
 
 
@@ -147,3 +150,10 @@ def test_a_bad_reset_link_says_what_to_do_in_our_words():
 def test_after_a_reset_there_is_a_way_to_sign_in():
     page = Client().get("/accounts/password/reset/key/done/")
     assert 'href="/accounts/login/">Sign in</a>' in pages.source(page)
+
+
+def test_the_page_of_the_password_has_one_way_to_a_forgotten_one(user):
+    browser = Client()
+    browser.force_login(user)
+    page = pages.source(browser.get("/accounts/password/change/")).partition("<main")[2]
+    assert page.count('href="/accounts/password/reset/"') == 1

@@ -1,32 +1,49 @@
 """Accounts with several workers."""
 
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from http import HTTPStatus
 
-import httpx
+import httpx2
 import pytest
 
-from tests import staff
+from tests import shared_store, staff
+from tests.client import EVENTS, bearer
 from tests.config.test_accounts import LOGIN, TOO_MANY, WRONG
-from tests.server import Server, serving
+from tests.server import Server, manage, serving, serving_beside
+from tokens.one_time_keys import FIELD
 
-pytestmark = [pytest.mark.processes, pytest.mark.alone]
+pytestmark = [pytest.mark.processes]
+
+MINT = "/desk/token"
+KEY = re.compile(rf'name="{FIELD}" value="([^"]+)"')
+# Where one-time keys are kept: in the cache of the run, which is the database without Redis.
+CACHES = [{}, *([{"CACHE_URL": "dbcache://cache"}] if shared_store.URL else [])]
 
 
 @pytest.fixture(scope="module")
 def server():
     """Four workers that share LIMITS_URL and CACHE_URL, or the database."""
-    with serving(ready=1, idle=0, WEB_CONCURRENCY="4", REQUIRE_STAFF_MFA="on") as server:
+    with serving(WEB_CONCURRENCY="4", REQUIRE_STAFF_MFA="on") as server:
         yield server
+
+
+@pytest.fixture(scope="module", autouse=True)
+def session(server) -> httpx2.Cookies:
+    """The user's, signed in before other tests close the sign-in by failing at it."""
+    user = server.seed["user"]
+    with Browser(server) as browser:
+        browser.send(LOGIN, login=user["email"], password=user["password"])
+        return httpx2.Cookies(browser.cookies)
 
 
 class Browser:
     """A browser's part: a session, and the CSRF token of its form."""
 
     def __init__(self, server: Server) -> None:
-        self._http = httpx.Client(base_url=server.base_url, trust_env=False, timeout=30)
+        self._http = httpx2.Client(base_url=server.base_url, trust_env=False, timeout=30)
         self._http.get(LOGIN)
 
     def __enter__(self) -> "Browser":
@@ -35,12 +52,19 @@ class Browser:
     def __exit__(self, *_: object) -> None:
         self._http.close()
 
-    def send(self, path: str, **fields: str) -> httpx.Response:
-        token = self._http.cookies["csrf"]
+    @property
+    def cookies(self) -> httpx2.Cookies:
+        return self._http.cookies
+
+    def send(self, path: str, **fields: str) -> httpx2.Response:
+        token = self.cookies["csrf"]
         return self._http.post(path, data={**fields, "csrfmiddlewaretoken": token})
 
+    def get(self, path: str, **headers: str) -> httpx2.Response:
+        return self._http.get(path, headers=headers)
+
     def enters(self, path: str) -> bool:
-        return self._http.get(path).status_code == HTTPStatus.OK
+        return self.get(path).status_code == HTTPStatus.OK
 
 
 @contextmanager
@@ -49,7 +73,7 @@ def browsers(server: Server, count: int) -> Iterator[list[Browser]]:
         yield [stack.enter_context(Browser(server)) for _ in range(count)]
 
 
-def together(browsers: list[Browser], path: str, **fields: str) -> list[httpx.Response]:
+def together(browsers: list[Browser], path: str, **fields: str) -> list[httpx2.Response]:
     """Returns the responses to the same form, sent by all of them at once."""
     with ThreadPoolExecutor(len(browsers)) as pool:
         return list(pool.map(lambda browser: browser.send(path, **fields), browsers))
@@ -76,3 +100,28 @@ def test_wrong_passwords_are_counted_together_by_four_workers(server):
         answers = [answer.text for answer in together(eight, LOGIN, **login)]
     wrong, too_many = (sum(said in text for text in answers) for said in (WRONG, TOO_MANY))
     assert (wrong <= 5, wrong + too_many) == (True, 8)
+
+
+def minted(server: Server) -> int:
+    """The number of tokens that were ever minted."""
+    engine = bearer(server.seed["platformToken"])
+    with httpx2.Client(base_url=server.base_url, headers=engine, trust_env=False) as http:
+        return len(http.get(f"{EVENTS}?kind=token.minted&limit=1000").json()["events"])
+
+
+@pytest.mark.parametrize("settings", CACHES, ids=lambda given: given.get("CACHE_URL", "configured"))
+def test_of_one_form_that_is_sent_to_four_workers_at_once_one_makes_a_token(
+    server, session, settings
+):
+    with ExitStack() as stack:
+        served = stack.enter_context(serving_beside(server, **settings)) if settings else server
+        manage(served, "createcachetable")
+        browser = stack.enter_context(Browser(served))
+        browser.cookies.update(session)
+        answer = browser.get(MINT)
+        assert answer.status_code == HTTPStatus.OK, answer.headers
+        form = {FIELD: KEY.search(answer.text)[1]}
+        before = minted(server)
+        answers = [answer.status_code for answer in together([browser] * 8, MINT, **form)]
+    assert sorted(answers) == [HTTPStatus.OK] + [HTTPStatus.CONFLICT] * 7
+    assert minted(server) == before + 1

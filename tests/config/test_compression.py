@@ -6,7 +6,19 @@ import pytest
 from django.test import Client
 
 from config.middleware.compression import SMALLEST
-from tests.client import CATALOG, DESKS, EVENTS, HOOK, JSON, ME, TOKENS, get, post, signed_in
+from tests.client import (
+    CATALOG,
+    DESKS,
+    EVENTS,
+    HOOK,
+    JSON,
+    ME,
+    TOKENS,
+    end_stream,
+    get,
+    post,
+    signed_in,
+)
 from tests.factories import a_desk, a_desk_token, a_platform_token, a_ready_desk, a_staff_user
 from tests.routes import address, routes
 
@@ -25,7 +37,7 @@ def engine(card) -> str:
 
 
 # What the answer of each path depends on, besides the path.
-VARY = {CATALOG: "Accept, Accept-Encoding", HOOK: "Accept, Accept-Encoding"}
+VARY = dict.fromkeys([EVENTS, CATALOG, HOOK], "Accept, Accept-Encoding")
 
 
 @pytest.mark.parametrize("path", [DESKS, EVENTS, HOOK, SCHEMA, CATALOG])
@@ -107,7 +119,7 @@ def test_no_answer_that_a_cookie_opens_is_compressed():
         a_platform_token()
     assert len(browser.get(TOKENS).content) > SMALLEST
     for route in routes():
-        answer = browser.get(address(route), headers=GZIP)
+        answer = end_stream(browser.get(address(route), headers=GZIP))
         if "Content-Encoding" in answer:
             assert not hasattr(answer.wsgi_request, "session"), route
             assert not answer.cookies

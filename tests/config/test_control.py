@@ -15,17 +15,23 @@ from desks.models import Automation, Card, Desk, Election, User
 from events.actors import SYSTEM
 from events.control import lists
 from events.models import Event
-from signals.models import Signal
+from signals.models import Signal, Subscription, SubscriptionSecret
 from tests import factories, staff
 from tests.client import push
 from tests.crowd import a_crowd
 from tests.signals import bodies
+from tests.signals.subscriptions.stage import (
+    URL,
+    a_failing_webhook,
+    a_webhook,
+    webhooks_to_look_at,
+)
 from tests.staff import staff_client  # noqa: F401 - the fixture "client"
 from tokens import actions as tokens
 from tokens.models import SigningSecret, Token
 
 CONTROL = "/control/"
-MODELS = [Automation, Card, Desk, Election, Event, Signal, SigningSecret, Token, User]
+MODELS = [Automation, Card, Desk, Election, Event, Signal, SigningSecret, Subscription, Token, User]
 # What the pages of the framework are written with, where a strict policy lets nothing run.
 INLINE = re.compile(r"<style|\sstyle=|\son[a-z]+=|<script(?![^>]*\ssrc=)|javascript:", re.I)
 BREADCRUMBS = re.compile(r'<div class="breadcrumbs">(.*?)</div>', re.DOTALL)
@@ -42,6 +48,8 @@ def world(card: Card, desk: Desk) -> None:
     factories.a_shared_secret()
     tokens.deactivate(user=factories.a_desk().user, actor=SYSTEM)
     push(bodies.fanout(), factories.a_platform_token())
+    webhooks_to_look_at(desk)
+    a_failing_webhook(None)  # the last: its page has attempts
 
 
 def every_page() -> list[str]:
@@ -160,11 +168,14 @@ def test_no_page_is_stored(client, world):
 
 
 def test_no_page_shows_a_digest_a_ciphertext_or_a_password(client, world, desk):
+    sealed_rows = (SigningSecret, Subscription, SubscriptionSecret)
+    sealed = [bytes(row.ciphertext) for model in sealed_rows for row in model.objects.all()]
     hidden = [
+        URL,  # of the webhooks
         *Token.objects.values_list("digest", flat=True),
         *User.objects.values_list("password", flat=True),
-        *(bytes(sealed).hex() for sealed in SigningSecret.objects.values_list("ciphertext")[0]),
-        *(str(bytes(sealed)) for sealed in SigningSecret.objects.values_list("ciphertext")[0]),
+        *(ciphertext.hex() for ciphertext in sealed),
+        *(str(ciphertext) for ciphertext in sealed),
     ]
     for page in every_page():
         text = client.get(page).content.decode()
@@ -240,6 +251,8 @@ def test_a_list_of_more_rows_takes_no_more_queries(client, world, card, desk, mo
     factories.a_bot(other)
     factories.a_desk_token(other)
     factories.a_platform_token()
+    a_webhook(other)
+    a_webhook()
     assert queries() == few <= 8
 
 

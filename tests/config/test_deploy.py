@@ -21,7 +21,13 @@ from tests.server import free_port
 pytestmark = [pytest.mark.processes, pytest.mark.once]
 
 DEPLOY = ROOT / "deploy"
-UNITS = ("signals-web@8001.service", "signals-daily.service", "signals-daily.timer")
+UNITS = (
+    "signals-web@8001.service",
+    "signals-live@8010.service",
+    "signals-deliver.service",
+    "signals-daily.service",
+    "signals-daily.timer",
+)
 # Where nginx speaks of something else than a body, or cannot say that nothing was done.
 SAID_OTHERWISE = {"malformed", "internal", "unavailable"}
 
@@ -138,9 +144,13 @@ def test_redis_asks_for_its_password_and_shows_it_to_nobody(compose):
             server.terminate()
 
 
-def test_nginx_asks_the_web_servers_that_there_are(compose):
-    asked = re.findall(r"server (\w+):8000", (DEPLOY / "web.compose.conf").read_text())
+def test_nginx_asks_the_servers_that_there_are(compose):
+    text = (DEPLOY / "web.compose.conf").read_text()
+    asked = re.findall(r"server (\w+):8000", text)
     assert asked == [name for name in compose["services"] if name.startswith("web")]
+    ((live, port),) = re.findall(r"server (\w+):(\d+)", text.partition("upstream live")[2])
+    assert port == compose["services"][live]["environment"]["LIVE_PORT"]
+    asked.append(live)
     hosts = compose["services"]["web1"]["environment"]["ALLOWED_HOSTS"].split(",")
     assert {"localhost", *asked} <= set(hosts)
 

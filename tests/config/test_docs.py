@@ -33,7 +33,7 @@ def test_it_brings_no_script_and_no_style_of_its_own_and_nothing_from_elsewhere(
 
 @pytest.fixture(scope="module")
 def base_url():
-    with serving(ready=1, idle=0) as server:
+    with serving(WEB_CONCURRENCY="1") as server:
         yield server.base_url
 
 

@@ -44,7 +44,7 @@ def test_what_is_written_is_its_owners_alone(tmp_path):
 def test_what_the_server_writes_is_too():
     before = os.umask(0)
     try:
-        with serving(ready=1, idle=0) as server:
+        with serving(WEB_CONCURRENCY="1") as server:
             port = int(server.environment["PORT"])
             masks = {mask_of(pid) for pid in listeners(port)}
             static = [*Path(server.environment["STATIC_ROOT"]).rglob("*.css")]

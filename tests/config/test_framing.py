@@ -1,16 +1,17 @@
 """Bytes that mean one thing to a proxy and another to a server: each gets one answer, or none.
 
-Spoken to gunicorn itself. No answer comes within the sockets' patience would be a hang.
+Spoken to gunicorn itself, and to the live server. No answer comes within the sockets' patience
+would be a hang.
 """
 
 import re
 import socket
 from collections.abc import Iterator
 
-import httpx
+import httpx2
 import pytest
 
-from tests.server import Server, serving
+from tests.server import Server, serving, serving_live
 
 pytestmark = [pytest.mark.processes, pytest.mark.once]
 
@@ -52,9 +53,20 @@ REFUSED = {
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    with serving(ready=1, idle=0) as server:
+def web() -> Iterator[Server]:
+    with serving(WEB_CONCURRENCY="1") as server:
         yield server
+
+
+@pytest.fixture(scope="module")
+def live(web) -> Iterator[Server]:
+    with serving_live(web) as server:
+        yield server
+
+
+@pytest.fixture(params=["web", "live"])
+def server(request) -> Server:
+    return request.getfixturevalue(request.param)
 
 
 def connected(server: Server) -> socket.socket:
@@ -77,7 +89,7 @@ def statuses(answers: bytes) -> list[int]:
 
 
 def is_served(server: Server) -> bool:
-    return httpx.get(f"{server.base_url}/healthz", trust_env=False, timeout=TIMEOUT).is_success
+    return httpx2.get(f"{server.base_url}/healthz", trust_env=False, timeout=TIMEOUT).is_success
 
 
 @pytest.mark.parametrize("what", REFUSED)

@@ -6,12 +6,14 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
 from config.environment import ROOT
 from tests.config.test_settings import KEYS, environment
 from tests.server import free_port
+from tests.streams import wait_until
 
 pytestmark = [pytest.mark.processes, pytest.mark.once]
 
@@ -82,6 +84,89 @@ def test_behind_a_proxy_it_listens_for_others():
 
 def test_a_unix_socket_is_of_this_machine(tmp_path):
     assert "unix:" in started("--bind", f"unix:{tmp_path / 'socket'}")
+
+
+# Python ignores an exception in a destructor, also one of a signal's handler.
+BOOTING = """
+import pathlib, time
+class Slow:
+    def __del__(self):
+        pathlib.Path({marker!r}).touch()
+        time.sleep(60)
+Slow()
+def application(environ, start_response): pass
+"""
+
+
+# A request that is answered for a minute.
+ANSWERING = """
+import pathlib, time
+import config.wsgi
+def application(environ, start_response):
+    pathlib.Path({marker!r}).touch()
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("application", [BOOTING, ANSWERING], ids=["importing", "answering"])
+def test_whatever_a_worker_does_a_stop_at_once_ends_it(tmp_path, application):
+    marker, address = tmp_path / "busy", ("127.0.0.1", free_port())
+    (tmp_path / "slow_application.py").write_text(application.format(marker=str(marker)))
+    command = [sys.executable, "-m", "gunicorn", "-c", "config/gunicorn.conf.py"]
+    gunicorn = subprocess.Popen(
+        [*command, "--pythonpath", str(tmp_path), "slow_application:application"],
+        cwd=ROOT,
+        env=environment(**KEYS, PORT=str(address[1]), WEB_CONCURRENCY="1"),
+    )
+    try:
+        with _asking(address):
+            wait_until(marker.exists, "The worker is not busy.")
+        gunicorn.send_signal(signal.SIGINT)
+        assert gunicorn.wait(20) == 0  # gunicorn waits 30 s before it kills a worker
+    finally:
+        gunicorn.kill()
+        gunicorn.wait()
+
+
+@contextmanager
+def _asking(address):
+    """A request that is sent again until the server listens."""
+    with ExitStack() as stack:
+
+        def sent():
+            try:
+                client = stack.enter_context(socket.create_connection(address))
+            except ConnectionRefusedError:
+                return False
+            client.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            return True
+
+        wait_until(sent, "The server does not listen.")
+        yield
+
+
+# What gunicorn's arbiter and a new worker do. The signal comes before the worker can handle it.
+FORKING = """
+import os, signal, sys
+from config.server.worker import hold_stops, release_stops
+os.register_at_fork(before=hold_stops, after_in_parent=release_stops)
+signal.signal(signal.SIGQUIT, lambda *_: None)  # the arbiter's handler
+told, tell = os.pipe()
+worker = os.fork()
+if not worker:
+    os.read(told, 1)
+    signal.signal(signal.SIGQUIT, lambda *_: os._exit(7))
+    release_stops()
+    os._exit(1)
+os.kill(worker, signal.SIGQUIT)
+os.write(tell, b"!")
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1]))
+"""
+
+
+def test_a_signal_that_comes_before_a_worker_can_handle_it_is_not_lost():
+    done = subprocess.run([sys.executable, "-c", FORKING], cwd=ROOT, env=environment(**KEYS))
+    assert done.returncode == 7
 
 
 def test_workers_and_threads_are_the_environments():

@@ -6,7 +6,7 @@ import secrets
 import subprocess
 import sys
 
-import httpx
+import httpx2
 import pytest
 
 from config.server.logs import formatter
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.once
 
 @pytest.fixture(scope="module")
 def server():
-    with serving(ready=2, idle=0) as server:
+    with serving() as server:
         yield server
 
 
@@ -33,7 +33,7 @@ def ask(server, method, path, **said):
     """The line of a request; its answer has been read, and the line stands before that."""
     request_id = secrets.token_hex(8)
     headers = {"X-Request-Id": request_id, **said.pop("headers", {})}
-    httpx.request(method, f"{server.base_url}{path}", headers=headers, trust_env=False, **said)
+    httpx2.request(method, f"{server.base_url}{path}", headers=headers, trust_env=False, **said)
     lines = lines_about(server, request_id)
     assert len(lines) == 1, lines
     return lines[0]

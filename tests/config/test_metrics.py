@@ -1,16 +1,20 @@
 """The metrics at /metrics match the requests that were sent."""
 
+import re
 import secrets
 import threading
 from collections import Counter
 
-import httpx
+import httpx2
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from config.environment import ROOT
 from tests.client import HOOK, signed
+from tests.conformance.streams import MEDIA_TYPE, frames_of
 from tests.server import serving
 from tests.signals.test_relay import message
+from tests.streams import wait_until
 
 pytestmark = [pytest.mark.processes, pytest.mark.once]
 
@@ -28,7 +32,7 @@ def server():
 
 def numbers(server):
     """Returns every sample by name and labels."""
-    answer = httpx.get(f"{server.base_url}/metrics", headers=READER, trust_env=False)
+    answer = httpx2.get(f"{server.base_url}/metrics", headers=READER, trust_env=False)
     assert answer.status_code == 200, answer.text
     assert answer.headers["Content-Type"].startswith("text/plain")
     families = text_string_to_metric_families(answer.text)
@@ -43,7 +47,7 @@ def pushed(server, **changes):
     """Sends each request on a new connection, so that both workers get some."""
     bot = server.seed["automation"]
     body = message(bot, **changes).encode()
-    return httpx.post(
+    return httpx2.post(
         f"{server.base_url}{HOOK}",
         content=body,
         headers=signed(bot["secret"], body=body),
@@ -67,7 +71,7 @@ def test_after_a_load_they_equal_what_was_sent(server):
         sent[pushed(server).status_code] += 1
         sent[pushed(server, direction="short").status_code] += 1
         sent[pushed(server, pair="ETHUSDT").status_code] += 1
-    httpx.get(f"{server.base_url}/api/v1/me", trust_env=False)
+    httpx2.get(f"{server.base_url}/api/v1/me", trust_env=False)
     after = numbers(server)
     assert sent == {200: LOAD, 422: 2 * LOAD}
     assert grown(before, after, "signals_received_total") == {
@@ -87,10 +91,17 @@ def test_after_a_load_they_equal_what_was_sent(server):
     assert after["signals_log_head",] - before["signals_log_head",] == 3 * LOAD
 
 
+def test_every_metric_that_an_alert_reads_is_there(server):
+    rules = (ROOT / "deploy" / "alerts.yaml").read_text()
+    pushed(server)
+    pushed(server, direction="short")
+    assert set(re.findall(r"signals_\w+", rules)) <= {key[0] for key in numbers(server)}
+
+
 def test_no_label_names_who_was_counted(server):
     pushed(server)
     names = {name for key in numbers(server) for name, _ in key[1:]}
-    assert names <= {"route", "status", "source", "outcome", "code", "le", "part"}
+    assert names <= {"route", "status", "source", "outcome", "code", "le", "part", "state"}
 
 
 def test_paths_and_sources_that_anybody_makes_up_are_one_label(server):
@@ -99,9 +110,9 @@ def test_paths_and_sources_that_anybody_makes_up_are_one_label(server):
 
     def made_up_once():
         made_up = secrets.token_hex(8)
-        httpx.get(f"{server.base_url}/{made_up}", trust_env=False)
-        httpx.get(f"{server.base_url}/problems/{made_up}", trust_env=False)
-        httpx.post(
+        httpx2.get(f"{server.base_url}/{made_up}", trust_env=False)
+        httpx2.get(f"{server.base_url}/problems/{made_up}", trust_env=False)
+        httpx2.post(
             f"{server.base_url}/api/hooks/signal",
             json={"source": made_up},
             headers={"Authorization": f"Bearer {server.seed['platformToken']}"},
@@ -120,9 +131,11 @@ def test_paths_and_sources_that_anybody_makes_up_are_one_label(server):
 def test_a_waiting_reader_is_counted_while_it_waits(server):
     reader = {"Authorization": f"Bearer {server.seed['readToken']}"}
     events = f"{server.base_url}/api/v1/events"
-    tail = httpx.get(f"{events}?order=desc&limit=1", headers=reader, trust_env=False).json()["next"]
+    tail = httpx2.get(f"{events}?order=desc&limit=1", headers=reader, trust_env=False).json()[
+        "next"
+    ]
     assert numbers(server)["signals_waiting_readers",] == 0
-    with httpx.Client(trust_env=False, timeout=40) as client:
+    with httpx2.Client(trust_env=False, timeout=40) as client:
         request = client.build_request("GET", f"{events}?after={tail}&wait=25", headers=reader)
         waiting = threading.Thread(target=client.send, args=(request,))
         waiting.start()
@@ -133,13 +146,33 @@ def test_a_waiting_reader_is_counted_while_it_waits(server):
     assert numbers(server)["signals_waiting_readers",] == 0
 
 
+def test_a_stream_is_counted_while_it_is_open_and_so_is_what_it_gets(server):
+    headers = {"Authorization": f"Bearer {server.seed['readToken']}", "Accept": MEDIA_TYPE}
+    before = numbers(server)
+    assert before["signals_live_readers",] == 0
+    with httpx2.Client(base_url=server.base_url, trust_env=False, timeout=20) as client:
+        with client.stream("GET", "/api/v1/events", headers=headers) as answer:
+            frames = frames_of(answer.iter_lines())
+            assert next(frames).retry
+            during = numbers(server)
+            assert during["signals_live_readers",] == during["signals_waiting_readers",] == 1
+            pushed(server)
+            event = next(frame for frame in frames if frame.data)
+        wait_until(lambda: not numbers(server)["signals_live_readers",], "the reader is not gone")
+    after = numbers(server)
+    assert grown(before, after, "signals_live_lag_seconds_count") == {(): 1}
+    [written] = grown(before, after, "signals_live_written_bytes_total").values()
+    assert written > len(event.data)
+    assert after["signals_live_cut_readers_total",] == 0
+
+
 @pytest.mark.parametrize(
     "authorization",
     [None, "Bearer", "Bearer wrong", pytest.param(TOKEN, id="no scheme"), "Bearer é"],
 )
 def test_without_the_token_there_is_nothing(server, authorization):
     headers = {"Authorization": authorization.encode()} if authorization else {}
-    answer = httpx.get(f"{server.base_url}/metrics", headers=headers, trust_env=False)
+    answer = httpx2.get(f"{server.base_url}/metrics", headers=headers, trust_env=False)
     assert answer.status_code == 404
     assert "signals_" not in answer.text
 

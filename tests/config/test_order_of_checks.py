@@ -8,25 +8,40 @@ refusals come in the contract's order, until the request is accepted.
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.test import Client
 from django.urls import resolve
+from django.utils import timezone
 
 from config.middleware.first_checks import methods_of
 from desks import actions as desks
 from desks.models import Desk
 from events.actors import SYSTEM
 from events.http import limits
+from events.times import to_rfc3339
 from signals.models import Signal
 from tests import factories
-from tests.client import DESKS, JSON, SIGNALS, TOKENS, bearer, deploy_path, push, signed, written
+from tests.client import (
+    DESKS,
+    JSON,
+    SIGNALS,
+    SUBSCRIPTIONS,
+    TOKENS,
+    bearer,
+    deploy_path,
+    push,
+    signed,
+    written,
+)
 from tests.client import code as code_of
 from tests.client import signed_in as browser_of
 from tests.factories import Bot
 from tests.routes import address, routes
 from tests.signals import bodies
+from tests.signals.subscriptions.stage import a_webhook
 from tokens import actions
 from tokens.crypto import formats
 from tokens.models import SigningSecret, Token
@@ -34,6 +49,7 @@ from tokens.models import SigningSecret, Token
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 SPENT = "spent"
+WEBHOOK = "api/v1/subscriptions/<subscriptionId:subscription_id>"
 TOO_LARGE = str(64 * 1024 + 1)
 CSRF = "x" * 32
 
@@ -69,6 +85,8 @@ class World:
     bot: Bot
     silent: Bot  # a bot without an election
     browser: Client
+    webhook: str
+    cursor: str
     settings: Any
 
     def send(self, ask: Ask) -> Any:
@@ -94,8 +112,10 @@ def world(settings, card) -> World:
     bot, silent = factories.a_bot(desk), factories.a_bot(desk)
     for one in (bot, silent):
         push(bodies.tradingview(one, nonce=SPENT), secret=one.secret)
+        factories.expect(one, max_age=timedelta(hours=1))
     desks.withdraw_from_automation(automation=silent.automation, actor=SYSTEM)
     push(bodies.fanout(nonce=SPENT), engine)
+    webhook = a_webhook(desk)
     browser = browser_of(desk.user, "password", csrf=True)
     browser.cookies[settings.CSRF_COOKIE_NAME] = CSRF
     made = World(
@@ -110,6 +130,8 @@ def world(settings, card) -> World:
         bot=bot,
         silent=silent,
         browser=browser,
+        webhook=webhook.public_id,
+        cursor=webhook.cursor,
         settings=settings,
     )
     _spend_everything(made)
@@ -123,7 +145,8 @@ def _spend_everything(world: World) -> None:
     for name in ("platform", "reads"):
         for credential in credentials:
             limits.consume(name, credential.public_id)
-    limits.consume("minting", str(world.desk.user.pk))
+    for name in ("minting", "changes"):
+        limits.consume(name, str(world.desk.user.pk))
     limits.consume("automation", world.bot.id)
     limits.consume("automation", world.silent.id)
 
@@ -135,7 +158,7 @@ Fault = tuple[str, Spoil]
 
 
 def _limited(ask: Ask, world: World) -> None:
-    few = dict.fromkeys(("platform", "reads", "minting", "automation"), "1/hour")
+    few = dict.fromkeys(("platform", "reads", "minting", "changes", "automation"), "1/hour")
     world.settings.LIMITS = {**world.settings.LIMITS, **few}
 
 
@@ -241,13 +264,21 @@ BY_SENDER: dict[str, list[Fault]] = {
         *to_desk(in_body),
     ],
     "the Floor's signature": [*SIGNED, *LAW, *to_desk(in_body)],
-    "a bot": [*SIGNED, *LAW, USED, ("no_election", _by_silent_bot), *BOT_OTHERWISE],
+    "a bot": [
+        *SIGNED,
+        *LAW,
+        USED,
+        ("signal_too_old", sets(body={"sentAt": "2026-01-01T00:00:00Z"})),
+        ("no_election", _by_silent_bot),
+        *BOT_OTHERWISE,
+    ],
 }
 
 
 def _hook_ask(path: str, who: str, world: World) -> Ask:
     if who == "a bot":
-        return Ask("POST", path, bodies.tradingview(world.bot), secret=world.bot.secret)
+        body = bodies.tradingview(world.bot, sentAt=to_rfc3339(timezone.now()))
+        return Ask("POST", path, body, secret=world.bot.secret)
     by_token = who == "token"
     return Ask(
         "POST",
@@ -256,6 +287,24 @@ def _hook_ask(path: str, who: str, world: World) -> Ask:
         token=world.engine if by_token else None,
         secret=None if by_token else world.floor,
     )
+
+
+# The checks of a change by session: the faults of its body, and of the id in its path.
+BY_SESSION: list[Fault] = [
+    *TOKEN,
+    ("sign_in_required", lambda ask, world: setattr(ask, "token", world.engine)),
+    ("csrf_failed", sets(headers={"X-CSRFToken": "y"})),
+]
+BODY: list[Fault] = [MEDIA_TYPE, MALFORMED, SECRET, ("invalid", sets(body={"other": "x"}))]
+NO_WEBHOOK: Fault = (
+    "not_found",
+    lambda ask, world: setattr(ask, "path", ask.path.replace(world.webhook, f"sub_{'0' * 22}")),
+)
+
+
+def _on_webhook(method: str, act: str, body: dict[str, Any], world: World) -> Ask:
+    path = f"{SUBSCRIPTIONS}/{world.webhook}{act}"
+    return Ask(method, path, body, headers={"X-CSRFToken": CSRF})
 
 
 # What is accepted, and the faults in the contract's order. Method and route come first in a name.
@@ -353,6 +402,40 @@ OPERATIONS: dict[str, tuple[Callable[[World], Ask], list[Fault]]] = {
             ("invalid", sets(body={"other": "x"})),
             ("not_found", sets(body={"id": "tok_x"})),
         ],
+    ),
+    "GET api/v1/subscriptions": (
+        lambda world: Ask("GET", SUBSCRIPTIONS, token=world.own),
+        [*TOKEN, LIMITED, QUERY],
+    ),
+    "POST api/v1/subscriptions": (
+        lambda world: Ask(
+            "POST", SUBSCRIPTIONS, {"url": "https://h.example"}, headers={"X-CSRFToken": CSRF}
+        ),
+        [*BY_SESSION, LIMITED, *BODY],
+    ),
+    f"GET {WEBHOOK}": (
+        lambda world: Ask("GET", f"{SUBSCRIPTIONS}/{world.webhook}", token=world.own),
+        [*TOKEN, LIMITED, NO_WEBHOOK],
+    ),
+    f"PATCH {WEBHOOK}": (
+        lambda world: _on_webhook("PATCH", "", {"paused": True}, world),
+        [*BY_SESSION, LIMITED, *BODY, NO_WEBHOOK],
+    ),
+    f"DELETE {WEBHOOK}": (
+        lambda world: _on_webhook("DELETE", "", {}, world),
+        [*BY_SESSION, NO_WEBHOOK],
+    ),
+    f"POST {WEBHOOK}/secret": (
+        lambda world: _on_webhook("POST", "/secret", {}, world),
+        [*BY_SESSION, LIMITED, *BODY, NO_WEBHOOK],
+    ),
+    f"POST {WEBHOOK}/test": (
+        lambda world: _on_webhook("POST", "/test", {}, world),
+        [*BY_SESSION, LIMITED, *BODY, NO_WEBHOOK],
+    ),
+    f"POST {WEBHOOK}/rewind": (
+        lambda world: _on_webhook("POST", "/rewind", {"after": world.cursor}, world),
+        [*BY_SESSION, LIMITED, *BODY, NO_WEBHOOK],
     ),
     **{
         f"GET {path}": (lambda world, path=path: Ask("GET", f"/{path}"), FIRST)

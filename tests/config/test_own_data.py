@@ -23,13 +23,16 @@ from signals.reports.export import export
 from tests import factories, pages, staff
 from tests.client import EVENTS, get, push
 from tests.signals import bodies
+from tests.signals.chats.stage import a_chat
+from tests.signals.subscriptions.stage import a_webhook
 from tokens.models import SigningSecret, Token
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 DATA, CLOSE = "/accounts/data/", "/accounts/close/"
 NAMES = {
-    *("account", "second_factors", "sessions", "bots", "elections", "tokens", "secrets", "events"),
+    *("account", "second_factors", "sessions", "bots", "elections", "tokens", "secrets"),
+    *("webhooks", "chats", "events"),
 }
 
 
@@ -37,6 +40,8 @@ NAMES = {
 def user(desk: Desk, bot: factories.Bot) -> User:
     """A customer with everything that an account can have."""
     staff.with_totp(desk.user)
+    a_webhook(desk)
+    a_chat(desk.user)
     push(bodies.tradingview(bot), secret=bot.secret)
     push(bodies.tradingview(bot, direction="long"), secret=bot.secret)
     return desk.user
@@ -83,11 +88,22 @@ def test_no_secret_is_in_it(visitor, desk, bot, user):
         assert secret not in text
 
 
-def test_it_holds_nothing_of_another_desk(visitor, stranger):
-    archive = downloaded(visitor.post(DATA))
-    text = b"".join(archive.read(name) for name in archive.namelist())
-    assert stranger.public_id.encode() not in text
-    assert stranger.user.email.encode() not in text
+def test_it_holds_nothing_of_another_desk(user, stranger):
+    """What another desk comes to have changes no file of the archive."""
+    before = files(user.desk)
+    bot = factories.a_bot(stranger)
+    push(bodies.tradingview(bot), secret=bot.secret)
+    factories.a_desk_token(stranger)
+    staff.sign_in(Client(), stranger.user, staff.with_totp(stranger.user))
+    a_webhook(desk=stranger)
+    a_chat(stranger.user)
+    assert files(user.desk) == before
+    assert stranger.public_id.encode() not in b"".join(before.values())
+
+
+def files(desk: Desk) -> dict[str, bytes]:
+    archive = zipfile.ZipFile(io.BytesIO(b"".join(export(desk))))
+    return {name: archive.read(name) for name in archive.namelist()}
 
 
 def test_a_cell_of_the_csv_is_no_formula(desk):

@@ -1,6 +1,7 @@
 """Every error → one problem body (contract, section 5)."""
 
 import logging
+import re
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -12,9 +13,11 @@ from django.test import Client, RequestFactory
 from config.wsgi import application
 from events.http.refusals import Refused
 from events.models import Event, Head
-from tests.client import CATALOG, DESKS, EVENTS, HOOK, ME, TOKENS, code, get, post, push
-from tests.factories import a_card, a_platform_token, a_ready_desk
+from tests.client import CATALOG, DESKS, EVENTS, HOOK, ME, TOKENS, code, get, post, push, signed_in
+from tests.factories import a_card, a_desk, a_platform_token, a_ready_desk
+from tests.pages import source
 from tests.signals.bodies import fanout
+from tests.staff import a_client
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
@@ -245,3 +248,13 @@ def test_a_cookie_that_is_nonsense_is_nobodys(cookie):
         TOKENS, {"scope": "desk"}, "application/json", headers={"Cookie": cookie}
     )
     assert code(minted) == "sign_in_required"
+
+
+@pytest.mark.parametrize(
+    ("path", "back"), [("/control/nowhere", "Control area"), ("/activity/nowhere", "Your desk")]
+)
+def test_a_refusal_leads_back_to_where_the_visitor_was(path, back):
+    browser = a_client() if back == "Control area" else signed_in(a_desk().user)
+    page = browser.get(path, headers={"accept": "text/html,application/xhtml+xml"})
+    assert page.status_code == 404
+    assert re.findall(r'class="button quiet" href="[^"]+">([^<]+)<', source(page)) == [back]

@@ -8,12 +8,13 @@ import sys
 import threading
 from queue import Queue
 
-import httpx
+import httpx2
 import pytest
 
+from signals.client import Engine
 from tests.client import signed
 from tests.conformance.client import Service
-from tests.server import ROOT, manage, serving
+from tests.server import READY, ROOT, manage, serving
 
 pytestmark = [pytest.mark.processes, pytest.mark.once]
 
@@ -24,7 +25,7 @@ IN_TIME = 30  # seconds
 
 @pytest.fixture(scope="module")
 def server():
-    with serving(ready=3) as server:
+    with serving() as server:
         yield server
 
 
@@ -70,7 +71,7 @@ def test_the_example_engine_signals_and_is_told_what_became_of_it(server, tmp_pa
     reader.start()
     card = server.seed["card"]
     missing = [
-        rf"3 of 3 desks filled: {card['pair']} {card['direction']}\n",
+        rf"{READY} of {READY} desks filled: {card['pair']} {card['direction']}\n",
         r"\d+ signal\.filled  all\n",
     ]
     try:
@@ -101,16 +102,35 @@ def test_a_signal_is_signed_in_a_shell_as_it_says(server):
 
 def test_the_engines_calls_answer_as_it_says(server):
     said = in_shell(block("sh", "desks?ready=1"), server, TOKEN=server.seed["platformToken"])
-    assert said.count('"ready":true') == 3
+    assert said.count('"ready":true') == READY
     assert '"outcome":"filled"' in said
     assert '"kind":"signal.filled"' in said
 
 
+def test_curl_shows_the_stream_as_it_says(server):
+    token = server.seed["platformToken"]
+    script = f"exec {block('sh', 'event-stream')}"
+    with subprocess.Popen(
+        ["sh", "-c", script.replace("http://localhost:8000", server.base_url)],
+        env={"PATH": os.environ["PATH"], "TOKEN": token},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        try:
+            assert process.stdout.readline().startswith("retry: ")
+            with Engine(server.base_url, token) as engine:
+                engine.fan_out(engine.card(), nonce="curl")
+            assert "event: signal.filled\n" in process.stdout  # reads until it comes
+        finally:
+            process.terminate()
+
+
 def test_the_loop_ends_with_the_first_answer_however_often_it_is_asked(server):
     with Service(server.base_url, server.seed) as service:
-        body = httpx.Request("POST", "http://localhost", json=service.tradingview()).content
+        body = httpx2.Request("POST", "http://localhost", json=service.tradingview()).content
     given = {
-        "httpx": httpx,
+        "httpx2": httpx2,
         "url": f"{server.base_url}/api/hooks/signal",
         "body": body,
         "sign": lambda body: signed(server.seed["automation"]["secret"], body=body),

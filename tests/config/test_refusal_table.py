@@ -52,6 +52,7 @@ PROVOKED_BY = {
     "mode_refused": f"{FLOOR}::test_the_modes_armed_and_live_are_refused",
     "not_elected": f"{FLOOR}::test_elected_is_json_true",
     "invalid": f"{FLOOR}::test_every_fault_is_named_at_once",
+    "signal_too_old": f"{TRADINGVIEW}::test_a_signal_older_than_the_bots_maximum_age_is_refused",
     "pair_mismatch": f"{FLOOR}::test_it_must_repeat_the_card",
     "direction_mismatch": f"{FLOOR}::test_it_must_repeat_the_card",
     "no_election": f"{TRADINGVIEW}::test_an_automation_without_an_election_fills_nothing",
@@ -93,4 +94,6 @@ def test_the_test_of_a_code_is_there_and_names_it(code):
 def test_the_readme_lists_every_refusal():
     rows = [f"| {each.status} | `{each.code}` | {each.title} |" for each in Refused.registry()]
     table = "\n".join(["| status | code | what it says |", "| --- | --- | --- |", *rows])
-    assert table in (ROOT / "README.md").read_text()
+    readme = (ROOT / "README.md").read_text()
+    assert table in readme
+    assert f"All {len(rows)} codes" in readme

@@ -25,6 +25,7 @@ def test_a_desk_a_card_and_a_bot_link_to_what_belongs_to_them(card):
         "automations": f"/control/desks/automation/?q={desk.public_id}",
         "elections": f"/control/desks/election/?q={desk.public_id}",
         "events": f"/control/events/event/?q={desk.public_id}",
+        "webhooks": f"/control/signals/subscription/?q={desk.public_id}",
     }
     assert related_links(client, card) == {
         "elections": f"/control/desks/election/?q={card.pk}",

@@ -4,7 +4,7 @@ import re
 import socket
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 from django.contrib.staticfiles import finders
 from django.db import OperationalError
@@ -14,7 +14,7 @@ from config.middleware import security_headers
 from desks.models import Desk
 from events.models import Head
 from tests import staff
-from tests.client import Response
+from tests.client import Response, end_stream
 from tests.routes import address, routes
 from tests.server import Server, serving
 
@@ -34,7 +34,7 @@ NEEDED = {
 HSTS = "max-age=31536000; includeSubDomains; preload"
 
 
-def lacking(response: Response | httpx.Response) -> list[str]:
+def lacking(response: Response | httpx2.Response) -> list[str]:
     """Returns the security headers that a response lacks or has with another value."""
     return [
         name
@@ -69,7 +69,7 @@ def test_every_route_answers_everybody_with_all_of_them(browsers_of, method):
     without = {}
     for route in routes():
         for browser in browsers_of:
-            response = browser.generic(method, address(route), secure=True)
+            response = end_stream(browser.generic(method, address(route), secure=True))
             if lacking(response) or response["Strict-Transport-Security"] != HSTS:
                 without[route] = lacking(response)
     assert without == {}
@@ -145,13 +145,13 @@ def test_what_is_told_on_the_next_page_waits_in_the_session_and_in_no_cookie_of_
 @pytest.fixture(scope="module")
 def server():
     """A server as deployed: HTTPS required, behind a proxy, whose part the test plays."""
-    with serving(ready=1, idle=0, REQUIRE_HTTPS="on", TRUSTED_PROXIES="1") as server:
+    with serving(WEB_CONCURRENCY="1", REQUIRE_HTTPS="on", TRUSTED_PROXIES="1") as server:
         yield server
 
 
-def ask(server: Server, path: str, **headers: str) -> httpx.Response:
+def ask(server: Server, path: str, **headers: str) -> httpx2.Response:
     proxied = {"X-Forwarded-Proto": "https", "X-Forwarded-For": "192.0.2.7", **headers}
-    return httpx.get(server.base_url + path, headers=proxied, trust_env=False)
+    return httpx2.get(server.base_url + path, headers=proxied, trust_env=False)
 
 
 @pytest.mark.processes
@@ -186,7 +186,7 @@ def test_what_gunicorn_refuses_by_itself_has_them(server):
         client.sendall(b"nonsense\r\n\r\n")
         head, _, body = b"".join(iter(lambda: client.recv(65536), b"")).partition(b"\r\n\r\n")
     lines = [line.split(": ", 1) for line in head.decode().split("\r\n")[1:]]
-    response = httpx.Response(400, headers=dict(lines), content=body)
+    response = httpx2.Response(400, headers=dict(lines), content=body)
     assert lacking(response) == []
     assert response.headers["Content-Type"] == "text/plain; charset=utf-8"
     assert int(response.headers["Content-Length"]) == len(body)
@@ -206,7 +206,7 @@ def test_plain_http_is_refused_by_the_api_and_redirected_elsewhere(server):
 def test_the_cookies_are_bound_to_this_host_and_to_https(server):
     origin = {"X-Forwarded-Proto": "https", "X-Forwarded-For": "192.0.2.7"}
     user, https = server.seed["user"], server.base_url.replace("http", "https")
-    with httpx.Client(base_url=server.base_url, headers=origin, trust_env=False) as client:
+    with httpx2.Client(base_url=server.base_url, headers=origin, trust_env=False) as client:
         form = client.get("/accounts/login/")
         token = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', form.text)
         assert token

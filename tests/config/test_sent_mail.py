@@ -9,6 +9,7 @@ from django.test import Client
 from django.utils import timezone
 
 from config.accounts.sent_mail import COOLDOWN
+from config.services import CONSOLE_MAIL
 from tests import pages, staff
 from tests.factories import UserFactory
 
@@ -81,8 +82,18 @@ def test_the_address_keeps_its_limit_whatever_the_browser_keeps(clock):
 @pytest.mark.parametrize("page", ["/accounts/signup/sent/", "/accounts/password/reset/done/"])
 def test_a_server_that_prints_its_mail_says_so(page, settings):
     assert "terminal" not in pages.words(Client().get(page))
-    settings.EMAIL_BACKEND = "django.core.mail.backends.console.EmailBackend"
+    settings.EMAIL_BACKEND = CONSOLE_MAIL
     assert "it prints each mail to the terminal" in pages.words(Client().get(page))
+
+
+def test_a_printed_mail_has_no_html(settings, capsys):
+    settings.EMAIL_BACKEND = CONSOLE_MAIL
+    message = mail.EmailMultiAlternatives("A subject", "Some words.", to=[KNOWN])
+    message.attach_alternative("<p>Some words.</p>", "text/html")
+    message.send()
+    printed = capsys.readouterr().out
+    assert printed.startswith(f"Mail to {KNOWN}\nSubject: A subject\n\nSome words.\n")
+    assert "<p>" not in printed
 
 
 def test_an_address_that_somebody_else_wrote_into_the_cookie_is_not_named():

@@ -157,7 +157,7 @@ def test_whoever_finds_a_browser_that_is_not_theirs_ends_all_the_others(desk, pa
     for each in (browser, elsewhere):
         staff.give_password(each, staff.verified(desk.user) if each is browser else desk.user)
     assert not is_nobodys(elsewhere, paths)
-    browser.post("/accounts/sessions/")
+    browser.post("/accounts/sessions/end/")
     assert is_nobodys(elsewhere, paths)
     assert browser.get("/desk").status_code == HTTPStatus.OK
 

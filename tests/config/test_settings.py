@@ -108,8 +108,9 @@ def test_the_environment_wins_over_the_file(tmp_path):
     [
         [sys.executable, "manage.py", "check"],
         [sys.executable, "-m", "gunicorn", "-c", "config/gunicorn.conf.py", "--check-config"],
+        [sys.executable, "-m", "config.live"],
     ],
-    ids=["manage.py", "gunicorn"],
+    ids=["manage.py", "gunicorn", "the live server"],
 )
 def test_a_wrong_setting_is_named_in_one_line(command):
     done = run(command, environment(**KEYS, LIMITS_URL="rediscache://127.0.0.1:6379/1"))
@@ -122,7 +123,8 @@ def test_a_wrong_setting_is_named_in_one_line(command):
 def test_every_setting_that_is_read_is_described_and_the_other_way_round():
     source = "".join((ROOT / path).read_text() for path in READ_BY)
     read = re.findall(
-        r"""(?:text|flag|number|limit|level|keys|_required)\(\s*['"]([A-Z_]+)""", source
+        r"""(?:text|flag|number|number_or_off|limit|level|keys|networks|hosts|_required)\(\s*['"]([A-Z_]+)""",
+        source,
     )
     example = (ROOT / ".env.example").read_text()
     described = re.findall(r"^(?:# )?([A-Z_]+)=", example, re.MULTILINE)
@@ -136,7 +138,7 @@ def test_the_example_shows_the_defaults():
     del shown["DATABASE_URL"], shown["ENV_FILE"]  # paths of another machine
     names = (
         "DEBUG BASE_URL ALLOWED_HOSTS REQUIRE_HTTPS REQUIRE_STAFF_MFA TRUSTED_PROXIES THREADS "
-        "TIMESTAMP_TOLERANCE WAITING_READERS LIMITS LIMITS_URL CACHES EMAIL_BACKEND "
+        "TIMESTAMP_TOLERANCE WAITING_READERS LIMIT_STREAMS LIMITS LIMITS_URL CACHES EMAIL_BACKEND "
         "DEFAULT_FROM_EMAIL LOG_LEVEL METRICS_TOKEN"
     )
     assert look(names, **KEYS, **shown) == look(names, **KEYS)
@@ -146,3 +148,13 @@ def test_the_example_holds_no_key():
     assert refusal(ENV_FILE=str(ROOT / ".env.example")) == (
         "SECRET_KEY is not set. See .env.example for its meaning."
     )
+
+
+def test_the_bot_of_telegram_needs_its_name_and_its_token():
+    token = f"123456:{'a' * 35}"
+    both = {"TELEGRAM_BOT": "SignalsBot", "TELEGRAM_BOT_TOKEN": token}
+    assert look("TELEGRAM_BOT TELEGRAM_BOT_TOKEN", **KEYS, **both) == both
+    for name, value in both.items():
+        said = refusal(**KEYS, **{name: value})
+        assert said.startswith(f"{name} takes effect with TELEGRAM_BOT")
+        assert token not in said

@@ -67,6 +67,7 @@ WRONG = {
     ],
     "HOST": ["", "a b", "http://127.0.0.1", "127.0.0.1:8000", "unix:/run/signals", "1::2::3"],
     "PORT": [*NUMBERS, "0", "65536"],
+    "LIVE_PORT": [*NUMBERS, "0", "65536"],
     "TRUSTED_PROXIES": NUMBERS,
     "REQUIRE_HTTPS": SWITCHES,
     "REQUIRE_STAFF_MFA": SWITCHES,
@@ -121,10 +122,19 @@ WRONG = {
     "THREADS": [*NUMBERS, "0"],
     "WAITING_READERS": NUMBERS,
     "TIMESTAMP_TOLERANCE": [*NUMBERS, "0"],
+    "DELIVERY_ALLOW": ["all", ",", "10.0.0.0/8,", "10.1.2.3/16", "10.0.0.0/33", "localhost"],
+    "NTFY_HOSTS": [
+        *("https://ntfy.sh", "ntfy.sh/", ",", "ntfy.sh,", "ntfy.sh, ntfy.example", "NTFY.sh"),
+        *("ntfy..sh", "ntfy.sh.", "*.ntfy.sh", "ntfy.sh:0", "ntfy.sh:port", "a@ntfy.sh"),
+    ],
+    "TELEGRAM_BOT": ["@SignalsBot", "signals", "1bot", "SignalsBot", "https://t.me/SignalsBot"],
+    "TELEGRAM_BOT_TOKEN": ["token", f"123456:{PASSWORD}", f"123456:{'a' * 35}", f"bot1:{'a' * 35}"],
     "ENV_FILE": ["", "/no/such/file", str(ROOT)],
     **dict.fromkeys(
         re.findall(r"^# (LIMIT_\w+)=", (ROOT / ".env.example").read_text(), re.M), A_LIMIT
     ),
+    "LIMIT_STREAMS": [*NUMBERS, "0", "5/minute"],
+    "NOTICE_RATE": A_LIMIT,
 }
 
 RIGHT = {
@@ -149,6 +159,10 @@ RIGHT = {
         "smtp://host",
     ],
     "FROM_EMAIL": ["signals@localhost", "Signals <signals@signals.example>"],
+    "DELIVERY_ALLOW": ["", "127.0.0.1", "10.1.0.0/16,fd00::/8"],
+    "NTFY_HOSTS": ["", "ntfy.sh", "ntfy.sh,ntfy.example:8443"],
+    "TELEGRAM_BOT": [""],
+    "TELEGRAM_BOT_TOKEN": [""],
     "LIMIT_READS": ["off", "50000/day", "1/second"],
 }
 

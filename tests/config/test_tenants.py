@@ -18,8 +18,10 @@ from events.models import Event
 from signals.models import Signal
 from tests import factories, staff
 from tests.client import DESKS, EVENTS, HOOK, SIGNALS, TOKENS, Response, bearer, signed, written
-from tests.config.test_permission_matrix import ACCOUNTS, ROWS, SIGNED_IN
+from tests.config.permissions import ACCOUNTS, ROWS, SIGNED_IN
 from tests.signals import bodies
+from tests.signals.chats.stage import a_chat
+from tests.signals.subscriptions.stage import a_webhook
 from tokens.crypto import formats
 from tokens.models import SigningSecret, Token
 
@@ -72,6 +74,8 @@ def cast(desk: Desk, stranger: Desk) -> Cast:
         "signal": Signal.objects.get().public_id,
         "event": Event.objects.get(kind="signal.filled").id,
         "key": str(key.pk),
+        "webhook": a_webhook(desk).public_id,
+        "chat": a_chat(desk.user).public_id,
     }
     return Cast(
         theirs,
@@ -134,6 +138,9 @@ IN_PATHS = {
     "<path:object_id>": "user",
     "<str:event_id>": "event",
     "<signalId:signal_id>": "signal",
+    "<subscriptionId:subscription_id>": "webhook",
+    "<str:webhook_id>": "webhook",
+    "<str:chat_id>": "chat",
 }
 ROUTES = [
     (route, part)
@@ -156,7 +163,8 @@ def test_a_path_tells_nobody_what_others_have(cast, route, part, method):
 
 def test_no_kind_of_id_is_forgotten():
     parts = {part for route in ROWS for part in re.findall(r"<[a-zA-Z]+:[a-z_]+>", route)}
-    assert parts - set(IN_PATHS) == {"<str:code>"}  # a refusal's page: there are the same for all
+    # The page of a refusal is the same for all. The link in a notice is signed for its reader.
+    assert parts - set(IN_PATHS) == {"<str:code>", "<str:token>"}
 
 
 # --- Every id in a query or a body ---------------------------------------------------------------

@@ -3,8 +3,6 @@
 import ctypes
 import socket
 import struct
-import subprocess
-import sys
 from contextlib import contextmanager
 
 import pytest
@@ -14,7 +12,6 @@ from django.test import Client
 from tests.client import DESKS, EVENTS, HOOK, get, push, signed_in
 from tests.factories import PASSWORD, UserFactory, a_platform_token
 from tests.pages import problem
-from tests.server import ROOT, environment_of
 from tests.signals.bodies import fanout
 
 pytestmark = pytest.mark.django_db
@@ -105,26 +102,3 @@ def test_what_is_told_of_it_names_no_path(caplog):
     assert "did not serve a request" in caplog.text
     assert "hidden" not in caplog.text
     assert HOOK not in caplog.text
-
-
-FIRST_OF_ALL = """
-import django
-django.setup()
-from django.db import OperationalError, connection
-from config.problems import to_refusal
-print(to_refusal(OperationalError()).code, connection.pool.closed)
-"""
-
-
-@pytest.mark.processes
-def test_it_is_said_too_by_a_process_that_has_not_had_a_connection_yet(tmp_path):
-    """Its pool is not open: there is nothing in it to be looked at."""
-    nowhere = {"DATABASE_URL": "postgres://nobody@127.0.0.1:1/nothing"}
-    done = subprocess.run(
-        [sys.executable, "-c", FIRST_OF_ALL],
-        cwd=ROOT,
-        env={**environment_of(tmp_path, 8000), **nowhere},
-        capture_output=True,
-        text=True,
-    )
-    assert done.stdout == "unavailable True\n", done.stderr

@@ -2,7 +2,7 @@
 
 Each file covers one section of the contract. The docstring of a test names the line that it checks.
 The suite imports none of the service's code. It runs against any service, from any machine that has
-pytest and httpx:
+pytest and httpx2:
 
     python manage.py seed --desks 30 --idle 5 --json > seed.json     # on an empty database
     BASE_URL=https://signals.example SEED_JSON=seed.json \\

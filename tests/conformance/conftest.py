@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.client import Bot, Browser, Service
+from tests.conformance.browser import Bot, Browser
+from tests.conformance.client import Service
 from tests.conformance.witness import traces
 
 # The limits of the server whose limits are tested, in requests for each window.
@@ -22,6 +23,7 @@ SMALL_LIMITS = {
     "LIMIT_FAILURES": f"{FEW}/minute",
     "LIMIT_MINTING": f"{FEW}/hour",
     "LIMIT_CHANGES": f"{FEW}/minute",
+    "LIMIT_STREAMS": "1",
     "WEB_CONCURRENCY": "1",  # without Redis each process counts separately
 }
 
@@ -61,7 +63,7 @@ def nox_service(request: pytest.FixtureRequest) -> Iterator[Service]:
         yield given
         return
     with (
-        _serving(nox=True, ready=3, idle=0) as server,
+        _serving(nox=True) as server,
         Service(server.base_url, server.seed) as own,
     ):
         yield own
@@ -86,11 +88,20 @@ def service_of_limited_desks() -> Iterator[Service]:
     )
 
 
+@pytest.fixture(scope="session")
+def service_to_leave() -> Iterator[Service]:
+    """A service whose seeded user a test may close."""
+    if _is_named():
+        pytest.skip("The test would close the account of the seed.")
+    with _serving() as server, Service(server.base_url, server.seed) as own:
+        yield own
+
+
 def _limited(limits: dict[str, str]) -> Iterator[Service]:
     if _is_named():
         pytest.skip("The limits of this service are not known.")
     with (
-        _serving(ready=3, idle=0, **limits) as server,
+        _serving(**limits) as server,
         Service(server.base_url, server.seed) as own,
     ):
         yield own

@@ -2,9 +2,11 @@
 
 import re
 import secrets
+from base64 import b64decode
 from zlib import crc32
 
 BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+WEBHOOK = re.compile(r"whsec_([0-9A-Za-z+/]{40})")
 FORM = re.compile(r"(svc_(?:desk|plat|sign)_[0-9A-Za-z]{43})([0-9A-Za-z]{6})")
 
 
@@ -26,4 +28,15 @@ def credential(prefix: str) -> str:
 def credentials_in(text: str) -> set[str]:
     """All credentials in a text that have a valid checksum."""
     candidates = (match.groups() for match in FORM.finditer(text))
-    return {body + end for body, end in candidates if checksum(body) == end}
+    found = {body + end for body, end in candidates if checksum(body) == end}
+    return found | webhook_secrets_in(text)
+
+
+def webhook_secrets_in(text: str) -> set[str]:
+    """All secrets of webhook subscriptions in a text (section 2)."""
+    found = set()
+    for match in WEBHOOK.finditer(text):
+        raw = b64decode(match.group(1))
+        if crc32(b"whsec_" + raw[:26]) == int.from_bytes(raw[26:], "big"):
+            found.add(match.group())
+    return found

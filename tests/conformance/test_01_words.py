@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from tests.conformance.client import ME, SHOWN, TOKENS, Bot, assert_refused, code
+from tests.conformance.browser import SHOWN, Bot
+from tests.conformance.client import ME, TOKENS, assert_refused, code
 
 ID = "[0-9A-Za-z]{22}"
 PAIR = r"[A-Z0-9._-]{1,20}/[A-Z0-9._-]{1,20}"

@@ -4,7 +4,8 @@ import secrets
 
 import pytest
 
-from tests.conformance.client import CSRF_FIELD, Browser
+from tests.conformance.browser import CSRF_FIELD, SIGN_IN, Browser
+from tests.conformance.client import DESKS, ME, assert_refused, code
 
 SIGN_UP, RESET = "/accounts/signup/", "/accounts/password/reset/"
 LINK, CHOOSE = "/accounts/signup/link/", "/accounts/signup/password/"
@@ -69,3 +70,53 @@ def test_a_customer_is_asked_what_else_ends(user):
     page = user.get("/desk/end")
     assert page.status_code == 200
     assert "Revoke the desk token" in page.text
+
+
+CLOSE = "/accounts/close/"
+ENDED = {
+    "election.withdrawn",
+    "secret.ended",
+    "automation.removed",
+    "desk.disconnected",
+    "token.revoked",
+    "desk.closed",
+}
+
+
+def test_a_closed_account_ends_with_everything_but_the_log(service_to_leave):
+    """Section 1: when a user closes the account. Section 4, desks: removed."""
+    service, user = service_to_leave, service_to_leave.seed["user"]
+    fan_out = service.push(service.fanout(), service.platform).json()
+    since = service.get(DESKS, service.platform).json()["asOf"]
+    with Browser(service) as owner:
+        owner.sign_in(user)
+        token = owner.mint_desk_token()
+        before = service.tail()
+        asked = owner.get(CLOSE)
+        assert service.own_desk in asked.text
+        assert owner.post(CLOSE, {}).status_code == 422, "it asks first"
+        assert service.tail() == before
+        assert owner.post(CLOSE, {"understood": "on"}).status_code == 302
+        assert SIGN_IN in owner.get("/desk").headers["Location"]
+    events = service.events(after=before)
+    assert {event["kind"] for event in events} == ENDED
+    assert events[-1]["kind"] == "desk.closed"
+    assert {event["userId"] for event in events} == {service.own_desk}
+    withdrawn = [event for event in events if event["kind"] == "election.withdrawn"]
+    assert {event["data"]["reason"] for event in withdrawn} == {"closed"}
+    assert user["email"] not in str(events)
+    assert_refused(service.get(ME, token), 401, "token_invalid")
+    signed = service.push(service.tradingview(), secret=service.bot["secret"])
+    assert_refused(signed, 401, "signature_invalid")
+    assert_refused(service.get(f"{DESKS}/{service.own_desk}", service.platform), 404, "not_found")
+    refused = service.deploy(service.own_desk, service.one_desk())
+    assert (code(refused), refused.json()["reason"]) == ("desk_not_ready", "deactivated")
+    assert service.own_desk not in [desk["userId"] for desk in service.desks()]
+    filled = service.desks(signal=fan_out["signal"]["id"])
+    assert service.own_desk in [desk["userId"] for desk in filled]
+    changed = service.get(DESKS, service.platform, changedSince=since).json()
+    assert changed["desks"] == [{"userId": service.own_desk, "removed": True}]
+    with Browser(service) as visitor:
+        visitor.post(SIGN_IN, {"login": user["email"], "password": user["password"]})
+        assert SIGN_IN in visitor.get("/desk").headers["Location"]
+        assert visitor.post(SIGN_UP, {"email": user["email"]}).status_code == 302

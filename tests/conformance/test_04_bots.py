@@ -1,8 +1,10 @@
 """Section 4, GET /api/v1/bots: a desk's own bots."""
 
-from tests.conformance.client import BOTS, Bot, assert_refused, faults
+from tests.conformance.browser import Bot
+from tests.conformance.client import BOTS, assert_refused, faults
 
 RECORD = {"botId", "name", "createdAt", "state", "election", "last", "today"}
+RECORD |= {"expected", "silentSince", "maxAge"}
 
 
 def record(service, token, bot_id):
@@ -39,6 +41,23 @@ def test_a_bot_says_what_is_missing_first(service, user):
     assert record(service, token, bot.id)["state"] == "accepts_signals"
     bot.remove()
     assert record(service, token, bot.id) is None
+
+
+def test_a_bot_says_how_often_it_is_expected(service, user):
+    """Sections 1 and 4: every so often, or on each trading day; not silent before its time."""
+    token, bot = user.mint_desk_token(), Bot(user)
+    found = record(service, token, bot.id)
+    assert (found["expected"], found["silentSince"], found["maxAge"]) == (None, None, None)
+    bot.expect("every", every="2", unit="hours", max_age=60)
+    found = record(service, token, bot.id)
+    assert found["expected"] == {"every": 7200, "tradingDays": False, "grace": 300}
+    assert (found["silentSince"], found["maxAge"]) == (None, 60)
+    bot.expect("trading_days")
+    found = record(service, token, bot.id)
+    assert found["expected"] == {"every": None, "tradingDays": True, "grace": 300}
+    events = service.events(botId=bot.id, kind="automation.changed")
+    assert [event["data"]["expected"] for event in events][-1] == found["expected"]
+    bot.remove()
 
 
 def test_it_is_for_a_desk_token(service):

@@ -26,6 +26,7 @@ PATHS = {
     "bots": "GET /api/v1/bots",
     "findSignal": "GET /api/v1/signals",
     "readSignal": "GET /api/v1/signals/{signalId}",
+    "subscriptions": "GET /api/v1/subscriptions",
 }
 # Section 5, the table: every code, and its status.
 CODES = {
@@ -58,6 +59,7 @@ CODES = {
     "invalid": 422,
     "pair_mismatch": 422,
     "direction_mismatch": 422,
+    "signal_too_old": 422,
     "no_election": 422,
     "no_card": 422,
     "desk_not_ready": 422,

@@ -56,7 +56,7 @@ def test_a_desk_token_sees_its_own_desk_only(service):
 def test_the_list_is_paper_and_its_records_are_whole(service):
     """Section 4, desks."""
     page = service.get(DESKS, service.reader).json()
-    assert set(page) == {"paper", "liveWrites", "desks", "next"}
+    assert set(page) == {"paper", "liveWrites", "desks", "asOf", "next"}
     assert (page["paper"], page["liveWrites"]) == (True, False)
     assert page["desks"]
     assert all(set(desk) == RECORD for desk in page["desks"])
@@ -178,6 +178,40 @@ def test_an_unknown_parameter_or_value_is_refused_never_ignored(service, query):
     answer = service.get(f"{DESKS}?{query}", service.platform)
     assert_refused(answer, 422, "invalid")
     assert faults(answer)
+
+
+def test_a_reader_follows_the_desks_that_changed(service, bot):
+    """Section 4, desks: changes. asOf is a cursor of the feed, the same on every page."""
+    platform = service.platform
+    first = service.get(DESKS, platform, limit=1).json()
+    later = service.get(DESKS, platform, limit=1, after=first["next"]).json()
+    assert first["asOf"] == later["asOf"]
+    beginning = service.get(EVENTS, platform, limit=1).json()["next"]
+    changed = service.get(DESKS, platform, changedSince=beginning, limit=1000).json()
+    assert set(changed) == {"paper", "liveWrites", "desks", "asOf", "next", "cardChanged"}
+    listed = [desk for desk in changed["desks"] if not desk.get("removed")]
+    assert sorted(ids(listed)) == sorted(ids(service.desks()))
+    assert all(set(desk) == RECORD for desk in listed)
+    since = changed["asOf"]
+    now = service.get(DESKS, platform, changedSince=since).json()
+    assert (now["desks"], now["cardChanged"], now["next"]) == ([], False, None)
+    assert service.get(EVENTS, platform, after=since).status_code == 200
+    bot.elect("AAA/BBB", "long")
+    now = service.get(DESKS, platform, changedSince=since).json()
+    assert ids(now["desks"]) == [service.own_desk]
+
+
+def test_the_desks_that_changed_take_no_other_filter(service):
+    """Section 4, desks: without the three filters; cursor_lost where the feed has it."""
+    since = service.get(DESKS, service.platform).json()["asOf"]
+    for name, value in (("ready", 1), ("connected", 1), ("signal", "x")):
+        answer = service.get(DESKS, service.platform, changedSince=since, **{name: value})
+        assert_refused(answer, 422, "invalid")
+        assert faults(answer) == {name}
+    for wrong in ("x", "", service.get(DESKS, service.platform, limit=1).json()["next"]):
+        answer = service.get(DESKS, service.platform, changedSince=wrong)
+        assert_refused(answer, 422, "invalid")
+        assert faults(answer) == {"changedSince"}
 
 
 def test_publishing_touches_no_desk(service):

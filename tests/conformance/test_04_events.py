@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.client import EVENTS, SOMEBODY, TOKENS, Bot, assert_refused, code, faults
+from tests.conformance.browser import Bot
+from tests.conformance.client import EVENTS, SOMEBODY, TOKENS, assert_refused, code, faults
 
 # How many worker processes may serve one connection, through a proxy.
 WORKERS = int(os.environ.get("WORKERS", "1"))
@@ -28,6 +29,7 @@ TOKEN = {
 }
 SECRET = {"id", "owner", "hint", "createdAt", "endsAt"}
 ELECTION = {"pair", "direction"}
+WEBHOOK = {"id", "host", "kinds", "state", "reason"}
 MARKS = {"requestId", "nonce"}
 REFUSAL = {"code", "source", "sent", "elected", "botId"}
 # Section 4, the table of kinds: the data that everybody sees.
@@ -46,11 +48,23 @@ DATA: dict[str, Any] = {
         ELECTION | {"botId", "reason"},
     ],
     "automation.created": [{"botId", "name"}],
+    "automation.changed": [{"botId", "name", "expected", "maxAge"}],
+    "automation.quiet": [{"botId", "name", "since", "dueAt"}],
+    "automation.heard": [{"botId", "name", "since", "heardAt"}],
     "automation.removed": [{"botId", "name"}],
     "token.minted": [TOKEN],
     "token.revoked": [TOKEN],
     "secret.generated": [SECRET],
     "secret.ended": [SECRET],
+    "subscription.created": [WEBHOOK | {"secret"}],
+    "subscription.verified": [WEBHOOK],
+    "subscription.changed": [WEBHOOK | {"changed"}],
+    "subscription.secret_replaced": [WEBHOOK | {"secret", "previousEndsAt"}],
+    "subscription.paused": [WEBHOOK],
+    "subscription.resumed": [WEBHOOK],
+    "subscription.rewound": [WEBHOOK | {"position"}],
+    "subscription.disabled": [WEBHOOK],
+    "subscription.removed": [WEBHOOK],
     "signal.filled": [set()],
     "signal.dry_run": [set()],
     "signal.recorded": [set()],
@@ -63,7 +77,10 @@ OF_THE_PLATFORM: dict[str, Any] = {
     "signal.recorded": {"matched"},
 }
 # Kinds that no page of a customer causes, or that would disturb the other tests.
-RARE = {"card.retired", "desk.disconnected", "desk.deactivated", "desk.reactivated", "desk.closed"}
+RARE = {"automation.quiet", "automation.heard"}  # a bot is expected every 15 minutes at most
+RARE |= {"card.retired", "desk.disconnected", "desk.deactivated", "desk.reactivated", "desk.closed"}
+# Those of webhooks are in the file of webhooks.
+RARE |= {kind for kind in DATA if kind.startswith("subscription.")}
 REASONS = {"asked", "disconnected", "removed", "replaced", "deactivated", "closed"}
 SENDERS_OWN = {"nonce", "traceId", "decisionRef"}
 WRITERS, SIGNALS_EACH = 6, 15
@@ -88,6 +105,7 @@ def history(service, user, admin):
     bot = Bot(user)
     bot.elect("AAA/BBB", "long")
     bot.elect("AAA/CCC", "long")
+    bot.expect("trading_days")
     secret = bot.generate()
     bot.generate(3600)
     signals = {

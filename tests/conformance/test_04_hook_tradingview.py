@@ -1,5 +1,7 @@
 """Section 4, POST /api/hooks/signal, source tradingview: an automation's own signal."""
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from tests.conformance.client import assert_refused, faults
@@ -66,6 +68,43 @@ def test_an_automation_without_an_election_fills_nothing(service, bot):
     """Section 5: no_election."""
     answer = service.push(bot.body(), secret=bot.generate())
     assert_refused(answer, 422, "no_election")
+
+
+def ago(seconds: int) -> str:
+    return (datetime.now(UTC) - timedelta(seconds=seconds)).isoformat()
+
+
+def test_a_signal_older_than_the_bots_maximum_age_is_refused(service, bot):
+    """Section 4: signal_too_old, after nonce_used; a missing sentAt is invalid."""
+    bot.elect("AAA/BBB", "long")
+    secret = bot.generate()
+    signal = {"pair": "AAA/BBB", "direction": "long"}
+
+    def push(**changes):
+        return service.push(bot.body(**signal, **changes), secret=secret)
+
+    assert push(sentAt=ago(3600)).status_code == 200
+    bot.expect(max_age=60)
+    assert_refused(push(sentAt=ago(3600)), 422, "signal_too_old")
+    missing = push()
+    assert_refused(missing, 422, "invalid")
+    assert faults(missing) == {"sentAt"}
+    assert push(sentAt=ago(0)).json()["ignored"] == []
+    assert push(sentAt=ago(-3600)).status_code == 200
+    used = bot.body(**signal, sentAt=ago(3600))
+    fresh = {**used, "sentAt": ago(0)}
+    assert service.push(fresh, secret=secret).status_code == 200
+    assert_refused(service.push(used, secret=secret), 409, "nonce_used")
+    bot.expect()
+    assert push(sentAt=None).status_code == 200
+
+
+@pytest.mark.parametrize("sent_at", ["", "now", "2026-11-20", "2026-11-20T09:30:00", 1763630000])
+def test_sent_at_is_a_time_of_rfc_3339(service, sent_at):
+    """Section 4, whether or not the bot has a maximum age."""
+    answer = push(service, sentAt=sent_at)
+    assert_refused(answer, 422, "invalid")
+    assert faults(answer) == {"sentAt"}
 
 
 @pytest.mark.parametrize(

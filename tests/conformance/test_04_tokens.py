@@ -4,7 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.conformance.client import ME, TOKENS, Browser, assert_refused, faults
+from tests.conformance.browser import Browser
+from tests.conformance.client import ME, TOKENS, assert_refused, faults
 from tests.conformance.credentials import credential
 
 UNKNOWN = "tok_" + "0" * 22

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.conformance.client import HOOK, ME, TOKENS, Bot, Browser, assert_refused
+from tests.conformance.browser import Bot, Browser
+from tests.conformance.client import HOOK, ME, TOKENS, assert_refused
 from tests.conformance.conftest import FEW
 from tests.conformance.credentials import credential
 

@@ -4,7 +4,7 @@ import base64
 from collections import Counter
 from collections.abc import Callable
 
-import httpx
+import httpx2
 
 from tests.conformance.credentials import credentials_in
 
@@ -43,13 +43,13 @@ class Witness:
             secret for secret, times in self.answers.items() if times > 1 or secret in self.known
         )
 
-    def _on_request(self, request: httpx.Request) -> None:
+    def _on_request(self, request: httpx2.Request) -> None:
         text = f"{request.url} {request.headers} {_text(request.read())}"
         fresh = credentials_in(text) - self.sent
         self.known |= fresh - set(self.answers)
         self.sent |= fresh
 
-    def _on_response(self, answer: httpx.Response) -> None:
+    def _on_response(self, answer: httpx2.Response) -> None:
         text = f"{list(answer.headers.items())} {_text(answer.read())}"
         secrets = credentials_in(text) | {secret for secret in self.known if secret in text}
         self.answers.update(secrets)

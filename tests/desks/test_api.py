@@ -129,11 +129,11 @@ def test_a_desk_created_while_paging_does_not_shift_the_pages(engine, card):
     assert [page["desks"][0]["userId"], *ids(rest)] == [d.public_id for d in (first, second, third)]
 
 
-def test_a_page_costs_three_statements_whatever_its_size(engine, card, django_assert_num_queries):
+def test_a_page_costs_four_statements_whatever_its_size(engine, card, django_assert_num_queries):
     for _ in range(5):
         a_ready_desk(card)
     engine.get(DESKS)  # records the token's use
-    with django_assert_num_queries(3):
+    with django_assert_num_queries(4):
         engine.get(DESKS)
 
 
@@ -152,6 +152,20 @@ def test_unknown_parameters_and_values_are_refused_by_name(engine):
         "foo=1&limit=0": [("foo", "unknown"), ("limit", "min_value")],
     }.items():
         assert errors(engine.get(f"{DESKS}?{query}")) == expected, query
+
+
+@pytest.mark.parametrize(
+    ("query", "detail"),
+    [
+        ("foo=1", "Leave this field out: it is not known here."),
+        ("ready=yes", "Send one of: 1, 0."),
+        ("limit=0", "Send at least 1."),
+        ("limit=1001", "Send at most 1000."),
+    ],
+)
+def test_a_refused_parameter_says_what_to_send_instead(engine, query, detail):
+    (error,) = engine.get(f"{DESKS}?{query}").json()["errors"]
+    assert error["detail"] == detail
 
 
 class TestDesksThatASignalFilled:

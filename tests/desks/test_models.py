@@ -58,7 +58,8 @@ def test_staff_and_superuser_are_one_role():
 
 def test_a_user_has_one_desk():
     desk = a_desk()
-    assert refused(Desk.objects.create, user=desk.user, created_at=NOW(), updated_at=NOW())
+    another = {"created_at": NOW(), "updated_at": NOW(), "changed": desk.changed + 1}
+    assert refused(Desk.objects.create, user=desk.user, **another)
 
 
 def test_a_desk_has_one_connection():

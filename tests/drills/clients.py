@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 
-import httpx
+import httpx2
 
 from tests.client import EVENTS, HOOK, JSON, TOKENS, bearer, deploy_path, signed, written
 
@@ -29,7 +29,10 @@ CARD = re.compile(r'name="card" value="(\w+)"')
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer: when it came (monotonic clock), its duration in seconds and its status."""
+    """An answer: when it came (monotonic clock), its duration in seconds and its status.
+
+    The duration is without the seconds that the client asked the service to wait.
+    """
 
     at: float
     took: float
@@ -75,7 +78,12 @@ def a_nonce() -> str:
 
 
 class Client(threading.Thread):
-    """A client that sends one request after another until it is stopped."""
+    """A client that sends one request after another until it is stopped.
+
+    ``waits`` is how long it asks the service to wait for news, in seconds.
+    """
+
+    waits = 0
 
     def __init__(self, base_url: str, book: Book) -> None:
         super().__init__(daemon=True)
@@ -84,7 +92,7 @@ class Client(threading.Thread):
 
     def run(self) -> None:
         options: dict[str, Any] = {"trust_env": False, "timeout": TIMEOUT}
-        with httpx.Client(base_url=self.base_url, **options) as self.http:
+        with httpx2.Client(base_url=self.base_url, **options) as self.http:
             try:
                 self.enter()
                 while not self.stopping.is_set():
@@ -101,7 +109,7 @@ class Client(threading.Thread):
 
     def ask(
         self, method: str, path: str, headers: Callable[[], dict[str, str]] = dict, **options: Any
-    ) -> httpx.Response:
+    ) -> httpx2.Response:
         """Repeats a request until it has a final answer. Records each attempt."""
         while True:
             answer = self.once(method, path, headers(), **options)
@@ -111,19 +119,18 @@ class Client(threading.Thread):
 
     def once(
         self, method: str, path: str, headers: dict[str, str], **options: Any
-    ) -> httpx.Response | None:
+    ) -> httpx2.Response | None:
         began, answer = time.monotonic(), None
-        with suppress(httpx.TransportError):
+        with suppress(httpx2.TransportError):
             answer = self.http.request(method, path, headers=headers, **options)
         now = time.monotonic()
+        took = max(0, now - began - self.waits)
         status = answer.status_code if answer is not None else NOBODY
         has_retry_after = answer is not None and "Retry-After" in answer.headers
-        self.book.answers.append(
-            Answer(now, now - began, status, type(self).__name__, has_retry_after)
-        )
+        self.book.answers.append(Answer(now, took, status, type(self).__name__, has_retry_after))
         return answer
 
-    def expect(self, answer: httpx.Response, *statuses: int) -> bool:
+    def expect(self, answer: httpx2.Response, *statuses: int) -> bool:
         """Whether the answer has one of these statuses. Records any other answer as odd."""
         if answer.status_code not in statuses:
             self.book.odd.append(f"{type(self).__name__}: {answer.status_code} {answer.text[:300]}")
@@ -145,7 +152,7 @@ class Sender(Client):
         note(self.book, self.ask("POST", path, headers, content=raw), body["nonce"], self)
 
 
-def note(book: Book, answer: httpx.Response, nonce: str, client: Client) -> None:
+def note(book: Book, answer: httpx2.Response, nonce: str, client: Client) -> None:
     """Records a signal that was accepted, now or by an earlier attempt."""
     if not client.expect(answer, HTTPStatus.OK, HTTPStatus.CONFLICT):
         return
@@ -221,7 +228,7 @@ class Customer(Client):
             self.changes.append("election.withdrawn")
         self.mint_and_revoke()
 
-    def send(self, path: str, **fields: str) -> httpx.Response:
+    def send(self, path: str, **fields: str) -> httpx2.Response:
         return self.ask("POST", path, data={**fields, "csrfmiddlewaretoken": self.csrf()})
 
     def mint_and_revoke(self) -> None:
@@ -244,12 +251,14 @@ class Customer(Client):
 class Reader(Client):
     """A reader that follows the feed from a cursor and records every event."""
 
+    waits = 1
+
     def __init__(self, base_url: str, book: Book, token: str, cursor: str) -> None:
         super().__init__(base_url, book)
         self.token, self.cursor = token, cursor
 
     def act(self) -> None:
-        query = f"{EVENTS}?after={self.cursor}&limit=1000&wait=1"
+        query = f"{EVENTS}?after={self.cursor}&limit=1000&wait={self.waits}"
         answer = self.ask("GET", query, lambda: bearer(self.token))
         if self.expect(answer, HTTPStatus.OK):
             page = answer.json()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
-import httpx
+import httpx2
 
 from tests.client import EVENTS, bearer
 from tests.drills.clients import PASSING, Book, Bot, Client, Customer, Engine, Reader
@@ -220,7 +220,7 @@ def broken(stage: Stage) -> int:
 def shared_turns(stage: Stage) -> int:
     """How many turns wrote more than one signal, since the service was started."""
     url, headers = f"{stage.web.base_url}/metrics", bearer(stage.environment["METRICS_TOKEN"])
-    answer = httpx.get(url, headers=headers, trust_env=False)
+    answer = httpx2.get(url, headers=headers, trust_env=False)
     answer.raise_for_status()
     turns = {upto: float(number) for upto, number in TURNS.findall(answer.text)}
     return int(turns["+Inf"] - turns["1.0"]) if turns else 0
@@ -254,7 +254,7 @@ def whole_log(stage: Stage, cursor: str) -> list[Event]:
 def _page(stage: Stage, query: str) -> dict[str, Any]:
     url = f"{stage.web.base_url}{EVENTS}?{query}"
     headers = bearer(stage.cast["seed"]["platformToken"])
-    answer = httpx.get(url, headers=headers, trust_env=False)
+    answer = httpx2.get(url, headers=headers, trust_env=False)
     answer.raise_for_status()
     page: dict[str, Any] = answer.json()
     return page

@@ -14,7 +14,7 @@ import time
 from contextlib import suppress
 from urllib.parse import urlsplit
 
-import httpx
+import httpx2
 
 from tests.client import HOOK, signed, written
 from tests.drills.clients import Book, Bot, Client, Engine, note, push_of
@@ -22,7 +22,7 @@ from tests.drills.stage import Stage, wait_until
 
 HANG_UPS = 10  # clients of each kind
 BLOCK = 1 << 20  # bytes
-UNAVAILABLE = httpx.codes.SERVICE_UNAVAILABLE
+UNAVAILABLE = httpx2.codes.SERVICE_UNAVAILABLE
 RESET = struct.pack("ii", 1, 0)  # SO_LINGER: close with a reset
 SENDERS = (Bot.__name__, Engine.__name__)
 CUT = """SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
@@ -81,13 +81,13 @@ def _without_redis(stage: Stage, book: Book) -> None:
     sign_in_while_redis_is_down(stage, book)
     time.sleep(max(0, began + stage.away - time.monotonic()))
     since = [answer for answer in book.answers if answer.at > began]
-    if any(answer.status != httpx.codes.OK for answer in since if answer.what in SENDERS):
+    if any(answer.status != httpx2.codes.OK for answer in since if answer.what in SENDERS):
         book.odd.append("a signal was not accepted while only Redis was down")
 
 
 def sign_in_while_redis_is_down(stage: Stage, book: Book) -> None:
     customer = stage.cast["customers"][0]
-    with httpx.Client(base_url=stage.web.base_url, trust_env=False) as http:
+    with httpx2.Client(base_url=stage.web.base_url, trust_env=False) as http:
         http.get("/accounts/login/")
         form = {name: customer[name] for name in ("login", "password")}
         token = {"csrfmiddlewaretoken": http.cookies["csrf"]}
@@ -160,7 +160,7 @@ def _do_not_listen(stage: Stage, book: Book, bot: dict[str, str], *, reset: bool
     book.sent.add(body["nonce"])
     _send_and_leave(stage, _request(stage, bot, raw), reset=reset)
     client = Client(stage.web.base_url, book)
-    with httpx.Client(base_url=stage.web.base_url, trust_env=False, timeout=40) as client.http:
+    with httpx2.Client(base_url=stage.web.base_url, trust_env=False, timeout=40) as client.http:
         answer = client.ask("POST", HOOK, lambda: signed(bot["secret"], body=raw), content=raw)
         note(book, answer, body["nonce"], client)
 

@@ -1,9 +1,9 @@
-"""The production layout on one machine: nginx in front of two web servers.
+"""The production layout on one machine: nginx in front of two web servers and a live server.
 
     with layout() as served:
-        httpx.get(f"{served.http}/healthz")
+        httpx2.get(f"{served.http}/healthz")
 
-nginx runs with the configuration of ``deploy/``, on other ports and with a new certificate. The web
+nginx runs with the configuration of ``deploy/``, on other ports and with a new certificate. The
 servers, the database and the limits' store are those of ``tests.server``.
 """
 
@@ -22,7 +22,15 @@ from typing import Any
 
 import pytest
 
-from tests.server import ADDRESS, ROOT, Server, free_port, serving, serving_beside
+from tests.server import (
+    ADDRESS,
+    ROOT,
+    Server,
+    free_port,
+    serving,
+    serving_beside,
+    serving_live,
+)
 
 DEPLOY = ROOT / "deploy"
 NAME, LOCAL = "signals.example", "localhost"
@@ -54,7 +62,7 @@ needs_postgresql = pytest.mark.skipif(
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The addresses of nginx, and the web servers behind it."""
+    """The addresses of nginx, and the servers behind it."""
 
     http: str
     https: str
@@ -62,6 +70,7 @@ class Layout:
     tls_port: int
     folder: Path
     webs: tuple[Server, ...]
+    live: Server | None
 
     def kill(self, web: Server) -> None:
         """Kills a web server and its workers at once."""
@@ -77,7 +86,7 @@ def layout(
     changed: dict[str, str] = UNLIMITED,
     **settings: Any,
 ) -> Iterator[Layout]:
-    """nginx and two web processes until the block ends.
+    """nginx, two web servers and a live server until the block ends.
 
     BASE_URL is the HTTP address, or with ``over_tls`` the HTTPS address. ``changed`` are further
     replacements in nginx's files: by default, limits that no test reaches.
@@ -88,21 +97,26 @@ def layout(
     with (
         serving(nox=nox, BASE_URL=public, **given) as one,
         serving_beside(one, BASE_URL=public) as other,
-        _fronted(port, tls_port, (one, other), changed) as served,
+        serving_live(one) as live,
+        _fronted(port, tls_port, (one, other), live, changed) as served,
     ):
         yield served
 
 
 @contextmanager
 def layout_without_webs() -> Iterator[Layout]:
-    """nginx as it is deployed, with no web server running, until the block ends."""
-    with _fronted(free_port(), free_port(), (), {}) as served:
+    """nginx as it is deployed, with no server running, until the block ends."""
+    with _fronted(free_port(), free_port(), (), None, {}) as served:
         yield served
 
 
 @contextmanager
 def _fronted(
-    port: int, tls_port: int, webs: tuple[Server, ...], changed: dict[str, str]
+    port: int,
+    tls_port: int,
+    webs: tuple[Server, ...],
+    live: Server | None,
+    changed: dict[str, str],
 ) -> Iterator[Layout]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -111,6 +125,7 @@ def _fronted(
         listening = {
             "127.0.0.1:8001": f"{ADDRESS}:{ports[0]}",
             "127.0.0.1:8002": f"{ADDRESS}:{ports[1]}",
+            "127.0.0.1:8010": f"{ADDRESS}:{live.environment['LIVE_PORT'] if live else free_port()}",
             "listen 80": f"listen {ADDRESS}:{port}",
             "listen 443": f"listen {ADDRESS}:{tls_port}",
         }
@@ -118,7 +133,7 @@ def _fronted(
         _certificate(folder / "tls")
         http, https = f"http://{ADDRESS}:{port}", f"https://{LOCAL}:{tls_port}"
         with _nginx(folder, port):
-            yield Layout(http, https, port, tls_port, folder, webs)
+            yield Layout(http, https, port, tls_port, folder, webs, live)
 
 
 def _configure(folder: Path, changed: dict[str, str]) -> None:

@@ -1,9 +1,10 @@
-"""Runs the conformance suite against the production layout: nginx in front of two web servers.
+"""Runs the conformance suite against the production layout: nginx, two web servers, a live server.
 
     TEST_DATABASE_URL=… TEST_REDIS_URL=… python -m tests.drills.layout_conformance
 
 The first run uses plain HTTP. The second run uses TLS, with REQUIRE_HTTPS and REQUIRE_STAFF_MFA on
-and a Nox secret. Further arguments are passed to pytest. The exit status is 1 if a test fails.
+and a Nox secret. Arguments are passed to pytest instead of the folder of the suite. The exit status
+is 1 if a test fails.
 """
 
 import json
@@ -23,13 +24,13 @@ AS_IN_PRODUCTION: Any = {"REQUIRE_HTTPS": "on", "REQUIRE_STAFF_MFA": "on"}
 def main() -> int:
     """Runs the suite over HTTP and over TLS. Returns the higher exit status."""
     with layout() as plain:
-        status = conformance(plain, plain.http)
+        status = conformance(plain, plain.http, *sys.argv[1:])
     with layout(over_tls=True, nox=True, **AS_IN_PRODUCTION) as secure:
-        return max(status, conformance(secure, secure.https))
+        return max(status, conformance(secure, secure.https, *sys.argv[1:]))
 
 
-def conformance(served: Layout, address: str) -> int:
-    """Runs the suite at the address and returns its exit status."""
+def conformance(served: Layout, address: str, *arguments: str) -> int:
+    """Runs the suite, or what the arguments choose of it, and returns its exit status."""
     print(f"{TESTS} against {address}", flush=True)
     certificate = served.folder / "tls" / "certificate.pem"
     workers = sum(int(web.environment["WEB_CONCURRENCY"]) for web in served.webs)
@@ -40,7 +41,7 @@ def conformance(served: Layout, address: str) -> int:
         "SSL_CERT_FILE": str(certificate),
         "WORKERS": str(workers),
     }
-    command = (*PYTEST, "--rootdir", TESTS, "--confcutdir", TESTS, *sys.argv[1:], TESTS)
+    command = (*PYTEST, "--rootdir", TESTS, "--confcutdir", TESTS, *(arguments or (TESTS,)))
     return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
 
 

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from tests.client import HOOK, signed
+from tests.client import EVENTS, HOOK, signed
 from tests.drills.layout import ADDRESS, Layout
 
 HEAD = f"HTTP/1.1\r\nHost: {ADDRESS}\r\n"
@@ -17,11 +17,20 @@ HEADER = f"POST {HOOK} {HEAD}X-Slow: "
 # The service reads a body only if the signing headers are well formed.
 BODY = f"POST {HOOK} {HEAD}{SIGNED}Content-Length: 65536\r\n\r\n{{"
 STALLED = f"POST {HOOK} {HEAD}{SIGNED}Content-Length: 100\r\n\r\n"
+# The same to the live server, which reads no body.
+STREAM = f"GET {EVENTS} {HEAD}Accept: text/event-stream\r\n"
+STREAM_BODY = f"{STREAM}Content-Length: 65536\r\n\r\n{{"
+STREAM_STALLED = f"{STREAM}Content-Length: 100\r\n\r\n"
 LARGE = "/static/drf_spectacular_sidecar/redoc/bundles/redoc.standalone.js.map"
 READING = f"GET {LARGE} {HEAD}Accept-Encoding: identity\r\n\r\n"
 SMALL = 4096  # bytes that the kernel buffers for a client that does not read
 
 SPARE = 1000  # file descriptors for the tests themselves
+
+
+def following(token: str) -> str:
+    """A request for a stream."""
+    return f"{STREAM}Authorization: Bearer {token}\r\n\r\n"
 
 
 class Crowd:

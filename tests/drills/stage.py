@@ -24,11 +24,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import psycopg
 import pytest
 
-from tests.server import ADDRESS, GUNICORN, ROOT, collect_static_files, environment_of, free_port
+from tests.guard import GUNICORN
+from tests.server import ADDRESS, ROOT, collect_static_files, environment_of, free_port
 
 STARTING = 60  # seconds
 POLL_INTERVAL = 0.02  # seconds
@@ -177,8 +178,8 @@ class Web(Process):
 
     def _is_ready(self) -> bool:
         try:
-            return httpx.get(f"{self.base_url}/readyz", trust_env=False).is_success
-        except httpx.TransportError:
+            return httpx2.get(f"{self.base_url}/readyz", trust_env=False).is_success
+        except httpx2.TransportError:
             return False
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import ANY
 
-import httpx
+import httpx2
 import pytest
 
 from tests import staff
@@ -89,9 +89,9 @@ class Visitor:
 
     def __init__(self, pair: Pair) -> None:
         self.pair = pair
-        self.http = pair.visitors.enter_context(httpx.Client(trust_env=False, timeout=40))
+        self.http = pair.visitors.enter_context(httpx2.Client(trust_env=False, timeout=40))
 
-    def ask(self, which: int, method: str, path: str, **options: Any) -> httpx.Response:
+    def ask(self, which: int, method: str, path: str, **options: Any) -> httpx2.Response:
         with self.pair.one(which) as url:
             return self.http.request(method, url + path, **options)
 
@@ -105,7 +105,7 @@ class Visitor:
         return answer.headers.get("Location", answer.text)
 
 
-def expect(answer: httpx.Response, status: int = HTTPStatus.OK) -> httpx.Response:
+def expect(answer: httpx2.Response, status: int = HTTPStatus.OK) -> httpx2.Response:
     problem = f"{answer.request.method} {answer.request.url}: {answer.status_code}"
     assert answer.status_code == status, f"{problem} {answer.headers} {answer.text[:300]}"
     return answer

@@ -5,49 +5,38 @@ import re
 import secrets
 import socket
 import ssl
+import subprocess
+import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from http.client import HTTPResponse
 
-import httpx
+import httpx2
 import pytest
 
-from tests.client import HOOK, bearer, signed
+from tests.client import EVENTS, HOOK, bearer, signed
 from tests.config.test_framing import REFUSED, statuses
-from tests.drills.layout import (
-    ADDRESS,
-    NAME,
-    layout,
-    layout_without_webs,
-    needs_nginx,
-    needs_postgresql,
-)
+from tests.drills.conftest import FAILURES
+from tests.drills.layout import ADDRESS, NAME, layout, needs_nginx, needs_postgresql
 from tests.signals.test_relay import message
+from tokens.crypto import formats
 
-pytestmark = [pytest.mark.processes, pytest.mark.alone, needs_nginx, needs_postgresql]
+pytestmark = [pytest.mark.processes, needs_nginx, needs_postgresql]
 
 TIMEOUT = 10  # seconds
 LARGEST = 64 * 1024  # bytes of a body
 SENDERS, SIGNALS = 8, 400
 KILL_AFTER = 100  # signals
-FAILURES = 3  # a minute
 MANY = 500  # requests at once
+NO_TLS = ssl.create_default_context()  # once: it takes longer than a request
 
 
-@pytest.fixture(scope="module")
-def served():
-    with layout(LIMIT_FAILURES=f"{FAILURES}/minute", METRICS_TOKEN=secrets.token_hex(32)) as served:
-        yield served
+def said(served, raw, sender=ADDRESS):
+    """Sends raw bytes over HTTP. Returns everything that nginx answers within two seconds.
 
-
-@pytest.fixture(scope="module")
-def alone():
-    with layout_without_webs() as alone:
-        yield alone
-
-
-def said(served, raw):
-    """Sends raw bytes over HTTP. Returns everything that nginx answers within two seconds."""
-    with socket.create_connection((ADDRESS, served.port), timeout=2) as client:
+    ``sender`` is the client's address.
+    """
+    with socket.create_connection((ADDRESS, served.port), 2, (sender, 0)) as client:
         answer = b""
         try:
             client.sendall(raw.encode("latin-1"))
@@ -87,17 +76,29 @@ def test_another_name_gets_no_certificate(served):
         handshake(served, "elsewhere.example")
 
 
-def test_what_a_client_says_of_its_address_is_not_believed(served):
+def client_at(address):
+    """A client whose connections come from this address."""
+    transport = httpx2.HTTPTransport(local_address=address, verify=NO_TLS)
+    return httpx2.Client(transport=transport, timeout=TIMEOUT, trust_env=False)
+
+
+@pytest.mark.parametrize("accept", ["application/json", "text/event-stream"])
+def test_what_a_client_says_of_its_address_is_not_believed(served, accept):
     """The failures of one address are counted together, whatever X-Forwarded-For says."""
     processes = sum(int(web.environment["WEB_CONCURRENCY"]) for web in served.webs)
-    codes = [
-        httpx.get(
-            f"{served.http}/api/v1/me",
-            headers={**bearer("wrong"), "X-Forwarded-For": f"192.0.2.{number}"},
-            trust_env=False,
-        ).status_code
-        for number in range(FAILURES * processes + 1)  # without Redis each process counts
-    ]
+    with client_at(f"127.2.0.{len(accept)}") as http:
+        codes = [
+            http.get(
+                f"{served.http}{EVENTS}",
+                headers={
+                    **bearer("wrong"),
+                    "Accept": accept,
+                    "X-Forwarded-For": f"192.0.2.{number}",
+                },
+            ).status_code
+            for number in range(FAILURES * processes + 1)  # without Redis each process counts
+        ]
+    assert codes[0] == 401
     assert codes[-1] == 429
 
 
@@ -105,6 +106,7 @@ def test_what_a_client_says_of_its_address_is_not_believed(served):
 
 OURS = f"Host: {ADDRESS}\r\n"
 GET = f"GET /api/v1 HTTP/1.1\r\n{OURS}"
+GET_EVENTS = f"GET /api/v1/events HTTP/1.1\r\n{OURS}"
 PUSH = f"POST {HOOK} HTTP/1.1\r\n{OURS}"
 NONE_OF_OURS = (400, "host_invalid")
 MALFORMED = (400, "malformed")
@@ -191,17 +193,24 @@ def test_what_nginx_refuses_keeps_the_callers_request_id(served):
     assert headers["X-Request-Id"] == "mine_1"
 
 
-@pytest.mark.parametrize("path", ["/api/v1", "/static/css/none.css"])
+@pytest.mark.parametrize("path", ["/api/v1", EVENTS, "/static/css/none.css"])
 @pytest.mark.parametrize("more", ["", "Transfer-Encoding: chunked\r\n"])
-def test_no_answer_of_nginx_repeats_a_credential_as_the_request_id(served, path, more):
-    token = served.webs[0].seed["platformToken"]
-    head = f"GET {path} HTTP/1.1\r\n{OURS}X-Request-Id: {token}\r\n{more}"
+@pytest.mark.parametrize("kind", ["a token", "a secret of a webhook"])
+def test_no_answer_of_nginx_repeats_a_credential_as_the_request_id(served, path, more, kind):
+    given = served.webs[0].seed["platformToken"] if kind == "a token" else webhook_secret()
+    head = f"GET {path} HTTP/1.1\r\n{OURS}X-Request-Id: {given}\r\n{more}"
     _, headers, body = answered(served, head)
     assert len(headers["X-Request-Id"]) == 32
-    assert token.encode() not in body
+    assert given.encode() not in body
 
 
-@pytest.mark.parametrize("path", ["/metrics", "/.refused", "/%00"])
+def webhook_secret():
+    """A secret that would do as a request's id: without ``+`` and ``/``."""
+    made = (formats.new_webhook_secret() for _ in iter(int, 1))
+    return next(secret for secret in made if secret.replace("_", "").isalnum())
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/.refused", "/.stream", "/%00"])
 def test_what_is_not_to_be_had_from_outside_is_not_found(served, path):
     token = served.webs[0].environment["METRICS_TOKEN"]
     head = f"GET {path} HTTP/1.1\r\n{OURS}Authorization: Bearer {token}\r\n"
@@ -216,20 +225,20 @@ def test_what_is_not_to_be_had_from_outside_is_not_found(served, path):
 
 def static_file(served):
     """The path of a static file as a page names it."""
-    page = httpx.get(f"{served.http}/", trust_env=False).text
+    page = httpx2.get(f"{served.http}/", trust_env=False).text
     return re.search(r'href="(/static/[^"]+\.css)"', page).group(1)
 
 
 def test_a_static_file_that_nginx_keeps_is_the_services_answer_with_an_id_of_its_own(served):
     path = static_file(served)
-    first, second = (httpx.get(f"{served.http}{path}", trust_env=False) for _ in range(2))
-    straight = httpx.get(f"{served.webs[0].base_url}{path}", trust_env=False)
+    first, second = (httpx2.get(f"{served.http}{path}", trust_env=False) for _ in range(2))
+    straight = httpx2.get(f"{served.webs[0].base_url}{path}", trust_env=False)
     assert first.content == second.content == straight.content
     assert first.headers["X-Request-Id"] != second.headers["X-Request-Id"]
     stable = {name: second.headers[name] for name in second.headers if name not in OF_THE_MOMENT}
     assert stable == {name: straight.headers[name] for name in stable}
     again = {"If-None-Match": first.headers["ETag"]}
-    assert httpx.get(f"{served.http}{path}", headers=again, trust_env=False).status_code == 304
+    assert httpx2.get(f"{served.http}{path}", headers=again, trust_env=False).status_code == 304
 
 
 OF_THE_MOMENT = {"date", "server", "connection", "x-request-id"}
@@ -237,7 +246,7 @@ OF_THE_MOMENT = {"date", "server", "connection", "x-request-id"}
 
 def test_no_other_host_path_or_method_gets_or_changes_what_nginx_keeps(served):
     path = static_file(served)
-    kept = httpx.get(f"{served.http}{path}", trust_env=False)
+    kept = httpx2.get(f"{served.http}{path}", trust_env=False)
     for head in (
         f"GET {path} HTTP/1.1\r\nHost: elsewhere.example\r\n",
         f"GET /api/../{path} HTTP/1.1\r\n{OURS}",
@@ -247,7 +256,7 @@ def test_no_other_host_path_or_method_gets_or_changes_what_nginx_keeps(served):
         f"GET {path} HTTP/1.1\r\n{OURS}Transfer-Encoding: chunked\r\n",
     ):
         assert answered(served, head)[0] >= 400, head
-    assert httpx.get(f"{served.http}{path}", trust_env=False).content == kept.content
+    assert httpx2.get(f"{served.http}{path}", trust_env=False).content == kept.content
 
 
 # --- Framing --------------------------------------------------------------------------------------
@@ -258,7 +267,7 @@ def test_nothing_smuggled_behind_a_request_is_answered(served, what):
     """Each request hides a GET that would be answered with 200."""
     answers = statuses(said(served, REFUSED[what]))
     assert all(status >= 400 for status in answers), answers
-    assert httpx.get(f"{served.http}/healthz", trust_env=False).is_success
+    assert httpx2.get(f"{served.http}/healthz", trust_env=False).is_success
 
 
 @pytest.mark.parametrize(
@@ -274,7 +283,9 @@ def test_a_body_that_nobody_reads_breaks_no_request_of_others(served, path, leng
     """gunicorn closes such a connection, on which nginx would send another client's request."""
 
     def both(_):
-        with httpx.Client(base_url=served.http, trust_env=False, timeout=TIMEOUT) as http:
+        with httpx2.Client(
+            base_url=served.http, trust_env=False, timeout=TIMEOUT, verify=NO_TLS
+        ) as http:
             unread = http.post(path, content=b"x" * length)
             return unread.status_code, http.post("/api/v1/tokens").status_code
 
@@ -287,6 +298,85 @@ def test_two_hosts_are_none_of_ours(served, hosts):
     lines = "".join(f"Host: {host}\r\n" for host in hosts)
     answer = said(served, f"GET /healthz HTTP/1.1\r\n{lines}Connection: close\r\n\r\n")
     assert 200 not in statuses(answer)
+
+
+# --- Streams and HTTP/2 ---------------------------------------------------------------------------
+
+
+def logged(served):
+    """The lines of nginx's log."""
+    return (served.folder / "access.log").read_text().splitlines()
+
+
+def next_logged(served, before):
+    """The next line of nginx's log behind those before, as soon as it is written."""
+    deadline = time.monotonic() + TIMEOUT
+    while len(lines := logged(served)) == len(before):
+        assert time.monotonic() < deadline
+    return json.loads(lines[len(before)])
+
+
+@contextmanager
+def curl(served, path, *options, accept="text/event-stream"):
+    """curl over HTTP/2. Yields the lines of its answer as they come, the head included."""
+    token = served.webs[0].seed["platformToken"]
+    command = ["curl", "--silent", "--no-buffer", "--include", "--http2", *options]
+    command += ["--cacert", str(served.folder / "tls" / "certificate.pem")]
+    command += ["--header", f"Accept: {accept}", "--header", f"Authorization: Bearer {token}"]
+    with subprocess.Popen(
+        [*command, f"{served.https}{path}"], stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            yield process.stdout
+        finally:
+            process.terminate()
+
+
+def test_a_stream_reaches_the_client_at_once_over_http_2(served):
+    with (
+        httpx2.Client(base_url=served.http, trust_env=False, timeout=TIMEOUT) as http,
+        curl(served, "/api/v1/events") as lines,
+    ):
+        assert lines.readline() == "HTTP/2 200 \n"
+        assert any(line.startswith("retry: ") for line in lines)
+        assert push(served, http)[0] == 200
+        assert "event: signal.filled\n" in lines
+
+
+@pytest.mark.parametrize(
+    ("path", "accept", "is_live"),
+    [
+        ("/api/v1/events", "text/event-stream", True),
+        ("/activity/stream", "text/event-stream", True),
+        ("/control/stream", "text/event-stream", True),
+        ("/api/v1/events", "application/json", False),
+        ("/activity", "text/html", False),
+    ],
+)
+def test_only_streams_are_asked_of_the_live_server(served, path, accept, is_live):
+    before = logged(served)
+    with curl(served, path, "--max-time", "0.5", accept=accept) as lines:
+        lines.read()
+    port = next_logged(served, before)["web"].rpartition(":")[2]
+    assert (port == served.live.environment["LIVE_PORT"]) == is_live
+
+
+def test_a_large_body_without_a_length_is_too_large(served):
+    body = served.folder / "body"
+    body.write_bytes(b"x" * (LARGEST + 1))
+    unknown = ("--data-binary", f"@{body}", "--header", "Content-Length:")
+    with curl(served, HOOK, *unknown, accept="*/*") as lines:
+        said = lines.read()
+    assert said.startswith("HTTP/2 413")
+    assert '"code": "body_too_large"' in said or '"code":"body_too_large"' in said
+    for _ in served.webs:  # the next request to the same web server is answered as ever
+        assert httpx2.get(f"{served.http}/healthz", trust_env=False).is_success
+
+
+def test_without_the_live_server_a_stream_is_refused_for_now(alone):
+    status, headers, body = answered(alone, f"{GET_EVENTS}Accept: text/event-stream\r\n")
+    assert refused(status, headers, body) == (503, "unavailable")
+    assert headers["Retry-After"] == "1"
 
 
 # --- A web server that is killed ------------------------------------------------------------------
@@ -311,7 +401,7 @@ def test_killing_a_web_server_under_load_loses_no_signal():
             return push(served, http)
 
         with (
-            httpx.Client(base_url=served.http, trust_env=False, timeout=40) as http,
+            httpx2.Client(base_url=served.http, trust_env=False, timeout=40) as http,
             ThreadPoolExecutor(SENDERS) as senders,
         ):
             outcomes = list(senders.map(send, range(SIGNALS)))

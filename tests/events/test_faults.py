@@ -22,7 +22,6 @@ from tests.processes import started_together
 pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.processes,
-    pytest.mark.alone,
 ]
 
 HELD = 9  # seconds: longer than any writer waits

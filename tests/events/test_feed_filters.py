@@ -75,7 +75,7 @@ def test_filters_narrow_together_and_their_cursors_miss_and_repeat_nothing(
     token = engine if caller == "the engine" else a_desk_token(desk)
     whole = listed(token, f"userId={desk.public_id}")
     since, until = whole[len(whole) // 4]["at"], whole[3 * len(whole) // 4]["at"]
-    for bot, kinds, limit, times in itertools.product(bots, KINDS, (1, 4, 100), (False, True)):
+    for bot, kinds, limit, times in itertools.product(bots, KINDS, (3, 100), (False, True)):
         expected = [
             event
             for event in whole
@@ -98,7 +98,7 @@ def test_the_bounds_of_a_time_are_exact(bots, engine, order):
         after = [event for event in whole if event["at"] >= at]
         before = [event for event in whole if event["at"] < at]
         for query, expected in ((f"since={at}", after), (f"until={at}", before)):
-            found = listed(engine, f"{query}&order={order}", limit=3)
+            found = listed(engine, f"{query}&order={order}", limit=10)
             assert found == (expected if order == "asc" else expected[::-1])
 
 

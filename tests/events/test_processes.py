@@ -1,5 +1,9 @@
-"""Writers and a reader in separate processes: no event is missed, repeated or left out."""
+"""Writers and a reader in separate processes: no event is missed, repeated or left out.
 
+``EVENTS_EACH`` sets how many events each writer writes.
+"""
+
+import os
 import random
 import time
 from collections.abc import Iterator
@@ -28,6 +32,8 @@ pytestmark = [
 ]
 
 WRITERS = 8
+UNLOCKED = 250  # events of each writer, of which a reader misses some without the lock
+EACH = int(os.environ.get("EVENTS_EACH", 2 * UNLOCKED))  # make drills: 2500
 
 
 @contextmanager
@@ -76,12 +82,13 @@ def read_along(share: int, *, locked: bool) -> list[int]:
 
 
 def test_a_reader_sees_each_event_of_eight_busy_writers_once():
-    assert read_along(1250, locked=True) == list(range(1, 10_001))
-    assert Event.objects.count() == Head.objects.get().position == 10_000
+    written = WRITERS * EACH
+    assert read_along(EACH, locked=True) == list(range(1, written + 1))
+    assert Event.objects.count() == Head.objects.get().position == written
 
 
 @pytest.mark.skipif("connection.vendor == 'sqlite'", reason="SQLite has one writer at a time")
 def test_without_the_lock_the_same_reader_misses_events():
-    seen = read_along(250, locked=False)
-    assert Event.objects.count() == 2_000
-    assert len(set(seen)) < 2_000
+    seen = read_along(UNLOCKED, locked=False)
+    assert Event.objects.count() == WRITERS * UNLOCKED
+    assert len(set(seen)) < WRITERS * UNLOCKED

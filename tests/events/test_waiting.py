@@ -16,7 +16,8 @@ from django.utils import timezone
 from desks import actions
 from desks.models import Desk
 from events.actors import SYSTEM
-from events.feed.waiting import Reader, Waiter, WaitingRoom, waiting_room
+from events.live.hub import hub
+from events.live.seats import Seats, Sitter
 from events.models import Event, Head
 from tests.factories import a_card, a_connected_desk, a_desk_token, a_platform_token
 from tokens import actions as tokens
@@ -28,11 +29,11 @@ EVENTS = "/api/v1/events"
 
 
 @pytest.fixture(autouse=True)
-def wait_for_watcher_to_stop() -> Iterator[None]:
-    """Waits until the watcher closes its connection, before the test database is dropped."""
+def wait_for_the_hub_to_stop() -> Iterator[None]:
+    """Waits until the hub closes its connection, before the test database is dropped."""
     yield
     for thread in threading.enumerate():
-        if thread.name == "log-watcher":
+        if thread.name == "log-hub":
             thread.join(timeout=5)
 
 
@@ -50,7 +51,7 @@ class WaitingReader(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        began = time.monotonic()
+        began, self.connection = time.monotonic(), connections["default"]
         with connection.execute_wrapper(self._before_a_page):
             self.response = self.client.get(self.path).json()
         self.took = time.monotonic() - began
@@ -72,9 +73,9 @@ def tail(token: str) -> str:
 
 
 def wait_until_seated(number: int) -> None:
-    """Returns when this number of readers has a seat."""
+    """Returns when this number of readers waits at the hub."""
     deadline = time.monotonic() + 10
-    while waiting_room._seats.total() < number:
+    while sum(1 for waiter in hub._roster.everybody() if waiter.position is not None) < number:
         assert time.monotonic() < deadline, "no reader waits"
 
 
@@ -153,12 +154,12 @@ def test_a_reader_without_a_free_seat_is_answered_at_once(settings):
 
 def test_desks_can_take_half_of_the_seats_and_the_platform_all(settings):
     settings.WAITING_READERS = 5
-    seating, taken = WaitingRoom(), []
-    desks = [Reader(f"tok_{number}", is_platform=False) for number in range(3)]
-    platform = [Reader(f"tok_engine_{number}", is_platform=True) for number in range(4)]
-    with ExitStack() as seats:
+    seating, taken = Seats(), []
+    desks = [Sitter(f"tok_{number}", is_platform=False) for number in range(3)]
+    platform = [Sitter(f"tok_engine_{number}", is_platform=True) for number in range(4)]
+    with ExitStack() as all_seats:
         for who in (*desks, *platform, desks[0]):
-            taken.append(seats.enter_context(seating.seat(who)))
+            taken.append(all_seats.enter_context(seating.seat(who)))
     assert taken == [True, True, False, True, True, True, False, False]
     with seating.seat(desks[2]) as free:
         assert free
@@ -182,17 +183,22 @@ def test_the_platform_can_wait_when_desks_have_taken_all_their_seats(settings):
 
 
 def test_a_seat_is_free_again_after_the_wait():
-    seating, a = WaitingRoom(), Reader("a", is_platform=True)
+    seating, a = Seats(), Sitter("a", is_platform=True)
     for _ in range(3):
         with seating.seat(a) as first, seating.seat(a) as second, seating.seat(a) as third:
             assert (first, second, third) == (True, True, False)
-    assert not seating._seats
+    assert not seating._taken
 
 
 def test_a_waiting_reader_holds_no_connection():
-    assert connection.connection is not None or Head.objects.get()
-    WaitingRoom().wait(Waiter(10**6, frozenset(), frozenset()), 0.01)
-    assert connection.connection is None
+    token = a_platform_token()
+    waiting = WaitingReader(token, tail(token))
+    wait_until_seated(1)
+    deadline = time.monotonic() + 10
+    while waiting.connection.connection is not None:
+        assert time.monotonic() < deadline, "the reader keeps its connection"
+    a_card()
+    waiting.join()
 
 
 class TestTokenEndsDuringTheWait:
@@ -258,34 +264,6 @@ class TestTokenEndsDuringTheWait:
         wait_until_seated(1)
         self.revoke()
         assert self.refused(waiting)
-
-
-class TestWakeUp:
-    """The watcher wakes only the readers that a new event may concern."""
-
-    def woken(self, waiter: Waiter) -> bool:
-        waiter.notify([("usr_a", "desk.connected", 7), (None, "token.minted", 8)], head=9)
-        assert waiter.position == 9
-        return waiter.woken.is_set()
-
-    def test_a_reader_of_the_topic_is_woken(self):
-        assert self.woken(Waiter(6, frozenset({"usr_a", "all"}), frozenset()))
-
-    def test_a_reader_of_other_topics_is_not_woken(self):
-        assert not self.woken(Waiter(6, frozenset({"usr_b", "all"}), frozenset()))
-
-    def test_a_reader_that_has_seen_the_event_is_not_woken(self):
-        assert not self.woken(Waiter(7, frozenset({"usr_a", "all"}), frozenset()))
-
-    def test_the_platform_is_woken_by_any_event(self):
-        assert self.woken(Waiter(7, frozenset({None}), frozenset()))
-
-    def test_the_platform_is_woken_only_by_the_requested_kinds(self):
-        assert self.woken(Waiter(6, frozenset({None}), frozenset({"token.minted"})))
-        assert not self.woken(Waiter(6, frozenset({None}), frozenset({"card.published"})))
-
-    def test_a_desk_is_woken_by_every_kind_because_an_election_can_open_a_topic(self):
-        assert self.woken(Waiter(6, frozenset({"usr_a"}), frozenset({"signal.filled"})))
 
 
 def test_a_desk_that_waits_for_fills_gets_those_of_a_card_it_enrols_in_during_the_wait():

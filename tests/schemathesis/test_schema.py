@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import httpx
+import httpx2
 import pytest
 
 from tests.server import Server, serving
@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.processes, pytest.mark.once, pytest.mark.timeout(SECON
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     # Without this, each input with ``wait`` would take up to 25 seconds.
-    with serving(WAITING_READERS="0") as served:
+    with serving(WEB_CONCURRENCY="1", WAITING_READERS="0") as served:
         yield served
 
 
@@ -40,10 +40,10 @@ def server() -> Iterator[Server]:
 def input_file(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The configuration, with existing ids in place of some generated ones."""
     headers = {"Authorization": f"Bearer {server.seed['readToken']}"}
-    listed = httpx.get(f"{server.base_url}/api/v1/tokens", headers=headers, trust_env=False)
+    listed = httpx2.get(f"{server.base_url}/api/v1/tokens", headers=headers, trust_env=False)
     # The nonce is the one that schemathesis makes up first, beside each value of ``source``.
     signal = {**server.seed["card"], "nonce": "0", "elected": True, "source": "floor"}
-    sent = httpx.post(
+    sent = httpx2.post(
         f"{server.base_url}/api/hooks/signal",
         json={name: value for name, value in signal.items() if name != "name"} | {"fanout": True},
         headers={"Authorization": f"Bearer {server.seed['platformToken']}"},
@@ -84,6 +84,7 @@ def test_a_platform_token(server, input_file, tmp_path):
         "GET /api/v1/events",
         "GET /api/v1/signals",
         "GET /api/v1/signals/{signalId}",
+        "GET /api/v1/subscriptions",
         "GET /api/v1/tokens",
         "GET /api/hooks/signal",
         "POST /api/hooks/signal",
@@ -112,6 +113,7 @@ def test_a_desk_token(server, input_file, tmp_path):
         "GET /api/v1/me",
         "GET /api/v1/bots",
         "GET /api/v1/events",
+        "GET /api/v1/subscriptions",
         "GET /api/v1/tokens",
         "GET /api/hooks/signal",
     }
@@ -168,7 +170,7 @@ def bearer(token: str) -> tuple[str, ...]:
 def session(server: Server, who: str) -> tuple[str, ...]:
     """The headers of a seeded user who is signed in."""
     account = server.seed[who]
-    with httpx.Client(base_url=server.base_url, trust_env=False) as browser:
+    with httpx2.Client(base_url=server.base_url, trust_env=False) as browser:
         browser.get("/accounts/login/")
         form = {"login": account["email"], "password": account["password"]}
         token = browser.cookies["csrf"]

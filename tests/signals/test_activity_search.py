@@ -175,7 +175,8 @@ class TestSearch:
 
     def test_the_page_says_where_news_are_announced(self, owner, desk):
         page = source(owner.get("/activity"))
-        assert re.search(r'role="status" data-news></p>\s*<div data-follow>', page)
+        followed = '<div data-follow="/activity/stream">'
+        assert re.search(rf'role="status" data-news></p>\s*{followed}', page)
 
 
 class TestCsv:

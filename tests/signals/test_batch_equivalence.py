@@ -2,6 +2,7 @@
 
 import json
 import re
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -14,9 +15,9 @@ from events.actors import SYSTEM
 from events.http.refusals import Refused
 from events.models import Event, Head
 from signals.models import Signal
-from tests.factories import Bot, a_bot, a_card, a_platform_token, a_ready_desk
+from tests.factories import Bot, a_bot, a_card, a_platform_token, a_ready_desk, expect
 from tests.signals.bodies import fanout, floor, nox, tradingview
-from tests.signals.test_batches import AttemptJob, is_contiguous, no_deadline, outcomes, signal  # noqa: F401
+from tests.signals.test_batches import CandidateJob, is_contiguous, no_deadline, outcomes, signal  # noqa: F401
 from tokens.models import SigningSecret, Token
 
 pytestmark = pytest.mark.django_db
@@ -33,13 +34,13 @@ class World:
         self.bots = [a_bot(desk) for desk in self.desks]
         a_platform_token()
         self.token = Token.objects.order_by("-pk")[0]
-        self.waiting: list[AttemptJob] = []
+        self.waiting: list[CandidateJob] = []
         self.answers: list[Any] = []
         self.start = Head.objects.get().position
 
     def send(self, step: tuple[Any, ...]) -> None:
         """Adds a signal to the next batch."""
-        _, shape, target, pair, nonce = step
+        _, shape, target, pair, nonce, sent = step
         number = self.start  # makes the nonces of the two runs differ
         match shape:
             case "fanout":
@@ -49,7 +50,7 @@ class World:
             case "draft":
                 body = nox(mode="draft", pair=pair, action_id=f"act_{number}-{nonce}")
             case _:
-                body = tradingview(self.bots[target], pair=pair, nonce=f"{number}-{nonce}")
+                body = tradingview(self.bots[target], pair=pair, nonce=f"{number}-{nonce}", **sent)
         credential = self.secret(self.bots[target]) if shape == "bot" else self.token
         self.waiting.append(signal(body, credential))
 
@@ -69,6 +70,8 @@ class World:
                 desks.withdraw_from_card(desk=desk, actor=SYSTEM)
             case "publish":
                 a_card("Next", pair=PAIRS[target])
+            case "limit":
+                expect(self.bots[target], max_age=timedelta(seconds=1))
             case "elect":
                 desks.elect(automation=bot, pair=PAIRS[target], direction="short", actor=SYSTEM)
             case _:
@@ -112,10 +115,12 @@ SENT = st.tuples(
     st.integers(0, 1),
     st.sampled_from(PAIRS),
     st.integers(1, 4),
+    # Of a bot: it may say that it was sent long ago, or in the future.
+    st.sampled_from([{}, {"sentAt": "2020-01-01T00:00:00Z"}, {"sentAt": "2999-01-01T00:00:00Z"}]),
 )
 CHANGED = st.tuples(
     st.just("change"),
-    st.sampled_from(["enrol", "withdraw", "publish", "elect", "end"]),
+    st.sampled_from(["enrol", "withdraw", "publish", "elect", "limit", "end"]),
     st.integers(0, 1),
 )
 CUT = st.tuples(st.just("cut"))

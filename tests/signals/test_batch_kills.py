@@ -31,7 +31,6 @@ from tokens.models import Token
 pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.processes,
-    pytest.mark.alone,
     pytest.mark.timeout(900),
 ]
 

@@ -25,7 +25,7 @@ from tokens import actions as tokens
 from tokens.models import SigningSecret, Token
 
 pytestmark = pytest.mark.django_db
-AttemptJob = Job[Any, Signal]
+CandidateJob = Job[Any, Signal]
 
 
 @pytest.fixture(autouse=True)
@@ -40,12 +40,12 @@ def token(desk: Desk) -> Token:
     return Token.objects.get()
 
 
-def signal(body: dict[str, Any], credential: Token | SigningSecret, **more: Any) -> AttemptJob:
+def signal(body: dict[str, Any], credential: Token | SigningSecret, **more: Any) -> CandidateJob:
     incoming = IncomingSignal(body, credential, getattr(credential, "automation", None), **more)
     return Job(LawfulSignal(incoming, parse_lawful(incoming)))
 
 
-def outcomes(jobs: Sequence[AttemptJob]) -> list[Any]:
+def outcomes(jobs: Sequence[CandidateJob]) -> list[Any]:
     """Writes the batch. Returns the position of each signal, or its refusal."""
     write(jobs)
     results: list[Any] = []
@@ -141,7 +141,7 @@ def test_a_refusal_that_is_tried_again_uses_its_allowance_once(desk, token, sett
         jobs[2].outcome()
 
 
-def statements_of(jobs: Sequence[AttemptJob]) -> list[str]:
+def statements_of(jobs: Sequence[CandidateJob]) -> list[str]:
     with CaptureQueriesContext(connection) as queries:
         write(jobs)
     return [re.split(r"\s", query["sql"].strip())[0] for query in queries]

@@ -1,16 +1,20 @@
 """The dry check of a message: the result of the hook, without recording or spending a nonce."""
 
+import html
 import json
 import re
+from datetime import timedelta
+from unittest import mock
 
 import pytest
+from django.utils.timezone import now
 
 from desks import actions as desks
 from events.actors import SYSTEM
 from events.models import Event
 from signals.models import Signal
 from tests.client import push, signed_in
-from tests.factories import a_bot
+from tests.factories import a_bot, expect
 from tests.pages import copied, errors, problem, source, words
 from tests.signals.bodies import tradingview
 from tokens.crypto import formats
@@ -39,6 +43,12 @@ def code(page):
     """The code of the result, ``ok`` for an accepted message."""
     found = re.search(r'href="/problems/([a-z_]+)"><code>', source(page).partition("<main")[2])
     return found.group(1) if found else "ok"
+
+
+def offered_to_alerts(browser, bot):
+    """The messages that the bot's page says to paste into an alert."""
+    texts = copied(browser.get(f"/bots/{bot.id}/tradingview"))
+    return [text for text in texts if text.startswith("{")]
 
 
 @pytest.mark.parametrize("expected", MESSAGES)
@@ -72,6 +82,58 @@ def test_a_spent_nonce_is_reported(owner, bot):
     message = tradingview(bot)
     push(message, secret=bot.secret)
     assert code(check(owner, bot, message)) == "nonce_used"
+
+
+class TestAge:
+    """A bot whose signals have a maximum age."""
+
+    @pytest.fixture(autouse=True)
+    def limited(self, bot):
+        expect(bot, max_age=timedelta(hours=1))
+
+    @pytest.mark.parametrize(
+        ("said", "expected"),
+        [({}, "invalid"), ({"sentAt": "2026-01-01T00:00:00Z"}, "signal_too_old")],
+    )
+    def test_a_message_without_a_recent_time_is_mended_with_the_present_one(
+        self, owner, bot, said, expected
+    ):
+        page = check(owner, bot, tradingview(bot, **said))
+        assert code(page) == expected
+        mended = json.loads(copied(page)[0])
+        assert push(mended, secret=bot.secret).status_code == 200
+
+    def test_the_message_for_an_alert_is_accepted(self, owner, bot):
+        for alert in offered_to_alerts(owner, bot):
+            assert code(check(owner, bot, alert)) == "ok"
+
+    def test_a_mended_alert_keeps_the_placeholder_for_the_time(self, owner, bot):
+        alert = json.loads(offered_to_alerts(owner, bot)[0])
+        for said in [{"sentAt": "2026-01-01T00:00:00Z"}, {"direction": "long"}]:
+            mended = json.loads(copied(check(owner, bot, alert | said))[0])
+            assert (mended["sentAt"], mended["direction"]) == ("{{timenow}}", "short")
+
+    def test_a_test_is_accepted_however_long_the_page_was_open(self, owner, bot):
+        page = source(owner.get(f"/bots/{bot.id}/send"))
+        message = html.unescape(re.search('name="message" value="([^"]*)"', page)[1])
+        with mock.patch("django.utils.timezone.now", return_value=now() + timedelta(days=1)):
+            assert code(check(owner, bot, message)) == "ok"
+
+    def test_the_pages_say_to_fill_in_the_time_too(self, owner, bot):
+        assert "a new nonce and the present time as sentAt each time" in words(
+            owner.get(f"/bots/{bot.id}/send")
+        )
+        assert "TradingView fills in only the nonce and the time." in words(
+            owner.get(f"/bots/{bot.id}/tradingview")
+        )
+        page = check(owner, bot, tradingview(bot))
+        assert "Let your chart or program fill in both each time." in words(page)
+
+    def test_the_offered_messages_say_when_they_are_sent(self, owner, bot):
+        assert (
+            "{{timenow}}"
+            in json.loads(copied(owner.get(f"/bots/{bot.id}/tradingview"))[-1])["sentAt"]
+        )
 
 
 @pytest.mark.parametrize("other", [{"botId": "bot_" + "0" * 22}, {"source": "floor"}])

@@ -1,13 +1,16 @@
 """The page of one event: why a signal was refused or accepted, and what its owner can do now."""
 
+import html
 import re
 
 import pytest
 
 from desks import actions as desks
 from events.actors import SYSTEM
+from events.kinds import Kind
 from events.models import Event
 from signals.intake.refusal_quota import SUPPRESSED, allowances
+from signals.reports.activity import KIND_LABELS
 from signals.reports.decision import CHECKS, DECIDED, NOT_REACHED, PASSED, checks
 from signals.reports.reasons import REASONS
 from tests.client import push, signed_in
@@ -45,6 +48,25 @@ def refuse(bot, **changes):
     return push(tradingview(bot, **changes), secret=bot.secret)
 
 
+class TestWords:
+    """The pages of a desk have one word for one thing: a bot, a webhook."""
+
+    def test_no_kind_of_event_has_another_word_for_it(self, owner):
+        labels = set(KIND_LABELS.values())
+        assert not [text for text in labels if re.search("automation|subscription", text, re.I)]
+        page = html.unescape(source(owner.get("/activity")))
+        assert labels < set(re.findall(r"<option[^>]*>([^<]+)", page))
+
+    def test_a_bot_is_a_bot_in_the_heading_too(self, owner, bot):
+        created = Event.objects.filter(kind=Kind.AUTOMATION_CREATED).last()
+        assert "<h1>Bot created</h1>" in source(owner.get(f"/activity/{created.id}"))
+
+    def test_a_refusal_in_the_list_shows_the_way_to_the_page_that_explains_it(self, owner, bot):
+        refuse(bot, direction="long")
+        position = Event.objects.last().id
+        assert f"· Why, details of {position}" in words(owner.get("/activity"))
+
+
 class TestReason:
     @pytest.mark.parametrize("code", REFUSED)
     def test_each_refusal_has_a_sentence_advice_and_an_action_before_its_code(
@@ -56,7 +78,7 @@ class TestReason:
         assert page.index("What to do now") < page.index(code)
 
     def test_every_code_that_the_intake_can_record_has_a_reason_and_a_check(self):
-        recorded = {"signature_invalid", "nonce_used", *REFUSED}
+        recorded = {"signature_invalid", "nonce_used", "signal_too_old", *REFUSED}
         recorded |= {"no_election", "no_card", "desk_not_ready"}
         assert set(REASONS) == recorded == {code for _, codes in CHECKS for code in codes}
 
@@ -163,7 +185,7 @@ class TestReason:
 class TestChecks:
     def test_the_checks_after_the_one_that_decided_were_not_reached(self):
         states = [check.state for check in checks("pair_mismatch")]
-        assert states == [PASSED] * 8 + [DECIDED, NOT_REACHED]
+        assert states == [PASSED] * 9 + [DECIDED, NOT_REACHED]
 
     def test_an_accepted_signal_passed_them_all(self):
         assert {check.state for check in checks(None)} == {PASSED}

@@ -10,7 +10,7 @@ from contextlib import closing
 from http.client import HTTPResponse
 from urllib.parse import urlsplit
 
-import httpx
+import httpx2
 import pytest
 
 from tests.server import Server, manage, serving
@@ -64,7 +64,7 @@ def test_a_token_revoked_before_the_last_byte_of_the_request_is_refused(server):
     for _ in range(5):  # until it was authenticated, which a server that buffers does later
         if "True" in manage(server, "shell", "-c", WAS_USED):
             break
-    with httpx.Client(base_url=server.base_url, trust_env=False) as http:
+    with httpx2.Client(base_url=server.base_url, trust_env=False) as http:
         own = {"Authorization": f"Bearer {server.seed['platformToken']}"}
         assert http.delete("/api/v1/tokens", headers=own).status_code == 200
         for client, last_byte in waiting:

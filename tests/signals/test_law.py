@@ -1,16 +1,20 @@
 """The rules of the law, each with its refusal (contract, sections 4 and 5)."""
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from events.http.refusals import (
     DeskNotReady,
     DirectionMismatch,
     ExchangeSecret,
+    Invalid,
     ModeRefused,
     NoCard,
     NoElection,
     NotElected,
     PairMismatch,
+    SignalTooOld,
     TickerOnly,
 )
 from signals.law import rules
@@ -146,3 +150,31 @@ def test_another_direction_is_refused_and_both_are_shown():
 def test_pairs_are_compared_exactly(pair):
     with pytest.raises(PairMismatch):
         rules.check_match(submission(fanout=True, pair=pair), Standing(card=CARD))
+
+
+# --- How old a signal may be ----------------------------------------------------------------------
+
+AT = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
+MINUTE, MOMENT = timedelta(minutes=1), timedelta(microseconds=1)
+
+
+def test_a_signal_may_be_as_old_as_the_maximum_and_no_older():
+    rules.check_age(submission(sent_at=AT - MINUTE), MINUTE, AT)
+    with pytest.raises(SignalTooOld):
+        rules.check_age(submission(sent_at=AT - MINUTE - MOMENT), MINUTE, AT)
+
+
+def test_a_signal_from_the_future_counts_as_new():
+    rules.check_age(submission(sent_at=AT + 100 * MINUTE), MINUTE, AT)
+
+
+def test_without_a_maximum_no_signal_is_too_old_and_none_must_say_its_age():
+    rules.check_age(submission(sent_at=AT - timedelta(days=365)), None, AT)
+    rules.check_sent_at(submission(), None)
+
+
+def test_with_a_maximum_a_signal_must_say_when_it_was_sent():
+    rules.check_sent_at(submission(sent_at=AT), MINUTE)
+    with pytest.raises(Invalid) as refused:
+        rules.check_sent_at(submission(), MINUTE)
+    assert [error["field"] for error in refused.value.members["errors"]] == ["sentAt"]

@@ -1,6 +1,5 @@
 """The log in the control area: who and why in the list, searches, the story of an event."""
 
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -19,9 +18,8 @@ from tests import factories, staff
 from tests.client import push
 from tests.pages import words
 from tests.signals import bodies
+from tests.signals.audit.stage import a_lively_history
 from tests.staff import staff_client  # noqa: F401 - the fixture "client"
-from tokens import actions as tokens
-from tokens.choices import Source
 from tokens.models import SigningSecret, Token
 
 pytestmark = pytest.mark.django_db
@@ -225,22 +223,8 @@ class TestStory:
         ):
             assert part in page
 
-    def test_every_kind_is_told_in_whole_sentences(self, client, card):
-        desk = factories.a_ready_desk(card)
-        bot, engine = factories.a_bot(desk), factories.a_platform_token()
-        factories.a_desk_token(desk)
-        push(bodies.tradingview(bot), secret=bot.secret)
-        push(bodies.tradingview(bot), secret=factories.a_shared_secret())
-        push(bodies.nox(mode="dry_run"), engine)
-        push(bodies.nox(mode="draft"), engine)
-        tokens.generate_secret(
-            source=Source.FLOOR, actor=SYSTEM, overlap=timedelta(days=2, hours=1)
-        )
-        tokens.revoke(token=Token.objects.get(desk=None), actor=SYSTEM)
-        desks.retire_card(actor=SYSTEM)
-        tokens.deactivate(user=desk.user, actor=SYSTEM)
-        tokens.reactivate(user=desk.user, actor=SYSTEM)
-        desks.close_desk(desk=desk, actor=desk.actor)
+    def test_every_kind_is_told_in_whole_sentences(self, client):
+        a_lively_history()
         assert set(Event.objects.values_list("kind", flat=True)) == set(Kind.values)
         for event in Event.objects.all():
             told = " ".join(words_of(tell(event)).split())

@@ -11,7 +11,7 @@ from desks.models import Card
 from events.actors import SYSTEM
 from events.models import Head
 from signals.reports import traffic
-from signals.reports.operator.notices import days
+from signals.reports.operator.concerns import days
 from signals.reports.overview import platform_overview
 from tests import factories
 from tests.client import push
@@ -29,7 +29,7 @@ CONTROL = "/control/"
 
 
 def notices(now=None):
-    return [notice.sentence for notice in platform_overview(now or timezone.now()).notices]
+    return [concern.sentence for concern in platform_overview(now or timezone.now()).concerns]
 
 
 def later(**span):
@@ -99,7 +99,7 @@ class TestNotices:
         push(bodies.fanout(elected="true"), engine)
         (notice,) = notices()
         assert notice.startswith(
-            "6 of 10 signals in the last hour were refused, most for pair_mismatch. Look who"
+            "6 of 10 signals in the last hour were refused, most for pair_mismatch. Find"
         )
         (of_the_day,) = [each for each in notices(later(hours=2)) if "refused" in each]
         assert of_the_day.startswith("6 of 10 signals in the last day were refused")
@@ -208,8 +208,8 @@ class TestNotices:
         assert "42 of 147 signals in the last hour were refused" in page
 
     def test_each_notice_links_to_a_page(self, client):
-        for notice in platform_overview(timezone.now()).notices:
-            assert client.get(notice.url).status_code == 200
+        for concern in platform_overview(timezone.now()).concerns:
+            assert client.get(concern.url).status_code == 200
 
 
 class TestFigures:

@@ -134,6 +134,7 @@ class TestBot:
             "TradingView": f"{path}/tradingview",
             "Secret": f"{path}/secret",
             "Check": f"{path}/check",
+            "Alarm": f"{path}/alarm",
         }
         for label, address in expected.items():
             assert tabs(owner.get(address)) == (expected, label)
@@ -348,6 +349,31 @@ class TestActivity:
         page = owner.get(f"/activity?newer=1&after={cursor.json()['next']}")
         assert lines(page) == []
         assert links(page) == {"Latest": "/activity"}
+
+
+def parts_of_the_site(page):
+    """The links of the page's head that are marked as where the visitor is."""
+    nav = re.search(r'<nav class="[^"]*nav.*?</nav>', source(page), re.DOTALL)[0]
+    return re.findall(r'aria-current="page">(\w+)<', nav)
+
+
+@pytest.mark.parametrize(
+    ("path", "part"),
+    [
+        ("/desk", "Desk"),
+        ("/desk/connect", "Desk"),
+        ("/bots", "Bots"),
+        ("/bots/{bot}", "Bots"),
+        ("/bots/{bot}/alarm", "Bots"),
+        ("/webhooks", "Webhooks"),
+        ("/activity", "Activity"),
+        ("/notices", "Account"),
+        ("/accounts/preferences/", "Account"),
+    ],
+)
+def test_every_page_marks_the_part_of_the_site_that_it_belongs_to(owner, bot, path, part):
+    page = owner.get(path.format(bot=bot.id))
+    assert (page.status_code, parts_of_the_site(page)) == (200, [part])
 
 
 def links(page):

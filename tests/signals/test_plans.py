@@ -5,18 +5,30 @@ And what a request costs: how many statements, BEGIN and COMMIT among them.
 
 import json
 import re
+from datetime import timedelta
 
 import pytest
 from django.apps import apps
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
-from desks.models import Automation, Desk, Election, User
+from desks.expectations.watch import Watch
+from desks.models import Automation, Desk, Digest, Election, Notice, User
+from desks.notices.digests import choose_hour
+from desks.notices.kinds import NoticeKind
+from events.actors import SYSTEM
 from events.feed.reading import MAX_CHECKED_PER_PAGE
-from events.http.cursors import list_cursor
-from events.models import Event
-from signals.models import Signal
+from events.http.cursors import log_cursor, walk_cursor
+from events.models import Event, Head
+from signals.delivery.runner.leases import lease
+from signals.models import Chat, ChatMessage, Signal, Subscription
+from signals.models.subscription import Reason
+from signals.notices.digest.writing import write_digests
+from signals.notices.sending import send_due
+from signals.notices.service import write_due
 from signals.reports import tallies
+from signals.subscriptions import actions, outcomes
 from tests.bench import growth
 from tests.client import (
     BOTS,
@@ -24,6 +36,7 @@ from tests.client import (
     EVENTS,
     ME,
     SIGNALS,
+    SUBSCRIPTIONS,
     code,
     deploy_path,
     get,
@@ -41,6 +54,7 @@ from tests.factories import (
     a_shared_secret,
 )
 from tests.signals.bodies import deploy, fanout, floor, tradingview
+from tests.signals.subscriptions.stage import an_active_webhook
 from tests.staff import a_client, list_of
 from tokens.crypto import formats
 from tokens.models import SigningSecret, Token
@@ -107,7 +121,8 @@ def test_no_signal_scans_a_whole_table(desk):
     "query",
     [
         "",
-        f"?after={list_cursor('desks', 0)}",
+        "?after={after}",
+        "?changedSince={since}",
         "?ready=1",
         "?ready=0",
         "?connected=1",
@@ -119,9 +134,27 @@ def test_no_page_of_desks_scans_a_whole_table(desk, query):
     a_connected_desk()
     engine = a_platform_token()
     signal = push(fanout(), engine).json()["signal"]["id"]
+    epoch = Head.objects.get().epoch
+    given = {"after": walk_cursor("desks", epoch, 0, 0), "since": log_cursor(epoch, 1)}
     with CaptureQueriesContext(connection) as queries:
-        assert code(get(DESKS + query.format(signal=signal), engine)) == "ok"
+        assert code(get(DESKS + query.format(signal=signal, **given), engine)) == "ok"
     assert whole_reads(queries) == []
+
+
+@on_postgresql
+def test_no_look_at_webhooks_scans_a_whole_table(desk):
+    for kinds in ((), ("signal.filled", "card.published")):
+        an_active_webhook(desk, *kinds), an_active_webhook(None, *kinds)
+    own, engine = a_desk_token(desk), a_platform_token()
+    with CaptureQueriesContext(connection) as queries:
+        assert len(get(SUBSCRIPTIONS, own).json()["subscriptions"]) == 2
+        assert len(get(SUBSCRIPTIONS, engine).json()["subscriptions"]) == 2
+        list(Subscription.objects.due(timezone.now()).order_by("next_attempt_at"))
+    assert whole_reads(queries) == []
+    plans = [
+        plan for sql, plan in plans_of(queries) if "next_attempt_at" in sql and "leased" in sql
+    ]
+    assert "subscription_due" in plans[-1]
 
 
 @on_postgresql
@@ -352,8 +385,28 @@ def test_a_page_of_desks_costs_the_same_at_any_depth(card, prepare, last):
         cursor.execute(growth.rows(desks=many, events=many) + prepare)
         cursor.execute("ANALYZE")
     last += growth.START
+    head = Head.objects.get()
+    after = walk_cursor("desks", head.epoch, head.position, last)
+    assert_reads_one_page(f"{DESKS}?after={after}", engine, last)
+
+
+@on_postgresql
+@pytest.mark.parametrize("behind", [101, 15_000], ids=["last", "deep"])
+def test_a_page_of_changed_desks_costs_the_same_however_many_changed(card, behind):
+    engine, many = a_platform_token(), 20_000
+    with connection.cursor() as cursor:
+        cursor.execute(growth.rows(desks=many, events=many))
+        cursor.execute("ANALYZE")
+    head = Head.objects.get()
+    since = head.position - behind
+    path = f"{DESKS}?changedSince={log_cursor(head.epoch, since)}"
+    assert_reads_one_page(path, engine, since)
+
+
+def assert_reads_one_page(path, engine, last):
+    """A full page is read with no more rows of a table, also by a plan for every ``last``."""
     with CaptureQueriesContext(connection) as queries:
-        page = get(f"{DESKS}?after={list_cursor('desks', last)}", engine).json()
+        page = get(path, engine).json()
     assert len(page["desks"]) == 100
     read = next(query["sql"] for query in queries if "venue" in query["sql"])
     assert f"> {last}" in read
@@ -425,6 +478,14 @@ def wants(of_desk, of_bot, of_token, signal):
 
 
 @on_postgresql
+def test_no_statement_is_compiled(db):
+    """PostgreSQL expects some of our statements to be long, and would compile them for 300 ms."""
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW jit")
+        assert cursor.fetchone() == ("off",)
+
+
+@on_postgresql
 def test_every_index_without_a_constraint_is_used_by_a_query(desk):
     bot, engine, operator = a_bot(desk), a_platform_token(), a_client()
     owner = signed_in(desk.user)
@@ -450,7 +511,44 @@ def test_every_index_without_a_constraint_is_used_by_a_query(desk):
         assert answer.status_code == 200
         used = re.compile(rf" {index}(_like)? ")
         found |= {index for _, plan in plans_of(queries) if used.search(plan)}
+    webhook = an_active_webhook(desk)
+    with CaptureQueriesContext(connection) as queries:
+        Watch().look(timezone.now())
+        choose_hour(desk.user, 8, timezone.now() - timedelta(days=1))
+        write_due(timezone.now())
+        send_due(timezone.now())
+        owner.post("/notices/test")
+        owner.get(SUBSCRIPTIONS)
+        list(Subscription.objects.due(timezone.now()).order_by("next_attempt_at"))
+        lease([webhook.pk])
+        Chat.objects.filter(user=desk.user).count()
+        list(Chat.objects.due(timezone.now()).order_by("next_attempt_at", "pk"))
+        list(ChatMessage.objects.filter(chat=1)[:1])
+        list(webhook.attempts.all())
+    plans = " ".join(plan for _, plan in plans_of(queries))
+    found |= {index for index in kept if f" {index} " in plans}
     assert found == kept
+
+
+@on_postgresql
+def test_a_digest_reads_by_indexes_and_costs_the_same_however_much_happened(desk):
+    bot, webhook = a_bot(desk), an_active_webhook(desk)
+    secret, costs = bot.secret, []
+    for times in (1, 8):
+        choose_hour(desk.user, 8, timezone.now())
+        for pair in ["ETH/USDT", "NOT/IT"] * times:
+            push(tradingview(bot, pair=pair), secret=secret)
+        outcomes.disable(subscription=webhook, reason=Reason.GONE)
+        Digest.objects.update(due_at=timezone.now())
+        with CaptureQueriesContext(connection) as queries:
+            write_digests(timezone.now())
+        assert "pair NOT/IT" in Notice.objects.get(kind=NoticeKind.DIGEST).body
+        Notice.objects.all().delete()
+        assert whole_reads(queries) == []
+        costs.append(len(queries))
+        actions.resume(subscription=webhook, actor=SYSTEM)
+        webhook.refresh_from_db()
+    assert costs[0] == costs[1] <= 32
 
 
 @on_postgresql

@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from types import SimpleNamespace
 from urllib.parse import urlsplit
 
-import httpx
+import httpx2
 import pytest
 
 from tests.relays import (
@@ -47,7 +47,7 @@ SLOW_BODY = f"POST {PATH} HTTP/1.1\r\nContent-Length: 1000\r\n\r\n{{"
 
 @pytest.fixture(scope="module")
 def server():
-    with serving(ready=1, idle=0) as server:
+    with serving(WEB_CONCURRENCY="1") as server:
         yield server
 
 
@@ -106,12 +106,12 @@ def test_a_push_with_the_secret_of_another_bot_shows_on_the_page(server, bot, tm
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "NONSENSE"])
 def test_only_post_is_accepted_as_an_alert(relay, method):
-    assert httpx.request(method, relay.url(), trust_env=False).status_code == 405
+    assert httpx2.request(method, relay.url(), trust_env=False).status_code == 405
 
 
 def test_a_connection_from_another_address_is_closed(server, bot, tmp_path):
     with relaying(tmp_path, hook(server), bot["secret"], RELAY_SENDERS="192.0.2.1") as relay:
-        with pytest.raises(httpx.TransportError):
+        with pytest.raises(httpx2.TransportError):
             relay.alert(message(bot), **{"X-Forwarded-For": "192.0.2.1"})
         assert f"closed the connection of {HERE}: not in RELAY_SENDERS" in relay.log()
 
@@ -170,7 +170,7 @@ def test_a_body_without_a_length_or_too_long_is_refused(relay):
     def chunks():
         yield b"{}"
 
-    answer = httpx.post(relay.url(), content=chunks(), trust_env=False)
+    answer = httpx2.post(relay.url(), content=chunks(), trust_env=False)
     assert answer.json()["code"] == "length_required"
     assert relay.alert("x" * (64 * 1024 + 1)).status_code == 413
 
@@ -266,7 +266,7 @@ def _ended(client):
 
 def code_of(relay, text):
     """The relay's response to an alert, or None if a slow machine responds too late."""
-    with suppress(httpx.TransportError):
+    with suppress(httpx2.TransportError):
         return relay.alert(text).json()["code"]
 
 

@@ -30,7 +30,7 @@ PROXIED = {"RELAY_PROXY": HERE, "RELAY_SENDERS": SENDER}
 
 @pytest.fixture(scope="module")
 def server():
-    with serving(ready=1, idle=0) as server:
+    with serving(WEB_CONCURRENCY="1") as server:
         yield server
 
 
@@ -44,6 +44,11 @@ def relay(server, tmp_path_factory):
     folder = tmp_path_factory.mktemp("relay")
     with relaying(folder, hook(server), secret_of(server), **PROXIED) as relay:
         yield relay
+
+
+def test_the_time_is_filled_in_as_the_platform_does(server, check, bot):
+    status, said = check(message(bot, sentAt="{{timenow}}"))
+    assert (status, "accepts the message: filled" in said) == (0, True), said
 
 
 @pytest.fixture

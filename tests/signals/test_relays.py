@@ -7,7 +7,7 @@ import socket
 import time
 from hashlib import sha256
 
-import httpx
+import httpx2
 import pytest
 
 from tests import relays
@@ -52,7 +52,7 @@ def kind(request):
 
 @pytest.fixture(scope="module")
 def server():
-    with serving(ready=1, idle=0) as server:
+    with serving(WEB_CONCURRENCY="1") as server:
         yield server
 
 
@@ -174,7 +174,7 @@ def test_only_the_platforms_addresses_are_allowed_by_default(behind, bot):
 
 
 def test_only_post_is_an_alert(relay):
-    answer = httpx.get(relay.url(), headers={HEADER: SENDER}, trust_env=False)
+    answer = httpx2.get(relay.url(), headers={HEADER: SENDER}, trust_env=False)
     assert code(answer) == (405, "not_an_alert")
 
 
@@ -246,7 +246,7 @@ def test_an_alert_that_no_relay_signed_is_refused_by_the_service(server, bot):
     """The customer's section 7. A platform token does not replace the signature."""
     bearer = {"Authorization": f"Bearer {server.seed['platformToken']}"}
     for headers, expected in (({}, "credentials_missing"), (bearer, "signature_missing")):
-        answer = httpx.post(hook(server), content=message(bot), headers=headers, trust_env=False)
+        answer = httpx2.post(hook(server), content=message(bot), headers=headers, trust_env=False)
         assert code(answer) == (401, expected)
 
 

@@ -117,7 +117,7 @@ def test_a_ready_desk_made_in_bulk_equals_one_made_by_the_actions():
         actions.connect(desk=desk, venue="Kraken", actor=SYSTEM)
         actions.enrol(desk=desk, card_id=card.pk, actor=SYSTEM)
         bulk.open_ready_desks(users=users[1:], venue="Kraken", card=card, actor=SYSTEM)
-    differs = {"id", "public_id", "user_id", "desk_id", "opened", "position", "topic"}
+    differs = {"id", "public_id", "user_id", "desk_id", "opened", "changed", "position", "topic"}
     for model in (Desk, Connection, Election):
         one, other = kept(model, without=differs)
         assert one == other
@@ -130,7 +130,7 @@ def test_an_idle_desk_made_in_bulk_equals_one_made_by_the_actions():
     with log.turn(actor=SYSTEM):
         actions.open_desk(desk=Desk(user=users[0]), actor=SYSTEM)
         bulk.open_desks(users=users[1:], actor=SYSTEM)
-    differs = {"id", "public_id", "user_id", "position", "topic"}
+    differs = {"id", "public_id", "user_id", "changed", "position", "topic"}
     for model in (Desk, Event):
         one, other = kept(model, without=differs)
         assert one == other

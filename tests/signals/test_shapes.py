@@ -357,7 +357,7 @@ SENTENCES = {
     "fine": "Send at most 8 digits after the point.",
     "control": "Send plain text without control characters.",
     "fanout": "This path is for one desk. Fan out on the hook.",
-    "desk": "The body and the path name different desks.",
+    "desk": "Leave userId out, or send the one of the path: they name different desks.",
 }
 
 

@@ -6,17 +6,18 @@ from allauth.mfa.models import Authenticator
 from allauth.mfa.recovery_codes.internal.auth import RecoveryCodes
 from allauth.usersessions.models import UserSession
 from django.contrib.sessions.models import Session
-from django.core import mail
 from django.test import Client
+from django.utils import timezone
 
 from desks.accounts import is_taken, open_account
-from desks.models import Automation, Connection, Desk, Election, User
+from desks.models import Automation, Connection, Desk, Election, Notice, NoticeChoice, User
 from events.actors import SYSTEM
 from events.http.refusals import Invalid
 from events.kinds import Kind
 from events.models import Event
 from tests import factories, pages, staff
 from tests.client import ME, get, push
+from tests.notices import send
 from tests.signals import bodies
 from tests.signals.audit.stage import broken
 from tokens import actions
@@ -61,13 +62,20 @@ def test_the_personal_data_is_deleted_and_the_ids_stay(desk, user, bot):
     browser, hashed = Client(), user.password
     staff.sign_in(browser, user, staff.with_totp(user))
     assert browser.get("/desk").status_code == 200
+    NoticeChoice.objects.create(user=user)
+    kind = Notice._meta.get_field("kind").choices[0][0]
+    waiting = Notice.objects.create(
+        user=user, kind=kind, subject="Waiting", body=address, due_at=timezone.now()
+    )
     close_account(desk)
     closed = User.objects.get(pk=user.pk)
     assert address not in str(vars(closed))
     assert closed.password != hashed
     assert not closed.has_usable_password()
     assert not closed.is_active
-    for model in (EmailAddress, Authenticator, UserSession, Session):
+    assert closed.last_login is None
+    assert not Notice.objects.filter(pk=waiting.pk).exists()
+    for model in (EmailAddress, Authenticator, NoticeChoice, UserSession, Session):
         assert not model.objects.exists(), model
     assert [secret.decrypt() for secret in SigningSecret.objects.all()] == [""]
     assert Desk.objects.get(user=closed).public_id == desk.public_id
@@ -110,7 +118,7 @@ def test_one_mail_to_the_address_that_it_had_says_so(desk, user, bot):
     factories.a_desk_token(desk)
     address = user.email
     close_account(desk)
-    assert [(message.to, message.subject) for message in mail.outbox] == [
+    assert [(message.to, message.subject) for message in send()] == [
         ([address], "Your account is closed")
     ]
 

@@ -156,7 +156,6 @@ def withdraw_everything(desk: Desk, bot: factories.Bot, token: Token, secret: Si
 
 
 @pytest.mark.processes
-@pytest.mark.alone
 @pytest.mark.django_db(transaction=True)
 def test_four_concurrent_workers_withdraw_once(card):
     desk = factories.a_ready_desk(card)

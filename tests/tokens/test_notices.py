@@ -1,15 +1,14 @@
-"""Mails that notify a desk's owner of changes to tokens and secrets."""
+"""Notices that tell a desk's owner of changes to tokens and secrets."""
 
 import pytest
-from django.core import mail
 from django.core.mail.backends.locmem import EmailBackend
-from django.db import connection
 from django.test import Client
 
+from desks.models import Notice
 from events import log
-from events.models import Event
 from tests import factories
 from tests.client import signed_in
+from tests.notices import send
 from tokens import actions
 from tokens.choices import Source
 from tokens.models import SigningSecret, Token
@@ -19,26 +18,23 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 def sent_notices():
     """The sentences of the mails since the last call, one list for each mail."""
-    lines = [
+    return [
         [line[2:] for line in message.body.splitlines() if line.startswith("- ")]
-        for message in mail.outbox
+        for message in send()
     ]
-    mail.outbox.clear()
-    return lines
 
 
 @pytest.fixture
 def owner(desk):
-    mail.outbox.clear()
     return signed_in(desk.user)
 
 
 def test_minting_and_revoking_a_desk_token(desk, owner):
     value = actions.mint_desk_token(desk=desk, actor=desk.actor)[0]
-    (message,) = mail.outbox
-    assert message.to == [desk.user.email]
+    (message,) = send()
     hint = Token.objects.get().hint
-    assert sent_notices() == [[f"The desk token {hint} was minted."]]
+    assert message.to == [desk.user.email]
+    assert f"- The desk token {hint} was minted." in message.body
     assert value not in message.body
 
     owner.post("/desk/token")
@@ -77,48 +73,26 @@ def test_generating_and_ending_a_bots_secret(desk, owner):
 def test_a_change_by_staff_is_attributed_to_staff(desk):
     factories.a_desk_token(desk)
     actions.revoke(token=Token.objects.select_related("desk").get(), actor=desk.actor)
-    assert "by our staff" not in mail.outbox[-1].body
+    assert "by our staff" not in send()[-1].body
     factories.a_bot(desk)
     secret = SigningSecret.objects.get()
     actions.end_secret(secret=secret, actor=factories.a_staff_user().actor)
-    assert mail.outbox[-1].to == [desk.user.email]
-    assert "by our staff:" in mail.outbox[-1].body
+    (message,) = send()
+    assert message.to == [desk.user.email]
+    assert "by our staff:" in message.body
 
 
 def test_a_platform_credential_sends_no_mail():
     actor = factories.a_staff_user().actor
     actions.mint_platform_token(name="Engine", scopes=["read"], actor=actor)
     actions.generate_secret(source=Source.FLOOR, actor=actor)
-    assert mail.outbox == []
+    assert send() == []
 
 
-def test_the_mail_is_sent_after_the_commit_and_outside_the_lock(desk, monkeypatch):
-    observed = []
-
-    class Watching(EmailBackend):
-        def send_messages(self, messages):
-            with log.turn(actor=None) as turn:  # in another thread: the queue is free
-                observed.append((Token.objects.filter(desk=desk).exists(), turn.position))
-            connection.close()
-            return super().send_messages(messages)
-
-    monkeypatch.setattr("django.core.mail.backends.locmem.EmailBackend", Watching)
-    actions.mint_desk_token(desk=desk, actor=desk.actor)
-    head = Event.objects.latest("position").position
-    assert observed == [(True, head + 1)]
-
-
-def test_a_failing_mail_does_not_fail_the_change(desk, owner, monkeypatch, caplog):
-    def fails(*_):
-        hint = Token.objects.get().hint
-        connection.close()  # this thread's own connection
-        raise OSError(f"550 {desk.user.email} refused the mail with {hint}")
-
-    monkeypatch.setattr(EmailBackend, "send_messages", fails)
+def test_no_request_sends_a_notice(desk, owner, monkeypatch):
+    monkeypatch.setattr(EmailBackend, "send_messages", lambda *_: 1 / 0)
     assert owner.post("/desk/token").status_code == 200
-    assert Token.objects.get().revoked_at is None
-    assert "A mail was not sent: tokens/email/changed (OSError)." in caplog.text
-    assert desk.user.email not in caplog.text
+    assert Notice.objects.count() == 1
 
 
 def test_a_failed_turn_sends_no_mail(desk):
@@ -129,5 +103,5 @@ def test_a_failed_turn_sends_no_mail(desk):
 
     with pytest.raises(RuntimeError):
         mint_and_fail()
-    assert mail.outbox == []
+    assert not Notice.objects.exists()
     assert not Token.objects.exists()

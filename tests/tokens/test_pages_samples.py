@@ -3,12 +3,13 @@
 import shutil
 import subprocess
 import sys
+from datetime import timedelta
 
 import pytest
 
 from signals.models import Signal
 from tests.client import signed_in
-from tests.factories import a_bot, a_card, a_connected_desk
+from tests.factories import a_bot, a_card, a_connected_desk, expect
 from tests.pages import copied
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.processes, pytest.mark.once]
@@ -70,6 +71,20 @@ def test_the_php_code_pushes_a_signal_each_time_it_is_pasted(served, desk, tmp_p
     file.write_text(secret_page(desk, a_bot(desk))[5])
     outcomes = [run("php", str(file)) for _ in range(2)]
     assert all('"outcome":"filled"' in outcome for outcome in outcomes), outcomes
+
+
+@pytest.mark.parametrize(
+    ("place", "command"),
+    [
+        pytest.param(2, ["sh", "-c"], marks=needs(*TOOLS)),
+        (3, [sys.executable, "-c"]),
+        pytest.param(4, ["node", "-e"], marks=needs("node")),
+    ],
+)
+def test_the_code_of_a_bot_with_a_maximum_age_says_when_it_sends(served, desk, place, command):
+    bot = a_bot(desk)
+    expect(bot, max_age=timedelta(hours=1))
+    assert '"outcome":"filled"' in run(*command, secret_page(desk, bot)[place])
 
 
 def test_the_python_code_shows_a_refusal(served, desk):

@@ -55,7 +55,8 @@ def test_every_view_of_the_api_authenticates_except_the_public_ones():
 
 def test_every_view_declares_scopes_or_has_its_own_permissions():
     for name, view in api_views():
-        closed_by_scope = DeclaredScope in view.permission_classes and view.required_scopes
+        declares = any(issubclass(each, DeclaredScope) for each in view.permission_classes)
+        closed_by_scope = declares and view.required_scopes
         assert closed_by_scope or name in {*PUBLIC_TO_ALL, "tokens"}, name
 
 
@@ -69,3 +70,15 @@ def test_a_post_with_a_method_override_header_stays_a_post():
     token = a_platform_token("read")
     response = post(DESKS, {}, token, headers={"X-HTTP-Method-Override": "GET"})
     assert response.status_code == 405
+
+
+def test_a_refused_token_learns_which_kind_to_use():
+    for token, path, kind in (
+        (a_desk_token(a_desk()), DESKS, "platform"),
+        (a_platform_token(), "/api/v1/me", "desk"),
+    ):
+        answer = get(path, token)
+        assert code(answer) == "not_allowed"
+        assert (
+            answer.json()["detail"] == f"Use a {kind} token: no other kind may call this endpoint."
+        )

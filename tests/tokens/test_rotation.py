@@ -19,11 +19,16 @@ from django.utils import timezone
 
 from config.accounts import sessions
 from config.management.commands.rotate_keys import FOUND_SOME
+from events.actors import SYSTEM
 from events.management.log_command import COULD_NOT_RUN
 from events.times import to_rfc3339
+from signals.models import Chat, DeliveryAttempt, Subscription
+from signals.subscriptions.actions import change
 from tests import staff
 from tests.client import ME, get
 from tests.factories import a_bot, a_desk_token, a_platform_token, a_shared_secret, a_staff_user
+from tests.signals.chats.stage import DISCORD, a_chat
+from tests.signals.subscriptions.stage import URL, a_webhook, secrets_of
 from tokens.choices import Source
 from tokens.crypto import keys, rotation
 from tokens.models import SigningSecret, Token
@@ -104,11 +109,51 @@ def test_a_second_run_has_nothing_to_do(desk, new_key):
 def test_after_being_killed_everything_is_readable_and_a_new_run_continues(settings, new_key):
     texts = {a_shared_secret(Source.FLOOR), a_shared_secret(Source.NOX)}
     new_key()
-    moved = next(rotation.reencrypt_secrets())
+    moved = next(rotation.reencrypt(SigningSecret))
     assert {secret.decrypt() for secret in SigningSecret.objects.all()} == texts
-    assert moved not in list(rotation.reencrypt_secrets())
+    assert moved not in list(rotation.reencrypt(SigningSecret))
     only_first(settings)
     assert {secret.decrypt() for secret in SigningSecret.objects.all()} == texts
+
+
+def test_a_webhooks_url_secret_and_answers_move_too(settings, new_key):
+    webhook = a_webhook()
+    attempt = DeliveryAttempt(subscription=webhook, at=timezone.now(), milliseconds=1, status=500)
+    attempt.keep_answer(b"no")
+    silent = DeliveryAttempt(subscription=webhook, at=timezone.now(), milliseconds=1, status=200)
+    DeliveryAttempt.objects.bulk_create([attempt, silent])
+    secrets = secrets_of(webhook)
+    new_key()
+    assert rotate(FOUND_SOME)["webhooks"] == 3
+    assert rotate()["webhooks"] == 0
+    only_first(settings)
+    moved = Subscription.objects.get()
+    assert (moved.decrypt(), secrets_of(moved)) == (URL, secrets)
+    assert [one.answer for one in moved.attempts.all()] == ["", "no"]
+
+
+def test_the_address_of_a_chat_moves_too(desk, settings, new_key):
+    a_chat(desk.user)
+    new_key()
+    assert rotate(FOUND_SOME)["chats"] == 1
+    assert rotate()["chats"] == 0
+    only_first(settings)
+    assert Chat.objects.get().decrypt() == DISCORD
+
+
+def test_a_url_that_changes_while_keys_move_is_not_changed_back(settings, new_key):
+    """A server that has not put the new key first yet encrypts the new URL under the old one."""
+    a_webhook()
+    later, old = a_webhook(), settings.SECRET_KEYS
+    new_key()
+    both, moving = settings.SECRET_KEYS, rotation.reencrypt(Subscription)
+    next(moving)
+    settings.SECRET_KEYS = old
+    change(subscription=later, url="https://new.example/", actor=SYSTEM)
+    settings.SECRET_KEYS = both
+    list(moving)
+    later.refresh_from_db()
+    assert later.decrypt() == "https://new.example/"
 
 
 def test_it_lists_tokens_of_old_keys_until_they_are_used(desk, new_key):
@@ -214,7 +259,8 @@ def test_it_prints_what_it_did(desk, new_key):
     out = StringIO()
     call_command("rotate_keys", stdout=out)
     assert out.getvalue() == (
-        "Moved to the first key: 0 signing secrets, 0 second factors, 0 sessions.\n"
+        "Moved to the first key: 0 signing secrets, 0 texts of webhooks, "
+        "0 chats, 0 second factors, 0 sessions.\n"
         "Nothing needs another key than the first.\n"
     )
 
@@ -231,7 +277,8 @@ def test_it_prints_what_still_needs_an_old_key(desk, new_key):
     ):
         call_command("rotate_keys", stdout=out)
     assert out.getvalue() == (
-        "Moved to the first key: 1 signing secrets, 0 second factors, 0 sessions.\n"
+        "Moved to the first key: 1 signing secrets, 0 texts of webhooks, "
+        "0 chats, 0 second factors, 0 sessions.\n"
         f"On the key {token.key_id}: {token.public_id} {token.hint} Engine, never used\n"
         "Links in emails become invalid when you remove the SECRET_KEY that signed them. Links "
         f"sent until now expire by {to_rfc3339(now + timedelta(days=3))}.\n"

@@ -6,13 +6,13 @@ session, a message or a log.
 
 from typing import Any
 
+from django.db.models import Model
 from django.http import HttpRequest, HttpResponse
 
 from events.control.lists import ChoiceFilter
 from events.control.pages import ActionPage
 from events.http import limits
 from tokens import one_time_keys
-from tokens.models import SigningSecret, Token
 
 
 class CreateCredentialPage(ActionPage):
@@ -20,7 +20,7 @@ class CreateCredentialPage(ActionPage):
 
     is_per_row = False
 
-    def create(self, form: Any) -> tuple[str, Token | SigningSecret]:
+    def create(self, form: Any) -> tuple[str, Model]:
         """Creates the credential and returns its value and its record."""
         raise NotImplementedError
 
@@ -38,7 +38,17 @@ class CreateCredentialPage(ActionPage):
 
 
 class OwnerFilter(ChoiceFilter, name="owner"):
-    """Filters by owner. The default is the platform; a search covers both owners."""
+    """Filters by owner. The default is the platform; a search covers both owners.
+
+    ``column`` is a foreign key that only the rows of customers have.
+    """
+
+    def __init_subclass__(cls, column: str, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.filters = {
+            "the platform": lambda rows: rows.filter(**{f"{column}__isnull": True}),
+            "customers": lambda rows: rows.filter(**{f"{column}__isnull": False}),
+        }
 
     def choices(self, changelist: Any) -> Any:
         return list(super().choices(changelist))[1:]  # without "All"

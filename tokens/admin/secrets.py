@@ -88,11 +88,8 @@ class EndSecret(ActionPage):
         return self.redirect_to_row(self.row, "The secret is ended.")
 
 
-class SecretOwnerFilter(OwnerFilter):
-    filters = {
-        "the platform": lambda secrets: secrets.filter(automation=None),
-        "customers": lambda secrets: secrets.filter(automation__isnull=False),
-    }
+class SecretOwnerFilter(OwnerFilter, column="automation"):
+    """By bot, or the Floor's and Nox's."""
 
 
 @admin.register(SigningSecret)

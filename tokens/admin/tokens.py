@@ -97,11 +97,8 @@ class RevokeToken(ActionPage):
         return self.redirect_to_row(token, "The token is revoked.")
 
 
-class TokenOwnerFilter(OwnerFilter):
-    filters = {
-        "the platform": lambda tokens: tokens.filter(desk=None),
-        "customers": lambda tokens: tokens.filter(desk__isnull=False),
-    }
+class TokenOwnerFilter(OwnerFilter, column="desk"):
+    """By desk, or the platform's."""
 
 
 @admin.register(Token)

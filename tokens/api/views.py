@@ -10,7 +10,7 @@ from events.actors import Actor
 from events.http import limits
 from events.http.api_view import ApiResponse, ApiView
 from events.http.bodies import json_body, raw_body
-from events.http.cursors import list_key, page_of
+from events.http.cursors import list_cursor, list_key, page_of
 from events.http.parameters import PageParameters
 from events.http.refusals import ExchangeSecret, Invalid, NotAllowed, NotFound, TokenInvalid
 from tokens import actions
@@ -46,7 +46,9 @@ class TokenViewSet(ViewSetMixin, ApiView):
         if "after" in params:
             tokens = tokens.filter(pk__gt=list_key(params["after"], LIST))
         rows = list(tokens[: params["limit"] + 1])
-        page, next_cursor = page_of(rows, params["limit"], LIST, lambda token: token.pk)
+        page, next_cursor = page_of(
+            rows, params["limit"], lambda token: list_cursor(LIST, token.pk)
+        )
         return ApiResponse({"tokens": [token.to_dict() for token in page], "next": next_cursor})
 
     @schemas.mint_token

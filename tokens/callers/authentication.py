@@ -114,7 +114,13 @@ class SignerAuthentication(BearerAuthentication):
 
 
 class SessionOrBearerAuthentication(BaseAuthentication):
-    """Accepts a Bearer token, or a session (with a CSRF check) if there is no ``Authorization``."""
+    """Accepts a Bearer token, or a session (with a CSRF check) if there is no ``Authorization``.
+
+    No token may call the methods in ``session_only``.
+    """
+
+    def __init__(self, session_only: tuple[str, ...] = ("POST",)) -> None:
+        self.session_only = session_only
 
     def authenticate(self, request: Request) -> tuple[User | None, Token | None]:
         value = read_bearer(request)
@@ -122,7 +128,7 @@ class SessionOrBearerAuthentication(BaseAuthentication):
             return None, active_token(request, value, CredentialReader())
         user = request._request.user
         if not isinstance(user, User):
-            raise SignInRequired if request.method == "POST" else CredentialsMissing
+            raise SignInRequired if request.method in self.session_only else CredentialsMissing
         _check_csrf(request)
         return user, None
 

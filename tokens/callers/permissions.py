@@ -2,10 +2,16 @@
 
 from typing import TYPE_CHECKING
 
-from rest_framework.permissions import BasePermission
+from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 
-from events.http.refusals import NotAllowed, ScopeMissing, SignInRequired
+from events.http.refusals import (
+    NotAllowed,
+    ReauthenticationRequired,
+    ScopeMissing,
+    SignInRequired,
+)
+from tokens.callers.staff import is_staff, require_staff, signed_in_recently
 from tokens.models import SigningSecret
 
 if TYPE_CHECKING:  # REST framework imports this module while it defines the base view
@@ -23,10 +29,32 @@ class DeclaredScope(BasePermission):
         if request.method == "OPTIONS" or isinstance(request.auth, SigningSecret):
             return True
         scope = view.required_scopes.get(request.method or "")
-        if scope is None or view.for_platform not in (None, request.auth.is_platform):
+        if scope is None:
             raise NotAllowed
+        if view.for_platform not in (None, request.auth.is_platform):
+            kind = "platform" if view.for_platform else "desk"
+            raise NotAllowed(f"Use a {kind} token: no other kind may call this endpoint.")
         if scope not in request.auth.scopes:
             raise ScopeMissing(f"This call asks for the scope {scope}. Use a token that has it.")
+        return True
+
+
+class SignedInToChange(DeclaredScope):
+    """Lets tokens with the declared scope read. A change requires a session, recently confirmed.
+
+    A stolen token must leave nothing behind that outlives it.
+    """
+
+    def has_permission(self, request: Request, view: "ApiView") -> bool:  # type: ignore[override]
+        is_change = request.method not in SAFE_METHODS
+        if request.auth is not None:
+            if is_change:
+                raise SignInRequired
+            return super().has_permission(request, view)
+        if is_staff(request._request):
+            require_staff(request._request, recently=is_change)
+        elif is_change and not signed_in_recently(request._request):
+            raise ReauthenticationRequired
         return True
 
 

@@ -5,7 +5,7 @@ re-authentication within the last 15 minutes.
 """
 
 import time
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from allauth.account.internal.flows.login import (
@@ -19,6 +19,7 @@ from django.contrib.auth.models import AnonymousUser
 from django.contrib.auth.signals import user_logged_in
 from django.dispatch import receiver
 from django.http import HttpRequest
+from django.utils import timezone
 
 from desks.models import User
 from events.http.refusals import NotAllowed, ReauthenticationRequired, SecondFactorRequired
@@ -50,10 +51,16 @@ def verify_session(
 
 def session_expired(request: HttpRequest, user: User | AnonymousUser) -> bool:
     """Whether this is a staff session older than ``MAX_SESSION_AGE``."""
+    end = session_end(request, user)
+    return end is not None and timezone.now() > end
+
+
+def session_end(request: HttpRequest, user: User | AnonymousUser) -> datetime | None:
+    """When a staff session is older than ``MAX_SESSION_AGE``. None for customers."""
     if not user.is_staff:
-        return False
-    age = time.time() - request.session.get(SIGNED_IN_AT, 0)
-    return bool(age > MAX_SESSION_AGE.total_seconds())
+        return None
+    signed_in_at = datetime.fromtimestamp(request.session.get(SIGNED_IN_AT, 0), UTC)
+    return signed_in_at + MAX_SESSION_AGE
 
 
 def is_staff(request: HttpRequest) -> bool:

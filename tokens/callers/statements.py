@@ -27,8 +27,9 @@ TOKEN_COLUMNS = [
     "can_write",
     "key_id",
     "last_used_at",
+    "expires_at",
 ]
-SECRET_COLUMNS = ["id", "public_id", "source", "automation_id", "ciphertext", "key_id"]
+SECRET_COLUMNS = ["id", "ciphertext", "key_id", "public_id", "source", "automation_id"]
 AUTOMATION_COLUMNS = ["id", "desk_id"]
 DESK_COLUMNS = ["id", "public_id"]
 
@@ -81,8 +82,9 @@ def find_active_token(digests: Sequence[str], now: datetime) -> Token | None:
         return None
     token_row, desk_row = row[: len(TOKEN_COLUMNS)], row[len(TOKEN_COLUMNS) :]
     token = Token.from_db(DEFAULT_DB_ALIAS, TOKEN_COLUMNS, token_row)
-    if token.last_used_at is not None:
-        token.last_used_at = parse_datetime(token.last_used_at)
+    for name in ("last_used_at", "expires_at"):
+        if (time := getattr(token, name)) is not None:
+            setattr(token, name, parse_datetime(time))
     if token.desk_id is not None:
         token.desk = Desk.from_db(DEFAULT_DB_ALIAS, DESK_COLUMNS, desk_row)
     return token

@@ -11,33 +11,33 @@ from typing import Any
 from allauth.mfa.models import Authenticator
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, QuerySet
 
 from tokens.crypto import keys
-from tokens.models import SigningSecret, Token
-from tokens.models.secret import SigningSecretQuerySet
+from tokens.models import Sealed, Token
+from tokens.models.sealed import NO_TEXT
 from tokens.models.token import TokenQuerySet
 
 # The encrypted members of an authenticator's data: a TOTP secret, the seed of recovery codes.
 ENCRYPTED_FIELDS = ("secret", "seed")
 
 
-def secrets_on_old_keys() -> SigningSecretQuerySet:
-    """Signing secrets that are not encrypted under the first key."""
-    return SigningSecret.objects.exclude(key_id=keys.key_id(settings.SECRET_KEYS[0]))
+def on_old_keys(model: type[Sealed]) -> QuerySet[Any]:
+    """Rows of a table whose text is not encrypted under the first key."""
+    first = keys.key_id(settings.SECRET_KEYS[0])
+    return model._default_manager.exclude(key_id__in=[first, NO_TEXT])
 
 
-def reencrypt_secrets() -> Iterator[str]:
-    """Re-encrypts signing secrets under the first key; yields the id of each.
+def reencrypt(model: type[Sealed]) -> Iterator[Sealed]:
+    """Re-encrypts the text of each row of a table under the first key; yields each row.
 
-    Raises ``keys.KeyLostError`` if no configured key decrypts a secret.
+    Raises ``keys.KeyLostError`` if no configured key decrypts it.
     """
-    for secret in secrets_on_old_keys().order_by("id").iterator():
-        old_key_id = secret.key_id
-        secret.encrypt(secret.decrypt())
-        changes = {"ciphertext": secret.ciphertext, "key_id": secret.key_id}
-        SigningSecret.objects.filter(pk=secret.pk, key_id=old_key_id).update(**changes)
-        yield secret.public_id
+    for row in on_old_keys(model).order_by("pk").iterator():
+        unchanged = model._default_manager.filter(pk=row.pk, ciphertext=bytes(row.ciphertext))
+        row.encrypt(row.decrypt())
+        unchanged.update(ciphertext=row.ciphertext, key_id=row.key_id)
+        yield row
 
 
 def reencrypt_second_factors() -> Iterator[bool]:

@@ -1,28 +1,18 @@
 """Signing secrets of automations, of the Floor and of Nox."""
 
-from datetime import datetime
 from typing import Self
 
 from django.db import models
 from django.db.models import F, Q
 
-from desks.ids import MAX_ID_LENGTH, new_id
 from desks.models import Desk
 from events.actors import Actor, ActorType
 from events.times import to_rfc3339
 from tokens.choices import Source
-from tokens.crypto import keys
+from tokens.models.sealed import SealedSecret, SealedSecretQuerySet
 
 
-def new_secret_id() -> str:
-    return new_id("sec_")
-
-
-class SigningSecretQuerySet(models.QuerySet["SigningSecret"]):
-    def live(self, now: datetime) -> Self:
-        """Secrets that still verify: the current one and, in an overlap, the previous one."""
-        return self.filter(Q(ends_at=None) | Q(ends_at__gt=now))
-
+class SigningSecretQuerySet(SealedSecretQuerySet):
     def of(self, source: Source, bot_id: str | None = None) -> Self:
         """The secrets of one owner: the Floor, Nox, or one automation."""
         return self.filter(source=source, automation=bot_id)
@@ -32,24 +22,17 @@ class SigningSecretQuerySet(models.QuerySet["SigningSecret"]):
         return self.filter(automation__desk=desk).select_related("automation__desk")
 
 
-class SigningSecret(models.Model):
-    """A signing secret, encrypted and bound to its row. ``ends_at`` is None for the current one."""
+class SigningSecret(SealedSecret):
+    """A signing secret, encrypted and bound to its row."""
 
-    public_id = models.CharField(max_length=MAX_ID_LENGTH, default=new_secret_id)
     source = models.CharField(max_length=16, choices=Source.choices())
     automation = models.ForeignKey(
         "desks.Automation", models.PROTECT, null=True, related_name="secrets"
     )
-    ciphertext = models.BinaryField()
-    key_id = models.CharField(max_length=8)
-    hint = models.CharField(max_length=16)
-    created_at = models.DateTimeField()
-    ends_at = models.DateTimeField(null=True)
 
     objects = SigningSecretQuerySet.as_manager()
 
-    class Meta:
-        ordering = ["-id"]
+    class Meta(SealedSecret.Meta):
         constraints = [
             models.UniqueConstraint(fields=["public_id"], name="secret_public_id"),
             models.UniqueConstraint(
@@ -100,11 +83,3 @@ class SigningSecret(models.Model):
     def associated_data(self) -> str:
         """Binds the ciphertext to its row: in another row it cannot be decrypted."""
         return f"{self.public_id}:{self.owner}"
-
-    def encrypt(self, text: str) -> None:
-        """Stores the secret's text, encrypted under the first key. Does not save the row."""
-        self.ciphertext, self.key_id = keys.encrypt(text, self.associated_data)
-
-    def decrypt(self) -> str:
-        """The secret's text. Raises ``keys.KeyLostError``."""
-        return keys.decrypt(bytes(self.ciphertext), self.associated_data, self.key_id)

@@ -1,18 +1,24 @@
 """Bearer tokens of desks and of the platform."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Any, Self
 
 from django.db import models
 from django.db.models import F, Q
+from django.utils import timezone
 
+from desks.feed.visibility import desk_visibility, topic_changes
 from desks.ids import MAX_ID_LENGTH, new_id
-from desks.models import Desk, Election
+from desks.models import Desk
 from events.actors import Actor, ActorType
-from events.feed.reading import WHOLE_LOG, Span, Visibility, Window
+from events.feed.reading import WHOLE_LOG, Visibility
 from events.http.names import MAX_NAME_LENGTH
-from events.kinds import EVERYONE
+from events.kinds import Kind
+from events.live.frames import EndReason
+from events.live.readers import Change, Credential
+from events.models import Event
+from events.statements import listed
 from events.times import to_rfc3339
 from tokens.choices import Scope
 
@@ -96,6 +102,16 @@ class Token(models.Model):
         """Whether the token is neither revoked nor expired. Queries the database each time."""
         return Token.objects.active(now).filter(pk=self.pk).exists()
 
+    @property
+    def credential(self) -> Credential:
+        """The token as what ends a stream that it opened."""
+        return Credential(STREAM_TOKENS, self.public_id, self.expires_at)
+
+    @staticmethod
+    def topic_changes(event: Event) -> Sequence[Change]:
+        """How an event changes which topics a token sees."""
+        return topic_changes(event)
+
     def to_dict(self) -> dict[str, Any]:
         """The record that lists contain (contract, section 2). It never includes the value."""
         return {**self.as_event_data(), "lastUsedAt": to_rfc3339(self.last_used_at)}
@@ -130,14 +146,19 @@ class Token(models.Model):
         return desk_visibility(desk) if desk else lambda window: ()
 
 
-def desk_visibility(desk: Desk) -> Visibility:
-    """What a desk may read: its own events, public events, and the events of cards it enrolled in.
+class StreamTokens:
+    """Tells the hub which tokens have ended (contract, section 4, streams)."""
 
-    It may read a card's events only while its election on that card was standing.
-    """
+    end_reason, is_told = EndReason.TOKEN_ENDED, True
 
-    def spans(window: Window) -> Sequence[Span]:
-        elections = Election.objects.filter(desk=desk).spans(window)
-        return [Span(desk.public_id), Span(EVERYONE), *elections]
+    def ended_by(self, event: Event) -> Iterable[str]:
+        """The token that this event revokes, if it does."""
+        return [event.content["data"]["id"]] if event.kind == Kind.TOKEN_REVOKED else ()
 
-    return spans
+    def find_ended(self, ids: Collection[str]) -> Collection[str]:
+        """Those of these tokens that are revoked, expired or gone. One statement."""
+        active = Token.objects.active(timezone.now()).filter(public_id__in=listed(ids))
+        return set(ids).difference(active.values_list("public_id", flat=True))
+
+
+STREAM_TOKENS = StreamTokens()

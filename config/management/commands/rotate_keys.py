@@ -16,23 +16,26 @@ from config.accounts import links
 from config.accounts.sessions import reseal_sessions, sessions
 from events.management.log_command import COULD_NOT_RUN, LogCommand
 from events.times import to_rfc3339
+from signals.models import Chat, DeliveryAttempt, Subscription, SubscriptionSecret
 from tokens.crypto import rotation
 from tokens.crypto.keys import KeyLostError
-from tokens.models import Token
+from tokens.models import Sealed, SigningSecret, Token
 
 Work = TypeVar("Work")
 
 FOUND_SOME = 1  # exit status
+# A subscription's URL, its secrets, and what its endpoint answered.
+OF_WEBHOOKS: tuple[type[Sealed], ...] = (Subscription, SubscriptionSecret, DeliveryAttempt)
 
 
 class Command(LogCommand):
     help = (
-        "Run it when a new key is the first one on every web server. It encrypts and signs every "
-        "signing secret, second factor and session with the first key of SECRET_KEYS and "
-        "SECRET_KEY. It lists the tokens whose digest uses another one of TOKEN_KEYS: a token "
-        "moves when it is used. You can stop the command at any point and run it again. Exit "
-        "status 0: nothing needs another key than the first, and you may remove the others; "
-        "1: something did, and the command moved what it could; 2: it could not run."
+        "Run it when a new key is the first one on every server. It encrypts and signs every "
+        "signing secret, webhook, chat, second factor and session with the first key of "
+        "SECRET_KEYS and SECRET_KEY. It lists the tokens whose digest uses another one of "
+        "TOKEN_KEYS: a token moves when it is used. You can stop the command at any point and run "
+        "it again. Exit status 0: nothing needs another key than the first, and you may remove "
+        "the others; 1: something did, and the command moved what it could; 2: it could not run."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -66,6 +69,7 @@ class Command(LogCommand):
     ) -> None:
         self.stdout.write(
             f"Moved to the first key: {moved['secrets']} signing secrets, "
+            f"{moved['webhooks']} texts of webhooks, {moved['chats']} chats, "
             f"{moved['secondFactors']} second factors, {moved['sessions']} sessions."
         )
         for token in waiting:
@@ -84,17 +88,21 @@ class Command(LogCommand):
 
 def _moved() -> dict[str, int]:
     """Moves everything and returns the count of each kind. Raises ``KeyLostError``."""
-    secrets = _shown(
-        "Secrets", rotation.reencrypt_secrets(), rotation.secrets_on_old_keys().count()
-    )
     factors = _shown(
         "Second factors", rotation.reencrypt_second_factors(), Authenticator.objects.count()
     )
     return {
-        "secrets": sum(1 for _ in secrets),
+        "secrets": _reencrypted("Secrets", SigningSecret),
+        "webhooks": sum(_reencrypted(str(one._meta.verbose_name), one) for one in OF_WEBHOOKS),
+        "chats": _reencrypted("Chats", Chat),
         "secondFactors": sum(factors),
         "sessions": sum(_shown("Sessions", reseal_sessions(), sessions().count())),
     }
+
+
+def _reencrypted(what: str, model: type[Sealed]) -> int:
+    total = rotation.on_old_keys(model).count()
+    return sum(1 for _ in _shown(what, rotation.reencrypt(model), total))
 
 
 def _described(token: Token) -> dict[str, Any]:

@@ -11,6 +11,7 @@
     ├── 413  BodyTooLarge  415  UnsupportedMediaType   409  NonceUsed · MadeAlready
     ├── 422  Unlawful
     │        ├── ExchangeSecret · TickerOnly · ModeRefused · NotElected · Invalid
+    │        ├── SignalTooOld
     │        ├── PairMismatch · DirectionMismatch · NoElection · NoCard · DeskNotReady
     │        └── CursorLost
     └── 429  RateLimited   500  Internal               503  Unavailable

@@ -83,7 +83,7 @@ class NotAllowed(Refused):
 
 class SignInRequired(Refused):
     code, status, title = "sign_in_required", 403, "Sign-in required"
-    detail = "Sign in at /accounts/login/ and send the session cookie. Tokens cannot mint tokens."
+    detail = "Sign in at /accounts/login/ and send the session cookie. No token may do this."
 
 
 class CsrfFailed(Refused):
@@ -114,7 +114,7 @@ class HttpsRequired(Refused):
 
 class NotFound(Refused):
     code, status, title = "not_found", 404, "Not found"
-    detail = "The path, desk, signal or token does not exist, or you have no access to it."
+    detail = "The path, desk, signal, token or webhook does not exist, or you have no access to it."
 
 
 class MethodNotAllowed(Refused):

@@ -47,6 +47,14 @@ class Invalid(Unlawful):
         return cls(errors=[FieldError(field=name, code=code, detail=detail)])
 
 
+class SignalTooOld(Unlawful):
+    code, title = "signal_too_old", "The signal is too old"
+    detail = (
+        "The bot refuses a signal whose sentAt is older than its owner allows. Send each signal at "
+        "once, and check the clock of the sender."
+    )
+
+
 class PairMismatch(Unlawful):
     code, title = "pair_mismatch", "Pair differs from the election"
     detail = "Send exactly the elected pair. The member elected holds it."
@@ -91,6 +99,7 @@ class DeskNotReady(Unlawful):
 class CursorLost(Unlawful):
     code, title = "cursor_lost", "Unknown cursor"
     detail = (
-        "The log no longer contains the position of this cursor. Read again from the beginning, or "
-        "from the tail with order=desc&limit=1, and compare the result with the events you have."
+        "The log no longer contains the position of this cursor. Pull all desks again. Read the "
+        "feed again from the beginning, or from the tail with order=desc&limit=1, and compare the "
+        "result with the events you have."
     )

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from events.feed.head import read_head
 from events.management.log_command import LogCommand
 from events.models import Head, new_epoch
 
@@ -15,7 +16,7 @@ class Command(LogCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         Head.objects.update(epoch=new_epoch())
-        head = Head.objects.get()
+        head = read_head()
         self.stdout.write(
             f"Epoch {head.epoch} starts at position {head.position:,}. "
             "Earlier cursors are refused with cursor_lost."

@@ -5,11 +5,14 @@ from dataclasses import asdict
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
+from django.utils import timezone
 from tqdm import tqdm
 
+from events.feed.head import read_head
 from events.management.log_command import LogCommand
 from events.models import Head
 from events.snapshot import snapshot
+from signals.notices.operations import tell_staff
 from signals.reports.audit.findings import NOT_COVERED, Finding
 from signals.reports.audit.run import PASSES, run_audit
 
@@ -17,18 +20,21 @@ from signals.reports.audit.run import PASSES, run_audit
 class Command(LogCommand):
     help = (
         "Replays the log and compares every table with it. It reads one snapshot of the database, "
-        "writes nothing and blocks nobody, so it can run while the service does. It prints one "
-        "line for each promise, with the number of things checked and the first breaches, and then "
-        "what it does not cover. Exit status: 0 if every promise holds, 1 if one is broken, 2 if "
-        "the audit could not run."
+        "blocks nobody, and writes nothing but what --tell asks for, so it can run while the "
+        "service does. It prints one line for each promise, with the number of things checked and "
+        "the first breaches, and then what it does not cover. Exit status: 0 if every promise "
+        "holds, 1 if one is broken, 2 if the audit could not run."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--json", action="store_true", help="print one JSON object")
+        parser.add_argument(
+            "--tell", action="store_true", help="write a notice for staff if a promise is broken"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         with snapshot():
-            head = Head.objects.get()
+            head = read_head()
             # With disable=None, tqdm draws on a terminal only.
             with tqdm(total=PASSES * head.position, unit=" events", disable=None) as progress:
                 lines = run_audit(progress.update).lines()
@@ -37,6 +43,9 @@ class Command(LogCommand):
             self.stdout.write(json.dumps(_report(head, lines)))
         else:
             self.stdout.write(_text(head, lines))
+        if broken and options["tell"]:
+            found = [_line(line) for line in lines if line.broken]
+            tell_staff("The audit found a broken promise", "\n\n".join(found), timezone.now())
         if broken:
             raise CommandError(f"{broken} of {len(lines)} promises are broken.")
 

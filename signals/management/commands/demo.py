@@ -49,7 +49,7 @@ class Command(BaseCommand):
         base_url = environment["BASE_URL"]
         with serving(environment) as server:
             self.stdout.write(f"Serving on {base_url}.\n")
-            went_well = Round(base_url, seeded, READY, self.stdout.write).play()
+            went_well = Round(base_url, seeded, READY, self.stdout.write, delivers=True).play()
             if once and not went_well:
                 raise DemonstrationError("Some responses were not as expected.")
             if once:

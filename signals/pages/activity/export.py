@@ -7,13 +7,13 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponseBase, StreamingHttpResponse
 
+from desks.feed.visibility import desk_visibility
 from desks.models import Desk
 from events.feed.reading import Query, read_page
 from events.times import to_rfc3339
 from signals.pages.access import customer_page
 from signals.pages.activity.filters import query_of, read_filter
 from signals.reports.activity import Line, bot_names, lines
-from tokens.models.token import desk_visibility
 
 PAGE_SIZE = 1000
 COLUMNS = (

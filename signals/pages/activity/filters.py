@@ -11,13 +11,11 @@ from desks.models import Automation, Desk
 from events.feed.dates import first_positions
 from events.feed.reading import MAX_POSITION, Query
 from events.http.refusals import Invalid
-from events.kinds import Kind
 from signals.intake.incoming import MAX_SENT_LENGTH
 from signals.intake.refusal_quota import SUPPRESSED
+from signals.reports.activity import KIND_LABELS
 from signals.reports.reasons import REASONS, title_of
 
-# The labels of the event kinds.
-KIND_LABELS = {kind.value: kind.label.capitalize() for kind in Kind}
 # The labels of the codes that the log records.
 CODE_LABELS = {code: f"{title_of(code)} ({code})" for code in (*REASONS, SUPPRESSED)}
 ALL_KINDS, ALL_BOTS, ALL_CODES = "Every kind", "Every bot", "Every refusal"

@@ -3,15 +3,15 @@
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
+from desks.feed.visibility import desk_visibility
 from desks.models import Desk
+from events.feed.head import read_head
 from events.feed.reading import read_page
 from events.http.cursors import log_position
-from events.models import Head
 from signals.pages.access import customer_page
 from signals.pages.activity.filters import query_of, read_filter
 from signals.pages.fragments import fragment, is_fragment
 from signals.reports.activity import bot_names, cursors, lines, newest_first
-from tokens.models.token import desk_visibility
 
 PAGE_SIZE = 50
 
@@ -44,5 +44,5 @@ def _after(request: HttpRequest) -> int | None:
     after = request.GET.get("after", "")
     if not after:
         return None
-    head = Head.objects.get()
+    head = read_head()
     return log_position(after, head.epoch, head.position)

@@ -3,16 +3,13 @@
 import json
 from typing import Any
 
-from django.conf import settings
 from django.http import HttpRequest, HttpResponse
-from django.urls import reverse
 
 from desks.models import Desk
 from events.http.refusals import ExchangeSecret
-from signals.contract.samples import push
 from signals.pages.access import customer_page, own_bot
 from signals.pages.bots.dry_check import dry_check
-from signals.pages.bots.tabs import election_of, tab_page
+from signals.pages.bots.tabs import election_of, sample_of, tab_page
 from signals.pages.forms import MessageForm
 
 
@@ -21,7 +18,7 @@ def check(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
     """Checks a message: every mistake at once. Records nothing and uses no nonce."""
     bot = own_bot(desk, bot_id)
     election = election_of(bot)
-    sample = push(settings.BASE_URL + reverse("hook"), bot.pk, election)["body"]
+    sample = sample_of(bot, election)["body"]
     unbound = MessageForm(initial={"message": sample})
     form = MessageForm(request.POST) if request.method == "POST" else unbound
     context: dict[str, Any] = {"election": election, "form": form}

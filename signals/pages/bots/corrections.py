@@ -12,6 +12,7 @@ TAKEN = {
     "ticker_only": ("pair", "direction"),
     "not_elected": ("elected",),
     "nonce_used": ("nonce",),
+    "signal_too_old": ("sentAt",),
     "pair_mismatch": ("pair",),
     "direction_mismatch": ("direction",),
 }

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from django.conf import settings
+from django.utils import timezone
 
 from desks.models import Automation
 from events.http import strict_json
@@ -20,6 +21,8 @@ from events.http.refusals import (
     Refused,
     SignatureInvalid,
 )
+from events.times import to_rfc3339
+from signals.contract.samples import ALERT_TIME
 from signals.intake.check import check
 from signals.intake.incoming import IncomingSignal, elected_by
 from signals.pages.bots.corrections import corrected
@@ -59,13 +62,16 @@ def dry_check(bot: Automation, message: str, sample: dict[str, Any]) -> DryCheck
     """Runs the hook's own checks on a message, except for the signature.
 
     The search for secrets comes first, whichever bot the message names and even if it is not JSON:
-    the page must not show a message with a secret again. ``sample`` is the bot's own message.
+    the page must not show a message with a secret again. ``sample`` is the bot's own message. An
+    alert's placeholder for the time counts as the present time, and a mended alert keeps it.
     """
     try:
         body = _parse(message)
     except Refused as refusal:
         return DryCheck([refusal], mended=_written(sample))
     sent = IncomingSignal(body, credential=None, automation=bot).sent()
+    if ALERT_TIME in message and "sentAt" in sample:
+        sample = sample | {"sentAt": ALERT_TIME}
     mistakes: list[Refused] = []
     checked: dict[str, Any] = {}
     while not checked and len(mistakes) < MAX_MISTAKES:
@@ -104,6 +110,8 @@ def _check(bot: Automation, body: dict[str, Any]) -> dict[str, Any]:
         raise ExchangeSecret
     if (body.get("source"), body.get("botId")) != (Source.TRADINGVIEW, bot.pk):
         raise SignatureInvalid(OTHER_SIGNER)
+    if body.get("sentAt") == ALERT_TIME:
+        body = body | {"sentAt": to_rfc3339(timezone.now())}
     return check(IncomingSignal(body, credential=None, automation=bot))
 
 

@@ -1,14 +1,11 @@
 """The tabs that say how to send a bot's signals: by a program, and from TradingView."""
 
-from django.conf import settings
 from django.http import HttpRequest, HttpResponse
-from django.urls import reverse
 
 from desks.models import Desk
-from signals.contract.samples import push
 from signals.pages.access import customer_page, own_bot
 from signals.pages.bots.relay_setup import EXAMPLE_HOST, relay_setup
-from signals.pages.bots.tabs import election_of, tab_page
+from signals.pages.bots.tabs import election_of, sample_of, tab_page
 from signals.pages.forms import RelayHostForm
 
 
@@ -17,7 +14,7 @@ def send(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
     """The message and sample code that signs and sends it."""
     bot = own_bot(desk, bot_id)
     election = election_of(bot)
-    samples = push(settings.BASE_URL + reverse("hook"), bot.pk, election)
+    samples = sample_of(bot, election)
     return tab_page(request, desk, bot, "send", election=election, **samples)
 
 
@@ -28,7 +25,7 @@ def tradingview(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
     election = election_of(bot)
     form = RelayHostForm(request.GET if "host" in request.GET else None)
     host = form.cleaned_data["host"] if form.is_valid() else EXAMPLE_HOST
-    samples = push(settings.BASE_URL + reverse("hook"), bot.pk, election)
+    samples = sample_of(bot, election)
     return tab_page(
         request,
         desk,

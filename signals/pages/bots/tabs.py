@@ -3,12 +3,14 @@
 from dataclasses import dataclass
 from typing import Any
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils import timezone
 
 from desks.models import Automation, Desk, Election
+from signals.contract.samples import SECRET, push
 from signals.models import Signal
 from tokens.choices import Source
 from tokens.models import SigningSecret
@@ -20,6 +22,7 @@ TABS = {
     "tradingview": "TradingView",
     "generate": "Secret",
     "check": "Check",
+    "alarm": "Alarm",
 }
 
 
@@ -60,6 +63,12 @@ def tab_page(
 
 def election_of(bot: Automation) -> Election | None:
     return Election.objects.standing().filter(automation=bot).first()
+
+
+def sample_of(bot: Automation, election: Election | None, secret: str = SECRET) -> dict[str, Any]:
+    """The template context that shows how the bot sends: message, alerts and code."""
+    hook, says_when = settings.BASE_URL + reverse("hook"), bot.max_age is not None
+    return push(hook, bot.pk, election, secret, says_when=says_when)
 
 
 def live_secrets(bot: Automation) -> list[SigningSecret]:

@@ -9,9 +9,12 @@ from desks.models import Automation, Connection, Desk, Election
 from desks.models.election import Reason
 from events.kinds import Kind
 from signals.law.shapes import Mode
-from signals.reports.audit.cards import CardHistory
-from signals.reports.audit.credentials import CredentialHistory
+from signals.models import Subscription, SubscriptionSecret
 from signals.reports.audit.findings import Findings
+from signals.reports.audit.histories.bots import BotHistory
+from signals.reports.audit.histories.cards import CardHistory
+from signals.reports.audit.histories.credentials import CredentialHistory
+from signals.reports.audit.histories.subscriptions import SubscriptionHistory
 from signals.reports.audit.rules import (
     AuditMismatchError,
     Row,
@@ -40,15 +43,18 @@ class DeskReplay:
         self.desks = ExpectedRows(findings.desks, "desk_user_id")
         self.connections = ExpectedRows(findings.connections, "desk_user_id")
         self.elections = ExpectedRows(findings.elections, "opened", prefix="evt_")
-        self.bots = ExpectedRows(findings.automations, "id")
+        self.bots = BotHistory(findings)
         self.credentials = CredentialHistory(findings, user_id)
+        self.webhooks = SubscriptionHistory(findings)
         self.tables: dict[type[Model], ExpectedRows] = {
             Desk: self.desks,
             Connection: self.connections,
-            Automation: self.bots,
+            Automation: self.bots.table,
             Election: self.elections,
             Token: self.credentials.tokens,
             SigningSecret: self.credentials.secrets,
+            Subscription: self.webhooks.subscriptions,
+            SubscriptionSecret: self.webhooks.secrets,
         }
         self._is_closed = False
         self._open_elections: dict[str, Row] = {}  # by bot or card id
@@ -62,12 +68,16 @@ class DeskReplay:
             Kind.DESK_CLOSED: self._close,
             Kind.ELECTION_MADE: self._elect,
             Kind.ELECTION_WITHDRAWN: self._withdraw,
-            Kind.AUTOMATION_CREATED: self._add_bot,
+            Kind.AUTOMATION_CREATED: self.bots.add,
+            Kind.AUTOMATION_CHANGED: self.bots.change,
+            Kind.AUTOMATION_QUIET: self.bots.fall_silent,
+            Kind.AUTOMATION_HEARD: self.bots.be_heard,
             Kind.AUTOMATION_REMOVED: self._remove_bot,
             Kind.TOKEN_MINTED: self.credentials.mint,
             Kind.TOKEN_REVOKED: self.credentials.revoke,
             Kind.SECRET_GENERATED: self._generate,
             Kind.SECRET_ENDED: self.credentials.end,
+            **self.webhooks.handlers,
         }
 
     def apply(self, event: LoggedEvent) -> None:
@@ -78,6 +88,7 @@ class DeskReplay:
             name, findings = str(event.signal_id), self._findings
             findings.consent.check(name, lambda: self._check_consent(event))
             findings.credentials.check(name, lambda: self._check_credential(event))
+            self._findings.events.check(event.id, lambda: self.bots.fill(event))
 
     def close(self) -> None:
         for table in self.tables.values():
@@ -88,7 +99,7 @@ class DeskReplay:
         require(not self._is_closed, "the desk was closed")
         handler(event)
         if event.kind.startswith(DESK_UPDATING_KINDS):
-            self._desk_row["updated_at"] = event.at
+            self._desk_row.update(changed=event.position, updated_at=event.at)
 
     @property
     def _desk_row(self) -> Row:
@@ -105,6 +116,7 @@ class DeskReplay:
             "public_id": self.user_id,
             "created_at": event.at,
             "updated_at": event.at,
+            "changed": event.position,
             "connected": False,
             "enrolled_id": None,
             "deactivated": False,
@@ -130,9 +142,10 @@ class DeskReplay:
 
     def _deactivate(self, event: LoggedEvent) -> None:
         require_same(event.data, {"venue": None})
-        bots = [bot for bot in self.bots.rows.values() if not bot["removed_at"]]
+        bots = self.bots.not_removed()
         remaining = self._desk_row["connected"] or self.credentials.has_token() or bots
         require(not remaining, "it still had a connection, a token or a bot")
+        require(self.webhooks.is_empty(), "it still had a webhook")
         require(not self._desk_row["deactivated"], "the desk was already deactivated")
         self._desk_row["deactivated"] = True
 
@@ -147,18 +160,9 @@ class DeskReplay:
 
     # --- Bots and elections ----------------------------------------------------------------------
 
-    def _add_bot(self, event: LoggedEvent) -> None:
-        bot_id, name = event.data["botId"], event.data["name"]
-        bot = {"id": bot_id, "name": name, "created_at": event.at, "removed_at": None}
-        require_same(event.data, Automation(**bot).as_event_data())
-        require(bot_id not in self.bots.rows, "botId")
-        self.bots.rows[bot_id] = bot
-
     def _remove_bot(self, event: LoggedEvent) -> None:
-        bot = self._active_bot(event.data["botId"])
-        require_same(event.data, Automation(**bot).as_event_data())
-        require(self._standing_election(event, bot["id"]) is None, "its election stands")
-        bot["removed_at"] = event.at
+        require(self._standing_election(event, event.data["botId"]) is None, "its election stands")
+        self.bots.remove(event)
 
     def _elect(self, event: LoggedEvent) -> None:
         require(self._desk_row["connected"], "the desk was not connected")
@@ -198,20 +202,15 @@ class DeskReplay:
     def _target_of(self, event: LoggedEvent) -> dict[str, Any]:
         """The members with which the event must name its bot or card."""
         if "botId" in event.data:
-            return {"botId": self._active_bot(event.data["botId"])["id"]}
+            return {"botId": self.bots.active(event.data["botId"])["id"]}
         card = self._cards.at(event.position)
         if card is None:
             raise AuditMismatchError("no card was published")
         check_elected(event.data, card)
         return {"card": card["name"], "cardId": card["id"]}
 
-    def _active_bot(self, bot_id: str) -> Row:
-        bot = self.bots.rows[bot_id]
-        require(bot["removed_at"] is None, "the bot was removed")
-        return bot
-
     def _generate(self, event: LoggedEvent) -> None:
-        self._active_bot(event.data["owner"])
+        self.bots.active(event.data["owner"])
         self.credentials.generate(event)
 
     # --- Standing elections and checks of signals ------------------------------------------------

@@ -9,9 +9,10 @@ from typing import Any
 from django.db.models import Exists, Model, OuterRef
 
 from desks.models import Automation, Connection, Desk, Election
-from signals.reports.audit.cards import CardHistory
+from signals.models import Subscription, SubscriptionSecret
 from signals.reports.audit.desk_replay import DeskReplay
 from signals.reports.audit.findings import Finding, Findings
+from signals.reports.audit.histories.cards import CardHistory
 from signals.reports.audit.streams import LoggedEvent, Progress, desk_events, desk_rows
 from tokens.models import SigningSecret, Token
 
@@ -23,6 +24,8 @@ TABLES: dict[type[Model], str] = {
     Election: "desk__public_id",
     Token: "desk__public_id",
     SigningSecret: "automation__desk__public_id",
+    Subscription: "desk__public_id",
+    SubscriptionSecret: "subscription__desk__public_id",
 }
 
 # A userId, the model of a row (None for an event), and the row or event.
@@ -53,6 +56,8 @@ def _find_orphans(findings: Findings) -> None:
         (Election, "desk", Desk, findings.elections),
         (Token, "desk", Desk, findings.tokens),
         (SigningSecret, "automation", Automation, findings.secrets),
+        (Subscription, "desk", Desk, findings.subscriptions),
+        (SubscriptionSecret, "subscription", Subscription, findings.webhook_secrets),
     ]
     for model, owner, owners, finding in orphans:
         owner_exists = Exists(owners.objects.filter(pk=OuterRef(owner)))

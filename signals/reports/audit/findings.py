@@ -10,12 +10,18 @@ MAX_EXAMPLES = 5  # breaches listed by name for each promise
 # The command prints this list, so that nobody takes a clean audit for more than it is.
 NOT_COVERED = (
     "users: email addresses, passwords, second factors, sessions, and which user owns a desk",
-    "token digests and encrypted secrets, except that a configured key can read each of them",
+    "token digests and what is encrypted, except that a configured key can read each of them",
     "when each token was last used",
+    "what a runner changes of a webhook: its cursor, failures, lease, tests and attempts; and the "
+    "position to which its owner moved it",
     "the log's epoch, and its clock, except that the clock is not behind the last event",
     "internal row numbers",
     "the exact time of a disconnection, a withdrawal, a deactivation or the decision to end a "
     "secret: no table repeats it, so only its order among the other events is checked",
+    "when the service looks next whether a bot is silent, and the time zone of its trading days",
+    "notices that wait to be sent, what each user wants to be told, and what was told of refusals",
+    "chats to which notices are sent, except that a configured key can read their addresses",
+    "how old a signal was when it arrived: what the sender says of it is not stored",
     "the order of unrelated events within one millisecond",
     "refused signals, and the actors of events other than signals: only the log has them",
     "the same change made to both the log and a table, by somebody with write access to both",
@@ -69,6 +75,8 @@ class Findings:
         self.automations = Finding("bots: rows match the log")
         self.tokens = Finding("tokens: rows match the log")
         self.secrets = Finding("signing secrets: rows match the log")
+        self.subscriptions = Finding("webhooks: rows match the log")
+        self.webhook_secrets = Finding("webhooks: the rows of their secrets match the log")
         self.signals = Finding("signals: rows match the log, one event for each")
         self.credentials = Finding("signals: the credential of each was valid at its position")
         self.consent = Finding(
@@ -77,6 +85,10 @@ class Findings:
         self.nonces = Finding("nonces: no signer used one twice")
         self.digests = Finding("tokens: the key of each digest is in TOKEN_KEYS")
         self.sealed = Finding("signing secrets: a key in SECRET_KEYS decrypts each")
+        self.webhooks = Finding(
+            "webhooks: a key in SECRET_KEYS decrypts each URL, secret and answer"
+        )
+        self.chats = Finding("chats: a key in SECRET_KEYS decrypts the address of each")
         self.factors = Finding("second factors: a key in SECRET_KEYS decrypts each")
 
     def lines(self) -> list[Finding]:

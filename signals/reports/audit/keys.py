@@ -1,15 +1,17 @@
 """Checks that the configured keys still read every stored token digest and secret."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from allauth.mfa.models import Authenticator
 from django.conf import settings
 
+from signals.models import Chat, DeliveryAttempt, Subscription, SubscriptionSecret
 from signals.reports.audit.findings import Finding, Findings
 from tokens.crypto import keys
 from tokens.crypto.rotation import ENCRYPTED_FIELDS
-from tokens.models import SigningSecret, Token
+from tokens.models import Sealed, SigningSecret, Token
+from tokens.models.sealed import NO_TEXT
 
 
 def check_keys(findings: Findings) -> None:
@@ -17,9 +19,21 @@ def check_keys(findings: Findings) -> None:
     _digests(findings.digests)
     for secret in SigningSecret.objects.order_by("pk").iterator():
         _check(findings.sealed, secret.public_id, secret.decrypt)
+    for row in _of_webhooks():
+        _check(findings.webhooks, str(row), row.decrypt)
+    for chat in Chat.objects.order_by("pk").iterator():
+        _check(findings.chats, chat.public_id, chat.decrypt)
     for factor in Authenticator.objects.order_by("pk").iterator():
         encrypted = [factor.data[name] for name in ENCRYPTED_FIELDS if name in factor.data]
         _check(findings.factors, f"factor {factor.pk}", partial(_decrypt_each, encrypted))
+
+
+def _of_webhooks() -> Iterator[Sealed]:
+    """Every row that holds a text of a webhook subscription."""
+    yield from Subscription.objects.order_by("pk").iterator()
+    for model in (SubscriptionSecret, DeliveryAttempt):
+        rows = model._default_manager.exclude(key_id=NO_TEXT).select_related("subscription")
+        yield from rows.order_by("pk").iterator()
 
 
 def _digests(finding: Finding) -> None:

@@ -4,12 +4,14 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 
 from desks.ids import USER
+from events.feed.head import read_head
 from events.kinds import EVERYONE, PLATFORM, Kind
-from events.models import Event, Head
-from signals.models import Signal
-from signals.reports.audit.cards import CardHistory
-from signals.reports.audit.credentials import CredentialHistory
+from events.models import Event
+from signals.models import Signal, Subscription, SubscriptionSecret
 from signals.reports.audit.findings import Findings
+from signals.reports.audit.histories.cards import CardHistory
+from signals.reports.audit.histories.credentials import CredentialHistory
+from signals.reports.audit.histories.subscriptions import SubscriptionHistory
 from signals.reports.audit.rules import UNREADABLE, require
 from signals.reports.audit.signal_rows import SIGNAL_KINDS, check_outcome, row_differences
 from signals.reports.audit.streams import CHUNK, LoggedEvent, Progress, log_events
@@ -33,6 +35,7 @@ class LogReplay:
         self.cards = CardHistory(findings)
         self._findings = findings
         self._platform = CredentialHistory(findings, user_id=None)
+        self._webhooks = SubscriptionHistory(findings)
         self._last_position = 0
         self._last_at: datetime | None = None
         # For the events that are not addressed to one desk.
@@ -43,6 +46,7 @@ class LogReplay:
             (PLATFORM, Kind.TOKEN_REVOKED): self._platform.revoke,
             (PLATFORM, Kind.SECRET_GENERATED): self._platform.generate,
             (PLATFORM, Kind.SECRET_ENDED): self._platform.end,
+            **{(PLATFORM, kind): handle for kind, handle in self._webhooks.handlers.items()},
         }
 
     def read(self, progress: Progress) -> None:
@@ -126,7 +130,7 @@ class LogReplay:
 
     def _compare_rows(self) -> None:
         """Checks the head, and the rows of cards and of the platform's credentials."""
-        head, last = Head.objects.get(), Event.objects.order_by("-position").first()
+        head, last = read_head(), Event.objects.order_by("-position").first()
         if head.position != self._last_position:
             self._findings.positions.breach("head")
         if last is not None and head.at < last.at:
@@ -134,6 +138,9 @@ class LogReplay:
         self.cards.compare_with_rows()
         self._platform.tokens.compare_all(Token.objects.filter(desk=None))
         self._platform.secrets.compare_all(SigningSecret.objects.filter(automation=None))
+        of_platform = SubscriptionSecret.objects.filter(subscription__desk=None)
+        self._webhooks.subscriptions.compare_all(Subscription.objects.filter(desk=None))
+        self._webhooks.secrets.compare_all(of_platform)
 
 
 def _check_refusal(event: LoggedEvent) -> None:

@@ -19,8 +19,9 @@ SIGNAL_KINDS = frozenset(KINDS.values())
 def row_differences(signal: Signal, event: LoggedEvent, card: Row | None) -> list[str]:
     """Returns the names in which a row and its event differ. ``card`` is the published card."""
     column_differences = differences(_event_columns(event, card), _row_columns(signal))
-    for_platform = {"signal": signal.to_dict(), "data": _counts(signal)}
-    for_desks = {"signal": signal.as_desk_json(), "data": {}}
+    everything = signal.to_dict()
+    for_platform = {"signal": everything, "data": _counts(signal)}
+    for_desks = {"signal": signal.visible_to_desks(everything), "data": {}}
     differing = [
         *column_differences,
         *_differing(event.platform_content, for_platform),

@@ -48,7 +48,12 @@ def bot_of(event: Event) -> str | None:
 
 def _desks(ids: set[str]) -> Iterable[tuple[str, str, Model]]:
     for desk in Desk.objects.filter(public_id__in=ids).select_related("user"):
-        yield desk.public_id, desk.user.email, desk
+        yield desk.public_id, _owner(desk), desk
+
+
+def _owner(desk: Desk) -> str:
+    """The owner's address. An owner who closed the account has none: then the desk's id."""
+    return desk.public_id if desk.user.closed_at else desk.user.email
 
 
 def _staff(ids: set[str]) -> Iterable[tuple[str, str, Model]]:

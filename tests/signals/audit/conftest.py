@@ -5,11 +5,25 @@ from django.db import connection, transaction
 
 from desks.models import Automation, Card, Connection, Desk, Election
 from events.models import Event, Head
-from signals.models import Signal
+from signals.models import Chat, Signal, Subscription, SubscriptionSecret
 from tests.signals.audit import stage
 from tokens.models import SigningSecret, Token
 
-MODELS = (Desk, Connection, Card, Election, Automation, Token, SigningSecret, Signal, Event, Head)
+MODELS = (
+    Desk,
+    Connection,
+    Card,
+    Election,
+    Automation,
+    Token,
+    SigningSecret,
+    Signal,
+    Subscription,
+    SubscriptionSecret,
+    Chat,
+    Event,
+    Head,
+)
 
 
 @pytest.fixture(scope="module")

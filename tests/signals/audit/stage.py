@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
+import time_machine
 from allauth.mfa.recovery_codes.internal.auth import RecoveryCodes
 from allauth.mfa.totp.internal.auth import TOTP, generate_totp_secret
 from django.db import connection, transaction
@@ -11,7 +12,9 @@ from django.db.models import CheckConstraint, Model
 from django.utils import timezone
 
 from desks import actions
-from desks.models import Card
+from desks.expectations.rules import Expectation
+from desks.expectations.watch import Watch
+from desks.models import Automation, Card
 from events.actors import SYSTEM
 from signals.reports.audit.findings import Findings
 from signals.reports.audit.run import run_audit
@@ -26,8 +29,11 @@ from tests.factories import (
     a_ready_desk,
     a_shared_secret,
     a_staff_user,
+    expect,
 )
 from tests.signals.bodies import deploy, fanout, floor, nox, tradingview
+from tests.signals.chats.stage import a_chat
+from tests.signals.subscriptions.stage import a_webhook, a_webhooks_life
 from tokens import actions as tokens
 from tokens.choices import Source
 from tokens.closing import close_account
@@ -37,6 +43,7 @@ from tokens.models.token import READ, WRITE
 
 def a_lively_history() -> None:
     """Creates every kind of event, and rows of every table in each state."""
+    expected_bots()
     engine = a_platform_token()
     floor_secret = a_shared_secret(Source.FLOOR)
     early = a_card("Early")
@@ -58,6 +65,8 @@ def a_lively_history() -> None:
     a_connected_desk(), a_desk()
     a_shut_out_desk(late)
     a_closed_desk(late)
+    a_webhooks_life(desks[1]), a_webhooks_life(None)
+    a_chat(desks[1].user)
     credentials(desks[1])
     accepted(push(fanout(), engine))
     assert code(push(fanout(pair="DOGE/USDT"), engine)) == "pair_mismatch"
@@ -83,10 +92,34 @@ def a_bots_life(desk):
     tokens.remove_automation(automation=gone.automation, actor=SYSTEM)
 
 
+def expected_bots() -> None:
+    """Bots that were heard again, are silent, on time, no longer expected, or removed.
+
+    All of it happened in the last hours: the log's time never runs back.
+    """
+    hour, now = timedelta(hours=1), timezone.now()
+    often, daily = Expectation(hour, timedelta(0)), Expectation(None, hour)
+    with time_machine.travel(now - 4 * hour):
+        desk = a_connected_desk()
+        heard, silent, weekly, over, gone = bots = [a_bot(desk) for _ in range(5)]
+        for bot in bots:
+            expect(bot, daily if bot is weekly else often)
+        expect(weekly, daily, max_age=timedelta(seconds=90))
+        accepted(push(tradingview(heard), secret=heard.secret))
+    with time_machine.travel(now - 2 * hour):
+        Watch().look(timezone.now())
+        accepted(push(tradingview(heard), secret=heard.secret))
+        accepted(push(tradingview(heard), secret=heard.secret))
+        Watch().look(timezone.now())
+        expect(over, None)
+        tokens.remove_automation(automation=gone.automation, actor=SYSTEM)
+    assert silent.automation in Automation.objects.silent()
+
+
 def a_shut_out_desk(card: Card) -> None:
     for comes_back in (True, False):
         desk = a_ready_desk(card)
-        a_bot(desk), a_desk_token(desk)
+        a_bot(desk), a_desk_token(desk), a_webhook(desk)
         tokens.deactivate(user=desk.user, actor=SYSTEM)
         if comes_back:
             tokens.reactivate(user=desk.user, actor=SYSTEM)
@@ -94,7 +127,7 @@ def a_shut_out_desk(card: Card) -> None:
 
 def a_closed_desk(card: Card) -> None:
     desk = a_ready_desk(card)
-    a_bot(desk), a_desk_token(desk)
+    a_bot(desk), a_desk_token(desk), a_webhook(desk)
     close_account(desk)
 
 

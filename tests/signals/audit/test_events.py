@@ -16,7 +16,7 @@ from tests.signals.audit.stage import broken, rolled_back
 from tokens.choices import Source
 from tokens.models import SigningSecret, Token
 
-pytestmark = [pytest.mark.django_db, pytest.mark.slow]
+pytestmark = [pytest.mark.django_db, pytest.mark.slow, pytest.mark.once]
 
 KINDS = [kind for kind in Kind if kind != Kind.SIGNAL_REFUSED]
 
@@ -56,11 +56,16 @@ def forged(content, path):
     return content
 
 
+# No row repeats it: a runner moves the cursor on.
+ONLY_IN_THE_LOG = {(Kind.SUBSCRIPTION_REWOUND, "data", "position")}
+
+
 def spoken_of(event):
     """The names that the audit may use for an event: its own, or that of its row."""
     data = event.content["data"]
     ids = [data.get(name) for name in ("id", "botId", "cardId")]
-    return {event.id, event.signal_id, event.topic, *ids} - {None}
+    secret = data.get("secret") or {}
+    return {event.id, event.signal_id, event.topic, *ids, secret.get("id")} - {None}
 
 
 @pytest.mark.parametrize("column", ["content", "platform_content"])
@@ -74,7 +79,7 @@ def test_a_change_of_any_member_of_any_kind_of_event_is_found(falsified, kind, c
             change(event, **{column: forged(content, path)})
             if not spoken_of(event) & named(broken()):
                 missed.append(path)
-    assert missed == []
+    assert [path for path in missed if (kind, *path) not in ONLY_IN_THE_LOG] == []
 
 
 @pytest.mark.parametrize("column", ["content", "platform_content"])
@@ -232,7 +237,7 @@ TABLES = {
     Signal: "signals",
 }
 OF_ITS_OWN: dict[Any, dict[str, Any]] = {
-    Desk: {"public_id": "usr_forged"},
+    Desk: {"public_id": "usr_forged", "changed": 1_000_000},
     Card: {"id": "card_forged", "opened": 1_000_000, "closed": 1_000_001},
     Election: {"opened": 1_000_000, "closed": None, "reason": None},
     Automation: {"id": "bot_forged"},
@@ -319,7 +324,7 @@ def forge(signal, **changes):
         actor_id=signal.credential,
         topic=signal.user_id or signal.card_id,
         signal_id=signal.public_id,
-        content={"signal": signal.as_desk_json(), "data": {}},
+        content={"signal": signal.visible_to_desks(signal.to_dict()), "data": {}},
         platform_content={
             "signal": signal.to_dict(),
             "data": {"matched": signal.matched, "filled": signal.filled},

@@ -1,0 +1,34 @@
+"""Starts the live server: ``python -m config.live``, which ``make live`` runs."""
+
+import os
+import sys
+
+import django
+from django.core.exceptions import ImproperlyConfigured
+
+# Files that the service writes, such as an SQLite database, are readable by this user only.
+os.umask(0o077)
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+
+
+def main() -> None:
+    try:
+        from config.environment import refuse_public  # noqa: PLC0415 - reads the settings
+        from config.settings import HOST, LIVE_PORT, TRUSTED_PROXIES  # noqa: PLC0415
+
+        refuse_public([HOST], TRUSTED_PROXIES)
+    except ImproperlyConfigured as fault:
+        sys.exit(f"Invalid settings: {fault}")
+    django.setup(set_prefix=False)
+    from config.live import server  # noqa: PLC0415 - needs the models
+
+    try:
+        server.serve(HOST, LIVE_PORT)
+    except OSError as error:
+        number = error.errno or 0
+        why = os.strerror(number) if number > 0 else "unknown name"
+        sys.exit(f"It cannot listen at {HOST}, port {LIVE_PORT}: {why}.")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,38 @@
+"""Django's backend for PostgreSQL, with a check of pooled connections that asks no server.
+
+The pool's own check sends a query before each request. And a request that meets two closed
+connections pauses for a second, beyond the pool's timeout.
+"""
+
+import select
+import time
+from typing import Any
+
+from django.db.backends.postgresql import base
+
+
+class DatabaseWrapper(base.DatabaseWrapper):
+    """The backend: ``config.postgresql`` as ``ENGINE``."""
+
+    def get_new_connection(self, conn_params: Any) -> Any:
+        """A connection that the server has not closed.
+
+        Raises ``OperationalError`` if the pool has none within its timeout.
+        """
+        began = time.monotonic()
+        connection = super().get_new_connection(conn_params)
+        while self.pool and _is_closed(connection):
+            connection.close()
+            self.pool.putconn(connection)  # which replaces it
+            connection = self.pool.getconn(max(0.0, began + self.pool.timeout - time.monotonic()))
+        return connection
+
+
+def _is_closed(connection: Any) -> bool:
+    """Whether the server has closed an idle connection, as far as this machine knows.
+
+    It sends nothing on one that is idle, except its reason to close it.
+    """
+    idle = select.poll()
+    idle.register(connection.fileno(), select.POLLIN)
+    return bool(idle.poll(0))

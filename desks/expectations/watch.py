@@ -1,0 +1,148 @@
+"""Watches the expected bots: which of them fell silent, and which were heard again.
+
+A bot that is ``due_at`` is looked at. If it was heard in time, it is due later. Otherwise a turn
+at the log decides again, with what was heard until then, and writes ``automation.quiet``. So any
+number of processes write it once, and a restart loses nothing: the state is in the bot's row.
+
+A signal does not touch the row of its bot, so it costs nothing. The fills in the log tell that a
+silent bot was heard again.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Max, Min, OuterRef, QuerySet, Subquery
+
+from desks.expectations.actions import zone_of
+from desks.models import Automation
+from desks.models.automation import AutomationQuerySet
+from events import log
+from events.actors import SYSTEM
+from events.kinds import Kind
+from events.log import Entry
+from events.models import Event, Head
+from events.times import to_rfc3339
+
+MAX_PER_TURN = 50  # bounds how long one turn holds the log's lock
+ACCEPTED = Kind.SIGNAL_FILLED  # every accepted signal of a bot is a fill
+
+
+class Watch:
+    """The watch of one process. It remembers how far it has read the log."""
+
+    def __init__(self) -> None:
+        self._read_to: int | None = None
+
+    def look(self, now: datetime) -> datetime | None:
+        """Decides everything that is due at ``now``. Returns when the next bot is due."""
+        self._look_for_heard()
+        while _look_for_late(now):
+            pass
+        due = Automation.objects.filter(due_at__isnull=False)
+        earliest: datetime | None = due.aggregate(earliest=Min("due_at"))["earliest"]
+        return earliest
+
+    def _look_for_heard(self) -> None:
+        """Records ``automation.heard`` for each silent bot that had a signal accepted."""
+        head = Head.objects.values_list("position", flat=True).get()
+        silent = Automation.objects.silent()
+        if self._read_to is not None and self._read_to <= head:
+            new = Event.objects.filter(position__gt=self._read_to, position__lte=head)
+            found = new.filter(kind=ACCEPTED, bot_id__in=silent.values("pk"))
+            silent = silent.filter(pk__in=set(found.values_list("bot_id", flat=True)))
+        heard = _with_heard(silent, first_after="silent_from").filter(heard__isnull=False)
+        while bots := list(heard[:MAX_PER_TURN]):
+            _record_heard(bots)
+        self._read_to = head
+
+
+def _look_for_late(now: datetime) -> bool:
+    """Looks at the next bots that are due. Returns whether more may be."""
+    head = Head.objects.values_list("position", flat=True).get()
+    due = Automation.objects.filter(due_at__lte=now).order_by("due_at", "pk")
+    bots = list(_with_heard(due)[:MAX_PER_TURN])
+    late = []
+    for bot in bots:
+        deadline = _deadline(bot, _last_heard(bot))
+        if deadline > now:
+            Automation.objects.filter(pk=bot.pk, due_at=bot.due_at).update(due_at=deadline)
+        else:
+            late.append(bot)
+    recorded = _record_late(late, head) if late else 0
+    return len(bots) == MAX_PER_TURN and recorded == len(late)
+
+
+def _record_late(late: Sequence[Automation], head: int) -> int:
+    """Records ``automation.quiet`` for those that are still late; returns their number.
+
+    ``head`` is the position up to which it is known when they were heard.
+    """
+    with log.turn(actor=SYSTEM) as turn:
+        fills = Event.objects.filter(position__gt=head, kind=ACCEPTED)
+        fills = fills.filter(bot_id__in=[bot.pk for bot in late]).order_by()
+        heard = dict(fills.values_list("bot_id").annotate(Max("at")))
+        quiet: list[Entry] = []
+        for bot in _unchanged(late, "due_at"):
+            since = heard.get(bot.pk) or _last_heard(bot)
+            deadline = _deadline(bot, since)
+            changed: dict[str, Any] = {"due_at": deadline}
+            if deadline <= turn.at:
+                position = turn.next_position() + len(quiet)
+                changed = {"due_at": None, "silent_since": since, "silent_from": position}
+                quiet.append(_entry(bot, Kind.AUTOMATION_QUIET, since=since, dueAt=deadline))
+            Automation.objects.filter(pk=bot.pk).update(**changed)
+        turn.append_many(quiet)
+    return len(quiet)
+
+
+def _record_heard(bots: Sequence[Any]) -> None:
+    """Records ``automation.heard`` for those that are still silent. Then they are due again."""
+    with log.turn(actor=SYSTEM) as turn:
+        heard = []
+        for bot in _unchanged(bots, "silent_from"):
+            heard.append(
+                _entry(bot, Kind.AUTOMATION_HEARD, since=bot.silent_since, heardAt=bot.heard)
+            )
+            Automation.objects.filter(pk=bot.pk).update(
+                silent_since=None, silent_from=None, due_at=_deadline(bot, bot.heard)
+            )
+        turn.append_many(heard)
+
+
+def _unchanged(bots: Sequence[Automation], column: str) -> list[Any]:
+    """The bots in whose rows the column is as it was read. Call it under the log's lock."""
+    current = Automation.objects.in_bulk([bot.pk for bot in bots])
+    return [bot for bot in bots if getattr(current[bot.pk], column) == getattr(bot, column)]
+
+
+def _with_heard(bots: AutomationQuerySet, first_after: str = "") -> QuerySet[Any]:
+    """The bots with ``heard``: when their last signal was accepted, None if none was.
+
+    ``first_after`` names a column with a position: then it is the first signal after that.
+    """
+    fills = Event.objects.filter(
+        topic=OuterRef("desk__public_id"), bot_id=OuterRef("pk"), kind=ACCEPTED
+    )
+    if first_after:
+        fills = fills.filter(position__gt=OuterRef(first_after))
+    latest = fills.order_by("position" if first_after else "-position")
+    return bots.select_related("desk__user").annotate(heard=Subquery(latest.values("at")[:1]))
+
+
+def _last_heard(bot: Any) -> datetime:
+    """When the bot was last heard. Its time begins when its owner said that it is expected."""
+    since: datetime = bot.expected_since
+    return max(since, bot.heard) if bot.heard else since
+
+
+def _deadline(bot: Automation, heard: datetime) -> datetime:
+    expectation = bot.expectation
+    if expectation is None:
+        raise ValueError(f"{bot.pk} is not expected.")
+    return expectation.deadline(heard, zone_of(bot))
+
+
+def _entry(bot: Automation, kind: Kind, **times: datetime) -> Entry:
+    said = {name: to_rfc3339(at) for name, at in times.items()}
+    return Entry(kind, bot.desk.public_id, {**bot.as_event_data(), **said})

@@ -1,0 +1,131 @@
+"""The outbox: writes notices, and hands them out to be sent.
+
+A notice is written in the transaction of what it tells, so it exists exactly if that happened. A
+process takes notices for ``LEASE``. If it ends before it sent them, another one takes them then:
+a notice is sent at least once, with the same Message-ID.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+
+from allauth.account.models import EmailAddress
+from django.conf import settings
+from django.db import connection, transaction
+from django.db.models import F
+from limits import parse
+
+from desks.models import Bookmark, Digest, Notice, NoticeChoice
+from desks.notices.kinds import FIRST, NoticeKind
+from desks.notices.pace import allowed
+from events.http.limits import OFF
+
+LEASE = timedelta(minutes=2)
+MAX_BATCH = 20
+PACE = "the pace of notices"
+# How long to wait after each failed attempt. After the last one the notice is given up.
+WAITS = tuple(timedelta(minutes=minutes) for minutes in (1, 5, 30, 120, *(360 for _ in range(11))))
+
+
+@contextmanager
+def bookmarked(name: str) -> Iterator[Bookmark | None]:
+    """A transaction with the lock of a bookmark; None if another process has it."""
+    Bookmark.objects.get_or_create(name=name)
+    with transaction.atomic():
+        rows = Bookmark.objects.filter(name=name)
+        if connection.features.has_select_for_update_skip_locked:
+            rows = rows.select_for_update(skip_locked=True)
+        yield rows.first()
+
+
+def tell_security(
+    user_id: int, subject: str, body: str, *, at: datetime, address: str = ""
+) -> None:
+    """Writes a notice about the security of an account. Call it in the transaction of the change.
+
+    ``address`` is where it goes if that is not the user's address when it is sent.
+    """
+    Notice.objects.create(
+        user_id=user_id,
+        kind=NoticeKind.SECURITY,
+        priority=FIRST,
+        subject=subject,
+        body=body,
+        due_at=at,
+        address=address,
+    )
+
+
+def wanted(notices: Iterable[Notice]) -> list[Notice]:
+    """The notices whose readers have not turned their kind off."""
+    found = list(notices)
+    choices = NoticeChoice.objects.in_bulk({notice.user_id for notice in found})
+    return [
+        notice
+        for notice in found
+        if notice.user_id not in choices or notice.kind not in choices[notice.user_id].off
+    ]
+
+
+def turn_off(user_id: int, kind: str) -> None:
+    """Turns a kind of notice off, as an unsubscribe link asks."""
+    if kind == NoticeKind.DIGEST:
+        Digest.objects.filter(user=user_id).delete()
+        return
+    with transaction.atomic():
+        choice, _ = NoticeChoice.objects.select_for_update().get_or_create(user_id=user_id)
+        if kind not in choice.off:
+            choice.off = [*choice.off, kind]
+            choice.save(update_fields=["off"])
+
+
+def take(now: datetime) -> list[Notice]:
+    """Takes the next notices to send, as many as the pace allows. The lease begins at ``now``.
+
+    The pace (``NOTICE_RATE``) is of all processes together.
+    """
+    if not Notice.objects.due(now).exists():
+        return []
+    with bookmarked(PACE) as pace:
+        if pace is None:
+            return []
+        count, paced_to = allowed(pace.at, now, _interval(), MAX_BATCH)
+        notices = list(Notice.objects.due(now).select_related("user")[:count])
+        taken = [notice.pk for notice in notices]
+        Notice.objects.filter(pk__in=taken).update(due_at=now + LEASE, attempts=F("attempts") + 1)
+        pace.at = paced_to + _interval() * len(notices)
+        pace.save(update_fields=["at"])
+    return notices
+
+
+def address_of(notice: Notice) -> str | None:
+    """Where a notice goes: None if its reader is gone or has no verified address."""
+    if notice.address:
+        return notice.address
+    user = notice.user
+    if user.closed_at is not None or not user.is_active:
+        return None
+    verified = EmailAddress.objects.filter(user=user, email=user.email, verified=True)
+    return user.email if notice.kind == NoticeKind.SECURITY or verified.exists() else None
+
+
+def forget(notices: Sequence[Notice]) -> None:
+    """Deletes notices that were sent, or that nobody can get."""
+    Notice.objects.filter(pk__in=[notice.pk for notice in notices]).delete()
+
+
+def postpone(notice: Notice, now: datetime) -> bool:
+    """Tries a notice again later. Returns False if it is given up."""
+    if notice.attempts >= len(WAITS):
+        forget([notice])
+        return False
+    Notice.objects.filter(pk=notice.pk).update(due_at=now + WAITS[notice.attempts])
+    return True
+
+
+def _interval() -> timedelta:
+    """The time between two notices."""
+    if settings.NOTICE_RATE == OFF:
+        return timedelta(0)
+    rate = parse(settings.NOTICE_RATE)
+    return timedelta(seconds=rate.get_expiry()) / rate.amount

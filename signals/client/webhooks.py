@@ -1,0 +1,62 @@
+"""Verifies the webhooks that the service sends (Standard Webhooks).
+
+    event = verify_webhook(request.body, request.headers, "whsec_…")
+
+Pass the body as the bytes that arrived. A message can arrive more than once: ``webhook-id`` is then
+the same.
+"""
+
+import base64
+import binascii
+import hmac
+import json
+import time
+from collections.abc import Mapping
+from typing import Any
+
+TOLERANCE = 300  # seconds by which the two clocks may differ
+PREFIX = "whsec_"
+MAX_DIGITS = 12  # of a timestamp
+
+
+class InvalidWebhookError(Exception):
+    """The message does not come from the service, or it is too old."""
+
+
+def verify_webhook(
+    body: bytes, headers: Mapping[str, str], secret: str, *, tolerance: int = TOLERANCE
+) -> dict[str, Any]:
+    """Returns the message: ``type``, ``timestamp`` and ``data``.
+
+    Raises ``InvalidWebhookError`` if no signature is valid, or if the time of the message differs
+    from this clock by more than ``tolerance`` seconds.
+    """
+    given = {name.lower(): value for name, value in headers.items()}
+    message_id = given.get("webhook-id", "")
+    timestamp = given.get("webhook-timestamp", "")
+    if not (timestamp.isascii() and timestamp.isdigit() and len(timestamp) <= MAX_DIGITS):
+        raise InvalidWebhookError("The message has no timestamp.")
+    if abs(time.time() - int(timestamp)) > tolerance:
+        raise InvalidWebhookError("The message is too old, or a clock is wrong.")
+    key = base64.b64decode(secret.removeprefix(PREFIX))
+    expected = hmac.digest(key, f"{message_id}.{timestamp}.".encode() + body, "sha256")
+    if not any(
+        hmac.compare_digest(expected, found)
+        for found in _signatures(given.get("webhook-signature", ""))
+    ):
+        raise InvalidWebhookError("No signature of the message is valid.")
+    message: dict[str, Any] = json.loads(body)
+    return message
+
+
+def _signatures(header: str) -> list[bytes]:
+    """The signatures of scheme ``v1`` in the header. What is malformed is left out."""
+    found = []
+    for part in header.split():
+        scheme, _, text = part.partition(",")
+        if scheme == "v1":
+            try:
+                found.append(base64.b64decode(text, validate=True))
+            except (binascii.Error, ValueError):
+                continue
+    return found

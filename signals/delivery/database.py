@@ -1,0 +1,40 @@
+"""Database work of the runner: in a few threads, because its event loop must not wait."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import ParamSpec, TypeVar
+
+from django.db import DatabaseError, InterfaceError, connection
+
+Given = ParamSpec("Given")
+Found = TypeVar("Found")
+
+
+class DatabaseThreads:
+    """Calls functions in threads that keep a connection each."""
+
+    def __init__(self, count: int, name: str) -> None:
+        self._pool = ThreadPoolExecutor(count, thread_name_prefix=name)
+
+    async def __call__(
+        self, function: Callable[Given, Found], *args: Given.args, **kwargs: Given.kwargs
+    ) -> Found:
+        """Calls the function and returns its result. What it does is one piece of work."""
+
+        def run() -> Found:
+            try:
+                return function(*args, **kwargs)
+            except (DatabaseError, InterfaceError):
+                connection.close()  # the next piece of work opens another
+                raise
+
+        return await asyncio.get_running_loop().run_in_executor(self._pool, run)
+
+
+# Reading many pages must not hold up leases, nor what was delivered. Nor must turns at the log:
+# they wait for its lock, and many endpoints may end at once.
+in_database = DatabaseThreads(2, "delivery-writer")
+read_database = DatabaseThreads(2, "delivery-reader")
+tell_log = DatabaseThreads(1, "delivery-log")
+wait_in_database = DatabaseThreads(1, "delivery-news")

@@ -1,0 +1,1 @@
+"""The runner of subscriptions: a subscription is a cursor, and a flight moves it."""

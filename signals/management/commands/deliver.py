@@ -1,0 +1,32 @@
+"""manage.py deliver: webhooks, alarms and notices, until it is stopped (contract, section 8)."""
+
+import asyncio
+import resource
+import signal
+from typing import Any
+
+import uvloop
+
+from events.management.log_command import LogCommand
+from signals.delivery.services import run_services
+
+
+class Command(LogCommand):
+    help = (
+        "Delivers events to webhook subscriptions, decides which expected bots are silent, and "
+        "sends notices. Any number of these processes may run, also on "
+        "several machines; with SQLite, one. SIGTERM and SIGINT stop it: what is in flight is "
+        "finished first, which takes 10 seconds at most."
+    )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)  # a flight is a connection
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        uvloop.run(_run())
+
+
+async def _run() -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    await run_services(stop)

@@ -1,0 +1,161 @@
+"""Accepted signals."""
+
+import functools
+from decimal import Decimal
+from typing import Any, Self
+
+from django.db import models
+from django.db.models import Q
+from django.urls import reverse
+
+from desks.choices import MAX_PAIR_LENGTH, Direction
+from desks.ids import MAX_ID_LENGTH, SIGNAL, new_id
+from events.times import to_rfc3339
+from signals.law.shapes import (
+    MAX_DECISION_REF_LENGTH,
+    MAX_NONCE_LENGTH,
+    MAX_RATIONALE_LENGTH,
+    Mode,
+    Submission,
+)
+from tokens.choices import Source
+
+# Fifteen digits, a point and eight digits fit easily.
+MAX_AMOUNT_LENGTH = 32
+# Shown only to the platform and to the signal's sender (contract, section 4, events).
+SENDER_MEMBERS = ("nonce", "traceId", "decisionRef")
+
+# Two submissions are identical if these fields, the target and the size are equal.
+COMPARED = (
+    "source",
+    "mode",
+    "pair",
+    "direction",
+    "fanout",
+    "bot_id",
+    "trace_id",
+    "rationale",
+    "decision_ref",
+)
+
+
+class Outcome(models.TextChoices):
+    """The outcome of an accepted signal."""
+
+    FILLED = "filled"
+    DRY_RUN = "dry_run"
+    RECORDED = "recorded"
+
+
+@functools.cache
+def path_of(name: str) -> str:
+    """The path of a route. It is cached, because each response contains two."""
+    return reverse(name)
+
+
+def new_signal_id() -> str:
+    return new_id(SIGNAL)
+
+
+class SignalQuerySet(models.QuerySet["Signal"]):
+    def spending(self, signer: str, nonce: str) -> Self:
+        """The signal that used this nonce, if there is one."""
+        return self.filter(signer=signer, nonce=nonce)
+
+    def by_bots_of(self, user_id: str) -> Self:
+        """Signals of this desk's own bots, removed ones included."""
+        return self.filter(user_id=user_id, bot_id__isnull=False)
+
+
+class Signal(models.Model):
+    """An accepted signal. It is written once, at the same log position as its event.
+
+    The ids of the desk, bot, card and credential are text, not foreign keys: the row records the
+    state at its position. ``size_quote`` is text because SQLite would round a decimal.
+    """
+
+    position = models.BigIntegerField(primary_key=True)
+    public_id = models.CharField(max_length=MAX_ID_LENGTH, default=new_signal_id)
+    signer = models.CharField(max_length=MAX_ID_LENGTH)
+    nonce = models.CharField(max_length=MAX_NONCE_LENGTH)
+    source = models.CharField(max_length=16, choices=Source.choices())
+    mode = models.CharField(max_length=8, choices=[(mode.value, mode.value) for mode in Mode])
+    outcome = models.CharField(max_length=8, choices=Outcome)
+    pair = models.CharField(max_length=MAX_PAIR_LENGTH)
+    direction = models.CharField(max_length=5, choices=Direction.choices())
+    fanout = models.BooleanField()
+    user_id = models.CharField(max_length=MAX_ID_LENGTH, null=True)  # noqa: DJ001 - None: no one desk
+    bot_id = models.CharField(max_length=MAX_ID_LENGTH, null=True)  # noqa: DJ001 - None: no bot
+    card_id = models.CharField(max_length=MAX_ID_LENGTH, null=True)  # noqa: DJ001 - None: a bot's
+    credential = models.CharField(max_length=MAX_ID_LENGTH)
+    trace_id = models.CharField(max_length=MAX_NONCE_LENGTH, null=True)  # noqa: DJ001
+    size_quote = models.CharField(max_length=MAX_AMOUNT_LENGTH, null=True)  # noqa: DJ001
+    rationale = models.CharField(max_length=MAX_RATIONALE_LENGTH, null=True)  # noqa: DJ001
+    decision_ref = models.CharField(max_length=MAX_DECISION_REF_LENGTH, null=True)  # noqa: DJ001
+    received_at = models.DateTimeField()
+    matched = models.PositiveIntegerField()
+    filled = models.PositiveIntegerField()
+
+    objects = SignalQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["-position"]
+        constraints = [
+            models.UniqueConstraint(fields=["public_id"], name="signal_public_id"),
+            models.UniqueConstraint(fields=["nonce", "signer"], name="nonce_is_single_use"),
+            models.CheckConstraint(
+                condition=Q(outcome="filled", filled=models.F("matched")) | Q(filled=0),
+                name="signal_fills_what_it_matched",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.public_id
+
+    def is_identical_to(self, submission: Submission) -> bool:
+        """Returns whether a submission repeats this signal exactly."""
+        size = None if self.size_quote is None else Decimal(self.size_quote)
+        target = submission.user_id if self.bot_id is None else self.user_id
+        return (size, self.user_id) == (submission.size_quote, target) and all(
+            getattr(self, name) == getattr(submission, name) for name in COMPARED
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON for the sender and the platform."""
+        return {
+            "id": self.public_id,
+            "source": self.source,
+            "mode": self.mode,
+            "pair": self.pair,
+            "direction": self.direction,
+            "nonce": self.nonce,
+            "fanout": self.fanout,
+            "userId": self.user_id,
+            "botId": self.bot_id,
+            "traceId": self.trace_id,
+            "sizeQuote": self.size_quote,
+            "rationale": self.rationale,
+            "decisionRef": self.decision_ref,
+            "receivedAt": to_rfc3339(self.received_at),
+            "position": self.position,
+        }
+
+    def visible_to_desks(self, everything: dict[str, Any]) -> dict[str, Any]:
+        """``everything`` without ``SENDER_MEMBERS``, unless the desk's own bot sent it."""
+        if self.bot_id is not None:
+            return everything
+        return {name: value for name, value in everything.items() if name not in SENDER_MEMBERS}
+
+    def answer(self) -> dict[str, Any]:
+        """The response to the sender, without ``ignored``."""
+        query = f"?signal={self.public_id}"
+        return {
+            "paper": True,
+            "liveWrites": False,
+            "outcome": self.outcome,
+            "signal": self.to_dict(),
+            "matched": self.matched,
+            "filled": self.filled,
+            "events": path_of("events") + query,
+            "desks": path_of("desks") + query,
+        }

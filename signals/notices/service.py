@@ -1,0 +1,77 @@
+"""The services of ``manage.py deliver`` that decide alarms, write notices, and send them.
+
+Each runs until ``stop`` is set. Database work runs in threads; a mail server that hangs holds up
+the mails only, not the alarms.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime
+from typing import TypeVar
+
+from django.db import Error, connection
+from django.utils import timezone
+
+from desks.expectations.watch import Watch
+from signals.notices import operations
+from signals.notices.digest.writing import write_digests
+from signals.notices.following import follow, tell_lapses
+from signals.notices.refusals import summarise
+from signals.notices.sending import send_due
+
+TICK = 2.0  # seconds between two looks; an alarm is at most 10 s late
+SENDING_TICK = 1.0
+
+Found = TypeVar("Found")
+
+
+async def watch_bots(stop: asyncio.Event) -> None:
+    """Decides which bots fell silent or were heard again."""
+    watch = Watch()
+    while not stop.is_set():
+        due = await asyncio.to_thread(_in_thread, watch.look)
+        await _pause(stop, _seconds_until(due))
+
+
+async def write_notices(stop: asyncio.Event) -> None:
+    """Writes the notices of what happens."""
+    while not stop.is_set():
+        more = await asyncio.to_thread(_in_thread, write_due)
+        await _pause(stop, 0 if more else TICK)
+
+
+async def send_notices(stop: asyncio.Event) -> None:
+    """Sends the notices that are due."""
+    while not stop.is_set():
+        sent = await asyncio.to_thread(_in_thread, send_due)
+        await _pause(stop, SENDING_TICK if not sent else SENDING_TICK / 10)
+
+
+def write_due(now: datetime) -> bool:
+    """Writes every notice that is due. Returns whether there may be more."""
+    more = follow(now)
+    summarise(now)
+    operations.look(now)
+    more = tell_lapses(now) or more
+    return write_digests(now) or more
+
+
+def _in_thread(function: Callable[[datetime], Found]) -> Found:
+    """Calls a function with the time, in a thread. Its connection stays open unless it failed."""
+    try:
+        return function(timezone.now())
+    except Error:
+        connection.close()
+        raise
+
+
+def _seconds_until(due: datetime | None) -> float:
+    if due is None:
+        return TICK
+    return min(TICK, max(0.05, (due - timezone.now()).total_seconds()))
+
+
+async def _pause(stop: asyncio.Event, seconds: float) -> None:
+    with suppress(TimeoutError):
+        await asyncio.wait_for(stop.wait(), seconds)

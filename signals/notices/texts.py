@@ -1,0 +1,139 @@
+"""What the notices of a desk say: for each kind of event, a subject and a text."""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from django.conf import settings
+from django.urls import reverse
+
+from desks.models import Card, Notice, User
+from desks.models.notice import MAX_SUBJECT
+from desks.notices.kinds import LAST, NoticeKind
+from events.kinds import Kind
+from events.models import Event
+from signals.models.subscription import Reason
+from signals.reports.reasons import reason_of
+
+ENDS_SOON = timedelta(days=1)
+# Why the service disabled a webhook.
+WHY_DISABLED = {
+    Reason.GONE: "its endpoint answered that it is gone (410).",
+    Reason.FAILED: "every attempt failed for 75 hours.",
+    Reason.CURSOR_LOST: "its place in the log was lost by a restore.",
+}
+Told = tuple[NoticeKind, str, str]  # what it is about, the subject and the text
+
+
+def notice_of(event: Event, user: User) -> Notice | None:
+    """The notice of an event for the owner of its desk; None if there is nothing to tell."""
+    told = TOLD[event.kind](event, user) if event.kind in TOLD else None
+    if told is None:
+        return None
+    kind, subject, body = told
+    due = event.at
+    if event.kind == Kind.SECRET_ENDED:
+        due = _ends_at(event) - ENDS_SOON
+    return new_notice(user, kind, subject, body, due)
+
+
+def new_notice(user: User, kind: NoticeKind, subject: str, body: str, due: datetime) -> Notice:
+    return Notice(user=user, kind=kind, subject=subject[:MAX_SUBJECT], body=body, due_at=due)
+
+
+def refusal_notice(event: Event, user: User, bot: str) -> Notice:
+    """The first refusal of a bot after a while without one."""
+    reason = reason_of(event.content["data"], bot)
+    body = f"{reason.sentence}\n\n{reason.advice}\n\n{page('event', event.id)}"
+    subject = f"A signal of {bot} was refused"
+    return new_notice(user, NoticeKind.REFUSALS, subject, body, event.at)
+
+
+def refusals_notice(user: User, bot_id: str, bot: str, count: int, now: datetime) -> Notice:
+    """How many refusals came since the last notice about the bot."""
+    more = "signal was" if count == 1 else "signals were"
+    body = f"{count} more {more} refused since the last notice.\n\n{page('bot', bot_id)}"
+    subject = f"{count} more refusals of {bot}" if count > 1 else f"Another refusal of {bot}"
+    return new_notice(user, NoticeKind.REFUSALS, subject, body, now)
+
+
+def lapse_notice(user: User, card: Card, now: datetime) -> Notice:
+    """The card in which the desk is enrolled was retired."""
+    body = (
+        f"The card {card.name} ({card.pair} {card.direction}) was retired, and your consent ended "
+        "with it. No signal of the engine reaches your desk until you enrol in the published "
+        f"card.\n\n{page('desk')}"
+    )
+    notice = new_notice(
+        user, NoticeKind.CONSENT, f"{card.name} was retired: enrol again", body, now
+    )
+    notice.priority = LAST
+    return notice
+
+
+def page(name: str, *args: str) -> str:
+    """The address of a page."""
+    return settings.BASE_URL + reverse(name, args=args)
+
+
+def shown(at: datetime, user: User) -> str:
+    """A time in the user's zone, or in UTC."""
+    return at.astimezone(ZoneInfo(user.time_zone or "UTC")).strftime("%-d %B %Y, %H:%M %Z")
+
+
+def _quiet(event: Event, user: User) -> Told:
+    data = event.content["data"]
+    since, due = (datetime.fromisoformat(data[name]) for name in ("since", "dueAt"))
+    body = (
+        f"No signal of your bot {data['name']} was accepted since {shown(since, user)}. One was "
+        f"expected by {shown(due, user)}.\n\n"
+        f"Look whether your chart's alert still runs and whether your relay is up.\n\n"
+        f"{page('bot', data['botId'])}"
+    )
+    return NoticeKind.SILENCE, f"{data['name']} is silent", body
+
+
+def _heard(event: Event, user: User) -> Told:
+    data = event.content["data"]
+    since, heard = (datetime.fromisoformat(data[name]) for name in ("since", "heardAt"))
+    body = (
+        f"A signal of your bot {data['name']} was accepted at {shown(heard, user)}. It had been "
+        f"silent since {shown(since, user)}.\n\n{page('bot', data['botId'])}"
+    )
+    return NoticeKind.SILENCE, f"{data['name']} was heard again", body
+
+
+def _secret(event: Event, user: User) -> Told | None:
+    """A secret whose overlap ends later. One that ends soon was just told to its owner."""
+    data, ends = event.content["data"], _ends_at(event)
+    if ends - event.at <= ENDS_SOON:
+        return None
+    body = (
+        f"The signing secret {data['hint']} ends at {shown(ends, user)}. From then on signals that "
+        "are signed with it are refused. If a relay or a program still uses it, give it the new "
+        f"one.\n\n{page('generate', data['owner'])}"
+    )
+    return NoticeKind.ENDINGS, "A signing secret ends soon", body
+
+
+def _webhook(event: Event, user: User) -> Told:
+    data = event.content["data"]
+    body = (
+        f"Your webhook to {data['host']} is disabled: {WHY_DISABLED[data['reason']]} No event is "
+        "sent to it any more. Resume it when its endpoint answers: nothing is lost.\n\n"
+        f"{page('event', event.id)}"
+    )
+    return NoticeKind.ENDINGS, f"The webhook to {data['host']} is disabled", body
+
+
+def _ends_at(event: Event) -> datetime:
+    return datetime.fromisoformat(event.content["data"]["endsAt"])
+
+
+TOLD: Mapping[str, Callable[[Event, User], Any]] = {
+    Kind.AUTOMATION_QUIET: _quiet,
+    Kind.AUTOMATION_HEARD: _heard,
+    Kind.SECRET_ENDED: _secret,
+    Kind.SUBSCRIPTION_DISABLED: _webhook,
+}

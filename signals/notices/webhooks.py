@@ -1,0 +1,93 @@
+"""Notices about webhooks that no event of a desk tells: the platform's, and those with a lost key.
+
+A URL or a secret whose key is not configured any more cannot be decrypted, so nothing can be sent.
+That may be a mistake of a minute, so it is told once it has lasted.
+"""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.db import transaction
+
+from desks.models import Notice, User
+from desks.notices.kinds import NoticeKind
+from desks.notices.outbox import wanted
+from events.control.links import row_url
+from events.models import Event
+from signals.models import Subscription
+from signals.notices.texts import WHY_DISABLED, new_notice, page
+
+TOLD_AFTER = timedelta(hours=1)
+
+
+def notices_for_staff(event: Event) -> Iterator[Notice]:
+    """The notices of a ``subscription.disabled`` of the platform: one for each member of staff."""
+    data = event.content["data"]
+    row = Subscription.objects.filter(public_id=data["id"]).first()
+    body = (
+        f"The platform's webhook to {data['host']} is disabled: {WHY_DISABLED[data['reason']]} No "
+        "event is sent to it any more. Resume it when its endpoint answers: nothing is lost."
+        f"\n\n{_control_page(row)}"
+    )
+    subject = f"The platform's webhook to {data['host']} is disabled"
+    for user in _staff():
+        yield new_notice(user, NoticeKind.OPERATIONS, subject, body, event.at)
+
+
+def note_lost_key(subscription: Subscription, now: datetime) -> None:
+    """Notes that the URL or a secret cannot be decrypted. Tells it once, after an hour.
+
+    ``subscription`` is the row as the runner leased it: another runner changes nothing.
+    """
+    with transaction.atomic():
+        row = _as_leased(subscription)
+        if row is None:
+            return
+        if row.key_lost_at is None:
+            row.key_lost_at = now
+        elif row.key_loss_told_at is None and row.key_lost_at <= now - TOLD_AFTER:
+            row.key_loss_told_at = now
+            Notice.objects.bulk_create(wanted(_of_lost_key(row, now)))
+        row.save(update_fields=["key_lost_at", "key_loss_told_at"])
+
+
+def note_found_key(subscription: Subscription) -> None:
+    """Notes that everything can be decrypted again. A later loss is told anew."""
+    same = {"pk": subscription.pk, "lease_generation": subscription.lease_generation}
+    found = Subscription.objects.filter(**same)
+    found.update(key_lost_at=None, key_loss_told_at=None)
+
+
+def _as_leased(subscription: Subscription) -> Subscription | None:
+    same = {"pk": subscription.pk, "lease_generation": subscription.lease_generation}
+    rows = Subscription.objects.select_for_update(of=("self",)).select_related("desk__user")
+    return rows.filter(**same).first()
+
+
+def _of_lost_key(row: Subscription, now: datetime) -> Iterator[Notice]:
+    subject = f"The webhook to {row.host} needs its URL and a new secret"
+    body = (
+        f"Nothing is sent to your webhook to {row.host}: the service cannot decrypt its URL or its "
+        "secret any more. Enter the URL again, and replace the secret without an overlap. Nothing "
+        "is lost: events wait."
+    )
+    if row.desk is not None:
+        link = page("webhook", row.public_id)
+        yield new_notice(row.desk.user, NoticeKind.ENDINGS, subject, f"{body}\n\n{link}", now)
+        return
+    body = body.replace("your webhook", "the platform's webhook")
+    for user in _staff():
+        link = _control_page(row)
+        yield new_notice(user, NoticeKind.OPERATIONS, subject, f"{body}\n\n{link}", now)
+
+
+def _staff() -> list[User]:
+    return list(User.objects.filter(is_staff=True, is_active=True))
+
+
+def _control_page(row: Subscription | None) -> str:
+    """The page of the webhook, or of all if it was removed."""
+    return (
+        settings.BASE_URL + row_url(row) if row else page("admin:signals_subscription_changelist")
+    )

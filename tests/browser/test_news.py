@@ -1,0 +1,200 @@
+"""Pages hear of news in a real browser: two windows, one stream, a network that goes away."""
+
+import time
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.pages import STAFF, USER, signed_in
+from tests.browser.stage import CHROMIUM, set_up
+from tests.network import network_to
+from tests.server import ADDRESS, METRICS_TOKEN, gauge
+
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.once,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed"),
+]
+
+PATIENCE = 20  # seconds
+AT_ONCE = 1_000  # milliseconds
+
+
+@pytest.fixture(scope="module")
+def stage():
+    with set_up(METRICS_TOKEN=METRICS_TOKEN) as stage:
+        yield stage
+
+
+@pytest.fixture(scope="module")
+def owner(stage):
+    with signed_in(stage, USER) as visitor:
+        yield visitor
+
+
+@pytest.fixture
+def context(stage, owner):
+    context = stage.context(owner)
+    yield context
+    context.close()
+    wait_for_streams(stage, 0)
+
+
+def streams(stage):
+    """How many streams the service has open."""
+    return gauge(stage.service.base_url, "signals_live_readers")
+
+
+def wait_for_streams(stage, number):
+    deadline = time.monotonic() + PATIENCE
+    while (found := streams(stage)) != number:
+        assert time.monotonic() < deadline, f"{found} streams, not {number}"
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def network(stage):
+    with network_to(urlsplit(stage.service.base_url).port) as network:
+        yield network
+
+
+class Window:
+    """A window on Activity, that was never loaded again, and what it fetched since."""
+
+    def __init__(self, context, network=None):
+        self.page = context.new_page()
+        self.page.goto(f"http://{ADDRESS}:{network.port}/activity" if network else "/activity")
+        self.page.evaluate("window.unchanged = true; document.querySelector('li').mark = true")
+        self.fetched = []
+        self.page.on("request", lambda request: self.fetched.append(request.url))
+
+    def fills(self):
+        return self.page.locator(".signalfilled")
+
+    def is_unchanged(self):
+        """Whether the page was not loaded again, and its lines are the same elements."""
+        marked = "window.unchanged && [...document.querySelectorAll('li')].some(li => li.mark)"
+        return self.page.evaluate(marked)
+
+    def hide(self, hidden=True):
+        """Lets the page believe that its window is hidden, which a browser without one cannot."""
+        self.page.evaluate(
+            """hidden => {
+                Object.defineProperty(document, "hidden", {value: hidden, configurable: true});
+                document.dispatchEvent(new Event("visibilitychange"));
+            }""",
+            hidden,
+        )
+
+
+def fill(stage):
+    """A fill of the seeded user's desk."""
+    answer = stage.service.push(stage.service.tradingview(), secret=stage.service.bot["secret"])
+    assert answer.json()["outcome"] == "filled"
+
+
+def quiet(*windows):
+    """Waits until the windows have made the request that follows the opening of the stream."""
+    for window in windows:
+        window.page.wait_for_function(
+            "() => performance.getEntriesByType('resource').some(e => e.name.includes('fragment'))"
+        )
+        window.page.wait_for_timeout(600)  # SPACING of follow.js
+        window.fetched.clear()
+
+
+def test_a_fill_appears_at_once_in_two_windows_that_share_one_stream(stage, context):
+    one, other = Window(context), Window(context)
+    wait_for_streams(stage, 1)
+    quiet(one, other)
+    before = one.fills().count()
+    fill(stage)
+    for window in (one, other):
+        expect(window.fills()).to_have_count(before + 1, timeout=AT_ONCE)
+        assert window.is_unchanged()
+        assert [url for url in window.fetched if "fragment=1" not in url] == []
+        expect(window.page.locator("[data-news]")).to_have_text("1 new")
+    assert streams(stage) == 1
+    one.page.close()
+    fill(stage)
+    expect(other.fills()).to_have_count(before + 2)
+    wait_for_streams(stage, 1)
+
+
+def test_a_page_that_is_hidden_has_no_stream_and_checks_when_it_is_shown(stage, context):
+    window = Window(context)
+    wait_for_streams(stage, 1)
+    quiet(window)
+    before = window.fills().count()
+    window.hide()
+    wait_for_streams(stage, 0)
+    fill(stage)
+    assert window.fetched == []
+    window.hide(False)
+    expect(window.fills()).to_have_count(before + 1)
+    wait_for_streams(stage, 1)
+
+
+def test_what_happened_while_the_network_was_away_appears_in_both_windows(stage, context, network):
+    windows = Window(context, network), Window(context, network)
+    wait_for_streams(stage, 1)
+    quiet(*windows)
+    before = windows[0].fills().count()
+    network.cut()
+    wait_for_streams(stage, 0)
+    fill(stage)
+    assert [window.fills().count() for window in windows] == [before, before]
+    network.restore()
+    for window in windows:
+        expect(window.fills()).to_have_count(before + 1)
+    wait_for_streams(stage, 1)
+    quiet(*windows)
+    fill(stage)
+    for window in windows:
+        expect(window.fills()).to_have_count(before + 2, timeout=AT_ONCE)
+        assert window.is_unchanged()
+
+
+def test_a_stream_that_died_unnoticed_is_opened_again_when_the_browser_is_online(
+    stage, context, network
+):
+    window = Window(context, network)
+    wait_for_streams(stage, 1)
+    quiet(window)
+    before = window.fills().count()
+    network.lose("/activity/stream")
+    fill(stage)
+    window.page.wait_for_timeout(AT_ONCE)
+    assert window.fills().count() == before
+    context.set_offline(True)
+    context.set_offline(False)
+    expect(window.fills()).to_have_count(before + 1)
+    wait_for_streams(stage, 1)
+    quiet(window)
+    fill(stage)
+    expect(window.fills()).to_have_count(before + 2, timeout=AT_ONCE)
+
+
+def test_without_a_stream_the_page_polls(stage, context):
+    context.route("**/activity/stream", lambda route: route.fulfill(status=503))
+    window = Window(context)
+    before = window.fills().count()
+    fill(stage)
+    expect(window.fills()).to_have_count(before + 1, timeout=PATIENCE * 1000)
+    assert streams(stage) == 0
+
+
+def test_the_log_of_the_control_area_shows_new_events(stage):
+    with signed_in(stage, STAFF) as operator:
+        context = stage.context(operator)
+        page = context.new_page()
+        page.goto("/control/events/event/")
+        wait_for_streams(stage, 1)
+        first = page.locator("#result_list tbody tr").first
+        before = first.text_content()
+        fill(stage)
+        expect(first).not_to_have_text(before, timeout=PATIENCE * 1000)
+        expect(page.locator("[data-news]")).to_have_text("1 new")
+        context.close()

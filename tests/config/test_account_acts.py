@@ -1,0 +1,160 @@
+"""Account pages that ask before they act, and the page of an address that is not confirmed yet."""
+
+import re
+from http import HTTPStatus
+
+import pytest
+import time_machine
+from allauth.account.models import EmailAddress
+from allauth.usersessions.models import UserSession
+from django.core import mail
+from django.test import Client
+from django.utils import timezone
+
+from config.accounts.sent_mail import COOLDOWN
+from tests import factories, pages, staff
+from tests.config.test_account_words import in_title_case
+
+pytestmark = pytest.mark.django_db
+
+SESSIONS, END = "/accounts/sessions/", "/accounts/sessions/end/"
+ADDRESS, CANCEL = "/accounts/email/", "/accounts/email/cancel/"
+CONFIRM = "/accounts/confirm-email/"
+NEW = "new@example.com"
+RED = '<button type="submit" class="button danger">'
+
+
+@pytest.fixture
+def clock():
+    with time_machine.travel(timezone.now(), tick=False) as clock:
+        yield clock
+
+
+@pytest.fixture
+def here(member) -> Client:
+    """A browser in which the desk's owner signed in just now."""
+    here = Client()
+    staff.give_password(here, member)
+    return here
+
+
+@pytest.fixture
+def elsewhere(member) -> Client:
+    """Another one, of the same owner."""
+    other = Client(headers={"User-Agent": "Firefox on a phone"})
+    staff.give_password(other, member)
+    return other
+
+
+def is_in(here: Client) -> bool:
+    return here.get("/desk").status_code == HTTPStatus.OK
+
+
+class TestSigningOutTheOtherSessions:
+    def test_a_red_link_leads_to_the_page_that_asks(self, here, elsewhere):
+        assert f'<a class="button danger" href="{END}">' in pages.source(here.get(SESSIONS))
+        page = here.get(END)
+        assert RED in pages.source(page)
+        assert in_title_case(pages.source(page)) == []
+        assert "Firefox on a phone at 127.0.0.1 is signed out." in pages.words(page)
+        assert is_in(elsewhere)
+
+    def test_it_signs_out_the_others_after_the_confirmation(self, here, elsewhere):
+        page = here.post(END, follow=True)
+        assert "All other sessions are signed out." in pages.source(page)
+        assert (is_in(here), is_in(elsewhere)) == (True, False)
+        assert UserSession.objects.count() == 1
+
+    def test_posting_to_the_list_asks_too(self, here, elsewhere):
+        assert here.post(SESSIONS)["Location"] == END
+        assert is_in(elsewhere)
+
+    def test_without_another_session_nothing_is_asked(self, here):
+        assert END not in pages.source(here.get(SESSIONS))
+        assert here.get(END)["Location"] == SESSIONS
+
+    def test_a_visitor_is_asked_to_sign_in(self):
+        assert "/accounts/login/" in Client().post(END)["Location"]
+
+
+class TestCancellingTheChangeOfTheAddress:
+    @pytest.fixture
+    def changing(self, here) -> Client:
+        here.post("/accounts/reauthenticate/", {"password": factories.PASSWORD})
+        here.post(ADDRESS, {"email": NEW, "action_add": ""})
+        assert EmailAddress.objects.filter(email=NEW).exists()
+        return here
+
+    def test_a_red_link_leads_to_the_page_that_asks(self, changing, member):
+        page = pages.source(changing.get(ADDRESS))
+        assert f'<a class="button danger small" href="{CANCEL}">' in page
+        asked = changing.get(CANCEL)
+        assert RED in pages.source(asked)
+        assert in_title_case(pages.source(asked)) == []
+        assert f"The link that we sent to {NEW} stops working." in pages.words(asked)
+        assert f"You keep signing in with {member.email}." in pages.words(asked)
+        assert EmailAddress.objects.filter(email=NEW).exists()
+
+    def test_it_cancels_after_the_confirmation(self, changing, member):
+        assert changing.post(CANCEL)["Location"] == ADDRESS
+        assert EmailAddress.objects.get().email == member.email
+        assert changing.get(CANCEL)["Location"] == ADDRESS
+
+    def test_posting_to_the_address_page_asks_too(self, changing):
+        answer = changing.post(ADDRESS, {"email": NEW, "action_remove": ""})
+        assert answer["Location"] == CANCEL
+        assert EmailAddress.objects.filter(email=NEW).exists()
+
+    def test_the_link_is_sent_again_once_a_minute_and_the_page_says_so(self, clock, changing):
+        again = {"email": NEW, "action_send": ""}
+        early = changing.post(ADDRESS, again, follow=True)
+        assert "You can send it again in a minute." in pages.source(early)
+        assert len(mail.outbox) == 1
+        clock.shift(COOLDOWN + 1)
+        late = changing.post(ADDRESS, again, follow=True)
+        assert "in a minute" not in pages.source(late)
+        assert [message.to for message in mail.outbox] == [[NEW]] * 2
+
+
+class TestAnAddressThatIsNotConfirmed:
+    @pytest.fixture
+    def user(self, db):
+        """A user whom a command created: the address was never confirmed."""
+        return factories.UserFactory.create()
+
+    @pytest.fixture
+    def waiting(self, clock, user) -> Client:
+        here = Client()
+        assert staff.give_password(here, user)["Location"] == CONFIRM
+        return here
+
+    def test_the_page_names_the_address_and_sends_again_after_the_cooldown(
+        self, clock, waiting, user
+    ):
+        page = waiting.get(CONFIRM)
+        assert f"We sent an email to {user.email}." in pages.words(page)
+        clock.shift(COOLDOWN - 20)
+        early = waiting.post(CONFIRM, follow=True)
+        assert (early.status_code, early["Retry-After"]) == (HTTPStatus.TOO_MANY_REQUESTS, "20")
+        assert "You can send it again in 20 seconds." in pages.words(early)
+        assert len(mail.outbox) == 1
+        clock.shift(20)
+        assert waiting.post(CONFIRM, follow=True).status_code == HTTPStatus.OK
+        assert [message.to for message in mail.outbox] == [[user.email]] * 2
+        link = re.search(r"testserver(/accounts/confirm-email/\S+)", str(mail.outbox[-1].body))[1]
+        waiting.post(link)
+        assert EmailAddress.objects.get(user=user).verified
+
+    def test_the_address_has_its_limit_whatever_the_browser_keeps(self, waiting, user):
+        other = Client()
+        staff.give_password(other, user)
+        other.get(CONFIRM)
+        del other.cookies["sent"]
+        assert other.post(CONFIRM).status_code == HTTPStatus.TOO_MANY_REQUESTS
+        assert len(mail.outbox) == 1
+
+    def test_it_names_nobody_to_who_did_not_give_the_password(self, waiting, user):
+        visitor = Client()
+        assert "We sent an email to your address." in pages.words(visitor.get(CONFIRM))
+        assert visitor.post(CONFIRM, {"email": user.email})["Location"] == "/accounts/login/"
+        assert len(mail.outbox) == 1

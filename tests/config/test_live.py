@@ -1,0 +1,290 @@
+"""The live server answers as gunicorn does, serves the feed alone, and ends streams at a stop."""
+
+import json
+import os
+import re
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import httpx2
+import pytest
+
+from config.environment import ROOT
+from tests.client import EVENTS, bearer
+from tests.config.test_gunicorn import EVERYWHERE, NOT_REQUESTS, REFUSED, SECRET, exchange
+from tests.config.test_settings import KEYS, environment
+from tests.server import ADDRESS, Server, free_port, process_of, serving, serving_live
+
+pytestmark = [pytest.mark.processes, pytest.mark.once]
+
+METRICS_TOKEN = secrets.token_hex(32)
+STREAM = {"Accept": "text/event-stream"}
+# Names of headers that a server adds by itself, or that differ from request to request.
+OF_THE_SERVER = {"connection", "content-length", "date", "server", "transfer-encoding"}
+OF_THE_REQUEST = {"x-request-id"}
+ENDED_WITHIN = 5  # seconds (contract, section 4, events)
+
+
+@pytest.fixture(scope="module")
+def web() -> Iterator[Server]:
+    with serving(METRICS_TOKEN=METRICS_TOKEN) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def live(web) -> Iterator[Server]:
+    with serving_live(web) as server:
+        yield server
+
+
+def asked(server: Server, path: str, method: str = "GET", **headers: str) -> httpx2.Response:
+    return httpx2.request(
+        method, f"{server.base_url}{path}", headers=headers, trust_env=False, timeout=20
+    )
+
+
+def said(answer: httpx2.Response) -> tuple[int, str, dict[str, str]]:
+    """What an answer says: without the request's id, and without what servers add."""
+    left_out = OF_THE_SERVER | OF_THE_REQUEST
+    headers = {name: value for name, value in answer.headers.items() if name not in left_out}
+    request_id = answer.headers["X-Request-Id"]
+    return answer.status_code, answer.text.replace(request_id, "the id"), headers
+
+
+def asks_for_the_feed(token: str) -> dict[str, tuple[str, str, dict[str, str]]]:
+    """Requests of the feed that differ in one thing each: method, path and headers."""
+    reader = {**bearer(token), **STREAM}
+    return {
+        "the list": ("GET", f"{EVENTS}?limit=1", bearer(token)),
+        "the head of a stream": ("HEAD", EVENTS, reader),
+        "options": ("OPTIONS", EVENTS, {}),
+        "another method": ("PUT", EVENTS, reader),
+        "no credential": ("GET", EVENTS, STREAM),
+        "another token": ("GET", EVENTS, {**STREAM, **bearer(token[:-1])}),
+        "another scheme": ("GET", EVENTS, {**STREAM, "Authorization": "Basic eDp5"}),
+        "an unknown parameter": ("GET", f"{EVENTS}?what=1", reader),
+        "a parameter of lists": ("GET", f"{EVENTS}?order=desc", reader),
+        "no cursor": ("GET", f"{EVENTS}?after=abc", reader),
+        "no position": ("GET", EVENTS, {**reader, "Last-Event-ID": "abc"}),
+        "another host": ("GET", EVENTS, {**reader, "Host": "elsewhere.example"}),
+        "a slash more": ("GET", f"{EVENTS}/", reader),
+        "another path": ("GET", "/api/v1/none", reader),
+        "a NUL": ("GET", f"{EVENTS}%00", reader),
+        "an id of its own": ("GET", EVENTS, {**STREAM, "X-Request-Id": "mine"}),
+        "a credential as the id": ("GET", EVENTS, {**STREAM, "X-Request-Id": token}),
+        "it is alive": ("GET", "/healthz", {}),
+        "metrics without the token": ("GET", "/metrics", {}),
+    }
+
+
+@pytest.mark.parametrize("what", asks_for_the_feed(""))
+def test_it_answers_what_gunicorn_answers(web, live, what):
+    method, path, headers = asks_for_the_feed(web.seed["readToken"])[what]
+    theirs, ours = asked(web, path, method, **headers), asked(live, path, method, **headers)
+    assert said(ours) == said(theirs)
+    wanted = headers.get("X-Request-Id") == "mine"
+    assert (ours.headers["X-Request-Id"] == "mine") == wanted
+    assert web.seed["readToken"] not in str(ours.headers)
+
+
+@pytest.mark.parametrize(
+    "path", ["/api/v1", "/api/v1/desks", "/api/hooks/signal", "/", "/accounts/login/", "/control/"]
+)
+def test_it_serves_nothing_else(web, live, path):
+    assert asked(live, path, **bearer(web.seed["platformToken"])).status_code == 404
+
+
+def test_a_stream_begins_with_gunicorns_headers_and_ends_with_its_connection(web, live):
+    headers = {**bearer(web.seed["readToken"]), **STREAM}
+    with ExitStack() as open_streams:
+        theirs, ours = (
+            open_streams.enter_context(
+                httpx2.stream("GET", f"{server.base_url}{EVENTS}", headers=headers, trust_env=False)
+            )
+            for server in (web, live)
+        )
+        found = [
+            {name: text for name, text in answer.headers.items() if name not in OF_THE_SERVER}
+            for answer in (theirs, ours)
+        ]
+        assert len({answer.pop("x-request-id") for answer in found}) == 2
+        assert found[0] == found[1]
+        assert ours.headers["connection"] == "close"
+        assert "transfer-encoding" not in ours.headers
+
+
+def test_probes_and_metrics_say_how_it_is(live):
+    assert asked(live, "/readyz").json()["ready"]
+    page = asked(live, "/metrics", **bearer(METRICS_TOKEN)).text
+    names = {line.split("{")[0].split()[0] for line in page.splitlines() if line[0] != "#"}
+    assert {
+        "signals_live_readers",
+        "signals_live_topics",
+        "signals_live_cut_readers_total",
+    } <= names
+    assert {"signals_live_lag_seconds_count", "signals_live_written_bytes_total"} <= names
+
+
+def test_a_list_that_would_wait_answers_at_once(web, live):
+    """A thread that waits would be missing where readers are let in."""
+    began = time.monotonic()
+    path = f"{EVENTS}?kind=card.retired&wait=25"
+    assert asked(live, path, **bearer(web.seed["readToken"])).json()["events"] == []
+    assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize("what", NOT_REQUESTS)
+def test_what_is_not_a_request_is_answered_as_gunicorn_does_and_repeated_nowhere(live, what):
+    head, status = NOT_REQUESTS[what]
+    answer = exchange((ADDRESS, int(live.environment["LIVE_PORT"])), head.encode())
+    assert answer.startswith(f"HTTP/1.1 {status} ".encode())
+    assert SECRET.encode() not in answer
+    assert SECRET not in live.log.read_text()
+
+
+def test_a_body_is_not_read_and_its_connection_is_closed(web, live):
+    address = (ADDRESS, int(live.environment["LIVE_PORT"]))
+    token = web.seed["readToken"]
+    smuggled = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    head = (
+        f"GET {EVENTS}?limit=1 HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n"
+        f"Content-Length: {len(smuggled)}\r\n\r\n"
+    )
+    with socket.create_connection(address, timeout=20) as client:
+        client.sendall(head.encode() + smuggled + smuggled)
+        answer = b"".join(iter(lambda: client.recv(65536), b""))
+    assert answer.count(b"HTTP/1.1 200") == 1
+    assert b"alive" not in answer
+
+
+def test_the_conformance_suite_finds_the_streams_that_the_contract_describes(web, live):
+    suite = "tests/conformance"
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "pytest", "-n0", "-q", "-p", "no:randomly", "-c", os.devnull),
+            *("--rootdir", suite, "--confcutdir", suite, f"{suite}/test_04_streams.py"),
+        ],
+        cwd=ROOT,
+        env={
+            "PATH": os.environ["PATH"],
+            "BASE_URL": web.base_url,
+            "LIVE_URL": live.base_url,
+            "SEED_JSON": json.dumps(web.seed),
+        },
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout
+
+
+# --- Start and stop -------------------------------------------------------------------------------
+
+
+def run(**settings: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "config.live"]
+    return subprocess.run(
+        command,
+        cwd=ROOT,
+        env=environment(**KEYS, LIVE_PORT=str(free_port()), **settings),
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_it_listens_for_others_behind_a_proxy_alone():
+    refused = run(HOST=EVERYWHERE)
+    assert (refused.returncode, refused.stderr) == (1, REFUSED)
+
+
+def test_a_port_in_use_is_named(live):
+    port = live.environment["LIVE_PORT"]
+    command = [sys.executable, "-m", "config.live"]
+    done = subprocess.run(command, cwd=ROOT, env=live.environment, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.endswith(
+        f"It cannot listen at 127.0.0.1, port {port}: Address already in use.\n"
+    )
+
+
+def test_a_stop_is_no_failure(live):
+    given = {**live.environment, "LIVE_PORT": str(free_port())}
+    command = [sys.executable, "-m", "config.live"]
+    with subprocess.Popen(
+        command, cwd=ROOT, env=given, stderr=subprocess.PIPE, text=True
+    ) as second:
+        while "Started server" not in second.stderr.readline():
+            assert second.poll() is None
+        second.terminate()
+        second.stderr.read()
+    assert second.returncode == 0
+
+
+def test_a_stop_ends_the_streams_in_time_one_after_the_other_and_nothing_is_lost(web):
+    """Each reader goes on at its cursor when the server is back, after a kill too."""
+    port, readers = str(free_port()), 15
+    token = web.seed["platformToken"]
+    url = f"http://{ADDRESS}:{port}{EVENTS}"
+    headers = {**bearer(token), **STREAM}
+    with httpx2.Client(
+        trust_env=False, timeout=20, limits=httpx2.Limits(max_connections=20)
+    ) as client:
+        with ExitStack() as first, serving_live(web, LIVE_PORT=port, LIMIT_STREAMS="off") as live:
+            process = process_of(live)
+            streams = [
+                first.enter_context(client.stream("GET", url, headers=headers))
+                for _ in range(readers)
+            ]
+            assert [stream.status_code for stream in streams] == [200] * readers
+            os.kill(process, signal.SIGTERM)
+            began, ends, cursors = time.monotonic(), [], []
+            for stream in streams:
+                text = "".join(stream.iter_text())
+                ends.append(time.monotonic() - began)
+                assert text.endswith('event: end\ndata: {"reason":"restarting"}\n\n')
+                cursors += re.findall(r"^id: (\S+)$", text, re.MULTILINE)[-1:]
+            assert max(ends) < ENDED_WITHIN
+            assert len(cursors) == readers
+        for _ in range(2):
+            with serving_live(web, LIVE_PORT=port) as live:
+                fill(web)
+                with client.stream(
+                    "GET", url, headers={**headers, "Last-Event-ID": cursors[0]}
+                ) as stream:
+                    assert next(positions(stream)) == head(web)
+                os.kill(process_of(live), signal.SIGKILL)
+                cursors = [listed(web)["next"]]
+
+
+def fill(web: Server) -> None:
+    body = {"source": "floor", "fanout": True, "elected": True, "nonce": secrets.token_hex(8)}
+    card = {name: web.seed["card"][name] for name in ("pair", "direction")}
+    answer = httpx2.post(
+        f"{web.base_url}/api/hooks/signal",
+        json={**body, **card},
+        headers=bearer(web.seed["platformToken"]),
+        trust_env=False,
+    )
+    assert answer.status_code == 200, answer.text
+
+
+def listed(web: Server) -> dict[str, object]:
+    path = f"{EVENTS}?order=desc&limit=1"
+    page: dict[str, object] = asked(web, path, **bearer(web.seed["platformToken"])).json()
+    return page
+
+
+def head(web: Server) -> int:
+    return listed(web)["events"][0]["position"]
+
+
+def positions(stream: httpx2.Response) -> Iterator[int]:
+    """The positions of the events of a stream."""
+    for line in stream.iter_lines():
+        if line.startswith("data: "):
+            yield json.loads(line.removeprefix("data: "))["position"]

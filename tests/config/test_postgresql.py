@@ -1,0 +1,90 @@
+"""Connections of the pool that the server closed while they were idle."""
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import pytest
+from django.db import OperationalError, connection
+
+from config.postgresql.base import DatabaseWrapper
+from tests.network import network_to
+from tests.streams import wait_until
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.skipif("connection.vendor != 'postgresql'", reason="SQLite has no server"),
+]
+
+SIZE = 4
+END_OTHERS = """
+SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = 'pooled'"""
+LAST_ASKED = "SELECT query FROM pg_stat_activity WHERE application_name = 'pooled'"
+
+
+@contextmanager
+def a_pool(**address):
+    """A database with a pool of ``SIZE`` idle connections."""
+    pool = {"min_size": SIZE, "max_size": SIZE, "timeout": 1.5, "reconnect_timeout": 0.5}
+    given = {**connection.settings_dict["OPTIONS"], "application_name": "pooled", "pool": pool}
+    database = DatabaseWrapper({**connection.settings_dict, **address, "OPTIONS": given}, "pooled")
+    database.pool.open()
+    database.pool.wait()
+    try:
+        yield database
+    finally:
+        database.close()
+        database.close_pool()
+
+
+def end_idle():
+    with connection.cursor() as cursor:
+        cursor.execute(END_OTHERS)
+        assert cursor.fetchall() == [(True,)] * SIZE
+
+
+def answers(database):
+    """Whether a thread of its own gets an answer, as a request does."""
+    other = database.copy()
+    try:
+        with other.cursor() as cursor:
+            cursor.execute("SELECT 1")
+            return cursor.fetchone() == (1,)
+    finally:
+        other.close()
+
+
+def is_back(database):
+    try:
+        return answers(database)
+    except OperationalError:
+        return False
+
+
+def test_those_that_the_server_closed_are_replaced_and_no_request_fails():
+    with a_pool() as database, ThreadPoolExecutor(SIZE) as requests:
+        for _ in range(3):
+            end_idle()
+            assert all(requests.map(answers, [database] * SIZE))
+            database.pool.wait()
+
+
+def test_one_that_is_idle_is_asked_nothing():
+    """A query before each request would take longer than many requests."""
+    with a_pool() as database:
+        assert all(answers(database) for _ in range(SIZE))
+        for _ in range(SIZE):
+            database.connect()
+            database.close()
+        with connection.cursor() as cursor:
+            cursor.execute(LAST_ASKED)
+            assert cursor.fetchall() == [("SELECT 1",)] * SIZE
+
+
+def test_a_server_that_is_away_is_reported_and_found_again_when_it_is_back():
+    port = int(connection.settings_dict["PORT"] or 5432)
+    with network_to(port) as network, a_pool(HOST="127.0.0.1", PORT=network.port) as database:
+        network.cut()
+        with pytest.raises(OperationalError):
+            answers(database)
+        network.restore()
+        wait_until(lambda: is_back(database), "The server is not found again.")

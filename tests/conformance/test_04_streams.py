@@ -1,0 +1,217 @@
+"""Section 4, GET /api/v1/events: the feed as a stream of server-sent events."""
+
+import json
+import re
+import time
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.conformance.client import (
+    EVENTS,
+    PROBLEM,
+    SOMEBODY,
+    TOKENS,
+    Service,
+    assert_refused,
+    bearer,
+    faults,
+)
+from tests.conformance.streams import LIVE_URL, MEDIA_TYPE, Frame, streaming
+
+OF_ANOTHER_LOG = "ZXZlbnRzOjAwMDAwMDAwLjE"
+EVENT = re.compile(r'\{"id":"evt_.*?(?=,\{"id":"evt_|\],"next")')
+
+
+def listed(service: Service, token: str, **query: Any) -> list[str]:
+    """The events of the list, each exactly as it is written there."""
+    texts: list[str] = []
+    while True:
+        answer = service.get(EVENTS, token, **query)
+        texts += EVENT.findall(answer.text)
+        query["after"] = answer.json()["next"]
+        if not answer.json()["more"]:
+            return texts
+
+
+def data(frames: list[Frame]) -> list[str]:
+    return [frame.data for frame in frames]
+
+
+def ask(service: Service, token: str | None, **headers: str) -> httpx2.Response:
+    """The answer to a request for a stream, which is expected to be refused."""
+    sent = {"Accept": MEDIA_TYPE, **(bearer(token) if token else {}), **headers}
+    return service.http.get(f"{LIVE_URL or service.base_url}{EVENTS}", headers=sent)
+
+
+def push(service: Service, **changes: Any) -> None:
+    assert service.push(service.fanout(**changes), service.platform).status_code == 200
+
+
+def test_each_event_is_as_in_the_list_with_its_cursor_and_its_kind(service):
+    """Section 4: data is the event, byte for byte; id is a cursor, event the kind."""
+    start = service.tail()
+    with streaming(service, service.platform) as stream:
+        for _ in range(3):
+            push(service)
+        events = stream.events(3)
+    assert data(events) == listed(service, service.platform, after=start)
+    for number, frame in enumerate(events, 1):
+        assert frame.event == json.loads(frame.data)["kind"]
+        rest = listed(service, service.platform, after=frame.id)
+        assert data(events[number:]) == rest
+
+
+def test_a_desk_sees_its_own_version_of_its_own_view(service):
+    """Section 4: what the list shows this desk, and nothing of another."""
+    start = service.tail()
+    with streaming(service, service.desk_token) as stream:
+        service.deploy(service.other_desk, service.one_desk(), service.platform)
+        push(service)
+        service.deploy(service.desk, service.one_desk(), service.platform)
+        events = stream.events(2)
+    assert data(events) == listed(service, service.desk_token, after=start)
+    assert [json.loads(frame.data)["userId"] for frame in events] == [None, service.desk]
+
+
+def test_the_first_frame_says_where_the_reader_is_and_when_to_come_back(service):
+    """Section 4: the first frame has retry and an id."""
+    start = service.tail()
+    with streaming(service, service.platform) as now:
+        assert (now.first.id, now.first.data) == (start, "")
+        assert 2000 <= int(now.first.retry) <= 6000
+    first = service.get(EVENTS, service.platform, limit=1).json()["next"]
+    with streaming(service, service.platform, after=first) as earlier:
+        assert earlier.first.id == first
+
+
+def test_streams_that_follow_each_other_show_each_event_once(service):
+    """Section 4: across streams that each begin with the last id of the one before."""
+    start = last = service.tail()
+    seen: list[str] = []
+    for number in (1, 3, 2):
+        for _ in range(2):
+            push(service)
+        header = {"Last-Event-ID": last}
+        with streaming(service, service.desk_token, header, after=start) as stream:
+            events = stream.events(number)
+        seen += data(events)
+        last = events[-1].id
+    assert seen == listed(service, service.desk_token, after=start)
+
+
+def test_a_list_goes_on_where_a_stream_was_and_the_other_way_round(service):
+    """Section 4: an id is a cursor of the feed."""
+    start = service.tail()
+    push(service)
+    push(service)
+    with streaming(service, service.platform, {"Last-Event-ID": start}) as stream:
+        first = stream.events(1)[0]
+    page = service.get(EVENTS, service.platform, after=first.id).json()
+    push(service)
+    with streaming(service, service.platform, after=page["next"]) as stream:
+        last = stream.events(1)
+    whole = listed(service, service.platform, after=start)
+    assert [first.data, *data(last)] == [whole[0], whole[-1]]
+
+
+@pytest.mark.parametrize(
+    "query", [{"kind": "signal.filled"}, {"userId": "desk"}, {"botId": "bot"}, {"signal": "first"}]
+)
+def test_it_filters_as_the_list_does(service, query):
+    """Section 4: kind, userId, botId and signal, before the stream and in it."""
+    start = service.tail()
+    sent = service.push(service.fanout(), service.platform).json()["signal"]["id"]
+    value = {"desk": service.desk, "bot": service.bot["botId"], "first": sent}
+    query = {name: value.get(text, text) for name, text in query.items()}
+    service.push(service.tradingview(), secret=service.bot["secret"])
+    with streaming(service, service.platform, after=start, **query) as stream:
+        service.push(service.fanout(elected=False), service.platform)
+        service.push(service.tradingview(), secret=service.bot["secret"])
+        push(service)
+        expected = listed(service, service.platform, after=start, **query)
+        assert data(stream.events(len(expected))) == expected
+    assert expected
+
+
+def test_a_heartbeat_says_how_far_the_log_was_examined(service):
+    """Section 4: every 15 s, with an id alone."""
+    with streaming(service, service.platform, userId=SOMEBODY) as stream:
+        push(service)
+        began, beat = time.monotonic(), next(stream.frames)
+    assert time.monotonic() - began < 17
+    assert (beat.event, beat.data) == ("", "")
+    assert service.get(EVENTS, service.platform, after=beat.id).json()["events"] == []
+
+
+def test_it_ends_with_its_token_and_says_so(service, admin):
+    """Section 4: event: end with the reason, at most 5 s after the token's end."""
+    with admin.platform_token("read") as token:
+        with streaming(service, token["token"]) as stream:
+            began = time.monotonic()
+            assert service.send("DELETE", TOKENS, token=token["token"]).status_code == 200
+            push(service)
+            frames = [frame for frame in stream.frames if frame.data]
+        assert time.monotonic() - began < 5
+        assert frames == [Frame(event="end", data='{"reason":"token_ended"}')]
+        assert_refused(ask(service, token["token"]), 401, "token_invalid")
+
+
+def test_it_is_refused_before_it_begins(service):
+    """Sections 4 and 5: a refusal of a stream is the problem that the list answers."""
+    assert_refused(ask(service, None), 401, "credentials_missing")
+    lost = ask(service, service.platform, **{"Last-Event-ID": OF_ANOTHER_LOG})
+    assert_refused(lost, 422, "cursor_lost")
+    unknown = ask(service, service.platform, **{"Last-Event-ID": "x"})
+    assert_refused(unknown, 422, "invalid")
+    assert faults(unknown) == {"Last-Event-ID"}
+    assert unknown.headers["Content-Type"] == PROBLEM
+
+
+@pytest.mark.parametrize(
+    "query", ["after=x", "wait=1", "limit=5", "order=asc", "since=2026-01-01T00:00:00Z", "x=1"]
+)
+def test_a_parameter_that_it_does_not_take_is_refused(service, query):
+    """Section 4: the query parameters of a stream."""
+    headers = {**bearer(service.platform), "Accept": MEDIA_TYPE}
+    answer = service.http.get(f"{LIVE_URL or service.base_url}{EVENTS}?{query}", headers=headers)
+    assert_refused(answer, 422, "invalid")
+    assert faults(answer) == {query.partition("=")[0]}
+
+
+def test_its_headers_keep_it_out_of_caches_and_whole(service):
+    """Section 4: no-store, not compressed, with a request id; HEAD as GET without the body."""
+    sent = {"Accept-Encoding": "gzip", "X-Request-Id": "stream-1"}
+    with streaming(service, service.platform, sent) as stream:
+        headers = stream.answer.headers
+    head = service.http.head(
+        f"{LIVE_URL or service.base_url}{EVENTS}",
+        headers={**bearer(service.platform), "Accept": MEDIA_TYPE, **sent},
+    )
+    for found in (headers, head.headers):
+        assert found["Content-Type"] == MEDIA_TYPE
+        assert found["Cache-Control"] == "no-store"
+        assert found["X-Request-Id"] == "stream-1"
+        assert "Accept" in found["Vary"]
+        assert "Content-Encoding" not in found
+        assert found["Content-Security-Policy"]
+    assert head.status_code == 200
+
+
+def test_json_goes_to_who_gives_it_more_weight(service):
+    """Section 4: named with at least the weight of JSON."""
+    for accept in ("application/json", "*/*", f"{MEDIA_TYPE};q=0.5, application/json"):
+        answer = service.get(EVENTS, service.platform, headers={"Accept": accept}, limit=1)
+        assert answer.json()["events"]
+
+
+def test_a_token_has_a_limited_number_of_streams(limited_service):
+    """Section 7: LIMIT_STREAMS, then 429 until one is closed."""
+    service = limited_service
+    with streaming(service, service.reader):
+        answer = ask(service, service.reader)
+        assert_refused(answer, 429, "rate_limited")
+        assert int(answer.headers["Retry-After"]) > 0
+        with streaming(service, service.platform):
+            pass

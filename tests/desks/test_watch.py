@@ -1,0 +1,217 @@
+"""Who fell silent and who was heard again: decided once, from the log."""
+
+from datetime import timedelta
+
+import pytest
+import time_machine
+from django.utils import timezone
+
+from desks.expectations import watch
+from desks.expectations.rules import Expectation
+from desks.expectations.watch import Watch
+from desks.models import Automation, User
+from events.actors import SYSTEM
+from events.models import Event, Head
+from events.times import to_rfc3339
+from tests.client import code, push
+from tests.factories import a_bot, expect
+from tests.signals.bodies import tradingview
+from tokens import actions as tokens
+
+pytestmark = pytest.mark.django_db
+
+MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
+OFTEN = Expectation(HOUR, 5 * MINUTE)
+WEDNESDAY = 2  # as weekday() counts
+
+
+@pytest.fixture
+def clock():
+    """A clock that only the test moves."""
+    with time_machine.travel(timezone.now(), tick=False) as clock:
+        yield clock
+
+
+def heard(bot):
+    assert code(push(tradingview(bot), secret=bot.secret)) == "ok"
+
+
+def look():
+    return Watch().look(timezone.now())
+
+
+def told() -> list[tuple[str, str]]:
+    """The kinds of the alarms in the log, each with its bot."""
+    events = Event.objects.filter(kind__in=["automation.quiet", "automation.heard"])
+    return [(event.kind, event.bot_id) for event in events.order_by("position")]
+
+
+def row(bot) -> Automation:
+    return Automation.objects.get(pk=bot.id)
+
+
+def test_a_bot_is_silent_once_its_time_and_grace_are_over_and_not_before(bot, clock):
+    expect(bot, OFTEN)
+    clock.shift(65 * MINUTE - timedelta(milliseconds=1))
+    due = look()
+    assert (told(), due) == ([], row(bot).due_at)
+    clock.shift(timedelta(milliseconds=1))
+    assert look() is None
+    assert told() == [("automation.quiet", bot.id)]
+    clock.shift(10 * HOUR)
+    look()
+    assert len(told()) == 1
+
+
+def test_the_event_says_when_the_bot_was_last_heard_and_when_it_was_due(bot, clock):
+    expect(bot, OFTEN)
+    clock.shift(HOUR)
+    heard(bot)
+    last = Event.objects.latest("position").at
+    clock.shift(2 * HOUR)
+    look()
+    event = Event.objects.latest("position")
+    assert event.content["data"] == {
+        "botId": bot.id,
+        "name": "Chart",
+        "since": to_rfc3339(last),
+        "dueAt": to_rfc3339(last + 65 * MINUTE),
+    }
+    assert (event.topic, event.actor_type) == (row(bot).desk.public_id, "system")
+    assert (row(bot).silent_since, row(bot).silent_from) == (last, event.position)
+
+
+def test_only_an_accepted_signal_counts_as_heard(bot, clock):
+    expect(bot, OFTEN)
+    clock.shift(64 * MINUTE)
+    assert code(push(tradingview(bot, pair="NOT/IT"), secret=bot.secret)) == "pair_mismatch"
+    clock.shift(2 * MINUTE)
+    look()
+    assert told() == [("automation.quiet", bot.id)]
+
+
+def test_a_bot_that_sends_in_time_is_never_silent(bot, clock):
+    expect(bot, OFTEN)
+    for _ in range(4):
+        clock.shift(HOUR)
+        heard(bot)
+        look()
+        clock.shift(5 * MINUTE)
+        look()
+    assert told() == []
+
+
+def test_a_silent_bot_that_sends_is_heard_again_once_and_can_fall_silent_again(bot, clock):
+    expect(bot, OFTEN)
+    clock.shift(2 * HOUR)
+    watching = Watch()
+    watching.look(timezone.now())
+    heard(bot)
+    at = Event.objects.latest("position").at
+    heard(bot)
+    due = watching.look(timezone.now())
+    event = Event.objects.latest("position")
+    assert event.content["data"]["heardAt"] == to_rfc3339(at)
+    assert (row(bot).silent_since, due) == (None, at + 65 * MINUTE)
+    watching.look(timezone.now())
+    clock.shift(2 * HOUR)
+    watching.look(timezone.now())
+    assert [kind for kind, _ in told()] == [
+        "automation.quiet",
+        "automation.heard",
+        "automation.quiet",
+    ]
+
+
+def test_a_watch_that_begins_later_finds_who_was_heard_meanwhile(bot, clock):
+    expect(bot, OFTEN)
+    clock.shift(2 * HOUR)
+    look()
+    heard(bot)
+    tokens.mint_desk_token(desk=row(bot).desk, actor=SYSTEM)
+    look()
+    assert [kind for kind, _ in told()] == ["automation.quiet", "automation.heard"]
+
+
+def test_another_expectation_ends_the_silence_without_an_event_of_its_own(bot, clock):
+    expect(bot, OFTEN)
+    clock.shift(2 * HOUR)
+    look()
+    expect(bot, Expectation(2 * HOUR, MINUTE))
+    assert row(bot).silent_since is None
+    heard(bot)
+    look()
+    assert [kind for kind, _ in told()] == ["automation.quiet"]
+
+
+def test_a_bot_that_is_not_expected_or_was_removed_is_never_silent(bot, desk, clock):
+    gone = a_bot(desk)
+    expect(gone, OFTEN)
+    tokens.remove_automation(automation=gone.automation, actor=SYSTEM)
+    clock.shift(100 * HOUR)
+    assert look() is None
+    assert told() == []
+
+
+def test_a_signal_that_comes_before_the_turn_keeps_the_bot_from_being_silent(bot, clock):
+    """The watch reads the rows, then a signal is accepted, then the watch gets its turn."""
+    expect(bot, OFTEN)
+    clock.shift(2 * HOUR)
+    head = Head.objects.get().position
+    late = list(watch._with_heard(Automation.objects.filter(pk=bot.id)))
+    heard(bot)
+    assert watch._record_late(late, head) == 0
+    assert told() == []
+    assert row(bot).due_at == Event.objects.latest("position").at + 65 * MINUTE
+
+
+def test_of_two_processes_that_read_the_same_rows_one_writes(bot, clock):
+    expect(bot, OFTEN)
+    clock.shift(2 * HOUR)
+    head = Head.objects.get().position
+    late = list(watch._with_heard(Automation.objects.filter(pk=bot.id)))
+    assert [watch._record_late(late, head) for _ in range(2)] == [1, 0]
+    heard(bot)
+    back = list(watch._with_heard(Automation.objects.silent(), first_after="silent_from"))
+    for _ in range(2):
+        watch._record_heard(back)
+    assert [kind for kind, _ in told()] == ["automation.quiet", "automation.heard"]
+
+
+def test_bots_beyond_one_turn_are_all_decided(desk, clock, monkeypatch):
+    monkeypatch.setattr(watch, "MAX_PER_TURN", 2)
+    bots = [a_bot(desk) for _ in range(5)]
+    for bot in bots:
+        expect(bot, OFTEN)
+    clock.shift(2 * HOUR)
+    watching = Watch()
+    watching.look(timezone.now())
+    for bot in bots:
+        heard(bot)
+    watching.look(timezone.now())
+    for kind in ("automation.quiet", "automation.heard"):
+        assert sorted(bot for said, bot in told() if said == kind) == sorted(b.id for b in bots)
+
+
+def test_a_new_zone_of_the_owner_counts_from_now_on(bot, owner, clock):
+    noon = timezone.now().replace(hour=12, minute=0) + timedelta(days=7)
+    clock.move_to(noon + timedelta(days=WEDNESDAY - noon.weekday()))  # the log's time is before it
+    expect(bot, Expectation(None, timedelta(0)))
+    utc = row(bot).due_at
+    answer = owner.post("/accounts/preferences/", {"time_zone": "Asia/Tokyo", "theme": "system"})
+    assert answer.status_code == 302
+    assert User.objects.get(pk=row(bot).desk.user_id).time_zone == "Asia/Tokyo"
+    look()
+    assert row(bot).due_at == utc - 9 * HOUR
+
+
+def test_a_lasting_silence_costs_no_turn_at_the_log(bot, clock):
+    expect(bot, OFTEN)
+    clock.shift(2 * HOUR)
+    watching = Watch()
+    watching.look(timezone.now())
+    before = Head.objects.get()
+    for _ in range(3):
+        clock.shift(HOUR)
+        watching.look(timezone.now())
+    assert (Head.objects.get().position, Head.objects.get().at) == (before.position, before.at)

@@ -1,0 +1,21 @@
+"""The production layout, started once for all tests that leave it as it is."""
+
+import secrets
+
+import pytest
+
+from tests.drills.layout import layout, layout_without_webs
+
+FAILURES = 30  # a minute: more than the other tests cause
+
+
+@pytest.fixture(scope="package")
+def served():
+    with layout(LIMIT_FAILURES=f"{FAILURES}/minute", METRICS_TOKEN=secrets.token_hex(32)) as served:
+        yield served
+
+
+@pytest.fixture(scope="package")
+def alone():
+    with layout_without_webs() as alone:
+        yield alone

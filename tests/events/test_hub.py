@@ -1,0 +1,377 @@
+"""The hub: what it costs, its heartbeats, a stop, and how it fares without a database."""
+
+import socket
+import threading
+import time
+from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from django.db import OperationalError, connection
+from django.db.models import F
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from desks import actions as desks
+from desks.feed.visibility import topic_changes
+from events.actors import SYSTEM
+from events.feed.reading import WHOLE_LOG, Query
+from events.http.cursors import log_cursor
+from events.http.refusals import Unavailable
+from events.live import hub as hub_module
+from events.live import opening, recent
+from events.live.frames import COMMENT, Version
+from events.live.hub import POLL_INTERVAL, QUIET_INTERVAL, RETRY_INTERVAL, Hub
+from events.live.readers import MAX_UNSENT, Credential, Reader, View
+from events.live.roster import HEARTBEAT
+from events.live.threads import ThreadReader
+from events.models import Event, Head
+from events.statements import execute
+from tests.factories import a_card, a_desk
+from tests.streams import wait_until
+from tokens import actions as tokens
+from tokens.models import Token
+from tokens.models.token import StreamTokens
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+class Noting(Reader):
+    """A reader that keeps what it gets."""
+
+    def __init__(self, view: View) -> None:
+        super().__init__(view)
+        self.frames: list[bytes] = []
+        self.beats: list[bytes] = []
+        self.ends: list[bytes] = []
+
+    def deliver(self, frame: bytes, at: float) -> None:
+        self.frames.append(frame)
+
+    def beat(self, frame: bytes) -> None:
+        self.beats.append(frame)
+
+    def end(self, frame: bytes) -> None:
+        self.ends.append(frame)
+
+
+class Endless(StreamTokens):
+    """Tokens that never end, and need no row."""
+
+    def find_ended(self, ids: Collection[str]) -> Collection[str]:
+        return ()
+
+
+ENDLESS = Endless()
+
+
+def a_view(version: Version = Version.DESK) -> View:
+    credential = Credential(ENDLESS, "tok_1", None)
+    return View(credential, "tok_1", is_platform=False, version=version, rule=topic_changes)
+
+
+class StillHub(Hub):
+    """A hub without a thread: the test takes its turns."""
+
+    def _start(self) -> None:
+        if not self._is_ready:
+            self._poll()
+
+    def look(self) -> float:
+        """One turn; returns the seconds until the next one."""
+        return self._turn()
+
+
+@pytest.fixture
+def hub(settings: Any) -> StillHub:
+    settings.LIMIT_STREAMS = None
+    return StillHub()
+
+
+def joined(hub: Hub, *topics: str | None, version: Version = Version.DESK) -> Noting:
+    """A reader of these topics, from the hub's position on."""
+    reader = Noting(a_view(version))
+    hub.admit(reader)
+    assert hub.attach(reader, hub.position, topics)
+    return reader
+
+
+def test_everybody_who_sees_an_event_gets_the_same_bytes(hub):
+    desk = a_desk()
+    one, other = (joined(hub, desk.public_id, "all") for _ in range(2))
+    platform = joined(hub, None, version=Version.PLATFORM)
+    hint = joined(hub, desk.public_id, version=Version.HINT)
+    stranger = joined(hub, "usr_other", "all")
+    desks.connect(desk=desk, venue="Kraken", actor=SYSTEM)
+    hub.look()
+    assert one.frames[0] is other.frames[0]
+    assert b"event: desk.connected" in one.frames[0]
+    assert len(platform.frames) == 1
+    assert f'event: news\ndata: {{"position": {hub.position}}}'.encode() in hint.frames[0]
+    assert stranger.frames == []
+
+
+@pytest.mark.parametrize("readers", [1, 50])
+def test_a_look_at_the_log_takes_two_statements_however_many_read(hub, readers):
+    card = a_card()
+    hub._checked_at = time.monotonic()
+    crowd = [joined(hub, f"usr_{number}", "all", card.pk) for number in range(readers)]
+    a_card("Next")
+    with CaptureQueriesContext(connection) as queries:
+        hub.look()
+    assert len(queries) == 2
+    assert all(len(reader.frames) == 2 for reader in crowd)
+    with CaptureQueriesContext(connection) as queries:
+        hub.look()
+    assert len(queries) == 1
+
+
+def test_one_statement_looks_at_all_tokens_together(hub):
+    values = [tokens.mint_platform_token(name="T", scopes=["read"], actor=SYSTEM) for _ in range(5)]
+    readers = []
+    for _, token in values:
+        reader = Noting(replace(a_view(), credential=token.credential))
+        hub.admit(reader)
+        readers.append(reader)
+    Token.objects.filter(pk=values[2][1].pk).update(revoked_at=timezone.now())
+    hub._checked_at = 0.0
+    with CaptureQueriesContext(connection) as queries:
+        hub.look()
+    assert [len(reader.ends) for reader in readers] == [0, 0, 1, 0, 0]
+    assert len(queries) == 2  # the head, and the tokens
+
+
+def test_one_statement_looks_at_more_tokens_than_a_statement_has_parameters():
+    """PostgreSQL takes 65,535 parameters, SQLite as it is built for Debian 250,000."""
+    _, token = tokens.mint_platform_token(name="T", scopes=["read"], actor=SYSTEM)
+    gone = {f"tok_{number}" for number in range(300_000)}
+    with CaptureQueriesContext(connection) as queries:
+        ended = StreamTokens().find_ended([token.public_id, *gone])
+    assert set(ended) == gone
+    assert len(queries) == 1
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_reader_whose_credential_ended_before_it_was_admitted_is_ended(hub, monkeypatch, known):
+    """Where the log does not tell what ended since the credential was read, a statement does."""
+    monkeypatch.setattr(recent, "KEPT", 1)
+    _, token = tokens.mint_platform_token(name="T", scopes=["read"], actor=SYSTEM)
+    since = Head.objects.get() if known else None
+    tokens.revoke(token=token, actor=SYSTEM)
+    a_desk()
+    reader = Noting(replace(a_view(), credential=token.credential, since=since))
+    hub.admit(reader)
+    assert (len(reader.ends), hub.readers) == (1, 0)
+
+
+def test_no_statement_looks_at_a_credential_of_which_the_log_tells(hub):
+    joined(hub, None)
+    reader = Noting(replace(a_view(), since=hub.head))
+    with CaptureQueriesContext(connection) as queries:
+        hub.admit(reader)
+    assert (len(queries), hub.readers) == (0, 2)
+
+
+def test_heartbeats_tell_how_far_the_log_was_examined(hub):
+    reader, waiting, ahead = joined(hub, "usr_other"), Noting(a_view()), Noting(a_view())
+    hub.admit(waiting)
+    hub.admit(ahead)
+    a_desk()
+    hub.look()
+    hub.attach(ahead, hub.position + 5, (None,))
+    hub._roster.beaten_until -= HEARTBEAT
+    hub.look()
+    head = Head.objects.get()
+    assert reader.beats == [f"id: {log_cursor(head.epoch, head.position)}\n\n".encode()]
+    assert (reader.frames, waiting.beats, ahead.beats) == ([], [COMMENT], [])
+
+
+def test_a_reader_that_has_read_on_in_the_log_gets_nothing_twice(hub):
+    behind = joined(hub, None)
+    for _ in range(2):
+        a_desk()
+    ahead = Noting(a_view())
+    hub.admit(ahead)
+    hub.attach(ahead, hub.position + 1, (None,))
+    hub.look()
+    assert (len(behind.frames), len(ahead.frames)) == (2, 1)
+
+
+class JoinedWhileLooking(StillHub):
+    """A hub that a reader joins in the middle of a look, after it saw that nobody reads."""
+
+    joiner: Noting | None = None
+    is_looking = False
+
+    @property
+    def readers(self) -> int:
+        found = super().readers
+        if self.is_looking:
+            self.is_looking = False
+            self.joiner = joined(self, "all")
+        return found
+
+
+def test_a_reader_that_joins_while_the_hub_looks_loses_nothing(settings):
+    hub = JoinedWhileLooking()
+    hub._start()
+    a_card()
+    hub.is_looking = True
+    hub.look()
+    hub.look()
+    assert hub.joiner is not None
+    assert len(hub.joiner.frames) == 1
+
+
+def test_a_reader_from_before_the_hubs_last_events_must_read_on(hub, monkeypatch):
+    monkeypatch.setattr(recent, "KEPT", 1)
+    joined(hub, None)
+    start = hub.position
+    for _ in range(2):
+        a_desk()
+    hub.look()
+    late = Noting(a_view())
+    hub.admit(late)
+    assert not hub.attach(late, start, (None,))
+    assert hub.attach(late, start + 1, (None,))
+    assert len(late.frames) == 1
+
+
+def test_a_reader_that_catches_up_does_not_read_beyond_the_hub(hub, monkeypatch):
+    """The hub may not have applied the end of its token yet."""
+    a_desk()
+    monkeypatch.setattr(opening, "hub", hub)
+    monkeypatch.setattr(recent.Recent, "reaches", lambda self, position: False)
+    reader = Noting(a_view())
+    hub.admit(reader)
+    a_desk()
+    opened = opening.Opening(reader, Query(after=0), lambda window: WHOLE_LOG, Head.objects.get())
+    assert (opened.read() or b"").count(b"event: desk.created") == 1
+
+
+def test_an_expiry_ends_a_stream_without_a_statement(hub):
+    reader = Noting(replace(a_view(), credential=Credential(ENDLESS, "tok_1", timezone.now())))
+    hub.admit(reader)
+    hub._checked_at = time.monotonic()
+    with CaptureQueriesContext(connection) as queries:
+        hub.look()
+    assert (len(reader.ends), len(queries)) == (1, 1)  # the head
+
+
+def test_without_a_database_readers_stay_and_then_get_everything_once(hub):
+    reader = joined(hub, None)
+    a_desk()
+    table = Event._meta.db_table
+    execute(f"ALTER TABLE {table} RENAME TO away")
+    try:
+        assert hub.look() == RETRY_INTERVAL
+        assert hub.look() == RETRY_INTERVAL
+    finally:
+        execute(f"ALTER TABLE away RENAME TO {table}")
+    assert (reader.frames, reader.ends) == ([], [])
+    hub.look()
+    hub.look()
+    assert len(reader.frames) == 1
+
+
+def test_a_reader_is_refused_while_the_log_cannot_be_read(settings):
+    settings.LIMIT_STREAMS = None
+    hub, reader, table = Hub(), Noting(a_view()), Head._meta.db_table
+    execute(f"ALTER TABLE {table} RENAME TO away")
+    try:
+        with pytest.raises(OperationalError):
+            hub.admit(reader)
+    finally:
+        execute(f"ALTER TABLE away RENAME TO {table}")
+    assert hub.readers == 0
+    wait_until(lambda: not is_running(), "the hub's thread goes on")
+
+
+def test_a_stop_ends_everybody_within_its_time_spread_out(hub, monkeypatch):
+    readers = [joined(hub, "all") for _ in range(2 * HEARTBEAT)]
+    began = time.monotonic()
+    hub.stop(10)
+    ended = []
+    for passed in (0, 5, 10):
+        now = began + passed + 0.1
+        monkeypatch.setattr("events.live.hub.time.monotonic", lambda now=now: now)
+        hub.look()
+        ended.append(sum(bool(reader.ends) for reader in readers))
+    assert ended[0] < ended[1] < ended[2] == len(readers)
+    assert readers[0].ends == [b'event: end\ndata: {"reason":"restarting"}\n\n']
+    with pytest.raises(Unavailable):
+        hub.admit(Noting(a_view()))
+
+
+def test_who_waits_for_the_head_learns_of_it_without_an_event_being_read():
+    hub = Hub()
+    start = Head.objects.get().position
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(hub.wait_beyond, start, 10)
+        wait_until(lambda: hub._is_ready, "the hub does not begin")
+        Head.objects.update(position=F("position") + 7)  # positions without events
+        assert waiting.result() == start + 7
+    assert hub.wait_beyond(start + 7, 0.01) == start + 7
+    wait_until(lambda: not is_running(), "the hub's thread goes on")
+
+
+def test_the_thread_goes_on_for_a_while_without_readers_and_follows_the_log(monkeypatch, settings):
+    settings.LIMIT_STREAMS = None
+    monkeypatch.setattr(hub_module, "REST", 60)
+    hub, reader = Hub(), Noting(a_view())
+    hub.admit(reader)
+    hub.dismiss(reader)
+    thread, start = hub._thread, hub.position
+    a_desk()
+    wait_until(lambda: hub.position > start, "it does not follow the log")
+    assert hub.reaches(start)
+    hub.admit(reader)
+    assert hub._thread is thread
+    hub.dismiss(reader)
+    monkeypatch.setattr(hub_module, "REST", 0)
+    hub._rests_at = 0.0
+    wait_until(lambda: not is_running(), "the hub's thread goes on")
+
+
+def test_it_asks_less_often_while_nobody_reads_and_nothing_comes(monkeypatch):
+    hub = Hub()
+    hub._begin(Head.objects.get())
+    assert hub._turn() == POLL_INTERVAL
+    monkeypatch.setattr(recent, "QUIET_AFTER", 0)
+    assert hub._turn() == QUIET_INTERVAL
+    hub._roster.add(Noting(a_view()))
+    assert hub._turn() == POLL_INTERVAL
+
+
+class TestThreadReader:
+    def test_one_that_does_not_take_its_data_is_cut_at_the_bound(self):
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            reader, frame = ThreadReader(a_view(), ours), b"x" * 1000
+            for _ in range(MAX_UNSENT // len(frame)):
+                reader.deliver(frame, 1.0)
+            theirs.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                theirs.recv(1)
+            reader.deliver(frame, 1.0)
+            assert theirs.recv(1) == b""  # the connection is closed
+            assert reader.take() == (b"", 1.0)
+
+    def test_one_whose_client_has_gone_ends_while_nothing_happens(self):
+        ours, theirs = socket.socketpair()
+        with ours:
+            reader = ThreadReader(a_view(), ours)
+            theirs.close()
+            assert reader.take() == (b"", 0.0)
+
+    def test_one_that_takes_its_data_is_not(self):
+        reader, frame = ThreadReader(a_view(), None), b"x" * 1000
+        for _ in range(3 * MAX_UNSENT // len(frame)):
+            reader.deliver(frame, 1.0)
+            assert reader.take() == (frame, 1.0)
+
+
+def is_running() -> bool:
+    return "log-hub" in {thread.name for thread in threading.enumerate()}

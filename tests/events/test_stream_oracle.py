@@ -1,0 +1,60 @@
+"""Every stream shows what the list shows, byte for byte, each event once, in order. A stop ends it.
+
+Meanwhile desks enrol, withdraw, disconnect and come back, are deactivated and reactivated, cards
+change, tokens are minted, revoked and expire, fan-outs run, and readers lose their connections.
+``STREAM_ORACLE_ROUNDS`` makes it longer.
+"""
+
+import os
+import signal
+import subprocess
+import time
+from contextlib import ExitStack
+
+import httpx2
+import pytest
+
+from tests.conformance.streams import MEDIA_TYPE, frames_of
+from tests.server import Server, serving
+from tests.stream_oracle import assert_complete, follow_all
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(600)]
+
+ROUNDS = int(os.environ.get("STREAM_ORACLE_ROUNDS", "25"))  # make drills: 300
+
+
+def test_every_stream_shows_what_the_list_shows():
+    with serving(THREADS="40", WAITING_READERS="34") as server:
+        followed = follow_all(server, server.base_url, ROUNDS)
+    assert_complete(followed)
+    assert all(follower.streams > 1 for follower, _ in followed)
+
+
+def test_a_stop_ends_every_stream_within_five_seconds_and_says_why():
+    with serving() as server, ExitStack() as streams:
+        client = streams.enter_context(httpx2.Client(base_url=server.base_url, trust_env=False))
+        opened = [
+            streams.enter_context(
+                client.stream(
+                    "GET",
+                    "/api/v1/events",
+                    headers={"Authorization": f"Bearer {desk['deskToken']}", "Accept": MEDIA_TYPE},
+                )
+            )
+            for desk in server.seed["desks"][:3]
+        ]
+        frames = [frames_of(answer.iter_lines()) for answer in opened]
+        assert all(next(each).retry for each in frames)
+        began = time.monotonic()
+        os.kill(_gunicorn(server), signal.SIGTERM)
+        ends = [[frame for frame in each if frame.event][-1] for each in frames]
+        assert time.monotonic() - began < 5
+        assert {frame.data for frame in ends} == {'{"reason":"restarting"}'}
+
+
+def _gunicorn(server: Server) -> int:
+    """The process id of gunicorn, whose parent is the server's guard."""
+    listed = subprocess.run(
+        ["pgrep", "-P", str(server.guard)], capture_output=True, text=True, check=True
+    )
+    return int(listed.stdout)

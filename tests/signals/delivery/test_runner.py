@@ -1,0 +1,222 @@
+"""The runner as a real process, with real endpoints: what arrives, and what becomes of failures."""
+
+import json
+import signal
+from datetime import timedelta
+from ipaddress import ip_network
+
+import pytest
+from django.utils import timezone
+
+from desks import actions as desk_actions
+from events.actors import SYSTEM
+from events.http.cursors import log_cursor
+from events.models import Event, Head
+from signals.models import DeliveryAttempt, Subscription
+from signals.models.subscription import Reason, State
+from signals.subscriptions import actions
+from tests import client
+from tests.factories import a_bot, a_card, a_desk_token, a_ready_desk
+from tests.signals.delivery.listeners import endpoint, reply
+from tests.signals.delivery.oracle import first_heard, heard, must_hear
+from tests.signals.delivery.stage import runners, subscribe, until
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.processes]
+
+
+@pytest.fixture(autouse=True)
+def allowed(settings):
+    settings.DELIVERY_ALLOW = [ip_network("127.0.0.0/8")]
+
+
+def current(row):
+    row.refresh_from_db()
+    return row
+
+
+def rests(row):
+    """Whether nobody holds the subscription and its cursor has reached the log's head."""
+    found = current(row)
+    return not found.leased_until and found.cursor_position >= Head.objects.get().position
+
+
+def try_again(row):
+    """As if the pause after the failure had passed."""
+    Subscription.objects.filter(pk=row.pk).update(next_attempt_at=timezone.now())
+
+
+def test_everybody_hears_what_the_feed_shows_them_in_order_and_verified(tmp_path, card):
+    desk, other = a_ready_desk(card), a_ready_desk(card)
+    token = a_desk_token(desk)
+    with endpoint() as ours, endpoint() as theirs, endpoint() as platform, endpoint() as some:
+        secret, row = subscribe(ours.url("/a?b=c"), desk)
+        their_secret, their_row = subscribe(theirs.url(), other)
+        every_secret, every_row = subscribe(platform.url())
+        subscribe(some.url(), kinds=["card.retired"])
+        starts = {one: one.cursor_position for one in (row, their_row, every_row)}
+        with runners(tmp_path) as (runner,):
+            for _ in range(3):
+                a_bot(desk)
+            desk_actions.retire_card(card=card, actor=SYSTEM)
+            until(lambda: some.requests)
+            for found, one in ((ours, row), (theirs, their_row), (platform, every_row)):
+                expected = must_hear(one, starts[one])
+                until(lambda found=found, most=expected: len(found.requests) == len(most))
+            assert runner.stop() == 0
+        for found, one, key in (
+            (ours, row, secret),
+            (theirs, their_row, their_secret),
+            (platform, every_row, every_secret),
+        ):
+            assert heard(found.requests, [key]) == must_hear(one, starts[one])
+        assert [json.loads(one.body)["type"] for one in some.requests] == ["card.retired"]
+        shown = client.get(
+            f"/api/v1/events?after={log_cursor(row.cursor_epoch, starts[row])}", token
+        )
+        assert [json.loads(one.body)["data"] for one in ours.requests] == shown.json()["events"]
+    assert {one.path for one in ours.requests} == {"/a?b=c"}
+    found = current(row)
+    assert (found.last_status, found.failures, found.leased_until) == (204, 0, None)
+    assert DeliveryAttempt.objects.filter(subscription=row, status=204).count() == len(
+        ours.requests
+    )
+
+
+def test_a_failure_stops_at_its_event_and_resuming_loses_nothing(tmp_path, card):
+    desk = a_ready_desk(card)
+    broken = [True]
+
+    def answer(handler, request):
+        reply(*((500, b"kaputt") if broken[0] else (200,)), Retry_After="40")(handler, request)
+
+    with endpoint(answer) as found, runners(tmp_path, 2):
+        secret, row = subscribe(found.url(), desk)
+        start = row.cursor_position
+        for _ in range(3):
+            a_bot(desk)
+        until(lambda: current(row).failures == 1 and not row.leased_until)
+        assert (row.shown_state, row.last_status, row.cursor_position) == ("failing", 500, start)
+        assert row.next_attempt_at > timezone.now() + timedelta(seconds=30)
+        assert DeliveryAttempt.objects.get(subscription=row).answer == "kaputt"
+        a_bot(desk)  # news does not shorten the pause
+        try_again(row)
+        until(lambda: current(row).failures == 2 and not row.leased_until)
+        assert len(found.requests) == 2
+        assert {one.headers["webhook-id"] for one in found.requests} == {
+            found.requests[0].headers["webhook-id"]
+        }
+        broken[0] = False
+        try_again(row)
+        until(lambda: not current(row).failures and not row.leased_until)
+        until(lambda: first_heard(found.requests, [secret]) == must_hear(row, start))
+    assert row.failing_since is None
+
+
+def test_what_ends_a_subscription(tmp_path, card):
+    """410, 75 hours of failures only, and a cursor of another epoch."""
+    desk = a_ready_desk(card)
+    with endpoint(reply(410)) as gone, endpoint(reply(500)) as failing, endpoint() as well:
+        _, gone_row = subscribe(gone.url(), desk)
+        _, failing_row = subscribe(failing.url(), desk)
+        _, lost_row = subscribe(well.url(), desk)
+        long_ago = timezone.now() - timedelta(hours=75, minutes=1)
+        failed = {"failures": 30, "failing_since": long_ago, "next_attempt_at": timezone.now()}
+        Subscription.objects.filter(pk=failing_row.pk).update(**failed)
+        Subscription.objects.filter(pk=lost_row.pk).update(cursor_epoch="00000000")
+        with runners(tmp_path):
+            a_bot(desk)
+            for row, reason in (
+                (gone_row, Reason.GONE),
+                (failing_row, Reason.FAILED),
+                (lost_row, Reason.CURSOR_LOST),
+            ):
+                until(lambda row=row: current(row).state == State.DISABLED and not row.leased_until)
+                assert (row.reason, row.next_attempt_at) == (reason, None)
+        assert (len(gone.requests), len(failing.requests), well.requests) == (1, 1, [])
+    told = Event.objects.filter(kind="subscription.disabled").values_list("content", flat=True)
+    assert {one["data"]["reason"] for one in told} == set(Reason)
+
+
+def test_a_test_makes_a_new_subscription_active_and_a_redirect_does_not(tmp_path, card):
+    desk = a_ready_desk(card)
+    with endpoint() as found, endpoint(reply(302, Location="https://a.example/")) as moved:
+        secret, row = actions.create(desk=desk, url=found.url(), kinds=[], actor=SYSTEM)
+        _, other = actions.create(desk=desk, url=moved.url(), kinds=[], actor=SYSTEM)
+        a_bot(desk)
+        with runners(tmp_path):
+            until(lambda: current(row).state == State.ACTIVE)
+            until(
+                lambda: (
+                    len(found.requests) == 1 + len(must_hear(row, row.cursor_position))
+                    or rests(row)
+                )
+            )
+            until(lambda: not current(other).test_requested_at and not other.leased_until)
+        first, *rest = found.requests
+        assert json.loads(first.body)["type"] == "subscription.test"
+        assert heard(rest, [secret])
+        assert (other.state, other.last_status, len(moved.requests)) == (State.UNVERIFIED, None, 1)
+
+
+def test_changes_take_effect_and_what_was_in_flight_counts_for_nothing(tmp_path, card):
+    """Rewinding, pausing and a new secret, while messages are under way."""
+    desk = a_ready_desk(card)
+    with endpoint() as found, runners(tmp_path, 2):
+        secret, row = subscribe(found.url(), desk)
+        start = row.cursor_position
+        for _ in range(4):
+            a_bot(desk)
+        until(lambda: rests(row))
+        before = len(found.requests)
+        cursor = log_cursor(row.cursor_epoch, start)
+        actions.rewind(subscription=row, after=cursor, actor=SYSTEM)
+        everything = must_hear(row, start)
+        # A flight from before the change may deliver the newest event once more, before everything.
+        until(lambda: heard(found.requests[before:], [secret])[-len(everything) :] == everything)
+        until(lambda: rests(row))
+        new_secret, _ = actions.replace_secret(
+            subscription=row, actor=SYSTEM, overlap=timedelta(hours=1)
+        )
+
+        def has_two_signatures():
+            a_bot(desk)  # a flight from before may have delivered the last event
+            until(lambda: rests(row))
+            return len(found.requests[-1].headers["webhook-signature"].split(" ")) == 2
+
+        until(has_two_signatures)
+        assert heard(found.requests[-1:], [secret]) == heard(found.requests[-1:], [new_secret])
+        actions.pause(subscription=row, actor=SYSTEM)
+        until(lambda: not current(row).leased_until)
+        before = len(found.requests)
+        a_bot(desk)
+        actions.resume(subscription=row, actor=SYSTEM)
+        until(lambda: rests(row))
+    assert first_heard(found.requests, [secret, new_secret]) == must_hear(row, start)
+
+
+def test_a_stop_finishes_what_is_in_flight_and_leaves_nothing_leased_or_too_much(tmp_path, card):
+    desk = a_ready_desk(card)
+    running = []
+
+    def stop_meanwhile(handler, request):
+        running[0].send(signal.SIGTERM)
+        reply()(handler, request)
+
+    with endpoint(stop_meanwhile) as found:
+        _, row = subscribe(found.url(), desk)
+        old = {"subscription": row, "at": timezone.now(), "milliseconds": 1, "status": 204}
+        DeliveryAttempt.objects.bulk_create(DeliveryAttempt(**old) for _ in range(60))
+        for _ in range(5):
+            a_bot(desk)
+        with runners(tmp_path) as started:
+            running += started
+            assert running[0].wait() == 0
+        heard_until = json.loads(found.requests[-1].body)["data"]["position"]
+        assert (current(row).leased_until, row.cursor_position) == (None, heard_until)
+        assert len(found.requests) < 5
+        assert row.attempts.count() == 50
+
+
+@pytest.fixture
+def card(db):
+    return a_card()

@@ -1,0 +1,325 @@
+"""What happens to a desk is told to its owner, once."""
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from datetime import timedelta
+
+import pytest
+import time_machine
+from django.db import connection, connections  # noqa: F401 - a condition names the first
+from django.utils import timezone
+
+from desks import actions as desks
+from desks.expectations.rules import Expectation
+from desks.expectations.watch import Watch
+from desks.models import Bookmark, Notice, NoticeChoice
+from desks.notices.kinds import NoticeKind
+from desks.notices.outbox import bookmarked
+from events.actors import SYSTEM
+from events.models import Event, Head
+from signals.models.subscription import Reason
+from signals.notices import following, refusals, texts
+from signals.notices.service import write_due
+from signals.subscriptions import outcomes
+from tests.client import push
+from tests.factories import (
+    a_bot,
+    a_card,
+    a_desk,
+    a_platform_token,
+    a_ready_desk,
+    expect,
+    move_the_log_back,
+)
+from tests.notices import waiting, write
+from tests.processes import run_together
+from tests.signals.bodies import fanout, tradingview
+from tests.signals.subscriptions.stage import an_active_webhook
+from tokens import actions as tokens
+from tokens.choices import Source
+
+pytestmark = pytest.mark.django_db
+
+MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
+OFTEN = Expectation(HOUR, timedelta(0))
+
+
+@pytest.fixture
+def clock(bot):
+    """A clock that only the test moves. What happened before is not told."""
+    write()
+    with time_machine.travel(timezone.now(), tick=False) as clock:
+        yield clock
+
+
+@contextmanager
+def elsewhere(block):
+    """Runs the block of another thread around this one, on a connection of its own."""
+    with ExitStack() as held, ThreadPoolExecutor(1) as other:
+        other.submit(held.enter_context, block).result()
+        try:
+            yield
+        finally:
+            other.submit(held.close).result()
+            other.submit(connections.close_all).result()
+
+
+def the_platform_is_refused(**body):
+    assert push(body, a_platform_token()).status_code == 422
+
+
+def the_floor_secret_ends():
+    _, secret = tokens.generate_secret(source=Source.FLOOR, actor=SYSTEM)
+    tokens.end_secret(secret=secret, actor=SYSTEM)
+
+
+@pytest.mark.parametrize(
+    "happens",
+    [
+        lambda: the_platform_is_refused(**fanout(pair="XRP/USDT")),
+        lambda: the_platform_is_refused(source="nobody"),
+        the_floor_secret_ends,
+    ],
+)
+def test_an_event_that_only_the_platform_sees_holds_up_no_notice(bot, clock, happens):
+    """No desk owns it, so nobody is told; what follows it in the log is told as ever."""
+    happens()
+    assert Event.objects.last().topic is None
+    sent(bot, direction="long")
+    write()
+    assert waiting() == ["A signal of Chart was refused"]
+
+
+def test_an_event_whose_notice_cannot_be_written_holds_up_no_other(bot, clock, caplog):
+    webhook = an_active_webhook(bot.automation.desk)
+    assert outcomes.disable(subscription=webhook, reason=Reason.GONE)
+    Event.objects.filter(kind="subscription.disabled").update(content={})
+    sent(bot, direction="long")
+    write()
+    assert waiting() == ["A signal of Chart was refused"]
+    [line] = [line for line in caplog.records if line.exc_info]
+    assert line.name == "signals.notices.following"
+
+
+def sent(bot, **changes):
+    return push(tradingview(bot, **changes), secret=bot.secret)
+
+
+def look():
+    Watch().look(timezone.now())
+    write()
+
+
+def test_what_happened_before_the_first_time_is_not_told(bot):
+    sent(bot, pair="NOT/IT")
+    write()
+    assert waiting() == []
+
+
+def test_a_silent_bot_and_its_return_are_told_once_each(bot, desk, clock):
+    expect(bot, OFTEN)
+    clock.shift(2 * HOUR)
+    look()
+    look()
+    assert waiting() == ["Chart is silent"]
+    notice = Notice.objects.get()
+    assert (notice.user, notice.kind) == (desk.user, "silence")
+    assert f"/bots/{bot.id}" in notice.body
+    sent(bot)
+    look()
+    assert waiting() == ["Chart is silent", "Chart was heard again"]
+
+
+class TestRefusals:
+    def test_the_first_is_told_at_once_and_then_their_number_after_an_hour(self, bot, clock):
+        sent(bot, pair="NOT/IT")
+        write()
+        assert waiting() == ["A signal of Chart was refused"]
+        assert "sent the pair NOT/IT" in Notice.objects.get().body
+        for _ in range(3):
+            clock.shift(10 * MINUTE)
+            sent(bot, pair="NOT/IT")
+            sent(bot)
+            write()
+        assert len(waiting()) == 1
+        clock.shift(30 * MINUTE)
+        write()
+        assert waiting()[1:] == ["3 more refusals of Chart"]
+        clock.shift(2 * HOUR)
+        write()
+        assert len(waiting()) == 2
+
+    def test_after_a_quiet_hour_the_next_is_told_at_once_again(self, bot, clock):
+        sent(bot, pair="NOT/IT")
+        write()
+        sent(bot)
+        clock.shift(HOUR)
+        sent(bot, pair="NOT/IT")
+        write()
+        assert waiting() == ["A signal of Chart was refused"] * 2
+
+    @pytest.mark.django_db(transaction=True)
+    @pytest.mark.skipif("connection.vendor != 'postgresql'", reason="SQLite takes one process")
+    def test_their_number_is_not_told_while_another_process_counts(self, bot, clock):
+        for _ in range(3):
+            sent(bot, pair="NOT/IT")
+        write()
+        clock.shift(2 * HOUR)
+        with elsewhere(bookmarked(refusals.LOG)):
+            refusals.summarise(timezone.now())
+            assert len(waiting()) == 1
+        refusals.summarise(timezone.now())
+        assert waiting()[1:] == ["2 more refusals of Chart"]
+
+    def test_each_bot_is_told_by_itself(self, bot, desk, clock):
+        sent(bot, pair="NOT/IT")
+        sent(a_bot(desk), pair="NOT/IT")
+        write()
+        assert len(waiting()) == 2
+
+
+class TestLapses:
+    def test_each_desk_of_a_retired_card_is_told_and_no_other(self, desk, stranger, clock):
+        a_desk()
+        desks.withdraw_from_card(desk=stranger, actor=SYSTEM)
+        a_card("Evening")
+        write()
+        notice = Notice.objects.get()
+        assert (notice.user, notice.subject) == (desk.user, "Morning was retired: enrol again")
+
+    def test_who_enrolled_again_before_is_not_told(self, desk, clock):
+        card = a_card("Evening")
+        desks.enrol(desk=desk, card_id=card.pk, actor=SYSTEM)
+        write()
+        assert waiting() == []
+
+    def test_many_desks_are_told_a_few_at_a_time_while_few_notices_wait(
+        self, card, clock, monkeypatch
+    ):
+        monkeypatch.setattr(following, "DESKS_AT_ONCE", 2)
+        monkeypatch.setattr(following, "MAX_WAITING", 3)
+        for _ in range(6):
+            a_ready_desk(card)
+        desks.retire_card(actor=SYSTEM)
+        write()
+        assert len(waiting()) == 4
+        Notice.objects.all().delete()
+        write()
+        assert len(waiting()) == 3  # of seven desks
+        Notice.objects.all().delete()
+        write()
+        assert (waiting(), Bookmark.objects.filter(name__startswith="lapsed").count()) == ([], 0)
+
+
+class TestEndings:
+    def test_a_secret_with_a_long_overlap_is_told_a_day_before_its_end(self, bot, clock):
+        def replace(overlap):
+            tokens.generate_secret(
+                source=Source.TRADINGVIEW, automation=bot.automation, overlap=overlap, actor=SYSTEM
+            )
+
+        replace(DAY)
+        write()
+        assert waiting(NoticeKind.ENDINGS) == []
+        replace(7 * DAY)
+        write()
+        notice = Notice.objects.get(kind=NoticeKind.ENDINGS)
+        assert notice.due_at == timezone.now().replace(microsecond=notice.due_at.microsecond) + (
+            6 * DAY
+        )
+
+    def test_a_webhook_that_the_service_disabled_is_told(self, desk, clock):
+        outcomes.disable(subscription=an_active_webhook(desk), reason=Reason.GONE)
+        write()
+        assert waiting(NoticeKind.ENDINGS) == ["The webhook to hooks.example.com is disabled"]
+
+
+def test_a_process_that_another_one_overtook_tells_nothing_again(bot, desk, clock, monkeypatch):
+    sent(bot, pair="NOT/IT")
+    page = texts.page
+
+    def overtake(name):
+        """What another process does between this one's look at the log and its turn."""
+        monkeypatch.setattr(following, "page", page)
+        outcomes.disable(subscription=an_active_webhook(desk), reason=Reason.GONE)
+        following.follow(timezone.now())
+        return page(name)
+
+    monkeypatch.setattr(following, "page", overtake)
+    following.follow(timezone.now())
+    write()
+    assert waiting(NoticeKind.ENDINGS) == ["The webhook to hooks.example.com is disabled"]
+
+
+def test_a_kind_that_was_turned_off_is_not_told(bot, desk, clock):
+    NoticeChoice.objects.create(user=desk.user, off=["silence"])
+    expect(bot, OFTEN)
+    clock.shift(2 * HOUR)
+    look()
+    sent(bot, pair="NOT/IT")
+    write()
+    assert waiting() == ["A signal of Chart was refused"]
+
+
+def test_what_was_missed_for_an_hour_is_told_late_and_once(bot, clock):
+    sent(bot, pair="NOT/IT")
+    clock.shift(23 * HOUR)
+    write()
+    write()
+    assert waiting() == ["A signal of Chart was refused"]
+
+
+def test_what_is_older_than_a_day_is_told_in_one_notice(bot, desk, clock):
+    for _ in range(3):
+        sent(bot, pair="NOT/IT")
+        clock.shift(2 * HOUR)
+    clock.shift(2 * DAY)
+    write()
+    assert waiting() == ["Late notices"]
+    assert Notice.objects.get().body.count("- A signal of Chart was refused") == 3
+
+
+def test_a_log_of_another_epoch_tells_nothing_old(bot, clock):
+    sent(bot, pair="NOT/IT")
+    Head.objects.update(epoch="ffffffff")
+    write()
+    assert waiting() == []
+    clock.shift(2 * HOUR)
+    sent(bot, pair="NOT/IT")
+    write()
+    assert waiting() == ["A signal of Chart was refused"]
+
+
+def test_a_page_of_many_events_is_followed_by_the_next(bot, clock, monkeypatch):
+    monkeypatch.setattr(following, "PER_PAGE", 2)
+    bots = [a_bot(bot.automation.desk) for _ in range(5)]
+    write()
+    for one in bots:
+        sent(one, pair="NOT/IT")
+    write()
+    assert len(waiting()) == 5
+
+
+def decide_all(number: int) -> None:
+    """What each process of the service does."""
+    watch = Watch()
+    for _ in range(10):
+        watch.look(timezone.now())
+        write_due(timezone.now())
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.processes
+def test_several_processes_tell_each_alarm_once():
+    desk = a_ready_desk(a_card())
+    bots = [a_bot(desk) for _ in range(20)]
+    write()
+    move_the_log_back(days=1)
+    with time_machine.travel(timezone.now() - 5 * HOUR):
+        for bot in bots:
+            expect(bot, OFTEN)
+    run_together(decide_all, [(number,) for number in range(4)])
+    write()
+    quiet = Event.objects.filter(kind="automation.quiet")
+    assert sorted(quiet.values_list("bot_id", flat=True)) == sorted(bot.id for bot in bots)
+    assert waiting() == ["Chart is silent"] * 20

@@ -1,0 +1,68 @@
+"""Real processes of ``manage.py deliver``: mail, chat and page say that a bot is silent."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import time_machine
+from django.db import connection  # noqa: F401 - the condition below names it
+from django.utils import timezone
+
+from desks.expectations.rules import Expectation
+from events.models import Event
+from tests.client import push, signed_in
+from tests.factories import a_bot, a_card, a_ready_desk, expect, move_the_log_back
+from tests.notices import mails_in, write
+from tests.pages import words
+from tests.signals.bodies import tradingview
+from tests.signals.chats.stage import a_chat, heard_by
+from tests.signals.delivery.listeners import endpoint
+from tests.signals.delivery.stage import runners, until
+from tests.staff import verified
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.processes,
+    pytest.mark.skipif("connection.vendor != 'postgresql'", reason="SQLite takes one process"),
+]
+
+HOUR = timedelta(hours=1)
+
+
+def mails(folder: Path) -> list[str]:
+    """The subjects of the mails in the folder, in their order."""
+    return [message["Subject"] for message in mails_in(folder)]
+
+
+@pytest.fixture
+def chat():
+    """What a chat of a user hears."""
+    with endpoint() as heard:
+        yield heard
+
+
+def test_a_bot_that_falls_silent_is_told_once_by_mail_chat_and_page(tmp_path, chat):
+    desk = a_ready_desk(a_card())
+    verified(desk.user)
+    a_chat(desk.user, chat.url())
+    bot, folder = a_bot(desk), tmp_path / "mails"
+    folder.mkdir()
+    write()
+    move_the_log_back(days=1)
+    with time_machine.travel(timezone.now() - 2 * HOUR):
+        expect(bot, Expectation(HOUR, timedelta(0)))
+    Event.objects.filter(kind="automation.changed").update(at=timezone.now() - 2 * HOUR)
+    owner = signed_in(desk.user)
+    address = f"filemail:///{folder}"
+    with runners(tmp_path, 2, EMAIL_URL=address, BASE_URL="http://testserver"):
+        until(lambda: mails(folder))
+        assert "silent since" in words(owner.get(f"/bots/{bot.id}"))
+        assert "Chart is silent" in words(owner.get("/desk"))
+        push(tradingview(bot), secret=bot.secret)
+        until(lambda: len(mails(folder)) > 1 and len(chat.requests) > 1)
+    assert mails(folder) == ["Chart is silent", "Chart was heard again"]
+    said = [body["content"].partition("\n")[0] for body in heard_by(chat)]
+    assert said == ["**Chart is silent**", "**Chart was heard again**"]
+    assert "silent since" not in words(owner.get(f"/bots/{bot.id}"))
+    told = Event.objects.filter(kind__in=["automation.quiet", "automation.heard"])
+    assert told.count() == 2

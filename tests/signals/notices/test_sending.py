@@ -1,0 +1,231 @@
+"""Notices are sent as mails: once, at the pace, again after a failure, and with a way to stop."""
+
+from datetime import timedelta
+from smtplib import SMTPDataError, SMTPRecipientsRefused
+
+import pytest
+import time_machine
+from django.core import mail
+from django.core.mail.backends.locmem import EmailBackend
+from django.test import Client
+from django.utils import timezone
+
+from desks.models import Notice, NoticeChoice
+from desks.notices import outbox
+from desks.notices.kinds import NoticeKind
+from signals.notices.texts import new_notice
+from tests.notices import send
+from tests.pages import words
+from tests.processes import run_together
+
+pytestmark = pytest.mark.django_db
+
+SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
+
+
+def a_notice(user, kind=NoticeKind.SILENCE, subject="Chart is silent", **columns) -> Notice:
+    body = "It was expected.\n\nhttp://testserver/bots/bot_1?a=<b>&c"
+    notice = new_notice(user, kind, subject, body, timezone.now())
+    notice.is_shared = True
+    for name, value in columns.items():
+        setattr(notice, name, value)
+    notice.save()
+    return notice
+
+
+def test_a_notice_is_sent_once_as_text_and_html_with_a_fixed_message_id(member):
+    notice = a_notice(member)
+    (message,) = send()
+    assert (message.to, message.subject) == ([member.email], "Chart is silent")
+    assert message.extra_headers["Message-ID"] == f"<{notice.public_id}@testserver>"
+    assert "It was expected." in message.body
+    html, kind = message.alternatives[0]
+    assert kind == "text/html"
+    assert "<h1" in html
+    assert "&lt;b&gt;" in html
+    assert (send(), Notice.objects.count()) == ([], 0)
+
+
+def test_security_comes_first_and_a_retired_card_last(member):
+    for kind, priority in (("consent", 2), ("silence", 1), ("security", 0)):
+        a_notice(member, NoticeKind(kind), kind, priority=priority)
+    assert [message.subject for message in send()] == ["security", "silence", "consent"]
+
+
+def test_a_notice_waits_for_its_time(member):
+    a_notice(member, due_at=timezone.now() + MINUTE)
+    assert send() == []
+    with time_machine.travel(timezone.now() + MINUTE):
+        assert len(send()) == 1
+
+
+def test_who_has_no_verified_address_gets_security_notices_only(desk):
+    a_notice(desk.user)
+    a_notice(desk.user, NoticeKind.SECURITY, "A token was minted")
+    assert [message.subject for message in send()] == ["A token was minted"]
+    assert not Notice.objects.exists()
+
+
+def test_a_deactivated_user_gets_nothing_more_and_an_address_of_its_own_is_kept(member):
+    a_notice(member, NoticeKind.SECURITY)
+    a_notice(member, NoticeKind.SECURITY, "Closed", address="old@example.com")
+    type(member).objects.filter(pk=member.pk).update(is_active=False)
+    (message,) = send()
+    assert message.to == ["old@example.com"]
+
+
+class TestPace:
+    def test_no_more_notices_are_taken_than_the_pace_allows(self, member, settings):
+        settings.NOTICE_RATE = "3/second"
+        for _ in range(10):
+            a_notice(member)
+        with time_machine.travel(timezone.now(), tick=False) as clock:
+            taken = []
+            for _ in range(6):
+                taken.append(len(outbox.take(timezone.now())))
+                clock.shift(SECOND)
+        assert taken == [3, 3, 3, 1, 0, 0]
+
+    def test_a_minute_without_notices_saves_up_a_second_only(self, member, settings):
+        settings.NOTICE_RATE = "2/second"
+        with time_machine.travel(timezone.now(), tick=False) as clock:
+            for _ in range(2):
+                a_notice(member)
+            outbox.take(timezone.now())
+            for _ in range(10):
+                a_notice(member)
+            clock.shift(MINUTE)
+            assert len(outbox.take(timezone.now())) == 2
+            assert len(outbox.take(timezone.now())) == 0
+
+
+class TestFailures:
+    @pytest.fixture
+    def down(self, monkeypatch):
+        """A mail server that fails until the list is emptied."""
+        errors = [OSError("550 trader@example.com refused")]
+
+        def fails(backend, messages):
+            if errors:
+                raise errors[0]
+            mail.outbox.extend(messages)
+            return len(messages)
+
+        monkeypatch.setattr(EmailBackend, "send_messages", fails)
+        return errors
+
+    def test_it_is_tried_again_later_with_the_same_message_id(self, member, down, caplog):
+        notice = a_notice(member)
+        assert send() == []
+        assert "A notice was not sent: silence (OSError). It is tried later." in caplog.text
+        assert "example.com" not in caplog.text
+        down.clear()
+        assert send() == []
+        with time_machine.travel(timezone.now() + 10 * MINUTE):
+            (message,) = send()
+        assert notice.public_id in message.extra_headers["Message-ID"]
+
+    def test_the_rest_of_a_batch_waits_too_and_is_kept(self, member, down):
+        for _ in range(5):
+            a_notice(member)
+        send()
+        assert Notice.objects.filter(due_at__gt=timezone.now()).count() == 5
+
+    @pytest.mark.parametrize(
+        "error",
+        [SMTPRecipientsRefused({"trader@example.com": (550, b"unknown")}), SMTPDataError(554, b"")],
+    )
+    def test_a_mail_that_is_refused_holds_up_no_other(self, member, monkeypatch, error):
+        refused = a_notice(member)
+        others = {a_notice(member).public_id for _ in range(3)}
+
+        def refuse_one(backend, messages):
+            if any(refused.public_id in one.extra_headers["Message-ID"] for one in messages):
+                raise error
+            mail.outbox.extend(messages)
+
+        monkeypatch.setattr(EmailBackend, "send_messages", refuse_one)
+        assert len(send()) == len(others)
+        assert Notice.objects.get().public_id == refused.public_id
+
+    def test_it_is_given_up_after_three_days(self, member, down):
+        a_notice(member)
+        start = timezone.now()
+        with time_machine.travel(start, tick=False) as clock:
+            while Notice.objects.exists():
+                send()
+                clock.shift(HOUR)
+            assert timedelta(days=2) < timezone.now() - start < timedelta(days=4)
+
+
+def test_what_a_process_took_and_did_not_send_is_taken_again_after_its_lease(member, settings):
+    settings.NOTICE_RATE = "off"
+    a_notice(member)
+    now = timezone.now()
+    assert len(outbox.take(now)) == 1
+    assert outbox.take(now + outbox.LEASE - SECOND) == []
+    assert len(outbox.take(now + outbox.LEASE)) == 1
+
+
+class TestUnsubscribing:
+    @pytest.fixture
+    def link(self, member):
+        """The link of a mail, as its program finds it."""
+        a_notice(member)
+        (message,) = send()
+        assert message.extra_headers["List-Unsubscribe-Post"] == "List-Unsubscribe=One-Click"
+        link = message.extra_headers["List-Unsubscribe"].strip("<>")
+        assert link in message.body
+        assert link in message.alternatives[0][0]
+        return link.removeprefix("http://testserver")
+
+    def test_one_click_turns_the_kind_off_without_cookie_or_session(self, member, link):
+        program = Client(enforce_csrf_checks=True)
+        body = {"List-Unsubscribe": "One-Click"}
+        for _ in range(2):
+            assert program.post(link, body).status_code == 200
+        assert NoticeChoice.objects.get().off == ["silence"]
+        assert not program.cookies
+
+    def test_the_text_says_what_its_link_does_before_the_link(self, member):
+        a_notice(member)
+        (message,) = send()
+        says = "To turn off notices of this kind, without signing in, open this page and confirm:\n"
+        assert says + message.extra_headers["List-Unsubscribe"].strip("<>") in message.body
+
+    def test_opening_the_link_only_asks(self, link):
+        page = Client().get(link)
+        assert "Turn these notices off?" in words(page)
+        assert not NoticeChoice.objects.exists()
+
+    @pytest.mark.parametrize("forged", ["x", "WzEsInNpbGVuY2UiXQ:1abcde:x", "%00"])
+    def test_a_forged_link_changes_nothing(self, link, forged):
+        answer = Client().post(f"/notices/stop/{forged}")
+        assert answer.status_code in (400, 404)
+        assert not NoticeChoice.objects.exists()
+
+    def test_a_security_notice_has_no_such_link(self, member):
+        a_notice(member, NoticeKind.SECURITY)
+        (message,) = send()
+        assert "List-Unsubscribe" not in message.extra_headers
+        assert "/stop/" not in message.body
+
+
+def take_all(number: int) -> list[str]:
+    """The notices that a process takes, while it sends none."""
+    taken = []
+    while notices := outbox.take(timezone.now()):
+        taken += [notice.public_id for notice in notices]
+    return taken
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.processes
+def test_processes_that_take_at_once_never_take_the_same(member):
+    made = {a_notice(member).public_id for _ in range(100)}
+    taken = run_together(take_all, [(number,) for number in range(4)])
+    found = [one for each in taken for one in each]
+    assert len(found) == len(set(found))
+    while rest := outbox.take(timezone.now()):
+        found += [notice.public_id for notice in rest]
+    assert set(found) | {n.public_id for n in Notice.objects.due(timezone.now())} == made
