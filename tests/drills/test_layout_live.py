@@ -17,7 +17,7 @@ from tests.config.test_framing import CHUNKED, GET, HOOK, REFUSED, SMUGGLED, sta
 from tests.config.test_live import STREAM, asks_for_the_feed
 from tests.config.test_live import said as content_of
 from tests.drills.layout import ADDRESS, needs_nginx, needs_postgresql
-from tests.drills.test_layout import LARGEST, SENDERS, client_at, logged, next_logged, said
+from tests.drills.test_layout import LARGEST, SENDERS, client_at, logged, said
 
 pytestmark = [pytest.mark.processes, pytest.mark.alone, needs_nginx, needs_postgresql]
 
@@ -117,12 +117,11 @@ def test_a_body_that_nobody_reads_breaks_no_request_of_others(served, length, st
 def test_the_live_server_answers_through_nginx_what_gunicorn_answers(served, what):
     web, sender = served.webs[0], next(SENDER)
     path, headers = asks_for_a_stream(web.seed["readToken"])[what]
-    before = logged(served)
     with client_at(sender) as near, client_at(ADDRESS) as far:
         ours = near.get(f"{served.http}{path}", headers=headers)
         named = {**headers, "X-Forwarded-For": sender}
         theirs = far.get(f"{web.base_url}{path}", headers=named)
     assert content_of(ours) == content_of(theirs)
     assert web.seed["readToken"] not in str(ours.headers)
-    web_of_nginx = next_logged(served, before)["web"]
+    web_of_nginx = logged(served, ours.headers["X-Request-Id"])["web"]
     assert web_of_nginx.endswith(f":{served.live.environment['LIVE_PORT']}")
