@@ -25,42 +25,53 @@ SENDING_TICK = 1.0
 
 Found = TypeVar("Found")
 
+# Each writes the notices of one kind that are due. It returns whether there may be more, or None.
+WRITERS = (follow, summarise, operations.look, tell_lapses, write_digests)
+
 
 async def watch_bots(stop: asyncio.Event) -> None:
     """Decides which bots fell silent or were heard again."""
     watch = Watch()
     while not stop.is_set():
-        due = await asyncio.to_thread(_in_thread, watch.look)
+        due = await asyncio.to_thread(_closing_if_failed, watch.look, timezone.now())
         await _pause(stop, _seconds_until(due))
 
 
 async def write_notices(stop: asyncio.Event) -> None:
     """Writes the notices of what happens."""
     while not stop.is_set():
-        more = await asyncio.to_thread(_in_thread, write_due)
+        more = await asyncio.to_thread(write_due, timezone.now())
         await _pause(stop, 0 if more else TICK)
 
 
 async def send_notices(stop: asyncio.Event) -> None:
     """Sends the notices that are due."""
     while not stop.is_set():
-        sent = await asyncio.to_thread(_in_thread, send_due)
+        sent = await asyncio.to_thread(_closing_if_failed, send_due, timezone.now())
         await _pause(stop, SENDING_TICK if not sent else SENDING_TICK / 10)
 
 
 def write_due(now: datetime) -> bool:
-    """Writes every notice that is due. Returns whether there may be more."""
-    more = follow(now)
-    summarise(now)
-    operations.look(now)
-    more = tell_lapses(now) or more
-    return write_digests(now) or more
+    """Writes every notice that is due. Returns whether there may be more.
+
+    One writer that fails does not hold up the others. Raises ExceptionGroup with the errors of
+    those that failed.
+    """
+    more, errors = False, []
+    for write in WRITERS:
+        try:
+            more = bool(_closing_if_failed(write, now)) or more
+        except Exception as error:
+            errors.append(error)
+    if errors:
+        raise ExceptionGroup("Some notices could not be written.", errors)
+    return more
 
 
-def _in_thread(function: Callable[[datetime], Found]) -> Found:
-    """Calls a function with the time, in a thread. Its connection stays open unless it failed."""
+def _closing_if_failed(function: Callable[[datetime], Found], now: datetime) -> Found:
+    """Calls a function with the time. The thread's connection is closed if a statement failed."""
     try:
-        return function(timezone.now())
+        return function(now)
     except Error:
         connection.close()
         raise

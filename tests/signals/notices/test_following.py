@@ -6,13 +6,13 @@ from datetime import timedelta
 
 import pytest
 import time_machine
-from django.db import connection, connections  # noqa: F401 - a condition names the first
+from django.db import Error, connection, connections
 from django.utils import timezone
 
 from desks import actions as desks
 from desks.expectations.rules import Expectation
 from desks.expectations.watch import Watch
-from desks.models import Bookmark, Notice, NoticeChoice
+from desks.models import Bookmark, Notice, NoticeChoice, RefusalTold
 from desks.notices.kinds import NoticeKind
 from desks.notices.outbox import bookmarked
 from events.actors import SYSTEM
@@ -99,6 +99,30 @@ def test_an_event_whose_notice_cannot_be_written_holds_up_no_other(bot, clock, c
     assert waiting() == ["A signal of Chart was refused"]
     [line] = [line for line in caplog.records if line.exc_info]
     assert line.name == "signals.notices.following"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_kind_of_notice_that_cannot_be_written_holds_up_no_other(bot, clock):
+    tokens.generate_secret(
+        source=Source.TRADINGVIEW, automation=bot.automation, overlap=7 * DAY, actor=SYSTEM
+    )
+    with no_table_of_refusals(), pytest.raises(ExceptionGroup) as raised:
+        write()
+    assert raised.group_contains(Error)
+    assert len(waiting(NoticeKind.ENDINGS)) == 1
+
+
+@contextmanager
+def no_table_of_refusals():
+    """Summaries of refusals, which come before endings, fail in this block."""
+    name = RefusalTold._meta.db_table
+    with connection.schema_editor() as editor:
+        editor.alter_db_table(RefusalTold, name, "elsewhere")
+    try:
+        yield
+    finally:
+        with connection.schema_editor() as editor:
+            editor.alter_db_table(RefusalTold, "elsewhere", name)
 
 
 def sent(bot, **changes):
