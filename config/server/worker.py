@@ -44,10 +44,46 @@ def release_stops() -> None:
 
 
 class Worker(ThreadWorker):  # type: ignore[misc]
-    """Repeats no invalid line or header in its responses or its log.
+    """gunicorn's threaded worker, with three differences.
 
-    gunicorn's worker does, and that line may hold a credential (contract, section 5).
+    - It repeats no invalid line or header in its responses or its log. gunicorn's worker does, and
+      that line may hold a credential (contract, section 5).
+    - It stops when it is told to, at any time of its life.
+    - While all its threads are busy, it leaves new connections to the other processes. gunicorn's
+      worker accepts them, and they wait for its threads although another process is idle.
     """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.requests = 0  # that have a thread or wait for one
+        self.left_to_finish = 0  # requests that finish before a busy process accepts again
+
+    # --- New connections --------------------------------------------------------------------------
+
+    def enqueue_req(self, conn: Any) -> None:
+        self.requests += 1
+        super().enqueue_req(conn)
+        if self._accepting and self._is_busy():
+            self.left_to_finish = self.cfg.threads
+            self.set_accept_enabled(False)
+
+    def finish_request(self, conn: Any, fs: Any) -> None:
+        self.requests -= 1
+        self.left_to_finish -= 1
+        super().finish_request(conn, fs)
+
+    def set_accept_enabled(self, enabled: bool) -> None:
+        """gunicorn's loop calls this again and again while new connections are not accepted.
+
+        Connections that are kept open may keep every process busy. So that a new one gets its turn,
+        a busy process accepts one after as many requests as it has threads.
+        """
+        super().set_accept_enabled(enabled and (not self._is_busy() or self.left_to_finish <= 0))
+
+    def _is_busy(self) -> bool:
+        return bool(self.requests >= self.cfg.threads)
+
+    # --- Errors and stops -------------------------------------------------------------------------
 
     def handle_error(self, req: Any, client: socket.socket, addr: Any, exc: Exception) -> None:
         if not isinstance(exc, ParseException):

@@ -1,0 +1,109 @@
+"""A gunicorn process whose threads are all busy, and new connections."""
+
+import socket
+import subprocess
+import sys
+import threading
+from contextlib import ExitStack, contextmanager
+
+import pytest
+
+from config.environment import ROOT
+from tests.config.test_settings import KEYS, environment
+from tests.server import ADDRESS, free_port
+from tests.streams import wait_until
+
+pytestmark = [pytest.mark.processes, pytest.mark.once]
+
+THREADS = 4
+TIMEOUT = 10  # seconds
+# /wait answers once the folder holds a file `release`; /slow takes 20 ms.
+APPLICATION = """
+import itertools, pathlib, os, time
+import config.wsgi
+folder, count = pathlib.Path({folder!r}), itertools.count()
+def application(environ, start_response):
+    path = environ["PATH_INFO"]
+    if path == "/wait":
+        (folder / f"waits-{{os.getpid()}}-{{next(count)}}").touch()
+        while not (folder / "release").exists():
+            time.sleep(0.02)
+    elif path == "/slow":
+        time.sleep(0.02)
+    start_response("200 OK", [("Content-Length", "0")])
+    return []
+"""
+
+
+@contextmanager
+def gunicorn(folder, processes):
+    """gunicorn with this many processes. Yields its port."""
+    (folder / "slow_application.py").write_text(APPLICATION.format(folder=str(folder)))
+    port = free_port()
+    command = [sys.executable, "-m", "gunicorn", "-c", "config/gunicorn.conf.py"]
+    settings = {"WEB_CONCURRENCY": str(processes), "THREADS": str(THREADS)}
+    process = subprocess.Popen(
+        [*command, "--pythonpath", str(folder), "slow_application:application"],
+        cwd=ROOT,
+        env=environment(**KEYS, PORT=str(port), **settings),
+    )
+    try:
+        wait_until(lambda: answers(port), "The server does not answer.")
+        yield port
+    finally:
+        (folder / "release").touch()
+        process.terminate()
+        process.wait()
+
+
+@contextmanager
+def connected(port):
+    with socket.create_connection((ADDRESS, port), TIMEOUT) as client:
+        yield client
+
+
+def ask(client, path):
+    client.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+
+
+def answers(port, path="/"):
+    """Whether a request on a new connection is answered."""
+    try:
+        with connected(port) as client:
+            ask(client, path)
+            return client.recv(4096).startswith(b"HTTP/1.1 200 ")
+    except (ConnectionRefusedError, TimeoutError):
+        return False
+
+
+def test_it_leaves_them_to_a_process_that_has_a_free_thread(tmp_path):
+    waiting = 2 * THREADS - 1
+    with gunicorn(tmp_path, processes=2) as port, ExitStack() as stack:
+        for _ in range(waiting):
+            ask(stack.enter_context(connected(port)), "/wait")
+        wait_until(
+            lambda: len(list(tmp_path.glob("waits-*"))) == waiting,
+            "Requests wait for a thread although one is free.",
+        )
+        assert all(answers(port) for _ in range(20))
+
+
+def test_it_takes_one_in_turn_although_open_connections_keep_it_busy(tmp_path):
+    stopped = threading.Event()
+
+    def keep_busy(client):
+        while not stopped.is_set():
+            ask(client, "/slow")
+            assert client.recv(4096)
+
+    with gunicorn(tmp_path, processes=1) as port, ExitStack() as stack:
+        clients = [stack.enter_context(connected(port)) for _ in range(3 * THREADS)]
+        threads = [threading.Thread(target=keep_busy, args=(client,)) for client in clients]
+        for thread in threads:
+            thread.start()
+        try:
+            assert all(answers(port) for _ in range(5))
+        finally:
+            stopped.set()
+            for thread in threads:
+                thread.join()
