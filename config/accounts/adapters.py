@@ -107,6 +107,12 @@ class AccountAdapter(DefaultAccountAdapter):
 class MfaAdapter(DefaultMFAAdapter):
     """Encrypts TOTP seeds and recovery codes at rest, with ``SECRET_KEYS``."""
 
+    error_messages = {
+        **DefaultMFAAdapter.error_messages,
+        "incorrect_code": "This code is wrong, or was used before. Enter the code that your app "
+        "shows now. If it is refused too, correct the clock of your device.",
+    }
+
     def encrypt(self, text: str) -> str:
         return keys.encrypt_factor(text)
 

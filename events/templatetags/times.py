@@ -17,6 +17,12 @@ def ago(at: datetime) -> str:
 
 
 @register.filter
+def is_ahead(at: datetime | None) -> bool:
+    """Whether the time is still to come. False if there is none."""
+    return at is not None and at > timezone.now()
+
+
+@register.filter
 def parsed(text: str) -> datetime:
     """The time of a text in the API's format."""
     return datetime.fromisoformat(text)

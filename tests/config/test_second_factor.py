@@ -43,6 +43,14 @@ def test_the_refusal_leads_to_a_factor_and_the_factor_into_the_control_area(memb
     assert browser.get("/control/").status_code == HTTPStatus.OK
 
 
+def test_a_wrong_code_says_what_to_do(member):
+    browser = staff.a_client(member, "password")
+    browser.post("/accounts/reauthenticate/", {"password": factories.PASSWORD})
+    browser.get(ACTIVATE)
+    refused = pages.words(browser.post(ACTIVATE, {"code": "000000"}))
+    assert "Enter the code that your app shows now." in refused
+
+
 def test_a_session_from_before_the_factor_is_asked_for_it_and_led_back(member):
     browser = staff.a_client(member, "password")
     secret = staff.totp.generate_totp_secret()

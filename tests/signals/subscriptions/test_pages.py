@@ -1,9 +1,12 @@
 """The pages of webhooks: a desk's, and the platform's in the control area."""
 
 import html
+from datetime import timedelta
 
 import pytest
+import time_machine
 from django.test import Client
+from django.utils import timezone
 
 from desks.models import Desk
 from events.kinds import Kind
@@ -145,6 +148,17 @@ def test_the_page_says_state_lag_and_what_became_of_the_attempts(desk, owner):
     assert "Cannot POST /quietly/1f3a &lt;b&gt;now&lt;/b&gt;" in source
     assert text.count("Send again from here") == 2  # once for each event
     assert "test" in text
+
+
+@pytest.mark.parametrize(
+    ("ahead", "said"),
+    [(timedelta(minutes=10), "we try again in 10 minutes."), (timedelta(0), "we try again soon.")],
+)
+def test_the_page_says_when_a_failed_delivery_is_tried_again(desk, owner, ahead, said):
+    webhook = a_failing_webhook(desk)
+    with time_machine.travel(timezone.now(), tick=False):
+        Subscription.objects.update(next_attempt_at=timezone.now() + ahead)
+        assert said in pages.words(owner.get(at(webhook)))
 
 
 def test_the_desks_page_says_that_a_webhook_fails_or_is_disabled(desk, owner):
