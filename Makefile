@@ -44,7 +44,11 @@ live: .venv/base .env ## run the live server beside make serve: the feed for tho
 # file runs in one worker, so that its server starts once. Tests with deadlines run last, alone.
 PARALLEL = -n $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist loadfile --no-loadscope-reorder
 ALONE = $$(grep -rlE --include='test_*.py' 'mark\.alone' tests)
-SUITE = $(BIN)/pytest $(PARALLEL) -m "not alone$$except" && $(BIN)/pytest -m alone $(ALONE)
+# In CI a test that failed runs once more, with nothing beside it. Its name is printed.
+AGAIN = { [ "$$?$$CI" = 1true ] && echo 'Failed. Once more, alone:' \
+	&& $(BIN)/pytest -v --maxfail=1 --last-failed --last-failed-no-failures=none; }
+SUITE = { $(BIN)/pytest $(PARALLEL) -m "not alone$$except" || $(AGAIN); } \
+	&& { $(BIN)/pytest -m alone $(ALONE) || $(AGAIN); }
 test: .venv/dev ## run every test on SQLite, and on TEST_DATABASE_URL and TEST_REDIS_URL if they are set
 	@echo 'On SQLite:'
 	@unset TEST_DATABASE_URL TEST_REDIS_URL; $(SUITE)
