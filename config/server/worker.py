@@ -56,32 +56,26 @@ class Worker(ThreadWorker):  # type: ignore[misc]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.requests = 0  # that have a thread or wait for one
-        self.left_to_finish = 0  # requests that finish before a busy process accepts again
+        self.is_full = False  # since a request came while all threads are busy, until one is done
 
     # --- New connections --------------------------------------------------------------------------
 
     def enqueue_req(self, conn: Any) -> None:
         self.requests += 1
         super().enqueue_req(conn)
-        if self._accepting and self._is_busy():
-            self.left_to_finish = self.cfg.threads
+        if self.requests >= self.cfg.threads:
+            self.is_full = True
             self.set_accept_enabled(False)
 
     def finish_request(self, conn: Any, fs: Any) -> None:
+        """Connections that are kept open may keep all threads busy: new ones come in between."""
         self.requests -= 1
-        self.left_to_finish -= 1
+        self.is_full = False
         super().finish_request(conn, fs)
 
     def set_accept_enabled(self, enabled: bool) -> None:
-        """gunicorn's loop calls this again and again while new connections are not accepted.
-
-        Connections that are kept open may keep every process busy. So that a new one gets its turn,
-        a busy process accepts one after as many requests as it has threads.
-        """
-        super().set_accept_enabled(enabled and (not self._is_busy() or self.left_to_finish <= 0))
-
-    def _is_busy(self) -> bool:
-        return bool(self.requests >= self.cfg.threads)
+        """gunicorn's loop calls this in each round in which it may accept and does not."""
+        super().set_accept_enabled(enabled and not self.is_full)
 
     # --- Errors and stops -------------------------------------------------------------------------
 
