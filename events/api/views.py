@@ -200,7 +200,7 @@ def _wait(feed: _Feed, page: Page, waiter: Waiter, seconds: int) -> Page:
             hub.attach(waiter, page.examined, topics_at(feed.visibility, page.examined))
         connection.close()
         left = deadline - time.monotonic()
-        if waiter.position is not None and not waiter.wait(max(0, left)):
+        if left <= 0 or (waiter.position is not None and not waiter.wait(left)):
             break
         page = feed.read(replace(feed.query, after=page.examined))
     return page

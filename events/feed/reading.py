@@ -98,7 +98,8 @@ def read_page(query: Query, visibility: Visibility) -> Page:
     head = read_head()
     window = _window(query, head.position)
     if window.low > window.high:
-        return Page([], query.after or 0, False, head)
+        end = 0 if query.descending else window.high  # there is nothing up to it
+        return Page([], max(query.after or 0, end), False, head)
     spans, window, is_cut = limit_spans(visibility(window), window)
     if _checks_rows(query) and (limited := _limit_rows(branches_of(spans, query, window), window)):
         window, is_cut = limited, True
@@ -174,7 +175,7 @@ def branches_of(spans: Sequence[Span], query: Query, window: Window) -> list[Ind
 
 
 def _keys(query: Query) -> list[dict[str, str]]:
-    """The columns of the index behind the topic, with their values: a searched one, or the kind."""
+    """The columns of the index after the topic, with their values: a searched one, or the kind."""
     for column in SEARCHED:
         if column in query.having:
             return [{column: query.having[column]}]

@@ -529,6 +529,13 @@ def test_a_wait_ends_with_an_empty_answer_that_resumes(service):
     assert service.get(EVENTS, service.platform, after=page["next"]).status_code == 200
 
 
+def test_a_wait_for_a_time_to_come_ends_too(service):
+    """Section 4: 0 to 25 s, whatever is asked for. The cursor resumes at the end of the log."""
+    page = service.get(EVENTS, service.platform, since="2099-01-01T00:00:00Z", wait=1).json()
+    assert (page["events"], page["more"]) == ([], False)
+    assert service.get(EVENTS, service.platform, after=page["next"]).json()["more"] is False
+
+
 def test_what_is_there_is_not_waited_for(service):
     """Section 4: only an empty answer is held."""
     began = time.monotonic()

@@ -9,6 +9,7 @@ from desks import actions
 from events.actors import SYSTEM
 from events.feed.dates import limit_to_times
 from events.feed.reading import Query
+from events.http.cursors import log_cursor
 from events.models import Event, Head
 from events.times import to_rfc3339
 from tests.client import EVENTS, code, faults, get, push
@@ -133,6 +134,7 @@ def test_a_time_that_the_log_has_not_reached_shows_nothing_before_it(bots, engin
     assert query.first > query.last
     later = to_rfc3339(datetime.now(UTC) + timedelta(hours=1))
     page = get(f"{EVENTS}?since={later}", engine).json()
+    assert page["next"] == log_cursor(Head.objects.get())
     push(fanout(), engine)
     assert get(f"{EVENTS}?since={later}&after={page['next']}", engine).json()["events"] == []
 
