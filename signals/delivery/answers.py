@@ -67,7 +67,7 @@ def _seconds(text: str) -> float | None:
         return float(text)
     try:
         at = parsedate_to_datetime(text)
-    except ValueError:
+    except (ValueError, OverflowError):  # the second for a year or a zone of many digits
         return None
     if at.tzinfo is None:
         return None

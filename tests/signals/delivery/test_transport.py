@@ -312,7 +312,16 @@ class TestSending:
 
     @pytest.mark.parametrize(
         ("header", "seconds"),
-        [("120", 120), ("0", 0), ("soon", None), ("-1", None), ("9" * 40, None), ("1.5", None)],
+        [
+            ("120", 120),
+            ("0", 0),
+            ("soon", None),
+            ("-1", None),
+            ("9" * 40, None),
+            ("1.5", None),
+            ("Mon, 01 Jan 9999999999 00:00:00 GMT", None),
+            ("Mon, 01 Jan 2035 00:00:00 +99999999999999999", None),
+        ],
     )
     def test_retry_after_is_read_in_seconds(self, header, seconds):
         with endpoint(reply(503, Retry_After=header)) as heard:
