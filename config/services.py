@@ -19,6 +19,8 @@ from config.environment import ROOT, text
 DEFAULT_DATABASE = f"sqlite:///{ROOT / 'service.sqlite3'}"
 POSTGRESQL = {"postgres", "postgresql", "psql", "pgsql"}
 SMTP = {"smtp", "smtps", "smtp+tls", "smtp+ssl"}
+# What `manage.py deliver` opens at most, whatever THREADS is: each of its threads keeps its own.
+RUNNER_CONNECTIONS = 16
 CONSOLE_MAIL = "config.server.console_mail.EmailBackend"
 OTHER_MAIL = {"consolemail", "filemail", "memorymail", "dummymail"}
 
@@ -192,7 +194,7 @@ def _postgresql(threads: int) -> dict[str, Any]:
             # growing intervals, and would notice late that the database is back.
             "pool": {
                 "min_size": 1,
-                "max_size": threads + 1,
+                "max_size": max(threads + 1, RUNNER_CONNECTIONS),
                 "timeout": 1.5,
                 "reconnect_timeout": 0.5,
             },

@@ -176,6 +176,7 @@ class Migration(migrations.Migration):
                 ('public_id', models.CharField(default=desks.models.notice.new_notice_id, max_length=32)),
                 ('kind', models.CharField(choices=[('security', 'Security'), ('silence', 'Silence'), ('refusals', 'Refusals'), ('consent', 'Consent'), ('endings', 'Endings'), ('operations', 'Operations'), ('digest', 'Digest'), ('missed', 'Missed'), ('test', 'Test')], max_length=16)),
                 ('address', models.EmailField(blank=True, default='', max_length=254)),
+                ('about', models.CharField(blank=True, db_default='', default='', max_length=32)),
                 ('subject', models.CharField(max_length=200)),
                 ('body', models.TextField()),
                 ('priority', models.PositiveSmallIntegerField(default=1)),

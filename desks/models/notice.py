@@ -32,12 +32,14 @@ class Notice(models.Model):
     ``address`` is where it goes if that is not the user's present address. ``due_at`` is when to
     send it, or to try again. ``public_id`` is in the Message-ID, so every attempt has the same one.
     ``is_shared`` is whether the user's chats got their copies; a notice is mailed after that.
+    ``about`` is the id of a secret whose later end makes the notice untrue, or empty.
     """
 
     public_id = models.CharField(max_length=MAX_ID_LENGTH, default=new_notice_id)
     user = models.ForeignKey("desks.User", models.PROTECT, related_name="notices")
     kind = models.CharField(max_length=16, choices=NoticeKind.choices())
     address = models.EmailField(max_length=MAX_LENGTH, blank=True, default="")
+    about = models.CharField(max_length=MAX_ID_LENGTH, blank=True, default="", db_default="")
     subject = models.CharField(max_length=MAX_SUBJECT)
     body = models.TextField()
     priority = models.PositiveSmallIntegerField(default=USUAL)

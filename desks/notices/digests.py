@@ -32,15 +32,13 @@ def next_due(after: datetime, hour: int, zone: str) -> datetime:
 def choose_hour(user: User, hour: int | None, now: datetime) -> None:
     """Sends a digest at this hour from now on, or none. Choosing the same hour changes nothing."""
     with transaction.atomic():
-        digest = Digest.objects.select_for_update().filter(user=user).first()
         if hour is None:
             Digest.objects.filter(user=user).delete()
-        elif digest is None:
-            due = next_due(now, hour, zone_of(user))
-            head = read_head().position
-            Digest.objects.create(user=user, hour=hour, since=now, position=head, due_at=due)
-        elif digest.hour != hour:
-            due = next_due(now, hour, zone_of(user))
+            return
+        due = next_due(now, hour, zone_of(user))
+        new = {"hour": hour, "since": now, "position": read_head().position, "due_at": due}
+        digest, _ = Digest.objects.select_for_update().get_or_create(user=user, defaults=new)
+        if digest.hour != hour:
             Digest.objects.filter(user=user).update(hour=hour, due_at=due)
 
 

@@ -83,7 +83,7 @@ def _save(chat: Chat, address: str, now: datetime) -> None:
 def remove(*, chat: Chat, now: datetime) -> None:
     """Removes a chat, with what waits for it."""
     with transaction.atomic():
-        chat.delete()
+        Chat.objects.filter(pk=chat.pk).delete_locked()
         _tell(chat, "A chat was removed from your notices", "gets no more notices", now)
 
 

@@ -12,5 +12,5 @@ from tokens.ending import desk_ends
 @receiver(desk_ends)
 def remove_all(sender: Any, desk: Desk, **options: Any) -> None:
     """Removes the chats of a desk's owner, in the turn that ends the desk."""
-    Chat.objects.filter(user=desk.user_id).delete()
+    Chat.objects.filter(user=desk.user_id).delete_locked()
     ChatCode.objects.filter(user=desk.user_id).delete()

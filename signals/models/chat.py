@@ -45,6 +45,11 @@ class ChatQuerySet(models.QuerySet["Chat"]):
         is_free = Q(leased_until=None) | Q(leased_until__lte=now)
         return self.filter(is_free, next_attempt_at__lte=now)
 
+    def delete_locked(self) -> None:
+        """Deletes the chats. The lock keeps a process from adding a message meanwhile."""
+        list(self.select_for_update().values_list("pk"))
+        self.delete()
+
 
 class Chat(Sealed):
     """A chat of a user. The sealed text is its URL; ``host`` is the part of it that is shown.

@@ -85,8 +85,13 @@ def _write(events: Sequence[Event], now: datetime) -> None:
     )
     desks = {desk.public_id: desk for desk in found}
     told = refusals.Told({event.bot_id for event in events if event.kind == Kind.SIGNAL_REFUSED})
+    # The end of a secret can be decided again. Only the last decision is told.
+    ends = {_secret(event): event for event in events if event.kind == Kind.SECRET_ENDED}
+    Notice.objects.filter(about__in=ends, due_at__gt=now).delete()
     notices: list[Notice] = []
     for event in events:
+        if event.kind == Kind.SECRET_ENDED and ends[_secret(event)] is not event:
+            continue
         try:
             notices += _notices_of(event, desks, told)
         except DatabaseError:  # all are written again later
@@ -98,6 +103,11 @@ def _write(events: Sequence[Event], now: datetime) -> None:
     recent = [notice for notice in notices if notice.due_at >= now - OLD]
     Notice.objects.bulk_create(wanted(recent))
     _summarise(wanted(old), now)
+
+
+def _secret(event: Event) -> str:
+    """The id of the secret that a ``secret.ended`` is about."""
+    return str(event.content["data"]["id"])
 
 
 def _notices_of(event: Event, desks: Mapping[str, Desk], told: refusals.Told) -> Iterable[Notice]:

@@ -9,13 +9,10 @@ from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.db.models import F
-from django.urls import reverse
 
 from desks.models import Bookmark, Notice, User
 from desks.notices.kinds import NoticeKind
 from desks.notices.outbox import bookmarked, wanted
-from signals.models import Subscription
-from signals.models.subscription import State
 from signals.notices.texts import new_notice
 from signals.reports.operator import concerns
 from signals.reports.operator.pace import heard_from, latest_events
@@ -26,7 +23,6 @@ LOOK = "notices of operations"
 EVERY = timedelta(minutes=5)
 TOLD = "told "  # the name of a bookmark: then what was told, as a hash
 OVER = timedelta(hours=6)  # what ended so long ago may be told again
-FAILING = timedelta(hours=1)
 MAX_SENDERS = 20
 SUBJECT = "The service needs attention"
 
@@ -71,16 +67,7 @@ def _found(now: datetime) -> Iterator[concerns.Concern]:
     yield from concerns.of_log(latest_events(), now)
     yield from concerns.of_refusals(recent_traffic(now))
     yield from concerns.of_expiry(tokens, now)
-    yield from _failing(now)
-
-
-def _failing(now: datetime) -> Iterator[concerns.Concern]:
-    """Webhooks that have failed for more than an hour."""
-    failing = Subscription.objects.filter(state=State.ACTIVE, failing_since__lt=now - FAILING)
-    if count := failing.count():
-        webhooks = "webhook has" if count == 1 else "webhooks have"
-        sentence = f"{count} {webhooks} failed for more than an hour."
-        yield concerns.Concern(sentence, "Open the control area", reverse("admin:index"))
+    yield from concerns.of_webhooks(concerns.failing_webhooks(now).count())
 
 
 def _key(concern: concerns.Concern) -> str:

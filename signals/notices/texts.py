@@ -6,6 +6,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from django.conf import settings
+from django.template.loader import render_to_string
 from django.urls import reverse
 
 from desks.models import Card, Notice, User
@@ -13,16 +14,9 @@ from desks.models.notice import MAX_SUBJECT
 from desks.notices.kinds import LAST, NoticeKind
 from events.kinds import Kind
 from events.models import Event
-from signals.models.subscription import Reason
 from signals.reports.reasons import reason_of
 
 ENDS_SOON = timedelta(days=1)
-# Why the service disabled a webhook.
-WHY_DISABLED = {
-    Reason.GONE: "its endpoint answered that it is gone (410).",
-    Reason.FAILED: "every attempt failed for 75 hours.",
-    Reason.CURSOR_LOST: "its place in the log was lost by a restore.",
-}
 Told = tuple[NoticeKind, str, str]  # what it is about, the subject and the text
 
 
@@ -32,10 +26,11 @@ def notice_of(event: Event, user: User) -> Notice | None:
     if told is None:
         return None
     kind, subject, body = told
-    due = event.at
+    notice = new_notice(user, kind, subject, body, event.at)
     if event.kind == Kind.SECRET_ENDED:
-        due = _ends_at(event) - ENDS_SOON
-    return new_notice(user, kind, subject, body, due)
+        notice.due_at = _ends_at(event) - ENDS_SOON
+        notice.about = event.content["data"]["id"]
+    return notice
 
 
 def new_notice(user: User, kind: NoticeKind, subject: str, body: str, due: datetime) -> Notice:
@@ -120,11 +115,17 @@ def _secret(event: Event, user: User) -> Told | None:
 def _webhook(event: Event, user: User) -> Told:
     data = event.content["data"]
     body = (
-        f"Your webhook to {data['host']} is disabled: {WHY_DISABLED[data['reason']]} No event is "
-        "sent to it any more. Resume it when its endpoint answers: nothing is lost.\n\n"
+        f"Your webhook to {data['host']} is disabled: {disabled_because(data['reason'])}\n\n"
         f"{page('event', event.id)}"
     )
     return NoticeKind.ENDINGS, f"The webhook to {data['host']} is disabled", body
+
+
+def disabled_because(reason: str) -> str:
+    """Why the service disabled a webhook, and what to do. The pages say the same."""
+    parts = ("why_disabled", "resuming")
+    texts = (render_to_string(f"webhooks/{part}.html", {"reason": reason}) for part in parts)
+    return " ".join(text.strip() for text in texts)
 
 
 def _ends_at(event: Event) -> datetime:

@@ -16,7 +16,7 @@ from desks.notices.outbox import wanted
 from events.control.links import row_url
 from events.models import Event
 from signals.models import Subscription
-from signals.notices.texts import WHY_DISABLED, new_notice, page
+from signals.notices.texts import disabled_because, new_notice, page
 
 TOLD_AFTER = timedelta(hours=1)
 
@@ -26,9 +26,8 @@ def notices_for_staff(event: Event) -> Iterator[Notice]:
     data = event.content["data"]
     row = Subscription.objects.filter(public_id=data["id"]).first()
     body = (
-        f"The platform's webhook to {data['host']} is disabled: {WHY_DISABLED[data['reason']]} No "
-        "event is sent to it any more. Resume it when its endpoint answers: nothing is lost."
-        f"\n\n{_control_page(row)}"
+        f"The platform's webhook to {data['host']} is disabled: "
+        f"{disabled_because(data['reason'])}\n\n{_control_page(row)}"
     )
     subject = f"The platform's webhook to {data['host']} is disabled"
     for user in _staff():

@@ -187,7 +187,9 @@ def remove(*, subscription: Subscription, actor: Actor) -> None:
     if not Subscription.objects.filter(pk=subscription.pk).exists():
         return
     with log.turn(actor=actor) as turn:
-        row = Subscription.objects.select_related("desk").filter(pk=subscription.pk).first()
+        # The lock keeps runners from adding attempts to a row that is about to be deleted.
+        rows = Subscription.objects.select_related("desk").select_for_update(of=("self",))
+        row = rows.filter(pk=subscription.pk).first()
         if row is not None:
             row.delete()
             append(turn, Kind.SUBSCRIPTION_REMOVED, row)

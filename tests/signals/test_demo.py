@@ -15,9 +15,11 @@ import pytest
 from django.core.management import call_command
 
 from desks import actions
+from desks.notices.kinds import NoticeKind
 from events.actors import SYSTEM
 from signals.demo.round import Round
 from signals.demo.server import FOLDER, ROOT
+from tests.notices import waiting, write
 from tests.server import free_port
 
 pytestmark = [pytest.mark.processes, pytest.mark.once]
@@ -75,6 +77,12 @@ def test_a_round_shows_no_credential(live_server, seeded):
     Round(live_server.url, seeded, READY, printed.append).play()
     for secret in (seeded["platformToken"], seeded["automation"]["secret"]):
         assert secret not in "".join(printed)
+
+
+def test_the_first_refusal_of_a_round_is_told_though_no_runner_worked_yet(live_server, seeded):
+    Round(live_server.url, seeded, READY, lambda line: None).play()
+    write()
+    assert waiting(NoticeKind.REFUSALS) == ["A signal of Chart alerts was refused"]
 
 
 def test_an_unexpected_count_is_reported_and_the_round_continues(live_server, seeded):

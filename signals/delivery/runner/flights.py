@@ -60,6 +60,7 @@ class Flight:
         """Returns the seconds until the next look at the subscription; None: until news."""
         if not self._leased.secrets:
             await tell_log(note_lost_key, self._row, timezone.now())
+            self._progress.lacks_key = True
             return WITHOUT_KEY
         if self._row.key_lost_at:
             await tell_log(note_found_key, self._row)

@@ -48,6 +48,7 @@ class Progress:
     """What a flight has done since it last saved. ``pause`` counts only if it ends.
 
     ``failures`` is None if nothing was tried. ``pause`` None means: until there is news.
+    ``lacks_key`` is True if the URL or the secret could not be decrypted.
     """
 
     pk: int
@@ -58,6 +59,7 @@ class Progress:
     status: int | None = None
     has_delivered: bool = False
     was_tested: bool = False
+    lacks_key: bool = False
     is_over: bool = False
     pause: float | None = None
     attempts: list[tuple[DeliveryAttempt, bytes]] = field(default_factory=list)
@@ -217,8 +219,7 @@ def _changes(progress: Progress) -> str:
     changes += [f"leased_until = {until}", f"next_attempt_at = {again}"]
     if progress.failures is not None:
         changes += ["failures = %(failures)s", "last_status = %(status)s"]
-    if progress.failures in (0, 1):
-        changes.append(f"failing_since = {now if progress.failures else 'NULL'}")
+        changes.append(f"failing_since = {_failing_since(progress.failures)}")
     if progress.has_delivered:
         changes.append(f"last_delivered_at = {now}")
     if progress.was_tested:
@@ -226,9 +227,20 @@ def _changes(progress: Progress) -> str:
     return ", ".join(changes)
 
 
+def _failing_since(failures: int) -> str:
+    """The SQL of the time of the first failure in a row. A pause and a resume during the flight
+    have removed it, while the flight still counts the failures before."""
+    if failures > 1:
+        return f"COALESCE(failing_since, {statements.now()})"
+    return statements.now() if failures else "NULL"
+
+
 def _look_again(progress: Progress) -> str:
     """The SQL of the time to look again after a flight: at once if a test was asked for meanwhile,
-    and never if the subscription was paused."""
+    and never if the subscription was paused. Without its key, a test has to wait too."""
+    if progress.lacks_key:
+        waits = f"{statements.ACTIVE} OR test_requested_at IS NOT NULL"
+        return f"CASE WHEN {waits} THEN {statements.after('seconds')} END"
     cases = []
     if not progress.was_tested:
         cases.append(f"WHEN test_requested_at IS NOT NULL THEN {statements.now()}")

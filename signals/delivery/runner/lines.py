@@ -31,4 +31,6 @@ class Lines:
         old = [pk for pk, (_, _, end) in self._kept.items() if all_of_them or end < now]
         too_many = max(0, len(self._kept) - len(old) - MOST)
         for pk in [*old, *[pk for pk in self._kept if pk not in old][:too_many]]:
-            await self._kept.pop(pk)[0].close()
+            endpoint, _, _ = self._kept.pop(pk, (None, "", 0.0))
+            if endpoint is not None:  # another flight took it while one was being closed
+                await endpoint.close()

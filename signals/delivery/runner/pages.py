@@ -42,7 +42,7 @@ class Batch(NamedTuple):
 
 
 class PageRequest(NamedTuple):
-    """A flight wants the page behind this position."""
+    """A flight wants the page after this position."""
 
     row: Subscription
     position: int
@@ -129,7 +129,7 @@ class Pages:
         self._reading: asyncio.Task[None] | None = None
 
     async def read(self, row: Subscription, position: int) -> Batch | None:
-        """The page of a flight behind a position; None if the log does not know the cursor."""
+        """The page of a flight after a position; None if the log does not know the cursor."""
         request = PageRequest(row, position)
         answer: asyncio.Future[Batch | None] = asyncio.get_running_loop().create_future()
         self._waiting[row.pk] = request, answer

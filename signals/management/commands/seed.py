@@ -6,10 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
+from django.utils import timezone
 
 from desks.models import User
 from events.management.log_command import LogCommand
 from signals.demo.seeding import seed
+from signals.notices.following import follow
 
 
 class Command(LogCommand):
@@ -37,6 +39,7 @@ class Command(LogCommand):
         ready, idle = options["desks"], options["idle"]
         progress = self._progress(ready + idle)
         made = seed(ready=ready, idle=idle, nox=options["nox"], progress=progress)
+        follow(timezone.now())  # from here on what happens is told, though no runner works yet
         self.stdout.write(json.dumps(made, indent=None if options["json"] else 2))
 
     def _progress(self, total: int) -> Callable[[int], None]:

@@ -64,7 +64,7 @@ def _refusals(day: Day) -> Iterator[str]:
 
 def _attention(concern: attention.Concern, user: User) -> str:
     sentence = f"{concern.sentence} {shown(concern.at, user)}." if concern.at else concern.sentence
-    address = f"{settings.BASE_URL}{concern.address}" if concern.address else page("desk")
+    address = f"{settings.BASE_URL}{concern.url}" if concern.url else page("desk")
     return f"{sentence}\n  {address}"
 
 

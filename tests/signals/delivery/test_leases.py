@@ -1,8 +1,11 @@
 """Leases and what is saved under them, by the database's clock."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
+from django.db import connection, transaction
 from django.db.models.functions import Now
 from django.utils import timezone
 
@@ -17,7 +20,7 @@ from signals.delivery.runner.retries import GIVE_UP_AFTER, LONGEST_PAUSE, PAUSES
 from signals.models import DeliveryAttempt, Subscription
 from signals.subscriptions import actions
 from tests.factories import a_bot, a_card, a_ready_desk
-from tests.signals.delivery.stage import subscribe
+from tests.signals.delivery.stage import LIMIT, subscribe, until
 
 pytestmark = pytest.mark.django_db
 
@@ -120,6 +123,73 @@ def test_a_failure_waits_although_there_is_news(row):
     assert found.failing_since <= timezone.now() < found.next_attempt_at
     assert take(row) == []
     assert due(10) == []
+
+
+def test_failures_before_a_pause_and_a_resume_count_from_a_time_again(row):
+    """Else the subscription would never be given up."""
+    (leased,) = take(row)
+    save([progress_of(leased, is_over=True, failures=1, status=500)])
+    time_passes(row)
+    (leased,) = take(row)
+    actions.pause(subscription=row, actor=SYSTEM)
+    actions.resume(subscription=row, actor=SYSTEM)
+    save([progress_of(leased, is_over=True, pause=5.0, failures=2, status=500)])
+    assert current(row).failing_since <= timezone.now()
+
+
+@pytest.mark.parametrize("is_verified", [True, False])
+def test_without_its_key_a_test_waits(row, is_verified):
+    if not is_verified:
+        Subscription.objects.update(state="unverified", is_verified=False)
+    actions.request_test(subscription=row)
+    (leased,) = take(row)
+    save([progress_of(leased, lacks_key=True, is_over=True, pause=600.0)])
+    found = current(row)
+    assert found.next_attempt_at > timezone.now() + timedelta(minutes=9)
+    assert found.test_requested_at is not None
+
+
+@pytest.mark.skipif("connection.vendor != 'postgresql'", reason="SQLite has one writer")
+@pytest.mark.django_db(transaction=True)
+def test_an_attempt_that_is_being_saved_does_not_keep_a_subscription(row):
+    (leased,) = take(row)
+    attempt = DeliveryAttempt(
+        subscription=row, position=1, at=timezone.now(), milliseconds=1, status=204
+    )
+    saved, goes_on = threading.Event(), threading.Event()
+
+    def deliver():
+        with transaction.atomic():
+            save([progress_of(leased, attempts=[(attempt, b"")])])
+            saved.set()
+            goes_on.wait(LIMIT)
+
+    with ThreadPoolExecutor(2) as others:
+        delivered = others.submit(in_own_connection, deliver)
+        assert saved.wait(LIMIT)
+        removed = others.submit(in_own_connection, actions.remove, subscription=row, actor=SYSTEM)
+        until(somebody_waits_for_a_lock)
+        goes_on.set()
+        delivered.result()
+        removed.result()
+    assert not Subscription.objects.exists()
+
+
+def in_own_connection(function, **arguments):
+    """What a thread of its own does: its connection ends with it."""
+    try:
+        return function(**arguments)
+    finally:
+        connection.close()
+
+
+def somebody_waits_for_a_lock():
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        )
+        return cursor.fetchone()[0]
 
 
 def test_a_removed_subscription_is_saved_no_more(row):

@@ -45,6 +45,15 @@ def try_again(row):
     Subscription.objects.filter(pk=row.pk).update(next_attempt_at=timezone.now())
 
 
+def test_one_thread_for_requests_is_enough_for_a_runner(tmp_path, desk):
+    """Its own threads keep a connection each: more than a web server with so few threads needs."""
+    with endpoint() as found, runners(tmp_path, THREADS="1"):
+        _, row = actions.create(desk=desk, url=found.url(), kinds=[], actor=SYSTEM)
+        until(lambda: current(row).state == State.ACTIVE)
+        a_bot(desk)
+        until(lambda: rests(row))
+
+
 def test_everybody_hears_what_the_feed_shows_them_in_order_and_verified(tmp_path, card):
     desk, other = a_ready_desk(card), a_ready_desk(card)
     token = a_desk_token(desk)

@@ -4,13 +4,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 import time_machine
+from django.db import connection  # noqa: F401 - a condition names it
 from django.test import Client
 from django.utils import timezone
 
 from desks import actions as desks
 from desks.expectations.rules import Expectation
 from desks.expectations.watch import Watch
-from desks.models import Card, Digest, Notice
+from desks.models import Card, Digest, Notice, User
 from desks.notices.digests import choose_hour, next_due
 from desks.notices.kinds import NoticeKind
 from events.actors import SYSTEM
@@ -101,6 +102,21 @@ class TestHours:
     def test_another_zone_moves_the_next_one(self, desk, owner):
         owner.post("/accounts/preferences/", {"time_zone": "Asia/Tokyo", "theme": "system"})
         assert Digest.objects.get().due_at == datetime(2026, 11, 20, 23, tzinfo=UTC)
+
+
+def choose_for_all(users):
+    """What several processes do at once, as for a form that is sent twice."""
+    for user in User.objects.filter(pk__in=users).order_by("pk"):
+        choose_hour(user, 8, timezone.now())
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.processes
+@pytest.mark.skipif("connection.vendor != 'postgresql'", reason="SQLite has one writer")
+def test_a_form_that_is_sent_twice_at_once_chooses_once():
+    users = [a_staff_user(f"{number}@example.com").pk for number in range(30)]
+    run_together(choose_for_all, [(users,)] * 4)
+    assert Digest.objects.count() == len(users)
 
 
 class TestChoosing:

@@ -37,6 +37,7 @@ from tests.signals.bodies import fanout, tradingview
 from tests.signals.subscriptions.stage import an_active_webhook
 from tokens import actions as tokens
 from tokens.choices import Source
+from tokens.models import SigningSecret
 
 pytestmark = pytest.mark.django_db
 
@@ -251,6 +252,26 @@ class TestEndings:
         assert notice.due_at == timezone.now().replace(microsecond=notice.due_at.microsecond) + (
             6 * DAY
         )
+
+    @pytest.mark.parametrize("at_once", [False, True], ids=["later", "in the same look"])
+    @pytest.mark.parametrize("end", ["ended", "replaced", "bot removed"])
+    def test_a_secret_that_ended_before_its_overlap_is_told_no_more(self, bot, clock, end, at_once):
+        old = tokens.generate_secret(**self.secret_of(bot))[1]
+        tokens.generate_secret(**self.secret_of(bot), overlap=7 * DAY)
+        if not at_once:
+            write()
+            assert len(waiting(NoticeKind.ENDINGS)) == 1
+        if end == "ended":
+            tokens.end_secret(secret=SigningSecret.objects.get(pk=old.pk), actor=SYSTEM)
+        elif end == "replaced":
+            tokens.generate_secret(**self.secret_of(bot))
+        else:
+            tokens.remove_automation(automation=bot.automation, actor=SYSTEM)
+        write()
+        assert waiting(NoticeKind.ENDINGS) == []
+
+    def secret_of(self, bot):
+        return {"source": Source.TRADINGVIEW, "automation": bot.automation, "actor": SYSTEM}
 
     def test_a_webhook_that_the_service_disabled_is_told(self, desk, clock):
         outcomes.disable(subscription=an_active_webhook(desk), reason=Reason.GONE)
