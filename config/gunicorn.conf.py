@@ -43,7 +43,7 @@ workers = WEB_CONCURRENCY
 
 os.register_at_fork(before=hold_stops, after_in_parent=release_stops)
 
-# Each worker has its own connections and watcher. A fork must not share them.
+# Each worker has its own database connections and hub (events/live/). A fork must not share them.
 preload_app = False
 
 # Connections per worker, including idle ones. Each costs a file descriptor, not a thread.
@@ -55,7 +55,8 @@ backlog = 2048
 keepalive = 75
 # A worker whose main loop is silent for this long is killed. Requests run in threads, not there.
 timeout = 30
-# The longest response is a feed reader's wait of 25 s. A stop lets it finish.
+# A stop ends streams and waiting readers within 4 s (config/server/worker.py). Other requests have
+# this time to finish.
 graceful_timeout = 30
 
 # The longest valid path, a feed with every filter, is far shorter. A longer line is a 414.

@@ -11,7 +11,6 @@ from django.core.exceptions import (
     RequestDataTooBig,
     SuspiciousOperation,
 )
-from django.db import InterfaceError, InternalError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from redis.exceptions import RedisError
@@ -19,6 +18,7 @@ from redis.exceptions import RedisError
 from config.monitoring.metrics import REFUSALS
 from events.http import refusals
 from events.http.request_state import state_of
+from events.writer_queue import DATABASE_ERRORS
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ MEDIA_TYPE = "application/problem+json"
 
 # Raised if the database is down, a lock timed out, or the database ended an idle transaction; or if
 # the cache, which counts sign-ins, is down.
-DATABASE_ERRORS = (OperationalError, InterfaceError, InternalError, RedisError)
+UNAVAILABLE_ERRORS = (*DATABASE_ERRORS, RedisError)
 
 
 def usual_members(
@@ -72,7 +72,7 @@ def to_refusal(exc: BaseException | None) -> refusals.Refused:
             return refusals.NotAllowed()
         case SuspiciousOperation() | BadRequest():
             return refusals.Malformed("The request is not one that a browser sends.")
-    if isinstance(exc, DATABASE_ERRORS):
+    if isinstance(exc, UNAVAILABLE_ERRORS):
         logger.warning("The database or the cache did not serve a request: %s", type(exc).__name__)
         return refusals.Unavailable()
     logger.error("A request failed.", exc_info=exc)

@@ -43,7 +43,7 @@ LIMITS = {
     "refusals": "60/minute",
 }
 
-# How many notices all processes together send.
+# How many notices all processes together mail.
 NOTICE_RATE = env.limit("NOTICE_RATE", "10/second")
 
 # The maximum size of a request body, in bytes.

@@ -11,7 +11,7 @@ import threading
 
 GUNICORN = (sys.executable, "-m", "gunicorn", "-c", "config/gunicorn.conf.py")
 PROGRAMS = {"web": GUNICORN, "live": (sys.executable, "-m", "config.live")}
-STOPPING = 40  # seconds: longer than a reader of the feed may wait
+STOPPING = 40  # seconds: longer than gunicorn's graceful_timeout
 
 
 def main(program: str) -> None:

@@ -1,6 +1,6 @@
 """The forms of the account pages. Each normalizes its address (``normalize_address``).
 
-The name of a passkey is held to the rule of every name.
+The name of a security key is held to the rule of every name.
 """
 
 from typing import Any

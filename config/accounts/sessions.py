@@ -16,7 +16,7 @@ from django.core import signing
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from config.problems import DATABASE_ERRORS
+from config.problems import UNAVAILABLE_ERRORS
 from tokens.crypto import keys
 
 BOUND_TO = "session"
@@ -45,7 +45,7 @@ class SessionStore(db.SessionStore):
         try:
             super().save(must_create)
         except UpdateError as gone:
-            if isinstance(gone.__context__, DATABASE_ERRORS):
+            if isinstance(gone.__context__, UNAVAILABLE_ERRORS):
                 raise gone.__context__ from None
             raise
 

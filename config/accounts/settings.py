@@ -28,7 +28,7 @@ ACCOUNT_EMAIL_VERIFICATION = "mandatory"
 ACCOUNT_LOGIN_ON_EMAIL_CONFIRMATION = True
 ACCOUNT_PREVENT_ENUMERATION = True
 ACCOUNT_EMAIL_NOTIFICATIONS = True
-# In addition to allauth's: sign-up emails to one address, and password attempts at its link. An
+# In addition to allauth's: sign-up mails to one address, and passwords from one client address. An
 # address is asked to be confirmed once in the cooldown of the page that sends again.
 ACCOUNT_RATE_LIMITS = {
     "signup_mail": "3/10m/key",

@@ -1,6 +1,6 @@
 """Responses to bytes that are not a valid HTTP request (contract, section 5).
 
-gunicorn sends them before Django runs. The OpenAPI document lists them.
+gunicorn and the live server send them before Django runs. The OpenAPI document lists them.
 """
 
 from config.middleware import security_headers

@@ -1,4 +1,4 @@
-"""gunicorn's threaded worker, with its own responses to invalid HTTP requests."""
+"""gunicorn's threaded worker, with its own error responses, stops and way to accept connections."""
 
 import faulthandler
 import os

@@ -17,7 +17,7 @@ from events.statements import fetch_one
 
 
 def count_ahead(after: int, kinds: Sequence[str], visibility: Visibility, most: int) -> int:
-    """The number of visible events of these kinds behind a position; of all kinds without any.
+    """The number of visible events of these kinds after a position; of all kinds without any.
 
     Counting stops at ``most``. It reads at most so many rows of each range of an index.
     """

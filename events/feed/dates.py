@@ -30,7 +30,7 @@ SELECT number, max(low) FROM search GROUP BY number"""
 def first_positions(times: Sequence[datetime]) -> list[int]:
     """For each time, the position of the first event that is not before it.
 
-    That is the position behind the head if there is no such event yet.
+    That is the position after the head if there is no such event yet.
     """
     if not times:
         return []
@@ -44,7 +44,7 @@ def first_positions(times: Sequence[datetime]) -> list[int]:
 def limit_to_times(query: Query, since: datetime | None, until: datetime | None) -> Query:
     """The query of the events that are not before ``since`` and are before ``until``.
 
-    A time that the log has not reached has no position yet. So nothing is read behind the head as
+    A time that the log has not reached has no position yet. So nothing is read after the head as
     it is now: the page ends there, and its cursor continues there.
     """
     if since is None and until is None:

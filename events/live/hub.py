@@ -17,7 +17,7 @@ from events.http.refusals import Unavailable
 from events.live import metrics
 from events.live.frames import EndReason
 from events.live.readers import Reader, Rule, Topic
-from events.live.recent import LiveEvent, Missed, Recent, read_behind, recall
+from events.live.recent import LiveEvent, Missed, Recent, read_after, recall
 from events.live.roster import Roster
 from events.models import Event, Head
 
@@ -87,14 +87,14 @@ class Hub:
             return Head(position=self.position, epoch=self.epoch) if self._is_ready else None
 
     def reaches(self, position: int) -> bool:
-        """Whether the hub still has every event behind this position."""
+        """Whether the hub still has every event after this position."""
         return self._recent.reaches(position)
 
     def attach(self, reader: Reader, position: int, topics: tuple[Topic, ...]) -> Missed | None:
-        """Delivers to the reader what comes behind ``position``, where it sees ``topics``.
+        """Delivers to the reader what comes after ``position``, where it sees ``topics``.
 
         If that is too much at once, returns its first part and delivers nothing. Returns None if
-        the hub no longer has every event behind that position: the reader must first read on in the
+        the hub no longer has every event after that position: the reader must first read on in the
         log. A reader that has ended meanwhile gets nothing.
         """
         with self._lock:
@@ -197,7 +197,7 @@ class Hub:
         if self.readers and not self._recent.is_recalled:
             self._keep(recall(self.position, self.epoch))
         while self._recent.is_recalled and self.position < head.position:
-            events = read_behind(self.position)
+            events = read_after(self.position)
             for event in events:
                 self._apply(event)
             if not events:  # positions without events

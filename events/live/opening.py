@@ -38,7 +38,7 @@ class Opening:
         """The frames that follow; None once the hub delivers, or the stream ended.
 
         What the hub still has takes one statement, for the topics. A page of the log takes a few.
-        Nothing is read behind what the hub has applied, so a token that was revoked at a position
+        Nothing is read after what the hub has applied, so a token that was revoked at a position
         does not read beyond it.
         """
         applied = hub.position
@@ -76,14 +76,14 @@ class _Remembering:
         return spans
 
     def topics_at(self, position: int) -> tuple[Topic, ...]:
-        """The topics of the spans that stand behind this position."""
+        """The topics of the spans that stand after this position."""
         if self._found is None or not self._found[0].low <= position < self._found[0].high:
             return topics_at(self._visibility, position)
         return _standing(self._found[1], position)
 
 
 def topics_at(visibility: Visibility, position: int) -> tuple[Topic, ...]:
-    """The topics of the spans that stand behind this position. One statement."""
+    """The topics of the spans that stand after this position. One statement."""
     return _standing(visibility(Window(position, position + 1, descending=False)), position)
 
 

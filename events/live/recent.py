@@ -67,7 +67,7 @@ class Missed(NamedTuple):
 
 
 class Recent:
-    """The last events, without gaps, from behind ``begin`` to ``end``. The hub's lock guards it.
+    """The last events, without gaps, after ``begin``, up to ``end``. The hub's lock guards it.
 
     ``is_recalled``: it began with those that the log had by then.
     """
@@ -108,14 +108,14 @@ class Recent:
                 changing.popleft()
 
     def reaches(self, position: int) -> bool:
-        """Whether every event behind this position is here."""
+        """Whether every event after this position is here."""
         return position >= self._begin
 
     def since(self, head: Head | None, epoch: str) -> list[Event] | None:
-        """The events behind this head of the log of ``epoch``. None if they are not all here."""
+        """The events after this head of the log of ``epoch``. None if they are not all here."""
         if head is None or head.epoch != epoch or not self.reaches(head.position):
             return None
-        return [live.event for live in reversed(_behind(self._events, head.position))]
+        return [live.event for live in reversed(_after(self._events, head.position))]
 
     def missed(self, view: View, position: int, topics: tuple[Topic, ...]) -> Missed:
         """What a reader has not read that sees ``topics`` at ``position``: about ``PART`` bytes."""
@@ -132,7 +132,7 @@ class Recent:
         return Missed(found, end, self._topics_at(end, position, topics, view.rule), is_all)
 
     def _seen(self, position: int, topics: tuple[Topic, ...], rule: Rule) -> list[LiveEvent]:
-        """The events behind ``position`` on the topics that a reader sees at their time."""
+        """The events after ``position`` on the topics that a reader sees at their time."""
         since = dict.fromkeys(topics, position)
         found: dict[int, LiveEvent] = {}
         for change in self._changes(rule, position):
@@ -145,15 +145,15 @@ class Recent:
         return [found[number] for number in sorted(found)]
 
     def _between(self, topic: Topic, low: int, high: int) -> dict[int, LiveEvent]:
-        """The events of a topic behind ``low``, up to ``high``, by position."""
+        """The events of a topic after ``low``, up to ``high``, by position."""
         events = self._events if topic is WHOLE_LOG else self._of_topic.get(topic, deque())
-        return {live.position: live for live in _behind(events, low) if live.position <= high}
+        return {live.position: live for live in _after(events, low) if live.position <= high}
 
     def _changes(self, rule: Rule, position: int) -> Iterator[LiveEvent]:
-        """The events behind this position that change what readers see, in order."""
+        """The events after this position that change what readers see, in order."""
         if rule not in self._changing:
             self._changing[rule] = deque(live for live in self._events if rule(live.event))
-        return reversed(_behind(self._changing[rule], position))
+        return reversed(_after(self._changing[rule], position))
 
     def _topics_at(
         self, end: int, position: int, topics: tuple[Topic, ...], rule: Rule
@@ -165,13 +165,13 @@ class Recent:
         return topics
 
 
-def _behind(events: deque[LiveEvent], position: int) -> list[LiveEvent]:
-    """The events behind this position, the newest first."""
+def _after(events: deque[LiveEvent], position: int) -> list[LiveEvent]:
+    """The events after this position, the newest first."""
     return list(takewhile(lambda live: live.position > position, reversed(events)))
 
 
-def read_behind(position: int) -> list[Event]:
-    """The next events of the log behind this position. One statement."""
+def read_after(position: int) -> list[Event]:
+    """The next events of the log after this position. One statement."""
     return list(Event.objects.filter(position__gt=position).order_by("position")[:BATCH])
 
 

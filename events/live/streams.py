@@ -41,7 +41,7 @@ class StreamResponse(StreamingHttpResponse):
 def open_stream(
     request: HttpRequest, view: View, query: Query, visibility: Visibility, head: Head
 ) -> HttpResponseBase:
-    """A stream of what ``query`` asks for and ``view`` may see, behind ``query.after``.
+    """A stream of what ``query`` asks for and ``view`` may see, after ``query.after``.
 
     ``query.after`` None begins at ``head``. Raises ``RateLimited`` beyond ``LIMIT_STREAMS``,
     ``Unavailable`` if the process has no place for another reader, and ``CursorLost`` if ``head``

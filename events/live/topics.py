@@ -58,7 +58,7 @@ class Topics:
 
 
 def changed(topics: tuple[Topic, ...], changes: Iterable[Change]) -> tuple[Topic, ...]:
-    """The topics of one reader behind these changes."""
+    """The topics of one reader after these changes."""
     for change in changes:
         if change.readers_of is not None and change.readers_of not in topics:
             continue

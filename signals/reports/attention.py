@@ -27,8 +27,8 @@ class Concern:
     """
 
     sentence: str
-    link: str = ""
-    address: str = ""
+    label: str = ""
+    url: str = ""
     at: datetime | None = None
     card: Card | None = None
 
@@ -112,6 +112,7 @@ def cards_of(desk: Desk) -> tuple[Card | None, Card | None]:
 def _of_card(lapsed: Card, published: Card | None) -> Concern:
     if published is None:
         return Concern(
-            f"{lapsed.name} was retired, and your consent ended with it. No card is published now."
+            f"{lapsed.name} was retired, and your consent ended with it. Enrol again when another "
+            "card is published."
         )
     return Concern(f"{lapsed.name} was replaced by {published.name}. Enrol again.", card=published)

@@ -1,12 +1,14 @@
 """The first page of the control area: what needs attention, and how the platform is doing."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
-from django.db.models import F
+from django.db.models import F, Func, QuerySet, Subquery
 
 from desks.models import Card, Desk
-from events.models import Event
+from events.models import Event, Head
 from signals.reports.operator import concerns
 from signals.reports.operator.concerns import Concern, SharedSecret
 from signals.reports.operator.pace import heard_from, latest_events
@@ -35,8 +37,8 @@ class PlatformOverview:
 def platform_overview(now: datetime) -> PlatformOverview:
     """Returns the state of the platform. The number of queries is constant."""
     card = Card.objects.published().first()
-    desks = Desk.objects.active().count()
-    connected = desks - Desk.objects.active().connected(False).count()
+    desks, unconnected, failing = _counts(now)
+    connected = desks - unconnected
     recent, latest = recent_traffic(now), latest_events()
     next_to_expire = F("expires_at").asc(nulls_last=True)
     active = list(Token.objects.filter(desk=None).active(now).order_by(next_to_expire, "id"))
@@ -55,6 +57,7 @@ def platform_overview(now: datetime) -> PlatformOverview:
             *concerns.of_silence(in_use, heard, now),
             *concerns.of_desks(card, connected, now),
             *concerns.of_refusals(recent),
+            *concerns.of_webhooks(failing),
             *concerns.of_expiry(active, now),
             *concerns.of_secrets(secrets, heard, now),
         ],
@@ -67,6 +70,19 @@ def platform_overview(now: datetime) -> PlatformOverview:
         secrets=secrets,
         latest=latest[0] if latest else None,
     )
+
+
+def _counts(now: datetime) -> tuple[int, int, int]:
+    """The numbers of active desks, of those not connected, and of failing webhooks."""
+    active = Desk.objects.active()
+    counted: Iterable[QuerySet[Any]] = (
+        active,
+        active.connected(False),
+        concerns.failing_webhooks(now),
+    )
+    count = Func("pk", function="COUNT")
+    counts = (rows.order_by().annotate(count=count).values("count") for rows in counted)
+    return Head.objects.values_list(*map(Subquery, counts)).get()
 
 
 def _shared_secrets(now: datetime) -> list[SharedSecret]:

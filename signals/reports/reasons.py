@@ -116,7 +116,7 @@ REASONS: dict[str, tuple[str | Callable[[Data], str], str]] = {
     ),
     "signal_too_old": (
         "sent a signal that was older than you allow.",
-        "Look why it arrived late. If the sender's clock is wrong, set it.",
+        "Find out why it arrived late. If the sender's clock is wrong, set it.",
     ),
     "no_election": (
         "sent a signal, but you had elected nothing for it.",

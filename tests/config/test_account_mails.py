@@ -97,13 +97,13 @@ def test_second_factors_that_come_and_go(account, member):
 
 
 @pytest.mark.parametrize("change", ["added", "removed"])
-def test_a_passkey_that_comes_or_goes(account, member, change, rf):
+def test_a_security_key_that_comes_or_goes(account, member, change, rf):
     # Only a device makes one: the library's own call that ends its flow is made instead.
     adapter = get_adapter()
     request = rf.get("/", REMOTE_ADDR="127.0.0.1")
     with request_context(request):
         adapter.send_notification_mail(f"mfa/email/webauthn_{change}", member)
-    assert subjects() == [f"A passkey was {change}"]
+    assert subjects() == [f"A security key was {change}"]
 
 
 @pytest.mark.parametrize("change", [change_password, add_totp])

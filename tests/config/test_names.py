@@ -109,7 +109,7 @@ def test_an_action_refuses_it_whoever_calls(what):
 
 
 @pytest.mark.parametrize("form", [AddPasskeyForm, RenamePasskeyForm])
-def test_a_passkeys_name_is_a_name(form, settings):
+def test_a_security_keys_name_is_a_name(form, settings):
     field: forms.Field = form.base_fields["name"]
     with pytest.raises(ValidationError):
         field.clean(OVERRIDE)

@@ -164,7 +164,7 @@ class TestAnAccount:
 
     def test_a_deactivated_account_is_told_so(self, member):
         User.objects.update(is_active=False)
-        assert "This account is closed" in words(sign_in(Client()))
+        assert "This account is deactivated" in words(sign_in(Client()))
 
     def test_trying_too_often_is_answered_with_a_problem_page(self, visitor):
         answers = [visitor.get("/accounts/login/")]

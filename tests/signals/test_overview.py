@@ -10,6 +10,7 @@ from desks import actions as desks
 from desks.models import Card
 from events.actors import SYSTEM
 from events.models import Head
+from signals.models import Subscription
 from signals.reports import traffic
 from signals.reports.operator.concerns import days
 from signals.reports.overview import platform_overview
@@ -18,6 +19,7 @@ from tests.client import push
 from tests.crowd import a_crowd
 from tests.pages import source, words
 from tests.signals import bodies
+from tests.signals.subscriptions.stage import an_active_webhook
 from tests.staff import staff_client  # noqa: F401 - the fixture "client"
 from tokens import actions
 from tokens.choices import Source
@@ -207,6 +209,13 @@ class TestNotices:
         assert "1 of 26 connected desks is ready." in page
         assert "42 of 147 signals in the last hour were refused" in page
 
+    def test_webhooks_that_fail_for_an_hour_have_a_notice(self, engine, desk):
+        an_active_webhook(desk)
+        since = timezone.now() - timedelta(hours=2)
+        Subscription.objects.update(failing_since=since, failures=3)
+        (notice,) = notices()
+        assert "1 webhook has failed for more than an hour." in notice
+
     def test_each_notice_links_to_a_page(self, client):
         for concern in platform_overview(timezone.now()).concerns:
             assert client.get(concern.url).status_code == 200
@@ -298,8 +307,8 @@ class TestTraffic:
     def test_each_chart_has_a_text_alternative(self, engine, desk, client):
         push(bodies.fanout(), engine)
         page = source(client.get(CONTROL))
-        assert "The last hour, by each five minutes: 1 accepted, 0 refused" in page
-        assert "The last day, by each hour: 1 accepted, 0 refused" in page
+        assert "The last hour, in steps of five minutes: 1 accepted, 0 refused" in page
+        assert "The last day, in steps of one hour: 1 accepted, 0 refused" in page
         table = page.partition('id="hour-table"')[2].partition("</details>")[0]
         assert table.count("<tr>") == 13
         assert '<th scope="row">5 to 0 minutes ago</th>' in table
@@ -314,14 +323,14 @@ class TestTraffic:
 def test_the_number_of_queries_does_not_depend_on_the_size_of_the_platform(
     client, engine, card, django_assert_num_queries
 ):
-    with django_assert_num_queries(12):
+    with django_assert_num_queries(11):
         client.get(CONTROL)
     a_crowd(card, 50)
     for _ in range(20):
         push(bodies.fanout(), engine)
         push(bodies.fanout(pair="SOL/USDT"), engine)
         factories.a_platform_token()
-    with django_assert_num_queries(12):
+    with django_assert_num_queries(11):
         client.get(CONTROL)
 
 

@@ -13,7 +13,7 @@ class FieldError(TypedDict):
 
 
 class Refused(Exception):
-    """The service refuses the request and has not changed anything.
+    """The service refuses the request. Except for ``Unavailable``, it has not changed anything.
 
     ``detail`` replaces the class's sentence if more is known. ``members`` are the other members of
     the problem body: ``errors``, ``sent``, ``elected``, ``first``, ``serverTime`` …

@@ -88,8 +88,8 @@ class DeskNotReady(Unlawful):
         "the published card.",
         "withdrawn": "The desk's election was withdrawn. Its owner must enrol in the published "
         "card again.",
-        "deactivated": "The account of the desk's owner is deactivated. No signal reaches the "
-        "desk.",
+        "deactivated": "The account of the desk's owner is deactivated. Stop sending signals to "
+        "this desk.",
     }
 
     def __init__(self, reason: str) -> None:

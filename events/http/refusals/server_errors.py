@@ -25,8 +25,8 @@ class Internal(Refused):
 class Unavailable(Refused):
     code, status, title = "unavailable", 503, "Temporarily unavailable"
     detail = (
-        "Nothing was changed. Send the same request again after the number of seconds in "
-        "Retry-After."
+        "Send the same request again after the number of seconds in Retry-After. Keep the nonce of "
+        "a signal: it may have been recorded."
     )
 
     def __init__(self, detail: str | None = None, retry_after: int = 1) -> None:

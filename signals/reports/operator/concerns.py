@@ -13,6 +13,8 @@ from events.control.links import row_url
 from events.kinds import Kind
 from events.models import Event
 from events.times import span
+from signals.models import Subscription
+from signals.models.subscription import State, SubscriptionQuerySet
 from signals.reports.charts import Chart
 from signals.reports.operator.pace import unusual_silence
 from signals.reports.traffic import Share, Traffic
@@ -27,6 +29,7 @@ MIN_DESKS = 5  # with fewer desks, the share of ready ones means nothing
 MIN_READY = 0.5  # of the connected desks
 MAX_DROP = 0.25  # of the desks that were ready a day ago
 DAY = timedelta(days=1)
+FAILING = timedelta(hours=1)
 MAX_READ = 10_000  # withdrawals of the last day
 
 
@@ -142,6 +145,23 @@ def of_log(events: Sequence[Event], now: datetime) -> Iterator[Concern]:
             f"{span(silence.longest)}. Check /readyz, and that engines reach the service.",
             "Open the log",
             reverse("admin:events_event_changelist"),
+        )
+
+
+def failing_webhooks(now: datetime) -> SubscriptionQuerySet:
+    """The webhooks that have failed for more than an hour."""
+    return Subscription.objects.filter(state=State.ACTIVE, failing_since__lt=now - FAILING)
+
+
+def of_webhooks(failing: int) -> Iterator[Concern]:
+    """``failing`` is the number of ``failing_webhooks``."""
+    if failing:
+        webhooks = "webhook has" if failing == 1 else "webhooks have"
+        yield Concern(
+            f"{failing} {webhooks} failed for more than an hour. If they are many, check the way "
+            "out of the runner's machine.",
+            "Open the webhooks",
+            reverse("admin:signals_subscription_changelist"),
         )
 
 
