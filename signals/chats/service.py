@@ -23,19 +23,19 @@ log = logging.getLogger(__name__)
 
 async def send_to_chats(stop: asyncio.Event) -> None:
     """Shares and sends until ``stop`` is set; then lets what is in flight end."""
-    client, flights = Client(), set[asyncio.Task[None]]()
+    client, tasks = Client(), set[asyncio.Task[None]]()
     try:
         while not stop.is_set():
             shared = await in_database(share, timezone.now())
-            room = len(flights) < MOST_AT_ONCE
+            room = len(tasks) < MOST_AT_ONCE
             taken = await in_database(take, timezone.now()) if room else []
             for leased in taken:
-                flight = asyncio.create_task(deliver(client, leased))
-                flights.add(flight)
-                flight.add_done_callback(flights.discard)
+                task = asyncio.create_task(deliver(client, leased))
+                tasks.add(task)
+                task.add_done_callback(tasks.discard)
             await _pause(stop, TICK / 20 if shared or taken else TICK)
     finally:
-        await asyncio.gather(*flights)
+        await asyncio.gather(*tasks)
 
 
 async def deliver(client: Client, leased: Leased) -> None:

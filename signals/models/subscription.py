@@ -63,7 +63,7 @@ class Subscription(Sealed):
     Two writers change a row. An action changes what the log tells, in a turn at the log. A runner
     changes what the log does not tell (the cursor, the failures, the lease) in a short transaction,
     where ``lease_generation`` is still its own. An action that makes what is in flight obsolete
-    increments ``revision``: the outcome of a flight that began with another one changes nothing.
+    increments ``revision``: the outcome of a session that began with another one changes nothing.
     """
 
     public_id = models.CharField(max_length=MAX_ID_LENGTH, default=new_subscription_id)

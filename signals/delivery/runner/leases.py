@@ -45,7 +45,7 @@ class Leased:
 
 @dataclass(slots=True)
 class Progress:
-    """What a flight has done since it last saved. ``pause`` counts only if it ends.
+    """What a session has done since it last saved. ``pause`` counts only if it ends.
 
     ``failures`` is None if nothing was tried. ``pause`` None means: until there is news.
     ``lacks_key`` is True if the URL or the secret could not be decrypted.
@@ -65,7 +65,7 @@ class Progress:
     attempts: list[tuple[DeliveryAttempt, bytes]] = field(default_factory=list)
 
     def take(self) -> "Progress":
-        """What there is to save. The rest of the flight begins without these attempts."""
+        """What there is to save. The rest of the session begins without these attempts."""
         taken = replace(self)
         self.attempts, self.has_delivered = [], False
         return taken
@@ -170,9 +170,9 @@ def _secret(row: Subscription, values: Sequence[Any]) -> str:
 
 
 def save(progresses: Sequence[Progress]) -> set[int]:
-    """Saves the cursors and failures of flights, and extends or ends their leases.
+    """Saves the cursors and failures of sessions, and extends or ends their leases.
 
-    Returns the ids of the subscriptions whose flights may go on. Another one must end: it is not
+    Returns the ids of the subscriptions whose sessions may go on. Another one must end: it is not
     its lease any more, or somebody paused or changed the subscription, or asked for a test.
     """
     going_on: set[int] = set()
@@ -212,7 +212,7 @@ def _save_one(progress: Progress) -> Any:
 
 
 def _changes(progress: Progress) -> str:
-    """The SQL that changes the row as the flight says."""
+    """The SQL that changes the row as the session says."""
     now, later = statements.now(), statements.after("seconds")
     until, again = ("NULL", _look_again(progress)) if progress.is_over else (later, later)
     changes = ["cursor_position = %(position)s"]
@@ -228,15 +228,15 @@ def _changes(progress: Progress) -> str:
 
 
 def _failing_since(failures: int) -> str:
-    """The SQL of the time of the first failure in a row. A pause and a resume during the flight
-    have removed it, while the flight still counts the failures before."""
+    """The SQL of the time of the first failure in a row. A pause and a resume during the session
+    have removed it, while the session still counts the failures before."""
     if failures > 1:
         return f"COALESCE(failing_since, {statements.now()})"
     return statements.now() if failures else "NULL"
 
 
 def _look_again(progress: Progress) -> str:
-    """The SQL of the time to look again after a flight: at once if a test was asked for meanwhile,
+    """The SQL of the time to look again after a session: at once if a test was asked for meanwhile,
     and never if the subscription was paused. Without its key, a test has to wait too."""
     if progress.lacks_key:
         waits = f"{statements.ACTIVE} OR test_requested_at IS NOT NULL"

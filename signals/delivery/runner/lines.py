@@ -1,4 +1,4 @@
-"""Connections to endpoints that are kept between flights, for some seconds."""
+"""Connections to endpoints that are kept between sessions, for some seconds."""
 
 import time
 
@@ -32,5 +32,5 @@ class Lines:
         too_many = max(0, len(self._kept) - len(old) - MOST)
         for pk in [*old, *[pk for pk in self._kept if pk not in old][:too_many]]:
             endpoint, _, _ = self._kept.pop(pk, (None, "", 0.0))
-            if endpoint is not None:  # another flight took it while one was being closed
+            if endpoint is not None:  # another session took it while one was being closed
                 await endpoint.close()

@@ -1,4 +1,4 @@
-"""The runner of subscriptions: finds what is due, leases it, and lets it fly.
+"""The runner of subscriptions: finds what is due, leases it, and starts sessions.
 
 Any number of processes may run it. Each hears of every new event and tries to lease whom it
 concerns; the database gives each subscription to one of them.
@@ -15,12 +15,12 @@ from events.live.hub import hub
 from events.models import Head
 from signals.delivery.database import in_database, wait_in_database
 from signals.delivery.runner import news
-from signals.delivery.runner.flights import Flight
 from signals.delivery.runner.leases import Leased, due, lease
 from signals.delivery.runner.lines import Lines
 from signals.delivery.runner.pages import Pages
 from signals.delivery.runner.saver import Saver
-from signals.delivery.runner.wanted import MOST_FLIGHTS, Wanted
+from signals.delivery.runner.sessions import Session
+from signals.delivery.runner.wanted import MOST_SESSIONS, Wanted
 from signals.delivery.transport import Client
 
 DUE_INTERVAL = 1.0  # seconds
@@ -39,7 +39,7 @@ async def deliver_subscriptions(stop: asyncio.Event) -> None:
 
 
 class Runner:
-    """What is wanted, what flies, and the loops that feed them."""
+    """What is wanted, what runs, and the loops that feed them."""
 
     def __init__(self, client: Client, stop: asyncio.Event) -> None:
         self._stop = stop
@@ -47,7 +47,7 @@ class Runner:
         self._pages = Pages()
         self._saver = Saver()
         self._wanted = Wanted()
-        self._flights: dict[int, Flight] = {}
+        self._sessions: dict[int, Session] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
         self._again: set[int] = set()
@@ -59,7 +59,7 @@ class Runner:
             asyncio.create_task(self._repeat(*each))
             for each in (
                 (self._follow, 0.0),
-                (self._take_off, 0.0),
+                (self._lease_wanted, 0.0),
                 (self._find_due, DUE_INTERVAL),
                 (self._look_behind, QUIET_INTERVAL),
                 (self._lines.close_old, DUE_INTERVAL),
@@ -94,10 +94,10 @@ class Runner:
 
     def _want(self, ids: Collection[int]) -> None:
         news = set(ids)
-        flying = news & self._flights.keys()
-        for pk in flying:
-            self._flights[pk].has_news = True
-        self._wanted.add(pk for pk in ids if pk not in flying)
+        running = news & self._sessions.keys()
+        for pk in running:
+            self._sessions[pk].has_news = True
+        self._wanted.add(pk for pk in ids if pk not in running)
         self._changed.set()
 
     async def _follow(self) -> None:
@@ -114,11 +114,11 @@ class Runner:
             self._want(found)
 
     async def _find_due(self) -> None:
-        found = await in_database(due, MOST_FLIGHTS)
+        found = await in_database(due, MOST_SESSIONS)
         for pk, is_failing in found:
             if is_failing:
                 self._wanted.is_known(pk, is_well=False)
-        self._want([pk for pk, _ in found if pk not in self._flights])
+        self._want([pk for pk, _ in found if pk not in self._sessions])
 
     async def _look_behind(self) -> None:
         """Finds what was missed, if anything was, and lets the cursors of the quiet catch up."""
@@ -126,8 +126,8 @@ class Runner:
         self._want(await in_database(news.behind))
         await in_database(news.advance_quiet, head.epoch, head.position)
 
-    async def _take_off(self) -> None:
-        """Leases what is wanted, as far as there is room. A flight that lands sets ``_changed``."""
+    async def _lease_wanted(self) -> None:
+        """Leases what is wanted, as far as there is room. A session that ends sets ``_changed``."""
         await self._changed.wait()
         self._changed.clear()
         while not self._stop.is_set() and (ids := self._wanted.take()):
@@ -147,25 +147,25 @@ class Runner:
 
     def _start(self, leased: Leased) -> None:
         endpoint = self._lines.take(leased)
-        flight, pk = Flight(leased, endpoint, self._pages, self._saver, self._stop), leased.row.pk
-        self._flights[pk] = flight
+        session, pk = Session(leased, endpoint, self._pages, self._saver, self._stop), leased.row.pk
+        self._sessions[pk] = session
         self._wanted.start(pk)
 
-        async def fly() -> None:
+        async def run() -> None:
             try:
-                await flight.run()
+                await session.run()
             except (DatabaseError, InterfaceError) as error:
-                log.warning("A flight ended: %s", type(error).__name__)
+                log.warning("A session ended: %s", type(error).__name__)
             except Exception:
-                log.exception("A flight ended with an error.")
+                log.exception("A session ended with an error.")
             finally:
-                del self._flights[pk]
-                self._wanted.end(pk, is_well=flight.is_well)
+                del self._sessions[pk]
+                self._wanted.end(pk, is_well=session.is_well)
                 self._lines.put(leased, endpoint)
-                if flight.has_news:
+                if session.has_news:
                     self._want([pk])
                 self._changed.set()
 
-        task = asyncio.create_task(fly())
+        task = asyncio.create_task(run())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -1,7 +1,7 @@
-"""Pages of events for flights. Those of many flights are read together.
+"""Pages of events for sessions. Those of many sessions are read together.
 
 One event may concern a thousand subscriptions. A page of the feed for each would be three thousand
-statements; read together, a hundred flights take three. A subscription that is far behind, or of
+statements; read together, a hundred sessions take three. A subscription that is far behind, or of
 the platform, reads the feed's own page. Both ways find the same events.
 """
 
@@ -21,9 +21,9 @@ from signals.delivery.messages import Message, event_message
 from signals.models import Subscription
 
 PAGE = 50  # events
-TOGETHER = 100  # flights
+TOGETHER = 100  # sessions
 REACH = 10_000  # positions behind the head
-MOST_EVENTS = 1000  # of all flights that are read together
+MOST_EVENTS = 1000  # of all sessions that are read together
 
 
 class Item(NamedTuple):
@@ -42,14 +42,14 @@ class Batch(NamedTuple):
 
 
 class PageRequest(NamedTuple):
-    """A flight wants the page after this position."""
+    """A session wants the page after this position."""
 
     row: Subscription
     position: int
 
 
 def read_alone(request: PageRequest) -> Batch | None:
-    """The page of one flight; None if the log does not know the cursor."""
+    """The page of one session; None if the log does not know the cursor."""
     row, position = request
     page = read_page(Query(after=position, kinds=tuple(row.kinds), limit=PAGE), row.visibility)
     if page.head.epoch != row.cursor_epoch or position > page.head.position:
@@ -63,7 +63,7 @@ def read_alone(request: PageRequest) -> Batch | None:
 
 
 def read_together(requests: Sequence[PageRequest]) -> dict[int, Batch]:
-    """The pages of desks' flights that are near the head, by subscription. Three statements.
+    """The pages of desks' sessions that are near the head, by subscription. Three statements.
 
     Empty if they have too many events for one query. The order of the reads is the feed's: the
     head, the spans, the events.
@@ -122,14 +122,14 @@ def _pages(
 
 
 class Pages:
-    """Reads the pages of flights: together what is wanted while another read is under way."""
+    """Reads the pages of sessions: together what is wanted while another read is under way."""
 
     def __init__(self) -> None:
         self._waiting: dict[int, tuple[PageRequest, asyncio.Future[Batch | None]]] = {}
         self._reading: asyncio.Task[None] | None = None
 
     async def read(self, row: Subscription, position: int) -> Batch | None:
-        """The page of a flight after a position; None if the log does not know the cursor."""
+        """The page of a session after a position; None if the log does not know the cursor."""
         request = PageRequest(row, position)
         answer: asyncio.Future[Batch | None] = asyncio.get_running_loop().create_future()
         self._waiting[row.pk] = request, answer
@@ -150,6 +150,6 @@ class Pages:
                         answer.set_exception(error)
                 continue
             for pk, (_, answer) in some.items():
-                if not answer.done():  # it is, if the flight was cancelled
+                if not answer.done():  # it is, if the session was cancelled
                     answer.set_result(found.get(pk))
         self._reading = None

@@ -1,4 +1,4 @@
-"""Saves what flights have done, all of them together, every 100 ms.
+"""Saves what sessions have done, all of them together, every 100 ms.
 
 The attempts beyond those that are kept are dropped every few seconds, not with each delivery.
 """
@@ -15,16 +15,16 @@ from signals.models import DeliveryAttempt
 
 INTERVAL = 0.1  # seconds
 RETRY = 0.5  # seconds until the next attempt while the database is down
-MOST = 100  # flights in one transaction
+MOST = 100  # sessions in one transaction
 
 log = logging.getLogger(__name__)
 
-# Called with whether the flight may go on, and when the lease was extended, by the monotonic clock.
+# Called with whether the session may go on, and the monotonic time at which its lease was extended.
 Saved = Callable[[bool, float], None]
 
 
 class Saver:
-    """Collects the progress of flights. A flight adds the same ``Progress`` again and again."""
+    """Collects the progress of sessions. A session adds the same ``Progress`` again and again."""
 
     def __init__(self) -> None:
         self._waiting: dict[int, tuple[Progress, Saved]] = {}
@@ -66,7 +66,7 @@ class Saver:
         taken = [progress.take() for progress, _ in some.values()]
         try:
             going_on = await in_database(save, taken)
-        except Exception:  # of the database or ours: without the saver every flight would hang
+        except Exception:  # of the database or ours: without the saver every session would hang
             log.exception("What was delivered could not be saved. Trying again.")
             for progress, (owner, saved) in zip(taken, some.values(), strict=True):
                 owner.put_back(progress)

@@ -53,7 +53,7 @@ WHERE subscription.id {{in_ids}} ORDER BY subscription.id, secret.id DESC"""
 NEWS = f"""
 SELECT DISTINCT topic, kind FROM {EVENT} WHERE position > %(after)s AND position <= %(until)s"""
 # What waits for its time after a failure is due then, whatever is new. One with a lease has news:
-# also if the lease is over, because its runner may still end the flight.
+# also if the lease is over, because its runner may still end the session.
 IS_AWAKE = f"{ACTIVE} AND (failures = 0 OR leased_until IS NOT NULL OR next_attempt_at IS NULL)"
 OF_DESKS = f"""
 SELECT subscription.id, subscription.kinds FROM {DESK} AS desk

@@ -20,7 +20,7 @@ class Command(LogCommand):
     )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)  # a flight is a connection
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)  # a session is a connection
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
         uvloop.run(_run())
 

@@ -81,7 +81,7 @@ def test_a_runner_that_lost_its_lease_saves_nothing(row):
     assert current(row).cursor_position == before + 1
 
 
-def test_a_runner_that_stood_still_while_it_took_a_lease_does_not_fly(row):
+def test_a_runner_that_stood_still_while_it_took_a_lease_does_not_deliver(row):
     (stalled,) = take(row)
     time_passes(row)
     (leased,) = take(row)

@@ -1,4 +1,4 @@
-"""Pages that are read together are those that each flight would read alone."""
+"""Pages that are read together are those that each session would read alone."""
 
 import asyncio
 import random

@@ -180,7 +180,7 @@ def test_changes_take_effect_and_what_was_in_flight_counts_for_nothing(tmp_path,
         cursor = log_cursor(row.cursor_epoch, start)
         actions.rewind(subscription=row, after=cursor, actor=SYSTEM)
         everything = must_hear(row, start)
-        # A flight from before the change may deliver the newest event once more, before everything.
+        # A session from before the change may send the newest event once more, before everything.
         until(lambda: heard(found.requests[before:], [secret])[-len(everything) :] == everything)
         until(lambda: rests(row))
         new_secret, _ = actions.replace_secret(
@@ -188,7 +188,7 @@ def test_changes_take_effect_and_what_was_in_flight_counts_for_nothing(tmp_path,
         )
 
         def has_two_signatures():
-            a_bot(desk)  # a flight from before may have delivered the last event
+            a_bot(desk)  # a session from before may have delivered the last event
             until(lambda: rests(row))
             return len(found.requests[-1].headers["webhook-signature"].split(" ")) == 2
 

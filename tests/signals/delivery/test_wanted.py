@@ -1,8 +1,8 @@
-"""Who flies next: endpoints that hang take no room from the others."""
+"""Who is served next: endpoints that hang take no room from the others."""
 
 import pytest
 
-from signals.delivery.runner.wanted import AT_ONCE, MOST_DOUBTFUL, MOST_FLIGHTS, Wanted
+from signals.delivery.runner.wanted import AT_ONCE, MOST_DOUBTFUL, MOST_SESSIONS, Wanted
 
 
 @pytest.fixture
@@ -10,20 +10,20 @@ def wanted():
     return Wanted()
 
 
-def fly(wanted):
-    """Everybody for whom there is room takes off; returns them in order."""
-    flying = []
+def start(wanted):
+    """Everybody for whom there is room starts; returns them in order."""
+    running = []
     while ids := wanted.take():
         for pk in ids:
             wanted.start(pk)
-        flying += ids
-    return flying
+        running += ids
+    return running
 
 
 def hang(wanted, ids):
-    """These take off, hang, fail, and are wanted again."""
+    """These start, hang, fail, and are wanted again."""
     wanted.add(ids)
-    for pk in fly(wanted):
+    for pk in start(wanted):
         wanted.end(pk, is_well=False)
     wanted.add(ids)
 
@@ -31,26 +31,26 @@ def hang(wanted, ids):
 def test_everybody_flies_once_in_the_order_in_which_they_were_wanted(wanted):
     wanted.add([3, 1, 2])
     wanted.add([1, 4])
-    assert fly(wanted) == [3, 1, 2, 4]
-    assert fly(wanted) == []
+    assert start(wanted) == [3, 1, 2, 4]
+    assert start(wanted) == []
 
 
 def test_the_flights_of_a_process_are_limited(wanted):
-    wanted.add(range(MOST_FLIGHTS + 1))
-    assert fly(wanted) == list(range(MOST_FLIGHTS))
+    wanted.add(range(MOST_SESSIONS + 1))
+    assert start(wanted) == list(range(MOST_SESSIONS))
     wanted.end(7, is_well=True)
-    assert fly(wanted) == [MOST_FLIGHTS]
+    assert start(wanted) == [MOST_SESSIONS]
 
 
 def test_those_that_hang_leave_room_for_the_others(wanted):
-    hanging = range(2 * MOST_FLIGHTS)
+    hanging = range(2 * MOST_SESSIONS)
     for pk in hanging:
         wanted.is_known(pk, is_well=False)
     wanted.add(hanging)
-    assert len(fly(wanted)) == MOST_DOUBTFUL
+    assert len(start(wanted)) == MOST_DOUBTFUL
     others = range(-1000, 0)
     wanted.add(others)
-    assert fly(wanted) == list(others)
+    assert start(wanted) == list(others)
 
 
 def test_nobody_waits_behind_those_that_hang(wanted):

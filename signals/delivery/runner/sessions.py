@@ -1,4 +1,4 @@
-"""A flight: one lease of one subscription, from its cursor towards the head of the log."""
+"""A session: one lease of one subscription, from its cursor towards the head of the log."""
 
 import asyncio
 import time
@@ -22,12 +22,12 @@ from signals.subscriptions.outcomes import disable, verify
 
 MOST_UNSAVED = 50  # deliveries
 LEAST_LEFT = 12.0  # seconds of the lease when a message is sent, which may take 10
-LONGEST_FLIGHT = 10.0  # seconds; then a new lease reads the subscription anew
+LONGEST_SESSION = 10.0  # seconds; then a new lease reads the subscription anew
 SLOW = 1.0  # seconds of an answer that holds up nobody
 WITHOUT_KEY = 600.0  # seconds until a look at one whose URL or secret cannot be decrypted
 
 
-class Flight:
+class Session:
     """Sends messages one after the other until there are none, one fails, or it has to end."""
 
     def __init__(
@@ -39,8 +39,8 @@ class Flight:
         self._failures = row.failures
         self._until = leased.until
         self._is_ours, self._slowest = True, 0.0
-        self._ends_at = time.monotonic() + LONGEST_FLIGHT
-        self.has_news = False  # news that came while it flew
+        self._ends_at = time.monotonic() + LONGEST_SESSION
+        self.has_news = False  # news that came meanwhile
         self._progress = Progress(row.pk, row.lease_generation, row.revision, row.cursor_position)
 
     @property
@@ -52,11 +52,11 @@ class Flight:
         """Flies, and ends the lease. Raises nothing but what a bug or the database raises."""
         pause: float | None = 1.0  # after an error
         try:
-            pause = await self._fly()
+            pause = await self._deliver()
         finally:
-            await self._land(pause)
+            await self._end(pause)
 
-    async def _fly(self) -> float | None:
+    async def _deliver(self) -> float | None:
         """Returns the seconds until the next look at the subscription; None: until news."""
         if not self._leased.secrets:
             await tell_log(note_lost_key, self._row, timezone.now())
@@ -160,6 +160,6 @@ class Flight:
             await self._disable(Reason.GONE)
         return None if not self._failures else pause_after(self._failures, answer.retry_after)
 
-    async def _land(self, pause: float | None) -> None:
+    async def _end(self, pause: float | None) -> None:
         self._progress.is_over, self._progress.pause = True, pause
         await self._save()
