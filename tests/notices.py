@@ -13,7 +13,7 @@ from desks.models import Notice
 from desks.notices.kinds import NoticeKind
 from signals.chats.sharing import share
 from signals.notices import sending
-from signals.notices.service import write_due
+from signals.notices.loops import write_due
 
 
 def write() -> None:

@@ -25,8 +25,8 @@ from signals.delivery.runner.leases import lease
 from signals.models import Chat, ChatMessage, Signal, Subscription
 from signals.models.subscription import Reason
 from signals.notices.digest.writing import write_digests
+from signals.notices.loops import write_due
 from signals.notices.sending import send_due
-from signals.notices.service import write_due
 from signals.reports import tallies
 from signals.subscriptions import actions, outcomes
 from tests.bench import growth

@@ -8,7 +8,7 @@ from typing import Any
 import uvloop
 
 from events.management.log_command import LogCommand
-from signals.delivery.services import run_services
+from signals.delivery.loops import run_loops
 
 
 class Command(LogCommand):
@@ -29,4 +29,4 @@ async def _run() -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    await run_services(stop)
+    await run_loops(stop)

@@ -15,8 +15,8 @@ from desks.models import Notice, NoticeChoice
 from desks.notices.kinds import NoticeKind
 from signals.chats import sharing
 from signals.chats.actions import request_test
+from signals.chats.loop import send_to_chats
 from signals.chats.sending import GIVE_UP_AFTER, LEASE, finish, take
-from signals.chats.service import send_to_chats
 from signals.chats.sharing import share
 from signals.delivery.answers import Answer, Fault
 from signals.delivery.database import in_database

@@ -101,7 +101,7 @@ def test_what_began_before_a_change_counts_for_nothing(row):
     assert due(10) == [(row.pk, False)]
 
 
-def test_a_flight_ends_when_its_subscription_is_paused_or_a_test_is_asked_for(row):
+def test_a_session_ends_when_its_subscription_is_paused_or_a_test_is_asked_for(row):
     (leased,) = take(row)
     actions.request_test(subscription=row)
     assert save([progress_of(leased, failures=0, status=204)]) == set()

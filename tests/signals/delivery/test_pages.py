@@ -132,7 +132,7 @@ def test_the_spans_are_read_after_the_head_and_before_the_events(rows, monkeypat
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_flight_that_is_cancelled_keeps_no_other_from_its_page(rows, monkeypatch):
+def test_a_session_that_is_cancelled_keeps_no_other_from_its_page(rows, monkeypatch):
     one, other = rows[:2]
     threads = DatabaseThreads(1, "test")
     monkeypatch.setattr(pages, "read_database", threads)

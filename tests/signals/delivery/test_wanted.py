@@ -35,7 +35,7 @@ def test_everybody_flies_once_in_the_order_in_which_they_were_wanted(wanted):
     assert start(wanted) == []
 
 
-def test_the_flights_of_a_process_are_limited(wanted):
+def test_the_sessions_of_a_process_are_limited(wanted):
     wanted.add(range(MOST_SESSIONS + 1))
     assert start(wanted) == list(range(MOST_SESSIONS))
     wanted.end(7, is_well=True)

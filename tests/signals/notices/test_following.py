@@ -19,7 +19,7 @@ from events.actors import SYSTEM
 from events.models import Event, Head
 from signals.models.subscription import Reason
 from signals.notices import following, refusals, texts
-from signals.notices.service import write_due
+from signals.notices.loops import write_due
 from signals.subscriptions import outcomes
 from tests.client import push
 from tests.factories import (

@@ -1,4 +1,4 @@
-"""The services of ``manage.py deliver`` that decide alarms, write notices, and send them.
+"""The loops of ``manage.py deliver`` that decide alarms, write notices, and send them.
 
 Each runs until ``stop`` is set. Database work runs in threads; a mail server that hangs holds up
 the mails only, not the alarms.

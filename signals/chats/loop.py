@@ -1,4 +1,4 @@
-"""The service of ``manage.py deliver`` that shares notices with chats and sends them there.
+"""The loop of ``manage.py deliver`` that shares notices with chats and sends them there.
 
 Chats are sent to side by side: one that hangs holds up nobody else.
 """
