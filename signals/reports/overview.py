@@ -81,8 +81,9 @@ def _counts(now: datetime) -> tuple[int, int, int]:
         concerns.failing_webhooks(now),
     )
     count = Func("pk", function="COUNT")
-    counts = (rows.order_by().annotate(count=count).values("count") for rows in counted)
-    return Head.objects.values_list(*map(Subquery, counts)).get()
+    counts = [Subquery(rows.order_by().annotate(count=count).values("count")) for rows in counted]
+    desks, unconnected, failing = Head.objects.values_list(*counts).get()
+    return desks, unconnected, failing
 
 
 def _shared_secrets(now: datetime) -> list[SharedSecret]:
