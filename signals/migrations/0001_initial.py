@@ -180,6 +180,10 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='subscription',
+            index=models.Index(condition=models.Q(('failing_since__isnull', False)), fields=['failing_since'], name='subscription_failing'),
+        ),
+        migrations.AddIndex(
+            model_name='subscription',
             index=models.Index(fields=['desk', 'id'], name='subscription_owner'),
         ),
         migrations.AddConstraint(

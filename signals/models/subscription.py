@@ -102,6 +102,11 @@ class Subscription(Sealed):
                 name="subscription_due",
                 condition=Q(next_attempt_at__isnull=False),
             ),
+            models.Index(
+                fields=["failing_since"],
+                name="subscription_failing",
+                condition=Q(failing_since__isnull=False),
+            ),
             models.Index(fields=["desk", "id"], name="subscription_owner"),
         ]
         constraints = [

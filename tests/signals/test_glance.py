@@ -208,7 +208,7 @@ class TestDays:
             desks.withdraw_from_card(desk=desk, actor=SYSTEM)
             desks.enrol(desk=desk, card_id=card.pk, actor=SYSTEM)
         a_bot(desk)
-        assert "the first of them lack fills" in words(owner.get("/desk"))
+        assert "the earliest of them lack some fills" in words(owner.get("/desk"))
 
     def test_a_new_desk_shows_no_empty_chart(self, owner, desk):
         assert "The last 30 days" not in words(owner.get("/desk"))
