@@ -1,4 +1,4 @@
-"""Handwritten SQL for the statements that run under the log's lock.
+"""Handwritten SQL, above all for the statements that run under the log's lock.
 
 While one writer holds the lock, all others wait for its Python code and its round trips. Table and
 column names come from the models.
@@ -6,7 +6,8 @@ column names come from the models.
 
 import functools
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Any
@@ -40,6 +41,25 @@ def fetch_all(statement: str, params: Any = None) -> list[Any]:
     with connection.cursor() as cursor:
         cursor.execute(statement, params)
         return list(cursor.fetchall())
+
+
+@contextmanager
+def planned_for_values() -> Iterator[None]:
+    """PostgreSQL plans each statement of this block for its values, every time.
+
+    A statement that is repeated is planned once for all values. That plan is slow for a condition
+    that almost all rows meet at one time, and almost none at another.
+    """
+    if connection.vendor != "postgresql":
+        yield
+        return
+    connection.ensure_connection()
+    driver = connection.connection
+    usual, driver.prepare_threshold = driver.prepare_threshold, None
+    try:
+        yield
+    finally:
+        driver.prepare_threshold = usual
 
 
 def columns(model: type[Model]) -> str:

@@ -1,12 +1,13 @@
 """The desk pull: GET /api/v1/me, /api/v1/desks and /api/v1/desks/{userId}."""
 
+from contextlib import nullcontext
 from typing import Any
 
 from rest_framework.request import Request
 from rest_framework.viewsets import ViewSetMixin
 
 from desks.api import schemas
-from desks.api.serializers import YES, DeskParameters, changes_as_json, desks_as_json
+from desks.api.serializers import NO, YES, DeskParameters, changes_as_json, desks_as_json
 from desks.api.walks import Walk
 from desks.models import Card, Desk
 from desks.models.desk import DeskQuerySet
@@ -15,6 +16,7 @@ from events.http.cursors import page_of
 from events.http.refusals import NotFound
 from events.kinds import Kind
 from events.models import Event
+from events.statements import planned_for_values
 
 
 class MeView(ApiView):
@@ -73,7 +75,9 @@ def _page(
     """The records of the page and, if there is one, of the desk after it; each with its ``key``."""
     limit = params["limit"] + 1
     if walk.since is None:
-        return desks_as_json(_select(params, walk.after, card)[:limit], card)
+        # Almost no desk may be without an election on the card, or almost every one.
+        with planned_for_values() if params.get("ready") == NO else nullcontext():
+            return desks_as_json(_select(params, walk.after, card)[:limit], card)
     changed = Desk.objects.with_standing(card).changed_since(walk.after)
     return changes_as_json(changed[:limit], card)
 

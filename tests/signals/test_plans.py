@@ -142,6 +142,20 @@ def test_no_page_of_desks_scans_a_whole_table(desk, query):
 
 
 @on_postgresql
+def test_desks_that_are_not_ready_are_planned_for_each_request(desk):
+    """One plan for all values reads every desk, although none may be without an election."""
+    engine = a_platform_token()
+    for query in ("?connected=0", "?ready=0"):
+        for _ in range(7):  # the driver prepares a statement that it sends for the sixth time
+            assert code(get(DESKS + query, engine)) == "ok"
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT statement FROM pg_prepared_statements")
+        prepared = [statement for (statement,) in cursor.fetchall()]
+    assert any('NOT "desks_desk"."connected"' in statement for statement in prepared)
+    assert not any('"enrolled_id" IS NULL' in statement for statement in prepared)
+
+
+@on_postgresql
 def test_no_look_at_webhooks_scans_a_whole_table(desk):
     for kinds in ((), ("signal.filled", "card.published")):
         an_active_webhook(desk, *kinds), an_active_webhook(None, *kinds)
