@@ -68,7 +68,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
             self.set_accept_enabled(False)
 
     def finish_request(self, conn: Any, fs: Any) -> None:
-        """Connections that are kept open may keep all threads busy: new ones come in between."""
+        """Lets one more connection in: those that are kept open may keep all threads busy."""
         self.requests -= 1
         self.is_full = False
         super().finish_request(conn, fs)

@@ -62,15 +62,16 @@ def connected(port):
         yield client
 
 
-def ask(client, path):
-    client.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+def ask(client, path, *headers):
+    lines = "".join(f"{line}\r\n" for line in (f"GET {path} HTTP/1.1", "Host: localhost", *headers))
+    client.sendall(f"{lines}\r\n".encode())
 
 
 def answers(port, path="/"):
-    """Whether a request on a new connection is answered."""
+    """Whether a request on a new connection is answered. Nothing is left of it at the server."""
     try:
         with connected(port) as client:
-            ask(client, path)
+            ask(client, path, "Connection: close")
             return client.recv(4096).startswith(b"HTTP/1.1 200 ")
     except (ConnectionRefusedError, TimeoutError):
         return False
