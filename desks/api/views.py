@@ -75,7 +75,7 @@ def _page(
     """The records of the page and, if there is one, of the desk after it; each with its ``key``."""
     limit = params["limit"] + 1
     if walk.since is None:
-        # Almost no desk may be without an election on the card, or almost every one.
+        # Almost every desk may be not ready, or almost none: no one plan is good for both.
         with planned_for_values() if params.get("ready") == NO else nullcontext():
             return desks_as_json(_select(params, walk.after, card)[:limit], card)
     changed = Desk.objects.with_standing(card).changed_since(walk.after)

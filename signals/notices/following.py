@@ -86,11 +86,11 @@ def _write(events: Sequence[Event], now: datetime) -> None:
     desks = {desk.public_id: desk for desk in found}
     told = refusals.Told({event.bot_id for event in events if event.kind == Kind.SIGNAL_REFUSED})
     # The end of a secret can be decided again. Only the last decision is told.
-    ends = {_secret(event): event for event in events if event.kind == Kind.SECRET_ENDED}
+    ends = {secret: event for event in events if (secret := _ended_secret(event))}
     Notice.objects.filter(about__in=ends, due_at__gt=now).delete()
     notices: list[Notice] = []
     for event in events:
-        if event.kind == Kind.SECRET_ENDED and ends[_secret(event)] is not event:
+        if ends.get(_ended_secret(event), event) is not event:
             continue
         try:
             notices += _notices_of(event, desks, told)
@@ -105,9 +105,10 @@ def _write(events: Sequence[Event], now: datetime) -> None:
     _summarise(wanted(old), now)
 
 
-def _secret(event: Event) -> str:
-    """The id of the secret that a ``secret.ended`` is about."""
-    return str(event.content["data"]["id"])
+def _ended_secret(event: Event) -> str:
+    """The id of the secret whose end the event tells, or an empty text."""
+    data = event.content.get("data", {}) if event.kind == Kind.SECRET_ENDED else {}
+    return str(data.get("id", ""))
 
 
 def _notices_of(event: Event, desks: Mapping[str, Desk], told: refusals.Told) -> Iterable[Notice]:

@@ -49,7 +49,7 @@ class Session:
         return not self._failures and self._slowest < SLOW
 
     async def run(self) -> None:
-        """Flies, and ends the lease. Raises nothing but what a bug or the database raises."""
+        """Delivers, and ends the lease. Raises nothing but what a bug or the database raises."""
         pause: float | None = 1.0  # after an error
         try:
             pause = await self._deliver()

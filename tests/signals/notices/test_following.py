@@ -91,10 +91,22 @@ def test_an_event_that_only_the_platform_sees_holds_up_no_notice(bot, clock, hap
     assert waiting() == ["A signal of Chart was refused"]
 
 
-def test_an_event_whose_notice_cannot_be_written_holds_up_no_other(bot, clock, caplog):
+def a_webhook_is_disabled(bot):
     webhook = an_active_webhook(bot.automation.desk)
     assert outcomes.disable(subscription=webhook, reason=Reason.GONE)
-    Event.objects.filter(kind="subscription.disabled").update(content={})
+
+
+def a_secret_is_replaced(bot):
+    tokens.generate_secret(
+        source=Source.TRADINGVIEW, automation=bot.automation, overlap=7 * DAY, actor=SYSTEM
+    )
+
+
+@pytest.mark.parametrize("happens", [a_webhook_is_disabled, a_secret_is_replaced])
+def test_an_event_whose_notice_cannot_be_written_holds_up_no_other(bot, clock, caplog, happens):
+    happens(bot)
+    kinds = ["subscription.disabled", "secret.ended"]
+    assert Event.objects.filter(kind__in=kinds).update(content={}) == 1
     sent(bot, direction="long")
     write()
     assert waiting() == ["A signal of Chart was refused"]
@@ -104,9 +116,7 @@ def test_an_event_whose_notice_cannot_be_written_holds_up_no_other(bot, clock, c
 
 @pytest.mark.django_db(transaction=True)
 def test_a_kind_of_notice_that_cannot_be_written_holds_up_no_other(bot, clock):
-    tokens.generate_secret(
-        source=Source.TRADINGVIEW, automation=bot.automation, overlap=7 * DAY, actor=SYSTEM
-    )
+    a_secret_is_replaced(bot)
     with no_table_of_refusals(), pytest.raises(ExceptionGroup) as raised:
         write()
     assert raised.group_contains(Error)
