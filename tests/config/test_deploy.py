@@ -125,7 +125,8 @@ def test_redis_asks_for_its_password_and_shows_it_to_nobody(compose):
     """Runs the container's command, on a free port."""
     service, port, password = compose["services"]["redis"], free_port(), secrets.token_hex(16)
     shell, option, script = service["command"]
-    command = [shell, option, f"{script.replace('$$', '$')} --port {port} --bind 127.0.0.1"]
+    here = f"redis-server - --port {port} --bind 127.0.0.1"
+    command = [shell, option, script.replace("$$", "$").replace("redis-server -", here)]
     given = {"PATH": os.environ["PATH"], "REDIS_PASSWORD": password}
     with subprocess.Popen(command, env=given, stdout=subprocess.PIPE, text=True) as server:
         try:
@@ -142,6 +143,7 @@ def test_redis_asks_for_its_password_and_shows_it_to_nobody(compose):
             assert password.encode() not in seen
         finally:
             server.terminate()
+            assert server.wait(10) == 0  # Redis itself was told to stop, not a shell around it
 
 
 def test_nginx_asks_the_servers_that_there_are(compose):
