@@ -82,13 +82,13 @@ class Subscription(Sealed):
     cursor_position = models.BigIntegerField()
     failures = models.PositiveIntegerField(default=0)  # in a row
     failing_since = models.DateTimeField(null=True)
-    next_attempt_at = models.DateTimeField(null=True)  # null: when there is news
+    next_attempt_at = models.DateTimeField(null=True)  # None: when there is news
     test_requested_at = models.DateTimeField(null=True)
     leased_until = models.DateTimeField(null=True)
     lease_generation = models.BigIntegerField(default=0)
     last_delivered_at = models.DateTimeField(null=True)
     last_status = models.PositiveSmallIntegerField(null=True)
-    key_lost_at = models.DateTimeField(null=True)  # null: URL and secrets can be decrypted
+    key_lost_at = models.DateTimeField(null=True)  # None: URL and secrets can be decrypted
     key_loss_told_at = models.DateTimeField(null=True)
 
     objects = SubscriptionQuerySet.as_manager()
