@@ -98,8 +98,12 @@ class LawfulSignal:
         return signal, _build_event(turn, signal)
 
     def may_record(self, refusal: Refused) -> bool:
-        """Whether to record the refusal. Uses the sender's allowance once, however often asked."""
-        if not isinstance(refusal, Unlawful | NonceUsed):
+        """Whether to record the refusal. Uses the sender's allowance once, however often asked.
+
+        The repetition of an accepted signal is a safe retry, not a refusal to tell its owner about.
+        """
+        is_reused_nonce = isinstance(refusal, NonceUsed) and not refusal.members["identical"]
+        if not (isinstance(refusal, Unlawful) or is_reused_nonce):
             return False
         if self._may_record is None:
             self._may_record = allowances.take(self.incoming.sender)

@@ -592,7 +592,7 @@ def test_what_the_law_refuses_of_an_authorised_signal_is_recorded(service, admin
             ({"mode": "live"}, "mode_refused"),
             ({"elected": False}, "not_elected"),
             ({"direction": "up"}, "invalid"),
-            ({"nonce": spent["nonce"]}, "nonce_used"),
+            ({"nonce": spent["nonce"], "direction": "short"}, "nonce_used"),
         ]
         for changes, expected in sent:
             assert code(service.push(service.fanout(**changes), token["token"])) == expected
@@ -608,6 +608,20 @@ def test_what_the_law_refuses_of_an_authorised_signal_is_recorded(service, admin
     assert events[-1]["data"]["nonce"] == spent["nonce"]
     assert events[0]["data"]["sent"] == {**service.elected, "pair": "NOT/IT"}
     assert events[0]["data"]["elected"] == service.elected
+
+
+def test_a_repeated_signal_is_recorded_as_nothing(service, user, bot):
+    """Section 4: 409 with identical is a safe retry, and no count, list or notice shows it."""
+    bot.elect("AAA/BBB", "long")
+    body, secret = bot.body(pair="AAA/BBB", direction="long"), bot.generate()
+    assert service.push(body, secret=secret).status_code == 200
+    start = service.tail()
+    again = service.push(body, secret=secret)
+    assert (again.status_code, again.json()["identical"]) == (409, True)
+    assert refused_since(service, start) == []
+    other = service.push({**body, "direction": "short"}, secret=secret)
+    assert (other.status_code, other.json()["identical"]) == (409, False)
+    assert [event["data"]["code"] for event in refused_since(service, start)] == ["nonce_used"]
 
 
 def test_a_refusal_is_addressed_to_its_target(service, admin):

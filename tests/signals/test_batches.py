@@ -86,11 +86,13 @@ def test_the_second_use_of_a_nonce_in_a_batch_is_answered_with_the_first(desk, t
     jobs = [signal(body, token), signal(body, token), signal({**body, "pair": "X/Y"}, token)]
     with CaptureQueriesContext(connection) as queries:
         first, again, other = outcomes(jobs)
-    assert sum("UPDATE" in query["sql"] for query in queries) == 1  # none was tried on its own
+    assert sum("RETURNING" in query["sql"] for query in queries) == 1  # none was tried on its own
     assert isinstance(again, NonceUsed)
     assert again.members == {"first": jobs[0].outcome().answer(), "identical": True}
     assert other.members == {"first": jobs[0].outcome().answer(), "identical": False}
     assert Signal.objects.get().position == first
+    assert [event.position for event in Event.objects.filter(position__gt=first)] == [first + 1]
+    assert is_contiguous()
 
 
 def test_a_nonce_that_a_refused_signal_of_the_batch_named_is_not_spent(desk, token):

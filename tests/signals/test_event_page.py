@@ -120,7 +120,7 @@ class TestReason:
     def test_a_nonce_that_was_used_says_that_the_first_signal_stands(self, owner, bot):
         body = tradingview(bot)
         push(body, secret=bot.secret)
-        push(body, secret=bot.secret)
+        push({**body, "direction": "long"}, secret=bot.secret)
         assert "The first signal with it stands." in words(page_of_last(owner))
 
     def test_a_bot_without_an_election(self, owner, bot):

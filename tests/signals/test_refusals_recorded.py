@@ -12,6 +12,7 @@ from events.actors import SYSTEM
 from events.models import Event, Head
 from signals.intake.refusal_quota import allowances
 from tests.client import (
+    BOTS,
     EVENTS,
     bearer,
     code,
@@ -120,11 +121,28 @@ def test_the_bots_owner_and_the_platform_see_request_id_and_nonce(bot, changes, 
     assert marks(event, platform=False) == marks(event, platform=True) == ("r-1", nonce)
 
 
-def test_a_nonce_that_was_used_is_told(bot):
+def test_a_nonce_that_another_signal_used_is_told(bot):
     body = tradingview(bot)
     push(body, secret=bot.secret)
-    push(body, secret=bot.secret)
+    push({**body, "direction": "long"}, secret=bot.secret)
     assert marks(recorded()[0], platform=False)[1] == body["nonce"]
+
+
+def test_a_repeated_signal_is_no_refusal_of_its_bot(bot, desk, settings):
+    settings.LIMITS = {**settings.LIMITS, "refusals": "1/minute"}
+    body = tradingview(bot)
+    push(body, secret=bot.secret)
+    position = Head.objects.get().position
+    for _ in range(3):
+        assert push(body, secret=bot.secret).json()["identical"] is True
+    assert Head.objects.get().position == position
+    (listed,) = get(BOTS, a_desk_token(desk)).json()["bots"]
+    assert (listed["last"]["outcome"], listed["today"]) == (
+        "filled",
+        {"filled": 1, "refused": 0, "more": False},
+    )
+    push({**body, "direction": "long"}, secret=bot.secret)  # the allowance was not used
+    assert recorded()[-1].content["data"]["code"] == "nonce_used"
 
 
 def test_a_desk_does_not_see_the_marks_of_another_sender(engine, desk):
