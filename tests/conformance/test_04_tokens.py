@@ -265,6 +265,18 @@ def test_a_session_says_which_token(user, admin):
             assert faults(answer) == {"id"}
 
 
+def test_a_body_without_an_id_revokes_nothing(service, admin):
+    """Section 4, DELETE: a client that lost the id does not revoke its own token."""
+    with admin.platform_token("read") as token:
+        for body in ({}, {"id": None}, {"id": ""}):
+            answer = service.send("DELETE", TOKENS, body, token["token"])
+            assert_refused(answer, 422, "invalid")
+            assert faults(answer) == {"id"}
+        both = service.send("DELETE", f"{TOKENS}?id={token['id']}", {}, token["token"])
+        assert_refused(both, 422, "invalid")
+        assert service.get("/api/v1/desks", token["token"]).status_code == 200
+
+
 def test_a_desk_token_revokes_its_own_desks_and_no_other(service, user):
     """Section 4, DELETE: what is not yours to see is not found, as what there is not."""
     token = user.mint_desk_token()

@@ -10,7 +10,7 @@ from events.http.json_schema import DATE_TIME, STRING, one_of, pattern
 from events.http.names import MAX_NAME_LENGTH
 from events.http.parameters import PageParameters, StrictSerializer
 from events.http.schemas import JSON_BODY, Field, Schema, operation
-from tokens.api.serializers import Revoking
+from tokens.api.serializers import Revoking, RevokingBody
 from tokens.choices import Scope
 from tokens.crypto import formats
 from tokens.models.token import READ, WRITE
@@ -148,14 +148,14 @@ mint_token = operation(
 revoke_token = operation(
     "revokeToken",
     "Revoke a token",
-    "Send the `id` in the query or in the body. Without it, a Bearer token revokes itself. A desk "
-    "token may revoke the tokens of its desk, a platform token only itself. A session may revoke "
+    "Send the `id` in the query or in the body. Without a body and a query, a Bearer token revokes "
+    "itself. A desk token may revoke the tokens of its desk, a platform token only itself. A session may revoke "
     "the user's own tokens, and any token for staff. Revoking again returns the same response. The "
     "token is refused from the next request on.",
     tag=TAG,
     response=TokenRecord,
     example={**RECORD, "revokedAt": EXAMPLE_TIME},
-    body=Revoking,
+    body=RevokingBody,
     bodies=[OpenApiExample("Another", {"id": EXAMPLE_TOKEN_ID}, request_only=True)],
     parameters=[Revoking],
     refusals=[*JSON_BODY, refusals.ExchangeSecret, refusals.Invalid, refusals.NotFound],

@@ -34,8 +34,14 @@ class Minting(StrictSerializer):
 
 
 class Revoking(StrictSerializer):
-    """The token to revoke. Without an id it is the calling token."""
+    """The token to revoke, in the query."""
 
     id = StrictTextField(
         max_length=MAX_TEXT_LENGTH, required=False, help_text="The id of the token: tok_…"
     )
+
+
+class RevokingBody(StrictSerializer):
+    """The token to revoke, in the body. A body must name it."""
+
+    id = StrictTextField(max_length=MAX_TEXT_LENGTH, help_text="The id of the token: tok_…")

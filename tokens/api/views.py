@@ -15,7 +15,7 @@ from events.http.parameters import PageParameters
 from events.http.refusals import ExchangeSecret, Invalid, NotAllowed, NotFound, TokenInvalid
 from tokens import actions
 from tokens.api import schemas
-from tokens.api.serializers import Minting, Revoking
+from tokens.api.serializers import Minting, Revoking, RevokingBody
 from tokens.callers.authentication import SessionOrBearerAuthentication
 from tokens.callers.permissions import SignedInToMint
 from tokens.callers.staff import is_staff, require_staff
@@ -121,9 +121,15 @@ def _clean_body(request: Request) -> dict[str, Any]:
 
 
 def _chosen(request: Request) -> str | None:
-    """The token id in the query or the body. Raises ``Invalid`` if they differ."""
+    """The token id in the query or the body; None if there is no body and no id in the query.
+
+    Raises ``Invalid`` if the two differ, or if a body names no token: a client that lost the id
+    must not revoke its own token.
+    """
     in_query = Revoking.read(request.query_params).get("id")
-    in_body = Revoking.read(_clean_body(request)).get("id") if raw_body(request) else None
-    if in_query and in_body and in_query != in_body:
+    if not raw_body(request):
+        return in_query
+    in_body = RevokingBody.read(_clean_body(request))["id"]
+    if in_query and in_query != in_body:
         raise Invalid.field("id", "contradiction", "The query and the body name different tokens.")
-    return in_query or in_body
+    return in_body
