@@ -28,9 +28,9 @@ from tokens.choices import Source
 def receive(incoming: IncomingSignal) -> dict[str, Any]:
     """Records a signal and returns the body of the response (contract, section 4).
 
-    Raises the first refusal that applies. ``Unlawful`` is recorded within the sender's allowance, and
-    ``NonceUsed`` unless the signal repeats the first one. ``Unauthenticated`` is raised if the
-    credential ended before the signal got a position, and is not recorded.
+    Raises the first refusal that applies. ``Unlawful`` is recorded within the sender's allowance,
+    and so is ``NonceUsed``, unless the signal repeats the first one. ``Unauthenticated`` is raised
+    if the credential ended before the signal got a position, and is not recorded.
     """
     try:
         submission = parse_lawful(incoming)
