@@ -137,9 +137,9 @@ def keys(name: str, *, debug: bool) -> list[bytes]:
     return found
 
 
-def base_url() -> str:
+def base_url(default: str) -> str:
     """Reads the public address: scheme, host and optionally a port."""
-    given = text("BASE_URL", default="http://localhost:8000")
+    given = text("BASE_URL", default=default)
     try:
         parts = urlsplit(given)
         whole = parts.scheme in {"http", "https"} and parts.port != 0 and _is_host(parts.hostname)

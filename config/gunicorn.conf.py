@@ -22,9 +22,12 @@ from config.server.worker import hold_stops, release_stops  # noqa: E402 - on th
 try:
     from config.environment import refuse_public
     from config.settings import (
+        BASE_URL,
         BIND,
         LOG_LEVEL,
         METRICS_TOKEN,
+        PORT,
+        REQUIRE_HTTPS,
         THREADS,
         TRUSTED_PROXIES,
         WEB_CONCURRENCY,
@@ -108,6 +111,18 @@ def on_starting(server: Any) -> None:
         refuse_public(hosts, TRUSTED_PROXIES)
     except ImproperlyConfigured as fault:
         sys.exit(f"{INVALID}: {fault}")
+
+
+def when_ready(server: Any) -> None:
+    """Prints the address for a browser. The address that gunicorn logs may be another one."""
+    if REQUIRE_HTTPS:
+        text = (
+            f"Serving {BASE_URL} behind a proxy that adds HTTPS. To look at it on this machine: "
+            f"REQUIRE_HTTPS=off BASE_URL=http://localhost:{PORT} make serve"
+        )
+    else:
+        text = f"Serving {BASE_URL}"
+    print(text, flush=True)
 
 
 def child_exit(server: Any, worker: Any) -> None:

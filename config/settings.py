@@ -16,11 +16,18 @@ SECRET_KEY, *SECRET_KEY_FALLBACKS = env.secret_keys(debug=DEBUG)
 TOKEN_KEYS = env.keys("TOKEN_KEYS", debug=DEBUG)
 SECRET_KEYS = env.keys("SECRET_KEYS", debug=DEBUG)
 
-BASE_URL = env.base_url()
-ALLOWED_HOSTS = env.allowed_hosts(default=env.host_of(BASE_URL))
-REQUIRE_HTTPS = env.flag("REQUIRE_HTTPS", default=not DEBUG)
-REQUIRE_STAFF_MFA = env.flag("REQUIRE_STAFF_MFA", default=not DEBUG)
+# For gunicorn and the live server. They are checked at the start of every command, as all are.
+HOST = env.host()
+PORT = env.number("PORT", default=8000, least=1, most=env.HIGHEST_PORT)
+BIND = env.bind(HOST, PORT)
+LIVE_PORT = env.number("LIVE_PORT", default=8010, least=1, most=env.HIGHEST_PORT)
 TRUSTED_PROXIES = env.number("TRUSTED_PROXIES", default=0, least=0)
+BASE_URL = env.base_url(default=f"http://localhost:{PORT}")
+ALLOWED_HOSTS = env.allowed_hosts(default=env.host_of(BASE_URL))
+# Nobody but this machine can connect, and no proxy adds HTTPS: plain HTTP is served.
+IS_LOCAL = env.is_loopback(HOST) and not TRUSTED_PROXIES and not BASE_URL.startswith("https:")
+REQUIRE_HTTPS = env.flag("REQUIRE_HTTPS", default=not (DEBUG or IS_LOCAL))
+REQUIRE_STAFF_MFA = env.flag("REQUIRE_STAFF_MFA", default=not DEBUG)
 THREADS = env.number("THREADS", default=16, least=1)
 
 # Seconds by which a signature's timestamp may differ from the server's clock.
@@ -68,10 +75,6 @@ TELEGRAM_BOT, TELEGRAM_BOT_TOKEN = telegram()
 # --- Data --------------------------------------------------------------------------------------
 
 DATABASES = {"default": database(THREADS)}
-# For gunicorn and the live server. They are checked at the start of every command, as all are.
-HOST = env.host()
-BIND = env.bind(HOST, env.number("PORT", default=8000, least=1, most=env.HIGHEST_PORT))
-LIVE_PORT = env.number("LIVE_PORT", default=8010, least=1, most=env.HIGHEST_PORT)
 WEB_CONCURRENCY = env.number(
     "WEB_CONCURRENCY", default=usual_workers(DATABASES["default"]), least=1, most=1000
 )

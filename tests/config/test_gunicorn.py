@@ -197,7 +197,6 @@ def served(tmp_path_factory):
     settings = environment(
         **KEYS,
         DATABASE_URL=f"sqlite:///{folder / 'service.sqlite3'}",
-        REQUIRE_HTTPS="off",
         PORT=str(free_port()),
         WEB_CONCURRENCY="1",
         PYTHONUNBUFFERED="1",
@@ -229,6 +228,13 @@ def exchange(address, head, body=b""):
     with socket.create_connection(address, timeout=20) as client:
         client.sendall(head + b"Connection: close\r\n\r\n" + body)
         return b"".join(iter(lambda: client.recv(65536), b""))
+
+
+def test_on_ones_own_machine_it_prints_an_address_that_answers(served):
+    address, log = served
+    assert f"Serving http://localhost:{address[1]}\n" in log.read_text()
+    answer = exchange(address, f"GET / HTTP/1.1\r\nHost: localhost:{address[1]}\r\n".encode())
+    assert b" 301 " not in answer.partition(b"\r\n")[0]
 
 
 NOT_REQUESTS = {

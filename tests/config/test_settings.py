@@ -70,9 +70,25 @@ def test_with_debug_it_starts_without_any():
     assert look("DEBUG", DEBUG="on") == {"DEBUG": True}
 
 
-def test_it_is_closed_by_default():
+@pytest.mark.parametrize(
+    "reachable",
+    [
+        {"BASE_URL": "https://signals.example"},
+        {"HOST": "192.0.2.1"},
+        {"HOST": "::", "TRUSTED_PROXIES": "1"},
+        {"TRUSTED_PROXIES": "1"},
+    ],
+)
+def test_it_is_closed_by_default(reachable):
     names = "DEBUG REQUIRE_HTTPS REQUIRE_STAFF_MFA SESSION_COOKIE_SECURE CSRF_COOKIE_SECURE"
-    assert list(look(names, **KEYS).values()) == [False, True, True, True, True]
+    assert list(look(names, **KEYS, **reachable).values()) == [False, True, True, True, True]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
+def test_where_only_this_machine_can_connect_plain_http_is_served(host):
+    names = "REQUIRE_HTTPS SECURE_SSL_REDIRECT SESSION_COOKIE_SECURE REQUIRE_STAFF_MFA BASE_URL"
+    found = look(names, **KEYS, HOST=host, PORT="8301")
+    assert list(found.values()) == [False, False, False, True, "http://localhost:8301"]
 
 
 def test_only_the_host_of_the_base_address_is_served():

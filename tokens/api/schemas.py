@@ -149,9 +149,9 @@ revoke_token = operation(
     "revokeToken",
     "Revoke a token",
     "Send the `id` in the query or in the body. Without a body and a query, a Bearer token revokes "
-    "itself. A desk token may revoke the tokens of its desk, a platform token only itself. A session "
-    "may revoke the user's own tokens, and any token for staff. Revoking again returns the same "
-    "response. The token is refused from the next request on.",
+    "itself. A desk token may revoke the tokens of its desk, a platform token only itself. A "
+    "session may revoke the user's own tokens, and any token for staff. Revoking again returns the "
+    "same response. The token is refused from the next request on.",
     tag=TAG,
     response=TokenRecord,
     example={**RECORD, "revokedAt": EXAMPLE_TIME},
