@@ -1,6 +1,5 @@
 """The ordered log of all events, and the counter that orders it."""
 
-import secrets
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,18 +8,12 @@ from django.db.models import GeneratedField, Q, TextField
 from django.db.models.functions import Coalesce
 
 from events.actors import Actor, ActorType
-from events.json_members import Member
+from events.columns import EPOCH_BYTES, Member, new_epoch
 from events.kinds import Kind
 
-EPOCH_BYTES = 4
 # The computed columns of an event, the one that few events share first.
 SEARCHED = ("code", "bot_id", "pair")
 INITIAL_TIME = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def new_epoch() -> str:
-    """A random name for one uninterrupted history of the log: 8 hex digits."""
-    return secrets.token_hex(EPOCH_BYTES)
 
 
 def _found_in(*paths: str) -> GeneratedField:

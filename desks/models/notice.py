@@ -5,15 +5,11 @@ from typing import Self
 
 from django.db import models
 
-from desks.ids import MAX_ID_LENGTH, new_id
+from desks.ids import MAX_ID_LENGTH, new_notice_id
 from desks.mail_addresses import MAX_LENGTH
 from desks.notices.kinds import USUAL, NoticeKind
 
 MAX_SUBJECT = 200
-
-
-def new_notice_id() -> str:
-    return new_id("ntc_")
 
 
 class NoticeQuerySet(models.QuerySet["Notice"]):

@@ -2,8 +2,7 @@
 
 import datetime
 import django.db.models.functions.comparison
-import events.json_members
-import events.models
+import events.columns
 from django.db import migrations, models
 
 
@@ -27,9 +26,9 @@ class Migration(migrations.Migration):
                 ('signal_id', models.CharField(max_length=32, null=True)),
                 ('content', models.JSONField()),
                 ('platform_content', models.JSONField(null=True)),
-                ('bot_id', models.GeneratedField(db_persist=True, expression=django.db.models.functions.comparison.Coalesce(events.json_members.Member('content', 'signal.botId'), events.json_members.Member('content', 'data.botId'), events.json_members.Member('content', 'data.owner')), output_field=models.TextField())),
-                ('pair', models.GeneratedField(db_persist=True, expression=django.db.models.functions.comparison.Coalesce(events.json_members.Member('content', 'signal.pair'), events.json_members.Member('content', 'data.pair'), events.json_members.Member('content', 'data.sent.pair'), events.json_members.Member('content', 'data.card.pair')), output_field=models.TextField())),
-                ('code', models.GeneratedField(db_persist=True, expression=events.json_members.Member('content', 'data.code'), output_field=models.TextField())),
+                ('bot_id', models.GeneratedField(db_persist=True, expression=django.db.models.functions.comparison.Coalesce(events.columns.Member('content', 'signal.botId'), events.columns.Member('content', 'data.botId'), events.columns.Member('content', 'data.owner')), output_field=models.TextField())),
+                ('pair', models.GeneratedField(db_persist=True, expression=django.db.models.functions.comparison.Coalesce(events.columns.Member('content', 'signal.pair'), events.columns.Member('content', 'data.pair'), events.columns.Member('content', 'data.sent.pair'), events.columns.Member('content', 'data.card.pair')), output_field=models.TextField())),
+                ('code', models.GeneratedField(db_persist=True, expression=events.columns.Member('content', 'data.code'), output_field=models.TextField())),
             ],
             options={
                 'ordering': ['position'],
@@ -43,7 +42,7 @@ class Migration(migrations.Migration):
                 ('id', models.PositiveSmallIntegerField(default=1, primary_key=True, serialize=False)),
                 ('position', models.BigIntegerField(default=0)),
                 ('at', models.DateTimeField(default=datetime.datetime(1970, 1, 1, 0, 0, tzinfo=datetime.timezone.utc))),
-                ('epoch', models.CharField(default=events.models.new_epoch, max_length=8)),
+                ('epoch', models.CharField(default=events.columns.new_epoch, max_length=8)),
             ],
             options={
                 'constraints': [models.CheckConstraint(condition=models.Q(('id', 1)), name='head_is_one_row')],

@@ -6,7 +6,7 @@ from typing import Any, Self
 from django.db import models
 from django.db.models import Q
 
-from desks.ids import MAX_ID_LENGTH, new_id
+from desks.ids import MAX_ID_LENGTH, new_chat_id
 from desks.models.notice import MAX_SUBJECT
 from desks.notices.kinds import USUAL, NoticeKind
 from events.http.names import MAX_NAME_LENGTH
@@ -33,10 +33,6 @@ class Problem(models.TextChoices):
 
     REFUSED = "refused"  # it answered that it is gone, or closed to us
     FAILED = "failed"  # failures only, for three days
-
-
-def new_chat_id() -> str:
-    return new_id("chat_")
 
 
 class ChatQuerySet(models.QuerySet["Chat"]):

@@ -9,7 +9,7 @@ from django.db.models import Q
 from django.urls import reverse
 
 from desks.choices import MAX_PAIR_LENGTH, Direction
-from desks.ids import MAX_ID_LENGTH, SIGNAL, new_id
+from desks.ids import MAX_ID_LENGTH, new_signal_id
 from events.times import to_rfc3339
 from signals.law.shapes import (
     MAX_DECISION_REF_LENGTH,
@@ -51,10 +51,6 @@ class Outcome(models.TextChoices):
 def path_of(name: str) -> str:
     """The path of a route. It is cached, because each response contains two."""
     return reverse(name)
-
-
-def new_signal_id() -> str:
-    return new_id(SIGNAL)
 
 
 class SignalQuerySet(models.QuerySet["Signal"]):

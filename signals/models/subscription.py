@@ -7,7 +7,7 @@ from django.db import models
 from django.db.models import F, Q
 
 from desks.feed.visibility import desk_visibility
-from desks.ids import MAX_ID_LENGTH, SUBSCRIPTION, new_id
+from desks.ids import MAX_ID_LENGTH, new_subscription_id
 from events.feed.reading import WHOLE_LOG, Visibility
 from events.http.cursors import log_cursor
 from events.times import to_rfc3339
@@ -37,10 +37,6 @@ class Reason(models.TextChoices):
     GONE = "gone"  # the endpoint answered 410
     FAILED = "failed"  # failures only, for too long
     CURSOR_LOST = "cursor_lost"  # the log was restored, and the cursor is of another epoch
-
-
-def new_subscription_id() -> str:
-    return new_id(SUBSCRIPTION)
 
 
 class SubscriptionQuerySet(models.QuerySet["Subscription"]):

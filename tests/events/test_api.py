@@ -8,7 +8,8 @@ from django.test import Client
 from desks import actions
 from desks.models import Desk
 from events.actors import SYSTEM
-from events.models import Event, Head, new_epoch
+from events.columns import new_epoch
+from events.models import Event, Head
 from tests.factories import (
     a_bot,
     a_card,

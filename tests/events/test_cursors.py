@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from events.columns import new_epoch
 from events.http.cursors import (
     list_cursor,
     list_id,
@@ -16,7 +17,6 @@ from events.http.cursors import (
     walk_place,
 )
 from events.http.refusals import CursorLost, Invalid
-from events.models import new_epoch
 
 EPOCH = "0011aabb"
 

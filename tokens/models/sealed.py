@@ -6,7 +6,7 @@ from typing import Any, Self
 from django.db import models
 from django.db.models import Q
 
-from desks.ids import MAX_ID_LENGTH, new_id
+from desks.ids import MAX_ID_LENGTH, new_secret_id
 from tokens.crypto import keys
 
 NO_TEXT = ""  # the key's id in a row without a text
@@ -36,10 +36,6 @@ class Sealed(models.Model):
     def decrypt(self) -> str:
         """The text. Raises ``keys.KeyLostError``."""
         return keys.decrypt(bytes(self.ciphertext), self.associated_data, self.key_id)
-
-
-def new_secret_id() -> str:
-    return new_id("sec_")
 
 
 class SealedSecretQuerySet(models.QuerySet[Any]):

@@ -9,7 +9,7 @@ from django.db.models import F, Q
 from django.utils import timezone
 
 from desks.feed.visibility import desk_visibility, topic_changes
-from desks.ids import MAX_ID_LENGTH, new_id
+from desks.ids import MAX_ID_LENGTH, new_token_id
 from desks.models import Desk
 from events.actors import Actor, ActorType
 from events.feed.reading import WHOLE_LOG, Visibility
@@ -23,10 +23,6 @@ from events.times import to_rfc3339
 from tokens.choices import Scope
 
 READ, WRITE = "read", "write"
-
-
-def new_token_id() -> str:
-    return new_id("tok_")
 
 
 class TokenQuerySet(models.QuerySet["Token"]):

@@ -2,9 +2,10 @@
 
 from typing import Any
 
+from events.columns import new_epoch
 from events.feed.head import read_head
 from events.management.log_command import LogCommand
-from events.models import Head, new_epoch
+from events.models import Head
 
 
 class Command(LogCommand):
