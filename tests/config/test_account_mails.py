@@ -1,7 +1,7 @@
 """Account changes are told by notices, in the transaction of the change."""
 
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from allauth.account.models import EmailAddress
@@ -37,6 +37,18 @@ def subjects():
     return [message.subject for message in send()]
 
 
+@pytest.fixture
+def in_kolkata(member):
+    """Half an hour off, so that no mistake looks right."""
+    User.objects.filter(pk=member.pk).update(time_zone="Asia/Kolkata")
+
+
+def assert_time_is_utc(body):
+    written = re.search(r"(\d{4}-\d\d-\d\d \d\d:\d\d) UTC", body)[1]
+    at = datetime.strptime(written, "%Y-%m-%d %H:%M").replace(tzinfo=UTC)
+    assert abs(timezone.now() - at) < timedelta(hours=1)
+
+
 def link(part):
     return re.search(rf"testserver(/accounts/{part}\S+)", str(mail.outbox[-1].body))[1]
 
@@ -60,6 +72,18 @@ def test_a_password_that_changes(account, member):
     assert "IP address: 127.0.0.1" in message.body
     assert "http://testserver/accounts/password/reset/" in message.body
     assert NEW not in message.body
+
+
+@pytest.mark.usefixtures("in_kolkata")
+def test_times_of_mails_are_utc_for_a_user_with_another_time_zone(account, member):
+    account.post("/accounts/email/", {"email": "new@example.com", "action_add": ""})
+    account.post(link("confirm-email/"))
+    account.post("/desk/token")
+    change_password(account)
+    messages = send()
+    assert len(messages) == 4
+    for message in messages:
+        assert_time_is_utc(message.body)
 
 
 def test_a_password_that_is_reset(member):

@@ -2,10 +2,13 @@
 
 import html
 import re
+from datetime import datetime
+from zoneinfo import ZoneInfo
 
 import pytest
 
 from desks import actions as desks
+from desks.models import User
 from events.actors import SYSTEM
 from events.kinds import Kind
 from events.models import Event
@@ -206,6 +209,14 @@ class TestRecord:
         assert "You elected it" in words(page)
         at = answer["signal"]["receivedAt"][:19]
         assert re.search(rf'<time datetime="{at}\S*" title="[^"]+ UTC"', source(page))
+
+    def test_a_time_is_in_the_zone_that_it_names(self, owner, desk, bot):
+        User.objects.filter(pk=desk.user_id).update(time_zone="Asia/Kolkata")
+        at = datetime.fromisoformat(refuse(bot).json()["signal"]["receivedAt"])
+        shown = at.astimezone(ZoneInfo("Asia/Kolkata"))
+        page = page_of_last(owner)
+        assert f"{shown:%-d %b %Y, %H:%M:%S} IST" in words(page)
+        assert " UTC" not in words(page)
 
     def test_a_fan_out_shows_the_card_and_no_nonce(self, owner, desk):
         nonce = push(fanout(), a_platform_token()).json()["signal"]["nonce"]
