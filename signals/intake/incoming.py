@@ -1,9 +1,11 @@
 """An incoming signal: a request body and its sender (contract, section 4)."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from desks.choices import PAIR_FORM, Direction
 from desks.models import Automation, Desk, Election
 from events.actors import Actor
 from events.http.refusals import ExchangeSecret, Refused
@@ -15,6 +17,7 @@ from tokens.models import SigningSecret, Token
 
 Credential = Token | SigningSecret
 
+DIRECTION_FORM = "|".join(Direction.values())
 MAX_SENT_LENGTH = 41  # characters; a longer pair or direction of a refused signal is not recorded
 
 
@@ -91,21 +94,22 @@ class IncomingSignal:
         return {"requestId": self.request_id, "nonce": nonce}
 
     def sent(self) -> dict[str, str | None]:
-        """The pair and direction to record. Both are None if the body contains a secret."""
+        """The pair and direction to record. Both are None if the body contains a secret.
+
+        Of a stranger's text only what has the form of a pair or a direction is recorded.
+        """
         keep = not contains_secret(self.body)
         return {
-            name: _printable(self.body.get(name)) if keep else None
-            for name in ("pair", "direction")
+            name: self._recorded(self.body.get(name), form) if keep else None
+            for name, form in (("pair", PAIR_FORM), ("direction", DIRECTION_FORM))
         }
+
+    def _recorded(self, value: Any, form: str) -> str | None:
+        fits = isinstance(value, str) and len(value) <= MAX_SENT_LENGTH and value.isprintable()
+        return value if fits and (self.credential or re.fullmatch(form, value)) else None
 
 
 def elected_by(bot: Automation | None) -> dict[str, str] | None:
     """The pair and direction that the bot elected, to show beside what it sent."""
     election = Election.objects.standing().filter(automation=bot).first() if bot else None
     return {"pair": election.pair, "direction": election.direction} if election else None
-
-
-def _printable(value: Any) -> str | None:
-    """Returns the value if it is short printable text, otherwise None."""
-    fits = isinstance(value, str) and len(value) <= MAX_SENT_LENGTH and value.isprintable()
-    return value if fits else None

@@ -7,6 +7,7 @@ digest or session key is in it: only what the pages and the API show to the owne
 import csv
 import io
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile
@@ -77,22 +78,32 @@ def _json(rows: Iterable[Row]) -> Iterator[str]:
 
 
 def _csv(rows: Iterable[Row]) -> Iterator[str]:
-    """CSV with a header. What is nested is JSON. No cell begins as a formula."""
+    """CSV with a header. What is nested is JSON. No cell holds a formula."""
     line = io.StringIO()
     writer = csv.writer(line)
     for number, row in enumerate(rows):
         if number == 0:
             writer.writerow(row)
-        writer.writerow([_cell(value) for value in row.values()])
+        writer.writerow([safe_cell(value) for value in row.values()])
         yield line.getvalue()
         line.seek(0)
         line.truncate()
 
 
-def _cell(value: Any) -> str:
+# A formula begins with one of these. The second line has the full-width and small forms.
+_SIGNS = (
+    r"=+\-@\t\r\n"
+    r"\uff1d\uff0b\uff0d\uff20\ufe66\ufe62\ufe63\ufe6b\u2212"
+)
+# It begins at the beginning of a cell, or after what separates cells in some locale: a spreadsheet
+# that expects semicolons reads one cell as several.
+_FORMULA = re.compile(rf"""(^|[,;|\t\r\n])([\s"']*)(?=[{_SIGNS}])""")
+
+
+def safe_cell(value: Any) -> str:
+    """The text of a cell of CSV, marked with an apostrophe where a formula would begin."""
     text = json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
-    text = "" if text is None else str(text)
-    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+    return "" if text is None else _FORMULA.sub(r"\1'\2", str(text))
 
 
 def _tables(desk: Desk, head: int) -> dict[str, Rows]:

@@ -34,9 +34,24 @@ REFUSED = {
     "line separator": "a\u2028b",
     "paragraph separator": "a\u2029b",
     "tag": "a\U000e0041b",
+    "combining grapheme joiner": "a\u034fb",
+    "Hangul filler": "\u3164",
+    "Hangul filler in a word": "a\u3164b",
+    "half-width filler": "a\uffa0b",
+    "Khmer vowel that is not drawn": "a\u17b4b",
+    "emoji form of a letter": "Cha\ufe0frt",
+    "emoji form twice": "☀\ufe0f\ufe0f",
+    "variation selector": "☀\ufe01",
+    "supplementary variation selector": "Cha\U000e0101rt",
+    "private use": "a\ue000b",
+    "empty Braille pattern": "\u2800",
+    "nothing but spaces": "\u3000 \u00a0",
+    "a mark on nothing": "\u0301",
+    "many marks": "a" + "\u0301" * 4,
 }
 OVERRIDE = REFUSED["right-to-left override"]
 TAKEN = ["Morning", "Ночь", "朝の信号", "صباح", "שלום", "Ünï-cödé №1 (a/b)", "🚀 to the moon", "é"]
+TAKEN += ["☀️ day", "▶️", "क्षेत्र संकेत", "ป็นที่นี่", "ệ", "e\u0302\u0323", "⠓⠊", "⇄", "7"]
 
 
 @pytest.mark.parametrize("what", REFUSED)

@@ -15,6 +15,7 @@ from events.feed import reading
 from events.feed.dates import first_positions
 from events.models import Event, Head
 from signals.pages.activity import export, listing
+from signals.reports.export import safe_cell
 from tests.client import push
 from tests.factories import a_bot, a_platform_token, move_the_log_back
 from tests.pages import lines, problem, source, words
@@ -204,14 +205,21 @@ class TestCsv:
         listed = [row["event"] for row in rows(owner)]
         assert listed == [event.id for event in reversed(Event.objects.all())]
 
-    @pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r", "\n"])
+    @pytest.mark.parametrize(
+        "start",
+        [*"=+-@\uff1d\uff0b\uff0d\uff20\ufe66\u2212", " =", "\u3000=", '"=', "\t", "\r", "\n"],
+    )
     def test_a_cell_that_a_spreadsheet_takes_for_a_formula_is_quoted(self, start):
-        assert export.safe_cell(f"{start}cmd|x") == f"'{start}cmd|x"
+        assert safe_cell(f"{start}cmd|x") == f"'{start}cmd|x"
+
+    @pytest.mark.parametrize("separator", [*";,|\t\n\r"])
+    def test_a_cell_that_another_locale_takes_for_several_holds_no_formula(self, separator):
+        cell = safe_cell(f'x{separator}=a{separator} \uff1db{separator}"@c{separator}d')
+        assert cell == f"x{separator}'=a{separator}' \uff1db{separator}'\"@c{separator}d"
 
     def test_another_cell_is_not_quoted(self):
-        assert [export.safe_cell(value) for value in ("a=b", "'", "", None, 7)] == [
-            *("a=b", "'", "", "", "7"),
-        ]
+        plain = ("a=b", "'", "", "7", "BTC/USDT", "a - b", "a; b", "2026-11-23T10:00:00.000Z")
+        assert [safe_cell(value) for value in (*plain, None, 7)] == [*plain, "", "7"]
 
     def test_the_quote_reaches_the_file(self, owner, desk):
         bot = a_bot(desk)

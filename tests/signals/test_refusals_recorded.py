@@ -208,6 +208,27 @@ def test_rate_limited_is_never_recorded(engine, settings):
     assert len(recorded()) == 1
 
 
+@pytest.mark.parametrize(
+    ("pair", "direction", "kept"),
+    [
+        ("BTC/USDT", "long", ("BTC/USDT", "long")),
+        ("x;=cmd|'/C calc'!A0;", "go to evil.example", (None, None)),
+        ("btc/usdt", "LONG", (None, None)),
+        ("BTC/USDT\n", "long\n", (None, None)),
+    ],
+)
+def test_a_stranger_writes_nothing_but_a_pair_and_a_direction(bot, pair, direction, kept):
+    body = tradingview(bot, pair=pair, direction=direction)
+    push(body, secret="wrong")
+    sent = recorded()[-1].content["data"]["sent"]
+    assert (sent["pair"], sent["direction"]) == kept
+
+
+def test_a_bots_own_text_is_recorded_as_it_was_sent(bot):
+    push(tradingview(bot, pair="btc/usdt"), secret=bot.secret)
+    assert recorded()[-1].content["data"]["sent"]["pair"] == "btc/usdt"
+
+
 def test_a_bad_signature_from_a_rate_limited_address_is_not_recorded(bot, settings):
     settings.LIMITS = {**settings.LIMITS, "failures": "1/minute"}
     address = {"REMOTE_ADDR": "192.0.2.77"}

@@ -14,15 +14,13 @@ from events.times import to_rfc3339
 from signals.pages.access import customer_page
 from signals.pages.activity.filters import query_of, read_filter
 from signals.reports.activity import Line, bot_names, lines
+from signals.reports.export import safe_cell
 
 PAGE_SIZE = 1000
 COLUMNS = (
     *("time", "event", "kind", "bot", "bot name", "source", "pair", "direction"),
     *("elected pair", "elected direction", "code", "reason", "nonce", "signal", "request"),
 )
-# A spreadsheet takes a cell that begins with one of these for a formula.
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
-QUOTE = "'"
 
 
 class _Echo:
@@ -77,9 +75,3 @@ def _cells(line: Line) -> list[Any]:
 
 def _pair_of(told: Any) -> tuple[Any, Any]:
     return (told.get("pair"), told.get("direction")) if isinstance(told, dict) else (None, None)
-
-
-def safe_cell(value: Any) -> str:
-    """The text of a cell, quoted if a spreadsheet would take it for a formula."""
-    text = "" if value is None else str(value)
-    return QUOTE + text if text.startswith(FORMULA_STARTS) else text
