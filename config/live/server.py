@@ -40,7 +40,6 @@ class Server(uvicorn.Server):
 
 def serve(host: str, port: int) -> None:
     """Serves until SIGTERM or SIGINT. Raises ``OSError`` if it cannot listen."""
-    settings.WAITING_READERS = 0  # a list with ``wait`` answers at once: its thread is for others
     with _listener(host, port) as listener:
         for stop in (signal.SIGTERM, signal.SIGINT):
             signal.signal(stop, _ignore)  # uvicorn's own handlers replace them while it serves

@@ -5,7 +5,7 @@ from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
 from events.actors import ActorType
 from events.api.serializers import FeedParameters
 from events.http.json_schema import BOOLEAN, DATE_TIME, OBJECT, POSITION, STRING, one_of, pattern
-from events.http.refusals import CursorLost, Invalid
+from events.http.refusals import CursorLost, Invalid, NotAcceptable
 from events.http.schemas import Field, Schema, operation
 from events.kinds import Kind
 from events.live.frames import MEDIA_TYPE
@@ -81,7 +81,7 @@ list_events = operation(
     "next request. If the token ends during the wait, the response is 401.\n\n"
     "With `Accept: text/event-stream` the response is a stream: each new event as it happens, as a "
     "server-sent event. It takes `after`, `kind`, `userId`, `botId` and `signal`, and goes on from "
-    "`Last-Event-ID`.",
+    "`Last-Event-ID`. A server of streams answers nothing else: 406.",
     tag="Events",
     response=EventPage,
     example=FEED,
@@ -95,5 +95,5 @@ list_events = operation(
         ),
     ],
     forms={MEDIA_TYPE: OpenApiResponse(str, "The stream. Its `data` are events, as in the list.")},
-    refusals=[Invalid, CursorLost],
+    refusals=[NotAcceptable, Invalid, CursorLost],
 )

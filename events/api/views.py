@@ -21,7 +21,8 @@ from events.feed.records import serialize_event
 from events.http.accept import json_weight, media_weights
 from events.http.api_view import ApiResponse, ApiView
 from events.http.cursors import log_cursor, log_position
-from events.http.refusals import CursorLost, Invalid, TokenInvalid
+from events.http.refusals import CursorLost, Invalid, NotAcceptable, TokenInvalid
+from events.http.request_state import state_of
 from events.live.frames import MEDIA_TYPE, Version
 from events.live.hub import hub
 from events.live.opening import topics_at
@@ -46,13 +47,19 @@ class EventViewSet(ViewSetMixin, ApiView):
     required_scopes = {"GET": "read", "HEAD": "read"}
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Raises ``NotAcceptable`` before any query if the live server is asked for a list.
+
+        Its few threads let readers in, and its event loop writes to them all.
+        """
+        self._is_stream = _prefers_stream(request.headers.get("Accept", ""))
+        if state_of(request._request).door is not None and not self._is_stream:
+            raise NotAcceptable
         self._known = hub.head  # before the token is read
         super().initial(request, *args, **kwargs)
 
     @schemas.list_events
     def list(self, request: Request) -> HttpResponseBase:
-        is_stream = _prefers_stream(request.headers.get("Accept", ""))
-        response = _stream(request, self._known) if is_stream else _page(request)
+        response = _stream(request, self._known) if self._is_stream else _page(request)
         patch_vary_headers(response, ["Accept"])
         return response
 

@@ -22,7 +22,8 @@ class Seats:
     """The seats of this process.
 
     An owner has ``WAITING_READERS_PER_TOKEN`` seats and a process has ``WAITING_READERS``. Desks
-    can take half of them, so that customers cannot keep the engine from waiting.
+    can take half of them, so that customers cannot keep the engine from waiting; and one desk half
+    of that half, or one seat, so that it cannot keep the others from waiting.
     """
 
     def __init__(self) -> None:
@@ -56,14 +57,16 @@ class Seats:
                 self.leave(sitter)
 
     def _has_free_seat(self, sitter: Sitter) -> bool:
-        taken_by_desks = sum(
-            seats for (_, is_platform), seats in self._taken.items() if not is_platform
-        )
-        return (
-            self._taken[sitter] < settings.WAITING_READERS_PER_TOKEN
-            and self._taken.total() < settings.WAITING_READERS
-            and (sitter.is_platform or taken_by_desks < settings.WAITING_READERS // 2)
-        )
+        own = self._taken[sitter]
+        if own >= settings.WAITING_READERS_PER_TOKEN:
+            return False
+        if self._taken.total() >= settings.WAITING_READERS:
+            return False
+        if sitter.is_platform:
+            return True
+        of_desks = settings.WAITING_READERS // 2
+        by_desks = sum(seats for who, seats in self._taken.items() if not who.is_platform)
+        return by_desks < of_desks and own < max(1, of_desks // 2)
 
 
 seats = Seats()

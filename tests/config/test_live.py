@@ -16,10 +16,12 @@ import httpx2
 import pytest
 
 from config.environment import ROOT
+from config.live.requests import respond
 from tests.client import EVENTS, bearer
 from tests.config.test_gunicorn import EVERYWHERE, NOT_REQUESTS, REFUSED, SECRET, exchange
 from tests.config.test_settings import KEYS, environment
 from tests.server import ADDRESS, Server, free_port, process_of, serving, serving_live
+from tokens.crypto import formats
 
 pytestmark = [pytest.mark.processes, pytest.mark.once]
 
@@ -61,7 +63,6 @@ def asks_for_the_feed(token: str) -> dict[str, tuple[str, str, dict[str, str]]]:
     """Requests of the feed that differ in one thing each: method, path and headers."""
     reader = {**bearer(token), **STREAM}
     return {
-        "the list": ("GET", f"{EVENTS}?limit=1", bearer(token)),
         "the head of a stream": ("HEAD", EVENTS, reader),
         "options": ("OPTIONS", EVENTS, {}),
         "another method": ("PUT", EVENTS, reader),
@@ -131,12 +132,57 @@ def test_probes_and_metrics_say_how_it_is(live):
     assert {"signals_live_lag_seconds_count", "signals_live_written_bytes_total"} <= names
 
 
-def test_a_list_that_would_wait_answers_at_once(web, live):
-    """A thread that waits would be missing where readers are let in."""
-    began = time.monotonic()
-    path = f"{EVENTS}?kind=card.retired&wait=25"
-    assert asked(live, path, **bearer(web.seed["readToken"])).json()["events"] == []
-    assert time.monotonic() - began < 10
+# --- Lists ----------------------------------------------------------------------------------------
+
+NO_STREAM = ["*/*", "application/json", "text/event-stream;q=0, application/json", "text/html"]
+LIST = {"Accept": NO_STREAM[2]}
+HERE = f"Host: {ADDRESS}"
+BEFORE = {  # the lines of a request, without its Accept
+    "host_invalid": (f"GET {EVENTS} HTTP/1.1", "Host: elsewhere.example"),
+    "not_found": (f"GET {EVENTS}/ HTTP/1.1", HERE),
+    "method_not_allowed": (f"PUT {EVENTS} HTTP/1.1", HERE),
+    "length_required": (f"GET {EVENTS} HTTP/1.1", HERE, "Transfer-Encoding: chunked"),
+    "body_too_large": (f"GET {EVENTS} HTTP/1.1", HERE, "Content-Length: 65537"),
+}
+
+
+@pytest.mark.parametrize("accept", NO_STREAM)
+@pytest.mark.parametrize("query", ["limit=1000", "wait=25", "limit=x"])
+@pytest.mark.parametrize("kind", ["a token", "no token"])
+def test_a_list_is_refused_before_a_credential_is_looked_at(web, live, accept, query, kind):
+    presented = bearer(web.seed["platformToken"]) if kind == "a token" else {}
+    answer = asked(live, f"{EVENTS}?{query}", **presented, Accept=accept)
+    assert (answer.status_code, answer.json()["code"]) == (406, "not_acceptable")
+
+
+@pytest.mark.parametrize("code", BEFORE)
+def test_what_the_contract_has_before_it_is_told_first(live, code):
+    lines = (*BEFORE[code], f"Accept: {LIST['Accept']}", "")
+    port = int(live.environment["LIVE_PORT"])
+    answer = exchange((ADDRESS, port), "\r\n".join(lines).encode())
+    assert f'"code": "{code}"'.encode() in answer
+
+
+def test_a_list_is_refused_before_any_query():
+    """The test may use no database."""
+    headers = [(b"host", b"testserver"), (b"accept", LIST["Accept"].encode())]
+    refused = respond(
+        {
+            "method": "GET",
+            "raw_path": EVENTS.encode(),
+            "query_string": b"limit=1000",
+            "http_version": "1.1",
+            "server": None,
+            "client": None,
+            "headers": [
+                *headers,
+                (b"authorization", f"Bearer {formats.new(formats.DESK_TOKEN)}".encode()),
+            ],
+        },
+        door=object(),
+    )
+    assert (refused.status, json.loads(refused.body)["code"]) == (406, "not_acceptable")
+    assert refused.opening is None
 
 
 @pytest.mark.parametrize("what", NOT_REQUESTS)
@@ -159,7 +205,7 @@ def test_a_body_is_not_read_and_its_connection_is_closed(web, live):
     with socket.create_connection(address, timeout=20) as client:
         client.sendall(head.encode() + smuggled + smuggled)
         answer = b"".join(iter(lambda: client.recv(65536), b""))
-    assert answer.count(b"HTTP/1.1 200") == 1
+    assert answer.count(b"HTTP/1.1 406") == 1
     assert b"alive" not in answer
 
 

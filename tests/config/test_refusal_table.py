@@ -42,6 +42,7 @@ PROVOKED_BY = {
     "not_found": f"{ERRORS}::test_there_is_no_such_path",
     "method_not_allowed": "conformance/test_04_every_answer.py"
     "::test_another_method_answers_405_with_what_there_is",
+    "not_acceptable": "config/test_live.py::test_a_list_is_refused_before_any_query",
     "length_required": f"{ERRORS}::test_a_chunked_body_says_no_length",
     "body_too_large": f"{ERRORS}::test_a_body_has_at_most_64_kib",
     "unsupported_media_type": "conformance/test_04_deploy.py::test_its_media_type_is_json",

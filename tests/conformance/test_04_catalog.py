@@ -47,6 +47,7 @@ CODES = {
     "https_required": 403,
     "not_found": 404,
     "method_not_allowed": 405,
+    "not_acceptable": 406,
     "length_required": 411,
     "body_too_large": 413,
     "unsupported_media_type": 415,

@@ -8,7 +8,7 @@ import ssl
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from http.client import HTTPResponse
 
 import httpx2
@@ -26,6 +26,7 @@ pytestmark = [pytest.mark.processes, needs_nginx, needs_postgresql]
 TIMEOUT = 10  # seconds
 LARGEST = 64 * 1024  # bytes of a body
 SENDERS, SIGNALS = 8, 400
+CROWD = 24  # readers of lists
 KILL_AFTER = 100  # signals
 MANY = 500  # requests at once
 NO_TLS = ssl.create_default_context()  # once: it takes longer than a request
@@ -345,6 +346,10 @@ def test_a_stream_reaches_the_client_at_once_over_http_2(served):
     ("path", "accept", "is_live"),
     [
         ("/api/v1/events", "text/event-stream", True),
+        ("/api/v1/events", "Text/Event-Stream", True),
+        ("/api/v1/events", "text/event-stream, application/json", False),
+        ("/api/v1/events", "text/event-stream;q=0, application/json", False),
+        ("/api/v1/events", "application/json;x=text/event-stream", False),
         ("/activity/stream", "text/event-stream", True),
         ("/control/stream", "text/event-stream", True),
         ("/api/v1/events", "application/json", False),
@@ -356,6 +361,60 @@ def test_only_streams_are_asked_of_the_live_server(served, path, accept, is_live
         name = next(line for line in lines if line.startswith("x-request-id: "))
     port = logged(served, name.split()[1])["web"].rpartition(":")[2]
     assert (port == served.live.environment["LIVE_PORT"]) == is_live
+
+
+STREAM, JSON = "text/event-stream", "application/json"
+
+
+@pytest.mark.parametrize("accepts", [(STREAM, JSON), (JSON, STREAM), (STREAM, f"{STREAM};q=0")])
+def test_of_several_accept_headers_the_service_gets_what_nginx_decided_by(served, accepts):
+    """nginx before 1.23 reads the first, and later versions all of them as one."""
+    token = served.webs[0].seed["readToken"]
+    head = GET_EVENTS + "".join(f"Accept: {accept}\r\n" for accept in accepts)
+    head += f"Authorization: Bearer {token}\r\nConnection: close\r\n"
+    with socket.create_connection((ADDRESS, served.port), timeout=TIMEOUT) as client:
+        client.sendall(f"{head}\r\n".encode())
+        answer = b""
+        while b"\r\n\r\n" not in answer:
+            answer += client.recv(65536)
+    answer = answer.lower()
+    request = re.search(rb"^x-request-id: (\S+)\r$", answer, re.M).group(1).decode()
+    is_live = logged(served, request)["web"].endswith(f":{served.live.environment['LIVE_PORT']}")
+    is_stream = b"content-type: text/event-stream" in answer
+    assert answer.startswith(b"http/1.1 200")
+    assert is_stream or not is_live
+
+
+def test_the_lists_of_one_token_never_reach_the_threads_that_let_readers_in(served):
+    """Other streams begin meanwhile, as many as there are desks."""
+    sly, *others = (desk["deskToken"] for desk in served.webs[0].seed["desks"])
+    accepts = [f"{STREAM};q=0, {JSON}", f"{JSON}, {STREAM};q=0.1", f"*/*, {STREAM};q=0.001"]
+    with (
+        ThreadPoolExecutor(CROWD) as crowd,
+        httpx2.Client(
+            base_url=served.http,
+            trust_env=False,
+            timeout=30,
+            limits=httpx2.Limits(max_connections=CROWD),
+        ) as http,
+        ExitStack() as streams,
+    ):
+        lists = [
+            crowd.submit(http.get, f"{EVENTS}?limit=1000", headers={**bearer(sly), "Accept": each})
+            for each in accepts * CROWD
+        ]
+        for token in others:
+            headers = {**bearer(token), "Accept": STREAM}
+            url = f"{served.http}{EVENTS}"
+            stream = streams.enter_context(
+                httpx2.stream("GET", url, headers=headers, trust_env=False, timeout=30)
+            )
+            assert stream.status_code == 200
+        answers = [each.result() for each in lists]
+    assert {answer.status_code for answer in answers} == {200}
+    live = f":{served.live.environment['LIVE_PORT']}"
+    for answer in answers:
+        assert not logged(served, answer.headers["X-Request-Id"])["web"].endswith(live)
 
 
 def test_a_large_body_without_a_length_is_too_large(served):

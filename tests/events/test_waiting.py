@@ -165,6 +165,15 @@ def test_desks_can_take_half_of_the_seats_and_the_platform_all(settings):
         assert free
 
 
+def test_one_desk_can_take_half_of_the_seats_of_desks_and_at_least_one(settings):
+    one, other = Sitter("tok_one", is_platform=False), Sitter("tok_other", is_platform=False)
+    for seats, taken in {8: 2, 7: 1, 4: 1, 2: 1}.items():
+        settings.WAITING_READERS = seats
+        seating = Seats()
+        assert [seating.take(one) for _ in range(3)].count(True) == taken
+        assert seating.take(other) is (seats > 2)
+
+
 def test_the_platform_can_wait_when_desks_have_taken_all_their_seats(settings):
     settings.WAITING_READERS = 4
     desks = [a_desk_token(a_connected_desk()) for _ in range(4)]

@@ -7,8 +7,9 @@
     │        └── SignatureMissing · SignatureInvalid · TimestampInvalid · FloorSecretRefused
     ├── 403  ScopeMissing · NotAllowed · SignInRequired · CsrfFailed
     │        SecondFactorRequired · ReauthenticationRequired · HttpsRequired
-    ├── 404  NotFound      405  MethodNotAllowed       411  LengthRequired
-    ├── 413  BodyTooLarge  415  UnsupportedMediaType   409  NonceUsed · MadeAlready
+    ├── 404  NotFound        405  MethodNotAllowed  406  NotAcceptable
+    ├── 411  LengthRequired  413  BodyTooLarge      415  UnsupportedMediaType
+    ├── 409  NonceUsed · MadeAlready
     ├── 422  Unlawful
     │        ├── ExchangeSecret · TickerOnly · ModeRefused · NotElected · Invalid
     │        ├── SignalTooOld

@@ -126,6 +126,14 @@ class MethodNotAllowed(Refused):
         self.headers["Allow"] = ", ".join(allowed)
 
 
+class NotAcceptable(Refused):
+    code, status, title = "not_acceptable", 406, "Only streams are served here"
+    detail = (
+        "Send Accept: text/event-stream. This server opens streams only: read lists from the "
+        "address of the API."
+    )
+
+
 class LengthRequired(Refused):
     code, status, title = "length_required", 411, "Content-Length missing"
     detail = "Send a Content-Length header instead of a chunked body."
