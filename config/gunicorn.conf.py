@@ -1,7 +1,6 @@
 """Settings of gunicorn, each with its reason. .env.example describes HOST, PORT and the others."""
 
 import os
-import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -17,7 +16,8 @@ os.umask(0o077)
 
 INVALID = "Invalid settings"
 
-from config.server.worker import hold_stops, release_stops  # noqa: E402 - on the path since now
+from config.server import metrics_folder  # noqa: E402 - on the path since now
+from config.server.worker import hold_stops, release_stops  # noqa: E402
 
 try:
     from config.environment import refuse_public
@@ -89,12 +89,8 @@ MEMORY = "/dev/shm"  # noqa: S108 - in memory, with a unique name  # nosec B108
 worker_tmp_dir = MEMORY if Path(MEMORY).is_dir() else None
 
 # All workers write their metrics to files of one folder. The worker that is asked adds them up.
-METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-PREFIX = f"signals-metrics-{os.getpid()}-"  # each master process has its own folder
-if METRICS_TOKEN and PREFIX not in os.environ.get(METRICS_FOLDER, ""):
-    os.environ[METRICS_FOLDER] = tempfile.mkdtemp(prefix=PREFIX, dir=worker_tmp_dir)
-
-from prometheus_client.multiprocess import mark_process_dead  # noqa: E402 - reads the variable at import
+if METRICS_TOKEN:
+    metrics_folder.prepare(Path(worker_tmp_dir or tempfile.gettempdir()))
 
 
 def on_starting(server: Any) -> None:
@@ -125,12 +121,19 @@ def when_ready(server: Any) -> None:
     print(text, flush=True)
 
 
+def pre_fork(server: Any, worker: Any) -> None:
+    metrics_folder.assign_number(worker, server.WORKERS.values())
+
+
+def post_fork(server: Any, worker: Any) -> None:
+    metrics_folder.use_number(worker)
+
+
 def child_exit(server: Any, worker: Any) -> None:
-    """Removes the gauges of a worker that ended. Its counters stay."""
     if METRICS_TOKEN:
-        mark_process_dead(worker.pid)  # type: ignore[no-untyped-call]
+        metrics_folder.end_of(worker)
 
 
 def on_exit(server: Any) -> None:
     if METRICS_TOKEN:
-        shutil.rmtree(os.environ[METRICS_FOLDER], ignore_errors=True)
+        metrics_folder.remove()

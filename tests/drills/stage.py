@@ -35,7 +35,6 @@ STARTING = 60  # seconds
 POLL_INTERVAL = 0.02  # seconds
 RESTARTED_AFTER = 1  # seconds: what systemd waits (deploy/systemd)
 DISK = "400m"
-MEMORY = Path("/dev/shm")  # noqa: S108 - where gunicorn's workers keep what /metrics counts
 EVERY_KIND = "1000000/minute"  # counted, but never reached
 
 MAKE_CAST = """
@@ -171,8 +170,6 @@ class Web(Process):
         """Ends the workers of an arbiter that died, and starts gunicorn again."""
         self.end(signal.SIGKILL)
         os.killpg(self.pid, signal.SIGKILL)
-        for left in MEMORY.glob(f"signals-metrics-{self.pid}-*"):
-            shutil.rmtree(left)
         time.sleep(RESTARTED_AFTER)
         self.start()
 

@@ -1,0 +1,179 @@
+"""The folders of metrics in memory: nothing grows, and nobody loses what is theirs."""
+
+import fcntl
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from config.environment import ROOT
+from tests.config.test_settings import KEYS, environment
+from tests.server import METRICS_TOKEN, free_port, gauge
+
+pytestmark = [pytest.mark.processes, pytest.mark.once]
+
+MEMORY = Path("/dev/shm" if Path("/dev/shm").is_dir() else tempfile.gettempdir())  # noqa: S108
+COUNTED = 'signals_http_requests_total{route="healthz",status="200"}'
+WORKERS = 2
+NOBODY = 65534
+
+
+def wait_until(condition):
+    """Returns once the condition holds. The test's timeout bounds it."""
+    while not condition():
+        time.sleep(0.02)
+
+
+class Gunicorn:
+    """A web server with its folder of metrics."""
+
+    def __init__(self, database):
+        self.port = free_port()
+        self.base_url = f"http://localhost:{self.port}"
+        settings = environment(
+            **KEYS,
+            DATABASE_URL=f"sqlite:///{database}",
+            REQUIRE_HTTPS="off",
+            PORT=str(self.port),
+            WEB_CONCURRENCY=str(WORKERS),
+            METRICS_TOKEN=METRICS_TOKEN,
+        )
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "gunicorn", "-c", "config/gunicorn.conf.py"],
+            cwd=ROOT,
+            env=settings,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        wait_until(lambda: self.answers() or self.process.poll() is not None)
+        (self.folder,) = MEMORY.glob(f"signals-metrics-{self.process.pid}-*")
+
+    def answers(self):
+        try:
+            return httpx2.get(f"{self.base_url}/healthz", trust_env=False).is_success
+        except httpx2.TransportError:
+            return False
+
+    def workers(self):
+        return set(
+            Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        )
+
+    def kill(self):
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def reload(self):
+        """Returns once all workers are new ones."""
+        before = self.workers()
+        self.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: len(now := self.workers()) == WORKERS and not now & before)
+
+    def files(self):
+        """The files of metrics, by the name of who writes them."""
+        return Counter(file.stem.rsplit("_", 1)[1] for file in self.folder.glob("*.db"))
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Starts web servers, which end with the test."""
+    started = []
+
+    def start_one():
+        started.append(Gunicorn(tmp_path / "service.sqlite3"))
+        return started[-1]
+
+    yield start_one
+    for server in started:
+        server.process.terminate()
+        server.process.wait(20)
+
+
+@contextmanager
+def planted(owner=None):
+    """A folder in memory that holds a lock's file and one more."""
+    folder = MEMORY / f"signals-metrics-1-{secrets.token_hex(4)}"
+    folder.mkdir(0o700)
+    try:
+        for name in ("lock", "counter_1.db"):
+            (folder / name).touch()
+        if owner:
+            os.chown(folder, owner, owner)
+        yield folder
+    finally:
+        subprocess.run(["rm", "-rf", folder], check=True)
+
+
+def test_a_server_that_starts_removes_what_a_killed_one_left_and_nothing_else(start):
+    killed, running = start(), start()
+    killed.kill()
+    assert killed.folder.is_dir()
+    assert start().folder.is_dir()
+    assert not killed.folder.exists()
+    assert gauge(running.base_url, COUNTED) >= 1
+    folder = running.folder
+    running.process.terminate()
+    running.process.wait(20)
+    assert not folder.exists()
+
+
+def test_the_folder_of_workers_that_outlive_their_killed_master_stays(start):
+    with planted() as used, planted() as abandoned, open(used / "lock") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        start()
+        assert used.is_dir()
+        assert not abandoned.exists()
+
+
+def test_a_folder_whose_lock_is_not_made_yet_stays(start):
+    with planted() as folder:
+        (folder / "lock").unlink()
+        start()
+        assert folder.is_dir()
+
+
+def test_a_link_that_somebody_planted_leads_nowhere(start, tmp_path):
+    (tmp_path / "lock").touch()
+    link = MEMORY / f"signals-metrics-1-{secrets.token_hex(4)}"
+    link.symlink_to(tmp_path)
+    try:
+        with planted() as folder:
+            (folder / "lock").unlink()
+            (folder / "lock").symlink_to(tmp_path / "lock")
+            start()
+            assert folder.is_dir()
+        assert link.is_symlink()
+        assert (tmp_path / "lock").exists()
+    finally:
+        link.unlink()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="not run for lack of another user: needs root")
+def test_another_users_folder_stays(start):
+    with planted(owner=NOBODY) as folder:
+        start()
+        assert folder.is_dir()
+
+
+def test_reloads_and_killed_workers_add_no_files_and_lose_no_counts(start):
+    server = start()
+    counted = gauge(server.base_url, COUNTED)
+    for _ in range(3):
+        server.reload()
+        wait_until(server.answers)
+    killed = server.workers().pop()
+    os.kill(int(killed), signal.SIGKILL)
+    wait_until(lambda: len(now := server.workers()) == WORKERS and killed not in now)
+    wait_until(server.answers)
+    assert gauge(server.base_url, COUNTED) >= counted + 4
+    assert len(server.files()) <= 2 * WORKERS  # the new ones start before the old ones have ended
