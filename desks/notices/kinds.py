@@ -22,11 +22,12 @@ OF_A_DESK = {
     NoticeKind.SILENCE: "A bot that is expected falls silent, or is heard again",
     NoticeKind.REFUSALS: "A bot's signals are refused: at once, then at most once an hour",
     NoticeKind.CONSENT: "The card that you enrolled in was retired",
-    NoticeKind.ENDINGS: "A signing secret is about to end, or a webhook or a chat was disabled",
+    NoticeKind.ENDINGS: "A signing secret is about to end, a webhook or a chat was disabled, or "
+    "webhooks may repeat or miss events after a restore",
 }
 OF_STAFF = {
     NoticeKind.OPERATIONS: "An engine is silent, many signals are refused, a token ends soon, or a "
-    "webhook of the platform is disabled",
+    "webhook of the platform is disabled or may repeat or miss events after a restore",
 }
 # What the owner of a desk gets only if they ask for it.
 BY_CHOICE = {

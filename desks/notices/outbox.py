@@ -23,14 +23,19 @@ from events.http.limits import OFF
 LEASE = timedelta(minutes=2)
 MAX_BATCH = 20
 PACE = "the pace of notices"
+MAX_WAITING = 1000  # notices
 # How long to wait after each failed attempt. After the last one the notice is given up.
 WAITS = tuple(timedelta(minutes=minutes) for minutes in (1, 5, 30, 120, *(360 for _ in range(11))))
 
 
 @contextmanager
-def bookmarked(name: str) -> Iterator[Bookmark | None]:
-    """A transaction with the lock of a bookmark; None if another process has it."""
-    Bookmark.objects.get_or_create(name=name)
+def bookmarked(name: str, *, create: bool = True) -> Iterator[Bookmark | None]:
+    """A transaction with the lock of a bookmark; None if another process has it.
+
+    Without ``create`` also None if there is no such bookmark: another process ended the work.
+    """
+    if create:
+        Bookmark.objects.get_or_create(name=name)
     with transaction.atomic():
         rows = Bookmark.objects.filter(name=name)
         if connection.features.has_select_for_update_skip_locked:
@@ -65,6 +70,11 @@ def wanted(notices: Iterable[Notice]) -> list[Notice]:
         for notice in found
         if notice.user_id not in choices or notice.kind not in choices[notice.user_id].off
     ]
+
+
+def is_full() -> bool:
+    """Whether so many notices wait that those to many users wait to be written."""
+    return Notice.objects.count() >= MAX_WAITING
 
 
 def turn_off(user_id: int, kind: str) -> None:

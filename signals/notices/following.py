@@ -12,7 +12,7 @@ from django.db import DatabaseError
 
 from desks.models import Bookmark, Card, Desk, Notice
 from desks.notices.kinds import NoticeKind
-from desks.notices.outbox import bookmarked, wanted
+from desks.notices.outbox import bookmarked, is_full, wanted
 from events.feed.head import read_head
 from events.kinds import Kind
 from events.models import Event, Head
@@ -28,7 +28,6 @@ PER_PAGE = 500  # events
 OLD = timedelta(days=1)  # what is older is told in one notice
 MAX_LINES = 20  # of that notice
 LAPSED = "lapsed "  # the name of a bookmark: then the id of the retired card
-MAX_WAITING = 1000  # while more notices wait, no more desks are told of a retired card
 DESKS_AT_ONCE = 500
 
 
@@ -57,12 +56,10 @@ def tell_lapses(now: datetime) -> bool:
 
     It waits while many notices are not sent yet: a card can have a million desks.
     """
-    if not Bookmark.objects.filter(name__startswith=LAPSED).exists():
-        return False
-    if Notice.objects.count() >= MAX_WAITING:
+    if not Bookmark.objects.filter(name__startswith=LAPSED).exists() or is_full():
         return False
     for name in Bookmark.objects.filter(name__startswith=LAPSED).values_list("name", flat=True):
-        with bookmarked(name) as mark:
+        with bookmarked(name, create=False) as mark:
             if mark is not None:
                 _tell_lapse(mark, Card.objects.get(pk=name.removeprefix(LAPSED)), now)
     return True

@@ -1,7 +1,8 @@
-"""Notices about webhooks that no event of a desk tells: the platform's, and those with a lost key.
+"""Notices about webhooks that no event of a desk tells.
 
-A URL or a secret whose key is not configured any more cannot be decrypted, so nothing can be sent.
-That may be a mistake of a minute, so it is told once it has lasted.
+These are the platform's webhooks, those with a lost key, and all of them after a restore that lost
+events. A URL or a secret whose key is not configured any more cannot be decrypted, so nothing can
+be sent. That may be a mistake of a minute, so it is told once it has lasted.
 """
 
 from collections.abc import Iterator
@@ -9,16 +10,28 @@ from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.db import transaction
+from django.db.models import Exists, OuterRef, QuerySet
 
-from desks.models import Notice, User
+from desks.models import Bookmark, Desk, Notice, User
 from desks.notices.kinds import NoticeKind
-from desks.notices.outbox import wanted
+from desks.notices.outbox import bookmarked, is_full, wanted
 from events.control.links import row_url
+from events.feed.head import read_head
 from events.models import Event
 from signals.models import Subscription
 from signals.notices.texts import disabled_because, new_notice, page
 
 TOLD_AFTER = timedelta(hours=1)
+# The name of a bookmark, which exists until all owners are told. ``at`` is when the epoch began,
+# ``position`` the last desk whose owner was told.
+RESTORED = "webhooks after a restore"
+DESKS_AT_ONCE = 500
+AFTER_RESTORE = (
+    "The service was restored from a back-up. Events from after that back-up are lost. From now on "
+    "your webhooks go on where they stood in the back-up: they may get events again, with another "
+    "webhook-id. Events that they got shortly before may exist no more, and their positions may "
+    "belong to other events. Compare what your endpoints stored with the log."
+)
 
 
 def notices_for_staff(event: Event) -> Iterator[Notice]:
@@ -32,6 +45,53 @@ def notices_for_staff(event: Event) -> Iterator[Notice]:
     subject = f"The platform's webhook to {data['host']} is disabled"
     for user in _staff():
         yield new_notice(user, NoticeKind.OPERATIONS, subject, body, event.at)
+
+
+def tell_restored(now: datetime) -> bool:
+    """Tells the next owners of webhooks that the log was restored. Returns whether there are more.
+
+    Like the notices of a retired card, it waits while many notices are not sent yet.
+    """
+    if not Bookmark.objects.filter(name=RESTORED).exists() or is_full():
+        return False
+    page("webhooks")  # loads the routes, which takes longer than a transaction may idle
+    with bookmarked(RESTORED, create=False) as mark:
+        if mark is None:
+            return False
+        restored = Subscription.objects.filter(
+            created_at__lte=mark.at, cursor_epoch=read_head().epoch
+        )
+        notices = [] if mark.position else list(_of_restore_for_staff(restored, now))
+        of_desk = Exists(restored.filter(desk=OuterRef("pk")))
+        desks = Desk.objects.active().filter(of_desk, pk__gt=mark.position).order_by("pk")
+        some = list(desks.select_related("user")[:DESKS_AT_ONCE])
+        notices += [_of_restore(desk.user, now) for desk in some]
+        Notice.objects.bulk_create(wanted(notices))
+        if len(some) < DESKS_AT_ONCE:
+            mark.delete()
+        else:
+            mark.position = some[-1].pk
+            mark.save(update_fields=["position"])
+    return len(some) == DESKS_AT_ONCE
+
+
+def _of_restore(user: User, now: datetime) -> Notice:
+    subject = "Your webhooks may repeat or miss events"
+    return new_notice(
+        user, NoticeKind.ENDINGS, subject, f"{AFTER_RESTORE}\n\n{page('webhooks')}", now
+    )
+
+
+def _of_restore_for_staff(restored: QuerySet[Subscription], now: datetime) -> Iterator[Notice]:
+    """The notices about the platform's webhooks, if it has any."""
+    if not restored.filter(desk=None).exists():
+        return
+    subject = "The platform's webhooks may repeat or miss events"
+    body = AFTER_RESTORE.replace("your webhooks", "the platform's webhooks")
+    for user in _staff():
+        yield new_notice(
+            user, NoticeKind.OPERATIONS, subject, f"{body}\n\n{_control_page(None)}", now
+        )
 
 
 def note_lost_key(subscription: Subscription, now: datetime) -> None:

@@ -11,19 +11,19 @@ from django.db import connection, transaction
 from desks.models import Desk, Digest, Notice
 from desks.notices.digests import next_due, zone_of
 from desks.notices.kinds import NoticeKind
+from desks.notices.outbox import is_full
 from events.feed.head import read_head
 from signals.notices.digest.reading import read_day
 from signals.notices.digest.texts import digest_notice
 from signals.notices.texts import page
 
 AT_ONCE = 20
-MAX_WAITING = 1000  # while more notices wait, digests wait too
 
 
 def write_digests(now: datetime) -> bool:
     """Writes the next digests. Returns whether there may be more."""
     due = list(Digest.objects.due(now).values_list("pk", flat=True)[:AT_ONCE])
-    if not due or Notice.objects.count() >= MAX_WAITING:
+    if not due or is_full():
         return False
     page("desk")  # loads the routes, which takes longer than a transaction may idle
     for pk in due:

@@ -12,11 +12,12 @@ from desks import actions as desks
 from desks.expectations.rules import Expectation
 from desks.expectations.watch import Watch
 from desks.models import Card, Digest, Notice, User
+from desks.notices import outbox
 from desks.notices.digests import choose_hour, next_due
 from desks.notices.kinds import NoticeKind
 from events.actors import SYSTEM
 from signals.models.subscription import Reason
-from signals.notices.digest import reading, writing
+from signals.notices.digest import reading
 from signals.notices.digest.writing import write_digests
 from signals.subscriptions import outcomes
 from tests.client import push, signed_in
@@ -281,7 +282,7 @@ class TestOnce:
         assert "2 filled" in text
 
     def test_it_waits_while_many_notices_wait(self, bot, clock, monkeypatch):
-        monkeypatch.setattr(writing, "MAX_WAITING", 0)
+        monkeypatch.setattr(outbox, "MAX_WAITING", 0)
         signal(bot)
         clock.shift(DAY)
         assert digests() == []

@@ -13,6 +13,7 @@ from desks import actions as desks
 from desks.expectations.rules import Expectation
 from desks.expectations.watch import Watch
 from desks.models import Bookmark, Notice, NoticeChoice, RefusalTold
+from desks.notices import outbox
 from desks.notices.kinds import NoticeKind
 from desks.notices.outbox import bookmarked
 from events.actors import SYSTEM
@@ -232,7 +233,7 @@ class TestLapses:
         self, card, clock, monkeypatch
     ):
         monkeypatch.setattr(following, "DESKS_AT_ONCE", 2)
-        monkeypatch.setattr(following, "MAX_WAITING", 3)
+        monkeypatch.setattr(outbox, "MAX_WAITING", 3)
         for _ in range(6):
             a_ready_desk(card)
         desks.retire_card(actor=SYSTEM)
@@ -244,6 +245,11 @@ class TestLapses:
         Notice.objects.all().delete()
         write()
         assert (waiting(), Bookmark.objects.filter(name__startswith="lapsed").count()) == ([], 0)
+
+    def test_work_that_another_process_ended_does_not_begin_again(self):
+        with bookmarked("lapsed card_1", create=False) as mark:
+            assert mark is None
+        assert not Bookmark.objects.exists()
 
 
 class TestEndings:
