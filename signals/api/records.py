@@ -103,6 +103,14 @@ class SentPairAndDirection(Schema):
     pair = direction = Field(STRING, allow_null=True)
 
 
+class FieldErrorRecord(Schema):
+    """What was wrong with one field. The value is not in it."""
+
+    field = Field(STRING)
+    code = Field(STRING)
+    detail = Field(STRING, "What the field must be.")
+
+
 class RefusalData(Schema):
     """Data of ``signal.refused``."""
 
@@ -111,6 +119,9 @@ class RefusalData(Schema):
     sent = SentPairAndDirection()
     elected = PairAndDirection(allow_null=True)
     botId = Field(BOT_ID, allow_null=True)
+    errors = FieldErrorRecord(  # type: ignore[assignment]
+        many=True, required=False, help_text="Of invalid: as the answer has them."
+    )
     requestId = Field(
         STRING, "Of the refused request. For the platform and the sender's owner.", required=False
     )

@@ -153,6 +153,7 @@ def build_refusal(turn: Turn, refusal: Refused, candidate: Candidate, state: Sta
     turn.next_position()
     bot, elected = candidate.incoming.automation, None
     marks = candidate.incoming.marks(refusal)
+    errors = refusal.members.get("errors")
     if bot and state.elected:
         elected = {"pair": state.elected.pair, "direction": state.elected.direction}
     return turn.build_event(
@@ -164,6 +165,7 @@ def build_refusal(turn: Turn, refusal: Refused, candidate: Candidate, state: Sta
             "sent": candidate.sent,
             "elected": refusal.members.get("elected") or elected,
             "botId": bot.pk if bot else None,
+            **({"errors": errors} if errors else {}),
             **(marks if bot else {}),
         },
         platform_data=None if bot else marks,

@@ -22,6 +22,8 @@ ACCEPTED = {
     Kind.SIGNAL_DRY_RUN: "A dry run that matched",
     Kind.SIGNAL_RECORDED: "Recorded",
 }
+# Refusals because of the election. Electing what was sent mends them.
+OF_THE_ELECTION = ("pair_mismatch", "direction_mismatch", "no_election")
 # Refusals about the message itself, which the page that checks a message explains by field.
 OF_THE_MESSAGE = ("exchange_secret", "ticker_only", "mode_refused", "not_elected", "invalid")
 
@@ -113,7 +115,9 @@ def _election_at(position: int, line: Line, desk: Desk) -> Election | None:
 
 
 def _is_elected_now(line: Line, sent: dict[str, str | None]) -> bool:
-    """Whether the bot's standing election is what the refused signal said."""
+    """Whether the bot's election was the reason, and is by now what the refused signal said."""
+    if line.data["code"] not in OF_THE_ELECTION:
+        return False
     standing = Election.objects.standing().filter(automation=line.bot_id).first()
     return bool(line.bot_name and _elected(standing) == sent)
 

@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from events.http.refusals import DeskNotReady, Refused
+from events.http.refusals import DeskNotReady, NoCard, Refused
 from signals.intake.refusal_quota import SUPPRESSED
 
 Data = Mapping[str, Any]
 HIDDEN_PAIR, HIDDEN_DIRECTION = "no readable pair", "no readable direction"
 OF_THE_SENDER = "You need to do nothing. The sender must correct its signal."
+UNTIL_A_CARD = "You need to do nothing. The sender must wait until a card is published."
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +34,8 @@ def reason_of(data: Data, bot_name: str | None) -> Reason:
     """
     if data["code"] == SUPPRESSED:
         return _suppressed(data, bot_name)
-    told, advice = REASONS[data["code"]]
-    predicate = told(data) if callable(told) else told
-    is_for_owner = data["botId"] or data["code"] == DeskNotReady.code
+    predicate, advice = (each(data) if callable(each) else each for each in REASONS[data["code"]])
+    is_for_owner = data["botId"] or data["code"] in (DeskNotReady.code, NoCard.code)
     return Reason(
         f"{_sender(data, bot_name)} {predicate}", advice if is_for_owner else OF_THE_SENDER
     )
@@ -84,10 +84,21 @@ def _mismatch(data: Data) -> str:
     return f"sent {pair} {direction}; you elected {elected['pair']} {elected['direction']}."
 
 
+def _invalid(data: Data) -> str:
+    fields = ", ".join(error["field"] for error in data.get("errors", []))
+    return f"sent a message with a field that is missing or not valid{fields and f': {fields}'}."
+
+
+def _each_field(data: Data) -> str:
+    """What each field must be. Events of earlier releases do not name the fields."""
+    told = " ".join(f"{error['field']}: {error['detail']}" for error in data.get("errors", []))
+    return told or "Check a message on the bot's page: the answer names each field."
+
+
 AS_ELECTED = "Send exactly what you elected, or elect what the bot sends."
-FIELDS = "Check a message on the bot's page: the answer names each field."
 # By code: what the sender did, and the advice if it was one of the desk's own bots.
-REASONS: dict[str, tuple[str | Callable[[Data], str], str]] = {
+Words = str | Callable[[Data], str]
+REASONS: dict[str, tuple[Words, Words]] = {
     "signature_invalid": (
         "was named in a message whose signature is not valid.",
         "If your own program sent it, give it the bot's current secret. If not, do nothing: "
@@ -109,7 +120,7 @@ REASONS: dict[str, tuple[str | Callable[[Data], str], str]] = {
         "sent a signal that is not marked as elected.",
         "Write elected as true, without quotes, into the message.",
     ),
-    "invalid": ("sent a message with a field that is missing or not valid.", FIELDS),
+    "invalid": (_invalid, _each_field),
     "nonce_used": (
         "used a nonce a second time. The first signal with it stands.",
         "Use a new nonce for each signal. If this was a retry, nothing is lost.",
@@ -122,10 +133,11 @@ REASONS: dict[str, tuple[str | Callable[[Data], str], str]] = {
         "sent a signal, but you had elected nothing for it.",
         "Elect a pair and a direction for the bot. Then send a new signal.",
     ),
-    "no_card": ("sent a signal while no card was published.", OF_THE_SENDER),
+    "no_card": ("sent a signal while no card was published.", UNTIL_A_CARD),
     "desk_not_ready": (
         "sent a signal while your desk was not ready.",
-        "Connect the desk and enrol in the published card to receive signals.",
+        "Connect the desk and enrol in the published card to receive signals. Your desk's page "
+        "says which is missing.",
     ),
     "pair_mismatch": (_mismatch, AS_ELECTED),
     "direction_mismatch": (_mismatch, AS_ELECTED),

@@ -68,7 +68,9 @@ DATA: dict[str, Any] = {
     "signal.filled": [set()],
     "signal.dry_run": [set()],
     "signal.recorded": [set()],
-    "signal.refused": [REFUSAL, REFUSAL | MARKS, REFUSAL | {"suppressed"}],
+    "signal.refused": [
+        REFUSAL | more for more in (set(), MARKS, {"errors"}, MARKS | {"errors"}, {"suppressed"})
+    ],
 }
 # What the platform sees beside it.
 OF_THE_PLATFORM: dict[str, Any] = {
@@ -608,6 +610,20 @@ def test_what_the_law_refuses_of_an_authorised_signal_is_recorded(service, admin
     assert events[-1]["data"]["nonce"] == spent["nonce"]
     assert events[0]["data"]["sent"] == {**service.elected, "pair": "NOT/IT"}
     assert events[0]["data"]["elected"] == service.elected
+
+
+def test_of_an_invalid_signal_the_fields_are_recorded(service, user, bot):
+    """Section 4, the table: errors as the answer has them, and no value of the body."""
+    bot.elect("AAA/BBB", "long")
+    start, token = service.tail(), user.mint_desk_token()
+    body = bot.body(pair="AAA/BBB", direction="up", nonce="My Long Entry Id")
+    answer = service.push(body, secret=bot.generate())
+    assert code(answer) == "invalid"
+    for view in (token, service.platform):
+        (event,) = refused_since(service, start, view)
+        assert event["data"]["errors"] == answer.json()["errors"]
+        assert {error["field"] for error in event["data"]["errors"]} == {"nonce", "direction"}
+        assert "My Long Entry Id" not in str(event)
 
 
 def test_a_repeated_signal_is_recorded_as_nothing(service, user, bot):

@@ -114,6 +114,27 @@ class TestReason:
         assert "&lt;b&gt;{who}&lt;/b&gt;/X" in page
         assert "<b>{who}" not in page
 
+    def test_an_invalid_signal_names_its_fields_and_never_says_to_send_it_again(self, owner, bot):
+        refuse(bot, nonce="My Long Entry Id")  # what was elected is what was sent
+        page = words(page_of_last(owner))
+        assert "sent a message with a field that is missing or not valid: nonce." in page
+        assert "nonce: Send 1 to 128 visible ASCII characters." in page
+        assert "You have elected exactly this" not in page
+        listed = words(owner.get("/activity"))
+        assert "nonce: Send 1 to 128 visible ASCII characters." in listed
+
+    def test_an_invalid_signal_of_an_earlier_release_names_no_field(self, owner, bot):
+        refuse(bot, nonce="My Long Entry Id")
+        event = Event.objects.last()
+        del event.content["data"]["errors"]
+        Event.objects.filter(pk=event.pk).update(content=event.content)
+        assert "the answer names each field" in words(page_of_last(owner))
+
+    @pytest.mark.parametrize("code", ["mode_refused", "not_elected"])
+    def test_only_a_refusal_because_of_the_election_says_to_send_it_again(self, owner, bot, code):
+        assert refuse(bot, **REFUSED[code]).json()["code"] == code
+        assert "You have elected exactly this" not in words(page_of_last(owner))
+
     def test_a_bad_signature_leads_to_the_bot(self, owner, bot):
         push(tradingview(bot), secret="wrong")
         page = page_of_last(owner)

@@ -223,6 +223,11 @@ class TestStory:
         ):
             assert part in page
 
+    def test_an_invalid_signal_names_its_fields(self, client, bot):
+        push(bodies.tradingview(bot, nonce="My Long Entry Id"), secret=bot.secret)
+        page = words(client.get(staff.page_of(last(Kind.SIGNAL_REFUSED))))
+        assert "nonce: Send 1 to 128 visible ASCII characters." in page
+
     def test_every_kind_is_told_in_whole_sentences(self, client):
         a_lively_history()
         assert set(Event.objects.values_list("kind", flat=True)) == set(Kind.values)

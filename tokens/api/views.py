@@ -129,7 +129,7 @@ def _chosen(request: Request) -> str | None:
     in_query = Revoking.read(request.query_params).get("id")
     if not raw_body(request):
         return in_query
-    in_body = RevokingBody.read(_clean_body(request))["id"]
+    in_body: str = RevokingBody.read(_clean_body(request))["id"]
     if in_query and in_query != in_body:
         raise Invalid.field("id", "contradiction", "The query and the body name different tokens.")
     return in_body

@@ -92,6 +92,12 @@ def test_an_event_that_only_the_platform_sees_holds_up_no_notice(bot, clock, hap
     assert waiting() == ["A signal of Chart was refused"]
 
 
+def test_a_mail_about_an_invalid_signal_names_its_fields(bot, clock):
+    sent(bot, nonce="My Long Entry Id")
+    write()
+    assert "nonce: Send 1 to 128 visible ASCII characters." in Notice.objects.get().body
+
+
 def a_webhook_is_disabled(bot):
     webhook = an_active_webhook(bot.automation.desk)
     assert outcomes.disable(subscription=webhook, reason=Reason.GONE)
