@@ -10,6 +10,7 @@ from allauth.core import context as allauth_context
 from allauth.mfa.adapter import DefaultMFAAdapter
 from allauth.usersessions.models import UserSession
 from django.conf import settings
+from django.contrib.auth import HASH_SESSION_KEY
 from django.contrib.auth.models import AbstractBaseUser
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
@@ -17,6 +18,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.http import url_has_allowed_host_and_scheme
 
+from config.accounts import hashing
 from desks import mails
 from desks.models import User
 from desks.notices.outbox import tell_security
@@ -47,6 +49,17 @@ class AccountAdapter(DefaultAccountAdapter):
     def is_open_for_signup(self, request: HttpRequest) -> bool:
         """Returns False: ``config.accounts.signup`` creates accounts, not allauth's views."""
         return False
+
+    def authentication_failed(self, request: HttpRequest, **credentials: Any) -> None:
+        hashing.do_the_work_of_former_hashes(credentials["email"], credentials["password"])
+
+    def reauthenticate(self, user: AbstractBaseUser, password: str) -> bool:
+        """Checks the password, and keeps this session if that hashed the password anew."""
+        is_right: bool = super().reauthenticate(user, password)
+        if is_right:
+            user.refresh_from_db(fields=["password"])
+            allauth_context.request.session[HASH_SESSION_KEY] = user.get_session_auth_hash()
+        return is_right
 
     def post_login(
         self, request: HttpRequest, user: AbstractBaseUser, **options: Any

@@ -6,6 +6,7 @@ from django.db import transaction
 from django.urls import URLPattern, URLResolver, include, path
 
 from config.accounts import data, password_reset, preferences, signup
+from config.accounts.hashing import one_at_a_time
 from config.accounts.manage import email_address, other_sessions
 
 # Pages whose change and its notice are one transaction. allauth tells of an added authenticator app
@@ -19,14 +20,27 @@ TOLD = {
     "mfa_add_webauthn",
     "mfa_remove_webauthn",
 }
+# Pages whose form leads to a hash of a password.
+HASHING = {
+    "account_login",
+    "account_signup_password",
+    "account_reauthenticate",
+    "account_change_password",
+    "account_set_password",
+    "account_reset_password_from_key",
+}
 
 
-def _in_one_transaction(patterns: Iterable[URLPattern | URLResolver]) -> None:
+def _decorate(patterns: Iterable[URLPattern | URLResolver]) -> None:
+    """Decorates the pages of both sets. A request waits for its turn before its transaction."""
     for pattern in patterns:
         if isinstance(pattern, URLResolver):
-            _in_one_transaction(pattern.url_patterns)
-        elif pattern.name in TOLD:
+            _decorate(pattern.url_patterns)
+            continue
+        if pattern.name in TOLD:
             pattern.callback = transaction.atomic(pattern.callback)
+        if pattern.name in HASHING:
+            pattern.callback = one_at_a_time(pattern.callback)
 
 
 urlpatterns: list[URLPattern | URLResolver] = [
@@ -47,4 +61,4 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("close/", data.close, name="account_close"),
     path("", include("allauth.urls")),
 ]
-_in_one_transaction(urlpatterns)
+_decorate(urlpatterns)

@@ -1,18 +1,21 @@
 """Accounts with several workers."""
 
 import re
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from http import HTTPStatus
+from pathlib import Path
 
 import httpx2
 import pytest
 
+from config.accounts.hashing import AT_ONCE, PasswordHasher
 from tests import shared_store, staff
 from tests.client import EVENTS, bearer
 from tests.config.test_accounts import LOGIN, TOO_MANY, WRONG
-from tests.server import Server, manage, serving, serving_beside
+from tests.server import Server, manage, process_of, serving, serving_beside
 from tokens.one_time_keys import FIELD
 
 pytestmark = [pytest.mark.processes]
@@ -42,8 +45,11 @@ def session(server) -> httpx2.Cookies:
 class Browser:
     """A browser's part: a session, and the CSRF token of its form."""
 
-    def __init__(self, server: Server) -> None:
-        self._http = httpx2.Client(base_url=server.base_url, trust_env=False, timeout=30)
+    def __init__(self, server: Server, address: str | None = None) -> None:
+        headers = {"X-Forwarded-For": address} if address else {}
+        self._http = httpx2.Client(
+            base_url=server.base_url, headers=headers, trust_env=False, timeout=30
+        )
         self._http.get(LOGIN)
 
     def __enter__(self) -> "Browser":
@@ -59,6 +65,12 @@ class Browser:
     def send(self, path: str, **fields: str) -> httpx2.Response:
         token = self.cookies["csrf"]
         return self._http.post(path, data={**fields, "csrfmiddlewaretoken": token})
+
+    def insist(self, path: str, **fields: str) -> httpx2.Response:
+        """Sends again while another of this address or account is under way."""
+        while (answer := self.send(path, **fields)).status_code == HTTPStatus.TOO_MANY_REQUESTS:
+            pass
+        return answer
 
     def get(self, path: str, **headers: str) -> httpx2.Response:
         return self._http.get(path, headers=headers)
@@ -97,7 +109,9 @@ def test_of_browsers_that_send_one_code_to_four_workers_at_once_one_signs_in(ser
 def test_wrong_passwords_are_counted_together_by_four_workers(server):
     with browsers(server, 8) as eight:
         login = {"login": server.seed["user"]["email"], "password": "wrong"}
-        answers = [answer.text for answer in together(eight, LOGIN, **login)]
+        with ThreadPoolExecutor(len(eight)) as pool:
+            every = list(pool.map(lambda browser: browser.insist(LOGIN, **login), eight))
+    answers = [answer.text for answer in every]
     wrong, too_many = (sum(said in text for text in answers) for said in (WRONG, TOO_MANY))
     assert (wrong <= 5, wrong + too_many) == (True, 8)
 
@@ -125,3 +139,34 @@ def test_of_one_form_that_is_sent_to_four_workers_at_once_one_makes_a_token(
         answers = [answer.status_code for answer in together([browser] * 8, MINT, **form)]
     assert sorted(answers) == [HTTPStatus.OK] + [HTTPStatus.CONFLICT] * 7
     assert minted(server) == before + 1
+
+
+def test_many_who_sign_in_at_once_take_the_memory_of_a_few():
+    many = 16
+    with serving(WEB_CONCURRENCY="1", THREADS=str(many), TRUSTED_PROXIES="1") as server:
+        (worker,) = _children(process_of(server))
+        at_once = threading.Barrier(many)
+
+        def sign_in(number: int) -> None:
+            with Browser(server, f"198.51.100.{number}") as browser:
+                at_once.wait()
+                browser.send(LOGIN, login=f"nobody{number}@example.com", password="wrong")
+
+        with ThreadPoolExecutor(many) as pool:
+            list(pool.map(sign_in, range(many)))  # each thread has done everything once
+            before = _memory(worker, "VmRSS")
+            list(pool.map(sign_in, range(many)))
+        grown = _memory(worker, "VmHWM") - before
+    of_one = PasswordHasher.memory_cost
+    assert grown < (AT_ONCE + 1) * of_one, f"{grown} KiB"
+
+
+def _children(process: int) -> list[int]:
+    threads = Path(f"/proc/{process}/task").glob("*/children")
+    return [int(child) for thread in threads for child in thread.read_text().split()]
+
+
+def _memory(process: int, name: str) -> int:
+    """A figure of the process's memory, in KiB."""
+    status = Path(f"/proc/{process}/status").read_text()
+    return int(re.search(rf"^{name}:\s+(\d+)", status, re.M)[1])

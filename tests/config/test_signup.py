@@ -149,6 +149,8 @@ def test_a_link_works_once():
 def test_of_two_who_use_one_link_at_once_one_gets_the_account():
     sign_up()
     browsers = [a_browser_behind(link()) for _ in range(4)]
+    for number, browser in enumerate(browsers):
+        browser.defaults["REMOTE_ADDR"] = f"192.0.2.{number + 1}"
 
     def use(number):
         try:

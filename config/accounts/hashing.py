@@ -1,0 +1,172 @@
+"""Passwords: how they are hashed, and how many are hashed at once.
+
+A hash takes 46 MiB of memory and some 80 ms of a core. So a process computes at most ``AT_ONCE`` of
+them at a time, wherever they are asked for. ``one_at_a_time`` bounds the requests that lead to
+one, so that no stranger takes the others' turns:
+
+* Of one client address one request is admitted. Another gets 429 at once.
+* Of one account one request runs, and one more waits for it. Others get 429. Who signs in from an
+  address of their own so waits at most for one request of a stranger.
+* In all, half of the process's threads are admitted. Others get 503, as does who waits too long.
+"""
+
+import functools
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+from django.conf import settings
+from django.contrib.auth import hashers
+from django.core.exceptions import ValidationError
+from django.http import HttpRequest, HttpResponseBase
+
+from desks.mail_addresses import normalize_address
+from desks.models import User
+from events.http.client_addresses import rate_limit_address
+from events.http.refusals import RateLimited, Unavailable
+
+AT_ONCE = 2
+ADMITTED = max(1, settings.THREADS // 2)
+OF_AN_ACCOUNT = 2  # one that runs and one that waits
+TIMEOUT = 2.0  # seconds that a request waits for its account, and again for a place to hash
+
+BUSY = "Many people are signing in. Try again after the number of seconds in Retry-After."
+
+View = Callable[..., HttpResponseBase]
+
+_places = threading.BoundedSemaphore(AT_ONCE)
+
+
+class PasswordHasher(hashers.Argon2PasswordHasher):
+    """Argon2id with parameters of OWASP, at most ``AT_ONCE`` at a time in this process.
+
+    Raises ``Unavailable`` if no place is free in time. Of OWASP's equal choices this is the one
+    with the most memory, because the C library returns blocks of more than 32 MiB to the system
+    at once. With 19 MiB each, 28 threads kept 300 MB for good, although two hashed at a time.
+    """
+
+    memory_cost, time_cost, parallelism = 46 * 1024, 1, 1
+
+    def encode(self, password: str, salt: str) -> str:
+        with _place():
+            return str(super().encode(password, salt))
+
+    def verify(self, password: str, encoded: str) -> bool:
+        with _place():
+            return bool(super().verify(password, encoded))
+
+    def harden_runtime(self, password: str, encoded: str) -> None:
+        """Called after a wrong password for a hash with other parameters: also does today's work.
+
+        The other half is ``do_the_work_of_former_hashes``.
+        """
+        self.encode(password, self.salt())
+
+
+class FormerPasswordHasher(PasswordHasher):
+    """The parameters of hashes from before ``PasswordHasher``. They end with a sign-in."""
+
+    memory_cost, time_cost, parallelism = 100 * 1024, 2, 8
+
+    PREFIX = f"argon2$argon2id$v=19$m={memory_cost},t={time_cost},p={parallelism}$"
+
+
+def do_the_work_of_former_hashes(address: str, password: str) -> None:
+    """After a wrong password: does the work that an account with a former hash would have cost.
+
+    Without this, the time of the answer would tell which addresses have an account that old. Does
+    nothing once no account has such a hash.
+    """
+    former = User.objects.filter(password__startswith=FormerPasswordHasher.PREFIX)
+    if former.exists() and not former.filter(email=address).exists():
+        hasher = FormerPasswordHasher()
+        hasher.encode(password, hasher.salt())
+
+
+@contextmanager
+def _place() -> Iterator[None]:
+    if not _places.acquire(timeout=TIMEOUT):
+        raise Unavailable(BUSY)
+    try:
+        yield
+    finally:
+        _places.release()
+
+
+class Admissions:
+    """The requests of a process that may hash a password, by address and by account."""
+
+    def __init__(self) -> None:
+        self._change = threading.Condition()
+        self._addresses: set[str] = set()
+        self._accounts: Counter[str] = Counter()
+        self._running: set[str] = set()
+
+    @contextmanager
+    def admit(self, address: str, account: str) -> Iterator[None]:
+        """Admits a request until the block ends. Waits while another of the account runs.
+
+        Raises ``RateLimited`` or ``Unavailable``.
+        """
+        with self._change:
+            self._enter(address, account)
+        try:
+            with self._change:
+                if not self._change.wait_for(lambda: account not in self._running, TIMEOUT):
+                    raise Unavailable(BUSY)
+                self._running.add(account)
+            try:
+                yield
+            finally:
+                with self._change:
+                    self._running.remove(account)
+                    self._change.notify_all()
+        finally:
+            with self._change:
+                self._leave(address, account)
+
+    def _enter(self, address: str, account: str) -> None:
+        if address in self._addresses or self._accounts[account] >= OF_AN_ACCOUNT:
+            raise RateLimited(retry_after=1)
+        if len(self._addresses) >= ADMITTED:
+            raise Unavailable(BUSY)
+        self._addresses.add(address)
+        self._accounts[account] += 1
+
+    def _leave(self, address: str, account: str) -> None:
+        self._addresses.remove(address)
+        self._accounts[account] -= 1
+        if not self._accounts[account]:
+            del self._accounts[account]
+
+
+admissions = Admissions()
+
+
+def one_at_a_time(view: View) -> View:
+    """Decorates a page whose form leads to a hash of a password."""
+
+    @functools.wraps(view)
+    def admitted(request: HttpRequest, *args: object, **kwargs: object) -> HttpResponseBase:
+        if request.method != "POST":
+            return view(request, *args, **kwargs)
+        with admissions.admit(rate_limit_address(request), _account(request)):
+            return view(request, *args, **kwargs)
+
+    return admitted
+
+
+def _account(request: HttpRequest) -> str:
+    """The user, or the address that somebody signs in with, or the session that a link began.
+
+    A stranger can name the second only. So nobody holds up who is signed in or has a link.
+    """
+    if request.user.is_authenticated:
+        return f"user {request.user.pk}"
+    login = request.POST.get("login")
+    if login is None:
+        return f"session {request.session.session_key}"
+    with suppress(ValidationError):
+        return f"login {normalize_address(login.strip())}"
+    return f"login {login}"
