@@ -17,8 +17,7 @@ from events.feed.reading import Query, Span, Visibility, Window, read_page
 from signals.models import Subscription
 from signals.pages.access import customer_page, form_page, refusal_beside, sent
 from signals.pages.confirmation import ask
-from signals.pages.fragments import fragment, is_fragment
-from signals.reports.activity import bot_names, lines
+from signals.reports.activity import lines
 from signals.reports.attention import bots_at_a_glance, cards_of, concerns
 from signals.reports.tallies import count
 from tokens.models import Token
@@ -41,8 +40,6 @@ def overview(request: HttpRequest, desk: Desk) -> HttpResponse:
     """The desk at a glance: what needs attention, today, the last days, and the latest events."""
     spans: list[Span] = []
     page = read_page(Query(limit=LATEST, descending=True), _remembered(desk, spans))
-    if is_fragment(request):
-        return fragment(request, lines(page.events, bot_names(desk)))
     now = timezone.now()
     bots = list(bots_at_a_glance(desk, now))
     tallies = count(desk.public_id, spans, page.head.position, [bot.pk for bot in bots], now)

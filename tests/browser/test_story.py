@@ -130,6 +130,69 @@ def test_sign_up_to_first_fill_and_first_refusal(stage, page, scripts, tmp_path)
     print(f"Not run, since not installed: {not_installed or 'nothing'}")
 
 
+def test_no_part_of_an_open_page_contradicts_the_first_fill(stage, tmp_path):
+    context = stage.context(None)
+    desk = context.new_page()
+    sign_up(stage, desk, "first-fill@example.com")
+    become_ready(desk)
+    codes = create_bot(desk)
+    bot = context.new_page()
+    bot.goto(desk.url)
+    desk.get_by_role("link", name="Desk", exact=True).click()
+    for page in (desk, bot):
+        expect(page.locator(".steps")).to_contain_text("First signal")
+    expect(bot.get_by_role("heading", name="Send the first signal")).to_be_visible()
+    expect(bot.get_by_text("0 accepted, 0 refused in the last day")).to_be_visible()
+    expect(desk.get_by_text("0 filled")).to_be_visible()
+    for page in (desk, bot):
+        page.evaluate("window.unchanged = true")
+    assert '"outcome":"filled"' in execute(codes["python"], "python", tmp_path)
+    for page in (desk, bot):
+        expect(page.locator(".signalfilled")).to_have_count(1, timeout=20_000)
+        expect(page.locator(".steps")).to_have_count(0)
+    expect(desk.get_by_text("1 filled", exact=True)).to_be_visible()
+    expect(desk.get_by_text("0 filled")).to_have_count(0)
+    expect(bot.get_by_role("heading", name="Send the first signal")).to_have_count(0)
+    expect(bot.get_by_text("1 accepted, 0 refused in the last day")).to_be_visible()
+    for page in (desk, bot):
+        assert page.evaluate("window.unchanged")
+    context.close()
+
+
+def test_what_is_typed_stays_and_no_consent_changes_under_the_pointer(stage):
+    context = stage.context(None)
+    page = context.new_page()
+    sign_up(stage, page, "typing@example.com")
+    page.get_by_role("link", name="Connect", exact=True).first.click()
+    page.get_by_label("Venue", exact=True).select_option("Kraken")
+    page.get_by_role("checkbox").check()
+    press(page, "Connect")
+    expect(page.get_by_text("Your desk is connected")).to_be_visible()
+    forms = "document.querySelectorAll('[data-consent]')"
+    page.evaluate(f"{forms}.forEach(form => form.dataset.consent = 'x')")
+    bots = context.new_page()
+    bots.goto("/bots")
+    bots.get_by_label("Name", exact=True).fill("Typed")
+    press(bots, "Create bot")
+    # The event has arrived. The form to enrol, which now names another card, is the one of before.
+    expect(page.locator(".automationcreated")).to_have_count(1, timeout=20_000)
+    expect(page.locator("[data-outdated]").first).to_contain_text("Reload this page")
+    expect(page.locator("[data-consent=x]").first).to_be_visible()
+    bots.get_by_label("Pair", exact=True).fill("ETH/US")
+    other = context.new_page()
+    other.goto("/bots")
+    other.get_by_label("Name", exact=True).fill("Another")
+    press(other, "Create bot")
+    page.reload()
+    expect(page.locator(".automationcreated")).to_have_count(2)
+    other.get_by_label("Pair", exact=True).fill("ETH/USDT")
+    other.get_by_label("Short", exact=True).check()
+    press(other, "Elect")
+    expect(page.locator(".electionmade")).to_have_count(1, timeout=20_000)
+    assert bots.get_by_label("Pair", exact=True).input_value() == "ETH/US"
+    context.close()
+
+
 def test_a_message_is_checked_before_it_is_sent(stage, page, scripts):
     sign_up(stage, page, f"checker-{scripts}@example.com".lower())
     become_ready(page)

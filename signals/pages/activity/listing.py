@@ -10,7 +10,6 @@ from events.feed.reading import read_page
 from events.http.cursors import log_position
 from signals.pages.access import customer_page
 from signals.pages.activity.filters import query_of, read_filter
-from signals.pages.fragments import fragment, is_fragment
 from signals.reports.activity import bot_names, cursors, lines, newest_first
 
 PAGE_SIZE = 50
@@ -20,7 +19,8 @@ PAGE_SIZE = 50
 def activity(request: HttpRequest, desk: Desk) -> HttpResponse:
     """One page of events older than the cursor ``after``, or newer than it with ``newer``.
 
-    Raises ``Invalid`` or ``CursorLost``.
+    With ``fragment`` only the list, for an open page that asks for new events. Raises ``Invalid``
+    or ``CursorLost``.
     """
     form = read_filter(request, desk)
     query = query_of(
@@ -28,8 +28,8 @@ def activity(request: HttpRequest, desk: Desk) -> HttpResponse:
     )
     page = read_page(query, desk_visibility(desk))
     shown = lines(newest_first(query, page), bot_names(desk))
-    if is_fragment(request):
-        return fragment(request, shown)
+    if "fragment" in request.GET:
+        return render(request, "events/list.html", {"lines": shown})
     context = {
         "form": form,
         "lines": shown,

@@ -11,7 +11,6 @@ from desks.models import Automation, Desk
 from signals.pages.access import customer_page, own_bot
 from signals.pages.bots.tabs import election_of, live_secrets, tab_page, was_ever_filled
 from signals.pages.desk import Step
-from signals.pages.fragments import fragment, is_fragment
 from signals.reports.bot_activity import bot_activities
 
 
@@ -20,8 +19,6 @@ def overview(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
     """One bot: the steps to its first fill, its election and its latest requests."""
     bot = own_bot(desk, bot_id)
     activity = bot_activities(desk, {bot.pk: bot.name}, timezone.now())[bot.pk]
-    if is_fragment(request):
-        return fragment(request, activity.latest, compare=True)
     context: dict[str, Any] = {
         "election": election_of(bot),
         "secrets": live_secrets(bot),
