@@ -11,10 +11,12 @@ from django.core.exceptions import (
     RequestDataTooBig,
     SuspiciousOperation,
 )
+from django.db import DatabaseError
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from redis.exceptions import RedisError
 
+from config.monitoring import health
 from config.monitoring.metrics import REFUSALS
 from events.http import refusals
 from events.http.request_state import state_of
@@ -72,6 +74,8 @@ def to_refusal(exc: BaseException | None) -> refusals.Refused:
             return refusals.NotAllowed()
         case SuspiciousOperation() | BadRequest():
             return refusals.Malformed("The request is not one that a browser sends.")
+    if isinstance(exc, DatabaseError):
+        health.SCHEMA.doubt()
     if isinstance(exc, UNAVAILABLE_ERRORS):
         logger.warning("The database or the cache did not serve a request: %s", type(exc).__name__)
         return refusals.Unavailable()

@@ -1,25 +1,30 @@
 """Health checks: is the process alive, and can it serve requests?"""
 
-import functools
+import logging
+import threading
+import time
 
 from django.conf import settings
 from django.core.cache import cache
-from django.db import DatabaseError
+from django.db import DatabaseError, connection
 from django.http import HttpRequest, JsonResponse
 from limits.errors import StorageError
 from redis.exceptions import RedisError
 
+from events import schema
 from events.http import limits
-from events.management.log_command import is_migrated
 from events.models import Head
 from signals.pages.access import page
 
 OK, AWAY = "ok", "away"
-# The database lacks migrations of this code. Migrate first, then start the code.
+# The database lacks what this release needs. Migrate first, then start the new release.
 BEHIND = "behind"
 # Without a shared store, or while it is down, each process counts separately.
 BY_ITSELF = "each process by itself"
 UP = (OK, BY_ITSELF)
+READ_AGAIN_AFTER = 5.0
+
+logger = logging.getLogger(__name__)
 
 
 @page("GET")
@@ -30,7 +35,7 @@ def healthz(request: HttpRequest) -> JsonResponse:
 
 @page("GET")
 def readyz(request: HttpRequest) -> JsonResponse:
-    """The service is ready: the database holds the log and has all migrations.
+    """The service is ready: the database holds the log and has what this release needs.
 
     The service also runs without the limits' store or the cache. Their state is reported, but does
     not make the service unready.
@@ -45,7 +50,7 @@ def states() -> dict[str, str]:
     database = _database()
     return {
         "database": database,
-        "migrations": _migrations() if database == OK else AWAY,
+        "migrations": (OK if SCHEMA.fits() else BEHIND) if database == OK else AWAY,
         "limits": _limits(),
         "cache": _cache(),
     }
@@ -55,26 +60,49 @@ def _database() -> str:
     try:
         return OK if Head.objects.exists() else AWAY
     except DatabaseError:
+        SCHEMA.doubt()
         return AWAY
 
 
-def _migrations() -> str:
-    try:
-        return OK if _are_applied() else BEHIND
-    except (DatabaseError, _NotApplied):
-        return BEHIND
+class SchemaState:
+    """Whether the database has what this release needs (``events.schema``).
+
+    It is read when it is first asked for. After that it is read again only if something was missing
+    or a statement has failed since, and at most once in ``READ_AGAIN_AFTER`` seconds.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lacks: list[str] | None = None
+        self._is_doubted = True
+        self._read_at = -READ_AGAIN_AFTER
+
+    def doubt(self) -> None:
+        """A statement failed: the database may have changed."""
+        self._is_doubted = True
+
+    def fits(self) -> bool:
+        with self._lock:
+            if self._is_doubted and time.monotonic() >= self._read_at + READ_AGAIN_AFTER:
+                self._read()
+            return self._lacks == []
+
+    def _read(self) -> None:
+        self._read_at = time.monotonic()
+        self._is_doubted = False
+        before = self._lacks
+        try:
+            self._lacks = schema.lacks(connection)
+        except DatabaseError:
+            self._is_doubted = True  # what was read before counts until the next attempt
+            return
+        if self._lacks:
+            self._is_doubted = True
+            if self._lacks != before:
+                logger.error("The database lacks what this release needs: %s", self._lacks)
 
 
-class _NotApplied(Exception):
-    """Raised so that ``functools.cache`` does not store it: migrations may be applied later."""
-
-
-@functools.cache
-def _are_applied() -> bool:
-    """Returns True once all migrations are applied, which is cached. Raises until then."""
-    if not is_migrated():
-        raise _NotApplied
-    return True
+SCHEMA = SchemaState()
 
 
 def _limits() -> str:

@@ -3,12 +3,12 @@
 Exit status 2 means that the command could not run; 1 means that it ran and found a fault.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, connection
-from django.db.migrations.executor import MigrationExecutor
 
+from events import schema
 from events.models import Head
 
 COULD_NOT_RUN = 2
@@ -17,11 +17,19 @@ COULD_NOT_RUN = 2
 class LogCommand(BaseCommand):
     """A command that needs a migrated database. Without one it exits with status 2."""
 
+    # Whether it also runs on a database that lacks columns or constraints, to say so.
+    reports_schema: ClassVar[bool] = False
+
     def execute(self, *args: Any, **options: Any) -> str | None:
         try:
-            if not (is_migrated() and Head.objects.exists()):
+            if schema.pending(connection) or not Head.objects.exists():
                 raise CommandError(
                     "This database is not migrated. Run manage.py migrate first.",
+                    returncode=COULD_NOT_RUN,
+                )
+            if not self.reports_schema and (missing := schema.missing(connection)):
+                raise CommandError(
+                    "\n".join(["The database lacks what this release needs.", *missing]),
                     returncode=COULD_NOT_RUN,
                 )
             return super().execute(*args, **options)
@@ -29,12 +37,6 @@ class LogCommand(BaseCommand):
             raise CommandError(
                 f"The database is unavailable: {first_line(fault)}", returncode=COULD_NOT_RUN
             ) from fault
-
-
-def is_migrated() -> bool:
-    """Whether all migrations are applied to the database."""
-    executor = MigrationExecutor(connection)
-    return not executor.migration_plan(executor.loader.graph.leaf_nodes())
 
 
 def first_line(fault: Exception) -> str:

@@ -2,10 +2,12 @@
 
 import pytest
 from django.core.cache.backends.redis import RedisCache
-from django.db import connection
+from django.db import ProgrammingError, connection
 from django.db.migrations.recorder import MigrationRecorder
 
 from config.monitoring import health
+from config.problems import to_refusal
+from tests.config.test_unavailable import away
 
 pytestmark = pytest.mark.django_db
 
@@ -13,10 +15,10 @@ NOBODY = "redis://127.0.0.1:1/0"
 
 
 @pytest.fixture(autouse=True)
-def nothing_remembered():
-    health._are_applied.cache_clear()
-    yield
-    health._are_applied.cache_clear()
+def just_started(monkeypatch):
+    """A process that has read nothing yet, and reads again at once."""
+    monkeypatch.setattr(health, "READ_AGAIN_AFTER", 0.0)
+    monkeypatch.setattr(health, "SCHEMA", health.SchemaState())
 
 
 def ready(client):
@@ -46,6 +48,80 @@ def test_a_database_that_is_behind_the_code_is_not_ready_until_it_is_migrated(cl
     status, parts = ready(client)
     assert (status, parts["migrations"]) == (503, "behind")
     MigrationRecorder(connection).record_applied(last.app, last.name)
+    assert ready(client)[0] == 200
+
+
+def rename(column, other):
+    with connection.cursor() as cursor:
+        cursor.execute(f"ALTER TABLE desks_card RENAME COLUMN {column} TO {other}")
+
+
+def test_a_database_that_lacks_a_column_is_not_ready_until_it_has_it(client, caplog):
+    """As one whose migrations have the same names and another content."""
+    rename("name", "title")
+    assert ready(client)[1]["migrations"] == "behind"
+    assert "The column name of desks_card is missing." in caplog.text
+    rename("title", "name")
+    assert ready(client)[0] == 200
+
+
+def test_what_fits_is_read_once(client, django_assert_max_num_queries):
+    assert ready(client)[0] == 200
+    with django_assert_max_num_queries(2):
+        assert ready(client)[0] == 200
+    rename("name", "title")
+    assert ready(client)[0] == 200
+
+
+def test_after_a_statement_that_failed_it_is_read_again(client):
+    assert ready(client)[0] == 200
+    rename("name", "title")
+    to_refusal(ProgrammingError("column desks_card.name does not exist"))
+    assert ready(client)[1]["migrations"] == "behind"
+
+
+def test_after_the_database_was_away_it_is_read_again(client):
+    assert ready(client)[0] == 200
+    rename("name", "title")
+    with away():
+        assert ready(client)[1]["database"] == "away"
+    assert ready(client)[1]["migrations"] == "behind"
+
+
+def test_however_often_a_stranger_asks_it_is_read_once_in_a_while(
+    client, monkeypatch, django_assert_max_num_queries
+):
+    monkeypatch.setattr(health, "READ_AGAIN_AFTER", 3600.0)
+    monkeypatch.setattr(health, "SCHEMA", health.SchemaState())
+    rename("name", "title")
+    assert ready(client)[1]["migrations"] == "behind"
+    health.SCHEMA.doubt()
+    with django_assert_max_num_queries(2):
+        assert ready(client)[1]["migrations"] == "behind"
+
+
+def test_while_it_cannot_be_read_what_was_read_counts(client):
+    assert ready(client)[0] == 200
+    health.SCHEMA.doubt()
+    with away(of="django_migrations"):
+        assert ready(client)[0] == 200
+    rename("name", "title")
+    assert ready(client)[1]["migrations"] == "behind"
+
+
+def test_what_was_never_read_does_not_fit(client):
+    with away(of="django_migrations"):
+        assert ready(client)[1]["migrations"] == "behind"
+    assert ready(client)[0] == 200
+
+
+def test_a_database_that_a_newer_release_has_migrated_is_ready(client):
+    MigrationRecorder(connection).record_applied("desks", "9999_of_a_newer_release")
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE newer (id integer)")
+        cursor.execute("ALTER TABLE desks_card ADD COLUMN newer integer NULL")
+        cursor.execute("ALTER TABLE desks_desk ADD COLUMN newer integer DEFAULT 1 NOT NULL")
+        cursor.execute("CREATE INDEX newer_index ON desks_desk (newer)")
     assert ready(client)[0] == 200
 
 

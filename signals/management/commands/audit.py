@@ -5,25 +5,28 @@ from dataclasses import asdict
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
+from django.db import DatabaseError
 from django.utils import timezone
 from tqdm import tqdm
 
 from events.feed.head import read_head
-from events.management.log_command import LogCommand
+from events.management.log_command import COULD_NOT_RUN, LogCommand
 from events.models import Head
 from events.snapshot import snapshot
 from signals.notices.operations import tell_staff
-from signals.reports.audit.findings import NOT_COVERED, Finding
-from signals.reports.audit.run import PASSES, run_audit
+from signals.reports.audit.findings import NOT_COVERED, Finding, Findings
+from signals.reports.audit.run import PASSES, audit_schema, run_audit
 
 
 class Command(LogCommand):
+    reports_schema = True
     help = (
-        "Replays the log and compares every table with it. It reads one snapshot of the database, "
-        "blocks nobody, and writes nothing but what --tell asks for, so it can run while the "
-        "service does. It prints one line for each promise, with the number of things checked and "
-        "the first breaches, and then what it does not cover. Exit status: 0 if every promise "
-        "holds, 1 if one is broken, 2 if the audit could not run."
+        "Compares the tables with what the migrations describe, then replays the log and compares "
+        "every row with it. It reads one snapshot of the database, blocks nobody, and leaves "
+        "nothing behind but what --tell asks for, so it can run while the service does. It prints "
+        "one line for each promise, with the number of things checked and the first breaches, and "
+        "then what it does not cover. Exit status: 0 if every promise holds, 1 if one is broken, 2 "
+        "if the audit could not run."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -33,11 +36,17 @@ class Command(LogCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        with snapshot():
-            head = read_head()
-            # With disable=None, tqdm draws on a terminal only.
-            with tqdm(total=PASSES * head.position, unit=" events", disable=None) as progress:
-                lines = run_audit(progress.update).lines()
+        schema = audit_schema()
+        try:
+            head, findings = _audited()
+        except DatabaseError as fault:
+            if not schema.broken:
+                raise
+            raise CommandError(
+                "\n".join(["The tables cannot be read.", *schema.first]), returncode=COULD_NOT_RUN
+            ) from fault
+        findings.schema = schema
+        lines = findings.lines()
         broken = sum(bool(line.broken) for line in lines)
         if options["json"]:
             self.stdout.write(json.dumps(_report(head, lines)))
@@ -48,6 +57,14 @@ class Command(LogCommand):
             tell_staff("The audit found a broken promise", "\n\n".join(found), timezone.now())
         if broken:
             raise CommandError(f"{broken} of {len(lines)} promises are broken.")
+
+
+def _audited() -> tuple[Head, Findings]:
+    with snapshot():
+        head = read_head()
+        # With disable=None, tqdm draws on a terminal only.
+        with tqdm(total=PASSES * head.position, unit=" events", disable=None) as progress:
+            return head, run_audit(progress.update)
 
 
 def _text(head: Head, lines: list[Finding]) -> str:

@@ -3,10 +3,11 @@
 import io
 import json
 import threading
+from contextlib import contextmanager
 
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import InternalError, OperationalError, connections
+from django.db import InternalError, OperationalError, connection, connections
 
 from events.kinds import Kind
 from events.models import Event, Head
@@ -59,6 +60,51 @@ def test_it_names_the_first_breaches_and_fails(lively):
     assert f"{PROMISES['positions']}: 1 broken: {missing}\n" in printed
     assert "Every promise holds" not in printed
     assert failed == f"1 of {len(PROMISES)} promises are broken."
+
+
+@contextmanager
+def changed(change, back):
+    with connection.cursor() as cursor:
+        cursor.execute(change)
+    try:
+        yield
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute(back)
+
+
+def test_it_names_what_differs_from_the_migrations(lively):
+    made = "CREATE INDEX event_kind ON events_event (kind, position)"
+    with changed("DROP INDEX event_kind", made):
+        printed, failed = run()
+    assert f"{PROMISES['schema']}: 1 broken: The index event_kind of events_event is m" in printed
+    assert failed == f"1 of {len(PROMISES)} promises are broken."
+
+
+def test_tables_that_it_cannot_read_are_named(lively):
+    renamed = "ALTER TABLE events_head RENAME COLUMN {} TO {}"
+    back = changed(renamed.format("at", "was_at"), renamed.format("was_at", "at"))
+    with back, pytest.raises(CommandError) as failure:
+        call_command("audit")
+    assert failure.value.returncode == 2
+    assert str(failure.value).splitlines() == [
+        "The tables cannot be read.",
+        "The column at of events_head is missing.",
+        "The column was_at of events_head is in no migration.",
+    ]
+
+
+def test_another_command_refuses_a_database_that_lacks_what_it_needs(lively):
+    renamed = "ALTER TABLE signals_signal RENAME COLUMN {} TO {}"
+    back = changed(renamed.format("nonce", "once"), renamed.format("once", "nonce"))
+    with back, pytest.raises(CommandError) as failure:
+        call_command("new_epoch")
+    assert failure.value.returncode == 2
+    assert str(failure.value).splitlines() == [
+        "The database lacks what this release needs.",
+        "The column nonce of signals_signal is missing.",
+        "The column once of signals_signal must be given, and no model has it.",
+    ]
 
 
 def test_the_json_option_prints_one_object(lively):
