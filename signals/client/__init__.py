@@ -9,6 +9,7 @@
     copy.refresh(engine)  # all desks the first time, then what changed
 
     event = verify_webhook(request.body, request.headers, "whsec_…")
+    answer = webhook_answer(event, "whsec_…")  # the body of your answer, with status 200
 
 This folder needs httpx2 and nothing else of this repository. Every call is safe to repeat: reads
 change nothing, and the service accepts a nonce only once. So if a response is lost, or the service
@@ -34,7 +35,7 @@ from .data import (
 )
 from .desk_copy import DeskCopy
 from .engine import HOOK, Engine
-from .webhooks import InvalidWebhookError, verify_webhook
+from .webhooks import InvalidWebhookError, verify_webhook, webhook_answer
 
 __all__ = [
     "HOOK",
@@ -56,4 +57,5 @@ __all__ = [
     "RemovedDesk",
     "UnreachableError",
     "verify_webhook",
+    "webhook_answer",
 ]

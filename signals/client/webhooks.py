@@ -1,9 +1,10 @@
 """Verifies the webhooks that the service sends (Standard Webhooks).
 
     event = verify_webhook(request.body, request.headers, "whsec_…")
+    return Response(webhook_answer(event, "whsec_…"), status=200)
 
 Pass the body as the bytes that arrived. A message can arrive more than once: ``webhook-id`` is then
-the same.
+the same. The answer proves to a test that you know the secret; events need none.
 """
 
 import base64
@@ -17,6 +18,7 @@ from typing import Any
 TOLERANCE = 300  # seconds by which the two clocks may differ
 PREFIX = "whsec_"
 MAX_DIGITS = 12  # of a timestamp
+TEST = "subscription.test"
 
 
 class InvalidWebhookError(Exception):
@@ -38,8 +40,7 @@ def verify_webhook(
         raise InvalidWebhookError("The message has no timestamp.")
     if abs(time.time() - int(timestamp)) > tolerance:
         raise InvalidWebhookError("The message is too old, or a clock is wrong.")
-    key = base64.b64decode(secret.removeprefix(PREFIX))
-    expected = hmac.digest(key, f"{message_id}.{timestamp}.".encode() + body, "sha256")
+    expected = hmac.digest(_key(secret), f"{message_id}.{timestamp}.".encode() + body, "sha256")
     if not any(
         hmac.compare_digest(expected, found)
         for found in _signatures(given.get("webhook-signature", ""))
@@ -47,6 +48,21 @@ def verify_webhook(
         raise InvalidWebhookError("No signature of the message is valid.")
     message: dict[str, Any] = json.loads(body)
     return message
+
+
+def webhook_answer(message: Mapping[str, Any], secret: str) -> bytes:
+    """The body with which to answer a message that was verified: empty, but JSON for a test.
+
+    Answer it with status 200. ``secret`` is the one that verified the message.
+    """
+    if message["type"] != TEST:
+        return b""
+    proof = hmac.digest(_key(secret), message["data"]["challenge"].encode(), "sha256")
+    return json.dumps({"challenge": proof.hex()}).encode()
+
+
+def _key(secret: str) -> bytes:
+    return base64.b64decode(secret.removeprefix(PREFIX))
 
 
 def _signatures(header: str) -> list[bytes]:

@@ -10,7 +10,7 @@ LONGEST_NUMBER = 10  # digits of a Retry-After
 
 
 class Fault(StrEnum):
-    """Why there was no HTTP answer. ``sentence`` says it to the owner of the endpoint."""
+    """Why a message failed, if no status says it. ``sentence`` tells the owner of the endpoint."""
 
     FORBIDDEN = "forbidden"
     DNS = "dns"
@@ -18,6 +18,7 @@ class Fault(StrEnum):
     TLS = "tls"
     TIMEOUT = "timeout"
     BROKEN = "broken"
+    UNPROVEN = "unproven"
 
     @property
     def sentence(self) -> str:
@@ -31,6 +32,7 @@ SENTENCES = {
     Fault.TLS: "The host has no valid certificate for its name.",
     Fault.TIMEOUT: "The endpoint did not answer within 10 seconds.",
     Fault.BROKEN: "The connection ended before there was a whole answer.",
+    Fault.UNPROVEN: "The endpoint did not prove that it knows the secret.",
 }
 
 
@@ -38,8 +40,9 @@ SENTENCES = {
 class Answer:
     """What became of one attempt.
 
-    ``status`` is None if there was no HTTP answer; ``error`` then says why. ``retry_after`` is in
-    seconds, ``start`` is the beginning of the body, ``seconds`` how long the attempt took.
+    ``status`` is None if there was no HTTP answer; ``error`` then says why. Both are set if a test
+    was answered without the proof. ``retry_after`` is in seconds, ``start`` is the beginning of the
+    body, ``seconds`` how long the attempt took.
     """
 
     status: int | None = None
@@ -51,7 +54,7 @@ class Answer:
     @property
     def is_success(self) -> bool:
         """Whether the endpoint took the message."""
-        return self.status is not None and 200 <= self.status < 300
+        return self.error is None and self.status is not None and 200 <= self.status < 300
 
 
 def retry_after(headers: Iterable[tuple[bytes, bytes]]) -> float | None:

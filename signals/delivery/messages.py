@@ -3,6 +3,7 @@
 import base64
 import hmac
 import json
+import secrets as randomness
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -30,11 +31,36 @@ def event_message(event: dict[str, Any], epoch: str) -> Message:
     return Message(f"{event['id']}_{epoch}", _encode(body))
 
 
-def message_of_test(subscription_id: str, asked_at: datetime) -> Message:
-    """The message that a subscription's owner asked for, to see whether the endpoint works."""
-    asked = to_rfc3339(asked_at)
-    body = {"type": TEST, "timestamp": asked, "data": {"id": subscription_id}}
+def new_challenge() -> str:
+    """A random challenge for one attempt of a test. Nobody can prepare an answer to it."""
+    return randomness.token_hex(32)
+
+
+def message_of_test(subscription_id: str, asked_at: datetime, challenge: str) -> Message:
+    """The message that a subscription's owner asked for, to see whether the endpoint works.
+
+    Unlike an event's, its body is another one on each attempt, because the challenge is.
+    """
+    asked, data = to_rfc3339(asked_at), {"id": subscription_id, "challenge": challenge}
+    body = {"type": TEST, "timestamp": asked, "data": data}
     return Message(f"test_{subscription_id}_{int(asked_at.timestamp() * 1000)}", _encode(body))
+
+
+def is_proof(answer: bytes, challenge: str, secrets: Sequence[str]) -> bool:
+    """Whether the answer to a test proves that the endpoint knows one of the ``whsec_…`` secrets.
+
+    It is JSON: an object whose ``challenge`` is the HMAC-SHA256 of the challenge in lower-case hex.
+    """
+    try:
+        found = json.loads(answer)
+    except (ValueError, RecursionError):
+        return False
+    given = found.get("challenge") if isinstance(found, dict) else None
+    if not isinstance(given, str):
+        return False
+    text, signed = given.encode(errors="replace"), challenge.encode()
+    proofs = [hmac.digest(_key(secret), signed, "sha256").hex().encode() for secret in secrets]
+    return any(hmac.compare_digest(proof, text) for proof in proofs)
 
 
 def signed_headers(message: Message, secrets: Sequence[str], at: float) -> dict[str, str]:
@@ -50,8 +76,11 @@ def signed_headers(message: Message, secrets: Sequence[str], at: float) -> dict[
 
 
 def _signature(secret: str, signed: bytes) -> str:
-    key = base64.b64decode(secret.removeprefix(WEBHOOK_SECRET))
-    return "v1," + base64.b64encode(hmac.digest(key, signed, "sha256")).decode()
+    return "v1," + base64.b64encode(hmac.digest(_key(secret), signed, "sha256")).decode()
+
+
+def _key(secret: str) -> bytes:
+    return base64.b64decode(secret.removeprefix(WEBHOOK_SECRET))
 
 
 def _encode(body: dict[str, Any]) -> bytes:

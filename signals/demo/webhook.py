@@ -10,47 +10,63 @@ from typing import Any
 
 import httpx2
 
-from signals.client import Engine, verify_webhook
+from signals.client import Engine, verify_webhook, webhook_answer
 
 ADDRESS = "127.0.0.1"
 SIGN_IN = "/accounts/login/"
 SUBSCRIPTIONS = "/api/v1/subscriptions"
 TIMEOUT = 30  # seconds until a message has arrived, enough for a slow machine
 
-# A message's body and headers.
-Message = tuple[bytes, dict[str, str]]
-
 
 class Receiver:
-    """The customer's endpoint: takes every message, and gives them one by one."""
+    """The customer's endpoint: takes every message that it can verify, and gives them one by one.
 
-    def __init__(self, url: str, messages: "Queue[Message]") -> None:
-        self.url, self._messages = url, messages
+    The test may arrive before the customer has the secret: its answer waits for that.
+    """
 
-    def next(self, secret: str) -> dict[str, Any]:
-        """The next message, verified. Raises ``Empty`` if none comes, and if it is forged."""
-        body, headers = self._messages.get(timeout=TIMEOUT)
-        return verify_webhook(body, headers, secret)
+    def __init__(self) -> None:
+        self.url = ""
+        self._messages: Queue[dict[str, Any]] = Queue()
+        self._secret: Queue[str] = Queue()
+
+    def use(self, secret: str) -> None:
+        """Tells the secret, so that messages are answered."""
+        self._secret.put(secret)
+
+    def next(self) -> dict[str, Any]:
+        """The next message. Raises ``Empty`` if none comes."""
+        return self._messages.get(timeout=TIMEOUT)
+
+    def take(self, body: bytes, headers: dict[str, str]) -> bytes:
+        """Verifies a message; returns the body of the answer. Raises an error if it is forged."""
+        secret = self._secret.get(timeout=TIMEOUT)
+        self._secret.put(secret)
+        message = verify_webhook(body, headers, secret)
+        self._messages.put(message)
+        return webhook_answer(message, secret)
 
 
 @contextmanager
 def receiving() -> Iterator[Receiver]:
     """Listens on this machine while the block runs."""
-    messages: Queue[Message] = Queue()
+    receiver = Receiver()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            messages.put((body, dict(self.headers)))
-            self.send_response(204)
+            answer = receiver.take(body, dict(self.headers))
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(answer)))
             self.end_headers()
+            self.wfile.write(answer)
 
         def log_message(self, *_: Any) -> None:
             """The demonstration prints what it needs."""
 
     with ThreadingHTTPServer((ADDRESS, 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield Receiver(f"http://{ADDRESS}:{server.server_port}/", messages)
+        receiver.url = f"http://{ADDRESS}:{server.server_port}/"
+        yield receiver
         server.shutdown()
 
 
@@ -78,13 +94,14 @@ def play(
     """Plays the steps. Returns what arrived: the types of the messages, and the signal's id."""
     with receiving() as receiver:
         announce(
-            "The customer signs in and adds a webhook. A signed test arrives, and is verified."
+            "The customer signs in and adds a webhook. A signed test arrives, is verified, and its "
+            "answer proves that the customer wants it."
         )
-        secret = subscribe(base_url, seeded["user"], receiver.url)["secret"]
-        test = receiver.next(secret)
+        receiver.use(subscribe(base_url, seeded["user"], receiver.url)["secret"])
+        test = receiver.next()
         announce("The engine deploys a signal to this desk: the event arrives, and is verified.")
         desk = seeded["desks"][0]["userId"]
         deployed = engine.deploy(desk, seeded["card"], nonce=f"webhook-{uuid.uuid4()}")
-        event = receiver.next(secret)
+        event = receiver.next()
     arrived = event["data"]["signal"]["id"] == deployed.signal["id"]
     return {"test": test["type"], "event": event["type"], "signal": arrived}

@@ -42,7 +42,8 @@ class DeliveryAttempt(Sealed):
 
     The sealed text is the beginning of the answer to a failed attempt. An endpoint may repeat in it
     the path that it was called at. ``position`` is the event's, or None for a test. ``status`` is
-    the HTTP status, or None without an answer: then ``error`` says what went wrong.
+    the HTTP status, or None without an answer: then ``error`` says what went wrong. Both are set if
+    a test was answered without the proof that the endpoint knows the secret.
     """
 
     subscription = models.ForeignKey(
@@ -69,7 +70,7 @@ class DeliveryAttempt(Sealed):
 
     @property
     def is_success(self) -> bool:
-        return self.status is not None and 200 <= self.status < 300
+        return not self.error and self.status is not None and 200 <= self.status < 300
 
     @property
     def answer(self) -> str:

@@ -1,4 +1,4 @@
-"""Code that receives deliveries and verifies them, to be pasted (Standard Webhooks)."""
+"""Code that receives deliveries, verifies them and answers tests, to be pasted."""
 
 from signals.contract.samples import Code, Sample
 
@@ -6,11 +6,16 @@ from signals.contract.samples import Code, Sample
 SECRET = "whsec_…"  # noqa: S105 - a placeholder
 
 _PYTHON = Code("""\
+import base64
+import hmac
+import json
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 from standardwebhooks import Webhook, WebhookVerificationError
 
-webhook = Webhook("@{secret}")
+secret = "@{secret}"
+webhook = Webhook(secret)
+key = base64.b64decode(secret[len("whsec_"):])
 
 
 class Receiver(BaseHTTPRequestHandler):
@@ -19,11 +24,20 @@ class Receiver(BaseHTTPRequestHandler):
         try:
             event = webhook.verify(body, dict(self.headers))
         except WebhookVerificationError:
-            self.send_response(400)
+            self.answer(400)
+            return
+        print(self.headers["webhook-id"], event["type"], event["data"], flush=True)
+        if event["type"] == "subscription.test":  # prove that you know the secret
+            challenge = event["data"]["challenge"].encode()
+            proof = hmac.new(key, challenge, "sha256").hexdigest()
+            self.answer(200, json.dumps({"challenge": proof}).encode())
         else:
-            print(self.headers["webhook-id"], event["type"], event["data"], flush=True)
-            self.send_response(204)
+            self.answer(204)
+
+    def answer(self, status, body=b""):
+        self.send_response(status)
         self.end_headers()
+        self.wfile.write(body)
 
 
 HTTPServer(("127.0.0.1", 8080), Receiver).serve_forever()
@@ -53,12 +67,18 @@ http.createServer(async (request, response) => {
   const parts = [];
   for await (const part of request) parts.push(part);
   const body = Buffer.concat(parts);
-  const good = verified(request.headers, body);
-  if (good) {
-    const event = JSON.parse(body);
-    console.log(request.headers["webhook-id"], event.type, JSON.stringify(event.data));
+  if (!verified(request.headers, body)) {
+    response.writeHead(400).end();
+    return;
   }
-  response.writeHead(good ? 204 : 400).end();
+  const event = JSON.parse(body);
+  console.log(request.headers["webhook-id"], event.type, JSON.stringify(event.data));
+  if (event.type === "subscription.test") { // prove that you know the secret
+    const proof = crypto.createHmac("sha256", key).update(event.data.challenge).digest("hex");
+    response.writeHead(200).end(JSON.stringify({ challenge: proof }));
+  } else {
+    response.writeHead(204).end();
+  }
 }).listen(8080, "127.0.0.1");
 """)
 
@@ -80,7 +100,11 @@ if (!$good || abs(time() - (int) $time) > 300) {
 }
 $event = json_decode($body, true);
 error_log("$id $event[type] " . json_encode($event['data']));
-http_response_code(204);
+if ($event['type'] === 'subscription.test') { // prove that you know the secret
+    echo json_encode(['challenge' => hash_hmac('sha256', $event['data']['challenge'], $key)]);
+} else {
+    http_response_code(204);
+}
 """)
 
 _GO = Code("""\
@@ -90,6 +114,8 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
 	"io"
 	"log"
 	"math"
@@ -128,7 +154,22 @@ func main() {
 			return
 		}
 		log.Println(r.Header.Get("webhook-id"), string(body))
-		w.WriteHeader(http.StatusNoContent)
+		var event struct {
+			Type string
+			Data struct{ Challenge string }
+		}
+		if err := json.Unmarshal(body, &event); err != nil {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		if event.Type != "subscription.test" {
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+		mac := hmac.New(sha256.New, key) // prove that you know the secret
+		mac.Write([]byte(event.Data.Challenge))
+		proof := hex.EncodeToString(mac.Sum(nil))
+		json.NewEncoder(w).Encode(map[string]string{"challenge": proof})
 	})
 	log.Fatal(http.ListenAndServe("127.0.0.1:8080", nil))
 }

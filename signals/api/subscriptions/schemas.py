@@ -87,8 +87,8 @@ create_subscription = operation(
     "createSubscription",
     "Add a webhook subscription",
     f"{TO_CHANGE} At most {MAX_OF_DESK} for each desk and {MAX_OF_PLATFORM} for the platform. "
-    "Deliveries begin with the next event, once the URL has answered a signed test with 2xx. The "
-    "secret is shown only once.",
+    "Deliveries begin with the next event, once the URL has answered a signed test with 2xx and "
+    "the proof that it knows the secret. The secret is shown only once.",
     tag=TAG,
     response=SubscriptionAndSecret,
     status=201,
@@ -157,7 +157,8 @@ test_subscription = operation(
     "testSubscription",
     "Ask for a test",
     f"{TO_CHANGE} A signed `subscription.test` is sent after this answer. Read the subscription "
-    "until `testRequestedAt` is null.",
+    "until `testRequestedAt` is null. It contains a `challenge`. The endpoint answers 2xx with "
+    '`{"challenge": …}`: the HMAC-SHA256 of the challenge in hex, with the key of the signatures.',
     tag=TAG,
     response=SubscriptionRecord,
     status=202,

@@ -2,14 +2,21 @@
 
 import asyncio
 import time
+from dataclasses import replace
 from datetime import timedelta
 
 from django.utils import timezone
 
 from events.times import truncate_to_milliseconds
-from signals.delivery.answers import Answer
+from signals.delivery.answers import Answer, Fault
 from signals.delivery.database import tell_log
-from signals.delivery.messages import Message, message_of_test, signed_headers
+from signals.delivery.messages import (
+    Message,
+    is_proof,
+    message_of_test,
+    new_challenge,
+    signed_headers,
+)
 from signals.delivery.runner.leases import LEASE, Leased, Progress
 from signals.delivery.runner.pages import Item, Pages
 from signals.delivery.runner.retries import GIVE_UP_AFTER, GONE, pause_after
@@ -104,10 +111,15 @@ class Session:
         self._is_ours = self._is_ours and goes_on
         self._until = began + LEASE
 
-    async def _send(self, message: Message, position: int | None) -> Answer:
-        now = timezone.now()
-        headers = signed_headers(message, self._leased.secrets, now.timestamp())
+    async def _send(
+        self, message: Message, position: int | None, challenge: str | None = None
+    ) -> Answer:
+        """Sends a message once. One with a challenge fails if the answer does not solve that."""
+        now, secrets = timezone.now(), self._leased.secrets
+        headers = signed_headers(message, secrets, now.timestamp())
         answer = await self._endpoint.send(message.body, headers)
+        if challenge and answer.is_success and not is_proof(answer.start, challenge, secrets):
+            answer = replace(answer, error=Fault.UNPROVEN)
         self._slowest = max(self._slowest, answer.seconds)
         attempt = DeliveryAttempt(
             subscription=self._row,
@@ -149,8 +161,9 @@ class Session:
         asked_at = self._row.test_requested_at
         if asked_at is None or not await self._may_send():
             return 0.0
-        message = message_of_test(self._row.public_id, asked_at)
-        answer = await self._send(message, None)
+        challenge = new_challenge()
+        message = message_of_test(self._row.public_id, asked_at, challenge)
+        answer = await self._send(message, None, challenge)
         if answer.is_success:
             await tell_log(verify, subscription=self._row)
         self._progress.was_tested = True
@@ -158,7 +171,7 @@ class Session:
             return 0.0
         if answer.status == GONE and self._row.state == State.ACTIVE:
             await self._disable(Reason.GONE)
-        return None if not self._failures else pause_after(self._failures, answer.retry_after)
+        return pause_after(self._failures, answer.retry_after) if self._failures else 0.0
 
     async def _end(self, pause: float | None) -> None:
         self._progress.is_over, self._progress.pause = True, pause

@@ -19,6 +19,11 @@ from signals.subscriptions.records import MAX_LAG, lag_of
 from signals.subscriptions.samples import receivers
 from tokens.crypto.keys import KeyLostError
 
+PROOF = (
+    'the body of the answer must be {"challenge": "…"} with the HMAC-SHA256 of the test\'s '
+    "challenge in hex, as the code below answers it."
+)
+
 
 @dataclass(frozen=True, slots=True)
 class ShownAttempt:
@@ -79,7 +84,7 @@ def _shown(attempt: DeliveryAttempt, is_newest: bool) -> ShownAttempt:
         attempt.at,
         attempt.milliseconds,
         attempt.is_success,
-        str(attempt.status) if attempt.status else _sentence(attempt.error),
+        _outcome(attempt),
         _answer(attempt),
     )
 
@@ -91,8 +96,13 @@ def _answer(attempt: DeliveryAttempt) -> str:
         return "It cannot be decrypted any more."
 
 
-def _sentence(error: str) -> str:
-    return Fault(error).sentence if error in [*Fault] else "There was no answer."
+def _outcome(attempt: DeliveryAttempt) -> str:
+    """The status, or what went wrong, or both."""
+    if attempt.error == Fault.UNPROVEN:
+        return f"Answered {attempt.status}, but did not prove that it knows the secret: {PROOF}"
+    if attempt.status:
+        return str(attempt.status)
+    return Fault(attempt.error).sentence if attempt.error in [*Fault] else "There was no answer."
 
 
 def _lag(found: Subscription) -> str:

@@ -15,6 +15,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from signals.client.webhooks import verify_webhook, webhook_answer
+
 LOOPBACK = "127.0.0.1"
 OTHER_LOOPBACK = "127.0.0.2"
 
@@ -26,20 +28,24 @@ class Request:
     body: bytes
 
 
+# Writes the whole answer to the connection.
+Reply = Callable[[BaseHTTPRequestHandler, Request], object]
+
+
 @dataclass
 class Heard:
-    """What an endpoint heard: requests in order, and the number of connections."""
+    """What an endpoint heard: requests in order, and the number of connections.
 
+    ``answer`` may be replaced while it listens.
+    """
+
+    answer: Reply
     port: int = 0
     requests: list[Request] = field(default_factory=list)
     connections: int = 0
 
     def url(self, path: str = "/", *, host: str = LOOPBACK, scheme: str = "http") -> str:
         return f"{scheme}://{host}:{self.port}{path}"
-
-
-# Writes the whole answer to the connection.
-Reply = Callable[[BaseHTTPRequestHandler, Request], object]
 
 
 def reply(status: int = 204, body: bytes = b"", **headers: str) -> Reply:
@@ -56,12 +62,22 @@ def reply(status: int = 204, body: bytes = b"", **headers: str) -> Reply:
     return write
 
 
+def taking(secret: str) -> Reply:
+    """Answers as the shipped client does: to a test with the proof that it knows the secret."""
+
+    def write(handler, request):
+        message = verify_webhook(request.body, request.headers, secret)
+        reply(200, webhook_answer(message, secret))(handler, request)
+
+    return write
+
+
 @contextmanager
 def endpoint(
     answer: Reply | None = None, *, address: str = LOOPBACK, context: ssl.SSLContext | None = None
 ) -> Iterator[Heard]:
     """Listens on a free port of this address until the block ends."""
-    heard, write = Heard(), answer or reply()
+    heard = Heard(answer or reply())
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -79,7 +95,7 @@ def endpoint(
             request = Request(self.path, {k.lower(): v for k, v in self.headers.items()}, body)
             heard.requests.append(request)
             with suppress(OSError):
-                write(self, request)
+                heard.answer(self, request)
 
         def log_message(self, *_):
             pass

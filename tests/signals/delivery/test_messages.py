@@ -8,8 +8,14 @@ import pytest
 import time_machine
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
-from signals.client.webhooks import InvalidWebhookError, verify_webhook
-from signals.delivery.messages import event_message, message_of_test, signed_headers
+from signals.client.webhooks import InvalidWebhookError, verify_webhook, webhook_answer
+from signals.delivery.messages import (
+    event_message,
+    is_proof,
+    message_of_test,
+    new_challenge,
+    signed_headers,
+)
 
 pytestmark = pytest.mark.once
 
@@ -94,9 +100,58 @@ def test_header_names_may_be_in_any_case():
     assert verify_webhook(MESSAGE.body, {k.title(): v for k, v in headers.items()}, SECRET)
 
 
-def test_a_test_message_names_the_subscription_only():
-    message = message_of_test("sub_1", NOW)
-    assert json.loads(message.body)["data"] == {"id": "sub_1"}
+def test_a_test_message_has_the_subscription_and_the_challenge_only():
+    message = message_of_test("sub_1", NOW, "c4a1")
+    assert json.loads(message.body)["data"] == {"id": "sub_1", "challenge": "c4a1"}
     with time_machine.travel(NOW):
         headers = signed_headers(message, [SECRET], NOW.timestamp())
         assert theirs(message.body, headers, SECRET)["type"] == "subscription.test"
+
+
+def test_every_challenge_is_another_one():
+    found = {new_challenge() for _ in range(100)}
+    assert len(found) == 100
+    assert {len(one) for one in found} == {64}
+
+
+@pytest.mark.parametrize("secret", [SECRET, OTHER])
+def test_the_clients_answer_proves_each_secret_of_an_overlap(secret):
+    message = {"type": "subscription.test", "data": {"id": "sub_1", "challenge": "c4a1"}}
+    answer = webhook_answer(message, secret)
+    assert is_proof(answer, "c4a1", [SECRET, OTHER])
+    assert not is_proof(answer, "c4a2", [SECRET, OTHER])
+    assert not is_proof(answer, "c4a1", [OTHER if secret == SECRET else SECRET])
+    assert webhook_answer({"type": "signal.filled", "data": {}}, secret) == b""
+
+
+PROOF = json.loads(
+    webhook_answer({"type": "subscription.test", "data": {"challenge": "c4a1"}}, SECRET)
+)["challenge"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"ok",
+        b"\xff",
+        b"[" * 1024,
+        b"null",
+        b"7",
+        b"[]",
+        b"{}",
+        b'{"challenge": "c4a1"}',
+        b'{"challenge": null}',
+        b'{"challenge": ["c4a1"]}',
+        b'{"challenge": "\\ud800"}',
+        b'{"challenge": ""}',
+        message_of_test("sub_1", NOW, "c4a1").body,
+        json.dumps({"challenge": PROOF.upper()}).encode(),
+        json.dumps({"challenge": PROOF[:-1]}).encode(),
+        json.dumps({"proof": PROOF}).encode(),
+        json.dumps(PROOF).encode(),
+        json.dumps({"challenge": PROOF, "more": "x" * 1024}).encode()[:1024],
+    ],
+)
+def test_nothing_else_is_a_proof(answer):
+    assert not is_proof(answer, "c4a1", [SECRET])

@@ -2,6 +2,7 @@
 
 import json
 import signal
+from contextlib import ExitStack
 from datetime import timedelta
 from ipaddress import ip_network
 
@@ -17,7 +18,7 @@ from signals.models.subscription import Reason, State
 from signals.subscriptions import actions
 from tests import client
 from tests.factories import a_bot, a_card, a_desk_token, a_ready_desk
-from tests.signals.delivery.listeners import endpoint, reply
+from tests.signals.delivery.listeners import endpoint, reply, taking
 from tests.signals.delivery.oracle import first_heard, heard, must_hear
 from tests.signals.delivery.stage import runners, subscribe, until
 
@@ -47,11 +48,13 @@ def try_again(row):
 
 def test_one_thread_for_requests_is_enough_for_a_runner(tmp_path, desk):
     """Its own threads keep a connection each: more than a web server with so few threads needs."""
-    with endpoint() as found, runners(tmp_path, THREADS="1"):
-        _, row = actions.create(desk=desk, url=found.url(), kinds=[], actor=SYSTEM)
-        until(lambda: current(row).state == State.ACTIVE)
-        a_bot(desk)
-        until(lambda: rests(row))
+    with endpoint() as found:
+        secret, row = actions.create(desk=desk, url=found.url(), kinds=[], actor=SYSTEM)
+        found.answer = taking(secret)
+        with runners(tmp_path, THREADS="1"):
+            until(lambda: current(row).state == State.ACTIVE)
+            a_bot(desk)
+            until(lambda: rests(row))
 
 
 def test_everybody_hears_what_the_feed_shows_them_in_order_and_verified(tmp_path, card):
@@ -146,11 +149,11 @@ def test_what_ends_a_subscription(tmp_path, card):
     assert {one["data"]["reason"] for one in told} == set(Reason)
 
 
-def test_a_test_makes_a_new_subscription_active_and_a_redirect_does_not(tmp_path, card):
+def test_a_proven_test_makes_a_new_subscription_active(tmp_path, card):
     desk = a_ready_desk(card)
-    with endpoint() as found, endpoint(reply(302, Location="https://a.example/")) as moved:
+    with endpoint() as found:
         secret, row = actions.create(desk=desk, url=found.url(), kinds=[], actor=SYSTEM)
-        _, other = actions.create(desk=desk, url=moved.url(), kinds=[], actor=SYSTEM)
+        found.answer = taking(secret)
         a_bot(desk)
         with runners(tmp_path):
             until(lambda: current(row).state == State.ACTIVE)
@@ -160,11 +163,65 @@ def test_a_test_makes_a_new_subscription_active_and_a_redirect_does_not(tmp_path
                     or rests(row)
                 )
             )
-            until(lambda: not current(other).test_requested_at and not other.leased_until)
         first, *rest = found.requests
         assert json.loads(first.body)["type"] == "subscription.test"
         assert heard(rest, [secret])
-        assert (other.state, other.last_status, len(moved.requests)) == (State.UNVERIFIED, None, 1)
+
+
+def echo(handler, request):
+    reply(200, request.body)(handler, request)
+
+
+def reflect(handler, request):
+    """As a server that knows what a challenge is, and not the secret."""
+    challenge = json.loads(request.body)["data"]["challenge"]
+    reply(200, json.dumps({"challenge": challenge}).encode())(handler, request)
+
+
+def test_a_stranger_is_never_verified_and_gets_one_test_for_each_that_was_asked_for(tmp_path, card):
+    desk = a_ready_desk(card)
+    moved = reply(307, Location="https://a.example/")
+    strangers = [reply(200, b"ok"), reply(204), echo, reflect, moved]
+    with ExitStack() as stack:
+        found = [stack.enter_context(endpoint(one)) for one in strangers]
+        urls = [one.url() for one in found]
+        made = [actions.create(desk=desk, url=url, kinds=[], actor=SYSTEM) for url in urls]
+        for _, row in made:
+            actions.rewind(subscription=row, after=log_cursor(row.cursor_epoch, 0), actor=SYSTEM)
+        a_bot(desk)
+        with runners(tmp_path, 2):
+            for asked in (1, 2):
+                for _, row in made:
+                    until(lambda row=row: not current(row).test_requested_at)
+                    until(lambda row=row: not current(row).leased_until)
+                    assert (row.state, row.is_verified) == (State.UNVERIFIED, False)
+                assert [len(one.requests) for one in found] == [asked] * len(found)
+                if asked == 1:
+                    for _, row in made:
+                        actions.request_test(subscription=row)
+    tests = [json.loads(request.body) for one in found for request in one.requests]
+    assert {one["type"] for one in tests} == {"subscription.test"}
+    assert len({one["data"]["challenge"] for one in tests}) == len(tests)
+    for _, row in made[:4]:
+        attempt = DeliveryAttempt.objects.filter(subscription=row).first()
+        assert (attempt.error, attempt.is_success) == ("unproven", False)
+
+
+def test_an_active_one_stays_active_and_goes_on_if_a_test_is_not_proven(tmp_path, card):
+    """Also one that was verified before endpoints had to prove anything."""
+    desk = a_ready_desk(card)
+    with endpoint() as found:
+        secret, row = subscribe(found.url(), desk)
+        start = row.cursor_position
+        a_bot(desk)
+        actions.request_test(subscription=row)
+        with runners(tmp_path):
+            until(lambda: rests(row))
+        first, *rest = found.requests
+        assert json.loads(first.body)["type"] == "subscription.test"
+        assert heard(rest, [secret]) == must_hear(row, start)
+    assert (row.state, row.failures, row.reason) == (State.ACTIVE, 0, None)
+    assert DeliveryAttempt.objects.get(subscription=row, position=None).error == "unproven"
 
 
 def test_changes_take_effect_and_what_was_in_flight_counts_for_nothing(tmp_path, card):

@@ -11,6 +11,7 @@ from django.utils import timezone
 from desks.models import Desk
 from events.kinds import Kind
 from events.models import Event, Head
+from signals.delivery.answers import Fault
 from signals.models import DeliveryAttempt, Subscription
 from signals.models.subscription import MAX_OF_DESK, Reason
 from signals.subscriptions import actions, outcomes
@@ -243,6 +244,19 @@ def test_removing_asks_first_in_red(desk, owner):
     owner.post(at(webhook, "remove"))
     assert not DeliveryAttempt.objects.exists()
     assert not Subscription.objects.exists()
+
+
+def test_an_attempt_says_that_an_answer_was_no_proof(desk, owner):
+    webhook = a_webhook(desk)
+    attempt = DeliveryAttempt(
+        subscription=webhook, at=timezone.now(), milliseconds=7, status=200, error=Fault.UNPROVEN
+    )
+    attempt.keep_answer(b"ok")
+    attempt.save()
+    page = html.unescape(pages.source(owner.get(at(webhook))))
+    assert "Answered 200, but did not prove that it knows the secret:" in page
+    assert 'class="verdict refused"' in page
+    assert 'class="verdict accepted"' not in page
 
 
 # --- The control area -----------------------------------------------------------------------------

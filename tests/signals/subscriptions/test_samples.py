@@ -11,6 +11,7 @@ import httpx2
 import pytest
 from standardwebhooks import Webhook
 
+from signals.delivery.messages import is_proof, message_of_test, new_challenge
 from signals.subscriptions.samples import receivers
 from tests.server import free_port
 from tokens.crypto import formats
@@ -80,8 +81,17 @@ def test_a_receiver_takes_what_was_signed_and_refuses_everything_else(language, 
             what: client.post("/", content=BODY.encode(), headers=sent).status_code
             for what, sent in asked.items()
         }
+        challenge = new_challenge()
+        test = message_of_test("sub_1", datetime.now(UTC), challenge).body.decode()
+        proven = client.post("/", content=test, headers=headers(SECRET, body=test))
+        forged = client.post("/", content=test, headers=headers(other, body=test))
         process.kill()
         said = process.stdout.read().decode()
     taken = ("signed", "signed in an overlap")
     assert answers == {what: 204 if what in taken else 400 for what in asked}
-    assert said.count("evt_7_4f1c2a90") == 2
+    assert proven.status_code == 200
+    assert is_proof(proven.content, challenge, [SECRET])
+    assert forged.status_code == 400
+    assert challenge not in forged.text
+    assert not is_proof(forged.content, challenge, [SECRET])
+    assert said.count("evt_7_4f1c2a90") == 3
