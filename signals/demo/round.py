@@ -122,7 +122,7 @@ class Round:
         page = self._client.page(start)
         self._compare(
             {"events": [event["kind"] for event in page["events"]], "more": page["more"]},
-            {"events": ["signal.filled"] * 3 + ["signal.refused"] * 3, "more": False},
+            {"events": ["signal.filled"] * 3 + ["signal.refused"] * 2, "more": False},
         )
 
     def _play_webhook(self) -> None:
