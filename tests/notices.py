@@ -11,7 +11,6 @@ from django.utils import timezone
 
 from desks.models import Notice
 from desks.notices.kinds import NoticeKind
-from signals.chats.sharing import share
 from signals.notices import sending
 from signals.notices.loops import write_due
 
@@ -29,10 +28,8 @@ def waiting(*kinds: NoticeKind) -> list[str]:
 
 
 def send() -> list[EmailMultiAlternatives]:
-    """Sends the notices that are due; returns the mails."""
+    """Mails the notices that are due, without the loop of chats; returns the mails."""
     mail.outbox.clear()
-    while share(timezone.now()):
-        pass
     while sending.send_due(timezone.now()):
         pass
     return mail.outbox  # type: ignore[return-value]

@@ -3,7 +3,8 @@
 from datetime import datetime
 from typing import Self
 
-from django.db import models
+from django.db import connection, models
+from django.db.models import Q
 
 from desks.ids import MAX_ID_LENGTH, new_notice_id
 from desks.mail_addresses import MAX_LENGTH
@@ -13,13 +14,27 @@ MAX_SUBJECT = 200
 
 
 class NoticeQuerySet(models.QuerySet["Notice"]):
+    def unmailed(self) -> Self:
+        """Notices whose mail waits."""
+        return self.filter(mailed_at=None)
+
     def due(self, now: datetime) -> Self:
         """Notices that can be mailed, in the order in which to mail them."""
-        return self.filter(is_shared=True, due_at__lte=now).order_by("priority", "due_at", "pk")
+        return self.unmailed().filter(due_at__lte=now).order_by("priority", "due_at", "pk")
 
     def unshared(self, now: datetime) -> Self:
-        """Notices that are due, and that the user's chats have no copies of yet."""
-        return self.filter(is_shared=False, due_at__lte=now).order_by("pk")
+        """Notices that were due, and that the user's chats have no copies of yet.
+
+        ``due_at`` of one that was taken to be mailed is when to try that again.
+        """
+        was_due = Q(due_at__lte=now) | Q(attempts__gt=0)
+        return self.filter(was_due, is_shared=False).order_by("pk")
+
+    def lock(self) -> Self:
+        """Locks the rows, and leaves out those that another process has locked."""
+        if not connection.features.has_select_for_update_skip_locked:
+            return self
+        return self.select_for_update(skip_locked=True, of=("self",))
 
 
 class Notice(models.Model):
@@ -27,7 +42,8 @@ class Notice(models.Model):
 
     ``address`` is where it goes if that is not the user's present address. ``due_at`` is when to
     send it, or to try again. ``public_id`` is in the Message-ID, so every attempt has the same one.
-    ``is_shared`` is whether the user's chats got their copies; a notice is mailed after that.
+    ``is_shared`` is whether the user's chats got their copies. ``mailed_at`` is when the mail was
+    sent or given up. Neither waits for the other; the row is deleted after both.
     ``about`` is the id of a secret whose later end makes the notice untrue, or empty.
     """
 
@@ -42,12 +58,20 @@ class Notice(models.Model):
     due_at = models.DateTimeField()
     attempts = models.PositiveSmallIntegerField(default=0)
     is_shared = models.BooleanField(default=False, db_default=False)
+    mailed_at = models.DateTimeField(null=True)
 
     objects = NoticeQuerySet.as_manager()
 
     class Meta:
         ordering = ["pk"]
-        indexes = [models.Index(fields=["is_shared", "priority", "due_at"], name="notice_due")]
+        indexes = [
+            models.Index(fields=["is_shared", "priority", "due_at"], name="notice_due"),
+            models.Index(
+                fields=["priority", "due_at"],
+                name="notice_unmailed",
+                condition=Q(mailed_at__isnull=True),
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"{self.public_id} ({self.kind})"

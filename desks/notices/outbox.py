@@ -5,7 +5,7 @@ process takes notices for ``LEASE``. If it ends before it sent them, another one
 a notice is sent at least once, with the same Message-ID.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 
@@ -74,7 +74,7 @@ def wanted(notices: Iterable[Notice]) -> list[Notice]:
 
 def is_full() -> bool:
     """Whether so many notices wait that those to many users wait to be written."""
-    return Notice.objects.count() >= MAX_WAITING
+    return Notice.objects.unmailed().count() >= MAX_WAITING
 
 
 def turn_off(user_id: int, kind: str) -> None:
@@ -100,7 +100,7 @@ def take(now: datetime) -> list[Notice]:
         if pace is None:
             return []
         count, paced_to = allowed(pace.at, now, _interval(), MAX_BATCH)
-        notices = list(Notice.objects.due(now).select_related("user")[:count])
+        notices = list(Notice.objects.due(now).lock().select_related("user")[:count])
         taken = [notice.pk for notice in notices]
         Notice.objects.filter(pk__in=taken).update(due_at=now + LEASE, attempts=F("attempts") + 1)
         pace.at = paced_to + _interval() * len(notices)
@@ -119,15 +119,23 @@ def address_of(notice: Notice) -> str | None:
     return user.email if notice.kind == NoticeKind.SECURITY or verified.exists() else None
 
 
-def forget(notices: Sequence[Notice]) -> None:
-    """Deletes notices that were sent, or that nobody can get."""
-    Notice.objects.filter(pk__in=[notice.pk for notice in notices]).delete()
+def end_mail(notice: Notice, now: datetime, *, has_chats: bool) -> None:
+    """Notes that the mail was sent or given up, and deletes the notice.
+
+    If its reader has chats, it stays until they have their copies.
+    """
+    rows = Notice.objects.filter(pk=notice.pk)
+    if not has_chats:
+        rows.delete()
+        return
+    with transaction.atomic():
+        rows.update(mailed_at=now)  # the lock: a process that shares it now sees it, or comes first
+        rows.filter(is_shared=True).delete()
 
 
 def postpone(notice: Notice, now: datetime) -> bool:
-    """Tries a notice again later. Returns False if it is given up."""
+    """Tries to mail a notice again later. Returns False if that is given up."""
     if notice.attempts >= len(WAITS):
-        forget([notice])
         return False
     Notice.objects.filter(pk=notice.pk).update(due_at=now + WAITS[notice.attempts])
     return True

@@ -1,13 +1,14 @@
-"""Copies the notices that are due to the chats of their readers, before they are mailed.
+"""Copies the notices that are due to the chats of their readers, beside the mail.
 
 A chat has its own copies, so one that fails neither holds up nor repeats a mail or another chat.
+A notice that is mailed before stays until it is copied.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
-from django.db import connection, transaction
+from django.db import transaction
 
 from desks.models import Notice
 from signals.models import Chat, ChatMessage
@@ -21,12 +22,11 @@ def share(now: datetime) -> int:
     if not Notice.objects.unshared(now).exists():
         return 0
     with transaction.atomic():
-        rows = Notice.objects.unshared(now)
-        if connection.features.has_select_for_update_skip_locked:
-            rows = rows.select_for_update(skip_locked=True)
-        notices = list(rows[:MAX_AT_ONCE])
+        notices = list(Notice.objects.unshared(now).lock()[:MAX_AT_ONCE])
         _copy([notice for notice in notices if not notice.address], now)
-        Notice.objects.filter(pk__in=[notice.pk for notice in notices]).update(is_shared=True)
+        shared = Notice.objects.filter(pk__in=[notice.pk for notice in notices])
+        shared.exclude(mailed_at=None).delete()
+        shared.update(is_shared=True)
     return len(notices)
 
 

@@ -122,8 +122,8 @@ def _summarise(notices: Sequence[Notice], now: datetime) -> None:
     """Adds old notices to the one notice of what a user missed."""
     for notice in notices:
         line = f"- {notice.subject} ({notice.due_at:%-d %B, %H:%M} UTC)"
-        waiting = Notice.objects.filter(user=notice.user, kind=NoticeKind.MISSED, is_shared=False)
-        missed = waiting.first()
+        mine = Notice.objects.filter(user=notice.user, kind=NoticeKind.MISSED)
+        missed = mine.filter(is_shared=False, attempts=0).lock().first()  # nobody has it yet
         if missed is None:
             body = f"These notices are more than a day late:\n\n{line}\n\n{page('activity')}"
             missed = new_notice(notice.user, NoticeKind.MISSED, "Late notices", body, now)

@@ -11,7 +11,8 @@ from django.template.loader import render_to_string
 from django.utils import timezone
 
 from desks.models import Notice
-from desks.notices.outbox import address_of, forget, postpone, take
+from desks.notices.outbox import address_of, end_mail, postpone, take
+from signals.models import Chat
 from signals.notices.unsubscribing import link_of
 
 logger = logging.getLogger(__name__)
@@ -39,7 +40,7 @@ def deliver(notices: Sequence[Notice]) -> None:
     for notice in notices:
         address = address_of(notice)
         if address is None:
-            forget([notice])
+            _end(notice)
             continue
         try:
             if failed:
@@ -49,6 +50,8 @@ def deliver(notices: Sequence[Notice]) -> None:
         except Exception as error:
             failed = failed or _is_of_connection(error)
             kept = postpone(notice, timezone.now())
+            if not kept:
+                _end(notice)
             outcome = "later" if kept else "no more"
             logger.warning(
                 "A notice was not sent: %s (%s). It is tried %s.",
@@ -57,8 +60,13 @@ def deliver(notices: Sequence[Notice]) -> None:
                 outcome,
             )
         else:
-            forget([notice])
+            _end(notice)
     connection.close()
+
+
+def _end(notice: Notice) -> None:
+    has_chats = Chat.objects.filter(user=notice.user_id).exists()
+    end_mail(notice, timezone.now(), has_chats=has_chats)
 
 
 def _is_of_connection(error: Exception) -> bool:

@@ -43,7 +43,7 @@ def _write(pk: int, now: datetime) -> None:
     user = digest.user
     digest.due_at = next_due(now, digest.hour, zone_of(user))
     # The last one was not sent yet: the next one tells this day too.
-    if not Notice.objects.filter(user=user, kind=NoticeKind.DIGEST).exists():
+    if not Notice.objects.unmailed().filter(user=user, kind=NoticeKind.DIGEST).exists():
         _tell(digest, now)
     digest.save(update_fields=["due_at", "since", "position"])
 

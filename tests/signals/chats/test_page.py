@@ -9,6 +9,7 @@ from django.utils import timezone
 from desks.models import Notice
 from desks.notices.kinds import NoticeKind
 from signals.chats.sending import finish, take
+from signals.chats.sharing import share
 from signals.delivery.answers import Answer, Fault
 from signals.models import Chat, ChatMessage
 from signals.models.chat import MAX_CHATS
@@ -73,6 +74,7 @@ class TestAdding:
         assert mail.subject == "A chat was added to your notices"
         assert "Slack (hooks.slack.com) gets your notices from now on." in mail.body
         assert "B0001" not in mail.body
+        share(timezone.now())
         assert ChatMessage.objects.get().subject == mail.subject
 
     @pytest.mark.parametrize(

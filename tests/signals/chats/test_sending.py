@@ -3,16 +3,19 @@
 import asyncio
 import logging
 import threading
+from collections.abc import Callable
 from contextlib import ExitStack
 from ipaddress import ip_network
 
 import pytest
 import time_machine
-from django.db import connection
+from django.core.mail.backends.locmem import EmailBackend
+from django.db import DatabaseError, connection
 from django.utils import timezone
 
 from desks.models import Notice, NoticeChoice
-from desks.notices.kinds import NoticeKind
+from desks.notices import outbox
+from desks.notices.kinds import FIRST, NoticeKind
 from signals.chats import sharing
 from signals.chats.actions import request_test
 from signals.chats.loop import send_to_chats
@@ -22,6 +25,7 @@ from signals.delivery.answers import Answer, Fault
 from signals.delivery.database import in_database
 from signals.models import Chat, ChatMessage
 from signals.models.chat import Problem, Service
+from signals.notices.sending import send_due
 from tests.notices import send
 from tests.processes import run_together
 from tests.signals.chats.stage import MINUTE, SECOND, a_chat, heard_by, send_once
@@ -67,29 +71,30 @@ class TestSharing:
         first, second, other = listen(), listen(), listen()
         for user, heard in ((member, first), (member, second), (stranger.user, other)):
             a_chat(user, heard.url())
-        a_notice(member, is_shared=False)
+        a_notice(member)
         assert send_once() == 2
         assert [mail.subject for mail in send()] == ["Chart is silent"]
         assert subjects(first) == subjects(second) == ["Chart is silent"]
         assert other.requests == []
 
-    def test_it_is_mailed_after_it_was_shared_and_shared_once(self, member):
+    @pytest.mark.parametrize("first", ["mail", "chats"])
+    def test_whichever_is_first_it_is_mailed_once_and_shared_once(self, member, first):
         a_chat(member)
-        notice = a_notice(member, is_shared=False)
-        assert list(Notice.objects.due(timezone.now())) == []
-        assert (share(timezone.now()), share(timezone.now())) == (1, 0)
-        assert list(Notice.objects.due(timezone.now())) == [notice]
-        assert ChatMessage.objects.count() == 1
+        a_notice(member)
+        steps = [lambda: len(send()), lambda: share(timezone.now())]
+        done = [step() for step in (steps if first == "mail" else steps[::-1]) * 2]
+        assert done == [1, 1, 0, 0]
+        assert (ChatMessage.objects.count(), Notice.objects.count()) == (1, 0)
 
     def test_a_notice_that_is_not_due_yet_waits(self, member):
         a_chat(member)
-        a_notice(member, is_shared=False, due_at=timezone.now() + MINUTE)
+        a_notice(member, due_at=timezone.now() + MINUTE)
         assert share(timezone.now()) == 0
 
     def test_security_notices_go_to_chats_but_not_those_for_another_address(self, member):
         a_chat(member)
-        a_notice(member, NoticeKind.SECURITY, "Changed", is_shared=False)
-        a_notice(member, NoticeKind.SECURITY, "Old", is_shared=False, address="old@example.com")
+        a_notice(member, NoticeKind.SECURITY, "Changed")
+        a_notice(member, NoticeKind.SECURITY, "Old", address="old@example.com")
         share(timezone.now())
         assert [message.subject for message in ChatMessage.objects.all()] == ["Changed"]
 
@@ -99,18 +104,101 @@ class TestSharing:
         Chat.objects.filter(pk=chat.pk).update(problem=Problem.REFUSED)
         type(member).objects.filter(pk=stranger.user.pk).update(is_active=False)
         for user in (member, stranger.user):
-            a_notice(user, is_shared=False)
+            a_notice(user)
         assert share(timezone.now()) == 2
         assert not ChatMessage.objects.exists()
+
+    def test_while_mails_fail_the_copy_does_not_wait_and_who_has_no_address_gets_it(
+        self, member, stranger, monkeypatch
+    ):
+        def fails(backend, messages):
+            raise OSError
+
+        monkeypatch.setattr(EmailBackend, "send_messages", fails)
+        for user in (member, stranger.user):  # the stranger's address is not verified
+            a_chat(user)
+            a_notice(user)
+        assert send() == []
+        assert share(timezone.now()) == 2
+        assert {message.chat.user for message in ChatMessage.objects.all()} == {
+            member,
+            stranger.user,
+        }
+        assert Notice.objects.get().user == member
+
+    def test_a_notice_whose_mail_is_given_up_is_copied(self, member, monkeypatch):
+        monkeypatch.setattr(outbox, "WAITS", ())
+        monkeypatch.setattr(EmailBackend, "send_messages", lambda *_: 1 / 0)
+        a_chat(member)
+        a_notice(member)
+        send()
+        assert share(timezone.now()) == 1
+        assert (ChatMessage.objects.count(), Notice.objects.count()) == (1, 0)
 
     def test_no_more_than_a_bounded_number_waits_for_a_chat(self, member, monkeypatch):
         monkeypatch.setattr(sharing, "MAX_WAITING", 3)
         a_chat(member)
         for _ in range(5):
-            a_notice(member, is_shared=False)
+            a_notice(member)
         share(timezone.now())
         assert ChatMessage.objects.count() == 3
         assert Notice.objects.due(timezone.now()).count() == 5
+
+
+class TestMailsWithoutTheLoopOfChats:
+    """What the loop of chats does has no effect on mails."""
+
+    @pytest.fixture
+    def broken(self, transactional_db):
+        """Sharing fails until this is called."""
+        here = ChatMessage._meta.db_table
+        _rename(here, "elsewhere")
+        mended = []
+
+        def mend():
+            if not mended:
+                _rename("elsewhere", here)
+                mended.append(True)
+
+        yield mend
+        mend()
+
+    @pytest.mark.django_db(transaction=True)
+    def test_while_sharing_fails_every_mail_is_sent_and_chats_get_their_copies_later(
+        self, member, broken
+    ):
+        a_chat(member), a_chat(member)
+        a_notice(member)
+        a_notice(member, NoticeKind.SECURITY, "Password changed", priority=FIRST)
+        with pytest.raises(DatabaseError):
+            share(timezone.now())
+        assert [message.subject for message in send()] == ["Password changed", "Chart is silent"]
+        with pytest.raises(DatabaseError):
+            share(timezone.now())
+        broken()
+        assert share(timezone.now()) == 2
+        copies = list(ChatMessage.objects.order_by("pk").values_list("subject", flat=True))
+        assert sorted(copies) == ["Chart is silent"] * 2 + ["Password changed"] * 2
+        assert (send(), Notice.objects.count()) == ([], 0)
+
+    def test_what_was_mailed_holds_up_no_other_notice(self, member, monkeypatch):
+        monkeypatch.setattr(outbox, "MAX_WAITING", 1)
+        a_chat(member)
+        a_notice(member)
+        assert outbox.is_full()
+        send()
+        assert Notice.objects.count() == 1  # it waits for the chats
+        assert not outbox.is_full()
+
+    def test_a_notice_of_who_has_no_chat_waits_for_nothing(self, member):
+        a_notice(member)
+        send()
+        assert not Notice.objects.exists()
+
+
+def _rename(old, new):
+    with connection.cursor() as cursor:
+        cursor.execute(f"ALTER TABLE {old} RENAME TO {new}")
 
 
 class TestPace:
@@ -118,7 +206,7 @@ class TestPace:
         heard = listen()
         a_chat(member, heard.url())
         for kind, priority in (("consent", 2), ("silence", 1), ("security", 0)):
-            a_notice(member, NoticeKind(kind), kind, priority=priority, is_shared=False)
+            a_notice(member, NoticeKind(kind), kind, priority=priority)
         sent = []
         for _ in range(5):
             sent.append(send_once())
@@ -143,7 +231,7 @@ class TestFailures:
     def test_it_is_tried_again_with_a_growing_pause(self, member, listen, clock, caplog):
         heard = listen(reply(500))
         chat = a_chat(member, heard.url("/secret-path"))
-        a_notice(member, is_shared=False)
+        a_notice(member)
         pauses = []
         for _ in range(4):
             assert send_once() == 1
@@ -162,7 +250,7 @@ class TestFailures:
         failing, working = listen(reply(500)), listen()
         a_chat(member, failing.url())
         a_chat(member, working.url())
-        a_notice(member, is_shared=False)
+        a_notice(member)
         send_once()
         assert len(send()) == 1
         clock.shift(MINUTE)
@@ -173,7 +261,7 @@ class TestFailures:
     def test_what_the_service_asks_for_is_waited(self, member, listen, clock):
         heard = listen(reply(429, Retry_After="7"))
         chat = a_chat(member, heard.url())
-        a_notice(member, is_shared=False)
+        a_notice(member)
         send_once()
         chat.refresh_from_db()
         assert chat.next_attempt_at == timezone.now() + 7 * SECOND
@@ -185,7 +273,7 @@ class TestFailures:
     def test_a_service_that_is_down_can_ask_for_more_and_not_for_less(self, member, listen, clock):
         chat = a_chat(member, listen(reply(503, Retry_After="600")).url())
         hasty = a_chat(member, listen(reply(503, Retry_After="1")).url())
-        a_notice(member, is_shared=False)
+        a_notice(member)
         send_once()
         for row, seconds in ((chat, 600), (hasty, 60)):
             row.refresh_from_db()
@@ -196,7 +284,7 @@ class TestFailures:
         heard = listen(reply(status))
         chat = a_chat(member, heard.url())
         for _ in range(2):
-            a_notice(member, is_shared=False)
+            a_notice(member)
         send_once()
         chat.refresh_from_db()
         assert (chat.problem, chat.next_attempt_at) == (Problem.REFUSED, None)
@@ -210,7 +298,7 @@ class TestFailures:
     def test_its_owner_may_have_turned_that_notice_off(self, member, listen):
         NoticeChoice.objects.create(user=member, off=["endings"])
         a_chat(member, listen(reply(404)).url())
-        a_notice(member, is_shared=False)
+        a_notice(member)
         send_once()
         assert Notice.objects.count() == 1  # the one that was not mailed yet
 
@@ -219,7 +307,7 @@ class TestFailures:
         start = timezone.now()
         while not chat.problem:
             if not chat.messages.exists():
-                a_notice(member, is_shared=False)
+                a_notice(member)
             send_once()
             chat.refresh_from_db()
             clock.move_to(chat.next_attempt_at or timezone.now())
@@ -244,7 +332,7 @@ class TestFailures:
         heard = listen(replies(iter([400, 204])))
         a_chat(member, heard.url())
         for name in ("odd", "next"):
-            a_notice(member, subject=name, is_shared=False)
+            a_notice(member, subject=name)
         send_once()
         clock.shift(MINUTE)
         send_once()
@@ -255,7 +343,7 @@ class TestFailures:
         elsewhere = listen()
         heard = listen(reply(307, Location=elsewhere.url()))
         chat = a_chat(member, heard.url())
-        a_notice(member, is_shared=False)
+        a_notice(member)
         send_once()
         chat.refresh_from_db()
         assert (chat.last_status, elsewhere.requests) == (307, [])
@@ -264,7 +352,7 @@ class TestFailures:
         heard = listen()
         settings.DELIVERY_ALLOW = []
         chat = a_chat(member, heard.url())
-        a_notice(member, is_shared=False)
+        a_notice(member)
         send_once()
         chat.refresh_from_db()
         assert (chat.last_error, heard.connections) == (Fault.FORBIDDEN, 0)
@@ -306,7 +394,7 @@ class TestLeases:
     def test_a_message_that_came_meanwhile_is_not_overlooked(self, member):
         request_test(chat=a_chat(member), now=timezone.now())
         (leased,) = take(timezone.now())
-        a_notice(member, is_shared=False)
+        a_notice(member)
         share(timezone.now())
         finish(leased, Answer(status=204), timezone.now())
         assert Chat.objects.get().next_attempt_at is not None
@@ -334,13 +422,39 @@ def share_all(number: int) -> int:
     return sum(iter(lambda: share(timezone.now()), 0))
 
 
+def mail_all(number: int) -> int:
+    """How many notices a process mails, while others share them."""
+    return sum(iter(lambda: send_due(timezone.now()), 0))
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.processes
+@pytest.mark.alone
+def test_processes_that_mail_and_share_at_once_do_each_once(member):
+    """What one process had locked is left to the next look."""
+    a_chat(member)
+    for number in range(90):
+        a_notice(member, subject=str(number))
+    both = [(mail_all, 1), (share_all, 2), (mail_all, 3), (share_all, 4)]
+    done = run_together(call, both)
+    mailed, shared = sum(done[::2]) + mail_all(0), sum(done[1::2]) + share_all(0)
+    assert (mailed, shared) == (90, 90)
+    found = sorted(int(message.subject) for message in ChatMessage.objects.all())
+    assert found == list(range(90))
+    assert not Notice.objects.exists()
+
+
+def call(function: Callable[[int], int], number: int) -> int:
+    return function(number)
+
+
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.processes
 @pytest.mark.alone
 def test_processes_that_share_at_once_copy_each_notice_once(member):
     a_chat(member)
     for number in range(90):
-        a_notice(member, subject=str(number), is_shared=False)
+        a_notice(member, subject=str(number))
     shared = run_together(share_all, [(number,) for number in range(3)])
     assert sum(shared) == 90
     found = sorted(int(message.subject) for message in ChatMessage.objects.all())
@@ -368,7 +482,7 @@ def test_the_service_sends_past_a_chat_that_hangs(member, listen, caplog):
     a_chat(member, hanging.url())
     a_chat(member, working.url())
     for number in range(2):
-        a_notice(member, subject=str(number), is_shared=False)
+        a_notice(member, subject=str(number))
 
     async def run() -> None:
         stop = asyncio.Event()

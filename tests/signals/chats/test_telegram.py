@@ -13,6 +13,7 @@ from desks.models import Bookmark
 from signals.chats import polling, telegram
 from signals.chats.actions import CODE_LIFETIME, add_telegram, new_code, request_test
 from signals.chats.polling import LEASE, UPDATES, lease, poll_once, release, save
+from signals.chats.sharing import share
 from signals.delivery.transport import Client
 from signals.models import Chat, ChatCode, ChatMessage
 from signals.models.chat import MAX_CHATS, Problem
@@ -117,6 +118,7 @@ class TestTheCode:
         )
         assert str(NUMBER) not in str(vars(chat))
         assert [mail.subject for mail in send()] == ["A chat was added to your notices"]
+        share(timezone.now())
         assert ChatMessage.objects.get().chat == chat
         assert add(code, NUMBER + 1) is None
         assert Chat.objects.count() == 1

@@ -18,6 +18,7 @@ from desks.notices.kinds import NoticeKind
 from desks.notices.outbox import bookmarked
 from events.actors import SYSTEM
 from events.models import Event, Head
+from signals.chats.sharing import share
 from signals.models.subscription import Reason
 from signals.notices import following, refusals, texts
 from signals.notices.loops import write_due
@@ -35,6 +36,7 @@ from tests.factories import (
 from tests.notices import waiting, write
 from tests.processes import run_together
 from tests.signals.bodies import fanout, tradingview
+from tests.signals.chats.stage import a_chat
 from tests.signals.subscriptions.stage import an_active_webhook
 from tokens import actions as tokens
 from tokens.choices import Source
@@ -344,6 +346,20 @@ def test_what_is_older_than_a_day_is_told_in_one_notice(bot, desk, clock):
     write()
     assert waiting() == ["Late notices"]
     assert Notice.objects.get().body.count("- A signal of Chart was refused") == 3
+
+
+@pytest.mark.parametrize("handed_out", [outbox.take, share], ids=["mail", "chats"])
+def test_a_late_notice_that_is_being_sent_gets_no_more_lines(bot, desk, clock, handed_out):
+    a_chat(desk.user)
+    for _ in range(2):
+        sent(bot, pair="NOT/IT")
+        clock.shift(2 * DAY)
+        write()
+        clock.shift(2 * MINUTE)
+        handed_out(timezone.now())
+    assert waiting() == ["Late notices"] * 2
+    lines = [body.count("\n- ") for body in Notice.objects.values_list("body", flat=True)]
+    assert lines == [1, 1]
 
 
 def test_a_log_of_another_epoch_tells_nothing_old(bot, clock):

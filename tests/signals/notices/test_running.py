@@ -5,19 +5,23 @@ from pathlib import Path
 
 import pytest
 import time_machine
-from django.db import connection  # noqa: F401 - the condition below names it
+from django.db import connection
 from django.utils import timezone
 
 from desks.expectations.rules import Expectation
+from desks.notices.kinds import NoticeKind
+from desks.notices.outbox import tell_security
 from events.models import Event
+from signals.models import ChatMessage
+from signals.notices.texts import new_notice
 from tests.client import push, signed_in
 from tests.factories import a_bot, a_card, a_ready_desk, expect, move_the_log_back
-from tests.notices import mails_in, write
+from tests.notices import mails_in, waiting, write
 from tests.pages import words
 from tests.signals.bodies import tradingview
 from tests.signals.chats.stage import a_chat, heard_by
 from tests.signals.delivery.listeners import endpoint
-from tests.signals.delivery.stage import runners, until
+from tests.signals.delivery.stage import RunnerProcess, runners, until
 from tests.staff import verified
 
 pytestmark = [
@@ -39,6 +43,35 @@ def chat():
     """What a chat of a user hears."""
     with endpoint() as heard:
         yield heard
+
+
+def test_mails_are_sent_while_the_loop_of_chats_fails_and_chats_get_theirs_after_it(tmp_path, chat):
+    desk = a_ready_desk(a_card())
+    verified(desk.user)
+    a_chat(desk.user, chat.url())
+    folder = tmp_path / "mails"
+    folder.mkdir()
+    tell_security(desk.user.pk, "Password changed", "It was.", at=timezone.now())
+    usual = new_notice(desk.user, NoticeKind.SILENCE, "Chart is silent", "It is.", timezone.now())
+    usual.save()
+    here, address = ChatMessage._meta.db_table, f"filemail:///{folder}"
+    rename(here, "elsewhere")
+    runner = RunnerProcess(tmp_path / "log", EMAIL_URL=address, BASE_URL="http://testserver")
+    try:
+        until(lambda: "A loop of the runner failed" in runner.log.read_text())
+        until(lambda: len(mails(folder)) == 2)
+        rename("elsewhere", here)
+        until(lambda: len(chat.requests) == 2 and not waiting())
+    finally:
+        runner.kill()
+    assert mails(folder) == ["Password changed", "Chart is silent"]
+    said = [body["content"].partition("\n")[0] for body in heard_by(chat)]
+    assert said == ["**Password changed**", "**Chart is silent**"]
+
+
+def rename(old: str, new: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(f"ALTER TABLE {old} RENAME TO {new}")
 
 
 def test_a_bot_that_falls_silent_is_told_once_by_mail_chat_and_page(tmp_path, chat):

@@ -26,7 +26,6 @@ SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hou
 def a_notice(user, kind=NoticeKind.SILENCE, subject="Chart is silent", **columns) -> Notice:
     body = "It was expected.\n\nhttp://testserver/bots/bot_1?a=<b>&c"
     notice = new_notice(user, kind, subject, body, timezone.now())
-    notice.is_shared = True
     for name, value in columns.items():
         setattr(notice, name, value)
     notice.save()
