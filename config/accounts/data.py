@@ -10,6 +10,8 @@ from django.utils.http import urlencode
 
 from desks.models import Automation, Desk, Election
 from events.http.refusals import ReauthenticationRequired
+from events.kinds import Kind
+from events.models import Event
 from signals.models import Chat, Subscription
 from signals.pages.access import customer_page, sent
 from signals.reports.export import export
@@ -51,7 +53,12 @@ def close(request: HttpRequest, desk: Desk) -> HttpResponse:
         logout(request)
         messages.success(request, "Your account is closed.")
         return redirect("home")
-    context = {"form": form, "consequences": _consequences(desk), "act": "Close my account"}
+    context = {
+        "form": form,
+        "consequences": _consequences(desk),
+        "names_hosts": _log_names_hosts(desk),
+        "act": "Close my account",
+    }
     status = 422 if form.is_bound else 200
     return render(request, "account/close.html", context, status=status)
 
@@ -59,6 +66,12 @@ def close(request: HttpRequest, desk: Desk) -> HttpResponse:
 def _require_recent(request: HttpRequest) -> None:
     if not signed_in_recently(request):
         raise ReauthenticationRequired
+
+
+def _log_names_hosts(desk: Desk) -> bool:
+    """Whether the log names hosts of the desk's webhooks, as events of earlier releases do."""
+    added = Event.objects.filter(topic=desk.public_id, kind=Kind.SUBSCRIPTION_CREATED)
+    return added.filter(content__data__has_key="host").exists()
 
 
 def _consequences(desk: Desk) -> list[str]:

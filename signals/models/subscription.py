@@ -1,5 +1,6 @@
 """Webhook subscriptions, and the secrets that sign their deliveries."""
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, Self
 
@@ -44,6 +45,10 @@ class SubscriptionQuerySet(models.QuerySet["Subscription"]):
         """The subscriptions of a desk, or the platform's if there is no desk."""
         return self.filter(desk=desk_pk)
 
+    def hosts(self, public_ids: Iterable[str]) -> dict[str, str]:
+        """The hosts by id. Removed webhooks have none."""
+        return dict(self.filter(public_id__in=public_ids).values_list("public_id", "host"))
+
     def due(self, now: datetime) -> Self:
         """Those that a runner has to look at without news, and that no runner has leased."""
         is_free = Q(leased_until=None) | Q(leased_until__lte=now)
@@ -53,7 +58,7 @@ class SubscriptionQuerySet(models.QuerySet["Subscription"]):
 class Subscription(Sealed):
     """A webhook subscription: a cursor of the log with a URL (contract, section 4).
 
-    The sealed text is the URL. ``host`` is the part of it that events and pages name. ``desk`` is
+    The sealed text is the URL. ``host`` is the part of it that pages show. ``desk`` is
     None for a subscription of the platform. ``kinds`` is empty if all kinds are delivered.
 
     Two writers change a row. An action changes what the log tells, in a turn at the log. A runner
@@ -156,10 +161,9 @@ class Subscription(Sealed):
         return f"{self.host}/…"
 
     def as_event_data(self) -> dict[str, Any]:
-        """The data of ``subscription.…`` events. It names the host and never the URL."""
+        """The data of ``subscription.…`` events. The log is for good, so it never names the URL."""
         return {
             "id": self.public_id,
-            "host": self.host,
             "kinds": self.kinds or None,
             "state": self.state,
             "reason": self.reason,

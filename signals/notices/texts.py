@@ -14,6 +14,7 @@ from desks.models.notice import MAX_SUBJECT
 from desks.notices.kinds import LAST, NoticeKind
 from events.kinds import Kind
 from events.models import Event
+from signals.models import Subscription
 from signals.reports.reasons import reason_of
 
 ENDS_SOON = timedelta(days=1)
@@ -114,11 +115,17 @@ def _secret(event: Event, user: User) -> Told | None:
 
 def _webhook(event: Event, user: User) -> Told:
     data = event.content["data"]
+    webhook = webhook_to(Subscription.objects.filter(public_id=data["id"]).first())
     body = (
-        f"Your webhook to {data['host']} is disabled: {disabled_because(data['reason'])}\n\n"
+        f"Your {webhook} is disabled: {disabled_because(data['reason'])}\n\n"
         f"{page('event', event.id)}"
     )
-    return NoticeKind.ENDINGS, f"The webhook to {data['host']} is disabled", body
+    return NoticeKind.ENDINGS, f"The {webhook} is disabled", body
+
+
+def webhook_to(row: Subscription | None) -> str:
+    """What a notice calls a webhook. One that was removed meanwhile has no host any more."""
+    return f"webhook to {row.host}" if row else "webhook"
 
 
 def disabled_because(reason: str) -> str:

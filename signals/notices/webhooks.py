@@ -19,7 +19,7 @@ from events.control.links import row_url
 from events.feed.head import read_head
 from events.models import Event
 from signals.models import Subscription
-from signals.notices.texts import disabled_because, new_notice, page
+from signals.notices.texts import disabled_because, new_notice, page, webhook_to
 
 TOLD_AFTER = timedelta(hours=1)
 # The name of a bookmark, which exists until all owners are told. ``at`` is when the epoch began,
@@ -38,11 +38,8 @@ def notices_for_staff(event: Event) -> Iterator[Notice]:
     """The notices of a ``subscription.disabled`` of the platform: one for each member of staff."""
     data = event.content["data"]
     row = Subscription.objects.filter(public_id=data["id"]).first()
-    body = (
-        f"The platform's webhook to {data['host']} is disabled: "
-        f"{disabled_because(data['reason'])}\n\n{_control_page(row)}"
-    )
-    subject = f"The platform's webhook to {data['host']} is disabled"
+    subject = f"The platform's {webhook_to(row)} is disabled"
+    body = f"{subject}: {disabled_because(data['reason'])}\n\n{_control_page(row)}"
     for user in _staff():
         yield new_notice(user, NoticeKind.OPERATIONS, subject, body, event.at)
 

@@ -10,6 +10,7 @@ from events.feed.reading import Page, Query
 from events.http.cursors import log_cursor
 from events.kinds import Kind
 from events.models import Event
+from signals.models import Subscription
 from signals.reports.reasons import Reason, reason_of
 
 # What each kind of event is called on pages: a bot is a bot there, and a subscription a webhook.
@@ -46,6 +47,8 @@ class Line:
     bot_id: str | None
     # None if the bot was removed.
     bot_name: str | None
+    # The host of the webhook that the event is about. None if there is none, or if it was removed.
+    webhook_host: str | None = None
 
     @property
     def template(self) -> str:
@@ -64,7 +67,16 @@ class Line:
 
 def lines(events: Iterable[Event], bots: Mapping[str, str]) -> list[Line]:
     """Returns the events as lines. ``bots`` maps the ids of the desk's bots to their names."""
-    return [_line(event, bots) for event in events]
+    events = list(events)
+    webhooks = {webhook for event in events if (webhook := webhook_of(event))}
+    hosts = Subscription.objects.hosts(webhooks) if webhooks else {}
+    return [_line(event, bots, hosts) for event in events]
+
+
+def webhook_of(event: Event) -> str | None:
+    """The id of the webhook that the event is about, or None."""
+    about = event.kind.startswith("subscription.")
+    return event.content_for(platform=True)["data"]["id"] if about else None
 
 
 def newest_first(query: Query, page: Page) -> list[Event]:
@@ -81,11 +93,12 @@ def cursors(query: Query, page: Page) -> dict[str, str | None]:
     return {"older": _cursor(page, on), "newer": _cursor(page, above)}
 
 
-def _line(event: Event, bots: Mapping[str, str]) -> Line:
+def _line(event: Event, bots: Mapping[str, str], hosts: Mapping[str, str]) -> Line:
     data, signal = event.content["data"], event.content["signal"]
     bot_id = (signal or data).get("botId") or data.get("owner")
     name = bots.get(bot_id) if bot_id else None
-    return Line(event.kind, event.at, event.id, data, signal, bot_id, name)
+    host = hosts.get(webhook_of(event) or "")
+    return Line(event.kind, event.at, event.id, data, signal, bot_id, name, host)
 
 
 def _cursor(page: Page, position: int | None) -> str | None:

@@ -1,7 +1,7 @@
 """Actions that change a webhook subscription, each one turn at the log with its event.
 
 A secret and a URL are encrypted before the log's lock is taken. A secret's text is returned once,
-and never stored. Events name the host, never the URL (contract, section 4, subscriptions).
+and never stored. Events name neither URL nor host (contract, section 4, subscriptions).
 
 The row's other writer, a runner, holds the row's lock for one short transaction and never waits for
 the log meanwhile. So an action may update the row in its turn.

@@ -29,7 +29,7 @@ TOKEN = {
 }
 SECRET = {"id", "owner", "hint", "createdAt", "endsAt"}
 ELECTION = {"pair", "direction"}
-WEBHOOK = {"id", "host", "kinds", "state", "reason"}
+WEBHOOK = {"id", "kinds", "state", "reason"}
 MARKS = {"requestId", "nonce"}
 REFUSAL = {"code", "source", "sent", "elected", "botId"}
 # Section 4, the table of kinds: the data that everybody sees.

@@ -32,13 +32,13 @@ def of(webhook, act=""):
 
 
 def kinds_of(service, webhook):
-    """The kinds of the subscription's events, in order; none of them names its URL."""
+    """The kinds of the subscription's events, in order; none of them names its URL or host."""
     events = [
         event
         for event in service.events(userId=webhook["userId"], limit=1000)
         if event["data"].get("id") == webhook["id"]
     ]
-    assert all(event["data"]["host"] == HOST for event in events)
+    assert HOST not in str(events)
     return [event["kind"].partition(".")[2] for event in events]
 
 

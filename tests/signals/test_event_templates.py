@@ -9,7 +9,7 @@ from events.kinds import Kind
 pytestmark = pytest.mark.once
 
 FOLDER = Path(__file__).parents[2] / "templates" / "events"
-SHARED = {"bot", "changed", "expected", "list", "where"}
+SHARED = {"bot", "changed", "expected", "list", "webhook", "where"}
 
 
 def test_each_kind_has_its_template_and_no_other_kind_has_one():

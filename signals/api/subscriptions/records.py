@@ -65,10 +65,10 @@ class SubscriptionPage(Schema):
 
 
 class SubscriptionData(Schema):
-    """Data of ``subscription.…`` events: the record after the change. It names the host only."""
+    """Data of ``subscription.…`` events: the record after the change, without its URL."""
 
     id = Field(SUBSCRIPTION_ID)
-    host = Field(STRING)
+    host = Field(STRING, "In events of releases before November 2026 only.", required=False)
     kinds = Field(KINDS, ALL_KINDS, allow_null=True)
     state = Field(one_of(State.values))
     reason = Field(one_of(Reason), allow_null=True)

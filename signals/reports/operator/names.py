@@ -8,6 +8,8 @@ from django.db.models import Model
 from desks.models import Automation, Card, Desk, User
 from events.control.links import row_url
 from events.models import Event
+from signals.models import Subscription
+from signals.reports.activity import webhook_of
 from tokens.models import SigningSecret, Token
 
 
@@ -34,8 +36,8 @@ def names_of(ids: Iterable[str | None]) -> Names:
 
 
 def ids_in(event: Event) -> list[str | None]:
-    """The ids that a line about the event names: its actor, its desk or card, and its bot."""
-    return [event.actor_id, event.topic, bot_of(event)]
+    """The ids that a line about the event names: actor, desk or card, bot, and webhook."""
+    return [event.actor_id, event.topic, bot_of(event), webhook_of(event)]
 
 
 def bot_of(event: Event) -> str | None:
@@ -77,6 +79,11 @@ def _bots(ids: set[str]) -> Iterable[tuple[str, str, Model]]:
         yield bot.pk, bot.name, bot
 
 
+def _webhooks(ids: set[str]) -> Iterable[tuple[str, str, Model]]:
+    for webhook in Subscription.objects.filter(public_id__in=ids):
+        yield webhook.public_id, webhook.host, webhook
+
+
 def _cards(ids: set[str]) -> Iterable[tuple[str, str, Model]]:
     for card in Card.objects.filter(pk__in=ids):
         yield card.pk, str(card), card
@@ -89,6 +96,7 @@ LOADERS: dict[str, Loader] = {
     "sec_": _secrets,
     "bot_": _bots,
     "card_": _cards,
+    "sub_": _webhooks,
 }
 
 

@@ -10,6 +10,7 @@ from desks.models import Card, Desk, User
 from events.http.refusals import Refused
 from events.kinds import Kind
 from events.models import Event
+from signals.reports.activity import webhook_of
 from signals.reports.decision import checks
 from signals.reports.operator.names import attach_names, bot_of
 from tokens.models import SigningSecret, Token
@@ -84,5 +85,6 @@ def _context(event: Any) -> dict[str, Any]:
         "actor": event.names.get(event.actor_id),
         "bot": event.names.get(bot_of(event)),
         "bot_id": bot_of(event),
+        "webhook": event.names.get(webhook_of(event)),
         "sentence": f"control/events/{event.kind}.html",
     }

@@ -78,7 +78,7 @@ class TestThePlatformsWebhook:
         assert outcomes.disable(subscription=webhook, reason=Reason.GONE)
         webhook.delete()
         write()
-        assert waiting() == ["The platform's webhook to hooks.example.com is disabled"]
+        assert waiting() == ["The platform's webhook is disabled"]
         assert Notice.objects.get().body.endswith("/control/signals/subscription/")
 
     def test_staff_are_not_told_of_a_desks(self, staff):

@@ -244,7 +244,6 @@ def test_a_new_url_must_answer_a_test_first(desk, owner):
     event = Event.objects.latest("position")
     assert event.content["data"] == {
         "id": webhook.public_id,
-        "host": "new.example:8443",
         "kinds": None,
         "state": "unverified",
         "reason": None,

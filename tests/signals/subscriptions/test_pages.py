@@ -207,6 +207,31 @@ def test_the_activity_says_what_changed_in_the_words_of_the_page(desk, owner):
     assert "continues after evt_1." in page
 
 
+def test_the_activity_shows_the_host_of_a_webhook_that_is_there_and_the_log_names_none(desk, owner):
+    webhook = an_active_webhook(desk)
+    assert outcomes.disable(subscription=webhook, reason=Reason.GONE)
+    event = Event.objects.latest("position")
+    page = f"/activity/{event.id}"
+    assert "The webhook to hooks.example.com was disabled" in pages.words(owner.get(page))
+    assert "hooks.example.com" not in str(event.content)
+    owner.post(f"/webhooks/{webhook.public_id}/remove")
+    assert not Subscription.objects.exists()
+    assert f"The webhook {webhook.public_id} was disabled" in pages.words(owner.get(page))
+    assert "hooks.example.com" not in str([each.content for each in Event.objects.all()])
+
+
+def test_closing_says_that_events_of_earlier_releases_name_hosts(desk):
+    an_active_webhook(desk)
+    browser = a_client(desk.user, "password")
+    said = "also name the hosts of your webhooks"
+    assert said not in pages.words(browser.get("/accounts/close/"))
+    event = Event.objects.filter(kind="subscription.created").get()
+    event.content["data"]["host"] = "hooks.example.com"  # as the releases before wrote it
+    Event.objects.filter(pk=event.pk).update(content=event.content)
+    assert said in pages.words(browser.get("/accounts/close/"))
+    assert "hooks.example.com" in pages.words(browser.get(f"/activity/{event.id}"))
+
+
 def test_skipping_passes_over_what_the_webhook_does_not_send(desk, owner):
     webhook = an_active_webhook(desk, "card.published")
     assert "Nothing waits" in pages.words(press(owner, webhook, "skip"))
