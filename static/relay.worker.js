@@ -30,12 +30,6 @@ const CHECK_TOLERANCE = 300; // seconds
 const CHECK_HEADER = "X-Relay-Check";
 const WITHOUT_BODY = [101, 204, 205, 304];
 
-const SECRET_NAME = new RegExp(
-  "apikey|apisecret|privatekey|secretkey|passphrase|password|seedphrase|mnemonic|clientsecret" +
-    "|(secret|accesskey|accesstoken|apitoken)$|^(key|sign|otp)$",
-);
-const SECRET_VALUE = /-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----|svc_(desk|plat|sign)_[0-9A-Za-z]{49}/;
-
 const encoder = new TextEncoder();
 
 export default {
@@ -186,19 +180,223 @@ async function readBody(request) {
   return joined(parts);
 }
 
-// Returns whether the text contains a secret, or the name of one before a ":" or "=".
+// Returns whether the body contains a secret: as a JSON object, otherwise as text.
 function looksSecret(raw) {
-  const text = new TextDecoder()
-    .decode(raw)
-    .replace(/\\u([0-9A-Fa-f]{4})/g, (_, code) => String.fromCharCode(parseInt(code, 16)));
-  const names = text
-    .split(/[:=]/)
-    .slice(0, -1)
-    .map((before) => withoutClosing(before).split(/["'`{}[\],;\n]/).at(-1));
-  return (
-    SECRET_VALUE.test(text) ||
-    names.some((name) => SECRET_NAME.test(name.toLowerCase().replace(/[-_. ]/g, "")))
-  );
+  const text = new TextDecoder().decode(raw);
+  const body = parsed(text);
+  return isObject(body) ? containsSecret(body) : malformedContainsSecret(text);
+}
+
+// Returns the JSON value, undefined if there is none. A repeated name, of which JSON.parse keeps
+// the last member only, is none: the hook refuses it.
+function parsed(text) {
+  try {
+    const body = JSON.parse(text);
+    return countNames(body) === writtenNames(text) ? body : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function isObject(value) {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+function countNames(value) {
+  if (typeof value !== "object" || value === null) {
+    return 0;
+  }
+  const own = Array.isArray(value) ? 0 : Object.keys(value).length;
+  return Object.values(value).reduce((sum, member) => sum + countNames(member), own);
+}
+
+// Returns how many strings of a JSON text stand before a colon.
+function writtenNames(text) {
+  return [...text.matchAll(/"(?:[^"\\]|\\.)*"[ \t\r\n]*(:?)/g)].filter((found) => found[1]).length;
+}
+
+// --- The search for secrets ----------------------------------------------------------------------
+//
+// The service's own search, with its patterns (tokens/crypto/exchange_secrets.py).
+
+// The name of a field that holds a secret, in lower case and without separators.
+const FIELD = new RegExp(
+  String.raw`apikey|apisecret|privatekey|privkey|secretkey|clientsecret|credential|mnemonic|passphrase` +
+    String.raw`|passwd|password|pwd|(?:backup|recovery|secret|seed|wallet)phrase` +
+    String.raw`|(?:creds|secret|(?:access|api|auth|bearer|refresh|security|session)token` +
+    String.raw`|(?:access|account|auth|broker|encryption|exchange|gpg|hmac|master|pgp|signing|ssh|trading` +
+    String.raw`|venue|wallet|alpaca|binance|bitfinex|bitget|bitmex|bitstamp|bybit|coinbase|cryptocom|deribit` +
+    String.raw`|dydx|gateio|gemini|htx|huobi|hyperliquid|kraken|kucoin|mexc|okex|okx)key)s?` +
+    String.raw`(?:base64|data|encrypted|hex|pem|plain|raw|string|text|value)?v?[0-9]*$` +
+    String.raw`|^(?:keys?|otp|sign)[0-9]*$`,
+);
+// A name in lower-case text: of a password, of another secret, or one that has other meanings, too.
+// The first characters are repeated in front because that makes the search several times faster.
+const NAME = new RegExp(
+  String.raw`(?=[abcejkmoprstw])(?:` +
+    String.raw`((?:pass[-_. ]?(?:code|phrase|word)|passwd|(?<![a-z])(?:otp|pwd))[a-z0-9_.-]{0,32})` +
+    String.raw`|((?:(?:api|priv(?:ate)?|secret|access|account|auth|broker|exchange|master|signing|trading` +
+    String.raw`|wallet|binance|bitget|bybit|coinbase|kraken|kucoin|okx)[-_. ]?key|secret|credential` +
+    String.raw`|(?:access|api|auth|bearer|refresh|session)[-_. ]?token)[a-z0-9_.-]{0,32})` +
+    String.raw`|((?:authorization|auth|bearer|jwt|key|pass|seed|sign|token)s?` +
+    String.raw`(?:[-_. ]?(?:data|hex|raw|string|text|v?[0-9]{1,3}|value))?(?![a-z0-9_-])))`,
+  "g",
+);
+// Every name of the words of a wallet contains one of these, and every other name one of STEMS.
+const WALLET_STEMS = ["mnemonic", "phrase", "seed", "words"];
+const STEMS = [
+  ...["auth", "bearer", "cred", "jwt", "key", "otp", "pass", "pwd", "secret", "sign", "token"],
+  ...WALLET_STEMS,
+];
+// Before a name that has other meanings: together they name no secret.
+const HARMLESS = new RegExp(
+  String.raw`(?:cache|cursor|foreign|idempotency|next|order|page|partition|position|primary|public|routing` +
+    String.raw`|row|signal|sort|strategy|trade)[-_. ]?$`,
+  "i",
+);
+// After a name: what separates it from its value, and the value.
+const VALUE = new RegExp(
+  String.raw`([ \t\r\n\"'\x60\\)\[\]0-9*]{0,6}(?::=|=>|->|[:=>|]|%3[ad]|is[ \t])` +
+    String.raw`[ \t\r\n\"'\x60\\(\[{<*]{0,6}|[ \t\r\n\"'\x60\\(]{1,6})` +
+    String.raw`(?:basic |bearer )?([a-z0-9+/_~!@$%^*.-]{4,160})`,
+  "iy",
+);
+// The same, after one to three words: "api key for binance: ...".
+const VALUE_AFTER_WORDS = new RegExp(
+  String.raw`(?:[ \t]\(?[a-z]{1,12}\)?){1,3}[ \t\"'\x60]{0,3}(?:[:=]|is[ \t])[ \t\"'\x60]{0,3}` +
+    String.raw`([a-z0-9+/_-]{4,160})`,
+  "iy",
+);
+// The words of a wallet: at least twelve.
+const WALLET = new RegExp(
+  String.raw`(?:mnemonic|(?:backup|recovery|secret|seed|wallet)[-_. ]?(?:phrase|words)|seed)s?` +
+    String.raw`(?:[^a-z]{0,6}[:=\"'\x60]|[ \t]is)((?:[^a-z]{0,8}[a-z]{3,8}(?![a-z])){12})`,
+  "g",
+);
+// Words that most sentences have, and no wallet.
+const SENTENCE = new RegExp(String.raw`(?<![a-z])(?:and|are|but|for|from|not|the|was|with|your)(?![a-z])`, "i");
+const WALLET_ADDRESS = new RegExp(String.raw`^0x[0-9a-f]{40}$`, "i");
+const UUID = new RegExp(String.raw`[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}`, "i");
+const PRIVATE_KEY = new RegExp(String.raw`-{4,5} ?BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}`, "i");
+const UPPER = new RegExp(String.raw`[A-Z]+`, "g");
+const SEPARATORS = new RegExp(String.raw`[\x00-\x2f\x3a-\x40\x5b-\x60\x7b-\x7f]+`, "g");
+const INVISIBLE = new RegExp(String.raw`[\u00ad\u034f\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]`, "g");
+const ESCAPE = new RegExp(String.raw`\\u([0-9A-Fa-f]{4})`, "g");
+const BREAK = new RegExp(String.raw`[\"'\x60{}\[\],;&?\n]`);
+const ALPHANUMERIC = new RegExp(String.raw`[A-Za-z0-9]+`, "g");
+const CHANGE = new RegExp(String.raw`[a-z](?=[A-Z0-9])|[A-Z](?=[a-z0-9])|[0-9](?=[A-Za-z])`, "g");
+const CREDENTIAL = /svc_(?:desk|plat|sign)_[0-9A-Za-z]{49}|whsec_[0-9A-Za-z+/]{40}/;
+
+// Returns whether the text contains a private key, or a credential of the service.
+function isSecret(text) {
+  return PRIVATE_KEY.test(text) || CREDENTIAL.test(text);
+}
+
+// Returns whether a JSON value contains, at any depth, a secret or a key that names one.
+function containsSecret(value) {
+  if (typeof value === "string") {
+    return textContainsSecret(value);
+  }
+  if (Array.isArray(value)) {
+    return value.some(containsSecret);
+  }
+  const members = value === null ? [] : Object.entries(value);
+  return members.some(([name, member]) => memberIsSecret(name, member));
+}
+
+// Returns whether a member of a JSON object is, contains or names a secret.
+function memberIsSecret(name, value) {
+  const plain = normalized(name);
+  if (isSecretName(plain) || isSecret(plain) || containsSecret(value)) {
+    return true;
+  }
+  const text = typeof value === "string" ? `${plain}: ${value}` : plain;
+  return hasStem(plain) && assignsSecret(normalized(text));
+}
+
+// Returns whether text contains a secret, or the name of one and what looks like its value.
+function textContainsSecret(text) {
+  const plain = normalized(text);
+  return isSecret(plain) || (hasStem(plain) && assignsSecret(plain));
+}
+
+// Returns whether text that should be JSON contains a secret, or a name of one before ":" or "=".
+// As in JSON, the name is enough: the message is refused in any case.
+function malformedContainsSecret(text) {
+  const plain = normalized(text);
+  const parts = plain.split(/[:=]/).slice(0, -1);
+  const names = parts.map((part) => withoutClosing(part).split(BREAK).at(-1));
+  return textContainsSecret(plain) || names.some(isSecretName);
+}
+
+// Returns whether a key is one that usually holds a secret.
+function isSecretName(name) {
+  const joined = normalized(name).replace(SEPARATORS, "").toLowerCase();
+  return hasStem(joined) && FIELD.test(joined);
+}
+
+// Returns the text as a reader sees it: escapes and compatibility characters replaced.
+function normalized(text) {
+  const plain = text.replace(ESCAPE, (_, code) => String.fromCharCode(parseInt(code, 16)));
+  return plain.normalize("NFKC").replace(INVISIBLE, "");
+}
+
+function hasStem(text) {
+  const lower = text.toLowerCase();
+  return STEMS.some((stem) => lower.includes(stem));
+}
+
+// Returns whether the text contains the name of a secret, followed by what looks like its value.
+function assignsSecret(text) {
+  const lower = text.replace(UPPER, (found) => found.toLowerCase());
+  if ([...lower.matchAll(NAME)].some((name) => isAssignment(text, name))) {
+    return true;
+  }
+  return [...lower.matchAll(WALLET)].some((words) => !SENTENCE.test(words[1]));
+}
+
+// Returns whether a value that looks like a secret follows the name.
+function isAssignment(text, name) {
+  const end = name.index + name[0].length;
+  const near = matchAt(VALUE, text, end);
+  const value = near ? near[2] : "";
+  if (name[1]) {
+    return near !== null && near[1].trim() !== "" && isPassword(value);
+  }
+  if (name[2]) {
+    const far = isRandom(value, 8) ? null : matchAt(VALUE_AFTER_WORDS, text, end);
+    return far ? isRandom(far[1], 12) : isRandom(value, 8);
+  }
+  if (!isRandom(value, 16) || WALLET_ADDRESS.test(value)) {
+    return false;
+  }
+  return !HARMLESS.test(text.slice(Math.max(0, name.index - 12), name.index));
+}
+
+function matchAt(pattern, text, place) {
+  pattern.lastIndex = place;
+  return pattern.exec(text);
+}
+
+// Returns whether six letters and digits, a digit among them, stand together.
+function isPassword(value) {
+  return runs(value).some((run) => run.length >= 6 && /[0-9]/.test(run));
+}
+
+// Returns whether the value looks random: in a long run, letters and digits alternate often.
+function isRandom(value, least) {
+  if (least < 16 && UUID.test(value)) {
+    return true;
+  }
+  return runs(value).some((run) => {
+    const changes = (run.match(CHANGE) ?? []).length;
+    const mixed = /[0-9]/.test(run) && /[A-Za-z]/.test(run);
+    return run.length >= least && mixed && changes >= Math.max(3, run.length / 5);
+  });
+}
+
+function runs(value) {
+  return value.match(ALPHANUMERIC) ?? [];
 }
 
 // Removes spaces and quotes from the end. A regular expression would take quadratic time.

@@ -11,10 +11,12 @@ from django.http.request import UnreadablePostError
 from config.middleware.requests import NUL, Handler
 from config.problems import API, problem
 from events.http.refusals import ExchangeSecret, Malformed, Refused
-from tokens.crypto.exchange_secrets import is_secret
+from tokens.crypto.exchange_secrets import is_secret, text_contains_secret
 
 # Form fields into which users type their own secrets.
 _SECRET_FIELDS = re.compile(r"password|^code$|^csrfmiddlewaretoken$")
+# The address of a webhook or a chat often holds a key of its own service. It is stored encrypted.
+_ADDRESS_FIELD = "url"
 
 
 class ValidateForms:
@@ -43,7 +45,8 @@ def _check_fields(request: HttpRequest) -> None:
         for name, values in form.lists():
             if any(NUL in str(text) for text in values):
                 raise Malformed("A field holds a NUL. Take it out.")
-            if not _SECRET_FIELDS.search(name) and any(is_secret(str(text)) for text in values):
+            search = is_secret if name == _ADDRESS_FIELD else text_contains_secret
+            if not _SECRET_FIELDS.search(name) and any(search(str(text)) for text in values):
                 raise ExchangeSecret
 
 

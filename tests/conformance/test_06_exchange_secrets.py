@@ -7,6 +7,12 @@ from tests.conformance.credentials import credential
 from tests.conformance.witness import EXCHANGE_SECRET as VALUE
 from tests.conformance.witness import PEM
 
+
+def full_width(text):
+    """The text in the letters of East Asian type, which Unicode counts as the same letters."""
+    return "".join(chr(ord(letter) + 0xFEE0) if letter != " " else letter for letter in text)
+
+
 CONTAINED = [
     "apikey",
     "apisecret",
@@ -38,8 +44,43 @@ NAMES = [
     "X-API-KEY",
     "OTP",
     "k_e_y",
+    *("secrets", "keys", "passwd", "auth_token", "privkey", "secret_1", "secretValue", "apiToken1"),
+    *(
+        "binance_key",
+        "credentials",
+        "db_pwd",
+        "recovery_phrase",
+        full_width("API_KEY"),
+        "api\u200bkey",
+    ),
 ]
-FREE = ["keys", "signal_note", "signed", "tokens", "secretary", "otp_code_hint", "monkey", "access"]
+FREE = ["signal_note", "signed", "tokens", "secretary", "otp_code_hint", "monkey", "access"]
+FREE += ["key_level", "tokenPair", "order_key", "author", "design", "passing", "seed", "pass"]
+# Texts with a secret that looks like one of an exchange, and texts that only use its words.
+RANDOM = "NhqPtmdSJYdKjVHjA7PZj4Mge3R5YNiP1e3UZjInClVN65XAbvqqM6A7H5fATj0j"
+ASSIGNED = [
+    f"binance apiKey={RANDOM}",
+    f"secret: {RANDOM}",
+    f'{{"api_secret": "{RANDOM}"}}',
+    f"https://api.example/order?side=buy&signing_key={RANDOM}",
+    f"api key for binance: {RANDOM}",
+    full_width("SECRET: ") + RANDOM,
+    f"token={RANDOM}",
+    'passphrase "Moon2026Lambo"',
+    "seed phrase: " + "ability crystal dragon " * 4,
+    "-----begin pgp private key block-----",
+]
+ORDINARY = [
+    "token: ETH",
+    "key level 65000",
+    "seed round",
+    "secret sauce: momentum",
+    "password protected zip",
+    "order key: A-17",
+    "tv-1700000000-ETHUSDT-buy",
+    "id: 9b2f6d1c-6a4e-4f0b-8d55-0c1e7a3b9f42",
+    "token: 0xdAC17F958D2ee523a2206206994597C13D831ec7",
+]
 
 
 def refused(answer):
@@ -50,7 +91,7 @@ def refused(answer):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_key_of_this_name_is_a_secret_at_any_depth(service, name):
-    """Lower-cased and stripped of _, -, . and spaces: contains, ends in, or is."""
+    """In lower case and without punctuation: contains, ends in, or is."""
     refused(service.push(service.fanout(**{name: VALUE}), service.platform))
     deep = {"a": [1, {"b": {name: VALUE}}]}
     refused(service.push(service.fanout(note=deep), service.platform))
@@ -66,6 +107,29 @@ def test_the_name_is_enough(service, value):
 def test_another_name_is_none(service, name):
     """Nothing but the list."""
     assert service.push(service.fanout(**{name: "x"}), service.platform).status_code == 200
+
+
+@pytest.mark.parametrize("text", ASSIGNED)
+def test_a_text_that_assigns_a_secret_is_refused_in_every_field(service, text):
+    """A text in which what looks random follows the name of a secret."""
+    for field in ("rationale", "decision_ref", "action_id", "trace_id", "anything"):
+        answer = refused(service.push(service.of_nox(**{field: text}), service.platform))
+        assert RANDOM not in answer.text
+    refused(service.push(service.fanout(nonce=text), service.platform))
+    refused(service.push(service.fanout(note={"deep": [text]}), service.platform))
+
+
+@pytest.mark.parametrize("text", ORDINARY)
+def test_a_text_that_only_uses_the_words_is_accepted(service, text):
+    answer = service.push(service.of_nox(rationale=text, decision_ref=text), service.platform)
+    assert answer.status_code == 200
+    assert answer.json()["signal"]["rationale"] == text
+
+
+def test_a_name_with_other_meanings_is_refused_with_a_random_value_only(service):
+    """Of a member, its name and its text together."""
+    refused(service.push(service.fanout(token=RANDOM), service.platform))
+    assert service.push(service.fanout(token="ETH"), service.platform).status_code == 200
 
 
 @pytest.mark.parametrize("field", ["rationale", "decision_ref", "action_id", "pair", "anything"])
@@ -109,7 +173,7 @@ def test_every_shape_is_searched(service, shape):
 
 def test_a_free_text_field_of_a_page_is_searched(service, user):
     """The same goes for every free-text field of every page; the refusal is a page."""
-    for text in (PEM, credential("svc_sign_")):
+    for text in (PEM, credential("svc_sign_"), f"secret={RANDOM}"):
         answer = user.post("/bots", {"name": text})
         assert answer.status_code == 422
         assert answer.headers["Content-Type"].startswith("text/html")

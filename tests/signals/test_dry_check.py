@@ -166,11 +166,14 @@ def test_the_sent_pair_is_shown_beside_the_elected_one(owner, bot):
     assert "Pair SOL/USDT differs ETH/USDT Direction short same short" in page
 
 
-def test_a_message_with_a_credential_is_refused_and_not_shown_again(owner, bot):
+@pytest.mark.parametrize("note", ["CREDENTIAL", "-----BEGIN PRIVATE KEY-----HUSH", "apiKey=HUSH"])
+def test_a_message_with_a_secret_in_a_text_is_refused_and_not_shown_again(owner, bot, note):
     secret = formats.new(formats.SIGNING_SECRET)
-    page = check(owner, bot, tradingview(bot) | {"note": secret})
+    note = note.replace("CREDENTIAL", secret).replace("=HUSH", f"={secret[9:]}")
+    page = check(owner, bot, tradingview(bot) | {"note": note})
     assert problem(page) == "exchange_secret"
-    assert secret not in source(page)
+    for shown in (secret[9:], "HUSH"):
+        assert shown not in source(page)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +182,6 @@ def test_a_message_with_a_credential_is_refused_and_not_shown_again(owner, bot):
         '{"source": "tradingview", "botId": BOT, "apiKey": "HUSH"}',
         '{"source": "tradingview", "botId": "bot_0000000000000000000000", "apiKey": "HUSH"}',
         '{"source": "floor", "deep": [{"passphrase": "HUSH"}]}',
-        '{"note": "\\u002d----BEGIN EC PRIVATE KEY-----HUSH"}',
         '{"apiKey": "HUSH"',
         '{"apiKey": "HUSH", "a": 1, "a": 2}',
         '[{"api_secret" : "HUSH"}]',

@@ -27,7 +27,7 @@ from signals.intake.check import check
 from signals.intake.incoming import IncomingSignal, elected_by
 from signals.pages.bots.corrections import corrected
 from tokens.choices import Source
-from tokens.crypto.exchange_secrets import contains_secret, text_contains_secret
+from tokens.crypto.exchange_secrets import contains_secret, malformed_contains_secret
 
 OTHER_SIGNER = (
     "This bot's secret signs only source tradingview with this botId. Copy both from the message "
@@ -100,7 +100,7 @@ def _parse(message: str) -> dict[str, Any]:
     try:
         return strict_json.parse(raw)
     except Malformed:
-        if text_contains_secret(message):
+        if malformed_contains_secret(message):
             raise ExchangeSecret from None
         raise
 
