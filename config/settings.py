@@ -43,6 +43,7 @@ LIMITS = {
     "failures": env.limit("LIMIT_FAILURES", "60/minute"),
     "minting": env.limit("LIMIT_MINTING", "20/hour"),
     "changes": env.limit("LIMIT_CHANGES", "60/minute"),
+    "rewinds": env.limit("LIMIT_REWINDS", "10/hour"),
     "desk": env.limit("LIMIT_DESK", "600/minute"),
     "desk_day": env.limit("LIMIT_DESK_DAY", "50000/day"),
     "pages": env.limit("LIMIT_PAGES", "300/minute"),

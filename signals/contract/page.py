@@ -48,6 +48,7 @@ LIMITS = {
     "failures": "Failed credentials of one address. A valid credential is never refused for it",
     "minting": "Tokens and secrets that one user makes",
     "changes": "Other changes that one user makes",
+    "rewinds": "Webhooks that one user has sent events again",
     "desk": "What the owner and the bots of one desk write to the log",
     "desk_day": "What they write to the log in a day",
     "pages": "Page views of one signed-in user",

@@ -16,6 +16,7 @@ from events.http.refusals import Invalid, NotAllowed, NotFound
 
 View = Callable[..., HttpResponseBase]
 Wrapper = Callable[[View], View]
+Spends = str | None | Callable[[HttpRequest], str]
 
 
 def page(*methods: str) -> Wrapper:
@@ -28,13 +29,14 @@ def page(*methods: str) -> Wrapper:
     return decorate
 
 
-def customer_page(*methods: str, spends: str | None = "changes") -> Wrapper:
+def customer_page(*methods: str, spends: Spends = "changes") -> Wrapper:
     """Declares a page of a signed-in customer. The view gets the desk after the request.
 
     A visitor is redirected to the sign-in page, and staff, who have no desk, to the control area.
-    A GET counts against the user's limit ``pages``. A POST counts against the limit ``spends``. If
-    that is not ``pages``, the POST writes to the log and also counts against the desk's limit
-    (contract, section 7). With None the page has no limit: a user can always withdraw or revoke.
+    A GET counts against the user's limit ``pages``. A POST counts against the limit ``spends``, or
+    the one that it returns for the request. If that is not ``pages``, the POST writes to the log
+    and also counts against the desk's limit (contract, section 7). With None the page has no limit:
+    a user can always withdraw or revoke.
     """
 
     def decorate(view: View) -> View:
@@ -48,7 +50,8 @@ def customer_page(*methods: str, spends: str | None = "changes") -> Wrapper:
                 return redirect("admin:index")
             desk = _desk_of(user)
             if spends:
-                _spend("pages" if request.method != "POST" else spends, user, desk)
+                limit = spends(request) if callable(spends) else spends
+                _spend(limit if request.method == "POST" else "pages", user, desk)
             return view(request, desk, *args, **kwargs)
 
         return checked

@@ -145,7 +145,7 @@ def _spend_everything(world: World) -> None:
     for name in ("platform", "reads"):
         for credential in credentials:
             limits.consume(name, credential.public_id)
-    for name in ("minting", "changes"):
+    for name in ("minting", "changes", "rewinds"):
         limits.consume(name, str(world.desk.user.pk))
     limits.consume("automation", world.bot.id)
     limits.consume("automation", world.silent.id)
@@ -158,7 +158,8 @@ Fault = tuple[str, Spoil]
 
 
 def _limited(ask: Ask, world: World) -> None:
-    few = dict.fromkeys(("platform", "reads", "minting", "changes", "automation"), "1/hour")
+    names = ("platform", "reads", "minting", "changes", "rewinds", "automation")
+    few = dict.fromkeys(names, "1/hour")
     world.settings.LIMITS = {**world.settings.LIMITS, **few}
 
 

@@ -16,7 +16,7 @@ pytest and httpx2:
 | ``SSL_CERT_FILE`` | the CA certificates to trust, where the system does not know them |
 | ``WORKERS`` | how many worker processes may serve one connection: 1 unless a proxy spreads it |
 
-The service must run with its limits off (``LIMIT_AUTOMATION=off`` and the other eight), because the
+The service must run with its limits off (``LIMIT_AUTOMATION=off`` and the other nine), because the
 suite sends more requests in a minute than a limit allows. It may require HTTPS, and a second factor
 from staff. The tests of a Nox secret run only where the service was seeded with ``--nox``.
 

@@ -23,6 +23,7 @@ SMALL_LIMITS = {
     "LIMIT_FAILURES": f"{FEW}/minute",
     "LIMIT_MINTING": f"{FEW}/hour",
     "LIMIT_CHANGES": f"{FEW}/minute",
+    "LIMIT_REWINDS": f"{FEW}/hour",
     "LIMIT_STREAMS": "1",
     "WEB_CONCURRENCY": "1",  # without Redis each process counts separately
 }

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.conformance.browser import Bot, Browser
-from tests.conformance.client import HOOK, ME, TOKENS, assert_refused
+from tests.conformance.client import HOOK, ME, SUBSCRIPTIONS, TOKENS, assert_refused
 from tests.conformance.conftest import FEW
 from tests.conformance.credentials import credential
 
@@ -87,6 +87,18 @@ def test_changes_of_a_user(limited_service):
         assert answer.status_code == 429
         assert 1 <= int(answer.headers["Retry-After"]) <= 60
         assert "One more" not in user.get("/bots").text
+
+
+def test_rewinds_of_a_user(limited_service):
+    """LIMIT_REWINDS: of the API; removing a webhook counts against no limit."""
+    with Browser(limited_service) as user:
+        user.sign_in(limited_service.seed["user"])
+        url = "https://hooks.conformance.invalid/limits"
+        made = user.api("POST", SUBSCRIPTIONS, {"url": url})
+        path, after = f"{SUBSCRIPTIONS}/{made.json()['id']}", {"after": made.json()["cursor"]}
+        let_through(user.api("POST", f"{path}/rewind", after) for _ in range(FEW))
+        assert_limited(user.api("POST", f"{path}/rewind", after), 3600)
+        assert user.api("DELETE", path).status_code == 204
 
 
 def test_what_a_desk_causes_in_the_log(service_of_limited_desks):

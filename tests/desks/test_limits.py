@@ -105,6 +105,7 @@ def test_the_default_limits_are_those_of_the_contract():
         "failures": "60/minute",
         "minting": "20/hour",
         "changes": "60/minute",
+        "rewinds": "10/hour",
         "desk": "600/minute",
         "desk_day": "50000/day",
         "pages": "300/minute",

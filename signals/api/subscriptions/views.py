@@ -34,7 +34,7 @@ from tokens.crypto.exchange_secrets import contains_secret, is_secret
 
 LIST = "subscriptions"
 # What a change counts against. Removing counts against nothing, as everything that ends does.
-MINTING, CHANGES = "minting", "changes"
+MINTING, CHANGES, REWINDS = "minting", "changes", "rewinds"
 
 
 class SubscriptionView(ViewSetMixin, ApiView):
@@ -148,9 +148,9 @@ class TestView(SubscriptionView):
 
 
 class RewindView(SubscriptionView):
-    """POST …/rewind: moves the cursor."""
+    """POST …/rewind: moves the cursor. It can send a whole history again, so it counts apart."""
 
-    spends = {"POST": CHANGES}
+    spends = {"POST": REWINDS}
 
     @schemas.rewind_subscription
     def create(self, request: Request, subscription_id: str) -> ApiResponse:

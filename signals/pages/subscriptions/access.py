@@ -11,11 +11,11 @@ from django.utils.http import urlencode
 from desks.models import Desk
 from events.http.refusals import NotFound
 from signals.models import Subscription
-from signals.pages.access import View, customer_page
+from signals.pages.access import Spends, View, customer_page
 from tokens.callers.staff import signed_in_recently
 
 
-def changing_page(*methods: str, spends: str | None = "changes") -> Callable[[View], View]:
+def changing_page(*methods: str, spends: Spends = "changes") -> Callable[[View], View]:
     """Declares a page that changes webhooks: it needs a sign-in of the last 15 minutes.
 
     Without one it leads to the page that asks for it, and back: of a form to the form, of a button

@@ -84,7 +84,12 @@ def remove(request: HttpRequest, desk: Desk, webhook_id: str) -> HttpResponse:
     )
 
 
-@changing_page("POST")
+def _limit_of_act(request: HttpRequest) -> str:
+    """What a button counts against. Skipping sends nothing again."""
+    return "rewinds" if request.POST.get("act") == "again" else "changes"
+
+
+@changing_page("POST", spends=_limit_of_act)
 def act(request: HttpRequest, desk: Desk, webhook_id: str) -> HttpResponse:
     """Does what one of the buttons of the webhook's page says."""
     webhook = own_webhook(desk, webhook_id)

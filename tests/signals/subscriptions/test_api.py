@@ -439,3 +439,18 @@ def test_actions_need_no_request(desk):
     actions.remove(subscription=webhook, actor=SYSTEM)
     actions.remove(subscription=webhook, actor=SYSTEM)
     assert kinds_of(desk) == ["created", "paused", "resumed", "removed"]
+
+
+# --- Limits --------------------------------------------------------------------------------------
+
+
+def test_rewinds_have_a_limit_of_their_own(settings, desk, owner):
+    settings.LIMITS = {**settings.LIMITS, "rewinds": "2/hour", "changes": "2/minute"}
+    webhook, other = an_active_webhook(desk), an_active_webhook(desk)
+    for one in (webhook, other):
+        assert act(owner, one, "rewind", after=cursor_at(1)).status_code == 200
+    answer = act(owner, webhook, "rewind", after=cursor_at(1))
+    assert (answer.status_code, code(answer)) == (429, "rate_limited")
+    assert kinds_of(desk).count("rewound") == 2
+    for paused in (True, False):
+        assert change(owner, webhook, paused=paused).status_code == 200

@@ -9,6 +9,7 @@ from django.test import Client
 from django.utils import timezone
 
 from desks.models import Desk
+from events.http import limits
 from events.kinds import Kind
 from events.models import Event, Head
 from signals.delivery.answers import Fault
@@ -269,6 +270,18 @@ def test_removing_asks_first_in_red(desk, owner):
     owner.post(at(webhook, "remove"))
     assert not DeliveryAttempt.objects.exists()
     assert not Subscription.objects.exists()
+
+
+def test_sending_again_is_limited_together_with_the_api_and_skipping_is_not(settings, desk, owner):
+    settings.LIMITS = {**settings.LIMITS, "rewinds": "2/hour"}
+    webhook = a_failing_webhook(desk)
+    again = {"act": "again", "position": "3"}
+    assert owner.post(at(webhook, "act"), again).status_code == 302
+    limits.consume("rewinds", str(desk.user.pk))  # as the API does
+    refused = owner.post(at(webhook, "act"), again)
+    assert (refused.status_code, pages.problem(refused)) == (429, "rate_limited")
+    for name in ("skip", "skip-all", "test"):
+        assert owner.post(at(webhook, "act"), {"act": name}).status_code == 302
 
 
 def test_an_attempt_says_that_an_answer_was_no_proof(desk, owner):
