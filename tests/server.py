@@ -65,7 +65,8 @@ call_command("seed", *sys.argv[1:], "--json")
 class Server:
     """The base URL, the output of ``seed``, the environment and the log file of a server.
 
-    ``guard`` is the process above the server; None before it is started.
+    ``guard`` is the process above the server; None before it is started. ``root`` is the folder of
+    its code, which may be of another release.
     """
 
     base_url: str
@@ -73,6 +74,7 @@ class Server:
     environment: dict[str, str]
     log: Path
     guard: int | None = None
+    root: Path = ROOT
 
 
 @contextmanager
@@ -96,7 +98,7 @@ def serving(
             url = databases.enter_context(prepared.database(folder, copied))
             environment["DATABASE_URL"] = url
         server = Server(f"http://{ADDRESS}:{port}", seed, environment, folder / "log")
-        with _guarded(server) as served:
+        with guarded(server) as served:
             yield served
 
 
@@ -107,7 +109,7 @@ def serving_beside(server: Server, **settings: str) -> Iterator[Server]:
     own = {"PORT": str(port), "BASE_URL": f"http://{ADDRESS}:{port}", **settings}
     log = server.log.with_name(f"log-{port}")
     other = Server(f"http://{ADDRESS}:{port}", server.seed, {**server.environment, **own}, log)
-    with _guarded(other) as served:
+    with guarded(other) as served:
         yield served
 
 
@@ -118,7 +120,7 @@ def serving_live(server: Server, **settings: str) -> Iterator[Server]:
     environment = {**server.environment, **settings, "LIVE_PORT": port}
     log = server.log.with_name(f"log-live-{port}")
     live = Server(f"http://{ADDRESS}:{port}", server.seed, environment, log)
-    with _guarded(live, "live") as served:
+    with guarded(live, "live") as served:
         yield served
 
 
@@ -140,7 +142,7 @@ def process_of(server: Server) -> int:
 
 def manage(server: Server, *command: str) -> str:
     """Runs a command of manage.py on the server's database. Returns its output."""
-    return _run(server.environment, "manage.py", *command)
+    return run_python(server.environment, "manage.py", *command, root=server.root)
 
 
 def environment_of(folder: Path, port: int) -> dict[str, str]:
@@ -173,7 +175,7 @@ def _keys() -> dict[str, str]:
 def collect_static_files(environment: dict[str, str]) -> None:
     """Collects them once in a run, which takes seconds."""
     collect = ("manage.py", "collectstatic", "--no-input", "--verbosity=0")
-    prepared.once("static", lambda: _run(environment, *collect))
+    prepared.once("static", lambda: run_python(environment, *collect))
 
 
 def _redis() -> dict[str, str]:
@@ -195,15 +197,15 @@ def _seeded(ready: int, idle: int, nox: bool, mfa: str) -> tuple[str, dict[str, 
 
 def _prepare(environment: dict[str, str], ready: int, idle: int, nox: bool) -> dict[str, Any]:
     arguments = [f"--desks={ready}", f"--idle={idle}", *(["--nox"] if nox else [])]
-    seed: dict[str, Any] = json.loads(_run(environment, "-c", PREPARE, *arguments))
+    seed: dict[str, Any] = json.loads(run_python(environment, "-c", PREPARE, *arguments))
     return seed
 
 
-def _run(environment: dict[str, str], *arguments: str) -> str:
+def run_python(environment: dict[str, str], *arguments: str, root: Path = ROOT) -> str:
     """The output of Python with these arguments. Fails with its error output."""
     done = subprocess.run(
         [sys.executable, *arguments],
-        cwd=ROOT,
+        cwd=root,
         env=environment,
         capture_output=True,
         text=True,
@@ -214,11 +216,12 @@ def _run(environment: dict[str, str], *arguments: str) -> str:
 
 
 @contextmanager
-def _guarded(server: Server, program: str = "web") -> Iterator[Server]:
+def guarded(server: Server, program: str = "web") -> Iterator[Server]:
+    """Starts a server of the environment given, and stops it when the block ends."""
     with open(server.log, "ab") as log:
         guard = subprocess.Popen(
             [sys.executable, "-m", "tests.guard", program],
-            cwd=ROOT,
+            cwd=server.root,
             env=server.environment,
             stdin=subprocess.PIPE,
             start_new_session=True,  # Ctrl-C must not reach the guard
