@@ -9,19 +9,25 @@ MAX_EXAMPLES = 5  # breaches listed by name for each promise
 
 # The command prints this list, so that nobody takes a clean audit for more than it is.
 NOT_COVERED = (
-    "users: email addresses, passwords, second factors, sessions, and which user owns a desk",
+    "users: email addresses, passwords, second factors, sessions, preferences, and which user owns "
+    "a desk; who is staff, except that no owner of a desk is",
     "token digests and what is encrypted, except that a configured key can read each of them",
     "when each token was last used",
     "the hosts of webhooks",
-    "what a runner changes of a webhook: its cursor, failures, lease, tests and attempts; and the "
-    "position to which its owner moved it",
+    "what a runner changes of a webhook: its cursor, failures, next attempt, lease, tests and "
+    "attempts; and the position to which its owner moved it, except that neither is beyond the end "
+    "of the log",
     "the log's epoch, and its clock, except that the clock is not behind the last event",
     "internal row numbers",
     "the exact time of a disconnection, a withdrawal, a deactivation or the decision to end a "
     "secret: no table repeats it, so only its order among the other events is checked",
     "when the service looks next whether a bot is silent, and the time zone of its trading days",
-    "notices that wait to be sent, what each user wants to be told, and what was told of refusals",
-    "chats to which notices are sent, except that a configured key can read their addresses",
+    "notices that wait to be sent, what each user wants to be told, what was told of refusals and "
+    "to staff, and up to where notices tell the log, except that this is not beyond its end",
+    "daily digests: who gets one, when it is due, and where it begins, except that this is not "
+    "beyond the end of the log",
+    "chats to which notices are sent, their messages and codes, except that a configured key can "
+    "read the addresses",
     "how old a signal was when it arrived: what the sender says of it is not stored",
     "the order of unrelated events within one millisecond",
     "refused signals, and the actors of events other than signals: only the log has them",
@@ -89,6 +95,10 @@ class Findings:
             "signals: each repeats a standing election and fills exactly the matching desks"
         )
         self.nonces = Finding("nonces: no signer used one twice")
+        self.users = Finding("users: staff have every permission and no desk")
+        self.places = Finding(
+            "webhooks, notices and digests: none goes on beyond the end of the log"
+        )
         self.digests = Finding("tokens: the key of each digest is in TOKEN_KEYS")
         self.sealed = Finding("signing secrets: a key in SECRET_KEYS decrypts each")
         self.webhooks = Finding(
