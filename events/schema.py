@@ -180,14 +180,14 @@ def _by_key(parts: list[Part]) -> dict[tuple[str, ...], Part]:
     return {(part.table, part.kind, part.name or _normal(part.definition)): part for part in parts}
 
 
-# PostgreSQL writes a condition differently after a dump and a restore: casts and parentheses move.
+# PostgreSQL writes a condition differently after a dump and a restore: its casts move.
 _CAST = re.compile(r"::[a-z]+(?: [a-z]+)*(?:\([\d,]+\))?(?:\[\])?")
-_QUOTES_PARENTHESES_SPACES = re.compile(r'["()\s]+')
+_QUOTES_AND_SPACES = re.compile(r'["\s]+')
 
 
 def _normal(definition: str) -> str:
     """A definition without what may differ between databases with the same schema."""
-    return _QUOTES_PARENTHESES_SPACES.sub("", _CAST.sub("", definition))
+    return _QUOTES_AND_SPACES.sub("", _CAST.sub("", definition))
 
 
 @contextmanager

@@ -228,6 +228,24 @@ def test_what_the_models_can_do_with_is_only_found_by_the_exact_comparison(chang
     assert found[0].replace('"', "").startswith(named)
 
 
+@pytest.mark.skipif(not ON_POSTGRESQL, reason="Only PostgreSQL rewrites conditions.")
+def test_conditions_as_a_restore_writes_them_differ_in_nothing():
+    """The casts of ``IN`` move each time that PostgreSQL reads its own definition."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT conrelid::regclass, conname, pg_get_constraintdef(oid) FROM pg_constraint"
+            " WHERE contype = 'c' AND connamespace = 'public'::regnamespace"
+        )
+        checks = cursor.fetchall()
+    assert len(checks) > 20
+    for table, name, definition in checks:
+        run(
+            f'ALTER TABLE {table} DROP CONSTRAINT "{name}"',
+            f'ALTER TABLE {table} ADD CONSTRAINT "{name}" {definition}',
+        )
+    assert schema.differences(connection) == []
+
+
 def test_after_a_newer_release_only_what_is_missing_counts():
     """This release does not know what the newer migration makes."""
     MigrationRecorder(connection).record_applied("desks", "9999_of_a_newer_release")
