@@ -1,0 +1,384 @@
+"""The commands of deploy/OPERATING.md: set-up, upgrade, back-up, restore, rotation."""
+
+import json
+import os
+import shutil
+import subprocess
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+from secrets import token_hex
+
+import httpx2
+import pytest
+
+from tests.client import EVENTS, HOOK, JSON, TOKENS, bearer, signed, written
+from tests.drills.clients import push_of
+from tests.drills.layout import NAME, NGINX
+from tests.drills.machine import PORTS, blocks, machine
+from tests.drills.stage import needs_servers
+from tests.server import ADDRESS, KEYS, LIMITS, ROOT
+
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.once,
+    pytest.mark.slow,
+    pytest.mark.timeout(600),
+    needs_servers,
+    pytest.mark.skipif(NGINX is None, reason="nginx is missing"),
+    pytest.mark.skipif(shutil.which("git") is None, reason="git is missing"),
+    pytest.mark.skipif(not (ROOT / ".git").exists(), reason="this is no checkout"),
+]
+
+FIRST, SECOND = "0.1.0", "0.2.0"
+WEBS = PORTS[:2]
+# A release later: a table whose foreign key refers to one of today.
+LATER = """
+
+class Later(models.Model):
+    owner = models.ForeignKey("desks.User", models.CASCADE)
+"""
+OTHER_NAME = "other.example"
+WITHOUT_LIMITS = "".join(f"LIMIT_{name}=off\n" for name in LIMITS)
+# The next use of each token is recorded, as if a minute had passed.
+FORGET_USE = "from tokens.models import Token; Token.objects.update(last_used_at=None)"
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory):
+    """A repository with this release, and with one that adds a table."""
+    folder = tmp_path_factory.mktemp("repository")
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    for name in filter(None, listed.stdout.split("\0")):
+        if (ROOT / name).is_file() and not name.startswith("tests/"):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
+    git(folder, "init", "--quiet")
+    commit(folder, FIRST)
+    with (folder / "signals" / "models" / "__init__.py").open("a") as models:
+        models.write(f"\nfrom django.db import models  # noqa: E402\n{LATER}")
+    (folder / ".venv").symlink_to(ROOT / ".venv")
+    subprocess.run(
+        [".venv/bin/python", "manage.py", "makemigrations", "signals", "--name", "later"],
+        cwd=folder,
+        env={"DEBUG": "on", "ENV_FILE": "/dev/null", "PATH": "/usr/bin:/bin"},
+        check=True,
+        capture_output=True,
+    )
+    commit(folder, SECOND)
+    return folder
+
+
+def git(folder, *arguments):
+    name = ["-c", "user.name=Somebody", "-c", "user.email=somebody@signals.example"]
+    subprocess.run(["git", *name, *arguments], cwd=folder, check=True, capture_output=True)
+
+
+def commit(folder, tag):
+    git(folder, "add", "--all")
+    git(folder, "rm", "--quiet", "--cached", "--ignore-unmatch", ".venv")
+    git(folder, "commit", "--quiet", "--message", tag)
+    git(folder, "tag", tag)
+
+
+@pytest.fixture(scope="module")
+def here(repository):
+    """A machine on which the first release was set up."""
+    with machine() as here:
+        prepare(here)
+        here.run("units: database")
+        install(here, FIRST, repository)
+        here.run("units: settings", "units: certificate", "units: start")
+        here.seed = json.loads(manage(here, "seed --desks=2 --json"))
+        here.run("units: settings", "units: restart")  # which waits until each is ready
+        yield here
+
+
+def prepare(here):
+    """Writes the settings, and the certificate where certbot puts it."""
+    keys = "".join(f"{name}={token_hex(32)}\n" for name in KEYS)
+    host = f"{ADDRESS}:{here.postgresql.port}"
+    passfile = here.at("/etc/signals/pgpass")
+    passfile.write_text(f"{host}:*:signals:the-password\n")
+    passfile.chmod(0o600)
+    here.at("/etc/signals/environment").write_text(
+        f"{keys}{WITHOUT_LIMITS}BASE_URL=https://{NAME}\nTRUSTED_PROXIES=1\nWEB_CONCURRENCY=1\n"
+        f"DATABASE_URL=postgres://signals@{host}/signals?passfile={passfile}\n"
+    )
+    for name in (NAME, OTHER_NAME):
+        certificate(here.at(f"/etc/letsencrypt/live/{name}"), name)
+
+
+def certificate(folder, name):
+    folder.mkdir(parents=True)
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={name}"]
+    files = ["-keyout", folder / "privkey.pem", "-out", folder / "fullchain.pem"]
+    subprocess.run([*command, *files], check=True, capture_output=True)
+
+
+def install(here, release, repository):
+    given = {"RELEASE": release, "REPOSITORY": str(repository)}
+    here.run("units: settings", "units: install", **given)
+
+
+def manage(here, command):
+    settings = blocks()["units: settings"]
+    return here.shell(f"{settings}cd /srv/signals\n.venv/bin/python manage.py {command}")
+
+
+# --- What clients see, at one of the web servers --------------------------------------------------
+
+FORWARDED = {"Host": NAME, "X-Forwarded-Proto": "https", "X-Forwarded-For": "192.0.2.1"}
+
+
+def ask(here, path, token="", port=WEBS[0]):
+    url = f"http://{ADDRESS}:{here.ports[port]}{path}"
+    headers = {**FORWARDED, **(bearer(token) if token else {})}
+    return httpx2.get(url, headers=headers, trust_env=False, timeout=30)
+
+
+def a_signal(here):
+    return written(push_of(here.seed["automation"]))
+
+
+def push(here, body, port=WEBS[0]):
+    """Sends a bot's signal. Returns the status."""
+    secret = here.seed["automation"]["secret"]
+    headers = {**FORWARDED, **signed(secret, body=body), "Content-Type": JSON}
+    url = f"http://{ADDRESS}:{here.ports[port]}{HOOK}"
+    return httpx2.post(url, content=body, headers=headers, trust_env=False, timeout=30).status_code
+
+
+def read(here, cursor):
+    """The code of a refusal, or the number of events."""
+    answer = ask(here, f"{EVENTS}?after={cursor}", here.seed["readToken"]).json()
+    return answer["code"] if "code" in answer else len(answer["events"])
+
+
+def tail(here):
+    """The cursor behind the newest event, and its position."""
+    page = ask(here, f"{EVENTS}?order=desc&limit=1", here.seed["readToken"]).json()
+    return page["next"], page["events"][0]["position"]
+
+
+class Load(threading.Thread):
+    """Sends signals to one web server or, if that does not answer, to the other, as nginx does."""
+
+    def __init__(self, here):
+        super().__init__(daemon=True)
+        self.here, self.over, self.statuses = here, threading.Event(), []
+
+    def run(self):
+        while not self.over.wait(0.05):
+            self.statuses.append(self.send())
+
+    def send(self):
+        for port in WEBS:
+            try:
+                return push(self.here, a_signal(self.here), port)
+            except httpx2.TransportError:
+                continue
+        return "nobody answers"
+
+
+@contextmanager
+def under_load(here):
+    """503 is the answer of a machine that is too busy, not of an upgrade."""
+    load = Load(here)
+    load.start()
+    try:
+        yield
+    finally:
+        load.over.set()
+        load.join()
+    assert {200} <= set(load.statuses) <= {200, 503}
+
+
+# --- PostgreSQL -----------------------------------------------------------------------------------
+
+
+def databases(here):
+    query = "SELECT datname FROM pg_database WHERE datname LIKE 'signals%'"
+    return {name for (name,) in here.postgresql.execute(query)}
+
+
+def schema(here, database="signals"):
+    """The name of every constraint and index. PostgreSQL writes their texts anew when it dumps."""
+    query = """SELECT conrelid::regclass || ' ' || conname FROM pg_constraint
+        UNION ALL SELECT indexname FROM pg_indexes WHERE schemaname = 'public'"""
+    return {line for (line,) in here.postgresql.execute(query, database)}
+
+
+# --- The commands ---------------------------------------------------------------------------------
+
+
+def test_every_block_is_run_by_a_test():
+    source = Path(__file__).read_text()
+    assert [name for name in blocks() if f'"{name}"' not in source] == []
+
+
+def test_the_set_up_serves_a_release_under_its_name(here):
+    assert all(ask(here, "/readyz", port=port).json()["ready"] for port in PORTS)
+    assert push(here, a_signal(here)) == 200
+    webs, live = [here.ports[port] for port in WEBS], here.ports[PORTS[2]]
+    started = {f"signals-web@{port}" for port in webs} | {f"signals-live@{live}", "signals-deliver"}
+    assert here.running.keys() == started
+    assert here.enabled == started | {"signals-daily.timer"}
+    assert f"server_name {NAME};" in here.at("/etc/nginx/nginx.conf").read_text()
+
+
+def test_a_desk_is_opened_for_a_user_whom_a_command_made(here):
+    manage(here, "createsuperuser --no-input --email name@example.com")
+    here.run("units: settings", "units: desk")
+
+
+def test_a_back_up_is_tried_out_beside_the_service(here):
+    back_up(here)
+    assert "Every promise holds" in here.run("units: settings", "units: try")
+    assert databases(here) == {"signals"}
+    assert push(here, a_signal(here)) == 200
+
+
+def back_up(here):
+    here.shell("rm -f /var/lib/signals/*\nsystemctl start signals-daily")
+
+
+def test_after_an_upgrade_a_back_up_of_the_release_before_is_restored_whole(here, repository):
+    kept = a_signal(here)
+    assert push(here, kept) == 200
+    back_up(here)
+    with under_load(here):
+        upgrade(here, repository)
+    later = schema(here)
+    assert any("signals_later" in line for line in later)
+    seen, lost = tail(here)
+    restored = here.run("units: settings", "units: loss")
+    assert "Every promise holds" in restored
+    here.run("units: settings", "units: restart")
+    assert schema(here) == later == schema(here, "signals_before")
+    assert push(here, kept) == 409
+    assert read(here, seen) == "cursor_lost"
+    while tail(here)[1] <= lost:  # another history, beyond the same position
+        assert push(here, a_signal(here)) == 200
+    assert read(here, seen) == "cursor_lost"
+    assert read(here, tail(here)[0]) == 0
+    here.postgresql.execute("DROP DATABASE signals_before WITH (FORCE)")
+    here.run("units: settings", "units: back", "units: restart", BEFORE=FIRST)
+    assert releases(here) == {FIRST}
+    assert push(here, a_signal(here)) == 200
+
+
+def upgrade(here, repository):
+    install(here, SECOND, repository)
+    assert releases(here) == {FIRST}
+    here.run("units: settings", "units: restart")
+    assert releases(here) == {SECOND}
+    here.run("units: start", "units: nginx")
+
+
+def releases(here):
+    """The releases whose code runs."""
+    folders = {os.readlink(f"/proc/{unit.pid}/cwd") for unit in here.running.values()}
+    return {folder.rpartition("-")[2] for folder in folders}
+
+
+def test_a_restore_goes_into_a_new_database_only_and_leaves_no_half_of_one(here):
+    back_up(here)
+    restore = f"{blocks()['units: settings']}/srv/signals/deploy/restore.sh"
+    create = "runuser -u postgres -- createdb --owner=signals --template=template0 signals_restored"
+    (dump,) = here.at("/var/lib/signals").iterdir()
+    before = schema(here)
+    assert "own database" in here.shell(f"{restore} {dump} signals", status=2)
+    here.shell(f"{create}\n{restore} {dump}")
+    assert "not empty" in here.shell(f"{restore} {dump}", status=2)
+    assert schema(here, "signals_restored") == schema(here) == before
+    here.postgresql.execute("DROP DATABASE signals_restored")
+    half = here.folder / "half.dump"
+    half.write_bytes(dump.read_bytes()[:-1000])
+    here.shell(create)
+    assert "Do not serve" in here.shell(f"{restore} {half}", status=1)
+    assert not any("signals_" in line for line in schema(here, "signals_restored"))
+    here.shell(f"{restore} {dump}")
+    here.postgresql.execute("DROP DATABASE signals_restored")
+
+
+def test_a_restore_with_other_keys_does_not_succeed(here):
+    back_up(here)
+    other = f"export TOKEN_KEYS={token_hex(32)} SECRET_KEYS={token_hex(32)}\n"
+    tried = blocks()["units: try"]
+    said = here.shell(f"{blocks()['units: settings']}{other}{tried}", status=1)
+    assert "Do not serve" in said
+    here.postgresql.execute("DROP DATABASE signals_restored")
+
+
+def test_the_keys_rotate_without_a_refusal(here):
+    def step(name):
+        here.run("settings", name)
+        with under_load(here):
+            here.run("units: settings", "units: restart")
+
+    old = keys(here)
+    step("append")
+    assert {name: value.split(",")[0] for name, value in keys(here).items()} == old
+    step("first")
+    assert "used" in here.run("units: settings", "units: move", status=1)
+    use_each_token(here)
+    here.run("units: settings", "units: move")
+    step("drop")
+    assert not set(keys(here).values()) & set(old.values())
+    assert {len(value) for value in keys(here).values()} == {64}
+    assert {ask(here, TOKENS, token).status_code for token in tokens(here)} == {200}
+    assert "Every promise holds" in manage(here, "audit")
+
+
+def use_each_token(here):
+    """Uses the tokens until each has its new digest. It waits while somebody else writes."""
+    while on_old_keys(here):
+        manage(here, f"shell --no-imports --command='{FORGET_USE}'")
+        for token in tokens(here):
+            assert ask(here, TOKENS, token).status_code == 200
+
+
+def on_old_keys(here):
+    report = manage(here, "rotate_keys --json || true").splitlines()[0]
+    return json.loads(report)["tokensOnOldKeys"]
+
+
+def keys(here):
+    lines = here.at("/etc/signals/environment").read_text().splitlines()
+    settings = dict(line.split("=", 1) for line in lines)
+    return {name: settings[name] for name in KEYS}
+
+
+def tokens(here):
+    return [here.seed["platformToken"], here.seed["readToken"]] + [
+        desk["deskToken"] for desk in here.seed["desks"]
+    ]
+
+
+def test_the_commands_for_containers_name_what_there_is_and_restore_a_back_up(here, repository):
+    """What containers run is run here, on the database of the units. None is built or started."""
+    service = "signals-web@8001 signals-web@8002 signals-live@8010 signals-deliver"
+    here.postgresql.execute("ALTER ROLE signals SUPERUSER")  # as the image of PostgreSQL makes it
+    here.shell(f"git clone --quiet --branch {FIRST} {repository} containers")
+    here.shell("make -C containers .venv/base")
+    here.at("/srv/container").write_text(
+        "set -a\n"
+        + "".join(f"{name}={value}\n" for name, value in keys(here).items())
+        + f"BASE_URL=https://{OTHER_NAME}\n"
+        + f"DATABASE_URL=postgres://signals@{ADDRESS}:{here.postgresql.port}/signals\n"
+    )
+    here.run("containers: files", PUBLIC_NAME=OTHER_NAME)
+    here.run("containers: upgrade", RELEASE=SECOND)
+    here.run("containers: back-up")
+    assert "Every promise holds" in here.run("containers: try")
+    here.shell(f"systemctl stop {service}")
+    assert "Every promise holds" in here.run("containers: loss")
+    assert databases(here) == {"signals", "signals_before"}
+    here.run("containers: restart", "containers: move")
+    here.shell(f"systemctl start {service}")
+    here.postgresql.execute("DROP DATABASE signals_before")
+    folder = here.at("/srv/containers/deploy")
+    assert f"server_name {OTHER_NAME};" in (folder / "nginx.conf").read_text()
+    assert (folder / "tls" / "key.pem").stat().st_mode & 0o077 == 0
