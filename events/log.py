@@ -7,11 +7,12 @@ no gaps, on PostgreSQL and on SQLite. Three rules keep this true:
 * Nothing is locked or written before the turn, and only SQL runs inside it.
 * Reads inside a turn start after the lock is taken. At READ COMMITTED they see everything that
   earlier turns committed.
-* Positions that no event used are returned to the counter before the commit.
+* Events are inserted together, last before the commit. The counter is then set to the last of
+  them, so it keeps no position that no event used.
 """
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -24,8 +25,8 @@ from events.actors import Actor
 from events.kinds import Kind
 from events.models import Event
 from events.statements import (
-    GIVE_POSITIONS_BACK,
     INSERT_EVENT,
+    SET_POSITION,
     TAKE_POSITIONS,
     adapt_datetime,
     execute,
@@ -64,15 +65,19 @@ class Turn:
         self.actor = actor
         self.before_commit: list[Callable[[], None]] = []
         self.after_commit: list[Callable[[], None]] = []
-        self._last, self.at = _take_positions(positions, truncate_to_milliseconds(timezone.now()))
-        self.position = self._last - positions + 1
+        self._taken, self.at = _take_positions(positions, truncate_to_milliseconds(timezone.now()))
+        self.position = self._taken - positions + 1
         self._is_written = False
+        self._appended: list[Event] = []
 
     def append(self, kind: Kind, **content: Any) -> Event:
-        """Writes the next event and returns it. For ``content`` see ``build_event``."""
+        """Appends the next event and returns it. For ``content`` see ``build_event``.
+
+        All appended events are inserted at the end of the turn, in one statement.
+        """
         self.next_position()
         event = self.build_event(kind, **content)
-        execute(INSERT_EVENT, parameters(event))
+        self._appended.append(event)
         self.mark_written(event)
         return event
 
@@ -95,7 +100,8 @@ class Turn:
             position=self.position,
             kind=kind,
             at=self.at,
-            **_actor_columns(self.actor),
+            actor_type=self.actor and self.actor.type,
+            actor_id=self.actor and self.actor.id,
             topic=topic,
             signal_id=(platform_signal or signal or {}).get("id"),
             content={"signal": signal, "data": data},
@@ -115,46 +121,27 @@ class Turn:
             raise ValueError(f"{event} does not have the turn's position {self.position}.")
         self._is_written = True
 
-    def append_many(self, entries: Sequence[Entry]) -> None:
-        """Writes events at consecutive positions, starting with ``next_position()``.
-
-        One statement takes all positions, so the caller can compute them beforehand.
-        """
-        if not entries:
-            return
-        first = self.next_position()
-        self.position = first + len(entries) - 1
-        self._take_up_to(self.position)
-        self._is_written = True
-        Event.objects.bulk_create(
-            Event(
-                position=first + index,
-                kind=entry.kind,
-                at=self.at,
-                **_actor_columns(self.actor),
-                topic=entry.topic,
-                content={"signal": None, "data": entry.data},
-            )
-            for index, entry in enumerate(entries)
-        )
+    def append_many(self, entries: Iterable[Entry]) -> None:
+        """Appends events at consecutive positions, starting with ``next_position()``."""
+        for entry in entries:
+            self.append(entry.kind, topic=entry.topic, data=entry.data)
 
     def next_position(self) -> int:
-        """The position of the next event. Takes one from the counter if all are used."""
+        """The position of the next event. Nobody else can take it: this turn holds the lock."""
         if self._is_written:
             self.position += 1
-            self._take_up_to(self.position)
             self._is_written = False
         return self.position
 
-    def _take_up_to(self, position: int) -> None:
-        """Takes the positions after the last one. Nobody else can: this turn holds the lock."""
-        if position > self._last:
-            self._last, _ = _take_positions(position - self._last, self.at)
-
     def _close(self) -> None:
-        unused = self._last - self.position + (not self._is_written)
-        if unused:
-            execute(GIVE_POSITIONS_BACK, {"count": unused})
+        """Inserts the appended events, and sets the counter to the last position in use."""
+        if len(self._appended) == 1:
+            execute(INSERT_EVENT, parameters(self._appended[0]))
+        else:
+            Event.objects.bulk_create(self._appended)
+        last = self.position if self._is_written else self.position - 1
+        if last != self._taken:
+            execute(SET_POSITION, {"position": last})
 
 
 @contextmanager
@@ -163,7 +150,7 @@ def turn(*, actor: Actor | None, positions: int = 1) -> Iterator[Turn]:
 
     ``actor`` is who causes the events of this block; None if the caller is not authenticated.
     ``positions`` is the number of events that the caller expects to write. The first statement
-    takes so many positions. More events take more, and unused positions are returned.
+    takes so many positions. If there are more events or fewer, the last one corrects the counter.
 
     Raises ``OperationalError`` if the lock is not free in time. Nothing is written then.
     """
@@ -192,10 +179,6 @@ def _with_actor(turn: Turn, actor: Actor | None) -> Iterator[None]:
         yield
     finally:
         turn.actor = outer
-
-
-def _actor_columns(actor: Actor | None) -> dict[str, str | None]:
-    return {"actor_type": actor and actor.type, "actor_id": actor and actor.id}
 
 
 def _take_positions(count: int, now: datetime) -> tuple[int, datetime]:

@@ -130,7 +130,7 @@ HEAD = Head._meta.db_table
 TAKE_POSITIONS = f"""UPDATE {HEAD} SET position = position + %(count)s,
                   at = CASE WHEN at > %(now)s THEN at ELSE %(now)s END
 WHERE id = 1 RETURNING position, at"""
-GIVE_POSITIONS_BACK = f"UPDATE {HEAD} SET position = position - %(count)s WHERE id = 1"
+SET_POSITION = f"UPDATE {HEAD} SET position = %(position)s WHERE id = 1"
 
 EVENT = Event._meta.db_table
 EVENT_COLUMNS = columns(Event)
