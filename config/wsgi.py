@@ -6,7 +6,7 @@ from typing import Any
 import django
 from django.core.handlers.wsgi import WSGIHandler, WSGIRequest
 from django.http import HttpRequest
-from django.urls import ResolverMatch, get_resolver
+from django.urls import ResolverMatch, get_resolver, reverse
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
@@ -33,5 +33,7 @@ class Application(WSGIHandler):
 
 django.setup(set_prefix=False)
 application = Application()
-# Import all views now, so that the first request does not wait for it.
+# Import all views and index their names now: the first request must not wait for it, least of all
+# under the log's lock.
 urlpatterns = get_resolver().url_patterns
+reverse("home")

@@ -10,13 +10,14 @@ anything to withdraw, and takes no turn if there is not. It checks again under t
 from django.db.models import F
 
 from desks.models import Automation, Card, Connection, Desk, Election
-from desks.models.automation import MAX_BOTS, NOT_EXPECTED
+from desks.models.automation import MAX_BOTS
 from desks.models.election import ElectionQuerySet, Reason
 from desks.writes import (
-    close_election,
+    close_elections,
     open_election,
     refuse_inactive,
     refuse_removed,
+    remove_bots,
     require_connection,
     update_desk,
 )
@@ -72,8 +73,8 @@ def disconnect(*, desk: Desk, actor: Actor, reason: Reason = Reason.DISCONNECTED
         connection = connections.first()
         if connection is None:
             return
-        for election in Election.objects.standing().filter(desk=desk):
-            close_election(turn, desk, election, reason)
+        standing = Election.objects.standing().filter(desk=desk).select_related("card")
+        close_elections(turn, desk, standing, reason)
         connection.delete()
         update_desk(turn, desk, connected=False, enrolled=None)
         turn.append(Kind.DESK_DISCONNECTED, topic=desk.public_id, data={"venue": connection.venue})
@@ -134,17 +135,9 @@ def remove_automation(
 ) -> None:
     """Removes a bot and withdraws its election. ``tokens.actions`` ends its secrets."""
     current = Automation.objects.not_removed().filter(pk=automation.pk)
-    if not current.exists():
-        return
-    with log.turn(actor=actor) as turn:
-        desk = automation.desk
-        if not current.exists():
-            return
-        for election in Election.objects.standing().filter(automation=automation):
-            close_election(turn, desk, election, reason)
-        Automation.objects.filter(pk=automation.pk).update(removed_at=turn.at, **NOT_EXPECTED)
-        data = automation.as_event_data()
-        turn.append(Kind.AUTOMATION_REMOVED, topic=desk.public_id, data=data)
+    if current.exists():
+        with log.turn(actor=actor) as turn:
+            remove_bots(turn, automation.desk, current.all(), reason)
 
 
 def elect(*, automation: Automation, pair: str, direction: str, actor: Actor) -> None:
@@ -161,7 +154,7 @@ def elect(*, automation: Automation, pair: str, direction: str, actor: Actor) ->
         if standing is not None:
             if (standing.pair, standing.direction) == (pair, direction):
                 return
-            close_election(turn, desk, standing, Reason.REPLACED)
+            close_elections(turn, desk, [standing], Reason.REPLACED)
         open_election(turn, desk, pair, direction, automation=automation)
 
 
@@ -215,8 +208,7 @@ def retire_card(*, actor: Actor, card: Card | None = None) -> None:
 def _withdraw(elections: ElectionQuerySet, desk: Desk, actor: Actor) -> None:
     if elections.exists():
         with log.turn(actor=actor) as turn:
-            for election in elections.all():
-                close_election(turn, desk, election, Reason.ASKED)
+            close_elections(turn, desk, elections.select_related("card"), Reason.ASKED)
 
 
 def _set_deactivated(desk: Desk, actor: Actor, deactivated: bool, kind: Kind) -> None:

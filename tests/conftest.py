@@ -10,11 +10,13 @@ from django.conf import settings
 from django.core.cache import cache
 from django.db import connection
 from django.test import Client
+from django.test.signals import template_rendered
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis
 from limits.storage import MemoryStorage
 
 from desks.models import Card, Desk, User
+from events import log
 from events.http import limits
 from events.live import hub
 from events.live.seats import seats
@@ -95,6 +97,19 @@ def no_idle_timeout(request: pytest.FixtureRequest) -> None:
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
             cursor.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+
+
+@pytest.fixture(autouse=True)
+def no_template_under_the_lock() -> Iterator[None]:
+    """Fail whatever renders a template inside a turn at the log: every writer waits meanwhile."""
+
+    def refuse(template: Any, **_: object) -> None:
+        rendered = f"{template.name or 'A template'} is rendered under the log's lock."
+        assert getattr(log._thread, "turn", None) is None, rendered
+
+    template_rendered.connect(refuse)
+    yield
+    template_rendered.disconnect(refuse)
 
 
 @pytest.fixture

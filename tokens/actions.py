@@ -4,14 +4,17 @@ A credential's value is generated, digested or encrypted before the log's lock i
 returned once, with its record, and is never stored (contract, section 2).
 """
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
+from functools import partial
 
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from desks import actions as desks
 from desks.models import Automation, Desk, User
 from desks.models.election import Reason
-from desks.writes import refuse_inactive, refuse_removed
+from desks.writes import refuse_inactive, refuse_removed, remove_bots
 from events import log
 from events.actors import Actor, ActorType
 from events.http.names import require_name
@@ -107,7 +110,7 @@ def generate_secret(
         if automation:
             refuse_removed(automation)
         for old in SigningSecret.objects.of(source, secret.automation_id).live(turn.at):
-            _end(turn, old, turn.at if old.ends_at else turn.at + overlap)
+            _end(turn, [old], turn.at if old.ends_at else turn.at + overlap)
         secret.created_at = turn.at
         secret.save(force_insert=True)
         turn.append(Kind.SECRET_GENERATED, topic=_topic(secret), data=secret.as_event_data())
@@ -127,7 +130,7 @@ def end_secret(*, secret: SigningSecret, actor: Actor) -> None:
     with log.turn(actor=actor) as turn:
         secret.refresh_from_db()
         if secret.ends_at is None or secret.ends_at > turn.at:
-            _end(turn, secret, turn.at)
+            _end(turn, [secret], turn.at)
 
 
 def remove_automation(
@@ -137,12 +140,10 @@ def remove_automation(
 
     A bot that is already removed takes no turn at the log.
     """
-    if not Automation.objects.not_removed().filter(pk=automation.pk).exists():
-        return
-    with log.turn(actor=actor) as turn:
-        for secret in SigningSecret.objects.of(Source.TRADINGVIEW, automation.pk).live(turn.at):
-            _end(turn, secret, turn.at)
-        desks.remove_automation(automation=automation, actor=actor, reason=reason)
+    current = Automation.objects.not_removed().filter(pk=automation.pk)
+    if current.exists():
+        with log.turn(actor=actor) as turn:
+            _remove_bots(turn, automation.desk, current.all(), reason)
 
 
 def end_credentials(*, desk: Desk, actor: Actor, token: bool, secrets: bool) -> tuple[int, int]:
@@ -150,8 +151,7 @@ def end_credentials(*, desk: Desk, actor: Actor, token: bool, secrets: bool) -> 
     with log.turn(actor=actor) as turn:
         revoked = _revoke_all(desk, actor) if token else 0
         ended = list(SigningSecret.objects.of_desk(desk).live(turn.at)) if secrets else []
-        for secret in ended:
-            _end(turn, secret, turn.at)
+        _end(turn, ended, turn.at)
     return revoked, len(ended)
 
 
@@ -160,17 +160,23 @@ def deactivate(*, user: User, actor: Actor) -> None:
 
     See the contract, section 1.
     """
-    with log.turn(actor=actor):
+    with log.turn(actor=actor) as turn:
         User.objects.filter(pk=user.pk).update(is_active=False)
         desk = Desk.objects.filter(user=user).first()
-        if desk is None:
-            return
-        for automation in Automation.objects.not_removed().filter(desk=desk):
-            remove_automation(automation=automation, actor=actor, reason=Reason.DEACTIVATED)
-        desks.disconnect(desk=desk, actor=actor, reason=Reason.DEACTIVATED)
-        _revoke_all(desk, actor)
-        end_elsewhere(desk, actor)
-        desks.deactivate_desk(desk=desk, actor=actor)
+        if desk is not None:
+            end_desk(turn, desk, actor, Reason.DEACTIVATED)
+            desks.deactivate_desk(desk=desk, actor=actor)
+
+
+def end_desk(turn: log.Turn, desk: Desk, actor: Actor, reason: Reason) -> None:
+    """Ends everything that a desk owns. Needs the caller's turn at the log.
+
+    Its statements are the same for a bot as for fifty: everybody's signals wait meanwhile.
+    """
+    _remove_bots(turn, desk, Automation.objects.not_removed().filter(desk=desk), reason)
+    desks.disconnect(desk=desk, actor=actor, reason=reason)
+    _revoke_all(desk, actor)
+    end_elsewhere(desk, turn)
 
 
 def reactivate(*, user: User, actor: Actor) -> None:
@@ -214,13 +220,41 @@ def _save(turn: log.Turn, token: Token) -> None:
     notices.notify_owner(turn, token.desk, f"The desk token {token.hint} was minted.")
 
 
-def _end(turn: log.Turn, secret: SigningSecret, moment: datetime) -> None:
-    secret.ends_at = moment
-    secret.save(update_fields=["ends_at"])
+def _remove_bots(turn: log.Turn, desk: Desk, bots: QuerySet[Automation], reason: Reason) -> None:
+    """Removes bots of a desk, with their secrets and elections."""
+    live = SigningSecret.objects.filter(automation__in=bots).live(turn.at)
+    secrets = list(live.select_related("automation__desk"))
+    _store_end(turn, secrets, turn.at)
+
+    def end_secrets(bot: Automation) -> None:
+        for secret in secrets:
+            if secret.automation_id == bot.pk:
+                _record_end(turn, secret)
+
+    remove_bots(turn, desk, bots, reason, end_secrets=end_secrets)
+
+
+def _end(turn: log.Turn, secrets: Sequence[SigningSecret], moment: datetime) -> None:
+    _store_end(turn, secrets, moment)
+    for secret in secrets:
+        _record_end(turn, secret)
+
+
+def _store_end(turn: log.Turn, secrets: Sequence[SigningSecret], moment: datetime) -> None:
+    """Stores when these secrets end, in one statement."""
+    rows = SigningSecret.objects.filter(pk__in=[secret.pk for secret in secrets])
+    rows.update(ends_at=moment)
+    for secret in secrets:
+        secret.ends_at = moment
+        turn.after_commit.append(partial(credential_cache.forget_secrets, secret))
+
+
+def _record_end(turn: log.Turn, secret: SigningSecret) -> None:
+    """Appends the event of a secret's end, and tells the owner."""
     turn.append(Kind.SECRET_ENDED, topic=_topic(secret), data=secret.as_event_data())
-    turn.after_commit.append(lambda: credential_cache.forget_secrets(secret))
-    if secret.automation:
-        when = "has ended" if moment <= turn.at else f"ends at {to_rfc3339(moment)}"
+    if secret.automation and secret.ends_at:
+        has_ended = secret.ends_at <= turn.at
+        when = "has ended" if has_ended else f"ends at {to_rfc3339(secret.ends_at)}"
         sentence = f"The signing secret {secret.hint} of the bot {secret.automation.name} {when}."
         notices.notify_owner(turn, secret.automation.desk, sentence)
 

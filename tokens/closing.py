@@ -1,7 +1,5 @@
 """Closes a customer's account for good: what ends, and what the log keeps (contract, section 1)."""
 
-from datetime import datetime
-
 from allauth.account.models import EmailAddress
 from allauth.mfa.models import Authenticator
 from allauth.usersessions.models import UserSession
@@ -11,16 +9,15 @@ from django.contrib.sessions.models import Session
 from django.template.loader import render_to_string
 
 from desks import actions as desks
-from desks.models import Automation, Desk, Digest, Notice, NoticeChoice, User
+from desks.models import Desk, Digest, Notice, NoticeChoice, User
 from desks.models.election import Reason
 from desks.notices.outbox import tell_security
 from events import log
-from tokens.actions import remove_automation, revoke
-from tokens.ending import end_elsewhere
-from tokens.models import SigningSecret, Token
-from tokens.notices import PARTS
+from tokens.actions import end_desk
+from tokens.erasing import erase_secrets_of
 
-KIND = "tokens/email/closed"
+# The last notice, to the address that the account had.
+KIND, PARTS = "tokens/email/closed", ("subject", "message")
 # A host that can never receive mail (RFC 2606).
 NO_ADDRESS = "closed-{}@account.invalid"
 
@@ -33,7 +30,11 @@ def close_account(desk: Desk) -> None:
     events stay.
     """
     actor, user = desk.actor, User.objects.get(pk=desk.user_id)
+    if not user.is_active:
+        return
     no_password = make_password(None)
+    context = {"base": settings.BASE_URL}
+    subject, body = (render_to_string(f"{KIND}_{part}.txt", context).strip() for part in PARTS)
     with log.turn(actor=actor) as turn:
         if not User.objects.filter(pk=user.pk, is_active=True).exists():
             return
@@ -45,15 +46,10 @@ def close_account(desk: Desk) -> None:
             last_login=None,
         )
         _delete_credentials(user)
-        for automation in Automation.objects.not_removed().filter(desk=desk):
-            remove_automation(automation=automation, actor=actor, reason=Reason.CLOSED)
-        desks.disconnect(desk=desk, actor=actor, reason=Reason.CLOSED)
-        for token in Token.objects.filter(desk=desk, revoked_at=None).select_related("desk"):
-            revoke(token=token, actor=actor)
-        _erase_secrets(desk)
-        end_elsewhere(desk, actor)
+        end_desk(turn, desk, actor, Reason.CLOSED)
         desks.close_desk(desk=desk, actor=actor)
-        _confirm(user, turn.at)
+        tell_security(user.pk, subject, body, at=turn.at, address=user.email)
+    erase_secrets_of(desk)
 
 
 def _delete_credentials(user: User) -> None:
@@ -65,17 +61,3 @@ def _delete_credentials(user: User) -> None:
     sessions = UserSession.objects.filter(user=user)
     Session.objects.filter(pk__in=list(sessions.values_list("session_key", flat=True))).delete()
     sessions.delete()
-
-
-def _erase_secrets(desk: Desk) -> None:
-    """Replaces the text of each ended secret by nothing. The row stays, as the log tells it."""
-    for secret in SigningSecret.objects.of_desk(desk):
-        secret.encrypt("")
-        secret.save(update_fields=["ciphertext", "key_id"])
-
-
-def _confirm(user: User, at: datetime) -> None:
-    """Writes the last notice, to the address that the account had."""
-    context = {"base": settings.BASE_URL}
-    subject, body = (render_to_string(f"{KIND}_{part}.txt", context) for part in PARTS)
-    tell_security(user.pk, subject.strip(), body.strip(), at=at, address=user.email)

@@ -9,6 +9,7 @@ from django.urls import reverse
 from django.utils.http import urlencode
 
 from desks.models import Automation, Desk, Election
+from events.http import limits
 from events.http.refusals import ReauthenticationRequired
 from events.kinds import Kind
 from events.models import Event
@@ -18,6 +19,8 @@ from signals.reports.export import export
 from tokens.callers.staff import signed_in_recently
 from tokens.closing import close_account
 from tokens.models import SigningSecret, Token
+
+CLOSING_TIME = 30  # seconds, more than a request may take
 
 
 class CloseForm(Form):
@@ -49,7 +52,8 @@ def close(request: HttpRequest, desk: Desk) -> HttpResponse:
     _require_recent(request)
     form = CloseForm(sent(request))
     if form.is_valid():
-        close_account(desk)
+        with limits.one_at_a_time("closing", str(desk.pk), CLOSING_TIME):
+            close_account(desk)
         logout(request)
         messages.success(request, "Your account is closed.")
         return redirect("home")

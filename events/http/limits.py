@@ -9,11 +9,13 @@ import functools
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TypeVar, cast
 
 from django.conf import settings
+from django.core.cache import cache
 from limits import RateLimitItem, parse
 from limits.errors import StorageError
 from limits.storage import Storage, storage_from_string
@@ -90,6 +92,22 @@ def try_consume(name: str, client_id: str) -> bool:
     """Counts one request against a limit. Returns False if the limit is reached."""
     limit = _limit(name)
     return limit is None or _run(name, lambda limiter: limiter.hit(limit, name, client_id))
+
+
+@contextmanager
+def one_at_a_time(name: str, client_id: str, seconds: int) -> Iterator[None]:
+    """Admits one request of a client to the block, among those of all processes.
+
+    Raises ``RateLimited`` for the others meanwhile. A request that dies is forgotten after
+    ``seconds``.
+    """
+    key = f"one-at-a-time:{name}:{client_id}"
+    if not cache.add(key, True, seconds):
+        raise RateLimited(1)
+    try:
+        yield
+    finally:
+        cache.delete(key)
 
 
 def budget(name: str, client_id: str) -> Budget | None:

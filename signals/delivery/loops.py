@@ -7,8 +7,21 @@ from contextlib import suppress
 
 from signals.chats.loop import send_to_chats
 from signals.chats.polling import poll_telegram
+from signals.delivery.database import in_database
 from signals.delivery.runner.loop import deliver_subscriptions
 from signals.notices.loops import send_notices, watch_bots, write_notices
+from tokens.erasing import erase_ended
+
+ERASING_TICK = 30.0  # seconds between two looks for secrets that have ended
+
+
+async def erase_ended_secrets(stop: asyncio.Event) -> None:
+    """Erases the texts of signing secrets that have ended, in batches."""
+    while not stop.is_set():
+        more = await in_database(erase_ended)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), ERASING_TICK / 100 if more else ERASING_TICK)
+
 
 # Runs until the event is set; then ends what is in flight and returns.
 Loop = Callable[[asyncio.Event], Awaitable[None]]
@@ -20,6 +33,7 @@ LOOPS: tuple[Loop, ...] = (
     send_notices,
     send_to_chats,
     poll_telegram,
+    erase_ended_secrets,
 )
 
 PAUSE = 5.0  # seconds until a loop that failed starts again

@@ -22,7 +22,7 @@ from events.kinds import Kind
 from events.times import to_rfc3339
 from signals.delivery.addresses import ForbiddenURL, check_url
 from signals.models import Subscription, SubscriptionSecret
-from signals.models.subscription import State
+from signals.models.subscription import State, SubscriptionQuerySet
 from signals.subscriptions.writes import append, current, refuse_too_many, update
 from tokens import notices
 from tokens.actions import MAX_OVERLAP
@@ -184,16 +184,20 @@ def remove(*, subscription: Subscription, actor: Actor) -> None:
 
     One that is removed already takes no turn at the log.
     """
-    if not Subscription.objects.filter(pk=subscription.pk).exists():
-        return
-    with log.turn(actor=actor) as turn:
-        # The lock keeps runners from adding attempts to a row that is about to be deleted.
-        rows = Subscription.objects.select_related("desk").select_for_update(of=("self",))
-        row = rows.filter(pk=subscription.pk).first()
-        if row is not None:
-            row.delete()
-            append(turn, Kind.SUBSCRIPTION_REMOVED, row)
-            _notify(turn, row, f"A webhook to {row.host} was removed.")
+    rows = Subscription.objects.filter(pk=subscription.pk)
+    if rows.exists():
+        with log.turn(actor=actor) as turn:
+            remove_rows(turn, rows.all())
+
+
+def remove_rows(turn: log.Turn, subscriptions: SubscriptionQuerySet) -> None:
+    """Removes subscriptions. Needs the caller's turn at the log."""
+    # The lock keeps runners from adding attempts to rows that are about to be deleted.
+    rows = list(subscriptions.select_related("desk").select_for_update(of=("self",)))
+    Subscription.objects.filter(pk__in=[row.pk for row in rows]).delete()
+    for row in rows:
+        append(turn, Kind.SUBSCRIPTION_REMOVED, row)
+        _notify(turn, row, f"A webhook to {row.host} was removed.")
 
 
 def request_test(*, subscription: Subscription) -> Subscription:

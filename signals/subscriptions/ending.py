@@ -5,14 +5,13 @@ from typing import Any
 from django.dispatch import receiver
 
 from desks.models import Desk
-from events.actors import Actor
+from events.log import Turn
 from signals.models import Subscription
-from signals.subscriptions.actions import remove
+from signals.subscriptions.actions import remove_rows
 from tokens.ending import desk_ends
 
 
 @receiver(desk_ends)
-def remove_all(sender: Any, desk: Desk, actor: Actor, **options: Any) -> None:
+def remove_all(sender: Any, desk: Desk, turn: Turn, **options: Any) -> None:
     """Removes the subscriptions of a desk that ends, in the turn that ends it."""
-    for subscription in Subscription.objects.of_owner(desk.pk):
-        remove(subscription=subscription, actor=actor)
+    remove_rows(turn, Subscription.objects.of_owner(desk.pk))

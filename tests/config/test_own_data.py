@@ -16,6 +16,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from desks.models import Desk, User
+from events.http import limits
 from events.kinds import Kind
 from events.log import Entry, turn
 from events.models import Event
@@ -181,6 +182,27 @@ def test_closing_ends_the_account_and_the_session(visitor, user):
     assert "_auth_user_id" not in visitor.session
     assert Event.objects.latest("position").kind == Kind.DESK_CLOSED
     assert re.search(r'href="/accounts/login/"', pages.source(visitor.get("/")))
+
+
+def test_one_closing_of_an_account_runs_at_a_time(visitor, desk, user, stranger):
+    """The second request is answered meanwhile, and changes nothing."""
+    with limits.one_at_a_time("closing", str(desk.pk), 30):
+        refused = visitor.post(CLOSE, {"understood": "on"})
+    assert (refused.status_code, pages.problem(refused)) == (429, "rate_limited")
+    assert refused["Retry-After"] == "1"
+    assert User.objects.get(pk=user.pk).is_active
+    with limits.one_at_a_time("closing", str(stranger.pk), 30):
+        assert visitor.post(CLOSE, {"understood": "on"}).status_code == HTTPStatus.FOUND
+    assert not User.objects.get(pk=user.pk).is_active
+
+
+def test_a_closing_that_fails_can_be_repeated(visitor, user, monkeypatch):
+    visitor.raise_request_exception = False
+    with monkeypatch.context() as patch:
+        patch.setattr("tokens.closing.end_desk", lambda *_: 1 / 0)
+        assert visitor.post(CLOSE, {"understood": "on"}).status_code == 500
+    assert User.objects.get(pk=user.pk).is_active
+    assert visitor.post(CLOSE, {"understood": "on"}).status_code == HTTPStatus.FOUND
 
 
 def test_the_pages_take_a_dozen_queries_at_most(visitor):

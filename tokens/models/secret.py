@@ -9,7 +9,7 @@ from desks.models import Desk
 from events.actors import Actor, ActorType
 from events.times import to_rfc3339
 from tokens.choices import Source
-from tokens.models.sealed import SealedSecret, SealedSecretQuerySet
+from tokens.models.sealed import NO_TEXT, SealedSecret, SealedSecretQuerySet
 
 
 class SigningSecretQuerySet(SealedSecretQuerySet):
@@ -21,9 +21,17 @@ class SigningSecretQuerySet(SealedSecretQuerySet):
         """The secrets of all automations of a desk."""
         return self.filter(automation__desk=desk).select_related("automation__desk")
 
+    def with_text(self) -> Self:
+        """The secrets whose text is not erased."""
+        return self.exclude(key_id=NO_TEXT)
+
+    def erase(self) -> int:
+        """Erases the texts, in one statement. Returns how many."""
+        return self.update(ciphertext=b"", key_id=NO_TEXT)
+
 
 class SigningSecret(SealedSecret):
-    """A signing secret, encrypted and bound to its row."""
+    """A signing secret, encrypted and bound to its row. ``tokens.erasing`` erases its text."""
 
     source = models.CharField(max_length=16, choices=Source.choices())
     automation = models.ForeignKey(
@@ -54,6 +62,17 @@ class SigningSecret(SealedSecret):
                 condition=Q(ends_at=None) | Q(ends_at__gte=F("created_at")),
                 name="secret_ends_after_it_is_made",
             ),
+            models.CheckConstraint(
+                condition=~Q(key_id=NO_TEXT) | Q(ends_at__isnull=False),
+                name="secret_in_use_has_a_text",
+            ),
+        ]
+        indexes = [
+            models.Index(
+                fields=["ends_at"],
+                name="secret_to_erase",
+                condition=Q(ends_at__isnull=False) & ~Q(key_id=NO_TEXT),
+            )
         ]
 
     def __str__(self) -> str:

@@ -13,8 +13,8 @@ from signals.delivery.loops import run_loops
 
 class Command(LogCommand):
     help = (
-        "Delivers events to webhook subscriptions, decides which expected bots are silent, and "
-        "sends notices. Any number of these processes may run, also on "
+        "Delivers events to webhook subscriptions, decides which expected bots are silent, erases "
+        "ended secrets, and sends notices. Any number of these processes may run, also on "
         "several machines; with SQLite, one. SIGTERM and SIGINT stop it: what is in flight is "
         "finished first, which takes 10 seconds at most."
     )

@@ -5,7 +5,9 @@ from functools import partial
 
 from allauth.mfa.models import Authenticator
 from django.conf import settings
+from django.db.models import Q
 
+from events.models import Head
 from signals.models import Chat, DeliveryAttempt, Subscription, SubscriptionSecret
 from signals.reports.audit.findings import Finding, Findings
 from tokens.crypto import keys
@@ -15,9 +17,13 @@ from tokens.models.sealed import NO_TEXT
 
 
 def check_keys(findings: Findings) -> None:
-    """Checks the digest key of each unrevoked token, and decrypts each secret and second factor."""
+    """Checks the digest key of each unrevoked token, and decrypts each secret and second factor.
+
+    Only a signing secret that has ended may have no text.
+    """
     _digests(findings.digests)
-    for secret in SigningSecret.objects.order_by("pk").iterator():
+    erased = Q(key_id=NO_TEXT, ends_at__lte=Head.objects.get().at)
+    for secret in SigningSecret.objects.exclude(erased).order_by("pk").iterator():
         _check(findings.sealed, secret.public_id, secret.decrypt)
     for row in _of_webhooks():
         _check(findings.webhooks, str(row), row.decrypt)

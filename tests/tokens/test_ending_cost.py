@@ -1,0 +1,194 @@
+"""What ends a desk, or all of its credentials, takes the same statements however much there is.
+
+All other writers wait for the log's lock meanwhile.
+"""
+
+from collections import Counter
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+from django.template.loader import render_to_string
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from desks import actions as desks
+from desks.models import Automation, Desk, Election
+from desks.models.automation import MAX_BOTS
+from events import log
+from events.actors import SYSTEM
+from events.kinds import Kind
+from events.models import Event
+from events.statements import EVENT
+from signals.models import Chat, Subscription
+from signals.models.chat import MAX_CHATS
+from signals.models.subscription import MAX_OF_DESK
+from tests import factories
+from tests.signals.audit.stage import broken
+from tests.signals.chats.stage import a_chat
+from tests.signals.subscriptions.stage import a_webhook
+from tokens import actions
+from tokens.choices import Source
+from tokens.closing import close_account
+from tokens.crypto import formats
+from tokens.models import SigningSecret
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+LARGE = {"bots": MAX_BOTS, "webhooks": MAX_OF_DESK, "chats": MAX_CHATS, "ended": 960}
+
+ENDINGS = {
+    "close": close_account,
+    "deactivate": lambda desk: actions.deactivate(user=desk.user, actor=SYSTEM),
+    "end all credentials": lambda desk: actions.end_credentials(
+        desk=desk, actor=desk.actor, token=True, secrets=True
+    ),
+    "disconnect": lambda desk: desks.disconnect(desk=desk, actor=desk.actor),
+}
+
+
+def a_desk_with(card, *, bots: int = 1, webhooks: int = 1, chats: int = 1, ended: int = 1) -> Desk:
+    """A ready desk with a token, bots with an election and two live secrets, and the rest."""
+    desk = factories.a_ready_desk(card)
+    factories.a_desk_token(desk)
+    for _ in range(bots):
+        bot = factories.a_bot(desk).automation
+        actions.generate_secret(
+            source=Source.TRADINGVIEW, automation=bot, overlap=timedelta(days=1), actor=SYSTEM
+        )
+    for _ in range(webhooks):
+        a_webhook(desk)
+    for _ in range(chats):
+        a_chat(desk.user)
+    SigningSecret.objects.bulk_create(an_ended_secret(bot) for _ in range(ended))
+    return desk
+
+
+def an_ended_secret(bot: Automation) -> SigningSecret:
+    """A secret that was replaced a day ago. Its row has a text, and the log tells nothing of it."""
+    at, text = timezone.now() - timedelta(days=1), formats.new(formats.SIGNING_SECRET)
+    secret = SigningSecret(
+        source=Source.TRADINGVIEW,
+        automation=bot,
+        hint=formats.hint(text),
+        created_at=at,
+        ends_at=at,
+    )
+    secret.encrypt(text)
+    return secret
+
+
+def statements_of_the_turn(end, desk: Desk) -> list[str]:
+    """The statements from the log's lock to the commit, without their values.
+
+    SQLite bounds the parameters of a statement, so there the events need several.
+    """
+    with CaptureQueriesContext(connection) as captured:
+        end(desk)
+    every = [query["sql"] for query in captured]
+    locked = next(n for n, sql in enumerate(every) if sql.startswith("UPDATE events_head"))
+    shapes: list[str] = []
+    for sql in every[locked : every.index("COMMIT")]:
+        shape = " ".join(sql.split()[:3])
+        if connection.vendor == "sqlite" and EVENT in shape and shapes[-1] == shape:
+            continue
+        shapes.append(shape)
+    return shapes
+
+
+@pytest.mark.parametrize("name", ENDINGS)
+def test_ending_much_takes_the_statements_of_ending_one(card, name):
+    end = ENDINGS[name]
+    few = statements_of_the_turn(end, a_desk_with(card))
+    many = statements_of_the_turn(end, a_desk_with(card, **LARGE))
+    assert many == few
+    assert sum(EVENT in shape for shape in few) == 1, "one INSERT of all events"
+
+
+@pytest.mark.parametrize("what", LARGE)
+def test_closing_takes_as_many_statements_whatever_there_is_much_of(card, what):
+    few = statements_of_the_turn(close_account, a_desk_with(card))
+    assert statements_of_the_turn(close_account, a_desk_with(card, **{what: LARGE[what]})) == few
+
+
+@pytest.mark.parametrize("name", ["close", "deactivate"])
+def test_the_events_come_bot_by_bot_and_the_audit_holds(card, name):
+    desk = a_desk_with(card, bots=3, webhooks=2, ended=0)
+    first, second, third = bots = list(desk.automations.order_by("created_at", "id"))
+    desks.withdraw_from_automation(automation=second, actor=SYSTEM)
+    secrets = {bot: list(bot.secrets.order_by("-id")) for bot in bots}
+    before = Event.objects.count()
+    ENDINGS[name](desk)
+    events = list(Event.objects.filter(position__gt=before).order_by("position"))
+
+    def of_bot(bot: Automation, *, elected: bool) -> list[tuple[Kind, str]]:
+        return [
+            *((Kind.SECRET_ENDED, secret.public_id) for secret in secrets[bot]),
+            *([(Kind.ELECTION_WITHDRAWN, bot.pk)] if elected else []),
+            (Kind.AUTOMATION_REMOVED, bot.pk),
+        ]
+
+    last = Kind.DESK_CLOSED if name == "close" else Kind.DESK_DEACTIVATED
+    of_bots = [
+        *of_bot(first, elected=True),
+        *of_bot(second, elected=False),
+        *of_bot(third, elected=True),
+    ]
+    told = [(event.kind, event.content["data"]) for event in events[: len(of_bots)]]
+    assert [(kind, data.get("botId") or data["id"]) for kind, data in told] == of_bots
+    assert [event.kind for event in events[len(of_bots) :]] == [
+        Kind.ELECTION_WITHDRAWN,
+        Kind.DESK_DISCONNECTED,
+        Kind.TOKEN_REVOKED,
+        *[Kind.SUBSCRIPTION_REMOVED] * 2,
+        last,
+    ]
+    assert {event.at for event in events} == {events[0].at}
+    closed = set(Election.objects.filter(desk=desk).values_list("closed", flat=True))
+    withdrawn = {event.position for event in events if event.kind == Kind.ELECTION_WITHDRAWN}
+    assert withdrawn <= closed
+    desk.refresh_from_db()
+    assert (desk.changed, desk.deactivated) == (events[-1].position, True)
+    assert not Subscription.objects.exists()
+    assert not Chat.objects.exists()
+    card.refresh_from_db()
+    assert card.standing == 0
+    assert broken() == {}
+
+
+def test_closing_writes_each_event_once_however_many_bots(card):
+    desk = a_desk_with(card, **{**LARGE, "ended": 0})
+    before = Event.objects.count()
+    close_account(desk)
+    kinds = Counter(Event.objects.filter(position__gt=before).values_list("kind", flat=True))
+    assert kinds == {
+        Kind.SECRET_ENDED: 2 * MAX_BOTS,
+        Kind.ELECTION_WITHDRAWN: MAX_BOTS + 1,
+        Kind.AUTOMATION_REMOVED: MAX_BOTS,
+        Kind.DESK_DISCONNECTED: 1,
+        Kind.TOKEN_REVOKED: 1,
+        Kind.SUBSCRIPTION_REMOVED: MAX_OF_DESK,
+        Kind.DESK_CLOSED: 1,
+    }
+    assert broken() == {}
+
+
+def test_a_desk_with_thousands_of_ended_secrets_is_closed_and_none_keeps_a_text(card):
+    desk = a_desk_with(card, ended=4800)
+    close_account(desk)
+    assert not SigningSecret.objects.with_text().exists()
+    assert SigningSecret.objects.count() == 4802
+
+
+# --- Templates -----------------------------------------------------------------------------------
+
+
+def test_a_template_that_is_rendered_under_the_lock_fails_the_test(desk):
+    with pytest.raises(AssertionError, match="under the log's lock"), log.turn(actor=SYSTEM):
+        render_to_string("tokens/email/closed_message.txt", {})
+
+
+@pytest.mark.parametrize("name", ENDINGS)
+def test_no_ending_renders_a_template_under_the_lock(card, name):
+    """``tests.conftest`` fails every test in which an action does."""
+    ENDINGS[name](a_desk_with(card))
