@@ -34,11 +34,20 @@ RELAY_CERTIFICATE, nginx needs these lines besides those of the bot's page:
     proxy_set_header X-Client-DN $ssl_client_s_dn;
 
 The relay refuses a body that contains what looks like a secret of an exchange, so that it does not
-leave your machine. Otherwise it signs the exact bytes that it received. If a body has no nonce, the
-relay adds a hash of the body as nonce, so that a retry of an alert is the same signal. Two alerts
-with the same text are then the same signal too: put {{timenow}} into the message to tell them
-apart. The relay returns the hook's status and body. The platform retries after a 5xx other than
-504, so the relay returns a 504 as 503. The relay stores nothing and logs no path, body or secret.
+leave your machine. Otherwise it signs the exact bytes that it received, with these exceptions:
+
+- If a body has no nonce, the relay adds a hash of the body as nonce, so that a retry of an alert is
+  the same signal. Two alerts with the same text are then the same signal too: put {{timenow}} into
+  the message to tell them apart.
+- A nonce that the hook does not accept, because it has a space or is too long, is replaced by its
+  hash. The same text always gives the same nonce.
+- A message of a strategy has the members market_position and order_action. The relay forwards it,
+  without them, only if the order opens the direction of the message: position long and order buy,
+  or position short and order sell. To anything else, such as an exit, it answers 200 with the
+  outcome not_forwarded and the reason, and counts it in the log.
+
+The relay returns the hook's status and body. The platform retries after a 5xx other than 504, so
+the relay returns a 504 as 503. The relay stores nothing and logs no path, body or secret.
 
 The relay checks the path, the sender and the headers before it reads the body. It closes every
 connection after 3 seconds. At most 64 connections are open at once. When another one arrives, the
@@ -88,10 +97,35 @@ MAX_SIGNATURES = 5
 CHECK_TIMEOUT = 10  # seconds for each request of --check
 CHECK_TOLERANCE = 300  # seconds
 CHECK_HEADER = "X-Relay-Check"
-ALERT_TIME = b"{{timenow}}"  # the platform fills in the time of the alert
+
+OPENS = {"long": "buy", "short": "sell"}  # the order that opens a position
+STRATEGY = ("market_position", "order_action")  # what the platform fills in for each order
+POSITIONS, ORDERS = ("long", "short", "flat"), ("buy", "sell")
+
+# What the platform fills in for its other placeholders, for --check.
+EXAMPLES = {
+    "ticker": "ETHUSDT",
+    "exchange": "BINANCE",
+    "interval": "60",
+    "open": "3408.25",
+    "high": "3421.9",
+    "low": "3401.1",
+    "close": "3412.5",
+    "volume": "1284.553",
+    "strategy.order.id": "My Long Entry Id",
+    "strategy.order.comment": "My Long Entry Id",
+    "strategy.order.alert_message": "",
+    "strategy.order.contracts": "0.5",
+    "strategy.order.price": "3412.5",
+    "strategy.position_size": "0.5",
+    "strategy.market_position_size": "0.5",
+    "strategy.prev_market_position": "flat",
+    "strategy.prev_market_position_size": "0",
+}
 
 JSON_SPACE = b" \t\r\n"
 PROBLEM = "application/problem+json"
+JSON = "application/json"
 
 
 class Answer(NamedTuple):
@@ -185,12 +219,20 @@ def _address(text: str) -> tuple[str, int]:
 
 def looks_secret(raw: bytes) -> bool:
     """Returns whether the body contains a secret: as a JSON object, otherwise as text."""
-    text = raw.decode("utf-8", "replace")
-    with suppress(ValueError, RecursionError):
-        body = json.loads(text, object_pairs_hook=distinct)
-        if isinstance(body, dict):
+    with suppress(RecursionError):
+        body = parsed(raw)
+        if body is not None:
             return contains_secret(body)
-    return malformed_contains_secret(text)
+    return malformed_contains_secret(raw.decode("utf-8", "replace"))
+
+
+def parsed(raw: bytes) -> dict[str, Any] | None:
+    """Returns the JSON object, None if the body is none: the hook's refusal says what is wrong."""
+    try:
+        body = json.loads(raw.decode("utf-8"), object_pairs_hook=distinct)
+    except (ValueError, RecursionError):
+        return None
+    return body if isinstance(body, dict) else None
 
 
 def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -200,21 +242,62 @@ def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
-def with_nonce(raw: bytes) -> bytes:
-    """Adds a nonce as the last member of a JSON object that has none. Changes no other byte.
+def to_forward(raw: bytes) -> bytes:
+    """Returns the body for the hook: with a valid nonce, and without what describes an order.
 
-    Returns anything else unchanged: the hook's refusal says what is wrong.
+    Changes no other byte if it only adds a nonce, and none if there is nothing to do.
     """
+    body = parsed(raw)
+    if body is None:
+        return raw
+    sent = {name: value for name, value in body.items() if name not in STRATEGY}
+    if isinstance(sent.get("nonce"), str) and not sent["nonce"].strip():
+        del sent["nonce"]
+    elif is_unusable(sent.get("nonce")):
+        sent["nonce"] = digest(sent["nonce"].encode("utf-8", "replace"))
+    if "nonce" in sent:
+        return raw if sent == body else written(sent, raw)
+    if len(sent) < len(body):
+        return written({**sent, "nonce": digest(raw)}, raw)
+    before, comma = raw.rstrip(JSON_SPACE)[:-1], b"," if body else b""
+    return before + comma + b'"nonce":"' + digest(raw).encode() + b'"}'
+
+
+def written(body: dict[str, Any], raw: bytes) -> bytes:
+    """Returns the body as JSON, unchanged if it is deeper than the hook accepts."""
     try:
-        body = json.loads(raw.decode("utf-8"))
-    except (ValueError, RecursionError):
+        return json.dumps(body).encode()
+    except RecursionError:
         return raw
-    if not isinstance(body, dict) or "nonce" in body:
-        return raw
-    nonce = "relay-" + hashlib.sha256(raw).hexdigest()[:32]
-    before = raw.rstrip(JSON_SPACE)[:-1]
-    comma = b"," if body else b""
-    return before + comma + b'"nonce":"' + nonce.encode() + b'"}'
+
+
+def is_unusable(nonce: Any) -> bool:
+    """Returns whether the nonce is text that the hook does not accept."""
+    return isinstance(nonce, str) and not re.fullmatch("[!-~]{1,128}", nonce)
+
+
+def digest(text: bytes) -> str:
+    """Returns a nonce that is always the same for this text."""
+    return "relay-" + hashlib.sha256(text).hexdigest()[:32]
+
+
+def why_not(raw: bytes) -> str:
+    """Returns why the order of a strategy is not forwarded, empty if it is, or if there is none."""
+    body = parsed(raw) or {}
+    direction = body.get("direction")
+    if direction not in list(OPENS) or not any(name in body for name in STRATEGY):
+        return ""
+    position, order = (body.get(name) for name in STRATEGY)
+    if position not in POSITIONS or order not in ORDERS:
+        return (
+            "market_position and order_action are not what the platform fills in for a strategy."
+            " Use this message for alerts of a strategy only, and do not change these members."
+        )
+    if position != direction:
+        return f"The position after the order ({order}) is {position}: it opens no {direction}."
+    if order != OPENS[direction]:
+        return f"The order ({order}) reduces the {direction} position."
+    return ""
 
 
 def signing_headers(keys: list[str], body: bytes, now: int) -> dict[str, str]:
@@ -512,6 +595,11 @@ def own_answer(status: int, code: str, detail: str) -> Answer:
     return Answer(status, json.dumps(problem).encode(), PROBLEM)
 
 
+def not_forwarded(reason: str) -> Answer:
+    """Returns the answer to an order that fills nothing. The platform does not retry after 200."""
+    return Answer(200, json.dumps({"outcome": "not_forwarded", "detail": reason}).encode(), JSON)
+
+
 # --- Alerts ---------------------------------------------------------------------------------------
 
 
@@ -532,6 +620,7 @@ class Relay(socketserver.ThreadingMixIn, HTTPServer):
         self.stopped = False
         self.slots = threading.BoundedSemaphore(MAX_CONCURRENT)
         self.threads = threading.BoundedSemaphore(MAX_CONNECTIONS)
+        self.counting, self.not_forwarded = threading.Lock(), 0
         # The deadline of each connection, oldest connection first.
         self.unverified: dict[socket.socket, float] = {}
         self.trusted: dict[socket.socket, float] = {}  # sent the right path from an allowed sender
@@ -569,6 +658,12 @@ class Relay(socketserver.ThreadingMixIn, HTTPServer):
         if self.unverified.pop(request, None) or self.trusted.pop(request, None):
             self.threads.release()
 
+    def count(self) -> str:
+        """Counts an order that is not forwarded. Returns the number, for the log."""
+        with self.counting:
+            self.not_forwarded += 1
+            return f" ({self.not_forwarded} not forwarded since the start)"
+
     def trust(self, connection: socket.socket) -> None:
         """Marks a connection as trusted, so that no other connection takes its thread."""
         self.trusted[connection] = self.unverified.pop(connection)
@@ -603,10 +698,10 @@ class Alert(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         request_id = secrets.token_hex(16)
-        self.checking = CHECK_HEADER in self.headers
+        self.checking, self.counted = CHECK_HEADER in self.headers, ""
         refusal = self._refusal()
         answer = refusal or self._answer(request_id)
-        log(f"{summary(answer)} (request {request_id})")
+        log(f"{summary(answer)}{self.counted} (request {request_id})")
         self._give(answer)
         if refusal:
             self._drain()
@@ -643,6 +738,9 @@ class Alert(BaseHTTPRequestHandler):
             return own_answer(400, "cut_short", "The alert is shorter than its Content-Length.")
         if looks_secret(raw):
             return own_answer(422, "exchange_secret", FORBIDDEN)
+        if reason := why_not(raw):
+            self.counted = "" if self.checking else self.server.count()
+            return not_forwarded(reason)
         if not self.server.slots.acquire(blocking=False):
             return own_answer(503, "busy", "Too many alerts at once. Send the alert again.")
         return self._forward(raw, request_id)
@@ -660,12 +758,12 @@ class Alert(BaseHTTPRequestHandler):
 
     def _forward(self, raw: bytes, request_id: str) -> Answer:
         """Returns the hook's answer. The request frees its slot when it ends."""
-        body, settings = with_nonce(raw), self.server.settings
+        body, settings = to_forward(raw), self.server.settings
         if self.checking:
             settings = settings._replace(hook=check_of(settings.hook))
         forwarding = Forwarding(settings, body, request_id, self.server.slots.release)
         answer = forwarding.answer(self.until)
-        if answer.status == 409 and body != raw and not self.checking:
+        if answer.status == 409 and digest(raw).encode() in body and not self.checking:
             log("this text was sent before: put {{timenow}} into the message to tell alerts apart")
         return answer
 
@@ -706,6 +804,8 @@ def summary(answer: Answer) -> str:
         body = None
     if not isinstance(body, dict):
         return str(answer.status)
+    if body.get("outcome") == "not_forwarded":
+        return f"{answer.status} not forwarded: {printable(str(body.get('detail')))}"
     if "outcome" in body:
         return printable(f"{answer.status} {body['outcome']}: {_signal_id(body)}")
     return printable(f"{answer.status} {body.get('code')}: {body.get('detail')}")
@@ -750,19 +850,21 @@ class NotPassed(Exception):
 
 def check(settings: Settings, message: bytes) -> None:
     """Sends a message through every step and prints what each said. Raises ``NotPassed``."""
-    message = message.replace(ALERT_TIME, utc_now().encode())
+    pattern, message = message, filled_in(message)
     step("settings", f"{len(settings.secrets)} secret(s), hook {settings.hook.geturl()}")
     if looks_secret(message):
         raise NotPassed(f"message: {FORBIDDEN}")
+    ask = _ask_web_server if settings.url else _ask_relay
+    answer = ask(settings, message)
     if settings.url:
-        answer = _ask_web_server(settings, message)
         step("web server", f"{settings.url} reaches the relay")
     else:
-        answer = _ask_relay(settings, message)
         step("relay", f"answers at {_local(settings)}; set RELAY_URL to check the web server, too")
     if answer.status != 200:
         raise NotPassed(summary(answer) + _faults(answer))
     checked = json.loads(answer.body.decode("utf-8"))
+    if "wouldBe" not in checked:
+        raise NotPassed(f"message: the relay does not forward it. {checked.get('detail')}")
     told = checked.get("signal", {})
     step("signature", "the secret and the time are right")
     step(
@@ -771,6 +873,36 @@ def check(settings: Settings, message: bytes) -> None:
             f"accepts the message: {checked.get('wouldBe')}, {told.get('pair')}"
             f" {told.get('direction')}, desks: {checked.get('filled')}"
         ),
+    )
+
+    ending = filled_in(pattern, ends=True)
+    if ending != message:
+        if summary(ask(settings, ending)).startswith("200 not forwarded"):
+            step("strategy", "orders that end or reduce the position are not forwarded")
+        else:
+            raise NotPassed("relay: it forwards exits. It is an old version: replace it.")
+
+
+def filled_in(message: bytes, *, ends: bool = False) -> bytes:
+    """Returns the message with values as the platform fills them in, for an order that opens.
+
+    ``ends`` fills in an order that ends the position.
+    """
+    direction = (parsed(message) or {}).get("direction")
+    opening = OPENS["short" if direction == "short" else "long"]
+    position = "flat" if ends else str(direction)
+    order = next(order for order in ORDERS if (order == opening) is not ends)
+    values = {
+        **EXAMPLES,
+        "time": utc_now(),
+        "timenow": utc_now(),
+        "strategy.market_position": position,
+        "strategy.order.action": order,
+    }
+    return re.sub(
+        rb"\{\{([a-z_.]+)\}\}",
+        lambda found: values.get(found[1].decode(), found[0].decode()).encode(),
+        message,
     )
 
 
@@ -840,7 +972,8 @@ def _is_of_chain(answer: Answer) -> bool:
         body = json.loads(answer.body.decode("utf-8"))
     except (ValueError, RecursionError):
         return False
-    return isinstance(body, dict) and ("code" in body or body.get("outcome") == "checked")
+    outcomes = ("checked", "not_forwarded")
+    return isinstance(body, dict) and ("code" in body or body.get("outcome") in outcomes)
 
 
 def _faults(answer: Answer) -> str:

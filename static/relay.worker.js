@@ -18,7 +18,10 @@ RELAY_SENDER_HEADER  The header in which your platform writes the sender's addre
 
 The relay refuses a body that contains what looks like a secret of an exchange. Otherwise it signs
 the exact bytes that it received. If a body has no nonce, the relay adds a hash of the body as
-nonce, so that a retry of an alert is the same signal. The relay returns the hook's status and body,
+nonce, so that a retry of an alert is the same signal; a nonce that the hook does not accept is
+replaced by its hash. A message of a strategy, with market_position and order_action, is forwarded
+without these two if the order opens the direction of the message; to anything else, such as an
+exit, the relay answers 200 with the outcome not_forwarded. It returns the hook's status and body,
 but a 504 as 503, because the chart platform does not retry after a 504. It stores nothing and logs
 no path, body or secret. `relay.py --check` checks this relay, too: see X-Relay-Check in relay.py. */
 
@@ -28,9 +31,14 @@ const MAX_BODY = 64 * 1024; // bytes, the limit of the hook
 const MAX_SIGNATURES = 5;
 const CHECK_TOLERANCE = 300; // seconds
 const CHECK_HEADER = "X-Relay-Check";
+const OPENS = { long: "buy", short: "sell" }; // the order that opens a position
+const STRATEGY = ["market_position", "order_action"]; // what the platform fills in for each order
+const POSITIONS = ["long", "short", "flat"];
+const ORDERS = ["buy", "sell"];
 const WITHOUT_BODY = [101, 204, 205, 304];
 
 const encoder = new TextEncoder();
+let notForwarded = 0; // orders, since the platform started this instance
 
 export default {
   async fetch(request, env) {
@@ -68,6 +76,12 @@ async function relay(request, env, requestId, until) {
       "The message contains what looks like a key or secret of an exchange. Take it out: the" +
         " service never needs one.",
     );
+  }
+  const reason = whyNot(raw);
+  if (reason) {
+    const counted = checking ? "" : ` (${++notForwarded} not forwarded since the start)`;
+    const answer = Response.json({ outcome: "not_forwarded", detail: reason });
+    return [answer, `200 not forwarded: ${reason}${counted}`];
   }
   return forward(settings, raw, checking, requestId, until);
 }
@@ -182,24 +196,21 @@ async function readBody(request) {
 
 // Returns whether the body contains a secret: as a JSON object, otherwise as text.
 function looksSecret(raw) {
-  const text = new TextDecoder().decode(raw);
-  const body = parsed(text);
-  return isObject(body) ? containsSecret(body) : malformedContainsSecret(text);
+  const body = parsed(raw);
+  return body ? containsSecret(body) : malformedContainsSecret(new TextDecoder().decode(raw));
 }
 
-// Returns the JSON value, undefined if there is none. A repeated name, of which JSON.parse keeps
-// the last member only, is none: the hook refuses it.
-function parsed(text) {
+// Returns the JSON object, null if the body is none: the hook's refusal says what is wrong. It is
+// none if a name is repeated, of which JSON.parse keeps the last member only.
+function parsed(raw) {
   try {
+    const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(raw);
     const body = JSON.parse(text);
-    return countNames(body) === writtenNames(text) ? body : undefined;
+    const isObject = typeof body === "object" && body !== null && !Array.isArray(body);
+    return isObject && countNames(body) === writtenNames(text) ? body : null;
   } catch {
-    return undefined;
+    return null;
   }
-}
-
-function isObject(value) {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 function countNames(value) {
@@ -410,22 +421,62 @@ function withoutClosing(text) {
 
 // --- Signing and forwarding ----------------------------------------------------------------------
 
-// Adds a nonce as the last member of a JSON object that has none. Changes no other byte.
-async function withNonce(raw) {
-  let text, body;
-  try {
-    text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(raw);
-    body = JSON.parse(text);
-  } catch {
-    return raw; // the hook's refusal says what is wrong
-  }
-  if (typeof body !== "object" || body === null || Array.isArray(body) || Object.hasOwn(body, "nonce")) {
+// Returns the body for the hook: with a valid nonce, and without what describes an order. Changes no
+// other byte if it only adds a nonce, and none if there is nothing to do.
+async function toForward(raw) {
+  const body = parsed(raw);
+  if (!body) {
     return raw;
   }
-  const nonce = `relay-${hex(await crypto.subtle.digest("SHA-256", raw)).slice(0, 32)}`;
+  const members = Object.entries(body).filter(([name]) => !STRATEGY.includes(name));
+  const sent = new Map(members);
+  const nonce = sent.get("nonce");
+  if (typeof nonce === "string" && !nonce.trim()) {
+    sent.delete("nonce");
+  } else if (typeof nonce === "string" && !/^[!-~]{1,128}$/.test(nonce)) {
+    sent.set("nonce", await digest(encoder.encode(nonce)));
+  }
+  const count = Object.keys(body).length;
+  if (sent.has("nonce")) {
+    return sent.size === count && sent.get("nonce") === nonce ? raw : written(sent);
+  }
+  if (sent.size < count) {
+    return written(sent.set("nonce", await digest(raw)));
+  }
+  const text = new TextDecoder("utf-8", { ignoreBOM: true }).decode(raw);
   const before = text.slice(0, text.lastIndexOf("}"));
-  const comma = Object.keys(body).length ? "," : "";
-  return encoder.encode(`${before}${comma}"nonce":"${nonce}"}`);
+  return encoder.encode(`${before}${count ? "," : ""}"nonce":"${await digest(raw)}"}`);
+}
+
+// From its members, because an assignment to a member named __proto__ makes no member.
+function written(members) {
+  const texts = [...members].map((member) => member.map((part) => JSON.stringify(part)).join(":"));
+  return encoder.encode(`{${texts.join(",")}}`);
+}
+
+// Returns a nonce that is always the same for these bytes.
+async function digest(bytes) {
+  return `relay-${hex(await crypto.subtle.digest("SHA-256", bytes)).slice(0, 32)}`;
+}
+
+// Returns why the order of a strategy is not forwarded, empty if it is, or if there is none.
+function whyNot(raw) {
+  const body = parsed(raw) ?? {};
+  const direction = body.direction;
+  if (!Object.keys(OPENS).includes(direction) || !STRATEGY.some((name) => Object.hasOwn(body, name))) {
+    return "";
+  }
+  const [position, order] = STRATEGY.map((name) => body[name]);
+  if (!POSITIONS.includes(position) || !ORDERS.includes(order)) {
+    return (
+      "market_position and order_action are not what the platform fills in for a strategy." +
+      " Use this message for alerts of a strategy only, and do not change these members."
+    );
+  }
+  if (position !== direction) {
+    return `The position after the order (${order}) is ${position}: it opens no ${direction}.`;
+  }
+  return order === OPENS[direction] ? "" : `The order (${order}) reduces the ${direction} position.`;
 }
 
 async function signingHeaders(secrets, body) {
@@ -439,7 +490,7 @@ async function signingHeaders(secrets, body) {
 }
 
 async function forward(settings, raw, checking, requestId, until) {
-  const body = await withNonce(raw);
+  const body = await toForward(raw);
   const hook = checking ? settings.hook.replace(/[^/]*$/, "check") : settings.hook;
   try {
     const answer = await fetch(hook, {

@@ -19,11 +19,22 @@ ANY_PAIR = "<BASE>/<QUOTE>"
 ANY_DIRECTION = "<long or short>"
 
 
-# The chart platform replaces these placeholders. The result differs between two alerts, and is the
-# same when the platform retries one. Placeholders never fill in the pair or the direction.
-ALERT_NONCES = {
-    "Strategy": "{{strategy.order.id}}-{{interval}}-{{timenow}}",
-    "Indicator": "{{interval}}-{{timenow}}",
+# What the relays read of a strategy's message and do not forward: they forward only an order that
+# opens the elected direction.
+STRATEGY = {
+    "market_position": "{{strategy.market_position}}",
+    "order_action": "{{strategy.order.action}}",
+}
+
+# The chart platform replaces these placeholders. The nonce differs between two alerts, and is the
+# same when the platform retries one. It holds no name of an order: a quotation mark in a name would
+# break the JSON. Placeholders never fill in the pair or the direction.
+ALERTS = {
+    "Strategy": {
+        "nonce": ("{{interval}}-{{strategy.order.action}}-{{strategy.position_size}}-{{timenow}}"),
+        **STRATEGY,
+    },
+    "Indicator": {"nonce": "{{interval}}-{{timenow}}"},
 }
 
 
@@ -167,8 +178,8 @@ def push(
         "body": json.dumps({**body, **sent_at(to_rfc3339(timezone.now()))}, indent=2),
         "test": json.dumps({**body, **sent_at(ALERT_TIME)}, indent=2),
         "alerts": [
-            Alert(of, json.dumps({**body, "nonce": nonce, **sent_at(ALERT_TIME)}, indent=2))
-            for of, nonce in ALERT_NONCES.items()
+            Alert(of, json.dumps({**body, **filled_in, **sent_at(ALERT_TIME)}, indent=2))
+            for of, filled_in in ALERTS.items()
         ],
         "samples": [
             Sample(

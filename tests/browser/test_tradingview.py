@@ -40,7 +40,13 @@ HOST = "alerts.trader.example"
 TRADINGVIEW = "52.89.214.238"
 STRANGER = "203.0.113.9"
 CLIENT = "X-Client"  # the header in which the test says which address it plays
-FILLED_IN = {"{{strategy.order.id}}": "Long", "{{interval}}": "15", "{{timenow}}": "2026-11-20"}
+FILLED_IN = {
+    "{{strategy.order.action}}": "sell",
+    "{{strategy.market_position}}": "short",
+    "{{strategy.position_size}}": "-0.5",
+    "{{interval}}": "15",
+    "{{timenow}}": "2026-11-20",
+}
 WHOLE_NGINX = """\
 pid FOLDER/nginx.pid; error_log FOLDER/error.log; daemon off;
 events {}
@@ -219,7 +225,7 @@ def test_an_alert_of_tradingview_becomes_the_first_fill(stage, visitor, scripts,
     visitor.fill("Host name of your relay", HOST)
     page.get_by_label("Host name of your relay", exact=True).press("Enter")
     expect(page.locator("pre#webhook")).to_contain_text(HOST)
-    message = page.locator("pre", has_text="strategy.order.id").first.text_content()
+    message = page.locator("details[name=alert] pre").first.text_content()
     for placeholder, value in FILLED_IN.items():
         message = message.replace(placeholder, value)
     webhook = visitor.text("webhook")
@@ -235,6 +241,8 @@ def test_an_alert_of_tradingview_becomes_the_first_fill(stage, visitor, scripts,
         answer = machine.alert(webhook, message)
         assert answer.json()["outcome"] == "filled", answer.text
         assert machine.alert(webhook, message).json()["code"] == "nonce_used"
+        exits = message.replace('"market_position": "short"', '"market_position": "flat"')
+        assert machine.alert(webhook, exits).json()["outcome"] == "not_forwarded"
 
     page.get_by_role("link", name="Overview", exact=True).click()
     expect(page.locator(".signalfilled")).to_have_count(1)

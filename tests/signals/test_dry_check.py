@@ -12,6 +12,7 @@ from django.utils.timezone import now
 from desks import actions as desks
 from events.actors import SYSTEM
 from events.models import Event
+from signals.contract.samples import STRATEGY
 from signals.models import Signal
 from tests.client import push, signed_in
 from tests.factories import a_bot, expect
@@ -123,9 +124,7 @@ class TestAge:
         assert "a new nonce and the present time as sentAt each time" in words(
             owner.get(f"/bots/{bot.id}/send")
         )
-        assert "TradingView fills in only the nonce and the time." in words(
-            owner.get(f"/bots/{bot.id}/tradingview")
-        )
+        assert '"sentAt": "{{timenow}}"' in words(owner.get(f"/bots/{bot.id}/tradingview"))
         page = check(owner, bot, tradingview(bot))
         assert "Let your chart or program fill in both each time." in words(page)
 
@@ -196,6 +195,13 @@ def test_a_message_with_a_secret_is_not_shown_again_for_any_bot_id(owner, bot, m
     assert code(page) == "exchange_secret"
     assert "HUSH" not in source(page)
     assert f'"botId": "{bot.id}"' in words(page)  # the sample again
+
+
+def test_what_a_relay_takes_out_of_a_strategys_message_is_not_listed_as_ignored(owner, bot):
+    message = tradingview(bot) | {"note": 1} | STRATEGY
+    said = words(check(owner, bot, message))
+    assert "The hook ignores: note" in said
+    assert f"ignores: note {next(iter(STRATEGY))}" not in said
 
 
 def test_the_pasted_message_stays_in_the_form_escaped(owner, bot):

@@ -1,10 +1,12 @@
 """relay.py --check: a message through every step, and in words what is wrong."""
 
+import json
 import socket
 import subprocess
 
 import pytest
 
+from signals.contract.samples import ALERTS
 from tests.relays import (
     HERE,
     NODE,
@@ -192,10 +194,46 @@ def test_a_mistake_in_the_message_is_told_as_the_hook_tells_it(check, bot, expec
 
 
 def test_each_field_that_is_wrong_is_named(check, bot):
-    status, said = check(message(bot, direction="buy", nonce=""))
+    status, said = check(message(bot, direction="buy", nonce=7))
     assert status == 1
     assert "direction: Send one of: long, short." in said
     assert "nonce: Send 1 to 128 visible ASCII characters." in said
+
+
+# The message of the page for strategies, and one of before, whose nonce holds the order's name.
+STRATEGIES = {
+    "of the page": ALERTS["Strategy"],
+    "with the name of the order": {
+        **ALERTS["Strategy"],
+        "nonce": "{{strategy.order.id}}-{{interval}}-{{timenow}}",
+    },
+}
+
+
+@pytest.mark.parametrize("of", STRATEGIES)
+def test_the_message_of_a_strategy_is_checked_with_what_the_platform_fills_in(check, bot, of):
+    status, said = check(message(bot, **STRATEGIES[of]))
+    assert status == 0, said
+    assert "accepts the message: filled" in said
+    assert "ok     strategy: orders that end or reduce the position are not forwarded" in said
+
+
+def test_a_relay_that_forwards_exits_is_told(check, bot, server):
+    """An old relay: here one that answers every check as the hook does."""
+    checked = json.dumps({"outcome": "checked", "wouldBe": "filled", "signal": {}}).encode()
+    raw = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(checked), checked)
+    with answering(raw) as address:
+        port = address.split(":")[2].partition("/")[0]
+        status, said = check(message(bot, **ALERTS["Strategy"]), RELAY_LISTEN=f"{HERE}:{port}")
+    assert status == 1
+    assert "WRONG  relay: it forwards exits. It is an old version: replace it." in said
+
+
+def test_an_order_that_is_not_forwarded_is_told(check, bot):
+    fixed = {"market_position": "flat", "order_action": "sell"}
+    status, said = check(message(bot, **fixed))
+    assert status == 1
+    assert "WRONG  message: the relay does not forward it. The position after the order" in said
 
 
 def test_a_secret_of_another_bot(server, check, bot, tmp_path):

@@ -11,13 +11,15 @@ from django.contrib.staticfiles import finders
 from signals.models import Signal
 from tests.client import push, signed_in
 from tests.factories import a_bot
-from tests.pages import copied, errors, source
+from tests.pages import copied, errors, source, words
 from tests.signals.test_relay import MISTAKES
 
 pytestmark = pytest.mark.django_db
 
 FILLED_IN = {
-    "{{strategy.order.id}}": "Long",
+    "{{strategy.order.action}}": "buy",
+    "{{strategy.position_size}}": "0.5",
+    "{{strategy.market_position}}": "long",
     "{{interval}}": "15",
     "{{timenow}}": "2026-11-20T09:30:00Z",
 }
@@ -50,7 +52,22 @@ def test_each_sample_message_is_accepted(page, bot):
 def test_pair_and_direction_are_no_placeholders(page):
     for text in alerts(page):
         body = json.loads(text)
-        assert [name for name in body if "{{" in str(body[name])] == ["nonce"]
+        filled = {name for name in body if "{{" in str(body[name])}
+        assert filled - {"market_position", "order_action"} == {"nonce"}
+        assert filled >= {"market_position", "order_action"} or "strategy" not in text
+
+
+def test_the_message_of_a_strategy_holds_no_name_that_could_break_the_json(page):
+    placeholders = set(re.findall("{{(.+?)}}", alerts(page)[0]))
+    assert placeholders - {"interval", "timenow"} == {
+        *("strategy.order.action", "strategy.market_position", "strategy.position_size")
+    }
+
+
+def test_the_page_says_what_exits_do(page, bot):
+    assert "Exits of a strategy fill nothing." in words(page)
+    assert "sell with the position short" in words(page)
+    assert "An order name with a space" not in words(page)
 
 
 def test_a_retry_is_the_same_signal_and_the_next_alert_is_another(page, bot):
@@ -61,7 +78,7 @@ def test_a_retry_is_the_same_signal_and_the_next_alert_is_another(page, bot):
 
 
 def test_the_nonce_fits_with_the_longest_names(page, bot):
-    text = filled_in(alerts(page)[0], **{"{{strategy.order.id}}": "x" * 90})
+    text = filled_in(alerts(page)[0], **{"{{strategy.position_size}}": "9" * 40})
     assert push(text.encode(), secret=bot.secret).status_code == 200
 
 
@@ -145,7 +162,7 @@ def test_the_check_sends_the_message_of_the_alert(page):
     for name in ("check", "check-worker"):
         command, _, message = text_of(page, name).partition("<<'END'\n")
         assert "--check" in command
-        assert message.removesuffix("\nEND") == alerts(page)[-1]
+        assert message.removesuffix("\nEND") == alerts(page)[0]
 
 
 def test_every_linked_mistake_is_explained(page, client):

@@ -142,6 +142,129 @@ def test_several_secrets_sign_side_by_side(kind, server, bot, tmp_path):
         assert send(relay, message(bot)).status_code == 200
 
 
+# --- Strategies -----------------------------------------------------------------------------------
+
+# What TradingView fills in: the position after the order and the order. For each elected direction,
+# whether the relay forwards it.
+ORDERS = [
+    ("the entry", {"long": ("long", "buy"), "short": ("short", "sell")}, True),
+    ("an addition", {"long": ("long", "buy"), "short": ("short", "sell")}, True),
+    ("a reversal into it", {"long": ("long", "buy"), "short": ("short", "sell")}, True),
+    ("a reversal out of it", {"long": ("short", "sell"), "short": ("long", "buy")}, False),
+    ("a partial exit", {"long": ("long", "sell"), "short": ("short", "buy")}, False),
+    ("the exit", {"long": ("flat", "sell"), "short": ("flat", "buy")}, False),
+    ("an entry the other way", {"long": ("short", "sell"), "short": ("long", "buy")}, False),
+    ("a partial exit of the other", {"long": ("short", "buy"), "short": ("long", "sell")}, False),
+    ("the exit of the other", {"long": ("flat", "buy"), "short": ("flat", "sell")}, False),
+]
+UNFILLED = [
+    ("{{strategy.market_position}}", "{{strategy.order.action}}"),
+    ("long", None),
+    (None, "buy"),
+    ("", ""),
+    ("LONG", "BUY"),
+    (["long"], {"buy": 1}),
+]
+
+
+def of_strategy(bot, position, order, **changes):
+    """The page's message for strategies, filled in for an order named "My Long Entry Id"."""
+    nonce = f"60-{order}-0.5-2026-11-23T09:30:{secrets.token_hex(8)}Z"
+    members = {"market_position": position, "order_action": order}
+    return message(bot, **{"nonce": nonce, **members, **changes})
+
+
+@pytest.mark.parametrize(("name", "orders", "forwarded"), ORDERS, ids=[name for name, *_ in ORDERS])
+def test_an_order_of_a_strategy_is_forwarded_only_if_it_opens_the_elected_direction(
+    server, relay, bot, name, orders, forwarded
+):
+    before = fills(server)
+    answer = send(relay, of_strategy(bot, *orders[bot["direction"]]))
+    outcome = "filled" if forwarded else "not_forwarded"
+    assert (answer.status_code, answer.json()["outcome"]) == (200, outcome)
+    assert fills(server) == before + forwarded
+    if forwarded:
+        assert answer.json()["ignored"] == []
+    else:
+        assert f"200 not forwarded: {answer.json()['detail']} (" in relay.log()
+    other = "short" if bot["direction"] == "long" else "long"
+    answer = send(relay, of_strategy(bot, *orders[other], direction=other))
+    expected = {"code": "direction_mismatch"} if forwarded else {"outcome": "not_forwarded"}
+    assert expected.items() <= answer.json().items()
+
+
+@pytest.mark.parametrize(("position", "order"), UNFILLED)
+def test_an_order_that_the_platform_did_not_fill_in_is_not_forwarded(relay, bot, position, order):
+    answer = send(relay, of_strategy(bot, position, order))
+    assert (answer.status_code, answer.json()["outcome"]) == (200, "not_forwarded")
+    assert "not what the platform fills in for a strategy" in answer.json()["detail"]
+
+
+def test_orders_that_are_not_forwarded_are_counted_in_the_log(behind, bot):
+    with behind("http://127.0.0.1:9/api/hooks/signal") as relay:
+        for number in (1, 2, 3):
+            send(relay, of_strategy(bot, "flat", "sell", note="hidden"))
+            assert f" ({number} not forwarded since the start) (request " in relay.log()
+        assert "hidden" not in relay.log()
+
+
+def test_a_message_with_a_wrong_direction_is_refused_by_the_hook(relay, bot):
+    answer = send(relay, of_strategy(bot, "long", "buy", direction="buy"))
+    assert code(answer) == (422, "invalid")
+
+
+def test_a_strategys_message_without_a_nonce_gets_one_of_its_text(relay, bot):
+    text = of_strategy(bot, *ORDERS[0][1][bot["direction"]], nonce=None, at=secrets.token_hex(8))
+    first, second = send(relay, text), send(relay, text)
+    nonce = "relay-" + sha256(text.encode()).hexdigest()[:32]
+    assert first.json()["signal"]["nonce"] == nonce
+    assert code(second) == (409, "nonce_used")
+
+
+# Names of orders as people write them, and what else may stand in a nonce.
+NONCES = [
+    "My Long Entry Id-60-2026-11-23T09:30:00Z",
+    "Вход в лонг-1D",
+    "買い-60",
+    "x" * 129,
+    'Long "A"-60',
+    "tab\tand\nline",
+    "caf\u00e9 \U0001f680",
+]
+
+
+@pytest.mark.parametrize("nonce", NONCES)
+def test_a_nonce_that_the_hook_does_not_accept_is_replaced_by_its_hash(relay, bot, nonce):
+    nonce += secrets.token_hex(8)
+    text = message(bot, nonce=nonce, note={"a": [1, "\u00e9"]})
+    first, second = send(relay, text), send(relay, text)
+    assert first.json()["signal"]["nonce"] == "relay-" + sha256(nonce.encode()).hexdigest()[:32]
+    assert code(second) == (409, "nonce_used")
+    assert second.json()["identical"]
+
+
+@pytest.mark.parametrize("nonce", ["", " ", "\n"])
+def test_an_empty_nonce_is_none(relay, bot, nonce):
+    text = message(bot, nonce=nonce, at=secrets.token_hex(8))
+    answer = send(relay, text)
+    expected = "relay-" + sha256(text.encode()).hexdigest()[:32]
+    assert answer.json()["signal"]["nonce"] == expected
+
+
+def test_a_plain_alert_is_forwarded_byte_for_byte(behind, bot):
+    received = []
+
+    def serve(client, ended):
+        received.append(client.recv(65536))
+        client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+        client.close()
+
+    text = ' {"nonce" : "A-1",\t"note":"\u00e9", "x": 1.50e2}\r\n'
+    with listening(serve) as address, behind(address) as relay:
+        send(relay, text)
+    assert b"".join(received).endswith(text.encode())
+
+
 # --- Refused by the relay -------------------------------------------------------------------------
 
 

@@ -22,7 +22,7 @@ from events.http.refusals import (
     SignatureInvalid,
 )
 from events.times import to_rfc3339
-from signals.contract.samples import ALERT_TIME
+from signals.contract.samples import ALERT_TIME, STRATEGY
 from signals.intake.check import check
 from signals.intake.incoming import IncomingSignal, elected_by
 from signals.pages.bots.corrections import corrected
@@ -41,6 +41,7 @@ UNMENDABLE = (BodyTooLarge, Malformed, NoElection)
 class DryCheck:
     """The result of a check: accepted if there are no ``mistakes``, which are in the hook's order.
 
+    ``ignored`` leaves out what a relay reads of a strategy's message and does not forward.
     ``sent`` and ``elected`` each hold a pair and a direction. ``mended`` is the message without
     the mistakes, empty if there is no such message.
     """
@@ -88,7 +89,7 @@ def dry_check(bot: Automation, message: str, sample: dict[str, Any]) -> DryCheck
         sent if any(sent.values()) else {},
         elected_by(bot),
         checked.get("wouldBe", ""),
-        checked.get("ignored", []),
+        [name for name in checked.get("ignored", []) if name not in STRATEGY],
         _written(body) if checked and mistakes else "",
     )
 

@@ -32,7 +32,7 @@ def tradingview(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
         bot,
         "tradingview",
         form=form,
-        relay=relay_setup(bot, host, samples["alerts"][-1].message),
+        relay=relay_setup(bot, host, samples["alerts"][0].message),
         election=election,
         **samples,
     )
