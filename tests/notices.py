@@ -1,12 +1,16 @@
 """The notices that wait, and the mails in which they are sent."""
 
 import email
+from collections.abc import Iterator
+from contextlib import contextmanager
 from email import policy
 from email.message import EmailMessage
 from pathlib import Path
 
 from django.core import mail
 from django.core.mail import EmailMultiAlternatives
+from django.db import connection
+from django.db.models import Model
 from django.utils import timezone
 
 from desks.models import Notice
@@ -33,6 +37,19 @@ def send() -> list[EmailMultiAlternatives]:
     while sending.send_due(timezone.now()):
         pass
     return mail.outbox  # type: ignore[return-value]
+
+
+@contextmanager
+def table_away(model: type[Model]) -> Iterator[None]:
+    """Has each statement on the table of a model fail in this block. The test must commit."""
+    name = model._meta.db_table
+    with connection.schema_editor() as editor:
+        editor.alter_db_table(model, name, "elsewhere")
+    try:
+        yield
+    finally:
+        with connection.schema_editor() as editor:
+            editor.alter_db_table(model, "elsewhere", name)
 
 
 def mails_in(folder: Path) -> list[EmailMessage]:

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 import time_machine
-from django.db import Error, connection, connections
+from django.db import Error, connections
 from django.utils import timezone
 
 from desks import actions as desks
@@ -33,7 +33,7 @@ from tests.factories import (
     expect,
     move_the_log_back,
 )
-from tests.notices import waiting, write
+from tests.notices import table_away, waiting, write
 from tests.processes import run_together
 from tests.signals.bodies import fanout, tradingview
 from tests.signals.chats.stage import a_chat
@@ -126,23 +126,10 @@ def test_an_event_whose_notice_cannot_be_written_holds_up_no_other(bot, clock, c
 @pytest.mark.django_db(transaction=True)
 def test_a_kind_of_notice_that_cannot_be_written_holds_up_no_other(bot, clock):
     a_secret_is_replaced(bot)
-    with no_table_of_refusals(), pytest.raises(ExceptionGroup) as raised:
+    with table_away(RefusalTold), pytest.raises(ExceptionGroup) as raised:
         write()
     assert raised.group_contains(Error)
     assert len(waiting(NoticeKind.ENDINGS)) == 1
-
-
-@contextmanager
-def no_table_of_refusals():
-    """Summaries of refusals, which come before endings, fail in this block."""
-    name = RefusalTold._meta.db_table
-    with connection.schema_editor() as editor:
-        editor.alter_db_table(RefusalTold, name, "elsewhere")
-    try:
-        yield
-    finally:
-        with connection.schema_editor() as editor:
-            editor.alter_db_table(RefusalTold, "elsewhere", name)
 
 
 def sent(bot, **changes):
