@@ -68,6 +68,9 @@ LIMIT_STREAMS = env.number_or_off("LIMIT_STREAMS", default=5)
 
 # Networks that are not public, to which webhooks may be sent all the same.
 DELIVERY_ALLOW = env.networks("DELIVERY_ALLOW")
+# How many messages all runners together send to one host, and for one desk.
+DELIVERY_HOST_RATE = env.limit("DELIVERY_HOST_RATE", "100/second")
+DELIVERY_DESK_RATE = env.limit("DELIVERY_DESK_RATE", "50/second")
 # Hosts of ntfy to which users may have their notices sent.
 NTFY_HOSTS = env.hosts("NTFY_HOSTS")
 # The bot through which users have their notices sent to Telegram. Empty: none.

@@ -13,12 +13,10 @@ from allauth.account.models import EmailAddress
 from django.conf import settings
 from django.db import connection, transaction
 from django.db.models import F
-from limits import parse
 
 from desks.models import Bookmark, Digest, Notice, NoticeChoice
 from desks.notices.kinds import FIRST, NoticeKind
-from desks.notices.pace import allowed
-from events.http.limits import OFF
+from desks.notices.pace import allowed, interval
 
 LEASE = timedelta(minutes=2)
 MAX_BATCH = 20
@@ -96,14 +94,15 @@ def take(now: datetime) -> list[Notice]:
     """
     if not Notice.objects.due(now).exists():
         return []
+    between = interval(settings.NOTICE_RATE)
     with bookmarked(PACE) as pace:
         if pace is None:
             return []
-        count, paced_to = allowed(pace.at, now, _interval(), MAX_BATCH)
+        count, paced_to = allowed(pace.at, now, between, MAX_BATCH)
         notices = list(Notice.objects.due(now).lock().select_related("user")[:count])
         taken = [notice.pk for notice in notices]
         Notice.objects.filter(pk__in=taken).update(due_at=now + LEASE, attempts=F("attempts") + 1)
-        pace.at = paced_to + _interval() * len(notices)
+        pace.at = paced_to + between * len(notices)
         pace.save(update_fields=["at"])
     return notices
 
@@ -139,11 +138,3 @@ def postpone(notice: Notice, now: datetime) -> bool:
         return False
     Notice.objects.filter(pk=notice.pk).update(due_at=now + WAITS[notice.attempts])
     return True
-
-
-def _interval() -> timedelta:
-    """The time between two notices."""
-    if settings.NOTICE_RATE == OFF:
-        return timedelta(0)
-    rate = parse(settings.NOTICE_RATE)
-    return timedelta(seconds=rate.get_expiry()) / rate.amount

@@ -2,7 +2,19 @@
 
 from datetime import datetime, timedelta
 
+from limits import parse
+
+from events.http.limits import OFF
+
 SAVED_UP = timedelta(seconds=1)
+
+
+def interval(rate: str) -> timedelta:
+    """The time between two of a rate such as ``10/second``; zero for ``off``."""
+    if rate == OFF:
+        return timedelta(0)
+    parsed = parse(rate)
+    return timedelta(seconds=parsed.get_expiry()) / parsed.amount
 
 
 def allowed(

@@ -95,6 +95,11 @@ class Endpoint:
         self._connection: httpcore2.AsyncHTTPConnection | None = None
         self._target = _checked(url)
 
+    @property
+    def host(self) -> str:
+        """The name or the address of the host; empty if nothing is sent to it."""
+        return self._target.host if self._target else ""
+
     async def close(self) -> None:
         """Ends the connection. The next message opens another."""
         connection, self._connection = self._connection, None

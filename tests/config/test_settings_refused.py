@@ -134,7 +134,7 @@ WRONG = {
         re.findall(r"^# (LIMIT_\w+)=", (ROOT / ".env.example").read_text(), re.M), A_LIMIT
     ),
     "LIMIT_STREAMS": [*NUMBERS, "0", "5/minute"],
-    "NOTICE_RATE": A_LIMIT,
+    **dict.fromkeys(("NOTICE_RATE", "DELIVERY_HOST_RATE", "DELIVERY_DESK_RATE"), A_LIMIT),
 }
 
 RIGHT = {

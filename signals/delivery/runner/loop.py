@@ -18,6 +18,7 @@ from signals.delivery.runner import news
 from signals.delivery.runner.leases import Leased, due, lease
 from signals.delivery.runner.lines import Lines
 from signals.delivery.runner.pages import Pages
+from signals.delivery.runner.rates import Rates, forget_old
 from signals.delivery.runner.saver import Saver
 from signals.delivery.runner.sessions import Session
 from signals.delivery.runner.wanted import MOST_SESSIONS, Wanted
@@ -46,6 +47,7 @@ class Runner:
         self._lines = Lines(client)
         self._pages = Pages()
         self._saver = Saver()
+        self._rates = Rates()
         self._wanted = Wanted()
         self._sessions: dict[int, Session] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -125,6 +127,7 @@ class Runner:
         head = await in_database(Head.objects.get)
         self._want(await in_database(news.behind))
         await in_database(news.advance_quiet, head.epoch, head.position)
+        await in_database(forget_old)
 
     async def _lease_wanted(self) -> None:
         """Leases what is wanted, as far as there is room. A session that ends sets ``_changed``."""
@@ -147,7 +150,15 @@ class Runner:
 
     def _start(self, leased: Leased) -> None:
         endpoint = self._lines.take(leased)
-        session, pk = Session(leased, endpoint, self._pages, self._saver, self._stop), leased.row.pk
+        session = Session(
+            leased,
+            endpoint,
+            pages=self._pages,
+            saver=self._saver,
+            rates=self._rates,
+            stop=self._stop,
+        )
+        pk = leased.row.pk
         self._sessions[pk] = session
         self._wanted.start(pk)
 

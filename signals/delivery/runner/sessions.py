@@ -19,6 +19,7 @@ from signals.delivery.messages import (
 )
 from signals.delivery.runner.leases import LEASE, Leased, Progress
 from signals.delivery.runner.pages import Item, Pages
+from signals.delivery.runner.rates import Rates
 from signals.delivery.runner.retries import GIVE_UP_AFTER, GONE, pause_after
 from signals.delivery.runner.saver import Saver
 from signals.delivery.transport import Endpoint
@@ -31,6 +32,7 @@ MOST_UNSAVED = 50  # deliveries
 LEAST_LEFT = 12.0  # seconds of the lease when a message is sent, which may take 10
 LONGEST_SESSION = 10.0  # seconds; then a new lease reads the subscription anew
 SLOW = 1.0  # seconds of an answer that holds up nobody
+WITHOUT_TURN = 1.0  # seconds until the next look at one that waited in vain for its turn
 WITHOUT_KEY = 600.0  # seconds until a look at one whose URL or secret cannot be decrypted
 
 
@@ -38,10 +40,17 @@ class Session:
     """Sends messages one after the other until there are none, one fails, or it has to end."""
 
     def __init__(
-        self, leased: Leased, endpoint: Endpoint, pages: Pages, saver: Saver, stop: asyncio.Event
+        self,
+        leased: Leased,
+        endpoint: Endpoint,
+        *,
+        pages: Pages,
+        saver: Saver,
+        rates: Rates,
+        stop: asyncio.Event,
     ) -> None:
         self._leased, self._endpoint = leased, endpoint
-        self._pages, self._saver, self._stop = pages, saver, stop
+        self._pages, self._saver, self._rates, self._stop = pages, saver, rates, stop
         self._row = row = leased.row
         self._failures = row.failures
         self._until = leased.until
@@ -52,7 +61,7 @@ class Session:
 
     @property
     def is_well(self) -> bool:
-        """Whether the endpoint took everything, and without delay."""
+        """Whether the endpoint took everything, and nothing was delayed."""
         return not self._failures and self._slowest < SLOW
 
     async def run(self) -> None:
@@ -80,6 +89,8 @@ class Session:
                 await self._disable(Reason.CURSOR_LOST)
                 return None
             for item in batch.items:
+                if not await self._has_turn():
+                    return WITHOUT_TURN
                 if not await self._may_send():
                     return 0.0
                 answer = await self._send(item.message, item.position)
@@ -94,6 +105,13 @@ class Session:
     def _goes_on(self) -> bool:
         is_short = time.monotonic() < self._ends_at
         return is_short and self._is_ours and not self._stop.is_set()
+
+    async def _has_turn(self) -> bool:
+        """Whether the rates of the host and the desk let a message go. Waits a little for them."""
+        began = time.monotonic()
+        has_turn = await self._rates.wait(self._endpoint.host, self._row.desk_id)
+        self._slowest = max(self._slowest, time.monotonic() - began)
+        return has_turn
 
     async def _may_send(self) -> bool:
         """Whether the next message may be sent now. Extends the lease if it ends too soon."""
@@ -159,7 +177,7 @@ class Session:
     async def _test(self) -> float | None:
         """Sends the test. One that succeeds makes an unverified subscription active."""
         asked_at = self._row.test_requested_at
-        if asked_at is None or not await self._may_send():
+        if asked_at is None or not await self._has_turn() or not await self._may_send():
             return 0.0
         challenge = new_challenge()
         message = message_of_test(self._row.public_id, asked_at, challenge)
