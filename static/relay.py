@@ -383,8 +383,10 @@ HARMLESS = re.compile(
 )
 # After a name: what separates it from its value, and the value.
 VALUE = re.compile(
-    r"([ \t\r\n\"'\x60\\)\[\]0-9*]{0,6}(?::=|=>|->|[:=>|]|%3[ad]|is[ \t])"
-    r"[ \t\r\n\"'\x60\\(\[{<*]{0,6}|[ \t\r\n\"'\x60\\(]{1,6})"
+    r"([ \t\r\n\"'\x60\\)\[\]0-9*\u00ab\u00bb\u2018\u2019\u201c\u201d]{0,6}"
+    r"(?::=|=>|->|[:=>|,;~\u2013\u2014]|%3[ad]|is[ \t]|-[ \t])"
+    r"[ \t\r\n\"'\x60\\(\[{<*\u00ab\u00bb\u2018\u2019\u201c\u201d]{0,6}"
+    r"|[ \t\r\n\"'\x60\\(.\u00ab\u00bb\u2018\u2019\u201c\u201d]{1,6})"
     "(?:basic |bearer )?([a-z0-9+/_~!@$%^*.-]{4,160})",
     FLAGS,
 )
@@ -487,8 +489,10 @@ def is_assignment(text: str, name: re.Match[str]) -> bool:
     if name[1]:
         return near is not None and not near[1].isspace() and is_password(value)
     if name[2]:
-        far = None if is_random(value, 8) else VALUE_AFTER_WORDS.match(text, name.end())
-        return is_random(far[1], 12) if far else is_random(value, 8)
+        if is_random(value, 8) or is_random(text[name.start() : name.end()], 16):
+            return True
+        far = VALUE_AFTER_WORDS.match(text, name.end())
+        return far is not None and is_random(far[1], 12)
     if not is_random(value, 16) or WALLET_ADDRESS.search(value):
         return False
     return not HARMLESS.search(text[max(0, name.start() - 12) : name.start()])
@@ -500,12 +504,20 @@ def is_password(value: str) -> bool:
 
 
 def is_random(value: str, least: int) -> bool:
-    """Whether the value looks random: in a long run, letters and digits alternate often."""
+    """Whether the value looks random: in a long run, letters and digits alternate often.
+
+    Below 16 characters, which follow the name of nothing but a secret, a UUID counts, and any long
+    run with letters and digits, or with many letters of both cases.
+    """
     if least < 16 and UUID.search(value):
         return True
     for run in ALPHANUMERIC.findall(value):
         mixed = re.search("[0-9]", run) and re.search("[A-Za-z]", run)
-        if len(run) >= least and mixed and len(CHANGE.findall(run)) >= max(3, len(run) / 5):
+        if len(run) >= least and mixed and len(CHANGE.findall(run)) >= max(3, len(run) / 6):
+            return True
+        capitals = sum(map(len, UPPER.findall(run)))
+        many = mixed or len(run) / 4 <= capitals <= 3 * len(run) / 4
+        if least < 16 <= len(run) and many:
             return True
     return False
 

@@ -267,8 +267,10 @@ const HARMLESS = new RegExp(
 );
 // After a name: what separates it from its value, and the value.
 const VALUE = new RegExp(
-  String.raw`([ \t\r\n\"'\x60\\)\[\]0-9*]{0,6}(?::=|=>|->|[:=>|]|%3[ad]|is[ \t])` +
-    String.raw`[ \t\r\n\"'\x60\\(\[{<*]{0,6}|[ \t\r\n\"'\x60\\(]{1,6})` +
+  String.raw`([ \t\r\n\"'\x60\\)\[\]0-9*\u00ab\u00bb\u2018\u2019\u201c\u201d]{0,6}` +
+    String.raw`(?::=|=>|->|[:=>|,;~\u2013\u2014]|%3[ad]|is[ \t]|-[ \t])` +
+    String.raw`[ \t\r\n\"'\x60\\(\[{<*\u00ab\u00bb\u2018\u2019\u201c\u201d]{0,6}` +
+    String.raw`|[ \t\r\n\"'\x60\\(.\u00ab\u00bb\u2018\u2019\u201c\u201d]{1,6})` +
     String.raw`(?:basic |bearer )?([a-z0-9+/_~!@$%^*.-]{4,160})`,
   "iy",
 );
@@ -375,8 +377,11 @@ function isAssignment(text, name) {
     return near !== null && near[1].trim() !== "" && isPassword(value);
   }
   if (name[2]) {
-    const far = isRandom(value, 8) ? null : matchAt(VALUE_AFTER_WORDS, text, end);
-    return far ? isRandom(far[1], 12) : isRandom(value, 8);
+    if (isRandom(value, 8) || isRandom(text.slice(name.index, end), 16)) {
+      return true;
+    }
+    const far = matchAt(VALUE_AFTER_WORDS, text, end);
+    return far !== null && isRandom(far[1], 12);
   }
   if (!isRandom(value, 16) || WALLET_ADDRESS.test(value)) {
     return false;
@@ -394,7 +399,9 @@ function isPassword(value) {
   return runs(value).some((run) => run.length >= 6 && /[0-9]/.test(run));
 }
 
-// Returns whether the value looks random: in a long run, letters and digits alternate often.
+// Returns whether the value looks random: in a long run, letters and digits alternate often. Below 16
+// characters, which follow the name of nothing but a secret, a UUID counts, and any long run with
+// letters and digits, or with many letters of both cases.
 function isRandom(value, least) {
   if (least < 16 && UUID.test(value)) {
     return true;
@@ -402,7 +409,12 @@ function isRandom(value, least) {
   return runs(value).some((run) => {
     const changes = (run.match(CHANGE) ?? []).length;
     const mixed = /[0-9]/.test(run) && /[A-Za-z]/.test(run);
-    return run.length >= least && mixed && changes >= Math.max(3, run.length / 5);
+    if (run.length >= least && mixed && changes >= Math.max(3, run.length / 6)) {
+      return true;
+    }
+    const capitals = (run.match(/[A-Z]/g) ?? []).length;
+    const many = mixed || (run.length / 4 <= capitals && capitals <= (3 * run.length) / 4);
+    return least < 16 && run.length >= 16 && many;
   });
 }
 
