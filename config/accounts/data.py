@@ -3,7 +3,7 @@
 from django.contrib import messages
 from django.contrib.auth import logout
 from django.forms import BooleanField, Form
-from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.http import urlencode
@@ -15,6 +15,7 @@ from events.kinds import Kind
 from events.models import Event
 from signals.models import Chat, Subscription
 from signals.pages.access import customer_page, sent
+from signals.pages.downloads import download
 from signals.reports.export import export
 from tokens.callers.staff import signed_in_recently
 from tokens.closing import close_account
@@ -32,15 +33,14 @@ class CloseForm(Form):
     )
 
 
-@customer_page("GET", "POST", spends="minting")
+@customer_page("GET", "POST", spends="pages")
 def own_data(request: HttpRequest, desk: Desk) -> HttpResponseBase:
     """Offers the export and the closing. A POST downloads the export, as a ZIP file."""
     if request.method != "POST":
         return render(request, "account/data.html")
     _require_recent(request)
-    answer = StreamingHttpResponse(export(desk), content_type="application/zip")
-    answer["Content-Disposition"] = f'attachment; filename="{desk.public_id}.zip"'
-    return answer
+    filename = f"{desk.public_id}.zip"
+    return download(request, desk, export(desk), filename=filename, content_type="application/zip")
 
 
 @customer_page("GET", "POST", spends=None)

@@ -1,5 +1,6 @@
 """gunicorn's threaded worker, with its own error responses, stops and way to accept connections."""
 
+import errno
 import faulthandler
 import os
 import signal
@@ -44,13 +45,14 @@ def release_stops() -> None:
 
 
 class Worker(ThreadWorker):  # type: ignore[misc]
-    """gunicorn's threaded worker, with three differences.
+    """gunicorn's threaded worker, with four differences.
 
     - It repeats no invalid line or header in its responses or its log. gunicorn's worker does, and
       that line may hold a credential (contract, section 5).
     - It stops when it is told to, at any time of its life.
     - While all its threads are busy, it leaves new connections to the other processes. gunicorn's
       worker accepts them, and they wait for its threads although another process is idle.
+    - It writes no traceback for a client that reads too slowly.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -76,6 +78,13 @@ class Worker(ThreadWorker):  # type: ignore[misc]
     def set_accept_enabled(self, enabled: bool) -> None:
         """gunicorn's loop calls this in each round in which it may accept and does not."""
         super().set_accept_enabled(enabled and not self.is_full)
+
+    def handle_request(self, req: Any, conn: Any) -> Any:
+        """A client that does not take its answer in time is treated as one that left."""
+        try:
+            return super().handle_request(req, conn)
+        except TimeoutError as error:
+            raise BrokenPipeError(errno.EPIPE, "The client takes nothing.") from error
 
     # --- Errors and stops -------------------------------------------------------------------------
 

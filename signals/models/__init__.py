@@ -1,7 +1,8 @@
-"""Models of accepted signals, of webhook subscriptions, and of chats for notices."""
+"""Models of accepted signals, of webhook subscriptions, of chats for notices, and of exports."""
 
 from signals.models.chat import Chat, ChatCode, ChatMessage
 from signals.models.delivery import DeliveryAttempt
+from signals.models.export import ExportLease
 from signals.models.signal import Outcome, Signal, SignalQuerySet
 from signals.models.subscription import Subscription, SubscriptionSecret
 
@@ -10,6 +11,7 @@ __all__ = [
     "ChatCode",
     "ChatMessage",
     "DeliveryAttempt",
+    "ExportLease",
     "Outcome",
     "Signal",
     "SignalQuerySet",

@@ -30,6 +30,10 @@ def application(environ, start_response):
             time.sleep(0.02)
     elif path == "/slow":
         time.sleep(0.02)
+    elif path == "/endless":
+        environ["gunicorn.socket"].settimeout(0.1)
+        start_response("200 OK", [])
+        return iter(lambda: b"x" * 2**20, None)
     start_response("200 OK", [("Content-Length", "0")])
     return []
 """
@@ -108,3 +112,15 @@ def test_it_takes_one_in_turn_although_open_connections_keep_it_busy(tmp_path):
             stopped.set()
             for thread in threads:
                 thread.join()
+
+
+def test_a_client_that_takes_nothing_in_time_loses_its_connection_without_a_traceback(
+    tmp_path, capfd
+):
+    """As many of them as there are threads, and then somebody else is answered."""
+    with gunicorn(tmp_path, 1) as port, ExitStack() as silent:
+        for _ in range(THREADS):
+            client = silent.enter_context(socket.create_connection((ADDRESS, port), TIMEOUT))
+            client.sendall(b"GET /endless HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert answers(port)
+    assert '"level":"error"' not in capfd.readouterr().err

@@ -202,6 +202,7 @@ class TestCsv:
         assert answer["Content-Type"] == "text/csv; charset=utf-8"
         assert answer["Content-Disposition"] == 'attachment; filename="activity.csv"'
         assert answer["Cache-Control"] == "no-store"
+        assert b"".join(answer.streaming_content)
         listed = [row["event"] for row in rows(owner)]
         assert listed == [event.id for event in reversed(Event.objects.all())]
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from django.http import HttpRequest, HttpResponseBase, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponseBase
 
 from desks.feed.visibility import desk_visibility
 from desks.models import Desk
@@ -13,10 +13,11 @@ from events.feed.reading import Query, read_page
 from events.times import to_rfc3339
 from signals.pages.access import customer_page
 from signals.pages.activity.filters import query_of, read_filter
+from signals.pages.downloads import download
 from signals.reports.activity import Line, bot_names, lines
 from signals.reports.export import safe_cell
 
-PAGE_SIZE = 1000
+PAGE_SIZE = 200
 COLUMNS = (
     *("time", "event", "kind", "bot", "bot name", "source", "pair", "direction"),
     *("elected pair", "elected direction", "code", "reason", "nonce", "signal", "request"),
@@ -24,29 +25,31 @@ COLUMNS = (
 
 
 class _Echo:
-    """A file whose ``write`` returns the text, which the CSV writer passes on."""
+    """A file whose ``write`` returns the bytes, which the CSV writer passes on."""
 
-    def write(self, text: str) -> str:
-        return text
+    def write(self, text: str) -> bytes:
+        return text.encode()
 
 
 @customer_page("GET")
 def export(request: HttpRequest, desk: Desk) -> HttpResponseBase:
     """Every event of the search, newest first. Raises ``Invalid``."""
     query = query_of(read_filter(request, desk), limit=PAGE_SIZE, descending=True)
-    rows = _rows(query, desk, bot_names(desk)) if request.method == "GET" else iter(())
-    response = StreamingHttpResponse(rows, content_type="text/csv; charset=utf-8")
-    response["Content-Disposition"] = 'attachment; filename="activity.csv"'
-    return response
+    rows = _rows(query, desk, bot_names(desk))
+    return download(
+        request, desk, rows, filename="activity.csv", content_type="text/csv; charset=utf-8"
+    )
 
 
-def _rows(query: Query, desk: Desk, bots: Mapping[str, str]) -> Iterator[str]:
+def _rows(query: Query, desk: Desk, bots: Mapping[str, str]) -> Iterator[bytes]:
+    """The lines of the file. After each page of the log there is a part, even if it is empty."""
     write = csv.writer(_Echo()).writerow
     yield write(COLUMNS)
     while True:
         page = read_page(query, desk_visibility(desk))
         for line in lines(page.events, bots):
             yield write([safe_cell(value) for value in _cells(line)])
+        yield b""
         if not page.more:
             return
         query = replace(query, after=page.examined)

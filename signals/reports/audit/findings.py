@@ -28,6 +28,7 @@ NOT_COVERED = (
     "beyond the end of the log",
     "chats to which notices are sent, their messages and codes, except that a configured key can "
     "read the addresses",
+    "which exports are being made",
     "how old a signal was when it arrived: what the sender says of it is not stored",
     "the order of unrelated events within one millisecond",
     "refused signals, and the actors of events other than signals: only the log has them",

@@ -34,6 +34,7 @@ from signals.models import (
     ChatCode,
     ChatMessage,
     DeliveryAttempt,
+    ExportLease,
     Signal,
     Subscription,
     SubscriptionSecret,
@@ -58,6 +59,7 @@ NOT_COVERED = {
             Bookmark,
             ChatCode,
             ChatMessage,
+            ExportLease,
         )
         for field in model._meta.concrete_fields
     ),
