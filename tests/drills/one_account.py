@@ -37,6 +37,9 @@ from tests.signals.delivery.stage import RunnerProcess  # noqa: E402
 ROUNDS, SECONDS = 2, 12.0
 OTHERS = "127.2.0.1"  # the address of those who are held up; attacks come from ADDRESS
 PAUSE = 0.03  # seconds between two signals of a sender
+# Seconds between two requests of one of the attacker's connections: all of them together must not
+# need the processor that clients and service share here.
+PACE = 1.0
 SENDERS = 2
 EVENTS_OF_ATTACKER = 45_000
 ACCOUNTS = 6
@@ -191,6 +194,7 @@ def lists(place: Place, over: threading.Event) -> None:
         with _client(ADDRESS) as http:
             while not over.is_set():
                 http.get(f"{place.served.http}{EVENTS}?limit=1000", headers=headers)
+                over.wait(PACE)
 
     _all(150, over, ask)
 
@@ -216,6 +220,7 @@ def sign_ins(place: Place, over: threading.Event) -> None:
             while not over.is_set():
                 form = {"login": f"{time.monotonic_ns()}@example.com", "password": "a wrong one"}
                 browser.post(SIGN_IN, form)
+                over.wait(PACE)
 
     _all(30, over, guess)
 
