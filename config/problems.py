@@ -17,9 +17,10 @@ from django.shortcuts import render
 from redis.exceptions import RedisError
 
 from config.monitoring import health
-from config.monitoring.metrics import REFUSALS
+from config.monitoring.metrics import REFUSALS, UNAVAILABLE
 from events.http import refusals
 from events.http.request_state import state_of
+from events.waits import Wait, wait_of
 from events.writer_queue import DATABASE_ERRORS
 
 logger = logging.getLogger(__name__)
@@ -27,8 +28,7 @@ logger = logging.getLogger(__name__)
 API = "/api/"
 MEDIA_TYPE = "application/problem+json"
 
-# Raised if the database is down, a lock timed out, or the database ended an idle transaction; or if
-# the cache, which counts sign-ins, is down.
+# Of the database; or of the cache, which counts sign-ins.
 UNAVAILABLE_ERRORS = (*DATABASE_ERRORS, RedisError)
 
 
@@ -51,6 +51,8 @@ def problem(request: HttpRequest, refusal: refusals.Refused) -> HttpResponse:
     body = {**usual_members(refusal, state_of(request).id), **refusal.members}
     state_of(request).outcome = refusal.code
     REFUSALS.labels(refusal.code).inc()
+    if isinstance(refusal, refusals.Unavailable):
+        UNAVAILABLE.labels(refusal.wait).inc()
     response: HttpResponse
     if request.path.startswith(API):
         response = JsonResponse(body, status=refusal.status, content_type=MEDIA_TYPE)
@@ -77,8 +79,9 @@ def to_refusal(exc: BaseException | None) -> refusals.Refused:
     if isinstance(exc, DatabaseError):
         health.SCHEMA.doubt()
     if isinstance(exc, UNAVAILABLE_ERRORS):
-        logger.warning("The database or the cache did not serve a request: %s", type(exc).__name__)
-        return refusals.Unavailable()
+        wait = Wait.CACHE if isinstance(exc, RedisError) else wait_of(exc)
+        logger.warning("A request waited in vain for: %s (%s).", wait, type(exc).__name__)
+        return refusals.Unavailable(wait)
     logger.error("A request failed.", exc_info=exc)
     return refusals.Internal()
 

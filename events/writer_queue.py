@@ -3,7 +3,8 @@
 On SQLite a writer that waits sleeps and polls, so under load some writers starve. This queue lets
 the threads of a process wait for a lock, and the processes for a lock on a file beside the database
 file. PostgreSQL has a fair queue, so only the threads of one process queue here. If the database is
-down, everyone queued behind the failed writer fails at once, instead of each waiting for a timeout.
+down or its lock is held, everyone queued behind the failed writer fails at once, instead of each
+waiting for a timeout.
 """
 
 import fcntl
@@ -15,13 +16,33 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 from django.db import InterfaceError, InternalError, OperationalError, connection
 
+from events.waits import Wait, wait_of
+
 TIMEOUT = 1.8  # seconds: leaves time to answer within the contract's two seconds
 POLL_INTERVAL = 0.001  # seconds
 
+# Raised if the database is down, a lock timed out, or the database ended an idle transaction.
 DATABASE_ERRORS = (OperationalError, InterfaceError, InternalError)
 
 _this_process = threading.Lock()
-_last_failure_at = 0.0  # monotonic time of the last database error of a writer in this process
+# What the last writer of this process that failed waited for, and when that was (monotonic).
+_last_failure = (0.0, Wait.DATABASE)
+
+
+class WaitEnded(OperationalError):
+    """A wait of the service itself ended without what it was for."""
+
+    def __init__(self, wait: Wait) -> None:
+        super().__init__(f"The wait ended in vain: {wait}.")
+        self.wait = wait
+
+
+def fails_all(error: BaseException) -> bool:
+    """Whether those who wait behind a writer that failed so would wait in vain too.
+
+    A writer that stood still itself has lost the lock, and the next one gets it.
+    """
+    return isinstance(error, DATABASE_ERRORS) and wait_of(error) is not Wait.PROCESS
 
 
 def wait_for_turn() -> AbstractContextManager[None]:
@@ -45,7 +66,7 @@ def try_write_lock() -> Iterator[bool]:
 @contextmanager
 def _thread_queue(timeout: float) -> Iterator[None]:
     if not _this_process.acquire(timeout=timeout):
-        raise OperationalError("The log is busy.")
+        raise WaitEnded(Wait.QUEUE)
     try:
         yield
     finally:
@@ -54,15 +75,17 @@ def _thread_queue(timeout: float) -> Iterator[None]:
 
 @contextmanager
 def _fail_together(timeout: float) -> Iterator[None]:
-    global _last_failure_at  # noqa: PLW0603 - one per process, guarded by _this_process
+    global _last_failure  # noqa: PLW0603 - one per process, guarded by _this_process
     arrived = time.monotonic()
     with _thread_queue(timeout):
-        if _last_failure_at > arrived:
-            raise OperationalError("The database is unavailable.")
+        failed_at, wait = _last_failure
+        if failed_at > arrived:
+            raise WaitEnded(wait)
         try:
             yield
-        except DATABASE_ERRORS:
-            _last_failure_at = time.monotonic()
+        except DATABASE_ERRORS as error:
+            if fails_all(error):
+                _last_failure = (time.monotonic(), wait_of(error))
             raise
 
 
@@ -86,5 +109,5 @@ def _lock(descriptor: int, deadline: float) -> None:
             return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() > deadline:
-                raise OperationalError("The log is busy.") from None
+                raise WaitEnded(Wait.LOCK) from None
             time.sleep(POLL_INTERVAL)

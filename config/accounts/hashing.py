@@ -25,13 +25,12 @@ from desks.mail_addresses import normalize_address
 from desks.models import User
 from events.http.client_addresses import rate_limit_address
 from events.http.refusals import RateLimited, Unavailable
+from events.waits import Wait
 
 AT_ONCE = 2
 ADMITTED = max(1, settings.THREADS // 2)
 OF_AN_ACCOUNT = 2  # one that runs and one that waits
 TIMEOUT = 2.0  # seconds that a request waits for its account, and again for a place to hash
-
-BUSY = "Many people are signing in. Try again after the number of seconds in Retry-After."
 
 View = Callable[..., HttpResponseBase]
 
@@ -87,7 +86,7 @@ def do_the_work_of_former_hashes(address: str, password: str) -> None:
 @contextmanager
 def _place() -> Iterator[None]:
     if not _places.acquire(timeout=TIMEOUT):
-        raise Unavailable(BUSY)
+        raise Unavailable(Wait.PASSWORDS)
     try:
         yield
     finally:
@@ -114,7 +113,7 @@ class Admissions:
         try:
             with self._change:
                 if not self._change.wait_for(lambda: account not in self._running, TIMEOUT):
-                    raise Unavailable(BUSY)
+                    raise Unavailable(Wait.PASSWORDS)
                 self._running.add(account)
             try:
                 yield
@@ -130,7 +129,7 @@ class Admissions:
         if address in self._addresses or self._accounts[account] >= OF_AN_ACCOUNT:
             raise RateLimited(retry_after=1)
         if len(self._addresses) >= ADMITTED:
-            raise Unavailable(BUSY)
+            raise Unavailable(Wait.PASSWORDS)
         self._addresses.add(address)
         self._accounts[account] += 1
 

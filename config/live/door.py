@@ -17,6 +17,7 @@ from events.live import metrics
 from events.live.hub import hub
 from events.live.opening import Opening
 from events.live.readers import MAX_UNSENT, Reader, View
+from events.waits import Wait
 
 BATCH = 500  # frames that the event loop writes before it looks at its other work
 TAKING = 30  # seconds that a reader has to take a page while it catches up
@@ -158,7 +159,9 @@ class LiveDoor:
     def new_reader(self, request: HttpRequest, view: View) -> LiveReader:
         """A reader of this door. Raises ``Unavailable`` if no seat is free."""
         if hub.readers >= self._seats:
-            raise Unavailable("This server has no seat for another reader.", RETRY_AFTER)
+            raise Unavailable(
+                Wait.READERS, "This server has no seat for another reader.", RETRY_AFTER
+            )
         return LiveReader(view, self)
 
     def leave(self, reader: Reader) -> None:

@@ -20,6 +20,7 @@ from events.live.readers import Reader, Rule, Topic
 from events.live.recent import LiveEvent, Missed, Recent, read_after, recall
 from events.live.roster import Roster
 from events.models import Event, Head
+from events.waits import Wait
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +66,7 @@ class Hub:
         """
         with self._lock:
             if self.is_stopping:
-                raise Unavailable(retry_after=1)
+                raise Unavailable(Wait.READERS)
             self._roster.add(reader)
             self._rules.add(reader.view.rule)
             self._start()

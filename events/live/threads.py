@@ -18,6 +18,7 @@ from events.live.hub import hub
 from events.live.opening import Opening
 from events.live.readers import MAX_UNSENT, Reader, View
 from events.live.seats import Sitter, seats
+from events.waits import Wait
 
 NO_SEAT = (
     "No seat is free for this stream. Open it again after the number of seconds in Retry-After, or "
@@ -36,7 +37,7 @@ class ThreadDoor:
         """A reader for this request. Raises ``Unavailable`` if there is no place for it."""
         sitter = Sitter(view.owner, view.is_platform)
         if not seats.take(sitter):
-            raise Unavailable(NO_SEAT, retry_after=PAUSE_WITHOUT_SEAT)
+            raise Unavailable(Wait.READERS, NO_SEAT, retry_after=PAUSE_WITHOUT_SEAT)
         return ThreadReader(view, request.META.get("gunicorn.socket"))
 
     def leave(self, reader: Reader) -> None:

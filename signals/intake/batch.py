@@ -8,12 +8,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from django.db import OperationalError
-
 from events import log
 from events.http.refusals import Refused
 from events.models import Event
-from events.writer_queue import DATABASE_ERRORS, TIMEOUT
+from events.writer_queue import DATABASE_ERRORS
 from signals.intake import metrics, statements
 from signals.intake.decision import Candidate, build_refusal
 from signals.intake.group_commit import GroupCommit, Job
@@ -51,12 +49,9 @@ _queue: GroupCommit[Candidate, Signal] = GroupCommit(write)
 
 def _write_together(jobs: Sequence[Job[Candidate, Signal]]) -> None:
     """Writes a batch in one turn. The jobs are finished after the commit only."""
-    deadline = time.monotonic() + TIMEOUT
     with log.turn(actor=None, positions=len(jobs)) as turn:
         locked = time.monotonic()
         outcomes = _Batch(turn).write([job.work for job in jobs])
-        if time.monotonic() > deadline:
-            raise OperationalError("The batch took too long.")
     unlocked = time.monotonic()
     for job, outcome in zip(jobs, outcomes, strict=True):
         if isinstance(outcome, Signal):

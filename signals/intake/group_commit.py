@@ -5,8 +5,9 @@ one batch, wakes them with their results, and passes the lead to the first of th
 meanwhile. Each thread sleeps on a lock of its own and is woken once.
 
 A thread may give up only until a leader takes its work. After that it waits for the batch to end,
-because its work may be committed. If the database is down, everyone who waits behind the failed
-batch fails at once, instead of each waiting for a timeout.
+because its work may be committed. If the database is down or its lock is held, everyone who waits
+behind the failed batch fails at once, instead of each waiting for a timeout. If only the leader
+stood still, they go on.
 
 This module knows nothing of signals.
 """
@@ -19,7 +20,8 @@ from typing import Generic, TypeVar
 
 from django.db import OperationalError
 
-from events.writer_queue import DATABASE_ERRORS, TIMEOUT
+from events.waits import Wait
+from events.writer_queue import DATABASE_ERRORS, TIMEOUT, WaitEnded, fails_all
 
 MAX_BATCH = 64  # bounds how long one batch holds the log's lock
 
@@ -112,7 +114,7 @@ class GroupCommit(Generic[Work, Result]):
             if gives_up:
                 self._waiting.remove(job)
         if gives_up:
-            raise OperationalError("The log is busy.")
+            raise WaitEnded(Wait.QUEUE)
         job.sleep()
 
     def _lead(self) -> None:
@@ -135,7 +137,7 @@ class GroupCommit(Generic[Work, Result]):
     def _end(self, batch: list[Job[Work, Result]], failure: BaseException | None) -> None:
         """Passes the lead on first, so that the next batch starts early. Then wakes the batch."""
         with self._lock:
-            if isinstance(failure, DATABASE_ERRORS):
+            if failure is not None and fails_all(failure):
                 batch += self._waiting
                 self._waiting.clear()
             following = self._waiting[0] if self._waiting else None

@@ -18,6 +18,7 @@ from django.http import HttpRequest, StreamingHttpResponse
 from desks.models import Desk
 from events.http import limits
 from events.http.refusals import Unavailable
+from events.waits import Wait
 from events.writer_queue import DATABASE_ERRORS
 from signals.models import ExportLease
 from signals.models.export import LEASE
@@ -72,12 +73,12 @@ class _Body:
         self._has_place = False
         self._lease: ExportLease | None = None
         if not _places.acquire(blocking=False):
-            raise Unavailable(NO_PLACE, RETRY_AFTER)
+            raise Unavailable(Wait.DOWNLOADS, NO_PLACE, RETRY_AFTER)
         self._has_place = True
         try:
             self._lease = ExportLease.take(desk.pk)
             if self._lease is None:
-                raise Unavailable(IS_RUNNING, RETRY_AFTER)
+                raise Unavailable(Wait.DOWNLOADS, IS_RUNNING, RETRY_AFTER)
             limits.consume("minting", str(desk.user_id))
         except BaseException:
             self.close()

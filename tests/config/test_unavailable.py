@@ -80,13 +80,14 @@ def test_a_network_that_swallows_everything_is_noticed():
     connection.close()
 
 
-def test_without_the_cache_signing_in_asks_to_come_again(settings):
+def test_without_the_cache_signing_in_asks_to_come_again(settings, caplog):
     user = UserFactory.create()
     settings.CACHES = {"default": settings_of_cache(NOBODY)}
     login = {"login": user.email, "password": PASSWORD}
     answer = Client(raise_request_exception=False).post(LOGIN, login)
     assert (answer.status_code, problem(answer)) == (503, "unavailable")
     assert answer["Retry-After"] == "1"
+    assert "A request waited in vain for: cache " in caplog.text
 
 
 def settings_of_cache(url):
@@ -99,6 +100,6 @@ def test_what_is_told_of_it_names_no_path(caplog):
     with away():
         get(f"{DESKS}/usr_hidden", token)
         push(fanout(), token)
-    assert "did not serve a request" in caplog.text
+    assert "A request waited in vain for: database " in caplog.text
     assert "hidden" not in caplog.text
     assert HOOK not in caplog.text

@@ -35,6 +35,7 @@ ALL = (
     (faults.redis_is_down, 5, 1.0),
     (faults.redis_hangs, 3, 1.0),
     (faults.clients_hang_up, 10, 0.5),
+    (faults.the_machine_is_busy, 5, 1.0),
 )
 # After these faults the outage is as long as gunicorn takes to start.
 STARTED_ANEW = ("the arbiter is killed", "the server is stopped")

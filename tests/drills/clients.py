@@ -24,6 +24,7 @@ PAUSE = 0.1  # seconds before the next attempt
 NOBODY = 0  # the status of a request without an answer
 PASSING = (NOBODY, HTTPStatus.SERVICE_UNAVAILABLE)
 LOGIN = "/accounts/login/"
+signing_in = threading.Lock()  # the service admits one sign-in of an address at a time
 CARD = re.compile(r'name="card" value="(\w+)"')
 
 
@@ -213,7 +214,8 @@ class Customer(Client):
         if "cookies" not in self.account:
             self.ask("GET", LOGIN)
             form = {name: self.account[name] for name in ("login", "password")}
-            self.expect(self.send(LOGIN, **form), HTTPStatus.FOUND)
+            with signing_in:
+                self.expect(self.send(LOGIN, **form), HTTPStatus.FOUND)
             self.account["cookies"] = self.http.cookies
         self.http.cookies = self.account["cookies"]
 

@@ -10,6 +10,8 @@ import random
 import signal
 import socket
 import struct
+import subprocess
+import sys
 import time
 from contextlib import suppress
 from urllib.parse import urlsplit
@@ -20,6 +22,7 @@ from tests.client import HOOK, signed, written
 from tests.drills.clients import Book, Bot, Client, Engine, note, push_of
 from tests.drills.stage import Stage, wait_until
 
+BUSY = 8  # processes for each core
 HANG_UPS = 10  # clients of each kind
 BLOCK = 1 << 20  # bytes
 UNAVAILABLE = httpx2.codes.SERVICE_UNAVAILABLE
@@ -57,6 +60,23 @@ def postgresql_is_down(stage: Stage, book: Book) -> float:
 
 def connections_are_cut(stage: Stage, book: Book) -> float:
     stage.postgresql.execute(CUT)
+    return time.monotonic()
+
+
+def the_machine_is_busy(stage: Stage, book: Book) -> float:
+    """Many processes compute beside the service. Signals are answered late, and none with 503."""
+    began = time.monotonic()
+    others = [
+        subprocess.Popen([sys.executable, "-c", "while True: pass"])
+        for _ in range(BUSY * (os.cpu_count() or 1))
+    ]
+    time.sleep(stage.away)
+    for other in others:
+        other.kill()
+        other.wait()
+    since = [answer for answer in book.answers if answer.at > began and answer.what in SENDERS]
+    if any(answer.status == UNAVAILABLE for answer in since):
+        book.odd.append("a signal got 503 while the machine was only busy")
     return time.monotonic()
 
 

@@ -18,6 +18,7 @@ def staged():
 def test_whatever_fails_nothing_accepted_is_lost_and_nothing_is_done_twice(staged):
     some = [
         faults.redis_is_down,  # first: no database fault may explain a refusal
+        faults.the_machine_is_busy,
         faults.the_server_is_stopped,
         faults.a_worker_is_killed,
         faults.connections_are_cut,

@@ -8,6 +8,8 @@ import pytest
 from django.db import OperationalError, connection  # noqa: F401 - used by skipif
 
 from events import writer_queue
+from events.waits import Wait, wait_of
+from events.writer_queue import WaitEnded
 
 pytestmark = [
     pytest.mark.django_db,
@@ -15,13 +17,15 @@ pytestmark = [
 ]
 
 
-def take_turn(ident: Future, held: threading.Event, end: threading.Event, fail: bool) -> None:
+def take_turn(
+    ident: Future, held: threading.Event, end: threading.Event, fails: Exception | None
+) -> None:
     ident.set_result(threading.get_ident())
     with writer_queue.wait_for_turn():
         held.set()
         end.wait()
-        if fail:
-            raise OperationalError("the database is unavailable")
+        if fails:
+            raise fails
 
 
 def waits(ident: int) -> bool:
@@ -29,17 +33,26 @@ def waits(ident: int) -> bool:
     return sys._current_frames()[ident].f_code is writer_queue._thread_queue.__wrapped__.__code__  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("fails", [True, False])
-def test_queued_writers_fail_with_the_failed_writer_and_later_writers_retry(fails):
+@pytest.mark.parametrize(
+    ("fails", "behind_it"),
+    [
+        (None, None),
+        (OperationalError("the database is unavailable"), Wait.DATABASE),
+        (WaitEnded(Wait.LOCK), Wait.LOCK),
+        (WaitEnded(Wait.PROCESS), None),
+    ],
+)
+def test_queued_writers_fail_with_the_failed_writer_and_later_writers_retry(fails, behind_it):
     held, end, behind = threading.Event(), threading.Event(), Future()
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(take_turn, Future(), held, end, fails)
         held.wait()
-        second = pool.submit(take_turn, behind, threading.Event(), end, False)
+        second = pool.submit(take_turn, behind, threading.Event(), end, None)
         while not waits(behind.result()):
             pass
         end.set()
-    for turn in (first, second):
-        assert isinstance(turn.exception(), OperationalError) == fails
+    assert first.exception() is fails
+    error = second.exception()
+    assert (error and wait_of(error)) == behind_it
     with writer_queue.wait_for_turn():
         pass

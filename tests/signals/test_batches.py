@@ -5,14 +5,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from django.db import IntegrityError, OperationalError, connection
+from django.db import IntegrityError, connection
 from django.test.utils import CaptureQueriesContext
 
 from desks.models import Desk
 from events.actors import SYSTEM
 from events.http.refusals import NonceUsed, PairMismatch, Refused, TokenInvalid
 from events.models import Event, Head
-from signals.intake import batch
 from signals.intake.batch import write
 from signals.intake.decision import LawfulSignal
 from signals.intake.group_commit import Job
@@ -26,12 +25,6 @@ from tokens.models import SigningSecret, Token
 
 pytestmark = pytest.mark.django_db
 CandidateJob = Job[Any, Signal]
-
-
-@pytest.fixture(autouse=True)
-def no_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lets a batch take as long as a slow machine needs."""
-    monkeypatch.setattr(batch, "TIMEOUT", 60)
 
 
 @pytest.fixture
@@ -123,14 +116,6 @@ def test_a_signal_that_cannot_be_written_does_not_fail_the_others(desk, token):
     with pytest.raises(IntegrityError):
         jobs[1].outcome()
     assert is_contiguous()
-
-
-def test_a_batch_that_took_too_long_is_rolled_back(desk, token, monkeypatch):
-    before = Head.objects.get().position
-    monkeypatch.setattr(batch, "TIMEOUT", -1)
-    with pytest.raises(OperationalError, match="too long"):
-        write([signal(fanout(), token), signal(fanout(), token)])
-    assert (Head.objects.get().position, Signal.objects.count()) == (before, 0)
 
 
 def test_a_refusal_that_is_tried_again_uses_its_allowance_once(desk, token, settings):

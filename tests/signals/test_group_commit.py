@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from django.db import OperationalError
 
+from events.waits import Wait
+from events.writer_queue import WaitEnded
 from signals.intake import group_commit
 from signals.intake.group_commit import MAX_BATCH, GroupCommit, Job
 
@@ -113,6 +115,20 @@ def test_a_database_that_is_down_fails_the_batch_and_all_who_wait_and_the_next_o
     assert batches.queue.submit(7) == 14
 
 
+@pytest.mark.parametrize("wait", [Wait.LOCK, Wait.QUEUE, Wait.CONNECTION, Wait.PROCESS])
+def test_those_behind_a_batch_go_on_if_only_its_leader_stood_still(batches, threads, wait):
+    def fail(jobs: Jobs) -> None:
+        if jobs[0].work == 0:
+            raise WaitEnded(wait)
+
+    submitted = submit_one_by_one(batches, threads, 4)
+    batches.fail = fail
+    batches.release.set()
+    causes = [getattr(each.exception(), "__cause__", None) for each in submitted]
+    others = [None] * 3 if wait is Wait.PROCESS else [wait] * 3
+    assert [getattr(cause, "wait", None) for cause in causes] == [wait, *others]
+
+
 def test_jobs_that_were_finished_before_the_database_went_away_keep_their_results(batches, threads):
     def fail(jobs: Jobs) -> None:
         if len(jobs) > 1:
@@ -143,7 +159,7 @@ def test_a_thread_gives_up_while_no_leader_has_taken_its_work(batches, threads, 
     monkeypatch.setattr(group_commit, "TIMEOUT", 0.01)
     first = threads.submit(batches.queue.submit, 0)
     assert batches.started.wait(30)
-    with pytest.raises(OperationalError, match="busy"):
+    with pytest.raises(WaitEnded, match="queue"):
         batches.queue.submit(1)
     batches.release.set()
     assert first.result() == 0

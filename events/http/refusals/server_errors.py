@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from events.http.refusals.base import Refused
+from events.waits import Wait
 
 
 class RateLimited(Refused):
@@ -29,6 +30,22 @@ class Unavailable(Refused):
         "a signal: it may have been recorded."
     )
 
-    def __init__(self, detail: str | None = None, retry_after: int = 1) -> None:
-        super().__init__(detail)
+    def __init__(self, wait: Wait, detail: str | None = None, retry_after: int = 1) -> None:
+        super().__init__(detail or f"{ENDED[wait]} {self.detail}")
+        self.wait = wait
         self.headers["Retry-After"] = str(retry_after)
+
+
+# The wait that ended, in a sentence.
+ENDED = {
+    Wait.QUEUE: "The request waited too long for its turn to write.",
+    Wait.CONNECTION: "No connection to the database was free in time.",
+    Wait.LOCK: "Somebody else wrote to the database for too long.",
+    Wait.STATEMENT: "The database took too long.",
+    Wait.PROCESS: "The server was too busy to go on in time.",
+    Wait.DATABASE: "The database is not available.",
+    Wait.CACHE: "The cache is not available.",
+    Wait.READERS: "No place for another reader is free.",
+    Wait.DOWNLOADS: "No place for another download is free.",
+    Wait.PASSWORDS: "Many passwords are being checked.",
+}

@@ -1,0 +1,53 @@
+"""What a request waited for in vain, when it is answered ``unavailable``.
+
+The log names it, ``/metrics`` counts by it, and the answer says it in words.
+"""
+
+from enum import StrEnum
+from typing import Any
+
+
+class Wait(StrEnum):
+    """What a wait was for. Operators and alerts read the values."""
+
+    QUEUE = "queue"  # the turn at the log, behind other writers of this process
+    CONNECTION = "connection"  # a connection to the database
+    LOCK = "lock"  # a lock of the database that another session held
+    STATEMENT = "statement"  # the end of a statement
+    PROCESS = "process"  # this process: it stood still in the middle of a transaction
+    DATABASE = "database"  # the database, which went away or refused
+    CACHE = "cache"  # the cache
+    READERS = "readers"  # a place for one more reader that waits or has a stream
+    DOWNLOADS = "downloads"  # a place for a download
+    PASSWORDS = "passwords"  # a place to check a password
+
+
+_BY_CODE = {  # PostgreSQL's codes of errors
+    "55P03": Wait.LOCK,  # lock_not_available
+    "40P01": Wait.LOCK,  # deadlock_detected
+    "57014": Wait.STATEMENT,  # query_canceled
+    "25P03": Wait.PROCESS,  # idle_in_transaction_session_timeout
+}
+_BY_WORDS = {  # errors without a code
+    "terminating connection due to idle-in-transaction timeout": Wait.PROCESS,  # as libpq has it
+    "database is locked": Wait.LOCK,  # SQLite
+}
+
+
+def wait_of(error: BaseException | None) -> Wait:
+    """What an error ended the wait for: what the first of its causes says, else the database."""
+    while error is not None:
+        if found := _says(error):
+            return found
+        error = error.__cause__
+    return Wait.DATABASE
+
+
+def _says(error: Any) -> Wait | None:
+    if isinstance(wait := getattr(error, "wait", None), Wait):
+        return wait
+    if type(error).__module__.startswith("psycopg_pool"):
+        return Wait.CONNECTION
+    if code := getattr(error, "sqlstate", None):
+        return _BY_CODE.get(code, Wait.DATABASE)
+    return next((wait for words, wait in _BY_WORDS.items() if words in str(error)), None)
