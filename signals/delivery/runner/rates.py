@@ -29,6 +29,7 @@ from signals.delivery.database import in_database
 
 NAME = "the pace of webhooks "  # the beginning of the name of a bookmark
 PATIENCE = 2.0  # seconds that a session waits: meanwhile it keeps others from having one
+TOGETHER = 0.01  # seconds between two transactions, so that one counts for many sessions
 AGAIN = 0.1  # seconds until the next look while a rate is used up, on average
 OLD = timedelta(hours=1)  # of a bookmark that nobody used since
 
@@ -90,6 +91,7 @@ class Rates:
                     # At random, so that no runner comes always before the others.
                     later = time.monotonic() + random.uniform(0.5, 1.5) * AGAIN  # noqa: S311 # nosec B311
                     self._used_up.update(dict.fromkeys(used_up, later))
+                    await asyncio.sleep(TOGETHER)
                 else:
                     pause = min(self._used_up.values()) - now
                     with suppress(TimeoutError):
