@@ -42,6 +42,7 @@ def turn_without_the_lock(*, actor: Actor) -> Iterator[log.Turn]:
     turn = log.Turn(actor, positions=1)
     with transaction.atomic():
         yield turn
+        turn._close()  # inserts the event
 
 
 def write_events(seed: int, count: int, locked: bool) -> None:
