@@ -44,7 +44,7 @@ SENDERS = 2
 EVENTS_OF_ATTACKER = 45_000
 ACCOUNTS = 6
 # Limits as they are by default. The servers of the tests have none.
-LIMITS = {
+LIMITS: Any = {
     "LIMIT_READS": "600/minute",
     "LIMIT_PAGES": "300/minute",
     "LIMIT_CHANGES": "60/minute",

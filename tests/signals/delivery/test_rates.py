@@ -3,6 +3,7 @@
 from contextlib import ExitStack
 from datetime import timedelta
 from ipaddress import ip_network
+from typing import Any
 
 import pytest
 from django.utils import timezone
@@ -70,7 +71,7 @@ class TestRunners:
     def test_a_host_gets_no_more_from_several_desks_ports_and_runners(self, tmp_path, heard):
         ports = heard(), heard()
         rows = [replay(found, a_desk_with_a_history()) for found in ports]
-        rates = {"DELIVERY_HOST_RATE": "20/second", "DELIVERY_DESK_RATE": OFF}
+        rates: Any = {"DELIVERY_HOST_RATE": "20/second", "DELIVERY_DESK_RATE": OFF}
         with runners(tmp_path, 2, **rates):
             until(have(60, *ports))
         # What a second saves up comes at once; the rest at the rate.
@@ -83,7 +84,7 @@ class TestRunners:
             replay(found, desk, host)
             for found, host in zip(hosts, (LOOPBACK, OTHER_LOOPBACK), strict=True)
         ]
-        rates = {"DELIVERY_DESK_RATE": "20/second", "DELIVERY_HOST_RATE": OFF}
+        rates: Any = {"DELIVERY_DESK_RATE": "20/second", "DELIVERY_HOST_RATE": OFF}
         with runners(tmp_path, 2, **rates):
             until(have(60, *hosts))
         assert seconds(rows) >= (60 - 20) / 20 - 0.2
@@ -96,7 +97,7 @@ class TestRunners:
         for found in theirs:
             replay(found, greedy)
         replay(ours, modest)
-        rates = {"DELIVERY_HOST_RATE": "10/second", "DELIVERY_DESK_RATE": OFF}
+        rates: Any = {"DELIVERY_HOST_RATE": "10/second", "DELIVERY_DESK_RATE": OFF}
         with runners(tmp_path, **rates):
             until(have(HISTORY, ours))
             taken = sum(len(found.requests) for found in theirs)
@@ -107,7 +108,7 @@ class TestRunners:
         found = heard()
         desk = a_desk_with_a_history()
         replay(found, None)
-        rates = {"DELIVERY_HOST_RATE": "1/hour", "DELIVERY_DESK_RATE": "1/hour"}
+        rates: Any = {"DELIVERY_HOST_RATE": "1/hour", "DELIVERY_DESK_RATE": "1/hour"}
         with runners(tmp_path, **rates):
             until(have(HISTORY, found))
         assert not Bookmark.objects.filter(name__startswith=NAME).exists()
@@ -124,7 +125,7 @@ class TestRunners:
         slow, other = heard(), heard(OTHER_LOOPBACK)
         rows = [replay(slow, a_desk_with_a_history()) for _ in range(2)]
         neighbour = a_desk_with_a_history()
-        rates = {"DELIVERY_HOST_RATE": "1/hour", "DELIVERY_DESK_RATE": OFF}
+        rates: Any = {"DELIVERY_HOST_RATE": "1/hour", "DELIVERY_DESK_RATE": OFF}
         with runners(tmp_path, **rates):
             until(have(1, slow))
             replay(other, neighbour, OTHER_LOOPBACK)
