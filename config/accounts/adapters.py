@@ -10,7 +10,6 @@ from allauth.core import context as allauth_context
 from allauth.mfa.adapter import DefaultMFAAdapter
 from allauth.usersessions.models import UserSession
 from django.conf import settings
-from django.contrib.auth import HASH_SESSION_KEY
 from django.contrib.auth.models import AbstractBaseUser
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
@@ -58,7 +57,7 @@ class AccountAdapter(DefaultAccountAdapter):
         is_right: bool = super().reauthenticate(user, password)
         if is_right:
             user.refresh_from_db(fields=["password"])
-            allauth_context.request.session[HASH_SESSION_KEY] = user.get_session_auth_hash()
+            hashing.keep_session(allauth_context.request, user)
         return is_right
 
     def post_login(

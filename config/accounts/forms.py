@@ -7,6 +7,7 @@ from typing import Any
 
 from allauth.account import forms
 from allauth.account.fields import EmailField, PasswordField
+from allauth.core import context as allauth_context
 from allauth.mfa.webauthn import forms as webauthn
 from django.contrib.auth.password_validation import (
     password_validators_help_text_html,
@@ -14,6 +15,7 @@ from django.contrib.auth.password_validation import (
 )
 from django.forms import CharField, Form
 
+from config.accounts.hashing import keep_session
 from desks.mail_addresses import MAX_LENGTH, normalize_address
 from desks.models import User
 from events.http.names import MAX_NAME_LENGTH, validate_name
@@ -45,6 +47,12 @@ class ChangePasswordForm(forms.ChangePasswordForm):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         _label(self, oldpassword="Current password", **NEW_PASSWORD)
+
+    def clean_oldpassword(self) -> str:
+        """Keeps the session, so that a mistake in the new password signs nobody out."""
+        password: str = super().clean_oldpassword()
+        keep_session(allauth_context.request, self.user)
+        return password
 
 
 class ResetPasswordKeyForm(forms.ResetPasswordKeyForm):

@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from django.conf import settings
-from django.contrib.auth import hashers
+from django.contrib.auth import HASH_SESSION_KEY, hashers
+from django.contrib.auth.base_user import AbstractBaseUser
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest, HttpResponseBase
 
@@ -81,6 +82,11 @@ def do_the_work_of_former_hashes(address: str, password: str) -> None:
     if former.exists() and not former.filter(email=address).exists():
         hasher = FormerPasswordHasher()
         hasher.encode(password, hasher.salt())
+
+
+def keep_session(request: HttpRequest, user: AbstractBaseUser) -> None:
+    """After a right password of who is signed in: keeps the session if it was hashed anew."""
+    request.session[HASH_SESSION_KEY] = user.get_session_auth_hash()
 
 
 @contextmanager

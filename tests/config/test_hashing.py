@@ -105,6 +105,17 @@ def test_who_proves_a_password_with_a_former_hash_stays_signed_in(argon):
 
 
 @pytest.mark.django_db
+def test_who_mistypes_a_new_password_stays_signed_in(argon):
+    one = user(FORMER, former_hash())
+    browser = staff.a_client(one, "password")
+    fields = {"oldpassword": PASSWORD, "password1": NEW, "password2": "another hose battery"}
+    assert pages.errors(browser.post("/accounts/password/change/", fields))
+    one.refresh_from_db()
+    assert TODAY in one.password
+    assert browser.get("/accounts/sessions/").status_code == HTTPStatus.OK
+
+
+@pytest.mark.django_db
 def test_a_wrong_password_costs_the_same_work_whatever_hash_there_is(work):
     user(KNOWN)
     user(FORMER, former_hash())
