@@ -407,9 +407,12 @@ function isRandom(value, least) {
     return true;
   }
   return runs(value).some((run) => {
+    if (run.length < least) {
+      return false;
+    }
     const changes = (run.match(CHANGE) ?? []).length;
     const mixed = /[0-9]/.test(run) && /[A-Za-z]/.test(run);
-    if (run.length >= least && mixed && changes >= Math.max(3, run.length / 6)) {
+    if (mixed && changes >= Math.max(3, run.length / 6)) {
       return true;
     }
     const capitals = (run.match(/[A-Z]/g) ?? []).length;

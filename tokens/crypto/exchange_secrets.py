@@ -189,8 +189,10 @@ def is_random(value: str, least: int) -> bool:
     if least < 16 and UUID.search(value):
         return True
     for run in ALPHANUMERIC.findall(value):
+        if len(run) < least:
+            continue
         mixed = re.search("[0-9]", run) and re.search("[A-Za-z]", run)
-        if len(run) >= least and mixed and len(CHANGE.findall(run)) >= max(3, len(run) / 6):
+        if mixed and len(CHANGE.findall(run)) >= max(3, len(run) / 6):
             return True
         capitals = sum(map(len, UPPER.findall(run)))
         many = mixed or len(run) / 4 <= capitals <= 3 * len(run) / 4
