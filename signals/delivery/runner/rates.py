@@ -178,13 +178,23 @@ def _locked(names: set[str]) -> dict[str, Any]:
 
 def _lock(names: Iterable[str]) -> QuerySet[Bookmark]:
     rows = Bookmark.objects.filter(name__in=listed(names)).annotate(clock=Now()).order_by("name")
+    return _free(rows)
+
+
+def _free(rows: QuerySet[Bookmark]) -> QuerySet[Bookmark]:
+    """Those of these rows that nobody else has locked. Locks them."""
     if connection.features.has_select_for_update_skip_locked:
         rows = rows.select_for_update(skip_locked=True)
     return rows
 
 
 def forget_old() -> None:
-    """Deletes bookmarks that nobody used for long: they say no more than none."""
+    """Deletes bookmarks that nobody used for long: they say no more than none.
+
+    It waits for no row that is in use, which could wait for one that is about to be deleted.
+    """
     longest = max(interval(settings.DELIVERY_HOST_RATE), interval(settings.DELIVERY_DESK_RATE))
     old = Q(at=None) | Q(at__lt=timezone.now() - max(OLD, longest))
-    Bookmark.objects.filter(old, name__startswith=NAME).delete()
+    with transaction.atomic():
+        names = [row.name for row in _free(Bookmark.objects.filter(old, name__startswith=NAME))]
+        Bookmark.objects.filter(name__in=listed(names)).delete()

@@ -1,11 +1,13 @@
 """How fast messages go to one host and for one desk: real runners, endpoints and histories."""
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from datetime import timedelta
 from ipaddress import ip_network
 from typing import Any
 
 import pytest
+from django.db import connection, transaction
 from django.utils import timezone
 
 from desks.models import Bookmark
@@ -101,8 +103,9 @@ class TestRunners:
         with runners(tmp_path, **rates):
             until(have(HISTORY, ours))
             taken = sum(len(found.requests) for found in theirs)
-        # One each in turn; before the turns begin, a second's messages go to whoever asks first.
-        assert taken <= HISTORY + 2 * 10
+        # One each in turn, not one for each webhook. While ours is under way, as on a busy machine,
+        # another of theirs may go; before the turns begin, a second's go to whoever asks first.
+        assert taken <= 2 * HISTORY + 2 * 10
 
     def test_the_platforms_are_not_counted_and_off_is_off(self, tmp_path, heard):
         found = heard()
@@ -170,3 +173,23 @@ class TestTake:
         Bookmark.objects.filter(name__in=names).update(at=timezone.now() - timedelta(hours=2))
         forget_old()
         assert list(Bookmark.objects.filter(at__isnull=False)) == [other]
+
+    @pytest.mark.skipif("connection.vendor != 'postgresql'", reason="SQLite has one writer")
+    def test_forgetting_waits_for_no_row_in_use(self, settings):
+        """Whoever uses it may wait for another that is about to be deleted."""
+        settings.DELIVERY_HOST_RATE, settings.DELIVERY_DESK_RATE = OFF, "1/minute"
+        in_use, unused = ask_for("a.example", 1).desk, ask_for("a.example", 2).desk
+        old = timezone.now() - timedelta(hours=2)
+        Bookmark.objects.bulk_create([Bookmark(name=name, at=old) for name in (in_use, unused)])
+        with ThreadPoolExecutor(1) as other, transaction.atomic():
+            Bookmark.objects.select_for_update().get(name=in_use)
+            other.submit(_forget_old).result()
+        assert Bookmark.objects.get(name__startswith=NAME).name == in_use
+
+
+def _forget_old():
+    """Forgets in a connection of its own, which ends with this thread."""
+    try:
+        forget_old()
+    finally:
+        connection.close()
