@@ -383,8 +383,8 @@ HARMLESS = re.compile(
 )
 # After a name: what separates it from its value, and the value.
 VALUE = re.compile(
-    r"([ \t\r\n\"'\x60\\)\[\]0-9*\u00ab\u00bb\u2018\u2019\u201c\u201d]{0,6}"
-    r"(?::=|=>|->|[:=>|,;~\u2013\u2014]|%3[ad]|is[ \t]|-[ \t])"
+    r"([ \t\r\n\"'\x60\\)\[\]0-9*#\u00ab\u00bb\u2018\u2019\u201c\u201d]{0,6}"
+    r"(?:->|[:=>|,;~]{1,4}|[^\x00-\x7f]{1,4}|%3[ad]|is[ \t]|-[ \t])"
     r"[ \t\r\n\"'\x60\\(\[{<*\u00ab\u00bb\u2018\u2019\u201c\u201d]{0,6}"
     r"|[ \t\r\n\"'\x60\\(.\u00ab\u00bb\u2018\u2019\u201c\u201d]{1,6})"
     "(?:basic |bearer )?([a-z0-9+/_~!@$%^*.-]{4,160})",

@@ -267,8 +267,8 @@ const HARMLESS = new RegExp(
 );
 // After a name: what separates it from its value, and the value.
 const VALUE = new RegExp(
-  String.raw`([ \t\r\n\"'\x60\\)\[\]0-9*\u00ab\u00bb\u2018\u2019\u201c\u201d]{0,6}` +
-    String.raw`(?::=|=>|->|[:=>|,;~\u2013\u2014]|%3[ad]|is[ \t]|-[ \t])` +
+  String.raw`([ \t\r\n\"'\x60\\)\[\]0-9*#\u00ab\u00bb\u2018\u2019\u201c\u201d]{0,6}` +
+    String.raw`(?:->|[:=>|,;~]{1,4}|[^\x00-\x7f]{1,4}|%3[ad]|is[ \t]|-[ \t])` +
     String.raw`[ \t\r\n\"'\x60\\(\[{<*\u00ab\u00bb\u2018\u2019\u201c\u201d]{0,6}` +
     String.raw`|[ \t\r\n\"'\x60\\(.\u00ab\u00bb\u2018\u2019\u201c\u201d]{1,6})` +
     String.raw`(?:basic |bearer )?([a-z0-9+/_~!@$%^*.-]{4,160})`,
