@@ -3,7 +3,7 @@
 The name of a security key is held to the rule of every name.
 """
 
-from typing import Any
+from typing import Any, cast
 
 from allauth.account import forms
 from allauth.account.fields import EmailField, PasswordField
@@ -51,7 +51,7 @@ class ChangePasswordForm(forms.ChangePasswordForm):
     def clean_oldpassword(self) -> str:
         """Keeps the session, so that a mistake in the new password signs nobody out."""
         password: str = super().clean_oldpassword()
-        keep_session(allauth_context.request, self.user)
+        keep_session(allauth_context.request, cast(User, self.user))
         return password
 
 
