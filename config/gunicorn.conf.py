@@ -110,7 +110,7 @@ def on_starting(server: Any) -> None:
 
 
 def when_ready(server: Any) -> None:
-    """Prints the address for a browser. The address that gunicorn logs may be another one."""
+    """Says the address for a browser: gunicorn logs the one at which it listens."""
     if REQUIRE_HTTPS:
         text = (
             f"Serving {BASE_URL} behind a proxy that adds HTTPS. To look at it on this machine: "
@@ -118,7 +118,10 @@ def when_ready(server: Any) -> None:
         )
     else:
         text = f"Serving {BASE_URL}"
-    print(text, flush=True)
+    if sys.stdout.isatty():
+        print(text, flush=True)
+    else:
+        server.log.info(text)
 
 
 def pre_fork(server: Any, worker: Any) -> None:

@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from django.conf import settings
 from django.contrib.auth import HASH_SESSION_KEY, hashers
 from django.contrib.auth.base_user import AbstractBaseUser
+from django.core.cache import cache
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest, HttpResponseBase
 
@@ -31,6 +32,7 @@ from events.waits import Wait
 AT_ONCE = 2
 ADMITTED = max(1, settings.THREADS // 2)
 OF_AN_ACCOUNT = 2  # one that runs and one that waits
+LOOKED_FOR_EVERY = 3600  # seconds between two searches for hashes with former parameters
 TIMEOUT = 2.0  # seconds that a request waits for its account, and again for a place to hash
 
 View = Callable[..., HttpResponseBase]
@@ -76,10 +78,11 @@ def do_the_work_of_former_hashes(address: str, password: str) -> None:
     """After a wrong password: does the work that an account with a former hash would have cost.
 
     Without this, the time of the answer would tell which addresses have an account that old. Does
-    nothing once no account has such a hash.
+    nothing once no account has such a hash. Looking for one reads all users, so the answer is kept.
     """
     former = User.objects.filter(password__startswith=FormerPasswordHasher.PREFIX)
-    if former.exists() and not former.filter(email=address).exists():
+    some_are_left = cache.get_or_set("former-password-hashes", former.exists, LOOKED_FOR_EVERY)
+    if some_are_left and not former.filter(email=address).exists():
         hasher = FormerPasswordHasher()
         hasher.encode(password, hasher.salt())
 

@@ -1,6 +1,9 @@
 """gunicorn's settings, and its responses to invalid requests."""
 
 import http.client
+import json
+import os
+import pty
 import signal
 import socket
 import subprocess
@@ -230,11 +233,29 @@ def exchange(address, head, body=b""):
         return b"".join(iter(lambda: client.recv(65536), b""))
 
 
-def test_on_ones_own_machine_it_prints_an_address_that_answers(served):
+def test_on_ones_own_machine_it_says_an_address_that_answers(served):
     address, log = served
-    assert f"Serving http://localhost:{address[1]}\n" in log.read_text()
+    lines = [json.loads(line)["event"] for line in log.read_text().splitlines()]
+    assert f"Serving http://localhost:{address[1]}" in lines
     answer = exchange(address, f"GET / HTTP/1.1\r\nHost: localhost:{address[1]}\r\n".encode())
     assert b" 301 " not in answer.partition(b"\r\n")[0]
+
+
+def test_on_a_terminal_the_address_is_a_plain_line():
+    settings = environment(**KEYS, PORT=str(free_port()), WEB_CONCURRENCY="1")
+    terminal, its_end = pty.openpty()
+    server = subprocess.Popen(
+        [sys.executable, "-m", "gunicorn", "-c", "config/gunicorn.conf.py"],
+        cwd=ROOT,
+        env=settings,
+        stdout=its_end,
+        stderr=subprocess.DEVNULL,
+    )
+    os.close(its_end)
+    with os.fdopen(terminal) as lines:
+        assert next(iter(lines)).strip() == f"Serving http://localhost:{settings['PORT']}"
+    server.terminate()
+    assert server.wait() == 0
 
 
 NOT_REQUESTS = {

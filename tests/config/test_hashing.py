@@ -11,7 +11,9 @@ import argon2
 import pytest
 from django.contrib.auth import hashers
 from django.core import mail
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
 from config import settings as served
 from config.accounts import hashing
@@ -134,6 +136,14 @@ def test_without_former_hashes_nobody_does_their_work(work):
         work.clear()
         sign_in(address, "wrong horse battery")
         assert work == [TODAY]
+
+
+@pytest.mark.django_db
+def test_former_hashes_are_not_searched_for_at_each_wrong_password(work):
+    sign_in(UNKNOWN, "wrong horse battery")
+    with CaptureQueriesContext(connection) as queries:
+        sign_in(UNKNOWN, "wrong horse battery")
+    assert not [query for query in queries if hashing.FormerPasswordHasher.PREFIX in query["sql"]]
 
 
 # --- How many ------------------------------------------------------------------------------------
