@@ -87,6 +87,7 @@ bench: .venv/dev ## measure speed against baselines on TEST_DATABASE_URL; QUICK=
 drills: .venv/dev ## inject faults under load and check that nothing is lost; about an hour
 	@$(BIN)/python -m tests.drills
 	@$(BIN)/python -m tests.drills.layout_conformance
+	@$(BIN)/python -m tests.drills.one_account
 	@BATCH_KILLS=200 $(BIN)/pytest -q tests/signals/test_batch_kills.py
 	@DELIVERY_KILLS=100 $(BIN)/pytest -q tests/signals/delivery/test_kills.py
 	@RACE_ROUNDS=50 DEMO_ONCE=1 $(BIN)/pytest -q tests/signals/test_processes.py tests/signals/test_demo.py
