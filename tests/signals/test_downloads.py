@@ -193,6 +193,7 @@ def test_a_part_holds_many_lines_and_no_page_of_the_log_is_lost(browser, desk, m
     ]
 
 
+@pytest.mark.alone
 def test_the_statements_of_others_do_not_wait_for_an_export_that_computes(desk):
     """Compared with a thread that computes as much and makes no pauses."""
     request = RequestFactory().get(CSV)

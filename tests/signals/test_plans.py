@@ -446,7 +446,7 @@ FROM events_head, (SELECT desk_id, id AS bot, row_number() OVER () AS number
                    FROM desks_automation, generate_series(1, 3) WHERE name = '') AS withdrawn;
 INSERT INTO tokens_signingsecret
     (public_id, source, automation_id, ciphertext, key_id, hint, created_at)
-SELECT 'sec_' || desk_id, 'tradingview', id, '', '', '', now()
+SELECT 'sec_' || desk_id, 'tradingview', id, 'x', '', '', now()
 FROM desks_automation WHERE name = '';
 INSERT INTO tokens_token
     (public_id, scope, desk_id, name, can_read, can_write, digest, key_id, hint, created_at)

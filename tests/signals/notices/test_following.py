@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 import time_machine
-from django.db import Error, connections
+from django.db import Error, connection, connections
 from django.utils import timezone
 
 from desks import actions as desks
@@ -190,7 +190,7 @@ class TestRefusals:
         assert waiting() == ["A signal of Chart was refused"] * 2
 
     @pytest.mark.django_db(transaction=True)
-    @pytest.mark.skipif("connection.vendor != 'postgresql'", reason="SQLite takes one process")
+    @pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite takes one process")
     def test_their_number_is_not_told_while_another_process_counts(self, bot, clock):
         for _ in range(3):
             sent(bot, pair="NOT/IT")
