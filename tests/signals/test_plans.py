@@ -21,6 +21,7 @@ from events.actors import SYSTEM
 from events.feed.reading import MAX_CHECKED_PER_PAGE
 from events.http.cursors import log_cursor, walk_cursor
 from events.models import Event, Head
+from signals.chats.sharing import share
 from signals.delivery.runner.leases import lease
 from signals.models import Chat, ChatMessage, Signal, Subscription
 from signals.models.subscription import Reason
@@ -57,6 +58,7 @@ from tests.signals.bodies import deploy, fanout, floor, tradingview
 from tests.signals.subscriptions.stage import an_active_webhook
 from tests.staff import a_client, list_of
 from tokens.crypto import formats
+from tokens.erasing import erase_ended
 from tokens.models import SigningSecret, Token
 
 pytestmark = pytest.mark.django_db
@@ -446,7 +448,7 @@ FROM events_head, (SELECT desk_id, id AS bot, row_number() OVER () AS number
                    FROM desks_automation, generate_series(1, 3) WHERE name = '') AS withdrawn;
 INSERT INTO tokens_signingsecret
     (public_id, source, automation_id, ciphertext, key_id, hint, created_at)
-SELECT 'sec_' || desk_id, 'tradingview', id, 'x', '', '', now()
+SELECT 'sec_' || desk_id, 'tradingview', id, 'x', 'x', '', now()
 FROM desks_automation WHERE name = '';
 INSERT INTO tokens_token
     (public_id, scope, desk_id, name, can_read, can_write, digest, key_id, hint, created_at)
@@ -531,6 +533,9 @@ def test_every_index_without_a_constraint_is_used_by_a_query(desk):
         choose_hour(desk.user, 8, timezone.now() - timedelta(days=1))
         write_due(timezone.now())
         send_due(timezone.now())
+        share(timezone.now())
+        erase_ended()
+        list(Notice.objects.filter(user=desk.user))
         owner.post("/notices/test")
         owner.get(SUBSCRIPTIONS)
         list(Subscription.objects.due(timezone.now()).order_by("next_attempt_at"))
