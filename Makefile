@@ -87,7 +87,6 @@ bench: .venv/dev ## measure speed against baselines on TEST_DATABASE_URL; QUICK=
 drills: .venv/dev ## inject faults under load and check that nothing is lost; about an hour
 	@$(BIN)/python -m tests.drills
 	@$(BIN)/python -m tests.drills.layout_conformance
-	@$(BIN)/python -m tests.drills.one_account
 	@BATCH_KILLS=200 $(BIN)/pytest -q tests/signals/test_batch_kills.py
 	@DELIVERY_KILLS=100 $(BIN)/pytest -q tests/signals/delivery/test_kills.py
 	@RACE_ROUNDS=50 DEMO_ONCE=1 $(BIN)/pytest -q tests/signals/test_processes.py tests/signals/test_demo.py
@@ -95,6 +94,7 @@ drills: .venv/dev ## inject faults under load and check that nothing is lost; ab
 	@ROTATION=1 $(BIN)/pytest -q tests/drills/test_key_rotation.py
 	@LIVE_KILLS=1 STREAM_ORACLE_ROUNDS=300 $(BIN)/pytest -q tests/drills/test_live_kills.py tests/events/test_stream_oracle.py
 	@WALK=all $(BIN)/pytest -q tests/browser/test_walk.py
+	@$(BIN)/python -m tests.drills.one_account
 
 mutants: .venv/dev ## run mutation tests on the critical modules; an hour, more on PostgreSQL
 	@$(BIN)/mutmut run --max-children 1
