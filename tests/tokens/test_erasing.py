@@ -8,7 +8,6 @@ from itertools import product
 
 import pytest
 import time_machine
-from asgiref.sync import sync_to_async
 from django.db import IntegrityError, connection, transaction
 from django.test import Client
 from django.utils import timezone
@@ -187,7 +186,7 @@ def test_the_runner_erases_what_ends(bot, quick):
         stop = asyncio.Event()
         service = asyncio.create_task(loops.erase_ended_secrets(stop))
         async with asyncio.timeout(20):
-            while await sync_to_async(texts)() != [False, True]:
+            while await in_database(texts) != [False, True]:
                 await asyncio.sleep(0.01)
         stop.set()
         await service
