@@ -1,7 +1,7 @@
 """Passwords: how they are hashed, and how many are hashed at once.
 
 A hash takes 46 MiB of memory and some 80 ms of a core. So a process computes at most ``AT_ONCE`` of
-them at a time, wherever they are asked for. ``one_at_a_time`` bounds the requests that lead to
+them at a time, wherever they are asked for. ``limit_hashing`` bounds the requests that lead to
 one, so that no stranger takes the others' turns:
 
 * Of one client address one request is admitted. Another gets 429 at once.
@@ -152,7 +152,7 @@ class Admissions:
 admissions = Admissions()
 
 
-def one_at_a_time(view: View) -> View:
+def limit_hashing(view: View) -> View:
     """Decorates a page whose form leads to a hash of a password."""
 
     @functools.wraps(view)

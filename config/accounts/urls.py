@@ -6,7 +6,7 @@ from django.db import transaction
 from django.urls import URLPattern, URLResolver, include, path
 
 from config.accounts import data, password_reset, preferences, signup
-from config.accounts.hashing import one_at_a_time
+from config.accounts.hashing import limit_hashing
 from config.accounts.manage import email_address, other_sessions
 
 # Pages whose change and its notice are one transaction. allauth tells of an added authenticator app
@@ -40,7 +40,7 @@ def _decorate(patterns: Iterable[URLPattern | URLResolver]) -> None:
         if pattern.name in TOLD:
             pattern.callback = transaction.atomic(pattern.callback)
         if pattern.name in HASHING:
-            pattern.callback = one_at_a_time(pattern.callback)
+            pattern.callback = limit_hashing(pattern.callback)
 
 
 urlpatterns: list[URLPattern | URLResolver] = [
