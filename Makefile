@@ -88,7 +88,7 @@ drills: .venv/dev ## inject faults under load and check that nothing is lost; ab
 	@$(BIN)/python -m tests.drills
 	@$(BIN)/python -m tests.drills.layout_conformance
 	@BATCH_KILLS=200 $(BIN)/pytest -q tests/signals/test_batch_kills.py
-	@DELIVERY_KILLS=100 $(BIN)/pytest -q tests/signals/delivery/test_kills.py
+	@DELIVERY_KILLS=100 $(BIN)/pytest -q tests/signals/webhooks/runner/test_kills.py
 	@RACE_ROUNDS=50 DEMO_ONCE=1 $(BIN)/pytest -q tests/signals/test_processes.py tests/signals/test_demo.py
 	@EVENTS_EACH=2500 $(BIN)/pytest -q tests/events/test_processes.py
 	@ROTATION=1 $(BIN)/pytest -q tests/drills/test_key_rotation.py

@@ -10,8 +10,8 @@ from desks.api.schemas import PublishedCard
 from events.http.api_view import ApiView
 from events.http.json_schema import STRING
 from events.http.schemas import Field, Paper, Schema, operation
-from signals.api.views import document_or_page
 from signals.contract.document import HEADERS, published_card
+from signals.intake.api.views import document_or_page
 from signals.law.rules import LAW
 
 # The method and the route of each operation, and what follows the route's path, by name.

@@ -80,7 +80,7 @@ http_parser = "python"
 # gunicorn would log paths, which may hold secrets. The service logs its own requests.
 accesslog = None
 errorlog = "-"
-logger_class = "config.server.logs.GunicornLogger"
+logger_class = "config.logs.GunicornLogger"
 loglevel = LOG_LEVEL
 # A running service is controlled by Unix signals only. No control socket.
 control_socket_disable = True

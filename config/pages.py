@@ -8,9 +8,9 @@ from django.urls import reverse
 from config.problems import problem
 from desks.models import Card
 from events.http.refusals import NotFound, RateLimited, Refused
-from signals.api.views import PUBLIC
+from signals.intake.api.views import PUBLIC
 from signals.law.rules import LAW
-from signals.pages.access import page
+from signals.web.access import page
 
 # Seconds. The Retry-After of too many sign-ins, sign-ups or password resets.
 PAUSE = 60

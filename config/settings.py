@@ -3,9 +3,9 @@
 from config import environment as env
 from config.accounts.settings import *  # noqa: F403 - Django reads all of them from this module
 from config.environment import ROOT
+from config.logs import logging_settings
 from config.middleware import security_headers
 from config.openapi.settings import spectacular_settings
-from config.server.logs import logging_settings
 from config.services import cache, database, email, limits_url, telegram, usual_workers
 
 # --- The environment -------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from config.monitoring.health import healthz, readyz
 from config.monitoring.page import metrics
 from config.openapi.views import SchemaView, docs
 from config.pages import home, one_problem, problems
+from signals import urls as signals_urls
 
 handler400 = "config.problems.bad_request"
 handler403 = "config.problems.permission_denied"
@@ -17,7 +18,7 @@ handler500 = "config.problems.server_error"
 
 urlpatterns = [
     # The paths of signals come first, because most requests go there.
-    path("api/", include("signals.api.urls")),
+    path("api/", include(signals_urls.api)),
     path("api/v1", CatalogView.as_view(), name="catalog"),
     path("api/v1/", include("events.api.urls")),
     path("api/v1/", include("desks.api.urls")),
@@ -25,7 +26,7 @@ urlpatterns = [
     path("api/schema", SchemaView.as_view(), name="schema"),
     path("api/docs", docs, name="docs"),
     path("", home, name="home"),
-    path("", include("signals.pages.urls")),
+    path("", include(signals_urls.pages)),
     path("problems", problems, name="problems"),
     path("problems/<str:code>", one_problem, name="problem"),
     path("control/", admin.site.urls),

@@ -8,5 +8,5 @@ class SignalsConfig(AppConfig):
     verbose_name = "Signals"
 
     def ready(self) -> None:
-        import_module("signals.chats.ending")  # connects its receiver
-        import_module("signals.subscriptions.ending")
+        import_module("signals.notices.chats.ending")  # connects its receiver
+        import_module("signals.webhooks.ending")

@@ -16,8 +16,8 @@ from events.actors import SYSTEM
 from events.columns import new_epoch
 from events.feed.head import read_head
 from events.models import Head
-from signals.models import Subscription
 from signals.notices.webhooks import RESTORED
+from signals.webhooks.models import Subscription
 
 
 class Begun(NamedTuple):

@@ -14,7 +14,7 @@ from django.db.models import Model
 from django.utils import timezone
 
 from desks.models import Notice
-from desks.notices.kinds import NoticeKind
+from desks.models.notice_kinds import NoticeKind
 from signals.notices import sending
 from signals.notices.loops import write_due
 

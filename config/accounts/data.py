@@ -13,10 +13,11 @@ from events.http import limits
 from events.http.refusals import ReauthenticationRequired
 from events.kinds import Kind
 from events.models import Event
-from signals.models import Chat, Subscription
-from signals.pages.access import customer_page, sent
-from signals.pages.downloads import download
-from signals.reports.export import export
+from signals.notices.chats.models import Chat
+from signals.site.downloads import download
+from signals.site.export import export
+from signals.web.access import customer_page, sent
+from signals.webhooks.models import Subscription
 from tokens.callers.staff import signed_in_recently
 from tokens.closing import close_account
 from tokens.models import SigningSecret, Token

@@ -7,7 +7,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase
 
 from config.accounts import sent_mail
 from config.accounts.forms import ResetPasswordForm
-from signals.pages.access import page
+from signals.web.access import page
 
 SENT = "account_reset_password_done"
 

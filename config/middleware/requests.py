@@ -13,10 +13,10 @@ from django.middleware.security import SecurityMiddleware
 from django.utils.cache import get_conditional_response, set_response_etag
 from structlog.contextvars import bind_contextvars, reset_contextvars
 
+from config.logs import RequestLogger
 from config.middleware import security_headers
 from config.monitoring.metrics import REQUESTS
 from config.problems import API, problem, to_refusal
-from config.server.logs import RequestLogger
 from events.http.refusals import (
     HostInvalid,
     HttpsRequired,

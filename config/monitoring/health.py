@@ -14,7 +14,7 @@ from redis.exceptions import RedisError
 from events import schema
 from events.http import limits
 from events.models import Head
-from signals.pages.access import page
+from signals.web.access import page
 
 OK, AWAY = "ok", "away"
 # The database lacks what this release needs. Migrate first, then start the new release.

@@ -16,8 +16,8 @@ from prometheus_client.registry import Collector
 from config.monitoring.health import UP, states
 from events.http.refusals import NotFound
 from events.models import Head
-from signals.delivery.metrics import lag_seconds, subscriptions_by_state
-from signals.pages.access import page
+from signals.web.access import page
+from signals.webhooks.metrics import lag_seconds, subscriptions_by_state
 
 
 class Now(Collector):

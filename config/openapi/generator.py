@@ -25,8 +25,8 @@ from config.openapi import responses
 from desks.api import schemas as desks
 from events.http.schemas import Schema
 from events.kinds import Kind
-from signals.api import records as signals
-from signals.api.subscriptions.records import SubscriptionData
+from signals.intake.api import records as signals
+from signals.webhooks.api.records import SubscriptionData
 from tokens.api import schemas as tokens
 from tokens.crypto import formats, signing
 

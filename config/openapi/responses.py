@@ -15,8 +15,8 @@ from events.http import refusals
 from events.http.json_schema import STRING
 from events.http.refusals import Refused
 from events.http.schemas import JSON, REFUSALS
-from signals.api.schemas import FIRST
-from signals.api.serializers import ELECTED
+from signals.intake.api.schemas import FIRST
+from signals.intake.api.serializers import ELECTED
 
 EVERYWHERE = (
     refusals.HostInvalid,

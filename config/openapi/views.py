@@ -7,8 +7,8 @@ from rest_framework.request import Request
 
 from config.openapi.generator import document
 from events.http.api_view import ApiResponse, ApiView
-from signals.api.views import PUBLIC
-from signals.pages.access import page
+from signals.intake.api.views import PUBLIC
+from signals.web.access import page
 
 
 class SchemaView(ApiView):

@@ -5,9 +5,9 @@ from typing import Any
 
 from drf_spectacular.utils import OpenApiParameter, PolymorphicProxySerializer
 
+from desks import expectation_rules as rules
 from desks.api.serializers import DeskParameters
 from desks.choices import PAIR_FORM, Direction
-from desks.expectations import rules
 from desks.ids import BOT, BOT_ID, CARD_ID, USER, USER_ID
 from desks.models.connection import TRADE_ONLY
 from desks.models.election import Reason

@@ -5,7 +5,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from desks.expectations.rules import MAX_AGE, MAX_EVERY, MAX_GRACE, MIN_EVERY, SECOND, Expectation
+from desks.expectation_rules import MAX_AGE, MAX_EVERY, MAX_GRACE, MIN_EVERY, SECOND, Expectation
 from desks.models import Automation, User
 from desks.models.automation import NOT_EXPECTED
 from desks.writes import refuse_inactive, refuse_removed

@@ -6,7 +6,7 @@ from typing import Any
 from django import forms
 from django.forms import ChoiceField, IntegerField, RadioSelect
 
-from desks.expectations.rules import MAX_AGE, MAX_EVERY, MAX_GRACE, SECOND, Expectation
+from desks.expectation_rules import MAX_AGE, MAX_EVERY, MAX_GRACE, SECOND, Expectation
 from desks.models import Automation
 
 NOT, EVERY, TRADING_DAYS = "not", "every", "trading_days"

@@ -6,7 +6,7 @@ from typing import Any, Self
 from django.db import models
 from django.db.models import Q
 
-from desks.expectations.rules import Expectation
+from desks.expectation_rules import Expectation
 from desks.ids import MAX_ID_LENGTH, new_bot_id
 from events.http.names import MAX_NAME_LENGTH
 

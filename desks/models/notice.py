@@ -8,7 +8,7 @@ from django.db.models import Q
 
 from desks.ids import MAX_ID_LENGTH, new_notice_id
 from desks.mail_addresses import MAX_LENGTH
-from desks.notices.kinds import USUAL, NoticeKind
+from desks.models.notice_kinds import USUAL, NoticeKind
 
 MAX_SUBJECT = 200
 

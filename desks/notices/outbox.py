@@ -15,7 +15,7 @@ from django.db import connection, transaction
 from django.db.models import F
 
 from desks.models import Bookmark, Digest, Notice, NoticeChoice
-from desks.notices.kinds import FIRST, NoticeKind
+from desks.models.notice_kinds import FIRST, NoticeKind
 from desks.notices.pace import allowed, interval
 
 LEASE = timedelta(minutes=2)

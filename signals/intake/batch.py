@@ -15,8 +15,8 @@ from events.writer_queue import DATABASE_ERRORS
 from signals.intake import metrics, statements
 from signals.intake.decision import Candidate, build_refusal
 from signals.intake.group_commit import GroupCommit, Job
+from signals.intake.models import Signal
 from signals.intake.statements import State
-from signals.models import Signal
 
 
 def submit(candidate: Candidate) -> Signal:

@@ -3,9 +3,9 @@
 from typing import Any
 
 from signals.intake.incoming import IncomingSignal
+from signals.intake.models import Outcome
 from signals.intake.receive import preview
 from signals.law import shapes
-from signals.models import Outcome
 
 CHECKED = "checked"
 

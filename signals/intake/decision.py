@@ -21,12 +21,12 @@ from events.kinds import Kind
 from events.log import Turn
 from events.models import Event
 from signals.intake.incoming import IncomingSignal
+from signals.intake.models import Outcome, Signal
 from signals.intake.refusal_quota import allowances
 from signals.intake.statements import Question, State
 from signals.law import rules
 from signals.law.rules import Standing
 from signals.law.shapes import Mode, Submission
-from signals.models import Outcome, Signal
 from tokens.choices import Source
 from tokens.models import SigningSecret, Token
 

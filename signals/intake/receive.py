@@ -17,10 +17,10 @@ from signals.intake.batch import submit
 from signals.intake.decision import LawfulSignal, UnlawfulSignal
 from signals.intake.incoming import IncomingSignal
 from signals.intake.metrics import measured
+from signals.intake.models import Outcome
 from signals.intake.refusal_quota import allowances
 from signals.law import rules, shapes
 from signals.law.shapes import Submission
-from signals.models import Outcome
 from tokens.choices import Source
 
 

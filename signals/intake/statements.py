@@ -27,8 +27,8 @@ from events.statements import (
     values,
     written_fields,
 )
+from signals.intake.models import Signal
 from signals.law.rules import ElectedPair
-from signals.models import Signal
 from tokens.callers.statements import NOX_SECRET_EXISTS, SECRET_IS_LIVE, TOKEN_IS_ACTIVE
 
 SIGNAL, EVENT = Signal._meta.db_table, Event._meta.db_table

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from django.db import DatabaseError
 
 from desks.models import Bookmark, Card, Desk, Notice
-from desks.notices.kinds import NoticeKind
+from desks.models.notice_kinds import NoticeKind
 from desks.notices.outbox import bookmarked, is_full, wanted
 from events.feed.head import read_head
 from events.kinds import Kind

@@ -19,7 +19,7 @@ from signals.notices.digest.writing import write_digests
 from signals.notices.following import follow, tell_lapses
 from signals.notices.refusals import summarise
 from signals.notices.sending import send_due
-from signals.notices.webhooks import tell_restored
+from signals.notices.webhooks import tell_lost_keys, tell_restored
 
 TICK = 2.0  # seconds between two looks; an alarm is at most 10 s late
 SENDING_TICK = 1.0
@@ -27,7 +27,15 @@ SENDING_TICK = 1.0
 Found = TypeVar("Found")
 
 # Each writes the notices of one kind that are due. It returns whether there may be more, or None.
-WRITERS = (follow, summarise, operations.look, tell_lapses, tell_restored, write_digests)
+WRITERS = (
+    follow,
+    summarise,
+    operations.look,
+    tell_lapses,
+    tell_restored,
+    tell_lost_keys,
+    write_digests,
+)
 
 
 async def watch_bots(stop: asyncio.Event) -> None:

@@ -11,11 +11,11 @@ from django.conf import settings
 from django.db.models import F
 
 from desks.models import Bookmark, Notice, User
-from desks.notices.kinds import NoticeKind
+from desks.models.notice_kinds import NoticeKind
 from desks.notices.outbox import bookmarked, wanted
 from signals.notices.texts import new_notice
-from signals.reports.operator import concerns
-from signals.reports.operator.pace import heard_from, latest_events
+from signals.reports import concerns
+from signals.reports.pace import heard_from, latest_events
 from signals.reports.traffic import recent_traffic
 from tokens.models import SigningSecret, Token
 

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from desks.models import Notice
 from desks.notices.outbox import address_of, end_mail, postpone, take
-from signals.models import Chat
+from signals.notices.chats.models import Chat
 from signals.notices.unsubscribing import link_of
 
 logger = logging.getLogger(__name__)

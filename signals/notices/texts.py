@@ -11,11 +11,11 @@ from django.urls import reverse
 
 from desks.models import Card, Notice, User
 from desks.models.notice import MAX_SUBJECT
-from desks.notices.kinds import LAST, NoticeKind
+from desks.models.notice_kinds import LAST, NoticeKind
 from events.kinds import Kind
 from events.models import Event
-from signals.models import Subscription
 from signals.reports.reasons import reason_of
+from signals.webhooks.models import Subscription
 
 ENDS_SOON = timedelta(days=1)
 Told = tuple[NoticeKind, str, str]  # what it is about, the subject and the text

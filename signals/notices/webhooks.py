@@ -13,19 +13,20 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef, QuerySet
 
 from desks.models import Bookmark, Desk, Notice, User
-from desks.notices.kinds import NoticeKind
+from desks.models.notice_kinds import NoticeKind
 from desks.notices.outbox import bookmarked, is_full, wanted
 from events.control.links import row_url
 from events.feed.head import read_head
 from events.models import Event
-from signals.models import Subscription
 from signals.notices.texts import disabled_because, new_notice, page, webhook_to
+from signals.webhooks.models import Subscription
 
 TOLD_AFTER = timedelta(hours=1)
 # The name of a bookmark, which exists until all owners are told. ``at`` is when the epoch began,
 # ``position`` the last desk whose owner was told.
 RESTORED = "webhooks after a restore"
 DESKS_AT_ONCE = 500
+ROWS_AT_ONCE = 100
 AFTER_RESTORE = (
     "The service was restored from a back-up. Events from after that back-up are lost. From now on "
     "your webhooks go on where they stood in the back-up: they may get events again, with another "
@@ -91,34 +92,21 @@ def _of_restore_for_staff(restored: QuerySet[Subscription], now: datetime) -> It
         )
 
 
-def note_lost_key(subscription: Subscription, now: datetime) -> None:
-    """Notes that the URL or a secret cannot be decrypted. Tells it once, after an hour.
+def tell_lost_keys(now: datetime) -> bool:
+    """Tells, once, of webhooks that could not be decrypted for an hour, and still cannot be.
 
-    ``subscription`` is the row as the runner leased it: another runner changes nothing.
+    Returns whether there may be more.
     """
     with transaction.atomic():
-        row = _as_leased(subscription)
-        if row is None:
-            return
-        if row.key_lost_at is None:
-            row.key_lost_at = now
-        elif row.key_loss_told_at is None and row.key_lost_at <= now - TOLD_AFTER:
-            row.key_loss_told_at = now
-            Notice.objects.bulk_create(wanted(_of_lost_key(row, now)))
-        row.save(update_fields=["key_lost_at", "key_loss_told_at"])
-
-
-def note_found_key(subscription: Subscription) -> None:
-    """Notes that everything can be decrypted again. A later loss is told anew."""
-    same = {"pk": subscription.pk, "lease_generation": subscription.lease_generation}
-    found = Subscription.objects.filter(**same)
-    found.update(key_lost_at=None, key_loss_told_at=None)
-
-
-def _as_leased(subscription: Subscription) -> Subscription | None:
-    same = {"pk": subscription.pk, "lease_generation": subscription.lease_generation}
-    rows = Subscription.objects.select_for_update(of=("self",)).select_related("desk__user")
-    return rows.filter(**same).first()
+        lost = Subscription.objects.filter(key_lost_at__lte=now - TOLD_AFTER, key_loss_told_at=None)
+        free = lost.select_for_update(of=("self",), skip_locked=True).select_related("desk__user")
+        rows = [row for row in free.order_by("pk")[:ROWS_AT_ONCE] if row.lacks_key(now)]
+        Notice.objects.bulk_create(
+            wanted([notice for row in rows for notice in _of_lost_key(row, now)])
+        )
+        told = Subscription.objects.filter(pk__in=[row.pk for row in rows])
+        told.update(key_loss_told_at=now)
+    return len(rows) == ROWS_AT_ONCE
 
 
 def _of_lost_key(row: Subscription, now: datetime) -> Iterator[Notice]:

@@ -10,8 +10,8 @@ from events.feed.reading import Page, Query
 from events.http.cursors import log_cursor
 from events.kinds import Kind
 from events.models import Event
-from signals.models import Subscription
 from signals.reports.reasons import Reason, reason_of
+from signals.webhooks.models import Subscription
 
 # What each kind of event is called on pages: a bot is a bot there, and a subscription a webhook.
 KIND_LABELS: dict[str, str] = {kind.value: kind.label.capitalize() for kind in Kind} | {

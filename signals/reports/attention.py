@@ -9,10 +9,9 @@ from django.urls import reverse
 
 from desks.models import Automation, Card, Desk, Election
 from desks.models.automation import AutomationQuerySet
-from signals.models import Subscription
-from signals.models.subscription import FAILING, State
 from signals.reports.reasons import title_of
 from signals.reports.tallies import BotTally
+from signals.webhooks.models import FAILING, State, Subscription
 from tokens.models import SigningSecret, Token
 
 SOON = timedelta(days=7)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from desks.models import Automation, Card, Desk, Election
 from events.models import Event
-from signals.models import Signal
+from signals.intake.models import Signal
 from tokens.models import SigningSecret, Token
 
 

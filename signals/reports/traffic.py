@@ -9,7 +9,7 @@ from django.db.models.fields.json import KT
 
 from events.kinds import Kind
 from events.models import Event
-from signals.models import Signal
+from signals.intake.models import Signal
 from signals.reports.charts import Chart, length, over_time
 from tokens.choices import Source
 

@@ -37,7 +37,7 @@ SUBSCRIBE = """
 from django.utils import timezone
 from desks.models import Desk
 from events.models import Head
-from signals.models import Subscription, SubscriptionSecret
+from signals.webhooks.models import Subscription, SubscriptionSecret
 from tokens.crypto import formats
 head, now = Head.objects.get(), timezone.now()
 desks = [None] if {platform} else list(Desk.objects.order_by("id")[:{count}])

@@ -24,8 +24,8 @@ from signals.intake import batch  # noqa: E402 - Django must be set up first
 from signals.intake.decision import Candidate, LawfulSignal  # noqa: E402
 from signals.intake.group_commit import Job  # noqa: E402
 from signals.intake.incoming import IncomingSignal  # noqa: E402
+from signals.intake.models import Signal  # noqa: E402
 from signals.intake.receive import parse_lawful, receive  # noqa: E402
-from signals.models import Signal  # noqa: E402
 from tests.bench.batches import BATCHES, LOCK, Asked, Found, Received, Turn  # noqa: E402
 from tokens.models import Token  # noqa: E402
 

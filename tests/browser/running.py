@@ -12,7 +12,7 @@ from playwright.sync_api import Page, sync_playwright
 from tests.browser.stage import CHROMIUM
 from tests.conformance.client import Service
 from tests.server import Server, serving
-from tests.signals.delivery.stage import RunnerProcess, until
+from tests.signals.webhooks.runner.stage import RunnerProcess, until
 
 
 @dataclass

@@ -28,8 +28,8 @@ from django.contrib import admin
 from django.contrib.admin.utils import quote
 from desks.models import Automation, User
 from events.actors import SYSTEM
-from tests.signals.chats.stage import a_chat
-from tests.signals.subscriptions.stage import webhooks_to_look_at
+from tests.signals.notices.chats.stage import a_chat
+from tests.signals.webhooks.stage import webhooks_to_look_at
 from tokens.actions import deactivate
 from tokens.models import SigningSecret
 rows = {}

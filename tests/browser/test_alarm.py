@@ -13,7 +13,7 @@ from tests.browser.running import running
 from tests.browser.stage import CHROMIUM
 from tests.notices import mails_in
 from tests.server import manage
-from tests.signals.delivery.stage import until
+from tests.signals.webhooks.runner.stage import until
 
 pytestmark = [
     pytest.mark.processes,

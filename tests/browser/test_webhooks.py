@@ -16,7 +16,7 @@ from playwright.sync_api import expect
 from tests.browser.running import running
 from tests.browser.stage import CHROMIUM
 from tests.server import free_port
-from tests.signals.delivery.stage import ALLOWED, until
+from tests.signals.webhooks.runner.stage import ALLOWED, until
 
 pytestmark = [
     pytest.mark.processes,

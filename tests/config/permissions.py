@@ -5,7 +5,8 @@
 
 from desks.models import Automation, Card, Desk, Election, User
 from events.models import Event
-from signals.models import Signal, Subscription
+from signals.intake.models import Signal
+from signals.webhooks.models import Subscription
 from tokens.models import SigningSecret, Token
 
 # --- Everybody there is ---------------------------------------------------------------------------

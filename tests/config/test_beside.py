@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from config.environment import ROOT
-from tests.signals.delivery.stage import until
+from tests.signals.webhooks.runner.stage import until
 
 pytestmark = [pytest.mark.processes, pytest.mark.once]
 

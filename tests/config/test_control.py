@@ -15,12 +15,13 @@ from desks.models import Automation, Card, Desk, Election, User
 from events.actors import SYSTEM
 from events.control import lists
 from events.models import Event
-from signals.models import Signal, Subscription, SubscriptionSecret
+from signals.intake.models import Signal
+from signals.webhooks.models import Subscription, SubscriptionSecret
 from tests import factories, staff
 from tests.client import push
 from tests.crowd import a_crowd
 from tests.signals import bodies
-from tests.signals.subscriptions.stage import (
+from tests.signals.webhooks.stage import (
     URL,
     a_failing_webhook,
     a_webhook,

@@ -16,8 +16,6 @@ CODE = re.compile(r"`([^`\n]+)`")
 PATH = re.compile(r"[\w.-]*(?:/[\w.-]+)*/?")  # a folder ends with a slash
 SUFFIXES = (".py", ".md", ".html", ".toml", ".txt", ".conf", ".yaml", ".lua")
 PLAIN_NAMES = {"Makefile", ".env.example"}
-# The same in each app, which the page says once.
-IN_EVERY_APP = {"__init__", "admin", "apps", "choices", "urls", "views", "serializers", "schemas"}
 APPS = ("events", "desks", "tokens", "signals", "config")
 
 
@@ -83,26 +81,3 @@ def test_every_make_target_that_it_names_exists(document):
     targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     named = re.findall(r"(?:^|`)make ([a-z]+)\b", text, re.MULTILINE)
     assert set(named) <= set(targets)
-
-
-def test_the_page_of_the_architecture_names_every_module():
-    """By its file, or by the folder that it stands in."""
-    named = [
-        ROOT / folder / code
-        for folder, text in sections(ARCHITECTURE)
-        if folder.rstrip("/") in APPS
-        for code in CODE.findall(text)
-        if is_path(code)
-    ]
-    missing = [
-        str(file.relative_to(ROOT))
-        for app in APPS
-        for file in (ROOT / app).rglob("*.py")
-        if not is_described(file, named)
-    ]
-    assert sorted(missing) == []
-
-
-def is_described(file: Path, named: list[Path]) -> bool:
-    own_files = file.stem in IN_EVERY_APP or {"migrations", "admin"} & set(file.parts)
-    return bool(own_files or file in named or set(file.parents) & set(named))

@@ -9,7 +9,7 @@ import sys
 import httpx2
 import pytest
 
-from config.server.logs import formatter
+from config.logs import formatter
 from tests.client import bearer
 from tests.config.test_settings import KEYS, ROOT, environment
 from tests.server import serving
@@ -125,7 +125,7 @@ def test_a_traceback_says_where_and_shows_no_variable():
 def test_a_level_keeps_the_lines_below_it_out():
     code = (
         "import django; django.setup(); import logging;"
-        "from config.server.logs import RequestLogger; from django.conf import settings;"
+        "from config.logs import RequestLogger; from django.conf import settings;"
         "log = RequestLogger(settings.LOG_LEVEL);"
         "log.info('request'); logging.getLogger('a').info('b'); logging.getLogger('a').error('c')"
     )

@@ -22,7 +22,7 @@ from desks.models import Desk
 from events.actors import SYSTEM
 from events.http import limits
 from events.times import to_rfc3339
-from signals.models import Signal
+from signals.intake.models import Signal
 from tests import factories
 from tests.client import (
     DESKS,
@@ -41,7 +41,7 @@ from tests.client import signed_in as browser_of
 from tests.factories import Bot
 from tests.routes import address, routes
 from tests.signals import bodies
-from tests.signals.subscriptions.stage import a_webhook
+from tests.signals.webhooks.stage import a_webhook
 from tokens import actions
 from tokens.crypto import formats
 from tokens.models import SigningSecret, Token

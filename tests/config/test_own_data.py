@@ -20,12 +20,12 @@ from events.http import limits
 from events.kinds import Kind
 from events.log import Entry, turn
 from events.models import Event
-from signals.reports.export import export
+from signals.site.export import export
 from tests import factories, pages, staff
 from tests.client import EVENTS, get, push
 from tests.signals import bodies
-from tests.signals.chats.stage import a_chat
-from tests.signals.subscriptions.stage import a_webhook
+from tests.signals.notices.chats.stage import a_chat
+from tests.signals.webhooks.stage import a_webhook
 from tokens.models import SigningSecret, Token
 
 pytestmark = pytest.mark.django_db(transaction=True)

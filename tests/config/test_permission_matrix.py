@@ -19,11 +19,12 @@ from django.test import Client
 from django.utils import timezone
 
 from desks.models import Desk, Notice, User
-from desks.notices.kinds import NoticeKind
+from desks.models.notice_kinds import NoticeKind
 from events.actors import SYSTEM
 from events.models import Event
-from signals.models import Signal, Subscription
+from signals.intake.models import Signal
 from signals.notices import unsubscribing
+from signals.webhooks.models import Subscription
 from tests import factories, pages, staff
 from tests.client import Response, end_stream, push, signed, written
 from tests.config.permissions import (
@@ -61,8 +62,8 @@ from tests.config.permissions import (
 )
 from tests.routes import routes
 from tests.signals import bodies
-from tests.signals.chats.stage import a_chat
-from tests.signals.subscriptions.stage import a_webhook
+from tests.signals.notices.chats.stage import a_chat
+from tests.signals.webhooks.stage import a_webhook
 from tokens import actions
 from tokens.choices import Source
 from tokens.models import Token

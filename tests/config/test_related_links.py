@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from signals.models import Signal
+from signals.intake.models import Signal
 from tests import factories, staff
 
 pytestmark = pytest.mark.django_db

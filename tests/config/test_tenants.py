@@ -15,13 +15,13 @@ from django.test import Client
 from desks.ids import random_base62
 from desks.models import Desk
 from events.models import Event
-from signals.models import Signal
+from signals.intake.models import Signal
 from tests import factories, staff
 from tests.client import DESKS, EVENTS, HOOK, SIGNALS, TOKENS, Response, bearer, signed, written
 from tests.config.permissions import ACCOUNTS, ROWS, SIGNED_IN
 from tests.signals import bodies
-from tests.signals.chats.stage import a_chat
-from tests.signals.subscriptions.stage import a_webhook
+from tests.signals.notices.chats.stage import a_chat
+from tests.signals.webhooks.stage import a_webhook
 from tokens.crypto import formats
 from tokens.models import SigningSecret, Token
 

@@ -18,7 +18,7 @@ from config.postgresql.base import DatabaseWrapper
 from events.http.refusals.server_errors import ENDED
 from events.waits import Wait, wait_of
 from events.writer_queue import TIMEOUT, wait_for_turn
-from signals.models import Signal
+from signals.intake.models import Signal
 from tests.client import ME, get, push
 from tests.factories import a_card, a_platform_token, a_ready_desk
 from tests.signals.bodies import fanout

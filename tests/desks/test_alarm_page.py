@@ -6,7 +6,7 @@ import pytest
 import time_machine
 from django.utils import timezone
 
-from desks.expectations.rules import Expectation
+from desks.expectation_rules import Expectation
 from desks.expectations.watch import Watch
 from desks.models import Automation
 from tests.client import BOTS, get

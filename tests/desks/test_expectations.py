@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from desks.expectations.rules import Expectation
+from desks.expectation_rules import Expectation
 from desks.models import Automation
 from events.actors import SYSTEM
 from events.http.refusals import Invalid

@@ -6,8 +6,8 @@ import pytest
 import time_machine
 from django.utils import timezone
 
+from desks.expectation_rules import Expectation
 from desks.expectations import watch
-from desks.expectations.rules import Expectation
 from desks.expectations.watch import Watch
 from desks.models import Automation, User
 from events.actors import SYSTEM

@@ -33,7 +33,7 @@ from tests.conformance.browser import SIGN_IN, Browser  # noqa: E402
 from tests.conformance.client import Service  # noqa: E402
 from tests.drills.layout import ADDRESS, Layout, layout  # noqa: E402
 from tests.server import manage  # noqa: E402
-from tests.signals.delivery.stage import RunnerProcess  # noqa: E402
+from tests.signals.webhooks.runner.stage import RunnerProcess  # noqa: E402
 
 ROUNDS, SECONDS = 2, 12.0
 OTHERS = "127.2.0.1"  # the address of those who are held up; attacks come from ADDRESS

@@ -14,8 +14,8 @@ from events.actors import SYSTEM
 from events.feed import reading
 from events.feed.dates import first_positions
 from events.models import Event, Head
-from signals.pages.activity import export, listing
-from signals.reports.export import safe_cell
+from signals.site.activity import export, listing
+from signals.site.export import safe_cell
 from tests.client import push
 from tests.factories import a_bot, a_platform_token, move_the_log_back
 from tests.pages import lines, problem, source, words

@@ -6,8 +6,8 @@ from django.test import Client
 from desks import actions
 from desks.models import Election
 from events.actors import SYSTEM
-from signals.models import Signal
-from signals.reports.operator import search
+from signals.control import search
+from signals.intake.models import Signal
 from tests import factories, staff
 from tests.client import push
 from tests.pages import words

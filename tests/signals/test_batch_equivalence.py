@@ -14,7 +14,7 @@ from desks.models import Card
 from events.actors import SYSTEM
 from events.http.refusals import Refused
 from events.models import Event, Head
-from signals.models import Signal
+from signals.intake.models import Signal
 from tests.factories import Bot, a_bot, a_card, a_platform_token, a_ready_desk, expect
 from tests.signals.bodies import fanout, floor, nox, tradingview
 from tests.signals.test_batches import CandidateJob, is_contiguous, outcomes, signal

@@ -21,8 +21,8 @@ from django.db import connection, connections
 from events.models import Event, Head
 from signals.intake import batch
 from signals.intake.incoming import IncomingSignal
+from signals.intake.models import Signal
 from signals.intake.receive import receive
-from signals.models import Signal
 from tests.client import post
 from tests.factories import a_card, a_platform_token, a_ready_desk
 from tests.processes import run_together

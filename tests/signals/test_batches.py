@@ -16,8 +16,8 @@ from signals.intake.batch import write
 from signals.intake.decision import LawfulSignal
 from signals.intake.group_commit import Job
 from signals.intake.incoming import IncomingSignal
+from signals.intake.models import Signal
 from signals.intake.receive import parse_lawful
-from signals.models import Signal
 from tests.factories import a_platform_token
 from tests.signals.bodies import deploy, fanout, floor
 from tokens import actions as tokens

@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from events.actors import SYSTEM
 from events.models import Event
-from signals.models import Signal
+from signals.intake.models import Signal
 from tests.client import (
     DESKS,
     HOOK,

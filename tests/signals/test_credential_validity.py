@@ -19,7 +19,7 @@ from desks import actions as desks
 from events import log
 from events.actors import SYSTEM
 from events.models import Event, Head
-from signals.models import Signal
+from signals.intake.models import Signal
 from tests.client import code, deploy_path, post, push
 from tests.factories import a_desk_token, a_platform_token, a_shared_secret
 from tests.signals.bodies import deploy, fanout, floor, nox, tradingview

@@ -18,9 +18,9 @@ from django.utils import timezone
 from desks import actions as desks
 from events.actors import SYSTEM
 from events.http.refusals import Unavailable
-from signals.models import ExportLease
-from signals.pages import downloads
-from signals.pages.activity import export as activity
+from signals.site import downloads
+from signals.site.activity import export as activity
+from signals.site.export_lease import ExportLease
 from tests import factories, pages, staff
 from tests.client import signed_in
 

@@ -13,7 +13,7 @@ from desks import actions as desks
 from events.actors import SYSTEM
 from events.models import Event
 from signals.contract.samples import STRATEGY
-from signals.models import Signal
+from signals.intake.models import Signal
 from tests.client import push, signed_in
 from tests.factories import a_bot, expect
 from tests.pages import copied, errors, problem, source, words

@@ -9,8 +9,8 @@ from django.utils import timezone
 from desks import actions as desks
 from events.actors import SYSTEM
 from events.models import Head
-from signals.reports.operator import enrolment as module
-from signals.reports.operator.enrolment import enrolment
+from signals.control import enrolment as module
+from signals.control.enrolment import enrolment
 from tests import factories, staff
 from tests.pages import words
 from tests.staff import staff_client  # noqa: F401 - the fixture "client"

@@ -7,7 +7,7 @@ import pytest
 from desks import actions as desks
 from events.actors import SYSTEM
 from events.models import Event, Head
-from signals.models import Signal
+from signals.intake.models import Signal
 from tests.client import HOOK, code, faults, post, push
 from tests.factories import a_bot, a_card, a_connected_desk, a_desk, a_ready_desk
 from tests.signals.bodies import fanout, floor, nox, tradingview

@@ -12,7 +12,7 @@ from rest_framework.request import Request
 from rest_framework.test import APIRequestFactory
 
 from events.http.refusals import Refused, Unauthenticated
-from signals.models import Signal
+from signals.intake.models import Signal
 from tests.client import HOOK, push
 from tests.factories import a_bot, a_platform_token
 from tokens.callers.authentication import SignerAuthentication

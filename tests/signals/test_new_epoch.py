@@ -12,25 +12,24 @@ from django.db import connection, transaction
 
 from desks import actions as desks
 from desks.models import Bookmark, Notice, NoticeChoice
-from desks.notices.kinds import NoticeKind
+from desks.models.notice_kinds import NoticeKind
 from events.actors import SYSTEM
 from events.columns import new_epoch as another_epoch
 from events.models import Event, Head
-from signals.chats.polling import UPDATES
-from signals.models import Subscription
-from signals.models.subscription import Reason, State
+from signals.notices.chats.polling import UPDATES
 from signals.notices.following import LAPSED
 from signals.notices.refusals import LOG
 from signals.notices.webhooks import RESTORED
-from signals.subscriptions import actions, outcomes
+from signals.webhooks import actions, outcomes
+from signals.webhooks.models import Reason, State, Subscription
 from tests.client import EVENTS, code, get, push
 from tests.factories import a_bot, a_card, a_desk, a_platform_token, a_ready_desk, a_staff_user
 from tests.notices import mails_in, waiting, write
 from tests.server import ROOT
 from tests.signals.bodies import tradingview
-from tests.signals.delivery.listeners import endpoint
-from tests.signals.delivery.stage import environment, runners, subscribe, until
-from tests.signals.subscriptions.stage import an_active_webhook
+from tests.signals.outbound.listeners import endpoint
+from tests.signals.webhooks.runner.stage import environment, runners, subscribe, until
+from tests.signals.webhooks.stage import an_active_webhook
 from tests.staff import verified
 
 pytestmark = pytest.mark.django_db

@@ -12,8 +12,8 @@ from events import log
 from events.actors import SYSTEM
 from events.kinds import Kind
 from events.models import Event
-from signals.reports.operator import search
-from signals.reports.operator.stories import tell
+from signals.control import search
+from signals.control.stories import tell
 from tests import factories, staff
 from tests.client import push
 from tests.pages import words

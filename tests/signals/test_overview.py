@@ -10,16 +10,16 @@ from desks import actions as desks
 from desks.models import Card
 from events.actors import SYSTEM
 from events.models import Head
-from signals.models import Subscription
 from signals.reports import traffic
-from signals.reports.operator.concerns import days
+from signals.reports.concerns import days
 from signals.reports.overview import platform_overview
+from signals.webhooks.models import Subscription
 from tests import factories
 from tests.client import push
 from tests.crowd import a_crowd
 from tests.pages import source, words
 from tests.signals import bodies
-from tests.signals.subscriptions.stage import an_active_webhook
+from tests.signals.webhooks.stage import an_active_webhook
 from tests.staff import staff_client  # noqa: F401 - the fixture "client"
 from tokens import actions
 from tokens.choices import Source

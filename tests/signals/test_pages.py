@@ -11,9 +11,9 @@ from django.test.utils import CaptureQueriesContext
 from desks import actions as desks
 from events.actors import SYSTEM
 from events.models import Head
-from signals.models import Signal
-from signals.pages import desk as desk_page
-from signals.pages.activity import listing
+from signals.intake.models import Signal
+from signals.site import desk as desk_page
+from signals.site.activity import listing
 from tests.client import bearer, push, signed_in
 from tests.factories import (
     Bot,

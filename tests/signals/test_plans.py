@@ -15,21 +15,22 @@ from django.utils import timezone
 
 from desks.expectations.watch import Watch
 from desks.models import Automation, Desk, Digest, Election, Notice, User
+from desks.models.notice_kinds import NoticeKind
 from desks.notices.digests import choose_hour
-from desks.notices.kinds import NoticeKind
 from events.actors import SYSTEM
 from events.feed.reading import MAX_CHECKED_PER_PAGE
 from events.http.cursors import log_cursor, walk_cursor
 from events.models import Event, Head
-from signals.chats.sharing import share
-from signals.delivery.runner.leases import lease
-from signals.models import Chat, ChatMessage, Signal, Subscription
-from signals.models.subscription import Reason
+from signals.intake.models import Signal
+from signals.notices.chats.models import Chat, ChatMessage
+from signals.notices.chats.sharing import share
 from signals.notices.digest.writing import write_digests
 from signals.notices.loops import write_due
 from signals.notices.sending import send_due
 from signals.reports import tallies
-from signals.subscriptions import actions, outcomes
+from signals.webhooks import actions, outcomes
+from signals.webhooks.models import Reason, Subscription
+from signals.webhooks.runner.leases import lease
 from tests.bench import growth
 from tests.client import (
     BOTS,
@@ -55,7 +56,7 @@ from tests.factories import (
     a_shared_secret,
 )
 from tests.signals.bodies import deploy, fanout, floor, tradingview
-from tests.signals.subscriptions.stage import an_active_webhook
+from tests.signals.webhooks.stage import an_active_webhook
 from tests.staff import a_client, list_of
 from tokens.crypto import formats
 from tokens.erasing import erase_ended

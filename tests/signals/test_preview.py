@@ -6,7 +6,7 @@ from events.http.refusals import DirectionMismatch
 from events.models import Event
 from signals.intake import receive
 from signals.intake.incoming import IncomingSignal
-from signals.models import Outcome, Signal
+from signals.intake.models import Outcome, Signal
 from tests import factories
 from tests.signals import bodies
 from tokens.models import Token

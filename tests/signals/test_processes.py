@@ -18,7 +18,7 @@ from events.actors import SYSTEM
 from events.kinds import Kind
 from events.models import Event, Head
 from signals.intake import metrics
-from signals.models import Signal
+from signals.intake.models import Signal
 from tests.factories import a_card, a_platform_token, a_ready_desk
 from tests.processes import meet, run_together
 

@@ -8,7 +8,7 @@ import pytest
 
 from signals.contract import samples
 from signals.contract.document import BOT_ID
-from signals.models import Signal
+from signals.intake.models import Signal
 from tests.client import HOOK, get
 from tests.factories import a_bot, a_connected_desk
 from tests.pages import copied

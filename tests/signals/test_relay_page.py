@@ -8,7 +8,7 @@ import pytest
 from django.conf import settings
 from django.contrib.staticfiles import finders
 
-from signals.models import Signal
+from signals.intake.models import Signal
 from tests.client import push, signed_in
 from tests.factories import a_bot
 from tests.pages import copied, errors, source, words

@@ -7,10 +7,10 @@ from django.db.models import Model
 
 from desks.models import Card, User
 from events.models import Event
-from signals.models import Subscription
+from signals.webhooks.models import Subscription
 from tests import factories, staff
 from tests.routes import routes
-from tests.signals.subscriptions.stage import URL, a_webhook
+from tests.signals.webhooks.stage import URL, a_webhook
 from tokens.models import SigningSecret, Token
 
 FORM = {

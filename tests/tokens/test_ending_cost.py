@@ -20,13 +20,12 @@ from events.actors import SYSTEM
 from events.kinds import Kind
 from events.models import Event
 from events.statements import EVENT
-from signals.models import Chat, Subscription
-from signals.models.chat import MAX_CHATS
-from signals.models.subscription import MAX_OF_DESK
+from signals.notices.chats.models import MAX_CHATS, Chat
+from signals.webhooks.models import MAX_OF_DESK, Subscription
 from tests import factories
 from tests.signals.audit.stage import broken
-from tests.signals.chats.stage import a_chat
-from tests.signals.subscriptions.stage import a_webhook
+from tests.signals.notices.chats.stage import a_chat
+from tests.signals.webhooks.stage import a_webhook
 from tokens import actions
 from tokens.choices import Source
 from tokens.closing import close_account

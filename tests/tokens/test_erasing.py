@@ -14,18 +14,17 @@ from django.utils import timezone
 
 from desks.models import Automation
 from events.actors import SYSTEM
-from signals.delivery import loops
-from signals.delivery.database import in_database
+from signals import worker as loops
+from signals.outbound.database import in_database
 from tests import factories
 from tests.client import CHECK, HOOK, code, push, signed, written
 from tests.processes import meet, run_together
 from tests.signals import bodies
 from tests.signals.audit.stage import broken
-from tokens import actions, erasing
+from tokens import actions, erasing, rotation
 from tokens.callers import credential_cache
 from tokens.choices import Source
 from tokens.closing import close_account
-from tokens.crypto import rotation
 from tokens.models import SigningSecret
 from tokens.models.sealed import NO_TEXT
 

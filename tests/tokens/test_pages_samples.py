@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from signals.models import Signal
+from signals.intake.models import Signal
 from tests.client import signed_in
 from tests.factories import a_bot, a_card, a_connected_desk, expect
 from tests.pages import copied

@@ -22,15 +22,18 @@ from config.management.commands.rotate_keys import FOUND_SOME
 from events.actors import SYSTEM
 from events.management.log_command import COULD_NOT_RUN
 from events.times import to_rfc3339
-from signals.models import Chat, DeliveryAttempt, Subscription
-from signals.subscriptions.actions import change
+from signals.notices.chats.models import Chat
+from signals.webhooks.actions import change
+from signals.webhooks.attempts import DeliveryAttempt
+from signals.webhooks.models import Subscription
 from tests import staff
 from tests.client import ME, get
 from tests.factories import a_bot, a_desk_token, a_platform_token, a_shared_secret, a_staff_user
-from tests.signals.chats.stage import DISCORD, a_chat
-from tests.signals.subscriptions.stage import URL, a_webhook, secrets_of
+from tests.signals.notices.chats.stage import DISCORD, a_chat
+from tests.signals.webhooks.stage import URL, a_webhook, secrets_of
+from tokens import rotation
 from tokens.choices import Source
-from tokens.crypto import keys, rotation
+from tokens.crypto import keys
 from tokens.models import SigningSecret, Token
 
 pytestmark = pytest.mark.django_db

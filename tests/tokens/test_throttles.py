@@ -4,7 +4,7 @@ import pytest
 from django.conf import settings as django_settings
 from django.test import override_settings
 
-from signals.models import Signal
+from signals.intake.models import Signal
 from tests.client import EVENTS, code, deploy_path, get, post, push
 from tests.factories import Bot, a_bot, a_desk_token, a_platform_token, a_ready_desk
 from tests.processes import meet, run_together

@@ -17,8 +17,8 @@ from django.shortcuts import redirect
 from django.urls import reverse
 
 from config.accounts import sent_mail
-from signals.pages.access import page
-from signals.pages.confirmation import ask
+from signals.web.access import page
+from signals.web.confirmation import ask
 
 SENT = "account_email_verification_sent"
 

@@ -10,8 +10,8 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
 
-from signals.pages.access import page
-from signals.pages.confirmation import ask
+from signals.web.access import page
+from signals.web.confirmation import ask
 
 MAX_SHOWN_LENGTH = 90  # characters of a browser's own name
 

@@ -16,8 +16,10 @@ from config.accounts import links
 from config.accounts.sessions import reseal_sessions, sessions
 from events.management.log_command import COULD_NOT_RUN, LogCommand
 from events.times import to_rfc3339
-from signals.models import Chat, DeliveryAttempt, Subscription, SubscriptionSecret
-from tokens.crypto import rotation
+from signals.notices.chats.models import Chat
+from signals.webhooks.attempts import DeliveryAttempt
+from signals.webhooks.models import Subscription, SubscriptionSecret
+from tokens import rotation
 from tokens.crypto.keys import KeyLostError
 from tokens.models import Sealed, SigningSecret, Token
 

@@ -13,9 +13,9 @@ from events.feed.head import read_head
 from events.management.log_command import COULD_NOT_RUN, LogCommand
 from events.models import Head
 from events.snapshot import snapshot
+from signals.audit.findings import NOT_COVERED, Finding, Findings
+from signals.audit.run import PASSES, audit_schema, run_audit
 from signals.notices.operations import tell_staff
-from signals.reports.audit.findings import NOT_COVERED, Finding, Findings
-from signals.reports.audit.run import PASSES, audit_schema, run_audit
 
 
 class Command(LogCommand):

@@ -8,7 +8,7 @@ from typing import Any
 import uvloop
 
 from events.management.log_command import LogCommand
-from signals.delivery.loops import run_loops
+from signals.worker import run_loops
 
 
 class Command(LogCommand):

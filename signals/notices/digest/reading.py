@@ -18,11 +18,11 @@ from events.feed.reading import (
 )
 from events.kinds import Kind
 from events.models import Event
-from signals.models import Subscription
 from signals.notices.digest.statements import count_events
 from signals.reports import attention
 from signals.reports.tallies import count_bots
-from signals.subscriptions.records import lag_of
+from signals.webhooks.models import Subscription
+from signals.webhooks.records import lag_of
 from tokens.models import Token
 
 MAX_COUNTED = 5000  # of each kind, on each topic

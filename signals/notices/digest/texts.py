@@ -5,14 +5,14 @@ from collections.abc import Iterator
 from django.conf import settings
 
 from desks.models import Automation, Notice, User
-from desks.notices.kinds import LAST, NoticeKind
+from desks.models.notice_kinds import LAST, NoticeKind
 from events.kinds import Kind
 from events.models import Event
 from signals.notices.digest.reading import Counts, Day
 from signals.notices.texts import TOLD, new_notice, page, shown
 from signals.reports import attention
 from signals.reports.reasons import reason_of, title_of
-from signals.subscriptions.records import MAX_LAG
+from signals.webhooks.records import MAX_LAG
 
 
 def digest_notice(day: Day, user: User) -> Notice | None:

@@ -9,8 +9,8 @@ from datetime import datetime
 from django.db import connection, transaction
 
 from desks.models import Desk, Digest, Notice
+from desks.models.notice_kinds import NoticeKind
 from desks.notices.digests import next_due, zone_of
-from desks.notices.kinds import NoticeKind
 from desks.notices.outbox import is_full
 from events.feed.head import read_head
 from signals.notices.digest.reading import read_day

@@ -12,12 +12,12 @@ from django.db.models import CheckConstraint, Model
 from django.utils import timezone
 
 from desks import actions
-from desks.expectations.rules import Expectation
+from desks.expectation_rules import Expectation
 from desks.expectations.watch import Watch
 from desks.models import Automation, Card
 from events.actors import SYSTEM
-from signals.reports.audit.findings import Findings
-from signals.reports.audit.run import run_audit
+from signals.audit.findings import Findings
+from signals.audit.run import run_audit
 from tests.client import code, deploy_path, post, push
 from tests.factories import (
     a_bot,
@@ -32,8 +32,8 @@ from tests.factories import (
     expect,
 )
 from tests.signals.bodies import deploy, fanout, floor, nox, tradingview
-from tests.signals.chats.stage import a_chat
-from tests.signals.subscriptions.stage import a_webhook, a_webhooks_life
+from tests.signals.notices.chats.stage import a_chat
+from tests.signals.webhooks.stage import a_webhook, a_webhooks_life
 from tokens import actions as tokens
 from tokens.choices import Source
 from tokens.closing import close_account

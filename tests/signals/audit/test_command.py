@@ -12,8 +12,8 @@ from django.db import InternalError, OperationalError, connection, connections
 from events.kinds import Kind
 from events.models import Event, Head
 from events.snapshot import snapshot
-from signals.reports.audit.findings import NOT_COVERED, Findings
-from signals.reports.audit.run import run_audit
+from signals.audit.findings import NOT_COVERED, Findings
+from signals.audit.run import run_audit
 from tests.factories import a_desk
 from tests.signals.audit.stage import a_lively_history, broken
 
@@ -131,7 +131,7 @@ def test_a_seeded_database_keeps_every_promise(db):
 
 
 def test_progress_counts_every_event_read(lively, monkeypatch):
-    monkeypatch.setattr("signals.reports.audit.streams.CHUNK", 1)
+    monkeypatch.setattr("signals.audit.streams.CHUNK", 1)
     steps = []
     run_audit(steps.append)
     of_desks = Event.objects.filter(topic__startswith="usr_").count()

@@ -11,7 +11,7 @@ from django.db.models import F
 from desks.models import Automation, Card, Connection, Desk, Election
 from events.kinds import Kind
 from events.models import Event, Head
-from signals.models import Signal
+from signals.intake.models import Signal
 from tests.signals.audit.stage import broken, rolled_back
 from tokens.choices import Source
 from tokens.models import SigningSecret, Token

@@ -3,8 +3,8 @@
 import pytest
 from allauth.mfa.models import Authenticator
 
-from signals.reports.audit.findings import Findings
-from signals.reports.audit.run import audit_schema, run_audit
+from signals.audit.findings import Findings
+from signals.audit.run import audit_schema, run_audit
 from tests.signals.audit.stage import broken
 from tokens.choices import Source
 from tokens.models import SigningSecret, Token

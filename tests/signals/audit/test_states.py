@@ -6,8 +6,8 @@ from django.utils import timezone
 from desks.ids import new_staff_id
 from desks.models import Bookmark, Desk, Digest, User
 from events.models import Head
-from signals.models import Subscription
 from signals.notices.refusals import LOG
+from signals.webhooks.models import Subscription
 from tests.factories import a_staff_user
 from tests.signals.audit.stage import broken, drop_rules
 

@@ -9,24 +9,24 @@ from django.test import Client
 from django.utils import timezone
 
 from desks import actions as desks
-from desks.expectations.rules import Expectation
+from desks.expectation_rules import Expectation
 from desks.expectations.watch import Watch
 from desks.models import Card, Digest, Notice, User
+from desks.models.notice_kinds import NoticeKind
 from desks.notices import outbox
 from desks.notices.digests import choose_hour, next_due
-from desks.notices.kinds import NoticeKind
 from events.actors import SYSTEM
-from signals.models.subscription import Reason
 from signals.notices.digest import reading
 from signals.notices.digest.writing import write_digests
-from signals.subscriptions import outcomes
+from signals.webhooks import outcomes
+from signals.webhooks.models import Reason
 from tests.client import push, signed_in
 from tests.factories import a_bot, a_card, a_platform_token, a_ready_desk, a_staff_user, expect
 from tests.notices import send, waiting, write
 from tests.pages import words
 from tests.processes import run_together
 from tests.signals.bodies import fanout, tradingview
-from tests.signals.subscriptions.stage import an_active_webhook
+from tests.signals.webhooks.stage import an_active_webhook
 from tests.staff import a_client, verified
 from tokens import actions as tokens
 from tokens.closing import close_account

@@ -10,19 +10,19 @@ from django.db import Error, connection, connections
 from django.utils import timezone
 
 from desks import actions as desks
-from desks.expectations.rules import Expectation
+from desks.expectation_rules import Expectation
 from desks.expectations.watch import Watch
 from desks.models import Bookmark, Notice, NoticeChoice, RefusalTold
+from desks.models.notice_kinds import NoticeKind
 from desks.notices import outbox
-from desks.notices.kinds import NoticeKind
 from desks.notices.outbox import bookmarked
 from events.actors import SYSTEM
 from events.models import Event, Head
-from signals.chats.sharing import share
-from signals.models.subscription import Reason
 from signals.notices import following, refusals, texts
+from signals.notices.chats.sharing import share
 from signals.notices.loops import write_due
-from signals.subscriptions import outcomes
+from signals.webhooks import outcomes
+from signals.webhooks.models import Reason
 from tests.client import push
 from tests.factories import (
     a_bot,
@@ -36,8 +36,8 @@ from tests.factories import (
 from tests.notices import table_away, waiting, write
 from tests.processes import run_together
 from tests.signals.bodies import fanout, tradingview
-from tests.signals.chats.stage import a_chat
-from tests.signals.subscriptions.stage import an_active_webhook
+from tests.signals.notices.chats.stage import a_chat
+from tests.signals.webhooks.stage import an_active_webhook
 from tokens import actions as tokens
 from tokens.choices import Source
 from tokens.models import SigningSecret

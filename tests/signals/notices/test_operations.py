@@ -9,13 +9,13 @@ from django.utils import timezone
 
 from desks.models import Desk, Notice, NoticeChoice
 from events.actors import SYSTEM
-from signals.models import Subscription
 from signals.notices.operations import EVERY, OVER, look
+from signals.webhooks.models import Subscription
 from tests.client import push
 from tests.factories import a_staff_user
 from tests.notices import waiting
 from tests.signals.bodies import fanout
-from tests.signals.subscriptions.stage import an_active_webhook
+from tests.signals.webhooks.stage import an_active_webhook
 from tokens import actions as tokens
 
 pytestmark = pytest.mark.django_db

@@ -8,12 +8,12 @@ import time_machine
 from django.db import connection, transaction  # noqa: F401 - the condition below names one
 from django.utils import timezone
 
-from desks.expectations.rules import Expectation
+from desks.expectation_rules import Expectation
 from desks.models import Bookmark
-from desks.notices.kinds import NoticeKind
+from desks.models.notice_kinds import NoticeKind
 from desks.notices.outbox import tell_security
 from events.models import Event
-from signals.models import ChatMessage
+from signals.notices.chats.models import ChatMessage
 from signals.notices.refusals import LOG
 from signals.notices.texts import new_notice
 from tests.client import push, signed_in
@@ -21,9 +21,9 @@ from tests.factories import a_bot, a_card, a_ready_desk, expect, move_the_log_ba
 from tests.notices import mails_in, table_away, waiting, write
 from tests.pages import words
 from tests.signals.bodies import tradingview
-from tests.signals.chats.stage import a_chat, heard_by
-from tests.signals.delivery.listeners import endpoint
-from tests.signals.delivery.stage import RunnerProcess, runners, until
+from tests.signals.notices.chats.stage import a_chat, heard_by
+from tests.signals.outbound.listeners import endpoint
+from tests.signals.webhooks.runner.stage import RunnerProcess, runners, until
 from tests.staff import verified
 
 pytestmark = [

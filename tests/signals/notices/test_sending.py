@@ -11,8 +11,8 @@ from django.test import Client
 from django.utils import timezone
 
 from desks.models import Notice, NoticeChoice
+from desks.models.notice_kinds import NoticeKind
 from desks.notices import outbox
-from desks.notices.kinds import NoticeKind
 from signals.notices.texts import new_notice
 from tests.notices import send
 from tests.pages import words

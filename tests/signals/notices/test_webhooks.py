@@ -8,19 +8,18 @@ import pytest
 from django.utils import timezone
 
 from desks.models import Notice, NoticeChoice
-from desks.notices.kinds import NoticeKind
-from signals.delivery.runner.leases import lease
-from signals.models import Subscription
-from signals.models.subscription import Reason
-from signals.notices.webhooks import TOLD_AFTER, note_found_key, note_lost_key
-from signals.subscriptions import outcomes
+from desks.models.notice_kinds import NoticeKind
+from signals.notices.webhooks import TOLD_AFTER, tell_lost_keys
+from signals.webhooks import outcomes
+from signals.webhooks.models import Reason, Subscription
+from signals.webhooks.runner.leases import lease
 from tests import pages
 from tests.factories import a_bot, a_connected_desk, a_desk, a_staff_user
 from tests.notices import mails_in, waiting, write
 from tests.pages import words
-from tests.signals.delivery.listeners import endpoint
-from tests.signals.delivery.stage import runners, subscribe, until
-from tests.signals.subscriptions.stage import URL, a_failing_webhook, an_active_webhook, secrets_of
+from tests.signals.outbound.listeners import endpoint
+from tests.signals.webhooks.runner.stage import runners, subscribe, until
+from tests.signals.webhooks.stage import URL, a_failing_webhook, an_active_webhook, secrets_of
 from tests.staff import a_client, verified
 from tokens.crypto.keys import KeyLostError
 
@@ -41,11 +40,12 @@ def lose_the_key(settings):
 
 
 def look(webhook, after=timedelta(0)):
-    """What a runner does with a row that it leased and cannot decrypt, after this time."""
+    """What a runner and the writer do with a row that cannot be decrypted, after this time."""
     Subscription.objects.update(leased_until=None, next_attempt_at=None, failures=0)
     [leased], _ = lease([webhook.pk])
     assert leased.secrets == []
-    note_lost_key(leased.row, timezone.now() + after)
+    outcomes.note_lost_key(subscription=leased.row, now=timezone.now() + after)
+    tell_lost_keys(timezone.now() + after)
     webhook.refresh_from_db()
     return leased.row
 
@@ -118,21 +118,32 @@ class TestALostKey:
             look(webhook)
             row = look(webhook, TOLD_AFTER)
             settings.SECRET_KEYS = keys
-            note_found_key(row)
+            outcomes.note_found_key(subscription=row)
             webhook.refresh_from_db()
             assert (webhook.key_lost_at, webhook.key_loss_told_at) == (None, None)
         assert waiting() == [NEEDED] * 2
 
-    def test_a_runner_whose_lease_is_over_tells_nothing(self, settings):
-        webhook = an_active_webhook(a_desk())
+    def test_a_runner_whose_lease_is_over_changes_nothing(self, settings):
+        webhook, now = an_active_webhook(a_desk()), timezone.now()
         lose_the_key(settings)
         old = look(webhook)
+        lost_at = webhook.key_lost_at
         look(webhook)
-        note_lost_key(old, timezone.now() + TOLD_AFTER)
-        assert waiting() == []
-        note_found_key(old)
+        outcomes.note_found_key(subscription=old)
         webhook.refresh_from_db()
-        assert webhook.key_lost_at is not None
+        assert webhook.key_lost_at == lost_at
+        Subscription.objects.update(key_lost_at=None)
+        outcomes.note_lost_key(subscription=old, now=now)
+        webhook.refresh_from_db()
+        assert webhook.key_lost_at is None
+
+    def test_a_key_that_is_back_before_the_runner_looks_again_is_not_told_as_lost(self, settings):
+        webhook, keys = an_active_webhook(a_desk()), settings.SECRET_KEYS
+        lose_the_key(settings)
+        look(webhook)
+        settings.SECRET_KEYS = keys
+        tell_lost_keys(timezone.now() + TOLD_AFTER)
+        assert waiting() == []
 
     def test_the_page_says_what_to_do_and_doing_it_mends_the_webhook(self, settings):
         desk = a_desk()

@@ -1,0 +1,112 @@
+"""The audit's result: for each promise, how many things were checked and which ones break it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from signals.audit.rules import UNREADABLE, AuditMismatchError
+
+MAX_EXAMPLES = 5  # breaches listed by name for each promise
+
+# The command prints this list, so that nobody takes a clean audit for more than it is.
+NOT_COVERED = (
+    "users: email addresses, passwords, second factors, sessions, preferences, and which user owns "
+    "a desk; who is staff, except that no owner of a desk is",
+    "token digests and what is encrypted, except that a configured key can read each of them",
+    "when each token was last used",
+    "the hosts of webhooks",
+    "what a runner changes of a webhook: its cursor, failures, next attempt, lease, tests and "
+    "attempts; and the position to which its owner moved it, except that neither is beyond the end "
+    "of the log",
+    "the log's epoch, and its clock, except that the clock is not behind the last event",
+    "internal row numbers",
+    "the exact time of a disconnection, a withdrawal, a deactivation or the decision to end a "
+    "secret: no table repeats it, so only its order among the other events is checked",
+    "when the service looks next whether a bot is silent, and the time zone of its trading days",
+    "notices that wait to be sent, what each user wants to be told, what was told of refusals and "
+    "to staff, and up to where notices tell the log, except that this is not beyond its end",
+    "daily digests: who gets one, when it is due, and where it begins, except that this is not "
+    "beyond the end of the log",
+    "chats to which notices are sent, their messages and codes, except that a configured key can "
+    "read the addresses",
+    "which exports are being made",
+    "how old a signal was when it arrived: what the sender says of it is not stored",
+    "the order of unrelated events within one millisecond",
+    "refused signals, and the actors of events other than signals: only the log has them",
+    "tables, triggers and privileges that no migration makes; and on a standby, or in a database "
+    "that a newer release has migrated, any part of the schema that this release does not need",
+    "the same change made to both the log and a table, by somebody with write access to both",
+)
+
+
+@dataclass(slots=True)
+class Finding:
+    """One promise (``says``): ``count`` things were checked, and ``broken`` of them break it.
+
+    ``first`` lists the first few breaches, by public id and column or member. It never holds
+    a secret.
+    """
+
+    says: str
+    count: int = 0
+    broken: int = 0
+    first: list[str] = field(default_factory=list)
+
+    def breach(self, name: str, *what: str) -> None:
+        """Records a breach: ``name`` identifies the thing, ``what`` lists its wrong members."""
+        self.broken += 1
+        if len(self.first) < MAX_EXAMPLES:
+            self.first.append(f"{name} ({', '.join(what)})" if what else name)
+
+    def check(self, name: str, check: Callable[[], None]) -> None:
+        """Runs a check and records a breach if it fails, or if it cannot read the event."""
+        try:
+            check()
+        except AuditMismatchError as mismatch:
+            self.breach(name, str(mismatch))
+        except UNREADABLE:
+            self.breach(name, "unreadable")
+
+
+class Findings:
+    """The findings of every promise, in display order."""
+
+    def __init__(self) -> None:
+        self.schema = Finding(
+            "schema: tables have exactly the columns, constraints and indexes of the migrations"
+        )
+        self.positions = Finding("events: positions run from 1 to the head without a gap")
+        self.times = Finding("events: time never goes backwards")
+        self.events = Finding(
+            "events: each has the members of its kind and can follow the events before it"
+        )
+        self.desks = Finding("desks: rows match the log")
+        self.connections = Finding("connections: rows match the log")
+        self.cards = Finding(
+            "cards: rows match the log, with the number of elections standing on each"
+        )
+        self.elections = Finding("elections: rows match the log")
+        self.automations = Finding("bots: rows match the log")
+        self.tokens = Finding("tokens: rows match the log")
+        self.secrets = Finding("signing secrets: rows match the log")
+        self.subscriptions = Finding("webhooks: rows match the log")
+        self.webhook_secrets = Finding("webhooks: the rows of their secrets match the log")
+        self.signals = Finding("signals: rows match the log, one event for each")
+        self.credentials = Finding("signals: the credential of each was valid at its position")
+        self.consent = Finding(
+            "signals: each repeats a standing election and fills exactly the matching desks"
+        )
+        self.nonces = Finding("nonces: no signer used one twice")
+        self.users = Finding("users: staff have every permission and no desk")
+        self.places = Finding(
+            "webhooks, notices and digests: none goes on beyond the end of the log"
+        )
+        self.digests = Finding("tokens: the key of each digest is in TOKEN_KEYS")
+        self.sealed = Finding("signing secrets: a key in SECRET_KEYS decrypts each")
+        self.webhooks = Finding(
+            "webhooks: a key in SECRET_KEYS decrypts each URL, secret and answer"
+        )
+        self.chats = Finding("chats: a key in SECRET_KEYS decrypts the address of each")
+        self.factors = Finding("second factors: a key in SECRET_KEYS decrypts each")
+
+    def lines(self) -> list[Finding]:
+        return list(vars(self).values())

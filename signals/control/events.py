@@ -1,0 +1,150 @@
+"""The control area's read-only pages of the log: every event, and the refusals among them."""
+
+import json
+from functools import partial
+from operator import methodcaller
+from typing import Any
+
+from django.contrib import admin
+from django.contrib.admin.views.main import ChangeList
+from django.db.models import Q
+from django.http import HttpRequest
+from django.template.loader import render_to_string
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from events.control.lists import EMPTY_VALUE, ChoiceFilter, IndexedChangeList, Rows
+from events.control.pages import ReadOnlyAdmin
+from events.kinds import PLATFORM, Kind
+from events.models import Event
+from signals.control import search
+from signals.control.stories import tell
+from signals.intake.refusal_quota import SUPPRESSED
+from signals.reports.names import Named, attach_names, bot_of
+from signals.reports.reasons import REASONS
+from tokens.choices import Source
+
+
+def _filter_refusals(member: str, value: str, rows: Rows) -> Rows:
+    """The newest refusals whose data have this value."""
+    refusals = search.newest(Event.objects.filter(kind=Kind.SIGNAL_REFUSED))
+    return rows.filter(position__in=refusals, **{f"content__data__{member}": value})
+
+
+class KindFilter(ChoiceFilter, name="kind"):
+    filters = {str(kind): methodcaller("filter", kind=kind) for kind in Kind}
+
+
+class ReasonFilter(ChoiceFilter, name="reason"):
+    """The reason of a refusal: one of the codes that the law gives, or a nonce that was used."""
+
+    filters = {
+        code: partial(_filter_refusals, "code", code) for code in sorted([*REASONS, SUPPRESSED])
+    }
+
+
+class SourceFilter(ChoiceFilter, name="source"):
+    filters = {source: partial(_filter_refusals, "source", source) for source in Source.values()}
+
+
+class NamingChangeList(IndexedChangeList):
+    """A list whose events know the names of what their ids stand for."""
+
+    def get_results(self, request: HttpRequest) -> None:
+        super().get_results(request)
+        self.result_list = list(self.result_list)
+        attach_names(self.result_list)
+
+
+@admin.register(Event)
+class EventAdmin(ReadOnlyAdmin):
+    """The log, newest event first."""
+
+    change_list_template = "control/log.html"
+    list_display = ["id", "at", "kind", "reason", "source", "bot", "email", "actor_name"]
+    list_filter = [KindFilter, ReasonFilter, SourceFilter]
+    ordering = ["-position"]
+    search_help_text = (
+        "By index: evt_… (this event and earlier ones), sig_…, usr_…, card_… or all; tok_…, sec_… "
+        "or stf_… (what it did); a nonce. Among the newest: bot_…; a request ID or nonce of a "
+        f"refusal ({search.MAX_SCANNED:,} refusals); a part of an e-mail address or of a platform "
+        f"token's name ({search.MAX_EVENTS} events of each of {search.MAX_NAMED}). The filters by "
+        f"reason and source: of the newest {search.MAX_SCANNED:,} refusals."
+    )
+    searches_by_prefix = {
+        "evt_": lambda text: _up_to_position(text.removeprefix("evt_")),
+        "sig_": lambda text: Q(signal_id=text),
+        "usr_": lambda text: Q(topic=text),
+        "card_": lambda text: Q(topic=text),
+        "tok_": lambda text: Q(actor_id=text),
+        "sec_": lambda text: Q(actor_id=text),
+        "stf_": lambda text: Q(actor_id=text),
+        "bot_": search.of_bot,
+        "": lambda text: Q(topic=text) if text == "all" else search.matching(text),
+    }
+    fields = ["story", "id", "kind", "at", "topic", "platform_view", "customer_view"]
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        return NamingChangeList
+
+    def list_title(self, request: HttpRequest) -> str:
+        is_refusals = request.GET.get("kind") == Kind.SIGNAL_REFUSED
+        return "Refusals" if is_refusals else super().list_title(request)
+
+    @admin.display
+    def reason(self, event: Event) -> str:
+        return _data(event).get("code") or EMPTY_VALUE
+
+    @admin.display
+    def source(self, event: Event) -> str:
+        signal = event.content_for(platform=True)["signal"] or {}
+        return signal.get("source") or _data(event).get("source") or EMPTY_VALUE
+
+    @admin.display
+    def bot(self, event: Any) -> str:
+        return _link(event.names.get(bot_of(event)))
+
+    @admin.display(description="e-mail address")
+    def email(self, event: Any) -> str:
+        return _link(event.names.get(event.user_id))
+
+    @admin.display(description="actor")
+    def actor_name(self, event: Any) -> str:
+        if event.actor is None:
+            return "unauthenticated"
+        return _link(event.names.get(event.actor_id), event.actor_id or str(event.actor.type))
+
+    @admin.display(description="what happened")
+    def story(self, event: Event) -> SafeString:
+        return tell(event)
+
+    @admin.display(description="content")
+    def platform_view(self, event: Event) -> SafeString:
+        return _folded_json("As JSON", event.content_for(platform=True))
+
+    @admin.display(description="what customers see")
+    def customer_view(self, event: Event) -> SafeString | str:
+        if event.topic is PLATFORM:
+            return "Nothing. Only the platform sees this event."
+        if event.platform_content is None:
+            return "The same content."
+        return _folded_json("As JSON", event.content_for(platform=False))
+
+
+def _data(event: Event) -> dict[str, Any]:
+    data: dict[str, Any] = event.content["data"]
+    return data
+
+
+def _link(named: Named | None, otherwise: str = EMPTY_VALUE) -> str:
+    return format_html('<a href="{1}">{0}</a>', *named) if named else otherwise
+
+
+def _up_to_position(digits: str) -> Q:
+    """The event with this position and all earlier ones: the list shows the newest first."""
+    return Q(position__lte=int(digits)) if digits.isdecimal() else Q(pk__in=[])
+
+
+def _folded_json(summary: str, content: dict[str, Any]) -> SafeString:
+    text = json.dumps(content, indent=2, ensure_ascii=False)
+    return render_to_string("control/folded.html", {"summary": summary, "text": text})

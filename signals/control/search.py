@@ -1,0 +1,114 @@
+"""What a search of the log finds: positions, by an index, or within a limit that the page states.
+
+A search costs the same in a log of any size. An id finds by an index. A free text finds by the
+index of nonces, or among the newest ``MAX_SCANNED`` rows.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from django.db import connection
+from django.db.models import Q, QuerySet
+from django.db.models.fields.json import KT
+from django.db.models.functions import Coalesce
+
+from desks.models import Automation, User
+from events.kinds import Kind
+from events.models import Event
+from signals.intake.models import Signal
+from tokens.models import SigningSecret, Token
+
+MAX_SCANNED = 10_000  # rows that are read to find a text in them
+MAX_NAMED = 20  # users or tokens whose events a text finds
+MAX_EVENTS = 500  # events of each of them
+SIGNAL_KINDS = [Kind.SIGNAL_FILLED, Kind.SIGNAL_DRY_RUN, Kind.SIGNAL_RECORDED]
+
+_NEWEST = """SELECT position FROM (SELECT position FROM events_event
+WHERE {column} = %s ORDER BY position DESC LIMIT %s) AS newest{number}"""
+
+
+def newest(events: QuerySet[Event]) -> QuerySet[Event, Any]:
+    """The newest ``MAX_SCANNED`` of these events, as a query for ``position__in``."""
+    return events.order_by("-position").values("position")[:MAX_SCANNED]
+
+
+def matching(text: str) -> Q:
+    """The events that a free text finds.
+
+    It is a nonce or a request id; or a part of an e-mail address or of a platform token's name,
+    which finds the events of that desk, member of staff, or token.
+    """
+    positions = _of_nonce(text)
+    if not positions:
+        users = User.objects.matching(text)[:MAX_NAMED].values_list("desk__public_id", "staff_id")
+        tokens = platform_tokens_named(text)[:MAX_NAMED].values_list("public_id", flat=True)
+        found = list(users)
+        topics = [user_id for user_id, _ in found if user_id]
+        actors = [staff_id for _, staff_id in found if staff_id]
+        positions = newest_positions(topics, [*actors, *tokens])
+    return Q(position__in=positions)
+
+
+def of_bot(bot_id: str) -> Q:
+    """The events about a bot, among the newest ``MAX_SCANNED`` events of its desk."""
+    topic = Automation.objects.filter(pk=bot_id).values_list("desk__public_id", flat=True).first()
+    about = Q(content__signal__botId=bot_id)
+    about |= Q(content__data__botId=bot_id) | Q(content__data__owner=bot_id)
+    return about & Q(position__in=newest(Event.objects.filter(topic=topic or "")))
+
+
+def signals_of_desk(user_id: str) -> Q:
+    """The newest accepted signals that were sent to this desk alone."""
+    return _signals(Event.objects.filter(topic=user_id))
+
+
+def signals_of_bot(bot_id: str) -> Q:
+    """The newest accepted signals of a bot, by the secrets that signed them."""
+    secrets = SigningSecret.objects.filter(automation=bot_id).values("public_id")
+    return _signals(Event.objects.filter(actor_id__in=secrets))
+
+
+def signals_of_credential(credential: str) -> Q:
+    """The newest accepted signals of a token or a secret."""
+    return _signals(Event.objects.filter(actor_id=credential))
+
+
+def platform_tokens_named(text: str) -> QuerySet[Token]:
+    """The platform tokens whose name contains the text."""
+    return Token.objects.filter(desk=None, name__icontains=text)
+
+
+def newest_positions(topics: Sequence[str], actors: Sequence[str]) -> list[int]:
+    """The positions of the newest events of each topic and of each actor, in one query."""
+    wanted = [*(("topic", each) for each in topics), *(("actor_id", each) for each in actors)]
+    if not wanted:
+        return []
+    parts = [
+        _NEWEST.format(column=column, number=number) for number, (column, _) in enumerate(wanted)
+    ]
+    values = [value for _, each in wanted for value in (each, MAX_EVENTS)]
+    with connection.cursor() as cursor:
+        cursor.execute(" UNION ALL ".join(parts), values)
+        return [position for (position,) in cursor.fetchall()]
+
+
+def _of_nonce(text: str) -> list[int]:
+    """The accepted signals with this nonce; recent refusals with it, or with this request ID."""
+    accepted: Iterable[int] = Signal.objects.filter(nonce=text).values_list("position", flat=True)
+    refusals = Event.objects.filter(kind=Kind.SIGNAL_REFUSED)
+    refused = (
+        Event.objects.filter(position__in=newest(refusals))
+        .annotate(
+            nonce=Coalesce(KT("platform_content__data__nonce"), KT("content__data__nonce")),
+            request=Coalesce(
+                KT("platform_content__data__requestId"), KT("content__data__requestId")
+            ),
+        )
+        .filter(Q(nonce=text) | Q(request=text))
+    )
+    return [*accepted, *refused.values_list("position", flat=True)]
+
+
+def _signals(events: QuerySet[Event]) -> Q:
+    accepted = newest(events.filter(kind__in=SIGNAL_KINDS))
+    return Q(position__in=accepted)

@@ -1,0 +1,18 @@
+"""The models of all rooms, for Django. Other code imports them from their rooms."""
+
+from signals.intake.models import Signal
+from signals.notices.chats.models import Chat, ChatCode, ChatMessage
+from signals.site.export_lease import ExportLease
+from signals.webhooks.attempts import DeliveryAttempt
+from signals.webhooks.models import Subscription, SubscriptionSecret
+
+__all__ = [
+    "Chat",
+    "ChatCode",
+    "ChatMessage",
+    "DeliveryAttempt",
+    "ExportLease",
+    "Signal",
+    "Subscription",
+    "SubscriptionSecret",
+]

@@ -1,0 +1,163 @@
+"""The services that carry notices to chats: the form of their URLs, and of a message to them.
+
+Telegram has no URLs of chats; its own module is ``signals.notices.chats.telegram``.
+"""
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from django.conf import settings
+
+from signals.notices.chats import telegram
+from signals.notices.chats.models import Service
+from signals.outbound.addresses import ForbiddenURL, Target, check_url
+
+# Characters of a message. A longer one is cut. ntfy takes 4,096 bytes.
+MAX_TEXT = {Service.DISCORD: 2000, Service.SLACK: 4000, Service.NTFY: 1000, Service.TELEGRAM: 2000}
+TOPIC = re.compile(r"/(?P<topic>[-_A-Za-z0-9]{1,64})")
+PATHS = {
+    Service.DISCORD: re.compile(r"/api/(v[0-9]{1,2}/)?webhooks/[0-9]{15,25}/[-_A-Za-z0-9]{20,128}"),
+    Service.SLACK: re.compile(r"/services/T[A-Z0-9]+/B[A-Z0-9]+/[A-Za-z0-9]{8,64}"),
+    Service.NTFY: TOPIC,
+}
+# What Discord would read as formatting, and what Slack reads as a link or a mention.
+DISCORD_MARKS = re.compile(r"[\\`*_~|<\[\]]|^[#>-]", re.M)
+SLACK_MARKS = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+SUPPRESS_EMBEDS = 1 << 2  # a flag of Discord's messages: no previews of links
+CUT = "…"
+
+
+class Destination(NamedTuple):
+    """The checked URL of a chat, and the service that it is of."""
+
+    service: Service
+    target: Target
+
+
+class Request(NamedTuple):
+    """A POST of JSON to a chat."""
+
+    url: str
+    body: bytes
+
+
+def hosts() -> dict[Service, Sequence[str]]:
+    """The hosts of each service that has URLs. The operator chooses those of ntfy."""
+    return {
+        Service.DISCORD: ("discord.com", "discordapp.com"),
+        Service.SLACK: ("hooks.slack.com",),
+        Service.NTFY: settings.NTFY_HOSTS,
+    }
+
+
+def read(url: str) -> Destination:
+    """Reads the URL of a chat. Raises ``ForbiddenURL`` unless it is one of a service offered."""
+    try:
+        target = check_url(url)
+    except ForbiddenURL as refusal:
+        if refusal.code == "form":
+            raise ForbiddenURL("form", _expected()) from None
+        raise
+    for service, names in hosts().items():
+        if target.authority not in names:
+            continue
+        if target.scheme != "https":
+            raise ForbiddenURL("scheme", "The address must begin with https://.")
+        if not PATHS[service].fullmatch(target.path):
+            raise ForbiddenURL("path", f"This is not an address of {FORMS[service]}.")
+        return Destination(service, target)
+    raise ForbiddenURL("service", _expected())
+
+
+def _expected() -> str:
+    offered = [FORMS[service] for service, names in hosts().items() if names]
+    return f"Enter the address of {_any_of(offered)}."
+
+
+def is_offered(service: str, host: str) -> bool:
+    """Whether messages may still be sent there: the operator may have removed a host or a bot."""
+    if service == Service.TELEGRAM:
+        return host == telegram.bot_name()
+    return service != Service.NTFY or host in settings.NTFY_HOSTS
+
+
+def request_of(service: str, url: str, subject: str, body: str) -> Request:
+    """The request that sends a notice to a chat with this URL, or number."""
+    carrier = Service(service)
+    return CARRIERS[carrier](url, subject, body, MAX_TEXT[carrier])
+
+
+def _discord(url: str, subject: str, body: str, most: int) -> Request:
+    text = f"**{_without_marks(subject)}**\n{_without_marks(body)}"
+    content = {
+        "content": cut(text, most),
+        "allowed_mentions": {"parse": []},
+        "flags": SUPPRESS_EMBEDS,
+    }
+    return Request(url, _encode(content))
+
+
+def _slack(url: str, subject: str, body: str, most: int) -> Request:
+    text = cut(f"{subject}\n{body}", most)
+    escaped = "".join(SLACK_MARKS.get(character, character) for character in text)
+    content = {"text": escaped, "mrkdwn": False, "unfurl_links": False, "unfurl_media": False}
+    return Request(url, _encode(content))
+
+
+def _ntfy(url: str, subject: str, body: str, most: int) -> Request:
+    """Publishes as JSON at the root, so that no header holds text."""
+    root, _, topic = url.rpartition("/")
+    return Request(
+        f"{root}/", _encode({"topic": topic, "title": subject, "message": cut(body, most)})
+    )
+
+
+def _telegram(number: str, subject: str, body: str, most: int) -> Request:
+    """Plain text: without a ``parse_mode`` nothing is formatting."""
+    content = {
+        "chat_id": int(number),
+        "text": cut(f"{subject}\n\n{body}", most),
+        "link_preview_options": {"is_disabled": True},
+    }
+    return Request(telegram.url_of("sendMessage"), _encode(content))
+
+
+CARRIERS: dict[Service, Callable[[str, str, str, int], Request]] = {
+    Service.DISCORD: _discord,
+    Service.SLACK: _slack,
+    Service.NTFY: _ntfy,
+    Service.TELEGRAM: _telegram,
+}
+FORMS = {
+    Service.DISCORD: "a Discord webhook",
+    Service.SLACK: "a Slack incoming webhook",
+    Service.NTFY: "an ntfy topic",
+}
+
+
+def cut(text: str, most: int) -> str:
+    """The text, or as much of it as fits. The last line of a notice is a link, and stays."""
+    if len(text) <= most:
+        return text
+    beginning, gap, link = text.rpartition("\n\n")
+    end = f"{CUT}{gap}{link}" if gap and len(link) < most // 2 else CUT
+    return (beginning if end != CUT else text)[: most - len(end)] + end
+
+
+def _without_marks(text: str) -> str:
+    """The text with every mark escaped, but in our own links."""
+    ours = re.compile(f"({re.escape(settings.BASE_URL)}/[-/_.A-Za-z0-9]*)")
+    parts = ours.split(text)
+    parts[::2] = [DISCORD_MARKS.sub(r"\\\g<0>", part) for part in parts[::2]]
+    return "".join(parts)
+
+
+def _any_of(forms: Sequence[str]) -> str:
+    *others, last = forms
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+def _encode(content: dict[str, Any]) -> bytes:
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()

@@ -1,0 +1,233 @@
+"""The guarded HTTP client: sends to public addresses only, with one limit for everything.
+
+It is a thin layer over the connections of httpcore2, below httpx2. So there is no code that could
+follow a redirect, keep a cookie, unpack a body, or read a proxy or a password from the environment.
+"""
+
+import asyncio
+import functools
+import ssl
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import httpcore2
+
+from signals.outbound.addresses import (
+    Address,
+    ForbiddenURL,
+    Target,
+    as_address,
+    check_url,
+    is_open,
+)
+from signals.outbound.answers import Answer, Fault, retry_after
+from signals.outbound.resolver import Lookup, Resolver, look_up
+
+TIMEOUT = 10.0  # seconds for resolving, connecting, sending and the answer together
+CONNECT_TIMEOUT = 3.0  # seconds for one of several addresses
+KEEP_ALIVE = 55.0  # seconds that an idle connection is kept
+KEPT_BODY = 1024  # bytes of an answer that are read and kept
+USER_AGENT = "Signal-Intermediary-Service"
+
+
+class _ForbiddenAddressError(httpcore2.ConnectError):
+    """One of the name's addresses is forbidden."""
+
+
+class _NameError(httpcore2.ConnectError):
+    """The name has no address."""
+
+
+class GuardedBackend(httpcore2.AsyncNetworkBackend):
+    """Connects to an address that was checked, never to a name.
+
+    The name is resolved once for each connection, and refused if any of its addresses is forbidden.
+    The TLS handshake still names and verifies the host.
+    """
+
+    def __init__(self, resolver: Resolver, *, usual: bool) -> None:
+        self._resolver, self._usual = resolver, usual
+        self._backend = httpcore2.AnyIOBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        addresses = await self._checked_addresses(host, port)
+        for address in addresses[:-1]:
+            try:
+                return await self._backend.connect_tcp(str(address), port, CONNECT_TIMEOUT)
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout):
+                continue
+        return await self._backend.connect_tcp(str(addresses[-1]), port, timeout)
+
+    async def connect_unix_socket(self, *_: Any, **__: Any) -> httpcore2.AsyncNetworkStream:
+        raise _ForbiddenAddressError
+
+    async def _checked_addresses(self, host: str, port: int) -> list[Address]:
+        literal = as_address(host)
+        try:
+            found = [literal] if literal else await self._resolver.resolve(host, port)
+        except OSError:
+            raise _NameError from None
+        if not all(is_open(address, usual=self._usual) for address in found):
+            raise _ForbiddenAddressError
+        if not found:
+            raise _NameError
+        return found
+
+
+class Endpoint:
+    """One URL and the one connection to it, which is kept between messages.
+
+    It belongs to one event loop and sends one message at a time.
+    """
+
+    def __init__(self, url: str, resolver: Resolver, context: ssl.SSLContext) -> None:
+        self._resolver, self._context = resolver, context
+        self._connection: httpcore2.AsyncHTTPConnection | None = None
+        self._target = _checked(url)
+
+    @property
+    def host(self) -> str:
+        """The name or the address of the host; empty if nothing is sent to it."""
+        return self._target.host if self._target else ""
+
+    async def close(self) -> None:
+        """Ends the connection. The next message opens another."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.aclose()
+
+    async def send(
+        self, body: bytes, headers: Mapping[str, str], *, keep: int = KEPT_BODY
+    ) -> Answer:
+        """Sends a POST once, and keeps the beginning of the answer, so many bytes of it.
+
+        Never raises for what the other side does.
+        """
+        if self._target is None:
+            return Answer(error=Fault.FORBIDDEN)
+        started = time.monotonic()
+        answer = await self._answer(self._target, body, headers, keep)
+        if answer.error:
+            await self.close()
+        return replace(answer, seconds=time.monotonic() - started)
+
+    async def _answer(
+        self, target: Target, body: bytes, headers: Mapping[str, str], keep: int
+    ) -> Answer:
+        try:
+            async with asyncio.timeout(TIMEOUT):
+                return await self._try(target, body, headers, keep)
+        except (TimeoutError, httpcore2.TimeoutException):
+            return Answer(error=Fault.TIMEOUT)
+        except _ForbiddenAddressError:
+            return Answer(error=Fault.FORBIDDEN)
+        except _NameError:
+            return Answer(error=Fault.DNS)
+        except httpcore2.ConnectError as error:
+            return Answer(
+                error=Fault.TLS if isinstance(error.__cause__, ssl.SSLError) else Fault.CONNECT
+            )
+        except (httpcore2.NetworkError, httpcore2.ProtocolError, OSError):
+            return Answer(error=Fault.BROKEN)
+
+    async def _try(
+        self, target: Target, body: bytes, headers: Mapping[str, str], keep: int
+    ) -> Answer:
+        """Sends on the kept connection, and on a new one if the endpoint has closed that."""
+        kept = self._connection
+        if kept is not None and not kept.is_closed() and not kept.has_expired():
+            try:
+                return await _exchange(kept, target, body, headers, keep)
+            except (httpcore2.ReadError, httpcore2.WriteError, httpcore2.RemoteProtocolError):
+                pass
+        await self.close()
+        self._connection = httpcore2.AsyncHTTPConnection(
+            origin=_url(target).origin,
+            ssl_context=self._context,
+            keepalive_expiry=KEEP_ALIVE,
+            network_backend=GuardedBackend(self._resolver, usual=target.is_usual),
+        )
+        return await _exchange(self._connection, target, body, headers, keep)
+
+
+class Client:
+    """Makes endpoints that share one resolver. It belongs to one event loop."""
+
+    def __init__(self, lookup: Lookup = look_up, context: ssl.SSLContext | None = None) -> None:
+        self._resolver = Resolver(lookup)
+        self._context = context or _usual_context()
+
+    def endpoint(self, url: str) -> Endpoint:
+        return Endpoint(url, self._resolver, self._context)
+
+    async def send(
+        self, url: str, body: bytes, headers: Mapping[str, str], *, keep: int = KEPT_BODY
+    ) -> Answer:
+        """Sends one POST on a connection of its own."""
+        endpoint = self.endpoint(url)
+        try:
+            return await endpoint.send(body, headers, keep=keep)
+        finally:
+            await endpoint.close()
+
+
+async def send(url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+    """Sends one POST with the client of the running event loop."""
+    loop = asyncio.get_running_loop()
+    if loop not in _clients:
+        _clients[loop] = Client()
+    return await _clients[loop].send(url, body, headers)
+
+
+_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, Client] = WeakKeyDictionary()
+
+
+@functools.cache
+def _usual_context() -> ssl.SSLContext:
+    """Verifies certificates with the authorities of the system. Reading them takes long."""
+    return httpcore2.default_ssl_context()
+
+
+def _checked(url: str) -> Target | None:
+    try:
+        return check_url(url)
+    except ForbiddenURL:
+        return None
+
+
+def _url(target: Target) -> httpcore2.URL:
+    """The checked URL in parts, so that nobody reads its text again."""
+    return httpcore2.URL(
+        scheme=target.scheme.encode(),
+        host=target.host.encode(),
+        port=target.port,
+        target=target.path.encode(),
+    )
+
+
+async def _exchange(
+    connection: httpcore2.AsyncHTTPConnection,
+    target: Target,
+    body: bytes,
+    headers: Mapping[str, str],
+    keep: int,
+) -> Answer:
+    """Sends the message and reads the beginning of the answer."""
+    given = [("Host", target.authority), ("User-Agent", USER_AGENT), *headers.items()]
+    start = b""
+    async with connection.stream("POST", _url(target), headers=given, content=body) as answer:
+        async for chunk in answer.aiter_stream():
+            start += chunk[:keep]
+            if len(start) > keep:
+                break  # the rest is not read; this ends the connection
+    return Answer(answer.status, None, retry_after(answer.headers), start[:keep])

@@ -1,0 +1,241 @@
+"""What needs attention on the platform: sentences that say what to do, each with a link."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from django.db.models import Exists, OuterRef
+from django.urls import reverse
+
+from desks.models import Card, Desk
+from events.control.links import row_url
+from events.kinds import Kind
+from events.models import Event
+from events.times import span
+from signals.reports.charts import Chart
+from signals.reports.pace import unusual_silence
+from signals.reports.traffic import Share, Traffic
+from signals.webhooks.models import State, Subscription, SubscriptionQuerySet
+from tokens.choices import Source
+from tokens.models import SigningSecret, Token
+
+EXPIRY_NOTICE = timedelta(days=14)  # leaves time to mint and hand over another token
+MAX_SECRET_AGE = timedelta(days=90)  # older shared secrets should be replaced
+MIN_SIGNALS = 10  # with fewer signals, the share of refused ones means nothing
+MAX_REFUSED = 0.2  # a larger share of refused signals needs attention
+MIN_DESKS = 5  # with fewer desks, the share of ready ones means nothing
+MIN_READY = 0.5  # of the connected desks
+MAX_DROP = 0.25  # of the desks that were ready a day ago
+DAY = timedelta(days=1)
+FAILING = timedelta(hours=1)
+MAX_READ = 10_000  # withdrawals of the last day
+
+
+class Concern(NamedTuple):
+    """Something that needs attention, with a link to the page that resolves it."""
+
+    sentence: str
+    label: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class SharedSecret:
+    """The shared secrets of a source. ``live`` holds the valid ones, the one in use first.
+
+    ``floor_signs`` is True if the source never had a secret, so that the Floor's signs for it.
+    """
+
+    source: Source
+    live: list[SigningSecret]
+    age: timedelta | None
+    floor_signs: bool
+
+    @property
+    def is_old(self) -> bool:
+        return self.age is not None and self.age > MAX_SECRET_AGE
+
+
+def of_card(card: Card | None) -> Iterator[Concern]:
+    if card is None:
+        yield Concern(
+            "No card is published. No desk is ready, and signals of floor and nox are refused.",
+            "Publish a card",
+            reverse("admin:desks_card_publish"),
+        )
+
+
+def of_desks(card: Card | None, connected: int, now: datetime) -> Iterator[Concern]:
+    """A drop of the ready desks in a day, or few ready desks of those that are connected."""
+    if card is None:
+        return
+    ready, link = card.standing, ("Open the card", row_url(card))
+    before, cause = _ready_a_day_ago(card, now)
+    if before >= MIN_DESKS and before - ready > MAX_DROP * before:
+        yield Concern(
+            f"Ready desks fell from {before} to {ready} within a day: {cause} "
+            "Ask the owners to enrol again.",
+            *link,
+        )
+    elif connected >= MIN_DESKS and ready < MIN_READY * connected:
+        verb = "is" if ready == 1 else "are"
+        yield Concern(
+            f"{ready} of {connected} connected desks {verb} ready. The others receive no signal: "
+            f"ask their owners to enrol in {card.name}.",
+            *link,
+        )
+
+
+def _ready_a_day_ago(card: Card, now: datetime) -> tuple[int, str]:
+    """How many desks were ready a day ago, and why fewer are ready now."""
+    if card.published_at > now - DAY:
+        previous = Card.objects.filter(opened__lt=card.opened).order_by("-opened").first()
+        retired_lately = previous and previous.retired_at and previous.retired_at > now - DAY
+        if previous is None or not retired_lately:
+            return 0, ""
+        return previous.standing, f"{card.name} replaced {previous.name}."
+    enrolled = Desk.objects.filter(public_id=OuterRef("topic"), enrolled=card)
+    withdrawals = (
+        Event.objects.filter(kind=Kind.ELECTION_WITHDRAWN)
+        .order_by("-position")
+        .annotate(is_back=Exists(enrolled))
+        .values_list("at", "topic", "content__data__cardId", "is_back")[:MAX_READ]
+    )
+    lost = {
+        desk
+        for at, desk, card_id, is_back in withdrawals
+        if at > now - DAY and card_id == card.pk and not is_back
+    }
+    return card.standing + len(lost), f"{len(lost)} withdrew or disconnected."
+
+
+def of_access(tokens: Sequence[Token], secrets: Sequence[SharedSecret]) -> Iterator[Concern]:
+    mint = ("Mint a platform token", reverse("admin:tokens_token_mint"))
+    if not any(token.can_read for token in tokens):
+        yield Concern("No platform token can read, so no engine can pull desks or the feed.", *mint)
+    if not any(token.can_write for token in tokens) and not any(each.live for each in secrets):
+        yield Concern("No token can write and no secret is in use, so no engine can send.", *mint)
+
+
+def of_silence(
+    senders: Sequence[Token | SigningSecret],
+    heard: Mapping[str, Sequence[datetime]],
+    now: datetime,
+) -> Iterator[Concern]:
+    """The senders that sent nothing for longer than usual."""
+    for sender in senders:
+        silence = unusual_silence(heard[sender.public_id], now)
+        if silence:
+            yield Concern(
+                f"{_name(sender)} has sent nothing for {span(silence.lasting)}; its longest pause "
+                f"before was {span(silence.longest)}. Check that the engine runs and gets answers.",
+                "Open its page",
+                row_url(sender),
+            )
+
+
+def of_log(events: Sequence[Event], now: datetime) -> Iterator[Concern]:
+    """The head of the log does not move."""
+    silence = unusual_silence([event.at for event in events], now)
+    if silence:
+        yield Concern(
+            f"The log has not moved for {span(silence.lasting)}; its longest pause before was "
+            f"{span(silence.longest)}. Check /readyz, and that engines reach the service.",
+            "Open the log",
+            reverse("admin:events_event_changelist"),
+        )
+
+
+def failing_webhooks(now: datetime) -> SubscriptionQuerySet:
+    """The webhooks that have failed for more than an hour."""
+    return Subscription.objects.filter(state=State.ACTIVE, failing_since__lt=now - FAILING)
+
+
+def of_webhooks(failing: int) -> Iterator[Concern]:
+    """``failing`` is the number of ``failing_webhooks``."""
+    if failing:
+        webhooks = "webhook has" if failing == 1 else "webhooks have"
+        yield Concern(
+            f"{failing} {webhooks} failed for more than an hour. If they are many, check the way "
+            "out of the runner's machine.",
+            "Open the webhooks",
+            reverse("admin:signals_subscription_changelist"),
+        )
+
+
+def of_expiry(tokens: Sequence[Token], now: datetime) -> Iterator[Concern]:
+    """``tokens`` are sorted by expiry. Those that never expire come last."""
+    for token in tokens:
+        if token.expires_at and token.expires_at < now + EXPIRY_NOTICE:
+            yield Concern(
+                f"The token {token} expires in {days(token.expires_at - now)}. "
+                "Mint and hand over another one before.",
+                "Open the token",
+                row_url(token),
+            )
+
+
+def of_secrets(
+    secrets: Sequence[SharedSecret], heard: Mapping[str, Sequence[datetime]], now: datetime
+) -> Iterator[Concern]:
+    """Secrets that end soon, which somebody may still use, and old ones."""
+    for shared in secrets:
+        name = shared.source.capitalize()
+        for secret in shared.live:
+            if secret.ends_at:
+                yield _ending(secret, name, max(heard[secret.public_id], default=None), now)
+        if shared.age and shared.is_old:
+            yield Concern(
+                f"The {name} secret is {days(shared.age)} old. Replace it with an overlap.",
+                f"Generate a {name} secret",
+                reverse(f"admin:tokens_signingsecret_generate-{shared.source}"),
+            )
+
+
+def _ending(secret: SigningSecret, name: str, last: datetime | None, now: datetime) -> Concern:
+    if secret.ends_at is None:
+        raise ValueError(f"{secret} does not end.")
+    used = f"It last signed {span(now - last)} ago" if last else "It signed nothing lately"
+    return Concern(
+        f"The {name} secret {secret.hint} ends in {span(secret.ends_at - now)}. {used}. "
+        "Make sure that every sender signs with the new one.",
+        "Open the secret",
+        row_url(secret),
+    )
+
+
+def of_refusals(recent: Traffic) -> Iterator[Concern]:
+    """A large share of refused signals, in the last hour or else in the last day."""
+    for chart, period, count in (
+        (recent.hour, "hour", lambda share: share.hour_refused),
+        (recent.day, "day", lambda share: share.refused),
+    ):
+        if _is_refused_often(chart):
+            most: Share = max(recent.codes, key=count)
+            received = chart.refused + chart.accepted
+            yield Concern(
+                f"{chart.refused} of {received} signals in the last {period} were refused, most "
+                f"for {most.name}. Find out who sends them, and tell the sender what to correct.",
+                "View refusals",
+                f"{reverse('admin:events_event_changelist')}?kind={Kind.SIGNAL_REFUSED}",
+            )
+            return
+
+
+def _is_refused_often(chart: Chart) -> bool:
+    received = chart.refused + chart.accepted
+    return received >= MIN_SIGNALS and chart.refused > MAX_REFUSED * received
+
+
+def _name(sender: Token | SigningSecret) -> str:
+    if isinstance(sender, Token):
+        return f"The engine with the token {sender}"
+    return f"The engine that signs with the {sender.source.capitalize()} secret {sender.hint}"
+
+
+def days(length: timedelta) -> str:
+    """Formats a duration in whole days."""
+    if length < DAY:
+        return "less than a day"
+    return "1 day" if length.days == 1 else f"{length.days} days"

@@ -1,0 +1,120 @@
+"""Checks a bot's message as the hook would, without signing or sending it.
+
+It finds every mistake at once: it mends the first one, as the bot's election and the contract say,
+and lets the hook's own checks find the next.
+"""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.conf import settings
+from django.utils import timezone
+
+from desks.models import Automation
+from events.http import strict_json
+from events.http.refusals import (
+    BodyTooLarge,
+    ExchangeSecret,
+    Malformed,
+    NoElection,
+    Refused,
+    SignatureInvalid,
+)
+from events.times import to_rfc3339
+from signals.contract.samples import ALERT_TIME, STRATEGY
+from signals.intake.check import check
+from signals.intake.incoming import IncomingSignal, elected_by
+from signals.site.bots.corrections import corrected
+from tokens.choices import Source
+from tokens.crypto.exchange_secrets import contains_secret, malformed_contains_secret
+
+OTHER_SIGNER = (
+    "This bot's secret signs only source tradingview with this botId. Copy both from the message "
+    "on the bot's page."
+)
+MAX_MISTAKES = 12
+UNMENDABLE = (BodyTooLarge, Malformed, NoElection)
+
+
+@dataclass(frozen=True, slots=True)
+class DryCheck:
+    """The result of a check: accepted if there are no ``mistakes``, which are in the hook's order.
+
+    ``ignored`` leaves out what a relay reads of a strategy's message and does not forward.
+    ``sent`` and ``elected`` each hold a pair and a direction. ``mended`` is the message without
+    the mistakes, empty if there is no such message.
+    """
+
+    mistakes: list[Refused] = field(default_factory=list)
+    sent: dict[str, Any] = field(default_factory=dict)
+    elected: dict[str, Any] | None = None
+    outcome: str = ""
+    ignored: list[str] = field(default_factory=list)
+    mended: str = ""
+
+    @property
+    def refusal(self) -> Refused | None:
+        """What the hook would answer."""
+        return self.mistakes[0] if self.mistakes else None
+
+
+def dry_check(bot: Automation, message: str, sample: dict[str, Any]) -> DryCheck:
+    """Runs the hook's own checks on a message, except for the signature.
+
+    The search for secrets comes first, whichever bot the message names and even if it is not JSON:
+    the page must not show a message with a secret again. ``sample`` is the bot's own message. An
+    alert's placeholder for the time counts as the present time, and a mended alert keeps it.
+    """
+    try:
+        body = _parse(message)
+    except Refused as refusal:
+        return DryCheck([refusal], mended=_written(sample))
+    sent = IncomingSignal(body, credential=None, automation=bot).sent()
+    if ALERT_TIME in message and "sentAt" in sample:
+        sample = sample | {"sentAt": ALERT_TIME}
+    mistakes: list[Refused] = []
+    checked: dict[str, Any] = {}
+    while not checked and len(mistakes) < MAX_MISTAKES:
+        try:
+            checked = _check(bot, body)
+        except UNMENDABLE as refusal:
+            mistakes.append(refusal)
+            break
+        except Refused as refusal:
+            mistakes.append(refusal)
+            body = corrected(body, refusal, sample)
+    return DryCheck(
+        mistakes,
+        sent if any(sent.values()) else {},
+        elected_by(bot),
+        checked.get("wouldBe", ""),
+        [name for name in checked.get("ignored", []) if name not in STRATEGY],
+        _written(body) if checked and mistakes else "",
+    )
+
+
+def _parse(message: str) -> dict[str, Any]:
+    raw = message.encode("utf-8", "surrogatepass")
+    if len(raw) > settings.DATA_UPLOAD_MAX_MEMORY_SIZE:
+        raise BodyTooLarge
+    try:
+        return strict_json.parse(raw)
+    except Malformed:
+        if malformed_contains_secret(message):
+            raise ExchangeSecret from None
+        raise
+
+
+def _check(bot: Automation, body: dict[str, Any]) -> dict[str, Any]:
+    if contains_secret(body):
+        raise ExchangeSecret
+    if (body.get("source"), body.get("botId")) != (Source.TRADINGVIEW, bot.pk):
+        raise SignatureInvalid(OTHER_SIGNER)
+    if body.get("sentAt") == ALERT_TIME:
+        body = body | {"sentAt": to_rfc3339(timezone.now())}
+    return check(IncomingSignal(body, credential=None, automation=bot))
+
+
+def _written(body: dict[str, Any]) -> str:
+    return json.dumps(body, indent=2, ensure_ascii=False, default=str)

@@ -1,0 +1,126 @@
+"""Pages of a customer's credentials: the desk token, and the signing secrets of bots.
+
+A value is shown only in the response to the request that created it. It is never in a URL, session,
+message or log. Reloading that response creates nothing (``tokens.one_time_keys``).
+"""
+
+from django.conf import settings
+from django.contrib import messages
+from django.forms import Form
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils import timezone
+
+from desks.models import Automation, Desk, Election
+from events.http.refusals import NotFound
+from signals.site.bots.tabs import live_secrets, sample_of, tab_page
+from signals.web.access import back_to, customer_page, form_page, own_bot, refusal_beside, sent
+from signals.web.confirmation import ask
+from tokens import actions as token_actions
+from tokens.choices import Source
+from tokens.forms import EndForm, SecretForm
+from tokens.models import SigningSecret, Token
+from tokens.one_time_keys import refuse_used, used_once
+
+
+@customer_page("GET", "POST", spends="minting")
+def mint(request: HttpRequest, desk: Desk) -> HttpResponse:
+    """Mints a desk token, which replaces the active one, and shows its value once."""
+    if request.method == "POST":
+        with used_once(request):
+            value, token = token_actions.mint_desk_token(desk=desk, actor=desk.actor)
+        context = {"value": value, "token": token, "me": settings.BASE_URL + reverse("me")}
+        return render(request, "pages/token_shown.html", context)
+    active = Token.objects.active(timezone.now()).filter(desk=desk).first()
+    return render(request, "pages/mint.html", {"active": active})
+
+
+@customer_page("GET", "POST", spends=None)
+def revoke(request: HttpRequest, desk: Desk) -> HttpResponse:
+    """Asks for confirmation, then revokes the desk's token."""
+    token = Token.objects.filter(desk=desk, revoked_at=None).select_related("desk").first()
+    if request.method == "POST":
+        if token is not None:
+            token_actions.revoke(token=token, actor=desk.actor)
+        messages.success(request, "Your desk token is revoked. Requests with it are now refused.")
+        return redirect("desk")
+    if token is None:
+        return redirect("desk")
+    return ask(
+        request,
+        "Revoke your desk token?",
+        f"Programs that use the token {token.hint} are refused from the next request on.",
+        "You cannot restore a revoked token, but you can mint a new one.",
+        act="Revoke",
+        back=("Desk", reverse("desk")),
+    )
+
+
+@customer_page("GET", "POST", spends="minting")
+def generate(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
+    """Generates a signing secret for a bot and shows it once."""
+    bot = own_bot(desk, bot_id)
+    refuse_used(request)
+    in_use = live_secrets(bot)
+    # If no secret is in use, there is no overlap to choose.
+    form = SecretForm(sent(request)) if in_use else Form(sent(request))
+    if form.is_valid():
+        with refusal_beside(form), used_once(request):
+            text, secret = token_actions.generate_secret(
+                source=Source.TRADINGVIEW, actor=desk.actor, automation=bot, **form.cleaned_data
+            )
+            return _show(request, bot, text, secret)
+    status = 422 if form.is_bound else 200
+    return tab_page(request, desk, bot, "generate", form=form, secrets=in_use, status=status)
+
+
+@customer_page("GET", "POST", spends=None)
+def end(request: HttpRequest, desk: Desk, bot_id: str, secret_id: str) -> HttpResponse:
+    """Asks for confirmation, then ends one of a bot's signing secrets at once."""
+    bot = own_bot(desk, bot_id)
+    owned = SigningSecret.objects.of(Source.TRADINGVIEW, bot.pk).select_related("automation__desk")
+    secret = owned.filter(public_id=secret_id).first()
+    if secret is None:
+        raise NotFound("The secret does not exist, or you have no access to it.")
+    if request.method == "POST":
+        token_actions.end_secret(secret=secret, actor=desk.actor)
+        messages.success(request, "The secret is ended. Signatures made with it are now refused.")
+        return redirect("bot", bot_id=bot.pk)
+    return ask(
+        request,
+        "End the signing secret?",
+        f"Signals that the bot {bot.name} signs with {secret.hint} are refused from now on.",
+        "You cannot restore an ended secret, but you can generate a new one.",
+        act="End now",
+        back=back_to(bot),
+    )
+
+
+@customer_page("GET", "POST", spends=None)
+def end_credentials(request: HttpRequest, desk: Desk) -> HttpResponse:
+    """After a password reset, asks whether to end the desk token and the bots' secrets too."""
+    token = Token.objects.active(timezone.now()).filter(desk=desk).first()
+    secrets = SigningSecret.objects.of_desk(desk).live(timezone.now()).count()
+    if token is None and not secrets:
+        return redirect("desk")
+    form = EndForm(sent(request), token=token, secrets=secrets)
+    if not form.is_valid():
+        return form_page(request, "pages/end_credentials.html", form)
+    revoked, ended = token_actions.end_credentials(desk=desk, actor=desk.actor, **form.selected())
+    done = ["The desk token is revoked."] * bool(revoked)
+    done += [f"{ended} signing secret{'s' * (ended > 1)} of your bots ended."] * bool(ended)
+    messages.success(request, " ".join(done))
+    return redirect("desk")
+
+
+def _show(request: HttpRequest, bot: Automation, text: str, secret: SigningSecret) -> HttpResponse:
+    election = Election.objects.standing().filter(automation=bot).first()
+    context = {
+        "bot": bot,
+        "value": text,
+        "secret": secret,
+        "election": election,
+        **sample_of(bot, election, text),
+    }
+    return render(request, "pages/secret_shown.html", context)

@@ -1,0 +1,175 @@
+"""Pages of the desk: overview, connection, and enrolment in the published card."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils import timezone
+
+from desks import actions as desk_actions
+from desks.feed.visibility import desk_visibility
+from desks.forms import ConnectionForm, EnrolmentForm
+from desks.models import Card, Desk, Election
+from events.feed.reading import Query, Span, Visibility, Window, read_page
+from signals.reports.activity import lines
+from signals.reports.attention import bots_at_a_glance, cards_of, concerns
+from signals.reports.tallies import count
+from signals.web.access import customer_page, form_page, refusal_beside, sent
+from signals.web.confirmation import ask
+from signals.webhooks.models import Subscription
+from tokens.models import Token
+
+LATEST = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of the checklist to the first signal, with the page where the user does it."""
+
+    title: str
+    meaning: str
+    address: str
+    done: bool
+
+
+@customer_page("GET")
+def overview(request: HttpRequest, desk: Desk) -> HttpResponse:
+    """The desk at a glance: what needs attention, today, the last days, and the latest events."""
+    spans: list[Span] = []
+    page = read_page(Query(limit=LATEST, descending=True), _remembered(desk, spans))
+    now = timezone.now()
+    bots = list(bots_at_a_glance(desk, now))
+    tallies = count(desk.public_id, spans, page.head.position, [bot.pk for bot in bots], now)
+    card, lapsed = cards_of(desk)
+    elected_at = getattr(card, "elected_at", None)
+    token = Token.objects.active(now).filter(desk=desk).first()
+    steps = _steps(
+        connected=hasattr(desk, "connection"),
+        enrolled=elected_at is not None,
+        equipped=bool(token or bots),
+        filled=tallies.was_ever_filled,
+    )
+    context = {
+        "desk": desk,
+        "connection": getattr(desk, "connection", None),
+        "card": card,
+        "elected_at": elected_at,
+        "token": token,
+        "steps": steps,
+        "next_step": next((step for step in steps if not step.done), None),
+        "concerns": concerns(
+            published=card,
+            lapsed=lapsed,
+            bots=bots,
+            tallies=tallies.bots,
+            token=token,
+            now=now,
+            webhooks=Subscription.objects.of_owner(desk.pk),
+        ),
+        "is_lapsed": lapsed is not None,
+        "bots": [(bot, tallies.bots[bot.pk].today) for bot in bots],
+        "tallies": tallies,
+        "lines": lines(page.events, {bot.pk: bot.name for bot in bots}),
+    }
+    return render(request, "pages/desk.html", context)
+
+
+@customer_page("GET", "POST")
+def connect(request: HttpRequest, desk: Desk) -> HttpResponse:
+    """Connects the desk to a venue from the list."""
+    form = ConnectionForm(sent(request))
+    if form.is_valid():
+        with refusal_beside(form):
+            desk_actions.connect(desk=desk, venue=form.cleaned_data["venue"], actor=desk.actor)
+            messages.success(request, "Your desk is connected.")
+            return redirect("desk")
+    return form_page(request, "pages/connect.html", form, desk=desk)
+
+
+@customer_page("GET", "POST", spends=None)
+def disconnect(request: HttpRequest, desk: Desk) -> HttpResponse:
+    """Lists the elections to be withdrawn, then disconnects the desk."""
+    if request.method == "POST":
+        desk_actions.disconnect(desk=desk, actor=desk.actor)
+        messages.success(request, "Your desk is disconnected. All its elections are withdrawn.")
+        return redirect("desk")
+    if not hasattr(desk, "connection"):
+        return redirect("desk")
+    elections = Election.objects.standing().filter(desk=desk).select_related("card", "automation")
+    return ask(
+        request,
+        "Disconnect your desk?",
+        "All elections of your desk are withdrawn.",
+        "No signal reaches the desk until you connect and elect again.",
+        act="Disconnect",
+        back=("Desk", reverse("desk")),
+        elections=elections,
+    )
+
+
+@customer_page("GET", "POST")
+def enrol(request: HttpRequest, desk: Desk) -> HttpResponse:
+    """Enrols in the published card, if it is still the card that the page showed."""
+    form = EnrolmentForm(sent(request))
+    if form.is_valid():
+        with refusal_beside(form):
+            desk_actions.enrol(desk=desk, card_id=form.cleaned_data["card"], actor=desk.actor)
+            messages.success(request, "You are now enrolled in the published card.")
+            return redirect("desk")
+    card = Card.objects.published().first()
+    return form_page(request, "pages/enrol.html", form, desk=desk, card=card)
+
+
+@customer_page("GET", "POST", spends=None)
+def withdraw(request: HttpRequest, desk: Desk) -> HttpResponse:
+    """Asks for confirmation, then withdraws the election on the published card."""
+    if request.method == "POST":
+        desk_actions.withdraw_from_card(desk=desk, actor=desk.actor)
+        messages.success(request, "Your election on the published card is withdrawn.")
+        return redirect("desk")
+    election = Election.objects.standing().filter(desk=desk, card__isnull=False).first()
+    if election is None:
+        return redirect("desk")
+    return ask(
+        request,
+        "Withdraw your election?",
+        f"Your election of {election} on the published card ends.",
+        "Your desk is not ready then: the engine's signals do not reach it until you enrol again.",
+        act="Withdraw",
+        back=("Desk", reverse("desk")),
+    )
+
+
+def _steps(*, connected: bool, enrolled: bool, equipped: bool, filled: bool) -> list[Step]:
+    return [
+        Step(
+            "Connect", "Choose your venue. We never ask for a key.", reverse("connect"), connected
+        ),
+        Step(
+            "Enrol",
+            "Elect what the published card shows.",
+            reverse("enrol"),
+            enrolled,
+        ),
+        Step(
+            "Token or bot",
+            "Read your desk or push your own signals.",
+            reverse("bots"),
+            equipped,
+        ),
+        Step("First signal", "It appears here automatically.", reverse("activity"), filled),
+    ]
+
+
+def _remembered(desk: Desk, spans: list[Span]) -> Visibility:
+    """What the desk may read. Keeps the spans, so that they are read once for the whole page."""
+    visible = desk_visibility(desk)
+
+    def remember(window: Window) -> Sequence[Span]:
+        spans.extend(visible(window))
+        return spans
+
+    return remember

@@ -1,0 +1,127 @@
+"""Files of a desk's data, which the web server makes while it sends them (contract, section 7).
+
+A desk has one at a time, in whichever process, and a process gives them a quarter of its threads,
+as it does to mails. nginx takes the file as fast as it is made, however slowly its client reads.
+"""
+
+import errno
+import socket
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from datetime import timedelta
+
+from django.conf import settings
+from django.http import HttpRequest, StreamingHttpResponse
+
+from desks.models import Desk
+from events.http import limits
+from events.http.refusals import Unavailable
+from events.waits import Wait
+from events.writer_queue import DATABASE_ERRORS
+from signals.site.export_lease import LEASE, ExportLease
+
+# The files that one process makes at once.
+MAX_CONCURRENT = max(1, settings.THREADS // 4)
+_places = threading.BoundedSemaphore(MAX_CONCURRENT)
+
+PART = 256 * 1024  # bytes that are sent together
+PART_TIMEOUT = 20  # seconds that a client has to take them
+MAX_SILENCE = 5  # seconds after which a smaller part is sent
+RENEWED_AFTER = LEASE / 3
+
+# Python's threads take turns of 5 ms while they compute. Without these pauses, each statement of a
+# signal in the same process would wait as long: ten statements took 140 ms instead of 3 ms.
+LINES_BETWEEN_PAUSES = 5
+PAUSE = 0.0001  # seconds
+
+RETRY_AFTER = 10  # seconds
+IS_RUNNING = (
+    "An export of your account is being made, and each account has one at a time. Wait until it "
+    "has ended, then try again."
+)
+NO_PLACE = (
+    "The service makes as many exports as it can at the same time. Wait a few seconds, then try "
+    "again."
+)
+
+
+def download(
+    request: HttpRequest, desk: Desk, parts: Iterable[bytes], *, filename: str, content_type: str
+) -> StreamingHttpResponse:
+    """The response with a file that consists of these parts, and is made while it is sent.
+
+    Raises ``Unavailable`` if the desk has another one, or the process no place for one more, and
+    ``RateLimited``. To HEAD the file is empty and counts for nothing.
+    """
+    body = iter(()) if request.method == "HEAD" else _Body(request, desk, parts)
+    response = StreamingHttpResponse(body, content_type=content_type)
+    response["Content-Disposition"] = f'attachment; filename="{filename}"'
+    return response
+
+
+class _Body:
+    """The bytes of a file, as the server asks for them.
+
+    From the beginning to ``close`` it holds a place of the process and the desk's lease. The place
+    is free again also if nobody asks for a byte, and nobody closes it.
+    """
+
+    def __init__(self, request: HttpRequest, desk: Desk, parts: Iterable[bytes]) -> None:
+        self._has_place = False
+        self._lease: ExportLease | None = None
+        if not _places.acquire(blocking=False):
+            raise Unavailable(Wait.DOWNLOADS, NO_PLACE, RETRY_AFTER)
+        self._has_place = True
+        try:
+            self._lease = ExportLease.take(desk.pk)
+            if self._lease is None:
+                raise Unavailable(Wait.DOWNLOADS, IS_RUNNING, RETRY_AFTER)
+            limits.consume("minting", str(desk.user_id))
+        except BaseException:
+            self.close()
+            raise
+        self._socket: socket.socket | None = request.META.get("gunicorn.socket")
+        self._bytes = self._make(parts, self._lease)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self._bytes
+
+    def __del__(self) -> None:
+        self._leave()
+
+    def close(self) -> None:
+        """Frees place and lease, however the file ended."""
+        self._leave()
+        lease, self._lease = self._lease, None
+        if lease is not None:
+            with suppress(*DATABASE_ERRORS):  # it ends by itself
+                lease.end()
+
+    def _leave(self) -> None:
+        if self._has_place:
+            self._has_place = False
+            _places.release()
+
+    def _make(self, parts: Iterable[bytes], lease: ExportLease) -> Iterator[bytes]:
+        """Larger parts, each of which the client has to take in time. A given part is a line."""
+        if self._socket is not None:
+            self._socket.settimeout(PART_TIMEOUT)  # of all of a part, not of each byte
+        waiting: list[bytes] = []
+        size, sent = 0, 0.0
+        renewed = time.monotonic()
+        for number, part in enumerate(parts):
+            if number % LINES_BETWEEN_PAUSES == 0:
+                time.sleep(PAUSE)
+            now = time.monotonic()
+            if timedelta(seconds=now - renewed) >= RENEWED_AFTER:
+                renewed = now
+                if not lease.renew():
+                    raise BrokenPipeError(errno.EPIPE, "The lease of an export is another's.")
+            waiting.append(part)
+            size += len(part)
+            if size >= PART or (size and now - sent >= MAX_SILENCE):
+                yield b"".join(waiting)
+                waiting, size, sent = [], 0, time.monotonic()
+        yield b"".join(waiting)

@@ -1,0 +1,214 @@
+"""A customer's own data as one ZIP file of JSON and CSV, written while it is sent.
+
+Nothing is held in memory but one page of events and one chunk of the file. No secret, token,
+digest or session key is in it: only what the pages and the API show to the owner.
+"""
+
+import csv
+import io
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
+from zipfile import ZIP_DEFLATED, ZipFile
+
+from allauth.account.models import EmailAddress
+from allauth.mfa.models import Authenticator
+from allauth.usersessions.models import UserSession
+from django.db.models import Model, QuerySet
+from django.utils import timezone
+
+from desks.feed.visibility import desk_visibility
+from desks.models import Automation, Desk, Election
+from events.feed.head import read_head
+from events.feed.reading import Query, read_page
+from events.feed.records import serialize_event
+from events.times import to_rfc3339
+from signals.notices.chats.models import Chat
+from signals.webhooks.models import Subscription
+from signals.webhooks.records import records
+from tokens.models import SigningSecret, Token
+
+PAGE_SIZE = 200
+CHUNK = 64 * 1024  # bytes
+
+Row = dict[str, Any]
+AnyRow = TypeVar("AnyRow", bound=Model)
+Rows = Callable[[], Iterable[Row]]
+
+
+def export(desk: Desk) -> Iterator[bytes]:
+    """The ZIP file, in chunks: one after each row, and most are empty.
+
+    Events up to the head at the beginning are in it.
+    """
+    outbox = _Outbox()
+    with ZipFile(outbox, "w", ZIP_DEFLATED) as archive:
+        for name, rows in _tables(desk, read_head().position).items():
+            for ending, write in (("json", _json), ("csv", _csv)):
+                with archive.open(f"{name}.{ending}", "w", force_zip64=True) as member:
+                    for text in write(rows()):
+                        member.write(text.encode())
+                        yield outbox.take() if outbox.size >= CHUNK else b""
+    yield outbox.take()
+
+
+class _Outbox(io.RawIOBase):
+    """A file that cannot seek. What is written waits until it is taken."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self.size = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._parts.append(bytes(data))
+        self.size += len(data)
+        return len(data)
+
+    def take(self) -> bytes:
+        taken, self._parts, self.size = b"".join(self._parts), [], 0
+        return taken
+
+
+def _json(rows: Iterable[Row]) -> Iterator[str]:
+    """A JSON array, one row a line."""
+    separator = "[\n"
+    for row in rows:
+        yield separator + json.dumps(row, ensure_ascii=False)
+        separator = ",\n"
+    yield "[]\n" if separator == "[\n" else "\n]\n"
+
+
+def _csv(rows: Iterable[Row]) -> Iterator[str]:
+    """CSV with a header. What is nested is JSON. No cell holds a formula."""
+    line = io.StringIO()
+    writer = csv.writer(line)
+    for number, row in enumerate(rows):
+        if number == 0:
+            writer.writerow(row)
+        writer.writerow([safe_cell(value) for value in row.values()])
+        yield line.getvalue()
+        line.seek(0)
+        line.truncate()
+
+
+# A formula begins with one of these. The second line has the full-width and small forms.
+_SIGNS = (
+    r"=+\-@\t\r\n"
+    r"\uff1d\uff0b\uff0d\uff20\ufe66\ufe62\ufe63\ufe6b\u2212"
+)
+# It begins at the beginning of a cell, or after what separates cells in some locale: a spreadsheet
+# that expects semicolons reads one cell as several.
+_FORMULA = re.compile(rf"""(^|[,;|\t\r\n])([\s"']*)(?=[{_SIGNS}])""")
+
+
+def safe_cell(value: Any) -> str:
+    """The text of a cell of CSV, marked with an apostrophe where a formula would begin."""
+    text = json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
+    return "" if text is None else _FORMULA.sub(r"\1'\2", str(text))
+
+
+def _tables(desk: Desk, head: int) -> dict[str, Rows]:
+    return {
+        "account": lambda: [_account(desk)],
+        "second_factors": lambda: map(_factor, Authenticator.objects.filter(user=desk.user_id)),
+        "sessions": lambda: map(_session, _paged(UserSession.objects.filter(user=desk.user_id))),
+        "bots": lambda: map(_bot, _paged(Automation.objects.filter(desk=desk))),
+        "elections": lambda: map(_election, _paged(_elections(desk))),
+        "tokens": lambda: (row.as_event_data() for row in _paged(Token.objects.filter(desk=desk))),
+        "secrets": lambda: (
+            row.as_event_data() for row in _paged(SigningSecret.objects.of_desk(desk))
+        ),
+        "webhooks": lambda: _webhooks(desk),
+        "chats": lambda: (chat.as_record() for chat in Chat.objects.filter(user=desk.user_id)),
+        "events": lambda: _events(desk, head),
+    }
+
+
+def _paged(rows: QuerySet[AnyRow]) -> Iterator[AnyRow]:
+    """The rows in the order of their keys. No cursor of the database stays open between pages."""
+    ordered = rows.order_by("pk")
+    page = list(ordered[:PAGE_SIZE])
+    while page:
+        yield from page
+        page = list(ordered.filter(pk__gt=page[-1].pk)[:PAGE_SIZE])
+
+
+def _elections(desk: Desk) -> QuerySet[Election]:
+    return Election.objects.filter(desk=desk).select_related("card")
+
+
+def _webhooks(desk: Desk) -> Iterable[Row]:
+    owned = Subscription.objects.of_owner(desk.pk).select_related("desk")
+    return records(list(owned), timezone.now())
+
+
+def _account(desk: Desk) -> Row:
+    user, connection = desk.user, getattr(desk, "connection", None)
+    return {
+        "userId": desk.public_id,
+        "email": user.email,
+        "addresses": list(EmailAddress.objects.filter(user=user).values("email", "verified")),
+        "joinedAt": to_rfc3339(user.date_joined),
+        "lastSignInAt": to_rfc3339(user.last_login),
+        "timeZone": user.time_zone,
+        "theme": user.theme,
+        "venue": connection and connection.venue,
+        "connectedAt": connection and to_rfc3339(connection.connected_at),
+    }
+
+
+def _factor(factor: Authenticator) -> Row:
+    """The kind of a second factor, and its times. Never its seed, codes or key."""
+    return {
+        "type": str(factor.Type(factor.type).label),
+        "createdAt": to_rfc3339(factor.created_at),
+        "lastUsedAt": to_rfc3339(factor.last_used_at),
+    }
+
+
+def _session(session: UserSession) -> Row:
+    return {
+        "address": session.ip,
+        "browser": session.user_agent,
+        "signedInAt": to_rfc3339(session.created_at),
+    }
+
+
+def _bot(bot: Automation) -> Row:
+    return {
+        "botId": bot.pk,
+        "expected": bot.expectation.to_dict() if bot.expectation else None,
+        "maxAge": bot.max_age,
+        "name": bot.name,
+        "createdAt": to_rfc3339(bot.created_at),
+        "removedAt": to_rfc3339(bot.removed_at),
+    }
+
+
+def _election(election: Election) -> Row:
+    return {
+        "pair": election.pair,
+        "direction": election.direction,
+        "card": election.card and election.card.name,
+        "botId": election.automation_id,
+        "electedAt": to_rfc3339(election.elected_at),
+        "opened": election.opened,
+        "closed": election.closed,
+        "reason": election.reason,
+    }
+
+
+def _events(desk: Desk, head: int) -> Iterator[Row]:
+    """The desk's view of the log, oldest first, as its token reads it."""
+    after, more = 0, True
+    while more:
+        page = read_page(Query(after=after, limit=PAGE_SIZE), desk_visibility(desk))
+        for event in page.events:
+            if event.position > head:
+                return
+            yield serialize_event(event, platform=False)
+        after, more = page.examined, page.more

@@ -1,0 +1,93 @@
+"""The paths of the API, below ``/api/``, and of the pages of all rooms."""
+
+from django.urls import path
+
+from signals.intake.api.views import CheckView, DeployView, HookView, SignalViewSet
+from signals.notices import pages as notices
+from signals.notices.chats import pages as chats
+from signals.notices.digest.page import digest
+from signals.site import credentials, desk
+from signals.site.activity.export import export
+from signals.site.activity.listing import activity
+from signals.site.activity.one_event import one_event
+from signals.site.bots.alarm import alarm
+from signals.site.bots.api import BotsView
+from signals.site.bots.changes import elect, remove, withdraw
+from signals.site.bots.check import check
+from signals.site.bots.listing import bots
+from signals.site.bots.overview import overview
+from signals.site.bots.sending import send, tradingview
+from signals.site.news import desk_news
+from signals.webhooks.api.views import RewindView, SecretView, SubscriptionViewSet, TestView
+from signals.webhooks.pages.changes import act, change, new, secret
+from signals.webhooks.pages.changes import remove as remove_webhook
+from signals.webhooks.pages.overview import webhook, webhooks
+
+_WEBHOOK = "v1/subscriptions/<subscriptionId:subscription_id>"
+
+api = [
+    path(
+        "v1/subscriptions",
+        SubscriptionViewSet.as_view({"get": "list", "post": "create"}),
+        name="subscriptions",
+    ),
+    path(
+        _WEBHOOK,
+        SubscriptionViewSet.as_view({"get": "retrieve", "patch": "change", "delete": "remove"}),
+        name="subscription",
+    ),
+    path(f"{_WEBHOOK}/secret", SecretView.as_view({"post": "create"}), name="subscription-secret"),
+    path(f"{_WEBHOOK}/test", TestView.as_view({"post": "create"}), name="subscription-test"),
+    path(f"{_WEBHOOK}/rewind", RewindView.as_view({"post": "create"}), name="subscription-rewind"),
+    path("v1/desks/<userId:user_id>/signal", DeployView.as_view(), name="deploy"),
+    path("v1/bots", BotsView.as_view(), name="own-bots"),
+    path("v1/signals", SignalViewSet.as_view({"get": "find"}), name="signals"),
+    path(
+        "v1/signals/<signalId:signal_id>",
+        SignalViewSet.as_view({"get": "retrieve"}),
+        name="signal-record",
+    ),
+    path("hooks/signal", HookView.as_view(), name="hook"),
+    path("hooks/check", CheckView.as_view(), name="check-signal"),
+]
+
+pages = [
+    path("desk", desk.overview, name="desk"),
+    path("desk/connect", desk.connect, name="connect"),
+    path("desk/disconnect", desk.disconnect, name="disconnect"),
+    path("desk/enrol", desk.enrol, name="enrol"),
+    path("desk/withdraw", desk.withdraw, name="withdraw"),
+    path("desk/token", credentials.mint, name="mint"),
+    path("desk/token/revoke", credentials.revoke, name="revoke"),
+    path("desk/end", credentials.end_credentials, name="end-credentials"),
+    path("bots", bots, name="bots"),
+    path("bots/<str:bot_id>", overview, name="bot"),
+    path("bots/<str:bot_id>/send", send, name="send"),
+    path("bots/<str:bot_id>/tradingview", tradingview, name="tradingview"),
+    path("bots/<str:bot_id>/elect", elect, name="elect"),
+    path("bots/<str:bot_id>/withdraw", withdraw, name="withdraw-bot"),
+    path("bots/<str:bot_id>/check", check, name="check"),
+    path("bots/<str:bot_id>/alarm", alarm, name="alarm"),
+    path("bots/<str:bot_id>/remove", remove, name="remove-bot"),
+    path("bots/<str:bot_id>/secret", credentials.generate, name="generate"),
+    path("bots/<str:bot_id>/secrets/<str:secret_id>/end", credentials.end, name="end-secret"),
+    path("notices", notices.notices, name="notices"),
+    path("notices/test", notices.test_notice, name="test-notice"),
+    path("notices/chats/new", chats.new, name="new-chat"),
+    path("notices/chats/telegram", chats.new_telegram, name="new-telegram"),
+    path("notices/chats/<str:chat_id>/test", chats.test, name="test-chat"),
+    path("notices/chats/<str:chat_id>/remove", chats.remove, name="remove-chat"),
+    path("notices/digest", digest, name="digest"),
+    path("notices/stop/<str:token>", notices.stop, name="stop-notices"),
+    path("webhooks", webhooks, name="webhooks"),
+    path("webhooks/new", new, name="new-webhook"),
+    path("webhooks/<str:webhook_id>", webhook, name="webhook"),
+    path("webhooks/<str:webhook_id>/act", act, name="webhook-act"),
+    path("webhooks/<str:webhook_id>/change", change, name="change-webhook"),
+    path("webhooks/<str:webhook_id>/secret", secret, name="webhook-secret"),
+    path("webhooks/<str:webhook_id>/remove", remove_webhook, name="remove-webhook"),
+    path("activity", activity, name="activity"),
+    path("activity.csv", export, name="activity-csv"),
+    path("activity/stream", desk_news, name="stream"),
+    path("activity/<str:event_id>", one_event, name="event"),
+]

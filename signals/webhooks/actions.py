@@ -1,0 +1,254 @@
+"""Actions that change a webhook subscription, each one turn at the log with its event.
+
+A secret and a URL are encrypted before the log's lock is taken. A secret's text is returned once,
+and never stored. Events name neither URL nor host (contract, section 4, subscriptions).
+
+The row's other writer, a runner, holds the row's lock for one short transaction and never waits for
+the log meanwhile. So an action may update the row in its turn.
+"""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from desks.models import Desk
+from desks.writes import refuse_inactive
+from events import log
+from events.actors import Actor
+from events.feed.head import read_head
+from events.http.cursors import log_position
+from events.http.refusals import CursorLost, Invalid
+from events.kinds import Kind
+from events.times import to_rfc3339
+from signals.outbound.addresses import ForbiddenURL, check_url
+from signals.webhooks.models import State, Subscription, SubscriptionQuerySet, SubscriptionSecret
+from signals.webhooks.writes import append, current, refuse_too_many, update
+from tokens import notices
+from tokens.actions import MAX_OVERLAP
+from tokens.crypto import formats
+from tokens.crypto.keys import KeyLostError
+
+# No failure counts any more.
+NO_FAILURES: dict[str, Any] = {"failures": 0, "failing_since": None}
+
+
+def create(
+    *, desk: Desk | None, url: str, kinds: Sequence[str], actor: Actor
+) -> tuple[str, Subscription]:
+    """Adds a subscription of a desk, or of the platform; returns its secret's text and the record.
+
+    It begins with the next event. A test is sent to the URL, and deliveries begin once the URL has
+    answered one. ``kinds`` is empty for all kinds. Raises ``Invalid`` if the URL is not allowed or
+    the owner has too many.
+    """
+    subscription = Subscription(desk=desk, kinds=list(kinds))
+    _seal(subscription, url)
+    text, secret = _new_secret(subscription)
+    with log.turn(actor=actor) as turn:
+        if desk is not None:
+            refuse_inactive(desk)
+        refuse_too_many(desk)
+        subscription.cursor_epoch = read_head().epoch
+        subscription.cursor_position = turn.next_position()
+        subscription.created_at = secret.created_at = turn.at
+        subscription.test_requested_at = subscription.next_attempt_at = turn.at
+        subscription.save(force_insert=True)
+        secret.save(force_insert=True)
+        append(turn, Kind.SUBSCRIPTION_CREATED, subscription, secret=secret.as_event_data())
+        _notify(turn, subscription, f"A webhook to {subscription.host} was added.")
+    return text, subscription
+
+
+def change(
+    *,
+    subscription: Subscription,
+    actor: Actor,
+    url: str | None = None,
+    kinds: Sequence[str] | None = None,
+    paused: bool | None = None,
+) -> Subscription:
+    """Changes the URL, the kinds, whether it is paused, or several. Returns the record.
+
+    A new URL must answer a test before anything is delivered to it.
+    """
+    new = Subscription(public_id=subscription.public_id)
+    if url is not None:
+        _seal(new, url)
+    with log.turn(actor=actor) as turn:
+        row = current(subscription)
+        changed = []
+        if kinds is not None and list(kinds) != row.kinds:
+            changed.append("kinds")
+            update(row, kinds=list(kinds))
+        if url is not None and _differ(row, new):
+            changed.append("url")
+            _replace_url(turn, row, new)
+        if changed:
+            append(turn, Kind.SUBSCRIPTION_CHANGED, row, changed=changed)
+        if paused is not None:
+            act = pause if paused else resume
+            row = act(subscription=row, actor=actor)
+    return row
+
+
+def pause(*, subscription: Subscription, actor: Actor) -> Subscription:
+    """Pauses a subscription. What is in flight may still arrive. Pausing again changes nothing."""
+    with log.turn(actor=actor) as turn:
+        row = current(subscription)
+        if row.state != State.PAUSED:
+            update(row, state=State.PAUSED, reason=None, **NO_FAILURES)
+            append(turn, Kind.SUBSCRIPTION_PAUSED, row)
+    return row
+
+
+def resume(*, subscription: Subscription, actor: Actor) -> Subscription:
+    """Resumes a paused or disabled subscription at its cursor. Nothing is lost.
+
+    Raises ``CursorLost`` if the cursor is of another epoch: rewind it first.
+    """
+    with log.turn(actor=actor) as turn:
+        row = current(subscription)
+        if row.state in (State.PAUSED, State.DISABLED):
+            if row.cursor_epoch != read_head().epoch:
+                raise CursorLost
+            update(
+                row,
+                state=State.ACTIVE if row.is_verified else State.UNVERIFIED,
+                reason=None,
+                next_attempt_at=turn.at,
+                test_requested_at=row.test_requested_at if row.is_verified else turn.at,
+                **NO_FAILURES,
+            )
+            append(turn, Kind.SUBSCRIPTION_RESUMED, row)
+    return row
+
+
+def rewind(*, subscription: Subscription, after: str, actor: Actor) -> Subscription:
+    """Moves the cursor: back, to send everything after it again, or forward, to skip.
+
+    Raises ``Invalid`` or ``CursorLost`` as the feed does.
+    """
+    with log.turn(actor=actor) as turn:
+        row, head = current(subscription), read_head()
+        position = log_position(after, head.epoch, turn.position - 1)
+        update(
+            row,
+            cursor_epoch=head.epoch,
+            cursor_position=position,
+            revision=row.revision + 1,
+            next_attempt_at=turn.at,
+            **NO_FAILURES,
+        )
+        append(turn, Kind.SUBSCRIPTION_REWOUND, row, position=position)
+    return row
+
+
+def replace_secret(
+    *, subscription: Subscription, actor: Actor, overlap: timedelta = timedelta(0)
+) -> tuple[str, Subscription]:
+    """Replaces the secret; returns the new one's text and the subscription's record.
+
+    Deliveries are signed with the old one too for ``overlap`` (at most seven days). A secret that
+    is already in an overlap ends now.
+    """
+    if not timedelta(0) <= overlap <= MAX_OVERLAP:
+        raise Invalid.field("overlap", "range", "Choose an overlap of at most seven days.")
+    text, secret = _new_secret(subscription)
+    with log.turn(actor=actor) as turn:
+        row = current(subscription)
+        secret.created_at = turn.at
+        previous_ends_at = turn.at + overlap
+        live = SubscriptionSecret.objects.filter(subscription=row)
+        live.exclude(ends_at=None).delete()
+        if overlap:
+            live.update(ends_at=previous_ends_at)
+        else:
+            live.delete()
+        secret.save(force_insert=True)
+        if row.key_lost_at:
+            update(row, next_attempt_at=turn.at)
+        append(
+            turn,
+            Kind.SUBSCRIPTION_SECRET_REPLACED,
+            row,
+            secret=secret.as_event_data(),
+            previousEndsAt=to_rfc3339(previous_ends_at),
+        )
+        _notify(turn, row, f"The secret of a webhook to {row.host} was replaced: {secret.hint}.")
+    return text, row
+
+
+def remove(*, subscription: Subscription, actor: Actor) -> None:
+    """Removes a subscription, with its URL, its secrets and its attempts.
+
+    One that is removed already takes no turn at the log.
+    """
+    rows = Subscription.objects.filter(pk=subscription.pk)
+    if rows.exists():
+        with log.turn(actor=actor) as turn:
+            remove_rows(turn, rows.all())
+
+
+def remove_rows(turn: log.Turn, subscriptions: SubscriptionQuerySet) -> None:
+    """Removes subscriptions. Needs the caller's turn at the log."""
+    # The lock keeps runners from adding attempts to rows that are about to be deleted.
+    rows = list(subscriptions.select_related("desk").select_for_update(of=("self",)))
+    Subscription.objects.filter(pk__in=[row.pk for row in rows]).delete()
+    for row in rows:
+        append(turn, Kind.SUBSCRIPTION_REMOVED, row)
+        _notify(turn, row, f"A webhook to {row.host} was removed.")
+
+
+def request_test(*, subscription: Subscription) -> Subscription:
+    """Asks a runner to send a test to the URL. Nothing is sent here, and the log tells nothing."""
+    with log.turn(actor=None) as turn:
+        row = current(subscription)
+        update(row, test_requested_at=turn.at, next_attempt_at=turn.at)
+    return row
+
+
+def _seal(subscription: Subscription, url: str) -> None:
+    """Encrypts the URL in its one form. Raises ``Invalid`` if it is not allowed."""
+    try:
+        target = check_url(url)
+    except ForbiddenURL as error:
+        raise Invalid.field("url", error.code, error.sentence) from None
+    subscription.host = target.authority
+    subscription.encrypt(target.url)
+
+
+def _differ(row: Subscription, new: Subscription) -> bool:
+    """Whether the URLs differ. One whose key was lost differs from any."""
+    try:
+        return row.decrypt() != new.decrypt()
+    except KeyLostError:
+        return True
+
+
+def _replace_url(turn: log.Turn, row: Subscription, new: Subscription) -> None:
+    """Replaces the URL. What is in flight to the old one counts for nothing."""
+    update(
+        row,
+        ciphertext=new.ciphertext,
+        key_id=new.key_id,
+        host=new.host,
+        is_verified=False,
+        state=State.PAUSED if row.state == State.PAUSED else State.UNVERIFIED,
+        reason=None,
+        revision=row.revision + 1,
+        test_requested_at=turn.at,
+        next_attempt_at=turn.at,
+        **NO_FAILURES,
+    )
+    _notify(turn, row, f"The URL of a webhook was changed. It now leads to {row.host}.")
+
+
+def _new_secret(subscription: Subscription) -> tuple[str, SubscriptionSecret]:
+    text = formats.new_webhook_secret()
+    secret = SubscriptionSecret(subscription=subscription, hint=formats.hint(text))
+    secret.encrypt(text)
+    return text, secret
+
+
+def _notify(turn: log.Turn, subscription: Subscription, sentence: str) -> None:
+    notices.notify_owner(turn, subscription.desk, sentence)

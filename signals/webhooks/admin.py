@@ -1,0 +1,233 @@
+"""The control area's pages of webhooks. Staff read all of them, and change the platform's."""
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.db.models import Q
+from django.http import HttpResponse
+from django.template.loader import render_to_string
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from desks.models import Desk
+from events.control.links import add_related, add_section
+from events.control.pages import ActionPage, ReadOnlyAdmin
+from events.feed.head import read_head
+from events.http.cursors import log_cursor
+from signals.webhooks import actions
+from signals.webhooks.attempts import MAX_ANSWERS, MAX_ATTEMPTS
+from signals.webhooks.kinds import in_words
+from signals.webhooks.models import State, Subscription
+from signals.webhooks.pages.forms import ChangeForm, WebhookForm
+from signals.webhooks.pages.overview import attempts_of
+from signals.webhooks.records import MAX_LAG, lag_of
+from signals.webhooks.samples import receivers
+from tokens.admin.pages import CreateCredentialPage, OwnerFilter
+from tokens.forms import SecretForm
+
+ONCE = "The secret is shown once, on the next page. It cannot be shown again."
+
+
+class AddWebhook(CreateCredentialPage):
+    label = "Add a webhook of the platform"
+    form_class = WebhookForm
+
+    def consequences(self) -> list[str]:
+        return ["It gets the whole log from now on, once its URL has answered a test.", ONCE]
+
+    def create(self, form: Any) -> tuple[str, Subscription]:
+        return actions.create(desk=None, actor=self.actor, **form.changes())
+
+
+class OfThePlatform(ActionPage):
+    """An act on a webhook of the platform."""
+
+    said: str
+
+    @staticmethod
+    def applies_to(row: Subscription) -> bool:
+        return row.is_platform
+
+    def act(self, form: Any) -> None:
+        raise NotImplementedError
+
+    def perform(self, form: Any) -> HttpResponse:
+        self.act(form)
+        return self.redirect_to_row(self.row, self.said)
+
+
+class ChangeWebhook(OfThePlatform):
+    label, said = "Change", "Saved."
+    form_class = ChangeForm  # type: ignore[assignment]  # its arguments are below
+
+    def get_form_kwargs(self) -> dict[str, Any]:
+        given = {**super().get_form_kwargs(), "kinds": self.row.kinds}
+        del given["initial"]
+        return given
+
+    def consequences(self) -> list[str]:
+        return ["A new URL must answer a test before anything is delivered to it."]
+
+    def act(self, form: Any) -> None:
+        actions.change(subscription=self.row, actor=self.actor, **form.changes())
+
+
+class ReplaceSecret(CreateCredentialPage):
+    label, is_per_row = "Replace secret", True
+    form_class = SecretForm
+
+    @staticmethod
+    def applies_to(row: Subscription) -> bool:
+        return row.is_platform
+
+    def consequences(self) -> list[str]:
+        return ["As long as you keep the old secret, both sign each delivery.", ONCE]
+
+    def create(self, form: Any) -> tuple[str, Subscription]:
+        return actions.replace_secret(subscription=self.row, actor=self.actor, **form.cleaned_data)
+
+
+class SendTest(OfThePlatform):
+    label, said = "Send test", "A test is on its way. Reload this page to see what became of it."
+
+    def consequences(self) -> list[str]:
+        return [f"A signed test is sent to {self.row.host}. It is no event of the log."]
+
+    def act(self, form: Any) -> None:
+        actions.request_test(subscription=self.row)
+
+
+class PauseWebhook(OfThePlatform):
+    label, said = "Pause", "Paused."
+
+    @staticmethod
+    def applies_to(row: Subscription) -> bool:
+        return row.is_platform and row.state != State.PAUSED
+
+    def consequences(self) -> list[str]:
+        return ["Events wait until the webhook is resumed."]
+
+    def act(self, form: Any) -> None:
+        actions.pause(subscription=self.row, actor=self.actor)
+
+
+class ResumeWebhook(OfThePlatform):
+    label, said = "Resume", "Resumed."
+
+    @staticmethod
+    def applies_to(row: Subscription) -> bool:
+        return row.is_platform and row.state in (State.PAUSED, State.DISABLED)
+
+    def consequences(self) -> list[str]:
+        return ["What waited is sent in order."]
+
+    def act(self, form: Any) -> None:
+        actions.resume(subscription=self.row, actor=self.actor)
+
+
+class PositionForm(forms.Form):
+    """The last position that counts as delivered."""
+
+    position = forms.IntegerField(
+        label="Continue after position",
+        min_value=0,
+        help_text="An earlier one sends everything after it again; a later one skips.",
+    )
+
+
+class Rewind(OfThePlatform):
+    label, said = "Send again or skip", "Moved."
+    form_class = PositionForm
+
+    def get_initial(self) -> dict[str, Any]:
+        return {"position": self.row.cursor_position}
+
+    def consequences(self) -> list[str]:
+        return ["It takes effect when the delivery in flight has ended."]
+
+    def act(self, form: Any) -> None:
+        head = read_head()
+        after = log_cursor(head.epoch, min(form.cleaned_data["position"], head.position))
+        actions.rewind(subscription=self.row, after=after, actor=self.actor)
+
+
+class RemoveWebhook(OfThePlatform):
+    label, is_destructive = "Remove", True
+
+    def consequences(self) -> list[str]:
+        return [
+            "Nothing more is sent to its URL.",
+            "The URL, the secret and the list of attempts are deleted. This cannot be undone.",
+        ]
+
+    def perform(self, form: Any) -> HttpResponse:
+        actions.remove(subscription=self.row, actor=self.actor)
+        return self.redirect_to_list("The webhook is removed.")
+
+
+class WebhookOwnerFilter(OwnerFilter, column="desk"):
+    """By desk, or the platform's."""
+
+
+@admin.register(Subscription)
+class SubscriptionAdmin(ReadOnlyAdmin):
+    """Webhooks, the newest first. Their URLs are shown to nobody."""
+
+    pages = {
+        "new": AddWebhook,
+        "test": SendTest,
+        "pause": PauseWebhook,
+        "resume": ResumeWebhook,
+        "change-webhook": ChangeWebhook,
+        "secret": ReplaceSecret,
+        "rewind": Rewind,
+        "remove": RemoveWebhook,
+    }
+    list_display = ["public_id", "host", "desk", "now", "failures", "last_delivered_at"]
+    list_filter = [WebhookOwnerFilter]
+    list_select_related = ["desk"]
+    ordering = ["-id"]
+    search_help_text = "sub_… · usr_…"
+    searches_by_prefix = {
+        "sub_": lambda text: Q(public_id=text),
+        "usr_": lambda text: Q(desk__public_id=text),
+    }
+    fields = [
+        *("public_id", "host", "desk", "events", "now", "reason", "waiting", "failures"),
+        *("failing_since", "next_attempt_at", "last_delivered_at", "last_status", "created_at"),
+    ]
+
+    @admin.display(description="state")
+    def now(self, row: Subscription) -> str:
+        return row.shown_state
+
+    @admin.display
+    def events(self, row: Subscription) -> str:
+        return ", ".join(in_words(row.kinds)) or "all"
+
+    @admin.display(description=f"waiting, counted to {MAX_LAG:,}")
+    def waiting(self, row: Subscription) -> int:
+        return lag_of(row)
+
+
+def _attempts(row: Subscription) -> SafeString:
+    context = {
+        "attempts": attempts_of(row),
+        "most_attempts": MAX_ATTEMPTS,
+        "most_answers": MAX_ANSWERS,
+        "read_only": True,
+    }
+    told = render_to_string("webhooks/key_lost.html", {"webhook": row}) if row.key_lost_at else ""
+    return format_html("{}{}", told, render_to_string("webhooks/attempts.html", context))
+
+
+def _receivers(row: Subscription) -> SafeString:
+    if not row.is_platform:
+        return SafeString()
+    return render_to_string("control/receivers.html", {"samples": receivers()})
+
+
+add_section(Subscription, "Latest attempts", _attempts)
+add_section(Subscription, "Verify what you receive", _receivers)
+add_related(Desk, "webhooks", Subscription)

@@ -1,0 +1,219 @@
+"""Webhook subscriptions, and the secrets that sign their deliveries."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any, Self
+
+from django.db import models
+from django.db.models import F, Q
+
+from desks.feed.visibility import desk_visibility
+from desks.ids import MAX_ID_LENGTH, new_subscription_id
+from events.feed.reading import WHOLE_LOG, Visibility
+from events.http.cursors import log_cursor
+from events.times import to_rfc3339
+from tokens.crypto.keys import KeyLostError
+from tokens.models.sealed import Sealed, SealedSecret, SealedSecretQuerySet
+
+MAX_HOST_LENGTH = 260  # a host name, a colon and a port
+MAX_OF_DESK, MAX_OF_PLATFORM = 5, 50
+
+
+class State(models.TextChoices):
+    """The stored state of a subscription. ``shown_state`` adds one that is not stored."""
+
+    UNVERIFIED = "unverified"  # the URL has not answered a test
+    ACTIVE = "active"
+    PAUSED = "paused"
+    DISABLED = "disabled"  # the service gave up; ``reason`` says why
+
+
+# An active subscription whose last delivery failed.
+FAILING = "failing"
+SHOWN_STATES = (State.UNVERIFIED, State.ACTIVE, State.PAUSED, FAILING, State.DISABLED)
+
+
+class Reason(models.TextChoices):
+    """Why the service disabled a subscription."""
+
+    GONE = "gone"  # the endpoint answered 410
+    FAILED = "failed"  # failures only, for too long
+    CURSOR_LOST = "cursor_lost"  # the log was restored, and the cursor is of another epoch
+
+
+class SubscriptionQuerySet(models.QuerySet["Subscription"]):
+    def of_owner(self, desk_pk: int | None) -> Self:
+        """The subscriptions of a desk, or the platform's if there is no desk."""
+        return self.filter(desk=desk_pk)
+
+    def hosts(self, public_ids: Iterable[str]) -> dict[str, str]:
+        """The hosts by id. Removed webhooks have none."""
+        return dict(self.filter(public_id__in=public_ids).values_list("public_id", "host"))
+
+    def due(self, now: datetime) -> Self:
+        """Those that a runner has to look at without news, and that no runner has leased."""
+        is_free = Q(leased_until=None) | Q(leased_until__lte=now)
+        return self.filter(is_free, next_attempt_at__lte=now)
+
+
+class Subscription(Sealed):
+    """A webhook subscription: a cursor of the log with a URL (contract, section 4).
+
+    The sealed text is the URL. ``host`` is the part of it that pages show. ``desk`` is
+    None for a subscription of the platform. ``kinds`` is empty if all kinds are delivered.
+
+    Two writers change a row. An action changes what the log tells, in a turn at the log. A runner
+    changes what the log does not tell (the cursor, the failures, the lease) in a short transaction,
+    where ``lease_generation`` is still its own. An action that makes what is in flight obsolete
+    increments ``revision``: the outcome of a session that began with another one changes nothing.
+    """
+
+    public_id = models.CharField(max_length=MAX_ID_LENGTH, default=new_subscription_id)
+    desk = models.ForeignKey(
+        "desks.Desk", models.PROTECT, null=True, db_index=False, related_name="subscriptions"
+    )
+    host = models.CharField(max_length=MAX_HOST_LENGTH)
+    kinds = models.JSONField(default=list)
+    state = models.CharField(max_length=10, choices=State, default=State.UNVERIFIED)
+    reason = models.CharField(max_length=16, choices=Reason, null=True)  # noqa: DJ001 - None: not disabled
+    is_verified = models.BooleanField(default=False)  # whether this URL answered a test
+    created_at = models.DateTimeField()
+    revision = models.PositiveIntegerField(default=0)
+
+    cursor_epoch = models.CharField(max_length=8)
+    cursor_position = models.BigIntegerField()
+    failures = models.PositiveIntegerField(default=0)  # in a row
+    failing_since = models.DateTimeField(null=True)
+    next_attempt_at = models.DateTimeField(null=True)  # None: when there is news
+    test_requested_at = models.DateTimeField(null=True)
+    leased_until = models.DateTimeField(null=True)
+    lease_generation = models.BigIntegerField(default=0)
+    last_delivered_at = models.DateTimeField(null=True)
+    last_status = models.PositiveSmallIntegerField(null=True)
+    key_lost_at = models.DateTimeField(null=True)  # None: URL and secrets can be decrypted
+    key_loss_told_at = models.DateTimeField(null=True)
+
+    objects = SubscriptionQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["id"]
+        verbose_name = "webhook"  # in the control area, as on the pages
+        indexes = [
+            models.Index(
+                fields=["next_attempt_at"],
+                name="subscription_due",
+                condition=Q(next_attempt_at__isnull=False),
+            ),
+            models.Index(
+                fields=["failing_since"],
+                name="subscription_failing",
+                condition=Q(failing_since__isnull=False),
+            ),
+            models.Index(fields=["desk", "id"], name="subscription_owner"),
+        ]
+        constraints = [
+            models.UniqueConstraint(fields=["public_id"], name="subscription_public_id"),
+            models.CheckConstraint(
+                condition=Q(state="disabled", reason__isnull=False)
+                | ~Q(state="disabled") & Q(reason=None),
+                name="subscription_is_disabled_for_a_reason",
+            ),
+            models.CheckConstraint(
+                condition=~Q(state="active") | Q(is_verified=True),
+                name="subscription_is_verified_before_it_is_active",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.public_id
+
+    @property
+    def associated_data(self) -> str:
+        return f"{self.public_id}:url"
+
+    @property
+    def topic(self) -> str | None:
+        """The topic of the subscription's own events."""
+        return self.desk.public_id if self.desk else None
+
+    @property
+    def is_platform(self) -> bool:
+        return self.desk_id is None
+
+    @property
+    def visibility(self) -> Visibility:
+        """The part of the log that is delivered: what the owner's token would see in the feed."""
+        return desk_visibility(self.desk) if self.desk else lambda window: WHOLE_LOG
+
+    @property
+    def cursor(self) -> str:
+        """The cursor as the feed gives and takes it."""
+        return log_cursor(self.cursor_epoch, self.cursor_position)
+
+    @property
+    def shown_state(self) -> str:
+        """The state as the API and pages show it: one of ``SHOWN_STATES``."""
+        is_failing = self.state == State.ACTIVE and self.failures
+        return FAILING if is_failing else self.state
+
+    def lacks_key(self, now: datetime) -> bool:
+        """Whether the URL or a secret that signs cannot be decrypted with the configured keys."""
+        try:
+            self.decrypt()
+            for secret in self.secrets.live(now):
+                secret.decrypt()
+        except KeyLostError:
+            return True
+        return False
+
+    @property
+    def masked_url(self) -> str:
+        """What is shown of the URL: its host, and its port if that is not 443."""
+        return f"{self.host}/…"
+
+    def as_event_data(self) -> dict[str, Any]:
+        """The data of ``subscription.…`` events. The log is for good, so it never names the URL."""
+        return {
+            "id": self.public_id,
+            "kinds": self.kinds or None,
+            "state": self.state,
+            "reason": self.reason,
+        }
+
+
+class SubscriptionSecret(SealedSecret):
+    """A secret that signs a subscription's deliveries."""
+
+    subscription = models.ForeignKey(Subscription, models.CASCADE, related_name="secrets")
+
+    objects = SealedSecretQuerySet.as_manager()
+
+    class Meta(SealedSecret.Meta):
+        constraints = [
+            models.UniqueConstraint(fields=["public_id"], name="subscription_secret_public_id"),
+            models.UniqueConstraint(
+                fields=["subscription"],
+                condition=Q(ends_at=None),
+                name="one_secret_in_use_of_a_subscription",
+            ),
+            models.CheckConstraint(
+                condition=Q(ends_at=None) | Q(ends_at__gte=F("created_at")),
+                name="subscription_secret_ends_after_it_is_made",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.public_id
+
+    @property
+    def associated_data(self) -> str:
+        return f"{self.public_id}:{self.subscription.public_id}"
+
+    def as_event_data(self) -> dict[str, str | None]:
+        """The record that events and answers contain. It never includes the secret's text."""
+        return {
+            "id": self.public_id,
+            "hint": self.hint,
+            "createdAt": to_rfc3339(self.created_at),
+            "endsAt": to_rfc3339(self.ends_at),
+        }

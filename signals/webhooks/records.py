@@ -1,0 +1,68 @@
+"""A subscription as its owner sees it, in the API and on pages (contract, section 4)."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from events.feed.counting import count_ahead
+from events.feed.head import read_head
+from events.feed.reading import Query, read_page
+from events.times import to_rfc3339
+from signals.webhooks.models import Subscription, SubscriptionSecret
+
+MAX_LAG = 1000  # counting stops here: the lag is this or more
+
+
+def records(subscriptions: Sequence[Subscription], now: datetime) -> list[dict[str, Any]]:
+    """The records of these subscriptions, whose ``desk`` is loaded."""
+    live = SubscriptionSecret.objects.live(now).filter(subscription__in=subscriptions)
+    secrets: dict[int, list[dict[str, str | None]]] = {}
+    for secret in live:
+        secrets.setdefault(secret.subscription_id, []).append(secret.as_event_data())
+    epoch = read_head().epoch
+    return [_record(one, secrets.get(one.pk, []), epoch) for one in subscriptions]
+
+
+def lag_of(subscription: Subscription) -> int:
+    """The number of events of its view that are not delivered yet, counted to ``MAX_LAG``."""
+    return count_ahead(
+        subscription.cursor_position, subscription.kinds, subscription.visibility, MAX_LAG
+    )
+
+
+def next_position(subscription: Subscription) -> int | None:
+    """The position of the event that is delivered next, or None if none waits."""
+    after: int | None = subscription.cursor_position
+    while after is not None:
+        query = Query(after=after, kinds=subscription.kinds, limit=1)
+        page = read_page(query, subscription.visibility)
+        if page.events:
+            return page.events[0].position
+        after = page.examined if page.more else None
+    return None
+
+
+def _record(
+    subscription: Subscription, secrets: list[dict[str, str | None]], epoch: str
+) -> dict[str, Any]:
+    is_lost = subscription.cursor_epoch != epoch
+    return {
+        "id": subscription.public_id,
+        "url": subscription.masked_url,
+        "kinds": subscription.kinds or None,
+        "userId": subscription.topic,
+        "state": subscription.shown_state,
+        "reason": subscription.reason,
+        "cursor": subscription.cursor,
+        "lag": None if is_lost else lag_of(subscription),
+        "failures": subscription.failures,
+        "failingSince": to_rfc3339(subscription.failing_since),
+        "nextAttemptAt": to_rfc3339(
+            subscription.next_attempt_at if subscription.failures else None
+        ),
+        "testRequestedAt": to_rfc3339(subscription.test_requested_at),
+        "lastDeliveredAt": to_rfc3339(subscription.last_delivered_at),
+        "lastStatus": subscription.last_status,
+        "secrets": secrets,
+        "createdAt": to_rfc3339(subscription.created_at),
+    }

@@ -1,0 +1,48 @@
+"""Chats for tests. Their URLs lead to listeners on loopback, which no form would take."""
+
+import asyncio
+import json
+from datetime import timedelta
+from typing import Any
+
+from django.utils import timezone
+
+from desks.models import User
+from signals.notices.chats.models import Chat, Service
+from signals.notices.chats.sending import finish, send, take
+from signals.notices.chats.sharing import share
+from signals.outbound.transport import Client
+from tests.signals.outbound.listeners import Heard
+
+SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
+DISCORD = "https://discord.com/api/webhooks/1234567890123456789/abcdefghij-KLMNOP_0123456789"
+SLACK = "https://hooks.slack.com/services/T0001/B0001/abcdefgh01234567"
+NTFY = "https://ntfy.sh/quietly-1f3a"
+
+
+def a_chat(user: User, url: str = DISCORD, service: Service = Service.DISCORD) -> Chat:
+    """A chat that sends to this URL, whatever that is."""
+    host = url.split("/")[2]
+    chat = Chat(user=user, service=service, name="Desk", host=host, created_at=timezone.now())
+    chat.encrypt(url)
+    chat.save()
+    return chat
+
+
+def heard_by(heard: Heard) -> list[Any]:
+    """The bodies that a listener heard."""
+    return [json.loads(request.body) for request in heard.requests]
+
+
+def send_once(client: Client | None = None) -> int:
+    """Shares what is due, and sends the next message of each chat. Returns how many were sent."""
+    share(timezone.now())
+    taken = take(timezone.now())
+
+    async def all_of_them() -> list[Any]:
+        sender = client or Client()
+        return await asyncio.gather(*(send(sender, leased) for leased in taken))
+
+    for leased, answer in zip(taken, asyncio.run(all_of_them()), strict=True):
+        finish(leased, answer, timezone.now())
+    return len(taken)

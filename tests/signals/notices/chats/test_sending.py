@@ -1,0 +1,477 @@
+"""Notices reach chats beside the mail: once, at a pace, and without holding each other up."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from ipaddress import ip_network
+
+import pytest
+import time_machine
+from django.core.mail.backends.locmem import EmailBackend
+from django.db import DatabaseError, connection
+from django.utils import timezone
+
+from desks.models import Notice, NoticeChoice
+from desks.models.notice_kinds import FIRST, NoticeKind
+from desks.notices import outbox
+from signals.notices.chats import sharing
+from signals.notices.chats.actions import request_test
+from signals.notices.chats.loop import send_to_chats
+from signals.notices.chats.models import Chat, ChatMessage, Problem, Service
+from signals.notices.chats.sending import GIVE_UP_AFTER, LEASE, finish, take
+from signals.notices.chats.sharing import share
+from signals.notices.sending import send_due
+from signals.outbound.answers import Answer, Fault
+from signals.outbound.database import in_database
+from tests.notices import send, table_away
+from tests.processes import run_together
+from tests.signals.notices.chats.stage import MINUTE, SECOND, a_chat, heard_by, send_once
+from tests.signals.notices.test_sending import a_notice
+from tests.signals.outbound.listeners import endpoint, reply
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def loopback(settings):
+    settings.DELIVERY_ALLOW, settings.REQUIRE_HTTPS = [ip_network("127.0.0.0/8")], False
+
+
+@pytest.fixture
+def clock():
+    with time_machine.travel(timezone.now(), tick=False) as traveller:
+        yield traveller
+
+
+@pytest.fixture
+def listen():
+    """Starts listeners that answer as told, until the test ends."""
+    with ExitStack() as stack:
+        yield lambda answer=None: stack.enter_context(endpoint(answer))
+
+
+def subjects(heard):
+    return [body["content"].split("**")[1] for body in heard_by(heard)]
+
+
+def replies(statuses):
+    """Answers with one status after the other."""
+
+    def write(handler, request):
+        reply(next(statuses))(handler, request)
+
+    return write
+
+
+class TestSharing:
+    def test_a_notice_goes_by_mail_and_to_every_chat_of_its_reader(self, member, stranger, listen):
+        first, second, other = listen(), listen(), listen()
+        for user, heard in ((member, first), (member, second), (stranger.user, other)):
+            a_chat(user, heard.url())
+        a_notice(member)
+        assert send_once() == 2
+        assert [mail.subject for mail in send()] == ["Chart is silent"]
+        assert subjects(first) == subjects(second) == ["Chart is silent"]
+        assert other.requests == []
+
+    @pytest.mark.parametrize("first", ["mail", "chats"])
+    def test_whichever_is_first_it_is_mailed_once_and_shared_once(self, member, first):
+        a_chat(member)
+        a_notice(member)
+        steps = [lambda: len(send()), lambda: share(timezone.now())]
+        done = [step() for step in (steps if first == "mail" else steps[::-1]) * 2]
+        assert done == [1, 1, 0, 0]
+        assert (ChatMessage.objects.count(), Notice.objects.count()) == (1, 0)
+
+    def test_a_notice_that_is_not_due_yet_waits(self, member):
+        a_chat(member)
+        a_notice(member, due_at=timezone.now() + MINUTE)
+        assert share(timezone.now()) == 0
+
+    def test_security_notices_go_to_chats_but_not_those_for_another_address(self, member):
+        a_chat(member)
+        a_notice(member, NoticeKind.SECURITY, "Changed")
+        a_notice(member, NoticeKind.SECURITY, "Old", address="old@example.com")
+        share(timezone.now())
+        assert [message.subject for message in ChatMessage.objects.all()] == ["Changed"]
+
+    def test_a_chat_that_is_off_or_of_a_user_who_is_gone_gets_nothing(self, member, stranger):
+        chat = a_chat(member)
+        a_chat(stranger.user)
+        Chat.objects.filter(pk=chat.pk).update(problem=Problem.REFUSED)
+        type(member).objects.filter(pk=stranger.user.pk).update(is_active=False)
+        for user in (member, stranger.user):
+            a_notice(user)
+        assert share(timezone.now()) == 2
+        assert not ChatMessage.objects.exists()
+
+    def test_while_mails_fail_the_copy_does_not_wait_and_who_has_no_address_gets_it(
+        self, member, stranger, monkeypatch
+    ):
+        def fails(backend, messages):
+            raise OSError
+
+        monkeypatch.setattr(EmailBackend, "send_messages", fails)
+        for user in (member, stranger.user):  # the stranger's address is not verified
+            a_chat(user)
+            a_notice(user)
+        assert send() == []
+        assert share(timezone.now()) == 2
+        assert {message.chat.user for message in ChatMessage.objects.all()} == {
+            member,
+            stranger.user,
+        }
+        assert Notice.objects.get().user == member
+
+    def test_a_notice_whose_mail_is_given_up_is_copied(self, member, monkeypatch):
+        monkeypatch.setattr(outbox, "WAITS", ())
+        monkeypatch.setattr(EmailBackend, "send_messages", lambda *_: 1 / 0)
+        a_chat(member)
+        a_notice(member)
+        send()
+        assert share(timezone.now()) == 1
+        assert (ChatMessage.objects.count(), Notice.objects.count()) == (1, 0)
+
+    def test_no_more_than_a_bounded_number_waits_for_a_chat(self, member, monkeypatch):
+        monkeypatch.setattr(sharing, "MAX_WAITING", 3)
+        a_chat(member)
+        for _ in range(5):
+            a_notice(member)
+        share(timezone.now())
+        assert ChatMessage.objects.count() == 3
+        assert Notice.objects.due(timezone.now()).count() == 5
+
+
+class TestMailsWithoutTheLoopOfChats:
+    """What the loop of chats does has no effect on mails."""
+
+    @pytest.mark.django_db(transaction=True)
+    def test_while_sharing_fails_every_mail_is_sent_and_chats_get_their_copies_later(self, member):
+        a_chat(member), a_chat(member)
+        a_notice(member)
+        a_notice(member, NoticeKind.SECURITY, "Password changed", priority=FIRST)
+        with table_away(ChatMessage):
+            for mailed in (["Password changed", "Chart is silent"], []):
+                with pytest.raises(DatabaseError):
+                    share(timezone.now())
+                assert [message.subject for message in send()] == mailed
+        assert share(timezone.now()) == 2
+        copies = list(ChatMessage.objects.order_by("pk").values_list("subject", flat=True))
+        assert sorted(copies) == ["Chart is silent"] * 2 + ["Password changed"] * 2
+        assert (send(), Notice.objects.count()) == ([], 0)
+
+    def test_what_was_mailed_holds_up_no_other_notice(self, member, monkeypatch):
+        monkeypatch.setattr(outbox, "MAX_WAITING", 1)
+        a_chat(member)
+        a_notice(member)
+        assert outbox.is_full()
+        send()
+        assert Notice.objects.count() == 1  # it waits for the chats
+        assert not outbox.is_full()
+
+    def test_a_notice_of_who_has_no_chat_waits_for_nothing(self, member):
+        a_notice(member)
+        send()
+        assert not Notice.objects.exists()
+
+
+class TestPace:
+    def test_a_chat_gets_one_message_a_second_security_first(self, member, listen, clock):
+        heard = listen()
+        a_chat(member, heard.url())
+        for kind, priority in (("consent", 2), ("silence", 1), ("security", 0)):
+            a_notice(member, NoticeKind(kind), kind, priority=priority)
+        sent = []
+        for _ in range(5):
+            sent.append(send_once())
+            clock.shift(SECOND)
+        assert sent == [1, 1, 1, 0, 0]
+        assert subjects(heard) == ["security", "silence", "consent"]
+        assert Chat.objects.get().next_attempt_at is None
+
+    def test_a_service_gets_25_a_second_and_another_one_is_not_held_up(self, member, clock):
+        for _ in range(40):
+            request_test(chat=a_chat(member), now=timezone.now())
+        request_test(chat=a_chat(member, service=Service.SLACK), now=timezone.now())
+        taken = []
+        for _ in range(3):
+            services = [leased.chat.service for leased in take(timezone.now())]
+            taken.append((services.count("discord"), services.count("slack")))
+            clock.shift(SECOND)
+        assert taken == [(25, 1), (15, 0), (0, 0)]
+
+
+class TestFailures:
+    def test_it_is_tried_again_with_a_growing_pause(self, member, listen, clock, caplog):
+        heard = listen(reply(500))
+        chat = a_chat(member, heard.url("/secret-path"))
+        a_notice(member)
+        pauses = []
+        for _ in range(4):
+            assert send_once() == 1
+            chat.refresh_from_db()
+            pauses.append((chat.next_attempt_at - timezone.now()) / MINUTE)
+            clock.move_to(chat.next_attempt_at)
+        assert pauses == [1, 5, 30, 120]
+        assert (chat.failures, chat.last_status, chat.problem) == (4, 500, "")
+        assert "A notice was not sent to a chat: discord (500)." in caplog.text
+        for secret in ("secret-path", str(heard.port), "127.0.0.1"):
+            assert secret not in caplog.text
+
+    def test_a_chat_that_fails_repeats_no_mail_and_holds_up_no_other_chat(
+        self, member, listen, clock
+    ):
+        failing, working = listen(reply(500)), listen()
+        a_chat(member, failing.url())
+        a_chat(member, working.url())
+        a_notice(member)
+        send_once()
+        assert len(send()) == 1
+        clock.shift(MINUTE)
+        send_once()
+        assert (len(failing.requests), len(working.requests)) == (2, 1)
+        assert send() == []
+
+    def test_what_the_service_asks_for_is_waited(self, member, listen, clock):
+        heard = listen(reply(429, Retry_After="7"))
+        chat = a_chat(member, heard.url())
+        a_notice(member)
+        send_once()
+        chat.refresh_from_db()
+        assert chat.next_attempt_at == timezone.now() + 7 * SECOND
+        request_test(chat=chat, now=timezone.now())
+        assert send_once() == 0  # not even a test comes before that
+        clock.shift(7 * SECOND)
+        assert send_once() == 1
+
+    def test_a_service_that_is_down_can_ask_for_more_and_not_for_less(self, member, listen, clock):
+        chat = a_chat(member, listen(reply(503, Retry_After="600")).url())
+        hasty = a_chat(member, listen(reply(503, Retry_After="1")).url())
+        a_notice(member)
+        send_once()
+        for row, seconds in ((chat, 600), (hasty, 60)):
+            row.refresh_from_db()
+            assert row.next_attempt_at == timezone.now() + seconds * SECOND
+
+    @pytest.mark.parametrize("status", [401, 403, 404, 410])
+    def test_one_that_is_gone_is_off_and_its_owner_is_told_by_mail(self, member, listen, status):
+        heard = listen(reply(status))
+        chat = a_chat(member, heard.url())
+        for _ in range(2):
+            a_notice(member)
+        send_once()
+        chat.refresh_from_db()
+        assert (chat.problem, chat.next_attempt_at) == (Problem.REFUSED, None)
+        assert not ChatMessage.objects.exists()
+        notice = Notice.objects.get(kind=NoticeKind.ENDINGS)
+        assert notice.subject == "A chat gets no more notices"
+        assert f"Discord: Desk gets no more notices. It answered {status}." in notice.body
+        assert send_once() == 0  # the notice itself does not go there
+        assert notice.subject in [mail.subject for mail in send()]
+
+    def test_its_owner_may_have_turned_that_notice_off(self, member, listen):
+        NoticeChoice.objects.create(user=member, off=["endings"])
+        a_chat(member, listen(reply(404)).url())
+        a_notice(member)
+        send_once()
+        assert Notice.objects.count() == 1  # the one that was not mailed yet
+
+    def test_it_is_off_after_three_days_of_failures_only(self, member, listen, clock):
+        chat = a_chat(member, listen(reply(500)).url())
+        start = timezone.now()
+        while not chat.problem:
+            if not chat.messages.exists():
+                a_notice(member)
+            send_once()
+            chat.refresh_from_db()
+            clock.move_to(chat.next_attempt_at or timezone.now())
+        assert chat.problem == Problem.FAILED
+        assert GIVE_UP_AFTER <= timezone.now() - start < 2 * GIVE_UP_AFTER
+
+    def test_a_test_that_arrives_turns_it_on_again_and_one_that_fails_does_not(
+        self, member, listen
+    ):
+        statuses = iter([404, 500, 204])
+        chat = a_chat(member, listen(replies(statuses)).url())
+        for problem in (Problem.REFUSED, Problem.REFUSED, ""):
+            request_test(chat=chat, now=timezone.now())
+            assert send_once() == 1
+            chat.refresh_from_db()
+            assert chat.problem == problem
+            assert not chat.messages.exists()
+        assert Notice.objects.count() == 1  # told once
+        assert (chat.failures, chat.last_sent_at is None) == (0, False)
+
+    def test_a_message_that_is_not_taken_does_not_hold_up_the_next_one(self, member, listen, clock):
+        heard = listen(replies(iter([400, 204])))
+        a_chat(member, heard.url())
+        for name in ("odd", "next"):
+            a_notice(member, subject=name)
+        send_once()
+        clock.shift(MINUTE)
+        send_once()
+        assert subjects(heard) == ["odd", "next"]
+        assert not ChatMessage.objects.exists()
+
+    def test_a_redirect_is_a_failure_and_not_followed(self, member, listen):
+        elsewhere = listen()
+        heard = listen(reply(307, Location=elsewhere.url()))
+        chat = a_chat(member, heard.url())
+        a_notice(member)
+        send_once()
+        chat.refresh_from_db()
+        assert (chat.last_status, elsewhere.requests) == (307, [])
+
+    def test_nothing_is_sent_inside_the_own_network(self, member, listen, settings):
+        heard = listen()
+        settings.DELIVERY_ALLOW = []
+        chat = a_chat(member, heard.url())
+        a_notice(member)
+        send_once()
+        chat.refresh_from_db()
+        assert (chat.last_error, heard.connections) == (Fault.FORBIDDEN, 0)
+
+    def test_a_host_of_ntfy_that_the_operator_removed_is_sent_nothing(
+        self, member, listen, settings
+    ):
+        heard = listen()
+        chat = a_chat(member, heard.url("/topic"), Service.NTFY)
+        settings.NTFY_HOSTS = []
+        request_test(chat=chat, now=timezone.now())
+        send_once()
+        assert heard.connections == 0
+        settings.NTFY_HOSTS = [chat.host]
+        request_test(chat=chat, now=timezone.now())
+        send_once()
+        assert [body["topic"] for body in heard_by(heard)] == ["topic"]
+
+
+class TestLeases:
+    def test_a_chat_is_of_one_process_until_its_lease_ends(self, member):
+        request_test(chat=a_chat(member), now=timezone.now())
+        now = timezone.now()
+        assert len(take(now)) == 1
+        assert take(now + LEASE - SECOND) == []
+        assert len(take(now + LEASE)) == 1
+
+    def test_who_lost_the_lease_changes_nothing(self, member):
+        chat = a_chat(member)
+        request_test(chat=chat, now=timezone.now())
+        now = timezone.now()
+        (lost,) = take(now)
+        (held,) = take(now + LEASE)
+        finish(lost, Answer(status=410), now)
+        assert (Chat.objects.get().problem, chat.messages.count()) == ("", 1)
+        finish(held, Answer(status=204), now)
+        assert chat.messages.count() == 0
+
+    def test_a_message_that_came_meanwhile_is_not_overlooked(self, member):
+        request_test(chat=a_chat(member), now=timezone.now())
+        (leased,) = take(timezone.now())
+        a_notice(member)
+        share(timezone.now())
+        finish(leased, Answer(status=204), timezone.now())
+        assert Chat.objects.get().next_attempt_at is not None
+
+    def test_a_chat_that_was_removed_meanwhile_stays_removed(self, member):
+        chat = a_chat(member)
+        request_test(chat=chat, now=timezone.now())
+        (leased,) = take(timezone.now())
+        chat.delete()
+        finish(leased, Answer(status=204), timezone.now())
+        assert not Chat.objects.exists()
+
+    def test_who_is_gone_meanwhile_is_sent_nothing_more(self, member):
+        chat = a_chat(member)
+        request_test(chat=chat, now=timezone.now())
+        type(member).objects.filter(pk=member.pk).update(is_active=False)
+        (leased,) = take(timezone.now())
+        assert leased.message is None
+        finish(leased, Answer(error=Fault.FORBIDDEN), timezone.now())
+        assert not chat.messages.exists()
+
+
+def share_all(number: int) -> int:
+    """How many notices a process shares, while others do too."""
+    return sum(iter(lambda: share(timezone.now()), 0))
+
+
+def mail_all(number: int) -> int:
+    """How many notices a process mails, while others share them."""
+    return sum(iter(lambda: send_due(timezone.now()), 0))
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.processes
+@pytest.mark.alone
+def test_processes_that_mail_and_share_at_once_do_each_once(member):
+    """What one process had locked is left to the next look."""
+    a_chat(member)
+    for number in range(90):
+        a_notice(member, subject=str(number))
+    both = [(mail_all, 1), (share_all, 2), (mail_all, 3), (share_all, 4)]
+    done = run_together(call, both)
+    mailed, shared = sum(done[::2]) + mail_all(0), sum(done[1::2]) + share_all(0)
+    assert (mailed, shared) == (90, 90)
+    found = sorted(int(message.subject) for message in ChatMessage.objects.all())
+    assert found == list(range(90))
+    assert not Notice.objects.exists()
+
+
+def call(function: Callable[[int], int], number: int) -> int:
+    return function(number)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.processes
+@pytest.mark.alone
+def test_processes_that_share_at_once_copy_each_notice_once(member):
+    a_chat(member)
+    for number in range(90):
+        a_notice(member, subject=str(number))
+    shared = run_together(share_all, [(number,) for number in range(3)])
+    assert sum(shared) == 90
+    found = sorted(int(message.subject) for message in ChatMessage.objects.all())
+    assert found == list(range(90))
+
+
+async def close_connections() -> None:
+    """Closes those of the two threads in which the service used the database."""
+    both = threading.Barrier(2, timeout=5)
+
+    def close() -> None:
+        both.wait()
+        connection.close()
+
+    await asyncio.gather(in_database(close), in_database(close))
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.processes
+def test_the_service_sends_past_a_chat_that_hangs(member, listen, caplog):
+    """The runner's own loop, in this process: one chat never answers, the other one gets all."""
+    released = threading.Event()
+    hanging = listen(lambda *_: released.wait(20))
+    working = listen()
+    a_chat(member, hanging.url())
+    a_chat(member, working.url())
+    for number in range(2):
+        a_notice(member, subject=str(number))
+
+    async def run() -> None:
+        stop = asyncio.Event()
+        service = asyncio.create_task(send_to_chats(stop))
+        async with asyncio.timeout(20):
+            while len(working.requests) < 2:
+                await asyncio.sleep(0.02)
+        stop.set()
+        released.set()
+        await service
+        await close_connections()
+
+    asyncio.run(run())
+    assert subjects(working) == ["0", "1"]
+    assert len(hanging.requests) == 1
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]

@@ -1,0 +1,366 @@
+"""The guarded client, against listeners on loopback: nothing reaches what is forbidden."""
+
+import asyncio
+import itertools
+import socket
+import threading
+import time
+from ipaddress import ip_address, ip_network
+
+import httpcore2
+import pytest
+from django.utils import timezone
+
+from signals.outbound import addresses, resolver, transport
+from signals.outbound.answers import Fault
+from signals.outbound.resolver import Resolver
+from signals.outbound.transport import KEPT_BODY, Client
+from signals.webhooks.attempts import DeliveryAttempt
+from signals.webhooks.models import Subscription
+from tests.signals.outbound.listeners import (
+    LOOPBACK,
+    OTHER_LOOPBACK,
+    certificate_for,
+    endpoint,
+    reply,
+    silent_port,
+)
+from tests.signals.outbound.test_addresses import FORBIDDEN
+
+pytestmark = pytest.mark.once
+
+BODY, HEADERS = b'{"a":1}', {"webhook-id": "evt_1"}
+NAME = "hooks.example"
+
+
+def resolving_to(*found):
+    """A lookup that gives each of these lists of addresses in turn, the last one for good."""
+    return Names(found)
+
+
+class Names:
+    def __init__(self, found):
+        self.answers = itertools.chain(found[:-1], itertools.repeat(found[-1]))
+        self.asked = []
+
+    def __call__(self, host, port):
+        self.asked.append(host)
+        return [ip_address(address) for address in next(self.answers)]
+
+
+def unknown(host, port):
+    raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+
+def post(url, lookup=None, context=None):
+    lookup = lookup or resolving_to([])
+    return asyncio.run(Client(lookup, context).send(url, BODY, HEADERS))
+
+
+@pytest.fixture
+def closed(settings):
+    """Nothing but public addresses is open."""
+    settings.DELIVERY_ALLOW, settings.REQUIRE_HTTPS = [], True
+
+
+@pytest.fixture
+def one_open(settings):
+    """Only 127.0.0.2 is open: what listens at 127.0.0.1 must hear nothing."""
+    settings.DELIVERY_ALLOW = [ip_network(f"{OTHER_LOOPBACK}/32")]
+    settings.REQUIRE_HTTPS = False
+
+
+@pytest.fixture
+def both_open(settings):
+    settings.DELIVERY_ALLOW, settings.REQUIRE_HTTPS = [ip_network("127.0.0.0/8")], False
+
+
+@pytest.fixture
+def connected_to(monkeypatch):
+    """The addresses to which the client connects. It connects to none of them."""
+    hosts = []
+
+    async def connect_tcp(self, host, port, *_, **__):
+        hosts.append(host)
+        raise httpcore2.ConnectError
+
+    monkeypatch.setattr(httpcore2.AnyIOBackend, "connect_tcp", connect_tcp)
+    return hosts
+
+
+@pytest.mark.usefixtures("closed")
+class TestForbidden:
+    @pytest.mark.parametrize("address", FORBIDDEN)
+    def test_nothing_connects_to_a_forbidden_address_by_literal_or_by_name(
+        self, connected_to, address
+    ):
+        host = f"[{address}]" if ":" in address else address
+        assert post(f"https://{host}/").error == Fault.FORBIDDEN
+        assert post(f"https://{NAME}/", resolving_to([address])).error == Fault.FORBIDDEN
+        assert connected_to == []
+
+    @pytest.mark.parametrize("found", [["1.1.1.1", "10.0.0.1"], ["::1", "2606:4700::1111"]])
+    def test_one_forbidden_address_among_several_is_enough(self, connected_to, found):
+        assert post(f"https://{NAME}/", resolving_to(found)).error == Fault.FORBIDDEN
+        assert connected_to == []
+
+    def test_a_public_address_is_what_it_connects_to_and_not_the_name(self, connected_to):
+        lookup = resolving_to(["1.1.1.1", "2606:4700::1111"])
+        assert post(f"https://{NAME}:8443/", lookup).error == Fault.CONNECT
+        assert connected_to == ["1.1.1.1", "2606:4700::1111"]
+
+    @pytest.mark.parametrize(
+        "host",
+        [
+            *("127.0.0.1", "127.1", "2130706433", "0x7f000001", "0177.0.0.1", "0x7f.1"),
+            "0.0.0.0",  # noqa: S104
+            *(
+                "localhost",
+                "localhost.",
+                "127.0.0.1.",
+                "\uff11\uff12\uff17.\uff10.\uff10.\uff11",
+                "127。0。0。1",
+            ),
+            *("ⓛocalhost", "name@127.0.0.1", "127.0.0.1\\.hooks.example"),
+            *("[::1]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[64:ff9b::7f00:1]", "[::1%25lo]"),
+            *("[2002:7f00:1::]", "[::127.0.0.1]", "[0:0:0:0:0:0:0:1]", "[::]"),
+        ],
+    )
+    def test_no_spelling_of_loopback_is_reached(self, monkeypatch, host):
+        with silent_port() as (port, arrived):
+            monkeypatch.setattr(addresses, "OPEN_PORTS", (port,))
+            for url in (f"https://{host}:{port}/", f"http://{host}:{port}/"):
+                answer = asyncio.run(Client().send(url, BODY, HEADERS))
+                assert answer.error in {Fault.FORBIDDEN, Fault.DNS}
+        assert arrived == []
+
+
+@pytest.mark.usefixtures("one_open")
+class TestOneOpen:
+    def test_a_name_that_changes_its_mind_is_asked_once_and_sent_to_what_was_checked(self):
+        lookup = resolving_to([OTHER_LOOPBACK], [LOOPBACK])
+        with endpoint(address=OTHER_LOOPBACK) as heard, silent_port() as (_, arrived):
+            answer = post(heard.url(host=NAME), lookup)
+            assert answer.is_success
+            assert lookup.asked == [NAME]
+            assert post(heard.url(host=NAME), lookup).error == Fault.FORBIDDEN
+        assert len(heard.requests) == 1
+        assert arrived == []
+
+    @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+    def test_a_redirect_is_an_answer_and_not_followed(self, status):
+        with silent_port() as (port, arrived):
+            answer = reply(status, Location=f"http://{LOOPBACK}:{port}/inner")
+            with endpoint(answer, address=OTHER_LOOPBACK) as heard:
+                found = post(heard.url(host=OTHER_LOOPBACK))
+        assert (found.status, found.is_success, found.error) == (status, False, None)
+        assert arrived == []
+
+    def test_nothing_of_the_environment_is_used(self, monkeypatch):
+        with silent_port() as (port, arrived), endpoint(address=OTHER_LOOPBACK) as heard:
+            for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "all_proxy"):
+                monkeypatch.setenv(name, f"http://{LOOPBACK}:{port}")
+            assert post(heard.url(host=OTHER_LOOPBACK)).is_success
+        assert arrived == []
+        assert len(heard.requests) == 1
+
+    def test_a_plain_address_is_open_only_where_it_is_allowed(self):
+        with silent_port() as (port, arrived):
+            assert post(f"http://{LOOPBACK}:{port}/").error == Fault.FORBIDDEN
+            by_name = post(f"http://{NAME}:{port}/", resolving_to([OTHER_LOOPBACK, LOOPBACK]))
+            assert by_name.error == Fault.FORBIDDEN
+        assert arrived == []
+
+    def test_what_is_allowed_for_one_network_allows_no_plain_http_to_the_public(self, connected_to):
+        for url in (f"http://{NAME}/", f"https://{NAME}:9000/"):
+            assert post(url, resolving_to(["1.1.1.1"])).error == Fault.FORBIDDEN
+        assert connected_to == []
+
+
+@pytest.mark.usefixtures("both_open")
+class TestSending:
+    def test_it_posts_the_body_with_the_host_and_the_headers_and_nothing_else(self):
+        with endpoint(reply(200, b"thanks")) as heard:
+            answer = post(heard.url("/a/b?c=d", host=NAME), resolving_to([LOOPBACK]))
+        assert (answer.status, answer.start, answer.error) == (200, b"thanks", None)
+        (request,) = heard.requests
+        assert (request.path, request.body) == ("/a/b?c=d", BODY)
+        assert request.headers == {
+            "host": f"{NAME}:{heard.port}",
+            "user-agent": transport.USER_AGENT,
+            "content-length": str(len(BODY)),
+            **HEADERS,
+        }
+
+    def test_one_connection_takes_many_messages_and_no_cookie(self):
+        async def twice(url):
+            line = Client(resolving_to([LOOPBACK])).endpoint(url)
+            answers = [await line.send(BODY, HEADERS) for _ in range(3)]
+            await line.close()
+            return answers
+
+        with endpoint(reply(200, Set_Cookie="a=b")) as heard:
+            assert all(answer.is_success for answer in asyncio.run(twice(heard.url(host=NAME))))
+        assert heard.connections == 1
+        assert not any("cookie" in request.headers for request in heard.requests)
+
+    def test_a_connection_that_the_endpoint_closed_is_opened_again(self):
+        def answer_and_close(handler, request):
+            reply()(handler, request)
+            handler.close_connection = True  # without saying so
+
+        async def twice(url):
+            line = Client().endpoint(url)
+            answers = [await line.send(BODY, HEADERS) for _ in range(2)]
+            await line.close()
+            return answers
+
+        with endpoint(answer_and_close) as heard:
+            assert [answer.status for answer in asyncio.run(twice(heard.url()))] == [204, 204]
+        assert heard.connections == 2
+
+    def test_only_the_beginning_of_an_answer_is_read(self):
+        def endless(handler, request):
+            handler.send_response(500)
+            handler.end_headers()
+            while True:
+                handler.wfile.write(b"x" * 65536)
+
+        with endpoint(endless) as heard:
+            answer = post(heard.url())
+        assert (answer.status, answer.start) == (500, b"x" * KEPT_BODY)
+
+    def test_what_is_kept_is_text_that_a_database_stores(self):
+        with endpoint(reply(500, b"a\x00b\xff\xed\xa0\x80c")) as heard:
+            answer = post(heard.url())
+        attempt = DeliveryAttempt(subscription=Subscription(public_id="sub_1"), at=timezone.now())
+        attempt.keep_answer(answer.start)
+        assert "\x00" not in attempt.answer
+        assert attempt.answer.encode().startswith(b"ab")
+
+    @pytest.mark.parametrize(
+        "drip", [b"", b"HTTP/1.1 200 OK\r\nA: b\r\n", b"HTTP/1.1 100 C\r\n\r\n"]
+    )
+    def test_one_limit_covers_everything(self, monkeypatch, drip):
+        monkeypatch.setattr(transport, "TIMEOUT", 0.3)
+
+        def slow(handler, request):
+            for _ in range(60):
+                handler.wfile.write(drip)
+                time.sleep(0.05)
+
+        with endpoint(slow) as heard:
+            answer = post(heard.url())
+        assert answer.error == Fault.TIMEOUT
+        assert answer.seconds < 2  # the endpoint drips for longer
+
+    def test_a_name_server_that_hangs_is_a_timeout_and_holds_up_no_other_name(self, monkeypatch):
+        monkeypatch.setattr(transport, "TIMEOUT", 0.3)
+
+        def hangs(host, port):
+            if host == "slow.example":
+                time.sleep(1)
+            return [ip_address(LOOPBACK)]
+
+        async def both(url):
+            client = Client(hangs)
+            slow = [client.send("https://slow.example/", BODY, HEADERS) for _ in range(20)]
+            return await asyncio.gather(*slow, client.send(url, BODY, HEADERS))
+
+        with endpoint() as heard:
+            *slow, other = asyncio.run(both(heard.url(host=NAME)))
+        assert {answer.error for answer in slow} == {Fault.TIMEOUT}
+        assert other.is_success
+
+    def test_however_many_names_hang_the_others_are_found(self, monkeypatch):
+        monkeypatch.setattr(resolver, "QUICK", 0.05)
+        is_over, hanging = threading.Event(), []
+
+        def hangs(host, port):
+            if host != NAME:
+                hanging.append(host)
+                is_over.wait()
+            return [ip_address(LOOPBACK)]
+
+        async def many():
+            names = Resolver(hangs)
+            waiting = []
+            for _ in range(3):  # then they are known to hang
+                for number in range(2 * resolver.MAX_LOOKUPS):
+                    lookup = names.resolve(f"{number}.example", 443)
+                    waiting.append(asyncio.create_task(lookup))
+                found = await asyncio.wait_for(names.resolve(NAME, 443), 5)
+                assert found == [ip_address(LOOPBACK)]
+            lookups = len(hanging)
+            most = resolver.MAX_LOOKUPS + resolver.MAX_DOUBTFUL + resolver.MAX_HANGING
+            is_over.set()
+            await asyncio.gather(*waiting)
+            return lookups <= most
+
+        try:
+            assert asyncio.run(many())
+        finally:
+            is_over.set()
+
+    def test_without_an_answer_it_says_why(self):
+        assert post(f"http://{NAME}/", resolving_to([])).error == Fault.DNS
+        assert post(f"http://{NAME}/", unknown).error == Fault.DNS
+        with endpoint() as heard:
+            pass
+        assert post(heard.url()).error == Fault.CONNECT
+        with endpoint(lambda handler, request: handler.wfile.write(b"nonsense\r\n\r\n")) as heard:
+            assert post(heard.url()).error == Fault.BROKEN
+
+    @pytest.mark.parametrize(
+        ("header", "seconds"),
+        [
+            ("120", 120),
+            ("0", 0),
+            ("soon", None),
+            ("-1", None),
+            ("9" * 40, None),
+            ("1.5", None),
+            ("Mon, 01 Jan 9999999999 00:00:00 GMT", None),
+            ("Mon, 01 Jan 2035 00:00:00 +99999999999999999", None),
+        ],
+    )
+    def test_retry_after_is_read_in_seconds(self, header, seconds):
+        with endpoint(reply(503, Retry_After=header)) as heard:
+            assert post(heard.url()).retry_after == seconds
+
+    def test_retry_after_is_read_as_a_date(self):
+        with endpoint(reply(503, Retry_After="Wed, 21 Oct 2099 07:28:00 GMT")) as heard:
+            assert post(heard.url()).retry_after > 10**9
+        with endpoint(reply(503, Retry_After="Wed, 21 Oct 2015 07:28:00 GMT")) as heard:
+            assert post(heard.url()).retry_after == 0
+
+
+@pytest.mark.usefixtures("both_open")
+class TestCertificates:
+    def test_the_certificate_must_be_of_the_name_and_not_of_the_address(self, tmp_path):
+        server, client = certificate_for(NAME, tmp_path)
+        named = []
+        server.sni_callback = lambda sock, name, context: named.append(name)
+        to_loopback = resolving_to([LOOPBACK])
+        with endpoint(context=server) as heard:
+            assert post(heard.url(host=NAME, scheme="https"), to_loopback, client).is_success
+            assert named == [NAME]
+            other = post(heard.url(host="other.example", scheme="https"), to_loopback, client)
+            by_address = post(heard.url(scheme="https"), to_loopback, client)
+        assert other.error == by_address.error == Fault.TLS
+        assert len(heard.requests) == 1
+
+    def test_a_certificate_of_no_known_authority_is_refused(self, tmp_path):
+        server, _ = certificate_for(NAME, tmp_path)
+        with endpoint(context=server) as heard:
+            answer = post(heard.url(host=NAME, scheme="https"), resolving_to([LOOPBACK]))
+        assert answer.error == Fault.TLS
+        assert heard.requests == []
+
+
+@pytest.mark.usefixtures("both_open")
+def test_the_libraries_log_nothing_of_a_request_at_the_most_talkative_level(caplog):
+    caplog.set_level("DEBUG")
+    with endpoint() as heard:
+        assert post(heard.url("/T0K3N", host=NAME), resolving_to([LOOPBACK])).is_success
+    assert [line.name for line in caplog.records if line.name != "asyncio"] == []

@@ -1,0 +1,50 @@
+"""What each endpoint must have heard, compared with what it did hear."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from events.feed.reading import Query, read_page
+from signals.client.webhooks import InvalidWebhookError, verify_webhook
+from tests.signals.outbound.listeners import Request
+
+EVERYTHING = 10**6
+ANY_AGE = 10**9  # seconds: the oracle looks at old messages too
+
+
+def must_hear(subscription: Any, after: int) -> list[int]:
+    """The positions that the subscription's view of the feed shows after this one, in order.
+
+    A page ends after some elections, too, so there may be several.
+    """
+    positions: list[int] = []
+    has_more = True
+    while has_more:
+        query = Query(after=after, kinds=tuple(subscription.kinds), limit=EVERYTHING)
+        page = read_page(query, subscription.visibility)
+        positions += [event.position for event in page.events]
+        after, has_more = page.examined, page.more
+    return positions
+
+
+def heard(requests: Sequence[Request], secrets: Sequence[str]) -> list[int]:
+    """The positions that were delivered, in order, with repetitions. Every signature is valid."""
+    return [_position(request, secrets) for request in requests]
+
+
+def first_heard(requests: Sequence[Request], secrets: Sequence[str]) -> list[int]:
+    """The positions in the order in which they were delivered first."""
+    return list(dict.fromkeys(heard(requests, secrets)))
+
+
+def _position(request: Request, secrets: Sequence[str]) -> int:
+    for secret in secrets:
+        try:
+            message = verify_webhook(request.body, request.headers, secret, tolerance=ANY_AGE)
+        except InvalidWebhookError:
+            continue
+        event = message["data"]
+        named = request.headers["webhook-id"].split("_")
+        assert (named[0], int(named[1])) == ("evt", event["position"])
+        assert (message["type"], message["timestamp"]) == (event["kind"], event["at"])
+        return int(event["position"])
+    raise AssertionError("a message was signed wrongly")

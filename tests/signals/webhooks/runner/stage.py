@@ -1,0 +1,104 @@
+"""Runners as real processes on the test's database, and subscriptions for them."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from django.db import connection
+
+from desks.models import Desk
+from events.actors import SYSTEM
+from signals.webhooks import actions
+from signals.webhooks.models import Subscription
+from tests.server import ROOT
+
+LIMIT = 90.0  # seconds for a condition, on a slow machine
+ALLOWED = {"DELIVERY_ALLOW": "127.0.0.0/8", "REQUIRE_HTTPS": "off"}
+
+
+def database_url() -> str:
+    """The test's database, for another process."""
+    found = connection.settings_dict
+    if connection.vendor != "postgresql":
+        return f"sqlite:///{found['NAME']}"
+    address = f"{found['USER']}@{found['HOST']}:{found['PORT']}"
+    return f"postgres://{address}/{found['NAME']}"
+
+
+def environment(**settings: str) -> dict[str, str]:
+    """The environment of a runner on the test's database."""
+    own = {"DJANGO_SETTINGS_MODULE": "config.settings", "DATABASE_URL": database_url()}
+    return {**os.environ, **ALLOWED, **own, **settings}
+
+
+class RunnerProcess:
+    """A runner. Its log is in ``log``."""
+
+    def __init__(self, log: Path, command: Sequence[str] = (), **settings: str) -> None:
+        self.log = log
+        with open(log, "ab") as file:
+            self._process = subprocess.Popen(
+                command or [sys.executable, "manage.py", "deliver"],
+                cwd=ROOT,
+                env=environment(**settings),
+                stdout=file,
+                stderr=file,
+            )
+
+    def send(self, number: int) -> None:
+        self._process.send_signal(number)
+
+    def wait(self) -> int:
+        return self._process.wait(LIMIT)
+
+    def kill(self) -> None:
+        with suppress(ProcessLookupError):
+            self.send(signal.SIGCONT)
+            self._process.kill()
+        self._process.wait(LIMIT)
+
+    def stop(self) -> int:
+        self.send(signal.SIGTERM)
+        return self.wait()
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.poll() is None
+
+
+@contextmanager
+def runners(folder: Path, count: int = 1, **settings: str) -> Iterator[list[RunnerProcess]]:
+    """Runs so many runners until the block ends. Fails if one of them logged an error."""
+    running = [RunnerProcess(folder / f"runner-{n}.log", **settings) for n in range(count)]
+    try:
+        yield running
+    finally:
+        for runner in running:
+            runner.kill()
+    for runner in running:
+        assert "Traceback" not in runner.log.read_text(), runner.log.read_text()
+
+
+def subscribe(url: str, desk: Desk | None = None, kinds: Sequence[str] = ()) -> tuple[str, Any]:
+    """A subscription whose URL counts as tested; its secret's text and its row."""
+    secret, row = actions.create(desk=desk, url=url, kinds=kinds, actor=SYSTEM)
+    Subscription.objects.filter(pk=row.pk).update(
+        state="active", is_verified=True, test_requested_at=None
+    )
+    row.refresh_from_db()
+    return secret, row
+
+
+def until(holds: Callable[[], Any], limit: float = LIMIT, pause: float = 0.02) -> Any:
+    """Waits until this is true, and returns it. ``pause`` is between two looks, in seconds."""
+    deadline = time.monotonic() + limit
+    while not (found := holds()):
+        assert time.monotonic() < deadline, "it did not come true in time"
+        time.sleep(pause)
+    return found

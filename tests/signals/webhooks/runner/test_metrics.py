@@ -1,0 +1,39 @@
+"""What /metrics says of deliveries."""
+
+from datetime import timedelta
+
+import pytest
+
+from signals.webhooks.metrics import lag_seconds, subscriptions_by_state
+from signals.webhooks.models import Subscription
+from tests.factories import a_bot, a_card, a_ready_desk, move_the_log_back
+from tests.signals.webhooks.runner.stage import subscribe
+
+pytestmark = pytest.mark.django_db
+
+
+def change(row, **values):
+    Subscription.objects.filter(pk=row.pk).update(**values)
+
+
+def test_subscriptions_are_counted_by_the_state_that_is_shown():
+    rows = [subscribe("https://a.example/")[1] for _ in range(4)]
+    change(rows[0], failures=2)
+    change(rows[1], state="paused")
+    change(rows[2], state="disabled", reason="gone")
+    found = {"unverified": 0, "active": 1, "paused": 1, "failing": 1, "disabled": 1}
+    assert subscriptions_by_state() == found
+
+
+def test_the_lag_is_the_age_of_what_waits_for_a_runner_and_not_for_an_endpoint():
+    desk = a_ready_desk(a_card())
+    assert lag_seconds() == 0
+    row = subscribe("https://a.example/", desk)[1]
+    a_bot(desk)
+    move_the_log_back(days=1)
+    assert lag_seconds() > timedelta(hours=23).total_seconds()
+    change(row, failures=1)
+    assert lag_seconds() == 0
+    platform = subscribe("https://a.example/")[1]
+    change(platform, cursor_position=1)
+    assert lag_seconds() > timedelta(hours=23).total_seconds()

@@ -1,0 +1,182 @@
+"""Pages that are read together are those that each session would read alone."""
+
+import asyncio
+import random
+
+import pytest
+from django.db import connection, connections
+from django.test.utils import CaptureQueriesContext
+
+from desks import actions
+from desks.feed.visibility import desks_spans
+from desks.models import Card, Desk
+from events.actors import SYSTEM
+from events.http.refusals import Refused
+from events.models import Event, Head
+from signals.outbound.database import DatabaseThreads
+from signals.webhooks.runner import pages
+from signals.webhooks.runner.leases import lease
+from signals.webhooks.runner.pages import PageRequest, Pages, read_alone, read_together
+from tests.client import push
+from tests.factories import a_bot, a_card, a_platform_token, a_ready_desk
+from tests.signals.bodies import fanout
+from tests.signals.webhooks.runner.stage import subscribe
+
+pytestmark = pytest.mark.django_db
+
+ROUNDS = 120
+
+
+def a_history(seed: int) -> None:
+    """Whatever changes what three desks see, and signals to them, at random."""
+    rng, token = random.Random(seed), a_platform_token()
+    desks = list(Desk.objects.all())
+
+    def publish(_):
+        direction = "long" if Card.objects.published().get().direction == "short" else "short"
+        actions.publish_card(name="Next", pair="BTC/USDT", direction=direction, actor=SYSTEM)
+
+    def enrol(desk):
+        actions.enrol(desk=desk, card_id=Card.objects.published().get().pk, actor=SYSTEM)
+
+    def connect(desk):
+        actions.connect(desk=desk, venue="Kraken", actor=SYSTEM)
+
+    def fan_out(_):
+        push(fanout(direction=Card.objects.published().get().direction), token)
+
+    changes = {
+        fan_out: 20,
+        enrol: 10,
+        lambda desk: actions.withdraw_from_card(desk=desk, actor=SYSTEM): 6,
+        lambda desk: actions.disconnect(desk=desk, actor=SYSTEM): 2,
+        connect: 3,
+        publish: 2,
+        a_bot: 1,
+    }
+    for _ in range(ROUNDS):
+        [change] = rng.choices(list(changes), list(changes.values()))
+        try:
+            change(rng.choice(desks))
+        except Refused:  # a desk that is not connected, or connected already
+            continue
+
+
+@pytest.fixture
+def rows():
+    """Leased subscriptions of three desks: to everything, and to two kinds."""
+    card = a_card()
+    made = [
+        subscribe("https://hooks.example/", desk, kinds)[1]
+        for desk in (a_ready_desk(card) for _ in range(3))
+        for kinds in ((), ("signal.filled", "card.published"))
+    ]
+    leased, _ = lease([row.pk for row in made])
+    return [one.row for one in leased]
+
+
+def each_way(rows, position, apart=0):
+    """The pages of these behind a position, read together and one by one.
+
+    Each is so many positions before the last.
+    """
+    requests = [PageRequest(row, max(0, position - apart * i)) for i, row in enumerate(rows)]
+    return read_together(requests), {request.row.pk: read_alone(request) for request in requests}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_they_are_those_that_each_reads_alone(rows, seed):
+    a_history(seed)
+    head = Head.objects.get().position
+    found = 0
+    for position in range(rows[0].cursor_position, head + 1):
+        together, alone = each_way(rows, position, apart=7)
+        assert together == alone
+        found += sum(len(batch.items) for batch in together.values())
+    assert found > ROUNDS
+    assert Event.objects.filter(kind="election.withdrawn").count() > 5
+    assert Event.objects.filter(kind="signal.filled").count() > 5
+
+
+def test_what_is_more_than_a_page_follows(rows, monkeypatch):
+    monkeypatch.setattr(pages, "PAGE", 3)
+    a_history(1)
+    start = rows[0].cursor_position
+    together, alone = each_way(rows, start)
+    assert together == alone
+    assert any(batch.more for batch in together.values())
+
+
+def test_a_hundred_take_three_statements(rows):
+    a_history(1)
+    requests = [PageRequest(row, row.cursor_position) for row in rows]
+    with CaptureQueriesContext(connection) as counted:
+        read_together(requests)
+    assert len(counted) == 3
+
+
+def test_the_spans_are_read_after_the_head_and_before_the_events(rows, monkeypatch):
+    """A withdrawal between two statements shows nothing that the desk did not see."""
+    row, start = rows[0], rows[0].cursor_position
+
+    def withdraw_first(desks, window):
+        actions.withdraw_from_card(desk=row.desk, actor=SYSTEM)
+        push(fanout(), a_platform_token())
+        return desks_spans(desks, window)
+
+    monkeypatch.setattr(pages, "desks_spans", withdraw_first)
+    head = Head.objects.get().position
+    together = read_together([PageRequest(row, start)])
+    assert together[row.pk].examined == head
+    assert all(item.position <= head for item in together[row.pk].items)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_session_that_is_cancelled_keeps_no_other_from_its_page(rows, monkeypatch):
+    one, other = rows[:2]
+    threads = DatabaseThreads(1, "test")
+    monkeypatch.setattr(pages, "read_database", threads)
+    a_history(1)
+
+    async def read():
+        found = Pages()
+        cancelled = asyncio.create_task(found.read(one, one.cursor_position))
+        await asyncio.sleep(0)  # it waits for its page
+        cancelled.cancel()
+        try:
+            return await asyncio.wait_for(found.read(other, other.cursor_position), 30)
+        finally:
+            await threads(connections.close_all)
+
+    assert asyncio.run(read()) == read_alone(PageRequest(other, other.cursor_position))
+
+
+class TestAlone:
+    """These read the feed's own page."""
+
+    def test_the_platform(self):
+        _, row = subscribe("https://hooks.example/")
+        assert read_together([PageRequest(row, row.cursor_position)]) == {}
+
+    def test_one_of_another_epoch_whose_cursor_is_lost(self, rows):
+        rows[0].cursor_epoch = "another"
+        together, alone = each_way(rows[:2], rows[0].cursor_position)
+        assert alone.pop(rows[0].pk) is None
+        assert together == alone
+
+    def test_one_whose_cursor_is_beyond_the_head(self, rows):
+        together, alone = each_way(rows[:1], Head.objects.get().position + 1)
+        assert (together, alone) == ({}, {rows[0].pk: None})
+
+    def test_one_that_is_far_behind(self, rows, monkeypatch):
+        a_history(2)
+        monkeypatch.setattr(pages, "REACH", 3)
+        head = Head.objects.get().position
+        assert each_way(rows[:1], head - 4)[0] == {}
+        together, alone = each_way(rows[:1], head - 3)
+        assert together == alone
+
+    def test_those_with_too_many_events_for_one_query(self, rows, monkeypatch):
+        a_history(2)
+        monkeypatch.setattr(pages, "MOST_EVENTS", 5)
+        assert each_way(rows, rows[0].cursor_position)[0] == {}

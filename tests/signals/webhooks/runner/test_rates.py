@@ -1,0 +1,195 @@
+"""How fast messages go to one host and for one desk: real runners, endpoints and histories."""
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from datetime import timedelta
+from ipaddress import ip_network
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+from django.utils import timezone
+
+from desks.models import Bookmark
+from events.actors import SYSTEM
+from events.http.cursors import log_cursor
+from events.models import Head
+from signals.webhooks import actions
+from signals.webhooks.attempts import DeliveryAttempt
+from signals.webhooks.runner.rates import NAME, ask_for, forget_old, take
+from tests.factories import a_bot, a_card, a_ready_desk
+from tests.signals.outbound.listeners import LOOPBACK, OTHER_LOOPBACK, endpoint
+from tests.signals.webhooks.runner.oracle import must_hear
+from tests.signals.webhooks.runner.stage import runners, subscribe, until
+
+OFF = "off"
+HISTORY = 30  # events of each desk
+
+
+@pytest.fixture
+def allowed(settings):
+    settings.DELIVERY_ALLOW = [ip_network("127.0.0.0/8")]
+
+
+@pytest.fixture
+def heard(allowed):
+    """Makes endpoints that listen until the end of the test."""
+    with ExitStack() as stack:
+        yield lambda address=LOOPBACK: stack.enter_context(endpoint(address=address))
+
+
+def a_desk_with_a_history():
+    desk = a_ready_desk(a_card())
+    for _ in range(HISTORY):
+        a_bot(desk)
+    return desk
+
+
+def replay(found, desk, host=LOOPBACK):
+    """A webhook of the desk that has its whole history to send."""
+    _, row = subscribe(found.url(host=host), desk)
+    actions.rewind(subscription=row, after=log_cursor(row.cursor_epoch, 0), actor=SYSTEM)
+    return row
+
+
+def current(row):
+    row.refresh_from_db()
+    return row
+
+
+def seconds(rows):
+    """The time from the first to the last message of these webhooks, by the runners' clock."""
+    times = list(DeliveryAttempt.objects.filter(subscription__in=rows).values_list("at", flat=True))
+    return (max(times) - min(times)).total_seconds()
+
+
+def have(count, *founds):
+    return lambda: sum(len(found.requests) for found in founds) >= count
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.processes
+class TestRunners:
+    def test_a_host_gets_no_more_from_several_desks_ports_and_runners(self, tmp_path, heard):
+        ports = heard(), heard()
+        rows = [replay(found, a_desk_with_a_history()) for found in ports]
+        rates: Any = {"DELIVERY_HOST_RATE": "20/second", "DELIVERY_DESK_RATE": OFF}
+        with runners(tmp_path, 2, **rates):
+            until(have(60, *ports))
+        # What a second saves up comes at once; the rest at the rate.
+        assert seconds(rows) >= (60 - 20) / 20 - 0.2
+
+    def test_a_desk_sends_no_more_to_several_hosts_and_by_several_runners(self, tmp_path, heard):
+        hosts = heard(), heard(OTHER_LOOPBACK)
+        desk = a_desk_with_a_history()
+        rows = [
+            replay(found, desk, host)
+            for found, host in zip(hosts, (LOOPBACK, OTHER_LOOPBACK), strict=True)
+        ]
+        rates: Any = {"DELIVERY_DESK_RATE": "20/second", "DELIVERY_HOST_RATE": OFF}
+        with runners(tmp_path, 2, **rates):
+            until(have(60, *hosts))
+        assert seconds(rows) >= (60 - 20) / 20 - 0.2
+
+    def test_a_desk_with_many_webhooks_does_not_starve_another_at_the_same_host(
+        self, tmp_path, heard
+    ):
+        greedy, modest = a_desk_with_a_history(), a_desk_with_a_history()
+        theirs, ours = [heard() for _ in range(4)], heard()
+        for found in theirs:
+            replay(found, greedy)
+        replay(ours, modest)
+        rates: Any = {"DELIVERY_HOST_RATE": "10/second", "DELIVERY_DESK_RATE": OFF}
+        with runners(tmp_path, **rates):
+            until(have(HISTORY, ours))
+            taken = sum(len(found.requests) for found in theirs)
+        # One each in turn, not one for each webhook. While ours is under way, as on a busy machine,
+        # another of theirs may go; before the turns begin, a second's go to whoever asks first.
+        assert taken <= 2 * HISTORY + 2 * 10
+
+    def test_the_platforms_are_not_counted_and_off_is_off(self, tmp_path, heard):
+        found = heard()
+        desk = a_desk_with_a_history()
+        replay(found, None)
+        rates: Any = {"DELIVERY_HOST_RATE": "1/hour", "DELIVERY_DESK_RATE": "1/hour"}
+        with runners(tmp_path, **rates):
+            until(have(HISTORY, found))
+        assert not Bookmark.objects.filter(name__startswith=NAME).exists()
+        free = heard()
+        replay(free, desk)
+        with runners(tmp_path, DELIVERY_HOST_RATE=OFF, DELIVERY_DESK_RATE=OFF):
+            until(have(HISTORY, free))
+        assert not Bookmark.objects.filter(name__startswith=NAME).exists()
+
+    def test_one_that_waits_in_vain_goes_on_later_and_holds_up_nobody_elsewhere(
+        self, tmp_path, heard
+    ):
+        """Its desk's rate is used up for an hour. It has not failed, and loses nothing."""
+        slow, other = heard(), heard(OTHER_LOOPBACK)
+        rows = [replay(slow, a_desk_with_a_history()) for _ in range(2)]
+        neighbour = a_desk_with_a_history()
+        rates: Any = {"DELIVERY_HOST_RATE": "1/hour", "DELIVERY_DESK_RATE": OFF}
+        with runners(tmp_path, **rates):
+            until(have(1, slow))
+            replay(other, neighbour, OTHER_LOOPBACK)
+            until(have(1, other))
+            for row in rows:
+                until(lambda row=row: not current(row).leased_until)
+                assert (row.failures, row.state, row.test_requested_at) == (0, "active", None)
+        with runners(tmp_path, DELIVERY_HOST_RATE=OFF, DELIVERY_DESK_RATE=OFF):
+            for row in rows:
+                until(lambda row=row: current(row).cursor_position >= Head.objects.get().position)
+        assert len(slow.requests) == sum(len(must_hear(row, 0)) for row in rows)
+
+
+@pytest.mark.django_db(transaction=True)
+class TestTake:
+    def test_a_desk_gets_what_its_rate_allows_and_the_next_one_its_own(self, settings):
+        settings.DELIVERY_HOST_RATE, settings.DELIVERY_DESK_RATE = OFF, "1/hour"
+        first, second = ask_for("a.example", 1), ask_for("b.example", 2)
+        assert take([first, first, second]) == ([first, second], {first.desk})
+        assert take([first, second]) == ([], {first.desk, second.desk})
+
+    def test_a_host_gets_what_its_rate_allows_from_all_desks(self, settings):
+        settings.DELIVERY_HOST_RATE, settings.DELIVERY_DESK_RATE = "1/hour", "1/hour"
+        first, second, third = (ask_for(*one) for one in (("a.x", 1), ("a.x", 2), ("b.x", 2)))
+        assert first.host == second.host != third.host
+        # What its host refuses does not count for a desk.
+        assert take([first, second, third]) == ([first, third], {first.host})
+
+    def test_a_rate_that_is_off_has_no_bookmark(self, settings):
+        settings.DELIVERY_HOST_RATE, settings.DELIVERY_DESK_RATE = OFF, "1/hour"
+        ask = ask_for("a.example", 1)
+        take([ask])
+        assert Bookmark.objects.get(name__startswith=NAME).name == ask.desk
+
+    def test_old_ones_are_forgotten_and_none_that_still_says_something(self, settings):
+        settings.DELIVERY_HOST_RATE = settings.DELIVERY_DESK_RATE = "1/minute"
+        take([ask_for("a.example", 1)])
+        names = set(Bookmark.objects.filter(name__startswith=NAME).values_list("name", flat=True))
+        other = Bookmark.objects.create(name="another", at=timezone.now() - timedelta(days=9))
+        forget_old()
+        assert Bookmark.objects.filter(name__in=names).count() == len(names) == 2
+        Bookmark.objects.filter(name__in=names).update(at=timezone.now() - timedelta(hours=2))
+        forget_old()
+        assert list(Bookmark.objects.filter(at__isnull=False)) == [other]
+
+    @pytest.mark.skipif("connection.vendor != 'postgresql'", reason="SQLite has one writer")
+    def test_forgetting_waits_for_no_row_in_use(self, settings):
+        """Whoever uses it may wait for another that is about to be deleted."""
+        settings.DELIVERY_HOST_RATE, settings.DELIVERY_DESK_RATE = OFF, "1/minute"
+        in_use, unused = ask_for("a.example", 1).desk, ask_for("a.example", 2).desk
+        old = timezone.now() - timedelta(hours=2)
+        Bookmark.objects.bulk_create([Bookmark(name=name, at=old) for name in (in_use, unused)])
+        with ThreadPoolExecutor(1) as other, transaction.atomic():
+            Bookmark.objects.select_for_update().get(name=in_use)
+            other.submit(_forget_old).result()
+        assert Bookmark.objects.get(name__startswith=NAME).name == in_use
+
+
+def _forget_old():
+    """Forgets in a connection of its own, which ends with this thread."""
+    try:
+        forget_old()
+    finally:
+        connection.close()

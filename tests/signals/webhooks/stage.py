@@ -1,0 +1,108 @@
+"""Subscriptions for tests, and the requests that make and change them."""
+
+from datetime import timedelta
+from typing import Any
+
+from django.test import Client
+from django.utils import timezone
+
+from desks.models import Desk
+from events.actors import SYSTEM
+from events.http.cursors import log_cursor
+from events.models import Head
+from events.times import truncate_to_milliseconds
+from signals.webhooks import actions, outcomes
+from signals.webhooks.attempts import DeliveryAttempt
+from signals.webhooks.models import Reason, Subscription
+from tests.client import JSON, SUBSCRIPTIONS, Response
+
+URL = "https://hooks.example.com/quietly/1f3a?team=7"
+
+
+def a_webhook(desk: Desk | None = None, *kinds: str, url: str = URL) -> Subscription:
+    """A subscription of the desk, or of the platform, whose URL has not answered a test."""
+    return actions.create(desk=desk, url=url, kinds=kinds, actor=SYSTEM)[1]
+
+
+def an_active_webhook(desk: Desk | None = None, *kinds: str, url: str = URL) -> Subscription:
+    webhook = a_webhook(desk, *kinds, url=url)
+    assert outcomes.verify(subscription=webhook)
+    webhook.refresh_from_db()
+    return webhook
+
+
+def a_webhooks_life(desk: Desk | None) -> None:
+    """Every kind of event of a subscription, and rows in each state. One of the two is removed."""
+    for comes_to_nothing in (True, False):
+        webhook = an_active_webhook(desk, "signal.filled")
+        actions.change(subscription=webhook, kinds=["card.retired"], url=URL + "&x", actor=SYSTEM)
+        actions.pause(subscription=webhook, actor=SYSTEM)
+        actions.change(subscription=webhook, kinds=[], actor=SYSTEM)
+        actions.resume(subscription=webhook, actor=SYSTEM)
+        for overlap in (timedelta(days=1), timedelta(0), timedelta(days=2)):
+            actions.replace_secret(subscription=webhook, overlap=overlap, actor=SYSTEM)
+        actions.rewind(subscription=webhook, after=cursor_at(1), actor=SYSTEM)
+        webhook.refresh_from_db()
+        assert outcomes.verify(subscription=webhook)
+        assert outcomes.disable(subscription=webhook, reason=Reason.GONE)
+        if comes_to_nothing:
+            actions.remove(subscription=webhook, actor=SYSTEM)
+    an_active_webhook(desk)
+
+
+def secrets_of(webhook: Subscription) -> list[str]:
+    """The texts of the secrets that sign its deliveries, newest first."""
+    live = webhook.secrets.live(timezone.now()).select_related("subscription")
+    return [secret.decrypt() for secret in live]
+
+
+def webhooks_to_look_at(desk: Desk) -> tuple[Subscription, Subscription, Subscription]:
+    """A desk's webhook that fails, with attempts; one of the platform, and one that is paused."""
+    paused = an_active_webhook()
+    actions.pause(subscription=paused, actor=SYSTEM)
+    return a_failing_webhook(desk), an_active_webhook(), paused
+
+
+def a_failing_webhook(desk: Desk | None, position: int = 3) -> Subscription:
+    """It delivered an event, and fails at the next: by an answer, then without one."""
+    webhook = an_active_webhook(desk)
+    now = truncate_to_milliseconds(timezone.now())
+    tried = {"subscription": webhook, "at": now, "milliseconds": 31}
+    attempts = [
+        DeliveryAttempt(**tried, status=204),
+        DeliveryAttempt(**tried, status=204, position=position),
+        DeliveryAttempt(**tried, status=500, position=position + 1),
+        DeliveryAttempt(**tried, error="dns", position=position + 1),
+    ]
+    attempts[2].keep_answer(b"Cannot POST /quietly/1f3a <b>now</b>")
+    DeliveryAttempt.objects.bulk_create(attempts)
+    failing = {"failures": 2, "failing_since": now, "last_delivered_at": now, "last_status": 500}
+    later = now + timedelta(seconds=30)
+    Subscription.objects.filter(pk=webhook.pk).update(
+        cursor_position=position, next_attempt_at=later, test_requested_at=None, **failing
+    )
+    webhook.refresh_from_db()
+    return webhook
+
+
+def of(webhook: Subscription, act: str = "") -> str:
+    """The path of a subscription, or of an act on it."""
+    return f"{SUBSCRIPTIONS}/{webhook.public_id}{act and f'/{act}'}"
+
+
+def create(browser: Client, body: Any = None, **headers: str) -> Response:
+    return browser.post(
+        SUBSCRIPTIONS, {"url": URL} if body is None else body, JSON, headers=headers
+    )
+
+
+def change(browser: Client, webhook: Subscription, **body: Any) -> Response:
+    return browser.patch(of(webhook), body, JSON)
+
+
+def act(browser: Client, webhook: Subscription, name: str, **body: Any) -> Response:
+    return browser.post(of(webhook, name), body, JSON)
+
+
+def cursor_at(position: int) -> str:
+    return log_cursor(Head.objects.get().epoch, position)

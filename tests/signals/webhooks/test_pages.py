@@ -1,0 +1,344 @@
+"""The pages of webhooks: a desk's, and the platform's in the control area."""
+
+import html
+from datetime import timedelta
+
+import pytest
+import time_machine
+from django.test import Client
+from django.utils import timezone
+
+from desks.models import Desk
+from events.http import limits
+from events.kinds import Kind
+from events.models import Event, Head
+from signals.outbound.answers import Fault
+from signals.webhooks import actions, outcomes
+from signals.webhooks.attempts import DeliveryAttempt
+from signals.webhooks.kinds import GROUPS, groups_of, in_words, kinds_of
+from signals.webhooks.models import MAX_OF_DESK, Reason, Subscription
+from signals.webhooks.samples import receivers
+from tests import factories, pages
+from tests.signals.webhooks.stage import (
+    URL,
+    a_failing_webhook,
+    a_webhook,
+    an_active_webhook,
+    secrets_of,
+)
+from tests.staff import LONG_AGO, a_client
+from tokens.crypto import formats
+
+pytestmark = pytest.mark.django_db
+
+PROVE = "/accounts/reauthenticate/"
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return factories.a_desk()
+
+
+@pytest.fixture
+def owner(desk) -> Client:
+    return a_client(desk.user, "password")
+
+
+@pytest.fixture
+def staff(settings) -> Client:
+    settings.REQUIRE_STAFF_MFA = True
+    return a_client()
+
+
+def at(webhook: Subscription, page: str = "") -> str:
+    return f"/webhooks/{webhook.public_id}{page and f'/{page}'}"
+
+
+def press(browser: Client, webhook: Subscription, act: str, **more: object):
+    """Presses a button of the webhook's page, and returns the page that follows."""
+    return browser.post(at(webhook, "act"), {"act": act, **more}, follow=True)
+
+
+def control(page: str, row: Subscription | None = None) -> str:
+    return f"/control/signals/subscription/{f'{row.pk}/' if row else ''}{page}/"
+
+
+class TestGroups:
+    def test_each_kind_is_in_exactly_one_group(self):
+        assert sorted(kind for _, kinds in GROUPS.values() for kind in kinds) == sorted(Kind)
+
+    def test_none_and_all_mean_every_kind(self):
+        assert kinds_of([]) == kinds_of(list(GROUPS)) == []
+
+    def test_what_was_chosen_is_chosen_again(self):
+        kinds = kinds_of(["bots", "fills"])
+        assert groups_of(kinds) == ["fills", "bots"]
+        assert in_words(["signal.filled", "card.retired"]) == ["Fills", "card.retired"]
+
+
+# --- Making ---------------------------------------------------------------------------------------
+
+
+def test_a_new_one_shows_its_secret_and_code_with_it_once(owner):
+    form = {"url": URL, "groups": ["fills", "refusals"]}
+    key = pages.source(owner.get("/webhooks/new")).partition('one_time_key" value="')[2]
+    form["one_time_key"] = key.partition('"')[0]
+    shown = owner.post("/webhooks/new", form)
+    secret, *samples = pages.copied(shown)
+    assert len(samples) == 4
+    assert all(secret in sample for sample in samples)
+    webhook = Subscription.objects.get()
+    assert [secret] == secrets_of(webhook)
+    assert (webhook.decrypt(), webhook.kinds) == (URL, ["signal.filled", "signal.refused"])
+    assert pages.problem(owner.post("/webhooks/new", form)) == "made_already"
+    for page in ("/webhooks", at(webhook), at(webhook, "change"), at(webhook, "secret")):
+        source = pages.source(owner.get(page))
+        assert "hooks.example.com" in source
+        assert "quietly" not in source
+        assert secret not in source
+
+
+def test_what_is_wrong_stands_beside_its_field(owner):
+    answer = owner.post("/webhooks/new", {"url": "http://hooks.example.com"})
+    assert (answer.status_code, pages.errors(answer)) == (
+        422,
+        ["The address must begin with https://."],
+    )
+    with_secret = {"url": f"https://h.example/{formats.new_webhook_secret()}"}
+    assert pages.problem(owner.post("/webhooks/new", with_secret)) == "exchange_secret"
+
+
+def test_a_sixth_is_neither_offered_nor_made(desk, owner):
+    for _ in range(MAX_OF_DESK):
+        a_webhook(desk)
+    assert "/webhooks/new" not in pages.source(owner.get("/webhooks"))
+    assert owner.post("/webhooks/new", {"url": URL}).status_code == 422
+
+
+# --- A recent sign-in -----------------------------------------------------------------------------
+
+
+def test_every_change_first_leads_to_the_page_that_asks_who_one_is(desk):
+    webhook, browser = (
+        an_active_webhook(desk),
+        a_client(desk.user, "password", seconds_ago=LONG_AGO),
+    )
+    head = Head.objects.get().position
+    for page in ("/webhooks/new", *(at(webhook, name) for name in ("change", "secret", "remove"))):
+        for answer in (browser.get(page), browser.post(page, {"url": URL, "overlap": "0"})):
+            assert (
+                answer["Location"] == f"/accounts/reauthenticate/?next={page.replace('/', '%2F')}"
+            )
+    answer = browser.post(at(webhook, "act"), {"act": "pause"})
+    assert answer["Location"].endswith(f"webhooks%2F{webhook.public_id}")
+    assert browser.get(at(webhook)).status_code == 200
+    assert (Head.objects.get().position, Subscription.objects.get().state) == (head, "active")
+
+
+# --- The page of one ------------------------------------------------------------------------------
+
+
+def test_the_page_says_state_lag_and_what_became_of_the_attempts(desk, owner):
+    webhook = a_failing_webhook(desk)
+    shown = owner.get(at(webhook))
+    text, source = pages.words(shown), pages.source(shown)
+    assert "Deliveries fail." in text
+    assert f"Waiting {Head.objects.get().position - webhook.cursor_position} event" in text
+    assert "Failed attempts in a row 2" in text
+    assert "Latest attempts" in text
+    assert "The name of the host was not found." in text
+    assert "Cannot POST /quietly/1f3a &lt;b&gt;now&lt;/b&gt;" in source
+    assert text.count("Send again from here") == 2  # once for each event
+    assert "test" in text
+
+
+@pytest.mark.parametrize(
+    ("ahead", "said"),
+    [(timedelta(minutes=10), "we try again in 10 minutes."), (timedelta(0), "we try again soon.")],
+)
+def test_the_page_says_when_a_failed_delivery_is_tried_again(desk, owner, ahead, said):
+    webhook = a_failing_webhook(desk)
+    with time_machine.travel(timezone.now(), tick=False):
+        Subscription.objects.update(next_attempt_at=timezone.now() + ahead)
+        assert said in pages.words(owner.get(at(webhook)))
+
+
+def test_the_desks_page_says_that_a_webhook_fails_or_is_disabled(desk, owner):
+    webhook = a_failing_webhook(desk)
+    assert "The webhook to hooks.example.com fails." in pages.words(owner.get("/desk"))
+    outcomes.disable(subscription=webhook, reason=Reason.FAILED)
+    assert "is disabled. Its events wait." in pages.words(owner.get("/desk"))
+    assert "every attempt failed for 75 hours" in pages.words(owner.get(at(webhook)))
+
+
+def test_its_buttons_do_what_they_say(desk, owner):
+    webhook = an_active_webhook(desk)
+    assert "A test is on its way" in pages.words(press(owner, webhook, "test"))
+    assert "Paused" in pages.words(press(owner, webhook, "pause"))
+    assert "Resumed" in pages.words(press(owner, webhook, "resume"))
+    assert Subscription.objects.get().test_requested_at
+    factories.a_card()
+    behind = press(owner, webhook, "again", position=2)
+    assert "evt_2 and everything after it" in pages.words(behind)
+    assert Subscription.objects.get().cursor_position == 1
+    assert "evt_2 is skipped" in pages.words(press(owner, webhook, "skip"))
+    assert Subscription.objects.get().cursor_position == 2
+    press(owner, webhook, "skip-all")
+    last = Event.objects.filter(kind="subscription.rewound").last()
+    assert Subscription.objects.get().cursor_position == last.position - 1
+    head = Head.objects.get().position
+    for act, position in (
+        ("again", 0),
+        ("again", head + 1),
+        ("again", "x"),
+        ("again", 5000 * "1"),
+        ("explode", 1),
+    ):
+        assert pages.problem(press(owner, webhook, act, position=position)) == "invalid"
+    assert Head.objects.get().position == head
+
+
+def test_the_activity_says_what_changed_in_the_words_of_the_page(desk, owner):
+    webhook = an_active_webhook(desk)
+    owner.post(at(webhook, "change"), {"url": f"{URL}/other", "groups": ["fills"]})
+    assert "A test is on its way. Reload this page" in pages.words(owner.get(at(webhook)))
+    press(owner, webhook, "again", position=2)
+    page = pages.words(owner.get("/activity"))
+    assert "was changed: the events that it gets and its URL." in page
+    assert "continues after evt_1." in page
+
+
+def test_the_activity_shows_the_host_of_a_webhook_that_is_there_and_the_log_names_none(desk, owner):
+    webhook = an_active_webhook(desk)
+    assert outcomes.disable(subscription=webhook, reason=Reason.GONE)
+    event = Event.objects.latest("position")
+    page = f"/activity/{event.id}"
+    assert "The webhook to hooks.example.com was disabled" in pages.words(owner.get(page))
+    assert "hooks.example.com" not in str(event.content)
+    owner.post(f"/webhooks/{webhook.public_id}/remove")
+    assert not Subscription.objects.exists()
+    assert f"The webhook {webhook.public_id} was disabled" in pages.words(owner.get(page))
+    assert "hooks.example.com" not in str([each.content for each in Event.objects.all()])
+
+
+def test_closing_says_that_events_of_earlier_releases_name_hosts(desk):
+    an_active_webhook(desk)
+    browser = a_client(desk.user, "password")
+    said = "also name the hosts of your webhooks"
+    assert said not in pages.words(browser.get("/accounts/close/"))
+    event = Event.objects.filter(kind="subscription.created").get()
+    event.content["data"]["host"] = "hooks.example.com"  # as the releases before wrote it
+    Event.objects.filter(pk=event.pk).update(content=event.content)
+    assert said in pages.words(browser.get("/accounts/close/"))
+    assert "hooks.example.com" in pages.words(browser.get(f"/activity/{event.id}"))
+
+
+def test_skipping_passes_over_what_the_webhook_does_not_send(desk, owner):
+    webhook = an_active_webhook(desk, "card.published")
+    assert "Nothing waits" in pages.words(press(owner, webhook, "skip"))
+    factories.a_desk(), factories.a_card()
+    published = Event.objects.latest("position").position
+    assert f"evt_{published} is skipped" in pages.words(press(owner, webhook, "skip"))
+
+
+def test_what_is_left_as_it_was_does_not_change(desk, owner):
+    webhook = an_active_webhook(desk, "card.retired")  # not a whole group
+    assert owner.post(at(webhook, "change"), {"url": ""})["Location"] == at(webhook)
+    assert Subscription.objects.get().kinds == ["card.retired"]
+    owner.post(at(webhook, "change"), {"url": "", "groups": ["fills"]})
+    found = Subscription.objects.get()
+    assert (found.kinds, found.decrypt(), found.state) == (["signal.filled"], URL, "active")
+    owner.post(at(webhook, "change"), {"url": "https://new.example/", "groups": ["fills"]})
+    found = Subscription.objects.get()
+    assert (found.decrypt(), found.state) == ("https://new.example/", "unverified")
+
+
+def test_a_secret_is_replaced_with_an_overlap(desk, owner):
+    webhook = an_active_webhook(desk)
+    [old] = secrets_of(webhook)
+    new, *_ = pages.copied(owner.post(at(webhook, "secret"), {"overlap": "3600"}))
+    assert secrets_of(webhook) == [new, old]
+
+
+def test_removing_asks_first_in_red(desk, owner):
+    webhook = an_active_webhook(desk)
+    asked = pages.source(owner.get(at(webhook, "remove")))
+    assert '<button type="submit" class="button danger">Remove</button>' in asked
+    assert Subscription.objects.exists()
+    offer = f'<a class="button danger" href="{at(webhook, "remove")}">'
+    assert offer in pages.source(owner.get(at(webhook)))
+    owner.post(at(webhook, "remove"))
+    assert not DeliveryAttempt.objects.exists()
+    assert not Subscription.objects.exists()
+
+
+def test_sending_again_is_limited_together_with_the_api_and_skipping_is_not(settings, desk, owner):
+    settings.LIMITS = {**settings.LIMITS, "rewinds": "2/hour"}
+    webhook = a_failing_webhook(desk)
+    again = {"act": "again", "position": "3"}
+    assert owner.post(at(webhook, "act"), again).status_code == 302
+    limits.consume("rewinds", str(desk.user.pk))  # as the API does
+    refused = owner.post(at(webhook, "act"), again)
+    assert (refused.status_code, pages.problem(refused)) == (429, "rate_limited")
+    for name in ("skip", "skip-all", "test"):
+        assert owner.post(at(webhook, "act"), {"act": name}).status_code == 302
+
+
+def test_an_attempt_says_that_an_answer_was_no_proof(desk, owner):
+    webhook = a_webhook(desk)
+    attempt = DeliveryAttempt(
+        subscription=webhook, at=timezone.now(), milliseconds=7, status=200, error=Fault.UNPROVEN
+    )
+    attempt.keep_answer(b"ok")
+    attempt.save()
+    page = html.unescape(pages.source(owner.get(at(webhook))))
+    assert "Answered 200, but did not prove that it knows the secret:" in page
+    assert 'class="verdict refused"' in page
+    assert 'class="verdict accepted"' not in page
+
+
+# --- The control area -----------------------------------------------------------------------------
+
+
+def test_staff_make_change_and_remove_the_platforms(staff):
+    shown = staff.post(control("new"), {"url": URL, "groups": ["cards"]})
+    webhook = Subscription.objects.get()
+    assert pages.copied(shown) == secrets_of(webhook)
+    assert (webhook.desk, webhook.kinds[0]) == (None, "card.published")
+    page = html.unescape(pages.source(staff.get(control("change", webhook))))
+    assert "Verify what you receive" in page
+    assert all(receiver.code in page for receiver in receivers())
+    for page, form in (
+        ("test", {}),
+        ("pause", {}),
+        ("resume", {}),
+        ("change-webhook", {"url": "https://new.example/", "groups": ["cards"]}),
+        ("rewind", {"position": "0"}),
+        ("rewind", {"position": str(10**9)}),
+    ):
+        assert staff.get(control(page, webhook)).status_code == 200, page
+        assert staff.post(control(page, webhook), form).status_code == 302, page
+    shown = staff.post(control("secret", webhook), {"overlap": "0"})
+    assert pages.copied(shown) == secrets_of(webhook)
+    assert staff.post(control("remove", webhook)).status_code == 302
+    kinds = Event.objects.filter(kind__startswith="subscription.").values_list("kind", flat=True)
+    assert [kind.partition(".")[2] for kind in kinds] == [
+        *("created", "paused", "resumed", "changed", "rewound", "rewound"),
+        *("secret_replaced", "removed"),
+    ]
+
+
+def test_staff_read_a_customers_and_change_none(desk, staff):
+    webhook = a_failing_webhook(desk)
+    page = pages.source(staff.get(control("change", webhook)))
+    assert "hooks.example.com" in page
+    assert "The name of the host was not found." in page
+    assert "Subscription" not in page
+    assert "Verify what you receive" not in page
+    for name in ("test", "pause", "change-webhook", "secret", "rewind", "remove"):
+        assert f"/{name}/" not in page
+        answer = staff.post(control(name, webhook), {"overlap": "0", "position": "1"})
+        assert pages.problem(answer) == "invalid", name
+    listed = pages.source(staff.get(f"/control/signals/subscription/?q={desk.public_id}"))
+    assert webhook.public_id in listed
+    actions.remove(subscription=webhook, actor=desk.actor)

@@ -1,0 +1,97 @@
+"""The samples on the pages verify a delivery as they are pasted. Only the port is another."""
+
+import shutil
+import subprocess
+import sys
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from subprocess import PIPE, STDOUT, Popen
+
+import httpx2
+import pytest
+from standardwebhooks import Webhook
+
+from signals.webhooks.messages import is_proof, message_of_test, new_challenge
+from signals.webhooks.samples import receivers
+from tests.server import free_port
+from tokens.crypto import formats
+
+# Go compiles its library before the first run.
+pytestmark = [pytest.mark.once, pytest.mark.processes, pytest.mark.timeout(600)]
+
+SECRET = formats.new_webhook_secret()
+BODY = '{"type":"signal.filled","timestamp":"2026-11-20T09:30:00.000Z","data":{"pair":"Ü/USDT"}}'
+# The name of each language's file, and the command that runs it.
+PROGRAMS = {
+    "Python": ("receiver.py", [sys.executable, "receiver.py"]),
+    "Node": ("receiver.js", ["node", "receiver.js"]),
+    "PHP": ("receiver.php", ["php", "-S", "127.0.0.1:{port}", "receiver.php"]),
+    "Go": ("receiver.go", ["./receiver"]),
+}
+NEEDED = {"Node": "node", "PHP": "php", "Go": "go"}
+
+
+@contextmanager
+def running(language, folder):
+    """The sample as a process that listens. Yields its address and the process."""
+    needed = NEEDED.get(language)
+    if needed and not shutil.which(needed):
+        pytest.skip(f"{needed} is not installed")
+    (name, command), port = PROGRAMS[language], free_port()
+    [code] = [one.code for one in receivers(SECRET) if one.language == language]
+    (folder / name).write_text(code.replace("8080", str(port)))
+    if language == "Go":  # "go run" would leave its child behind when it is killed
+        subprocess.run(["go", "build", "-o", "receiver", name], cwd=folder, check=True, timeout=500)
+    command = [part.format(port=port) for part in command]
+    transport = httpx2.HTTPTransport(retries=8)  # until it listens
+    with (
+        Popen(command, stdout=PIPE, stderr=STDOUT, cwd=folder) as process,
+        httpx2.Client(base_url=f"http://127.0.0.1:{port}", transport=transport) as client,
+    ):
+        try:
+            yield client, process
+        finally:
+            process.kill()
+
+
+def headers(*secrets: str, age: int = 0, body: str = BODY) -> dict[str, str]:
+    """The headers of a delivery, signed by the library of Standard Webhooks."""
+    at = datetime.now(UTC) - timedelta(seconds=age)
+    signatures = [Webhook(secret).sign("evt_7_4f1c2a90", at, body) for secret in secrets]
+    return {
+        "webhook-id": "evt_7_4f1c2a90",
+        "webhook-timestamp": str(int(at.timestamp())),
+        "webhook-signature": " ".join(signatures),
+    }
+
+
+@pytest.mark.parametrize("language", PROGRAMS)
+def test_a_receiver_takes_what_was_signed_and_refuses_everything_else(language, tmp_path):
+    other = formats.new_webhook_secret()
+    asked = {
+        "signed": headers(SECRET),
+        "signed in an overlap": headers(other, SECRET),
+        "signed by another": headers(other),
+        "too old": headers(SECRET, age=3600),
+        "of another body": headers(SECRET, body=BODY + " "),
+        "not signed": {},
+    }
+    with running(language, tmp_path) as (client, process):
+        answers = {
+            what: client.post("/", content=BODY.encode(), headers=sent).status_code
+            for what, sent in asked.items()
+        }
+        challenge = new_challenge()
+        test = message_of_test("sub_1", datetime.now(UTC), challenge).body.decode()
+        proven = client.post("/", content=test, headers=headers(SECRET, body=test))
+        forged = client.post("/", content=test, headers=headers(other, body=test))
+        process.kill()
+        said = process.stdout.read().decode()
+    taken = ("signed", "signed in an overlap")
+    assert answers == {what: 204 if what in taken else 400 for what in asked}
+    assert proven.status_code == 200
+    assert is_proof(proven.content, challenge, [SECRET])
+    assert forged.status_code == 400
+    assert challenge not in forged.text
+    assert not is_proof(forged.content, challenge, [SECRET])
+    assert said.count("evt_7_4f1c2a90") == 3
