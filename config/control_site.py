@@ -17,9 +17,9 @@ from django.utils import timezone
 from django.views.generic import FormView, View
 
 from events.http import limits
+from events.http.pages import page
 from signals.reports.overview import platform_overview
 from signals.site.news import log_news
-from signals.web.access import page
 from tokens.callers.staff import (
     can_prove_second_factor,
     has_second_factor,

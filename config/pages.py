@@ -7,10 +7,10 @@ from django.urls import reverse
 
 from config.problems import problem
 from desks.models import Card
+from events.http.pages import page
 from events.http.refusals import NotFound, RateLimited, Refused
 from signals.intake.api.views import PUBLIC
 from signals.law.rules import LAW
-from signals.web.access import page
 
 # Seconds. The Retry-After of too many sign-ins, sign-ups or password resets.
 PAUSE = 60

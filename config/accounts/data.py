@@ -10,13 +10,14 @@ from django.utils.http import urlencode
 
 from desks.models import Automation, Desk, Election
 from events.http import limits
+from events.http.pages import sent
 from events.http.refusals import ReauthenticationRequired
 from events.kinds import Kind
 from events.models import Event
 from signals.notices.chats.models import Chat
 from signals.site.downloads import download
 from signals.site.export import export
-from signals.web.access import customer_page, sent
+from signals.web.access import customer_page
 from signals.webhooks.models import Subscription
 from tokens.callers.staff import signed_in_recently
 from tokens.closing import close_account

@@ -7,7 +7,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase
 
 from config.accounts import sent_mail
 from config.accounts.forms import ResetPasswordForm
-from signals.web.access import page
+from events.http.pages import page
 
 SENT = "account_reset_password_done"
 

@@ -20,7 +20,7 @@ from desks.expectations.actions import count_days_in_new_zone
 from desks.models import User
 from desks.models.user import Theme
 from desks.notices.digests import count_hours_in_new_zone
-from signals.web.access import form_page, page, sent
+from events.http.pages import form_page, page, sent
 
 BY_DEVICE = "light dark"
 THEMES = [(Theme.SYSTEM, "As my device"), (Theme.LIGHT, "Light"), (Theme.DARK, "Dark")]

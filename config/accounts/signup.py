@@ -19,7 +19,7 @@ from config.accounts import links, sent_mail
 from config.accounts.forms import PasswordForm, SignUpForm
 from desks.accounts import is_taken, open_account
 from desks.models import User
-from signals.web.access import form_page, page, sent
+from events.http.pages import form_page, page, sent
 
 # The session key of the link's token. A redirect removes the token from the address bar, so that it
 # appears in no Referer header and in no shared address.

@@ -67,7 +67,7 @@ def _offered(view: Any) -> tuple[str, ...]:
 
     All other views of the control area and the account pages are forms: GET and POST.
     """
-    declared = getattr(view, "methods", None)  # by desks.pages.page
+    declared = getattr(view, "methods", None)  # by events.http.pages.page
     if declared:
         return tuple(declared)
     actions = getattr(view, "actions", None)

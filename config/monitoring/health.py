@@ -13,8 +13,8 @@ from redis.exceptions import RedisError
 
 from events import schema
 from events.http import limits
+from events.http.pages import page
 from events.models import Head
-from signals.web.access import page
 
 OK, AWAY = "ok", "away"
 # The database lacks what this release needs. Migrate first, then start the new release.

@@ -14,9 +14,9 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
 from config.monitoring.health import UP, states
+from events.http.pages import page
 from events.http.refusals import NotFound
 from events.models import Head
-from signals.web.access import page
 from signals.webhooks.metrics import lag_seconds, subscriptions_by_state
 
 

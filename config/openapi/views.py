@@ -7,8 +7,8 @@ from rest_framework.request import Request
 
 from config.openapi.generator import document
 from events.http.api_view import ApiResponse, ApiView
+from events.http.pages import page
 from signals.intake.api.views import PUBLIC
-from signals.web.access import page
 
 
 class SchemaView(ApiView):

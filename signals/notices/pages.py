@@ -14,11 +14,11 @@ from desks.models import Notice, NoticeChoice, User
 from desks.models.notice_kinds import OF_A_DESK, OF_STAFF, NoticeKind
 from desks.notices.outbox import turn_off
 from events.http import limits
+from events.http.pages import form_page, page, sent
 from signals.notices import unsubscribing
 from signals.notices.chats.models import MAX_CHATS, Chat
 from signals.notices.digest.page import DigestForm
 from signals.notices.texts import new_notice
-from signals.web.access import form_page, page, sent
 
 
 class NoticesForm(Form):

@@ -13,10 +13,10 @@ from django.urls import reverse
 from django.utils import timezone
 
 from desks.models import Automation, Desk, Election
+from events.http.pages import ask, form_page, refusal_beside, sent
 from events.http.refusals import NotFound
 from signals.site.bots.tabs import live_secrets, sample_of, tab_page
-from signals.web.access import back_to, customer_page, form_page, own_bot, refusal_beside, sent
-from signals.web.confirmation import ask
+from signals.web.access import back_to, customer_page, own_bot
 from tokens import actions as token_actions
 from tokens.choices import Source
 from tokens.forms import EndForm, SecretForm

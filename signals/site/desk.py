@@ -14,11 +14,11 @@ from desks.feed.visibility import desk_visibility
 from desks.forms import ConnectionForm, EnrolmentForm
 from desks.models import Card, Desk, Election
 from events.feed.reading import Query, Span, Visibility, Window, read_page
+from events.http.pages import ask, form_page, refusal_beside, sent
 from signals.reports.activity import lines
 from signals.reports.attention import bots_at_a_glance, cards_of, concerns
 from signals.reports.tallies import count
-from signals.web.access import customer_page, form_page, refusal_beside, sent
-from signals.web.confirmation import ask
+from signals.web.access import customer_page
 from signals.webhooks.models import Subscription
 from tokens.models import Token
 

@@ -1,35 +1,22 @@
-"""What all pages share: allowed methods, access control, rate limits and form handling."""
+"""Who may see a customer's page, and which limits it counts against."""
 
 import functools
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from django.contrib.auth.views import redirect_to_login
-from django.forms import BaseForm, Form
-from django.http import HttpRequest, HttpResponse, HttpResponseBase, QueryDict
-from django.shortcuts import redirect, render
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import redirect
 from django.urls import reverse
 
 from desks.models import Automation, Desk, User
 from events.http import limits
-from events.http.refusals import Invalid, NotAllowed, NotFound
+from events.http.pages import View, page
+from events.http.refusals import NotAllowed, NotFound
 
-View = Callable[..., HttpResponseBase]
-Wrapper = Callable[[View], View]
 Spends = str | None | Callable[[HttpRequest], str]
 
 
-def page(*methods: str) -> Wrapper:
-    """Declares the methods of a page, of ``GET`` and ``POST``. Others do not reach the view."""
-
-    def decorate(view: View) -> View:
-        view.methods = methods  # type: ignore[attr-defined]
-        return view
-
-    return decorate
-
-
-def customer_page(*methods: str, spends: Spends = "changes") -> Wrapper:
+def customer_page(*methods: str, spends: Spends = "changes") -> Callable[[View], View]:
     """Declares a page of a signed-in customer. The view gets the desk after the request.
 
     A visitor is redirected to the sign-in page, and staff, who have no desk, to the control area.
@@ -75,34 +62,6 @@ def own_bot(desk: Desk, bot_id: str) -> Automation:
 def back_to(bot: Automation) -> tuple[str, str]:
     """The label and the address of a bot's page, for a link back to it."""
     return bot.name, reverse("bot", args=[bot.pk])
-
-
-def sent(request: HttpRequest) -> QueryDict | None:
-    """Returns the data for a form: the submitted fields, or None for a GET."""
-    return request.POST if request.method == "POST" else None
-
-
-@contextmanager
-def refusal_beside(form: Form) -> Iterator[None]:
-    """Adds the errors of an ``Invalid`` that an action raises to the form, beside their fields."""
-    try:
-        yield
-    except Invalid as refusal:
-        errors = refusal.members.get("errors", [])
-        for error in errors:
-            form.add_error(
-                error["field"] if error["field"] in form.fields else None, error["detail"]
-            )
-        if not errors:
-            form.add_error(None, refusal.detail)
-
-
-def form_page(
-    request: HttpRequest, template: str, form: BaseForm, **context: object
-) -> HttpResponse:
-    """Renders a page with a form. A submitted form has errors, so its status is 422."""
-    status = 422 if form.is_bound else 200
-    return render(request, template, {"form": form, **context}, status=status)
 
 
 def _ask_to_sign_in(request: HttpRequest) -> HttpResponse:

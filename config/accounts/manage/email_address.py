@@ -17,8 +17,7 @@ from django.shortcuts import redirect
 from django.urls import reverse
 
 from config.accounts import sent_mail
-from signals.web.access import page
-from signals.web.confirmation import ask
+from events.http.pages import ask, page
 
 SENT = "account_email_verification_sent"
 

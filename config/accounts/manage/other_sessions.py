@@ -10,8 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
 
-from signals.web.access import page
-from signals.web.confirmation import ask
+from events.http.pages import ask, page
 
 MAX_SHOWN_LENGTH = 90  # characters of a browser's own name
 

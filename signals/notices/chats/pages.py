@@ -15,13 +15,12 @@ from django.utils import timezone
 
 from events.http import limits
 from events.http.names import NameField
+from events.http.pages import View, ask, form_page, page, refusal_beside, sent
 from events.http.refusals import NotFound
 from signals.notices.chats import actions, telegram
 from signals.notices.chats.models import Chat, Service
 from signals.notices.chats.services import hosts
 from signals.outbound.addresses import MAX_URL_LENGTH
-from signals.web.access import View, form_page, page, refusal_beside, sent
-from signals.web.confirmation import ask
 from tokens.callers.staff import is_staff, require_staff, signed_in_recently
 
 

@@ -7,8 +7,9 @@ from django.shortcuts import redirect
 from desks.expectations.actions import change_automation, zone_of
 from desks.expectations.forms import ExpectationForm, initial_of
 from desks.models import Desk
+from events.http.pages import refusal_beside, sent
 from signals.site.bots.tabs import tab_page
-from signals.web.access import customer_page, own_bot, refusal_beside, sent
+from signals.web.access import customer_page, own_bot
 
 
 @customer_page("GET", "POST")

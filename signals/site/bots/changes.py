@@ -7,9 +7,9 @@ from django.shortcuts import redirect
 from desks import actions as desk_actions
 from desks.forms import ElectionForm
 from desks.models import Desk
+from events.http.pages import ask, form_page, refusal_beside, sent
 from signals.site.bots.tabs import election_of
-from signals.web.access import back_to, customer_page, form_page, own_bot, refusal_beside, sent
-from signals.web.confirmation import ask
+from signals.web.access import back_to, customer_page, own_bot
 from tokens import actions as token_actions
 
 

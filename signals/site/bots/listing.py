@@ -9,8 +9,9 @@ from desks import actions as desk_actions
 from desks.forms import BotForm
 from desks.models import Automation, Desk, Election
 from desks.models.automation import MAX_BOTS
+from events.http.pages import form_page, refusal_beside, sent
 from signals.reports.bot_activity import bot_activities
-from signals.web.access import customer_page, form_page, refusal_beside, sent
+from signals.web.access import customer_page
 
 
 @customer_page("GET", "POST")

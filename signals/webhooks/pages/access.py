@@ -9,8 +9,9 @@ from django.urls import reverse
 from django.utils.http import urlencode
 
 from desks.models import Desk
+from events.http.pages import View
 from events.http.refusals import NotFound
-from signals.web.access import Spends, View, customer_page
+from signals.web.access import Spends, customer_page
 from signals.webhooks.models import Subscription
 from tokens.callers.staff import signed_in_recently
 

@@ -10,9 +10,8 @@ from django.urls import reverse
 from desks.models import Desk
 from events.feed.head import read_head
 from events.http.cursors import log_cursor
+from events.http.pages import ask, form_page, refusal_beside, sent
 from events.http.refusals import Invalid
-from signals.web.access import form_page, refusal_beside, sent
-from signals.web.confirmation import ask
 from signals.webhooks import actions
 from signals.webhooks.models import Subscription
 from signals.webhooks.pages.access import changing_page, own_webhook
