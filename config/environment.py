@@ -1,154 +1,182 @@
 """Reads and checks settings from the environment (contract, section 8).
 
-An invalid setting stops the process with one sentence. It never falls back to a default.
+An invalid setting stops the process with one sentence. It never falls back to a default. No
+sentence repeats a value, because it may contain a password.
 """
 
 import ipaddress
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from email.utils import parseaddr
 from pathlib import Path
-from urllib.parse import urlsplit
+from typing import Any, TypeVar
+from urllib.parse import parse_qs, urlsplit
 
-import environ
 from django.core.exceptions import ImproperlyConfigured
+from environ import Env
+from psycopg import pq
 
 ROOT = Path(__file__).resolve().parent.parent
 KEY_BYTES = 32
 MIN_SECRET_KEY_LENGTH = 32  # characters
-LEVELS = ("debug", "info", "warning", "error")
-ON, OFF = ("on", "true", "yes", "1"), ("off", "false", "no", "0")
 LARGEST_NUMBER = 1_000_000
 HIGHEST_PORT = 65_535
-LIMIT = re.compile(r"[1-9][0-9]{0,8}/(second|minute|hour|day)|off", re.ASCII)
+SWITCHES = {
+    **dict.fromkeys(("on", "true", "yes", "1"), True),
+    **dict.fromkeys(("off", "false", "no", "0"), False),
+}
+LIMIT = r"[1-9][0-9]{0,8}/(second|minute|hour|day)|off"
 HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,252})", re.ASCII)
 HOST_AND_PORT = re.compile(r"[a-z0-9]([a-z0-9.-]{0,252}[a-z0-9])?(:[1-9][0-9]{0,4})?", re.ASCII)
-TOKEN = re.compile(rf"[!-~]{{{MIN_SECRET_KEY_LENGTH},}}", re.ASCII)
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+BOT_NAME = "(?i:[a-z][a-z0-9_]{1,28}bot)?"
+BOT_TOKEN = "([0-9]{6,16}:[-_A-Za-z0-9]{30,64})?"  # noqa: S105 - its form
 MAILBOX = re.compile(r"[^\s@]+@[^\s@]+")
+POSTGRESQL = {"postgres", "postgresql", "psql", "pgsql"}
+SMTP = {"smtp", "smtps", "smtp+tls", "smtp+ssl"}
+OTHER_MAIL = {"consolemail", "filemail", "memorymail", "dummymail"}
+CONSOLE_MAIL = "config.server.console_mail.EmailBackend"
+# What `manage.py deliver` opens at most, whatever THREADS is: each of its threads keeps its own.
+RUNNER_CONNECTIONS = 16
+# The cache counts failed sign-ins. In a small cache, failures elsewhere would evict the counters.
+MAX_CACHE_ENTRIES = 100_000
 
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+Value = TypeVar("Value")
 
-def text(name: str, *, default: str) -> str:
-    """Returns the setting's text. A setting that is set but empty does not take the default."""
-    return os.environ.get(name, default)
+# --- Every setting -------------------------------------------------------------------------------
 
 
 def read_file() -> None:
     """Reads ``ENV_FILE`` or ``.env``. Variables of the environment win."""
-    path = text("ENV_FILE", default=str(ROOT / ".env"))
+    path = os.environ.get("ENV_FILE", str(ROOT / ".env"))
     if "ENV_FILE" not in os.environ and not Path(path).exists():
         return
     try:
         with open(path, encoding="utf-8") as file:
-            environ.Env.read_env(file)
+            Env.read_env(file)
     except (OSError, ValueError):
         raise ImproperlyConfigured("ENV_FILE takes the path of a file that can be read.") from None
 
 
-read_file()
+def setting(name: str, default: str, convert: Callable[[str], Value], takes: str) -> Value:
+    """Returns a setting, converted. The default counts only if it is not set: empty is a value.
+
+    ``convert`` raises ``ValueError`` or ``LookupError`` for what is not ``takes``.
+    """
+    # Not django-environ's own casts: they read a misspelt switch as off, "1_0" as a number, and
+    # "$THREADS" from another variable.
+    try:
+        return convert(os.environ.get(name, default))
+    except (LookupError, ValueError):
+        raise ImproperlyConfigured(f"{name} takes {takes}.") from None
+
+
+def text(name: str, default: str, pattern: str, takes: str) -> str:
+    """Reads a text of the form ``pattern``."""
+    return setting(name, default, lambda given: _matching(pattern, given), takes)
 
 
 def flag(name: str, *, default: bool) -> bool:
     """Reads a switch. A misspelt value is refused: read as off, it could disable a protection."""
-    given = text(name, default="on" if default else "off").lower()
-    if given not in ON + OFF:
-        raise ImproperlyConfigured(f"{name} takes on or off.")
-    return given in ON
+    usual = "on" if default else "off"
+    return setting(name, usual, lambda given: SWITCHES[given.lower()], "on or off")
 
 
-def number(name: str, *, default: int, least: int, most: int = LARGEST_NUMBER) -> int:
+def number(name: str, default: int, *, least: int = 1, most: int = LARGEST_NUMBER) -> int:
     """Reads a whole number from ``least`` to ``most``."""
-    given = text(name, default=str(default))
-    plain = given.isascii() and given.isdigit() and len(given) <= len(str(most))
-    if not plain or not least <= int(given) <= most:
-        raise ImproperlyConfigured(f"{name} takes a whole number from {least} to {most}.")
-    return int(given)
+
+    def convert(given: str) -> int:
+        found = int(_matching("[0-9]{1,7}", given))
+        _require(least <= found <= most)
+        return found
+
+    return setting(name, str(default), convert, f"a whole number from {least} to {most}")
 
 
-def level(name: str, *, default: str) -> str:
-    """Reads the lowest level that is logged."""
-    given = text(name, default=default)
-    if given not in LEVELS:
-        raise ImproperlyConfigured(f"{name} takes one of {', '.join(LEVELS)}.")
-    return given
-
-
-def metrics_token() -> str:
-    """Reads the token for ``/metrics``; empty if the metrics are off."""
-    given = text("METRICS_TOKEN", default="")
-    if given and not TOKEN.fullmatch(given):
-        raise ImproperlyConfigured(
-            f"METRICS_TOKEN takes {MIN_SECRET_KEY_LENGTH} random characters or more, or nothing."
-        )
-    return given
+def number_or_off(name: str, default: int) -> int | None:
+    """Reads a whole number of at least 1; None for ``off``."""
+    return None if os.environ.get(name) == "off" else number(name, default)
 
 
 def limit(name: str, default: str) -> str:
     """Reads a limit: ``120/minute``, or ``off``."""
-    given = text(name, default=default)
-    if not LIMIT.fullmatch(given):
-        raise ImproperlyConfigured(f"{name} takes a limit such as {default}, or off.")
+    return text(name, default, LIMIT, f"a limit such as {default}, or off")
+
+
+def _matching(pattern: str, given: str) -> str:
+    _require(re.fullmatch(pattern, given, re.ASCII))
     return given
 
 
-def number_or_off(name: str, *, default: int) -> int | None:
-    """Reads a whole number of at least 1; None for ``off``."""
-    if text(name, default=str(default)) == "off":
-        return None
-    return number(name, default=default, least=1)
+def _require(condition: object) -> None:
+    if not condition:
+        raise ValueError
+
+
+# --- Keys ----------------------------------------------------------------------------------------
 
 
 def secret_keys(*, debug: bool) -> list[str]:
     """Reads the keys of sessions and links. The first signs, and all verify."""
     stand_in = "for development only" * 3
-    found = _required("SECRET_KEY", debug=debug, stand_in=stand_in).split(",")
-    if any(len(key) < MIN_SECRET_KEY_LENGTH for key in found):
-        raise ImproperlyConfigured(
-            f"SECRET_KEY takes keys of {MIN_SECRET_KEY_LENGTH} random characters or more, "
-            "separated by commas (openssl rand -hex 32)."
-        )
-    if stand_in in found and not debug:
-        raise ImproperlyConfigured("SECRET_KEY holds a stand-in, not a random key.")
-    return found
 
+    def convert(given: str) -> list[str]:
+        found = given.split(",")
+        _require(all(len(key) >= MIN_SECRET_KEY_LENGTH for key in found))
+        return found
 
-def _required(name: str, *, debug: bool, stand_in: str) -> str:
-    """Returns a required setting. With ``DEBUG``, a public placeholder is used if it is not set."""
-    given = text(name, default=stand_in if debug else "")
-    if not given or (given == stand_in and not debug):
-        raise ImproperlyConfigured(f"{name} is not set. See .env.example for its meaning.")
-    return given
+    takes = f"keys of {MIN_SECRET_KEY_LENGTH} random characters or more"
+    return _keys("SECRET_KEY", convert, takes, stand_in, lambda key: key == stand_in, debug=debug)
 
 
 def keys(name: str, *, debug: bool) -> list[bytes]:
     """Reads keys of 32 bytes in hex, separated by commas. The first is used for new data."""
-    given = _required(name, debug=debug, stand_in="00" * KEY_BYTES)
-    try:
+
+    def convert(given: str) -> list[bytes]:
         found = [bytes.fromhex(part) for part in given.split(",")]
-    except ValueError:
-        found = []
-    if not found or any(len(key) != KEY_BYTES for key in found):
-        raise ImproperlyConfigured(
-            f"{name} takes keys of 32 bytes in hex, separated by commas (openssl rand -hex 32)."
-        )
-    if not debug and any(len(set(key)) == 1 for key in found):
+        _require(all(len(key) == KEY_BYTES for key in found))
+        return found
+
+    takes = f"keys of {KEY_BYTES} bytes in hex"
+    return _keys(name, convert, takes, "00" * KEY_BYTES, lambda key: len({*key}) == 1, debug=debug)
+
+
+def _keys(
+    name: str,
+    convert: Callable[[str], list[Value]],
+    takes: str,
+    stand_in: str,
+    is_stand_in: Callable[[Value], bool],
+    *,
+    debug: bool,
+) -> list[Value]:
+    """Reads the keys of a required setting. Only with ``DEBUG`` may one be a public stand-in."""
+    default = stand_in if debug else ""
+    given = os.environ.get(name, default)
+    if not given or (given == stand_in and not debug):
+        raise ImproperlyConfigured(f"{name} is not set. See .env.example for its meaning.")
+    takes = f"{takes}, separated by commas (openssl rand -hex 32)"
+    found = setting(name, default, convert, takes)
+    if not debug and any(map(is_stand_in, found)):
         raise ImproperlyConfigured(f"{name} holds a stand-in, not a random key.")
     return found
 
 
+# --- Addresses -----------------------------------------------------------------------------------
+
+
 def base_url(default: str) -> str:
     """Reads the public address: scheme, host and optionally a port."""
-    given = text("BASE_URL", default=default)
-    try:
+
+    def convert(given: str) -> str:
         parts = urlsplit(given)
-        whole = parts.scheme in {"http", "https"} and parts.port != 0 and _is_host(parts.hostname)
-        alone = not (parts.path or parts.query or parts.fragment or "@" in parts.netloc)
-    except ValueError:
-        whole = alone = False
-    if not whole or not alone or given[-1] in "?#:":
-        raise ImproperlyConfigured("BASE_URL takes an address such as https://signals.example.")
-    return given
+        _require(parts.scheme in {"http", "https"} and parts.port != 0 and _is_host(parts.hostname))
+        _require(not (parts.path or parts.query or parts.fragment or "@" in parts.netloc))
+        _require(given[-1] not in "?#:")
+        return given
+
+    return setting("BASE_URL", default, convert, "an address such as https://signals.example")
 
 
 def host_of(address: str) -> str:
@@ -158,30 +186,38 @@ def host_of(address: str) -> str:
 
 def allowed_hosts(default: str) -> list[str]:
     """Reads the accepted values of the Host header, as Django expects them."""
-    names = text("ALLOWED_HOSTS", default=default).split(",")
-    if not all(name == "*" or _is_host(name.removeprefix(".").strip("[]")) for name in names):
-        raise ImproperlyConfigured(
-            "ALLOWED_HOSTS takes names such as signals.example, separated by commas, without ports."
-        )
-    return names
+
+    def convert(given: str) -> list[str]:
+        names = given.split(",")
+        for name in names:
+            _require(name == "*" or _is_host(name.removeprefix(".").strip("[]")))
+        return names
+
+    takes = "names such as signals.example, separated by commas, without ports"
+    return setting("ALLOWED_HOSTS", default, convert, takes)
 
 
 def from_email(default: str) -> str:
     """Reads the sender of emails: an address, or a name and an address in angle brackets."""
-    if "FROM_EMAIL" not in os.environ:
-        return default
-    given = text("FROM_EMAIL", default=default)
-    if not given.isprintable() or not MAILBOX.fullmatch(parseaddr(given)[1]):
-        raise ImproperlyConfigured("FROM_EMAIL takes an address such as signals@signals.example.")
-    return given
+
+    def convert(given: str) -> str:
+        _require(given == default or MAILBOX.fullmatch(parseaddr(given)[1]))
+        _require(given.isprintable())
+        return given
+
+    takes = "an address such as signals@signals.example"
+    return setting("FROM_EMAIL", default, convert, takes)
 
 
 def host() -> str:
     """Reads the address on which both servers listen. IPv6 without brackets."""
-    given = text("HOST", default="127.0.0.1").strip("[]")
-    if not _is_host(given):
-        raise ImproperlyConfigured("HOST takes an address to listen at, such as 127.0.0.1.")
-    return given
+
+    def convert(given: str) -> str:
+        address = given.strip("[]")
+        _require(_is_host(address))
+        return address
+
+    return setting("HOST", "127.0.0.1", convert, "an address to listen at, such as 127.0.0.1")
 
 
 def bind(host: str, port: int) -> str:
@@ -191,25 +227,23 @@ def bind(host: str, port: int) -> str:
 
 def networks(name: str) -> list[Network]:
     """Reads networks, separated by commas; none by default."""
-    given = text(name, default="")
-    try:
-        return [ipaddress.ip_network(part) for part in given.split(",") if given]
-    except ValueError:
-        raise ImproperlyConfigured(
-            f"{name} takes networks such as 10.1.0.0/16, separated by commas, or nothing."
-        ) from None
+    takes = "networks such as 10.1.0.0/16, separated by commas, or nothing"
+    return setting(name, "", lambda given: [*map(ipaddress.ip_network, _items(given))], takes)
 
 
 def hosts(name: str) -> list[str]:
     """Reads hosts, each with a port if that is not 443, separated by commas; none by default."""
-    given = text(name, default="")
-    found = given.split(",") if given else []
-    if not all(HOST_AND_PORT.fullmatch(host) and ".." not in host for host in found):
-        raise ImproperlyConfigured(
-            f"{name} takes hosts such as ntfy.example or ntfy.example:8443, in lower case, "
-            "separated by commas, or nothing."
-        )
-    return found
+
+    def convert(given: str) -> list[str]:
+        found = _items(given)
+        _require(all(HOST_AND_PORT.fullmatch(host) and ".." not in host for host in found))
+        return found
+
+    takes = (
+        "hosts such as ntfy.example or ntfy.example:8443, in lower case, separated by commas, or "
+        "nothing"
+    )
+    return setting(name, "", convert, takes)
 
 
 def refuse_public(hosts: Iterable[str], trusted_proxies: int) -> None:
@@ -233,10 +267,171 @@ def is_loopback(host: str) -> bool:
 
 
 def _is_host(host: str | None) -> bool:
-    """Returns whether the text is a host name or an IP address. IPv6 without brackets."""
+    """Returns whether the text is a host name or an IP address. IPv6 without brackets.
+
+    Raises ``ValueError`` for a malformed IPv6 address.
+    """
     if host and ":" in host:
-        try:
-            return bool(ipaddress.IPv6Address(host))
-        except ValueError:
-            return False
+        return bool(ipaddress.IPv6Address(host))
     return bool(host and HOST_NAME.fullmatch(host) and ".." not in host)
+
+
+def _items(given: str) -> list[str]:
+    return given.split(",") if given else []
+
+
+# --- Other services ------------------------------------------------------------------------------
+
+
+def database(threads: int) -> dict[str, Any]:
+    """Returns Django's settings for the database in ``DATABASE_URL``."""
+
+    def convert(given: str) -> dict[str, Any]:
+        parts = urlsplit(given)
+        if parts.scheme == "sqlite":
+            _require(len(parts.path) > 1 and not (parts.netloc or parts.query or parts.fragment))
+        else:
+            known = {option.keyword.decode() for option in pq.Conninfo.get_defaults()}
+            _require(parts.scheme in POSTGRESQL and parse_qs(parts.query).keys() <= known)
+        chosen: dict[str, Any] = Env.db_url_config(given)
+        file = Path(chosen["NAME"])
+        _require(parts.scheme != "sqlite" or (file.parent.is_dir() and not file.is_dir()))
+        _require(chosen["NAME"])
+        return chosen
+
+    takes = (
+        "postgres://name:password@host:5432/database or sqlite:////folder/file, in an existing "
+        "folder"
+    )
+    chosen = setting("DATABASE_URL", f"sqlite:///{ROOT / 'service.sqlite3'}", convert, takes)
+    ours = _sqlite() if "sqlite" in chosen["ENGINE"] else _postgresql(threads)
+    # Options in the address, such as sslmode, override ours.
+    return {**chosen, **ours, "OPTIONS": {**ours["OPTIONS"], **chosen.get("OPTIONS", {})}}
+
+
+def usual_workers(database: dict[str, Any]) -> int:
+    """Returns the default number of worker processes.
+
+    One per core, because a process runs Python on one core only. At least two, so that the service
+    survives one that hangs. At most four: each may open THREADS + 1 connections, and PostgreSQL
+    accepts 100 by default. SQLite has one writer at a time, so two are enough.
+    """
+    cores = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
+    return max(2, min(cores, 2 if "sqlite" in database["ENGINE"] else 4))
+
+
+def cache() -> dict[str, Any]:
+    """Returns Django's settings for the cache in ``CACHE_URL``."""
+
+    def convert(given: str) -> dict[str, Any]:
+        scheme, _, rest = given.partition("://")
+        if scheme == "dbcache":
+            return {
+                "BACKEND": "config.caches.DatabaseCache",
+                "LOCATION": _matching("[a-z_][a-z0-9_]{0,50}", rest),
+                "OPTIONS": {"MAX_ENTRIES": MAX_CACHE_ENTRIES},
+            }
+        _require(scheme == "rediscache")
+        return {
+            "BACKEND": "config.caches.RedisCache",
+            "LOCATION": _redis(f"redis://{rest}"),
+            # A Redis that hangs counts as down. The contract's `unavailable` allows two seconds.
+            "OPTIONS": {"socket_timeout": 1, "socket_connect_timeout": 1},
+        }
+
+    takes = "dbcache://table or rediscache://:password@host:6379/0"
+    return setting("CACHE_URL", "dbcache://cache", convert, takes)
+
+
+def limits_url() -> str:
+    """Returns the Redis in which all workers count; empty if each worker counts separately."""
+    takes = "redis://:password@host:6379/1, or nothing"
+    return setting("LIMITS_URL", "", lambda given: given and _redis(given), takes)
+
+
+def email() -> dict[str, Any]:
+    """Returns Django's email settings for ``EMAIL_URL``, by name."""
+
+    def convert(given: str) -> dict[str, Any]:
+        parts = urlsplit(given)
+        _require("://" in given and not (parts.query or parts.fragment))
+        if parts.scheme in SMTP:
+            _require(parts.hostname and parts.port != 0 and parts.path in {"", "/"})
+        else:
+            _require(parts.scheme in OTHER_MAIL)
+            _require(parts.scheme != "filemail" or len(parts.path) > 1)
+        chosen: dict[str, Any] = Env.email_url_config(given)
+        return chosen if parts.scheme != "consolemail" else {"EMAIL_BACKEND": CONSOLE_MAIL}
+
+    takes = "smtp+tls://name:password@host:587, consolemail:// or filemail:////folder"
+    return setting("EMAIL_URL", "consolemail://", convert, takes)
+
+
+def telegram() -> tuple[str, str]:
+    """Returns the name and the token of the Telegram bot; both are empty if there is none."""
+    bot = text("TELEGRAM_BOT", "", BOT_NAME, "a bot's name such as SignalsBot, or nothing")
+    token = text("TELEGRAM_BOT_TOKEN", "", BOT_TOKEN, "the token of a bot, or nothing")
+    if bool(bot) != bool(token):
+        given, missing = ("", "_TOKEN") if bot else ("_TOKEN", "")
+        raise ImproperlyConfigured(
+            f"TELEGRAM_BOT{given} takes effect with TELEGRAM_BOT{missing} only. Set both or none."
+        )
+    return bot, token
+
+
+def _redis(given: str) -> str:
+    parts = urlsplit(given)
+    _require(parts.scheme in {"redis", "rediss"} and parts.hostname and parts.port != 0)
+    _require(not (parts.query or parts.fragment) and re.fullmatch(r"(/[0-9]{0,4})?", parts.path))
+    return given
+
+
+def _sqlite() -> dict[str, Any]:
+    return {
+        "CONN_MAX_AGE": None,  # reopening the file takes longer than most requests
+        "OPTIONS": {
+            "transaction_mode": "IMMEDIATE",
+            "timeout": 20,
+            "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;",
+        },
+    }
+
+
+def _postgresql(threads: int) -> dict[str, Any]:
+    # The database ends a stalled holder of the log's lock, and those who wait for it give up. Both
+    # happen within the two seconds that the contract's `unavailable` allows.
+    session = {
+        "lock_timeout": "1500ms",
+        "idle_in_transaction_session_timeout": "1500ms",
+        "statement_timeout": "10s",
+        # PostgreSQL compiles statements that it expects to be long. Ours are short: compiling one
+        # took 300 ms, and running it 1 ms.
+        "jit": "off",
+    }
+    return {
+        "ENGINE": "config.postgresql",
+        "OPTIONS": {
+            # A repeated statement is parsed and planned once per connection. A transaction pooler
+            # in between must support this.
+            "server_side_binding": True,
+            "prepare_threshold": 5,
+            "connect_timeout": 2,
+            # Nothing else notices a network that drops packets silently, as a firewall does.
+            "tcp_user_timeout": 1500,
+            "keepalives_idle": 1,
+            "keepalives_interval": 1,
+            "keepalives_count": 1,
+            "options": " ".join(f"-c {name}={value}" for name, value in session.items()),
+            # A pool smaller than the threads would let one stalled writer starve the readers.
+            # While the database is down, every request tries again. By default the pool retries at
+            # growing intervals, and would notice late that the database is back.
+            "pool": {
+                "min_size": 1,
+                "max_size": max(threads + 1, RUNNER_CONNECTIONS),
+                "timeout": 1.5,
+                "reconnect_timeout": 0.5,
+            },
+        },
+    }

@@ -6,7 +6,8 @@ from config.environment import ROOT
 from config.logs import logging_settings
 from config.middleware import security_headers
 from config.openapi.settings import spectacular_settings
-from config.services import cache, database, email, limits_url, telegram, usual_workers
+
+env.read_file()
 
 # --- The environment -------------------------------------------------------------------------
 
@@ -18,24 +19,24 @@ SECRET_KEYS = env.keys("SECRET_KEYS", debug=DEBUG)
 
 # For gunicorn and the live server. They are checked at the start of every command, as all are.
 HOST = env.host()
-PORT = env.number("PORT", default=8000, least=1, most=env.HIGHEST_PORT)
+PORT = env.number("PORT", 8000, most=env.HIGHEST_PORT)
 BIND = env.bind(HOST, PORT)
-LIVE_PORT = env.number("LIVE_PORT", default=8010, least=1, most=env.HIGHEST_PORT)
-TRUSTED_PROXIES = env.number("TRUSTED_PROXIES", default=0, least=0)
+LIVE_PORT = env.number("LIVE_PORT", 8010, most=env.HIGHEST_PORT)
+TRUSTED_PROXIES = env.number("TRUSTED_PROXIES", 0, least=0)
 BASE_URL = env.base_url(default=f"http://localhost:{PORT}")
 ALLOWED_HOSTS = env.allowed_hosts(default=env.host_of(BASE_URL))
 # Nobody but this machine can connect, and no proxy adds HTTPS: plain HTTP is served.
 IS_LOCAL = env.is_loopback(HOST) and not TRUSTED_PROXIES and not BASE_URL.startswith("https:")
 REQUIRE_HTTPS = env.flag("REQUIRE_HTTPS", default=not (DEBUG or IS_LOCAL))
 REQUIRE_STAFF_MFA = env.flag("REQUIRE_STAFF_MFA", default=not DEBUG)
-THREADS = env.number("THREADS", default=16, least=1)
+THREADS = env.number("THREADS", 16)
 
 # Seconds by which a signature's timestamp may differ from the server's clock.
-TIMESTAMP_TOLERANCE = env.number("TIMESTAMP_TOLERANCE", default=300, least=1)
+TIMESTAMP_TOLERANCE = env.number("TIMESTAMP_TOLERANCE", 300)
 
 # --- Limits (contract, section 7): "<count>/<window>" or "off" ------------------------------------
 
-LIMITS_URL = limits_url()
+LIMITS_URL = env.limits_url()
 LIMITS = {
     "automation": env.limit("LIMIT_AUTOMATION", "120/minute"),
     "platform": env.limit("LIMIT_PLATFORM", "6000/minute"),
@@ -59,10 +60,10 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = 64 * 1024
 # No form accepts a file. Without a handler, no uploaded file is read.
 FILE_UPLOAD_HANDLERS: list[str] = []
 # Each waiting feed reader occupies a thread. Maximum per process, and per token.
-WAITING_READERS = env.number("WAITING_READERS", default=max(1, THREADS // 2), least=0)
+WAITING_READERS = env.number("WAITING_READERS", max(1, THREADS // 2), least=0)
 WAITING_READERS_PER_TOKEN = 2
 # Streams of one token or user in one process. None: any number.
-LIMIT_STREAMS = env.number_or_off("LIMIT_STREAMS", default=5)
+LIMIT_STREAMS = env.number_or_off("LIMIT_STREAMS", 5)
 
 # --- Webhooks and chats --------------------------------------------------------------------------
 
@@ -74,15 +75,13 @@ DELIVERY_DESK_RATE = env.limit("DELIVERY_DESK_RATE", "50/second")
 # Hosts of ntfy to which users may have their notices sent.
 NTFY_HOSTS = env.hosts("NTFY_HOSTS")
 # The bot through which users have their notices sent to Telegram. Empty: none.
-TELEGRAM_BOT, TELEGRAM_BOT_TOKEN = telegram()
+TELEGRAM_BOT, TELEGRAM_BOT_TOKEN = env.telegram()
 
 # --- Data --------------------------------------------------------------------------------------
 
-DATABASES = {"default": database(THREADS)}
-WEB_CONCURRENCY = env.number(
-    "WEB_CONCURRENCY", default=usual_workers(DATABASES["default"]), least=1, most=1000
-)
-CACHES = {"default": cache()}
+DATABASES = {"default": env.database(THREADS)}
+WEB_CONCURRENCY = env.number("WEB_CONCURRENCY", env.usual_workers(DATABASES["default"]), most=1000)
+CACHES = {"default": env.cache()}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 AUTH_USER_MODEL = "desks.User"
 
@@ -188,7 +187,7 @@ SPECTACULAR_SETTINGS = spectacular_settings(BASE_URL)
 ACCOUNT_DEFAULT_HTTP_PROTOCOL = "https" if BASE_URL.startswith("https") else "http"
 ALLAUTH_TRUSTED_PROXY_COUNT = TRUSTED_PROXIES
 
-_email = email()
+_email = env.email()
 EMAIL_BACKEND = _email["EMAIL_BACKEND"]
 EMAIL_HOST = _email.get("EMAIL_HOST", "")
 EMAIL_PORT = _email.get("EMAIL_PORT") or 25
@@ -236,9 +235,13 @@ USE_I18N = False
 
 # --- Logs --------------------------------------------------------------------------------------
 
-LOG_LEVEL = env.level("LOG_LEVEL", default="info")
+LOG_LEVEL = env.text(
+    "LOG_LEVEL", "info", "debug|info|warning|error", "one of debug, info, warning, error"
+)
 LOGGING = logging_settings(LOG_LEVEL)
 
 # --- Metrics -----------------------------------------------------------------------------------
 
-METRICS_TOKEN = env.metrics_token()
+METRICS_TOKEN = env.text(
+    "METRICS_TOKEN", "", "([!-~]{32,})?", "32 random characters or more, or nothing"
+)

@@ -14,7 +14,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 
-from config.services import CONSOLE_MAIL
+from config.environment import CONSOLE_MAIL
 
 COOLDOWN = 60  # seconds before the same browser can send a mail to the same address again
 MAX_AGE = 3600  # seconds for which the page names the address

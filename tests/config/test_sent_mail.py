@@ -9,7 +9,7 @@ from django.test import Client
 from django.utils import timezone
 
 from config.accounts.sent_mail import COOLDOWN
-from config.services import CONSOLE_MAIL
+from config.environment import CONSOLE_MAIL
 from tests import pages, staff
 from tests.factories import UserFactory
 

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.processes, pytest.mark.once]
 KEY = "5e" * 31 + "a1"
 OTHER_KEY = "c0" * 31 + "de"
 KEYS = {"SECRET_KEY": KEY, "TOKEN_KEYS": KEY, "SECRET_KEYS": KEY}
-READ_BY = [f"config/{name}.py" for name in ("environment", "services", "settings")]
+READ_BY = [f"config/{name}.py" for name in ("environment", "settings")]
 
 
 def environment(**settings):
@@ -139,7 +139,7 @@ def test_a_wrong_setting_is_named_in_one_line(command):
 def test_every_setting_that_is_read_is_described_and_the_other_way_round():
     source = "".join((ROOT / path).read_text() for path in READ_BY)
     read = re.findall(
-        r"""(?:text|flag|number|number_or_off|limit|level|keys|networks|hosts|_required)\(\s*['"]([A-Z_]+)""",
+        r"""(?:setting|text|flag|number|number_or_off|limit|keys|_keys|networks|hosts|environ\.get)\(\s*['"]([A-Z_]+)""",
         source,
     )
     example = (ROOT / ".env.example").read_text()

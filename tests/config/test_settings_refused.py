@@ -7,7 +7,6 @@ import runpy
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
-from config import environment
 from config.environment import ROOT
 from tests.config.test_settings import KEY, KEYS
 
@@ -184,7 +183,6 @@ def start(monkeypatch):
     def started(**given):
         for name, value in {**KEYS, "ENV_FILE": os.devnull, **given}.items():
             monkeypatch.setenv(name, value)
-        environment.read_file()
         return runpy.run_path(str(ROOT / "config" / "settings.py"))
 
     return started
