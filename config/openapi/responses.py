@@ -4,7 +4,7 @@ drf-spectacular generates the document from the views. ``finish`` adds what foll
 authentication and from the refusals that a view declares, so that no view repeats them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -16,7 +16,7 @@ from events.http.json_schema import STRING
 from events.http.refusals import Refused
 from events.http.schemas import JSON, REFUSALS
 from signals.intake.api.schemas import FIRST
-from signals.intake.api.serializers import ELECTED
+from signals.law.refusals import DeskNotReady, NonceUsed
 
 EVERYWHERE = (
     refusals.HostInvalid,
@@ -41,21 +41,8 @@ OF_SCHEME: dict[str, tuple[type[Refused], ...]] = {
 }
 OF_SCOPE = (refusals.NotAllowed, refusals.ScopeMissing)
 
-# Examples of the additional members of a refusal.
-SENT = {"sent": {**ELECTED, "pair": "ETH/USDT"}, "elected": ELECTED}
-MEMBERS: dict[type[Refused], Document] = {
-    refusals.Invalid: {
-        "errors": [{"field": "limit", "code": "min_value", "detail": "Send 1 or more."}]
-    },
-    refusals.TimestampInvalid: {"serverTime": 1763630000},
-    refusals.PairMismatch: SENT,
-    refusals.DirectionMismatch: {**SENT, "sent": {**ELECTED, "direction": "short"}},
-    refusals.NonceUsed: {
-        "first": FIRST,
-        "identical": True,
-    },
-    refusals.DeskNotReady: {"reason": "not_enrolled"},
-}
+# The answer to the first signal is described where signals are.
+EXAMPLES: dict[type[Refused], Mapping[str, Any]] = {NonceUsed: {"first": FIRST, "identical": True}}
 # Responses to invalid HTTP requests, on every path. A 400 may also be a refusal.
 NOT_HTTP = {status: reason for status, reason in not_http.REASONS.items() if status != 400}
 UNREAD = {
@@ -117,7 +104,7 @@ def _answer(of_status: list[type[Refused]], declared: Document | None) -> Docume
 def _refused(of_status: list[type[Refused]], declared: Document | None = None) -> Document:
     """Returns the response of one status: its codes, and the members that the view declares."""
     status = of_status[0].status
-    always = set.intersection(*(set(MEMBERS.get(refusal, {})) for refusal in of_status))
+    always = set.intersection(*(set(_members(refusal)) for refusal in of_status))
     codes = {
         "properties": {
             "status": {"const": status},
@@ -149,8 +136,12 @@ def _headers(names: dict[str, str]) -> Document:
 def _example(refusal: type[Refused]) -> Document:
     return {
         "summary": refusal.title,
-        "value": {**usual_members(refusal, REQUEST_ID), **MEMBERS.get(refusal, {})},
+        "value": {**usual_members(refusal, REQUEST_ID), **_members(refusal)},
     }
+
+
+def _members(refusal: type[Refused]) -> Mapping[str, Any]:
+    return EXAMPLES.get(refusal, refusal.example)
 
 
 def _problem() -> Document:
@@ -170,7 +161,7 @@ def _problem() -> Document:
         "serverTime": {"type": "integer", "description": "Unix time in seconds."},
         "reason": {
             **STRING,
-            "enum": list(refusals.DeskNotReady.REASONS),
+            "enum": list(DeskNotReady.REASONS),
             "description": "Why it is not ready.",
         },
     }

@@ -10,7 +10,6 @@ from typing import Any, NoReturn
 
 from events.http.refusals import (
     FloorSecretRefused,
-    NonceUsed,
     NotFound,
     Refused,
     SignatureInvalid,
@@ -25,6 +24,7 @@ from signals.intake.models import Outcome, Signal
 from signals.intake.refusal_quota import allowances
 from signals.intake.statements import Question, State
 from signals.law import rules
+from signals.law.refusals import NonceUsed
 from signals.law.rules import Standing
 from signals.law.shapes import Mode, Submission
 from tokens.choices import Source

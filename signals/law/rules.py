@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from events.http import refusals
+from events.http.refusals import ExchangeSecret, Invalid
+from signals.law import refusals
 from signals.law.shapes import Mode, Submission
 from tokens.crypto.exchange_secrets import contains_secret
 
@@ -47,7 +48,7 @@ class Standing:
 def check_body(body: dict[str, Any]) -> None:
     """Checks the rules that apply to every signal, whatever its shape."""
     if contains_secret(body):
-        raise refusals.ExchangeSecret
+        raise ExchangeSecret
     if _is_ticker_only(body):
         raise refusals.TickerOnly
     if body.get("mode") in REFUSED_MODES:
@@ -60,7 +61,7 @@ def check_sent_at(submission: Submission, max_age: timedelta | None) -> None:
     """Raises ``Invalid`` if the bot has a maximum age and the signal does not say its own."""
     if max_age is not None and submission.sent_at is None:
         detail = "Send the time at which you send the signal: this bot has a maximum age."
-        raise refusals.Invalid.field("sentAt", "required", detail)
+        raise Invalid.field("sentAt", "required", detail)
 
 
 def check_age(submission: Submission, max_age: timedelta | None, at: datetime) -> None:

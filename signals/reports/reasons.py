@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from events.http.refusals import DeskNotReady, NoCard, Refused
+from events.http.refusals import Refused
 from signals.intake.refusal_quota import SUPPRESSED
+from signals.law.refusals import DeskNotReady, NoCard
 
 Data = Mapping[str, Any]
 HIDDEN_PAIR, HIDDEN_DIRECTION = "no readable pair", "no readable direction"

@@ -15,7 +15,7 @@ from django.db import OperationalError, connection
 from prometheus_client import REGISTRY
 
 from config.postgresql.base import DatabaseWrapper
-from events.http.refusals.server_errors import ENDED
+from events.http.refusals import ENDED
 from events.waits import Wait, wait_of
 from events.writer_queue import TIMEOUT, wait_for_turn
 from signals.intake.models import Signal

@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 
 from desks.models import Desk
 from events.actors import SYSTEM
-from events.http.refusals import NonceUsed, PairMismatch, Refused, TokenInvalid
+from events.http.refusals import Refused, TokenInvalid
 from events.models import Event, Head
 from signals.intake.batch import write
 from signals.intake.decision import LawfulSignal
@@ -18,6 +18,7 @@ from signals.intake.group_commit import Job
 from signals.intake.incoming import IncomingSignal
 from signals.intake.models import Signal
 from signals.intake.receive import parse_lawful
+from signals.law.refusals import NonceUsed, PairMismatch
 from tests.factories import a_platform_token
 from tests.signals.bodies import deploy, fanout, floor
 from tokens import actions as tokens

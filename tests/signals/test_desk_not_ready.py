@@ -5,7 +5,7 @@ import pytest
 from desks import actions
 from desks.models import Desk
 from events.actors import SYSTEM
-from events.http.refusals import DeskNotReady
+from signals.law.refusals import DeskNotReady
 from tests.client import deploy_path, post, push
 from tests.factories import a_card, a_connected_desk, a_desk, a_platform_token, a_ready_desk
 from tests.signals.bodies import deploy, floor

@@ -4,11 +4,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from events.http.refusals import (
+from events.http.refusals import ExchangeSecret, Invalid
+from signals.law import rules
+from signals.law.refusals import (
     DeskNotReady,
     DirectionMismatch,
-    ExchangeSecret,
-    Invalid,
     ModeRefused,
     NoCard,
     NoElection,
@@ -17,7 +17,6 @@ from events.http.refusals import (
     SignalTooOld,
     TickerOnly,
 )
-from signals.law import rules
 from signals.law.rules import ElectedPair, Standing
 from signals.law.shapes import Mode, Submission
 from tests.signals.bodies import deploy, fanout

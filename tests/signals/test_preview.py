@@ -2,11 +2,11 @@
 
 import pytest
 
-from events.http.refusals import DirectionMismatch
 from events.models import Event
 from signals.intake import receive
 from signals.intake.incoming import IncomingSignal
 from signals.intake.models import Outcome, Signal
+from signals.law.refusals import DirectionMismatch
 from tests import factories
 from tests.signals import bodies
 from tokens.models import Token

@@ -22,6 +22,7 @@ from signals.intake.api.serializers import (
 )
 from signals.intake.check import CHECKED
 from signals.intake.models import Outcome
+from signals.law.refusals import NoCard, NoElection, NonceUsed
 from signals.law.shapes import Mode
 from tokens.choices import Source
 
@@ -31,10 +32,10 @@ ON_THE_HOOK = {
     *refusals.Unlawful.registry(),
     refusals.Malformed,
     refusals.NotFound,
-    refusals.NonceUsed,
+    NonceUsed,
 } - {refusals.CursorLost}
-ON_A_DEPLOY = {*ON_THE_HOOK, *JSON_BODY} - {refusals.NoElection, refusals.NoCard}
-SPENT_NONCE: dict[int, type[Schema]] = {refusals.NonceUsed.status: SpentNonce}
+ON_A_DEPLOY = {*ON_THE_HOOK, *JSON_BODY} - {NoElection, NoCard}
+SPENT_NONCE: dict[int, type[Schema]] = {NonceUsed.status: SpentNonce}
 
 SIGNAL = {
     "id": "sig_9Lx2cRf6TpB4gWu1QmXyK7",

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from events.http.refusals import Invalid, ModeRefused, Refused, TickerOnly
+from events.http.refusals import Invalid, Refused
+from signals.law.refusals import ModeRefused, TickerOnly
 from signals.law.rules import TICKERS
 from tokens.crypto.exchange_secrets import contains_secret
 

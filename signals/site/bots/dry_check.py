@@ -13,18 +13,12 @@ from django.utils import timezone
 
 from desks.models import Automation
 from events.http import strict_json
-from events.http.refusals import (
-    BodyTooLarge,
-    ExchangeSecret,
-    Malformed,
-    NoElection,
-    Refused,
-    SignatureInvalid,
-)
+from events.http.refusals import BodyTooLarge, ExchangeSecret, Malformed, Refused, SignatureInvalid
 from events.times import to_rfc3339
 from signals.contract.samples import ALERT_TIME, STRATEGY
 from signals.intake.check import check
 from signals.intake.incoming import IncomingSignal, elected_by
+from signals.law.refusals import NoElection
 from signals.site.bots.corrections import corrected
 from tokens.choices import Source
 from tokens.crypto.exchange_secrets import contains_secret, malformed_contains_secret

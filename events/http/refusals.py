@@ -1,9 +1,54 @@
-"""Refusals for malformed, unauthenticated, forbidden and misdirected requests: 400 to 415."""
+"""Every refusal: one class, one code, one status, one title and one sentence (contract, section 5).
 
-from collections.abc import Iterable
-from typing import Any
+The refusals are in the lowest app because every app raises them; those that only a signal can get
+are in ``signals.law.refusals``. ``Refused.registry`` lists all of them for the documents.
+``config.problems`` turns them into responses.
+"""
 
-from events.http.refusals.base import Refused
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, TypedDict
+
+from events.waits import Wait
+
+
+class FieldError(TypedDict):
+    """One error of one field: the field's name, a short code, and a sentence."""
+
+    field: str
+    code: str
+    detail: str
+
+
+class Refused(Exception):
+    """The service refuses the request. Except for ``Unavailable``, it has not changed anything.
+
+    ``detail`` replaces the class's sentence if more is known. ``members`` are the other members of
+    the problem body: ``errors``, ``sent``, ``elected``, ``first``, ``serverTime`` …
+    """
+
+    code: ClassVar[str]
+    status: ClassVar[int]
+    title: ClassVar[str]
+    detail: str
+    # Its additional members, as an example for the OpenAPI document.
+    example: ClassVar[Mapping[str, Any]] = {}
+
+    def __init__(self, detail: str | None = None, **members: Any) -> None:
+        self.detail = detail or type(self).detail
+        self.members = members
+        self.headers: dict[str, str] = {}
+        super().__init__(f"{self.code}: {self.detail}")
+
+    @classmethod
+    def registry(cls) -> list[type["Refused"]]:
+        """Every refusal that has a code, by status and then in the order of definition."""
+        found = [cls] if "code" in vars(cls) else []
+        for refusal in cls.__subclasses__():
+            found += refusal.registry()
+        return sorted(found, key=lambda refusal: refusal.status)
+
+
+# --- 400 ---------------------------------------------------------------------------------------
 
 
 class Malformed(Refused):
@@ -61,6 +106,7 @@ class SignatureInvalid(Unauthenticated):
 class TimestampInvalid(Unauthenticated):
     code, title = "timestamp_invalid", "Timestamp out of range"
     detail = "Send the current Unix time in 10 digits. Compare your clock with serverTime."
+    example = {"serverTime": 1763630000}
 
 
 class FloorSecretRefused(Unauthenticated):
@@ -152,17 +198,94 @@ class UnsupportedMediaType(Refused):
 # --- 409 ---------------------------------------------------------------------------------------
 
 
-class NonceUsed(Refused):
-    code, status, title = "nonce_used", 409, "Nonce already used"
-    detail = (
-        "The signal was not processed again. The member first holds the answer to the signal that "
-        "used this nonce. Send a new signal with a new nonce."
-    )
-
-
 class MadeAlready(Refused):
     code, status, title = "made_already", 409, "Made already"
     detail = (
         "This form was sent before, and what it made was shown then. Nothing new was made. If you "
         "did not store the value, open the form again and make a new one."
     )
+
+
+# --- 422 ---------------------------------------------------------------------------------------
+
+
+class Unlawful(Refused):
+    """The request is well-formed, but the law forbids it."""
+
+    status = 422
+
+
+class ExchangeSecret(Unlawful):
+    code, title = "exchange_secret", "The body contains what looks like a secret"
+    detail = (
+        "Remove every key, secret, passphrase and token from the body. Revoke what you sent and "
+        "replace it. The service never needs an exchange secret, and it stored nothing of the body."
+    )
+
+
+class Invalid(Unlawful):
+    code, title = "invalid", "Invalid request"
+    detail = "Correct each field that errors lists."
+    example = {"errors": [{"field": "limit", "code": "min_value", "detail": "Send 1 or more."}]}
+
+    @classmethod
+    def field(cls, name: str, code: str, detail: str) -> "Invalid":
+        """The refusal for an error in one field."""
+        return cls(errors=[FieldError(field=name, code=code, detail=detail)])
+
+
+class CursorLost(Unlawful):
+    code, title = "cursor_lost", "Unknown cursor"
+    detail = (
+        "The log no longer contains the position of this cursor. Pull all desks again. Read the "
+        "feed again from the beginning, or from the tail with order=desc&limit=1, and compare the "
+        "result with the events you have."
+    )
+
+
+# --- 429, 500 and 503 --------------------------------------------------------------------------
+
+
+class RateLimited(Refused):
+    code, status, title = "rate_limited", 429, "Too many requests"
+    detail = "Wait for the number of seconds in the Retry-After header, then try again."
+
+    def __init__(self, retry_after: int, budget: Mapping[str, str] | None = None) -> None:
+        super().__init__()
+        self.headers |= {"Retry-After": str(retry_after), **(budget or {})}
+
+
+class Internal(Refused):
+    code, status, title = "internal", 500, "Internal error"
+    detail = (
+        "Nothing was changed. Send the request again. If it fails again, contact us and quote the "
+        "requestId."
+    )
+
+
+class Unavailable(Refused):
+    code, status, title = "unavailable", 503, "Temporarily unavailable"
+    detail = (
+        "Send the same request again after the number of seconds in Retry-After. Keep the nonce of "
+        "a signal: it may have been recorded."
+    )
+
+    def __init__(self, wait: Wait, detail: str | None = None, retry_after: int = 1) -> None:
+        super().__init__(detail or f"{ENDED[wait]} {self.detail}")
+        self.wait = wait
+        self.headers["Retry-After"] = str(retry_after)
+
+
+# The wait that ended, in a sentence.
+ENDED = {
+    Wait.QUEUE: "The request waited too long for its turn to write.",
+    Wait.CONNECTION: "No connection to the database was free in time.",
+    Wait.LOCK: "Somebody else wrote to the database for too long.",
+    Wait.STATEMENT: "The database took too long.",
+    Wait.PROCESS: "The server was too busy to go on in time.",
+    Wait.DATABASE: "The database is not available.",
+    Wait.CACHE: "The cache is not available.",
+    Wait.READERS: "No place for another reader is free.",
+    Wait.DOWNLOADS: "No place for another download is free.",
+    Wait.PASSWORDS: "Many passwords are being checked.",
+}

@@ -1,21 +1,17 @@
-"""Refusals of requests that are understood and break a rule: 422."""
+"""The refusals that only a signal can get (contract, section 5)."""
 
 from typing import ClassVar
 
-from events.http.refusals.base import FieldError, Refused
+from events.http.refusals import Refused, Unlawful
+
+ELECTED = {"pair": "BTC/USDT", "direction": "long"}  # in examples
 
 
-class Unlawful(Refused):
-    """The request is well-formed, but the law forbids it."""
-
-    status = 422
-
-
-class ExchangeSecret(Unlawful):
-    code, title = "exchange_secret", "The body contains what looks like a secret"
+class NonceUsed(Refused):
+    code, status, title = "nonce_used", 409, "Nonce already used"
     detail = (
-        "Remove every key, secret, passphrase and token from the body. Revoke what you sent and "
-        "replace it. The service never needs an exchange secret, and it stored nothing of the body."
+        "The signal was not processed again. The member first holds the answer to the signal that "
+        "used this nonce. Send a new signal with a new nonce."
     )
 
 
@@ -37,16 +33,6 @@ class NotElected(Unlawful):
     detail = "Send elected as JSON true, with a pair and direction that the customer has elected."
 
 
-class Invalid(Unlawful):
-    code, title = "invalid", "Invalid request"
-    detail = "Correct each field that errors lists."
-
-    @classmethod
-    def field(cls, name: str, code: str, detail: str) -> "Invalid":
-        """The refusal for an error in one field."""
-        return cls(errors=[FieldError(field=name, code=code, detail=detail)])
-
-
 class SignalTooOld(Unlawful):
     code, title = "signal_too_old", "The signal is too old"
     detail = (
@@ -58,11 +44,13 @@ class SignalTooOld(Unlawful):
 class PairMismatch(Unlawful):
     code, title = "pair_mismatch", "Pair differs from the election"
     detail = "Send exactly the elected pair. The member elected holds it."
+    example = {"sent": {**ELECTED, "pair": "ETH/USDT"}, "elected": ELECTED}
 
 
 class DirectionMismatch(Unlawful):
     code, title = "direction_mismatch", "Direction differs from the election"
     detail = "Send exactly the elected direction. The member elected holds it."
+    example = {"sent": {**ELECTED, "direction": "short"}, "elected": ELECTED}
 
 
 class NoElection(Unlawful):
@@ -80,6 +68,7 @@ class DeskNotReady(Unlawful):
 
     code, title = "desk_not_ready", "Desk not ready"
     detail = "The desk's owner must first connect it and enrol in the published card."
+    example = {"reason": "not_enrolled"}
     REASONS: ClassVar[dict[str, str]] = {
         "not_connected": "The desk is not connected. Its owner must connect it and enrol in the "
         "published card.",
@@ -94,12 +83,3 @@ class DeskNotReady(Unlawful):
 
     def __init__(self, reason: str) -> None:
         super().__init__(self.REASONS[reason], reason=reason)
-
-
-class CursorLost(Unlawful):
-    code, title = "cursor_lost", "Unknown cursor"
-    detail = (
-        "The log no longer contains the position of this cursor. Pull all desks again. Read the "
-        "feed again from the beginning, or from the tail with order=desc&limit=1, and compare the "
-        "result with the events you have."
-    )
