@@ -65,8 +65,9 @@ quick: lint ## lint, format, types, imports and the unit tests; under a minute
 		'migrations, deployment. Run make check and make test before you commit.'
 
 APPS = config signals tokens desks events
-check: lint ## all static checks: lint, format, types, imports, security, templates, migrations, deployment
+check: lint ## all static checks: lint, format, types, imports, security, dependencies, templates, migrations, deployment
 	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive $(APPS) manage.py
+	$(BIN)/deptry .
 	$(BIN)/djlint --lint templates
 	@$(PRODUCTION) $(BIN)/python manage.py makemigrations --check --dry-run
 	@$(PRODUCTION) $(BIN)/python manage.py check --deploy --fail-level WARNING
