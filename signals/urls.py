@@ -5,7 +5,6 @@ from django.urls import path
 from signals.intake.api.views import CheckView, DeployView, HookView, SignalViewSet
 from signals.notices import pages as notices
 from signals.notices.chats import pages as chats
-from signals.notices.digest.page import digest
 from signals.site import credentials, desk
 from signals.site.activity.export import export
 from signals.site.activity.listing import activity
@@ -77,7 +76,6 @@ pages = [
     path("notices/chats/telegram", chats.new_telegram, name="new-telegram"),
     path("notices/chats/<str:chat_id>/test", chats.test, name="test-chat"),
     path("notices/chats/<str:chat_id>/remove", chats.remove, name="remove-chat"),
-    path("notices/digest", digest, name="digest"),
     path("notices/stop/<str:token>", notices.stop, name="stop-notices"),
     path("webhooks", webhooks, name="webhooks"),
     path("webhooks/new", new, name="new-webhook"),

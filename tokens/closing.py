@@ -9,7 +9,7 @@ from django.contrib.sessions.models import Session
 from django.template.loader import render_to_string
 
 from desks import actions as desks
-from desks.models import Desk, Digest, Notice, NoticeChoice, User
+from desks.models import Desk, Notice, NoticeChoice, User
 from desks.models.election import Reason
 from desks.notices.outbox import tell_security
 from events import log
@@ -57,7 +57,6 @@ def _delete_credentials(user: User) -> None:
     Authenticator.objects.filter(user=user).delete()
     Notice.objects.filter(user=user).delete()
     NoticeChoice.objects.filter(user=user).delete()
-    Digest.objects.filter(user=user).delete()
     sessions = UserSession.objects.filter(user=user)
     Session.objects.filter(pk__in=list(sessions.values_list("session_key", flat=True))).delete()
     sessions.delete()

@@ -14,12 +14,10 @@ from django.contrib.auth.decorators import login_required
 from django.forms import ChoiceField, ModelForm, RadioSelect
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
-from django.utils import timezone
 
 from desks.expectations.actions import count_days_in_new_zone
 from desks.models import User
 from desks.models.user import Theme
-from desks.notices.digests import count_hours_in_new_zone
 from events.http.pages import form_page, page, sent
 
 BY_DEVICE = "light dark"
@@ -60,7 +58,6 @@ def preferences(request: HttpRequest) -> HttpResponse:
     if form.is_valid():
         User.objects.filter(pk=user.pk).update(**form.cleaned_data)
         count_days_in_new_zone(user)
-        count_hours_in_new_zone(user, timezone.now())
         messages.success(request, "Your preferences are saved.")
         return redirect("account_preferences")
     return form_page(request, "account/preferences.html", form)

@@ -1,23 +1,13 @@
-"""Who gets a daily digest, and when the next one is due."""
-
-from datetime import datetime
-from typing import Self
+"""The table of the daily digest, which is not used any more."""
 
 from django.db import models
 from django.db.models import Q
 
 
-class DigestQuerySet(models.QuerySet["Digest"]):
-    def due(self, now: datetime) -> Self:
-        """The digests to write now, the oldest first."""
-        return self.filter(due_at__lte=now).order_by("due_at", "pk")
-
-
 class Digest(models.Model):
-    """A user's daily digest at this hour of the user's time zone. Without a row there is none.
+    """When a user's next digest was due.
 
-    The next one is written at ``due_at``. It tells what happened since ``since``, which is what the
-    log has behind ``position``.
+    The release before may serve on this database and uses the table, so the next delivery drops it.
     """
 
     user = models.OneToOneField(
@@ -27,8 +17,6 @@ class Digest(models.Model):
     since = models.DateTimeField()
     position = models.BigIntegerField()
     due_at = models.DateTimeField()
-
-    objects = DigestQuerySet.as_manager()
 
     class Meta:
         indexes = [models.Index(fields=["due_at"], name="digest_due")]

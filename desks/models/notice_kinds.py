@@ -29,8 +29,8 @@ OF_STAFF = {
     NoticeKind.OPERATIONS: "An engine is silent, many signals are refused, a token ends soon, or a "
     "webhook of the platform is disabled or may repeat or miss events after a restore",
 }
-# What the owner of a desk gets only if they ask for it.
-BY_CHOICE = {
+# What is not written any more. Some may wait to be sent, and mails that were sent have a link.
+NO_MORE = {
     NoticeKind.DIGEST: "A digest each day of what happened on your desk",
 }
 # The order in which notices are sent, if many wait.

@@ -14,7 +14,7 @@ from django.conf import settings
 from django.db import connection, transaction
 from django.db.models import F
 
-from desks.models import Bookmark, Digest, Notice, NoticeChoice
+from desks.models import Bookmark, Notice, NoticeChoice
 from desks.models.notice_kinds import FIRST, NoticeKind
 from desks.notices.pace import allowed, interval
 
@@ -77,9 +77,6 @@ def is_full() -> bool:
 
 def turn_off(user_id: int, kind: str) -> None:
     """Turns a kind of notice off, as an unsubscribe link asks."""
-    if kind == NoticeKind.DIGEST:
-        Digest.objects.filter(user=user_id).delete()
-        return
     with transaction.atomic():
         choice, _ = NoticeChoice.objects.select_for_update().get_or_create(user_id=user_id)
         if kind not in choice.off:

@@ -7,7 +7,7 @@ cards and platform credentials. Those are few, because staff create them by hand
 from django.db import connection
 from django.db.models import Count, F, Max, Q
 
-from desks.models import Bookmark, Desk, Digest, User
+from desks.models import Bookmark, Desk, User
 from events import schema
 from events.feed.head import read_head
 from signals.audit.desks import audit_desks
@@ -67,16 +67,14 @@ def _users(findings: Findings) -> None:
 
 
 def _places(findings: Findings) -> None:
-    """Where deliveries, notices and digests go on. A position of another epoch is none here."""
+    """Where deliveries and notices go on. A position of another epoch is none here."""
     head = read_head()
     webhooks = Subscription.objects.filter(cursor_epoch=head.epoch)
     bookmarks = Bookmark.objects.filter(epoch=head.epoch)
-    digests = Digest.objects.all()
     beyond = [
         *webhooks.filter(cursor_position__gt=head.position).values_list("public_id", flat=True),
         *(repr(mark.name) for mark in bookmarks.filter(position__gt=head.position)),
-        *(f"the digest of user {one.pk}" for one in digests.filter(position__gt=head.position)),
     ]
-    findings.places.count = webhooks.count() + bookmarks.count() + digests.count()
+    findings.places.count = webhooks.count() + bookmarks.count()
     for name in beyond:
         findings.places.breach(name)

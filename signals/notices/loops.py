@@ -15,7 +15,6 @@ from django.utils import timezone
 
 from desks.expectations.watch import Watch
 from signals.notices import operations
-from signals.notices.digest.writing import write_digests
 from signals.notices.following import follow, tell_lapses
 from signals.notices.refusals import summarise
 from signals.notices.sending import send_due
@@ -34,7 +33,6 @@ WRITERS = (
     tell_lapses,
     tell_restored,
     tell_lost_keys,
-    write_digests,
 )
 
 

@@ -17,7 +17,6 @@ from events.http import limits
 from events.http.pages import form_page, page, sent
 from signals.notices import unsubscribing
 from signals.notices.chats.models import MAX_CHATS, Chat
-from signals.notices.digest.page import DigestForm
 from signals.notices.texts import new_notice
 
 
@@ -57,7 +56,6 @@ def notices(request: HttpRequest) -> HttpResponse:
     context = {
         "chats": Chat.objects.filter(user=user),
         "most_chats": MAX_CHATS,
-        "digest_form": None if user.is_staff else DigestForm(None, user),
     }
     return form_page(request, "pages/notices.html", form, **context)
 

@@ -5,10 +5,10 @@ from django.core import signing
 from django.urls import reverse
 
 from desks.models import Notice
-from desks.models.notice_kinds import BY_CHOICE, OF_A_DESK, OF_STAFF, NoticeKind
+from desks.models.notice_kinds import NO_MORE, OF_A_DESK, OF_STAFF, NoticeKind
 
 SALT = "signals.notices.unsubscribing"
-CAN_BE_OFF = {**OF_A_DESK, **OF_STAFF, **BY_CHOICE}
+CAN_BE_OFF = {**OF_A_DESK, **OF_STAFF, **NO_MORE}
 
 
 def link_of(notice: Notice) -> str:

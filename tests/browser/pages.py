@@ -23,7 +23,6 @@ NO_PAGE = {
     "activity/stream": "a stream for scripts",
     "control/stream": "a stream for scripts",
     "notices/test": "only a form's target",
-    "notices/digest": "only a form's target",
     "notices/chats/telegram": "the answer to a form",
     "notices/chats/<str:chat_id>/test": "a button of the page of notices",
     "notices/stop/<str:token>": "its link comes with a notice by mail",

@@ -174,7 +174,6 @@ ROWS: dict[str, dict[str, Row]] = {
         "GET": OF_OWN_CHATS | PROVING,
         "POST": OF_OWN_CHATS | PROVING,
     },
-    "notices/digest": {"POST": OF_CUSTOMERS},
     "notices/stop/<str:token>": {"GET": PUBLIC, "POST": PUBLIC},
     "webhooks": {"GET": OF_CUSTOMERS},
     "webhooks/new": {"GET": OF_CUSTOMERS, "POST": OF_CUSTOMERS},

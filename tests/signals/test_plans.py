@@ -5,7 +5,6 @@ And what a request costs: how many statements, BEGIN and COMMIT among them.
 
 import json
 import re
-from datetime import timedelta
 
 import pytest
 from django.apps import apps
@@ -15,21 +14,16 @@ from django.utils import timezone
 
 from desks.expectations.watch import Watch
 from desks.models import Automation, Desk, Digest, Election, Notice, User
-from desks.models.notice_kinds import NoticeKind
-from desks.notices.digests import choose_hour
-from events.actors import SYSTEM
 from events.feed.reading import MAX_CHECKED_PER_PAGE
 from events.http.cursors import log_cursor, walk_cursor
 from events.models import Event, Head
 from signals.intake.models import Signal
 from signals.notices.chats.models import Chat, ChatMessage
 from signals.notices.chats.sharing import share
-from signals.notices.digest.writing import write_digests
 from signals.notices.loops import write_due
 from signals.notices.sending import send_due
 from signals.reports import tallies
-from signals.webhooks import actions, outcomes
-from signals.webhooks.models import Reason, Subscription
+from signals.webhooks.models import Subscription
 from signals.webhooks.runner.leases import lease
 from tests.bench import growth
 from tests.client import (
@@ -462,6 +456,7 @@ SELECT name.relname FROM pg_index
 JOIN pg_class AS name ON name.oid = indexrelid JOIN pg_class AS owner ON owner.oid = indrelid
 WHERE NOT indisunique AND owner.relname = ANY(%s) AND name.relname NOT LIKE '%%\\_like'"""
 OUR_APPS = ("desks", "events", "signals", "tokens")
+UNUSED = {Digest}  # their tables are dropped in the next delivery
 
 
 # Where there are any: without them PostgreSQL takes the primary key as well.
@@ -507,11 +502,11 @@ def test_every_index_without_a_constraint_is_used_by_a_query(desk):
     bot, engine, operator = a_bot(desk), a_platform_token(), a_client()
     owner = signed_in(desk.user)
     a_desk_token(desk)
-    models = [model for app in OUR_APPS for model in apps.get_app_config(app).get_models()]
+    models = {model for app in OUR_APPS for model in apps.get_app_config(app).get_models()}
     with connection.cursor() as cursor:
         cursor.execute(growth.rows(desks=5_000, events=20_000))
         cursor.execute(MANY_BOTS)
-        cursor.execute(SECOND_INDEXES, [[model._meta.db_table for model in models]])
+        cursor.execute(SECOND_INDEXES, [[model._meta.db_table for model in models - UNUSED]])
         kept = {name for (name,) in cursor.fetchall()}
     signal = push(fanout(), engine).json()["signal"]["id"]
     found = set()
@@ -531,7 +526,6 @@ def test_every_index_without_a_constraint_is_used_by_a_query(desk):
     webhook = an_active_webhook(desk)
     with CaptureQueriesContext(connection) as queries:
         Watch().look(timezone.now())
-        choose_hour(desk.user, 8, timezone.now() - timedelta(days=1))
         write_due(timezone.now())
         send_due(timezone.now())
         share(timezone.now())
@@ -548,27 +542,6 @@ def test_every_index_without_a_constraint_is_used_by_a_query(desk):
     plans = " ".join(plan for _, plan in plans_of(queries))
     found |= {index for index in kept if f" {index} " in plans}
     assert found == kept
-
-
-@on_postgresql
-def test_a_digest_reads_by_indexes_and_costs_the_same_however_much_happened(desk):
-    bot, webhook = a_bot(desk), an_active_webhook(desk)
-    secret, costs = bot.secret, []
-    for times in (1, 8):
-        choose_hour(desk.user, 8, timezone.now())
-        for pair in ["ETH/USDT", "NOT/IT"] * times:
-            push(tradingview(bot, pair=pair), secret=secret)
-        outcomes.disable(subscription=webhook, reason=Reason.GONE)
-        Digest.objects.update(due_at=timezone.now())
-        with CaptureQueriesContext(connection) as queries:
-            write_digests(timezone.now())
-        assert "pair NOT/IT" in Notice.objects.get(kind=NoticeKind.DIGEST).body
-        Notice.objects.all().delete()
-        assert whole_reads(queries) == []
-        costs.append(len(queries))
-        actions.resume(subscription=webhook, actor=SYSTEM)
-        webhook.refresh_from_db()
-    assert costs[0] == costs[1] <= 32
 
 
 @on_postgresql

@@ -1,10 +1,9 @@
 """The audit finds rows that no event describes, and that cannot be."""
 
 import pytest
-from django.utils import timezone
 
 from desks.ids import new_staff_id
-from desks.models import Bookmark, Desk, Digest, User
+from desks.models import Bookmark, Desk, User
 from events.models import Head
 from signals.notices.refusals import LOG
 from signals.webhooks.models import Subscription
@@ -42,12 +41,6 @@ def test_a_webhook_beyond_the_end_of_the_log_is_found(falsified):
 def test_notices_beyond_the_end_of_the_log_are_found(falsified):
     Bookmark.objects.create(name=LOG, epoch=Head.objects.get().epoch, position=beyond())
     assert broken() == {"places": ["'notices of desks'"]}
-
-
-def test_a_digest_beyond_the_end_of_the_log_is_found(falsified):
-    user, now = Desk.objects.first().user, timezone.now()
-    Digest.objects.create(user=user, hour=8, since=now, position=beyond(), due_at=now)
-    assert broken() == {"places": [f"the digest of user {user.pk}"]}
 
 
 def test_a_position_of_another_epoch_or_of_no_log_is_no_fault(falsified):

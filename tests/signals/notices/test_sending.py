@@ -192,6 +192,12 @@ class TestUnsubscribing:
         says = "To turn off notices of this kind, without signing in, open this page and confirm:\n"
         assert says + message.extra_headers["List-Unsubscribe"].strip("<>") in message.body
 
+    def test_a_digest_that_waited_at_the_upgrade_is_sent_and_its_link_works(self, member):
+        a_notice(member, NoticeKind.DIGEST, "Daily digest: 1 filled, 0 refused")
+        (message,) = send()
+        link = message.extra_headers["List-Unsubscribe"].strip("<>")
+        assert Client().post(link.removeprefix("http://testserver")).status_code == 200
+
     def test_opening_the_link_only_asks(self, link):
         page = Client().get(link)
         assert "Turn these notices off?" in words(page)

@@ -1,1 +1,0 @@
-"""The daily digest: what happened on a desk since the last one, as one notice."""
