@@ -9,4 +9,4 @@ class SignalsConfig(AppConfig):
 
     def ready(self) -> None:
         import_module("signals.notices.chats.ending")  # connects its receiver
-        import_module("signals.webhooks.ending")
+        import_module("signals.webhooks.actions")

@@ -3,8 +3,7 @@
 from signals.intake.models import Signal
 from signals.notices.chats.models import Chat, ChatCode, ChatMessage
 from signals.site.export_lease import ExportLease
-from signals.webhooks.attempts import DeliveryAttempt
-from signals.webhooks.models import Subscription, SubscriptionSecret
+from signals.webhooks.models import DeliveryAttempt, Subscription, SubscriptionSecret
 
 __all__ = [
     "Chat",

@@ -17,10 +17,9 @@ from signals.site.bots.listing import bots
 from signals.site.bots.overview import overview
 from signals.site.bots.sending import send, tradingview
 from signals.site.news import desk_news
-from signals.webhooks.api.views import RewindView, SecretView, SubscriptionViewSet, TestView
-from signals.webhooks.pages.changes import act, change, new, secret
-from signals.webhooks.pages.changes import remove as remove_webhook
-from signals.webhooks.pages.overview import webhook, webhooks
+from signals.webhooks.api import RewindView, SecretView, SubscriptionViewSet, TestView
+from signals.webhooks.pages import act, change, new, secret, webhook, webhooks
+from signals.webhooks.pages import remove as remove_webhook
 
 _WEBHOOK = "v1/subscriptions/<subscriptionId:subscription_id>"
 

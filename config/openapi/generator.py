@@ -26,7 +26,7 @@ from desks.api import schemas as desks
 from events.http.schemas import Schema
 from events.kinds import Kind
 from signals.intake.api import records as signals
-from signals.webhooks.api.records import SubscriptionData
+from signals.webhooks.openapi import SubscriptionData
 from tokens.api import schemas as tokens
 from tokens.crypto import formats, signing
 

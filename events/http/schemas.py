@@ -68,7 +68,7 @@ def operation(
     description: str,
     *,
     tag: str,
-    response: type[Schema],
+    response: type[serializers.Serializer[Any]],
     status: int = 200,
     example: Any = None,
     body: Any = None,

@@ -10,8 +10,7 @@ from django.db.models import Q
 from events.models import Head
 from signals.audit.findings import Finding, Findings
 from signals.notices.chats.models import Chat
-from signals.webhooks.attempts import DeliveryAttempt
-from signals.webhooks.models import Subscription, SubscriptionSecret
+from signals.webhooks.models import DeliveryAttempt, Subscription, SubscriptionSecret
 from tokens.crypto import keys
 from tokens.models import Sealed, SigningSecret, Token
 from tokens.models.sealed import NO_TEXT

@@ -11,22 +11,31 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
+from django.dispatch import receiver
+
 from desks.models import Desk
 from desks.writes import refuse_inactive
 from events import log
 from events.actors import Actor
 from events.feed.head import read_head
 from events.http.cursors import log_position
-from events.http.refusals import CursorLost, Invalid
+from events.http.refusals import CursorLost, Invalid, NotFound
 from events.kinds import Kind
 from events.times import to_rfc3339
 from signals.outbound.addresses import ForbiddenURL, check_url
-from signals.webhooks.models import State, Subscription, SubscriptionQuerySet, SubscriptionSecret
-from signals.webhooks.writes import append, current, refuse_too_many, update
+from signals.webhooks.models import (
+    MAX_OF_DESK,
+    MAX_OF_PLATFORM,
+    State,
+    Subscription,
+    SubscriptionQuerySet,
+    SubscriptionSecret,
+)
 from tokens import notices
 from tokens.actions import MAX_OVERLAP
 from tokens.crypto import formats
 from tokens.crypto.keys import KeyLostError
+from tokens.ending import desk_ends
 
 # No failure counts any more.
 NO_FAILURES: dict[str, Any] = {"failures": 0, "failing_since": None}
@@ -47,7 +56,7 @@ def create(
     with log.turn(actor=actor) as turn:
         if desk is not None:
             refuse_inactive(desk)
-        refuse_too_many(desk)
+        _refuse_too_many(desk)
         subscription.cursor_epoch = read_head().epoch
         subscription.cursor_position = turn.next_position()
         subscription.created_at = secret.created_at = turn.at
@@ -75,7 +84,7 @@ def change(
     if url is not None:
         _seal(new, url)
     with log.turn(actor=actor) as turn:
-        row = current(subscription)
+        row = _current(subscription)
         changed = []
         if kinds is not None and list(kinds) != row.kinds:
             changed.append("kinds")
@@ -94,7 +103,7 @@ def change(
 def pause(*, subscription: Subscription, actor: Actor) -> Subscription:
     """Pauses a subscription. What is in flight may still arrive. Pausing again changes nothing."""
     with log.turn(actor=actor) as turn:
-        row = current(subscription)
+        row = _current(subscription)
         if row.state != State.PAUSED:
             update(row, state=State.PAUSED, reason=None, **NO_FAILURES)
             append(turn, Kind.SUBSCRIPTION_PAUSED, row)
@@ -107,7 +116,7 @@ def resume(*, subscription: Subscription, actor: Actor) -> Subscription:
     Raises ``CursorLost`` if the cursor is of another epoch: rewind it first.
     """
     with log.turn(actor=actor) as turn:
-        row = current(subscription)
+        row = _current(subscription)
         if row.state in (State.PAUSED, State.DISABLED):
             if row.cursor_epoch != read_head().epoch:
                 raise CursorLost
@@ -129,7 +138,7 @@ def rewind(*, subscription: Subscription, after: str, actor: Actor) -> Subscript
     Raises ``Invalid`` or ``CursorLost`` as the feed does.
     """
     with log.turn(actor=actor) as turn:
-        row, head = current(subscription), read_head()
+        row, head = _current(subscription), read_head()
         position = log_position(after, head.epoch, turn.position - 1)
         update(
             row,
@@ -155,7 +164,7 @@ def replace_secret(
         raise Invalid.field("overlap", "range", "Choose an overlap of at most seven days.")
     text, secret = _new_secret(subscription)
     with log.turn(actor=actor) as turn:
-        row = current(subscription)
+        row = _current(subscription)
         secret.created_at = turn.at
         previous_ends_at = turn.at + overlap
         live = SubscriptionSecret.objects.filter(subscription=row)
@@ -199,10 +208,16 @@ def remove_rows(turn: log.Turn, subscriptions: SubscriptionQuerySet) -> None:
         _notify(turn, row, f"A webhook to {row.host} was removed.")
 
 
+@receiver(desk_ends)
+def remove_all(sender: Any, desk: Desk, turn: log.Turn, **options: Any) -> None:
+    """Removes the subscriptions of a desk that ends, in the turn that ends it."""
+    remove_rows(turn, Subscription.objects.of_owner(desk.pk))
+
+
 def request_test(*, subscription: Subscription) -> Subscription:
     """Asks a runner to send a test to the URL. Nothing is sent here, and the log tells nothing."""
     with log.turn(actor=None) as turn:
-        row = current(subscription)
+        row = _current(subscription)
         update(row, test_requested_at=turn.at, next_attempt_at=turn.at)
     return row
 
@@ -252,3 +267,35 @@ def _new_secret(subscription: Subscription) -> tuple[str, SubscriptionSecret]:
 
 def _notify(turn: log.Turn, subscription: Subscription, sentence: str) -> None:
     notices.notify_owner(turn, subscription.desk, sentence)
+
+
+# --- Parts of actions, which need the caller's turn at the log ------------------------------------
+
+
+def _refuse_too_many(desk: Desk | None) -> None:
+    """Raises ``Invalid`` if the desk, or the platform, has as many subscriptions as it may have."""
+    most = MAX_OF_PLATFORM if desk is None else MAX_OF_DESK
+    if Subscription.objects.of_owner(desk.pk if desk else None).count() >= most:
+        whose = "The platform" if desk is None else "A desk"
+        raise Invalid(f"{whose} has at most {most} webhooks. Remove one first.")
+
+
+def _current(subscription: Subscription) -> Subscription:
+    """The row as it is under the log's lock. Raises ``NotFound`` if it was removed."""
+    row = Subscription.objects.select_related("desk").filter(pk=subscription.pk).first()
+    if row is None:
+        raise NotFound
+    return row
+
+
+def update(row: Subscription, **changed: Any) -> None:
+    """Changes these columns only: a runner may change others at the same time."""
+    for name, value in changed.items():
+        setattr(row, name, value)
+    Subscription.objects.filter(pk=row.pk).update(**changed)
+
+
+def append(turn: log.Turn, kind: Kind, subscription: Subscription, **more: Any) -> None:
+    """Writes an event with the subscription's record after the change, and what else it tells."""
+    data = {**subscription.as_event_data(), **more}
+    turn.append(kind, topic=subscription.topic, data=data)

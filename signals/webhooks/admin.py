@@ -16,12 +16,9 @@ from events.control.pages import ActionPage, ReadOnlyAdmin
 from events.feed.head import read_head
 from events.http.cursors import log_cursor
 from signals.webhooks import actions
-from signals.webhooks.attempts import MAX_ANSWERS, MAX_ATTEMPTS
-from signals.webhooks.kinds import in_words
-from signals.webhooks.models import State, Subscription
-from signals.webhooks.pages.forms import ChangeForm, WebhookForm
-from signals.webhooks.pages.overview import attempts_of
-from signals.webhooks.records import MAX_LAG, lag_of
+from signals.webhooks.models import MAX_ANSWERS, MAX_ATTEMPTS, State, Subscription
+from signals.webhooks.pages import ChangeForm, WebhookForm, attempts_of
+from signals.webhooks.records import MAX_LAG, in_words, lag_of
 from signals.webhooks.samples import receivers
 from tokens.admin.pages import CreateCredentialPage, OwnerFilter
 from tokens.forms import SecretForm

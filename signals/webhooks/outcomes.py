@@ -9,8 +9,8 @@ from datetime import datetime
 from events import log
 from events.actors import SYSTEM
 from events.kinds import Kind
+from signals.webhooks.actions import append, update
 from signals.webhooks.models import Reason, State, Subscription, SubscriptionQuerySet
-from signals.webhooks.writes import append, update
 
 
 def verify(*, subscription: Subscription) -> bool:

@@ -18,7 +18,7 @@ from events.actors import SYSTEM
 from events.http.limits import Budget
 from events.kinds import Kind
 from signals.intake.api.schemas import SIGNAL
-from signals.webhooks.api.schemas import EXAMPLE_CURSOR, EXAMPLE_ID
+from signals.webhooks.openapi import EXAMPLE_CURSOR, EXAMPLE_ID
 from tests import client, described, factories
 from tests.signals import bodies
 from tests.signals.webhooks.stage import a_webhook, a_webhooks_life, an_active_webhook, of

@@ -24,8 +24,7 @@ from events.management.log_command import COULD_NOT_RUN
 from events.times import to_rfc3339
 from signals.notices.chats.models import Chat
 from signals.webhooks.actions import change
-from signals.webhooks.attempts import DeliveryAttempt
-from signals.webhooks.models import Subscription
+from signals.webhooks.models import DeliveryAttempt, Subscription
 from tests import staff
 from tests.client import ME, get
 from tests.factories import a_bot, a_desk_token, a_platform_token, a_shared_secret, a_staff_user

@@ -17,8 +17,7 @@ from config.accounts.sessions import reseal_sessions, sessions
 from events.management.log_command import COULD_NOT_RUN, LogCommand
 from events.times import to_rfc3339
 from signals.notices.chats.models import Chat
-from signals.webhooks.attempts import DeliveryAttempt
-from signals.webhooks.models import Subscription, SubscriptionSecret
+from signals.webhooks.models import DeliveryAttempt, Subscription, SubscriptionSecret
 from tokens import rotation
 from tokens.crypto.keys import KeyLostError
 from tokens.models import Sealed, SigningSecret, Token

@@ -12,8 +12,7 @@ from desks.models.notice_kinds import USUAL, NoticeKind
 from events.http.names import MAX_NAME_LENGTH
 from events.times import to_rfc3339
 from signals.outbound.answers import Fault
-from signals.webhooks.attempts import MAX_ERROR_LENGTH
-from signals.webhooks.models import MAX_HOST_LENGTH
+from signals.webhooks.models import MAX_ERROR_LENGTH, MAX_HOST_LENGTH
 from tokens.models.sealed import Sealed
 
 MAX_CHATS = 5  # of a user

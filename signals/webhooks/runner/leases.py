@@ -18,8 +18,13 @@ from django.db.models.functions import Now
 
 from desks.models import Desk
 from events.statements import parse_datetime
-from signals.webhooks.attempts import MAX_ATTEMPTS, DeliveryAttempt
-from signals.webhooks.models import State, Subscription, SubscriptionSecret
+from signals.webhooks.models import (
+    MAX_ATTEMPTS,
+    DeliveryAttempt,
+    State,
+    Subscription,
+    SubscriptionSecret,
+)
 from signals.webhooks.runner import statements
 from signals.webhooks.runner.statements import LEASED_FIELDS, SECRET_FIELDS
 from tokens.crypto.keys import KeyLostError

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from signals.outbound.database import in_database
-from signals.webhooks.attempts import DeliveryAttempt
+from signals.webhooks.models import DeliveryAttempt
 from signals.webhooks.runner.leases import Progress, save
 
 INTERVAL = 0.1  # seconds

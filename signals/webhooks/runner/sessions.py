@@ -11,7 +11,6 @@ from events.times import truncate_to_milliseconds
 from signals.outbound.answers import Answer, Fault
 from signals.outbound.database import tell_log
 from signals.outbound.transport import Endpoint
-from signals.webhooks.attempts import DeliveryAttempt
 from signals.webhooks.messages import (
     Message,
     is_proof,
@@ -19,7 +18,7 @@ from signals.webhooks.messages import (
     new_challenge,
     signed_headers,
 )
-from signals.webhooks.models import Reason, State
+from signals.webhooks.models import DeliveryAttempt, Reason, State
 from signals.webhooks.outcomes import disable, note_found_key, note_lost_key, verify
 from signals.webhooks.runner.leases import LEASE, Leased, Progress
 from signals.webhooks.runner.pages import Item, Pages

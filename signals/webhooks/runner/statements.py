@@ -15,8 +15,7 @@ from django.db import connection
 from desks.models import Desk
 from events.models import Event
 from events.statements import adapt_datetime
-from signals.webhooks.attempts import DeliveryAttempt
-from signals.webhooks.models import State, Subscription, SubscriptionSecret
+from signals.webhooks.models import DeliveryAttempt, State, Subscription, SubscriptionSecret
 
 TABLE = Subscription._meta.db_table
 DESK, EVENT, SECRET, ATTEMPT = (

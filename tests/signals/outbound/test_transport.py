@@ -15,8 +15,7 @@ from signals.outbound import addresses, resolver, transport
 from signals.outbound.answers import Fault
 from signals.outbound.resolver import Resolver
 from signals.outbound.transport import KEPT_BODY, Client
-from signals.webhooks.attempts import DeliveryAttempt
-from signals.webhooks.models import Subscription
+from signals.webhooks.models import DeliveryAttempt, Subscription
 from tests.signals.outbound.listeners import (
     LOOPBACK,
     OTHER_LOOPBACK,

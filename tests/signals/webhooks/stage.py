@@ -12,8 +12,7 @@ from events.http.cursors import log_cursor
 from events.models import Head
 from events.times import truncate_to_milliseconds
 from signals.webhooks import actions, outcomes
-from signals.webhooks.attempts import DeliveryAttempt
-from signals.webhooks.models import Reason, Subscription
+from signals.webhooks.models import DeliveryAttempt, Reason, Subscription
 from tests.client import JSON, SUBSCRIPTIONS, Response
 
 URL = "https://hooks.example.com/quietly/1f3a?team=7"

@@ -11,10 +11,10 @@ from desks.models import Desk
 from events.actors import SYSTEM
 from events.models import Event, Head
 from signals.webhooks import actions, outcomes
-from signals.webhooks.attempts import DeliveryAttempt
 from signals.webhooks.models import (
     MAX_OF_DESK,
     MAX_OF_PLATFORM,
+    DeliveryAttempt,
     Reason,
     Subscription,
     SubscriptionSecret,

@@ -15,8 +15,7 @@ from events.feed.reading import Query, read_page
 from events.http.cursors import log_cursor
 from events.models import Head
 from signals.webhooks import actions
-from signals.webhooks.attempts import DeliveryAttempt
-from signals.webhooks.models import Subscription
+from signals.webhooks.models import DeliveryAttempt, Subscription
 from signals.webhooks.runner import news
 from signals.webhooks.runner.leases import Progress, due, lease, read, save
 from signals.webhooks.runner.retries import GIVE_UP_AFTER, LONGEST_PAUSE, PAUSES, pause_after

@@ -15,7 +15,7 @@ from events.actors import SYSTEM
 from events.http.cursors import log_cursor
 from events.models import Head
 from signals.webhooks import actions
-from signals.webhooks.attempts import DeliveryAttempt
+from signals.webhooks.models import DeliveryAttempt
 from signals.webhooks.runner.rates import NAME, ask_for, forget_old, take
 from tests.factories import a_bot, a_card, a_ready_desk
 from tests.signals.outbound.listeners import LOOPBACK, OTHER_LOOPBACK, endpoint

@@ -14,8 +14,7 @@ from events.actors import SYSTEM
 from events.http.cursors import log_cursor
 from events.models import Event, Head
 from signals.webhooks import actions
-from signals.webhooks.attempts import DeliveryAttempt
-from signals.webhooks.models import Reason, State, Subscription
+from signals.webhooks.models import DeliveryAttempt, Reason, State, Subscription
 from tests import client
 from tests.factories import a_bot, a_card, a_desk_token, a_ready_desk
 from tests.signals.outbound.listeners import endpoint, reply, taking

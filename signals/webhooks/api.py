@@ -1,5 +1,6 @@
 """The API's endpoints of webhook subscriptions (contract, section 4, subscriptions)."""
 
+from datetime import timedelta
 from typing import Any
 
 from django.utils import timezone
@@ -12,19 +13,17 @@ from events.http import limits
 from events.http.api_view import ApiResponse, ApiView
 from events.http.bodies import json_body, raw_body
 from events.http.cursors import list_cursor, list_key, page_of
-from events.http.parameters import PageParameters
+from events.http.parameters import PageParameters, StrictSerializer
 from events.http.refusals import ExchangeSecret, NotAllowed, NotFound
-from signals.webhooks import actions
-from signals.webhooks.api import schemas
-from signals.webhooks.api.serializers import (
-    Changing,
-    Creating,
-    Nothing,
-    Replacing,
+from signals.webhooks import actions, openapi
+from signals.webhooks.models import Subscription, SubscriptionQuerySet
+from signals.webhooks.openapi import (
+    NewSubscription,
     Rewinding,
+    SecretReplacement,
+    SubscriptionChange,
     in_order,
 )
-from signals.webhooks.models import Subscription, SubscriptionQuerySet
 from signals.webhooks.records import records
 from tokens.callers.authentication import SessionOrBearerAuthentication
 from tokens.callers.permissions import SignedInToChange
@@ -79,7 +78,7 @@ class SubscriptionViewSet(SubscriptionView):
 
     spends = {"POST": MINTING, "PATCH": CHANGES}
 
-    @schemas.list_subscriptions
+    @openapi.list_subscriptions
     def list(self, request: Request) -> ApiResponse:
         params = PageParameters.read(request.query_params)
         owned = self.owned()
@@ -89,22 +88,22 @@ class SubscriptionViewSet(SubscriptionView):
         page, next_cursor = page_of(rows, params["limit"], lambda row: list_cursor(LIST, row.pk))
         return ApiResponse({"subscriptions": records(page, timezone.now()), "next": next_cursor})
 
-    @schemas.create_subscription
+    @openapi.create_subscription
     def create(self, request: Request) -> ApiResponse:
-        data = Creating.read(_body(request))
+        data = NewSubscription.read(_body(request))
         kinds = in_order(data.get("kinds"))
         secret, made = actions.create(
             desk=self.desk, url=data["url"], kinds=kinds, actor=self.actor
         )
         return ApiResponse({**_record(made), "secret": secret}, status=201)
 
-    @schemas.read_subscription
+    @openapi.read_subscription
     def retrieve(self, request: Request, subscription_id: str) -> ApiResponse:
         return ApiResponse(_record(self.found(subscription_id)))
 
-    @schemas.change_subscription
+    @openapi.change_subscription
     def change(self, request: Request, subscription_id: str) -> ApiResponse:
-        data = Changing.read(_body(request))
+        data = SubscriptionChange.read(_body(request))
         changed = actions.change(
             subscription=self.found(subscription_id),
             actor=self.actor,
@@ -114,7 +113,7 @@ class SubscriptionViewSet(SubscriptionView):
         )
         return ApiResponse(_record(changed))
 
-    @schemas.remove_subscription
+    @openapi.remove_subscription
     def remove(self, request: Request, subscription_id: str) -> ApiResponse:
         actions.remove(subscription=self.found(subscription_id), actor=self.actor)
         return ApiResponse(status=204)
@@ -125,9 +124,9 @@ class SecretView(SubscriptionView):
 
     spends = {"POST": MINTING}
 
-    @schemas.replace_secret
+    @openapi.replace_secret
     def create(self, request: Request, subscription_id: str) -> ApiResponse:
-        overlap = Replacing.read(_body(request))["overlap"]
+        overlap = SecretReplacement.read(_body(request)).get("overlap", timedelta(0))
         secret, changed = actions.replace_secret(
             subscription=self.found(subscription_id), actor=self.actor, overlap=overlap
         )
@@ -139,9 +138,9 @@ class TestView(SubscriptionView):
 
     spends = {"POST": CHANGES}
 
-    @schemas.test_subscription
+    @openapi.test_subscription
     def create(self, request: Request, subscription_id: str) -> ApiResponse:
-        Nothing.read(_body(request))
+        StrictSerializer.read(_body(request))  # no members
         asked = actions.request_test(subscription=self.found(subscription_id))
         return ApiResponse(_record(asked), status=202)
 
@@ -151,7 +150,7 @@ class RewindView(SubscriptionView):
 
     spends = {"POST": REWINDS}
 
-    @schemas.rewind_subscription
+    @openapi.rewind_subscription
     def create(self, request: Request, subscription_id: str) -> ApiResponse:
         after = Rewinding.read(_body(request))["after"]
         moved = actions.rewind(
