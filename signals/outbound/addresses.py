@@ -36,31 +36,16 @@ HOST_FORM = re.compile(r"[a-z0-9.-]*[a-z0-9]")  # without a trailing dot
 # A last label that looks like a number makes the whole host an IPv4 address, in some spelling.
 NUMBER_FORM = re.compile(r"([0-9]+|0x[0-9a-f]*)")
 
-# Forbidden, although 2000::/3 or the whole of IPv4 contains them. Python's ``is_global`` is not
-# used: it calls NAT64, 6to4 and other addresses public that lead to any address of IPv4.
-NOT_PUBLIC_IPV4: list[Network] = [
+# Unicast addresses of the internet. Python's ``is_global`` knows most of those in them that lead
+# elsewhere; releases of Python differ about the networks below, or call them public: protocols,
+# multicast, Teredo and 6to4 (which lead to any address of IPv4), and documentation.
+PUBLIC_IPV6 = IPv6Network("2000::/3")
+NOT_PUBLIC: list[Network] = [
     ip_network(network)
     for network in (
-        "0.0.0.0/8",
-        "10.0.0.0/8",
-        "100.64.0.0/10",
-        "127.0.0.0/8",
-        "169.254.0.0/16",
-        "172.16.0.0/12",
-        "192.0.0.0/24",
-        "192.0.2.0/24",
-        "192.88.99.0/24",
-        "192.168.0.0/16",
-        "198.18.0.0/15",
-        "198.51.100.0/24",
-        "203.0.113.0/24",
-        "224.0.0.0/4",
-        "240.0.0.0/4",
+        *("192.0.0.0/24", "192.88.99.0/24", "224.0.0.0/4"),
+        *("2001::/23", "2002::/16", "3fff::/20"),
     )
-]
-PUBLIC_IPV6 = IPv6Network("2000::/3")
-NOT_PUBLIC_IPV6: list[Network] = [
-    ip_network(network) for network in ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")
 ]
 LOOPBACK: list[Network] = [ip_network("127.0.0.0/8"), ip_network("::1/128")]
 # DELIVERY_ALLOW never opens these: unspecified, link-local, multicast and broadcast addresses, and
@@ -181,11 +166,11 @@ def is_open(address: Address, *, usual: bool) -> bool:
 
 
 def _is_public(address: Address) -> bool:
-    if isinstance(address, IPv4Address):
-        return not _is_in(NOT_PUBLIC_IPV4, address)
-    return (
-        address.scope_id is None and address in PUBLIC_IPV6 and not _is_in(NOT_PUBLIC_IPV6, address)
-    )
+    if isinstance(address, IPv6Address) and (
+        address.scope_id is not None or address not in PUBLIC_IPV6
+    ):
+        return False
+    return address.is_global and not _is_in(NOT_PUBLIC, address)
 
 
 def _is_allowed(address: Address) -> bool:

@@ -1,19 +1,21 @@
-"""Resolves names in threads of its own, so that a name server that hangs holds up nothing else."""
+"""Resolves names in threads of its own, so that a name server that hangs holds up no other name."""
 
 import asyncio
 import socket
 import threading
+import time
 from collections.abc import Callable
-from contextlib import suppress
+from concurrent.futures import Future
+from functools import partial
 from ipaddress import ip_address
 
 from signals.outbound.addresses import Address
 
-# Lookups at a time in one process. A lookup that hangs keeps its thread until the system gives up,
-# but its place only for a second. Names that hung last have places of their own.
-MAX_LOOKUPS, MAX_DOUBTFUL, MAX_HANGING = 64, 64, 128
+# Lookups at a time in one process: one that hangs keeps its place until the system gives up. Names
+# that were slow last have places of their own, so they take none from the others.
+MAX_LOOKUPS, MAX_SLOW = 192, 64
 QUICK = 1.0  # seconds
-MAX_REMEMBERED = 10_000  # names that hung
+MAX_REMEMBERED = 10_000  # names that were slow
 
 Lookup = Callable[[str, int], list[Address]]
 
@@ -25,71 +27,55 @@ def look_up(host: str, port: int) -> list[Address]:
 
 
 class Resolver:
-    """Runs lookups in daemon threads: one that hangs does not keep the process from ending."""
+    """Runs lookups: one at a time for each name. It belongs to one event loop."""
 
     def __init__(self, lookup: Lookup = look_up) -> None:
         self._lookup = lookup
-        self._free = asyncio.Semaphore(MAX_LOOKUPS)
-        self._free_for_doubtful = asyncio.Semaphore(MAX_DOUBTFUL)
-        self._hanging = 0  # lookups without a place
-        self._hung: dict[str, None] = {}
+        self._places = asyncio.Semaphore(MAX_LOOKUPS)
+        self._places_of_slow = asyncio.Semaphore(MAX_SLOW)
+        self._slow: set[str] = set()
+        self._running: dict[str, asyncio.Task[list[Address]]] = {}
 
     async def resolve(self, host: str, port: int) -> list[Address]:
         """All addresses of a name. Raises ``OSError`` if it has none."""
-        leave = await self._enter(host)
-        loop = asyncio.get_running_loop()
-        found: asyncio.Future[list[Address]] = loop.create_future()
+        running = self._running.get(host)
+        if running is None:
+            running = self._running[host] = asyncio.create_task(self._look_up(host, port))
+            running.add_done_callback(partial(self._ended, host))
+        return await asyncio.shield(running)
 
-        def run() -> None:
+    def _ended(self, host: str, running: asyncio.Task[list[Address]]) -> None:
+        del self._running[host]
+        if not running.cancelled():
+            running.exception()  # nobody may wait for it any more
+
+    async def _look_up(self, host: str, port: int) -> list[Address]:
+        async with self._places_of_slow if host in self._slow else self._places:
+            began = time.monotonic()
             try:
-                addresses, fault = self._lookup(host, port), None
-            except (OSError, ValueError) as error:
-                addresses, fault = [], OSError(str(error))
-            with suppress(RuntimeError):  # the loop ended meanwhile
-                loop.call_soon_threadsafe(finish, addresses, fault)
+                return await _in_thread(self._lookup, host, port)
+            finally:
+                self._remember(host, is_slow=time.monotonic() - began > QUICK)
 
-        def finish(addresses: list[Address], fault: OSError | None) -> None:
-            leave()
-            if found.done():
-                return
-            if fault:
-                found.set_exception(fault)
-            else:
-                found.set_result(addresses)
+    def _remember(self, host: str, *, is_slow: bool) -> None:
+        if not is_slow:
+            self._slow.discard(host)
+            return
+        if len(self._slow) >= MAX_REMEMBERED:
+            self._slow.clear()
+        self._slow.add(host)
 
-        threading.Thread(target=run, name="resolver", daemon=True).start()
-        return await found
 
-    async def _enter(self, host: str) -> Callable[[], None]:
-        """Waits for a place. Returns what gives it back, to be called when the lookup ended."""
-        place = self._free_for_doubtful if host in self._hung else self._free
-        await place.acquire()
-        has_place = True
+async def _in_thread(lookup: Lookup, host: str, port: int) -> list[Address]:
+    """Runs the lookup in a daemon thread: one that hangs does not keep the process from ending."""
+    found: Future[list[Address]] = Future()
+    found.set_running_or_notify_cancel()  # the lookup cannot be cancelled
 
-        def hang() -> None:
-            nonlocal has_place
-            self._remember(host)
-            if place is self._free and self._hanging < MAX_HANGING:
-                has_place = False
-                self._hanging += 1
-                place.release()
+    def run() -> None:
+        try:
+            found.set_result(lookup(host, port))
+        except (OSError, ValueError) as error:
+            found.set_exception(OSError(str(error)))
 
-        timer = asyncio.get_running_loop().call_later(QUICK, hang)
-
-        def leave() -> None:
-            if timer.when() > asyncio.get_running_loop().time():
-                self._hung.pop(host, None)
-            timer.cancel()
-            if has_place:
-                place.release()
-            else:
-                self._hanging -= 1
-
-        return leave
-
-    def _remember(self, host: str) -> None:
-        """Notes that the name hung. The one that hung longest ago is forgotten."""
-        self._hung.pop(host, None)
-        self._hung[host] = None
-        if len(self._hung) > MAX_REMEMBERED:
-            del self._hung[next(iter(self._hung))]
+    threading.Thread(target=run, name="resolver", daemon=True).start()
+    return await asyncio.wrap_future(found)

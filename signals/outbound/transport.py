@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import httpcore2
 
@@ -179,17 +178,6 @@ class Client:
             return await endpoint.send(body, headers, keep=keep)
         finally:
             await endpoint.close()
-
-
-async def send(url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
-    """Sends one POST with the client of the running event loop."""
-    loop = asyncio.get_running_loop()
-    if loop not in _clients:
-        _clients[loop] = Client()
-    return await _clients[loop].send(url, body, headers)
-
-
-_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, Client] = WeakKeyDictionary()
 
 
 @functools.cache
