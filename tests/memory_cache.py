@@ -5,15 +5,19 @@ from typing import Any
 from django.core.cache.backends.base import DEFAULT_TIMEOUT
 from django.core.cache.backends.locmem import LocMemCache
 
-from config.caches import dumps, readable
+from config.caches import MISS, JSONSerializer
+
+JSON = JSONSerializer()
 
 
 class JSONMemoryCache(LocMemCache):
     def add(self, key: str, value: Any, timeout: Any = DEFAULT_TIMEOUT, version: Any = None) -> Any:
-        return super().add(key, dumps(value), timeout, version)
+        return super().add(key, JSON.dumps(value), timeout, version)
 
     def set(self, key: str, value: Any, timeout: Any = DEFAULT_TIMEOUT, version: Any = None) -> Any:
-        super().set(key, dumps(value), timeout, version)
+        super().set(key, JSON.dumps(value), timeout, version)
 
     def get(self, key: str, default: Any = None, version: Any = None) -> Any:
-        return readable([(key, super().get(key, None, version))]).get(key, default)
+        text = super().get(key, None, version)
+        found = MISS if text is None else JSON.loads(text)
+        return default if found is MISS else found

@@ -13,7 +13,6 @@ from django.db import connection
 from django.test import Client
 
 from config import settings as served
-from config.caches import BACKENDS
 from desks.models import User
 from tests import pages, staff
 from tests.config.test_accounts import KNOWN, TOO_MANY, WRONG, sign_in
@@ -59,7 +58,7 @@ class Redis:
     """The same in Redis."""
 
     def __init__(self, settings) -> None:
-        settings.CACHES = {"default": {"BACKEND": BACKENDS["rediscache"], "LOCATION": URL}}
+        settings.CACHES = {"default": {"BACKEND": "config.caches.RedisCache", "LOCATION": URL}}
         self.client = redis.Redis.from_url(URL)
 
     def plant(self, key: str, kept: bytes) -> None:
