@@ -43,3 +43,6 @@ class Kind(TextChoices):
 # An event's topic says who sees it: a desk's id (usr_…), a card's id (card_…), or one of these.
 EVERYONE = "all"  # every desk
 PLATFORM = None  # only the platform
+
+# The code of the one ``signal.refused`` that stands for all refusals that are not recorded.
+SUPPRESSED = "refusals_suppressed"

@@ -21,7 +21,6 @@ from events.http import limits
 from events.live import hub
 from events.live.seats import seats
 from events.models import Event, Head
-from signals.intake.refusal_quota import allowances
 from tests import factories, prepared, staff
 from tests.client import signed_in
 from tokens.callers import credential_cache
@@ -67,7 +66,6 @@ def no_seat_left_taken() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def reset_limits() -> None:
     """Reset every rate limit and allowance: ids repeat after a test's rows are rolled back."""
-    allowances.clear()
     limits.retry_times.clear()
     memory = cast(MemoryStorage, limits.store(limits.IN_MEMORY))
     memory.timer.cancel()  # its thread drops what has expired, and fails if that is gone meanwhile

@@ -32,7 +32,8 @@ IN_MEMORY = "memory://"
 OFF = "off"
 # Limits with fixed windows, which store one number each. A moving window stores the time of every
 # request: 50,000 requests of a desk take 1 MB of Redis.
-FIXED_WINDOWS = ("desk_day",)
+FIXED_WINDOWS = ("desk_day", "refusals", "refusals_suppressed")
+ONCE_A_MINUTE = parse("1/minute")
 TIMEOUT = 0.5  # seconds
 COOLDOWN = 2  # seconds until a store that failed is used again
 
@@ -92,6 +93,17 @@ def try_consume(name: str, client_id: str) -> bool:
     """Counts one request against a limit. Returns False if the limit is reached."""
     limit = _limit(name)
     return limit is None or _run(name, lambda limiter: limiter.hit(limit, name, client_id))
+
+
+def try_consume_in_process(name: str, client_id: str) -> bool:
+    """The same, counted in this process only: asks no store, so it may run under the log's lock."""
+    limit = _limit(name)
+    return limit is None or _limiter(IN_MEMORY, name).hit(limit, name, client_id)
+
+
+def is_first_of_minute(name: str, client_id: str) -> bool:
+    """Whether this process was not asked about it for a minute."""
+    return _limiter(IN_MEMORY, name).hit(ONCE_A_MINUTE, name, client_id)
 
 
 @contextmanager

@@ -15,11 +15,10 @@ from django.utils.safestring import SafeString
 
 from events.control.lists import EMPTY_VALUE, ChoiceFilter, IndexedChangeList, Rows
 from events.control.pages import ReadOnlyAdmin
-from events.kinds import PLATFORM, Kind
+from events.kinds import PLATFORM, SUPPRESSED, Kind
 from events.models import Event
 from signals.control import search
 from signals.control.stories import tell
-from signals.intake.refusal_quota import SUPPRESSED
 from signals.reports.names import Named, attach_names, bot_of
 from signals.reports.reasons import REASONS
 from tokens.choices import Source

@@ -89,8 +89,9 @@ class _Batch:
         try:
             signal, event = candidate.decide(self.turn, state, first)
         except Refused as refusal:
-            if candidate.may_record(refusal):
-                self._add(build_refusal(self.turn, refusal, candidate, state))
+            refused = build_refusal(self.turn, refusal, candidate, state)
+            if refused is not None:
+                self._add(refused)
             return refusal.with_traceback(None)
         self.signals.append(signal)
         self._add(event)

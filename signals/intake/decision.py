@@ -16,12 +16,11 @@ from events.http.refusals import (
     TokenInvalid,
     Unlawful,
 )
-from events.kinds import Kind
+from events.kinds import SUPPRESSED, Kind
 from events.log import Turn
 from events.models import Event
-from signals.intake.incoming import IncomingSignal
+from signals.intake.incoming import Allowance, IncomingSignal
 from signals.intake.models import Outcome, Signal
-from signals.intake.refusal_quota import allowances
 from signals.intake.statements import Question, State
 from signals.law import rules
 from signals.law.refusals import NonceUsed
@@ -44,7 +43,7 @@ class LawfulSignal:
     incoming: IncomingSignal
     submission: Submission
     signal: Signal = field(init=False)
-    _may_record: bool | None = field(init=False, default=None)
+    _allowance: Allowance | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.signal = _build_signal(self.submission, self.incoming)
@@ -97,17 +96,18 @@ class LawfulSignal:
         signal.filled = signal.matched if outcome == Outcome.FILLED else 0
         return signal, _build_event(turn, signal)
 
-    def may_record(self, refusal: Refused) -> bool:
-        """Whether to record the refusal. Uses the sender's allowance once, however often asked.
+    def allowance_for(self, refusal: Refused) -> Allowance | None:
+        """The sender's allowance for this refusal, None if such a refusal is never recorded.
 
-        The repetition of an accepted signal is a safe retry, not a refusal to tell its owner about.
+        It is used once, however often it is asked for. The repetition of an accepted signal is a
+        safe retry, not a refusal to tell its owner about.
         """
         is_reused_nonce = isinstance(refusal, NonceUsed) and not refusal.members["identical"]
         if not (isinstance(refusal, Unlawful) or is_reused_nonce):
-            return False
-        if self._may_record is None:
-            self._may_record = allowances.take(self.incoming.sender)
-        return self._may_record
+            return None
+        if self._allowance is None:
+            self._allowance = self.incoming.use_allowance()
+        return self._allowance
 
 
 @dataclass(slots=True)
@@ -116,6 +116,7 @@ class UnlawfulSignal:
 
     incoming: IncomingSignal
     refusal: Refused
+    allowance: Allowance
     user_id: str | None = field(init=False)
     sent: dict[str, str | None] = field(init=False)
 
@@ -132,9 +133,9 @@ class UnlawfulSignal:
         _check_authority(self.incoming, state)
         raise self.refusal
 
-    def may_record(self, refusal: Refused) -> bool:
-        """Whether to record the refusal. Its allowance was used before the lock."""
-        return refusal is self.refusal
+    def allowance_for(self, refusal: Refused) -> Allowance | None:
+        """The sender's allowance for its refusal, which was used before the lock."""
+        return self.allowance if refusal is self.refusal else None
 
 
 def _check_authority(incoming: IncomingSignal, state: State) -> None:
@@ -148,9 +149,20 @@ def _check_authority(incoming: IncomingSignal, state: State) -> None:
 Candidate = LawfulSignal | UnlawfulSignal  # a signal before its turn at the log
 
 
-def build_refusal(turn: Turn, refusal: Refused, candidate: Candidate, state: State) -> Event:
-    """The event of a refusal, at the turn's position."""
-    turn.next_position()
+def build_refusal(turn: Turn, refusal: Refused, candidate: Candidate, state: State) -> Event | None:
+    """The event of a refusal, at the turn's next position. None if it is not recorded."""
+    match candidate.allowance_for(refusal):
+        case Allowance.LEFT:
+            turn.next_position()
+            return _build_refusal(turn, refusal, candidate, state)
+        case Allowance.USED_UP:
+            turn.next_position()
+            return _build_suppressed(turn, candidate.incoming)
+        case _:
+            return None
+
+
+def _build_refusal(turn: Turn, refusal: Refused, candidate: Candidate, state: State) -> Event:
     bot, elected = candidate.incoming.automation, None
     marks = candidate.incoming.marks(refusal)
     errors = refusal.members.get("errors")
@@ -169,6 +181,26 @@ def build_refusal(turn: Turn, refusal: Refused, candidate: Candidate, state: Sta
             **(marks if bot else {}),
         },
         platform_data=None if bot else marks,
+    )
+
+
+def _build_suppressed(turn: Turn, incoming: IncomingSignal) -> Event:
+    """The event of all refusals that are not recorded. The owner of the bots sees it.
+
+    It names the bot of a credential. What strangers send may name any bot of the desk.
+    """
+    bot = incoming.automation if incoming.credential else None
+    return turn.build_event(
+        Kind.SIGNAL_REFUSED,
+        topic=incoming.owner_id,
+        data={
+            "code": SUPPRESSED,
+            "source": None,
+            "sent": {"pair": None, "direction": None},
+            "elected": None,
+            "botId": bot and bot.pk,
+            "suppressed": 1,  # at least
+        },
     )
 
 

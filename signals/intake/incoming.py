@@ -3,13 +3,14 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from enum import Enum, auto
 from typing import Any
 
 from desks.choices import PAIR_FORM, Direction
 from desks.models import Automation, Desk, Election
 from events.actors import Actor
+from events.http.limits import is_first_of_minute, try_consume_in_process
 from events.http.refusals import ExchangeSecret, Refused
-from signals.intake.refusal_quota import Sender
 from signals.law.shapes import nonce_of
 from tokens.choices import Source
 from tokens.crypto.exchange_secrets import contains_secret
@@ -19,6 +20,17 @@ Credential = Token | SigningSecret
 
 DIRECTION_FORM = "|".join(Direction.values())
 MAX_SENT_LENGTH = 41  # characters; a longer pair or direction of a refused signal is not recorded
+
+
+class Allowance(Enum):
+    """What is left of the refusals of one sender that the log records (contract, section 4).
+
+    Each process counts for itself, because the count is needed under the log's lock.
+    """
+
+    LEFT = auto()  # the refusal is recorded
+    USED_UP = auto()  # one event says that this refusal and those that follow are not recorded
+    REPORTED = auto()  # nothing is recorded
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +71,13 @@ class IncomingSignal:
         """The sender, as the actor of an event."""
         return self.credential.actor if self.credential else None
 
-    @property
-    def sender(self) -> Sender:
-        """Whose allowance its refusal uses: the credential's, or the one for unsigned requests."""
-        bot_id = self.automation.pk if self.automation and self.credential else None
-        return Sender(self.actor, self.owner_id, bot_id)
+    def use_allowance(self) -> Allowance:
+        """Counts one more refusal of the sender. All unsigned requests of a desk are one sender."""
+        sender = self.credential_id or self.owner_id or ""
+        if try_consume_in_process("refusals", sender):
+            return Allowance.LEFT
+        is_news = is_first_of_minute("refusals_suppressed", sender)
+        return Allowance.USED_UP if is_news else Allowance.REPORTED
 
     @property
     def source(self) -> Source | None:

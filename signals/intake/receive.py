@@ -15,10 +15,9 @@ from events.http.refusals import Refused, SignatureInvalid, Unlawful
 from signals.intake import statements
 from signals.intake.batch import submit
 from signals.intake.decision import LawfulSignal, UnlawfulSignal
-from signals.intake.incoming import IncomingSignal
+from signals.intake.incoming import Allowance, IncomingSignal
 from signals.intake.metrics import measured
 from signals.intake.models import Outcome
-from signals.intake.refusal_quota import allowances
 from signals.law import rules, shapes
 from signals.law.shapes import Submission
 from tokens.choices import Source
@@ -75,6 +74,7 @@ def _refuse(refusal: Refused, incoming: IncomingSignal) -> NoReturn:
 
     Raises ``Unauthenticated`` instead if the credential ended before the refusal got a position.
     """
-    if allowances.take(incoming.sender):
-        submit(UnlawfulSignal(incoming, refusal))
+    allowance = incoming.use_allowance()
+    if allowance is not Allowance.REPORTED:
+        submit(UnlawfulSignal(incoming, refusal, allowance))
     raise refusal

@@ -30,7 +30,7 @@ class Told:
         if row is None or (not row.count and row.told_at <= event.at - SUMMARY):
             self._rows[bot.pk] = RefusalTold(bot=bot, told_at=event.at)
             return refusal_notice(event, user, bot.name)
-        row.count += event.content["data"].get("suppressed", 1)
+        row.count += 1
         row.due_at = row.told_at + SUMMARY
         return None
 

@@ -47,9 +47,9 @@ def refusal_notice(event: Event, user: User, bot: str) -> Notice:
 
 
 def refusals_notice(user: User, bot_id: str, bot: str, count: int, now: datetime) -> Notice:
-    """How many refusals came since the last notice about the bot."""
-    more = "signal was" if count == 1 else "signals were"
-    body = f"{count} more {more} refused since the last notice.\n\n{page('bot', bot_id)}"
+    """How many refusals were recorded since the last notice about the bot."""
+    more = "refusal was" if count == 1 else "refusals were"
+    body = f"{count} more {more} recorded since the last notice.\n\n{page('bot', bot_id)}"
     subject = f"{count} more refusals of {bot}" if count > 1 else f"Another refusal of {bot}"
     return new_notice(user, NoticeKind.REFUSALS, subject, body, now)
 

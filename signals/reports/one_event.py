@@ -8,9 +8,8 @@ from django.urls import reverse
 from desks.feed.visibility import desk_visibility
 from desks.models import Desk, Election
 from events.feed.reading import Query, read_page
-from events.kinds import Kind
+from events.kinds import SUPPRESSED, Kind
 from events.models import Event
-from signals.intake.refusal_quota import SUPPRESSED
 from signals.law.refusals import PairMismatch
 from signals.reports.activity import KIND_LABELS, Line
 from signals.reports.decision import Check, checks

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from events.http.refusals import Refused
-from signals.intake.refusal_quota import SUPPRESSED
+from events.kinds import SUPPRESSED
 from signals.law.refusals import DeskNotReady, NoCard
 
 Data = Mapping[str, Any]
@@ -64,11 +64,9 @@ def _sender(data: Data, bot_name: str | None) -> str:
 
 
 def _suppressed(data: Data, bot_name: str | None) -> Reason:
-    number = data["suppressed"]
     of_bot = f" from the bot {bot_name or data['botId']}" if data["botId"] else ""
-    were = "signal was" if number == 1 else "signals were"
     return Reason(
-        f"{number} more refused {were} not recorded individually{of_bot}.",
+        f"More refused signals{of_bot} were not recorded individually.",
         "Stop the sender or correct its message. Only the first refusals of a minute are recorded.",
     )
 

@@ -86,7 +86,7 @@ RARE |= {kind for kind in DATA if kind.startswith("subscription.")}
 REASONS = {"asked", "disconnected", "removed", "replaced", "deactivated", "closed"}
 SENDERS_OWN = {"nonce", "traceId", "decisionRef"}
 WRITERS, SIGNALS_EACH = 6, 15
-# A filter against the events that come by themselves: the counts of suppressed refusals.
+# A filter against other events of the same time.
 FILLS = {"kind": "signal.filled"}
 
 
@@ -147,8 +147,6 @@ def test_every_kind_carries_the_data_of_the_table(service, history):
     seen = set()
     for event in service.events(limit=1000):
         more = OF_THE_PLATFORM.get(event["kind"], set())
-        if "suppressed" in event["data"]:
-            more = {"sender"}
         assert set(event["data"]) in [data | more for data in DATA[event["kind"]]], event
         seen.add(event["kind"])
     assert seen >= set(DATA) - RARE
@@ -571,13 +569,13 @@ def test_beyond_the_waiting_readers_that_may_a_wait_is_answered_at_once(service)
 
 
 def refused_since(service, start, view=None):
-    """The refused signals after a cursor, without the counts of suppressed refusals."""
+    """The refused signals after a cursor, without what stands for suppressed refusals."""
     events = service.events(view, after=start, kind="signal.refused")
     return [event for event in events if not is_count(event)]
 
 
 def is_count(event):
-    """Whether this is a count of suppressed refusals, which the service writes by itself."""
+    """Whether this stands for refusals that are not recorded."""
     return "suppressed" in event["data"]
 
 

@@ -132,9 +132,11 @@ class RefusalData(Schema):
         allow_null=True,
         required=False,
     )
-    suppressed = Field(COUNT, "Number of refusals that were not recorded.", required=False)
+    suppressed = Field(
+        COUNT, "Of refusals_suppressed: how many are not recorded, at least.", required=False
+    )
     sender = ActorRecord(
         allow_null=True,
         required=False,
-        help_text="The sender of the suppressed refusals. Platform only.",
+        help_text="The sender of the suppressed refusals. Only in old events.",
     )

@@ -11,8 +11,8 @@ from desks.models import Automation, Desk
 from events.feed.dates import first_positions
 from events.feed.reading import MAX_POSITION, Query
 from events.http.refusals import Invalid
+from events.kinds import SUPPRESSED
 from signals.intake.incoming import MAX_SENT_LENGTH
-from signals.intake.refusal_quota import SUPPRESSED
 from signals.reports.activity import KIND_LABELS
 from signals.reports.reasons import REASONS, title_of
 
