@@ -1,7 +1,8 @@
-"""Django's two cache back ends, with JSON for pickle. What is not JSON counts as a miss.
+"""The cache: Django's back ends, with JSON for pickle.
 
 Django's own unpickle values, so anyone who can write to Redis or to the table could run code in the
-service.
+service. Its Redis cache takes a serializer instead. Its database cache takes none, so the methods
+that pickle are replaced; ``tests/config/test_caches.py`` plants pickles in both.
 """
 
 import json
@@ -9,17 +10,15 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from django.core.cache.backends import db, redis
-from django.core.cache.backends.base import DEFAULT_TIMEOUT, BaseCache
+from django.core.cache.backends import db
 from django.db import DatabaseError, connection, transaction
 from django.utils import timezone
 
-MISS = object()
 NO_EXPIRY = datetime(9999, 12, 31, tzinfo=UTC)
 
 
 class JSONSerializer:
-    """JSON. Reads what is not JSON as ``MISS``."""
+    """JSON. What is not JSON is read as None."""
 
     def dumps(self, value: object) -> str:
         """Raises ``TypeError`` if JSON cannot represent the value."""
@@ -30,24 +29,7 @@ class JSONSerializer:
         try:
             return json.loads(stored)
         except (ValueError, RecursionError):
-            return MISS
-
-
-class RedisCache(redis.RedisCache):
-    """Django's Redis cache."""
-
-    has_key = BaseCache.has_key
-
-    def __init__(self, server: Any, params: dict[str, Any]) -> None:
-        options = {**params.get("OPTIONS", {}), "serializer": JSONSerializer}
-        super().__init__(server, {**params, "OPTIONS": options})
-
-    def get(self, key: str, default: Any = None, version: int | None = None) -> Any:
-        # MGET, because GET fails for a key that holds a list or a hash.
-        return self.get_many([key], version).get(key, default)
-
-    def get_many(self, keys: Iterable[str], version: int | None = None) -> dict[str, Any]:
-        return _without_misses(super().get_many(keys, version))
+            return None
 
 
 class DatabaseCache(db.DatabaseCache):
@@ -55,7 +37,6 @@ class DatabaseCache(db.DatabaseCache):
 
     _table: str
     _cull: Any
-    has_key = BaseCache.has_key
 
     def get_many(self, keys: Iterable[str], version: int | None = None) -> dict[str, Any]:
         names = {self.make_and_validate_key(key, version=version): key for key in keys}
@@ -68,11 +49,9 @@ class DatabaseCache(db.DatabaseCache):
                 [_adapted(timezone.now()), *names],
             )
             loads = JSONSerializer().loads
-            return _without_misses({names[key]: loads(text) for key, text in cursor.fetchall()})
+            return {names[key]: loads(text) for key, text in cursor.fetchall()}
 
-    def _base_set(
-        self, mode: str, key: str, value: Any, timeout: float | None = DEFAULT_TIMEOUT
-    ) -> bool:
+    def _base_set(self, mode: str, key: str, value: Any, timeout: float | None) -> bool:
         """Writes one value in one statement; ``mode`` is ``set``, ``add`` or ``touch``.
 
         Returns False if ``add`` found a value, if ``touch`` found none, or if the database failed.
@@ -110,10 +89,6 @@ class DatabaseCache(db.DatabaseCache):
     @property
     def _quoted_table(self) -> str:
         return connection.ops.quote_name(self._table)
-
-
-def _without_misses(found: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in found.items() if value is not MISS}
 
 
 def _adapted(moment: datetime) -> Any:

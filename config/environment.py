@@ -335,10 +335,15 @@ def cache() -> dict[str, Any]:
             }
         _require(scheme == "rediscache")
         return {
-            "BACKEND": "config.caches.RedisCache",
+            "BACKEND": "django.core.cache.backends.redis.RedisCache",
             "LOCATION": _redis(f"redis://{rest}"),
-            # A Redis that hangs counts as down. The contract's `unavailable` allows two seconds.
-            "OPTIONS": {"socket_timeout": 1, "socket_connect_timeout": 1},
+            "OPTIONS": {
+                "serializer": "config.caches.JSONSerializer",
+                # A Redis that hangs counts as down. The contract's `unavailable` allows two
+                # seconds.
+                "socket_timeout": 1,
+                "socket_connect_timeout": 1,
+            },
         }
 
     takes = "dbcache://table or rediscache://:password@host:6379/0"

@@ -5,7 +5,7 @@ from typing import Any
 from django.core.cache.backends.base import DEFAULT_TIMEOUT
 from django.core.cache.backends.locmem import LocMemCache
 
-from config.caches import MISS, JSONSerializer
+from config.caches import JSONSerializer
 
 JSON = JSONSerializer()
 
@@ -19,5 +19,4 @@ class JSONMemoryCache(LocMemCache):
 
     def get(self, key: str, default: Any = None, version: Any = None) -> Any:
         text = super().get(key, None, version)
-        found = MISS if text is None else JSON.loads(text)
-        return default if found is MISS else found
+        return default if text is None else JSON.loads(text)
