@@ -8,5 +8,5 @@ class SignalsConfig(AppConfig):
     verbose_name = "Signals"
 
     def ready(self) -> None:
-        import_module("signals.notices.chats.ending")  # connects its receiver
+        import_module("signals.notices.chats.actions")  # connects its receiver
         import_module("signals.webhooks.actions")

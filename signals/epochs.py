@@ -16,7 +16,7 @@ from events.actors import SYSTEM
 from events.columns import new_epoch
 from events.feed.head import read_head
 from events.models import Head
-from signals.notices.webhooks import RESTORED
+from signals.notices.writers import RESTORED
 from signals.webhooks.models import Subscription
 
 

@@ -4,7 +4,6 @@ from django.urls import path
 
 from signals.intake.api.views import CheckView, DeployView, HookView, SignalViewSet
 from signals.notices import pages as notices
-from signals.notices.chats import pages as chats
 from signals.site import credentials, desk
 from signals.site.activity.export import export
 from signals.site.activity.listing import activity
@@ -71,10 +70,10 @@ pages = [
     path("bots/<str:bot_id>/secrets/<str:secret_id>/end", credentials.end, name="end-secret"),
     path("notices", notices.notices, name="notices"),
     path("notices/test", notices.test_notice, name="test-notice"),
-    path("notices/chats/new", chats.new, name="new-chat"),
-    path("notices/chats/telegram", chats.new_telegram, name="new-telegram"),
-    path("notices/chats/<str:chat_id>/test", chats.test, name="test-chat"),
-    path("notices/chats/<str:chat_id>/remove", chats.remove, name="remove-chat"),
+    path("notices/chats/new", notices.new_chat, name="new-chat"),
+    path("notices/chats/telegram", notices.new_telegram, name="new-telegram"),
+    path("notices/chats/<str:chat_id>/test", notices.test_chat, name="test-chat"),
+    path("notices/chats/<str:chat_id>/remove", notices.remove_chat, name="remove-chat"),
     path("notices/stop/<str:token>", notices.stop, name="stop-notices"),
     path("webhooks", webhooks, name="webhooks"),
     path("webhooks/new", new, name="new-webhook"),

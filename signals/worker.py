@@ -5,8 +5,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-from signals.notices.chats.loop import send_to_chats
-from signals.notices.chats.polling import poll_telegram
+from signals.notices.chats.actions import poll_telegram
+from signals.notices.chats.sending import send_to_chats
 from signals.notices.loops import send_notices, watch_bots, write_notices
 from signals.outbound.database import in_database
 from signals.webhooks.runner.loop import deliver_subscriptions

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from desks.models import Notice
 from desks.models.notice_kinds import NoticeKind
-from signals.notices import sending
+from signals.notices import mails
 from signals.notices.loops import write_due
 
 
@@ -34,7 +34,7 @@ def waiting(*kinds: NoticeKind) -> list[str]:
 def send() -> list[EmailMultiAlternatives]:
     """Mails the notices that are due, without the loop of chats; returns the mails."""
     mail.outbox.clear()
-    while sending.send_due(timezone.now()):
+    while mails.send_due(timezone.now()):
         pass
     return mail.outbox  # type: ignore[return-value]
 

@@ -14,11 +14,15 @@ from django.db import Error, connection
 from django.utils import timezone
 
 from desks.expectations.watch import Watch
-from signals.notices import operations
-from signals.notices.following import follow, tell_lapses
-from signals.notices.refusals import summarise
-from signals.notices.sending import send_due
-from signals.notices.webhooks import tell_lost_keys, tell_restored
+from signals.notices.mails import send_due
+from signals.notices.writers import (
+    follow,
+    summarise_refusals,
+    tell_lapses,
+    tell_lost_keys,
+    tell_operations,
+    tell_restored,
+)
 
 TICK = 2.0  # seconds between two looks; an alarm is at most 10 s late
 SENDING_TICK = 1.0
@@ -28,8 +32,8 @@ Found = TypeVar("Found")
 # Each writes the notices of one kind that are due. It returns whether there may be more, or None.
 WRITERS = (
     follow,
-    summarise,
-    operations.look,
+    summarise_refusals,
+    tell_operations,
     tell_lapses,
     tell_restored,
     tell_lost_keys,

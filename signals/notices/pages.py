@@ -1,12 +1,16 @@
-"""The page of a user's notices, and the pages behind a notice's unsubscribe link."""
+"""The pages of a user's notices: which ones, their chats, and the links in mails."""
 
+import functools
+from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.forms import CheckboxSelectMultiple, Form, MultipleChoiceField
-from django.http import HttpRequest, HttpResponse
+from django.forms import CharField, CheckboxSelectMultiple, Form, MultipleChoiceField, TextInput
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.csrf import csrf_exempt
 
@@ -14,10 +18,15 @@ from desks.models import Notice, NoticeChoice, User
 from desks.models.notice_kinds import OF_A_DESK, OF_STAFF, NoticeKind
 from desks.notices.outbox import turn_off
 from events.http import limits
-from events.http.pages import form_page, page, sent
-from signals.notices import unsubscribing
-from signals.notices.chats.models import MAX_CHATS, Chat
+from events.http.names import NameField
+from events.http.pages import View, ask, form_page, page, refusal_beside, sent
+from events.http.refusals import NotFound
+from signals.notices.chats import actions, services
+from signals.notices.chats.models import MAX_CHATS, Chat, Service
+from signals.notices.mails import CAN_BE_OFF, read_stop_link
 from signals.notices.texts import new_notice
+from signals.outbound.addresses import MAX_URL_LENGTH
+from tokens.callers.staff import is_staff, require_staff, signed_in_recently
 
 
 class NoticesForm(Form):
@@ -77,11 +86,11 @@ def test_notice(request: HttpRequest) -> HttpResponse:
 @csrf_exempt
 def stop(request: HttpRequest, token: str) -> HttpResponse:
     """Turns a kind of notice off (RFC 8058): a POST does it without a session, a GET asks."""
-    found = unsubscribing.read(token)
+    found = read_stop_link(token)
     if found is None:
         return _say(request, "This link is not valid", "Sign in to choose your notices.", 404)
     user_id, kind = found
-    told = unsubscribing.CAN_BE_OFF[kind]
+    told = CAN_BE_OFF[kind]
     if request.method == "POST":
         turn_off(user_id, kind)
         return _say(request, "Turned off", f"You get no more notices of this kind: {told}.")
@@ -93,3 +102,100 @@ def _say(
 ) -> HttpResponse:
     context = {"question": question, "sentence": sentence, "asks": asks}
     return render(request, "pages/notices_stopped.html", context, status=status)
+
+
+class ChatForm(Form):
+    """A new chat: its URL, and a name for the list."""
+
+    url = CharField(
+        label="Address",
+        max_length=MAX_URL_LENGTH,
+        help_text="It begins with https://. We encrypt it and never show it again.",
+        widget=TextInput({"autocomplete": "off", "spellcheck": "false", "inputmode": "url"}),
+        error_messages={"required": "Enter the address."},
+    )
+    name = NameField("So that you recognise it.", label="Name (optional)", required=False)
+
+
+def chat_page(*methods: str, spends: str, recently: bool = True) -> Callable[[View], View]:
+    """Declares a page of a signed-in user's chats. Staff need their second factor.
+
+    ``recently`` asks for a sign-in of the last 15 minutes, and leads back to the page.
+    """
+
+    def decorate(view: View) -> View:
+        @page(*methods)
+        @login_required
+        @functools.wraps(view)
+        def checked(request: HttpRequest, **kwargs: str) -> HttpResponseBase:
+            if is_staff(request):
+                require_staff(request, recently=False)
+            if recently and not signed_in_recently(request):
+                back = request.path if "GET" in methods else reverse("new-chat")
+                again = urlencode({"next": back})
+                return redirect(f"{reverse('account_reauthenticate')}?{again}")
+            limits.consume(spends if request.method == "POST" else "pages", str(request.user.pk))
+            return view(request, **kwargs)
+
+        return checked
+
+    return decorate
+
+
+@chat_page("GET", "POST", spends="minting")
+def new_chat(request: HttpRequest) -> HttpResponse:
+    """Adds a chat."""
+    user: Any = request.user
+    form = ChatForm(sent(request))
+    if form.is_valid():
+        with refusal_beside(form):
+            chat = actions.add(user=user, now=timezone.now(), **form.cleaned_data)
+            messages.success(request, f"{chat.label} is added. A first notice is on its way to it.")
+            return redirect("notices")
+    context = {"hosts": services.hosts()[Service.NTFY], "bot": services.bot_name()}
+    return form_page(request, "chats/new.html", form, **context)
+
+
+@chat_page("POST", spends="minting")
+def new_telegram(request: HttpRequest) -> HttpResponse:
+    """Shows a link to the bot at Telegram with a new code, this once."""
+    user: Any = request.user
+    if not services.has_bot():
+        raise NotFound("This service has no bot at Telegram.")
+    link = services.bot_link(actions.new_code(user=user, now=timezone.now()))
+    return render(request, "chats/telegram.html", {"link": link, "bot": services.bot_name()})
+
+
+@chat_page("POST", spends="changes", recently=False)
+def test_chat(request: HttpRequest, chat_id: str) -> HttpResponse:
+    """Has a test sent to the chat."""
+    chat = _own(request, chat_id)
+    actions.request_test(chat=chat, now=timezone.now())
+    sentence = f"A test is on its way to {chat.label}. Reload this page to see what became of it."
+    messages.success(request, sentence)
+    return redirect("notices")
+
+
+@chat_page("GET", "POST", spends="changes")
+def remove_chat(request: HttpRequest, chat_id: str) -> HttpResponse:
+    """Asks for confirmation, then removes the chat."""
+    chat = _own(request, chat_id)
+    if request.method == "POST":
+        actions.remove(chat=chat, now=timezone.now())
+        messages.success(request, f"{chat.label} is removed.")
+        return redirect("notices")
+    return ask(
+        request,
+        f"Remove {chat.label}?",
+        "It is sent no more notices, and its address is deleted. Notices still come by mail.",
+        act="Remove",
+        back=("Notices", reverse("notices")),
+    )
+
+
+def _own(request: HttpRequest, chat_id: str) -> Chat:
+    """The user's chat. Raises ``NotFound`` if the user has no such one."""
+    found = Chat.objects.filter(user=request.user.pk, public_id=chat_id).first()
+    if found is None:
+        raise NotFound("The chat does not exist, or you have no access to it.")
+    return found

@@ -23,7 +23,7 @@ Told = tuple[NoticeKind, str, str]  # what it is about, the subject and the text
 
 def notice_of(event: Event, user: User) -> Notice | None:
     """The notice of an event for the owner of its desk; None if there is nothing to tell."""
-    told = TOLD[event.kind](event, user) if event.kind in TOLD else None
+    told = TEXTS[event.kind](event, user) if event.kind in TEXTS else None
     if told is None:
         return None
     kind, subject, body = told
@@ -139,7 +139,7 @@ def _ends_at(event: Event) -> datetime:
     return datetime.fromisoformat(event.content["data"]["endsAt"])
 
 
-TOLD: Mapping[str, Callable[[Event, User], Any]] = {
+TEXTS: Mapping[str, Callable[[Event, User], Any]] = {
     Kind.AUTOMATION_QUIET: _quiet,
     Kind.AUTOMATION_HEARD: _heard,
     Kind.SECRET_ENDED: _secret,

@@ -23,7 +23,7 @@ from desks.models.notice_kinds import NoticeKind
 from events.actors import SYSTEM
 from events.models import Event
 from signals.intake.models import Signal
-from signals.notices import unsubscribing
+from signals.notices import mails
 from signals.webhooks.models import Subscription
 from tests import factories, pages, staff
 from tests.client import Response, end_stream, push, signed, written
@@ -168,7 +168,7 @@ class World:
 def stop_link(user: User) -> str:
     """The token of a link that turns the user's notices of silent bots off."""
     notice = Notice(user=user, kind=NoticeKind.SILENCE)
-    return unsubscribing.link_of(notice).rpartition("/")[2]
+    return mails.stop_link(notice).rpartition("/")[2]
 
 
 def _model(route: str) -> Any:

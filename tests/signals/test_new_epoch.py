@@ -16,10 +16,8 @@ from desks.models.notice_kinds import NoticeKind
 from events.actors import SYSTEM
 from events.columns import new_epoch as another_epoch
 from events.models import Event, Head
-from signals.notices.chats.polling import UPDATES
-from signals.notices.following import LAPSED
-from signals.notices.refusals import LOG
-from signals.notices.webhooks import RESTORED
+from signals.notices.chats.actions import UPDATES
+from signals.notices.writers import LAPSED, LOG, RESTORED
 from signals.webhooks import actions, outcomes
 from signals.webhooks.models import Reason, State, Subscription
 from tests.client import EVENTS, code, get, push
@@ -193,7 +191,7 @@ class TestTelling:
         assert Notice.objects.get().user != desk.user
 
     def test_many_owners_are_told_a_few_at_a_time_while_few_notices_wait(self, monkeypatch):
-        monkeypatch.setattr("signals.notices.webhooks.DESKS_AT_ONCE", 2)
+        monkeypatch.setattr("signals.notices.writers.DESKS_AT_ONCE", 2)
         monkeypatch.setattr("desks.notices.outbox.MAX_WAITING", 3)
         for _ in range(7):
             an_active_webhook(a_desk())

@@ -19,9 +19,9 @@ from events.http.cursors import log_cursor, walk_cursor
 from events.models import Event, Head
 from signals.intake.models import Signal
 from signals.notices.chats.models import Chat, ChatMessage
-from signals.notices.chats.sharing import share
+from signals.notices.chats.sending import share
 from signals.notices.loops import write_due
-from signals.notices.sending import send_due
+from signals.notices.mails import send_due
 from signals.reports import tallies
 from signals.webhooks.models import Subscription
 from signals.webhooks.runner.leases import lease

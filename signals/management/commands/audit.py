@@ -15,7 +15,7 @@ from events.models import Head
 from events.snapshot import snapshot
 from signals.audit.findings import NOT_COVERED, Finding, Findings
 from signals.audit.run import PASSES, audit_schema, run_audit
-from signals.notices.operations import tell_staff
+from signals.notices.writers import tell_staff
 
 
 class Command(LogCommand):

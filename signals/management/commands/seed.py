@@ -11,7 +11,7 @@ from django.utils import timezone
 from desks.models import User
 from events.management.log_command import LogCommand
 from signals.demo.seeding import seed
-from signals.notices.following import follow
+from signals.notices.writers import follow
 
 
 class Command(LogCommand):

@@ -1,22 +1,36 @@
-"""Adds, tests and removes the chats of a user. The owner is told of each change by a notice."""
+"""Adds, tests and removes the chats of a user. The owner is told of each change by a notice.
 
+Chats of Telegram are added by what the operator's bot is sent there. It is read from here, so that
+no way in from there is needed.
+"""
+
+import asyncio
+import json
+import logging
+import secrets
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.db import transaction
+from django.dispatch import receiver
+from django.utils import timezone
 
 from desks.ids import random_base62
-from desks.models import User
+from desks.models import Bookmark, Desk, User
 from desks.models.notice_kinds import FIRST, NoticeKind
-from desks.notices.outbox import tell_security
+from desks.notices.outbox import bookmarked, tell_security
 from events.http.names import require_name
 from events.http.refusals import Invalid
-from signals.notices.chats import telegram
+from signals.notices.chats import services
 from signals.notices.chats.models import MAX_CHATS, Chat, ChatCode, ChatMessage, Service
-from signals.notices.chats.services import read
 from signals.notices.texts import page
 from signals.outbound.addresses import ForbiddenURL
+from signals.outbound.database import in_database
+from signals.outbound.transport import Client
 from tokens.crypto.keys import KeyLostError
+from tokens.ending import desk_ends
 
 TOO_MANY = f"You have {MAX_CHATS} chats, and can have no more. Remove one first."
 NOT_YOU = "If this was not you, change your password, and look at your chats and sessions."
@@ -32,7 +46,7 @@ def add(*, user: User, url: str, name: str = "", now: datetime) -> Chat:
     """
     require_name(name)
     try:
-        service, target = read(url.strip())
+        service, target = services.read(url.strip())
     except ForbiddenURL as forbidden:
         raise Invalid.field("url", forbidden.code, forbidden.sentence) from None
     chat = Chat(user=user, service=service, name=name, host=target.authority, created_at=now)
@@ -48,12 +62,12 @@ def add_telegram(*, code: str, number: int, now: datetime) -> Chat | None:
     somebody writes to the bot is no error.
     """
     with transaction.atomic():
-        codes = ChatCode.objects.select_for_update().filter(digest=telegram.digest(code))
+        codes = ChatCode.objects.select_for_update().filter(digest=services.digest_of_code(code))
         used = codes.filter(expires_at__gt=now, user__is_active=True).first()
         codes.delete()
         if used is None:
             return None
-        host = telegram.bot_name()
+        host = services.bot_name()
         chat = Chat(user=used.user, service=Service.TELEGRAM, host=host, created_at=now)
         chat.encrypt(str(number))
         try:
@@ -66,7 +80,7 @@ def add_telegram(*, code: str, number: int, now: datetime) -> Chat | None:
 def new_code(*, user: User, now: datetime) -> str:
     """A code for ``add_telegram``. It replaces the user's last one."""
     code = random_base62(CODE_CHARACTERS)
-    defaults = {"digest": telegram.digest(code), "expires_at": now + CODE_LIFETIME}
+    defaults = {"digest": services.digest_of_code(code), "expires_at": now + CODE_LIFETIME}
     ChatCode.objects.update_or_create(user=user, defaults=defaults)
     return code
 
@@ -84,6 +98,13 @@ def remove(*, chat: Chat, now: datetime) -> None:
     with transaction.atomic():
         Chat.objects.filter(pk=chat.pk).delete_locked()
         _tell(chat, "A chat was removed from your notices", "gets no more notices", now)
+
+
+@receiver(desk_ends)
+def remove_all(sender: Any, desk: Desk, **options: Any) -> None:
+    """Removes the chats of a desk's owner, in the turn that ends the desk."""
+    Chat.objects.filter(user=desk.user_id).delete_locked()
+    ChatCode.objects.filter(user=desk.user_id).delete()
 
 
 def request_test(*, chat: Chat, now: datetime) -> None:
@@ -128,3 +149,75 @@ def _queue_test(chat: Chat) -> None:
 def _tell(chat: Chat, subject: str, fact: str, now: datetime) -> None:
     body = f"{chat.label} {fact}.\n\n{NOT_YOU}\n\n{page('notices')}"
     tell_security(chat.user_id, subject, body, at=now)
+
+
+# --- What the bot of Telegram is sent -------------------------------------------------------------
+
+# The name of a bookmark. One process polls at a time: it holds its lease (``at``, and who in
+# ``epoch``) and the number of the next update. What was read and up to where is saved at once.
+UPDATES = "the updates of the Telegram bot"
+POLL_LEASE = timedelta(seconds=30)
+WAIT = 5  # seconds for news; the client allows 10 in all
+LIMIT = 5  # updates at a time: a long message with all that it quotes takes 200 KiB
+MOST_BYTES = 1024 * 1024
+PAUSE = 15.0  # seconds after a failure, or while another process polls
+HEADERS = {"Content-Type": "application/json"}
+
+log = logging.getLogger(__name__)
+
+
+async def poll_telegram(stop: asyncio.Event) -> None:
+    """Reads updates until ``stop`` is set. Without a bot it only waits for that."""
+    if not services.has_bot():
+        await stop.wait()
+        return
+    client, holder = Client(), secrets.token_hex(4)
+    while not stop.is_set():
+        if not await poll_once(client, holder):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), PAUSE)
+    await in_database(release_updates, holder)
+
+
+async def poll_once(client: Client, holder: str, wait: int = WAIT) -> bool:
+    """Reads the next updates. Returns False if another process does, or if it failed."""
+    offset = await in_database(lease_updates, holder, timezone.now())
+    if offset is None:
+        return False
+    asked = {"offset": offset, "timeout": wait, "limit": LIMIT, "allowed_updates": ["message"]}
+    body = json.dumps(asked).encode()
+    answer = await client.send(services.bot_url("getUpdates"), body, HEADERS, keep=MOST_BYTES)
+    updates = services.read_updates(answer.start) if answer.is_success else None
+    if updates is None:
+        log.warning("Telegram's updates were not read (%s).", answer.status or answer.error)
+        return False
+    await in_database(save_updates, holder, updates, timezone.now())
+    return True
+
+
+def lease_updates(holder: str, now: datetime) -> int | None:
+    """Takes or renews the lease. Returns the number of the next update; None if it is another's."""
+    with bookmarked(UPDATES) as mark:
+        if mark is None or (mark.epoch != holder and mark.at and mark.at > now):
+            return None
+        mark.epoch, mark.at = holder, now + POLL_LEASE
+        mark.save(update_fields=["epoch", "at"])
+        return mark.position
+
+
+def save_updates(holder: str, updates: services.Updates, now: datetime) -> None:
+    """Adds the chats whose codes came, and moves on; not if the lease was lost."""
+    if updates.last is None:
+        return
+    with bookmarked(UPDATES) as mark:
+        if mark is None or mark.epoch != holder:
+            return
+        for started in updates.started:
+            add_telegram(code=started.code, number=started.number, now=now)
+        mark.position = updates.last + 1
+        mark.save(update_fields=["position"])
+
+
+def release_updates(holder: str) -> None:
+    """Lets another process poll at once."""
+    Bookmark.objects.filter(name=UPDATES, epoch=holder).update(at=None)

@@ -1,26 +1,32 @@
-"""Which message is sent next to which chat, and what its answer changes.
+"""Copies notices to the chats of their readers, and sends them there.
 
+A chat has its own copies, so one that fails neither holds up nor repeats a mail or another chat.
 A process leases a chat, sends it one message without a transaction open, and then records what
-became of it. If it ends in between, the message is sent again: at least once.
+became of it. If it ends in between, the message is sent again: at least once. Chats are sent to
+side by side: one that hangs holds up nobody else.
 """
 
+import asyncio
 import logging
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from django.db import connection, transaction
+from django.db import DatabaseError, InterfaceError, connection, transaction
+from django.utils import timezone
 
 from desks.models import Notice, User
 from desks.models.notice_kinds import NoticeKind
 from desks.notices.outbox import WAITS, bookmarked, wanted
 from desks.notices.pace import allowed
-from signals.notices.chats import telegram
+from signals.notices.chats import services
 from signals.notices.chats.models import Chat, ChatMessage, Problem, Service
-from signals.notices.chats.services import is_offered, request_of
 from signals.notices.texts import new_notice, page
 from signals.outbound.answers import Answer, Fault
+from signals.outbound.database import in_database
 from signals.outbound.transport import Client
 from tokens.crypto.keys import KeyLostError
 
@@ -79,16 +85,16 @@ def _next(chat: Chat) -> ChatMessage | None:
 async def send(client: Client, leased: Leased) -> Answer:
     """Sends the message. Never raises for what the other side does."""
     chat, message = leased.chat, leased.message
-    if message is None or not is_offered(chat.service, chat.host):
+    if message is None or not services.is_offered(chat.service, chat.host):
         return Answer(error=Fault.FORBIDDEN)
     try:
         url = chat.decrypt()
     except KeyLostError:
         return Answer(error=Fault.FORBIDDEN)
-    request = request_of(chat.service, url, message.subject, message.body)
+    request = services.request_of(chat.service, url, message.subject, message.body)
     answer = await client.send(request.url, request.body, HEADERS)
     if chat.service == Service.TELEGRAM and answer.retry_after is None:
-        return replace(answer, retry_after=telegram.read_pause(answer.start))
+        return replace(answer, retry_after=services.read_pause(answer.start))
     return answer
 
 
@@ -158,3 +164,89 @@ def _notice(chat: Chat, user: User, now: datetime) -> Notice:
         f"turns the chat on again. If not, remove it, and add it anew.\n\n{page('notices')}"
     )
     return new_notice(user, NoticeKind.ENDINGS, "A chat gets no more notices", body, now)
+
+
+MAX_AT_ONCE = 200
+MAX_WAITING = 100  # of a chat; what comes after them is only mailed
+
+
+def share(now: datetime) -> int:
+    """Shares the next notices, each exactly once. Returns how many they were."""
+    if not Notice.objects.unshared(now).exists():
+        return 0
+    with transaction.atomic():
+        notices = list(Notice.objects.unshared(now).lock()[:MAX_AT_ONCE])
+        _copy([notice for notice in notices if not notice.address], now)
+        shared = Notice.objects.filter(pk__in=[notice.pk for notice in notices])
+        shared.exclude(mailed_at=None).delete()
+        shared.update(is_shared=True)
+    return len(notices)
+
+
+def _copy(notices: Sequence[Notice], now: datetime) -> None:
+    """Writes the messages. The lock of a chat keeps its sender from overlooking them."""
+    readers = {notice.user_id for notice in notices}
+    of_readers = Chat.objects.filter(user__in=readers, user__is_active=True, problem="")
+    chats = list(of_readers.select_for_update(of=_LOCKED).order_by("pk"))
+    if not chats:
+        return
+    messages = list(_messages(notices, chats))
+    ChatMessage.objects.bulk_create(messages)
+    given = {message.chat_id for message in messages}
+    Chat.objects.filter(pk__in=given, next_attempt_at=None).update(next_attempt_at=now)
+
+
+_LOCKED = ("self",)
+
+
+def _messages(notices: Iterable[Notice], chats: Sequence[Chat]) -> Iterator[ChatMessage]:
+    of_user = defaultdict(list)
+    for chat in chats:
+        of_user[chat.user_id].append(chat)
+    waiting = Counter(ChatMessage.objects.filter(chat__in=chats).values_list("chat", flat=True))
+    for notice in notices:
+        for chat in of_user[notice.user_id]:
+            if waiting[chat.pk] < MAX_WAITING:
+                waiting[chat.pk] += 1
+                yield ChatMessage(
+                    chat=chat,
+                    kind=notice.kind,
+                    priority=notice.priority,
+                    subject=notice.subject,
+                    body=notice.body,
+                )
+
+
+TICK = 2.0  # seconds between two looks
+MOST_AT_ONCE = 100  # messages in flight
+
+
+async def send_to_chats(stop: asyncio.Event) -> None:
+    """Shares and sends until ``stop`` is set; then lets what is in flight end."""
+    client, tasks = Client(), set[asyncio.Task[None]]()
+    try:
+        while not stop.is_set():
+            shared = await in_database(share, timezone.now())
+            room = len(tasks) < MOST_AT_ONCE
+            taken = await in_database(take, timezone.now()) if room else []
+            for leased in taken:
+                task = asyncio.create_task(deliver(client, leased))
+                tasks.add(task)
+                task.add_done_callback(tasks.discard)
+            await _wait(stop, TICK / 20 if shared or taken else TICK)
+    finally:
+        await asyncio.gather(*tasks)
+
+
+async def deliver(client: Client, leased: Leased) -> None:
+    """Sends one message and records what became of it."""
+    answer = await send(client, leased)
+    try:
+        await in_database(finish, leased, answer, timezone.now())
+    except (DatabaseError, InterfaceError) as error:  # the lease ends, and it is sent again
+        logger.warning("A chat's answer was not recorded: %s", type(error).__name__)
+
+
+async def _wait(stop: asyncio.Event, seconds: float) -> None:
+    with suppress(TimeoutError):
+        await asyncio.wait_for(stop.wait(), seconds)

@@ -1,8 +1,9 @@
 """The services that carry notices to chats: the form of their URLs, and of a message to them.
 
-Telegram has no URLs of chats; its own module is ``signals.notices.chats.telegram``.
+Telegram has no URLs of chats: the operator's bot is told of them by those who write to it.
 """
 
+import hashlib
 import json
 import re
 from collections.abc import Callable, Sequence
@@ -10,7 +11,6 @@ from typing import Any, NamedTuple
 
 from django.conf import settings
 
-from signals.notices.chats import telegram
 from signals.notices.chats.models import Service
 from signals.outbound.addresses import ForbiddenURL, Target, check_url
 
@@ -79,7 +79,7 @@ def _expected() -> str:
 def is_offered(service: str, host: str) -> bool:
     """Whether messages may still be sent there: the operator may have removed a host or a bot."""
     if service == Service.TELEGRAM:
-        return host == telegram.bot_name()
+        return host == bot_name()
     return service != Service.NTFY or host in settings.NTFY_HOSTS
 
 
@@ -121,7 +121,7 @@ def _telegram(number: str, subject: str, body: str, most: int) -> Request:
         "text": cut(f"{subject}\n\n{body}", most),
         "link_preview_options": {"is_disabled": True},
     }
-    return Request(telegram.url_of("sendMessage"), _encode(content))
+    return Request(bot_url("sendMessage"), _encode(content))
 
 
 CARRIERS: dict[Service, Callable[[str, str, str, int], Request]] = {
@@ -161,3 +161,79 @@ def _any_of(forms: Sequence[str]) -> str:
 
 def _encode(content: dict[str, Any]) -> bytes:
     return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+# --- The operator's bot at Telegram: its addresses, its links, and what it reads ------------------
+
+API = "https://api.telegram.org"
+LINK = "https://t.me/"
+START = re.compile(r"/start ([-_A-Za-z0-9]{1,64})")
+
+
+class Started(NamedTuple):
+    """Somebody pressed the link of a code, in a private chat with this number."""
+
+    code: str
+    number: int
+
+
+class Updates(NamedTuple):
+    """What the bot was sent. ``last`` is the number of the last update, None if there was none."""
+
+    last: int | None
+    started: list[Started]
+
+
+def has_bot() -> bool:
+    """Whether the operator has a bot."""
+    return bool(settings.TELEGRAM_BOT_TOKEN)
+
+
+def bot_name() -> str:
+    """The name of the bot, as Telegram shows it."""
+    return f"@{settings.TELEGRAM_BOT}" if has_bot() else ""
+
+
+def bot_url(method: str) -> str:
+    """The address of a method of the API. It contains the bot's token."""
+    return f"{API}/bot{settings.TELEGRAM_BOT_TOKEN}/{method}"
+
+
+def bot_link(code: str) -> str:
+    """The link that opens the bot, and sends it the code when its reader presses Start."""
+    return f"{LINK}{settings.TELEGRAM_BOT}?start={code}"
+
+
+def digest_of_code(code: str) -> str:
+    """What is stored of a code. It is random and long enough to need no key."""
+    return hashlib.sha256(code.encode()).hexdigest()
+
+
+def read_updates(body: bytes) -> Updates | None:
+    """Reads an answer of ``getUpdates``; None if it is not one."""
+    try:
+        updates = json.loads(body)["result"]
+        last = max((int(update["update_id"]) for update in updates), default=None)
+    except (ValueError, KeyError, TypeError):
+        return None
+    found = [_started(update.get("message")) for update in updates]
+    return Updates(last, [started for started in found if started])
+
+
+def read_pause(body: bytes) -> float | None:
+    """The seconds for which a refused message asks to wait, if it says so."""
+    try:
+        return float(json.loads(body)["parameters"]["retry_after"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _started(message: Any) -> Started | None:
+    """Reads a message to the bot. Only a private chat counts: in a group anybody could press."""
+    try:
+        chat, text = message["chat"], message["text"]
+        match = START.fullmatch(text)
+        is_ours = chat["type"] == "private" and isinstance(chat["id"], int)
+    except (KeyError, TypeError):
+        return None
+    return Started(match[1], chat["id"]) if match and is_ours else None

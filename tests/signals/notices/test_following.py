@@ -18,8 +18,8 @@ from desks.notices import outbox
 from desks.notices.outbox import bookmarked
 from events.actors import SYSTEM
 from events.models import Event, Head
-from signals.notices import following, refusals, texts
-from signals.notices.chats.sharing import share
+from signals.notices import texts, writers
+from signals.notices.chats.sending import share
 from signals.notices.loops import write_due
 from signals.webhooks import outcomes
 from signals.webhooks.models import Reason
@@ -120,7 +120,7 @@ def test_an_event_whose_notice_cannot_be_written_holds_up_no_other(bot, clock, c
     write()
     assert waiting() == ["A signal of Chart was refused"]
     [line] = [line for line in caplog.records if line.exc_info]
-    assert line.name == "signals.notices.following"
+    assert line.name == "signals.notices.writers"
 
 
 @pytest.mark.django_db(transaction=True)
@@ -196,10 +196,10 @@ class TestRefusals:
             sent(bot, pair="NOT/IT")
         write()
         clock.shift(2 * HOUR)
-        with elsewhere(bookmarked(refusals.LOG)):
-            refusals.summarise(timezone.now())
+        with elsewhere(bookmarked(writers.LOG)):
+            writers.summarise_refusals(timezone.now())
             assert len(waiting()) == 1
-        refusals.summarise(timezone.now())
+        writers.summarise_refusals(timezone.now())
         assert waiting()[1:] == ["2 more refusals of Chart"]
 
     def test_each_bot_is_told_by_itself(self, bot, desk, clock):
@@ -227,7 +227,7 @@ class TestLapses:
     def test_many_desks_are_told_a_few_at_a_time_while_few_notices_wait(
         self, card, clock, monkeypatch
     ):
-        monkeypatch.setattr(following, "DESKS_AT_ONCE", 2)
+        monkeypatch.setattr(writers, "DESKS_AT_ONCE", 2)
         monkeypatch.setattr(outbox, "MAX_WAITING", 3)
         for _ in range(6):
             a_ready_desk(card)
@@ -296,13 +296,13 @@ def test_a_process_that_another_one_overtook_tells_nothing_again(bot, desk, cloc
 
     def overtake(name):
         """What another process does between this one's look at the log and its turn."""
-        monkeypatch.setattr(following, "page", page)
+        monkeypatch.setattr(writers, "page", page)
         outcomes.disable(subscription=an_active_webhook(desk), reason=Reason.GONE)
-        following.follow(timezone.now())
+        writers.follow(timezone.now())
         return page(name)
 
-    monkeypatch.setattr(following, "page", overtake)
-    following.follow(timezone.now())
+    monkeypatch.setattr(writers, "page", overtake)
+    writers.follow(timezone.now())
     write()
     assert waiting(NoticeKind.ENDINGS) == ["The webhook to hooks.example.com is disabled"]
 
@@ -361,7 +361,7 @@ def test_a_log_of_another_epoch_tells_nothing_old(bot, clock):
 
 
 def test_a_page_of_many_events_is_followed_by_the_next(bot, clock, monkeypatch):
-    monkeypatch.setattr(following, "PER_PAGE", 2)
+    monkeypatch.setattr(writers, "PER_PAGE", 2)
     bots = [a_bot(bot.automation.desk) for _ in range(5)]
     write()
     for one in bots:

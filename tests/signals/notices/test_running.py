@@ -14,8 +14,8 @@ from desks.models.notice_kinds import NoticeKind
 from desks.notices.outbox import tell_security
 from events.models import Event
 from signals.notices.chats.models import ChatMessage
-from signals.notices.refusals import LOG
 from signals.notices.texts import new_notice
+from signals.notices.writers import LOG
 from tests.client import push, signed_in
 from tests.factories import a_bot, a_card, a_ready_desk, expect, move_the_log_back
 from tests.notices import mails_in, table_away, waiting, write

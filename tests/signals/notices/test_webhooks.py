@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from desks.models import Notice, NoticeChoice
 from desks.models.notice_kinds import NoticeKind
-from signals.notices.webhooks import TOLD_AFTER, tell_lost_keys
+from signals.notices.writers import TOLD_AFTER, tell_lost_keys
 from signals.webhooks import outcomes
 from signals.webhooks.models import Reason, Subscription
 from signals.webhooks.runner.leases import lease

@@ -9,8 +9,7 @@ from django.utils import timezone
 
 from desks.models import User
 from signals.notices.chats.models import Chat, Service
-from signals.notices.chats.sending import finish, send, take
-from signals.notices.chats.sharing import share
+from signals.notices.chats.sending import finish, send, share, take
 from signals.outbound.transport import Client
 from tests.signals.outbound.listeners import Heard
 

@@ -9,8 +9,7 @@ from django.utils import timezone
 from desks.models import Notice
 from desks.models.notice_kinds import NoticeKind
 from signals.notices.chats.models import MAX_CHATS, Chat, ChatMessage
-from signals.notices.chats.sending import finish, take
-from signals.notices.chats.sharing import share
+from signals.notices.chats.sending import finish, share, take
 from signals.outbound.answers import Answer, Fault
 from signals.site.export import export
 from tests import pages

@@ -16,13 +16,11 @@ from django.utils import timezone
 from desks.models import Notice, NoticeChoice
 from desks.models.notice_kinds import FIRST, NoticeKind
 from desks.notices import outbox
-from signals.notices.chats import sharing
+from signals.notices.chats import sending
 from signals.notices.chats.actions import request_test
-from signals.notices.chats.loop import send_to_chats
 from signals.notices.chats.models import Chat, ChatMessage, Problem, Service
-from signals.notices.chats.sending import GIVE_UP_AFTER, LEASE, finish, take
-from signals.notices.chats.sharing import share
-from signals.notices.sending import send_due
+from signals.notices.chats.sending import GIVE_UP_AFTER, LEASE, finish, send_to_chats, share, take
+from signals.notices.mails import send_due
 from signals.outbound.answers import Answer, Fault
 from signals.outbound.database import in_database
 from tests.notices import send, table_away
@@ -135,7 +133,7 @@ class TestSharing:
         assert (ChatMessage.objects.count(), Notice.objects.count()) == (1, 0)
 
     def test_no_more_than_a_bounded_number_waits_for_a_chat(self, member, monkeypatch):
-        monkeypatch.setattr(sharing, "MAX_WAITING", 3)
+        monkeypatch.setattr(sending, "MAX_WAITING", 3)
         a_chat(member)
         for _ in range(5):
             a_notice(member)

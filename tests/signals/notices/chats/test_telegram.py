@@ -10,11 +10,21 @@ import time_machine
 from django.utils import timezone
 
 from desks.models import Bookmark
-from signals.notices.chats import polling, telegram
-from signals.notices.chats.actions import CODE_LIFETIME, add_telegram, new_code, request_test
+from signals.notices.chats import actions, services
+from signals.notices.chats.actions import (
+    CODE_LIFETIME,
+    POLL_LEASE,
+    UPDATES,
+    add_telegram,
+    lease_updates,
+    new_code,
+    poll_once,
+    release_updates,
+    request_test,
+    save_updates,
+)
 from signals.notices.chats.models import MAX_CHATS, Chat, ChatCode, ChatMessage, Problem
-from signals.notices.chats.polling import LEASE, UPDATES, lease, poll_once, release, save
-from signals.notices.chats.sharing import share
+from signals.notices.chats.sending import share
 from signals.outbound.transport import Client
 from tests import pages
 from tests.notices import send
@@ -52,7 +62,7 @@ def api(monkeypatch, answers):
         reply(status, json.dumps(body).encode())(handler, request)
 
     with endpoint(answer) as heard:
-        monkeypatch.setattr(telegram, "API", heard.url("").rstrip("/"))
+        monkeypatch.setattr(services, "API", heard.url("").rstrip("/"))
         yield heard
 
 
@@ -162,7 +172,7 @@ class TestTheCode:
 
 class TestReading:
     def test_only_a_start_with_a_code_in_a_private_chat_counts(self):
-        found = telegram.read_updates(
+        found = services.read_updates(
             json.dumps(
                 {
                     "result": [
@@ -180,33 +190,33 @@ class TestReading:
                 }
             ).encode()
         )
-        assert found == telegram.Updates(16, [telegram.Started("abc", NUMBER)])
+        assert found == services.Updates(16, [services.Started("abc", NUMBER)])
 
     @pytest.mark.parametrize(
         "body",
         [b"", b"<html>", b"[]", b"{}", b'{"result": [1]}', b'{"result": [{}]}', b'{"result": 1}'],
     )
     def test_what_is_no_answer_is_none(self, body):
-        assert telegram.read_updates(body) is None
+        assert services.read_updates(body) is None
 
 
 def test_the_lease_is_of_one_process_until_it_ends_or_is_released():
     now = timezone.now()
-    assert lease("one", now) == 0
-    assert lease("two", now + LEASE - SECOND) is None
-    assert lease("one", now + LEASE - SECOND) == 0
-    assert lease("two", now + 2 * LEASE) == 0
-    release("one")
-    assert lease("one", now + 2 * LEASE) is None
-    release("two")
-    assert lease("one", now + 2 * LEASE) == 0
+    assert lease_updates("one", now) == 0
+    assert lease_updates("two", now + POLL_LEASE - SECOND) is None
+    assert lease_updates("one", now + POLL_LEASE - SECOND) == 0
+    assert lease_updates("two", now + 2 * POLL_LEASE) == 0
+    release_updates("one")
+    assert lease_updates("one", now + 2 * POLL_LEASE) is None
+    release_updates("two")
+    assert lease_updates("one", now + 2 * POLL_LEASE) == 0
 
 
 def test_who_lost_the_lease_saves_nothing(member):
     code = code_of(member)
-    lease("one", timezone.now() - 2 * LEASE)
-    lease("two", timezone.now())
-    save("one", telegram.Updates(9, [telegram.Started(code, NUMBER)]), timezone.now())
+    lease_updates("one", timezone.now() - 2 * POLL_LEASE)
+    lease_updates("two", timezone.now())
+    save_updates("one", services.Updates(9, [services.Started(code, NUMBER)]), timezone.now())
     assert (Bookmark.objects.get(name=UPDATES).position, Chat.objects.count()) == (0, 0)
 
 
@@ -252,14 +262,14 @@ class TestPolling:
             assert secret not in caplog.text
 
     def test_while_another_process_polls_it_asks_nothing(self, desk, api):
-        lease("other", timezone.now())
+        lease_updates("other", timezone.now())
         assert self.poll(1) == [False]
         assert api.requests == []
 
     def test_the_service_ends_when_it_is_told_to_and_gives_up_its_lease(self, desk, api):
         async def run():
             stop = asyncio.Event()
-            service = asyncio.create_task(polling.poll_telegram(stop))
+            service = asyncio.create_task(actions.poll_telegram(stop))
             async with asyncio.timeout(20):
                 while not api.requests:
                     await asyncio.sleep(0.01)

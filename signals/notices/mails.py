@@ -1,4 +1,4 @@
-"""Sends the notices that are due, as mails."""
+"""Sends the notices that are due as mails, and reads the links in them."""
 
 import logging
 from collections.abc import Sequence
@@ -6,14 +6,16 @@ from datetime import datetime
 from smtplib import SMTPDataError, SMTPRecipientsRefused
 
 from django.conf import settings
+from django.core import signing
 from django.core.mail import EmailMultiAlternatives, get_connection
 from django.template.loader import render_to_string
+from django.urls import reverse
 from django.utils import timezone
 
 from desks.models import Notice
+from desks.models.notice_kinds import NO_MORE, OF_A_DESK, OF_STAFF, NoticeKind
 from desks.notices.outbox import address_of, end_mail, postpone, take
 from signals.notices.chats.models import Chat
-from signals.notices.unsubscribing import link_of
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +78,7 @@ def _is_of_connection(error: Exception) -> bool:
 
 def mail_of(notice: Notice, address: str) -> EmailMultiAlternatives:
     """The mail of a notice: plain text, and the same in HTML."""
-    stop = link_of(notice)
+    stop = stop_link(notice)
     context = {
         "subject": notice.subject,
         "body": notice.body,
@@ -92,3 +94,26 @@ def mail_of(notice: Notice, address: str) -> EmailMultiAlternatives:
     message = EmailMultiAlternatives(notice.subject, text, to=[address], headers=headers)
     message.attach_alternative(render_to_string("notices/mail.html", context), "text/html")
     return message
+
+
+# --- Links that turn a kind of notice off without signing in (RFC 8058) ---------------------------
+
+SALT = "signals.notices.unsubscribing"
+CAN_BE_OFF = {**OF_A_DESK, **OF_STAFF, **NO_MORE}
+
+
+def stop_link(notice: Notice) -> str:
+    """The link that turns the notice's kind off for its reader; empty if it cannot be off."""
+    if notice.kind not in CAN_BE_OFF:
+        return ""
+    token = signing.dumps([notice.user_id, notice.kind], salt=SALT)
+    return settings.BASE_URL + reverse("stop-notices", args=[token])
+
+
+def read_stop_link(token: str) -> tuple[int, NoticeKind] | None:
+    """The user and the kind of a link; None if it is not ours. It does not expire."""
+    try:
+        user_id, kind = signing.loads(token, salt=SALT)
+    except signing.BadSignature:
+        return None
+    return user_id, NoticeKind(kind)
