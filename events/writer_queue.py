@@ -1,10 +1,8 @@
-"""A fair queue of writers, in front of the database's write lock.
+"""A fair queue of writers in front of SQLite's write lock, and the errors of a wait for a lock.
 
 On SQLite a writer that waits sleeps and polls, so under load some writers starve. This queue lets
 the threads of a process wait for a lock, and the processes for a lock on a file beside the database
-file. PostgreSQL has a fair queue, so only the threads of one process queue here. If the database is
-down or its lock is held, everyone queued behind the failed writer fails at once, instead of each
-waiting for a timeout.
+file. PostgreSQL has a fair queue of its own.
 """
 
 import fcntl
@@ -12,7 +10,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 
 from django.db import InterfaceError, InternalError, OperationalError, connection
 
@@ -25,8 +23,6 @@ POLL_INTERVAL = 0.001  # seconds
 DATABASE_ERRORS = (OperationalError, InterfaceError, InternalError)
 
 _this_process = threading.Lock()
-# What the last writer of this process that failed waited for, and when that was (monotonic).
-_last_failure = (0.0, Wait.DATABASE)
 
 
 class WaitEnded(OperationalError):
@@ -47,7 +43,7 @@ def fails_all(error: BaseException) -> bool:
 
 def wait_for_turn() -> AbstractContextManager[None]:
     """Waits for this writer's turn; raises ``OperationalError`` after ``TIMEOUT`` seconds."""
-    return _file_queue(TIMEOUT) if connection.vendor == "sqlite" else _fail_together(TIMEOUT)
+    return _file_queue(TIMEOUT) if connection.vendor == "sqlite" else nullcontext()
 
 
 @contextmanager
@@ -64,38 +60,17 @@ def try_write_lock() -> Iterator[bool]:
 
 
 @contextmanager
-def _thread_queue(timeout: float) -> Iterator[None]:
-    if not _this_process.acquire(timeout=timeout):
-        raise WaitEnded(Wait.QUEUE)
-    try:
-        yield
-    finally:
-        _this_process.release()
-
-
-@contextmanager
-def _fail_together(timeout: float) -> Iterator[None]:
-    global _last_failure  # noqa: PLW0603 - one per process, guarded by _this_process
-    arrived = time.monotonic()
-    with _thread_queue(timeout):
-        failed_at, wait = _last_failure
-        if failed_at > arrived:
-            raise WaitEnded(wait)
-        try:
-            yield
-        except DATABASE_ERRORS as error:
-            if fails_all(error):
-                _last_failure = (time.monotonic(), wait_of(error))
-            raise
-
-
-@contextmanager
 def _file_queue(timeout: float) -> Iterator[None]:
     deadline = time.monotonic() + timeout
     name = f"{connection.settings_dict['NAME']}.queue"
-    with _thread_queue(timeout), open(name, "w", opener=_open_private) as file:
-        _lock(file.fileno(), deadline)
-        yield
+    if not _this_process.acquire(timeout=timeout):
+        raise WaitEnded(Wait.QUEUE)
+    try:
+        with open(name, "w", opener=_open_private) as file:
+            _lock(file.fileno(), deadline)
+            yield
+    finally:
+        _this_process.release()
 
 
 def _open_private(path: str, flags: int) -> int:

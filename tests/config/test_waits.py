@@ -3,7 +3,6 @@
 Each wait has a real cause, on PostgreSQL.
 """
 
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from prometheus_client import REGISTRY
 from config.postgresql.base import DatabaseWrapper
 from events.http.refusals import ENDED
 from events.waits import Wait, wait_of
-from events.writer_queue import TIMEOUT, wait_for_turn
+from events.writer_queue import TIMEOUT
 from signals.intake.models import Signal
 from tests.client import ME, get, push
 from tests.factories import a_card, a_platform_token, a_ready_desk
@@ -55,6 +54,13 @@ def beside() -> Iterator[psycopg.Connection[Any]]:
     with psycopg.connect(**{key: connected[key] for key in names if key in connected}) as other:
         yield other
         other.rollback()
+
+
+def wait_for_another_to_wait(other: psycopg.Connection[Any]) -> None:
+    """Waits until a session waits for a lock of this other one."""
+    blocked = "SELECT 1 FROM pg_locks WHERE pg_backend_pid() = ANY(pg_blocking_pids(pid))"
+    while not other.execute(blocked).fetchone():
+        pass
 
 
 @contextmanager
@@ -157,20 +163,20 @@ def test_a_session_that_the_server_ended(token, caplog):
 
 
 def test_a_turn_behind_the_other_writers_of_the_process(token, caplog):
-    held, end = threading.Event(), threading.Event()
+    """The first signal leads, and waits for the log's lock longer than those behind it may."""
 
-    def hold() -> None:
-        with wait_for_turn():
-            held.set()
-            end.wait()
+    def lead() -> None:
+        limit("lock_timeout", "60s")
+        push(fanout(), token)
+        connection.close()
 
-    with ThreadPoolExecutor(1) as pool, said(Wait.QUEUE, caplog) as answers:
-        pool.submit(hold)
-        held.wait()
-        try:
-            answers.append(push(fanout(), token))
-        finally:
-            end.set()
+    with ThreadPoolExecutor(1) as pool, beside() as other, said(Wait.QUEUE, caplog) as answers:
+        other.execute("SELECT 1 FROM events_head FOR UPDATE")
+        leads = pool.submit(lead)
+        wait_for_another_to_wait(other)
+        answers.append(push(fanout(), token))
+        other.rollback()
+        leads.result()
 
 
 def test_a_turn_that_comes_late_is_used(token):
