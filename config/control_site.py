@@ -19,7 +19,7 @@ from django.views.generic import FormView, View
 from events.http import limits
 from events.http.pages import page
 from signals.reports.overview import platform_overview
-from signals.site.news import log_news
+from signals.site.activity import log_news
 from tokens.callers.staff import (
     can_prove_second_factor,
     has_second_factor,

@@ -2,7 +2,7 @@
 
 from signals.intake.models import Signal
 from signals.notices.chats.models import Chat, ChatCode, ChatMessage
-from signals.site.export_lease import ExportLease
+from signals.site.downloads import ExportLease
 from signals.webhooks.models import DeliveryAttempt, Subscription, SubscriptionSecret
 
 __all__ = [

@@ -5,17 +5,19 @@ from django.urls import path
 from signals.intake.api.views import CheckView, DeployView, HookView, SignalViewSet
 from signals.notices import pages as notices
 from signals.site import credentials, desk
-from signals.site.activity.export import export
-from signals.site.activity.listing import activity
-from signals.site.activity.one_event import one_event
-from signals.site.bots.alarm import alarm
+from signals.site.activity import activity, desk_news, export, one_event
 from signals.site.bots.api import BotsView
-from signals.site.bots.changes import elect, remove, withdraw
-from signals.site.bots.check import check
-from signals.site.bots.listing import bots
-from signals.site.bots.overview import overview
-from signals.site.bots.sending import send, tradingview
-from signals.site.news import desk_news
+from signals.site.bots.pages import (
+    alarm,
+    bots,
+    check,
+    elect,
+    overview,
+    remove,
+    send,
+    tradingview,
+    withdraw,
+)
 from signals.webhooks.api import RewindView, SecretView, SubscriptionViewSet, TestView
 from signals.webhooks.pages import act, change, new, secret, webhook, webhooks
 from signals.webhooks.pages import remove as remove_webhook

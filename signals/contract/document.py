@@ -5,8 +5,11 @@ from typing import Any
 from django.conf import settings
 from django.urls import reverse
 
+from desks.api.schemas import PublishedCard
 from desks.models import Card
+from events.http.json_schema import OBJECT, STRING
 from events.http.refusals import Refused
+from events.http.schemas import Field, Paper, Schema
 from signals.law.rules import LAW
 from signals.law.shapes import ACTION, TRACE, Mode
 from tokens.choices import Source
@@ -122,3 +125,48 @@ def _signing() -> dict[str, Any]:
             "signature": signing.sign(VECTOR_SECRET, VECTOR_TIMESTAMP, VECTOR_BODY.encode()),
         },
     }
+
+
+# --- Its schema in the OpenAPI document -----------------------------------------------------------
+
+
+class Sample(Schema):
+    """A sample body. It is accepted once the ids and the nonce are filled in."""
+
+    note = path = Field(STRING)
+    body = Field(OBJECT)
+
+
+class Vector(Schema):
+    """A test vector, to check an implementation against."""
+
+    secret = timestamp = body = signature = Field(STRING)
+
+
+class Signing(Schema):
+    """How to sign."""
+
+    algorithm = key = message = signature = timestamp = Field(STRING)
+    toleranceSeconds = Field({"type": "integer", "minimum": 1})
+    vector = Vector()
+
+
+class RefusalMeaning(Schema):
+    """The code of a refusal, and what it means."""
+
+    code = Field(STRING)
+    status = Field({"type": "integer"})
+    title = detail = Field(STRING)
+
+
+class Contract(Paper):
+    """Everything a sender needs to know."""
+
+    path = Field(STRING)
+    url = Field({"type": "string", "format": "uri"})
+    headers = Field({"type": "array", "items": STRING})
+    law = Field(STRING)
+    tv = fanout = oneDesk = oneUser = floor = nox = Sample()
+    publishedCard = PublishedCard(allow_null=True)
+    signing = Signing()
+    refusals = RefusalMeaning(many=True)

@@ -13,6 +13,7 @@ from django.template.loader import render_to_string
 from rest_framework import serializers
 
 from events.api.serializers import MAX_WAIT, FeedParameters
+from events.http.accept import json_weight, media_weights
 from events.http.limits import OFF
 from events.kinds import Kind
 from signals.contract import samples
@@ -159,3 +160,17 @@ def _rate(limit: str) -> str:
         return "no limit"
     count, _, window = limit.partition("/")
     return f"{int(count):,} per {window}"
+
+
+# --- Which clients get it as a page (contract, section 4) -----------------------------------------
+
+PAGE, XHTML = "text/html", "application/xhtml+xml"
+
+
+def prefers_page(accept: str) -> bool:
+    """Says whether an ``Accept`` header prefers HTML to JSON and names XHTML too.
+
+    Browsers name XHTML. Libraries that also put HTML first, such as Java's, do not: they get JSON.
+    """
+    weights = media_weights(accept)
+    return weights.get(XHTML, 0.0) > 0 and weights.get(PAGE, 0.0) > json_weight(weights)

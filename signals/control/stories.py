@@ -7,11 +7,12 @@ from django.template.loader import render_to_string
 from django.utils.safestring import SafeString
 
 from desks.models import Card, Desk, User
+from events.control.links import add_related, add_section
 from events.http.refusals import Refused
 from events.kinds import Kind
 from events.models import Event
 from signals.reports.activity import webhook_of
-from signals.reports.decision import checks
+from signals.reports.explanation import checks
 from signals.reports.names import attach_names, bot_of
 from tokens.models import SigningSecret, Token
 
@@ -88,3 +89,11 @@ def _context(event: Any) -> dict[str, Any]:
         "webhook": event.names.get(webhook_of(event)),
         "sentence": f"control/events/{event.kind}.html",
     }
+
+
+for model in (Card, Token, SigningSecret, User):
+    add_section(model, "Who did it", tell_acts)
+
+for credential in (Token, SigningSecret):
+    add_section(credential, "Its latest signals and refusals", tell_signals)
+    add_related(credential, "events", Event)

@@ -32,7 +32,7 @@ from signals.notices.texts import (
     webhook_to,
 )
 from signals.reports import concerns
-from signals.reports.pace import heard_from, latest_events
+from signals.reports.concerns import heard_from, latest_events
 from signals.reports.traffic import recent_traffic
 from signals.webhooks.models import Subscription
 from tokens.models import SigningSecret, Token

@@ -1,10 +1,12 @@
 """What needs attention on the platform: sentences that say what to do, each with a link."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import NamedTuple
 
+from django.db import connection
 from django.db.models import Exists, OuterRef
 from django.urls import reverse
 
@@ -12,13 +14,63 @@ from desks.models import Card, Desk
 from events.control.links import row_url
 from events.kinds import Kind
 from events.models import Event
+from events.statements import parse_datetime
 from events.times import span
 from signals.reports.charts import Chart
-from signals.reports.pace import unusual_silence
 from signals.reports.traffic import Share, Traffic
 from signals.webhooks.models import State, Subscription, SubscriptionQuerySet
 from tokens.choices import Source
 from tokens.models import SigningSecret, Token
+
+# --- Silence: how often a sender, or the log, is heard, and for how long not ----------------------
+
+HEARD = 50  # the latest events of each, which say what is usual
+MIN_HEARD = 10  # with fewer events nothing is usual
+MIN_SILENCE = timedelta(minutes=10)
+FACTOR = 2  # silence is unusual from so many times the longest pause before
+
+_LATEST = """SELECT actor_id, at FROM (SELECT actor_id, at FROM events_event
+WHERE actor_id = %s ORDER BY position DESC LIMIT %s) AS latest{number}"""
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """Nothing was heard for ``lasting``. ``longest`` is the longest pause before."""
+
+    lasting: timedelta
+    longest: timedelta
+
+
+def heard_from(actors: Sequence[str]) -> Mapping[str, list[datetime]]:
+    """The times of the latest events of each actor, in one query."""
+    heard: dict[str, list[datetime]] = {actor: [] for actor in actors}
+    if not actors:
+        return heard
+    parts = [_LATEST.format(number=number) for number in range(len(actors))]
+    values = [value for actor in actors for value in (actor, HEARD)]
+    with connection.cursor() as cursor:
+        cursor.execute(" UNION ALL ".join(parts), values)
+        for actor, at in cursor.fetchall():
+            heard[actor].append(parse_datetime(at))
+    return heard
+
+
+def latest_events() -> list[Event]:
+    """The latest events of the log, the newest first."""
+    return list(Event.objects.order_by("-position")[:HEARD])
+
+
+def unusual_silence(times: Iterable[datetime], now: datetime) -> Silence | None:
+    """Whether nothing was heard since the last of these times for longer than usual."""
+    ordered = sorted(times)
+    if len(ordered) < MIN_HEARD:
+        return None
+    longest = max(later - earlier for earlier, later in pairwise(ordered))
+    lasting = now - ordered[-1]
+    return Silence(lasting, longest) if lasting > max(MIN_SILENCE, FACTOR * longest) else None
+
+
+# --- Concerns -------------------------------------------------------------------------------------
 
 EXPIRY_NOTICE = timedelta(days=14)  # leaves time to mint and hand over another token
 MAX_SECRET_AGE = timedelta(days=90)  # older shared secrets should be replaced

@@ -1,11 +1,64 @@
-"""Explains an accepted signal by what was valid at its position in the log."""
+"""Explains a signal: which check decided it, what was valid at its position, what to do now."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from django.urls import reverse
+
+from desks.feed.visibility import desk_visibility
 from desks.models import Automation, Card, Desk, Election
+from events.feed.reading import Query, read_page
+from events.kinds import SUPPRESSED, Kind
 from events.models import Event
 from signals.intake.models import Signal
+from signals.law.refusals import PairMismatch
+from signals.reports.activity import KIND_LABELS, Line
+from signals.reports.reasons import differing, title_of
 from tokens.models import SigningSecret, Token
+
+# --- The checks, and how far a signal came --------------------------------------------------------
+
+PASSED, DECIDED, NOT_REACHED = "passed", "decided", "not reached"
+
+# The order of the contract, section 5: what each check asks, and the codes of its refusals.
+CHECKS: Sequence[tuple[str, tuple[str, ...]]] = (
+    ("Is the sender who it says?", ("signature_invalid",)),
+    ("Is the message free of secrets?", ("exchange_secret",)),
+    ("Does it name a pair and a direction, not a ticker?", ("ticker_only",)),
+    ("Is it on paper?", ("mode_refused",)),
+    ("Is it marked as elected?", ("not_elected",)),
+    ("Is every field valid?", ("invalid",)),
+    ("Is the nonce new?", ("nonce_used",)),
+    ("Is it recent enough?", ("signal_too_old",)),
+    ("Was something elected?", ("desk_not_ready", "no_card", "no_election")),
+    ("Is the pair the elected one?", ("pair_mismatch",)),
+    ("Is the direction the elected one?", ("direction_mismatch",)),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One check of a signal. ``state`` is one of the three constants."""
+
+    question: str
+    state: str
+
+
+def checks(code: str | None) -> list[Check]:
+    """The checks of a signal that was refused with ``code``, or accepted if that is None."""
+    found: list[Check] = []
+    state = PASSED
+    for question, codes in CHECKS:
+        if state == PASSED and code in codes:
+            found.append(Check(question, DECIDED))
+            state = NOT_REACHED
+        else:
+            found.append(Check(question, state))
+    return found
+
+
+# --- An accepted signal, for staff ----------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,3 +110,124 @@ def _election(signal: Signal) -> Election | None:
     if signal.bot_id:
         return standing.filter(automation=signal.bot_id).first()
     return standing.filter(desk__public_id=signal.user_id, card=signal.card_id).first()
+
+
+# --- One event of a desk's log, for its owner -----------------------------------------------------
+
+SIGNALS = (Kind.SIGNAL_FILLED, Kind.SIGNAL_DRY_RUN, Kind.SIGNAL_RECORDED, Kind.SIGNAL_REFUSED)
+ACCEPTED = {
+    Kind.SIGNAL_FILLED: "Filled on paper",
+    Kind.SIGNAL_DRY_RUN: "A dry run that matched",
+    Kind.SIGNAL_RECORDED: "Recorded",
+}
+# Refusals because of the election. Electing what was sent mends them.
+OF_THE_ELECTION = ("pair_mismatch", "direction_mismatch", "no_election")
+# Refusals about the message itself, which the page that checks a message explains by field.
+OF_THE_MESSAGE = ("exchange_secret", "ticker_only", "mode_refused", "not_elected", "invalid")
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """What the owner can do now: the page and the text of the link to it."""
+
+    text: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """What the page of one event says.
+
+    ``sent`` and ``elected`` hold ``pair`` and ``direction``. They are None if the event is not
+    about a signal, or if nothing was elected. ``differs`` names the members that differ.
+    ``election`` is the desk's election that stood at the event's position. ``is_elected_now`` says
+    that what was refused is elected by now.
+    """
+
+    line: Line
+    title: str
+    checks: list[Check]
+    sent: dict[str, str | None] | None
+    elected: dict[str, str] | None
+    differs: tuple[str, ...]
+    election: Election | None
+    is_elected_now: bool
+    action: Action | None
+
+
+def visible_event(desk: Desk, position: int) -> Event | None:
+    """The event at this position, or None if the desk does not see one there."""
+    query = Query(after=position + 1, limit=1, descending=True)
+    found = read_page(query, desk_visibility(desk)).events
+    return found[0] if found and found[0].position == position else None
+
+
+def story_of(event: Event, line: Line, desk: Desk) -> Story:
+    """The story of an event that the desk sees, in at most two queries."""
+    if event.kind not in SIGNALS or line.data.get("code") == SUPPRESSED:
+        title = title_of(None) if line.is_refusal else KIND_LABELS[event.kind]
+        return Story(line, title, [], None, None, (), None, False, _action(line))
+    signal = line.signal
+    sent = line.data["sent"] if signal is None else _pair_of(signal)
+    election = _election_at(event.position, line, desk)
+    elected = line.data["elected"] if signal is None else _elected(election)
+    return Story(
+        line=line,
+        title=_title(event, line),
+        checks=checks(line.data.get("code")),
+        sent=sent,
+        elected=elected,
+        differs=differing({"sent": sent, "elected": elected}),
+        election=election if election and elected == _elected(election) else None,
+        is_elected_now=line.is_refusal and _is_elected_now(line, sent),
+        action=_action(line),
+    )
+
+
+def _title(event: Event, line: Line) -> str:
+    if not line.is_refusal:
+        return ACCEPTED[Kind(event.kind)]
+    if len(differing(line.data)) > 1 and line.data["code"] == PairMismatch.code:
+        return "Pair and direction differ from the election"
+    return title_of(line.data["code"])
+
+
+def _pair_of(signal: dict[str, Any]) -> dict[str, str | None]:
+    return {"pair": signal["pair"], "direction": signal["direction"]}
+
+
+def _elected(election: Election | None) -> dict[str, str] | None:
+    return {"pair": election.pair, "direction": election.direction} if election else None
+
+
+def _election_at(position: int, line: Line, desk: Desk) -> Election | None:
+    """The election of the bot, or of the desk on a card, that stood at this position.
+
+    The elections of one bot never overlap, nor do those of one desk on cards. So only the last one
+    that was opened before can have stood.
+    """
+    made = Election.objects.with_end().filter(desk=desk, opened__lt=position)
+    of = {"automation": line.bot_id} if line.bot_id else {"card__isnull": False}
+    last = made.filter(**of).order_by("-opened").first()
+    return last if last and last.end > position else None  # type: ignore[attr-defined]
+
+
+def _is_elected_now(line: Line, sent: dict[str, str | None]) -> bool:
+    """Whether the bot's election was the reason, and is by now what the refused signal said."""
+    if line.data["code"] not in OF_THE_ELECTION:
+        return False
+    standing = Election.objects.standing().filter(automation=line.bot_id).first()
+    return bool(line.bot_name and _elected(standing) == sent)
+
+
+def _action(line: Line) -> Action | None:
+    """The page where the owner can do something about a refusal; None if there is nothing to do."""
+    if not line.is_refusal:
+        return None
+    if line.data["code"] == "desk_not_ready":
+        return Action("Go to your desk", reverse("desk"))
+    if line.bot_name is None:
+        return None
+    if line.data["code"] in OF_THE_MESSAGE:
+        return Action("Check a message", reverse("check", args=[line.bot_id]))
+    return Action(f"Open {line.bot_name}", reverse("bot", args=[line.bot_id]))

@@ -10,8 +10,7 @@ from django.db.models import F, Func, QuerySet, Subquery
 from desks.models import Card, Desk
 from events.models import Event, Head
 from signals.reports import concerns
-from signals.reports.concerns import Concern, SharedSecret
-from signals.reports.pace import heard_from, latest_events
+from signals.reports.concerns import Concern, SharedSecret, heard_from, latest_events
 from signals.reports.traffic import Traffic, recent_traffic
 from tokens.choices import Source
 from tokens.models import SigningSecret, Token

@@ -14,7 +14,7 @@ from events.actors import SYSTEM
 from events.feed import reading
 from events.feed.dates import first_positions
 from events.models import Event, Head
-from signals.site.activity import export, listing
+from signals.site import activity
 from signals.site.export import safe_cell
 from tests.client import push
 from tests.factories import a_bot, a_platform_token, move_the_log_back
@@ -138,7 +138,7 @@ class TestSearch:
         for _ in range(5):
             send(bot, pair="SOL/USDT")
             send(bot)
-        monkeypatch.setattr(listing, "PAGE_SIZE", 2)
+        monkeypatch.setattr(activity, "PAGE_SIZE", 2)
         page, listed = owner.get("/activity?pair=SOL/USDT"), 0
         while True:
             listed += len(lines(page))
@@ -193,7 +193,7 @@ class TestCsv:
         assert refused["reason"].startswith("The bot Chart sent the pair SOL/USDT;")
 
     def test_it_is_streamed_and_has_every_event_once(self, owner, desk, monkeypatch):
-        monkeypatch.setattr(export, "PAGE_SIZE", 2)
+        monkeypatch.setattr(activity, "CSV_PAGE_SIZE", 2)
         for number in range(7):
             desks.add_automation(desk=desk, name=f"Bot {number}", actor=SYSTEM)
         answer = owner.get("/activity.csv")

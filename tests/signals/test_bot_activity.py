@@ -7,7 +7,7 @@ import time_machine
 from django.utils import timezone
 
 from events.models import Head
-from signals.reports import bot_activity
+from signals.reports import activity
 from signals.reports.charts import HEIGHT, MIN_LENGTH, chart
 from tests.client import push, signed_in
 from tests.factories import a_bot, a_platform_token
@@ -18,7 +18,7 @@ HOUR = timedelta(hours=1)
 
 
 def of(desk, bot, now=None):
-    return bot_activity.bot_activities(desk, {bot.id: "Chart"}, now or timezone.now())[bot.id]
+    return activity.bot_activities(desk, {bot.id: "Chart"}, now or timezone.now())[bot.id]
 
 
 def counts(found):
@@ -58,7 +58,7 @@ class TestBotActivity:
         assert len(found.latest) == 4
 
     def test_it_says_if_the_counts_do_not_cover_the_whole_day(self, desk, bot, monkeypatch):
-        monkeypatch.setattr(bot_activity, "SCAN_LIMIT", 2)
+        monkeypatch.setattr(activity, "SCAN_LIMIT", 2)
         for _ in range(3):
             push(tradingview(bot), secret=bot.secret)
         found = of(desk, bot)

@@ -14,8 +14,7 @@ from events.api.serializers import FeedParameters
 from events.http.refusals import Refused
 from events.kinds import Kind
 from signals.contract.document import contract
-from signals.contract.negotiation import prefers_page
-from signals.contract.page import LIMITS, SHAPES
+from signals.contract.page import LIMITS, SHAPES, prefers_page
 from tests.client import CATALOG, HOOK, JSON, get, push
 from tests.config.test_pages import inline
 from tests.factories import a_card, a_desk, a_platform_token

@@ -18,9 +18,8 @@ from django.utils import timezone
 from desks import actions as desks
 from events.actors import SYSTEM
 from events.http.refusals import Unavailable
-from signals.site import downloads
-from signals.site.activity import export as activity
-from signals.site.export_lease import ExportLease
+from signals.site import activity, downloads
+from signals.site.downloads import ExportLease
 from tests import factories, pages, staff
 from tests.client import signed_in
 
@@ -181,7 +180,7 @@ def test_exports_are_limited_and_a_refused_one_does_not_count(browser, settings)
 
 
 def test_a_part_holds_many_lines_and_no_page_of_the_log_is_lost(browser, desk, monkeypatch):
-    monkeypatch.setattr(activity, "PAGE_SIZE", 2)
+    monkeypatch.setattr(activity, "CSV_PAGE_SIZE", 2)
     for number in range(7):
         desks.add_automation(desk=desk, name=f"Bot {number}", actor=SYSTEM)
     answer = browser.get(CSV)

@@ -13,7 +13,7 @@ from events.actors import SYSTEM
 from events.kinds import SUPPRESSED, Kind
 from events.models import Event
 from signals.reports.activity import KIND_LABELS
-from signals.reports.decision import CHECKS, DECIDED, NOT_REACHED, PASSED, checks
+from signals.reports.explanation import CHECKS, DECIDED, NOT_REACHED, PASSED, checks
 from signals.reports.reasons import REASONS
 from tests.client import push, signed_in
 from tests.factories import (

@@ -12,8 +12,8 @@ from desks import actions as desks
 from events.actors import SYSTEM
 from events.models import Head
 from signals.intake.models import Signal
+from signals.site import activity
 from signals.site import desk as desk_page
-from signals.site.activity import listing
 from tests.client import bearer, push, signed_in
 from tests.factories import (
     Bot,
@@ -317,7 +317,7 @@ class TestActivity:
         assert (answer.status_code, problem(answer)) == (422, code)
 
     def test_a_cursor_of_another_epoch_is_refused(self, owner, desk, monkeypatch):
-        monkeypatch.setattr(listing, "PAGE_SIZE", 1)
+        monkeypatch.setattr(activity, "PAGE_SIZE", 1)
         older = links(owner.get("/activity"))["Older"]
         Head.objects.update(epoch="00000000")
         assert problem(owner.get(f"/activity{older}")) == "cursor_lost"
@@ -327,7 +327,7 @@ class TestActivity:
         for number in range(7):
             desks.add_automation(desk=desk, name=f"Bot {number}", actor=SYSTEM)
         whole = lines(owner.get(f"/activity?kind={kind}"))
-        monkeypatch.setattr(listing, "PAGE_SIZE", 3)
+        monkeypatch.setattr(activity, "PAGE_SIZE", 3)
         down, page = [], owner.get(f"/activity?kind={kind}")
         while True:
             down += lines(page)

@@ -9,7 +9,7 @@ from desks.ids import SIGNAL_ID
 from events.http import refusals
 from events.http.schemas import JSON_BODY, Schema, operation
 from signals.contract import document as sample
-from signals.contract.schemas import Contract
+from signals.contract.document import Contract
 from signals.intake.api.records import Accepted, Checked, FirstAnswer, SpentNonce
 from signals.intake.api.serializers import (
     DEPLOY_EXAMPLES,

@@ -13,8 +13,7 @@ from events.http.bodies import json_body
 from events.http.refusals import Invalid, NotFound, Refused, SignatureInvalid, Unauthenticated
 from events.http.request_state import state_of
 from signals.contract.document import contract
-from signals.contract.negotiation import prefers_page
-from signals.contract.page import contract_page
+from signals.contract.page import contract_page, prefers_page
 from signals.intake.api import schemas
 from signals.intake.api.serializers import SignalParameters
 from signals.intake.check import check

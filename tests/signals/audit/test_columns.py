@@ -31,7 +31,7 @@ from events.kinds import Kind
 from events.models import Event, Head
 from signals.intake.models import Signal
 from signals.notices.chats.models import Chat, ChatCode, ChatMessage
-from signals.site.export_lease import ExportLease
+from signals.site.downloads import ExportLease
 from signals.webhooks.models import DeliveryAttempt, Subscription, SubscriptionSecret
 from tests.signals.audit.conftest import MODELS
 from tests.signals.audit.stage import broken, rolled_back

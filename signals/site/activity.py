@@ -1,0 +1,278 @@
+"""A desk's activity: the list, one event, the search as CSV, and the hint that there is news."""
+
+import csv
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any, cast
+
+from django import forms
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import render
+from django.utils.http import urlencode
+
+from desks.feed.visibility import desk_visibility, topic_changes
+from desks.models import Automation, Desk, User
+from events.feed.dates import first_positions
+from events.feed.head import read_head
+from events.feed.reading import MAX_POSITION, WHOLE_LOG, Query, Visibility, read_page
+from events.http.cursors import log_position
+from events.http.refusals import Invalid, NotFound
+from events.kinds import SUPPRESSED
+from events.live.frames import Version
+from events.live.readers import View
+from events.live.streams import open_stream
+from events.times import to_rfc3339
+from signals.intake.incoming import MAX_SENT_LENGTH
+from signals.reports.activity import KIND_LABELS, Line, bot_names, cursors, lines, newest_first
+from signals.reports.explanation import story_of, visible_event
+from signals.reports.reasons import REASONS, title_of
+from signals.site.downloads import download
+from signals.site.export import safe_cell
+from signals.web.access import customer_page
+from tokens.callers.sessions import session_credential
+
+# --- The search -----------------------------------------------------------------------------------
+
+# The labels of the codes that the log records.
+CODE_LABELS = {code: f"{title_of(code)} ({code})" for code in (*REASONS, SUPPRESSED)}
+ALL_KINDS, ALL_BOTS, ALL_CODES = "Every kind", "Every bot", "Every refusal"
+# The columns of ``Event`` by the fields of the form.
+SEARCHED = {"bot": "bot_id", "pair": "pair", "code": "code"}
+
+
+class FilterForm(forms.Form):
+    """The fields of the filter. Each may be empty. A day is a day in UTC."""
+
+    kind = forms.ChoiceField(required=False, choices=[("", ALL_KINDS), *KIND_LABELS.items()])
+    bot = forms.ChoiceField(required=False)
+    pair = forms.CharField(
+        required=False,
+        max_length=MAX_SENT_LENGTH,
+        widget=forms.TextInput({"placeholder": "BASE/QUOTE", "autocomplete": "off"}),
+    )
+    code = forms.ChoiceField(
+        label="Refusal",
+        required=False,
+        choices=[("", ALL_CODES), *CODE_LABELS.items()],
+    )
+    since = forms.DateField(
+        label="From day (UTC)", required=False, widget=forms.DateInput({"type": "date"})
+    )
+    until = forms.DateField(
+        label="To day (UTC)", required=False, widget=forms.DateInput({"type": "date"})
+    )
+
+    def __init__(self, data: Any, desk: Desk) -> None:
+        super().__init__(data, initial={})
+        bots = Automation.objects.filter(desk=desk)
+        names = dict(bots.not_removed().values_list("pk", "name"))
+        asked = data.get("bot", "")
+        if asked and asked not in names:
+            removed = bots.filter(pk=asked).values_list("pk", "name")
+            names |= {bot_id: f"{name} (removed)" for bot_id, name in removed}
+        self.names = names
+        self.fields["bot"].choices = [("", ALL_BOTS), *names.items()]  # type: ignore[attr-defined]
+
+    @property
+    def query_string(self) -> str:
+        """The fields that are not empty, for links to other pages of the same search."""
+        return urlencode(
+            {name: value for name, value in self.data.items() if value and name in self.fields}
+        )
+
+    @property
+    def is_used(self) -> bool:
+        return bool(self.query_string)
+
+
+def read_filter(request: HttpRequest, desk: Desk) -> FilterForm:
+    """Reads the filter from the query string. Raises ``Invalid``, with an error for each field."""
+    form = FilterForm(request.GET, desk)
+    if not form.is_valid():
+        raise Invalid(
+            errors=[
+                {
+                    "field": name,
+                    "code": "unknown",
+                    "detail": f"{form.fields[name].label or name}: {text}",
+                }
+                for name, texts in form.errors.items()
+                for text in texts
+            ]
+        )
+    return form
+
+
+def query_of(form: FilterForm, **paging: Any) -> Query:
+    """The query of a valid filter. ``paging`` are further members of ``Query``."""
+    asked = form.cleaned_data
+    first, last = _positions(asked["since"], asked["until"])
+    return Query(
+        first=first,
+        last=last,
+        kinds=(asked["kind"],) if asked["kind"] else (),
+        having={column: asked[name] for name, column in SEARCHED.items() if asked[name]},
+        **paging,
+    )
+
+
+def _positions(since: date | None, until: date | None) -> tuple[int, int]:
+    """The first and the last position of these days, both included."""
+    begins = [_begin(since)] if since else []
+    ends = [_begin(until + timedelta(days=1))] if until and until < date.max else []
+    found = first_positions([*begins, *ends])
+    return (found[0] if begins else 1), (found[-1] - 1 if ends else MAX_POSITION)
+
+
+def _begin(day: date) -> datetime:
+    return datetime.combine(day, time.min, UTC)
+
+
+# --- The list: newest first, filtered and paginated -----------------------------------------------
+
+PAGE_SIZE = 50
+
+
+@customer_page("GET")
+def activity(request: HttpRequest, desk: Desk) -> HttpResponse:
+    """One page of events older than the cursor ``after``, or newer than it with ``newer``.
+
+    With ``fragment`` only the list, for an open page that asks for new events. Raises ``Invalid``
+    or ``CursorLost``.
+    """
+    form = read_filter(request, desk)
+    query = query_of(
+        form, after=_after(request), limit=PAGE_SIZE, descending="newer" not in request.GET
+    )
+    page = read_page(query, desk_visibility(desk))
+    shown = lines(newest_first(query, page), bot_names(desk))
+    if "fragment" in request.GET:
+        return render(request, "events/list.html", {"lines": shown})
+    context = {
+        "form": form,
+        "lines": shown,
+        "is_latest": query.after is None,
+        **cursors(query, page),
+    }
+    return render(request, "pages/activity.html", context)
+
+
+def _after(request: HttpRequest) -> int | None:
+    """The position in the cursor. Raises ``Invalid`` or ``CursorLost``."""
+    after = request.GET.get("after", "")
+    if not after:
+        return None
+    head = read_head()
+    return log_position(after, head.epoch, head.position)
+
+
+# --- One event: what was sent, what was elected, what decided it, what to do now ------------------
+
+EVENT_ID = re.compile(r"evt_([1-9][0-9]{0,17})", re.ASCII)
+
+
+@customer_page("GET")
+def one_event(request: HttpRequest, desk: Desk, event_id: str) -> HttpResponse:
+    """One event that the desk sees. Raises ``NotFound`` for any other."""
+    match = EVENT_ID.fullmatch(event_id)
+    event = visible_event(desk, int(match[1])) if match else None
+    if event is None:
+        raise NotFound("The event does not exist, or you have no access to it.")
+    (line,) = lines([event], bot_names(desk))
+    return render(request, "pages/event.html", {"story": story_of(event, line, desk), "line": line})
+
+
+# --- The search as a CSV file, made page by page while it is sent ---------------------------------
+
+CSV_PAGE_SIZE = 200
+CSV_COLUMNS = (
+    *("time", "event", "kind", "bot", "bot name", "source", "pair", "direction"),
+    *("elected pair", "elected direction", "code", "reason", "nonce", "signal", "request"),
+)
+
+
+class _Echo:
+    """A file whose ``write`` returns the bytes, which the CSV writer passes on."""
+
+    def write(self, text: str) -> bytes:
+        return text.encode()
+
+
+@customer_page("GET")
+def export(request: HttpRequest, desk: Desk) -> HttpResponseBase:
+    """Every event of the search, newest first. Raises ``Invalid``."""
+    query = query_of(read_filter(request, desk), limit=CSV_PAGE_SIZE, descending=True)
+    rows = _rows(query, desk, bot_names(desk))
+    return download(
+        request, desk, rows, filename="activity.csv", content_type="text/csv; charset=utf-8"
+    )
+
+
+def _rows(query: Query, desk: Desk, bots: Mapping[str, str]) -> Iterator[bytes]:
+    """The lines of the file. After each page of the log there is a part, even if it is empty."""
+    write = csv.writer(_Echo()).writerow
+    yield write(CSV_COLUMNS)
+    while True:
+        page = read_page(query, desk_visibility(desk))
+        for line in lines(page.events, bots):
+            yield write([safe_cell(value) for value in _cells(line)])
+        yield b""
+        if not page.more:
+            return
+        query = replace(query, after=page.examined)
+
+
+def _cells(line: Line) -> list[Any]:
+    told = line.signal or line.data
+    sent = line.data.get("sent") or told.get("card") or told
+    elected = line.data.get("elected") or {}
+    return [
+        to_rfc3339(line.at),
+        line.event_id,
+        line.kind,
+        line.bot_id,
+        line.bot_name,
+        told.get("source"),
+        *_pair_of(sent),
+        *_pair_of(elected),
+        line.data.get("code"),
+        line.reason,
+        told.get("nonce"),
+        (line.signal or {}).get("id"),
+        line.data.get("requestId"),
+    ]
+
+
+def _pair_of(told: Any) -> tuple[Any, Any]:
+    return (told.get("pair"), told.get("direction")) if isinstance(told, dict) else (None, None)
+
+
+# --- Streams of the pages -------------------------------------------------------------------------
+
+# They say that something new happened, but not what: an open page then fetches what it shows. A
+# session opens the stream, and ends it.
+
+
+@customer_page("GET")
+def desk_news(request: HttpRequest, desk: Desk) -> HttpResponseBase:
+    """A hint for each new event of the desk."""
+    return _news(request, desk_visibility(desk), is_platform=False)
+
+
+def log_news(request: HttpRequest) -> HttpResponseBase:
+    """A hint for each new event of the log, for staff."""
+    return _news(request, lambda window: WHOLE_LOG, is_platform=True)
+
+
+def _news(request: HttpRequest, visibility: Visibility, *, is_platform: bool) -> HttpResponseBase:
+    user = cast(User, request.user)
+    view = View(
+        credential=session_credential(request, user),
+        owner=f"user:{user.pk}",
+        is_platform=is_platform,
+        version=Version.HINT,
+        rule=topic_changes,
+    )
+    return open_stream(request, view, Query(), visibility, read_head())

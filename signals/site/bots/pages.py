@@ -1,0 +1,321 @@
+"""The list of a desk's bots, and the tabs of one bot's page."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from django import forms
+from django.conf import settings
+from django.contrib import messages
+from django.core.validators import RegexValidator
+from django.db.models import Prefetch
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils import timezone
+
+from desks import actions as desk_actions
+from desks.expectations.actions import change_automation, zone_of
+from desks.expectations.forms import ExpectationForm, initial_of
+from desks.forms import BotForm, ElectionForm
+from desks.models import Automation, Desk, Election
+from desks.models.automation import MAX_BOTS
+from events.http.pages import ask, form_page, refusal_beside, sent
+from events.http.refusals import ExchangeSecret
+from signals.contract.samples import SECRET, push
+from signals.intake.models import Signal
+from signals.reports.activity import bot_activities
+from signals.site.bots.dry_check import dry_check
+from signals.site.bots.relay_setup import EXAMPLE_HOST, relay_setup
+from signals.site.desk import Step
+from signals.web.access import back_to, customer_page, own_bot
+from tokens import actions as token_actions
+from tokens.choices import Source
+from tokens.models import SigningSecret
+
+# The names of the tabs' routes, in order, and their labels.
+TABS = {
+    "bot": "Overview",
+    "send": "Send",
+    "tradingview": "TradingView",
+    "generate": "Secret",
+    "check": "Check",
+    "alarm": "Alarm",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Tab:
+    """A link to one of the tabs."""
+
+    label: str
+    address: str
+    is_open: bool
+
+
+def tab_page(
+    request: HttpRequest,
+    desk: Desk,
+    bot: Automation,
+    tab: str,
+    *,
+    status: int = 200,
+    **context: Any,
+) -> HttpResponse:
+    """Renders a tab of the bot's page: the template ``pages/bot_<tab>.html``.
+
+    Adds to the context the bot's standing ``election`` (None without one) and its live ``secrets``.
+    """
+    shared = {
+        "bot": bot,
+        "tabs": [
+            Tab(label, reverse(name, args=[bot.pk]), name == tab) for name, label in TABS.items()
+        ],
+        "connection": getattr(desk, "connection", None),
+        "secrets": live_secrets(bot),
+    }
+    if "election" not in context:
+        shared["election"] = election_of(bot)
+    return render(request, f"pages/bot_{tab}.html", {**shared, **context}, status=status)
+
+
+def election_of(bot: Automation) -> Election | None:
+    return Election.objects.standing().filter(automation=bot).first()
+
+
+def sample_of(bot: Automation, election: Election | None, secret: str = SECRET) -> dict[str, Any]:
+    """The template context that shows how the bot sends: message, alerts and code."""
+    hook, says_when = settings.BASE_URL + reverse("hook"), bot.max_age is not None
+    return push(hook, bot.pk, election, secret, says_when=says_when)
+
+
+def live_secrets(bot: Automation) -> list[SigningSecret]:
+    return list(SigningSecret.objects.of(Source.TRADINGVIEW, bot.pk).live(timezone.now()))
+
+
+def was_ever_filled(bot: Automation) -> bool:
+    """Whether the bot ever filled its desk. Every accepted signal of a bot is a fill."""
+    return Signal.objects.filter(signer=bot.pk).exists()
+
+
+# --- All bots -------------------------------------------------------------------------------------
+
+
+@customer_page("GET", "POST")
+def bots(request: HttpRequest, desk: Desk) -> HttpResponse:
+    """Lists the desk's bots with their activity, and creates a bot."""
+    form = BotForm(sent(request))
+    if form.is_valid():
+        with refusal_beside(form):
+            bot = desk_actions.add_automation(
+                desk=desk, name=form.cleaned_data["name"], actor=desk.actor
+            )
+            return redirect("bot", bot_id=bot.pk)
+    automations = _bots_of(desk)
+    activities = bot_activities(desk, {bot.pk: bot.name for bot in automations}, timezone.now())
+    rows = [(bot, activities[bot.pk]) for bot in automations]
+    return form_page(request, "pages/bots.html", form, bots=rows, max_bots=MAX_BOTS)
+
+
+def _bots_of(desk: Desk) -> list[Automation]:
+    """The desk's bots that are not removed, each with its election in the list ``standing``."""
+    standing = Prefetch("elections", Election.objects.standing(), to_attr="standing")
+    return list(Automation.objects.not_removed().filter(desk=desk).prefetch_related(standing))
+
+
+# --- Overview: what to set up next until the first fill, then the bot's state ---------------------
+
+
+@customer_page("GET")
+def overview(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
+    """One bot: the steps to its first fill, its election and its latest requests."""
+    bot = own_bot(desk, bot_id)
+    activity = bot_activities(desk, {bot.pk: bot.name}, timezone.now())[bot.pk]
+    context: dict[str, Any] = {
+        "election": election_of(bot),
+        "secrets": live_secrets(bot),
+        "activity": activity,
+        "lines": activity.latest,
+        "compare": True,
+        "form": ElectionForm(),
+    }
+    if not was_ever_filled(bot):
+        context |= _steps(
+            bot,
+            elected=context["election"] is not None,
+            equipped=bool(context["secrets"]),
+            heard=activity.last is not None,
+        )
+    return tab_page(request, desk, bot, "bot", **context)
+
+
+def _steps(bot: Automation, *, elected: bool, equipped: bool, heard: bool) -> dict[str, Any]:
+    """The steps to the bot's first fill, and the first one that is not done."""
+
+    def address(name: str) -> str:
+        return reverse(name, args=[bot.pk])
+
+    steps = [
+        Step("Elect", "The pair and direction that its signals repeat.", address("elect"), elected),
+        Step("Signing secret", "It signs the bot's signals.", address("generate"), equipped),
+        Step("First signal", "From TradingView or a program.", address("tradingview"), heard),
+        Step("First fill", "It appears here automatically.", address("check"), False),
+    ]
+    return {"steps": steps, "next_step": next(step for step in steps if not step.done)}
+
+
+# --- How to send: by a program, and from TradingView ----------------------------------------------
+
+HOST = r"^(?=.{4,253}\Z)(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z](?:[a-z0-9-]*[a-z0-9])?\Z"
+
+
+class RelayHostForm(forms.Form):
+    """The host name of a trader's own relay, to be filled into what the page shows."""
+
+    host = forms.CharField(
+        label="Host name of your relay",
+        max_length=253,
+        validators=[RegexValidator(HOST, "Enter a name such as relay.example.com.")],
+        help_text="We fill it in below. We do not store it.",
+        widget=forms.TextInput({"autocomplete": "off", "spellcheck": "false", "inputmode": "url"}),
+        error_messages={"required": "Enter the host name."},
+    )
+
+
+@customer_page("GET")
+def send(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
+    """The message and sample code that signs and sends it."""
+    bot = own_bot(desk, bot_id)
+    election = election_of(bot)
+    samples = sample_of(bot, election)
+    return tab_page(request, desk, bot, "send", election=election, **samples)
+
+
+@customer_page("GET")
+def tradingview(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
+    """The relay's whole set-up and the alert. ``host`` is the relay's host name."""
+    bot = own_bot(desk, bot_id)
+    election = election_of(bot)
+    form = RelayHostForm(request.GET if "host" in request.GET else None)
+    host = form.cleaned_data["host"] if form.is_valid() else EXAMPLE_HOST
+    samples = sample_of(bot, election)
+    return tab_page(
+        request,
+        desk,
+        bot,
+        "tradingview",
+        form=form,
+        relay=relay_setup(bot, host, samples["alerts"][0].message),
+        election=election,
+        **samples,
+    )
+
+
+# --- Check: a message, as the hook would ----------------------------------------------------------
+
+
+class MessageForm(forms.Form):
+    """A bot's message, to be checked before it is sent."""
+
+    message = forms.CharField(
+        label="Message",
+        strip=False,
+        help_text="The whole JSON text, exactly as your alert or program sends it.",
+        widget=forms.Textarea({"rows": 10, "spellcheck": "false", "autocomplete": "off"}),
+        error_messages={"required": "Paste the message that you want to check."},
+    )
+
+
+@customer_page("GET", "POST", spends="pages")
+def check(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
+    """Checks a message: every mistake at once. Records nothing and uses no nonce."""
+    bot = own_bot(desk, bot_id)
+    election = election_of(bot)
+    sample = sample_of(bot, election)["body"]
+    unbound = MessageForm(initial={"message": sample})
+    form = MessageForm(request.POST) if request.method == "POST" else unbound
+    context: dict[str, Any] = {"election": election, "form": form}
+    if not form.is_bound:
+        return tab_page(request, desk, bot, "check", **context)
+    if not form.is_valid():
+        return tab_page(request, desk, bot, "check", status=422, **context)
+    result = dry_check(bot, form.cleaned_data["message"], json.loads(sample))
+    if any(isinstance(mistake, ExchangeSecret) for mistake in result.mistakes):
+        context["form"] = unbound
+    return tab_page(request, desk, bot, "check", result=result, **context)
+
+
+# --- Alarm: how often the bot is expected to send, and how old its signals may be -----------------
+
+
+@customer_page("GET", "POST")
+def alarm(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
+    """Shows and changes what is expected of the bot's signals."""
+    bot = own_bot(desk, bot_id)
+    form = ExpectationForm(sent(request), initial=initial_of(bot))
+    if form.is_valid():
+        with refusal_beside(form):
+            change_automation(automation=bot, actor=desk.actor, **form.chosen())
+            messages.success(request, "Saved.")
+            return redirect("alarm", bot_id=bot.pk)
+    status = 422 if form.is_bound else 200
+    return tab_page(request, desk, bot, "alarm", form=form, time_zone=zone_of(bot), status=status)
+
+
+# --- Changes --------------------------------------------------------------------------------------
+
+
+@customer_page("GET", "POST")
+def elect(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
+    """Elects a pair and a direction for a bot. Replaces its standing election."""
+    bot = own_bot(desk, bot_id)
+    form = ElectionForm(sent(request))
+    if form.is_valid():
+        with refusal_beside(form):
+            desk_actions.elect(automation=bot, actor=desk.actor, **form.cleaned_data)
+            messages.success(request, "Election saved.")
+            return redirect("bot", bot_id=bot.pk)
+    election = election_of(bot)
+    return form_page(request, "pages/elect.html", form, desk=desk, bot=bot, election=election)
+
+
+@customer_page("GET", "POST", spends=None)
+def withdraw(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
+    """Asks for confirmation, then withdraws the bot's election."""
+    bot = own_bot(desk, bot_id)
+    if request.method == "POST":
+        desk_actions.withdraw_from_automation(automation=bot, actor=desk.actor)
+        messages.success(
+            request, "The bot's election is withdrawn. The bot's signals are now refused."
+        )
+        return redirect("bot", bot_id=bot.pk)
+    election = election_of(bot)
+    if election is None:
+        return redirect("bot", bot_id=bot.pk)
+    return ask(
+        request,
+        "Withdraw the election?",
+        f"The election of {election} for the bot {bot.name} ends.",
+        "The bot's signals are refused until you elect again.",
+        act="Withdraw",
+        back=back_to(bot),
+    )
+
+
+@customer_page("GET", "POST", spends=None)
+def remove(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
+    """Asks for confirmation, then removes the bot."""
+    bot = own_bot(desk, bot_id)
+    if request.method == "POST":
+        token_actions.remove_automation(automation=bot, actor=desk.actor)
+        messages.success(request, "The bot is removed.")
+        return redirect("bots")
+    return ask(
+        request,
+        f"Remove {bot.name}?",
+        "The bot's election is withdrawn and its signing secrets end.",
+        "All its later signals are refused.",
+        "You cannot restore a removed bot.",
+        act="Remove",
+        back=back_to(bot),
+    )
