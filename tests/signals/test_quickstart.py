@@ -11,7 +11,7 @@ from signals.contract.document import BOT_ID
 from signals.intake.models import Signal
 from tests.client import HOOK, get
 from tests.factories import a_bot, a_connected_desk
-from tests.pages import copied
+from tests.pages import copied, source
 from tests.signals.test_contract_page import FIREFOX
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.processes, pytest.mark.once]
@@ -23,6 +23,12 @@ def codes() -> dict[str, str]:
     """The code of the page in each language, as it is copied."""
     shown = [text for text in copied(get(HOOK, Accept=FIREFOX)) if samples.SECRET in text]
     return dict(zip(PROGRAMS, shown, strict=True))
+
+
+def test_the_page_escapes_the_code():
+    shown = source(get(HOOK, Accept=FIREFOX))
+    assert "&lt;?php" in shown
+    assert "<?php" not in shown
 
 
 @pytest.mark.parametrize("language", PROGRAMS)

@@ -1,0 +1,35 @@
+import base64
+import hmac
+import json
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+from standardwebhooks import Webhook, WebhookVerificationError
+
+secret = "{{ secret }}"
+webhook = Webhook(secret)
+key = base64.b64decode(secret[len("whsec_"):])
+
+
+class Receiver(BaseHTTPRequestHandler):
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        try:
+            event = webhook.verify(body, dict(self.headers))
+        except WebhookVerificationError:
+            self.answer(400)
+            return
+        print(self.headers["webhook-id"], event["type"], event["data"], flush=True)
+        if event["type"] == "subscription.test":  # prove that you know the secret
+            challenge = event["data"]["challenge"].encode()
+            proof = hmac.new(key, challenge, "sha256").hexdigest()
+            self.answer(200, json.dumps({"challenge": proof}).encode())
+        else:
+            self.answer(204)
+
+    def answer(self, status, body=b""):
+        self.send_response(status)
+        self.end_headers()
+        self.wfile.write(body)
+
+
+HTTPServer(("127.0.0.1", 8080), Receiver).serve_forever()
