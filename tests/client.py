@@ -9,6 +9,7 @@ from django.db import close_old_connections
 from django.test import Client
 
 from desks.models import User
+from tokens.callers.staff import SIGNED_IN_AT
 from tokens.crypto import signing
 
 if TYPE_CHECKING:
@@ -120,6 +121,7 @@ def signed_in(user: User, *methods: str, at: float | None = None, csrf: bool = F
     session = browser.session
     session["account_authentication_methods"] = [{"method": m, "at": moment} for m in methods]
     session["account_authentication_methods_user"] = str(user.pk)
+    session[SIGNED_IN_AT] = moment
     session.save()
     return browser
 

@@ -54,7 +54,7 @@ def a_client(
         record_authentication(request, user, method)
     for record in session.get("account_authentication_methods", []):
         record["at"] = time.time() - seconds_ago
-    session[SIGNED_IN_AT] = time.time() - opened_ago
+    session[SIGNED_IN_AT] = time.time() - max(opened_ago, seconds_ago)
     session.save()
     return client
 

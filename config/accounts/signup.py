@@ -4,23 +4,27 @@ Nothing is stored before the user chooses a password. The response does not reve
 address has an account; only the email to that address does.
 """
 
+from datetime import timedelta
+
 from allauth.account.adapter import get_adapter
-from allauth.account.internal.flows.login import perform_password_login
-from allauth.account.models import Login
+from allauth.account.signals import user_logged_in
 from allauth.core import ratelimit
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.hashers import make_password
+from django.core import signing
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 
-from config.accounts import links, sent_mail
+from config.accounts import sent_mail
 from config.accounts.forms import PasswordForm, SignUpForm
 from desks.accounts import is_taken, open_account
 from desks.models import User
 from events.http.pages import form_page, page, sent
 
+LIFETIME = timedelta(hours=24)  # of a link
+SALT = "config.accounts.sign-up"
 # The session key of the link's token. A redirect removes the token from the address bar, so that it
 # appears in no Referer header and in no shared address.
 TOKEN_IN_SESSION = "sign_up_token"  # noqa: S105 - a name
@@ -44,7 +48,7 @@ def sign_up(request: HttpRequest) -> HttpResponse:
 @page("GET")
 def check_email(request: HttpRequest) -> HttpResponse:
     """Says that an email was sent. The page is the same for every address."""
-    hours = int(links.LIFETIME.total_seconds() // 3600)
+    hours = int(LIFETIME.total_seconds() // 3600)
     return sent_mail.show(request, "account_signup_sent", "account/signup_sent.html", hours=hours)
 
 
@@ -84,7 +88,7 @@ def _mail(request: HttpRequest, address: str) -> HttpResponse | None:
     )
     if limited:
         return limited
-    to_new = {"sign_up_url": _link(address), "hours": int(links.LIFETIME.total_seconds() // 3600)}
+    to_new = {"sign_up_url": _link(address), "hours": int(LIFETIME.total_seconds() // 3600)}
     to_known = {
         "sign_in_url": reverse("account_login"),
         "password_reset_url": reverse("account_reset_password"),
@@ -99,13 +103,17 @@ def _mail(request: HttpRequest, address: str) -> HttpResponse | None:
 
 
 def _link(address: str) -> str:
-    return reverse("account_signup_link", args=[links.token_for(address)])
+    """A link to choose a password. It contains the address and is signed, so nothing is stored."""
+    return reverse("account_signup_link", args=[signing.dumps(address, salt=SALT)])
 
 
 def _address_without_account(token: str) -> str | None:
     """Returns the address of a valid link, or None if it expired or the address has an account."""
-    address = links.address_of(token)
-    return None if address is None or is_taken(address) else address
+    try:
+        address = str(signing.loads(token, salt=SALT, max_age=LIFETIME))
+    except signing.BadSignature:
+        return None
+    return None if is_taken(address) else address
 
 
 def _invalid_link(request: HttpRequest) -> HttpResponse:
@@ -117,7 +125,8 @@ def _sign_in(request: HttpRequest, user: User) -> HttpResponse:
     request.session.pop(TOKEN_IN_SESSION, None)
     if request.user.is_authenticated:  # another user, in the same browser
         get_adapter(request).logout(request)
-    login = Login(user=user, email=user.email)
-    answer: HttpResponse = perform_password_login(request, {"email": user.email}, login)
+    get_adapter(request).login(request, user)
+    answer = redirect(settings.LOGIN_REDIRECT_URL)
+    user_logged_in.send(sender=User, request=request, response=answer, user=user)
     messages.success(request, "Your account is open, and this is your desk.")
     return answer

@@ -5,9 +5,8 @@ from collections.abc import Iterable
 from django.db import transaction
 from django.urls import URLPattern, URLResolver, include, path
 
-from config.accounts import data, password_reset, preferences, signup
+from config.accounts import data, pages, preferences, signup
 from config.accounts.hashing import limit_hashing
-from config.accounts.manage import email_address, other_sessions
 
 # Pages whose change and its notice are one transaction. allauth tells of an added authenticator app
 # and of new recovery codes after the commit.
@@ -49,13 +48,13 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("signup/sent/", signup.check_email, name="account_signup_sent"),
     path("signup/link/<str:token>/", signup.follow_link, name="account_signup_link"),
     path("signup/password/", signup.choose_password, name="account_signup_password"),
-    path("password/reset/", password_reset.ask, name="account_reset_password"),
-    path("password/reset/done/", password_reset.check_email, name="account_reset_password_done"),
-    path("confirm-email/", email_address.check_email, name="account_email_verification_sent"),
-    path("email/", email_address.ChangeAddress.as_view(), name="account_email"),
-    path("email/cancel/", email_address.cancel_change, name="account_email_cancel"),
-    path("sessions/", other_sessions.ListSessions.as_view(), name="usersessions_list"),
-    path("sessions/end/", other_sessions.end_others, name="end_other_sessions"),
+    path("password/reset/", pages.ask_for_reset, name="account_reset_password"),
+    path("password/reset/done/", pages.reset_sent, name="account_reset_password_done"),
+    path("confirm-email/", pages.link_sent, name="account_email_verification_sent"),
+    path("email/", pages.ChangeAddress.as_view(), name="account_email"),
+    path("email/cancel/", pages.cancel_change, name="account_email_cancel"),
+    path("sessions/", pages.ListSessions.as_view(), name="usersessions_list"),
+    path("sessions/end/", pages.end_others, name="end_other_sessions"),
     path("preferences/", preferences.preferences, name="account_preferences"),
     path("data/", data.own_data, name="account_data"),
     path("close/", data.close, name="account_close"),

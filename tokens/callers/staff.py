@@ -8,10 +8,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from allauth.account.internal.flows.login import (
-    get_authentication_records,
-    record_authentication,
-)
+from allauth.account.authentication import get_authentication_records
 from allauth.mfa.models import Authenticator
 from allauth.mfa.signals import authenticator_added
 from django.conf import settings
@@ -27,6 +24,7 @@ from events.http.refusals import NotAllowed, ReauthenticationRequired, SecondFac
 MAX_SESSION_AGE = timedelta(hours=12)
 SECOND_FACTORS = (Authenticator.Type.TOTP, Authenticator.Type.WEBAUTHN)
 SIGNED_IN_AT = "signed_in_at"  # session key: the Unix time of the sign-in
+FACTOR_ADDED_BY = "second_factor_added_by"  # session key: the user who added the first factor
 
 
 @receiver(user_logged_in)
@@ -46,7 +44,7 @@ def verify_session(
     """
     factors = Authenticator.objects.filter(user=user, type__in=SECOND_FACTORS)
     if list(factors) == [authenticator]:
-        record_authentication(request, user, "mfa", id=authenticator.pk, type=authenticator.type)
+        request.session[FACTOR_ADDED_BY] = user.pk
 
 
 def session_expired(request: HttpRequest, user: User | AnonymousUser) -> bool:
@@ -72,7 +70,8 @@ def has_second_factor(request: HttpRequest) -> bool:
     """Whether the session was opened with a second factor, or does not need one."""
     if not settings.REQUIRE_STAFF_MFA:
         return True
-    return any(record.get("method") == "mfa" for record in _records(request))
+    used = any(record.get("method") == "mfa" for record in _records(request))
+    return used or request.session.get(FACTOR_ADDED_BY, 0) == request.user.pk
 
 
 def can_prove_second_factor(request: HttpRequest) -> bool:
@@ -86,8 +85,9 @@ def can_prove_second_factor(request: HttpRequest) -> bool:
 
 def signed_in_recently(request: HttpRequest) -> bool:
     """Whether the user signed in or re-authenticated within the last 15 minutes."""
-    earliest = time.time() - settings.ACCOUNT_REAUTHENTICATION_TIMEOUT
-    return any(record.get("at", 0) > earliest for record in _records(request))
+    proved = [record.get("at", 0) for record in _records(request)]
+    latest = max([request.session.get(SIGNED_IN_AT, 0), *proved])
+    return bool(latest > time.time() - settings.ACCOUNT_REAUTHENTICATION_TIMEOUT)
 
 
 def require_staff(request: HttpRequest, *, recently: bool) -> None:

@@ -12,7 +12,7 @@ from django.core.management.base import CommandError, CommandParser
 from django.utils import timezone
 from tqdm import tqdm
 
-from config.accounts import links
+from config.accounts import signup
 from config.accounts.sessions import reseal_sessions, sessions
 from events.management.log_command import COULD_NOT_RUN, LogCommand
 from events.times import to_rfc3339
@@ -122,7 +122,7 @@ def _longest_link() -> timedelta:
     return max(
         timedelta(seconds=settings.PASSWORD_RESET_TIMEOUT),
         timedelta(days=accounts.EMAIL_CONFIRMATION_EXPIRE_DAYS),
-        links.LIFETIME,
+        signup.LIFETIME,
     )
 
 

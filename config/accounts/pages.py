@@ -1,0 +1,186 @@
+"""Our pages around allauth's: where a mail went, and what is asked before an act.
+
+``sent_mail`` keeps what "Check your email" shows, and for how long nothing is sent again.
+"""
+
+from http import HTTPStatus
+from typing import cast
+
+from allauth.account import signals
+from allauth.account.adapter import get_adapter
+from allauth.account.decorators import reauthentication_required
+from allauth.account.models import EmailAddress
+from allauth.account.stages import EmailVerificationStage, LoginStageController
+from allauth.account.views import EmailView, PasswordResetView
+from allauth.core import ratelimit
+from allauth.usersessions.adapter import get_adapter as get_sessions_adapter
+from allauth.usersessions.models import UserSession
+from allauth.usersessions.views import ListUserSessionsView
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import redirect
+from django.urls import reverse
+
+from config.accounts import sent_mail
+from config.accounts.forms import ResetPasswordForm
+from desks.models import User
+from events.http.pages import ask, page
+
+RESET_SENT = "account_reset_password_done"
+LINK_SENT = "account_email_verification_sent"
+MAX_SHOWN_LENGTH = 90  # characters of a browser's own name
+
+# --- A password reset ----------------------------------------------------------------------------
+
+
+class AskForReset(PasswordResetView):
+    """allauth's view, with a cooldown and the address on the next page."""
+
+    def form_valid(self, form: ResetPasswordForm) -> HttpResponse:
+        address = form.cleaned_data["email"]
+        return sent_mail.send(self.request, RESET_SENT, address, lambda: self._deliver(form))
+
+    def _deliver(self, form: ResetPasswordForm) -> HttpResponse | None:
+        """Sends the mail, or returns the response of allauth's limit."""
+        answer: HttpResponse = super().form_valid(form)
+        return answer if answer.status_code == HTTPStatus.TOO_MANY_REQUESTS else None
+
+
+@page("GET", "POST")
+def ask_for_reset(request: HttpRequest) -> HttpResponseBase:
+    """Asks for the address and emails a link to it."""
+    return AskForReset.as_view()(request)
+
+
+@page("GET")
+def reset_sent(request: HttpRequest) -> HttpResponse:
+    """Says that an email was sent. The page is the same for every address."""
+    return sent_mail.show(request, RESET_SENT, "account/password_reset_done.html")
+
+
+# --- An address that is not confirmed yet: at a first sign-in, and while the address changes ------
+
+
+@page("GET", "POST")
+def link_sent(request: HttpRequest) -> HttpResponse:
+    """Names the address that a sign-in waits for, and sends the link to it again.
+
+    Only a sign-in with the right password leads here, so naming the address reveals no account.
+    """
+    awaited = _awaited_address(request)
+    if request.method != "POST":
+        known = awaited.email if awaited else ""
+        return sent_mail.show(request, LINK_SENT, "account/verification_sent.html", known=known)
+    if awaited is None:
+        return redirect("account_login")
+    return sent_mail.send(request, LINK_SENT, awaited.email, lambda: _send_link(request, awaited))
+
+
+def _awaited_address(request: HttpRequest) -> EmailAddress | None:
+    """The address that must be confirmed before this browser's sign-in goes on."""
+    stage = LoginStageController.enter(request, EmailVerificationStage.key)
+    if stage is None or stage.login.user is None:
+        return None
+    login = stage.login
+    awaited = EmailAddress.objects.filter(user=login.user, verified=False)
+    return awaited.filter(email__iexact=login.email or login.user.email).first()
+
+
+def _send_link(request: HttpRequest, address: EmailAddress) -> HttpResponse | None:
+    """Sends the link, or returns the response of allauth's limit for the address."""
+    limited: HttpResponse | None = ratelimit.consume_or_429(
+        request, action="confirm_email", key=address.email.lower()
+    )
+    if limited is None:
+        address.send_confirmation(request)
+    return limited
+
+
+class ChangeAddress(EmailView):
+    """allauth's page, which says when the link was sent too recently, and asks before a removal."""
+
+    def post(self, request: HttpRequest, *args: object, **kwargs: object) -> HttpResponse:
+        if "action_remove" in request.POST:
+            return redirect("account_email_cancel")
+        answer: HttpResponse = super().post(request, *args, **kwargs)
+        if "action_send" in request.POST and not self._did_send_verification_email:
+            messages.warning(
+                request, "You asked for the link a moment ago. You can send it again in a minute."
+            )
+        return answer
+
+
+@page("GET", "POST")
+@login_required
+@reauthentication_required(allow_get=True, app="allauth.account")  # type: ignore[untyped-decorator]
+def cancel_change(request: HttpRequest) -> HttpResponse:
+    """Asks for confirmation, then cancels the change to an address that is not confirmed yet."""
+    user = cast(User, request.user)
+    current = EmailAddress.objects.get_verified(user)
+    pending = EmailAddress.objects.get_new(user)
+    if current is None or pending is None:
+        return redirect("account_email")
+    if request.method == "POST":
+        _remove(request, user, pending)
+        return redirect("account_email")
+    return ask(
+        request,
+        "Cancel the change of your email address?",
+        f"The link that we sent to {pending.email} stops working.",
+        f"You keep signing in with {current.email}.",
+        act="Cancel the change",
+        keep="Keep the change",
+        back=("Email address", reverse("account_email")),
+    )
+
+
+def _remove(request: HttpRequest, user: User, address: EmailAddress) -> None:
+    """Removes an address, as allauth does on its own page."""
+    adapter = get_adapter(request)
+    address.remove()
+    signals.email_removed.send(
+        sender=EmailAddress, request=request, user=user, email_address=address
+    )
+    adapter.add_message(
+        request, messages.SUCCESS, "account/messages/email_deleted.txt", {"email": address.email}
+    )
+    adapter.send_notification_mail(
+        "account/email/email_deleted", user, {"deleted_email": address.email}
+    )
+
+
+# --- Sessions ------------------------------------------------------------------------------------
+
+
+class ListSessions(ListUserSessionsView):
+    """allauth's list. Ending the other sessions has a page of its own, which asks first."""
+
+    def post(self, request: HttpRequest, *args: object, **kwargs: object) -> HttpResponse:
+        return redirect("end_other_sessions")
+
+
+@page("GET", "POST")
+@login_required
+def end_others(request: HttpRequest) -> HttpResponse:
+    """Asks for confirmation, then signs out every session of the user but this one."""
+    sessions = UserSession.objects.purge_and_list(cast(User, request.user))
+    others = [session for session in sessions if not session.is_current()]
+    if not others:
+        return redirect("usersessions_list")
+    if request.method == "POST":
+        get_sessions_adapter().end_sessions(others)
+        messages.success(request, "All other sessions are signed out.")
+        return redirect("usersessions_list")
+    return ask(
+        request,
+        "Sign out the other sessions?",
+        *(f"{_name(session)} is signed out." for session in others),
+        "You stay signed in here.",
+        act="Sign out the others",
+        back=("Sessions", reverse("usersessions_list")),
+    )
+
+
+def _name(session: UserSession) -> str:
+    return f"{session.user_agent[:MAX_SHOWN_LENGTH] or 'A browser'} at {session.ip}"
