@@ -19,7 +19,7 @@ from redis.exceptions import RedisError
 from config.monitoring import health
 from config.monitoring.metrics import REFUSALS, UNAVAILABLE
 from events.http import refusals
-from events.http.request_state import state_of
+from events.http.requests import state_of
 from events.waits import Wait, wait_of
 from events.writer_queue import DATABASE_ERRORS
 

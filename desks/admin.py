@@ -11,8 +11,7 @@ from desks import actions
 from desks.forms import ElectionForm
 from desks.models import Automation, Card, Desk, Election, User
 from desks.models.desk import DeskQuerySet
-from events.control.links import add_related
-from events.control.lists import EMPTY_VALUE, ChoiceFilter
+from events.control.lists import EMPTY_VALUE, ChoiceFilter, add_related
 from events.control.pages import ActionPage, ReadOnlyAdmin
 from events.http.names import NameField
 from events.models import Event

@@ -7,12 +7,12 @@ column names come from the models.
 import functools
 import json
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Any
 
-from django.db import connection
+from django.db import connection, transaction
 from django.db.models import DateTimeField, JSONField, Model
 from django.db.models.expressions import RawSQL
 
@@ -136,3 +136,30 @@ EVENT = Event._meta.db_table
 EVENT_COLUMNS = columns(Event)
 EVENT_VALUES = values(Event)
 INSERT_EVENT = f"INSERT INTO {EVENT} ({EVENT_COLUMNS}) VALUES ({EVENT_VALUES})"
+
+
+def snapshot() -> AbstractContextManager[None]:
+    """All reads inside see the database at one point in time. It blocks no writer."""
+    return _postgresql_snapshot() if connection.vendor == "postgresql" else _sqlite_snapshot()
+
+
+@contextmanager
+def _postgresql_snapshot() -> Iterator[None]:
+    with transaction.atomic(durable=True):
+        with connection.cursor() as cursor:
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            cursor.execute("SET LOCAL statement_timeout = 0")
+            cursor.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+        yield
+
+
+@contextmanager
+def _sqlite_snapshot() -> Iterator[None]:
+    with connection.cursor() as cursor:
+        cursor.execute("PRAGMA query_only = ON")
+        cursor.execute("BEGIN DEFERRED")  # Django's BEGIN IMMEDIATE takes the write lock
+        try:
+            yield
+        finally:
+            cursor.execute("ROLLBACK")
+            cursor.execute("PRAGMA query_only = OFF")

@@ -14,7 +14,7 @@ from desks.models import Bookmark
 from events import log
 from events.actors import SYSTEM
 from events.columns import new_epoch
-from events.feed.head import read_head
+from events.feed import read_head
 from events.models import Head
 from signals.notices.writers import RESTORED
 from signals.webhooks.models import Subscription

@@ -21,7 +21,7 @@ from config.accounts import hashing
 from desks import mails
 from desks.models import User
 from desks.notices.outbox import tell_security
-from events.http.client_addresses import client_address
+from events.http.requests import client_address
 from tokens.crypto import keys
 
 MAX_USER_AGENT = UserSession._meta.get_field("user_agent").max_length

@@ -25,8 +25,8 @@ from django.http import HttpRequest, HttpResponseBase
 
 from desks.mail_addresses import normalize_address
 from desks.models import User
-from events.http.client_addresses import rate_limit_address
 from events.http.refusals import RateLimited, Unavailable
+from events.http.requests import rate_limit_address
 from events.waits import Wait
 
 AT_ONCE = 2

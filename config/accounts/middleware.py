@@ -10,7 +10,7 @@ from django.utils import timezone
 from django.utils.functional import SimpleLazyObject
 
 from desks.models import User
-from events.http.request_state import state_of
+from events.http.requests import state_of
 from tokens.callers.staff import session_expired
 
 

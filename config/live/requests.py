@@ -13,7 +13,7 @@ from config.middleware.chains import api_chain
 from config.problems import problem, to_refusal
 from config.wsgi import SanitizedRequest, application
 from events.http.refusals import NotFound
-from events.http.request_state import state_of
+from events.http.requests import state_of
 from events.live.hub import hub
 from events.live.opening import Opening
 from events.live.streams import StreamResponse

@@ -22,7 +22,7 @@ from events.http.refusals import (
     HttpsRequired,
     NotFound,
 )
-from events.http.request_state import state_of
+from events.http.requests import state_of
 from tokens.crypto import formats
 
 Handler = Callable[[HttpRequest], HttpResponse]

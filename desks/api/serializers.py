@@ -7,8 +7,8 @@ from rest_framework import serializers
 from desks.models import Card
 from desks.models.connection import TRADE_ONLY
 from desks.models.desk import DeskQuerySet
+from events.columns import ToRfc3339
 from events.http.parameters import MAX_TEXT_LENGTH, PageParameters
-from events.times import ToRfc3339
 
 YES, NO = "1", "0"
 # The parameters that filter desks. None of them goes with changedSince.

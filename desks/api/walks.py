@@ -3,7 +3,7 @@
 from typing import Any
 
 from desks.api.serializers import FILTERS
-from events.feed.head import read_head
+from events.feed import read_head
 from events.http.cursors import log_cursor, log_position, walk_cursor, walk_place
 from events.http.refusals import Invalid
 from events.models import Head

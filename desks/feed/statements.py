@@ -6,7 +6,7 @@ from collections.abc import Collection
 from django.db import connection
 
 from desks.models import Card, Desk, Election
-from events.feed.reading import MAX_POSITION, MAX_SPANS_PER_PAGE, Span, Window
+from events.feed import MAX_POSITION, MAX_SPANS_PER_PAGE, Span, Window
 from events.statements import fetch_all
 
 ELECTION, CARD = Election._meta.db_table, Card._meta.db_table

@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 
 from desks.feed.statements import card_spans, card_spans_of
 from desks.models import Desk
-from events.feed.reading import Span, Visibility, Window
+from events.feed import Span, Visibility, Window
 from events.kinds import EVERYONE, Kind
 from events.live.readers import Change
 from events.models import Event

@@ -7,7 +7,7 @@ from django.db.models import F, Q, Value
 from django.db.models.functions import Coalesce, Least
 
 from desks.choices import MAX_PAIR_LENGTH, Direction
-from events.feed.reading import MAX_POSITION
+from events.feed import MAX_POSITION
 
 
 class Reason(models.TextChoices):

@@ -14,15 +14,19 @@ from rest_framework.viewsets import ViewSetMixin
 
 from events.api import schemas
 from events.api.serializers import FeedParameters, StreamParameters
-from events.feed.dates import limit_to_times
-from events.feed.head import read_head
-from events.feed.reading import Page, Query, Visibility, read_page
-from events.feed.records import serialize_event
-from events.http.accept import json_weight, media_weights
+from events.feed import (
+    Page,
+    Query,
+    Visibility,
+    limit_to_times,
+    read_head,
+    read_page,
+    serialize_event,
+)
 from events.http.api_view import ApiResponse, ApiView
 from events.http.cursors import log_cursor, log_position
 from events.http.refusals import CursorLost, Invalid, NotAcceptable, TokenInvalid
-from events.http.request_state import state_of
+from events.http.requests import json_weight, media_weights, state_of
 from events.live.frames import MEDIA_TYPE, Version
 from events.live.hub import hub
 from events.live.opening import topics_at

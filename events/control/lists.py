@@ -1,19 +1,24 @@
-"""Lists that open as fast with a million rows as with ten.
+"""Lists that open as fast with a million rows as with ten, and links between pages.
 
-They are ordered by an index, filter on indexed columns only, and count at most ``MAX_LISTED`` rows.
+Lists are ordered by an index, filter on indexed columns only, and count at most ``MAX_LISTED``
+rows. An app cannot name the lists of an app above it: that app registers its lists here.
 """
 
 import functools
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from django.contrib import admin
+from django.contrib.admin.utils import quote
 from django.contrib.admin.views.main import ChangeList
 from django.core.paginator import Paginator
 from django.db.models import Field, Model, QuerySet
 from django.http import HttpRequest
 from django.template.loader import render_to_string
+from django.urls import reverse
+from django.utils.safestring import SafeString
 
 MAX_LISTED = 10_000
 EMPTY_VALUE = "-"  # the same as Django's
@@ -74,3 +79,59 @@ def api_formatted(field: "Field[Any, Any]") -> Callable[[Model], Any]:
         return value or EMPTY_VALUE
 
     return format_value
+
+
+class PageLink(NamedTuple):
+    """A link to a page that does one thing."""
+
+    label: str
+    url: str
+
+
+class Section(NamedTuple):
+    """A part of the page of a row, below its fields. ``content`` is safe HTML."""
+
+    heading: str
+    content: SafeString
+
+
+_sections: defaultdict[type[Model], dict[str, Callable[[Any], SafeString]]] = defaultdict(dict)
+_related: defaultdict[type[Model], dict[str, type[Model]]] = defaultdict(dict)
+
+
+def add_related(model: type[Model], label: str, listed: type[Model]) -> None:
+    """Links the page of each row of ``model`` to the rows of ``listed`` that belong to it.
+
+    The link searches the list for the row's public id.
+    """
+    _related[model][label] = listed
+
+
+def add_section(model: type[Model], heading: str, render: Callable[[Any], SafeString]) -> None:
+    """Adds a section to the page of each row of ``model``."""
+    _sections[model][heading] = render
+
+
+def sections_of(row: Model) -> list[Section]:
+    """The sections of this row's page that have content, in the order in which they were added."""
+    rendered = ((heading, render(row)) for heading, render in _sections[type(row)].items())
+    return [Section(heading, content) for heading, content in rendered if content]
+
+
+def related_links(row: Model) -> list[PageLink]:
+    """The links from the page of this row to related lists, in the order of their labels."""
+    public_id = getattr(row, "public_id", row.pk)
+    return [
+        PageLink(f"Its {label}", f"{_list_url(listed)}?q={public_id}")
+        for label, listed in sorted(_related[type(row)].items())
+    ]
+
+
+def row_url(row: Model) -> str:
+    """The URL of the page of this row."""
+    name = f"admin:{row._meta.app_label}_{row._meta.model_name}_change"
+    return reverse(name, args=[quote(row.pk)])
+
+
+def _list_url(model: type[Model]) -> str:
+    return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist")

@@ -14,13 +14,15 @@ from django.urls import URLPattern, path, reverse
 from django.views.generic import FormView
 
 from events.actors import Actor
-from events.control.links import PageLink, related_links, sections_of
 from events.control.lists import (
     ChoiceFilter,
     IndexedChangeList,
     LimitedPaginator,
+    PageLink,
     Rows,
     api_formatted,
+    related_links,
+    sections_of,
 )
 from events.http.refusals import Invalid
 

@@ -8,7 +8,7 @@ from rest_framework.negotiation import DefaultContentNegotiation
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from events.http.request_state import state_of
+from events.http.requests import state_of
 from events.http.strict_json import ENCODER
 
 

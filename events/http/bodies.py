@@ -9,7 +9,7 @@ from rest_framework.request import Request
 
 from events.http import strict_json
 from events.http.refusals import BodyTooLarge, LengthRequired, Malformed, UnsupportedMediaType
-from events.http.request_state import state_of
+from events.http.requests import state_of
 
 
 def check_length(request: HttpRequest) -> None:

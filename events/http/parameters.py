@@ -8,7 +8,7 @@ from django.http import QueryDict
 from rest_framework import serializers
 
 from events.http.refusals import FieldError, Invalid
-from events.rfc3339 import DETAIL, parse_rfc3339
+from events.times import RFC3339_DETAIL, parse_rfc3339
 
 DEFAULT_PAGE_SIZE = 100
 MAX_PAGE_SIZE = 1000
@@ -76,7 +76,7 @@ class Rfc3339Field(serializers.DateTimeField):
     The framework also accepts a date without a time, and a time without an offset.
     """
 
-    default_error_messages = {"invalid": DETAIL}
+    default_error_messages = {"invalid": RFC3339_DETAIL}
 
     def to_internal_value(self, value: Any) -> datetime:
         if not isinstance(value, str):

@@ -8,7 +8,7 @@ import json
 import secrets
 from enum import Enum, StrEnum
 
-from events.feed.records import serialize_event
+from events.feed import serialize_event
 from events.http.cursors import log_cursor
 from events.http.strict_json import ENCODER
 from events.models import Event

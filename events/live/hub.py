@@ -12,7 +12,7 @@ import time
 from django.db import DatabaseError, OperationalError, connection
 from django.utils import timezone
 
-from events.feed.head import read_head
+from events.feed import read_head
 from events.http.refusals import Unavailable
 from events.live import metrics
 from events.live.frames import EndReason

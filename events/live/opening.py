@@ -8,7 +8,7 @@ log with the code of the list, up to the position that the hub has applied.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from events.feed.reading import Page, Query, Span, Visibility, Window, read_page
+from events.feed import Page, Query, Span, Visibility, Window, read_page
 from events.live.frames import event_frame, first_frame, position_frame
 from events.live.hub import hub
 from events.live.readers import Reader, Topic

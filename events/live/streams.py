@@ -4,9 +4,9 @@ from typing import Any, Protocol
 
 from django.http import HttpRequest, HttpResponseBase, StreamingHttpResponse
 
-from events.feed.reading import Query, Visibility
+from events.feed import Query, Visibility
 from events.http.refusals import CursorLost
-from events.http.request_state import state_of
+from events.http.requests import state_of
 from events.live.frames import MEDIA_TYPE
 from events.live.hub import hub
 from events.live.opening import Opening

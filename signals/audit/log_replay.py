@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 
 from desks.ids import USER
-from events.feed.head import read_head
+from events.feed import read_head
 from events.kinds import EVERYONE, PLATFORM, Kind
 from events.models import Event
 from signals.audit.findings import Findings

@@ -9,7 +9,7 @@ from django.db.models import Count, F, Max, Q
 
 from desks.models import Bookmark, Desk, User
 from events import schema
-from events.feed.head import read_head
+from events.feed import read_head
 from signals.audit.desks import audit_desks
 from signals.audit.findings import Finding, Findings
 from signals.audit.keys import check_keys

@@ -13,8 +13,8 @@ from django.template.loader import render_to_string
 from rest_framework import serializers
 
 from events.api.serializers import MAX_WAIT, FeedParameters
-from events.http.accept import json_weight, media_weights
 from events.http.limits import OFF
+from events.http.requests import json_weight, media_weights
 from events.kinds import Kind
 from signals.contract import samples
 from signals.contract.document import BOT_ID, contract

@@ -6,7 +6,7 @@ from django.template.loader import render_to_string
 from django.utils.safestring import SafeString
 
 from desks.models import Automation
-from events.control.links import add_related
+from events.control.lists import add_related
 from events.control.pages import ReadOnlyAdmin
 from signals.control import search
 from signals.intake.models import Signal

@@ -7,7 +7,7 @@ from django.template.loader import render_to_string
 from django.utils.safestring import SafeString
 
 from desks.models import Card, Desk, User
-from events.control.links import add_related, add_section
+from events.control.lists import add_related, add_section
 from events.http.refusals import Refused
 from events.kinds import Kind
 from events.models import Event

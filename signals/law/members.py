@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from events.http.json_schema import BOOLEAN, STRING, one_of, pattern
-from events.rfc3339 import DETAIL, parse_rfc3339
+from events.times import RFC3339_DETAIL, parse_rfc3339
 
 DIGITS_BEFORE_POINT, DIGITS_AFTER_POINT = 15, 8
 
@@ -124,7 +124,7 @@ def _read_time(value: Any) -> datetime:
     try:
         return parse_rfc3339(value)
     except (TypeError, ValueError):
-        raise FaultError("form", DETAIL) from None
+        raise FaultError("form", RFC3339_DETAIL) from None
 
 
 TIME = Member({"type": "string", "format": "date-time"}, _read_time)

@@ -16,8 +16,8 @@ from django.db.models import Exists, F, OuterRef, QuerySet
 from desks.models import Automation, Bookmark, Card, Desk, Notice, RefusalTold, User
 from desks.models.notice_kinds import NoticeKind
 from desks.notices.outbox import bookmarked, is_full, wanted
-from events.control.links import row_url
-from events.feed.head import read_head
+from events.control.lists import row_url
+from events.feed import read_head
 from events.kinds import Kind
 from events.models import Event, Head
 from signals.notices.texts import (

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from desks.models import Automation, Desk
-from events.feed.reading import Page, Query, Span, read_page
+from events.feed import Page, Query, Span, read_page
 from events.http.cursors import log_cursor
 from events.kinds import Kind
 from events.models import Event

@@ -11,7 +11,7 @@ from django.db.models import Exists, OuterRef
 from django.urls import reverse
 
 from desks.models import Card, Desk
-from events.control.links import row_url
+from events.control.lists import row_url
 from events.kinds import Kind
 from events.models import Event
 from events.statements import parse_datetime

@@ -8,7 +8,7 @@ from django.urls import reverse
 
 from desks.feed.visibility import desk_visibility
 from desks.models import Automation, Card, Desk, Election
-from events.feed.reading import Query, read_page
+from events.feed import Query, read_page
 from events.kinds import SUPPRESSED, Kind
 from events.models import Event
 from signals.intake.models import Signal

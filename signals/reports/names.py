@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from django.db.models import Model
 
 from desks.models import Automation, Card, Desk, User
-from events.control.links import row_url
+from events.control.lists import row_url
 from events.models import Event
 from signals.reports.activity import webhook_of
 from signals.webhooks.models import Subscription

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 
-from events.feed.dates import first_positions
-from events.feed.reading import MAX_SPANS_PER_PAGE, IndexRange, Span, range_condition
+from events.feed import MAX_SPANS_PER_PAGE, IndexRange, Span, first_positions, range_condition
 from events.kinds import Kind
 from events.models import Event
 from events.statements import fetch_all

@@ -14,9 +14,15 @@ from django.utils.http import urlencode
 
 from desks.feed.visibility import desk_visibility, topic_changes
 from desks.models import Automation, Desk, User
-from events.feed.dates import first_positions
-from events.feed.head import read_head
-from events.feed.reading import MAX_POSITION, WHOLE_LOG, Query, Visibility, read_page
+from events.feed import (
+    MAX_POSITION,
+    WHOLE_LOG,
+    Query,
+    Visibility,
+    first_positions,
+    read_head,
+    read_page,
+)
 from events.http.cursors import log_position
 from events.http.refusals import Invalid, NotFound
 from events.kinds import SUPPRESSED

@@ -13,7 +13,7 @@ from desks import actions as desk_actions
 from desks.feed.visibility import desk_visibility
 from desks.forms import ConnectionForm, EnrolmentForm
 from desks.models import Card, Desk, Election
-from events.feed.reading import Query, Span, Visibility, Window, read_page
+from events.feed import Query, Span, Visibility, Window, read_page
 from events.http.pages import ask, form_page, refusal_beside, sent
 from signals.reports.activity import lines
 from signals.reports.attention import bots_at_a_glance, cards_of, concerns

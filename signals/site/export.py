@@ -20,9 +20,7 @@ from django.utils import timezone
 
 from desks.feed.visibility import desk_visibility
 from desks.models import Automation, Desk, Election
-from events.feed.head import read_head
-from events.feed.reading import Query, read_page
-from events.feed.records import serialize_event
+from events.feed import Query, read_head, read_page, serialize_event
 from events.times import to_rfc3339
 from signals.notices.chats.models import Chat
 from signals.webhooks.models import Subscription

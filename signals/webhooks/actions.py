@@ -17,7 +17,7 @@ from desks.models import Desk
 from desks.writes import refuse_inactive
 from events import log
 from events.actors import Actor
-from events.feed.head import read_head
+from events.feed import read_head
 from events.http.cursors import log_position
 from events.http.refusals import CursorLost, Invalid, NotFound
 from events.kinds import Kind

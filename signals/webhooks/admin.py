@@ -11,9 +11,9 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from desks.models import Desk
-from events.control.links import add_related, add_section
+from events.control.lists import add_related, add_section
 from events.control.pages import ActionPage, ReadOnlyAdmin
-from events.feed.head import read_head
+from events.feed import read_head
 from events.http.cursors import log_cursor
 from signals.webhooks import actions
 from signals.webhooks.models import MAX_ANSWERS, MAX_ATTEMPTS, State, Subscription

@@ -10,7 +10,7 @@ from django.db.models.functions import RowNumber
 
 from desks.feed.visibility import desk_visibility
 from desks.ids import MAX_ID_LENGTH, new_subscription_id
-from events.feed.reading import WHOLE_LOG, Visibility
+from events.feed import WHOLE_LOG, Visibility
 from events.http.cursors import log_cursor
 from events.times import to_rfc3339
 from tokens.crypto.keys import KeyLostError

@@ -19,7 +19,7 @@ from django.utils import timezone
 from django.utils.http import urlencode
 
 from desks.models import Desk
-from events.feed.head import read_head
+from events.feed import read_head
 from events.http.cursors import log_cursor
 from events.http.pages import View, ask, form_page, refusal_beside, sent
 from events.http.refusals import Invalid, NotFound

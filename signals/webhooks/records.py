@@ -4,9 +4,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
-from events.feed.counting import count_ahead
-from events.feed.head import read_head
-from events.feed.reading import Query, read_page
+from events.feed import Query, count_ahead, read_head, read_page
 from events.kinds import Kind
 from events.times import to_rfc3339
 from signals.webhooks.models import Subscription, SubscriptionSecret

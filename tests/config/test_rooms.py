@@ -90,6 +90,6 @@ def test_every_route_that_the_test_looks_up_is_one():
 
 
 def test_nothing_hangs_attributes_on_a_request_that_its_type_does_not_have():
-    """``events.http.request_state`` declares what the service notes about a request."""
+    """``events.http.requests`` declares what the service notes about a request."""
     hung = re.compile(r"request\.\w+ = .*type: ignore\[attr-defined\]|setattr\(request")
     assert [str(path) for path in FILES if hung.search(path.read_text())] == []

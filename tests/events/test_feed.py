@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from events import log
 from events.actors import SYSTEM
-from events.feed.reading import (
+from events.feed import (
     MAX_SPANS_PER_PAGE,
     WHOLE_LOG,
     Page,

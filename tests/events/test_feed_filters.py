@@ -7,8 +7,7 @@ import pytest
 
 from desks import actions
 from events.actors import SYSTEM
-from events.feed.dates import limit_to_times
-from events.feed.reading import Query
+from events.feed import Query, limit_to_times
 from events.http.cursors import log_cursor
 from events.models import Event, Head
 from events.times import to_rfc3339

@@ -17,7 +17,7 @@ from django.utils import timezone
 from desks import actions as desks
 from desks.feed.visibility import topic_changes
 from events.actors import SYSTEM
-from events.feed.reading import WHOLE_LOG, Query
+from events.feed import WHOLE_LOG, Query
 from events.http.cursors import log_cursor
 from events.http.refusals import Unavailable
 from events.live import hub as hub_module

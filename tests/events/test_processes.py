@@ -19,7 +19,7 @@ from django.db import (
 
 from events import log
 from events.actors import SYSTEM, Actor
-from events.feed.reading import WHOLE_LOG, Query, read_page
+from events.feed import WHOLE_LOG, Query, read_page
 from events.kinds import EVERYONE, Kind
 from events.models import Event, Head
 from tests.processes import started_together

@@ -5,7 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from desks.models import Desk
-from events.times import ToRfc3339, relative, to_rfc3339
+from events.columns import ToRfc3339
+from events.times import relative, to_rfc3339
 
 pytestmark = pytest.mark.django_db
 

@@ -10,9 +10,9 @@ import time_machine
 from django.utils import timezone
 
 from desks import actions as desks
+from events import feed
 from events.actors import SYSTEM
-from events.feed import reading
-from events.feed.dates import first_positions
+from events.feed import first_positions
 from events.models import Event, Head
 from signals.site import activity
 from signals.site.export import safe_cell
@@ -156,7 +156,7 @@ class TestSearch:
         send(bot, pair="SOL/USDT")
         for _ in range(6):
             send(bot)
-        monkeypatch.setattr(reading, "MAX_CHECKED_PER_PAGE", 3)
+        monkeypatch.setattr(feed, "MAX_CHECKED_PER_PAGE", 3)
         query = f"bot={bot.id}&kind=signal.refused"
         page = owner.get(f"/activity?{query}")
         assert "Nothing matches in this part of the log." in words(page)

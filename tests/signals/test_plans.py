@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from desks.expectations.watch import Watch
 from desks.models import Automation, Desk, Digest, Election, Notice, User
-from events.feed.reading import MAX_CHECKED_PER_PAGE
+from events.feed import MAX_CHECKED_PER_PAGE
 from events.http.cursors import log_cursor, walk_cursor
 from events.models import Event, Head
 from signals.intake.models import Signal

@@ -4,7 +4,7 @@ import pytest
 from django.test import Client, RequestFactory
 
 from desks.models import User
-from events.http.client_addresses import client_address, rate_limit_address
+from events.http.requests import client_address, rate_limit_address
 from tests import staff
 from tests.client import bearer, code, get
 from tests.factories import PASSWORD

@@ -7,7 +7,7 @@ from django.http import HttpResponse
 from django.utils import timezone
 
 from desks.models import Automation
-from events.control.links import add_related
+from events.control.lists import add_related
 from events.control.pages import ActionPage, ReadOnlyAdmin
 from tokens import actions
 from tokens.admin.pages import CreateCredentialPage, OwnerFilter

@@ -4,9 +4,8 @@ from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
 
 from events.http import limits
-from events.http.client_addresses import rate_limit_address
 from events.http.refusals import Unauthenticated
-from events.http.request_state import state_of
+from events.http.requests import rate_limit_address, state_of
 from tokens.models import SigningSecret, Token
 
 

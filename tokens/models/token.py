@@ -12,7 +12,7 @@ from desks.feed.visibility import desk_visibility, topic_changes
 from desks.ids import MAX_ID_LENGTH, new_token_id
 from desks.models import Desk
 from events.actors import Actor, ActorType
-from events.feed.reading import WHOLE_LOG, Visibility
+from events.feed import WHOLE_LOG, Visibility
 from events.http.names import MAX_NAME_LENGTH
 from events.kinds import Kind
 from events.live.frames import EndReason

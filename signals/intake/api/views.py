@@ -11,7 +11,7 @@ from rest_framework.viewsets import ViewSetMixin
 from events.http.api_view import ApiResponse, ApiView
 from events.http.bodies import json_body
 from events.http.refusals import Invalid, NotFound, Refused, SignatureInvalid, Unauthenticated
-from events.http.request_state import state_of
+from events.http.requests import state_of
 from signals.contract.document import contract
 from signals.contract.page import contract_page, prefers_page
 from signals.intake.api import schemas

@@ -9,10 +9,10 @@ from django.db import DatabaseError
 from django.utils import timezone
 from tqdm import tqdm
 
-from events.feed.head import read_head
+from events.feed import read_head
 from events.management.log_command import COULD_NOT_RUN, LogCommand
 from events.models import Head
-from events.snapshot import snapshot
+from events.statements import snapshot
 from signals.audit.findings import NOT_COVERED, Finding, Findings
 from signals.audit.run import PASSES, audit_schema, run_audit
 from signals.notices.writers import tell_staff

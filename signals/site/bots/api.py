@@ -17,7 +17,7 @@ from desks.api.schemas import (
 from desks.ids import BOT, BOT_ID, SIGNAL_ID, id_form
 from desks.models import Automation, Desk
 from events.choices import TextEnum
-from events.feed.head import read_head
+from events.feed import read_head
 from events.http.api_view import ApiResponse, ApiView
 from events.http.cursors import list_cursor, list_id, page_of
 from events.http.json_schema import BOOLEAN, COUNT, DATE_TIME, STRING, one_of, pattern

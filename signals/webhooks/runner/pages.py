@@ -11,9 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from desks.feed.visibility import desks_spans
-from events.feed.head import read_head
-from events.feed.reading import Query, Span, Window, read_page
-from events.feed.records import serialize_event
+from events.feed import Query, Span, Window, read_head, read_page, serialize_event
 from events.models import Event
 from events.statements import listed
 from signals.outbound.database import read_database

@@ -11,7 +11,7 @@ from django.db import InternalError, OperationalError, connection, connections
 
 from events.kinds import Kind
 from events.models import Event, Head
-from events.snapshot import snapshot
+from events.statements import snapshot
 from signals.audit.findings import NOT_COVERED, Findings
 from signals.audit.run import run_audit
 from tests.factories import a_desk

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from events.feed.reading import Query, read_page
+from events.feed import Query, read_page
 from signals.client.webhooks import InvalidWebhookError, verify_webhook
 from tests.signals.outbound.listeners import Request
 

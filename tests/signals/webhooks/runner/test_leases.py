@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from desks import actions as desk_actions
 from events.actors import SYSTEM
-from events.feed.reading import Query, read_page
+from events.feed import Query, read_page
 from events.http.cursors import log_cursor
 from events.models import Head
 from signals.webhooks import actions

@@ -1,19 +1,34 @@
-"""Reads a page of the log from a cursor, without gaps and without duplicates.
+"""Reads the log: its head, pages of it without gaps and duplicates, times in it, and what is new.
 
-The order of the reads is essential: the head first, then the reader's visible spans, then the
-events up to that head. In any other order, a withdrawal between two statements would show fills
+The order of the reads of a page is essential: the head first, then the reader's visible spans, then
+the events up to that head. In any other order, a withdrawal between two statements would show fills
 that never happened.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, NamedTuple
 
-from django.db import connection
+from django.db import DEFAULT_DB_ALIAS, connection
 
-from events.feed.head import read_head
 from events.models import SEARCHED, Event, Head
-from events.statements import fetch_all
+from events.statements import adapt_datetime, fetch_all, fetch_one, parse_datetime
+from events.times import to_rfc3339
+
+HEAD_COLUMNS = ["id", "position", "at", "epoch"]
+READ_HEAD = f"SELECT {', '.join(HEAD_COLUMNS)} FROM {Head._meta.db_table}"
+
+
+def read_head() -> Head:
+    """The head of the log, as ``Head.objects.get`` finds it, in a quarter of the time."""
+    row = fetch_one(READ_HEAD)
+    if row is None:
+        raise Head.DoesNotExist
+    head = Head.from_db(DEFAULT_DB_ALIAS, HEAD_COLUMNS, row)
+    head.at = parse_datetime(head.at)
+    return head
+
 
 EVENT_TABLE = Event._meta.db_table
 MAX_SPANS_PER_PAGE = 20
@@ -241,3 +256,94 @@ def range_condition(branch: IndexRange) -> tuple[str, list[str | int]]:
     # The searched columns have partial indexes. PostgreSQL does not conclude this from the rows.
     given = "".join(f" AND {column} IS NOT NULL" for column in branch.key if column in SEARCHED)
     return f"({key}) BETWEEN ({placeholders}) AND ({placeholders}){given}", params
+
+
+TIME_IN_THE_MIDDLE = f"(SELECT at FROM {Event._meta.db_table} WHERE position = (low + high) / 2)"
+# A binary search for each time, all in one statement: it reads about log2(head) events by their
+# primary key. ``low`` never passes the position that is searched for.
+SEARCH_TIMES = f"""
+WITH RECURSIVE search (number, time, low, high) AS (
+    SELECT number, time, CAST(1 AS bigint), head.position + 1
+    FROM {Head._meta.db_table} AS head, ({{asked}}) AS asked
+    UNION ALL
+    SELECT number, time,
+           CASE WHEN {TIME_IN_THE_MIDDLE} < time THEN (low + high) / 2 + 1 ELSE low END,
+           CASE WHEN {TIME_IN_THE_MIDDLE} < time THEN high ELSE (low + high) / 2 END
+    FROM search WHERE low < high
+)
+SELECT number, max(low) FROM search GROUP BY number"""
+
+
+def first_positions(times: Sequence[datetime]) -> list[int]:
+    """For each time, the position of the first event that is not before it.
+
+    That is the position after the head if there is no such event yet.
+    """
+    if not times:
+        return []
+    time = "CAST(%s AS timestamptz)" if connection.vendor == "postgresql" else "%s"
+    asked = " UNION ALL ".join([f"SELECT %s AS number, {time} AS time"] * len(times))
+    values = [value for number, at in enumerate(times) for value in (number, adapt_datetime(at))]
+    found = dict(fetch_all(SEARCH_TIMES.format(asked=asked), values))
+    return [int(found[number]) for number in range(len(times))]
+
+
+def limit_to_times(query: Query, since: datetime | None, until: datetime | None) -> Query:
+    """The query of the events that are not before ``since`` and are before ``until``.
+
+    A time that the log has not reached has no position yet. So nothing is read after the head as
+    it is now: the page ends there, and its cursor continues there.
+    """
+    if since is None and until is None:
+        return query
+    head = read_head().position
+    found = first_positions([time for time in (since, until) if time])
+    first = found[0] if since else query.first
+    return replace(query, first=first, last=min(head, found[-1] - 1) if until else head)
+
+
+def count_ahead(after: int, kinds: Sequence[str], visibility: Visibility, most: int) -> int:
+    """The number of visible events of these kinds after a position; of all kinds without any.
+
+    Counting stops at ``most``. It reads at most so many rows of each range of an index.
+    """
+    head, query, found = read_head().position, Query(kinds=kinds), 0
+    is_cut = True
+    while is_cut and found < most and after < head:
+        window = Window(after + 1, head, descending=False)
+        spans, window, is_cut = limit_spans(visibility(window), window)
+        found += _count(branches_of(spans, query, window), most - found)
+        after = window.high
+    return found
+
+
+def _count(branches: Sequence[IndexRange], most: int) -> int:
+    if not branches:
+        return 0
+    parts: list[str] = []
+    values: list[str | int] = []
+    for branch in branches:
+        where, params = range_condition(branch)
+        parts.append(
+            f"SELECT * FROM (SELECT position FROM {EVENT_TABLE} WHERE {where} LIMIT %s) AS branch"
+        )
+        values += [*params, most]
+    union = " UNION ALL ".join(parts)
+    row = fetch_one(f"SELECT count(*) FROM ({union}) AS found", values)
+    return min(int(row[0]), most)
+
+
+def serialize_event(event: Event, *, platform: bool) -> dict[str, Any]:
+    """The event as JSON. The platform sees more of some events than a desk does."""
+    content = event.content_for(platform=platform)
+    actor = event.actor_for(platform=platform)
+    return {
+        "id": event.id,
+        "position": event.position,
+        "kind": event.kind,
+        "at": to_rfc3339(event.at),
+        "actor": actor and actor.to_dict(),
+        "userId": event.user_id,
+        "signal": content["signal"],
+        "data": content["data"],
+    }
