@@ -1,17 +1,17 @@
 """GET /api/v1: the catalog of paths and first steps (the customer's section 4)."""
 
-from typing import Any
+from typing import Annotated, TypedDict
 
 from django.http import HttpResponse
 from django.urls import reverse
 from rest_framework.request import Request
 
-from desks.api.schemas import PublishedCard
+from desks.models.card import PublishedCard
 from events.http.api_view import ApiView
-from events.http.json_schema import STRING
-from events.http.schemas import Field, Paper, Schema, operation
+from events.http.schemas import PaperOnly, endpoint
+from events.json_schema import STRING, JsonSchema
 from signals.contract.document import HEADERS, published_card
-from signals.intake.api.views import document_or_page
+from signals.intake.api import document_or_page
 from signals.law.rules import LAW
 
 # The method and the route of each operation, and what follows the route's path, by name.
@@ -36,39 +36,49 @@ PATHS = {
 }
 
 
-class ForUsers(Schema):
+class ForUsers(TypedDict):
     """First steps of a user."""
 
-    mint = pull = webhook = Field(STRING)
+    mint: str
+    pull: str
+    webhook: str
 
 
-class ForEngine(Schema):
+class ForEngine(TypedDict):
     """First steps of an engine."""
 
-    mint = pull = oneDesk = deploy = fanout = Field(STRING)
+    mint: str
+    pull: str
+    oneDesk: str
+    deploy: str
+    fanout: str
 
 
-class Plug(Schema):
+class Plug(TypedDict):
     """The interface for an engine."""
 
-    publishedCard = PublishedCard(allow_null=True)
-    pull = oneUser = push = events = Field(STRING)
-    headers = Field({"type": "array", "items": STRING})
-    note = Field(STRING)
+    publishedCard: PublishedCard | None
+    pull: str
+    oneUser: str
+    push: str
+    events: str
+    headers: list[str]
+    note: str
 
 
-class Catalog(Paper):
+class Catalog(PaperOnly):
     """What there is, and how one begins."""
 
-    law = Field(STRING)
-    paths = Field(
-        {"type": "object", "properties": dict.fromkeys(PATHS, STRING), "required": list(PATHS)},
+    law: str
+    paths: Annotated[
+        dict[str, str],
+        JsonSchema(properties=dict.fromkeys(PATHS, STRING), required=list(PATHS)),
         "A name for each thing that can be asked, with its method and path.",
-    )
-    auth = Field(STRING)
-    forUsers = ForUsers()
-    forEngine = ForEngine()
-    plug = Plug()
+    ]
+    auth: str
+    forUsers: ForUsers
+    forEngine: ForEngine
+    plug: Plug
 
 
 class CatalogView(ApiView):
@@ -77,18 +87,16 @@ class CatalogView(ApiView):
     authentication_classes = []
     permission_classes = []
 
-    @operation(
-        "readCatalog",
-        "Read the catalog",
-        "What there is, and how one begins. Public.",
-        tag="Catalog",
-        response=Catalog,
-    )
+    @endpoint("readCatalog", tag="Catalog", answer=Catalog)
     def get(self, request: Request) -> HttpResponse:
+        """Read the catalog.
+
+        What there is, and how one begins. Public.
+        """
         return document_or_page(request, catalog)
 
 
-def catalog() -> dict[str, Any]:
+def catalog() -> Catalog:
     """The catalog object."""
     named = {
         name: f"{method} {reverse(route)}{rest}" for name, (method, route, rest) in PATHS.items()

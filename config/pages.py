@@ -9,7 +9,7 @@ from config.problems import problem
 from desks.models import Card
 from events.http.pages import page
 from events.http.refusals import NotFound, RateLimited, Refused
-from signals.intake.api.views import PUBLIC
+from signals.intake.api import PUBLIC
 from signals.law.rules import LAW
 
 # Seconds. The Retry-After of too many sign-ins, sign-ups or password resets.

@@ -20,9 +20,9 @@ urlpatterns = [
     # The paths of signals come first, because most requests go there.
     path("api/", include(signals_urls.api)),
     path("api/v1", CatalogView.as_view(), name="catalog"),
-    path("api/v1/", include("events.api.urls")),
-    path("api/v1/", include("desks.api.urls")),
-    path("api/v1/", include("tokens.api.urls")),
+    path("api/v1/", include("events.api")),
+    path("api/v1/", include("desks.api")),
+    path("api/v1/", include("tokens.api")),
     path("api/schema", SchemaView.as_view(), name="schema"),
     path("api/docs", docs, name="docs"),
     path("", home, name="home"),

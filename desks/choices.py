@@ -1,6 +1,9 @@
 """The form of pairs and the directions. Without Django, for the pure modules of ``signals.law``."""
 
+from typing import Annotated, TypedDict
+
 from events.choices import TextEnum
+from events.json_schema import one_of, pattern
 
 MAX_PAIR_LENGTH = 41
 PAIR_FORM = r"[A-Z0-9._-]{1,20}/[A-Z0-9._-]{1,20}"
@@ -11,3 +14,10 @@ class Direction(TextEnum):
 
     LONG = "long"
     SHORT = "short"
+
+
+class PairAndDirection(TypedDict):
+    """A pair and a direction. A signal must repeat those that the customer elected."""
+
+    pair: Annotated[str, pattern(PAIR_FORM), "BASE/QUOTE, compared exactly."]
+    direction: Annotated[str, one_of(Direction)]

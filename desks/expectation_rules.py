@@ -6,14 +6,39 @@ zone. It is late once its time and a grace have passed without an accepted signa
 
 from dataclasses import dataclass
 from datetime import datetime, time, timedelta
-from typing import Any
+from typing import Annotated, TypedDict
 from zoneinfo import ZoneInfo
+
+from events.json_schema import JsonSchema
 
 MIN_EVERY, MAX_EVERY = timedelta(minutes=15), timedelta(days=31)
 MAX_GRACE = timedelta(days=1)
 MAX_AGE = timedelta(days=1)  # the longest maximum age of a signal
 SECOND, DAY = timedelta(seconds=1), timedelta(days=1)
 SATURDAY = 5  # the first day of the week without trading, as ``weekday()`` counts
+
+
+def seconds(least: timedelta, most: timedelta) -> JsonSchema:
+    """The JSON schema of a length of time in seconds."""
+    return JsonSchema(minimum=least // SECOND, maximum=most // SECOND)
+
+
+MaxAge = Annotated[
+    Annotated[int, seconds(SECOND, MAX_AGE)] | None,
+    "Seconds. A signal with an older sentAt is refused. Null if the age does not matter.",
+]
+
+
+class ExpectationRecord(TypedDict):
+    """How often the bot is expected to send: every so often, or on each trading day."""
+
+    every: Annotated[
+        Annotated[int, seconds(MIN_EVERY, MAX_EVERY)] | None, "Seconds. Null for each trading day."
+    ]
+    tradingDays: Annotated[bool, "On each day from Monday to Friday, in the owner's time zone."]
+    grace: Annotated[
+        int, seconds(timedelta(0), MAX_GRACE), "Seconds by which a signal may be late."
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +48,7 @@ class Expectation:
     every: timedelta | None
     grace: timedelta
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> ExpectationRecord:
         """The expectation as the API shows it. Lengths are in seconds."""
         return {
             "every": None if self.every is None else self.every // SECOND,

@@ -6,9 +6,9 @@ is, and none of them is renamed.
 
 import secrets
 import string
-from typing import Any
+from typing import Annotated
 
-from events.http.json_schema import pattern
+from events.json_schema import JsonSchema, pattern
 
 BASE62 = string.digits + string.ascii_uppercase + string.ascii_lowercase
 # Maps random bytes to characters, four bytes to each. The other bytes are dropped.
@@ -30,13 +30,19 @@ def id_form(prefix: str) -> str:
     return f"{prefix}[0-9A-Za-z]{{{RANDOM_CHARACTERS}}}"
 
 
-def id_schema(prefix: str) -> dict[str, Any]:
+def id_schema(prefix: str) -> JsonSchema:
     """The JSON schema of the ids with this prefix."""
     return pattern(id_form(prefix))
 
 
 USER_ID, BOT_ID, CARD_ID = id_schema(USER), id_schema(BOT), id_schema(CARD)
 SIGNAL_ID, SUBSCRIPTION_ID = id_schema(SIGNAL), id_schema(SUBSCRIPTION)
+
+UserId = Annotated[str, USER_ID]
+BotId = Annotated[str, BOT_ID]
+CardId = Annotated[str, CARD_ID]
+SignalId = Annotated[str, SIGNAL_ID]
+SubscriptionId = Annotated[str, SUBSCRIPTION_ID]
 
 
 def random_base62(length: int) -> str:

@@ -1,8 +1,10 @@
 """Who caused an event: a customer, a member of the staff, a credential, or the service itself."""
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple, TypedDict
 
 from django.db import models
+
+from events.json_schema import one_of, pattern
 
 
 class ActorType(models.TextChoices):
@@ -15,13 +17,23 @@ class ActorType(models.TextChoices):
     SYSTEM = "system"  # the service itself, such as a command; it has no id
 
 
+class ActorRecord(TypedDict):
+    """The actor: who caused an event."""
+
+    type: Annotated[str, one_of(ActorType.values)]
+    id: Annotated[
+        Annotated[str, pattern("(usr|stf|tok|sec)_[0-9A-Za-z]+")] | None,
+        "The userId of the desk, or the id of the staff member, token or secret; null for system.",
+    ]
+
+
 class Actor(NamedTuple):
     """Who caused an event. An unauthenticated caller is None instead of an Actor."""
 
     type: ActorType
     id: str | None
 
-    def to_dict(self) -> dict[str, str | None]:
+    def to_dict(self) -> ActorRecord:
         """The actor as the API shows it."""
         return {"type": str(self.type), "id": self.id}
 

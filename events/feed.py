@@ -8,10 +8,13 @@ that never happened.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Annotated, NamedTuple, TypedDict
 
 from django.db import DEFAULT_DB_ALIAS, connection
 
+from events.actors import ActorRecord
+from events.json_schema import DateTime, JsonObject, JsonSchema, Position, one_of, pattern
+from events.kinds import Kind
 from events.models import SEARCHED, Event, Head
 from events.statements import adapt_datetime, fetch_all, fetch_one, parse_datetime
 from events.times import to_rfc3339
@@ -333,7 +336,31 @@ def _count(branches: Sequence[IndexRange], most: int) -> int:
     return min(int(row[0]), most)
 
 
-def serialize_event(event: Event, *, platform: bool) -> dict[str, Any]:
+EventId = Annotated[str, pattern("evt_[1-9][0-9]*")]
+KindName = Annotated[str, one_of(Kind.values)]
+
+
+class EventRecord(TypedDict):
+    """An event. The platform sees some members of ``signal`` and ``data`` that desks do not see."""
+
+    id: Annotated[EventId, "evt_ followed by the position."]
+    position: Annotated[Position, "The position in the log: consecutive integers without gaps."]
+    kind: KindName
+    at: DateTime
+    actor: Annotated[
+        ActorRecord | None,
+        "Null if the caller was not authenticated. A desk sees only its own user, tokens and bots' "
+        "secrets here, and null instead of any other actor.",
+    ]
+    userId: Annotated[
+        Annotated[str, JsonSchema(pattern="^usr_")] | None,
+        "The desk that the event is addressed to.",
+    ]
+    signal: Annotated[JsonObject | None, "The signal that the event is about."]
+    data: Annotated[JsonObject, "Details. The members depend on the kind."]
+
+
+def serialize_event(event: Event, *, platform: bool) -> EventRecord:
     """The event as JSON. The platform sees more of some events than a desk does."""
     content = event.content_for(platform=platform)
     actor = event.actor_for(platform=platform)

@@ -1,6 +1,11 @@
 """The kinds of events (contract, section 4, the events table)."""
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from django.db.models import TextChoices
+
+Data = TypeVar("Data", bound=type)
 
 
 class Kind(TextChoices):
@@ -46,3 +51,16 @@ PLATFORM = None  # only the platform
 
 # The code of the one ``signal.refused`` that stands for all refusals that are not recorded.
 SUPPRESSED = "refusals_suppressed"
+
+# The ``TypedDict`` that describes ``data``, by kind of event. It stands where the event is made.
+DATA: dict[str, type] = {}
+
+
+def data_of(*kinds: Kind) -> Callable[[Data], Data]:
+    """Describes the ``data`` of these kinds of event. Decorates a ``TypedDict``."""
+
+    def describe(data: Data) -> Data:
+        DATA.update(dict.fromkeys(kinds, data))
+        return data
+
+    return describe

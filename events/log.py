@@ -12,7 +12,7 @@ no gaps, on PostgreSQL and on SQLite. Three rules keep this true:
 """
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -46,7 +46,7 @@ class Entry:
 
     kind: Kind
     topic: str | None
-    data: dict[str, Any]
+    data: Mapping[str, object]
 
 
 class Turn:
@@ -86,10 +86,10 @@ class Turn:
         kind: Kind,
         *,
         topic: str | None,
-        data: dict[str, Any],
-        platform_data: dict[str, Any] | None = None,
-        signal: dict[str, Any] | None = None,
-        platform_signal: dict[str, Any] | None = None,
+        data: Mapping[str, object],
+        platform_data: Mapping[str, object] | None = None,
+        signal: Mapping[str, Any] | None = None,
+        platform_signal: Mapping[str, Any] | None = None,
     ) -> Event:
         """The event of this position, without writing it.
 

@@ -2,6 +2,7 @@
 
 import re
 from datetime import UTC, datetime, timedelta
+from typing import overload
 
 UNITS = {
     "year": timedelta(days=365),
@@ -42,6 +43,10 @@ def truncate_to_milliseconds(time: datetime) -> datetime:
     return time.replace(microsecond=time.microsecond // 1000 * 1000)
 
 
+@overload
+def to_rfc3339(time: datetime) -> str: ...
+@overload
+def to_rfc3339(time: datetime | None) -> str | None: ...
 def to_rfc3339(time: datetime | None) -> str | None:
     """Formats a time as ``2026-11-20T09:30:00.000Z``; None stays None."""
     if time is None:

@@ -2,11 +2,11 @@
 
 from django.urls import path
 
-from signals.intake.api.views import CheckView, DeployView, HookView, SignalViewSet
+from signals.intake import api as intake_api
 from signals.notices import pages as notices
 from signals.site import credentials, desk
 from signals.site.activity import activity, desk_news, export, one_event
-from signals.site.bots.api import BotsView
+from signals.site.bots import api as bots_api
 from signals.site.bots.pages import (
     alarm,
     bots,
@@ -18,37 +18,11 @@ from signals.site.bots.pages import (
     tradingview,
     withdraw,
 )
-from signals.webhooks.api import RewindView, SecretView, SubscriptionViewSet, TestView
+from signals.webhooks import api as webhooks_api
 from signals.webhooks.pages import act, change, new, secret, webhook, webhooks
 from signals.webhooks.pages import remove as remove_webhook
 
-_WEBHOOK = "v1/subscriptions/<subscriptionId:subscription_id>"
-
-api = [
-    path(
-        "v1/subscriptions",
-        SubscriptionViewSet.as_view({"get": "list", "post": "create"}),
-        name="subscriptions",
-    ),
-    path(
-        _WEBHOOK,
-        SubscriptionViewSet.as_view({"get": "retrieve", "patch": "change", "delete": "remove"}),
-        name="subscription",
-    ),
-    path(f"{_WEBHOOK}/secret", SecretView.as_view({"post": "create"}), name="subscription-secret"),
-    path(f"{_WEBHOOK}/test", TestView.as_view({"post": "create"}), name="subscription-test"),
-    path(f"{_WEBHOOK}/rewind", RewindView.as_view({"post": "create"}), name="subscription-rewind"),
-    path("v1/desks/<userId:user_id>/signal", DeployView.as_view(), name="deploy"),
-    path("v1/bots", BotsView.as_view(), name="own-bots"),
-    path("v1/signals", SignalViewSet.as_view({"get": "find"}), name="signals"),
-    path(
-        "v1/signals/<signalId:signal_id>",
-        SignalViewSet.as_view({"get": "retrieve"}),
-        name="signal-record",
-    ),
-    path("hooks/signal", HookView.as_view(), name="hook"),
-    path("hooks/check", CheckView.as_view(), name="check-signal"),
-]
+api = [*webhooks_api.urlpatterns, *intake_api.urlpatterns, *bots_api.urlpatterns]
 
 pages = [
     path("desk", desk.overview, name="desk"),

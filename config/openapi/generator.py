@@ -16,18 +16,16 @@ from django.http import HttpRequest
 from drf_spectacular.extensions import (
     OpenApiAuthenticationExtension,
     OpenApiSerializerExtension,
-    OpenApiSerializerFieldExtension,
 )
 from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.openapi import AutoSchema
 
 from config.openapi import responses
-from desks.api import schemas as desks
-from events.http.schemas import Schema
-from events.kinds import Kind
-from signals.intake.api import records as signals
-from signals.webhooks.openapi import SubscriptionData
-from tokens.api import schemas as tokens
+from events.feed import EventRecord
+from events.http.schemas import Body
+from events.json_schema import schema_of
+from events.kinds import DATA, Kind
+from signals.intake.models import SignalOfDesk, SignalRecord
 from tokens.crypto import formats, signing
 
 Document = dict[str, Any]
@@ -66,42 +64,6 @@ def document() -> Document:
     return Generator().get_schema(request=None, public=True)
 
 
-def _of(prefix: str) -> tuple[Kind, ...]:
-    """Returns the kinds of event whose names begin so."""
-    return tuple(kind for kind in Kind if kind.startswith(prefix))
-
-
-# The schema of ``data``, and the kinds of event that use it.
-EVENT_DATA: dict[type[Schema], tuple[Kind, ...]] = {
-    desks.VenueData: _of("desk."),
-    desks.CardData: _of("card."),
-    desks.ElectionData: (Kind.ELECTION_MADE,),
-    desks.WithdrawalData: (Kind.ELECTION_WITHDRAWN,),
-    desks.AutomationData: (Kind.AUTOMATION_CREATED, Kind.AUTOMATION_REMOVED),
-    desks.ChangeData: (Kind.AUTOMATION_CHANGED,),
-    desks.SilenceData: (Kind.AUTOMATION_QUIET, Kind.AUTOMATION_HEARD),
-    tokens.TokenData: _of("token."),
-    tokens.SecretData: _of("secret."),
-    signals.SignalData: (Kind.SIGNAL_FILLED, Kind.SIGNAL_DRY_RUN, Kind.SIGNAL_RECORDED),
-    signals.RefusalData: (Kind.SIGNAL_REFUSED,),
-    SubscriptionData: _of("subscription."),
-}
-
-
-class DescribedField(OpenApiSerializerFieldExtension):
-    """A field with its own schema."""
-
-    target_class = "events.http.schemas.Field"
-
-    def map_serializer_field(self, auto_schema: AutoSchema, direction: Any) -> Document:
-        schema = dict(self.target.schema)
-        if self.target.allow_null and "const" in schema:
-            schema["enum"] = [schema.pop("const")]
-        if self.target.allow_null and "enum" in schema:
-            schema["enum"] = [*schema["enum"], None]
-        return schema
-
-
 class StrictBody(OpenApiSerializerExtension):
     """A body that accepts no unknown members."""
 
@@ -113,21 +75,36 @@ class StrictBody(OpenApiSerializerExtension):
         return {**schema, "additionalProperties": False}
 
 
-class EventContent(OpenApiSerializerExtension):
-    """Combines the apps' schemas of event data, which the log does not know."""
+class TypedBody(OpenApiSerializerExtension):
+    """A body without a serializer. That of an event has the data that the apps describe."""
 
-    target_class = "events.api.schemas.EventRecord"
+    target_class = "events.http.schemas.Body"
+
+    def get_name(self, auto_schema: AutoSchema, direction: Any) -> str:
+        name: str = self.target.name
+        return name
 
     def map_serializer(self, auto_schema: AutoSchema, direction: Any) -> Document:
-        schema = auto_schema._map_serializer(self.target, direction, bypass_extensions=True)
-        shapes: list[type[Schema]] = [signals.SignalRecord, signals.SignalOfDesk, *EVENT_DATA]
-        refs = {shape: auto_schema.resolve_serializer(shape, direction).ref for shape in shapes}
-        schema["properties"]["signal"] = {
-            "anyOf": [refs[signals.SignalRecord], refs[signals.SignalOfDesk], {"type": "null"}]
-        }
-        schema["properties"]["data"] = {"anyOf": [refs[shape] for shape in EVENT_DATA]}
-        schema["allOf"] = [_data_of(kinds, refs[shape]) for shape, kinds in EVENT_DATA.items()]
-        return dict(schema)
+        def refer(described: type) -> Document:
+            reference: Document = auto_schema.resolve_serializer(Body.of(described), direction).ref
+            return reference
+
+        schema: Document = self.target.schema(refer)
+        if self.target.name == EventRecord.__name__:
+            schema["properties"]["signal"] = schema_of(SignalRecord | SignalOfDesk | None, refer)
+            schema["properties"]["data"] = {"anyOf": [refer(data) for data in kinds_of_data()]}
+            schema["allOf"] = [
+                _data_of(kinds, refer(data)) for data, kinds in kinds_of_data().items()
+            ]
+        return schema
+
+
+def kinds_of_data() -> dict[type, list[Kind]]:
+    """Returns each type of ``data``, with the kinds of event that have it."""
+    kinds: dict[type, list[Kind]] = {}
+    for kind in Kind:
+        kinds.setdefault(DATA[kind], []).append(kind)
+    return kinds
 
 
 def _data_of(kinds: Iterable[Kind], ref: Document) -> Document:

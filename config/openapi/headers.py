@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from events.http.json_schema import COUNT, STRING
+from events.json_schema import COUNT, STRING
 
 Document = dict[str, Any]
 

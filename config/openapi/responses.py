@@ -12,10 +12,10 @@ from config.openapi.headers import COUNTED, HEADERS, OF_STATUS, PUBLIC, REQUEST_
 from config.problems import MEDIA_TYPE, usual_members
 from config.server import not_http
 from events.http import refusals
-from events.http.json_schema import STRING
 from events.http.refusals import Refused
 from events.http.schemas import JSON, REFUSALS
-from signals.intake.api.schemas import FIRST
+from events.json_schema import STRING
+from signals.intake.api import FIRST
 from signals.law.refusals import DeskNotReady, NonceUsed
 
 EVERYWHERE = (

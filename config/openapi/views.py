@@ -5,10 +5,10 @@ from django.shortcuts import render
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 
-from config.openapi.generator import document
+from config.openapi.generator import Document, document
 from events.http.api_view import ApiResponse, ApiView
 from events.http.pages import page
-from signals.intake.api.views import PUBLIC
+from signals.intake.api import PUBLIC
 
 
 class SchemaView(ApiView):
@@ -18,7 +18,7 @@ class SchemaView(ApiView):
     permission_classes = []
 
     @extend_schema(exclude=True)
-    def get(self, request: Request) -> ApiResponse:
+    def get(self, request: Request) -> ApiResponse[Document]:
         return ApiResponse(document(), headers=PUBLIC)
 
 

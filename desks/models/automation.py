@@ -1,14 +1,16 @@
 """Automations: a user's bots, which push signed signals to the user's desk."""
 
 from datetime import timedelta
-from typing import Any, Self
+from typing import Annotated, Any, NotRequired, Self, TypedDict
 
 from django.db import models
 from django.db.models import Q
 
-from desks.expectation_rules import Expectation
-from desks.ids import MAX_ID_LENGTH, new_bot_id
+from desks.expectation_rules import Expectation, ExpectationRecord, MaxAge
+from desks.ids import MAX_ID_LENGTH, BotId, new_bot_id
 from events.http.names import MAX_NAME_LENGTH
+from events.json_schema import DateTime
+from events.kinds import Kind, data_of
 
 MAX_BOTS = 50
 
@@ -17,6 +19,31 @@ NOT_EXPECTED: dict[str, Any] = dict.fromkeys(
     ("every", "grace", "expected_since", "due_at", "silent_since", "silent_from")
 )
 IS_NOT_EXPECTED = Q(**{f"{name}__isnull": True for name in NOT_EXPECTED})
+
+
+@data_of(Kind.AUTOMATION_CREATED, Kind.AUTOMATION_REMOVED)
+class AutomationData(TypedDict):
+    """Data of ``automation.created`` and ``automation.removed``."""
+
+    botId: BotId
+    name: str
+
+
+@data_of(Kind.AUTOMATION_CHANGED)
+class ChangeData(AutomationData):
+    """Data of ``automation.changed``: what is expected of the bot's signals."""
+
+    expected: ExpectationRecord | None
+    maxAge: MaxAge
+
+
+@data_of(Kind.AUTOMATION_QUIET, Kind.AUTOMATION_HEARD)
+class SilenceData(AutomationData):
+    """Data of ``automation.quiet`` and ``automation.heard``."""
+
+    since: Annotated[DateTime, "When the bot was last heard, or expected for the first time."]
+    dueAt: NotRequired[Annotated[DateTime, "Of automation.quiet: by when it was expected."]]
+    heardAt: NotRequired[Annotated[DateTime, "Of automation.heard: when a signal was accepted."]]
 
 
 class AutomationQuerySet(models.QuerySet["Automation"]):
@@ -85,11 +112,11 @@ class Automation(models.Model):
         every = None if self.every is None else timedelta(seconds=self.every)
         return Expectation(every, timedelta(seconds=self.grace))
 
-    def as_event_data(self) -> dict[str, str]:
+    def as_event_data(self) -> AutomationData:
         """The data of ``automation.created`` and ``automation.removed``."""
         return {"botId": self.pk, "name": self.name}
 
-    def as_change_data(self) -> dict[str, Any]:
+    def as_change_data(self) -> ChangeData:
         """The data of ``automation.changed``: what is expected of the bot's signals."""
         expectation = self.expectation
         return {

@@ -1,14 +1,29 @@
 """Cards: the name, pair and direction that signals to enrolled desks must repeat."""
 
-from typing import Any, Self
+from typing import Self, TypedDict
 
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Coalesce
 
-from desks.choices import MAX_PAIR_LENGTH, Direction
-from desks.ids import MAX_ID_LENGTH, new_card_id
+from desks.choices import MAX_PAIR_LENGTH, Direction, PairAndDirection
+from desks.ids import MAX_ID_LENGTH, CardId, new_card_id
 from events.http.names import MAX_NAME_LENGTH
+from events.kinds import Kind, data_of
+
+
+class PublishedCard(PairAndDirection):
+    """The published card. Fan-outs and deploys must repeat its pair and direction."""
+
+    name: str
+
+
+@data_of(Kind.CARD_PUBLISHED, Kind.CARD_RETIRED)
+class CardData(TypedDict):
+    """Data of ``card.…`` events."""
+
+    card: PublishedCard
+    cardId: CardId
 
 
 class CardQuerySet(models.QuerySet["Card"]):
@@ -66,10 +81,10 @@ class Card(models.Model):
         """Whether it was published or retired after this position of the log."""
         return max(self.opened, self.closed or 0) > position
 
-    def to_dict(self) -> dict[str, str]:
+    def to_dict(self) -> PublishedCard:
         """The card as the API shows it: exactly name, pair and direction."""
         return {"name": self.name, "pair": self.pair, "direction": self.direction}
 
-    def as_event_data(self) -> dict[str, Any]:
+    def as_event_data(self) -> CardData:
         """The data of ``card.published`` and ``card.retired``."""
         return {"card": self.to_dict(), "cardId": self.pk}

@@ -1,6 +1,6 @@
 """Desks. Each customer owns exactly one."""
 
-from typing import Self
+from typing import Self, TypedDict
 
 from django.db import models
 from django.db.models import F, FilteredRelation, Q
@@ -8,7 +8,22 @@ from django.db.models import F, FilteredRelation, Q
 from desks.ids import MAX_ID_LENGTH, new_user_id
 from desks.models.card import Card
 from events.actors import Actor, ActorType
+from events.kinds import Kind, data_of
 from events.models import Event
+
+
+@data_of(
+    Kind.DESK_CREATED,
+    Kind.DESK_CONNECTED,
+    Kind.DESK_DISCONNECTED,
+    Kind.DESK_DEACTIVATED,
+    Kind.DESK_REACTIVATED,
+    Kind.DESK_CLOSED,
+)
+class VenueData(TypedDict):
+    """Data of ``desk.…`` events. The venue is None if the desk has none."""
+
+    venue: str | None
 
 
 class DeskQuerySet(models.QuerySet["Desk"]):

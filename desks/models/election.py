@@ -1,13 +1,16 @@
 """Elections: a customer's choice of a pair and a direction."""
 
-from typing import Self
+from typing import Annotated, NotRequired, Self
 
 from django.db import models
 from django.db.models import F, Q, Value
 from django.db.models.functions import Coalesce, Least
 
-from desks.choices import MAX_PAIR_LENGTH, Direction
+from desks.choices import MAX_PAIR_LENGTH, Direction, PairAndDirection
+from desks.ids import BotId, CardId
 from events.feed import MAX_POSITION
+from events.json_schema import one_of
+from events.kinds import Kind, data_of
 
 
 class Reason(models.TextChoices):
@@ -19,6 +22,22 @@ class Reason(models.TextChoices):
     REPLACED = "replaced"
     DEACTIVATED = "deactivated"
     CLOSED = "closed"
+
+
+@data_of(Kind.ELECTION_MADE)
+class ElectionData(PairAndDirection):
+    """Data of ``election.made``. An election is on a card or for a bot."""
+
+    card: NotRequired[Annotated[str, "The card's name."]]
+    cardId: NotRequired[CardId]
+    botId: NotRequired[BotId]
+
+
+@data_of(Kind.ELECTION_WITHDRAWN)
+class WithdrawalData(ElectionData):
+    """Data of ``election.withdrawn``."""
+
+    reason: Annotated[str, one_of(Reason.values)]
 
 
 class ElectionQuerySet(models.QuerySet["Election"]):
@@ -100,8 +119,9 @@ class Election(models.Model):
     def __str__(self) -> str:
         return f"{self.pair} {self.direction}"
 
-    def as_event_data(self) -> dict[str, str]:
+    def as_event_data(self) -> ElectionData:
         """The data of an event: pair and direction, with the card's name and id or the bot's id."""
-        card = {"card": self.card.name, "cardId": self.card.pk} if self.card else None
-        target = card or {"botId": str(self.automation_id)}
-        return {"pair": self.pair, "direction": self.direction, **target}
+        data: ElectionData = {"pair": self.pair, "direction": self.direction}
+        if self.card:
+            return {**data, "card": self.card.name, "cardId": self.card.pk}
+        return {**data, "botId": str(self.automation_id)}

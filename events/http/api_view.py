@@ -1,7 +1,7 @@
 """The base class of the API's views, and their JSON response."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from rest_framework.negotiation import DefaultContentNegotiation
@@ -11,12 +11,18 @@ from rest_framework.views import APIView
 from events.http.requests import state_of
 from events.http.strict_json import ENCODER
 
+Body = TypeVar("Body")
 
-class ApiResponse(HttpResponse):
-    """A JSON response. Without ``data`` the body is empty."""
+
+class ApiResponse(HttpResponse, Generic[Body]):
+    """A JSON response with this body, a ``TypedDict``. Without ``data`` the body is empty."""
 
     def __init__(
-        self, data: Any = None, *, status: int = 200, headers: Mapping[str, str] | None = None
+        self,
+        data: Body | None = None,
+        *,
+        status: int = 200,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         content = b"" if data is None else ENCODER.encode(data).encode()
         super().__init__(content, "application/json", status, headers=dict(headers or {}))

@@ -6,17 +6,17 @@ are in ``signals.law.refusals``. ``Refused.registry`` lists all of them for the 
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, TypedDict
+from typing import Annotated, Any, ClassVar, TypedDict
 
 from events.waits import Wait
 
 
 class FieldError(TypedDict):
-    """One error of one field: the field's name, a short code, and a sentence."""
+    """What was wrong with one field. The value is not in it."""
 
     field: str
     code: str
-    detail: str
+    detail: Annotated[str, "What the field must be."]
 
 
 class Refused(Exception):

@@ -1,17 +1,21 @@
-"""The base classes of what every app's ``api/schemas.py`` describes for the OpenAPI document.
+"""Operations of the API, described at their views, for the OpenAPI document.
 
-A ``Schema`` is a serializer that only describes JSON. Tests compare the schemas with responses.
+A view's annotation names the type of its answer: ``-> ApiResponse[DeskRecord]``. Its docstring is
+the summary and the description. ``events.json_schema`` describes the types.
 """
 
-import copy
-from collections.abc import Callable, Collection, Sequence
-from typing import Any, TypeVar
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Annotated, Any, Literal, TypedDict, TypeVar, get_args, get_type_hints
 
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.utils import OpenApiExample, OpenApiResponse, extend_schema
 from rest_framework import serializers
 
 from events.http.refusals import Malformed, Refused, UnsupportedMediaType
+from events.json_schema import JsonObject, Refer, object_schema
+
+NextPage = Annotated[str | None, "The after of the next page. Null on the last page."]
 
 ViewMethod = TypeVar("ViewMethod", bound=Callable[..., Any])
 
@@ -21,29 +25,25 @@ JSON = "application/json"
 JSON_BODY = (Malformed, UnsupportedMediaType)
 
 
-class Field(serializers.Field[Any, Any, Any, Any]):
-    """A member described by a JSON schema. Takes ``allow_null`` and the other usual arguments."""
-
-    def __init__(self, schema: dict[str, Any], help_text: str = "", **options: Any) -> None:
-        self.schema = schema
-        super().__init__(help_text=help_text, **options)
-
-
-class Schema(serializers.Serializer[Any]):
-    """The schema of a JSON object in a response or a request body.
-
-    Members that are described alike may be one field: ``key = message = Field(STRING)``.
-    """
-
-    def get_fields(self) -> dict[str, Any]:
-        return {name: copy.deepcopy(field) for name, field in self._declared_fields.items()}
-
-
-class Paper(Schema):
+class PaperOnly(TypedDict):
     """The first members of every response about desks and signals."""
 
-    paper = Field({"const": True})
-    liveWrites = Field({"const": False})
+    paper: Literal[True]
+    liveWrites: Literal[False]
+
+
+class Body(serializers.Serializer[Any]):
+    """A component of the document that is only described: its name and its schema."""
+
+    def __init__(self, name: str, schema: Callable[[Refer], JsonObject]) -> None:
+        super().__init__()
+        self.name, self.schema = name, schema
+
+    @classmethod
+    def of(cls, described: type, *, closed: bool = False) -> "Body":
+        """The body that a ``TypedDict`` describes; ``closed``: without any other members."""
+        end = {"additionalProperties": False} if closed else {}
+        return cls(described.__name__, lambda refer: {**object_schema(described, refer), **end})
 
 
 class ApiSchema(AutoSchema):
@@ -62,44 +62,62 @@ class ApiSchema(AutoSchema):
         return False
 
 
-def operation(
+def endpoint(
     name: str,
-    summary: str,
-    description: str,
     *,
     tag: str,
-    response: type[serializers.Serializer[Any]],
+    answer: type | None = None,
     status: int = 200,
-    example: Any = None,
+    example: object = None,
     body: Any = None,
-    bodies: Sequence[OpenApiExample] = (),
+    bodies: Mapping[str, object] | Sequence[OpenApiExample] = (),
     parameters: Sequence[Any] = (),
-    refusals: Collection[type[Refused]] = (),
-    problems: dict[int, type[Schema]] | None = None,
-    forms: dict[str, OpenApiResponse] | None = None,
+    refusals: Iterable[type[Refused]] = (),
+    problems: Mapping[int, type] | None = None,
+    forms: Mapping[str, OpenApiResponse] | None = None,
+    note: str = "",
 ) -> Callable[[ViewMethod], ViewMethod]:
-    """Describes a view's method in the OpenAPI document.
+    """Describes a view's method in the OpenAPI document, as the operation ``name``.
 
-    ``refusals`` are the refusals that only this operation raises: ``config.openapi.responses`` adds
-    those of authentication and those of all operations. ``problems`` maps a status to the schema of
-    its additional members. ``bodies`` are examples of request bodies. ``forms`` maps the other
-    media types of the response to what they are.
+    ``answer`` is the type of the response, if the annotation does not name it. ``body`` is a
+    serializer, and ``bodies`` are its examples by title. ``refusals`` are those that only this
+    operation raises: ``config.openapi`` adds those of authentication and of all operations.
+    ``problems`` maps a status to the type of its additional members, and ``forms`` the other media
+    types of the response to what they are. ``note`` begins the description.
     """
-    examples = [OpenApiExample("Answer", example, response_only=True)] if example else []
-    return extend_schema(
-        operation_id=name,
-        summary=summary,
-        description=description,
-        tags=[tag],
-        parameters=list(parameters),
-        request={JSON: body} if body else None,
-        responses={
-            (status, JSON): OpenApiResponse(
-                response, description=str(response.__doc__), examples=examples
-            ),
-            **{(status, media_type): form for media_type, form in (forms or {}).items()},
-            **(problems or {}),
-        },
-        examples=list(bodies),
-        extensions={REFUSALS: [refusal.code for refusal in refusals]},
-    )
+
+    def describe(method: ViewMethod) -> ViewMethod:
+        summary, _, text = (inspect.getdoc(method) or "").partition("\n\n")
+        text = "\n\n".join(" ".join(each.split()) for each in text.split("\n\n"))
+        described = answer or get_args(get_type_hints(method, include_extras=True)["return"])[0]
+        is_empty = described is type(None)
+        answers = [OpenApiExample("Answer", example, response_only=True)] if example else []
+        response = OpenApiResponse(
+            None if is_empty else Body.of(described),
+            description="Nothing." if is_empty else str(inspect.getdoc(described)),
+            examples=answers,
+        )
+        operation: ViewMethod = extend_schema(
+            operation_id=name,
+            summary=summary.rstrip("."),
+            description=f"{note} {text}".strip(),
+            tags=[tag],
+            parameters=list(parameters),
+            request={JSON: body} if body else None,
+            responses={
+                (status, JSON): response,
+                **{(status, media_type): form for media_type, form in (forms or {}).items()},
+                **{code: Body.of(members) for code, members in (problems or {}).items()},
+            },
+            examples=_requests(bodies),
+            extensions={REFUSALS: [refusal.code for refusal in refusals]},
+        )(method)
+        return operation
+
+    return describe
+
+
+def _requests(bodies: Mapping[str, object] | Sequence[OpenApiExample]) -> list[OpenApiExample]:
+    if not isinstance(bodies, Mapping):
+        return list(bodies)
+    return [OpenApiExample(title, body, request_only=True) for title, body in bodies.items()]

@@ -1,5 +1,6 @@
 """Checks the row of a signal against its event and against the published card."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from events.kinds import Kind
@@ -65,7 +66,7 @@ def check_elected(signal: dict[str, Any], elected: Row | None) -> None:
         require(signal[name] == elected[name], name)
 
 
-def _differing(content: dict[str, Row], expected: dict[str, Row]) -> list[str]:
+def _differing(content: dict[str, Row], expected: Mapping[str, Mapping[str, object]]) -> list[str]:
     """Returns the names of the members that differ, and of the members that are not expected."""
     unexpected = [name for name in content if name not in expected]
     return unexpected + [

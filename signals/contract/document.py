@@ -1,15 +1,16 @@
 """The contract object: what a sender needs to know, with samples that work without changes."""
 
-from typing import Any
+from typing import Annotated, TypedDict
 
 from django.conf import settings
 from django.urls import reverse
 
-from desks.api.schemas import PublishedCard
+from desks.choices import PairAndDirection
 from desks.models import Card
-from events.http.json_schema import OBJECT, STRING
+from desks.models.card import PublishedCard
 from events.http.refusals import Refused
-from events.http.schemas import Field, Paper, Schema
+from events.http.schemas import PaperOnly
+from events.json_schema import JsonObject, JsonSchema
 from signals.law.rules import LAW
 from signals.law.shapes import ACTION, TRACE, Mode
 from tokens.choices import Source
@@ -38,13 +39,74 @@ VECTOR_TIMESTAMP = 1763630000
 VECTOR_BODY = '{"source":"floor","nonce":"n-1"}'
 
 
-def published_card() -> dict[str, str] | None:
+class Sample(TypedDict):
+    """A sample body. It is accepted once the ids and the nonce are filled in."""
+
+    note: str
+    path: str
+    body: JsonObject
+
+
+class Vector(TypedDict):
+    """A test vector, to check an implementation against."""
+
+    secret: str
+    timestamp: str
+    body: str
+    signature: str
+
+
+class Signing(TypedDict):
+    """How to sign."""
+
+    algorithm: str
+    key: str
+    message: str
+    signature: str
+    timestamp: str
+    toleranceSeconds: Annotated[int, JsonSchema(minimum=1)]
+    vector: Vector
+
+
+class RefusalMeaning(TypedDict):
+    """The code of a refusal, and what it means."""
+
+    code: str
+    status: int
+    title: str
+    detail: str
+
+
+class Samples(TypedDict):
+    """A sample of each shape."""
+
+    tv: Sample
+    fanout: Sample
+    oneDesk: Sample
+    oneUser: Sample
+    floor: Sample
+    nox: Sample
+
+
+class Contract(PaperOnly, Samples):
+    """Everything a sender needs to know."""
+
+    path: str
+    url: Annotated[str, JsonSchema(format="uri")]
+    headers: list[str]
+    law: str
+    publishedCard: PublishedCard | None
+    signing: Signing
+    refusals: list[RefusalMeaning]
+
+
+def published_card() -> PublishedCard | None:
     """Returns the published card as the public pages show it, None if no card is published."""
     card = Card.objects.published().first()
     return card.to_dict() if card else None
 
 
-def contract() -> dict[str, Any]:
+def contract() -> Contract:
     """Returns the contract object (the customer's section 4, contract section 4)."""
     card = published_card()
     path = reverse("hook")
@@ -70,7 +132,7 @@ def contract() -> dict[str, Any]:
     }
 
 
-def bodies(elected: dict[str, str]) -> dict[str, dict[str, Any]]:
+def bodies(elected: PairAndDirection) -> dict[str, JsonObject]:
     """Returns the sample bodies by name, with the elected pair and direction."""
     common = {**elected, "nonce": NONCE, "elected": True}
     floor = {**common, "source": Source.FLOOR.value}
@@ -96,19 +158,27 @@ def bodies(elected: dict[str, str]) -> dict[str, dict[str, Any]]:
     }
 
 
-def _samples(path: str, card: dict[str, str] | None) -> dict[str, dict[str, Any]]:
-    elected = {
+def _samples(path: str, card: PublishedCard | None) -> Samples:
+    elected: PairAndDirection = {
         "pair": card["pair"] if card else "<BASE>/<QUOTE>",
         "direction": card["direction"] if card else "long",
     }
-    paths = {"oneDesk": f"{reverse('desks')}/{{userId}}/signal"}
+    named = bodies(elected)
+
+    def sample(name: str, path: str = path) -> Sample:
+        return {"note": NOTES[name], "path": path, "body": named[name]}
+
     return {
-        name: {"note": NOTES[name], "path": paths.get(name, path), "body": body}
-        for name, body in bodies(elected).items()
+        "tv": sample("tv"),
+        "fanout": sample("fanout"),
+        "oneDesk": sample("oneDesk", f"{reverse('desks')}/{{userId}}/signal"),
+        "oneUser": sample("oneUser"),
+        "floor": sample("floor"),
+        "nox": sample("nox"),
     }
 
 
-def _signing() -> dict[str, Any]:
+def _signing() -> Signing:
     """Returns how to sign, with a test vector for implementations."""
     return {
         "algorithm": "HMAC-SHA256",
@@ -125,48 +195,3 @@ def _signing() -> dict[str, Any]:
             "signature": signing.sign(VECTOR_SECRET, VECTOR_TIMESTAMP, VECTOR_BODY.encode()),
         },
     }
-
-
-# --- Its schema in the OpenAPI document -----------------------------------------------------------
-
-
-class Sample(Schema):
-    """A sample body. It is accepted once the ids and the nonce are filled in."""
-
-    note = path = Field(STRING)
-    body = Field(OBJECT)
-
-
-class Vector(Schema):
-    """A test vector, to check an implementation against."""
-
-    secret = timestamp = body = signature = Field(STRING)
-
-
-class Signing(Schema):
-    """How to sign."""
-
-    algorithm = key = message = signature = timestamp = Field(STRING)
-    toleranceSeconds = Field({"type": "integer", "minimum": 1})
-    vector = Vector()
-
-
-class RefusalMeaning(Schema):
-    """The code of a refusal, and what it means."""
-
-    code = Field(STRING)
-    status = Field({"type": "integer"})
-    title = detail = Field(STRING)
-
-
-class Contract(Paper):
-    """Everything a sender needs to know."""
-
-    path = Field(STRING)
-    url = Field({"type": "string", "format": "uri"})
-    headers = Field({"type": "array", "items": STRING})
-    law = Field(STRING)
-    tv = fanout = oneDesk = oneUser = floor = nox = Sample()
-    publishedCard = PublishedCard(allow_null=True)
-    signing = Signing()
-    refusals = RefusalMeaning(many=True)

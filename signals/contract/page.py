@@ -5,6 +5,7 @@ the service itself takes it.
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,12 +13,12 @@ from django.conf import settings
 from django.template.loader import render_to_string
 from rest_framework import serializers
 
-from events.api.serializers import MAX_WAIT, FeedParameters
+from events.api import MAX_WAIT, FeedParameters
 from events.http.limits import OFF
 from events.http.requests import json_weight, media_weights
 from events.kinds import Kind
 from signals.contract import samples
-from signals.contract.document import BOT_ID, contract
+from signals.contract.document import BOT_ID, Sample, contract
 from signals.law import shapes
 
 KIBIBYTE = 1024
@@ -82,7 +83,11 @@ def contract_page() -> str:
 
 
 def _shape(
-    document: dict[str, Any], anchor: str, title: str, shape: shapes.Shape, names: tuple[str, ...]
+    document: Mapping[str, Any],
+    anchor: str,
+    title: str,
+    shape: shapes.Shape,
+    names: tuple[str, ...],
 ) -> dict[str, Any]:
     return {
         "anchor": anchor,
@@ -96,7 +101,7 @@ def _shape(
     }
 
 
-def _sample(name: str, sample: dict[str, Any]) -> dict[str, Any]:
+def _sample(name: str, sample: Sample) -> dict[str, Any]:
     return {**sample, "name": name, "text": json.dumps(sample["body"], indent=2)}
 
 

@@ -2,12 +2,12 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 from prometheus_client import Counter, Histogram
 
 from events.http.refusals import Refused
 from signals.intake.incoming import IncomingSignal
+from signals.intake.models import Accepted
 
 RECEIVED = Counter(
     "signals_received",
@@ -34,11 +34,11 @@ REFUSED, FAILED = "refused", "failed"
 UNKNOWN = "unknown"
 
 
-def measured(receive: Callable[[IncomingSignal], dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+def measured(receive: Callable[[IncomingSignal], Accepted]) -> Callable[..., Accepted]:
     """Decorates ``receive``: counts and times its calls."""
 
     @functools.wraps(receive)
-    def receive_measured(incoming: IncomingSignal) -> dict[str, Any]:
+    def receive_measured(incoming: IncomingSignal) -> Accepted:
         outcome = FAILED
         try:
             with INTAKE.time():

@@ -1,16 +1,24 @@
 """Accepted signals."""
 
 import functools
+from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any, Self
+from typing import Annotated, NotRequired, Self, TypedDict
 
 from django.db import models
 from django.db.models import Q
 from django.urls import reverse
 
-from desks.choices import MAX_PAIR_LENGTH, Direction
-from desks.ids import MAX_ID_LENGTH, new_signal_id
+from desks.choices import MAX_PAIR_LENGTH, Direction, PairAndDirection
+from desks.ids import MAX_ID_LENGTH, BotId, SignalId, UserId, new_signal_id
+from events.actors import ActorRecord
+from events.http.refusals import FieldError
+from events.http.schemas import PaperOnly
+from events.json_schema import Count, DateTime, JsonSchema, Position, one_of, pattern
+from events.kinds import Kind, data_of
 from events.times import to_rfc3339
+from signals.law import shapes
+from signals.law.members import DIGITS_AFTER_POINT, DIGITS_BEFORE_POINT
 from signals.law.shapes import (
     MAX_DECISION_REF_LENGTH,
     MAX_NONCE_LENGTH,
@@ -45,6 +53,116 @@ class Outcome(models.TextChoices):
     FILLED = "filled"
     DRY_RUN = "dry_run"
     RECORDED = "recorded"
+
+
+Amount = Annotated[
+    str,
+    pattern(
+        rf"[0-9]{{1,{DIGITS_BEFORE_POINT}}}(\.[0-9]{{1,{DIGITS_AFTER_POINT}}})?", format="decimal"
+    ),
+]
+Nonce = Annotated[str, JsonSchema(shapes.NONCE.schema)]
+Path = Annotated[str, JsonSchema(format="uri-reference")]
+SourceName = Annotated[str, one_of(Source)]
+ModeName = Annotated[str, one_of(Mode)]
+OutcomeName = Annotated[str, one_of(Outcome.values)]
+TargetDesk = Annotated[UserId | None, "The target desk. For a bot, its owner's desk."]
+
+
+class SignalOfDesk(PairAndDirection):
+    """A signal as desks see it, unless their own automation sent it."""
+
+    id: SignalId
+    source: SourceName
+    mode: ModeName
+    fanout: bool
+    userId: TargetDesk
+    botId: BotId | None
+    sizeQuote: Amount | None
+    rationale: Annotated[str, JsonSchema(shapes.RATIONALE.schema)] | None
+    receivedAt: DateTime
+    position: Position
+
+
+class SignalRecord(SignalOfDesk):
+    """A signal as its sender and the platform see it."""
+
+    nonce: Nonce
+    traceId: Annotated[str, JsonSchema(shapes.TRACE_ID.schema)] | None
+    decisionRef: Annotated[str, JsonSchema(shapes.DECISION_REF.schema)] | None
+
+
+class FirstAnswer(PaperOnly):
+    """The answer to an accepted signal, as its sender got it."""
+
+    outcome: OutcomeName
+    signal: SignalRecord
+    matched: Annotated[Count, "Number of desks."]
+    filled: Annotated[Count, "Number of desks."]
+    events: Annotated[Path, "Path that lists the signal's event."]
+    desks: Annotated[Path, "Path that lists the filled desks."]
+
+
+Ignored = Annotated[
+    list[Annotated[str, JsonSchema(maxLength=shapes.MAX_IGNORED_LENGTH)]],
+    {"maxItems": shapes.MAX_IGNORED},
+]
+
+
+class Accepted(FirstAnswer):
+    """The outcome of an accepted signal. It is sent after the signal was committed."""
+
+    ignored: Annotated[Ignored, "Names of the fields that were ignored."]
+
+
+class SpentNonce(TypedDict):
+    """The extra members of the refusal of a spent nonce."""
+
+    first: FirstAnswer
+    identical: Annotated[bool, "Whether this signal is identical to the first."]
+
+
+@data_of(Kind.SIGNAL_FILLED, Kind.SIGNAL_DRY_RUN, Kind.SIGNAL_RECORDED)
+class SignalData(TypedDict):
+    """Data of ``signal.filled``, ``signal.dry_run`` and ``signal.recorded``, for the platform."""
+
+    matched: NotRequired[Count]
+    filled: NotRequired[Count]
+
+
+class SentPairAndDirection(TypedDict):
+    """The pair and direction of a refused signal."""
+
+    pair: str | None
+    direction: str | None
+
+
+@data_of(Kind.SIGNAL_REFUSED)
+class RefusalData(TypedDict):
+    """Data of ``signal.refused``."""
+
+    code: Annotated[str, "The refusal's code, or refusals_suppressed."]
+    source: SourceName | None
+    sent: SentPairAndDirection
+    elected: PairAndDirection | None
+    botId: BotId | None
+    errors: NotRequired[Annotated[list[FieldError], "Of invalid: as the answer has them."]]
+    requestId: NotRequired[
+        Annotated[str, "Of the refused request. For the platform and the sender's owner."]
+    ]
+    nonce: NotRequired[
+        Annotated[
+            str | None,
+            "Null if nothing authorised the request, if the body contains a secret, or if there is "
+            "no valid one. For the platform and the sender's owner.",
+        ]
+    ]
+    suppressed: NotRequired[
+        Annotated[Count, "Of refusals_suppressed: how many are not recorded, at least."]
+    ]
+    sender: NotRequired[
+        Annotated[ActorRecord | None, "The sender of the suppressed refusals. Only in old events."]
+    ]
 
 
 @functools.cache
@@ -116,7 +234,7 @@ class Signal(models.Model):
             getattr(self, name) == getattr(submission, name) for name in COMPARED
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> SignalRecord:
         """The JSON for the sender and the platform."""
         return {
             "id": self.public_id,
@@ -136,13 +254,13 @@ class Signal(models.Model):
             "position": self.position,
         }
 
-    def visible_to_desks(self, everything: dict[str, Any]) -> dict[str, Any]:
+    def visible_to_desks(self, everything: SignalRecord) -> Mapping[str, object]:
         """``everything`` without ``SENDER_MEMBERS``, unless the desk's own bot sent it."""
         if self.bot_id is not None:
             return everything
         return {name: value for name, value in everything.items() if name not in SENDER_MEMBERS}
 
-    def answer(self) -> dict[str, Any]:
+    def answer(self) -> FirstAnswer:
         """The response to the sender, without ``ignored``."""
         query = f"?signal={self.public_id}"
         return {

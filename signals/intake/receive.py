@@ -17,14 +17,14 @@ from signals.intake.batch import submit
 from signals.intake.decision import LawfulSignal, UnlawfulSignal
 from signals.intake.incoming import Allowance, IncomingSignal
 from signals.intake.metrics import measured
-from signals.intake.models import Outcome
+from signals.intake.models import Accepted, Outcome
 from signals.law import rules, shapes
 from signals.law.shapes import Submission
 from tokens.choices import Source
 
 
 @measured
-def receive(incoming: IncomingSignal) -> dict[str, Any]:
+def receive(incoming: IncomingSignal) -> Accepted:
     """Records a signal and returns the body of the response (contract, section 4).
 
     Raises the first refusal that applies. ``Unlawful`` is recorded within the sender's allowance,

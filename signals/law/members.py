@@ -11,7 +11,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
-from events.http.json_schema import BOOLEAN, STRING, one_of, pattern
+from events.json_schema import BOOLEAN, STRING, JsonObject, nullable, one_of, pattern
 from events.times import RFC3339_DETAIL, parse_rfc3339
 
 DIGITS_BEFORE_POINT, DIGITS_AFTER_POINT = 15, 8
@@ -36,6 +36,11 @@ class Member:
     read: Callable[[Any], Any]
     description: str = ""
     is_required: bool = True
+
+    def described(self) -> JsonObject:
+        """The JSON schema with its description. An optional member may be null."""
+        schema = self.schema if self.is_required else nullable(self.schema)
+        return {**schema, "description": self.description} if self.description else schema
 
 
 def optional(member: Member, description: str = "") -> Member:

@@ -2,9 +2,10 @@
 
 from typing import ClassVar
 
+from desks.choices import PairAndDirection
 from events.http.refusals import Refused, Unlawful
 
-ELECTED = {"pair": "BTC/USDT", "direction": "long"}  # in examples
+ELECTED: PairAndDirection = {"pair": "BTC/USDT", "direction": "long"}  # in examples
 
 
 class NonceUsed(Refused):

@@ -14,8 +14,8 @@ from typing import Any
 
 from desks.choices import PAIR_FORM, Direction
 from desks.ids import BOT_ID, USER_ID
-from events.http.json_schema import BOOLEAN
 from events.http.refusals import FieldError, Invalid
+from events.json_schema import BOOLEAN
 from signals.law import members
 from signals.law.members import FaultError, Member, optional
 from tokens.choices import Source

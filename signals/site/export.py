@@ -8,7 +8,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 from zipfile import ZIP_DEFLATED, ZipFile
 
@@ -30,7 +30,7 @@ from tokens.models import SigningSecret, Token
 PAGE_SIZE = 200
 CHUNK = 64 * 1024  # bytes
 
-Row = dict[str, Any]
+Row = Mapping[str, Any]
 AnyRow = TypeVar("AnyRow", bound=Model)
 Rows = Callable[[], Iterable[Row]]
 

@@ -1,38 +1,219 @@
 """The API's endpoints of webhook subscriptions (contract, section 4, subscriptions)."""
 
 from datetime import timedelta
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
+from django.urls import path
 from django.utils import timezone
+from drf_spectacular.utils import OpenApiParameter, extend_schema_field
+from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.viewsets import ViewSetMixin
 
+from desks.api import EXAMPLE_TIME, EXAMPLE_USER_ID
+from desks.ids import SUBSCRIPTION, SUBSCRIPTION_ID
 from desks.models import Desk, User
 from events.actors import Actor
 from events.http import limits
 from events.http.api_view import ApiResponse, ApiView
 from events.http.bodies import json_body, raw_body
-from events.http.cursors import list_cursor, list_key, page_of
-from events.http.parameters import PageParameters, StrictSerializer
-from events.http.refusals import ExchangeSecret, NotAllowed, NotFound
-from signals.webhooks import actions, openapi
-from signals.webhooks.models import Subscription, SubscriptionQuerySet
-from signals.webhooks.openapi import (
-    NewSubscription,
-    Rewinding,
-    SecretReplacement,
-    SubscriptionChange,
-    in_order,
+from events.http.cursors import list_cursor, list_key, log_cursor, page_of
+from events.http.parameters import (
+    MAX_TEXT_LENGTH,
+    PageParameters,
+    StrictSerializer,
+    StrictTextField,
 )
-from signals.webhooks.records import records
+from events.http.refusals import (
+    CursorLost,
+    ExchangeSecret,
+    Invalid,
+    NotAllowed,
+    NotFound,
+    RateLimited,
+    SignInRequired,
+)
+from events.http.schemas import JSON_BODY, NextPage, endpoint
+from events.json_schema import one_of, pattern
+from events.kinds import Kind
+from signals.outbound.addresses import MAX_URL_LENGTH
+from signals.webhooks import actions
+from signals.webhooks.models import (
+    MAX_OF_DESK,
+    MAX_OF_PLATFORM,
+    State,
+    Subscription,
+    SubscriptionQuerySet,
+)
+from signals.webhooks.records import SubscriptionRecord, records
+from tokens.actions import MAX_OVERLAP
 from tokens.callers.authentication import SessionOrBearerAuthentication
 from tokens.callers.permissions import SignedInToChange
 from tokens.callers.staff import is_staff
+from tokens.crypto import formats
 from tokens.crypto.exchange_secrets import contains_secret, is_secret
 
+TAG = "Subscriptions"
 LIST = "subscriptions"
 # What a change counts against. Removing counts against nothing, as everything that ends does.
 MINTING, CHANGES, REWINDS = "minting", "changes", "rewinds"
+
+# --- What is sent --------------------------------------------------------------------------------
+
+KINDS = {"type": "array", "items": one_of(Kind.values), "minItems": 1}
+OVERLAP = {"type": "integer", "minimum": 0, "maximum": int(MAX_OVERLAP.total_seconds())}
+ALL_KINDS = "The kinds that are delivered. Null for all, those of later versions included."
+
+
+class StrictBooleanField(serializers.BooleanField):
+    """JSON's true or false. The framework also accepts numbers and words."""
+
+    def to_internal_value(self, data: Any) -> bool:
+        if not isinstance(data, bool):
+            self.fail("invalid", input="…")
+        return data
+
+
+@extend_schema_field(OVERLAP)
+class OverlapField(serializers.Field[timedelta, Any, Any, Any]):
+    """A whole number of seconds, as a JSON number."""
+
+    default_error_messages = {"invalid": "Send a whole number of seconds."}
+
+    def to_internal_value(self, data: Any) -> timedelta:
+        if isinstance(data, bool) or not isinstance(data, int):
+            self.fail("invalid")
+        return timedelta(seconds=min(max(data, -1), 2 * MAX_OVERLAP.total_seconds()))
+
+
+@extend_schema_field(KINDS)
+class KindsField(serializers.ListField):
+    """Kinds of events; None for all of them, those of later versions included."""
+
+    child = serializers.ChoiceField(Kind.choices)
+
+    def __init__(self) -> None:
+        super().__init__(
+            required=False,
+            allow_null=True,
+            allow_empty=False,
+            max_length=len(Kind),
+            help_text=ALL_KINDS,
+        )
+
+
+def in_order(kinds: list[str] | None) -> list[str]:
+    """The kinds as they are stored: each once, in the order of the contract. Empty for all."""
+    return [kind.value for kind in Kind if kind in (kinds or ())]
+
+
+class NewSubscription(StrictSerializer):
+    """A new subscription."""
+
+    url = StrictTextField(
+        max_length=MAX_URL_LENGTH,
+        trim_whitespace=False,
+        help_text="https, port 443 or 8443, without credentials and fragment.",
+    )
+    kinds = KindsField()
+
+
+class SubscriptionChange(StrictSerializer):
+    """What changes: at least one of these."""
+
+    url = StrictTextField(
+        max_length=MAX_URL_LENGTH,
+        trim_whitespace=False,
+        required=False,
+        help_text="It must answer a test before it gets deliveries.",
+    )
+    kinds = KindsField()
+    paused = StrictBooleanField(required=False, help_text="True pauses, false resumes.")
+
+    def validate(self, data: dict[str, Any]) -> dict[str, Any]:
+        if not data:
+            raise serializers.ValidationError({"url": "Send url, kinds or paused."})
+        return data
+
+
+class SecretReplacement(StrictSerializer):
+    """How long the old secret signs beside the new one."""
+
+    overlap = OverlapField(required=False, help_text="In seconds; at most 7 days. 0 by default.")
+
+
+class Rewinding(StrictSerializer):
+    """The cursor of the feed after which deliveries continue."""
+
+    after = StrictTextField(max_length=MAX_TEXT_LENGTH)
+
+
+# --- The answers ---------------------------------------------------------------------------------
+
+
+class SubscriptionAndSecret(SubscriptionRecord):
+    """The record and the new secret."""
+
+    secret: Annotated[
+        str,
+        pattern(f"{formats.WEBHOOK_SECRET}[0-9A-Za-z+/]{{{formats.WEBHOOK_CHARACTERS}}}"),
+        "It is shown only once.",
+    ]
+
+
+class SubscriptionPage(TypedDict):
+    """A page of subscriptions."""
+
+    subscriptions: list[SubscriptionRecord]
+    next: NextPage
+
+
+EXAMPLE_ID = f"{SUBSCRIPTION}6Hn1tKc9WzR4vQy8BsLmD3"
+EXAMPLE_CURSOR = log_cursor("4f1c2a90", 12)
+
+RECORD: SubscriptionRecord = {
+    "id": EXAMPLE_ID,
+    "url": "hooks.example.com/…",
+    "kinds": [Kind.SIGNAL_FILLED.value, Kind.SIGNAL_REFUSED.value],
+    "userId": EXAMPLE_USER_ID,
+    "state": State.ACTIVE.value,
+    "reason": None,
+    "cursor": EXAMPLE_CURSOR,
+    "lag": 0,
+    "failures": 0,
+    "failingSince": None,
+    "nextAttemptAt": None,
+    "testRequestedAt": None,
+    "lastDeliveredAt": EXAMPLE_TIME,
+    "lastStatus": 204,
+    "secrets": [
+        {
+            "id": "sec_2Wd7xNb5JqT8cLs3RgYvH6",
+            "hint": f"{formats.WEBHOOK_SECRET}…7dQz",
+            "createdAt": EXAMPLE_TIME,
+            "endsAt": None,
+        }
+    ],
+    "createdAt": EXAMPLE_TIME,
+}
+LISTED: SubscriptionPage = {"subscriptions": [RECORD], "next": None}
+TO_CHANGE = (
+    "Requires a session that signed in or re-authenticated within the last 15 minutes. Staff "
+    "change the platform's subscriptions."
+)
+WITH_BODY = (
+    *JSON_BODY,
+    SignInRequired,
+    NotAllowed,
+    RateLimited,
+    ExchangeSecret,
+    Invalid,
+)
+in_path = OpenApiParameter(
+    "subscription_id", SUBSCRIPTION_ID, "path", description="The subscription."
+)
+
+# --- The views -----------------------------------------------------------------------------------
 
 
 class SubscriptionView(ViewSetMixin, ApiView):
@@ -78,8 +259,19 @@ class SubscriptionViewSet(SubscriptionView):
 
     spends = {"POST": MINTING, "PATCH": CHANGES}
 
-    @openapi.list_subscriptions
-    def list(self, request: Request) -> ApiResponse:
+    @endpoint(
+        "listSubscriptions",
+        tag=TAG,
+        example=LISTED,
+        parameters=[PageParameters],
+        refusals=[Invalid, NotAllowed],
+    )
+    def list(self, request: Request) -> ApiResponse[SubscriptionPage]:
+        """List webhook subscriptions.
+
+        A desk token and a signed-in customer list the desk's own, a platform token and staff the
+        platform's. A token needs the scope read.
+        """
         params = PageParameters.read(request.query_params)
         owned = self.owned()
         if "after" in params:
@@ -88,8 +280,27 @@ class SubscriptionViewSet(SubscriptionView):
         page, next_cursor = page_of(rows, params["limit"], lambda row: list_cursor(LIST, row.pk))
         return ApiResponse({"subscriptions": records(page, timezone.now()), "next": next_cursor})
 
-    @openapi.create_subscription
-    def create(self, request: Request) -> ApiResponse:
+    @endpoint(
+        "createSubscription",
+        tag=TAG,
+        status=201,
+        note=f"{TO_CHANGE} At most {MAX_OF_DESK} for each desk and {MAX_OF_PLATFORM} for the "
+        "platform.",
+        body=NewSubscription,
+        bodies={
+            "Fills and refusals": {
+                "url": "https://hooks.example.com/signals",
+                "kinds": RECORD["kinds"],
+            }
+        },
+        refusals=WITH_BODY,
+    )
+    def create(self, request: Request) -> ApiResponse[SubscriptionAndSecret]:
+        """Add a webhook subscription.
+
+        Deliveries begin with the next event, once the URL has answered a signed test with 2xx and
+        the proof that it knows the secret. The secret is shown only once.
+        """
         data = NewSubscription.read(_body(request))
         kinds = in_order(data.get("kinds"))
         secret, made = actions.create(
@@ -97,12 +308,36 @@ class SubscriptionViewSet(SubscriptionView):
         )
         return ApiResponse({**_record(made), "secret": secret}, status=201)
 
-    @openapi.read_subscription
-    def retrieve(self, request: Request, subscription_id: str) -> ApiResponse:
+    @endpoint(
+        "readSubscription",
+        tag=TAG,
+        example=RECORD,
+        parameters=[in_path],
+        refusals=[NotFound, NotAllowed],
+    )
+    def retrieve(self, request: Request, subscription_id: str) -> ApiResponse[SubscriptionRecord]:
+        """Read a webhook subscription.
+
+        State, cursor, lag and the latest outcome.
+        """
         return ApiResponse(_record(self.found(subscription_id)))
 
-    @openapi.change_subscription
-    def change(self, request: Request, subscription_id: str) -> ApiResponse:
+    @endpoint(
+        "changeSubscription",
+        tag=TAG,
+        note=TO_CHANGE,
+        example=RECORD,
+        body=SubscriptionChange,
+        bodies={"Pause": {"paused": True}},
+        parameters=[in_path],
+        refusals=[*WITH_BODY, NotFound, CursorLost],
+    )
+    def change(self, request: Request, subscription_id: str) -> ApiResponse[SubscriptionRecord]:
+        """Change a webhook subscription.
+
+        A new URL must answer a test first. Resuming continues at the cursor: nothing is lost,
+        however long it was.
+        """
         data = SubscriptionChange.read(_body(request))
         changed = actions.change(
             subscription=self.found(subscription_id),
@@ -113,8 +348,19 @@ class SubscriptionViewSet(SubscriptionView):
         )
         return ApiResponse(_record(changed))
 
-    @openapi.remove_subscription
-    def remove(self, request: Request, subscription_id: str) -> ApiResponse:
+    @endpoint(
+        "removeSubscription",
+        tag=TAG,
+        status=204,
+        note=TO_CHANGE,
+        parameters=[in_path],
+        refusals=[SignInRequired, NotFound, NotAllowed],
+    )
+    def remove(self, request: Request, subscription_id: str) -> ApiResponse[None]:
+        """Remove a webhook subscription.
+
+        Its URL, secrets and attempts are deleted.
+        """
         actions.remove(subscription=self.found(subscription_id), actor=self.actor)
         return ApiResponse(status=204)
 
@@ -124,8 +370,22 @@ class SecretView(SubscriptionView):
 
     spends = {"POST": MINTING}
 
-    @openapi.replace_secret
-    def create(self, request: Request, subscription_id: str) -> ApiResponse:
+    @endpoint(
+        "replaceSubscriptionSecret",
+        tag=TAG,
+        status=201,
+        note=TO_CHANGE,
+        body=SecretReplacement,
+        bodies={"Over a day": {"overlap": 86400}},
+        parameters=[in_path],
+        refusals=[*WITH_BODY, NotFound],
+    )
+    def create(self, request: Request, subscription_id: str) -> ApiResponse[SubscriptionAndSecret]:
+        """Replace the secret.
+
+        With an overlap deliveries carry both signatures until the old secret ends. One that is
+        already in an overlap ends now. The new secret is shown only once.
+        """
         overlap = SecretReplacement.read(_body(request)).get("overlap", timedelta(0))
         secret, changed = actions.replace_secret(
             subscription=self.found(subscription_id), actor=self.actor, overlap=overlap
@@ -138,8 +398,22 @@ class TestView(SubscriptionView):
 
     spends = {"POST": CHANGES}
 
-    @openapi.test_subscription
-    def create(self, request: Request, subscription_id: str) -> ApiResponse:
+    @endpoint(
+        "testSubscription",
+        tag=TAG,
+        status=202,
+        note=TO_CHANGE,
+        example=RECORD,
+        parameters=[in_path],
+        refusals=[*WITH_BODY, NotFound],
+    )
+    def create(self, request: Request, subscription_id: str) -> ApiResponse[SubscriptionRecord]:
+        """Ask for a test.
+
+        A signed `subscription.test` is sent after this answer. Read the subscription until
+        `testRequestedAt` is null. It contains a `challenge`. The endpoint answers 2xx with
+        `{"challenge": …}`: the HMAC-SHA256 of the challenge in hex, with the key of the signatures.
+        """
         StrictSerializer.read(_body(request))  # no members
         asked = actions.request_test(subscription=self.found(subscription_id))
         return ApiResponse(_record(asked), status=202)
@@ -150,8 +424,22 @@ class RewindView(SubscriptionView):
 
     spends = {"POST": REWINDS}
 
-    @openapi.rewind_subscription
-    def create(self, request: Request, subscription_id: str) -> ApiResponse:
+    @endpoint(
+        "rewindSubscription",
+        tag=TAG,
+        note=TO_CHANGE,
+        example=RECORD,
+        body=Rewinding,
+        bodies={"Again": {"after": EXAMPLE_CURSOR}},
+        parameters=[in_path],
+        refusals=[*WITH_BODY, NotFound, CursorLost],
+    )
+    def create(self, request: Request, subscription_id: str) -> ApiResponse[SubscriptionRecord]:
+        """Move the cursor.
+
+        `after` is a cursor of the feed: an earlier one sends everything after it again, a later one
+        skips. It takes effect when the delivery in flight has ended.
+        """
         after = Rewinding.read(_body(request))["after"]
         moved = actions.rewind(
             subscription=self.found(subscription_id), after=after, actor=self.actor
@@ -187,5 +475,24 @@ def _body(request: Request) -> dict[str, Any]:
     return body
 
 
-def _record(subscription: Subscription) -> dict[str, Any]:
+def _record(subscription: Subscription) -> SubscriptionRecord:
     return records([subscription], timezone.now())[0]
+
+
+_ONE = "v1/subscriptions/<subscriptionId:subscription_id>"
+
+urlpatterns = [
+    path(
+        "v1/subscriptions",
+        SubscriptionViewSet.as_view({"get": "list", "post": "create"}),
+        name="subscriptions",
+    ),
+    path(
+        _ONE,
+        SubscriptionViewSet.as_view({"get": "retrieve", "patch": "change", "delete": "remove"}),
+        name="subscription",
+    ),
+    path(f"{_ONE}/secret", SecretView.as_view({"post": "create"}), name="subscription-secret"),
+    path(f"{_ONE}/test", TestView.as_view({"post": "create"}), name="subscription-test"),
+    path(f"{_ONE}/rewind", RewindView.as_view({"post": "create"}), name="subscription-rewind"),
+]

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from events.feed import EventRecord
 from events.times import to_rfc3339
 from tokens.crypto.formats import WEBHOOK_SECRET
 
@@ -21,7 +22,7 @@ class Message(NamedTuple):
     body: bytes
 
 
-def event_message(event: dict[str, Any], epoch: str) -> Message:
+def event_message(event: EventRecord, epoch: str) -> Message:
     """The message of an event, as ``serialize_event`` shows it to the subscriber.
 
     The id is that of the event and the log's epoch: after a restore that lost events, a position

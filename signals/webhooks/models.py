@@ -2,19 +2,22 @@
 
 from collections.abc import Collection, Iterable
 from datetime import datetime
-from typing import Any, Self
+from typing import Annotated, NotRequired, Self, TypedDict
 
 from django.db import models, transaction
 from django.db.models import F, Q, Window
 from django.db.models.functions import RowNumber
 
 from desks.feed.visibility import desk_visibility
-from desks.ids import MAX_ID_LENGTH, new_subscription_id
-from events.feed import WHOLE_LOG, Visibility
+from desks.ids import MAX_ID_LENGTH, SubscriptionId, new_subscription_id
+from events.feed import WHOLE_LOG, KindName, Visibility
 from events.http.cursors import log_cursor
+from events.json_schema import Count, DateTime, JsonSchema, one_of
+from events.kinds import Kind, data_of
 from events.times import to_rfc3339
 from tokens.crypto.keys import KeyLostError
 from tokens.models.sealed import NO_TEXT, Sealed, SealedSecret, SealedSecretQuerySet
+from tokens.models.secret import SecretId
 
 MAX_HOST_LENGTH = 260  # a host name, a colon and a port
 MAX_OF_DESK, MAX_OF_PLATFORM = 5, 50
@@ -40,6 +43,46 @@ class Reason(models.TextChoices):
     GONE = "gone"  # the endpoint answered 410
     FAILED = "failed"  # failures only, for too long
     CURSOR_LOST = "cursor_lost"  # the log was restored, and the cursor is of another epoch
+
+
+Kinds = Annotated[
+    Annotated[list[KindName], JsonSchema(minItems=1)] | None,
+    "The kinds that are delivered. Null for all, those of later versions included.",
+]
+ReasonName = Annotated[str, one_of(Reason)]
+
+
+class SubscriptionSecretRecord(TypedDict):
+    """A secret that signs deliveries. It never includes the text."""
+
+    id: SecretId
+    hint: Annotated[str, "Its prefix and its last four characters."]
+    createdAt: DateTime
+    endsAt: Annotated[DateTime | None, "When it stops signing. Null for the current one."]
+
+
+@data_of(*(kind for kind in Kind if kind.startswith("subscription.")))
+class SubscriptionData(TypedDict):
+    """Data of ``subscription.…`` events: the record after the change, without its URL."""
+
+    id: SubscriptionId
+    host: NotRequired[Annotated[str, "In events of releases before November 2026 only."]]
+    kinds: Kinds
+    state: Annotated[str, one_of(State.values)]
+    reason: ReasonName | None
+    changed: NotRequired[
+        Annotated[list[Annotated[str, one_of(["kinds", "url"])]], "Of subscription.changed."]
+    ]
+    position: NotRequired[Annotated[Count, "Of subscription.rewound: the new cursor."]]
+    secret: NotRequired[
+        Annotated[
+            SubscriptionSecretRecord,
+            "Of subscription.created and subscription.secret_replaced.",
+        ]
+    ]
+    previousEndsAt: NotRequired[
+        Annotated[DateTime, "Of subscription.secret_replaced: when the old one ends."]
+    ]
 
 
 class SubscriptionQuerySet(models.QuerySet["Subscription"]):
@@ -172,7 +215,7 @@ class Subscription(Sealed):
         """What is shown of the URL: its host, and its port if that is not 443."""
         return f"{self.host}/…"
 
-    def as_event_data(self) -> dict[str, Any]:
+    def as_event_data(self) -> SubscriptionData:
         """The data of ``subscription.…`` events. The log is for good, so it never names the URL."""
         return {
             "id": self.public_id,
@@ -210,7 +253,7 @@ class SubscriptionSecret(SealedSecret):
     def associated_data(self) -> str:
         return f"{self.public_id}:{self.subscription.public_id}"
 
-    def as_event_data(self) -> dict[str, str | None]:
+    def as_event_data(self) -> SubscriptionSecretRecord:
         """The record that events and answers contain. It never includes the secret's text."""
         return {
             "id": self.public_id,

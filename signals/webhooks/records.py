@@ -2,20 +2,53 @@
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Annotated, TypedDict
 
+from desks.ids import SubscriptionId, UserId
 from events.feed import Query, count_ahead, read_head, read_page
+from events.json_schema import Count, DateTime, JsonSchema, one_of
 from events.kinds import Kind
 from events.times import to_rfc3339
-from signals.webhooks.models import Subscription, SubscriptionSecret
+from signals.webhooks.models import (
+    SHOWN_STATES,
+    Kinds,
+    ReasonName,
+    Subscription,
+    SubscriptionSecret,
+    SubscriptionSecretRecord,
+)
 
 MAX_LAG = 1000  # counting stops here: the lag is this or more
 
 
-def records(subscriptions: Sequence[Subscription], now: datetime) -> list[dict[str, Any]]:
+class SubscriptionRecord(TypedDict):
+    """A webhook subscription: a cursor of the log with a URL."""
+
+    id: SubscriptionId
+    url: Annotated[str, "The host only: a URL can be a secret."]
+    kinds: Kinds
+    userId: Annotated[UserId | None, "The desk that owns it. Null for the platform's."]
+    state: Annotated[str, one_of(SHOWN_STATES)]
+    reason: Annotated[ReasonName | None, "Why it was disabled."]
+    cursor: Annotated[str, "The last position that was delivered, as a cursor of the feed."]
+    lag: Annotated[
+        Annotated[int, JsonSchema(minimum=0, maximum=MAX_LAG)] | None,
+        f"Events that are not delivered yet, counted to {MAX_LAG:,}. Null if the cursor is lost.",
+    ]
+    failures: Annotated[Count, "Failed attempts in a row."]
+    failingSince: DateTime | None
+    nextAttemptAt: DateTime | None
+    testRequestedAt: Annotated[DateTime | None, "A test that has not been sent yet."]
+    lastDeliveredAt: DateTime | None
+    lastStatus: Annotated[Count | None, "The HTTP status of the latest attempt."]
+    secrets: Annotated[list[SubscriptionSecretRecord], "The newest first; at most two."]
+    createdAt: DateTime
+
+
+def records(subscriptions: Sequence[Subscription], now: datetime) -> list[SubscriptionRecord]:
     """The records of these subscriptions, whose ``desk`` is loaded."""
     live = SubscriptionSecret.objects.live(now).filter(subscription__in=subscriptions)
-    secrets: dict[int, list[dict[str, str | None]]] = {}
+    secrets: dict[int, list[SubscriptionSecretRecord]] = {}
     for secret in live:
         secrets.setdefault(secret.subscription_id, []).append(secret.as_event_data())
     epoch = read_head().epoch
@@ -42,8 +75,8 @@ def next_position(subscription: Subscription) -> int | None:
 
 
 def _record(
-    subscription: Subscription, secrets: list[dict[str, str | None]], epoch: str
-) -> dict[str, Any]:
+    subscription: Subscription, secrets: list[SubscriptionSecretRecord], epoch: str
+) -> SubscriptionRecord:
     is_lost = subscription.cursor_epoch != epoch
     return {
         "id": subscription.public_id,

@@ -11,19 +11,19 @@ from django.utils import timezone
 
 from config.settings import LIMITS
 from desks import actions as desks
-from desks.api.schemas import EXAMPLE_BOT_ID, EXAMPLE_USER_ID
+from desks.api import EXAMPLE_BOT_ID, EXAMPLE_USER_ID
 from desks.expectation_rules import Expectation
 from desks.expectations.watch import Watch
 from events.actors import SYSTEM
 from events.http.limits import Budget
 from events.kinds import Kind
-from signals.intake.api.schemas import SIGNAL
-from signals.webhooks.openapi import EXAMPLE_CURSOR, EXAMPLE_ID
+from signals.intake.api import SIGNAL
+from signals.webhooks.api import EXAMPLE_CURSOR, EXAMPLE_ID
 from tests import client, described, factories
 from tests.signals import bodies
 from tests.signals.webhooks.stage import a_webhook, a_webhooks_life, an_active_webhook, of
 from tokens import actions as tokens
-from tokens.api.schemas import EXAMPLE_TOKEN_ID
+from tokens.api import EXAMPLE_TOKEN_ID
 from tokens.choices import Source
 from tokens.closing import close_account
 from tokens.models import Token

@@ -3,6 +3,8 @@
 import html
 import json
 import re
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from django.conf import settings
@@ -10,7 +12,7 @@ from django.test import Client
 from django.urls import reverse
 
 from config.catalog import PATHS
-from events.api.serializers import FeedParameters
+from events.api import FeedParameters
 from events.http.refusals import Refused
 from events.kinds import Kind
 from signals.contract.document import contract
@@ -194,7 +196,8 @@ def test_it_runs_under_the_policy_and_loads_nothing_from_elsewhere():
 
 
 def test_it_has_every_sample_of_the_contract_to_copy(desk):
-    document, values = contract(), copied(page())
+    document: Mapping[str, Any] = contract()
+    values = copied(page())
     shown = [value for value in values if value.startswith("{")]
     names = [name for _, _, _, of_shape in SHAPES for name in of_shape]
     assert sorted(names) == sorted(["tv", "fanout", "oneDesk", "oneUser", "floor", "nox"])

@@ -1,15 +1,31 @@
 """Signing secrets of automations, of the Floor and of Nox."""
 
-from typing import Self
+from typing import Annotated, Self, TypedDict
 
 from django.db import models
 from django.db.models import F, Q
 
+from desks.ids import id_schema
 from desks.models import Desk
 from events.actors import Actor, ActorType
+from events.json_schema import DateTime
+from events.kinds import Kind, data_of
 from events.times import to_rfc3339
 from tokens.choices import Source
 from tokens.models.sealed import NO_TEXT, SealedSecret, SealedSecretQuerySet
+
+SecretId = Annotated[str, id_schema("sec_")]
+
+
+@data_of(Kind.SECRET_GENERATED, Kind.SECRET_ENDED)
+class SecretData(TypedDict):
+    """Data of ``secret.…`` events. It never includes the secret's text."""
+
+    id: SecretId
+    owner: Annotated[str, "A botId, floor or nox."]
+    hint: Annotated[str, "Its prefix and its last four characters."]
+    createdAt: DateTime
+    endsAt: DateTime | None
 
 
 class SigningSecretQuerySet(SealedSecretQuerySet):
@@ -88,7 +104,7 @@ class SigningSecret(SealedSecret):
         """The bot's id, ``floor`` or ``nox``."""
         return self.automation_id or self.source
 
-    def as_event_data(self) -> dict[str, str | None]:
+    def as_event_data(self) -> SecretData:
         """The record that events contain. It never includes the secret's text."""
         return {
             "id": self.public_id,

@@ -2,19 +2,20 @@
 
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
-from typing import Any, Self
+from typing import Annotated, Self, TypedDict
 
 from django.db import models
 from django.db.models import F, Q
 from django.utils import timezone
 
 from desks.feed.visibility import desk_visibility, topic_changes
-from desks.ids import MAX_ID_LENGTH, new_token_id
+from desks.ids import MAX_ID_LENGTH, UserId, id_schema, new_token_id
 from desks.models import Desk
 from events.actors import Actor, ActorType
 from events.feed import WHOLE_LOG, Visibility
 from events.http.names import MAX_NAME_LENGTH
-from events.kinds import Kind
+from events.json_schema import DateTime, JsonSchema, one_of
+from events.kinds import Kind, data_of
 from events.live.frames import EndReason
 from events.live.readers import Change, Credential
 from events.models import Event
@@ -23,6 +24,29 @@ from events.times import to_rfc3339
 from tokens.choices import Scope
 
 READ, WRITE = "read", "write"
+
+Scopes = Annotated[list[Annotated[str, one_of([READ, WRITE])]], JsonSchema(minItems=1)]
+
+
+@data_of(Kind.TOKEN_MINTED, Kind.TOKEN_REVOKED)
+class TokenData(TypedDict):
+    """A token's record in an event: without the time of last use."""
+
+    id: Annotated[str, id_schema("tok_")]
+    scope: Annotated[str, one_of(Scope.values()), "Whose it is."]
+    name: str
+    scopes: Annotated[Scopes, "What it may do."]
+    hint: Annotated[str, "Its prefix and its last four characters: all that is shown of it later."]
+    createdAt: DateTime
+    expiresAt: DateTime | None
+    revokedAt: DateTime | None
+    userId: Annotated[UserId | None, "The desk of a desk token."]
+
+
+class TokenRecord(TokenData):
+    """A token's record. It never includes the value."""
+
+    lastUsedAt: Annotated[DateTime | None, "At most a minute late."]
 
 
 class TokenQuerySet(models.QuerySet["Token"]):
@@ -108,11 +132,11 @@ class Token(models.Model):
         """How an event changes which topics a token sees."""
         return topic_changes(event)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> TokenRecord:
         """The record that lists contain (contract, section 2). It never includes the value."""
         return {**self.as_event_data(), "lastUsedAt": to_rfc3339(self.last_used_at)}
 
-    def as_event_data(self) -> dict[str, Any]:
+    def as_event_data(self) -> TokenData:
         """The record that events contain: without the time of last use."""
         return {
             "id": self.public_id,

@@ -7,7 +7,13 @@ from signals.audit.findings import Findings
 from signals.audit.rules import Row, moment, require, require_same
 from signals.audit.streams import LoggedEvent
 from signals.audit.tables import ExpectedRows
-from signals.webhooks.models import Reason, State, Subscription, SubscriptionSecret
+from signals.webhooks.models import (
+    Reason,
+    State,
+    Subscription,
+    SubscriptionSecret,
+    SubscriptionSecretRecord,
+)
 
 CHANGES = ("kinds", "url")
 
@@ -83,8 +89,9 @@ class SubscriptionHistory:
                 self._drop_secret(row, public_id)
             else:
                 secret["ends_at"] = ends_at
-        secret = self._add_secret(event)
-        self._check(event, row, secret=secret, previousEndsAt=event.data["previousEndsAt"])
+        self._check(
+            event, row, secret=self._add_secret(event), previousEndsAt=event.data["previousEndsAt"]
+        )
 
     def _pause(self, event: LoggedEvent) -> None:
         row = self._row(event)
@@ -125,7 +132,7 @@ class SubscriptionHistory:
     def _row(self, event: LoggedEvent) -> Row:
         return self.subscriptions.rows[event.data["id"]]
 
-    def _add_secret(self, event: LoggedEvent) -> dict[str, str | None]:
+    def _add_secret(self, event: LoggedEvent) -> SubscriptionSecretRecord:
         """Adds the secret that the event tells of, and returns the data that it must have."""
         data = event.data["secret"]
         secret = {

@@ -2,33 +2,32 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any, Literal, TypedDict
 
+from django.urls import path
 from django.utils import timezone
 from rest_framework.request import Request
 
-from desks.api.schemas import (
-    EXAMPLE_BOT_ID,
-    EXAMPLE_TIME,
-    MAX_AGE_FIELD,
-    ExpectationRecord,
-    PairAndDirection,
-)
-from desks.ids import BOT, BOT_ID, SIGNAL_ID, id_form
+from desks.api import EXAMPLE_BOT_ID, EXAMPLE_TIME
+from desks.choices import PairAndDirection
+from desks.expectation_rules import ExpectationRecord, MaxAge
+from desks.ids import BOT, BotId, SignalId, id_form
 from desks.models import Automation, Desk
 from events.choices import TextEnum
-from events.feed import read_head
+from events.feed import EventId, read_head
 from events.http.api_view import ApiResponse, ApiView
 from events.http.cursors import list_cursor, list_id, page_of
-from events.http.json_schema import BOOLEAN, COUNT, DATE_TIME, STRING, one_of, pattern
 from events.http.parameters import PageParameters
 from events.http.refusals import Invalid
-from events.http.schemas import Field, Paper, Schema, operation
+from events.http.schemas import NextPage, PaperOnly, endpoint
+from events.json_schema import Count, DateTime, one_of
 from events.kinds import Kind
 from events.models import Event
 from events.times import to_rfc3339
 from signals.reports.attention import bots_at_a_glance
 from signals.reports.tallies import BotTally, count_bots
+
+LIST = "bots"
 
 
 class State(TextEnum):
@@ -39,7 +38,114 @@ class State(TextEnum):
     NO_SECRET = "no_secret"  # noqa: S105 - a state
 
 
-def bot_records(desk: Desk, bots: Sequence[Automation], now: datetime) -> list[dict[str, Any]]:
+class BotElection(PairAndDirection):
+    """The bot's standing election. Its signals must repeat it."""
+
+    electedAt: DateTime
+
+
+class LastOutcome(TypedDict):
+    """What became of the bot's latest signal."""
+
+    outcome: Literal["filled", "refused"]
+    code: Annotated[str | None, "Why it was refused. Null if it was filled."]
+    signal: Annotated[SignalId | None, "The accepted signal. Null if it was refused."]
+    event: Annotated[EventId, "The event in the feed."]
+    at: DateTime
+
+
+class CountsOfToday(TypedDict):
+    """Counts since midnight UTC."""
+
+    filled: Count
+    refused: Count
+    more: Annotated[bool, "Whether counting stopped early: there are more."]
+
+
+class BotRecord(TypedDict):
+    """A bot of the desk."""
+
+    botId: BotId
+    name: str
+    createdAt: DateTime
+    state: Annotated[
+        str, one_of(State), "Whether its signals are accepted, or what is missing first."
+    ]
+    expected: ExpectationRecord | None
+    silentSince: Annotated[DateTime | None, "When an expected bot was last heard, if it is silent."]
+    maxAge: MaxAge
+    election: BotElection | None
+    last: Annotated[LastOutcome | None, "Among its latest 20 events."]
+    today: CountsOfToday
+
+
+class BotPage(PaperOnly):
+    """A page of bots."""
+
+    bots: list[BotRecord]
+    next: NextPage
+
+
+BOT_EXAMPLE: BotRecord = {
+    "botId": EXAMPLE_BOT_ID,
+    "name": "Chart",
+    "createdAt": EXAMPLE_TIME,
+    "state": State.ACCEPTS_SIGNALS.value,
+    "expected": {"every": 3600, "tradingDays": False, "grace": 300},
+    "silentSince": None,
+    "maxAge": None,
+    "election": {"pair": "BTC/USDT", "direction": "long", "electedAt": EXAMPLE_TIME},
+    "last": {
+        "outcome": "refused",
+        "code": "pair_mismatch",
+        "signal": None,
+        "event": "evt_12",
+        "at": EXAMPLE_TIME,
+    },
+    "today": {"filled": 3, "refused": 1, "more": False},
+}
+BOTS_EXAMPLE: BotPage = {
+    "paper": True,
+    "liveWrites": False,
+    "bots": [BOT_EXAMPLE],
+    "next": None,
+}
+
+
+class BotsView(ApiView):
+    """The bots of the calling token's desk. It changes nothing: pages create and change bots."""
+
+    required_scopes = {"GET": "read", "HEAD": "read"}
+    for_platform = False
+
+    @endpoint(
+        "listBots",
+        tag="Desks",
+        example=BOTS_EXAMPLE,
+        parameters=[PageParameters],
+        refusals=[Invalid],
+    )
+    def get(self, request: Request) -> ApiResponse[BotPage]:
+        """List your own bots.
+
+        The bots of the calling desk token's desk, in the order of their ids: election, state,
+        latest outcome, and the counts of the day in UTC. Removed bots are not listed.
+        """
+        params, now = PageParameters.read(request.query_params), timezone.now()
+        caller: Any = request.auth
+        desk: Desk = caller.desk
+        bots = bots_at_a_glance(desk, now).order_by("pk")
+        if "after" in params:
+            bots = bots.filter(pk__gt=list_id(params["after"], LIST, id_form(BOT)))
+        rows = list(bots[: params["limit"] + 1])
+        page, next_cursor = page_of(rows, params["limit"], lambda bot: list_cursor(LIST, bot.pk))
+        records = bot_records(desk, page, now)
+        return ApiResponse(
+            {"paper": True, "liveWrites": False, "bots": records, "next": next_cursor}
+        )
+
+
+def bot_records(desk: Desk, bots: Sequence[Automation], now: datetime) -> list[BotRecord]:
     """The record of each bot. ``bots`` are some of ``bots_at_a_glance``. Takes four queries."""
     if not bots:
         return []
@@ -54,8 +160,8 @@ def _last_events(tallies: Iterable[BotTally]) -> dict[int, Event]:
     return Event.objects.in_bulk([tally.latest[0][1] for tally in tallies if tally.latest])
 
 
-def _record(bot: Any, tally: BotTally, last: Mapping[int, Event]) -> dict[str, Any]:
-    election = {
+def _record(bot: Any, tally: BotTally, last: Mapping[int, Event]) -> BotRecord:
+    election: BotElection = {
         "pair": bot.pair,
         "direction": bot.direction,
         "electedAt": to_rfc3339(bot.elected_at),
@@ -85,7 +191,7 @@ def _state(bot: Any) -> State:
     return State.ACCEPTS_SIGNALS if bot.has_secret else State.NO_SECRET
 
 
-def _outcome(event: Event) -> dict[str, Any]:
+def _outcome(event: Event) -> LastOutcome:
     """What became of the bot's latest signal, and the event that says so."""
     return {
         "outcome": "filled" if event.kind == Kind.SIGNAL_FILLED else "refused",
@@ -96,105 +202,4 @@ def _outcome(event: Event) -> dict[str, Any]:
     }
 
 
-# --- The endpoint ---------------------------------------------------------------------------------
-
-LIST = "bots"
-
-
-class BotElection(PairAndDirection):
-    """The bot's standing election. Its signals must repeat it."""
-
-    electedAt = Field(DATE_TIME)
-
-
-class LastOutcome(Schema):
-    """What became of the bot's latest signal."""
-
-    outcome = Field(one_of(["filled", "refused"]))
-    code = Field(STRING, "Why it was refused. Null if it was filled.", allow_null=True)
-    signal = Field(SIGNAL_ID, "The accepted signal. Null if it was refused.", allow_null=True)
-    event = Field(pattern("evt_[1-9][0-9]*"), "The event in the feed.")
-    at = Field(DATE_TIME)
-
-
-class CountsOfToday(Schema):
-    """Counts since midnight UTC."""
-
-    filled = refused = Field(COUNT)
-    more = Field(BOOLEAN, "Whether counting stopped early: there are more.")
-
-
-class BotRecord(Schema):
-    """A bot of the desk."""
-
-    botId = Field(BOT_ID)
-    name = Field(STRING)
-    createdAt = Field(DATE_TIME)
-    state = Field(one_of(State), "Whether its signals are accepted, or what is missing first.")
-    expected = ExpectationRecord(allow_null=True)
-    silentSince = Field(
-        DATE_TIME, "When an expected bot was last heard, if it is silent.", allow_null=True
-    )
-    maxAge = MAX_AGE_FIELD
-    election = BotElection(allow_null=True)
-    last = LastOutcome(allow_null=True, help_text="Among its latest 20 events.")
-    today = CountsOfToday()
-
-
-class BotPage(Paper):
-    """A page of bots."""
-
-    bots = BotRecord(many=True)
-    next = Field(STRING, "The after of the next page. Null on the last page.", allow_null=True)
-
-
-BOT_EXAMPLE = {
-    "botId": EXAMPLE_BOT_ID,
-    "name": "Chart",
-    "createdAt": EXAMPLE_TIME,
-    "state": State.ACCEPTS_SIGNALS.value,
-    "expected": {"every": 3600, "tradingDays": False, "grace": 300},
-    "silentSince": None,
-    "maxAge": None,
-    "election": {"pair": "BTC/USDT", "direction": "long", "electedAt": EXAMPLE_TIME},
-    "last": {
-        "outcome": "refused",
-        "code": "pair_mismatch",
-        "signal": None,
-        "event": "evt_12",
-        "at": EXAMPLE_TIME,
-    },
-    "today": {"filled": 3, "refused": 1, "more": False},
-}
-
-
-class BotsView(ApiView):
-    """The bots of the calling token's desk. It changes nothing: pages create and change bots."""
-
-    required_scopes = {"GET": "read", "HEAD": "read"}
-    for_platform = False
-
-    @operation(
-        "listBots",
-        "List your own bots",
-        "The bots of the calling desk token's desk, in the order of their ids: election, state, "
-        "latest outcome, and the counts of the day in UTC. Removed bots are not listed.",
-        tag="Desks",
-        response=BotPage,
-        example={"paper": True, "liveWrites": False, "bots": [BOT_EXAMPLE], "next": None},
-        parameters=[PageParameters],
-        refusals=[Invalid],
-    )
-    def get(self, request: Request) -> ApiResponse:
-        params, now = PageParameters.read(request.query_params), timezone.now()
-        caller: Any = request.auth
-        desk: Desk = caller.desk
-        bots = bots_at_a_glance(desk, now).order_by("pk")
-        if "after" in params:
-            bots = bots.filter(pk__gt=list_id(params["after"], LIST, id_form(BOT)))
-        rows = list(bots[: params["limit"] + 1])
-        page, next_cursor = page_of(rows, params["limit"], lambda bot: list_cursor(LIST, bot.pk))
-        records = bot_records(desk, page, now)
-        return ApiResponse(
-            {"paper": True, "liveWrites": False, "bots": records, "next": next_cursor}
-        )
+urlpatterns = [path("v1/bots", BotsView.as_view(), name="own-bots")]

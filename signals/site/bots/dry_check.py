@@ -23,7 +23,7 @@ from events.http.refusals import (
 )
 from events.times import to_rfc3339
 from signals.contract.samples import ALERT_TIME, STRATEGY
-from signals.intake.check import check
+from signals.intake.check import Checked, check
 from signals.intake.incoming import IncomingSignal, elected_by
 from signals.law.refusals import ModeRefused, NoElection, TickerOnly
 from signals.law.rules import TICKERS
@@ -75,7 +75,7 @@ def dry_check(bot: Automation, message: str, sample: dict[str, Any]) -> DryCheck
     if ALERT_TIME in message and "sentAt" in sample:
         sample = sample | {"sentAt": ALERT_TIME}
     mistakes: list[Refused] = []
-    checked: dict[str, Any] = {}
+    checked: Checked | None = None
     while not checked and len(mistakes) < MAX_MISTAKES:
         try:
             checked = _check(bot, body)
@@ -89,8 +89,8 @@ def dry_check(bot: Automation, message: str, sample: dict[str, Any]) -> DryCheck
         mistakes,
         sent if any(sent.values()) else {},
         elected_by(bot),
-        checked.get("wouldBe", ""),
-        [name for name in checked.get("ignored", []) if name not in STRATEGY],
+        checked["wouldBe"] if checked else "",
+        [name for name in checked["ignored"] if name not in STRATEGY] if checked else [],
         _written(body) if checked and mistakes else "",
     )
 
@@ -107,7 +107,7 @@ def _parse(message: str) -> dict[str, Any]:
         raise
 
 
-def _check(bot: Automation, body: dict[str, Any]) -> dict[str, Any]:
+def _check(bot: Automation, body: dict[str, Any]) -> Checked:
     if contains_secret(body):
         raise ExchangeSecret
     if (body.get("source"), body.get("botId")) != (Source.TRADINGVIEW, bot.pk):

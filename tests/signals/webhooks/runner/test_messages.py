@@ -8,6 +8,7 @@ import pytest
 import time_machine
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
+from events.feed import EventRecord
 from signals.client.webhooks import InvalidWebhookError, verify_webhook, webhook_answer
 from signals.webhooks.messages import (
     event_message,
@@ -20,9 +21,18 @@ from signals.webhooks.messages import (
 pytestmark = pytest.mark.once
 
 SECRET, OTHER = ("whsec_" + base64.b64encode(bytes([n]) * 30).decode() for n in (1, 2))
-EVENT = {"id": "evt_12", "position": 12, "kind": "card.retired", "at": "2026-11-20T09:30:00.000Z"}
+EVENT: EventRecord = {
+    "id": "evt_12",
+    "position": 12,
+    "kind": "card.retired",
+    "at": "2026-11-20T09:30:00.000Z",
+    "actor": None,
+    "userId": None,
+    "signal": None,
+    "data": {"name": "Größe ✓"},
+}
 NOW = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
-MESSAGE = event_message({**EVENT, "data": {"name": "Größe ✓"}}, "ab12cd34")
+MESSAGE = event_message(EVENT, "ab12cd34")
 
 
 def ours(body, headers, secret):

@@ -3,18 +3,20 @@
 import time
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 from django.db import connection
 from django.http import HttpResponseBase
+from django.urls import path
 from django.utils import timezone
 from django.utils.cache import patch_vary_headers
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
+from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.viewsets import ViewSetMixin
 
-from events.api import schemas
-from events.api.serializers import FeedParameters, StreamParameters
 from events.feed import (
+    EventRecord,
     Page,
     Query,
     Visibility,
@@ -25,8 +27,17 @@ from events.feed import (
 )
 from events.http.api_view import ApiResponse, ApiView
 from events.http.cursors import log_cursor, log_position
+from events.http.parameters import (
+    MAX_TEXT_LENGTH,
+    PageParameters,
+    Rfc3339Field,
+    StrictIntegerField,
+    StrictSerializer,
+)
 from events.http.refusals import CursorLost, Invalid, NotAcceptable, TokenInvalid
 from events.http.requests import json_weight, media_weights, state_of
+from events.http.schemas import endpoint
+from events.kinds import Kind
 from events.live.frames import MEDIA_TYPE, Version
 from events.live.hub import hub
 from events.live.opening import topics_at
@@ -37,6 +48,100 @@ from events.live.threads import Waiter
 from events.models import Event, Head
 
 LAST_EVENT_ID = "Last-Event-ID"
+
+
+MAX_WAIT = 25  # seconds
+
+
+class FilterParameters(StrictSerializer):
+    """The filters of the feed, of pages and of streams."""
+
+    kind = serializers.ListField(
+        child=serializers.ChoiceField(Kind.choices),
+        required=False,
+        default=list,
+        help_text="Only events of this kind. Can be repeated.",
+    )
+    userId = serializers.CharField(
+        max_length=MAX_TEXT_LENGTH,
+        required=False,
+        help_text="Only what this desk sees, including the fan-outs that filled it.",
+    )
+    signal = serializers.CharField(
+        max_length=MAX_TEXT_LENGTH, required=False, help_text="Only the event of this signal."
+    )
+    botId = serializers.CharField(
+        max_length=MAX_TEXT_LENGTH,
+        required=False,
+        help_text="Only the events of this bot: its signals, refusals, elections and secrets.",
+    )
+
+
+class FeedParameters(FilterParameters, PageParameters):
+    """The query parameters of the feed (contract, section 4, events)."""
+
+    since = Rfc3339Field(
+        required=False, help_text="Only events at this time or later. A time of RFC 3339."
+    )
+    until = Rfc3339Field(
+        required=False, help_text="Only events before this time. A time of RFC 3339."
+    )
+    order = serializers.ChoiceField(
+        ["asc", "desc"], default="asc", help_text="asc: oldest first. desc: newest first."
+    )
+    wait = StrictIntegerField(
+        min_value=0,
+        max_value=MAX_WAIT,
+        default=0,
+        help_text="Seconds to wait for an event if there is none yet. Only with order=asc.",
+    )
+
+    def validate(self, data: dict[str, Any]) -> dict[str, Any]:
+        if data["order"] == "desc" and data["wait"]:
+            raise serializers.ValidationError({"wait": "Use wait with order=asc only."})
+        if "since" in data and "until" in data and data["until"] <= data["since"]:
+            raise serializers.ValidationError({"until": "Send a time after since."})
+        return data
+
+
+class StreamParameters(FilterParameters):
+    """The query parameters of a stream (contract, section 4, streams)."""
+
+    after = serializers.CharField(max_length=MAX_TEXT_LENGTH, required=False)
+
+
+# --- The answer ----------------------------------------------------------------------------------
+
+
+class EventPage(TypedDict):
+    """A page of the log."""
+
+    events: list[EventRecord]
+    next: Annotated[
+        str, "Opaque. Send it as after to continue behind the last position that was examined."
+    ]
+    more: Annotated[bool, "Whether there are more events than fit on this page."]
+
+
+FEED: EventPage = {
+    "events": [
+        {
+            "id": "evt_7",
+            "position": 7,
+            "kind": "desk.connected",
+            "at": "2026-11-20T09:30:00.000Z",
+            "actor": {"type": "user", "id": "usr_7Jq2nT0vYc5RkXw9LbZsA1"},
+            "userId": "usr_7Jq2nT0vYc5RkXw9LbZsA1",
+            "signal": None,
+            "data": {"venue": "Kraken"},
+        }
+    ],
+    "next": "NGYxYzJhOTAuNw",
+    "more": False,
+}
+
+
+# --- The view ------------------------------------------------------------------------------------
 
 
 class EventViewSet(ViewSetMixin, ApiView):
@@ -61,8 +166,39 @@ class EventViewSet(ViewSetMixin, ApiView):
         self._known = hub.head  # before the token is read
         super().initial(request, *args, **kwargs)
 
-    @schemas.list_events
+    @endpoint(
+        "listEvents",
+        tag="Events",
+        answer=EventPage,
+        example=FEED,
+        parameters=[
+            FeedParameters,
+            OpenApiParameter(
+                LAST_EVENT_ID,
+                str,
+                OpenApiParameter.HEADER,
+                description="Streams only: the `id` of the last frame. It wins over `after`.",
+            ),
+        ],
+        forms={
+            MEDIA_TYPE: OpenApiResponse(str, "The stream. Its `data` are events, as in the list.")
+        },
+        refusals=[NotAcceptable, Invalid, CursorLost],
+    )
     def list(self, request: Request) -> HttpResponseBase:
+        """Follow the log.
+
+        The ordered log of all events that the caller may see. A platform token sees all of it. A
+        desk token sees events addressed to its desk, to all desks, and to a card while the desk's
+        election on it was standing. A reader that sends `next` as `after` sees every visible event
+        exactly once. Start at the tail with `order=desc&limit=1`. An unknown id in a filter returns
+        an empty list. If no waiting seat is free, `wait` has no effect: pause before you send the
+        next request. If the token ends during the wait, the response is 401.
+
+        With `Accept: text/event-stream` the response is a stream: each new event as it happens, as
+        a server-sent event. It takes `after`, `kind`, `userId`, `botId` and `signal`, and goes on
+        from `Last-Event-ID`. A server of streams answers nothing else: 406.
+        """
         response = _stream(request, self._known) if self._is_stream else _page(request)
         patch_vary_headers(response, ["Accept"])
         return response
@@ -74,7 +210,7 @@ def _prefers_stream(accept: str) -> bool:
     return weights.get(MEDIA_TYPE, 0.0) > 0 and weights[MEDIA_TYPE] >= json_weight(weights)
 
 
-def _page(request: Request) -> ApiResponse:
+def _page(request: Request) -> ApiResponse[EventPage]:
     parameters = FeedParameters.read(request.query_params)
     feed = _Feed(parameters, request.auth)
     page = feed.read(feed.query)
@@ -215,3 +351,6 @@ def _wait(feed: _Feed, page: Page, waiter: Waiter, seconds: int) -> Page:
             break
         page = feed.read(replace(feed.query, after=page.examined))
     return page
+
+
+urlpatterns = [path("events", EventViewSet.as_view({"get": "list"}), name="events")]

@@ -1,0 +1,387 @@
+"""The endpoints of desks: GET /api/v1/me, /api/v1/desks and /api/v1/desks/{userId}."""
+
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
+
+from django.urls import path
+from drf_spectacular.utils import OpenApiParameter
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.viewsets import ViewSetMixin
+
+from desks.choices import PairAndDirection
+from desks.ids import BOT, USER, USER_ID, UserId
+from desks.models import Card, Desk
+from desks.models.connection import TRADE_ONLY
+from desks.models.desk import DeskQuerySet
+from events.columns import ToRfc3339
+from events.feed import read_head
+from events.http.api_view import ApiResponse, ApiView
+from events.http.cursors import log_cursor, log_position, page_of, walk_cursor, walk_place
+from events.http.parameters import MAX_TEXT_LENGTH, PageParameters
+from events.http.refusals import CursorLost, Invalid, NotFound
+from events.http.schemas import NextPage, PaperOnly, endpoint
+from events.json_schema import DateTime, JsonSchema
+from events.kinds import Kind
+from events.models import Event, Head
+from events.statements import planned_for_values
+
+TAG = "Desks"
+Row = dict[str, Any]  # the columns of a desk that its record shows
+
+YES, NO = "1", "0"
+# The parameters that filter desks. None of them goes with changedSince.
+FILTERS = ("ready", "connected", "signal")
+
+
+class DeskParameters(PageParameters):
+    """The parameters of the desk list (contract, section 4)."""
+
+    ready = serializers.ChoiceField(
+        [YES, NO],
+        required=False,
+        help_text="1 for ready desks, 0 for desks that are not ready.",
+    )
+    connected = serializers.ChoiceField(
+        [YES, NO],
+        required=False,
+        help_text="1 for connected desks, 0 for desks that are not.",
+    )
+    signal = serializers.CharField(
+        max_length=MAX_TEXT_LENGTH, required=False, help_text="Only desks that this signal filled."
+    )
+    changedSince = serializers.CharField(
+        max_length=MAX_TEXT_LENGTH,
+        required=False,
+        help_text="The asOf of an earlier response: only desks that changed after it. It takes no "
+        "other filter.",
+    )
+
+    def validate(self, data: dict[str, Any]) -> dict[str, Any]:
+        filters = [name for name in FILTERS if name in data]
+        if "changedSince" in data and filters:
+            detail = "Send changedSince without other filters."
+            raise serializers.ValidationError(dict.fromkeys(filters, detail))
+        return data
+
+
+# --- The answers ---------------------------------------------------------------------------------
+
+
+class ConnectionRecord(TypedDict):
+    """The connection of a desk to a venue. The service never asks for a venue's keys."""
+
+    venue: str
+    access: Annotated[str, JsonSchema(const=TRADE_ONLY)]
+    connectedAt: DateTime
+
+
+class CardElection(PairAndDirection):
+    """The desk's standing election on the published card."""
+
+    card: Annotated[str, "The card's name."]
+    electedAt: DateTime
+
+
+class DeskRecord(PaperOnly):
+    """A user's desk."""
+
+    userId: UserId
+    connected: Annotated[bool, "The desk has a venue and its owner confirmed trade-only access."]
+    ready: Annotated[bool, "The desk has a standing election on the published card."]
+    connection: ConnectionRecord | None
+    election: CardElection | None
+    createdAt: DateTime
+    updatedAt: Annotated[
+        DateTime, "When the desk itself last changed. Publishing a card changes none."
+    ]
+
+
+class RemovedDesk(TypedDict):
+    """A desk that is no longer listed: its owner was deactivated or closed the account."""
+
+    userId: UserId
+    removed: Literal[True]
+
+
+class DeskPage(PaperOnly):
+    """A page of desks."""
+
+    desks: list[DeskRecord | RemovedDesk]
+    asOf: Annotated[
+        str,
+        "The position of the log before the first page: send it as changedSince later. It is also "
+        "an after of the feed.",
+    ]
+    next: NextPage
+    cardChanged: NotRequired[
+        Annotated[
+            bool,
+            "With changedSince only. True if the published card changed: then no desk is ready but "
+            "those on this page and on the pages after it.",
+        ]
+    ]
+
+
+EXAMPLE_USER_ID = f"{USER}7Jq2nT0vYc5RkXw9LbZsA1"
+EXAMPLE_BOT_ID = f"{BOT}3Fh8mPq1VdK6yUo4CxEeN2"
+EXAMPLE_TIME = "2026-11-20T09:30:00.000Z"
+DESK: DeskRecord = {
+    "userId": EXAMPLE_USER_ID,
+    "paper": True,
+    "liveWrites": False,
+    "connected": True,
+    "ready": True,
+    "connection": {"venue": "Kraken", "access": TRADE_ONLY, "connectedAt": EXAMPLE_TIME},
+    "election": {
+        "card": "Morning trend",
+        "pair": "BTC/USDT",
+        "direction": "long",
+        "electedAt": EXAMPLE_TIME,
+    },
+    "createdAt": EXAMPLE_TIME,
+    "updatedAt": EXAMPLE_TIME,
+}
+DESKS: DeskPage = {
+    "paper": True,
+    "liveWrites": False,
+    "desks": [DESK],
+    "asOf": "ZXZlbnRzOjRmMWMyYTkwLjc",
+    "next": None,
+}
+
+
+def desks_as_json(desks: DeskQuerySet, card: Card | None) -> list[tuple[DeskRecord, int]]:
+    """The record and the ``key`` of each desk, in one query. Needs ``with_standing``."""
+    return [(_desk(row, card), row["key"]) for row in _rows(desks)]
+
+
+def changes_as_json(
+    desks: DeskQuerySet, card: Card | None
+) -> list[tuple[DeskRecord | RemovedDesk, int]]:
+    """Like ``desks_as_json``, with no more than the id of desks that left."""
+    return [
+        (_left(row) if row["deactivated"] else _desk(row, card), row["key"])
+        for row in _rows(desks, "deactivated")
+    ]
+
+
+def _rows(desks: DeskQuerySet, *columns: str) -> Iterable[Row]:
+    rows: Iterable[Row] = desks.values(
+        "public_id",
+        "key",
+        *columns,
+        "linked__venue",
+        "standing__pair",
+        "standing__direction",
+        created=ToRfc3339("created_at"),
+        updated=ToRfc3339("updated_at"),
+        connected_since=ToRfc3339("linked__connected_at"),
+        elected=ToRfc3339("standing__elected_at"),
+    )
+    return rows
+
+
+def _left(row: Row) -> RemovedDesk:
+    return {"userId": row["public_id"], "removed": True}
+
+
+def _desk(row: Row, card: Card | None) -> DeskRecord:
+    ready = card is not None and row["standing__pair"] is not None
+    return {
+        "userId": row["public_id"],
+        "paper": True,
+        "liveWrites": False,
+        "connected": row["linked__venue"] is not None,
+        "ready": ready,
+        "connection": _connection(row),
+        "election": _election(row, card) if card and ready else None,
+        "createdAt": row["created"],
+        "updatedAt": row["updated"],
+    }
+
+
+def _connection(row: Row) -> ConnectionRecord | None:
+    if row["linked__venue"] is None:
+        return None
+    return {
+        "venue": row["linked__venue"],
+        "access": TRADE_ONLY,
+        "connectedAt": row["connected_since"],
+    }
+
+
+def _election(row: Row, card: Card) -> CardElection:
+    return {
+        "card": card.name,
+        "pair": row["standing__pair"],
+        "direction": row["standing__direction"],
+        "electedAt": row["elected"],
+    }
+
+
+# --- The place in a list --------------------------------------------------------------------------
+
+
+class Walk:
+    """Where a page of desks begins, and what the list is complete up to.
+
+    ``since`` is the position after which a desk must have changed, or None for every desk.
+    ``after`` is the key after which the page begins; in a list of changes, a position.
+    Raises ``Invalid`` for a cursor of another list and ``CursorLost`` for one of another log.
+
+    Make it before anything else is read. What is committed meanwhile is then behind ``as_of``,
+    and the next list of changes includes it.
+    """
+
+    def __init__(self, params: dict[str, Any]) -> None:
+        self._head = head = read_head()
+        self.since = _changed_since(params, head)
+        self._name = _list_name(params, self.since)
+        self._start, self.after = head.position, self.since or 0
+        if "after" in params:
+            place = walk_place(params["after"], self._name, head.epoch, head.position)
+            self._start, self.after = place
+
+    @property
+    def as_of(self) -> str:
+        """The cursor of the log's position before the first page. The same on every page."""
+        return log_cursor(self._head.epoch, self._start)
+
+    def cursor(self, key: int) -> str:
+        """The cursor of the next page, if this one ends with ``key``."""
+        return walk_cursor(self._name, self._head.epoch, self._start, key)
+
+
+def _changed_since(params: dict[str, Any], head: Head) -> int | None:
+    if "changedSince" not in params:
+        return None
+    try:
+        return log_position(params["changedSince"], head.epoch, head.position)
+    except Invalid:
+        detail = "Send the value of asOf from an earlier response, unchanged."
+        raise Invalid.field("changedSince", "unknown", detail) from None
+
+
+def _list_name(params: dict[str, Any], since: int | None) -> str:
+    """Identifies the list in its cursors: a cursor is valid only with the same parameters."""
+    filters = [f"{name}={params[name]}" for name in FILTERS if name in params]
+    return "&".join(["desks", *filters, *([] if since is None else [f"changedSince={since}"])])
+
+
+# --- The views -----------------------------------------------------------------------------------
+
+
+class MeView(ApiView):
+    """The desk of the calling token."""
+
+    required_scopes = {"GET": "read", "HEAD": "read"}
+    for_platform = False
+
+    @endpoint("readMe", tag=TAG, example=DESK)
+    def get(self, request: Request) -> ApiResponse[DeskRecord]:
+        """Read your own desk.
+
+        Returns the desk of the calling desk token.
+        """
+        return ApiResponse(_one_desk(pk=request.auth.desk_id))
+
+
+in_path = OpenApiParameter("user_id", USER_ID, "path", description="The desk.")
+
+
+class DeskViewSet(ViewSetMixin, ApiView):
+    """The desks, for the engine and other platforms."""
+
+    required_scopes = {"GET": "read", "HEAD": "read"}
+    for_platform = True
+
+    @endpoint(
+        "listDesks",
+        tag=TAG,
+        example=DESKS,
+        parameters=[DeskParameters],
+        refusals=[CursorLost, Invalid],
+    )
+    def list(self, request: Request) -> ApiResponse[DeskPage]:
+        """Pull desks.
+
+        Lists desks in a stable order. A desk that exists throughout appears exactly once, and a
+        deep page is as fast as the first. `ready=1` selects the desks that an engine may deploy to.
+        `signal` selects the desks that a signal filled. Pass `next` as `after` to get the next
+        page. To keep a copy up to date, send the `asOf` of the last list as `changedSince`: the
+        response has the desks whose record changed since, and those that left with `removed`.
+        """
+        params = DeskParameters.read(request.query_params)
+        walk = Walk(params)
+        latest = Card.objects.first()
+        card = latest if latest is not None and latest.closed is None else None
+        rows = _page(params, walk, card)
+        page, next_cursor = page_of(rows, params["limit"], lambda row: walk.cursor(row[1]))
+        answer: DeskPage = {
+            "paper": True,
+            "liveWrites": False,
+            "desks": [desk for desk, _ in page],
+            "asOf": walk.as_of,
+            "next": next_cursor,
+        }
+        if walk.since is not None:
+            answer["cardChanged"] = latest is not None and latest.changed_since(walk.after)
+        return ApiResponse(answer)
+
+    @endpoint("readDesk", tag=TAG, example=DESK, parameters=[in_path], refusals=[NotFound])
+    def retrieve(self, request: Request, user_id: str) -> ApiResponse[DeskRecord]:
+        """Read one desk.
+
+        Returns one desk. Requires a platform token with the scope read.
+        """
+        return ApiResponse(_one_desk(public_id=user_id))
+
+
+def _one_desk(**which: Any) -> DeskRecord:
+    """The record of one desk. Raises ``NotFound``."""
+    card = Card.objects.published().first()
+    desks = Desk.objects.active().with_standing(card).in_order().filter(**which)
+    for desk, _ in desks_as_json(desks, card):
+        return desk
+    raise NotFound
+
+
+def _page(
+    params: dict[str, Any], walk: Walk, card: Card | None
+) -> Sequence[tuple[DeskRecord | RemovedDesk, int]]:
+    """The records of the page and, if there is one, of the desk after it; each with its ``key``."""
+    limit = params["limit"] + 1
+    if walk.since is None:
+        # Almost every desk may be not ready, or almost none: no one plan is good for both.
+        with planned_for_values() if params.get("ready") == NO else nullcontext():
+            return desks_as_json(_select(params, walk.after, card)[:limit], card)
+    changed = Desk.objects.with_standing(card).changed_since(walk.after)
+    return changes_as_json(changed[:limit], card)
+
+
+def _select(params: dict[str, Any], after: int, card: Card | None) -> DeskQuerySet:
+    """The desks after a key that match the parameters, ordered by ``key``."""
+    desks = Desk.objects.with_standing(card, after=0 if "signal" in params else after)
+    if "signal" not in params:
+        desks = desks.active()
+    if "ready" in params:
+        desks = desks.ready(card, params["ready"] == YES)
+    if "connected" in params:
+        desks = desks.connected(params["connected"] == YES)
+    return _in_order(desks, params).filter(key__gt=after)  # type: ignore[misc]
+
+
+def _in_order(desks: DeskQuerySet, params: dict[str, Any]) -> DeskQuerySet:
+    if "signal" not in params:
+        return desks.in_order()
+    fill = Event.objects.filter(signal_id=params["signal"], kind=Kind.SIGNAL_FILLED).first()
+    return desks.filled_by(fill) if fill else desks.none().in_order()
+
+
+urlpatterns = [
+    path("me", MeView.as_view(), name="me"),
+    path("desks", DeskViewSet.as_view({"get": "list"}), name="desks"),
+    path("desks/<userId:user_id>", DeskViewSet.as_view({"get": "retrieve"}), name="desk-record"),
+]

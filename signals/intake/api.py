@@ -1,0 +1,454 @@
+"""The views of the signal hook, the deploy, the contract, and what became of a signal."""
+
+import json
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+from django.http import HttpResponse
+from django.urls import path
+from django.utils.cache import patch_vary_headers
+from drf_spectacular.utils import OpenApiExample, OpenApiParameter, PolymorphicProxySerializer
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.viewsets import ViewSetMixin
+
+from desks.api import EXAMPLE_BOT_ID, EXAMPLE_TIME, EXAMPLE_USER_ID, in_path
+from desks.ids import SIGNAL_ID
+from events.http.api_view import ApiResponse, ApiView
+from events.http.bodies import json_body
+from events.http.parameters import MAX_TEXT_LENGTH, StrictSerializer
+from events.http.refusals import (
+    CursorLost,
+    Invalid,
+    Malformed,
+    NotFound,
+    Refused,
+    SignatureInvalid,
+    Unauthenticated,
+    Unlawful,
+)
+from events.http.requests import state_of
+from events.http.schemas import JSON_BODY, Body, endpoint
+from events.json_schema import JsonObject, Refer
+from signals.contract import document as sample
+from signals.contract.document import Contract, contract
+from signals.contract.page import contract_page, prefers_page
+from signals.intake.check import CHECKED, Checked, check
+from signals.intake.incoming import Credential, IncomingSignal
+from signals.intake.models import (
+    Accepted,
+    FirstAnswer,
+    Outcome,
+    Signal,
+    SignalQuerySet,
+    SignalRecord,
+    SpentNonce,
+)
+from signals.intake.receive import receive, record_bad_signature
+from signals.law import shapes
+from signals.law.refusals import ELECTED, NoCard, NoElection, NonceUsed
+from signals.law.shapes import Mode, Shape
+from tokens.callers.authentication import BearerAuthentication, SignerAuthentication, read_again
+from tokens.callers.credentials import CredentialReader
+from tokens.callers.throttles import count_failure
+from tokens.choices import Source
+
+
+class SignalParameters(StrictSerializer):
+    """The parameters that find a signal: its nonce, and who sent it (contract, section 4)."""
+
+    nonce = serializers.RegexField(
+        rf"^[{shapes.VISIBLE}]+\Z",  # $ would let a newline follow
+        max_length=shapes.MAX_NONCE_LENGTH,
+        trim_whitespace=False,
+        help_text="The nonce of the signal; for Nox its action_id.",
+    )
+    source = serializers.ChoiceField(  # type: ignore[assignment]
+        [Source.FLOOR.value, Source.NOX.value],
+        required=False,
+        help_text="Who sent it, if it was not a bot. Only for platform tokens.",
+    )
+    botId = serializers.CharField(
+        max_length=MAX_TEXT_LENGTH,
+        required=False,
+        help_text="The bot that sent it. A desk token always names one of its own bots.",
+    )
+
+    def validate(self, data: dict[str, Any]) -> dict[str, Any]:
+        if "source" in data and "botId" in data:
+            raise serializers.ValidationError({"botId": "Send either source or botId."})
+        if "source" not in data and "botId" not in data:
+            raise serializers.ValidationError({"botId": "Send botId, or source if no bot sent it."})
+        return data
+
+
+# --- The bodies of signals: the shapes that read them, and the samples of the contract ------------
+
+
+def described(shape: Shape) -> Body:
+    """Describes the body that a shape reads."""
+
+    def schema(refer: Refer) -> JsonObject:
+        members = shape.members.items()
+        return {
+            "type": "object",
+            "description": shape.description,
+            "properties": {name: member.described() for name, member in members},
+            "required": [name for name, member in members if member.is_required],
+        }
+
+    return Body(shape.name, schema)
+
+
+DEPLOY_SIGNAL = described(shapes.DEPLOY)
+FLOOR_SIGNAL = PolymorphicProxySerializer(
+    "FloorSignal",
+    [described(shapes.ONE_DESK), described(shapes.FANOUT)],
+    resource_type_field_name=None,
+)
+PUSHED_SIGNAL = PolymorphicProxySerializer(
+    "PushedSignal",
+    {
+        Source.TRADINGVIEW.value: described(shapes.AUTOMATION),
+        Source.FLOOR.value: FLOOR_SIGNAL,
+        Source.NOX.value: described(shapes.NOX),
+    },
+    resource_type_field_name="source",
+)
+
+FILLED_IN = {
+    sample.NONCE: "20261120-0930-1",
+    sample.BOT_ID: EXAMPLE_BOT_ID,
+    sample.USER_ID: EXAMPLE_USER_ID,
+    "<trace>": "20261120-0930",
+}
+
+
+def _filled_in(body: dict[str, Any]) -> dict[str, Any]:
+    """Returns a sample body of the contract with its placeholders filled in."""
+    text = json.dumps(body)
+    for place, value in FILLED_IN.items():
+        text = text.replace(place, value)
+    filled: dict[str, Any] = json.loads(text)
+    return filled
+
+
+def _examples(**names: str) -> list[OpenApiExample]:
+    """Returns the named samples of the contract as examples, each with its title."""
+    bodies = sample.bodies(ELECTED)
+    return [
+        OpenApiExample(
+            title, _filled_in(bodies[name]), request_only=True, summary=sample.NOTES[name]
+        )
+        for name, title in names.items()
+    ]
+
+
+DEPLOY_EXAMPLES = _examples(oneDesk="Deploy")
+PUSH_EXAMPLES = _examples(
+    tv="Automation", fanout="Fanout", oneUser="OneUser", floor="Floor", nox="Nox"
+)
+
+# --- The answers and refusals --------------------------------------------------------------------
+
+TAG = "Signals"
+
+ON_THE_HOOK = {*Unlawful.registry(), Malformed, NotFound, NonceUsed} - {CursorLost}
+ON_A_DEPLOY = {*ON_THE_HOOK, *JSON_BODY} - {NoElection, NoCard}
+SPENT_NONCE = {NonceUsed.status: SpentNonce}
+
+SIGNAL: SignalRecord = {
+    "id": "sig_9Lx2cRf6TpB4gWu1QmXyK7",
+    "source": Source.FLOOR.value,
+    "mode": Mode.PAPER.value,
+    **ELECTED,
+    "nonce": FILLED_IN[sample.NONCE],
+    "fanout": True,
+    "userId": None,
+    "botId": None,
+    "traceId": None,
+    "sizeQuote": None,
+    "rationale": None,
+    "decisionRef": None,
+    "receivedAt": EXAMPLE_TIME,
+    "position": 8,
+}
+FIRST: FirstAnswer = {
+    "paper": True,
+    "liveWrites": False,
+    "outcome": Outcome.FILLED.value,
+    "signal": SIGNAL,
+    "matched": 12,
+    "filled": 12,
+    "events": f"/api/v1/events?signal={SIGNAL['id']}",
+    "desks": f"/api/v1/desks?signal={SIGNAL['id']}",
+}
+ACCEPTED: Accepted = {**FIRST, "ignored": []}
+CHECK: Checked = {
+    "paper": True,
+    "liveWrites": False,
+    "outcome": CHECKED,
+    "wouldBe": Outcome.FILLED.value,
+    "signal": {
+        "source": SIGNAL["source"],
+        "mode": SIGNAL["mode"],
+        **ELECTED,
+        "nonce": SIGNAL["nonce"],
+        "fanout": True,
+        "userId": None,
+        "botId": None,
+    },
+    "matched": 12,
+    "filled": 12,
+    "ignored": [],
+}
+# What the hook and the check have in common.
+PUSHED: dict[str, Any] = {
+    "tag": TAG,
+    "body": PUSHED_SIGNAL,
+    "bodies": PUSH_EXAMPLES,
+    "refusals": ON_THE_HOOK,
+    "problems": SPENT_NONCE,
+}
+
+# --- The views -----------------------------------------------------------------------------------
+
+Result = TypeVar("Result")
+
+NOT_ACCEPTED = (
+    "No signal with this nonce was accepted so far. It may still be on its way, or it was refused: "
+    "send it again with the same nonce."
+)
+PUBLIC = {"Cache-Control": "public, no-cache"}
+
+
+def document_or_page(request: Request, document: Callable[[], object]) -> HttpResponse:
+    """Answers with a public document as JSON, or with the contract's page if a browser asks."""
+    response: HttpResponse
+    if prefers_page(request.headers.get("Accept", "")):
+        response = HttpResponse(contract_page(), headers=PUBLIC)
+    else:
+        response = ApiResponse(document(), headers=PUBLIC)
+    patch_vary_headers(response, ["Accept"])
+    return response
+
+
+class SignalView(ApiView):
+    """A view that takes signals in. Their credentials may come from the cache of this process.
+
+    What a cached credential sends may be accepted, because the log's lock confirms it. Before
+    anything else is answered, counted or recorded, the credential is read again.
+    """
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        self.perform_authentication(request)
+        self.judge(request, lambda: self._check_caller(request))
+
+    def judge(self, request: Request, check: Callable[[], Result]) -> Result:
+        """Runs a check. If it refuses a cached credential, reads that again and runs it again."""
+        try:
+            return check()
+        except Refused:
+            if not read_again(request):
+                raise
+        return check()
+
+    def _check_caller(self, request: Request) -> None:
+        self.check_permissions(request)
+        self.check_throttles(request)
+
+
+class HookView(SignalView):
+    """POST /api/hooks/signal accepts the four shapes. GET returns the contract."""
+
+    required_scopes = {"POST": "write"}
+    for_platform = True
+
+    def get_authenticators(self) -> list[Any]:
+        reader = CredentialReader(cached=True)
+        return [SignerAuthentication(reader)] if self.request.method == "POST" else []
+
+    def get_permissions(self) -> list[Any]:
+        return list(super().get_permissions()) if self.request.method == "POST" else []
+
+    @endpoint("readContract", tag=TAG, answer=Contract)
+    def get(self, request: Request) -> HttpResponse:
+        """Read the contract of signals.
+
+        Everything a sender needs to know: the law, the published card, a sample of each shape, how
+        to sign with a test vector, and every refusal. Public.
+        """
+        return document_or_page(request, contract)
+
+    @endpoint("pushSignal", example=ACCEPTED, **PUSHED)
+    def post(self, request: Request) -> ApiResponse[Accepted]:
+        """Push a signal.
+
+        Accepts the four shapes. A `tradingview` signal is signed with the bot's own secret. A
+        `floor` or `nox` signal needs a platform token with the write scope, or a signature with the
+        secret of its source. Every credential in the request must be valid. The Content-Type header
+        is ignored. The whole body is searched for exchange secrets first. Unknown fields are not
+        used, and `ignored` lists their names. An accepted signal spends its nonce for good: if the
+        nonce is sent again, the response is 409 with the first outcome.
+        """
+        return _outcome(request, _incoming(request, json_body(request, any_type=True)))
+
+    def handle_exception(self, exc: Exception) -> Any:
+        if isinstance(exc, SignatureInvalid):
+            state = state_of(self.request._request)
+            record_bad_signature(state.json_body or {}, state.id)
+        return super().handle_exception(exc)
+
+
+class CheckView(ApiView):
+    """POST /api/hooks/check: what the hook would answer, without recording anything."""
+
+    required_scopes = {"POST": "write"}
+    for_platform = True
+
+    def get_authenticators(self) -> list[Any]:
+        return [SignerAuthentication(CredentialReader(notes_use=False))]
+
+    @endpoint("checkSignal", example=CHECK, **PUSHED)
+    def post(self, request: Request) -> ApiResponse[Checked]:
+        """Check a signal.
+
+        Takes the same request as the hook and answers what the hook would answer now: the outcome
+        and what matched, or the refusal. It fills nothing, records nothing and spends no nonce. It
+        counts against the same limits as the hook.
+        """
+        checked = check(_incoming(request, json_body(request, any_type=True)))
+        state_of(request._request).outcome = checked["outcome"]
+        return ApiResponse(checked)
+
+
+class DeployView(SignalView):
+    """POST /api/v1/desks/{userId}/signal: deploys a signal to one desk."""
+
+    required_scopes = {"POST": "write"}
+    for_platform = True
+
+    def get_authenticators(self) -> list[Any]:
+        return [BearerAuthentication(CredentialReader(cached=True))]
+
+    @endpoint(
+        "deploySignal",
+        tag=TAG,
+        example=ACCEPTED,
+        body=DEPLOY_SIGNAL,
+        bodies=DEPLOY_EXAMPLES,
+        parameters=[in_path],
+        refusals=ON_A_DEPLOY,
+        problems=SPENT_NONCE,
+    )
+    def post(self, request: Request, user_id: str) -> ApiResponse[Accepted]:
+        """Deploy to one desk.
+
+        Deploys a signal to the desk in the path. It needs a platform token with the write scope.
+        The pair and direction repeat the published card's, and the desk must be ready. The response
+        is sent after the signal was committed.
+        """
+        body = self.judge(request, lambda: json_body(request))
+        return _outcome(request, _incoming(request, body, deploy_to=user_id))
+
+
+class SignalViewSet(ViewSetMixin, ApiView):
+    """What became of a signal: its answer again, for a sender that lost it.
+
+    A desk token sees the signals of its own bots only.
+    """
+
+    required_scopes = {"GET": "read", "HEAD": "read"}
+
+    @endpoint(
+        "findSignal",
+        tag=TAG,
+        example=FIRST,
+        parameters=[SignalParameters],
+        refusals=[Invalid, NotFound],
+    )
+    def find(self, request: Request) -> ApiResponse[FirstAnswer]:
+        """Find a signal by its nonce.
+
+        What became of a signal, for a sender that lost the answer. Name the nonce and who sent it:
+        `source` for Floor and Nox, `botId` for a bot. Returns the answer that its sender got,
+        without `ignored`: the same as `first` of a 409. A platform token sees any signal, a desk
+        token those of its own bots. A signal that was refused or not received is `not_found`: send
+        it again with the same nonce.
+        """
+        params = SignalParameters.read(request.query_params)
+        if "source" in params and not request.auth.is_platform:
+            raise Invalid.field("source", "not_allowed", "Send the botId of one of your own bots.")
+        signer = params.get("source") or params["botId"]
+        signals = _visible_signals(request).spending(signer, params["nonce"])
+        return _first_answer(signals, NotFound(NOT_ACCEPTED))
+
+    @endpoint(
+        "readSignal",
+        tag=TAG,
+        example=FIRST,
+        parameters=[OpenApiParameter("signal_id", SIGNAL_ID, "path", description="The signal.")],
+        refusals=[NotFound],
+    )
+    def retrieve(self, request: Request, signal_id: str) -> ApiResponse[FirstAnswer]:
+        """Read a signal.
+
+        What became of an accepted signal. Returns the answer that its sender got, without
+        `ignored`: the same as `first` of a 409. A platform token sees any signal, a desk token
+        those of its own bots.
+        """
+        return _first_answer(_visible_signals(request).filter(public_id=signal_id), NotFound())
+
+
+def _visible_signals(request: Request) -> SignalQuerySet:
+    """The signals that the caller may see."""
+    signals = Signal.objects.all()
+    return signals if request.auth.is_platform else signals.by_bots_of(request.auth.topic)
+
+
+def _first_answer(signals: SignalQuerySet, refusal: NotFound) -> ApiResponse[FirstAnswer]:
+    """The answer to the signal. Raises the refusal if there is none."""
+    signal = signals.first()
+    if signal is None:
+        raise refusal
+    return ApiResponse(signal.answer())
+
+
+def _incoming(
+    request: Request, body: dict[str, Any], *, deploy_to: str | None = None
+) -> IncomingSignal:
+    def confirm() -> Credential | None:
+        again: Any = request.auth if read_again(request) else None
+        return cast(Credential | None, again)
+
+    credential: Any = request.auth
+    automation = getattr(credential, "automation", None)
+    return IncomingSignal(
+        body, credential, automation, deploy_to, state_of(request._request).id, confirm
+    )
+
+
+def _outcome(request: Request, incoming: IncomingSignal) -> ApiResponse[Accepted]:
+    """Receives the signal and notes its outcome for the request log."""
+    try:
+        answer = receive(incoming)
+    except Unauthenticated as refusal:  # the credential ended meanwhile
+        confirmed = incoming.confirmed()
+        if confirmed is incoming:
+            raise count_failure(request, refusal) from None
+        return _outcome(request, confirmed)
+    state_of(request._request).outcome = answer["outcome"]
+    return ApiResponse(answer)
+
+
+urlpatterns = [
+    path("v1/desks/<userId:user_id>/signal", DeployView.as_view(), name="deploy"),
+    path("v1/signals", SignalViewSet.as_view({"get": "find"}), name="signals"),
+    path(
+        "v1/signals/<signalId:signal_id>",
+        SignalViewSet.as_view({"get": "retrieve"}),
+        name="signal-record",
+    ),
+    path("hooks/signal", HookView.as_view(), name="hook"),
+    path("hooks/check", CheckView.as_view(), name="check-signal"),
+]

@@ -1,0 +1,324 @@
+"""The API's token endpoints: list, mint and revoke at /api/v1/tokens."""
+
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
+
+from django.urls import path
+from drf_spectacular.utils import PolymorphicProxySerializer
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.viewsets import ViewSetMixin
+
+from desks.api import EXAMPLE_TIME
+from desks.models import Desk
+from events.actors import Actor
+from events.http import limits
+from events.http.api_view import ApiResponse, ApiView
+from events.http.bodies import json_body, raw_body
+from events.http.cursors import list_cursor, list_key, page_of
+from events.http.names import MAX_NAME_LENGTH, validate_name
+from events.http.parameters import (
+    MAX_TEXT_LENGTH,
+    PageParameters,
+    Rfc3339Field,
+    StrictSerializer,
+    StrictTextField,
+)
+from events.http.refusals import (
+    ExchangeSecret,
+    Invalid,
+    NotAllowed,
+    NotFound,
+    RateLimited,
+    SignInRequired,
+    TokenInvalid,
+)
+from events.http.schemas import JSON_BODY, Body, NextPage, endpoint
+from events.json_schema import JsonSchema, pattern
+from tokens import actions
+from tokens.actions import DESK_TOKEN_NAME
+from tokens.callers.authentication import SessionOrBearerAuthentication
+from tokens.callers.permissions import SignedInToMint
+from tokens.callers.staff import is_staff, require_staff
+from tokens.callers.throttles import count_failure
+from tokens.choices import Scope
+from tokens.crypto import formats
+from tokens.crypto.exchange_secrets import contains_secret
+from tokens.models import Token
+from tokens.models.token import READ, WRITE, Scopes, TokenQuerySet, TokenRecord
+
+TAG = "Tokens"
+LIST = "tokens"
+
+# --- What is sent --------------------------------------------------------------------------------
+
+
+class Minting(StrictSerializer):
+    """A new desk token or platform token (contract, section 4)."""
+
+    scope = serializers.ChoiceField(Scope.choices())
+    name = StrictTextField(max_length=MAX_NAME_LENGTH, required=False, validators=[validate_name])
+    scopes = serializers.ListField(
+        child=serializers.ChoiceField([READ, WRITE]), required=False, allow_empty=False
+    )
+    expiresAt = Rfc3339Field(required=False, allow_null=True)
+
+    def validate(self, data: dict[str, Any]) -> dict[str, Any]:
+        platform = data["scope"] == Scope.PLATFORM
+        missing = [name for name in ("name", "scopes") if platform and name not in data]
+        not_allowed = [name for name in ("scopes", "expiresAt") if not platform and name in data]
+        if missing or not_allowed:
+            raise serializers.ValidationError(
+                dict.fromkeys(missing, "A platform token needs this.")
+                | dict.fromkeys(not_allowed, "A desk token does not take this.")
+            )
+        return {"name": DESK_TOKEN_NAME, "expiresAt": None, **data}
+
+
+class Revoking(StrictSerializer):
+    """The token to revoke, in the query."""
+
+    id = StrictTextField(
+        max_length=MAX_TEXT_LENGTH, required=False, help_text="The id of the token: tok_…"
+    )
+
+
+class RevokingBody(StrictSerializer):
+    """The token to revoke, in the body. A body must name it."""
+
+    id = StrictTextField(max_length=MAX_TEXT_LENGTH, help_text="The id of the token: tok_…")
+
+
+# The two forms of ``Minting``, for the document.
+Name = Annotated[str, JsonSchema(minLength=1, maxLength=MAX_NAME_LENGTH, pattern=r"\S")]
+
+
+class DeskMinting(TypedDict):
+    """A new token for the user's own desk. It has the scope read and replaces the previous one."""
+
+    scope: Literal["desk"]
+    name: NotRequired[Name]
+
+
+class PlatformMinting(TypedDict):
+    """A new platform token. Only staff may mint one."""
+
+    scope: Literal["platform"]
+    name: Name
+    scopes: Annotated[Scopes, "The scope write does not include read."]
+    expiresAt: NotRequired[Annotated[str, JsonSchema(format="date-time")] | None]
+
+
+MINTING = PolymorphicProxySerializer(
+    "Minting",
+    {
+        Scope.DESK.value: Body.of(DeskMinting, closed=True),
+        Scope.PLATFORM.value: Body.of(PlatformMinting, closed=True),
+    },
+    resource_type_field_name="scope",
+)
+
+# --- The answers ---------------------------------------------------------------------------------
+
+TAIL = f"[0-9A-Za-z]{{{formats.RANDOM_CHARACTERS + formats.CHECKSUM_CHARACTERS}}}"
+
+
+class MintedToken(TokenRecord):
+    """The new token's record and its value."""
+
+    token: Annotated[
+        str,
+        pattern(f"({formats.DESK_TOKEN}|{formats.PLATFORM_TOKEN}){TAIL}"),
+        "The value. It is shown only once and is never stored.",
+    ]
+
+
+class TokenPage(TypedDict):
+    """A page of tokens."""
+
+    tokens: list[TokenRecord]
+    next: NextPage
+
+
+EXAMPLE_TOKEN_ID = "tok_5Gk0bWq8ZsM3hYr7DnVtJ4"  # noqa: S105 - an id
+RECORD: TokenRecord = {
+    "id": EXAMPLE_TOKEN_ID,
+    "scope": Scope.PLATFORM.value,
+    "name": "Engine",
+    "scopes": [READ, WRITE],
+    "hint": f"{formats.PLATFORM_TOKEN}…7dQz",
+    "createdAt": EXAMPLE_TIME,
+    "lastUsedAt": None,
+    "expiresAt": None,
+    "revokedAt": None,
+    "userId": None,
+}
+REVOKED: TokenRecord = {**RECORD, "revokedAt": EXAMPLE_TIME}
+LISTED: TokenPage = {"tokens": [RECORD], "next": None}
+DESK_BODY = {"scope": Scope.DESK.value, "name": "My laptop"}
+PLATFORM_BODY = {
+    "scope": Scope.PLATFORM.value,
+    "name": "Engine",
+    "scopes": [READ, WRITE],
+    "expiresAt": None,
+}
+
+# --- The views -----------------------------------------------------------------------------------
+
+
+class TokenViewSet(ViewSetMixin, ApiView):
+    """Lists, mints and revokes tokens.
+
+    A session reaches the user's own tokens, and all tokens for staff. A desk token reaches the
+    tokens of its desk, a platform token only itself.
+    """
+
+    authentication_classes = [SessionOrBearerAuthentication]
+    # No scope is required: _reachable decides which tokens a caller may see.
+    permission_classes = [SignedInToMint]
+
+    @endpoint(
+        "listTokens", tag=TAG, example=LISTED, parameters=[PageParameters], refusals=[Invalid]
+    )
+    def list(self, request: Request) -> ApiResponse[TokenPage]:
+        """List tokens.
+
+        A desk token lists the tokens of its desk; a platform token lists itself. A session lists
+        the user's own tokens, and all tokens for staff. A request with an `Authorization` header
+        does not use the session.
+        """
+        params = PageParameters.read(request.query_params)
+        tokens = _reachable(request, to_change=False)
+        if "after" in params:
+            tokens = tokens.filter(pk__gt=list_key(params["after"], LIST))
+        rows = list(tokens[: params["limit"] + 1])
+        page, next_cursor = page_of(
+            rows, params["limit"], lambda token: list_cursor(LIST, token.pk)
+        )
+        return ApiResponse({"tokens": [token.to_dict() for token in page], "next": next_cursor})
+
+    @endpoint(
+        "mintToken",
+        tag=TAG,
+        status=201,
+        body=MINTING,
+        bodies={"Desk": DESK_BODY, "Platform": PLATFORM_BODY},
+        refusals=[
+            *JSON_BODY,
+            SignInRequired,
+            TokenInvalid,
+            NotAllowed,
+            RateLimited,
+            ExchangeSecret,
+            Invalid,
+        ],
+    )
+    def create(self, request: Request) -> ApiResponse[MintedToken]:
+        """Mint a token.
+
+        Requires a session. `scope` `desk` mints a token for the user's own desk and revokes the
+        previous one. `scope` `platform` is for staff. The value is shown only once.
+        """
+        desk = Desk.objects.filter(user=request.user.pk).first()
+        of_desk = limits.desk_limits(desk.public_id) if desk else []
+        limits.consume_all([("minting", str(request.user.pk)), *of_desk])
+        data = Minting.read(_clean_body(request))
+        value, token = _mint(request, desk, data)
+        return ApiResponse({**token.to_dict(), "token": value}, status=201)
+
+    @endpoint(
+        "revokeToken",
+        tag=TAG,
+        example=REVOKED,
+        body=RevokingBody,
+        bodies={"Another": {"id": EXAMPLE_TOKEN_ID}},
+        parameters=[Revoking],
+        refusals=[*JSON_BODY, ExchangeSecret, Invalid, NotFound],
+    )
+    def revoke(self, request: Request) -> ApiResponse[TokenRecord]:
+        """Revoke a token.
+
+        Send the `id` in the query or in the body. Without a body and a query, a Bearer token
+        revokes itself. A desk token may revoke the tokens of its desk, a platform token only
+        itself. A session may revoke the user's own tokens, and any token for staff. Revoking again
+        returns the same response. The token is refused from the next request on.
+        """
+        if request.auth is None and is_staff(request._request):
+            require_staff(request._request, recently=True)
+        public_id = _chosen(request)
+        if public_id is None and request.auth is None:
+            raise Invalid.field("id", "required", "Name the token.")
+        chosen = public_id or request.auth.public_id
+        token = _reachable(request, to_change=True).filter(public_id=chosen).first()
+        if token is None:
+            raise NotFound
+        try:
+            revoked = actions.revoke(token=token, actor=_actor(request))
+        except TokenInvalid as refusal:
+            raise count_failure(request, refusal) from None  # the caller was revoked meanwhile
+        return ApiResponse(revoked.to_dict())
+
+
+def _reachable(request: Request, *, to_change: bool) -> TokenQuerySet:
+    """The tokens that the caller may list or, with ``to_change``, revoke."""
+    tokens = Token.objects.select_related("desk")
+    caller = request.auth
+    if caller is not None and caller.is_platform:
+        return tokens.filter(pk=caller.pk)
+    if caller is not None:
+        return tokens.filter(desk=caller.desk_id)
+    if is_staff(request._request):
+        require_staff(request._request, recently=to_change)
+        return tokens
+    return tokens.filter(desk__user=request.user.pk)
+
+
+def _mint(request: Request, desk: Desk | None, data: dict[str, Any]) -> tuple[str, Token]:
+    if data["scope"] == Scope.PLATFORM:
+        require_staff(request._request, recently=True)
+        return actions.mint_platform_token(
+            name=data["name"],
+            scopes=data["scopes"],
+            actor=_actor(request),
+            expires_at=data["expiresAt"],
+        )
+    if desk is None:
+        raise NotAllowed("Staff, and users whose address is not verified, have no desk.")
+    return actions.mint_desk_token(desk=desk, actor=_actor(request), name=data["name"])
+
+
+def _actor(request: Request) -> Actor:
+    """The caller as the actor of an event."""
+    actor: Actor = (request.auth or request.user).actor
+    return actor
+
+
+def _clean_body(request: Request) -> dict[str, Any]:
+    """The parsed body. Raises ``ExchangeSecret``: a token's name is stored and listed."""
+    body = json_body(request)
+    if contains_secret(body):
+        raise ExchangeSecret
+    return body
+
+
+def _chosen(request: Request) -> str | None:
+    """The token id in the query or the body; None if there is no body and no id in the query.
+
+    Raises ``Invalid`` if the two differ, or if a body names no token: a client that lost the id
+    must not revoke its own token.
+    """
+    in_query = Revoking.read(request.query_params).get("id")
+    if not raw_body(request):
+        return in_query
+    in_body: str = RevokingBody.read(_clean_body(request))["id"]
+    if in_query and in_query != in_body:
+        raise Invalid.field("id", "contradiction", "The query and the body name different tokens.")
+    return in_body
+
+
+urlpatterns = [
+    path(
+        "tokens",
+        TokenViewSet.as_view({"get": "list", "post": "create", "delete": "revoke"}),
+        name="tokens",
+    )
+]
