@@ -8,7 +8,9 @@ how much longer the others wait under the attack. The exit status is 1 if a boun
 ``MOST_TIMES_AS_LONG``, ``SLOWEST_STREAM``, or any 503.
 """
 
+import asyncio
 import json
+import multiprocessing
 import os
 import socket
 import sys
@@ -16,11 +18,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import django
 import httpx2
@@ -29,7 +33,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.settings")
 django.setup()
 
 from tests.client import EVENTS  # noqa: E402 - it needs the settings
-from tests.conformance.browser import SIGN_IN, Browser  # noqa: E402
+from tests.conformance.browser import CSRF_FIELD, SIGN_IN, Browser  # noqa: E402
 from tests.conformance.client import Service  # noqa: E402
 from tests.drills.layout import ADDRESS, Layout, layout  # noqa: E402
 from tests.server import manage  # noqa: E402
@@ -38,9 +42,11 @@ from tests.signals.webhooks.runner.stage import RunnerProcess  # noqa: E402
 ROUNDS, SECONDS = 2, 12.0
 OTHERS = "127.2.0.1"  # the address of those who are held up; attacks come from ADDRESS
 PAUSE = 0.03  # seconds between two signals of a sender
-# Seconds between two requests of one of the attacker's connections: all of them together must not
-# need the processor that clients and service share here.
-PACE = 1.0
+PACE = 1.0  # seconds between two requests of one of the attacker's connections
+# The attackers are processes of their own. They, who measure, and the service share the processors:
+# an attacker elsewhere would take nothing of them, so these come last.
+NICENESS = 19
+LONGEST = 4 * 1024 * 1024  # bytes of an answer
 SENDERS = 2
 EVENTS_OF_ATTACKER = 45_000
 ACCOUNTS = 6
@@ -164,21 +170,20 @@ def _client(address: str) -> httpx2.Client:
 
 # --- The attacks ----------------------------------------------------------------------------------
 
-Attack = Callable[[Place, threading.Event], None]
+Attack = Callable[[Place, Event], None]
 
 
-def exports(place: Place, over: threading.Event) -> None:
+def exports(place: Place, over: Event) -> None:
     """Thirty slow readers of one account's CSV."""
     with _signed_in(place, place.service.seed["user"]) as browser:
-        cookies = "; ".join(f"{name}={value}" for name, value in browser.http.cookies.items())
         head = (
             f"GET /activity.csv HTTP/1.1\r\nHost: {ADDRESS}:{place.served.port}\r\n"
-            f"Cookie: {cookies}\r\nConnection: close\r\n\r\n"
+            f"Cookie: {_cookies(browser)}\r\nConnection: close\r\n\r\n"
         )
         _all(30, over, lambda: _read_slowly(place.served.port, head.encode(), over))
 
 
-def _read_slowly(port: int, head: bytes, over: threading.Event) -> None:
+def _read_slowly(port: int, head: bytes, over: Event) -> None:
     with socket.create_connection((ADDRESS, port), timeout=60) as client:
         client.sendall(head)
         while not over.is_set() and client.recv(16 * 1024):
@@ -186,25 +191,54 @@ def _read_slowly(port: int, head: bytes, over: threading.Event) -> None:
     over.wait(0.1)
 
 
-def lists(place: Place, over: threading.Event) -> None:
+def lists(place: Place, over: Event) -> None:
     """150 connections of one token, which ask for lists where streams are served."""
-    headers = {
-        "Authorization": f"Bearer {place.service.desk_token}",
-        "Accept": "text/event-stream;q=0, application/json",
-    }
-
-    def ask() -> None:
-        with _client(ADDRESS) as http:
-            while not over.is_set():
-                http.get(f"{place.served.http}{EVENTS}?limit=1000", headers=headers)
-                over.wait(PACE)
-
-    _all(150, over, ask)
+    request = (
+        f"GET {EVENTS}?limit=1000 HTTP/1.1\r\nHost: {ADDRESS}:{place.served.port}\r\n"
+        f"Authorization: Bearer {place.service.desk_token}\r\n"
+        "Accept: text/event-stream;q=0, application/json\r\n\r\n"
+    )
+    _ask_all(150, place, over, lambda: [request])
 
 
-def closings(place: Place, over: threading.Event) -> None:
+def _ask_all(number: int, place: Place, over: Event, requests: Callable[[], list[str]]) -> None:
+    """Sends the requests on so many kept connections, again and again, each at its own moment."""
+
+    async def ask(moment: float) -> None:
+        await asyncio.sleep(moment)
+        while not over.is_set():
+            with suppress(OSError, asyncio.IncompleteReadError):
+                reader, writer = await asyncio.open_connection(
+                    ADDRESS, place.served.port, limit=LONGEST
+                )
+                try:
+                    while not over.is_set():
+                        for request in requests():
+                            writer.write(request.encode())
+                            await _read_answer(reader)
+                        await asyncio.sleep(PACE)
+                finally:
+                    writer.close()
+            await asyncio.sleep(0.2)
+
+    async def ask_all() -> None:
+        await asyncio.gather(*[ask(PACE * one / number) for one in range(number)])
+
+    asyncio.run(ask_all())
+
+
+async def _read_answer(reader: asyncio.StreamReader) -> None:
+    head = (await reader.readuntil(b"\r\n\r\n")).lower()
+    _, _, length = head.partition(b"content-length: ")
+    if length:
+        await reader.readexactly(int(length.split(b"\r\n")[0]))
+    else:
+        await reader.readuntil(b"\r\n0\r\n\r\n")  # the last chunk
+
+
+def closings(place: Place, over: Event) -> None:
     """Accounts with 50 bots and a thousand secrets close, each by three requests at once."""
-    for account in [place.accounts.pop() for _ in range(ACCOUNTS // ROUNDS)]:
+    for account in place.accounts:
         if over.is_set():
             return
         with _signed_in(place, account) as browser, ThreadPoolExecutor(3) as pool:
@@ -215,20 +249,28 @@ def closings(place: Place, over: threading.Event) -> None:
             assert any(form.result().status_code == 302 for form in forms), "It cannot be closed."
 
 
-def sign_ins(place: Place, over: threading.Event) -> None:
+def sign_ins(place: Place, over: Event) -> None:
     """Thirty sign-ins of one address at once, with wrong passwords."""
+    with Browser(_service(place)) as browser:
+        field = CSRF_FIELD.search(browser.get(SIGN_IN).text)
+        assert field, "The page shows no form."
+        cookies, token = _cookies(browser), field[1]
 
-    def guess() -> None:
-        with Browser(_service(place)) as browser:
-            while not over.is_set():
-                form = {"login": f"{time.monotonic_ns()}@example.com", "password": "a wrong one"}
-                browser.post(SIGN_IN, form)
-                over.wait(PACE)
+    def requests() -> list[str]:
+        login = f"{time.monotonic_ns()}@example.com"
+        form = {"login": login, "password": "a wrong one", "csrfmiddlewaretoken": token}
+        body = urlencode(form)
+        head = (
+            f" {SIGN_IN} HTTP/1.1\r\nHost: {ADDRESS}:{place.served.port}\r\n"
+            f"Cookie: {cookies}\r\nReferer: {place.served.http}{SIGN_IN}\r\n"
+            "Content-Type: application/x-www-form-urlencoded\r\n"
+        )
+        return [f"GET{head}\r\n", f"POST{head}Content-Length: {len(body)}\r\n\r\n{body}"]
 
-    _all(30, over, guess)
+    _ask_all(30, place, over, requests)
 
 
-def webhooks(place: Place, over: threading.Event) -> None:
+def webhooks(place: Place, over: Event) -> None:
     """Webhooks to a server that says 200 to everything, tested and moved back all the time."""
     with _victim() as (url, posts), _signed_in(place, place.service.seed["user"]) as browser:
         made = [_made(browser, f"{url}/{number}") for number in range(5)]
@@ -279,11 +321,15 @@ def _signed_in(place: Place, who: dict[str, str]) -> Iterator[Browser]:
         yield browser
 
 
+def _cookies(browser: Browser) -> str:
+    return "; ".join(f"{name}={value}" for name, value in browser.http.cookies.items())
+
+
 def _service(place: Place) -> Service:
     return Service(place.served.http, place.service.seed)
 
 
-def _all(number: int, over: threading.Event, act: Callable[[], None]) -> None:
+def _all(number: int, over: Event, act: Callable[[], None]) -> None:
     """Acts in so many threads at once, again and again. A broken connection is no failure."""
 
     def again() -> None:
@@ -346,17 +392,32 @@ def _place(stack: ExitStack) -> Place:
 def _compare(place: Place, attack: Attack) -> tuple[Seen, Seen]:
     """What the others saw without and with the attack, in turns."""
     calm, attacked = Seen(), Seen()
-    for _ in range(ROUNDS):
+    for number in range(ROUNDS):
         with Others(place, calm).at_work():
             time.sleep(SECONDS)
-        over = threading.Event()
-        with ThreadPoolExecutor(1) as pool:
-            attacking = pool.submit(attack, place, over)
-            with Others(place, attacked).at_work():
-                time.sleep(SECONDS)
-            over.set()
-            attacking.result()
+        attacking = replace(place, accounts=place.accounts[number::ROUNDS])
+        with _attacked(attack, attacking), Others(place, attacked).at_work():
+            time.sleep(SECONDS)
     return calm, attacked
+
+
+@contextmanager
+def _attacked(attack: Attack, place: Place) -> Iterator[None]:
+    forking = multiprocessing.get_context("fork")  # nothing of the place has to be copied
+    over = forking.Event()
+
+    def act() -> None:
+        os.nice(NICENESS)
+        attack(place, over)
+
+    attacker = forking.Process(target=act)
+    attacker.start()
+    try:
+        yield
+    finally:
+        over.set()
+        attacker.join()
+    assert attacker.exitcode == 0, "The attack failed."
 
 
 if __name__ == "__main__":
