@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from typing import TypeVar, cast
 
 from django.conf import settings
-from django.core.cache import cache
 from limits import RateLimitItem, parse
 from limits.errors import StorageError
 from limits.storage import Storage, storage_from_string
@@ -98,28 +97,28 @@ def try_consume(name: str, client_id: str) -> bool:
 def try_consume_in_process(name: str, client_id: str) -> bool:
     """The same, counted in this process only: asks no store, so it may run under the log's lock."""
     limit = _limit(name)
-    return limit is None or _limiter(IN_MEMORY, name).hit(limit, name, client_id)
+    return limit is None or _limiter(store(IN_MEMORY), name).hit(limit, name, client_id)
 
 
 def is_first_of_minute(name: str, client_id: str) -> bool:
     """Whether this process was not asked about it for a minute."""
-    return _limiter(IN_MEMORY, name).hit(ONCE_A_MINUTE, name, client_id)
+    return _limiter(store(IN_MEMORY), name).hit(ONCE_A_MINUTE, name, client_id)
 
 
 @contextmanager
 def one_at_a_time(name: str, client_id: str, seconds: int) -> Iterator[None]:
-    """Admits one request of a client to the block, among those of all processes.
+    """Admits one request of a client to the block, among those that the store counts.
 
     Raises ``RateLimited`` for the others meanwhile. A request that dies is forgotten after
     ``seconds``.
     """
     key = f"one-at-a-time:{name}:{client_id}"
-    if not cache.add(key, True, seconds):
+    if _on_store(lambda store: store.incr(key, seconds)) > 1:
         raise RateLimited(1)
     try:
         yield
     finally:
-        cache.delete(key)
+        _on_store(lambda store: store.clear(key))
 
 
 def budget(name: str, client_id: str) -> Budget | None:
@@ -162,19 +161,23 @@ def store(url: str) -> Storage:
     return cast(Storage, storage_from_string(url, wrap_exceptions=True, **options))
 
 
-def _limiter(url: str, name: str) -> RateLimiter:
-    strategy = FixedWindowRateLimiter if name in FIXED_WINDOWS else MovingWindowRateLimiter
-    return strategy(store(url))
-
-
 def _run(name: str, operation: Callable[[RateLimiter], Result]) -> Result:
+    return _on_store(lambda store: operation(_limiter(store, name)))
+
+
+def _limiter(store: Storage, name: str) -> RateLimiter:
+    strategy = FixedWindowRateLimiter if name in FIXED_WINDOWS else MovingWindowRateLimiter
+    return strategy(store)
+
+
+def _on_store(operation: Callable[[Storage], Result]) -> Result:
     """Runs the operation on the shared store, or on this process's own if that is down."""
     url = settings.LIMITS_URL or IN_MEMORY
     if time.monotonic() < retry_times.get(url, 0):
-        return operation(_limiter(IN_MEMORY, name))
+        return operation(store(IN_MEMORY))
     try:
-        return operation(_limiter(url, name))
+        return operation(store(url))
     except StorageError:
         retry_times[url] = time.monotonic() + COOLDOWN
         logger.warning("The store of the rate limits is down: this process counts for itself.")
-        return operation(_limiter(IN_MEMORY, name))
+        return operation(store(IN_MEMORY))

@@ -4,11 +4,13 @@ import pytest
 from django.conf import settings as django_settings
 from django.test import override_settings
 
+from events.http import limits
 from signals.intake.models import Signal
 from tests.client import EVENTS, code, deploy_path, get, post, push
 from tests.factories import Bot, a_bot, a_desk_token, a_platform_token, a_ready_desk
 from tests.processes import meet, run_together
 from tests.signals.bodies import deploy, fanout, tradingview
+from tokens.models import Token
 
 pytestmark = pytest.mark.django_db
 
@@ -19,6 +21,26 @@ LIMIT = 10
 def limited(settings):
     """Sets each limit to three a minute."""
     settings.LIMITS = dict.fromkeys(settings.LIMITS, "3/minute")
+
+
+def test_of_a_desk_token_one_page_of_events_is_read_at_a_time(card):
+    desk, other = a_ready_desk(card), a_ready_desk(card)
+    token, others = a_desk_token(desk), a_desk_token(other)
+    record = desk.tokens.get(revoked_at=None)
+    with limits.one_at_a_time("events", record.public_id, 30):
+        refused = get(EVENTS, token)
+        assert (refused.status_code, code(refused)) == (429, "rate_limited")
+        assert refused["Retry-After"] == "1"
+        assert get(EVENTS, others).status_code == 200
+    assert get(EVENTS, token).status_code == 200
+    assert get(EVENTS, token).status_code == 200
+
+
+def test_pages_of_a_platform_token_are_read_at_once(card):
+    token = a_platform_token()
+    record = Token.objects.get(scope="platform")
+    with limits.one_at_a_time("events", record.public_id, 30):
+        assert get(EVENTS, token).status_code == 200
 
 
 def test_a_response_states_the_limit_and_what_is_left(desk, limited):
