@@ -179,6 +179,20 @@ def end_desk(turn: log.Turn, desk: Desk, actor: Actor, reason: Reason) -> None:
     end_elsewhere(desk, turn)
 
 
+def remove_some_bots(*, desk: Desk, actor: Actor, most: int) -> bool:
+    """Removes so many bots of a desk that is about to be closed, if it has more of them.
+
+    Returns False if it has not.
+    """
+    bots = Automation.objects.not_removed().filter(desk=desk)
+    some = list(bots.values_list("pk", flat=True)[: most + 1])
+    if len(some) <= most:
+        return False
+    with log.turn(actor=actor) as turn:
+        _remove_bots(turn, desk, bots.filter(pk__in=some[:most]), Reason.CLOSED)
+    return True
+
+
 def reactivate(*, user: User, actor: Actor) -> None:
     """Lets a user sign in again. Connection, token, bots and elections are not restored.
 
@@ -229,7 +243,7 @@ def _remove_bots(turn: log.Turn, desk: Desk, bots: QuerySet[Automation], reason:
     def end_secrets(bot: Automation) -> None:
         for secret in secrets:
             if secret.automation_id == bot.pk:
-                _record_end(turn, secret)
+                _record_end(turn, secret, tells=reason != Reason.CLOSED)
 
     remove_bots(turn, desk, bots, reason, end_secrets=end_secrets)
 
@@ -249,10 +263,10 @@ def _store_end(turn: log.Turn, secrets: Sequence[SigningSecret], moment: datetim
         turn.after_commit.append(partial(credential_cache.forget_secrets, secret))
 
 
-def _record_end(turn: log.Turn, secret: SigningSecret) -> None:
+def _record_end(turn: log.Turn, secret: SigningSecret, *, tells: bool = True) -> None:
     """Appends the event of a secret's end, and tells the owner."""
     turn.append(Kind.SECRET_ENDED, topic=_topic(secret), data=secret.as_event_data())
-    if secret.automation and secret.ends_at:
+    if tells and secret.automation and secret.ends_at:
         has_ended = secret.ends_at <= turn.at
         when = "has ended" if has_ended else f"ends at {to_rfc3339(secret.ends_at)}"
         sentence = f"The signing secret {secret.hint} of the bot {secret.automation.name} {when}."

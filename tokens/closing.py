@@ -13,17 +13,22 @@ from desks.models import Desk, Notice, NoticeChoice, User
 from desks.models.election import Reason
 from desks.notices.outbox import tell_security
 from events import log
-from tokens.actions import end_desk
+from tokens.actions import end_desk, remove_some_bots
 from tokens.erasing import erase_secrets_of
 
 # The last notice, to the address that the account had.
 KIND, PARTS = "tokens/email/closed", ("subject", "message")
+# All signals wait while a turn ends what it ends.
+BOTS_OF_A_TURN = 10
 # A host that can never receive mail (RFC 2606).
 NO_ADDRESS = "closed-{}@account.invalid"
 
 
 def close_account(desk: Desk) -> None:
     """Closes the account of the desk's owner, in one turn whose last event is ``desk.closed``.
+
+    Of many bots most are removed before it, in turns of their own. If that breaks off, the account
+    is still open, and can be closed again.
 
     Bots, elections, connection, tokens, secrets and webhooks end with their events. The address,
     password, second factors, sessions and the texts of the secrets are deleted. Ids, names and
@@ -35,6 +40,8 @@ def close_account(desk: Desk) -> None:
     no_password = make_password(None)
     context = {"base": settings.BASE_URL}
     subject, body = (render_to_string(f"{KIND}_{part}.txt", context).strip() for part in PARTS)
+    while remove_some_bots(desk=desk, actor=actor, most=BOTS_OF_A_TURN):
+        pass
     with log.turn(actor=actor) as turn:
         if not User.objects.filter(pk=user.pk, is_active=True).exists():
             return

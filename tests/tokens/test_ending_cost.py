@@ -28,9 +28,11 @@ from tests.signals.notices.chats.stage import a_chat
 from tests.signals.webhooks.stage import a_webhook
 from tokens import actions
 from tokens.choices import Source
-from tokens.closing import close_account
+from tokens.closing import BOTS_OF_A_TURN, close_account
 from tokens.crypto import formats
 from tokens.models import SigningSecret
+
+TAKES_LOCK = "UPDATE events_head SET position = position +"
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -78,16 +80,16 @@ def an_ended_secret(bot: Automation) -> SigningSecret:
 
 
 def statements_of_the_turn(end, desk: Desk) -> list[str]:
-    """The statements from the log's lock to the commit, without their values.
+    """The statements of the last turn, from the log's lock to the commit, without their values.
 
     SQLite bounds the parameters of a statement, so there the events need several.
     """
     with CaptureQueriesContext(connection) as captured:
         end(desk)
     every = [query["sql"] for query in captured]
-    locked = next(n for n, sql in enumerate(every) if sql.startswith("UPDATE events_head"))
+    locked = [n for n, sql in enumerate(every) if TAKES_LOCK in sql][-1]
     shapes: list[str] = []
-    for sql in every[locked : every.index("COMMIT")]:
+    for sql in every[locked : every.index("COMMIT", locked)]:
         shape = " ".join(sql.split()[:3])
         if connection.vendor == "sqlite" and EVENT in shape and shapes[-1] == shape:
             continue
@@ -170,6 +172,33 @@ def test_closing_writes_each_event_once_however_many_bots(card):
         Kind.DESK_CLOSED: 1,
     }
     assert broken() == {}
+
+
+@pytest.mark.parametrize(
+    ("bots", "turns"), [(1, 1), (BOTS_OF_A_TURN, 1), (BOTS_OF_A_TURN + 1, 2), (MAX_BOTS, 5)]
+)
+def test_no_turn_of_a_closing_removes_more_than_ten_bots(card, bots, turns):
+    desk = a_desk_with(card, bots=bots, ended=0)
+    with CaptureQueriesContext(connection) as captured:
+        close_account(desk)
+    assert sum(TAKES_LOCK in query["sql"] for query in captured) == turns
+    removed = Event.objects.filter(kind=Kind.AUTOMATION_REMOVED)
+    assert removed.count() == bots
+    assert max(Counter(desk.automations.values_list("removed_at", flat=True)).values()) <= 10
+    assert broken() == {}
+
+
+def test_a_closing_that_broke_off_is_taken_up_by_the_next(card, monkeypatch):
+    desk = a_desk_with(card, bots=BOTS_OF_A_TURN + 1, ended=0)
+    with monkeypatch.context() as patch:
+        patch.setattr("tokens.closing.end_desk", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            close_account(desk)
+    assert desk.automations.filter(removed_at=None).count() == 1
+    assert broken() == {}
+    close_account(desk)
+    assert not desk.automations.filter(removed_at=None).exists()
+    assert Event.objects.filter(kind=Kind.AUTOMATION_REMOVED).count() == BOTS_OF_A_TURN + 1
 
 
 def test_a_desk_with_thousands_of_ended_secrets_is_closed_and_none_keeps_a_text(card):
