@@ -94,10 +94,16 @@ class SubscriptionQuerySet(models.QuerySet["Subscription"]):
         """The hosts by id. Removed webhooks have none."""
         return dict(self.filter(public_id__in=public_ids).values_list("public_id", "host"))
 
-    def due(self, now: datetime) -> Self:
-        """Those that a runner has to look at without news, and that no runner has leased."""
+    def ready(self, now: datetime) -> Self:
+        """Those to which something may be sent now, and that no runner has leased."""
         is_free = Q(leased_until=None) | Q(leased_until__lte=now)
-        return self.filter(is_free, next_attempt_at__lte=now)
+        may_try = Q(failures=0) | Q(next_attempt_at=None) | Q(next_attempt_at__lte=now)
+        has_test = Q(test_requested_at__isnull=False)
+        return self.filter(is_free, has_test | Q(may_try, state=State.ACTIVE))
+
+    def due(self, now: datetime) -> Self:
+        """Those that a runner has to look at without news."""
+        return self.ready(now).filter(next_attempt_at__lte=now)
 
 
 class Subscription(Sealed):

@@ -1,23 +1,20 @@
-"""Leases of subscriptions, and what a runner saves: short transactions by the database's clock.
+"""Leases of subscriptions, and what their ends save: short transactions by the database's clock.
 
 A lease is for one runner and 30 seconds. Whoever takes it gives it the next generation. A runner
 changes the row only while the generation is its own, so one that was stalled changes nothing.
 """
 
-import json
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from itertools import groupby
 from typing import Any
 
-from django.db import DEFAULT_DB_ALIAS, transaction
-from django.db.models import Q
+from django.db import transaction
+from django.db.models import F, Prefetch, QuerySet
 from django.db.models.functions import Now
 
-from desks.models import Desk
-from events.statements import parse_datetime
+from signals.outbound.schedule import lock_free
 from signals.webhooks.models import (
     MAX_ATTEMPTS,
     DeliveryAttempt,
@@ -25,11 +22,14 @@ from signals.webhooks.models import (
     Subscription,
     SubscriptionSecret,
 )
-from signals.webhooks.runner import statements
-from signals.webhooks.runner.statements import LEASED_FIELDS, SECRET_FIELDS
 from tokens.crypto.keys import KeyLostError
 
-LEASE = 30.0  # seconds
+LEASE = timedelta(seconds=30)
+# What the end of a session changes in the row. Actions change other columns meanwhile.
+SAVED = (
+    *("cursor_position", "failures", "failing_since", "last_status", "last_delivered_at"),
+    *("test_requested_at", "next_attempt_at", "leased_until"),
+)
 
 
 @dataclass(slots=True)
@@ -48,36 +48,22 @@ class Leased:
 
 
 @dataclass(slots=True)
-class Progress:
-    """What a session has done since it last saved. ``pause`` counts only if it ends.
+class Outcome:
+    """What a session has done. ``failures`` is None if nothing was tried.
 
-    ``failures`` is None if nothing was tried. ``pause`` None means: until there is news.
-    ``lacks_key`` is True if the URL or the secret could not be decrypted.
+    ``pause`` is the time until the next look; None means: until there is news. ``lacks_key`` is
+    True if the URL or the secret could not be decrypted.
     """
 
-    pk: int
-    generation: int
-    revision: int
+    row: Subscription
     position: int
     failures: int | None = None
     status: int | None = None
     has_delivered: bool = False
     was_tested: bool = False
     lacks_key: bool = False
-    is_over: bool = False
-    pause: float | None = None
+    pause: timedelta | None = timedelta(seconds=1)  # after an error
     attempts: list[tuple[DeliveryAttempt, bytes]] = field(default_factory=list)
-
-    def take(self) -> "Progress":
-        """What there is to save. The rest of the session begins without these attempts."""
-        taken = replace(self)
-        self.attempts, self.has_delivered = [], False
-        return taken
-
-    def put_back(self, taken: "Progress") -> None:
-        """What was taken and could not be saved."""
-        self.attempts = [*taken.attempts, *self.attempts]
-        self.has_delivered |= taken.has_delivered
 
 
 def due(limit: int) -> list[tuple[int, bool]]:
@@ -93,167 +79,99 @@ def due(limit: int) -> list[tuple[int, bool]]:
 def lease(ids: Collection[int]) -> tuple[list[Leased], list[int]]:
     """Leases those of these subscriptions that are ready and free.
 
-    Returns also the ids of rows that are ready, and that somebody else had locked.
+    Returns also the ids of those that are ready, and that somebody else had locked.
     """
     started = time.monotonic()
-    taken = dict(statements.fetch(statements.TAKE, ids=ids, lease=LEASE))
-    left = [pk for pk in ids if pk not in taken]
-    locked = _look_at(left) if left else []
-    return list(read(taken, started + LEASE)) if taken else [], locked
-
-
-def _look_at(left: Sequence[int]) -> list[int]:
-    """Why these were not taken: returns the ids of those that are ready, but were locked.
-
-    Those that were paused or disabled, and left behind with a time to look at them, lose it.
-    """
-    rows = list(Subscription.objects.filter(pk__in=left).annotate(clock=Now()))
-    if any(_is_due_for_nothing(row) for row in rows):
-        has_work = Q(state=State.ACTIVE) | Q(test_requested_at__isnull=False)
-        with transaction.atomic():
-            due = Subscription.objects.due(Now()).exclude(has_work)  # type: ignore[arg-type]
-            idle = due.filter(pk__in=left).select_for_update(skip_locked=True)
-            Subscription.objects.filter(pk__in=[row.pk for row in idle]).update(
-                next_attempt_at=None, leased_until=None
+    ready = Subscription.objects.filter(pk__in=ids).ready(Now())  # type: ignore[arg-type]
+    with transaction.atomic():
+        rows = list(lock_free(_with_secrets(ready)))
+        taken = [row.pk for row in rows]
+        for row in rows:
+            row.lease_generation += 1
+        if rows:
+            # It is due when the lease ends, so that a runner that was killed leaves nothing behind.
+            until = rows[0].clock + LEASE
+            Subscription.objects.filter(pk__in=taken).update(
+                leased_until=until,
+                next_attempt_at=until,
+                lease_generation=F("lease_generation") + 1,
             )
-    return [row.pk for row in rows if _is_ready(row)]
+    left = set(ids).difference(taken)
+    locked = list(ready.filter(pk__in=left).values_list("pk", flat=True)) if left else []
+    return [_in_clear(row, started + LEASE.total_seconds()) for row in rows], locked
 
 
-def _is_free(row: Any) -> bool:
-    return row.leased_until is None or row.leased_until <= row.clock
+def _with_secrets(rows: QuerySet[Subscription]) -> QuerySet[Any]:
+    """The rows with their desks, the secrets that sign, and the database's time."""
+    live = SubscriptionSecret.objects.live(Now()).order_by()  # type: ignore[arg-type]
+    return (
+        rows.annotate(clock=Now())
+        .select_related("desk")
+        .prefetch_related(Prefetch("secrets", live, to_attr="live_secrets"))
+    )
 
 
-def _is_ready(row: Any) -> bool:
-    is_waiting = row.failures and row.next_attempt_at and row.next_attempt_at > row.clock
-    delivers = row.state == State.ACTIVE and not is_waiting
-    return _is_free(row) and bool(row.test_requested_at or delivers)
-
-
-def _is_due_for_nothing(row: Any) -> bool:
-    has_work = row.state == State.ACTIVE or row.test_requested_at
-    return bool(_is_free(row) and row.next_attempt_at and not has_work)
-
-
-def read(taken: Mapping[int, int], until: float) -> Iterator[Leased]:
-    """The rows of these ids that still have these generations, with their secrets."""
-    found = statements.fetch(statements.READ, ids=list(taken))
-    for pk, group in groupby(found, key=lambda values: values[0]):
-        rows = list(group)
-        row = _row(rows[0])
-        if row.lease_generation == taken[pk]:  # not if we stood still for longer than a lease
-            yield _in_clear(row, until, [one[-len(SECRET_FIELDS) :] for one in rows])
-
-
-def _row(values: Sequence[Any]) -> Any:
-    """The subscription, with the id of its desk."""
-    row: Any = Subscription.from_db(DEFAULT_DB_ALIAS, LEASED_FIELDS, values[: len(LEASED_FIELDS)])
-    row.kinds = json.loads(row.kinds)
-    for name in ("failing_since", "test_requested_at", "leased_until", "key_lost_at"):
-        if (at := getattr(row, name)) is not None:
-            setattr(row, name, parse_datetime(at))
-    if row.desk_id is not None:
-        owner = [row.desk_id, values[len(LEASED_FIELDS)]]
-        row.desk = Desk.from_db(DEFAULT_DB_ALIAS, ["id", "public_id"], owner)
-    return row
-
-
-def _in_clear(row: Any, until: float, secrets: Sequence[Sequence[Any]]) -> Leased:
-    leased = Leased(row, until, row.leased_until - timedelta(seconds=LEASE))
+def _in_clear(row: Any, until: float) -> Leased:
+    leased = Leased(row, until, row.clock)
     try:
         leased.url = row.decrypt()
-        leased.secrets = [_secret(row, values) for values in secrets if values[0] is not None]
+        newest_first = sorted(row.live_secrets, key=lambda secret: -secret.pk)
+        leased.secrets = [secret.decrypt() for secret in newest_first]
     except KeyLostError:
         leased.secrets = []
     return leased
 
 
-def _secret(row: Subscription, values: Sequence[Any]) -> str:
-    secret = SubscriptionSecret.from_db(DEFAULT_DB_ALIAS, SECRET_FIELDS, values)
-    secret.subscription = row
-    return secret.decrypt()
+def finish(outcomes: Sequence[Outcome]) -> None:
+    """Saves what sessions have done, and ends their leases, unless these are not theirs any more.
 
-
-def save(progresses: Sequence[Progress]) -> set[int]:
-    """Saves the cursors and failures of sessions, and extends or ends their leases.
-
-    Returns the ids of the subscriptions whose sessions may go on. Another one must end: it is not
-    its lease any more, or somebody paused or changed the subscription, or asked for a test.
+    What was sent counts for nothing if the subscription was changed so that it is obsolete.
     """
-    going_on: set[int] = set()
+    done = {outcome.row.pk: outcome for outcome in outcomes}
     attempts: list[DeliveryAttempt] = []
     with transaction.atomic():
-        for progress in progresses:
-            found = _save_one(progress)
-            if found is None:
+        found = Subscription.objects.filter(pk__in=done).annotate(clock=Now()).order_by("pk")
+        rows: QuerySet[Any] = found.select_for_update()
+        for row in rows:
+            outcome = done[row.pk]
+            if row.lease_generation != outcome.row.lease_generation:
                 continue
-            attempts += _attempts(progress.attempts)
-            state, test_requested_at = found
-            if state == State.ACTIVE and test_requested_at is None:
-                going_on.add(progress.pk)
-        if attempts:
-            statements.insert_attempts(attempts)
-    return going_on
+            row.leased_until = None
+            if row.revision == outcome.row.revision:
+                _apply(row, outcome, row.clock)
+                attempts += _kept(outcome.attempts)
+            else:
+                row.next_attempt_at = row.clock
+            row.save(update_fields=SAVED)
+        DeliveryAttempt.objects.bulk_create(attempts)
 
 
-def _save_one(progress: Progress) -> Any:
-    """Returns the state of the row; None if the lease or the subscription is not as it was."""
-    ours = "id = %(id)s AND lease_generation = %(generation)s"
-    own = {"id": progress.pk, "generation": progress.generation}
-    given = {
-        **own,
-        "revision": progress.revision,
-        "position": progress.position,
-        "seconds": progress.pause if progress.is_over else LEASE,
-        "failures": progress.failures,
-        "status": progress.status,
-    }
-    found = statements.update(_changes(progress), f"{ours} AND revision = %(revision)s", given)
-    if found is None and progress.is_over:
-        # It was changed: what was done counts for nothing, and it is due again.
-        changes = f"leased_until = NULL, next_attempt_at = {statements.now()}"
-        statements.update(changes, ours, own)
-    return found
+def _apply(row: Subscription, outcome: Outcome, now: datetime) -> None:
+    """Changes the row, which is locked, as the session says."""
+    row.cursor_position = outcome.position
+    if outcome.failures is not None:
+        row.failures, row.last_status = outcome.failures, outcome.status
+        # A pause and a resume have removed the time, while the session still counts the failures
+        # before.
+        since = row.failing_since if outcome.failures > 1 else None
+        row.failing_since = (since or now) if outcome.failures else None
+    if outcome.has_delivered:
+        row.last_delivered_at = now
+    if outcome.was_tested:
+        row.test_requested_at = None
+    row.next_attempt_at = _look_again(row, outcome, now)
 
 
-def _changes(progress: Progress) -> str:
-    """The SQL that changes the row as the session says."""
-    now, later = statements.now(), statements.after("seconds")
-    until, again = ("NULL", _look_again(progress)) if progress.is_over else (later, later)
-    changes = ["cursor_position = %(position)s"]
-    changes += [f"leased_until = {until}", f"next_attempt_at = {again}"]
-    if progress.failures is not None:
-        changes += ["failures = %(failures)s", "last_status = %(status)s"]
-        changes.append(f"failing_since = {_failing_since(progress.failures)}")
-    if progress.has_delivered:
-        changes.append(f"last_delivered_at = {now}")
-    if progress.was_tested:
-        changes.append("test_requested_at = NULL")
-    return ", ".join(changes)
+def _look_again(row: Subscription, outcome: Outcome, now: datetime) -> datetime | None:
+    """When to look again: at once if a test was asked for meanwhile, and never if the subscription
+    was paused. Without its key, a test has to wait too."""
+    if row.test_requested_at and not outcome.lacks_key:
+        return now
+    has_work = row.state == State.ACTIVE or row.test_requested_at
+    return now + outcome.pause if has_work and outcome.pause is not None else None
 
 
-def _failing_since(failures: int) -> str:
-    """The SQL of the time of the first failure in a row. A pause and a resume during the session
-    have removed it, while the session still counts the failures before."""
-    if failures > 1:
-        return f"COALESCE(failing_since, {statements.now()})"
-    return statements.now() if failures else "NULL"
-
-
-def _look_again(progress: Progress) -> str:
-    """The SQL of the time to look again after a session: at once if a test was asked for meanwhile,
-    and never if the subscription was paused. Without its key, a test has to wait too."""
-    if progress.lacks_key:
-        waits = f"{statements.ACTIVE} OR test_requested_at IS NOT NULL"
-        return f"CASE WHEN {waits} THEN {statements.after('seconds')} END"
-    cases = []
-    if not progress.was_tested:
-        cases.append(f"WHEN test_requested_at IS NOT NULL THEN {statements.now()}")
-    if progress.pause is not None:
-        cases.append(f"WHEN {statements.ACTIVE} THEN {statements.after('seconds')}")
-    return f"CASE {' '.join(cases)} END" if cases else "NULL"
-
-
-def _attempts(attempts: Sequence[tuple[DeliveryAttempt, bytes]]) -> list[DeliveryAttempt]:
+def _kept(attempts: Sequence[tuple[DeliveryAttempt, bytes]]) -> list[DeliveryAttempt]:
     kept = attempts[-MAX_ATTEMPTS:]
     for attempt, start in kept:
         if start:

@@ -6,23 +6,29 @@ concerns; the database gives each subscription to one of them.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
+from itertools import islice
 
 from django.db import DatabaseError, InterfaceError
 
 from events.live.hub import hub
 from events.models import Head
-from signals.outbound.database import in_database, wait_in_database
-from signals.outbound.transport import Client
+from signals.outbound.database import in_database, read_database, wait_in_database
+from signals.outbound.transport import KEEP_ALIVE, Client, Endpoint
+from signals.webhooks.models import DeliveryAttempt
 from signals.webhooks.runner import news
-from signals.webhooks.runner.leases import Leased, due, lease
-from signals.webhooks.runner.lines import Lines
-from signals.webhooks.runner.pages import Pages
+from signals.webhooks.runner.leases import Leased, Outcome, due, finish, lease
+from signals.webhooks.runner.pages import Batch, read_together
 from signals.webhooks.runner.rates import Rates, forget_old
-from signals.webhooks.runner.saver import Saver
-from signals.webhooks.runner.sessions import Session
-from signals.webhooks.runner.wanted import MOST_SESSIONS, Wanted
+from signals.webhooks.runner.sessions import AT_ONCE, Session
+
+MOST_SESSIONS = 1500  # at a time, in one process
+MOST_SLOW = 500  # of them, with endpoints that failed last or were slow
+TOGETHER = 100  # subscriptions in one lease, and sessions that are saved at once
+SLOW_TOGETHER = 25  # more of them in the same lease
+MOST_KEPT = 1000  # connections that are not in use
 
 DUE_INTERVAL = 1.0  # seconds
 TRIM_INTERVAL = 5.0  # seconds
@@ -39,44 +45,158 @@ async def deliver_subscriptions(stop: asyncio.Event) -> None:
     await Runner(Client(), stop).run()
 
 
+class Slots:
+    """Who waits for a session, in order, and who has one: an endpoint that hangs costs its own.
+
+    Subscriptions whose last delivery failed or was slow wait apart, and get a part of the sessions
+    only. So however many endpoints hang, there is room for the others, and nobody waits behind
+    them.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, None] = {}
+        self._slow_waiting: dict[int, None] = {}
+        self._slow: set[int] = set()
+        self._running: dict[int, bool] = {}  # whether there is news since it began
+
+    def add(self, ids: Iterable[int]) -> None:
+        """Adds subscriptions. One that waits keeps its place, one that runs has news."""
+        for pk in ids:
+            if pk in self._running:
+                self._running[pk] = True
+            else:
+                (self._slow_waiting if pk in self._slow else self._waiting).setdefault(pk)
+
+    def add_slow(self, ids: Iterable[int]) -> None:
+        """Adds subscriptions whose last delivery failed."""
+        for pk in ids:
+            self._slow.add(pk)
+            self._waiting.pop(pk, None)
+            self.add([pk])
+
+    def take(self) -> list[int]:
+        """The next ones for which there is room. Call ``end`` for each of them."""
+        room = MOST_SESSIONS - len(self._running)
+        slow_room = MOST_SLOW - len(self._running.keys() & self._slow)
+        ids = list(islice(self._waiting, min(room, TOGETHER)))
+        slow = max(0, min(room - len(ids), slow_room, SLOW_TOGETHER))
+        ids += islice(self._slow_waiting, slow)
+        for pk in ids:
+            self._waiting.pop(pk, None)
+            self._slow_waiting.pop(pk, None)
+            self._running[pk] = False
+        return ids
+
+    def end(self, pk: int, *, is_slow: bool = False) -> None:
+        """The session is over, or there was none to begin. With news meanwhile it waits again."""
+        if is_slow:
+            self._slow.add(pk)
+        else:
+            self._slow.discard(pk)
+        if self._running.pop(pk):
+            self.add([pk])
+
+
+class Connections:
+    """Connections to endpoints that are kept between sessions, by subscription."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._kept: dict[int, tuple[Endpoint, str, float]] = {}  # the oldest first
+
+    def take(self, leased: Leased) -> Endpoint:
+        """The kept connection to this URL, or a new one."""
+        endpoint, url, _ = self._kept.pop(leased.row.pk, (None, "", 0.0))
+        if endpoint is not None and url == leased.url:
+            return endpoint
+        return self._client.endpoint(leased.url)
+
+    def put(self, leased: Leased, endpoint: Endpoint) -> None:
+        self._kept[leased.row.pk] = endpoint, leased.url, time.monotonic() + KEEP_ALIVE
+
+    async def close_old(self, most: int = MOST_KEPT) -> None:
+        """Ends the connections that nobody used for a while, and what is too many."""
+        now = time.monotonic()
+        while self._kept:
+            pk, (endpoint, _, ends_at) = next(iter(self._kept.items()))
+            if ends_at > now and len(self._kept) <= most:
+                break
+            del self._kept[pk]
+            await endpoint.close()
+
+
+class Saver:
+    """Saves what sessions have done: together what ends while another save is under way."""
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[Outcome, asyncio.Future[None]]] = []
+        self._saving: asyncio.Task[None] | None = None
+        self._tried: set[int] = set()  # subscriptions with attempts since trim()
+
+    async def save(self, outcome: Outcome) -> None:
+        """Returns when the outcome is saved. While the database is down, it waits."""
+        saved: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((outcome, saved))
+        if self._saving is None:
+            self._saving = asyncio.create_task(self._save_waiting())
+        await saved
+
+    async def _save_waiting(self) -> None:
+        while some := self._waiting[:TOGETHER]:
+            try:
+                await in_database(finish, [outcome for outcome, _ in some])
+            except (DatabaseError, InterfaceError) as error:
+                log.warning("What was delivered waits to be saved: %s", type(error).__name__)
+                await asyncio.sleep(RETRY)
+                continue
+            except Exception:  # their leases end by themselves
+                log.exception("What was delivered could not be saved.")
+            del self._waiting[: len(some)]
+            for outcome, saved in some:
+                if outcome.attempts:
+                    self._tried.add(outcome.row.pk)
+                if not saved.done():
+                    saved.set_result(None)
+        self._saving = None
+
+    async def trim(self) -> None:
+        """Drops the attempts beyond those that are kept: not with each delivery."""
+        tried, self._tried = self._tried, set()
+        if tried:
+            await in_database(DeliveryAttempt.objects.trim, tried)
+
+
 class Runner:
-    """What is wanted, what runs, and the loops that feed them."""
+    """What waits, what runs, and the loops that feed them."""
 
     def __init__(self, client: Client, stop: asyncio.Event) -> None:
         self._stop = stop
-        self._lines = Lines(client)
-        self._pages = Pages()
+        self._connections = Connections(client)
         self._saver = Saver()
         self._rates = Rates()
-        self._wanted = Wanted()
-        self._sessions: dict[int, Session] = {}
+        self._slots = Slots()
         self._tasks: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
-        self._again: set[int] = set()
         self._position: int | None = None
 
     async def run(self) -> None:
-        saver = asyncio.create_task(self._saver.run())
-        loops = [
-            asyncio.create_task(self._repeat(*each))
-            for each in (
-                (self._follow, 0.0),
-                (self._lease_wanted, 0.0),
-                (self._find_due, DUE_INTERVAL),
-                (self._look_behind, QUIET_INTERVAL),
-                (self._lines.close_old, DUE_INTERVAL),
-                (self._saver.trim, TRIM_INTERVAL),
-            )
-        ]
+        steps = (
+            (self._follow, 0.0),
+            (self._lease_waiting, 0.0),
+            (self._find_due, DUE_INTERVAL),
+            (self._look_behind, QUIET_INTERVAL),
+            (self._connections.close_old, DUE_INTERVAL),
+            (self._saver.trim, TRIM_INTERVAL),
+        )
+        loops = [asyncio.create_task(self._repeat(*each)) for each in steps]
         await self._stop.wait()
         self._changed.set()
         await asyncio.gather(*loops)
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=DRAIN)
-        saver.cancel()
         with suppress(DatabaseError, InterfaceError):
             await self._saver.trim()
-        await self._lines.close_old(all_of_them=True)
+        await self._connections.close_old(most=0)
 
     async def _repeat(self, step: Callable[[], Awaitable[None]], pause: float) -> None:
         """Repeats a step until the end. While the database is down it tries again."""
@@ -94,89 +214,75 @@ class Runner:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._stop.wait(), wait)
 
-    def _want(self, ids: Collection[int]) -> None:
-        news = set(ids)
-        running = news & self._sessions.keys()
-        for pk in running:
-            self._sessions[pk].has_news = True
-        self._wanted.add(pk for pk in ids if pk not in running)
+    def _add(self, ids: Iterable[int]) -> None:
+        self._slots.add(ids)
         self._changed.set()
 
     async def _follow(self) -> None:
         """Hears of new events."""
         if self._position is None:
             self._position = await in_database(news.head)
-            self._want(await in_database(news.behind))
+            self._add(await in_database(news.behind))
         newest = await wait_in_database(hub.wait_beyond, self._position, LONGEST_WAIT)
         if newest < self._position:  # the database was restored
             self._position = None
         elif newest > self._position:
             found = await in_database(news.with_news, self._position, newest)
             self._position = newest
-            self._want(found)
+            self._add(found)
 
     async def _find_due(self) -> None:
         found = await in_database(due, MOST_SESSIONS)
-        for pk, is_failing in found:
-            if is_failing:
-                self._wanted.is_known(pk, is_well=False)
-        self._want([pk for pk, _ in found if pk not in self._sessions])
+        self._slots.add_slow(pk for pk, has_failed in found if has_failed)
+        self._add(pk for pk, has_failed in found if not has_failed)
 
     async def _look_behind(self) -> None:
         """Finds what was missed, if anything was, and lets the cursors of the quiet catch up."""
         head = await in_database(Head.objects.get)
-        self._want(await in_database(news.behind))
+        self._add(await in_database(news.behind))
         await in_database(news.advance_quiet, head.epoch, head.position)
         await in_database(forget_old)
 
-    async def _lease_wanted(self) -> None:
-        """Leases what is wanted, as far as there is room. A session that ends sets ``_changed``."""
+    async def _lease_waiting(self) -> None:
+        """Leases who waits, as far as there is room. A session that ends sets ``_changed``."""
         await self._changed.wait()
         self._changed.clear()
-        while not self._stop.is_set() and (ids := self._wanted.take()):
+        while not self._stop.is_set() and (ids := self._slots.take()):
+            leased: list[Leased] = []
+            again = ids  # if the database is down
             try:
-                leased, locked = await in_database(lease, ids)
-            except (DatabaseError, InterfaceError):
-                self._want(ids)
-                raise
-            for one in leased:
-                self._start(one)
-            # Once more for rows that somebody had locked.
-            again = [pk for pk in locked if pk not in self._again]
-            self._again.difference_update(ids)
-            self._again.update(again)
-            if again:
-                asyncio.get_running_loop().call_later(RETRY, self._want, again)
-
-    def _start(self, leased: Leased) -> None:
-        endpoint = self._lines.take(leased)
-        session = Session(
-            leased,
-            endpoint,
-            pages=self._pages,
-            saver=self._saver,
-            rates=self._rates,
-            stop=self._stop,
-        )
-        pk = leased.row.pk
-        self._sessions[pk] = session
-        self._wanted.start(pk)
-
-        async def run() -> None:
-            try:
-                await session.run()
-            except (DatabaseError, InterfaceError) as error:
-                log.warning("A session ended: %s", type(error).__name__)
-            except Exception:
-                log.exception("A session ended with an error.")
+                leased, again = await in_database(lease, ids)
             finally:
-                del self._sessions[pk]
-                self._wanted.end(pk, is_well=session.is_well)
-                self._lines.put(leased, endpoint)
-                if session.has_news:
-                    self._want([pk])
-                self._changed.set()
+                for pk in set(ids).difference(one.row.pk for one in leased):
+                    self._slots.end(pk)
+                if again:
+                    asyncio.get_running_loop().call_later(RETRY, self._add, again)
+            await self._start(leased)
 
-        task = asyncio.create_task(run())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    async def _start(self, leased: Sequence[Leased]) -> None:
+        """Starts a session for each, with the pages of those that can be read together."""
+        batches: dict[int, Batch] = {}
+        with suppress(DatabaseError, InterfaceError):  # each session tries once more
+            batches = await read_database(read_together, [one.row for one in leased])
+        for one in leased:
+            task = asyncio.create_task(self._run(one, batches.get(one.row.pk)))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _run(self, leased: Leased, batch: Batch | None) -> None:
+        """Runs a session and saves what it has done."""
+        pk = leased.row.pk
+        endpoint = self._connections.take(leased)
+        session = Session(leased, batch, endpoint, rates=self._rates, stop=self._stop)
+        try:
+            await session.run()
+        except (DatabaseError, InterfaceError) as error:
+            log.warning("A session ended: %s", type(error).__name__)
+        except Exception:
+            log.exception("A session ended with an error.")
+        self._connections.put(leased, endpoint)
+        await self._saver.save(session.outcome)
+        if session.outcome.pause == AT_ONCE:
+            self._slots.add([pk])
+        self._slots.end(pk, is_slow=session.is_slow)
+        self._changed.set()

@@ -1,6 +1,7 @@
 """Which subscriptions have news: asked for all of them together, never for one after the other."""
 
-import json
+from collections.abc import Iterable
+from itertools import chain
 
 from django.db.models import Exists, OuterRef, Q
 
@@ -8,8 +9,8 @@ from desks.ids import CARD
 from desks.models import Election
 from events.kinds import EVERYONE
 from events.models import Event, Head
+from events.statements import listed
 from signals.webhooks.models import State, Subscription
-from signals.webhooks.runner import statements
 
 # With more news than this at once it is cheaper to ask who is behind.
 MAX_NEWS = 5000
@@ -24,29 +25,32 @@ def with_news(after: int, until: int) -> list[int]:
     """The active subscriptions that the events between these positions may concern.
 
     ``after`` is exclusive. A subscription may be named that has no news, never the other way round:
-    an election that opens a card's topic is an event of the desk's own topic. What waits after a
-    failure need not be named: it is due at its time.
+    an election that opens a card's topic is an event of the desk's own topic.
     """
     if until - after > MAX_NEWS:
         return behind()
-    news = statements.fetch(statements.NEWS, after=after, until=until)
-    topics, kinds = {topic for topic, _ in news if topic}, {kind for _, kind in news}
-    found = _concerned(topics)
-    return [pk for pk, wanted in found if not wanted or kinds.intersection(wanted)]
+    events = Event.objects.filter(position__gt=after, position__lte=until).order_by()
+    news = list(events.values_list("topic", "kind").distinct())
+    kinds = {kind for _, kind in news}
+    found = _concerned({topic for topic, _ in news if topic})
+    return [pk for pk, chosen in found if not chosen or kinds.intersection(chosen)]
 
 
-def _concerned(topics: set[str]) -> list[tuple[int, list[str]]]:
-    """The active subscriptions that see one of these topics, with the kinds that they want."""
-    if not any(topic == EVERYONE or topic.startswith(CARD) for topic in topics):
-        rows = statements.fetch(statements.OF_DESKS, topics=topics)
-        return [(pk, json.loads(kinds)) for pk, kinds in rows]
-    active = Subscription.objects.filter(state=State.ACTIVE)
+def _concerned(topics: set[str]) -> Iterable[tuple[int, list[str]]]:
+    """The active subscriptions that see one of these topics, with the kinds that they chose.
+
+    A statement for each way to see one: together they would scan the table.
+    """
+    active = Subscription.objects.filter(state=State.ACTIVE).order_by()
+    ways = [active]
     if EVERYONE not in topics:
         cards = [topic for topic in topics if topic.startswith(CARD)]
-        elections = Election.objects.filter(desk=OuterRef("desk"), card__in=cards)
-        seen = Q(desk=None) | Q(desk__public_id__in=topics) | Q(Exists(elections))
-        active = active.filter(seen)
-    return list(active.values_list("pk", "kinds"))
+        elections = Election.objects.filter(card__in=cards)
+        of_desks = active.filter(desk__public_id__in=listed(topics))
+        ways = [active.filter(desk=None), of_desks]
+        if cards:
+            ways.append(active.filter(desk__in=elections.values("desk")))
+    return chain.from_iterable(rows.values_list("pk", "kinds") for rows in ways)
 
 
 def behind() -> list[int]:

@@ -10,28 +10,22 @@ import hashlib
 import random
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from django.conf import settings
-from django.db import connection, transaction
-from django.db.models import Q, QuerySet
-from django.db.models.functions import Now
-from django.utils import timezone
 
-from desks.models import Bookmark
-from desks.notices.pace import allowed, interval
+from desks.notices.pace import interval
 from events.http.limits import OFF
-from events.statements import listed
 from signals.outbound.database import in_database
+from signals.outbound.schedule import forget_unused, spend
 
 NAME = "the pace of webhooks "  # the beginning of the name of a bookmark
 PATIENCE = 2.0  # seconds that a session waits: meanwhile it keeps others from having one
 TOGETHER = 0.01  # seconds between two transactions, so that one counts for many sessions
 AGAIN = 0.1  # seconds until the next look while a rate is used up, on average
-OLD = timedelta(hours=1)  # of a bookmark that nobody used since
 
 
 class Ask(NamedTuple):
@@ -45,6 +39,23 @@ def ask_for(host: str, desk_id: int) -> Ask:
     """The message of a desk to a host. Its ports are counted together."""
     digest = hashlib.blake2b(host.encode(), digest_size=16).hexdigest()
     return Ask(f"{NAME}at {digest}", f"{NAME}of desk {desk_id}")
+
+
+def take(asks: Sequence[Ask]) -> tuple[list[Ask], set[str]]:
+    """Which of these may be sent now, and the bookmarks whose rate refuses others."""
+    of_host, of_desk = _intervals()
+    intervals = {ask.host: of_host for ask in asks} | {ask.desk: of_desk for ask in asks}
+    return spend(asks, {name: between for name, between in intervals.items() if between})
+
+
+def forget_old() -> None:
+    """Deletes the bookmarks of hosts and desks to which nothing was sent for long."""
+    forget_unused(NAME, max(_intervals()))
+
+
+def _intervals() -> tuple[timedelta, timedelta]:
+    """The time between two messages to one host, and for one desk; zero for ``off``."""
+    return interval(settings.DELIVERY_HOST_RATE), interval(settings.DELIVERY_DESK_RATE)
 
 
 class Rates:
@@ -129,72 +140,3 @@ class Rates:
             for turn in (turn for turns in desks.values() for turn in turns if not turn.done()):
                 turn.set_exception(error)
         self._waiting.clear()
-
-
-def take(asks: Sequence[Ask]) -> tuple[list[Ask], set[str]]:
-    """Which of these may be sent now, and the bookmarks whose rate refuses others.
-
-    The first ones come first. A rate that another runner counts at this moment refuses, too.
-    """
-    intervals = {
-        **{ask.host: interval(settings.DELIVERY_HOST_RATE) for ask in asks},
-        **{ask.desk: interval(settings.DELIVERY_DESK_RATE) for ask in asks},
-    }
-    intervals = {name: between for name, between in intervals.items() if between}
-    granted, used_up = [], set[str]()
-    with transaction.atomic():
-        rows, free = _locked(set(intervals)), dict[str, int]()
-        for name, row in rows.items():
-            free[name], row.at = allowed(row.at, row.clock, intervals[name], len(asks))
-        for ask in asks:
-            names = [name for name in ask if name in intervals]
-            if missing := {name for name in names if not free.get(name)}:
-                used_up |= missing
-                continue
-            granted.append(ask)
-            for name in names:
-                free[name] -= 1
-                rows[name].at += intervals[name]
-        changed = sorted(intervals.keys() & {name for ask in granted for name in ask})
-        Bookmark.objects.bulk_create(
-            [Bookmark(name=name, at=rows[name].at) for name in changed],
-            update_conflicts=True,
-            unique_fields=["name"],
-            update_fields=["at"],
-        )
-    return granted, used_up
-
-
-def _locked(names: set[str]) -> dict[str, Any]:
-    """The bookmarks of these names that no other runner has locked, with the database's time."""
-    found = {row.name: row for row in _lock(names)}
-    if missing := sorted(names - found.keys()):
-        Bookmark.objects.bulk_create(
-            [Bookmark(name=name) for name in missing], ignore_conflicts=True
-        )
-        found |= {row.name: row for row in _lock(missing)}
-    return found
-
-
-def _lock(names: Iterable[str]) -> QuerySet[Bookmark]:
-    rows = Bookmark.objects.filter(name__in=listed(names)).annotate(clock=Now()).order_by("name")
-    return _free(rows)
-
-
-def _free(rows: QuerySet[Bookmark]) -> QuerySet[Bookmark]:
-    """Those of these rows that nobody else has locked. Locks them."""
-    if connection.features.has_select_for_update_skip_locked:
-        rows = rows.select_for_update(skip_locked=True)
-    return rows
-
-
-def forget_old() -> None:
-    """Deletes bookmarks that nobody used for long: they say no more than none.
-
-    It waits for no row that is in use, which could wait for one that is about to be deleted.
-    """
-    longest = max(interval(settings.DELIVERY_HOST_RATE), interval(settings.DELIVERY_DESK_RATE))
-    old = Q(at=None) | Q(at__lt=timezone.now() - max(OLD, longest))
-    with transaction.atomic():
-        names = [row.name for row in _free(Bookmark.objects.filter(old, name__startswith=NAME))]
-        Bookmark.objects.filter(name__in=listed(names)).delete()

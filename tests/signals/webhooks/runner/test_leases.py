@@ -1,8 +1,11 @@
 """Leases and what is saved under them, by the database's clock."""
 
+import asyncio
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from ipaddress import ip_network
 
 import pytest
 from django.db import connection, transaction
@@ -14,12 +17,17 @@ from events.actors import SYSTEM
 from events.feed import Query, read_page
 from events.http.cursors import log_cursor
 from events.models import Head
+from signals.outbound.schedule import LONGEST_PAUSE, pause_after
+from signals.outbound.transport import Client
 from signals.webhooks import actions
 from signals.webhooks.models import DeliveryAttempt, Subscription
 from signals.webhooks.runner import news
-from signals.webhooks.runner.leases import Progress, due, lease, read, save
-from signals.webhooks.runner.retries import GIVE_UP_AFTER, LONGEST_PAUSE, PAUSES, pause_after
+from signals.webhooks.runner.leases import Outcome, due, finish, lease
+from signals.webhooks.runner.pages import read_alone
+from signals.webhooks.runner.rates import Rates
+from signals.webhooks.runner.sessions import GIVE_UP_AFTER, JITTER, LEAST_LEFT, PAUSES, Session
 from tests.factories import a_bot, a_card, a_ready_desk
+from tests.signals.outbound.listeners import endpoint
 from tests.signals.webhooks.runner.stage import LIMIT, subscribe, until
 
 pytestmark = pytest.mark.django_db
@@ -40,10 +48,23 @@ def take(row):
     return leased
 
 
-def progress_of(leased, **done):
-    row = leased.row
-    own = (row.pk, row.lease_generation, row.revision)
-    return Progress(*own, **{"position": row.cursor_position + 1, **done})
+def end(leased, **done):
+    """Ends the session of a lease."""
+    finish([Outcome(leased.row, **{"position": leased.row.cursor_position + 1, **done})])
+
+
+def run(leased):
+    """What a session with this lease does."""
+    endpoint, rates = Client().endpoint(leased.url), Rates()
+    batch = read_alone(leased.row)
+    session = Session(leased, batch, endpoint, rates=rates, stop=asyncio.Event())
+
+    async def deliver():
+        await session.run()
+        await endpoint.close()
+
+    asyncio.run(deliver())
+    return session.outcome
 
 
 def time_passes(row):
@@ -73,51 +94,56 @@ def test_a_runner_that_lost_its_lease_saves_nothing(row):
     time_passes(row)
     (leased,) = take(row)
     before = row.cursor_position
-    assert save([progress_of(stalled, is_over=True, failures=3, status=500)]) == set()
+    end(stalled, failures=3, status=500)
     found = current(row)
     assert (found.cursor_position, found.failures) == (before, 0)
     assert found.leased_until is not None
-    assert save([progress_of(leased, failures=0, status=204)]) == {row.pk}
-    assert current(row).cursor_position == before + 1
+    end(leased, failures=0, status=204)
+    found = current(row)
+    assert (found.cursor_position, found.leased_until) == (before + 1, None)
 
 
-def test_a_runner_that_stood_still_while_it_took_a_lease_does_not_deliver(row):
-    (stalled,) = take(row)
-    time_passes(row)
-    (leased,) = take(row)
-    assert [one.url for one in read({row.pk: leased.row.lease_generation}, 0.0)] == [leased.url]
-    assert list(read({row.pk: stalled.row.lease_generation}, 0.0)) == []
+def test_a_runner_that_stood_still_while_it_took_a_lease_does_not_deliver(desk, settings):
+    """Another one may have the lease before the message is through."""
+    settings.DELIVERY_ALLOW, settings.REQUIRE_HTTPS = [ip_network("127.0.0.0/8")], False
+    with endpoint() as heard:
+        row = subscribe(heard.url())[1]
+        a_bot(desk)
+        (leased,) = take(row)
+        until, leased.until = leased.until, time.monotonic() + LEAST_LEFT - 1
+        assert run(leased).position == row.cursor_position
+        assert heard.requests == []
+        leased.until = until
+        assert run(leased).position > row.cursor_position
+        assert heard.requests != []
 
 
 def test_what_began_before_a_change_counts_for_nothing(row):
     (leased,) = take(row)
     cursor = log_cursor(row.cursor_epoch, 1)
     actions.rewind(subscription=row, after=cursor, actor=SYSTEM)
-    assert save([progress_of(leased, failures=0, status=204)]) == set()
-    assert current(row).cursor_position == 1
-    save([progress_of(leased, is_over=True, failures=1, status=500)])
+    end(leased, failures=1, status=500)
     found = current(row)
     assert (found.cursor_position, found.failures, found.leased_until) == (1, 0, None)
     assert due(10) == [(row.pk, False)]
 
 
-def test_a_session_ends_when_its_subscription_is_paused_or_a_test_is_asked_for(row):
+def test_a_test_that_is_asked_for_meanwhile_is_due_and_what_was_paused_is_not(row):
     (leased,) = take(row)
     actions.request_test(subscription=row)
-    assert save([progress_of(leased, failures=0, status=204)]) == set()
-    save([progress_of(leased, is_over=True)])
+    end(leased)
     assert due(10) == [(row.pk, False)]
     (leased,) = take(row)
-    save([progress_of(leased, was_tested=True, is_over=True)])
+    end(leased, was_tested=True, pause=None)
     (leased,) = take(row)
     actions.pause(subscription=row, actor=SYSTEM)
-    assert save([progress_of(leased, is_over=True, pause=5.0)]) == set()
+    end(leased, pause=timedelta(seconds=5))
     assert (current(row).next_attempt_at, take(row)) == (None, [])
 
 
 def test_a_failure_waits_although_there_is_news(row):
     (leased,) = take(row)
-    save([progress_of(leased, is_over=True, pause=30.0, failures=1, status=500)])
+    end(leased, pause=timedelta(seconds=30), failures=1, status=500)
     found = current(row)
     assert (found.failures, found.leased_until) == (1, None)
     assert found.failing_since <= timezone.now() < found.next_attempt_at
@@ -128,12 +154,12 @@ def test_a_failure_waits_although_there_is_news(row):
 def test_failures_before_a_pause_and_a_resume_count_from_a_time_again(row):
     """Else the subscription would never be given up."""
     (leased,) = take(row)
-    save([progress_of(leased, is_over=True, failures=1, status=500)])
+    end(leased, failures=1, status=500)
     time_passes(row)
     (leased,) = take(row)
     actions.pause(subscription=row, actor=SYSTEM)
     actions.resume(subscription=row, actor=SYSTEM)
-    save([progress_of(leased, is_over=True, pause=5.0, failures=2, status=500)])
+    end(leased, failures=2, status=500)
     assert current(row).failing_since <= timezone.now()
 
 
@@ -143,7 +169,7 @@ def test_without_its_key_a_test_waits(row, is_verified):
         Subscription.objects.update(state="unverified", is_verified=False)
     actions.request_test(subscription=row)
     (leased,) = take(row)
-    save([progress_of(leased, lacks_key=True, is_over=True, pause=600.0)])
+    end(leased, lacks_key=True, pause=timedelta(minutes=10))
     found = current(row)
     assert found.next_attempt_at > timezone.now() + timedelta(minutes=9)
     assert found.test_requested_at is not None
@@ -160,7 +186,7 @@ def test_an_attempt_that_is_being_saved_does_not_keep_a_subscription(row):
 
     def deliver():
         with transaction.atomic():
-            save([progress_of(leased, attempts=[(attempt, b"")])])
+            end(leased, attempts=[(attempt, b"")])
             saved.set()
             goes_on.wait(LIMIT)
 
@@ -196,17 +222,16 @@ def test_a_removed_subscription_is_saved_no_more(row):
     (leased,) = take(row)
     attempt = DeliveryAttempt(position=1, at=timezone.now(), milliseconds=1, status=204)
     actions.remove(subscription=row, actor=SYSTEM)
-    assert save([progress_of(leased, attempts=[(attempt, b"")])]) == set()
+    end(leased, attempts=[(attempt, b"")])
     assert lease([row.pk]) == ([], [])
 
 
-def test_what_a_killed_runner_left_of_a_paused_subscription_is_not_looked_at_again(row):
+def test_what_a_killed_runner_left_of_a_paused_subscription_is_not_looked_at(row):
     take(row)
     actions.pause(subscription=row, actor=SYSTEM)
     time_passes(row)
-    assert due(10) == [(row.pk, False)]
-    assert take(row) == []
     assert due(10) == []
+    assert take(row) == []
 
 
 def test_a_secret_that_cannot_be_decrypted_signs_nothing(row, settings):
@@ -251,25 +276,6 @@ def test_nobody_with_news_is_left_out(desk):
     assert set(news.behind()) == {one.pk for one in rows}
 
 
-@pytest.mark.parametrize(
-    ("leased_in", "again_in", "is_named"),
-    [(None, 30, False), (30, 30, True), (-1, -1, True), (None, None, True)],
-    ids=["waits for its time", "is leased", "its lease is over", "waits for news"],
-)
-def test_of_those_that_failed_only_who_waits_for_its_time_has_no_news(
-    desk, row, leased_in, again_in, is_named
-):
-    times = {"leased_until": leased_in, "next_attempt_at": again_in}
-    later = {
-        name: None if seconds is None else timezone.now() + timedelta(seconds=seconds)
-        for name, seconds in times.items()
-    }
-    Subscription.objects.filter(pk=row.pk).update(failures=1, **later)
-    before = news.head()
-    a_bot(desk)
-    assert (row.pk in news.with_news(before, news.head())) == is_named
-
-
 def test_the_cursors_of_the_quiet_advance_and_no_other(desk, row):
     other = subscribe("https://a.example/", a_ready_desk(a_card("Evening")))[1]
     everything = subscribe("https://a.example/")[1]
@@ -283,12 +289,15 @@ def test_the_cursors_of_the_quiet_advance_and_no_other(desk, row):
 
 
 def test_retries_come_ever_later_and_never_earlier_than_the_endpoint_asks():
+    def pause(failures, asked=None):
+        return pause_after(failures, PAUSES, asked, JITTER)
+
     for failures, usual in enumerate([*PAUSES, PAUSES[-1], PAUSES[-1]], start=1):
-        found = [pause_after(failures, None) for _ in range(50)]
+        found = [pause(failures) for _ in range(50)]
         assert min(found) >= usual * 0.8
         assert max(found) <= usual * 1.2
         assert len(set(found)) > 1
-    assert pause_after(1, 120.0) == 120.0
-    assert pause_after(1, 10.0**12) == LONGEST_PAUSE
-    assert pause_after(20, 0.0) >= PAUSES[-1] * 0.8
-    assert timedelta(hours=75).total_seconds() == GIVE_UP_AFTER
+    assert pause(1, 120.0) == timedelta(minutes=2)
+    assert pause(1, 10.0**12) == LONGEST_PAUSE
+    assert pause(20, 0.0) >= PAUSES[-1] * 0.8
+    assert timedelta(hours=75) == GIVE_UP_AFTER

@@ -1,10 +1,9 @@
 """Pages that are read together are those that each session would read alone."""
 
-import asyncio
 import random
 
 import pytest
-from django.db import connection, connections
+from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from desks import actions
@@ -13,10 +12,9 @@ from desks.models import Card, Desk
 from events.actors import SYSTEM
 from events.http.refusals import Refused
 from events.models import Event, Head
-from signals.outbound.database import DatabaseThreads
 from signals.webhooks.runner import pages
 from signals.webhooks.runner.leases import lease
-from signals.webhooks.runner.pages import PageRequest, Pages, read_alone, read_together
+from signals.webhooks.runner.pages import read_alone, read_together
 from tests.client import push
 from tests.factories import a_bot, a_card, a_platform_token, a_ready_desk
 from tests.signals.bodies import fanout
@@ -80,8 +78,9 @@ def each_way(rows, position, apart=0):
 
     Each is so many positions before the last.
     """
-    requests = [PageRequest(row, max(0, position - apart * i)) for i, row in enumerate(rows)]
-    return read_together(requests), {request.row.pk: read_alone(request) for request in requests}
+    for number, row in enumerate(rows):
+        row.cursor_position = max(0, position - apart * number)
+    return read_together(rows), {row.pk: read_alone(row) for row in rows}
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -89,7 +88,8 @@ def test_they_are_those_that_each_reads_alone(rows, seed):
     a_history(seed)
     head = Head.objects.get().position
     found = 0
-    for position in range(rows[0].cursor_position, head + 1):
+    first = rows[0].cursor_position
+    for position in range(first, head + 1):
         together, alone = each_way(rows, position, apart=7)
         assert together == alone
         found += sum(len(batch.items) for batch in together.values())
@@ -109,15 +109,14 @@ def test_what_is_more_than_a_page_follows(rows, monkeypatch):
 
 def test_a_hundred_take_three_statements(rows):
     a_history(1)
-    requests = [PageRequest(row, row.cursor_position) for row in rows]
     with CaptureQueriesContext(connection) as counted:
-        read_together(requests)
+        read_together(rows)
     assert len(counted) == 3
 
 
 def test_the_spans_are_read_after_the_head_and_before_the_events(rows, monkeypatch):
     """A withdrawal between two statements shows nothing that the desk did not see."""
-    row, start = rows[0], rows[0].cursor_position
+    row = rows[0]
 
     def withdraw_first(desks, window):
         actions.withdraw_from_card(desk=row.desk, actor=SYSTEM)
@@ -126,29 +125,9 @@ def test_the_spans_are_read_after_the_head_and_before_the_events(rows, monkeypat
 
     monkeypatch.setattr(pages, "desks_spans", withdraw_first)
     head = Head.objects.get().position
-    together = read_together([PageRequest(row, start)])
+    together = read_together([row])
     assert together[row.pk].examined == head
     assert all(item.position <= head for item in together[row.pk].items)
-
-
-@pytest.mark.django_db(transaction=True)
-def test_a_session_that_is_cancelled_keeps_no_other_from_its_page(rows, monkeypatch):
-    one, other = rows[:2]
-    threads = DatabaseThreads(1, "test")
-    monkeypatch.setattr(pages, "read_database", threads)
-    a_history(1)
-
-    async def read():
-        found = Pages()
-        cancelled = asyncio.create_task(found.read(one, one.cursor_position))
-        await asyncio.sleep(0)  # it waits for its page
-        cancelled.cancel()
-        try:
-            return await asyncio.wait_for(found.read(other, other.cursor_position), 30)
-        finally:
-            await threads(connections.close_all)
-
-    assert asyncio.run(read()) == read_alone(PageRequest(other, other.cursor_position))
 
 
 class TestAlone:
@@ -156,7 +135,7 @@ class TestAlone:
 
     def test_the_platform(self):
         _, row = subscribe("https://hooks.example/")
-        assert read_together([PageRequest(row, row.cursor_position)]) == {}
+        assert read_together([row]) == {}
 
     def test_one_of_another_epoch_whose_cursor_is_lost(self, rows):
         rows[0].cursor_epoch = "another"
