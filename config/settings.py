@@ -161,7 +161,7 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-                "tokens.one_time_keys.form_context",
+                "tokens.forms.form_context",
                 "config.accounts.preferences.colours",
             ],
         },
@@ -171,7 +171,7 @@ TEMPLATES = [
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["tokens.callers.authentication.BearerAuthentication"],
     "DEFAULT_PERMISSION_CLASSES": ["tokens.callers.permissions.DeclaredScope"],
-    "DEFAULT_THROTTLE_CLASSES": ["tokens.callers.throttles.CallerThrottle"],
+    "DEFAULT_THROTTLE_CLASSES": ["tokens.callers.permissions.CallerThrottle"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": [],
     "DEFAULT_SCHEMA_CLASS": "events.http.schemas.ApiSchema",

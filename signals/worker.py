@@ -10,7 +10,7 @@ from signals.notices.chats.sending import send_to_chats
 from signals.notices.loops import send_notices, watch_bots, write_notices
 from signals.outbound.database import in_database
 from signals.webhooks.runner.loop import deliver_subscriptions
-from tokens.erasing import erase_ended
+from tokens.sealed_texts import erase_ended
 
 ERASING_TICK = 30.0  # seconds between two looks for secrets that have ended
 

@@ -37,9 +37,8 @@ from events.json_schema import JsonSchema, pattern
 from tokens import actions
 from tokens.actions import DESK_TOKEN_NAME
 from tokens.callers.authentication import SessionOrBearerAuthentication
-from tokens.callers.permissions import SignedInToMint
+from tokens.callers.permissions import SignedInToMint, count_failure
 from tokens.callers.staff import is_staff, require_staff
-from tokens.callers.throttles import count_failure
 from tokens.choices import Scope
 from tokens.crypto import formats
 from tokens.crypto.exchange_secrets import contains_secret

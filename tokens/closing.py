@@ -14,7 +14,7 @@ from desks.models.election import Reason
 from desks.notices.outbox import tell_security
 from events import log
 from tokens.actions import end_desk, remove_some_bots
-from tokens.erasing import erase_secrets_of
+from tokens.sealed_texts import erase_secrets_of
 
 # The last notice, to the address that the account had.
 KIND, PARTS = "tokens/email/closed", ("subject", "message")

@@ -1,10 +1,29 @@
-"""Forms for generating and ending credentials."""
+"""Forms of credentials, and one-time keys of forms that make something shown once.
 
+Each form that makes a token or a secret carries ``{{ one_time_key }}``, a hidden field. The view
+makes the thing inside ``used_once``. If the same form is sent again (reload, double click, back
+button), it makes nothing and is refused with ``made_already``.
+
+A key is random, signed, bound to the session, and valid for ``LIFETIME``. Nothing is stored when
+a form is shown. When it is sent, the cache keeps the key's digest for ``LIFETIME``; ``add`` is
+atomic, so of two requests at once one wins. What the form made is never stored to be shown again.
+"""
+
+import hashlib
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
 from django import forms
+from django.core import signing
+from django.core.cache import cache
+from django.http import HttpRequest
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 
+from events.http.refusals import Invalid, MadeAlready, Unavailable
 from tokens.models import Token
 
 OVERLAPS = (
@@ -53,3 +72,67 @@ class EndForm(forms.Form):
     def clean(self) -> None:
         if not any(self.selected().values()):
             raise forms.ValidationError("Select what to end, or keep everything.")
+
+
+FIELD = "one_time_key"
+LIFETIME = timedelta(hours=12)
+
+
+def form_context(request: HttpRequest) -> dict[str, Callable[[], SafeString]]:
+    """The template variable ``one_time_key``: a hidden field with a new key."""
+    return {FIELD: lambda: _hidden_field(new_key(request))}
+
+
+def new_key(request: HttpRequest) -> str:
+    return _signer(request).sign(secrets.token_urlsafe(16))
+
+
+@contextmanager
+def used_once(request: HttpRequest) -> Iterator[None]:
+    """Uses the key of the submitted form; frees it again if the block raises.
+
+    A request without a key was not sent by our form and makes something each time. Raises
+    ``MadeAlready`` if the key was used, and ``Invalid`` if it expired or is of another session.
+    """
+    entry = _entry(request)
+    if entry is None:
+        yield
+        return
+    if not cache.add(entry, True, LIFETIME.total_seconds()):
+        raise MadeAlready if cache.get(entry) else Unavailable
+    try:
+        yield
+    except BaseException:
+        cache.delete(entry)
+        raise
+
+
+def refuse_used(request: HttpRequest) -> None:
+    """Raises as ``used_once``, without using the key.
+
+    A view calls it before it validates the form: after the first time the form may have other
+    fields, and the user should read that it was sent before, not what is missing.
+    """
+    entry = _entry(request)
+    if entry is not None and cache.get(entry):
+        raise MadeAlready
+
+
+def _entry(request: HttpRequest) -> str | None:
+    """The cache's key for the submitted form; None if the form carries no key."""
+    key = request.POST.get(FIELD)
+    if key is None:
+        return None
+    try:
+        _signer(request).unsign(key, max_age=LIFETIME)
+    except signing.BadSignature:
+        raise Invalid("This form is out of date. Open its page again.") from None
+    return f"one-time-key:{hashlib.sha256(key.encode()).hexdigest()}"
+
+
+def _hidden_field(key: str) -> SafeString:
+    return format_html('<input type="hidden" name="{}" value="{}">', FIELD, key)
+
+
+def _signer(request: HttpRequest) -> signing.TimestampSigner:
+    return signing.TimestampSigner(salt=f"tokens.one_time_keys:{request.session.session_key}")

@@ -13,8 +13,8 @@ from signals.notices.chats.models import Chat
 from signals.webhooks.models import DeliveryAttempt, Subscription, SubscriptionSecret
 from tokens.crypto import keys
 from tokens.models import Sealed, SigningSecret, Token
-from tokens.models.sealed import NO_TEXT
-from tokens.rotation import ENCRYPTED_FIELDS
+from tokens.models.secret import NO_TEXT
+from tokens.sealed_texts import ENCRYPTED_FIELDS
 
 
 def check_keys(findings: Findings) -> None:

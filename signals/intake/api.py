@@ -48,9 +48,13 @@ from signals.intake.receive import receive, record_bad_signature
 from signals.law import shapes
 from signals.law.refusals import ELECTED, NoCard, NoElection, NonceUsed
 from signals.law.shapes import Mode, Shape
-from tokens.callers.authentication import BearerAuthentication, SignerAuthentication, read_again
-from tokens.callers.credentials import CredentialReader
-from tokens.callers.throttles import count_failure
+from tokens.callers.authentication import (
+    BearerAuthentication,
+    CredentialReader,
+    SignerAuthentication,
+    read_again,
+)
+from tokens.callers.permissions import count_failure
 from tokens.choices import Source
 
 

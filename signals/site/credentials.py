@@ -1,7 +1,7 @@
 """Pages of a customer's credentials: the desk token, and the signing secrets of bots.
 
 A value is shown only in the response to the request that created it. It is never in a URL, session,
-message or log. Reloading that response creates nothing (``tokens.one_time_keys``).
+message or log. Reloading that response creates nothing (``tokens.forms``).
 """
 
 from django.conf import settings
@@ -19,9 +19,8 @@ from signals.site.bots.pages import live_secrets, sample_of, tab_page
 from signals.web.access import back_to, customer_page, own_bot
 from tokens import actions as token_actions
 from tokens.choices import Source
-from tokens.forms import EndForm, SecretForm
+from tokens.forms import EndForm, SecretForm, refuse_used, used_once
 from tokens.models import SigningSecret, Token
-from tokens.one_time_keys import refuse_used, used_once
 
 
 @customer_page("GET", "POST", spends="minting")

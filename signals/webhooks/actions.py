@@ -32,10 +32,9 @@ from signals.webhooks.models import (
     SubscriptionSecret,
 )
 from tokens import notices
-from tokens.actions import MAX_OVERLAP
+from tokens.actions import MAX_OVERLAP, desk_ends
 from tokens.crypto import formats
 from tokens.crypto.keys import KeyLostError
-from tokens.ending import desk_ends
 
 # No failure counts any more.
 NO_FAILURES: dict[str, Any] = {"failures": 0, "failing_since": None}

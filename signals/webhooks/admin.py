@@ -20,7 +20,7 @@ from signals.webhooks.models import MAX_ANSWERS, MAX_ATTEMPTS, State, Subscripti
 from signals.webhooks.pages import ChangeForm, WebhookForm, attempts_of
 from signals.webhooks.records import MAX_LAG, in_words, lag_of
 from signals.webhooks.samples import receivers
-from tokens.admin.pages import CreateCredentialPage, OwnerFilter
+from tokens.admin.credentials import CreateCredentialPage, OwnerFilter
 from tokens.forms import SecretForm
 
 ONCE = "The secret is shown once, on the next page. It cannot be shown again."

@@ -16,8 +16,7 @@ from events.json_schema import Count, DateTime, JsonSchema, one_of
 from events.kinds import Kind, data_of
 from events.times import to_rfc3339
 from tokens.crypto.keys import KeyLostError
-from tokens.models.sealed import NO_TEXT, Sealed, SealedSecret, SealedSecretQuerySet
-from tokens.models.secret import SecretId
+from tokens.models.secret import NO_TEXT, Sealed, SealedSecret, SealedSecretQuerySet, SecretId
 
 MAX_HOST_LENGTH = 260  # a host name, a colon and a port
 MAX_OF_DESK, MAX_OF_PLATFORM = 5, 50

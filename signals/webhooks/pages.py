@@ -46,8 +46,7 @@ from signals.webhooks.records import (
 from signals.webhooks.samples import receivers
 from tokens.callers.staff import signed_in_recently
 from tokens.crypto.keys import KeyLostError
-from tokens.forms import SecretForm
-from tokens.one_time_keys import refuse_used, used_once
+from tokens.forms import SecretForm, refuse_used, used_once
 
 
 def changing_page(*methods: str, spends: Spends = "changes") -> Callable[[View], View]:

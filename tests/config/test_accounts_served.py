@@ -16,7 +16,7 @@ from tests import shared_store, staff
 from tests.client import EVENTS, bearer
 from tests.config.test_accounts import LOGIN, TOO_MANY, WRONG
 from tests.server import Server, manage, process_of, serving, serving_beside
-from tokens.one_time_keys import FIELD
+from tokens.forms import FIELD
 
 pytestmark = [pytest.mark.processes]
 

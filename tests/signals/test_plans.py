@@ -53,8 +53,8 @@ from tests.signals.bodies import deploy, fanout, floor, tradingview
 from tests.signals.webhooks.stage import an_active_webhook
 from tests.staff import a_client, list_of
 from tokens.crypto import formats
-from tokens.erasing import erase_ended
 from tokens.models import SigningSecret, Token
+from tokens.sealed_texts import erase_ended
 
 pytestmark = pytest.mark.django_db
 on_postgresql = pytest.mark.skipif(

@@ -14,8 +14,8 @@ from tests import pages, staff
 from tests.client import Response, signed_in
 from tests.factories import Bot
 from tokens.choices import Source
+from tokens.forms import FIELD, LIFETIME
 from tokens.models import SigningSecret, Token
-from tokens.one_time_keys import FIELD, LIFETIME
 
 pytestmark = pytest.mark.django_db
 

@@ -1,5 +1,5 @@
 """The control area's pages for credentials and users."""
 
-from tokens.admin import secrets, tokens, users
+from tokens.admin import credentials, users
 
-__all__ = ["secrets", "tokens", "users"]
+__all__ = ["credentials", "users"]

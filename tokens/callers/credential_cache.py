@@ -6,7 +6,7 @@ secret's text, and nothing about a credential that does not exist.
 
 An entry may be out of date, because another server may end a credential. So it is only good for
 being accepted: whether a signal's credential is valid is decided under the log's lock. Before
-anything else is answered, the credential is read again (``tokens.callers.credentials``).
+anything else is answered, the credential is read again (``tokens.callers.authentication``).
 """
 
 import threading

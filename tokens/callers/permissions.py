@@ -1,18 +1,25 @@
-"""Permissions by kind of token and scope. A view refuses every method that it does not declare."""
+"""What a caller may do, by kind of token and scope, and how often (contract, section 7).
+
+A view refuses every method that it does not declare.
+"""
 
 from typing import TYPE_CHECKING
 
 from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
+from rest_framework.throttling import BaseThrottle
 
+from events.http import limits
 from events.http.refusals import (
     NotAllowed,
     ReauthenticationRequired,
     ScopeMissing,
     SignInRequired,
+    Unauthenticated,
 )
+from events.http.requests import rate_limit_address, state_of
 from tokens.callers.staff import is_staff, require_staff, signed_in_recently
-from tokens.models import SigningSecret
+from tokens.models import SigningSecret, Token
 
 if TYPE_CHECKING:  # REST framework imports this module while it defines the base view
     from events.http.api_view import ApiView
@@ -65,3 +72,44 @@ class SignedInToMint(BasePermission):
         if request.method == "POST" and request.auth is not None:
             raise SignInRequired
         return True
+
+
+class CallerThrottle(BaseThrottle):
+    """Limits reads for each desk token, and signals for each bot, platform token or shared secret.
+
+    A bot's signals also count against its desk. The response headers show what is left of the most
+    restrictive limit. Revoking has no limit.
+    """
+
+    def allow_request(self, request: Request, view: object) -> bool:
+        budget = limits.consume_all(_limits_of(request))
+        if budget:
+            state_of(request._request).limit_headers = budget.headers()
+        return True
+
+
+def _limits_of(request: Request) -> list[limits.LimitKey]:
+    """The limits that the request counts against."""
+    credential, method = request.auth, request.method
+    if isinstance(credential, SigningSecret):
+        bot = credential.automation
+        if bot is None:
+            return [("platform", credential.public_id)]
+        return [("automation", bot.pk), *limits.desk_limits(bot.desk.public_id)]
+    if not isinstance(credential, Token) or method == "DELETE":
+        return []
+    if credential.is_platform:
+        return [("platform", credential.public_id)] if method == "POST" else []
+    return [("reads", credential.public_id)]
+
+
+def count_failure(request: Request, refusal: Unauthenticated) -> Unauthenticated:
+    """Counts a failed credential against the client's address and returns the refusal.
+
+    Each request counts at most once.
+    """
+    state = state_of(request._request)
+    if not state.failure_counted:
+        state.failure_counted = True
+        limits.consume("failures", rate_limit_address(request._request))
+    return refusal

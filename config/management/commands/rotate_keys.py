@@ -18,7 +18,7 @@ from events.management.log_command import COULD_NOT_RUN, LogCommand
 from events.times import to_rfc3339
 from signals.notices.chats.models import Chat
 from signals.webhooks.models import DeliveryAttempt, Subscription, SubscriptionSecret
-from tokens import rotation
+from tokens import sealed_texts
 from tokens.crypto.keys import KeyLostError
 from tokens.models import Sealed, SigningSecret, Token
 
@@ -51,7 +51,7 @@ class Command(LogCommand):
                 f"{lost} Put its key back into SECRET_KEYS and run again.",
                 returncode=COULD_NOT_RUN,
             ) from lost
-        waiting = [_described(token) for token in rotation.tokens_on_old_keys(now)]
+        waiting = [_described(token) for token in sealed_texts.tokens_on_old_keys(now)]
         links_end = to_rfc3339(now + _longest_link()) if settings.SECRET_KEY_FALLBACKS else None
         if options["json"]:
             report = {**moved, "tokensOnOldKeys": waiting, "linksEnd": links_end}
@@ -90,7 +90,7 @@ class Command(LogCommand):
 def _moved() -> dict[str, int]:
     """Moves everything and returns the count of each kind. Raises ``KeyLostError``."""
     factors = _shown(
-        "Second factors", rotation.reencrypt_second_factors(), Authenticator.objects.count()
+        "Second factors", sealed_texts.reencrypt_second_factors(), Authenticator.objects.count()
     )
     return {
         "secrets": _reencrypted("Secrets", SigningSecret),
@@ -102,8 +102,8 @@ def _moved() -> dict[str, int]:
 
 
 def _reencrypted(what: str, model: type[Sealed]) -> int:
-    total = rotation.on_old_keys(model).count()
-    return sum(1 for _ in _shown(what, rotation.reencrypt(model), total))
+    total = sealed_texts.on_old_keys(model).count()
+    return sum(1 for _ in _shown(what, sealed_texts.reencrypt(model), total))
 
 
 def _described(token: Token) -> dict[str, Any]:

@@ -29,8 +29,8 @@ from signals.notices.texts import page
 from signals.outbound.addresses import ForbiddenURL
 from signals.outbound.database import in_database
 from signals.outbound.transport import Client
+from tokens.actions import desk_ends
 from tokens.crypto.keys import KeyLostError
-from tokens.ending import desk_ends
 
 TOO_MANY = f"You have {MAX_CHATS} chats, and can have no more. Remove one first."
 NOT_YOU = "If this was not you, change your password, and look at your chats and sessions."

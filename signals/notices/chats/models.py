@@ -13,7 +13,7 @@ from events.http.names import MAX_NAME_LENGTH
 from events.times import to_rfc3339
 from signals.outbound.answers import Fault
 from signals.webhooks.models import MAX_ERROR_LENGTH, MAX_HOST_LENGTH
-from tokens.models.sealed import Sealed
+from tokens.models.secret import Sealed
 
 MAX_CHATS = 5  # of a user
 

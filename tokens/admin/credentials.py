@@ -1,0 +1,295 @@
+"""The control area's pages for tokens and signing secrets.
+
+A value is shown only in the response to the POST that created it. It never appears in a URL, a
+session, a message or a log.
+"""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.core.exceptions import ValidationError
+from django.db.models import Model, Q
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+
+from desks.models import Automation
+from events.control.lists import ChoiceFilter, add_related
+from events.control.pages import ActionPage, ReadOnlyAdmin
+from events.http import limits
+from events.http.names import NameField
+from tokens import actions
+from tokens.choices import Source
+from tokens.forms import SecretForm, refuse_used, used_once
+from tokens.models import SigningSecret, Token
+from tokens.models.token import READ, WRITE
+
+
+class CreateCredentialPage(ActionPage):
+    """A page that creates a credential and shows its value once, in the response."""
+
+    is_per_row = False
+
+    def create(self, form: Any) -> tuple[str, Model]:
+        """Creates the credential and returns its value and its record."""
+        raise NotImplementedError
+
+    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        refuse_used(request)
+        return super().post(request, *args, **kwargs)
+
+    def perform(self, form: Any) -> HttpResponse:
+        with used_once(self.request):
+            limits.consume("minting", str(self.request.user.pk))
+            value, record = self.create(form)
+        context = self.get_context_data(form=form, value=value, record=record)
+        context["back"] = self._control.page_url("change", record)
+        return self.response_class(self.request, ["control/shown_once.html"], context)
+
+
+class OwnerFilter(ChoiceFilter, name="owner"):
+    """Filters by owner. The default is the platform; a search covers both owners.
+
+    ``column`` is a foreign key that only the rows of customers have.
+    """
+
+    def __init_subclass__(cls, column: str, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.filters = {
+            "the platform": lambda rows: rows.filter(**{f"{column}__isnull": True}),
+            "customers": lambda rows: rows.filter(**{f"{column}__isnull": False}),
+        }
+
+    def choices(self, changelist: Any) -> Any:
+        return list(super().choices(changelist))[1:]  # without "All"
+
+    def value(self) -> str | None:
+        return super().value() or (None if self.request.GET.get("q") else "the platform")
+
+
+class UtcDateTimeField(forms.DateTimeField):
+    """A time in UTC, whatever time zone the user chose for the pages."""
+
+    def to_python(self, value: Any) -> datetime | None:
+        with timezone.override(UTC):
+            time: datetime | None = super().to_python(value)
+        return time
+
+
+class MintingForm(forms.Form):
+    """A new platform token. The fields have the names of the API."""
+
+    name = NameField("The system that uses the token.")
+    scopes = forms.MultipleChoiceField(
+        choices=[
+            (READ, "read: pull desks, and read the whole log"),
+            (WRITE, "write: deploy and push signals"),
+        ],
+        widget=forms.CheckboxSelectMultiple,
+        help_text="The scope write does not include read.",
+    )
+    expiresAt = UtcDateTimeField(
+        label="Expires at",
+        required=False,
+        widget=forms.DateTimeInput({"type": "datetime-local"}),
+        help_text="In UTC. Leave it empty for a token that never expires.",
+    )
+
+    def clean_expiresAt(self) -> datetime | None:  # noqa: N802 - a field's name
+        expires_at: datetime | None = self.cleaned_data["expiresAt"]
+        try:
+            return expires_at.astimezone(UTC) if expires_at else None
+        except OverflowError:
+            raise ValidationError("This time is out of range.") from None
+
+
+class MintToken(CreateCredentialPage):
+    """Mints a platform token."""
+
+    label = "Mint a platform token"
+    form_class = MintingForm
+
+    def consequences(self) -> list[str]:
+        return [
+            "A platform token is for one system, such as the engine. It reaches every desk.",
+            "Its value is shown once, on the next page. It cannot be shown again.",
+        ]
+
+    def create(self, form: MintingForm) -> tuple[str, Token]:
+        data = form.cleaned_data
+        return actions.mint_platform_token(
+            name=data["name"],
+            scopes=data["scopes"],
+            actor=self.actor,
+            expires_at=data["expiresAt"],
+        )
+
+
+class RevokeToken(ActionPage):
+    """Revokes a platform token or a desk token."""
+
+    label = "Revoke"
+    is_destructive = True
+
+    @staticmethod
+    def applies_to(row: Token) -> bool:
+        return row.revoked_at is None
+
+    def consequences(self) -> list[str]:
+        return [
+            f"The token {self.row} is refused from the next request on, everywhere.",
+            "This cannot be undone. Its user needs a new token.",
+        ]
+
+    def perform(self, form: forms.Form) -> HttpResponse:
+        token = actions.revoke(token=self.row, actor=self.actor)
+        return self.redirect_to_row(token, "The token is revoked.")
+
+
+class TokenOwnerFilter(OwnerFilter, column="desk"):
+    """By desk, or the platform's."""
+
+
+@admin.register(Token)
+class TokenAdmin(ReadOnlyAdmin):
+    """Tokens, newest first. Only the hint of a token's value is shown."""
+
+    pages = {"mint": MintToken, "revoke": RevokeToken}
+    list_display = [
+        "name",
+        "hint",
+        "desk",
+        "scopes",
+        "state",
+        "created_at",
+        "last_used_at",
+        "expires_at",
+        "revoked_at",
+    ]
+    list_filter = [TokenOwnerFilter]
+    list_select_related = ["desk"]
+    ordering = ["-id"]
+    search_help_text = "tok_… · the usr_… of a desk · a part of a platform token's name"
+    searches_by_prefix = {
+        "tok_": lambda text: Q(public_id=text),
+        "usr_": lambda text: Q(desk__public_id=text),
+        "": lambda text: Q(desk=None, name__icontains=text),
+    }
+    fields = ["public_id", "scope", *list_display]
+
+    @admin.display
+    def scopes(self, token: Token) -> str:
+        return ", ".join(token.scopes)
+
+    @admin.display
+    def state(self, token: Token) -> str:
+        if token.revoked_at:
+            return "revoked"
+        expired = token.expires_at is not None and token.expires_at <= timezone.now()
+        return "expired" if expired else "active"
+
+
+class GenerateSecret(CreateCredentialPage):
+    """Generates a platform secret, for the source that a subclass names."""
+
+    source: Source
+
+    def get_form_class(self) -> type[forms.Form]:
+        """The form offers an overlap only if a secret is live."""
+        return SecretForm if self._live() else forms.Form
+
+    def consequences(self) -> list[str]:
+        live = self._live()
+        return [
+            self.what_it_signs(),
+            *(f"You choose when the current secret ({secret.hint}) ends." for secret in live[:1]),
+            *(f"The previous secret ({secret.hint}) ends at once." for secret in live[1:]),
+            "The new secret is shown once, on the next page. It cannot be shown again.",
+        ]
+
+    def what_it_signs(self) -> str:
+        raise NotImplementedError
+
+    def create(self, form: forms.Form) -> tuple[str, SigningSecret]:
+        return actions.generate_secret(source=self.source, actor=self.actor, **form.cleaned_data)
+
+    def _live(self) -> list[SigningSecret]:
+        return list(SigningSecret.objects.of(self.source).live(timezone.now()))
+
+
+class GenerateFloorSecret(GenerateSecret):
+    label = "Generate a Floor secret"
+    source = Source.FLOOR
+
+    def what_it_signs(self) -> str:
+        if SigningSecret.objects.of(Source.NOX).exists():
+            return "The Floor secret signs source floor. It does not sign nox: Nox has a secret."
+        return "The Floor secret signs source floor, and nox until a Nox secret is generated."
+
+
+class GenerateNoxSecret(GenerateSecret):
+    label = "Generate a Nox secret"
+    source = Source.NOX
+
+    def what_it_signs(self) -> str:
+        if SigningSecret.objects.of(Source.NOX).exists():
+            return "The Nox secret signs source nox. The Floor secret does not."
+        return (
+            "The Nox secret signs source nox. It is the first Nox secret: from now on the Floor "
+            "secret can never sign nox again, even after the Nox secret has ended."
+        )
+
+
+class EndSecret(ActionPage):
+    """Ends a signing secret at once."""
+
+    label = "End"
+    is_destructive = True
+
+    @staticmethod
+    def applies_to(row: SigningSecret) -> bool:
+        return row.ends_at is None or row.ends_at > timezone.now()
+
+    def consequences(self) -> list[str]:
+        return [
+            f"Requests signed with the secret {self.row} are refused from now on.",
+            "This cannot be undone. The owner needs a new secret.",
+        ]
+
+    def perform(self, form: forms.Form) -> HttpResponse:
+        actions.end_secret(secret=self.row, actor=self.actor)
+        return self.redirect_to_row(self.row, "The secret is ended.")
+
+
+class SecretOwnerFilter(OwnerFilter, column="automation"):
+    """By bot, or the Floor's and Nox's."""
+
+
+@admin.register(SigningSecret)
+class SecretAdmin(ReadOnlyAdmin):
+    """Signing secrets, newest first. Only the hint of a secret is shown."""
+
+    pages = {
+        "generate-floor": GenerateFloorSecret,
+        "generate-nox": GenerateNoxSecret,
+        "end": EndSecret,
+    }
+    list_display = ["owner", "hint", "state", "created_at", "ends_at"]
+    list_filter = [SecretOwnerFilter]
+    ordering = ["-id"]
+    search_help_text = "sec_… · bot_…"
+    searches_by_prefix = {
+        "sec_": lambda text: Q(public_id=text),
+        "bot_": lambda text: Q(automation=text),
+    }
+    fields = ["public_id", "source", "automation", *list_display]
+
+    @admin.display
+    def state(self, secret: SigningSecret) -> str:
+        if secret.ends_at is None:
+            return "in use"
+        return "in overlap" if EndSecret.applies_to(secret) else "ended"
+
+
+add_related(Automation, "secrets", SigningSecret)
