@@ -1,4 +1,7 @@
-"""Turns every error into a problem body, or into a page outside the API (contract, section 5)."""
+"""Turns every error into a problem body, or into a page outside the API (contract, section 5).
+
+Each refusal of the contract has a public page, to which the ``type`` of every problem leads.
+"""
 
 import logging
 import sys
@@ -16,17 +19,19 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from redis.exceptions import RedisError
 
-from config.monitoring import health
-from config.monitoring.metrics import REFUSALS, UNAVAILABLE
+from config import monitoring
 from events.http import refusals
+from events.http.pages import page
 from events.http.requests import state_of
 from events.waits import Wait, wait_of
 from events.writer_queue import DATABASE_ERRORS
+from signals.intake.api import PUBLIC
 
 logger = logging.getLogger(__name__)
 
 API = "/api/"
 MEDIA_TYPE = "application/problem+json"
+PAUSE = 60  # seconds: the Retry-After of too many sign-ins, sign-ups or password resets
 
 # Of the database; or of the cache, which counts sign-ins.
 UNAVAILABLE_ERRORS = (*DATABASE_ERRORS, RedisError)
@@ -50,9 +55,9 @@ def problem(request: HttpRequest, refusal: refusals.Refused) -> HttpResponse:
     """Returns the response for a refusal: RFC 9457 under /api/, a page elsewhere."""
     body = {**usual_members(refusal, state_of(request).id), **refusal.members}
     state_of(request).outcome = refusal.code
-    REFUSALS.labels(refusal.code).inc()
+    monitoring.REFUSALS.labels(refusal.code).inc()
     if isinstance(refusal, refusals.Unavailable):
-        UNAVAILABLE.labels(refusal.wait).inc()
+        monitoring.UNAVAILABLE.labels(refusal.wait).inc()
     response: HttpResponse
     if request.path.startswith(API):
         response = JsonResponse(body, status=refusal.status, content_type=MEDIA_TYPE)
@@ -77,7 +82,7 @@ def to_refusal(exc: BaseException | None) -> refusals.Refused:
         case SuspiciousOperation() | BadRequest():
             return refusals.Malformed("The request is not one that a browser sends.")
     if isinstance(exc, DatabaseError):
-        health.SCHEMA.doubt()
+        monitoring.SCHEMA.doubt()
     if isinstance(exc, UNAVAILABLE_ERRORS):
         wait = Wait.CACHE if isinstance(exc, RedisError) else wait_of(exc)
         logger.warning("A request waited in vain for: %s (%s).", wait, type(exc).__name__)
@@ -109,3 +114,36 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 def server_error(request: HttpRequest) -> HttpResponse:
     return problem(request, to_refusal(sys.exc_info()[1]))
+
+
+@page("GET")
+def problems(request: HttpRequest) -> HttpResponse:
+    """Lists every refusal of the contract."""
+    shown = [_shown(refusal) for refusal in refusals.Refused.registry()]
+    return _public(request, "problems/index.html", {"refusals": shown})
+
+
+@page("GET")
+def one_problem(request: HttpRequest, code: str) -> HttpResponse:
+    """Explains one refusal. The ``type`` of every problem links here."""
+    for refusal in refusals.Refused.registry():
+        if refusal.code == code:
+            return _public(request, "problems/one.html", {"refusal": _shown(refusal)})
+    raise refusals.NotFound
+
+
+def too_many(request: HttpRequest) -> HttpResponse:
+    """The response of the account pages to too many attempts."""
+    return problem(request, refusals.RateLimited(PAUSE))
+
+
+def _shown(refusal: type[refusals.Refused]) -> dict[str, object]:
+    """Returns a refusal as a dictionary, because templates call classes."""
+    return {name: getattr(refusal, name) for name in ("code", "status", "title", "detail")}
+
+
+def _public(request: HttpRequest, template: str, context: dict[str, object]) -> HttpResponse:
+    """Renders a page that is the same for everyone, so caches may store it."""
+    response = render(request, template, context)
+    response["Cache-Control"] = PUBLIC["Cache-Control"]
+    return response

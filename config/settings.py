@@ -1,10 +1,10 @@
 """Django's settings. .env.example describes those that an operator may change."""
 
 from config import environment as env
+from config import security_headers
 from config.accounts.settings import *  # noqa: F403 - Django reads all of them from this module
 from config.environment import ROOT
 from config.logs import logging_settings
-from config.middleware import security_headers
 from config.openapi.settings import spectacular_settings
 
 env.read_file()
@@ -112,39 +112,30 @@ INSTALLED_APPS = [
 # Pages, and the API paths that accept a session. ``serve_api`` sends the rest of the API through
 # API_MIDDLEWARE instead.
 MIDDLEWARE = [
-    "config.middleware.chains.serve_api",
-    "config.middleware.requests.request_id",
-    "config.middleware.requests.log_requests",
-    "config.middleware.requests.add_security_headers",
-    "config.middleware.requests.strip_head_bodies",
-    "config.middleware.requests.conditional_get",
-    "config.middleware.requests.prevent_caching",
-    "config.middleware.requests.check_host",
-    "config.middleware.requests.sanitize_requests",
-    "config.middleware.requests.sanitize_cookies",
-    "config.middleware.requests.HandleErrors",
+    "config.middleware.serve_api",
+    "config.middleware.log_requests",
+    "config.middleware.finish_responses",
+    "config.middleware.set_caching",
+    "config.middleware.check_host",
+    "config.middleware.HandleErrors",
     "django.middleware.security.SecurityMiddleware",
-    "config.middleware.first_checks.StaticFiles",
-    "config.middleware.first_checks.check_requests",
+    "config.middleware.StaticFiles",
+    "config.middleware.check_requests",
+    "config.middleware.ValidateForms",
     "django.contrib.sessions.middleware.SessionMiddleware",
-    "config.middleware.forms.ValidateForms",
     "django.middleware.csrf.CsrfViewMiddleware",
-    "config.accounts.middleware.AuthenticationMiddleware",
+    "config.accounts.sessions.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "allauth.account.middleware.AccountMiddleware",
 ]
 API_MIDDLEWARE = [
-    "config.middleware.requests.request_id",
-    "config.middleware.requests.log_requests",
-    "config.middleware.requests.add_security_headers",
-    "config.middleware.requests.strip_head_bodies",
-    "config.middleware.compression.compress",
-    "config.middleware.requests.conditional_get",
-    "config.middleware.requests.prevent_caching",
-    "config.middleware.requests.check_host",
-    "config.middleware.requests.sanitize_requests",
-    "config.middleware.first_checks.check_requests",
+    "config.middleware.log_requests",
+    "config.middleware.finish_responses",
+    "config.middleware.compress",
+    "config.middleware.set_caching",
+    "config.middleware.check_host",
+    "config.middleware.check_requests",
 ]
 
 ROOT_URLCONF = "config.urls"

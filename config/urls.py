@@ -3,17 +3,16 @@
 from django.contrib import admin
 from django.urls import include, path
 
-from config.catalog import CatalogView
-from config.monitoring.health import healthz, readyz
-from config.monitoring.page import metrics
+from config.catalog import CatalogView, home
+from config.monitoring import healthz, metrics, readyz
 from config.openapi.views import SchemaView, docs
-from config.pages import home, one_problem, problems
+from config.problems import one_problem, problems
 from signals import urls as signals_urls
 
 handler400 = "config.problems.bad_request"
 handler403 = "config.problems.permission_denied"
 handler404 = "config.problems.not_found"
-handler429 = "config.pages.too_many"  # used by allauth's rate limits
+handler429 = "config.problems.too_many"  # used by allauth's rate limits
 handler500 = "config.problems.server_error"
 
 urlpatterns = [

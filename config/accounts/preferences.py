@@ -1,6 +1,6 @@
 """The time zone and the colours that a user chose for the pages. They are columns of the user.
 
-The zone becomes active when the user is known (``config.accounts.middleware``). The colours are in
+The zone becomes active when the user is known (``config.accounts.sessions``). The colours are in
 each page's ``<meta name="color-scheme">``, so a page is never drawn in other colours first. Pages
 that are the same for everyone follow the device.
 """

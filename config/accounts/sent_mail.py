@@ -10,6 +10,7 @@ from typing import Any
 
 from django.conf import settings
 from django.core import signing
+from django.core.mail.backends import console
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -88,3 +89,20 @@ def _last(request: HttpRequest) -> tuple[str, str, int]:
 
 def _cookie() -> str:
     return "__Host-sent" if settings.REQUIRE_HTTPS else "sent"
+
+
+class PrintedMail(console.EmailBackend):
+    """Prints mails to the terminal, as their readers see them. The default without a mail server.
+
+    Prints whom a mail is for, its subject and its text, without the HTML that says the same.
+    """
+
+    def write_message(self, message: Any) -> None:
+        lines = (
+            f"Mail to {', '.join(message.recipients())}",
+            f"Subject: {message.subject}",
+            "",
+            message.body.rstrip(),
+            "-" * 79,
+        )
+        self.stream.write("\n".join(lines) + "\n")

@@ -1,4 +1,6 @@
-"""Sessions, encrypted at rest: they hold the seed of a second factor during its set-up.
+"""Sessions, and who is signed in.
+
+Sessions are encrypted at rest: they hold the seed of a second factor during its set-up.
 
 A session is encrypted with the first of ``SECRET_KEYS`` and signed with ``SECRET_KEY``. It is
 verified and decrypted with every key.
@@ -6,17 +8,25 @@ verified and decrypted with every key.
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 from django.conf import settings
+from django.contrib.auth import get_user
+from django.contrib.auth import middleware as auth
+from django.contrib.auth.models import AnonymousUser
 from django.contrib.sessions.backends import db
 from django.contrib.sessions.backends.base import UpdateError
 from django.contrib.sessions.base_session import AbstractBaseSession
 from django.core import signing
 from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponseBase
 from django.utils import timezone
+from django.utils.functional import SimpleLazyObject
 
 from config.problems import UNAVAILABLE_ERRORS
+from desks.models import User
+from events.http.requests import state_of
+from tokens.callers.staff import session_expired
 from tokens.crypto import keys
 
 BOUND_TO = "session"
@@ -92,3 +102,30 @@ def _on_first_keys(kept: str) -> bool:
 
 def _replace(key: str, before: str, after: str) -> bool:
     return bool(sessions().filter(pk=key, session_data=before).update(session_data=after))
+
+
+class AuthenticationMiddleware(auth.AuthenticationMiddleware):
+    """Django's middleware, except that expired staff sessions are anonymous."""
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        """Deactivates the user's time zone at the end: the thread serves others next."""
+        try:
+            return cast(HttpResponseBase, super().__call__(request))
+        finally:
+            timezone.deactivate()
+
+    def process_request(self, request: HttpRequest) -> None:
+        super().process_request(request)
+        request.user = SimpleLazyObject(lambda: _user(request))  # type: ignore[assignment]
+
+
+def _user(request: HttpRequest) -> User | AnonymousUser:
+    """Returns the signed-in user. Ends a staff session that is too old."""
+    user: User | AnonymousUser = get_user(request)
+    if session_expired(request, user):
+        request.session.flush()
+        return AnonymousUser()
+    state_of(request).user_pk = user.pk
+    if isinstance(user, User) and user.time_zone:
+        timezone.activate(user.time_zone)
+    return user

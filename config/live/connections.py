@@ -10,8 +10,8 @@ from typing import Any
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from config import security_headers
 from config.live.door import LiveReader
-from config.server import not_http
 
 HEAD_TIMEOUT = 10  # seconds from the first byte of a request, or from the connection, to its head
 # The bounds of gunicorn.conf.py, and one for all header fields together.
@@ -24,7 +24,7 @@ VERSIONS = ("1.0", "1.1")
 
 
 class NotARequestError(Exception):
-    """The bytes are not a request. ``status`` is one of ``config.server.not_http``."""
+    """The bytes are not a request. ``status`` is one of ``config.security_headers``."""
 
     def __init__(self, status: int) -> None:
         self.status = status
@@ -135,5 +135,5 @@ class Connection(HttpToolsProtocol):
         if not self._is_between_requests():  # another answer is on its way
             self.transport.abort()
             return
-        self.transport.write(not_http.answer(getattr(error, "status", 400)))
+        self.transport.write(security_headers.answer_to_no_request(getattr(error, "status", 400)))
         self.transport.close()

@@ -9,7 +9,7 @@ from urllib.parse import unquote_to_bytes
 from django.core import signals
 from django.http import HttpRequest, HttpResponseBase
 
-from config.middleware.chains import api_chain
+from config.middleware import api_chain
 from config.problems import problem, to_refusal
 from config.wsgi import SanitizedRequest, application
 from events.http.refusals import NotFound

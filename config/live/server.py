@@ -12,7 +12,7 @@ from django.conf import settings
 
 from config.live.application import LiveApplication
 from config.live.connections import Connection
-from config.monitoring.metrics import LIVE_SEATS
+from config.monitoring import LIVE_SEATS
 from events.live.hub import hub
 
 logger = logging.getLogger(__name__)

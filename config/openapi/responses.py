@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from typing import Any
 
+from config import security_headers
 from config.openapi.headers import COUNTED, HEADERS, OF_STATUS, PUBLIC, REQUEST_ID, Document
 from config.problems import MEDIA_TYPE, usual_members
-from config.server import not_http
 from events.http import refusals
 from events.http.refusals import Refused
 from events.http.schemas import JSON, REFUSALS
@@ -44,10 +44,10 @@ OF_SCOPE = (refusals.NotAllowed, refusals.ScopeMissing)
 # The answer to the first signal is described where signals are.
 EXAMPLES: dict[type[Refused], Mapping[str, Any]] = {NonceUsed: {"first": FIRST, "identical": True}}
 # Responses to invalid HTTP requests, on every path. A 400 may also be a refusal.
-NOT_HTTP = {status: reason for status, reason in not_http.REASONS.items() if status != 400}
+NOT_HTTP = {status: reason for status, reason in security_headers.REASONS.items() if status != 400}
 UNREAD = {
     f"NotHttp{status}": {
-        "description": f"{reason}: {not_http.DETAIL}",
+        "description": f"{reason}: {security_headers.DETAIL}",
         "content": {"text/plain": {"schema": STRING}},
     }
     for status, reason in NOT_HTTP.items()

@@ -16,7 +16,7 @@ from gunicorn.http.errors import (
 )
 from gunicorn.workers.gthread import ThreadWorker
 
-from config.server import not_http
+from config import security_headers
 
 # Every other error of the parser is a 400.
 STATUSES = {
@@ -94,7 +94,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
             return
         self.log.info("Not a request: %s", type(exc).__name__)
         try:
-            client.sendall(not_http.answer(STATUSES.get(type(exc), 400)))
+            client.sendall(security_headers.answer_to_no_request(STATUSES.get(type(exc), 400)))
         except OSError:
             self.log.debug("The client of an invalid request is gone.")
 

@@ -36,7 +36,7 @@ NEGOTIATOR = DefaultContentNegotiation()  # the framework's request requires one
 class ApiView(APIView):
     """A view that checks requests in the contract's order: caller, kind of token, scope, rate.
 
-    ``config.middleware.first_checks`` checks path, method, length and size before the view runs.
+    ``config.middleware`` checks path, method, length and size before the view runs.
     The view skips the framework's content negotiation and versioning: responses are JSON, in one
     version. Only the catalog and the contract are also served as a page.
     """

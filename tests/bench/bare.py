@@ -12,7 +12,7 @@ from django.urls import path
 from rest_framework import serializers
 from rest_framework.generics import ListAPIView
 
-from config.monitoring.health import readyz
+from config.monitoring import readyz
 from desks.models import Connection, Desk, Election
 
 

@@ -5,7 +5,7 @@ import gzip
 import pytest
 from django.test import Client
 
-from config.middleware.compression import SMALLEST
+from config.middleware import SMALLEST
 from tests.client import (
     CATALOG,
     DESKS,

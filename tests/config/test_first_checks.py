@@ -9,7 +9,7 @@ import pytest
 from django.test import Client
 from django.urls import resolve
 
-from config.middleware.first_checks import methods_of
+from config.middleware import methods_of
 from tests import pages
 from tests.client import Response, signed_in
 from tests.factories import a_staff_user

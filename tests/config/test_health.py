@@ -5,7 +5,7 @@ from django.core.cache.backends.redis import RedisCache
 from django.db import ProgrammingError, connection
 from django.db.migrations.recorder import MigrationRecorder
 
-from config.monitoring import health
+from config import monitoring
 from config.problems import to_refusal
 from tests.config.test_unavailable import away
 
@@ -17,8 +17,8 @@ NOBODY = "redis://127.0.0.1:1/0"
 @pytest.fixture(autouse=True)
 def just_started(monkeypatch):
     """A process that has read nothing yet, and reads again at once."""
-    monkeypatch.setattr(health, "READ_AGAIN_AFTER", 0.0)
-    monkeypatch.setattr(health, "SCHEMA", health.SchemaState())
+    monkeypatch.setattr(monitoring, "READ_AGAIN_AFTER", 0.0)
+    monkeypatch.setattr(monitoring, "SCHEMA", monitoring.SchemaState())
 
 
 def ready(client):
@@ -35,7 +35,7 @@ def test_alive_asks_nothing_of_anybody(client, django_assert_num_queries):
 
 def test_ready_names_each_part(client, settings):
     status, parts = ready(client)
-    limits = health.OK if settings.LIMITS_URL else health.BY_ITSELF
+    limits = monitoring.OK if settings.LIMITS_URL else monitoring.BY_ITSELF
     assert (status, parts) == (
         200,
         {"database": "ok", "migrations": "ok", "limits": limits, "cache": "ok"},
@@ -91,18 +91,18 @@ def test_after_the_database_was_away_it_is_read_again(client):
 def test_however_often_a_stranger_asks_it_is_read_once_in_a_while(
     client, monkeypatch, django_assert_max_num_queries
 ):
-    monkeypatch.setattr(health, "READ_AGAIN_AFTER", 3600.0)
-    monkeypatch.setattr(health, "SCHEMA", health.SchemaState())
+    monkeypatch.setattr(monitoring, "READ_AGAIN_AFTER", 3600.0)
+    monkeypatch.setattr(monitoring, "SCHEMA", monitoring.SchemaState())
     rename("name", "title")
     assert ready(client)[1]["migrations"] == "behind"
-    health.SCHEMA.doubt()
+    monitoring.SCHEMA.doubt()
     with django_assert_max_num_queries(2):
         assert ready(client)[1]["migrations"] == "behind"
 
 
 def test_while_it_cannot_be_read_what_was_read_counts(client):
     assert ready(client)[0] == 200
-    health.SCHEMA.doubt()
+    monitoring.SCHEMA.doubt()
     with away(of="django_migrations"):
         assert ready(client)[0] == 200
     rename("name", "title")
@@ -141,6 +141,6 @@ def test_without_the_store_of_the_limits_it_goes_on_and_says_so(client, settings
 
 
 def test_without_the_cache_it_goes_on_and_says_so(client, monkeypatch):
-    monkeypatch.setattr(health, "cache", RedisCache(NOBODY, {}))
+    monkeypatch.setattr(monitoring, "cache", RedisCache(NOBODY, {}))
     status, parts = ready(client)
     assert (status, parts["cache"]) == (200, "away")

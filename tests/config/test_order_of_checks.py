@@ -16,7 +16,7 @@ from django.test import Client
 from django.urls import resolve
 from django.utils import timezone
 
-from config.middleware.first_checks import methods_of
+from config.middleware import methods_of
 from desks import actions as desks
 from desks.models import Desk
 from events.actors import SYSTEM

@@ -17,7 +17,7 @@ from django.test import RequestFactory
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.middleware.forms import ValidateForms
+from config.middleware import ValidateForms
 from tests.relays import NODE, RELAY, WORKER
 from tokens.crypto import exchange_secrets, formats
 from tokens.crypto.exchange_secrets import (

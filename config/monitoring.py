@@ -1,0 +1,220 @@
+"""Whether the service is alive and can serve (/healthz, /readyz), and its metrics (/metrics)."""
+
+import hmac
+import logging
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+
+from django.conf import settings
+from django.core.cache import cache
+from django.db import DatabaseError, connection
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from limits.errors import StorageError
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    REGISTRY,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    generate_latest,
+)
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.registry import Collector
+from redis.exceptions import RedisError
+
+from events import schema
+from events.http import limits
+from events.http.pages import page
+from events.http.refusals import NotFound
+from events.models import Head
+from signals.webhooks.metrics import lag_seconds, subscriptions_by_state
+
+OK, AWAY = "ok", "away"
+# The database lacks what this release needs. Migrate first, then start the new release.
+BEHIND = "behind"
+# Without a shared store, or while it is down, each process counts separately.
+BY_ITSELF = "each process by itself"
+UP = (OK, BY_ITSELF)
+READ_AGAIN_AFTER = 5.0
+
+
+# No label names a user, a desk, a bot, a token or a path.
+REQUESTS = Counter("signals_http_requests", "Requests, by route and status", ["route", "status"])
+REFUSALS = Counter("signals_refusals", "Refusals, by code (contract, section 5)", ["code"])
+UNAVAILABLE = Counter(
+    "signals_unavailable", "Answers 503, by what was waited for in vain", ["waited_for"]
+)
+LIVE_SEATS = Gauge(
+    "signals_live_seats",
+    "Streams that the live server has room for",
+    multiprocess_mode="livesum",
+)
+
+logger = logging.getLogger(__name__)
+
+# --- Health --------------------------------------------------------------------------------------
+
+
+@page("GET")
+def healthz(request: HttpRequest) -> JsonResponse:
+    """The process is alive. No other part is checked."""
+    return JsonResponse({"alive": True})
+
+
+@page("GET")
+def readyz(request: HttpRequest) -> JsonResponse:
+    """The service is ready: the database holds the log and has what this release needs.
+
+    The service also runs without the limits' store or the cache. Their state is reported, but does
+    not make the service unready.
+    """
+    parts = states()
+    ready = parts["database"] == parts["migrations"] == OK
+    return JsonResponse({"ready": ready, **parts}, status=200 if ready else 503)
+
+
+def states() -> dict[str, str]:
+    """Returns the state of each part that the service depends on."""
+    database = _database()
+    return {
+        "database": database,
+        "migrations": (OK if SCHEMA.fits() else BEHIND) if database == OK else AWAY,
+        "limits": _limits(),
+        "cache": _cache(),
+    }
+
+
+def _database() -> str:
+    try:
+        return OK if Head.objects.exists() else AWAY
+    except DatabaseError:
+        SCHEMA.doubt()
+        return AWAY
+
+
+class SchemaState:
+    """Whether the database has what this release needs (``events.schema``).
+
+    It is read when it is first asked for. After that it is read again only if something was missing
+    or a statement has failed since, and at most once in ``READ_AGAIN_AFTER`` seconds.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lacks: list[str] | None = None
+        self._is_doubted = True
+        self._read_at = -READ_AGAIN_AFTER
+
+    def doubt(self) -> None:
+        """A statement failed: the database may have changed."""
+        self._is_doubted = True
+
+    def fits(self) -> bool:
+        with self._lock:
+            if self._is_doubted and time.monotonic() >= self._read_at + READ_AGAIN_AFTER:
+                self._read()
+            return self._lacks == []
+
+    def _read(self) -> None:
+        self._read_at = time.monotonic()
+        self._is_doubted = False
+        before = self._lacks
+        try:
+            self._lacks = schema.lacks(connection)
+        except DatabaseError:
+            self._is_doubted = True  # what was read before counts until the next attempt
+            return
+        if self._lacks:
+            self._is_doubted = True
+            if self._lacks != before:
+                logger.error("The database lacks what this release needs: %s", self._lacks)
+
+
+SCHEMA = SchemaState()
+
+
+def _limits() -> str:
+    if not settings.LIMITS_URL:
+        return BY_ITSELF
+    try:
+        return OK if limits.store(settings.LIMITS_URL).check() else AWAY
+    except StorageError:
+        return AWAY
+
+
+def _cache() -> str:
+    try:
+        cache.get("ready")
+    except (DatabaseError, RedisError):
+        return AWAY
+    return OK
+
+
+# --- Metrics -------------------------------------------------------------------------------------
+
+
+class Now(Collector):
+    """Metrics that are read on each request: which parts are up, the log's head, deliveries."""
+
+    def collect(self) -> Iterator[Metric]:
+        parts = states()
+        up = GaugeMetricFamily("signals_part_up", "1 where a part serves", labels=["part"])
+        for part, state in parts.items():
+            up.add_metric([part], state in UP)
+        yield up
+        if parts["database"] in UP:
+            with suppress(DatabaseError, Head.DoesNotExist):
+                yield _head()
+                yield _subscriptions()
+                yield _lag()
+
+
+def _head() -> Metric:
+    position = Head.objects.values_list("position", flat=True).get()
+    return GaugeMetricFamily("signals_log_head", "The newest position of the log", value=position)
+
+
+def _subscriptions() -> Metric:
+    found = GaugeMetricFamily("signals_subscriptions", "Webhooks, by state", labels=["state"])
+    for state, count in subscriptions_by_state().items():
+        found.add_metric([state], count)
+    return found
+
+
+def _lag() -> Metric:
+    return GaugeMetricFamily(
+        "signals_delivery_lag_seconds",
+        "The age of the oldest event that waits for a runner of webhooks",
+        value=lag_seconds(),
+    )
+
+
+@page("GET")
+def metrics(request: HttpRequest) -> HttpResponse:
+    """Returns the metrics of all workers. Without the token, the page does not exist."""
+    if not _may_read(request.headers.get("Authorization", "")):
+        raise NotFound
+    now = CollectorRegistry()
+    now.register(Now())
+    return HttpResponse(
+        generate_latest(_counted()) + generate_latest(now), content_type=CONTENT_TYPE_LATEST
+    )
+
+
+def _may_read(authorization: str) -> bool:
+    expected = f"Bearer {settings.METRICS_TOKEN}"
+    presented = hmac.compare_digest(authorization.encode(), expected.encode())
+    return bool(settings.METRICS_TOKEN) and presented
+
+
+def _counted() -> CollectorRegistry:
+    """Returns the registry of this process, or of all workers of the server."""
+    if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
+        return REGISTRY
+    registry = CollectorRegistry()
+    MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+    return registry
