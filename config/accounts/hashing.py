@@ -4,7 +4,7 @@ A hash takes 46 MiB of memory and some 80 ms of a core. So a process computes at
 them at a time, wherever they are asked for. ``limit_hashing`` bounds the requests that lead to
 one, so that no stranger takes the others' turns:
 
-* Of one client address one request is admitted. Another gets 429 at once.
+* Of one client address one request is admitted, in whichever process. Another gets 429 at once.
 * Of one account one request runs, and one more waits for it. Others get 429. Who signs in from an
   address of their own so waits at most for one request of a stranger.
 * In all, half of the process's threads are admitted. Others get 503, as does who waits too long.
@@ -25,6 +25,7 @@ from django.http import HttpRequest, HttpResponseBase
 
 from desks.mail_addresses import normalize_address
 from desks.models import User
+from events.http import limits
 from events.http.refusals import RateLimited, Unavailable
 from events.http.requests import rate_limit_address
 from events.waits import Wait
@@ -33,6 +34,7 @@ AT_ONCE = 2
 ADMITTED = max(1, settings.THREADS // 2)
 OF_AN_ACCOUNT = 2  # one that runs and one that waits
 LOOKED_FOR_EVERY = 3600  # seconds between two searches for hashes with former parameters
+ADMISSION_TIME = 30  # seconds, more than a request may take
 TIMEOUT = 2.0  # seconds that a request waits for its account, and again for a place to hash
 
 View = Callable[..., HttpResponseBase]
@@ -103,11 +105,10 @@ def _place() -> Iterator[None]:
 
 
 class Admissions:
-    """The requests of a process that may hash a password, by address and by account."""
+    """The requests of a process that may hash a password, by account."""
 
     def __init__(self) -> None:
         self._change = threading.Condition()
-        self._addresses: set[str] = set()
         self._accounts: Counter[str] = Counter()
         self._running: set[str] = set()
 
@@ -117,9 +118,7 @@ class Admissions:
 
         Raises ``RateLimited`` or ``Unavailable``.
         """
-        with self._change:
-            self._enter(address, account)
-        try:
+        with limits.one_at_a_time("passwords", address, ADMISSION_TIME), self._admitted(account):
             with self._change:
                 if not self._change.wait_for(lambda: account not in self._running, TIMEOUT):
                     raise Unavailable(Wait.PASSWORDS)
@@ -130,23 +129,21 @@ class Admissions:
                 with self._change:
                     self._running.remove(account)
                     self._change.notify_all()
+
+    @contextmanager
+    def _admitted(self, account: str) -> Iterator[None]:
+        with self._change:
+            if self._accounts[account] >= OF_AN_ACCOUNT:
+                raise RateLimited(retry_after=1)
+            if self._accounts.total() >= ADMITTED:
+                raise Unavailable(Wait.PASSWORDS)
+            self._accounts[account] += 1
+        try:
+            yield
         finally:
             with self._change:
-                self._leave(address, account)
-
-    def _enter(self, address: str, account: str) -> None:
-        if address in self._addresses or self._accounts[account] >= OF_AN_ACCOUNT:
-            raise RateLimited(retry_after=1)
-        if len(self._addresses) >= ADMITTED:
-            raise Unavailable(Wait.PASSWORDS)
-        self._addresses.add(address)
-        self._accounts[account] += 1
-
-    def _leave(self, address: str, account: str) -> None:
-        self._addresses.remove(address)
-        self._accounts[account] -= 1
-        if not self._accounts[account]:
-            del self._accounts[account]
+                self._accounts[account] -= 1
+                self._accounts += Counter()  # removes accounts without a request
 
 
 admissions = Admissions()

@@ -230,6 +230,15 @@ def _signed_in() -> Client:
     return staff.a_client(user(KNOWN), "password")
 
 
+def test_of_one_address_one_request_is_admitted_in_all_processes_together():
+    of_another_process = Admissions()
+    with admissions.admit(HERE, "x"):
+        with pytest.raises(RateLimited), of_another_process.admit(HERE, "y"):
+            pass
+        with of_another_process.admit("192.0.2.7", "y"):
+            pass
+
+
 @pytest.mark.django_db
 def test_addresses_of_one_network_are_one_address(settings):
     with admissions.admit("2001:db8::/64", "somebody"):
@@ -252,7 +261,7 @@ def test_of_one_account_one_runs_and_one_waits(who):
     with ThreadPoolExecutor(1) as pool:
         with admissions.admit("192.0.2.1", account):
             waiting = pool.submit(_run, admissions, "192.0.2.2", account)
-            _until(lambda: len(admissions._addresses) == 2)
+            _until(lambda: admissions._accounts.total() == 2)
             refused = sender.post(*form)
             assert not waiting.done()
         assert waiting.result() == "ran"
@@ -276,7 +285,7 @@ def test_who_waits_too_long_for_an_account_is_told_and_leaves_nothing(impatient)
             pass
         with pytest.raises(Unavailable), ours.admit("192.0.2.2", "x"):
             pass
-    assert (ours._addresses, ours._accounts, ours._running) == (set(), {}, set())
+    assert (ours._accounts, ours._running) == ({}, set())
 
 
 @pytest.mark.django_db
@@ -285,7 +294,7 @@ def test_no_stranger_holds_up_who_is_signed_in():
     with ThreadPoolExecutor(1) as pool:
         with admissions.admit("192.0.2.1", f"login {KNOWN}"):
             waiting = pool.submit(_run, admissions, "192.0.2.2", f"login {KNOWN}")
-            _until(lambda: len(admissions._addresses) == 2)
+            _until(lambda: admissions._accounts.total() == 2)
             answer = browser.post(REAUTHENTICATE, {"password": PASSWORD})
         waiting.result()
     assert answer.status_code == HTTPStatus.FOUND
