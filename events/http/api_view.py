@@ -51,12 +51,18 @@ class ApiView(APIView):
         self.request = self.initialize_request(request, *args, **kwargs)
         response: HttpResponseBase
         try:
-            self.initial(self.request, *args, **kwargs)
-            response = getattr(self, str(request.method).lower())(self.request, *args, **kwargs)
+            response = self.respond()
         except Exception as error:
             response = self.handle_exception(error)
         for name, value in state_of(request).limit_headers.items():
             response.headers.setdefault(name, value)
+        return response
+
+    def respond(self) -> HttpResponseBase:
+        """Checks the request, and calls the method that answers it."""
+        self.initial(self.request, *self.args, **self.kwargs)
+        answer = getattr(self, str(self.request.method).lower())
+        response: HttpResponseBase = answer(self.request, *self.args, **self.kwargs)
         return response
 
     def initialize_request(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Request:

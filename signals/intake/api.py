@@ -2,9 +2,9 @@
 
 import json
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
-from django.http import HttpResponse
+from django.http import HttpResponse, HttpResponseBase
 from django.urls import path
 from django.utils.cache import patch_vary_headers
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, PolymorphicProxySerializer
@@ -34,7 +34,7 @@ from signals.contract import document as sample
 from signals.contract.document import Contract, contract
 from signals.contract.page import contract_page, prefers_page
 from signals.intake.check import CHECKED, Checked, check
-from signals.intake.incoming import Credential, IncomingSignal
+from signals.intake.incoming import IncomingSignal
 from signals.intake.models import (
     Accepted,
     FirstAnswer,
@@ -52,7 +52,6 @@ from tokens.callers.authentication import (
     BearerAuthentication,
     CredentialReader,
     SignerAuthentication,
-    read_again,
 )
 from tokens.callers.permissions import count_failure
 from tokens.choices import Source
@@ -240,26 +239,37 @@ def document_or_page(request: Request, document: Callable[[], object]) -> HttpRe
 class SignalView(ApiView):
     """A view that takes signals in. Their credentials may come from the cache of this process.
 
-    What a cached credential sends may be accepted, because the log's lock confirms it. Before
-    anything else is answered, counted or recorded, the credential is read again.
+    A cached credential may be out of date. What the log's lock decides is final, because the
+    credential is checked there. After any other refusal the credential is read from the database,
+    and the request is judged again from the start.
     """
 
-    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        self.perform_authentication(request)
-        self.judge(request, lambda: self._check_caller(request))
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.reader = CredentialReader(cached=True)
 
-    def judge(self, request: Request, check: Callable[[], Result]) -> Result:
-        """Runs a check. If it refuses a cached credential, reads that again and runs it again."""
+    def respond(self) -> HttpResponseBase:
         try:
-            return check()
+            return super().respond()
         except Refused:
-            if not read_again(request):
+            if not self.reader.read_again():
                 raise
-        return check()
+        self.request = self.initialize_request(self.request._request, *self.args, **self.kwargs)
+        return super().respond()
 
-    def _check_caller(self, request: Request) -> None:
-        self.check_permissions(request)
-        self.check_throttles(request)
+    def receive(self, body: dict[str, Any], deploy_to: str | None = None) -> ApiResponse[Accepted]:
+        """Receives the signal and notes its outcome for the request log."""
+        try:
+            answer = receive(_incoming(self.request, body, deploy_to))
+        except Unauthenticated as refusal:  # the credential has ended
+            if not self.reader.used_cache:
+                count_failure(self.request, refusal)
+            raise
+        except Refused:
+            self.reader.confirm()
+            raise
+        state_of(self.request._request).outcome = answer["outcome"]
+        return ApiResponse(answer)
 
 
 class HookView(SignalView):
@@ -269,8 +279,7 @@ class HookView(SignalView):
     for_platform = True
 
     def get_authenticators(self) -> list[Any]:
-        reader = CredentialReader(cached=True)
-        return [SignerAuthentication(reader)] if self.request.method == "POST" else []
+        return [SignerAuthentication(self.reader)] if self.request.method == "POST" else []
 
     def get_permissions(self) -> list[Any]:
         return list(super().get_permissions()) if self.request.method == "POST" else []
@@ -295,7 +304,7 @@ class HookView(SignalView):
         used, and `ignored` lists their names. An accepted signal spends its nonce for good: if the
         nonce is sent again, the response is 409 with the first outcome.
         """
-        return _outcome(request, _incoming(request, json_body(request, any_type=True)))
+        return self.receive(json_body(request, any_type=True))
 
     def handle_exception(self, exc: Exception) -> Any:
         if isinstance(exc, SignatureInvalid):
@@ -333,7 +342,7 @@ class DeployView(SignalView):
     for_platform = True
 
     def get_authenticators(self) -> list[Any]:
-        return [BearerAuthentication(CredentialReader(cached=True))]
+        return [BearerAuthentication(self.reader)]
 
     @endpoint(
         "deploySignal",
@@ -352,8 +361,7 @@ class DeployView(SignalView):
         The pair and direction repeat the published card's, and the desk must be ready. The response
         is sent after the signal was committed.
         """
-        body = self.judge(request, lambda: json_body(request))
-        return _outcome(request, _incoming(request, body, deploy_to=user_id))
+        return self.receive(json_body(request), deploy_to=user_id)
 
 
 class SignalViewSet(ViewSetMixin, ApiView):
@@ -419,30 +427,11 @@ def _first_answer(signals: SignalQuerySet, refusal: NotFound) -> ApiResponse[Fir
 
 
 def _incoming(
-    request: Request, body: dict[str, Any], *, deploy_to: str | None = None
+    request: Request, body: dict[str, Any], deploy_to: str | None = None
 ) -> IncomingSignal:
-    def confirm() -> Credential | None:
-        again: Any = request.auth if read_again(request) else None
-        return cast(Credential | None, again)
-
     credential: Any = request.auth
     automation = getattr(credential, "automation", None)
-    return IncomingSignal(
-        body, credential, automation, deploy_to, state_of(request._request).id, confirm
-    )
-
-
-def _outcome(request: Request, incoming: IncomingSignal) -> ApiResponse[Accepted]:
-    """Receives the signal and notes its outcome for the request log."""
-    try:
-        answer = receive(incoming)
-    except Unauthenticated as refusal:  # the credential ended meanwhile
-        confirmed = incoming.confirmed()
-        if confirmed is incoming:
-            raise count_failure(request, refusal) from None
-        return _outcome(request, confirmed)
-    state_of(request._request).outcome = answer["outcome"]
-    return ApiResponse(answer)
+    return IncomingSignal(body, credential, automation, deploy_to, state_of(request._request).id)
 
 
 urlpatterns = [

@@ -59,7 +59,7 @@ class LawfulSignal:
     def question(self) -> Question:
         """What its state depends on."""
         signal = self.signal
-        return _question(
+        return question(
             self.incoming,
             signer=signal.signer,
             nonce=signal.nonce,
@@ -72,7 +72,7 @@ class LawfulSignal:
 
         ``first`` is the signal that spent the nonce.
         """
-        _check_authority(self.incoming, state)
+        check_authority(self.incoming, state)
         submission = self.submission
         rules.check_sent_at(submission, state.max_age)
         if submission.user_id is not None and state.user_id is None:
@@ -126,11 +126,11 @@ class UnlawfulSignal:
     def question(self) -> Question:
         """What its state depends on: the credential, and what the bot elected."""
         bot = self.incoming.automation
-        return _question(self.incoming, bot_id=bot and bot.pk)
+        return question(self.incoming, bot_id=bot and bot.pk)
 
     def decide(self, turn: Turn, state: State, first: Signal | None) -> NoReturn:
         """Raises the refusal, or the one of a credential that is no longer valid."""
-        _check_authority(self.incoming, state)
+        check_authority(self.incoming, state)
         raise self.refusal
 
     def allowance_for(self, refusal: Refused) -> Allowance | None:
@@ -138,7 +138,7 @@ class UnlawfulSignal:
         return self.allowance if refusal is self.refusal else None
 
 
-def _check_authority(incoming: IncomingSignal, state: State) -> None:
+def check_authority(incoming: IncomingSignal, state: State) -> None:
     """Raises ``Unauthenticated`` if the credential was not valid at the time of the turn."""
     if not state.credential_is_valid:
         raise TokenInvalid if isinstance(incoming.credential, Token) else SignatureInvalid
@@ -219,7 +219,8 @@ def _build_event(turn: Turn, signal: Signal) -> Event:
     )
 
 
-def _question(incoming: IncomingSignal, **more: Any) -> Question:
+def question(incoming: IncomingSignal, **more: Any) -> Question:
+    """What the validity of the credential depends on, and ``more`` of a signal."""
     credential = incoming.credential
     is_token = isinstance(credential, Token)
     stands_in = (

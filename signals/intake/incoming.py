@@ -1,8 +1,7 @@
 """An incoming signal: a request body and its sender (contract, section 4)."""
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
@@ -47,20 +46,6 @@ class IncomingSignal:
     automation: Automation | None = None
     deploy_to: str | None = None
     request_id: str | None = None
-    # Reads the credential again if it came from a cache, and returns None if it did not.
-    confirm: Callable[[], Credential | None] | None = None
-
-    def confirmed(self) -> "IncomingSignal":
-        """The signal with its credential read again, if that came from a cache; otherwise itself.
-
-        A cached credential may be accepted, because it is checked under the log's lock. Before a
-        refusal is recorded or answered, it must be confirmed. Raises ``Unauthenticated``.
-        """
-        credential = self.confirm() if self.confirm else None
-        if credential is None:
-            return self
-        automation = credential.automation if isinstance(credential, SigningSecret) else None
-        return replace(self, credential=credential, automation=automation, confirm=None)
 
     @property
     def credential_id(self) -> str | None:

@@ -14,7 +14,7 @@ from desks.models import Automation
 from events.http.refusals import Refused, SignatureInvalid, Unlawful
 from signals.intake import statements
 from signals.intake.batch import submit
-from signals.intake.decision import LawfulSignal, UnlawfulSignal
+from signals.intake.decision import LawfulSignal, UnlawfulSignal, check_authority, question
 from signals.intake.incoming import Allowance, IncomingSignal
 from signals.intake.metrics import measured
 from signals.intake.models import Accepted, Outcome
@@ -34,7 +34,7 @@ def receive(incoming: IncomingSignal) -> Accepted:
     try:
         submission = parse_lawful(incoming)
     except Unlawful as refusal:
-        _refuse(refusal, incoming.confirmed())
+        _refuse(refusal, incoming)
     signal = submit(LawfulSignal(incoming, submission))
     return {**signal.answer(), "ignored": list(submission.ignored)}
 
@@ -72,9 +72,12 @@ def record_bad_signature(body: dict[str, Any], request_id: str | None) -> None:
 def _refuse(refusal: Refused, incoming: IncomingSignal) -> NoReturn:
     """Records a refusal that was decided before the lock, within the sender's allowance; raises it.
 
-    Raises ``Unauthenticated`` instead if the credential ended before the refusal got a position.
+    Raises ``Unauthenticated`` instead if the credential has ended.
     """
     allowance = incoming.use_allowance()
     if allowance is not Allowance.REPORTED:
         submit(UnlawfulSignal(incoming, refusal, allowance))
+    elif incoming.credential is not None:
+        (state,) = statements.load_states([question(incoming)], timezone.now())
+        check_authority(incoming, state)
     raise refusal

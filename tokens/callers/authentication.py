@@ -27,7 +27,6 @@ from events.http.refusals import (
     CredentialsMissing,
     CsrfFailed,
     FloorSecretRefused,
-    Refused,
     SignatureInvalid,
     SignatureMissing,
     SignInRequired,
@@ -103,18 +102,23 @@ class CredentialReader:
 
     ``cached`` allows the cache of this process: only for a request that sends a signal, because
     only a signal's credential is checked again under the log's lock. ``notes_use`` stores when a
-    token was used.
+    token was used. ``tried`` are the rows of cached secrets, none of which made the signature.
     """
 
     def __init__(self, *, cached: bool = False, notes_use: bool = True) -> None:
         self._may_cache = self._reads_cache = cached
         self._notes_use = notes_use
         self.used_cache = False
+        self.tried: list[tuple[str, bytes]] | None = None
 
     def read_again(self) -> bool:
-        """Reads from the database from now on. Returns False if the cache was not used anyway."""
+        """Reads from the database from now on. Returns False if nothing came from the cache."""
         used_cache, self.used_cache, self._reads_cache = self.used_cache, False, False
         return used_cache
+
+    def confirm(self) -> None:
+        """Notes that the database has the cached credential, too: it need not be read again."""
+        self.used_cache = False
 
     def token(self, value: str) -> Token | None:
         """The active token with this value."""
@@ -205,32 +209,19 @@ class BearerAuthentication(BaseAuthentication):
 class SignerAuthentication(BearerAuthentication):
     """Accepts a Bearer token, a signature, or both; with both, the signature authorises."""
 
-    # The rows of cached secrets, none of which made the signature.
-    _tried: list[tuple[str, bytes]] | None = None
-
     def authenticate(self, request: Request) -> tuple[None, Token | SigningSecret]:  # type: ignore[override]
         value, signed = read_bearer(request), read_signed_headers(request)
         if value is None and signed is None:
             raise CredentialsMissing
         if signed:
             _check_clock(signed.timestamp)
-        try:
-            return None, self._credential(request, value, signed)
-        except Refused:
-            if not self.reader.read_again():
-                raise
-        return None, self._credential(request, value, signed)
-
-    def _credential(
-        self, request: Request, value: str | None, signed: SignedHeaders | None
-    ) -> Token | SigningSecret:
         token = active_token(request, value, self.reader) if value else None
         body = json_body(request, any_type=True)
         if signed:
-            return self._signer(request, signed, body)
+            return None, self._signer(request, signed, body)
         if token is None or body.get("source") == Source.TRADINGVIEW:
             raise SignatureMissing
-        return token
+        return None, token
 
     def _signer(
         self, request: Request, signed: SignedHeaders, body: dict[str, Any]
@@ -244,12 +235,12 @@ class SignerAuthentication(BearerAuthentication):
         secrets = self.reader.secrets(source, body.get("botId"))
         rows = [(secret.public_id, bytes(secret.ciphertext)) for secret in secrets]
         # Trying the same secrets twice would show that the bot that is named has recently signed.
-        signer = None if rows == self._tried else _find_signer(secrets, request, signed)
+        signer = None if rows == self.reader.tried else _find_signer(secrets, request, signed)
         if signer is not None:
             return signer
         if self.reader.used_cache:
-            self._tried = rows
-            raise SignatureInvalid  # not counted: it is judged again
+            self.reader.tried = rows
+            raise SignatureInvalid  # not counted: the request is judged again
         if source == Source.NOX and _find_signer(_of_floor(), request, signed):
             raise count_failure(request, FloorSecretRefused())
         raise count_failure(request, SignatureInvalid())
@@ -328,18 +319,6 @@ def _text(secret: SigningSecret | None) -> str:
 
 def _of_floor() -> list[SigningSecret]:
     return live_secrets_of(Source.FLOOR, timezone.now())
-
-
-def read_again(request: Request) -> bool:
-    """Authenticates again, from the database. Returns False if that was done already.
-
-    Raises ``Unauthenticated``.
-    """
-    authenticators: Any = request.authenticators
-    if not authenticators[0].reader.read_again():
-        return False
-    _, request.auth = authenticators[0].authenticate(request)
-    return True
 
 
 def _check_csrf(request: Request) -> None:

@@ -82,9 +82,10 @@ class CallerThrottle(BaseThrottle):
     """
 
     def allow_request(self, request: Request, view: object) -> bool:
-        budget = limits.consume_all(_limits_of(request))
-        if budget:
-            state_of(request._request).limit_headers = budget.headers()
+        state = state_of(request._request)
+        if not state.limit_headers:  # a request that is judged again is counted already
+            budget = limits.consume_all(_limits_of(request))
+            state.limit_headers = budget.headers() if budget else {}
         return True
 
 
