@@ -43,11 +43,13 @@ head, now = Head.objects.get(), timezone.now()
 desks = [None] if {platform} else list(Desk.objects.order_by("id")[:{count}])
 rows = []
 for number in range({count}):
-    row = Subscription(desk=desks[number % len(desks)], state="active", is_verified=True,
-        host="127.0.0.1", created_at=now, cursor_epoch=head.epoch,
-        cursor_position=0 if {platform} else head.position)
-    row.encrypt({urls!r}[number % {kinds}] + str(number))
-    rows.append(row)
+    url = {urls!r}[number % {kinds}]
+    for of_desk in range({hanging} if "/never/" in url else 1):
+        row = Subscription(desk=desks[number % len(desks)], state="active", is_verified=True,
+            host="127.0.0.1", created_at=now, cursor_epoch=head.epoch,
+            cursor_position=0 if {platform} else head.position)
+        row.encrypt(url + str(number) + "/" + str(of_desk))
+        rows.append(row)
 Subscription.objects.bulk_create(rows, batch_size=1000)
 made = []
 for row in rows:
@@ -114,12 +116,20 @@ class Stage:
 
     @contextmanager
     def subscribed(
-        self, *paths: str, count: int, platform: bool = False, runner: bool = True
+        self,
+        *paths: str,
+        count: int,
+        platform: bool = False,
+        runner: bool = True,
+        hanging: int = 1,
     ) -> Iterator[None]:
-        """Subscriptions of the first desks to these endpoints in turn, and a runner."""
+        """Subscriptions of the first desks to these endpoints in turn, and a runner.
+
+        A desk has so many of those that hang.
+        """
         urls = [self.endpoints.url(path) for path in paths]
         given: dict[str, Any] = {"count": count, "urls": urls, "kinds": len(urls)}
-        code = SUBSCRIBE.format(platform=platform, **given)
+        code = SUBSCRIBE.format(platform=platform, hanging=hanging, **given)
         manage(self.server, "shell", "--no-imports", "-c", code)
         try:
             with delivering(self.server) if runner else nullcontext():
@@ -167,7 +177,8 @@ def lines(effort: Effort) -> Iterator[Line]:
         yield from _single(stage, many, effort)
         yield from _fan_outs(stage, many)
         yield from _soon(stage, many)
-        yield from _hanging(stage, many, effort)
+        yield from _hanging(stage, many, effort, of_fifty=5, each=1)
+        yield from _hanging(stage, many, effort, of_fifty=3, each=5)
         yield from _behind(stage, effort)
         yield from _idle(stage, effort)
         yield from _beside(stage, many, effort)
@@ -228,11 +239,14 @@ def _soon(stage: Stage, many: int) -> Iterator[Line]:
     yield Line(name, rate, least=300, note=note)
 
 
-def _hanging(stage: Stage, many: int, effort: Effort) -> Iterator[Line]:
-    """Every tenth endpoint hangs. One runner, before and after they begin to."""
-    paths, hanging = ["/now/"] * 9 + ["/never/"], many // 10
-    well = [desk for number, desk in enumerate(stage.desks[:many]) if number % 10 != 9]
-    with stage.subscribed(*paths, count=many):
+def _hanging(
+    stage: Stage, many: int, effort: Effort, *, of_fifty: int, each: int
+) -> Iterator[Line]:
+    """The endpoints of some of fifty desks hang. One runner, before and after they begin to."""
+    accounts, hanging = many * of_fifty // 50, many * of_fifty // 50 * each
+    paths = ["/now/"] * (50 - of_fifty) + ["/never/"] * of_fifty
+    well = [desk for n, desk in enumerate(stage.desks[:many]) if paths[n % 50] == "/now/"]
+    with stage.subscribed(*paths, count=many, hanging=each):
         for desk in well:  # connections are open from here on
             stage.signal(desk)
         stage.endpoints.until_heard(len(well), 60)
@@ -243,7 +257,9 @@ def _hanging(stage: Stage, many: int, effort: Effort) -> Iterator[Line]:
         stage.until_only(hanging)
         lags = _lags(stage, well, effort)
         failed = stage.count(FAILED)
-    name = f"{hanging} of {many:,} endpoints hang: the others' p99 ÷ without"
+    every = len(well) + hanging
+    name = f"{hanging} of {every:,} endpoints, of {accounts} accounts, hang: "
+    name += "the others' p99 ÷ without"
     note = (
         f"{len(lags):,} events, all heard, in {_p99(lags) * 1000:.0f} ms; without: "
         f"{_p99(alone) * 1000:.0f} ms; {failed:,} attempts at those that hang were given up"
