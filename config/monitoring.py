@@ -31,7 +31,7 @@ from events.http import limits
 from events.http.pages import page
 from events.http.refusals import NotFound
 from events.models import Head
-from signals.webhooks.metrics import lag_seconds, subscriptions_by_state
+from signals.webhooks.runner.news import lag_seconds, subscriptions_by_state
 
 OK, AWAY = "ok", "away"
 # The database lacks what this release needs. Migrate first, then start the new release.

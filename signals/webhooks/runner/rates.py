@@ -9,8 +9,8 @@ import asyncio
 import hashlib
 import random
 import time
-from collections import deque
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import NamedTuple
@@ -58,11 +58,19 @@ def _intervals() -> tuple[timedelta, timedelta]:
     return interval(settings.DELIVERY_HOST_RATE), interval(settings.DELIVERY_DESK_RATE)
 
 
+class Waiter(NamedTuple):
+    """A session that waits for its turn."""
+
+    ask: Ask
+    turn: asyncio.Future[None]
+
+
 class Rates:
-    """The sessions that wait to send, by host and desk. It belongs to one event loop."""
+    """The sessions that wait to send. It belongs to one event loop."""
 
     def __init__(self) -> None:
-        self._waiting: dict[str, dict[str, deque[asyncio.Future[None]]]] = {}
+        self._waiting: list[Waiter] = []
+        self._sent: dict[Ask, float] = {}  # when a desk had its last turn at a host
         self._used_up: dict[str, float] = {}  # bookmarks, and when to look at them again
         self._news = asyncio.Event()
         self._granting: asyncio.Task[None] | None = None
@@ -75,9 +83,8 @@ class Rates:
         is_off = settings.DELIVERY_HOST_RATE == settings.DELIVERY_DESK_RATE == OFF
         if desk_id is None or not host or is_off:
             return True
-        ask = ask_for(host, desk_id)
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(ask.host, {}).setdefault(ask.desk, deque()).append(turn)
+        self._waiting.append(Waiter(ask_for(host, desk_id), turn))
         self._news.set()
         if self._granting is None:
             self._granting = asyncio.create_task(self._grant())
@@ -91,52 +98,50 @@ class Rates:
     async def _grant(self) -> None:
         """Grants turns while somebody waits: those of all who wait in one transaction."""
         try:
-            while asks := list(self._in_turn()):
+            while waiters := self._in_turn():
                 self._news.clear()
                 now = time.monotonic()
                 self._used_up = {name: at for name, at in self._used_up.items() if at > now}
-                if open_ := [ask for ask in asks if not self._used_up.keys() & set(ask)]:
-                    granted, used_up = await in_database(take, open_)
-                    for ask in granted:
-                        self._go(ask)
-                    # At random, so that no runner comes always before the others.
-                    later = time.monotonic() + random.uniform(0.5, 1.5) * AGAIN  # noqa: S311 # nosec B311
-                    self._used_up.update(dict.fromkeys(used_up, later))
+                open_ = [one for one in waiters if not self._used_up.keys() & set(one.ask)]
+                if open_:
+                    await self._take(open_)
                     await asyncio.sleep(TOGETHER)
                 else:
                     pause = min(self._used_up.values()) - now
                     with suppress(TimeoutError):
                         await asyncio.wait_for(self._news.wait(), pause)
-        except Exception as error:
-            self._fail(error)
+        except Exception as error:  # it ends the sessions, as the database's errors do
+            for one in self._waiting:
+                if not one.turn.done():
+                    one.turn.set_exception(error)
         finally:
             self._granting = None
+            self._sent.clear()
 
-    def _in_turn(self) -> Iterator[Ask]:
-        """Those who wait: of each host one of each desk, then the second of each, and so on."""
-        for host, desks in list(self._waiting.items()):
-            for desk, turns in list(desks.items()):
-                desks[desk] = deque(turn for turn in turns if not turn.done())
-                if not desks[desk]:
-                    del desks[desk]
-            if not desks:
-                del self._waiting[host]
-            for number in range(max(map(len, desks.values()), default=0)):
-                yield from (Ask(host, desk) for desk in desks if number < len(desks[desk]))
+    def _in_turn(self) -> list[Waiter]:
+        """Those who wait: of each desk one, then the second of each, and so on.
 
-    def _go(self, ask: Ask) -> None:
-        """Lets the first of a desk send. The desk's next one comes after all other desks."""
-        desks = self._waiting[ask.host]
-        turns = desks[ask.desk] = desks.pop(ask.desk)
-        while turns:
-            turn = turns.popleft()
-            if not turn.done():  # it is, if its session waited too long meanwhile
-                turn.set_result(None)
-                break
+        Among the first ones comes first whose desk had its last turn at the host longest ago.
+        """
+        self._waiting = [one for one in self._waiting if not one.turn.done()]
+        numbers = Counter[Ask]()
 
-    def _fail(self, error: Exception) -> None:
-        """Ends the sessions that wait, as the database's errors do."""
-        for desks in self._waiting.values():
-            for turn in (turn for turns in desks.values() for turn in turns if not turn.done()):
-                turn.set_exception(error)
-        self._waiting.clear()
+        def place(one: Waiter) -> tuple[int, float]:
+            numbers[one.ask] += 1
+            return numbers[one.ask], self._sent.get(one.ask, 0.0)
+
+        return sorted(self._waiting, key=place)
+
+    async def _take(self, waiters: Sequence[Waiter]) -> None:
+        """Lets those send whose rates allow it."""
+        granted, used_up = await in_database(take, [one.ask for one in waiters])
+        now, left = time.monotonic(), Counter(granted)
+        for one in waiters:
+            # It is done if its session waited too long meanwhile.
+            if left[one.ask] and not one.turn.done():
+                left[one.ask] -= 1
+                self._sent[one.ask] = now
+                one.turn.set_result(None)
+        # At random, so that no runner comes always before the others.
+        later = now + random.uniform(0.5, 1.5) * AGAIN  # noqa: S311 # nosec B311
+        self._used_up.update(dict.fromkeys(used_up, later))

@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from signals.webhooks.metrics import lag_seconds, subscriptions_by_state
 from signals.webhooks.models import Subscription
+from signals.webhooks.runner.news import lag_seconds, subscriptions_by_state
 from tests.factories import a_bot, a_card, a_ready_desk, move_the_log_back
 from tests.signals.webhooks.runner.stage import subscribe
 
