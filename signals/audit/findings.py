@@ -1,10 +1,11 @@
 """The audit's result: for each promise, how many things were checked and which ones break it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from signals.audit.rules import UNREADABLE, AuditMismatchError
-
+# What code raises when it reads an event whose content was tampered with.
+UNREADABLE = (KeyError, TypeError, ValueError, AttributeError)
 MAX_EXAMPLES = 5  # breaches listed by name for each promise
 
 # The command prints this list, so that nobody takes a clean audit for more than it is.
@@ -34,6 +35,31 @@ NOT_COVERED = (
     "that a newer release has migrated, any part of the schema that this release does not need",
     "the same change made to both the log and a table, by somebody with write access to both",
 )
+
+
+class AuditMismatchError(Exception):
+    """The event cannot follow the ones before it. The message says what is wrong."""
+
+
+def require(holds: object, what: str) -> None:
+    """Raises ``AuditMismatchError(what)`` if ``holds`` is false."""
+    if not holds:
+        raise AuditMismatchError(what)
+
+
+def require_same(logged: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+    """Raises ``AuditMismatchError`` with the names of the members that differ."""
+    if logged != expected:
+        raise AuditMismatchError(", ".join(differences(logged, expected)))
+
+
+def differences(logged: Mapping[str, Any], expected: Mapping[str, Any]) -> list[str]:
+    """Returns the names whose values differ, or that only one of the mappings has."""
+    return [
+        name
+        for name in dict.fromkeys([*logged, *expected])
+        if name not in logged or name not in expected or logged[name] != expected[name]
+    ]
 
 
 @dataclass(slots=True)

@@ -1,80 +1,293 @@
-"""The audit: replays the log and compares every table with it.
+"""The audit: what must hold between the log and the tables, checked on a snapshot.
 
-It reads the log twice: once in order, then desk by desk. Memory holds one desk at a time, plus all
-cards and platform credentials. Those are few, because staff create them by hand.
+Everything is read once, one owner after the other: the platform, whose cards and credentials stay
+in memory, then each desk. Staff create those by hand, so they are few. The database sorts (on disk
+if it has to), and memory holds the rows of one desk.
 """
 
+from collections import Counter
+from collections.abc import Callable, Iterator
+from heapq import merge
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
 from django.db import connection
-from django.db.models import Count, F, Max, Q
+from django.db.models import Case, F, Value, When
+from django.db.models.expressions import Combinable
+from django.db.models.functions import Coalesce, Collate, NullIf
 
-from desks.models import Bookmark, Desk, User
-from events import schema
-from events.feed import read_head
-from signals.audit.desks import audit_desks
-from signals.audit.findings import Finding, Findings
-from signals.audit.keys import check_keys
-from signals.audit.log_replay import LogReplay
-from signals.audit.streams import Progress
-from signals.intake.models import Signal
-from signals.webhooks.models import Subscription
+from desks.ids import USER
+from desks.models import Card, Election
+from events.actors import ActorType
+from events.kinds import EVERYONE, Kind
+from events.models import Event
+from signals.audit import state
+from signals.audit.findings import AuditMismatchError, Findings, require
+from signals.audit.rows import BOTS, SECRETS, TABLES, TOKENS, LoggedEvent, Owner, Row, Table
+from signals.intake.models import Outcome, Signal
+from signals.law.shapes import Mode
+from tokens.choices import Source
+from tokens.models.token import WRITE
 
-PASSES = 2  # how often each event is read, at most
+CHUNK = 2000  # how many rows are read at a time
+SIGNAL_KINDS = frozenset(f"signal.{outcome}" for outcome in Outcome.values)
+AFTER_ALL_EVENTS = 2**63  # a row's place in the order of its owner's events
+MARKS = {"requestId", "nonce"}  # what names a refused request to its sender
+
+# Called with the number of events read since the last call.
+Progress = Callable[[int], object]
+# The owner, the order among what is the owner's, and a table with its row, or an event or a signal.
+Item = tuple[str, int, Table | None, Any]
 
 
 def run_audit(progress: Progress = lambda events: None) -> Findings:
-    """Checks every promise. Call it in a snapshot, so that everything is read at one moment.
+    """Checks every promise but the schema's. Call it in a snapshot, to read everything at once.
 
     ``progress`` is called with the number of events read since its last call.
     """
     findings = Findings()
-    log = LogReplay(findings)
-    log.read(progress)
-    audit_desks(findings, log.cards, progress)
-    _nonces(findings)
-    _users(findings)
-    _places(findings)
-    check_keys(findings)
+    platform = Owner(findings)
+    # ``merge`` keeps the order of the streams: a signal comes right before its event.
+    streams = [_signals(), _events(progress), *map(_rows, TABLES)]
+    items = merge(*streams, key=itemgetter(0, 1))
+    for owner_id, of_owner in groupby(items, key=itemgetter(0)):
+        owner = Owner(findings, owner_id, platform) if owner_id else platform
+        _compare(findings, owner, of_owner)
+    _check_outcomes(findings)
+    state.check_order(findings)
+    state.check_nonces(findings)
+    state.check_users(findings)
+    state.check_places(findings)
+    state.check_keys(findings)
     return findings
 
 
-def audit_schema() -> Finding:
-    """Checks the tables themselves, and names every difference.
+# --- What is read ---------------------------------------------------------------------------------
 
-    Call it outside a snapshot: it makes temporary tables to compare with.
+
+def _events(progress: Progress) -> Iterator[Item]:
+    """All events, by owner and position. Cards are the platform's here."""
+    owner = _by_bytes(NullIf("topic", Value(EVERYONE)))
+    events = Event.objects.annotate(owner=owner).order_by("owner", "position")
+    rows = events.values_list("owner", *LoggedEvent._fields).iterator(chunk_size=CHUNK)
+    for number, (owner_id, *row) in enumerate(rows, start=1):
+        if not number % CHUNK:
+            progress(CHUNK)
+        event = LoggedEvent(*row)
+        yield owner_id, event.position, None, event
+
+
+def _signals() -> Iterator[Item]:
+    """All signals, in the order of their events."""
+    on_card = When(user_id=None, outcome=Outcome.FILLED, then=F("card_id"))
+    owner = _by_bytes(Case(on_card, default=F("user_id")))
+    signals = Signal.objects.annotate(owner=owner).order_by("owner", "position")
+    for signal in signals.iterator(chunk_size=CHUNK):
+        yield _topic_of(signal) or "", signal.position, None, signal
+
+
+def _rows(table: Table) -> Iterator[Item]:
+    """The rows of a table by owner, each owner's after all events."""
+    rows = table.model._default_manager.annotate(desk_user_id=_by_bytes(table.desk))
+    ordered = rows.order_by("desk_user_id", "pk").values().iterator(chunk_size=CHUNK)
+    for row in ordered:
+        yield row["desk_user_id"], AFTER_ALL_EVENTS, table, row
+
+
+def _by_bytes(owner: Combinable) -> Collate:
+    """Text that is empty instead of NULL, and is sorted by its bytes as in Python."""
+    collation = "C" if connection.vendor == "postgresql" else "BINARY"
+    return Collate(Coalesce(owner, Value("")), collation)
+
+
+# --- One owner ------------------------------------------------------------------------------------
+
+
+def _compare(findings: Findings, owner: Owner, items: Iterator[Item]) -> None:
+    """Compares an owner's events with each other, with its signals, and then with its rows."""
+    signal: Signal | None = None
+    for _, position, table, item in items:
+        if signal is not None and signal.position != position:
+            _report_missing_event(findings, signal)
+            signal = None
+        if table is not None:
+            owner.rows[table].compare(item)
+        elif isinstance(item, Signal):
+            signal = item
+        else:
+            _check_event(findings, owner, item, signal)
+            signal = None
+    if signal is not None:
+        _report_missing_event(findings, signal)
+    for rows in owner.rows.values():
+        rows.report_missing()
+
+
+def _report_missing_event(findings: Findings, signal: Signal) -> None:
+    findings.signals.count += 1
+    findings.signals.breach(signal.public_id, "no event")
+
+
+def _check_event(
+    findings: Findings, owner: Owner, event: LoggedEvent, signal: Signal | None
+) -> None:
+    findings.events.count += 1
+    if event.kind in SIGNAL_KINDS:
+        _check_signal(findings, owner, event, signal)
+        return
+    if signal is not None:
+        _report_missing_event(findings, signal)
+    findings.events.check(event.id, lambda: _apply(owner, event))
+
+
+def _apply(owner: Owner, event: LoggedEvent) -> None:
+    require(event.signal_id is None, "signal")
+    if event.kind == Kind.SIGNAL_REFUSED:
+        _check_refusal(event)
+        return
+    require(event.platform_content is None, "what the platform sees")
+    require(event.content == {"signal": None, "data": event.data}, "members")
+    owner.apply(event)
+
+
+def _check_refusal(event: LoggedEvent) -> None:
+    """A desk sees request id and nonce of its own bots' signals only, and the platform of all."""
+    is_one = "suppressed" not in event.data
+    seen = MARKS if is_one and event.data["botId"] else set()
+    require(event.data.keys() & MARKS == seen, "what the desk sees")
+    platform = (event.platform_content or event.content)["data"]
+    require(platform.keys() & MARKS == (MARKS if is_one else set()), "what the platform sees")
+
+
+# --- Signals --------------------------------------------------------------------------------------
+
+
+def _check_signal(
+    findings: Findings, owner: Owner, event: LoggedEvent, signal: Signal | None
+) -> None:
+    findings.signals.count += 1
+    if signal is None:
+        findings.signals.breach(event.id, "no row")
+        return
+    name, card = signal.public_id, owner.card_at(event.position)
+    if differing := _differing(signal, event, card):
+        findings.signals.breach(name, *differing)
+    findings.credentials.count += 1
+    findings.credentials.check(name, lambda: _check_credential(owner, event, signal))
+    findings.consent.check(name, lambda: _check_consent(owner, event, signal, card))
+
+
+def _differing(signal: Signal, event: LoggedEvent, card: Row | None) -> list[str]:
+    """Returns the names in which a signal and its event differ. ``card`` is the published card."""
+    everything = signal.to_dict()
+    filled = {"filled": signal.filled} if signal.outcome == Outcome.FILLED else {}
+    logged_and_stored = {
+        "topic": (event.topic, _topic_of(signal)),
+        "public_id": (event.signal_id, signal.public_id),
+        "outcome": (event.kind, f"signal.{signal.outcome}"),
+        "credential": (event.actor_id, signal.credential),
+        "received_at": (event.at, signal.received_at),
+        "signer": (signal.bot_id or signal.source, signal.signer),
+        "card_id": (card["id"] if card and signal.bot_id is None else None, signal.card_id),
+        "what desks see": (
+            event.content,
+            {"signal": signal.visible_to_desks(everything), "data": {}},
+        ),
+        "what the platform sees": (
+            event.platform_content,
+            {"signal": everything, "data": {"matched": signal.matched, **filled}},
+        ),
+    }
+    return [name for name, (logged, stored) in logged_and_stored.items() if logged != stored]
+
+
+def _topic_of(signal: Signal) -> str | None:
+    of_card = signal.user_id is None and signal.outcome == Outcome.FILLED
+    return signal.card_id if of_card else signal.user_id
+
+
+def _check_consent(owner: Owner, event: LoggedEvent, signal: Signal, card: Row | None) -> None:
+    """A signal repeats the published card or its bot's election; one to a desk, what that elected.
+
+    ``_check_outcomes`` counts the desks of a fan-out.
     """
-    finding = Findings().schema
-    finding.count = len(schema.stored_models(connection))
-    finding.first = schema.differences(connection)
-    finding.broken = len(finding.first)
-    return finding
+    elected = [] if signal.bot_id else [card and card["card"]]
+    if owner.id.startswith(USER) and signal.mode != Mode.DRAFT:
+        owner.require_active()
+        elected.append(owner.election_at(event.position, signal.bot_id))
+    for one in elected:
+        if one is None:
+            raise AuditMismatchError("no election was standing")
+        require(signal.pair == one["pair"], "pair")
+        require(signal.direction == one["direction"], "direction")
+    if signal.bot_id and event.kind == Kind.SIGNAL_FILLED:
+        bot = owner.rows[BOTS].rows[signal.bot_id]
+        bot.update(heard=event.at, heard_again=bot["heard_again"] or event.at)
 
 
-def _nonces(findings: Findings) -> None:
-    findings.nonces.count = Signal.objects.count()
-    spent = Signal.objects.order_by().values("signer", "nonce")
-    for twice in spent.annotate(times=Count("pk"), last=Max("public_id")).filter(times__gt=1):
-        findings.nonces.breach(twice["last"])
+def _check_credential(owner: Owner, event: LoggedEvent, signal: Signal) -> None:
+    """The credential was valid at the signal's position, and may send what it sent."""
+    holder, name = owner if signal.bot_id else owner.platform, signal.credential
+    tokens, secrets = owner.platform.rows[TOKENS].rows, holder.rows[SECRETS].rows
+    credential = tokens.get(name) or secrets.get(name)
+    if credential is None or credential["opened"] > event.position:
+        raise AuditMismatchError("no such credential in the log")
+    has_changed = credential["changed"] < event.position
+    if name in tokens:
+        require(event.actor_type == ActorType.TOKEN, "actor")
+        is_expired = credential["expires_at"] and credential["expires_at"] <= event.at
+        is_revoked = credential["revoked_at"] and has_changed
+        require(not (is_expired or is_revoked), f"{name} was expired or revoked")
+        is_allowed = WRITE in credential["scopes"] and signal.bot_id is None
+        require(is_allowed, f"{name} was not allowed to push it")
+        return
+    require(event.actor_type == ActorType.SECRET, "actor")
+    has_ended = has_changed and credential["ends_at"] and credential["ends_at"] <= event.at
+    require(not has_ended, f"{name} had ended")
+    signer = signal.bot_id or signal.source
+    if signer == Source.NOX and not any(
+        one["owner"] == Source.NOX and one["opened"] < event.position for one in secrets.values()
+    ):
+        signer = Source.FLOOR  # the Floor's signs for Nox until there is one of Nox
+    require(credential["owner"] == signer, f"{name} is not the secret of this source")
 
 
-def _users(findings: Findings) -> None:
-    """The log does not tell who is staff, but staff have no desk."""
-    findings.users.count = User.objects.count()
-    of_staff = Q(user__is_staff=True) | Q(user__is_superuser=True)
-    for public_id in Desk.objects.filter(of_staff).values_list("public_id", flat=True):
-        findings.users.breach(public_id, "its owner is staff")
-    for user in User.objects.exclude(is_staff=F("is_superuser")):
-        findings.users.breach(user.staff_id or f"user {user.pk}", "is_staff", "is_superuser")
+def _check_outcomes(findings: Findings) -> None:
+    """Checks the outcome and the counts of each signal, and the count of each card.
+
+    The tables alone tell how many elections stood on a card at a position.
+    """
+    on_cards = Election.objects.exclude(card=None)
+    made = on_cards.order_by("opened").values_list("opened", "card", Value(1))
+    withdrawn = on_cards.exclude(closed=None).order_by("closed")
+    signals = Signal.objects.order_by("position").values_list(
+        *("position", "card_id", "public_id", "mode", "outcome", "fanout"),
+        *("user_id", "matched", "filled"),
+    )
+    standing: Counter[str] = Counter()
+    streams = made, withdrawn.values_list("closed", "card", Value(-1)), signals
+    rows = (stream.iterator(chunk_size=CHUNK) for stream in streams)
+    for _, card_id, what, *more in merge(*rows, key=itemgetter(0)):
+        if not more:
+            standing[card_id] += what
+            continue
+        findings.consent.count += 1
+        mode, outcome, fanout, user_id, matched, filled = more
+        expected = _outcome(mode, fanout, user_id, standing[card_id])
+        if (outcome, matched, filled) != expected:
+            findings.consent.breach(what, "outcome" if outcome != expected[0] else "matched")
+    for card_id, count in Card.objects.values_list("pk", "standing"):
+        if count != standing[card_id]:
+            findings.cards.breach(card_id, "standing")
 
 
-def _places(findings: Findings) -> None:
-    """Where deliveries and notices go on. A position of another epoch is none here."""
-    head = read_head()
-    webhooks = Subscription.objects.filter(cursor_epoch=head.epoch)
-    bookmarks = Bookmark.objects.filter(epoch=head.epoch)
-    beyond = [
-        *webhooks.filter(cursor_position__gt=head.position).values_list("public_id", flat=True),
-        *(repr(mark.name) for mark in bookmarks.filter(position__gt=head.position)),
-    ]
-    findings.places.count = webhooks.count() + bookmarks.count()
-    for name in beyond:
-        findings.places.breach(name)
+def _outcome(mode: str, fanout: bool, user_id: str | None, standing: int) -> tuple[str, int, int]:
+    """The outcome, ``matched`` and ``filled`` that a signal must have (contract, section 4)."""
+    is_sent = fanout or user_id is not None
+    matched = 1 if user_id is not None else standing if fanout else 0
+    if mode == Mode.DRY_RUN:
+        return Outcome.DRY_RUN, matched, 0
+    if mode == Mode.DRAFT or not is_sent:
+        return Outcome.RECORDED, 0, 0
+    return Outcome.FILLED, matched, matched

@@ -14,7 +14,8 @@ from events.management.log_command import COULD_NOT_RUN, LogCommand
 from events.models import Head
 from events.statements import snapshot
 from signals.audit.findings import NOT_COVERED, Finding, Findings
-from signals.audit.run import PASSES, audit_schema, run_audit
+from signals.audit.run import run_audit
+from signals.audit.state import audit_schema
 from signals.notices.writers import tell_staff
 
 
@@ -63,7 +64,7 @@ def _audited() -> tuple[Head, Findings]:
     with snapshot():
         head = read_head()
         # With disable=None, tqdm draws on a terminal only.
-        with tqdm(total=PASSES * head.position, unit=" events", disable=None) as progress:
+        with tqdm(total=head.position, unit=" events", disable=None) as progress:
             return head, run_audit(progress.update)
 
 

@@ -452,7 +452,7 @@ def test_impossible_elections_are_found(falsified):
     election = Election.objects.get(opened=made.position)
     election.pk, election.desk, election.opened = None, idle, Head.objects.get().position
     election.save(force_insert=True)
-    assert f"evt_{election.opened} (the desk was not connected)" in broken()["events"]
+    assert f"evt_{election.opened} (connected was False)" in broken()["events"]
 
 
 def test_a_head_clock_before_the_last_event_is_found(falsified):

@@ -4,7 +4,8 @@ import pytest
 from allauth.mfa.models import Authenticator
 
 from signals.audit.findings import Findings
-from signals.audit.run import audit_schema, run_audit
+from signals.audit.run import run_audit
+from signals.audit.state import audit_schema
 from tests.signals.audit.stage import broken
 from tokens.choices import Source
 from tokens.models import SigningSecret, Token

@@ -1,0 +1,662 @@
+"""What the log tells of the rows of each table, as a list, and the checks that follow from it.
+
+The checks are the same for every table. An event tells of a row that exists, or is the first that
+tells of one. Of what only one row may have, one is in use. An event repeats what the row was told
+before, but for the members that it tells. In the end each column is as the latest event told it.
+
+Nothing here is shared with the code that makes the changes: it would repeat that code's mistakes.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import cache
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+from django.db.models import F, Model, OuterRef, Subquery, Value
+from django.db.models.expressions import Combinable
+
+from desks.expectation_rules import Expectation
+from desks.ids import USER
+from desks.models import Automation, Card, Connection, Desk, Election
+from desks.models.election import Reason
+from events.kinds import EVERYONE, PLATFORM, Kind
+from events.times import to_rfc3339
+from signals.audit.findings import AuditMismatchError, Finding, Findings, require, require_same
+from signals.webhooks.models import Reason as DisabledReason
+from signals.webhooks.models import State, Subscription, SubscriptionSecret
+from tokens.choices import Scope, Source
+from tokens.models import SigningSecret, Token
+from tokens.models.token import READ, WRITE
+
+Row = dict[str, Any]
+
+
+class LoggedEvent(NamedTuple):
+    """The columns of an event that the audit reads."""
+
+    position: int
+    kind: str
+    at: datetime
+    topic: str | None
+    signal_id: str | None
+    actor_type: str | None
+    actor_id: str | None
+    content: Any
+    platform_content: Any
+
+    @property
+    def id(self) -> str:
+        return f"evt_{self.position}"
+
+    @property
+    def data(self) -> Row:
+        """The data that every reader of the topic sees."""
+        data: Row = self.content["data"]
+        return data
+
+
+@dataclass(frozen=True)
+class Told:
+    """What events of one kind tell of a row.
+
+    ``sets`` are columns that follow, as values or as functions of the event and the row. They add
+    to the members in ``tells``, or to all members of the table if a row begins with the event.
+    ``needs`` are values of columns before the event, a tuple for any of several. ``check`` raises
+    what else is wrong, and alone looks at the members in ``checked``. ``part`` is the member with
+    the data about the row, if that is not the whole data; None if nothing repeats the row.
+    """
+
+    sets: Row | Callable[[LoggedEvent, Row], Row] = field(default_factory=dict)
+    tells: tuple[str, ...] = ()
+    needs: Row = field(default_factory=dict)
+    check: Callable[["Owner", LoggedEvent, Row], None] | None = None
+    checked: tuple[str, ...] = ()
+    part: str | None = ""
+    begins: bool = False
+    removes: bool = False
+    follows_the_end: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A table whose rows the log tells.
+
+    ``desk`` is the userId of a row's desk, empty for the platform. ``key`` is the column that names
+    a row, and ``named_by`` finds its value. ``members`` are those of an event's data, each told of
+    the column of its name; those in ``ignored`` are of earlier releases. Only one row of a ``slot``
+    may be in use: until its column ``ended_by`` has a value. ``derived`` are values of a stored row
+    in the form of the log.
+    """
+
+    model: type[Model]
+    finding: str
+    desk: Combinable
+    key: str
+    named_by: Callable[["Owner", LoggedEvent], Any]
+    members: tuple[str, ...]
+    events: Mapping[str, Told]
+    ended_by: str = "is_removed"
+    slot: Callable[[Row], Any] = itemgetter("key")
+    derived: Callable[[Row], Row] = lambda row: {}
+    ignored: tuple[str, ...] = ()
+
+
+class Rows:
+    """The rows of one owner in one table, by the events so far.
+
+    A row holds its columns, its ``key``, and the positions of the event with which it began
+    (``opened``) and of the latest that told of it (``changed``).
+    """
+
+    def __init__(self, table: Table, finding: Finding) -> None:
+        self.table, self.finding = table, finding
+        self.rows: dict[Any, Row] = {}
+        self._latest: dict[Any, Row] = {}  # by slot
+
+    def apply(self, owner: "Owner", event: LoggedEvent) -> None:
+        """Applies the next event, unless it raises ``AuditMismatchError``."""
+        table, told = self.table, self.table.events[event.kind]
+        key = table.named_by(owner, event)
+        require(told.begins != (key in self.rows), "it exists already, or not yet")
+        new = {"key": key, "desk_user_id": owner.id, "opened": event.position, table.key: key}
+        row = self.rows.get(key) or {**new, "created_at": event.at}
+        require(told.follows_the_end or not row.get(table.ended_by), "it has ended")
+        for column, needed in told.needs.items():
+            is_met = row[column] in needed if isinstance(needed, tuple) else row[column] == needed
+            require(is_met, f"{column} was {row[column]}")
+        if told.check:
+            told.check(owner, event, row)
+        after = {**row, **_told(table, told, event, row)}
+        if told.begins:
+            require(not self.in_use(table.slot(after)), "another one was in use")
+            self.rows[key] = self._latest[table.slot(after)] = row
+        row.update(after, changed=event.position, updated_at=event.at)
+        if told.removes:
+            self.remove(key)
+
+    def in_use(self, slot: Any) -> Row | None:
+        """The row of a slot that is in use. It can only be the latest one."""
+        row = self._latest.get(slot)
+        return row if row and not (row.get(self.table.ended_by) or "is_removed" in row) else None
+
+    def all_in_use(self) -> Iterator[Row]:
+        return (row for slot in self._latest if (row := self.in_use(slot)))
+
+    def remove(self, key: Any) -> None:
+        self.rows.pop(key)["is_removed"] = True
+
+    def compare(self, stored: Row) -> None:
+        """Compares a stored row with what the log tells of it."""
+        self.finding.count += 1
+        key, stored = stored[self.table.key], {**stored, **self.table.derived(stored)}
+        told = self.rows.get(key)
+        if told is None:
+            self.finding.breach(_name(key), "not in the log")
+            return
+        told["is_stored"] = True
+        if differing := [name for name in told if stored.get(name, told[name]) != told[name]]:
+            self.finding.breach(_name(key), *differing)
+
+    def report_missing(self) -> None:
+        """Reports the rows that the table does not hold."""
+        for key, row in self.rows.items():
+            if "is_stored" not in row:
+                self.finding.breach(_name(key), "no row")
+
+
+def _name(key: Any) -> str:
+    return f"evt_{key}" if isinstance(key, int) else str(key)
+
+
+def _told(table: Table, told: Told, event: LoggedEvent, row: Row) -> Row:
+    """The columns that an event tells. Raises ``AuditMismatchError`` if its data differs."""
+    data = event.data[told.part] if told.part else event.data
+    members = {name: _column(name, table.key) for name in (*table.members, *told.tells)}
+    tells = members if told.begins else told.tells
+    columns = {members[name]: _read(name, data[name]) for name in tells}
+    sets = told.sets(event, row) if callable(told.sets) else told.sets
+    for column, value in sets.items():
+        columns[column] = value(event, row) if callable(value) else value
+    if told.part is not None:
+        after, left_out = {**row, **columns}, (*told.checked, *table.ignored)
+        shown = {name: said for name, said in data.items() if name not in left_out}
+        require_same(shown, {name: _said(after[column]) for name, column in members.items()})
+    return columns
+
+
+@cache
+def _column(member: str, key: str) -> str:
+    """The column of a member: the key of the row, or the one of its name."""
+    is_id = member in ("id", "botId", "cardId")
+    return key if is_id else re.sub("[A-Z]", lambda capital: f"_{capital[0].lower()}", member)
+
+
+def _read(member: str, value: Any) -> Any:
+    return datetime.fromisoformat(value) if member.endswith("At") and value is not None else value
+
+
+def _said(value: Any) -> Any:
+    return to_rfc3339(value) if isinstance(value, datetime) else value
+
+
+class Owner:
+    """All rows of one desk by the events so far; or those of the platform, cards included.
+
+    ``id`` is the userId of the desk. It is empty for the platform.
+    """
+
+    def __init__(self, findings: Findings, user_id: str = "", platform: "Owner | None" = None):
+        self.id, self.platform = user_id, platform or self
+        self.rows = {table: Rows(table, getattr(findings, table.finding)) for table in TABLES}
+
+    def apply(self, event: LoggedEvent) -> None:
+        """Applies the next event. Raises ``AuditMismatchError`` if it cannot follow."""
+        require(event.kind in Kind.values, "kind")
+        family = event.kind.partition(".")[0]
+        if event.topic is PLATFORM or event.topic == EVERYONE:
+            families = ("card",) if event.topic else ("token", "secret", "subscription")
+            require(family in families, "topic")
+        else:
+            require(event.topic.startswith(USER) and family != "card", "topic")
+            if event.kind not in (Kind.DESK_CREATED, Kind.DESK_REACTIVATED):
+                self.require_active()
+        for table in TOLD_BY.get(event.kind, ()):
+            self.rows[table].apply(self, event)
+
+    def require_active(self) -> None:
+        """Raises ``AuditMismatchError`` unless the desk exists and is not deactivated."""
+        require(self.rows[DESKS].in_use(self.id), "the desk was deactivated, or did not exist")
+
+    def card_at(self, position: int) -> Row | None:
+        """The card that is published at a position."""
+        cards = reversed(self.platform.rows[CARDS].rows.values())
+        card = next((card for card in cards if card["opened"] < position), None)
+        return card if card and (card["closed"] or position) >= position else None
+
+    def election_at(self, position: int, bot_id: str | None) -> Row | None:
+        """The election that stands for a bot, or on the card published at a position."""
+        card = None if bot_id else self.card_at(position)
+        return self.rows[ELECTIONS].in_use(card["id"] if card else bot_id)
+
+
+# --- What several tables need ---------------------------------------------------------------------
+
+
+def _at(event: LoggedEvent, row: Row) -> datetime:
+    return event.at
+
+
+def _position(event: LoggedEvent, row: Row) -> int:
+    return event.position
+
+
+def _topic(owner: Owner, event: LoggedEvent) -> str | None:
+    return event.topic
+
+
+def _data(member: str) -> Callable[[Owner, LoggedEvent], Any]:
+    return lambda owner, event: event.data[member]
+
+
+def _desk_of(rows: str) -> Subquery:
+    """The userId of the desk that has a row among its ``rows``."""
+    return Subquery(Desk.objects.filter(**{rows: OuterRef("pk")}).order_by().values("public_id"))
+
+
+# --- Desks, connections and cards -----------------------------------------------------------------
+
+
+def _check_disconnection(owner: Owner, event: LoggedEvent, row: Row) -> None:
+    card = owner.card_at(event.position)
+    still = (None, card["id"] if card else None)
+    standing = [one for one in owner.rows[ELECTIONS].all_in_use() if one["card_id"] in still]
+    require(not standing, "an election was still standing")
+
+
+def _check_end(owner: Owner, event: LoggedEvent, row: Row) -> None:
+    for table in (CONNECTIONS, BOTS, TOKENS, SECRETS, WEBHOOKS):
+        require(not any(owner.rows[table].all_in_use()), f"it still had {table.finding}")
+
+
+UNCONNECTED = {"venue": None, "connected": False, "enrolled_id": None}
+DESKS = Table(
+    model=Desk,
+    finding="desks",
+    desk=F("public_id"),
+    key="public_id",
+    named_by=_topic,
+    members=("venue",),
+    ended_by="deactivated",
+    events={
+        Kind.DESK_CREATED: Told({**UNCONNECTED, "deactivated": False, "closed": 0}, begins=True),
+        Kind.DESK_CONNECTED: Told({"connected": True}, ("venue",), {"connected": False}),
+        Kind.DESK_DISCONNECTED: Told(
+            UNCONNECTED, needs={"connected": True}, check=_check_disconnection, part=None
+        ),
+        Kind.DESK_DEACTIVATED: Told({"deactivated": True}, check=_check_end),
+        Kind.DESK_CLOSED: Told({"deactivated": True, "closed": _position}, check=_check_end),
+        Kind.DESK_REACTIVATED: Told(
+            {"deactivated": False}, needs={"deactivated": True, "closed": 0}, follows_the_end=True
+        ),
+        Kind.ELECTION_MADE: Told(
+            {"enrolled_id": lambda event, row: event.data.get("cardId", row["enrolled_id"])},
+            needs={"connected": True},
+            part=None,
+        ),
+        Kind.ELECTION_WITHDRAWN: Told(
+            lambda event, row: {} if "botId" in event.data else {"enrolled_id": None}, part=None
+        ),
+    },
+)
+CONNECTIONS = Table(
+    model=Connection,
+    finding="connections",
+    desk=_desk_of("connection"),
+    key="desk_user_id",
+    named_by=_topic,
+    members=("venue",),
+    events={
+        Kind.DESK_CONNECTED: Told({"connected_at": _at}, begins=True),
+        Kind.DESK_DISCONNECTED: Told(removes=True),
+    },
+)
+CARDS = Table(
+    model=Card,
+    finding="cards",
+    desk=Value(""),
+    key="id",
+    named_by=_data("cardId"),
+    members=("cardId", "card"),
+    ended_by="closed",
+    slot=lambda row: "published",
+    derived=lambda row: {"card": {name: row[name] for name in ("name", "pair", "direction")}},
+    events={
+        Kind.CARD_PUBLISHED: Told(
+            {"published_at": _at, "closed": None, "retired_at": None}, begins=True
+        ),
+        Kind.CARD_RETIRED: Told({"closed": _position, "retired_at": _at}),
+    },
+)
+
+# --- Elections ------------------------------------------------------------------------------------
+
+TARGET = ("card", "cardId", "botId")
+
+
+def _election(owner: Owner, event: LoggedEvent) -> Any:
+    if event.kind == Kind.ELECTION_MADE:
+        return event.position
+    election = owner.election_at(event.position, event.data.get("botId"))
+    return election and election["opened"]
+
+
+def _check_target(owner: Owner, event: LoggedEvent, row: Row) -> None:
+    """The event names a bot that is not removed, or the published card, whose pair it repeats."""
+    data, card = event.data, owner.card_at(event.position)
+    target = {name: data[name] for name in TARGET if name in data}
+    if "botId" in data:
+        require(owner.rows[BOTS].in_use(data["botId"]), "the bot was removed, or did not exist")
+        require_same(target, {"botId": data["botId"]})
+    elif card is None:
+        raise AuditMismatchError("no card was published")
+    else:
+        elected = {"name": target.pop("card"), "pair": data["pair"], "direction": data["direction"]}
+        require_same({**target, **elected}, {"cardId": card["id"], **card["card"]})
+    require(data.get("reason") in (None, *Reason.values), "reason")
+
+
+ELECTIONS = Table(
+    model=Election,
+    finding="elections",
+    desk=_desk_of("elections"),
+    key="opened",
+    named_by=_election,
+    members=("pair", "direction"),
+    ended_by="closed",
+    slot=lambda row: row["automation_id"] or row["card_id"],
+    events={
+        Kind.ELECTION_MADE: Told(
+            {
+                "card_id": lambda event, row: event.data.get("cardId"),
+                "automation_id": lambda event, row: event.data.get("botId"),
+                "elected_at": _at,
+                "closed": None,
+                "reason": None,
+            },
+            check=_check_target,
+            checked=TARGET,
+            begins=True,
+        ),
+        Kind.ELECTION_WITHDRAWN: Told(
+            {"closed": _position}, ("reason",), check=_check_target, checked=TARGET
+        ),
+    },
+)
+
+# --- Bots -----------------------------------------------------------------------------------------
+
+# What the log tells of an expectation. When the service looks next (``due_at``) is not in it.
+NOT_SILENT = {"silent_since": None, "silent_from": None}
+NOT_EXPECTED = {"expected": None, "expected_since": None, **NOT_SILENT}
+
+
+def _expectation(every: int | None, grace: int | None) -> Row | None:
+    if every is None and grace is None:
+        return None
+    return {"every": every, "tradingDays": every is None, "grace": grace}
+
+
+def _check_change(owner: Owner, event: LoggedEvent, row: Row) -> None:
+    said, max_age = event.data["expected"], event.data["maxAge"]
+    require(said is None or said == _expectation(said["every"], said["grace"]), "expected")
+    require((said, max_age) != (row["expected"], row["max_age"]), "nothing changed")
+
+
+def _begin_anew(event: LoggedEvent, row: Row) -> Row:
+    """A bot of which something else is expected is not silent, and its time counts from now."""
+    said = event.data["expected"]
+    since = event.at if said else None
+    return {} if said == row["expected"] else {"expected_since": since, **NOT_SILENT}
+
+
+def _last_heard(event: LoggedEvent, row: Row) -> datetime:
+    since: datetime = row["expected_since"]
+    return max(since, row["heard"] or since)
+
+
+def _check_silence(owner: Owner, event: LoggedEvent, row: Row) -> None:
+    """Checks since when the bot is silent. The log does not know the zone of trading days."""
+    require(row["expected"], "the bot was not expected")
+    since, due = _last_heard(event, row), datetime.fromisoformat(event.data["dueAt"])
+    every, grace = row["expected"]["every"], timedelta(seconds=row["expected"]["grace"])
+    by_utc = Expectation(every and timedelta(seconds=every), grace).deadline(since, "UTC")
+    require(event.data["since"] == to_rfc3339(since), "since")
+    is_late = event.data["dueAt"] == to_rfc3339(due) and due <= event.at
+    require(is_late and abs(due - by_utc) <= timedelta(days=0 if every else 3), "dueAt")
+
+
+def _check_heard(owner: Owner, event: LoggedEvent, row: Row) -> None:
+    require(row["silent_from"] is not None, "the bot was not silent")
+    for name, column in {"since": "silent_since", "heardAt": "heard_again"}.items():
+        require(row[column] and event.data[name] == to_rfc3339(row[column]), name)
+
+
+def _check_removal(owner: Owner, event: LoggedEvent, row: Row) -> None:
+    for table in (ELECTIONS, SECRETS):
+        require(not owner.rows[table].in_use(row["key"]), f"it still had {table.finding}")
+
+
+BOTS = Table(
+    model=Automation,
+    finding="automations",
+    desk=_desk_of("automations"),
+    key="id",
+    named_by=_data("botId"),
+    members=("botId", "name"),
+    ended_by="removed_at",
+    derived=lambda row: {"expected": _expectation(row["every"], row["grace"])},
+    events={
+        Kind.AUTOMATION_CREATED: Told(
+            {**dict.fromkeys(("removed_at", "max_age", "heard", "heard_again")), **NOT_EXPECTED},
+            begins=True,
+        ),
+        Kind.AUTOMATION_CHANGED: Told(_begin_anew, ("expected", "maxAge"), check=_check_change),
+        Kind.AUTOMATION_QUIET: Told(
+            {"silent_since": _last_heard, "silent_from": _position, "heard_again": None},
+            needs={"silent_from": None},
+            check=_check_silence,
+            checked=("since", "dueAt"),
+        ),
+        Kind.AUTOMATION_HEARD: Told(NOT_SILENT, check=_check_heard, checked=("since", "heardAt")),
+        Kind.AUTOMATION_REMOVED: Told({"removed_at": _at, **NOT_EXPECTED}, check=_check_removal),
+    },
+)
+
+# --- Tokens and signing secrets -------------------------------------------------------------------
+
+
+def _check_scopes(owner: Owner, event: LoggedEvent, row: Row) -> None:
+    require(event.data["scopes"], "scopes")
+
+
+def _check_owner(owner: Owner, event: LoggedEvent, row: Row) -> None:
+    whose = event.data["owner"]
+    is_shared = whose in (Source.FLOOR, Source.NOX)
+    require(owner.rows[BOTS].in_use(whose) if owner.id else is_shared, "owner")
+
+
+def _check_secrets_end(owner: Owner, event: LoggedEvent, row: Row) -> None:
+    """The end of a secret is set once, and once more if an overlap is cut short."""
+    ends_at, before = datetime.fromisoformat(event.data["endsAt"]), row["ends_at"]
+    require(ends_at >= event.at, "endsAt")
+    require(before is None or ends_at == event.at < before, "its end was already set")
+
+
+TOKENS = Table(
+    model=Token,
+    finding="tokens",
+    desk=_desk_of("tokens"),
+    key="public_id",
+    named_by=_data("id"),
+    members=(
+        *("id", "scope", "name", "scopes", "hint"),
+        *("createdAt", "expiresAt", "revokedAt", "userId"),
+    ),
+    ended_by="revoked_at",
+    slot=lambda row: row["user_id"] or row["key"],  # a desk has one
+    derived=lambda row: {"scopes": [READ] * row["can_read"] + [WRITE] * row["can_write"]},
+    events={
+        Kind.TOKEN_MINTED: Told(
+            {
+                "scope": lambda event, row: Scope.DESK if event.topic else Scope.PLATFORM,
+                "user_id": lambda event, row: event.topic,
+                "created_at": _at,
+                "revoked_at": None,
+            },
+            check=_check_scopes,
+            begins=True,
+        ),
+        Kind.TOKEN_REVOKED: Told({"revoked_at": _at}),
+    },
+)
+SECRETS = Table(
+    model=SigningSecret,
+    finding="secrets",
+    desk=_desk_of("automations__secrets"),
+    key="public_id",
+    named_by=_data("id"),
+    members=("id", "owner", "hint", "createdAt", "endsAt"),
+    ended_by="ends_at",
+    slot=itemgetter("owner"),
+    derived=lambda row: {"owner": row["automation_id"] or row["source"]},
+    events={
+        Kind.SECRET_GENERATED: Told(
+            {
+                "source": lambda e, row: Source.TRADINGVIEW if e.topic else e.data["owner"],
+                "automation_id": lambda event, row: event.topic and event.data["owner"],
+                "created_at": _at,
+                "ends_at": None,
+            },
+            check=_check_owner,
+            begins=True,
+        ),
+        Kind.SECRET_ENDED: Told(tells=("endsAt",), check=_check_secrets_end, follows_the_end=True),
+    },
+)
+
+# --- Webhooks (the log does not tell what a runner changes) ---------------------------------------
+
+
+def _check_webhook_change(owner: Owner, event: LoggedEvent, row: Row) -> None:
+    changed = event.data["changed"]
+    require(changed in (["kinds"], ["url"], ["kinds", "url"]), "changed")
+    require(("kinds" in changed) == (row["kinds"] != event.data["kinds"]), "kinds")
+
+
+def _change_url(event: LoggedEvent, row: Row) -> Row:
+    if "url" not in event.data["changed"]:
+        return {}
+    state = row["state"] if row["state"] == State.PAUSED else State.UNVERIFIED
+    new = {"state": state, "reason": None, "is_verified": False}
+    return {**new, "revision": row["revision"] + 1}
+
+
+def _verify(event: LoggedEvent, row: Row) -> Row:
+    state = State.ACTIVE if row["state"] == State.UNVERIFIED else row["state"]
+    return {"state": state, "is_verified": True}
+
+
+def _resume(event: LoggedEvent, row: Row) -> Row:
+    state = State.ACTIVE if row["is_verified"] else State.UNVERIFIED
+    return {"state": state, "reason": None}
+
+
+def _check_position(owner: Owner, event: LoggedEvent, row: Row) -> None:
+    require(0 <= event.data["position"] < event.position, "position")
+
+
+def _check_reason(owner: Owner, event: LoggedEvent, row: Row) -> None:
+    require(event.data["reason"] in DisabledReason.values, "reason")
+
+
+def _end_secrets(owner: Owner, event: LoggedEvent, row: Row) -> None:
+    """Without an overlap the secret in use is removed; one that was replaced before always is."""
+    said = event.at
+    if event.kind == Kind.SUBSCRIPTION_SECRET_REPLACED:
+        said = datetime.fromisoformat(event.data["previousEndsAt"])
+        is_exact = event.data["previousEndsAt"] == to_rfc3339(said)
+        require(is_exact and said >= event.at, "previousEndsAt")
+    secrets = owner.rows[WEBHOOK_SECRETS]
+    for secret in [one for one in secrets.rows.values() if one["webhook"] == row["key"]]:
+        if secret["ends_at"] is not None or said == event.at:
+            secrets.remove(secret["key"])
+        secret["ends_at"] = said
+
+
+WEBHOOKS = Table(
+    model=Subscription,
+    finding="subscriptions",
+    desk=_desk_of("subscriptions"),
+    key="public_id",
+    named_by=_data("id"),
+    members=("id", "kinds", "state", "reason"),
+    ignored=("host",),
+    derived=lambda row: {"kinds": row["kinds"] or None},
+    events={
+        Kind.SUBSCRIPTION_CREATED: Told(
+            {"state": State.UNVERIFIED, "reason": None, "is_verified": False, "revision": 0},
+            checked=("secret",),
+            begins=True,
+        ),
+        Kind.SUBSCRIPTION_VERIFIED: Told(_verify, needs={"is_verified": False}),
+        Kind.SUBSCRIPTION_CHANGED: Told(
+            _change_url, ("kinds",), check=_check_webhook_change, checked=("changed",)
+        ),
+        Kind.SUBSCRIPTION_SECRET_REPLACED: Told(
+            check=_end_secrets, checked=("secret", "previousEndsAt")
+        ),
+        Kind.SUBSCRIPTION_PAUSED: Told(
+            {"state": State.PAUSED, "reason": None},
+            needs={"state": (State.UNVERIFIED, State.ACTIVE, State.DISABLED)},
+        ),
+        Kind.SUBSCRIPTION_RESUMED: Told(_resume, needs={"state": (State.PAUSED, State.DISABLED)}),
+        Kind.SUBSCRIPTION_REWOUND: Told(
+            {"revision": lambda event, row: row["revision"] + 1},
+            check=_check_position,
+            checked=("position",),
+        ),
+        Kind.SUBSCRIPTION_DISABLED: Told(
+            {"state": State.DISABLED}, ("reason",), {"state": State.ACTIVE}, check=_check_reason
+        ),
+        Kind.SUBSCRIPTION_REMOVED: Told(check=_end_secrets, removes=True),
+    },
+)
+NEW_SECRET = Told(
+    {"webhook": lambda event, row: event.data["id"], "created_at": _at, "ends_at": None},
+    part="secret",
+    begins=True,
+)
+WEBHOOK_SECRETS = Table(
+    model=SubscriptionSecret,
+    finding="webhook_secrets",
+    desk=_desk_of("subscriptions__secrets"),
+    key="public_id",
+    named_by=lambda owner, event: event.data["secret"]["id"],
+    members=("id", "hint", "createdAt", "endsAt"),
+    ended_by="ends_at",
+    slot=itemgetter("webhook"),
+    events={
+        Kind.SUBSCRIPTION_CREATED: NEW_SECRET,
+        Kind.SUBSCRIPTION_SECRET_REPLACED: NEW_SECRET,
+    },
+)
+
+# An event is applied in this order.
+TABLES = (
+    *(DESKS, CONNECTIONS, CARDS, BOTS, ELECTIONS),
+    *(TOKENS, SECRETS, WEBHOOKS, WEBHOOK_SECRETS),
+)
+TOLD_BY = {kind: [one for one in TABLES if kind in one.events] for t in TABLES for kind in t.events}

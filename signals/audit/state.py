@@ -1,0 +1,129 @@
+"""What must hold of the log's positions and of the tables alone: one statement for each promise."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from allauth.mfa.models import Authenticator
+from django.conf import settings
+from django.db import connection
+from django.db.models import Count, F, Max, Q, Window
+from django.db.models.functions import Lag
+
+from desks.models import Bookmark, Desk, User
+from events import schema
+from events.feed import read_head
+from events.models import Event, Head
+from signals.audit.findings import Finding, Findings
+from signals.intake.models import Signal
+from signals.notices.chats.models import Chat
+from signals.webhooks.models import DeliveryAttempt, Subscription, SubscriptionSecret
+from tokens.crypto import keys
+from tokens.models import Sealed, SigningSecret, Token
+from tokens.models.secret import NO_TEXT
+from tokens.sealed_texts import ENCRYPTED_FIELDS
+
+
+def audit_schema() -> Finding:
+    """Checks the tables themselves, and names every difference.
+
+    Call it outside a snapshot: it makes temporary tables to compare with.
+    """
+    finding = Findings().schema
+    finding.count = len(schema.stored_models(connection))
+    finding.first = schema.differences(connection)
+    finding.broken = len(finding.first)
+    return finding
+
+
+def check_order(findings: Findings) -> None:
+    """Checks that the log has every position up to the head, and that time never goes back."""
+    before, at_before = (Window(Lag(name), order_by="position") for name in ("position", "at"))
+    events = Event.objects.order_by("position").annotate(before=before, at_before=at_before)
+    events = events.filter(Q(before=None) | ~Q(position=F("before") + 1) | Q(at_before__gt=F("at")))
+    for position, at, previous, at_previous in events.values_list(
+        "position", "at", "before", "at_before"
+    ).iterator():
+        if position != (previous or 0) + 1:
+            findings.positions.breach(f"evt_{(previous or 0) + 1}")
+        if at_previous is not None and at_previous > at:
+            findings.times.breach(f"evt_{position}")
+    findings.positions.count = findings.times.count = Event.objects.count()
+    head, last = read_head(), Event.objects.order_by("-position").first()
+    if head.position != (last.position if last else 0):
+        findings.positions.breach("head")
+    if last and head.at < last.at:
+        findings.times.breach("head")
+
+
+def check_nonces(findings: Findings) -> None:
+    findings.nonces.count = Signal.objects.count()
+    spent = Signal.objects.order_by().values("signer", "nonce")
+    for twice in spent.annotate(times=Count("pk"), last=Max("public_id")).filter(times__gt=1):
+        findings.nonces.breach(twice["last"])
+
+
+def check_users(findings: Findings) -> None:
+    """The log does not tell who is staff, but staff have no desk."""
+    findings.users.count = User.objects.count()
+    of_staff = Q(user__is_staff=True) | Q(user__is_superuser=True)
+    for public_id in Desk.objects.filter(of_staff).values_list("public_id", flat=True):
+        findings.users.breach(public_id, "its owner is staff")
+    for user in User.objects.exclude(is_staff=F("is_superuser")):
+        findings.users.breach(user.staff_id or f"user {user.pk}", "is_staff", "is_superuser")
+
+
+def check_places(findings: Findings) -> None:
+    """Where deliveries and notices go on. A position of another epoch is none here."""
+    head = read_head()
+    webhooks = Subscription.objects.filter(cursor_epoch=head.epoch)
+    bookmarks = Bookmark.objects.filter(epoch=head.epoch)
+    beyond = [
+        *webhooks.filter(cursor_position__gt=head.position).values_list("public_id", flat=True),
+        *(repr(mark.name) for mark in bookmarks.filter(position__gt=head.position)),
+    ]
+    findings.places.count = webhooks.count() + bookmarks.count()
+    for name in beyond:
+        findings.places.breach(name)
+
+
+def check_keys(findings: Findings) -> None:
+    """Checks the digest key of each unrevoked token, and decrypts each secret and second factor.
+
+    Only a signing secret that has ended may have no text.
+    """
+    tokens = Token.objects.filter(revoked_at=None)
+    findings.digests.count = tokens.count()
+    unknown = tokens.exclude(key_id__in=[keys.key_id(key) for key in settings.TOKEN_KEYS])
+    for public_id in unknown.values_list("public_id", flat=True).iterator():
+        findings.digests.breach(public_id)
+    erased = Q(key_id=NO_TEXT, ends_at__lte=Head.objects.get().at)
+    for secret in SigningSecret.objects.exclude(erased).order_by("pk").iterator():
+        _check(findings.sealed, secret.public_id, secret.decrypt)
+    for row in _of_webhooks():
+        _check(findings.webhooks, str(row), row.decrypt)
+    for chat in Chat.objects.order_by("pk").iterator():
+        _check(findings.chats, chat.public_id, chat.decrypt)
+    for factor in Authenticator.objects.order_by("pk").iterator():
+        encrypted = [factor.data[name] for name in ENCRYPTED_FIELDS if name in factor.data]
+        _check(findings.factors, f"factor {factor.pk}", partial(_decrypt_each, encrypted))
+
+
+def _of_webhooks() -> Iterator[Sealed]:
+    """Every row that holds a text of a webhook subscription."""
+    yield from Subscription.objects.order_by("pk").iterator()
+    for model in (SubscriptionSecret, DeliveryAttempt):
+        rows = model._default_manager.exclude(key_id=NO_TEXT).select_related("subscription")
+        yield from rows.order_by("pk").iterator()
+
+
+def _check(finding: Finding, name: str, decrypt: Callable[[], object]) -> None:
+    finding.count += 1
+    try:
+        decrypt()
+    except (keys.KeyLostError, ValueError):
+        finding.breach(name)
+
+
+def _decrypt_each(encrypted: list[str]) -> None:
+    for text in encrypted:
+        keys.decrypt_factor(text)

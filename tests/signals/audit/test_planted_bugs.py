@@ -1,0 +1,101 @@
+"""The audit finds what mistakes in the code of the actions leave behind.
+
+Each case plants one mistake, by another line in the source of a function, and then lets two desks
+live through the actions.
+"""
+
+import inspect
+import textwrap
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from desks import actions, writes
+from desks.expectation_rules import Expectation
+from desks.expectations import actions as expectations
+from events.actors import SYSTEM
+from signals.webhooks import actions as webhooks
+from tests.factories import a_bot, a_card, a_desk_token, a_ready_desk, expect
+from tests.signals.audit.stage import broken
+from tests.signals.webhooks.stage import a_webhooks_life
+from tokens import actions as tokens
+from tokens.choices import Source
+
+pytestmark = [pytest.mark.django_db, pytest.mark.slow, pytest.mark.once]
+
+NOTHING = "(lambda *arguments, **named: None)("  # a call that does nothing
+# A function, a part of its source, the mistake in its place, and a promise that it breaks.
+BUGS: list[tuple[Callable[..., Any], str, str, str]] = [
+    (actions.disconnect, "close_elections(turn, desk, standing, reason)", "pass", "events"),
+    (actions.disconnect, "turn.append(", NOTHING, "connections"),
+    (actions.enrol, 'F("standing") + 1', 'F("standing") + 2', "cards"),
+    (actions.publish_card, "turn.next_position(),", "turn.next_position() - 1,", "cards"),
+    (actions.connect, 'data={"venue": venue}', 'data={"venue": "Venue"}', "connections"),
+    (actions._set_deactivated, "desk, deactivated=deactivated", "desk", "desks"),
+    (
+        writes.Withdrawals.save,
+        "Desk.objects.filter(pk=self._desk.pk)",
+        "Desk.objects.none()",
+        "desks",
+    ),
+    (writes.open_election, "elected_at=turn.at", "elected_at=desk.created_at", "elections"),
+    (writes.remove_bots, "withdrawals.withdraw(election)", "pass", "events"),
+    (writes.remove_bots, "removed_at=turn.at, **NOT_EXPECTED", "removed_at=turn.at", "automations"),
+    (expectations._columns, '"expected_since": at', '"expected_since": at - SECOND', "automations"),
+    (tokens.revoke, "token.revoked_at = turn.at", "token.revoked_at = token.created_at", "tokens"),
+    (tokens._save, "turn.append(", "token.desk or turn.append(", "tokens"),
+    (tokens._store_end, "rows.update(ends_at=moment)", "rows.update(ends_at=turn.at)", "secrets"),
+    (tokens._remove_bots, "secrets = list(", "secrets = [] and list(", "events"),
+    (tokens.end_desk, "_revoke_all(desk, actor)", "pass", "events"),
+    (tokens.end_desk, "desk_ends.send(Desk, desk=desk, turn=turn)", "pass", "events"),
+    (webhooks._replace_url, "revision=row.revision + 1", "revision=row.revision", "subscriptions"),
+    (webhooks.pause, "append(", NOTHING, "events"),
+    (
+        webhooks.replace_secret,
+        "live.update(ends_at=previous_ends_at)",
+        "live.update(ends_at=turn.at)",
+        "webhook_secrets",
+    ),
+    (webhooks.remove_rows, "append(", NOTHING, "subscriptions"),
+]
+
+
+@pytest.mark.parametrize(("function", "right", "wrong", "promise"), BUGS)
+def test_a_mistake_in_an_action_is_found(monkeypatch, function, right, wrong, promise):
+    source = textwrap.dedent(inspect.getsource(function))
+    assert source.count(right) == 1
+    planted: dict[str, Any] = {}
+    exec(source.replace(right, wrong), function.__globals__, planted)  # noqa: S102 - our own source
+    monkeypatch.setattr(function, "__code__", planted[function.__name__].__code__)
+    two_desks_lives()
+    assert promise in broken()
+
+
+def test_the_lives_without_a_mistake_break_no_promise():
+    two_desks_lives()
+    assert broken() == {}
+
+
+def two_desks_lives() -> None:
+    """One desk is deactivated and comes back. The other one keeps what it has."""
+    card, hour = a_card(), timedelta(hours=1)
+    for is_deactivated in (True, False):
+        desk = a_ready_desk(card)
+        bot, gone = a_bot(desk), a_bot(desk)
+        expect(bot, Expectation(hour, hour))
+        expect(gone, Expectation(hour, hour))
+        a_desk_token(desk), a_desk_token(desk)
+        tokens.generate_secret(
+            source=Source.TRADINGVIEW, automation=bot.automation, overlap=hour, actor=SYSTEM
+        )
+        tokens.remove_automation(automation=gone.automation, actor=SYSTEM)
+        a_webhooks_life(desk)
+        actions.disconnect(desk=desk, actor=SYSTEM)
+        actions.connect(desk=desk, venue="Kraken", actor=SYSTEM)
+        actions.enrol(desk=desk, card_id=card.pk, actor=SYSTEM)
+        if is_deactivated:
+            tokens.deactivate(user=desk.user, actor=SYSTEM)
+            tokens.reactivate(user=desk.user, actor=SYSTEM)
+    actions.withdraw_from_card(desk=desk, actor=SYSTEM)
