@@ -99,10 +99,11 @@ def home(request: HttpRequest) -> HttpResponse:
 class CatalogView(ApiView):
     """The catalog. Public. A browser gets the contract's page."""
 
+    tag = "Catalog"
     authentication_classes = []
     permission_classes = []
 
-    @endpoint("readCatalog", tag="Catalog", answer=Catalog)
+    @endpoint("readCatalog", answer=Catalog, example=False)
     def get(self, request: Request) -> HttpResponse:
         """Read the catalog.
 

@@ -5,13 +5,12 @@ from contextlib import nullcontext
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from django.urls import path
-from drf_spectacular.utils import OpenApiParameter
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.viewsets import ViewSetMixin
 
 from desks.choices import PairAndDirection
-from desks.ids import BOT, USER, USER_ID, UserId
+from desks.ids import UserId
 from desks.models import Card, Desk
 from desks.models.connection import TRADE_ONLY
 from desks.models.desk import DeskQuerySet
@@ -22,7 +21,7 @@ from events.http.cursors import log_cursor, log_position, page_of, walk_cursor, 
 from events.http.parameters import MAX_TEXT_LENGTH, PageParameters
 from events.http.refusals import CursorLost, Invalid, NotFound
 from events.http.schemas import NextPage, PaperOnly, endpoint
-from events.json_schema import DateTime, JsonSchema
+from events.json_schema import DateTime, Example, JsonSchema
 from events.kinds import Kind
 from events.models import Event, Head
 from events.statements import planned_for_values
@@ -72,15 +71,15 @@ class DeskParameters(PageParameters):
 class ConnectionRecord(TypedDict):
     """The connection of a desk to a venue. The service never asks for a venue's keys."""
 
-    venue: str
-    access: Annotated[str, JsonSchema(const=TRADE_ONLY)]
+    venue: Annotated[str, Example("Kraken")]
+    access: Annotated[str, JsonSchema(const=TRADE_ONLY), Example(TRADE_ONLY)]
     connectedAt: DateTime
 
 
 class CardElection(PairAndDirection):
     """The desk's standing election on the published card."""
 
-    card: Annotated[str, "The card's name."]
+    card: Annotated[str, "The card's name.", Example("Morning trend")]
     electedAt: DateTime
 
 
@@ -113,6 +112,7 @@ class DeskPage(PaperOnly):
         str,
         "The position of the log before the first page: send it as changedSince later. It is also "
         "an after of the feed.",
+        Example("ZXZlbnRzOjRmMWMyYTkwLjc"),
     ]
     next: NextPage
     cardChanged: NotRequired[
@@ -122,34 +122,6 @@ class DeskPage(PaperOnly):
             "those on this page and on the pages after it.",
         ]
     ]
-
-
-EXAMPLE_USER_ID = f"{USER}7Jq2nT0vYc5RkXw9LbZsA1"
-EXAMPLE_BOT_ID = f"{BOT}3Fh8mPq1VdK6yUo4CxEeN2"
-EXAMPLE_TIME = "2026-11-20T09:30:00.000Z"
-DESK: DeskRecord = {
-    "userId": EXAMPLE_USER_ID,
-    "paper": True,
-    "liveWrites": False,
-    "connected": True,
-    "ready": True,
-    "connection": {"venue": "Kraken", "access": TRADE_ONLY, "connectedAt": EXAMPLE_TIME},
-    "election": {
-        "card": "Morning trend",
-        "pair": "BTC/USDT",
-        "direction": "long",
-        "electedAt": EXAMPLE_TIME,
-    },
-    "createdAt": EXAMPLE_TIME,
-    "updatedAt": EXAMPLE_TIME,
-}
-DESKS: DeskPage = {
-    "paper": True,
-    "liveWrites": False,
-    "desks": [DESK],
-    "asOf": "ZXZlbnRzOjRmMWMyYTkwLjc",
-    "next": None,
-}
 
 
 def desks_as_json(desks: DeskQuerySet, card: Card | None) -> list[tuple[DeskRecord, int]]:
@@ -276,10 +248,11 @@ def _list_name(params: dict[str, Any], since: int | None) -> str:
 class MeView(ApiView):
     """The desk of the calling token."""
 
+    tag = TAG
     required_scopes = {"GET": "read", "HEAD": "read"}
     for_platform = False
 
-    @endpoint("readMe", tag=TAG, example=DESK)
+    @endpoint("readMe")
     def get(self, request: Request) -> ApiResponse[DeskRecord]:
         """Read your own desk.
 
@@ -288,22 +261,14 @@ class MeView(ApiView):
         return ApiResponse(_one_desk(pk=request.auth.desk_id))
 
 
-in_path = OpenApiParameter("user_id", USER_ID, "path", description="The desk.")
-
-
 class DeskViewSet(ViewSetMixin, ApiView):
     """The desks, for the engine and other platforms."""
 
+    tag = TAG
     required_scopes = {"GET": "read", "HEAD": "read"}
     for_platform = True
 
-    @endpoint(
-        "listDesks",
-        tag=TAG,
-        example=DESKS,
-        parameters=[DeskParameters],
-        refusals=[CursorLost, Invalid],
-    )
+    @endpoint("listDesks", parameters=[DeskParameters], refusals=[CursorLost])
     def list(self, request: Request) -> ApiResponse[DeskPage]:
         """Pull desks.
 
@@ -330,7 +295,7 @@ class DeskViewSet(ViewSetMixin, ApiView):
             answer["cardChanged"] = latest is not None and latest.changed_since(walk.after)
         return ApiResponse(answer)
 
-    @endpoint("readDesk", tag=TAG, example=DESK, parameters=[in_path], refusals=[NotFound])
+    @endpoint("readDesk")
     def retrieve(self, request: Request, user_id: str) -> ApiResponse[DeskRecord]:
         """Read one desk.
 

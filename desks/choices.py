@@ -3,7 +3,7 @@
 from typing import Annotated, TypedDict
 
 from events.choices import TextEnum
-from events.json_schema import one_of, pattern
+from events.json_schema import Example, one_of, pattern
 
 MAX_PAIR_LENGTH = 41
 PAIR_FORM = r"[A-Z0-9._-]{1,20}/[A-Z0-9._-]{1,20}"
@@ -19,5 +19,5 @@ class Direction(TextEnum):
 class PairAndDirection(TypedDict):
     """A pair and a direction. A signal must repeat those that the customer elected."""
 
-    pair: Annotated[str, pattern(PAIR_FORM), "BASE/QUOTE, compared exactly."]
+    pair: Annotated[str, pattern(PAIR_FORM), "BASE/QUOTE, compared exactly.", Example("BTC/USDT")]
     direction: Annotated[str, one_of(Direction)]

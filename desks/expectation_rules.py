@@ -9,7 +9,7 @@ from datetime import datetime, time, timedelta
 from typing import Annotated, TypedDict
 from zoneinfo import ZoneInfo
 
-from events.json_schema import JsonSchema
+from events.json_schema import Example, JsonSchema
 
 MIN_EVERY, MAX_EVERY = timedelta(minutes=15), timedelta(days=31)
 MAX_GRACE = timedelta(days=1)
@@ -33,11 +33,18 @@ class ExpectationRecord(TypedDict):
     """How often the bot is expected to send: every so often, or on each trading day."""
 
     every: Annotated[
-        Annotated[int, seconds(MIN_EVERY, MAX_EVERY)] | None, "Seconds. Null for each trading day."
+        Annotated[int, seconds(MIN_EVERY, MAX_EVERY)] | None,
+        "Seconds. Null for each trading day.",
+        Example(3600),
     ]
-    tradingDays: Annotated[bool, "On each day from Monday to Friday, in the owner's time zone."]
+    tradingDays: Annotated[
+        bool, "On each day from Monday to Friday, in the owner's time zone.", Example(False)
+    ]
     grace: Annotated[
-        int, seconds(timedelta(0), MAX_GRACE), "Seconds by which a signal may be late."
+        int,
+        seconds(timedelta(0), MAX_GRACE),
+        "Seconds by which a signal may be late.",
+        Example(300),
     ]
 
 

@@ -8,7 +8,7 @@ import secrets
 import string
 from typing import Annotated
 
-from events.json_schema import JsonSchema, pattern
+from events.json_schema import EXAMPLE_USER_ID, Example, JsonSchema, pattern
 
 BASE62 = string.digits + string.ascii_uppercase + string.ascii_lowercase
 # Maps random bytes to characters, four bytes to each. The other bytes are dropped.
@@ -38,11 +38,14 @@ def id_schema(prefix: str) -> JsonSchema:
 USER_ID, BOT_ID, CARD_ID = id_schema(USER), id_schema(BOT), id_schema(CARD)
 SIGNAL_ID, SUBSCRIPTION_ID = id_schema(SIGNAL), id_schema(SUBSCRIPTION)
 
-UserId = Annotated[str, USER_ID]
-BotId = Annotated[str, BOT_ID]
+EXAMPLE_BOT_ID = f"{BOT}3Fh8mPq1VdK6yUo4CxEeN2"
+EXAMPLE_SIGNAL_ID = f"{SIGNAL}9Lx2cRf6TpB4gWu1QmXyK7"
+EXAMPLE_SUBSCRIPTION_ID = f"{SUBSCRIPTION}6Hn1tKc9WzR4vQy8BsLmD3"
+UserId = Annotated[str, USER_ID, Example(EXAMPLE_USER_ID)]
+BotId = Annotated[str, BOT_ID, Example(EXAMPLE_BOT_ID)]
 CardId = Annotated[str, CARD_ID]
-SignalId = Annotated[str, SIGNAL_ID]
-SubscriptionId = Annotated[str, SUBSCRIPTION_ID]
+SignalId = Annotated[str, SIGNAL_ID, Example(EXAMPLE_SIGNAL_ID)]
+SubscriptionId = Annotated[str, SUBSCRIPTION_ID, Example(EXAMPLE_SUBSCRIPTION_ID)]
 
 
 def random_base62(length: int) -> str:

@@ -4,7 +4,7 @@ from typing import Annotated, NamedTuple, TypedDict
 
 from django.db import models
 
-from events.json_schema import one_of, pattern
+from events.json_schema import EXAMPLE_USER_ID, Example, one_of, pattern
 
 
 class ActorType(models.TextChoices):
@@ -24,6 +24,7 @@ class ActorRecord(TypedDict):
     id: Annotated[
         Annotated[str, pattern("(usr|stf|tok|sec)_[0-9A-Za-z]+")] | None,
         "The userId of the desk, or the id of the staff member, token or secret; null for system.",
+        Example(EXAMPLE_USER_ID),
     ]
 
 

@@ -38,6 +38,7 @@ from events.http.parameters import (
 from events.http.refusals import CursorLost, Invalid, NotAcceptable, TokenInvalid
 from events.http.requests import json_weight, media_weights, state_of
 from events.http.schemas import endpoint
+from events.json_schema import Example
 from events.kinds import Kind
 from events.live.frames import MEDIA_TYPE, Version
 from events.live.hub import hub
@@ -120,27 +121,11 @@ class EventPage(TypedDict):
 
     events: list[EventRecord]
     next: Annotated[
-        str, "Opaque. Send it as after to continue behind the last position that was examined."
+        str,
+        "Opaque. Send it as after to continue behind the last position that was examined.",
+        Example("NGYxYzJhOTAuNw"),
     ]
-    more: Annotated[bool, "Whether there are more events than fit on this page."]
-
-
-FEED: EventPage = {
-    "events": [
-        {
-            "id": "evt_7",
-            "position": 7,
-            "kind": "desk.connected",
-            "at": "2026-11-20T09:30:00.000Z",
-            "actor": {"type": "user", "id": "usr_7Jq2nT0vYc5RkXw9LbZsA1"},
-            "userId": "usr_7Jq2nT0vYc5RkXw9LbZsA1",
-            "signal": None,
-            "data": {"venue": "Kraken"},
-        }
-    ],
-    "next": "NGYxYzJhOTAuNw",
-    "more": False,
-}
+    more: Annotated[bool, "Whether there are more events than fit on this page.", Example(False)]
 
 
 # --- The view ------------------------------------------------------------------------------------
@@ -155,6 +140,7 @@ class EventViewSet(ViewSetMixin, ApiView):
     and ``is_active(now)``: whether its token is still active after a wait.
     """
 
+    tag = "Events"
     required_scopes = {"GET": "read", "HEAD": "read"}
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
@@ -170,9 +156,7 @@ class EventViewSet(ViewSetMixin, ApiView):
 
     @endpoint(
         "listEvents",
-        tag="Events",
         answer=EventPage,
-        example=FEED,
         parameters=[
             FeedParameters,
             OpenApiParameter(
@@ -185,7 +169,7 @@ class EventViewSet(ViewSetMixin, ApiView):
         forms={
             MEDIA_TYPE: OpenApiResponse(str, "The stream. Its `data` are events, as in the list.")
         },
-        refusals=[NotAcceptable, Invalid, CursorLost],
+        refusals=[NotAcceptable, CursorLost],
     )
     def list(self, request: Request) -> HttpResponseBase:
         """Follow the log.

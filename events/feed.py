@@ -13,7 +13,16 @@ from typing import Annotated, NamedTuple, TypedDict
 from django.db import DEFAULT_DB_ALIAS, connection
 
 from events.actors import ActorRecord
-from events.json_schema import DateTime, JsonObject, JsonSchema, Position, one_of, pattern
+from events.json_schema import (
+    EXAMPLE_USER_ID,
+    DateTime,
+    Example,
+    JsonObject,
+    JsonSchema,
+    Position,
+    one_of,
+    pattern,
+)
 from events.kinds import Kind
 from events.models import SEARCHED, Event, Head
 from events.statements import adapt_datetime, fetch_all, fetch_one, parse_datetime
@@ -336,7 +345,7 @@ def _count(branches: Sequence[IndexRange], most: int) -> int:
     return min(int(row[0]), most)
 
 
-EventId = Annotated[str, pattern("evt_[1-9][0-9]*")]
+EventId = Annotated[str, pattern("evt_[1-9][0-9]*"), Example("evt_8")]
 KindName = Annotated[str, one_of(Kind.values)]
 
 
@@ -345,7 +354,7 @@ class EventRecord(TypedDict):
 
     id: Annotated[EventId, "evt_ followed by the position."]
     position: Annotated[Position, "The position in the log: consecutive integers without gaps."]
-    kind: KindName
+    kind: Annotated[KindName, Example(Kind.DESK_CONNECTED.value)]
     at: DateTime
     actor: Annotated[
         ActorRecord | None,
@@ -355,9 +364,12 @@ class EventRecord(TypedDict):
     userId: Annotated[
         Annotated[str, JsonSchema(pattern="^usr_")] | None,
         "The desk that the event is addressed to.",
+        Example(EXAMPLE_USER_ID),
     ]
     signal: Annotated[JsonObject | None, "The signal that the event is about."]
-    data: Annotated[JsonObject, "Details. The members depend on the kind."]
+    data: Annotated[
+        JsonObject, "Details. The members depend on the kind.", Example({"venue": "Kraken"})
+    ]
 
 
 def serialize_event(event: Event, *, platform: bool) -> EventRecord:

@@ -12,6 +12,7 @@ from typing import (
     Annotated,
     Any,
     Literal,
+    NamedTuple,
     NotRequired,
     Union,
     get_args,
@@ -31,13 +32,25 @@ class JsonSchema(JsonObject):
         return hash(json.dumps(self, sort_keys=True))
 
 
+class Example(NamedTuple):
+    """An example of a value, in an annotation."""
+
+    value: object
+
+
 STRING = JsonSchema(type="string")
 BOOLEAN = JsonSchema(type="boolean")
 COUNT = JsonSchema(type="integer", minimum=0)
 
-DateTime = Annotated[str, JsonSchema(format="date-time", pattern=r"\.[0-9]{3}Z$")]
-Position = Annotated[int, JsonSchema(format="int64", minimum=1)]
-Count = Annotated[int, COUNT]
+EXAMPLE_USER_ID = "usr_7Jq2nT0vYc5RkXw9LbZsA1"
+
+DateTime = Annotated[
+    str,
+    JsonSchema(format="date-time", pattern=r"\.[0-9]{3}Z$"),
+    Example("2026-11-20T09:30:00.000Z"),
+]
+Position = Annotated[int, JsonSchema(format="int64", minimum=1), Example(8)]
+Count = Annotated[int, COUNT, Example(12)]
 
 _PLAIN = {
     str: STRING,
@@ -45,6 +58,9 @@ _PLAIN = {
     int: JsonSchema(type="integer"),
     dict: JsonSchema(type="object"),
 }
+
+
+_PLAIN_EXAMPLES = {str: "…", bool: True, int: 1, dict: {}}
 
 
 def pattern(regex: str, **options: Any) -> JsonSchema:
@@ -104,5 +120,29 @@ def _with_notes(schema: JsonObject, notes: Iterable[Any]) -> JsonObject:
     """Adds descriptions and parts of a schema. A reference stands alone in its object."""
     schema = {"allOf": [schema]} if "$ref" in schema else schema
     for note in notes:
-        schema = {**schema, **({"description": note} if isinstance(note, str) else note)}
+        if not isinstance(note, Example):
+            schema = {**schema, **({"description": note} if isinstance(note, str) else note)}
     return schema
+
+
+def example_of(described: Any) -> Any:
+    """A value of the type, made of the examples in its annotations.
+
+    What may be absent is left out. What may be null is, unless it has an example or is an object.
+    """
+    origin, args = get_origin(described), get_args(described)
+    if origin is Annotated:
+        given = [note.value for note in args[1:] if isinstance(note, Example)]
+        choices = [
+            note["enum"] for note in args[1:] if isinstance(note, JsonSchema) and "enum" in note
+        ]
+        return given[-1] if given else choices[0][0] if choices else example_of(args[0])
+    if origin in (Union, UnionType):
+        return example_of(args[0]) if is_typeddict(args[0]) else None
+    if origin is list:
+        return [example_of(args[0])]
+    if is_typeddict(described):
+        members = get_type_hints(described, include_extras=True)
+        required = vars(described)["__required_keys__"]
+        return {name: example_of(member) for name, member in members.items() if name in required}
+    return args[0] if origin is Literal else _PLAIN_EXAMPLES[origin or described]

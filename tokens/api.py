@@ -8,7 +8,6 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.viewsets import ViewSetMixin
 
-from desks.api import EXAMPLE_TIME
 from desks.models import Desk
 from events.actors import Actor
 from events.http import limits
@@ -43,9 +42,8 @@ from tokens.choices import Scope
 from tokens.crypto import formats
 from tokens.crypto.exchange_secrets import contains_secret
 from tokens.models import Token
-from tokens.models.token import READ, WRITE, Scopes, TokenQuerySet, TokenRecord
+from tokens.models.token import EXAMPLE_TOKEN_ID, READ, WRITE, Scopes, TokenQuerySet, TokenRecord
 
-TAG = "Tokens"
 LIST = "tokens"
 
 # --- What is sent --------------------------------------------------------------------------------
@@ -138,21 +136,6 @@ class TokenPage(TypedDict):
     next: NextPage
 
 
-EXAMPLE_TOKEN_ID = "tok_5Gk0bWq8ZsM3hYr7DnVtJ4"  # noqa: S105 - an id
-RECORD: TokenRecord = {
-    "id": EXAMPLE_TOKEN_ID,
-    "scope": Scope.PLATFORM.value,
-    "name": "Engine",
-    "scopes": [READ, WRITE],
-    "hint": f"{formats.PLATFORM_TOKEN}…7dQz",
-    "createdAt": EXAMPLE_TIME,
-    "lastUsedAt": None,
-    "expiresAt": None,
-    "revokedAt": None,
-    "userId": None,
-}
-REVOKED: TokenRecord = {**RECORD, "revokedAt": EXAMPLE_TIME}
-LISTED: TokenPage = {"tokens": [RECORD], "next": None}
 DESK_BODY = {"scope": Scope.DESK.value, "name": "My laptop"}
 PLATFORM_BODY = {
     "scope": Scope.PLATFORM.value,
@@ -171,13 +154,12 @@ class TokenViewSet(ViewSetMixin, ApiView):
     tokens of its desk, a platform token only itself.
     """
 
+    tag = "Tokens"
     authentication_classes = [SessionOrBearerAuthentication]
     # No scope is required: _reachable decides which tokens a caller may see.
     permission_classes = [SignedInToMint]
 
-    @endpoint(
-        "listTokens", tag=TAG, example=LISTED, parameters=[PageParameters], refusals=[Invalid]
-    )
+    @endpoint("listTokens", parameters=[PageParameters])
     def list(self, request: Request) -> ApiResponse[TokenPage]:
         """List tokens.
 
@@ -197,7 +179,7 @@ class TokenViewSet(ViewSetMixin, ApiView):
 
     @endpoint(
         "mintToken",
-        tag=TAG,
+        example=False,
         status=201,
         body=MINTING,
         bodies={"Desk": DESK_BODY, "Platform": PLATFORM_BODY},
@@ -208,7 +190,6 @@ class TokenViewSet(ViewSetMixin, ApiView):
             NotAllowed,
             RateLimited,
             ExchangeSecret,
-            Invalid,
         ],
     )
     def create(self, request: Request) -> ApiResponse[MintedToken]:
@@ -226,12 +207,10 @@ class TokenViewSet(ViewSetMixin, ApiView):
 
     @endpoint(
         "revokeToken",
-        tag=TAG,
-        example=REVOKED,
         body=RevokingBody,
         bodies={"Another": {"id": EXAMPLE_TOKEN_ID}},
         parameters=[Revoking],
-        refusals=[*JSON_BODY, ExchangeSecret, Invalid, NotFound],
+        refusals=[*JSON_BODY, ExchangeSecret, NotFound],
     )
     def revoke(self, request: Request) -> ApiResponse[TokenRecord]:
         """Revoke a token.

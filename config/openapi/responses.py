@@ -14,8 +14,8 @@ from config.problems import MEDIA_TYPE, usual_members
 from events.http import refusals
 from events.http.refusals import Refused
 from events.http.schemas import JSON, REFUSALS
-from events.json_schema import STRING
-from signals.intake.api import FIRST
+from events.json_schema import STRING, example_of
+from signals.intake.models import SpentNonce
 from signals.law.refusals import DeskNotReady, NonceUsed
 
 EVERYWHERE = (
@@ -42,7 +42,7 @@ OF_SCHEME: dict[str, tuple[type[Refused], ...]] = {
 OF_SCOPE = (refusals.NotAllowed, refusals.ScopeMissing)
 
 # The answer to the first signal is described where signals are.
-EXAMPLES: dict[type[Refused], Mapping[str, Any]] = {NonceUsed: {"first": FIRST, "identical": True}}
+EXAMPLES: dict[type[Refused], Mapping[str, Any]] = {NonceUsed: example_of(SpentNonce)}
 # Responses to invalid HTTP requests, on every path. A 400 may also be a refusal.
 NOT_HTTP = {status: reason for status, reason in security_headers.REASONS.items() if status != 400}
 UNREAD = {
@@ -69,6 +69,8 @@ def finish(result: Document) -> Document:
 
 
 def _finish_operation(operation: Document) -> None:
+    for parameter in _in_path(operation):
+        parameter["description"] = parameter["schema"].pop("description")
     responses = operation["responses"]
     headers = COUNTED if operation.get("security") else PUBLIC
     for response in responses.values():
@@ -85,9 +87,15 @@ def _finish_operation(operation: Document) -> None:
     operation["responses"] = dict(sorted(responses.items()))
 
 
+def _in_path(operation: Document) -> list[Document]:
+    return [each for each in operation.get("parameters", ()) if each["in"] == "path"]
+
+
 def _derived(operation: Document) -> Iterator[type[Refused]]:
     """Yields the refusals that follow from an operation's authentication."""
     yield from EVERYWHERE
+    if _in_path(operation):
+        yield refusals.NotFound
     for requirement in operation.get("security", []):
         for scheme, scopes in requirement.items():
             yield from OF_SCHEME.get(scheme, ())

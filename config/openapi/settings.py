@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from desks.ids import SIGNAL_ID, SUBSCRIPTION_ID, USER_ID
+
 
 def spectacular_settings(base_url: str) -> dict[str, Any]:
     """The value of ``SPECTACULAR_SETTINGS``."""
@@ -21,6 +23,11 @@ def spectacular_settings(base_url: str) -> dict[str, Any]:
         "DEFAULT_GENERATOR_CLASS": "config.openapi.generator.Generator",
         "PREPROCESSING_HOOKS": ["config.openapi.generator.in_order"],
         "POSTPROCESSING_HOOKS": [],
+        "PATH_CONVERTER_OVERRIDES": {
+            "userId": {**USER_ID, "description": "The desk."},
+            "signalId": {**SIGNAL_ID, "description": "The signal."},
+            "subscriptionId": {**SUBSCRIPTION_ID, "description": "The subscription."},
+        },
         "CAMELIZE_NAMES": True,  # {userId} in paths, as the contract writes them
         "SORT_OPERATIONS": False,
         "SORT_OPERATION_PARAMETERS": False,

@@ -41,6 +41,8 @@ class ApiView(APIView):
     version. Only the catalog and the contract are also served as a page.
     """
 
+    # The group of its operations in the OpenAPI document.
+    tag = ""
     # The scope that each method requires. A method that is not listed is not allowed.
     required_scopes: dict[str, str] = {}
     # True: platform tokens only. False: desk tokens only. None: both.

@@ -12,8 +12,8 @@ from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.utils import OpenApiExample, OpenApiResponse, extend_schema
 from rest_framework import serializers
 
-from events.http.refusals import Malformed, Refused, UnsupportedMediaType
-from events.json_schema import JsonObject, Refer, object_schema
+from events.http.refusals import Invalid, Malformed, Refused, UnsupportedMediaType
+from events.json_schema import JsonObject, Refer, example_of, object_schema
 
 NextPage = Annotated[str | None, "The after of the next page. Null on the last page."]
 
@@ -57,6 +57,11 @@ class ApiSchema(AutoSchema):
             self.method = method
         return {**body, "required": method in ("POST", "PATCH")} if body else None
 
+    def get_tags(self) -> list[str]:
+        """The view's ``tag``: the group of its operations in the document."""
+        view: Any = self.view
+        return [view.tag]
+
     def _is_list_view(self, *serializer: Any) -> bool:
         """No response is a bare array: the pages of a list are objects."""
         return False
@@ -65,10 +70,9 @@ class ApiSchema(AutoSchema):
 def endpoint(
     name: str,
     *,
-    tag: str,
     answer: type | None = None,
     status: int = 200,
-    example: object = None,
+    example: bool = True,
     body: Any = None,
     bodies: Mapping[str, object] | Sequence[OpenApiExample] = (),
     parameters: Sequence[Any] = (),
@@ -81,7 +85,8 @@ def endpoint(
 
     ``answer`` is the type of the response, if the annotation does not name it. ``body`` is a
     serializer, and ``bodies`` are its examples by title. ``refusals`` are those that only this
-    operation raises: ``config.openapi`` adds those of authentication and of all operations.
+    operation raises: ``Invalid`` follows from a serializer, ``NotFound`` from an id in the path,
+    others from the authentication.
     ``problems`` maps a status to the type of its additional members, and ``forms`` the other media
     types of the response to what they are. ``note`` begins the description.
     """
@@ -91,17 +96,18 @@ def endpoint(
         text = "\n\n".join(" ".join(each.split()) for each in text.split("\n\n"))
         described = answer or get_args(get_type_hints(method, include_extras=True)["return"])[0]
         is_empty = described is type(None)
-        answers = [OpenApiExample("Answer", example, response_only=True)] if example else []
+        implied: list[type[Refused]] = [Invalid] if parameters or body else []
         response = OpenApiResponse(
             None if is_empty else Body.of(described),
             description="Nothing." if is_empty else str(inspect.getdoc(described)),
-            examples=answers,
+            examples=[OpenApiExample("Answer", example_of(described), response_only=True)]
+            if example and not is_empty
+            else [],
         )
         operation: ViewMethod = extend_schema(
             operation_id=name,
             summary=summary.rstrip("."),
             description=f"{note} {text}".strip(),
-            tags=[tag],
             parameters=list(parameters),
             request={JSON: body} if body else None,
             responses={
@@ -110,7 +116,7 @@ def endpoint(
                 **{code: Body.of(members) for code, members in (problems or {}).items()},
             },
             examples=_requests(bodies),
-            extensions={REFUSALS: [refusal.code for refusal in refusals]},
+            extensions={REFUSALS: [refusal.code for refusal in (*refusals, *implied)]},
         )(method)
         return operation
 

@@ -7,13 +7,12 @@ from typing import Any, TypeVar
 from django.http import HttpResponse, HttpResponseBase
 from django.urls import path
 from django.utils.cache import patch_vary_headers
-from drf_spectacular.utils import OpenApiExample, OpenApiParameter, PolymorphicProxySerializer
+from drf_spectacular.utils import OpenApiExample, PolymorphicProxySerializer
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.viewsets import ViewSetMixin
 
-from desks.api import EXAMPLE_BOT_ID, EXAMPLE_TIME, EXAMPLE_USER_ID, in_path
-from desks.ids import SIGNAL_ID
+from desks.ids import EXAMPLE_BOT_ID
 from events.http.api_view import ApiResponse, ApiView
 from events.http.bodies import json_body
 from events.http.parameters import MAX_TEXT_LENGTH, StrictSerializer
@@ -29,25 +28,24 @@ from events.http.refusals import (
 )
 from events.http.requests import state_of
 from events.http.schemas import JSON_BODY, Body, endpoint
-from events.json_schema import JsonObject, Refer
+from events.json_schema import EXAMPLE_USER_ID, JsonObject, Refer
 from signals.contract import document as sample
 from signals.contract.document import Contract, contract
 from signals.contract.page import contract_page, prefers_page
-from signals.intake.check import CHECKED, Checked, check
+from signals.intake.check import Checked, check
 from signals.intake.incoming import IncomingSignal
 from signals.intake.models import (
+    EXAMPLE_NONCE,
     Accepted,
     FirstAnswer,
-    Outcome,
     Signal,
     SignalQuerySet,
-    SignalRecord,
     SpentNonce,
 )
 from signals.intake.receive import receive, record_bad_signature
 from signals.law import shapes
 from signals.law.refusals import ELECTED, NoCard, NoElection, NonceUsed
-from signals.law.shapes import Mode, Shape
+from signals.law.shapes import Shape
 from tokens.callers.authentication import (
     BearerAuthentication,
     CredentialReader,
@@ -120,7 +118,7 @@ PUSHED_SIGNAL = PolymorphicProxySerializer(
 )
 
 FILLED_IN = {
-    sample.NONCE: "20261120-0930-1",
+    sample.NONCE: EXAMPLE_NONCE,
     sample.BOT_ID: EXAMPLE_BOT_ID,
     sample.USER_ID: EXAMPLE_USER_ID,
     "<trace>": "20261120-0930",
@@ -160,54 +158,8 @@ ON_THE_HOOK = {*Unlawful.registry(), Malformed, NotFound, NonceUsed} - {CursorLo
 ON_A_DEPLOY = {*ON_THE_HOOK, *JSON_BODY} - {NoElection, NoCard}
 SPENT_NONCE = {NonceUsed.status: SpentNonce}
 
-SIGNAL: SignalRecord = {
-    "id": "sig_9Lx2cRf6TpB4gWu1QmXyK7",
-    "source": Source.FLOOR.value,
-    "mode": Mode.PAPER.value,
-    **ELECTED,
-    "nonce": FILLED_IN[sample.NONCE],
-    "fanout": True,
-    "userId": None,
-    "botId": None,
-    "traceId": None,
-    "sizeQuote": None,
-    "rationale": None,
-    "decisionRef": None,
-    "receivedAt": EXAMPLE_TIME,
-    "position": 8,
-}
-FIRST: FirstAnswer = {
-    "paper": True,
-    "liveWrites": False,
-    "outcome": Outcome.FILLED.value,
-    "signal": SIGNAL,
-    "matched": 12,
-    "filled": 12,
-    "events": f"/api/v1/events?signal={SIGNAL['id']}",
-    "desks": f"/api/v1/desks?signal={SIGNAL['id']}",
-}
-ACCEPTED: Accepted = {**FIRST, "ignored": []}
-CHECK: Checked = {
-    "paper": True,
-    "liveWrites": False,
-    "outcome": CHECKED,
-    "wouldBe": Outcome.FILLED.value,
-    "signal": {
-        "source": SIGNAL["source"],
-        "mode": SIGNAL["mode"],
-        **ELECTED,
-        "nonce": SIGNAL["nonce"],
-        "fanout": True,
-        "userId": None,
-        "botId": None,
-    },
-    "matched": 12,
-    "filled": 12,
-    "ignored": [],
-}
 # What the hook and the check have in common.
 PUSHED: dict[str, Any] = {
-    "tag": TAG,
     "body": PUSHED_SIGNAL,
     "bodies": PUSH_EXAMPLES,
     "refusals": ON_THE_HOOK,
@@ -275,6 +227,7 @@ class SignalView(ApiView):
 class HookView(SignalView):
     """POST /api/hooks/signal accepts the four shapes. GET returns the contract."""
 
+    tag = TAG
     required_scopes = {"POST": "write"}
     for_platform = True
 
@@ -284,7 +237,7 @@ class HookView(SignalView):
     def get_permissions(self) -> list[Any]:
         return list(super().get_permissions()) if self.request.method == "POST" else []
 
-    @endpoint("readContract", tag=TAG, answer=Contract)
+    @endpoint("readContract", answer=Contract, example=False)
     def get(self, request: Request) -> HttpResponse:
         """Read the contract of signals.
 
@@ -293,7 +246,7 @@ class HookView(SignalView):
         """
         return document_or_page(request, contract)
 
-    @endpoint("pushSignal", example=ACCEPTED, **PUSHED)
+    @endpoint("pushSignal", **PUSHED)
     def post(self, request: Request) -> ApiResponse[Accepted]:
         """Push a signal.
 
@@ -316,13 +269,14 @@ class HookView(SignalView):
 class CheckView(ApiView):
     """POST /api/hooks/check: what the hook would answer, without recording anything."""
 
+    tag = TAG
     required_scopes = {"POST": "write"}
     for_platform = True
 
     def get_authenticators(self) -> list[Any]:
         return [SignerAuthentication(CredentialReader(notes_use=False))]
 
-    @endpoint("checkSignal", example=CHECK, **PUSHED)
+    @endpoint("checkSignal", **PUSHED)
     def post(self, request: Request) -> ApiResponse[Checked]:
         """Check a signal.
 
@@ -338,6 +292,7 @@ class CheckView(ApiView):
 class DeployView(SignalView):
     """POST /api/v1/desks/{userId}/signal: deploys a signal to one desk."""
 
+    tag = TAG
     required_scopes = {"POST": "write"}
     for_platform = True
 
@@ -346,11 +301,8 @@ class DeployView(SignalView):
 
     @endpoint(
         "deploySignal",
-        tag=TAG,
-        example=ACCEPTED,
         body=DEPLOY_SIGNAL,
         bodies=DEPLOY_EXAMPLES,
-        parameters=[in_path],
         refusals=ON_A_DEPLOY,
         problems=SPENT_NONCE,
     )
@@ -370,15 +322,10 @@ class SignalViewSet(ViewSetMixin, ApiView):
     A desk token sees the signals of its own bots only.
     """
 
+    tag = TAG
     required_scopes = {"GET": "read", "HEAD": "read"}
 
-    @endpoint(
-        "findSignal",
-        tag=TAG,
-        example=FIRST,
-        parameters=[SignalParameters],
-        refusals=[Invalid, NotFound],
-    )
+    @endpoint("findSignal", parameters=[SignalParameters], refusals=[NotFound])
     def find(self, request: Request) -> ApiResponse[FirstAnswer]:
         """Find a signal by its nonce.
 
@@ -395,13 +342,7 @@ class SignalViewSet(ViewSetMixin, ApiView):
         signals = _visible_signals(request).spending(signer, params["nonce"])
         return _first_answer(signals, NotFound(NOT_ACCEPTED))
 
-    @endpoint(
-        "readSignal",
-        tag=TAG,
-        example=FIRST,
-        parameters=[OpenApiParameter("signal_id", SIGNAL_ID, "path", description="The signal.")],
-        refusals=[NotFound],
-    )
+    @endpoint("readSignal")
     def retrieve(self, request: Request, signal_id: str) -> ApiResponse[FirstAnswer]:
         """Read a signal.
 

@@ -10,11 +10,11 @@ from django.db.models import Q
 from django.urls import reverse
 
 from desks.choices import MAX_PAIR_LENGTH, Direction, PairAndDirection
-from desks.ids import MAX_ID_LENGTH, BotId, SignalId, UserId, new_signal_id
+from desks.ids import EXAMPLE_SIGNAL_ID, MAX_ID_LENGTH, BotId, SignalId, UserId, new_signal_id
 from events.actors import ActorRecord
 from events.http.refusals import FieldError
 from events.http.schemas import PaperOnly
-from events.json_schema import Count, DateTime, JsonSchema, Position, one_of, pattern
+from events.json_schema import Count, DateTime, Example, JsonSchema, Position, one_of, pattern
 from events.kinds import Kind, data_of
 from events.times import to_rfc3339
 from signals.law import shapes
@@ -61,10 +61,11 @@ Amount = Annotated[
         rf"[0-9]{{1,{DIGITS_BEFORE_POINT}}}(\.[0-9]{{1,{DIGITS_AFTER_POINT}}})?", format="decimal"
     ),
 ]
-Nonce = Annotated[str, JsonSchema(shapes.NONCE.schema)]
+EXAMPLE_NONCE = "20261120-0930-1"
+Nonce = Annotated[str, JsonSchema(shapes.NONCE.schema), Example(EXAMPLE_NONCE)]
 Path = Annotated[str, JsonSchema(format="uri-reference")]
-SourceName = Annotated[str, one_of(Source)]
-ModeName = Annotated[str, one_of(Mode)]
+SourceName = Annotated[str, one_of(Source), Example(Source.FLOOR.value)]
+ModeName = Annotated[str, one_of(Mode), Example(Mode.PAPER.value)]
 OutcomeName = Annotated[str, one_of(Outcome.values)]
 TargetDesk = Annotated[UserId | None, "The target desk. For a bot, its owner's desk."]
 
@@ -99,13 +100,22 @@ class FirstAnswer(PaperOnly):
     signal: SignalRecord
     matched: Annotated[Count, "Number of desks."]
     filled: Annotated[Count, "Number of desks."]
-    events: Annotated[Path, "Path that lists the signal's event."]
-    desks: Annotated[Path, "Path that lists the filled desks."]
+    events: Annotated[
+        Path,
+        "Path that lists the signal's event.",
+        Example(f"/api/v1/events?signal={EXAMPLE_SIGNAL_ID}"),
+    ]
+    desks: Annotated[
+        Path,
+        "Path that lists the filled desks.",
+        Example(f"/api/v1/desks?signal={EXAMPLE_SIGNAL_ID}"),
+    ]
 
 
 Ignored = Annotated[
     list[Annotated[str, JsonSchema(maxLength=shapes.MAX_IGNORED_LENGTH)]],
-    {"maxItems": shapes.MAX_IGNORED},
+    JsonSchema(maxItems=shapes.MAX_IGNORED),
+    Example([]),
 ]
 
 

@@ -5,19 +5,17 @@ from typing import Annotated, Any, TypedDict
 
 from django.urls import path
 from django.utils import timezone
-from drf_spectacular.utils import OpenApiParameter, extend_schema_field
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.viewsets import ViewSetMixin
 
-from desks.api import EXAMPLE_TIME, EXAMPLE_USER_ID
-from desks.ids import SUBSCRIPTION, SUBSCRIPTION_ID
 from desks.models import Desk, User
 from events.actors import Actor
 from events.http import limits
 from events.http.api_view import ApiResponse, ApiView
 from events.http.bodies import json_body, raw_body
-from events.http.cursors import list_cursor, list_key, log_cursor, page_of
+from events.http.cursors import list_cursor, list_key, page_of
 from events.http.parameters import (
     MAX_TEXT_LENGTH,
     PageParameters,
@@ -41,11 +39,10 @@ from signals.webhooks import actions
 from signals.webhooks.models import (
     MAX_OF_DESK,
     MAX_OF_PLATFORM,
-    State,
     Subscription,
     SubscriptionQuerySet,
 )
-from signals.webhooks.records import SubscriptionRecord, records
+from signals.webhooks.records import EXAMPLE_CURSOR, SubscriptionRecord, records
 from tokens.actions import MAX_OVERLAP
 from tokens.callers.authentication import SessionOrBearerAuthentication
 from tokens.callers.permissions import SignedInToChange
@@ -53,7 +50,6 @@ from tokens.callers.staff import is_staff
 from tokens.crypto import formats
 from tokens.crypto.exchange_secrets import contains_secret, is_secret
 
-TAG = "Subscriptions"
 LIST = "subscriptions"
 # What a change counts against. Removing counts against nothing, as everything that ends does.
 MINTING, CHANGES, REWINDS = "minting", "changes", "rewinds"
@@ -168,35 +164,6 @@ class SubscriptionPage(TypedDict):
     next: NextPage
 
 
-EXAMPLE_ID = f"{SUBSCRIPTION}6Hn1tKc9WzR4vQy8BsLmD3"
-EXAMPLE_CURSOR = log_cursor("4f1c2a90", 12)
-
-RECORD: SubscriptionRecord = {
-    "id": EXAMPLE_ID,
-    "url": "hooks.example.com/…",
-    "kinds": [Kind.SIGNAL_FILLED.value, Kind.SIGNAL_REFUSED.value],
-    "userId": EXAMPLE_USER_ID,
-    "state": State.ACTIVE.value,
-    "reason": None,
-    "cursor": EXAMPLE_CURSOR,
-    "lag": 0,
-    "failures": 0,
-    "failingSince": None,
-    "nextAttemptAt": None,
-    "testRequestedAt": None,
-    "lastDeliveredAt": EXAMPLE_TIME,
-    "lastStatus": 204,
-    "secrets": [
-        {
-            "id": "sec_2Wd7xNb5JqT8cLs3RgYvH6",
-            "hint": f"{formats.WEBHOOK_SECRET}…7dQz",
-            "createdAt": EXAMPLE_TIME,
-            "endsAt": None,
-        }
-    ],
-    "createdAt": EXAMPLE_TIME,
-}
-LISTED: SubscriptionPage = {"subscriptions": [RECORD], "next": None}
 TO_CHANGE = (
     "Requires a session that signed in or re-authenticated within the last 15 minutes. Staff "
     "change the platform's subscriptions."
@@ -209,9 +176,6 @@ WITH_BODY = (
     ExchangeSecret,
     Invalid,
 )
-in_path = OpenApiParameter(
-    "subscription_id", SUBSCRIPTION_ID, "path", description="The subscription."
-)
 
 # --- The views -----------------------------------------------------------------------------------
 
@@ -222,6 +186,7 @@ class SubscriptionView(ViewSetMixin, ApiView):
     A customer's subscriptions are those of the desk, staff's are the platform's.
     """
 
+    tag = "Subscriptions"
     permission_classes = [SignedInToChange]
     required_scopes = {"GET": "read", "HEAD": "read"}
     spends: dict[str, str] = {}
@@ -261,10 +226,8 @@ class SubscriptionViewSet(SubscriptionView):
 
     @endpoint(
         "listSubscriptions",
-        tag=TAG,
-        example=LISTED,
         parameters=[PageParameters],
-        refusals=[Invalid, NotAllowed],
+        refusals=[NotAllowed],
     )
     def list(self, request: Request) -> ApiResponse[SubscriptionPage]:
         """List webhook subscriptions.
@@ -282,15 +245,15 @@ class SubscriptionViewSet(SubscriptionView):
 
     @endpoint(
         "createSubscription",
-        tag=TAG,
         status=201,
+        example=False,
         note=f"{TO_CHANGE} At most {MAX_OF_DESK} for each desk and {MAX_OF_PLATFORM} for the "
         "platform.",
         body=NewSubscription,
         bodies={
             "Fills and refusals": {
                 "url": "https://hooks.example.com/signals",
-                "kinds": RECORD["kinds"],
+                "kinds": [Kind.SIGNAL_FILLED.value, Kind.SIGNAL_REFUSED.value],
             }
         },
         refusals=WITH_BODY,
@@ -310,10 +273,7 @@ class SubscriptionViewSet(SubscriptionView):
 
     @endpoint(
         "readSubscription",
-        tag=TAG,
-        example=RECORD,
-        parameters=[in_path],
-        refusals=[NotFound, NotAllowed],
+        refusals=[NotAllowed],
     )
     def retrieve(self, request: Request, subscription_id: str) -> ApiResponse[SubscriptionRecord]:
         """Read a webhook subscription.
@@ -324,13 +284,10 @@ class SubscriptionViewSet(SubscriptionView):
 
     @endpoint(
         "changeSubscription",
-        tag=TAG,
         note=TO_CHANGE,
-        example=RECORD,
         body=SubscriptionChange,
         bodies={"Pause": {"paused": True}},
-        parameters=[in_path],
-        refusals=[*WITH_BODY, NotFound, CursorLost],
+        refusals=[*WITH_BODY, CursorLost],
     )
     def change(self, request: Request, subscription_id: str) -> ApiResponse[SubscriptionRecord]:
         """Change a webhook subscription.
@@ -350,11 +307,9 @@ class SubscriptionViewSet(SubscriptionView):
 
     @endpoint(
         "removeSubscription",
-        tag=TAG,
         status=204,
         note=TO_CHANGE,
-        parameters=[in_path],
-        refusals=[SignInRequired, NotFound, NotAllowed],
+        refusals=[SignInRequired, NotAllowed],
     )
     def remove(self, request: Request, subscription_id: str) -> ApiResponse[None]:
         """Remove a webhook subscription.
@@ -372,13 +327,12 @@ class SecretView(SubscriptionView):
 
     @endpoint(
         "replaceSubscriptionSecret",
-        tag=TAG,
         status=201,
+        example=False,
         note=TO_CHANGE,
         body=SecretReplacement,
         bodies={"Over a day": {"overlap": 86400}},
-        parameters=[in_path],
-        refusals=[*WITH_BODY, NotFound],
+        refusals=WITH_BODY,
     )
     def create(self, request: Request, subscription_id: str) -> ApiResponse[SubscriptionAndSecret]:
         """Replace the secret.
@@ -400,12 +354,9 @@ class TestView(SubscriptionView):
 
     @endpoint(
         "testSubscription",
-        tag=TAG,
         status=202,
         note=TO_CHANGE,
-        example=RECORD,
-        parameters=[in_path],
-        refusals=[*WITH_BODY, NotFound],
+        refusals=WITH_BODY,
     )
     def create(self, request: Request, subscription_id: str) -> ApiResponse[SubscriptionRecord]:
         """Ask for a test.
@@ -426,13 +377,10 @@ class RewindView(SubscriptionView):
 
     @endpoint(
         "rewindSubscription",
-        tag=TAG,
         note=TO_CHANGE,
-        example=RECORD,
         body=Rewinding,
         bodies={"Again": {"after": EXAMPLE_CURSOR}},
-        parameters=[in_path],
-        refusals=[*WITH_BODY, NotFound, CursorLost],
+        refusals=[*WITH_BODY, CursorLost],
     )
     def create(self, request: Request, subscription_id: str) -> ApiResponse[SubscriptionRecord]:
         """Move the cursor.

@@ -12,7 +12,7 @@ from desks.feed.visibility import desk_visibility
 from desks.ids import MAX_ID_LENGTH, SubscriptionId, new_subscription_id
 from events.feed import WHOLE_LOG, KindName, Visibility
 from events.http.cursors import log_cursor
-from events.json_schema import Count, DateTime, JsonSchema, one_of
+from events.json_schema import Count, DateTime, Example, JsonSchema, one_of
 from events.kinds import Kind, data_of
 from events.times import to_rfc3339
 from tokens.crypto.keys import KeyLostError
@@ -55,7 +55,7 @@ class SubscriptionSecretRecord(TypedDict):
     """A secret that signs deliveries. It never includes the text."""
 
     id: SecretId
-    hint: Annotated[str, "Its prefix and its last four characters."]
+    hint: Annotated[str, "Its prefix and its last four characters.", Example("whsec_…7dQz")]
     createdAt: DateTime
     endsAt: Annotated[DateTime | None, "When it stops signing. Null for the current one."]
 

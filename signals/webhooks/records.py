@@ -6,41 +6,49 @@ from typing import Annotated, TypedDict
 
 from desks.ids import SubscriptionId, UserId
 from events.feed import Query, count_ahead, read_head, read_page
-from events.json_schema import Count, DateTime, JsonSchema, one_of
+from events.http.cursors import log_cursor
+from events.json_schema import Count, DateTime, Example, JsonSchema, one_of
 from events.kinds import Kind
 from events.times import to_rfc3339
 from signals.webhooks.models import (
     SHOWN_STATES,
     Kinds,
     ReasonName,
+    State,
     Subscription,
     SubscriptionSecret,
     SubscriptionSecretRecord,
 )
 
 MAX_LAG = 1000  # counting stops here: the lag is this or more
+EXAMPLE_CURSOR = log_cursor("4f1c2a90", 12)
 
 
 class SubscriptionRecord(TypedDict):
     """A webhook subscription: a cursor of the log with a URL."""
 
     id: SubscriptionId
-    url: Annotated[str, "The host only: a URL can be a secret."]
-    kinds: Kinds
+    url: Annotated[str, "The host only: a URL can be a secret.", Example("hooks.example.com/…")]
+    kinds: Annotated[Kinds, Example([Kind.SIGNAL_FILLED.value, Kind.SIGNAL_REFUSED.value])]
     userId: Annotated[UserId | None, "The desk that owns it. Null for the platform's."]
-    state: Annotated[str, one_of(SHOWN_STATES)]
+    state: Annotated[str, one_of(SHOWN_STATES), Example(State.ACTIVE.value)]
     reason: Annotated[ReasonName | None, "Why it was disabled."]
-    cursor: Annotated[str, "The last position that was delivered, as a cursor of the feed."]
+    cursor: Annotated[
+        str,
+        "The last position that was delivered, as a cursor of the feed.",
+        Example(EXAMPLE_CURSOR),
+    ]
     lag: Annotated[
         Annotated[int, JsonSchema(minimum=0, maximum=MAX_LAG)] | None,
         f"Events that are not delivered yet, counted to {MAX_LAG:,}. Null if the cursor is lost.",
+        Example(0),
     ]
-    failures: Annotated[Count, "Failed attempts in a row."]
+    failures: Annotated[Count, "Failed attempts in a row.", Example(0)]
     failingSince: DateTime | None
     nextAttemptAt: DateTime | None
     testRequestedAt: Annotated[DateTime | None, "A test that has not been sent yet."]
     lastDeliveredAt: DateTime | None
-    lastStatus: Annotated[Count | None, "The HTTP status of the latest attempt."]
+    lastStatus: Annotated[Count | None, "The HTTP status of the latest attempt.", Example(204)]
     secrets: Annotated[list[SubscriptionSecretRecord], "The newest first; at most two."]
     createdAt: DateTime
 

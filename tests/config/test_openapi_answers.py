@@ -11,22 +11,22 @@ from django.utils import timezone
 
 from config.settings import LIMITS
 from desks import actions as desks
-from desks.api import EXAMPLE_BOT_ID, EXAMPLE_USER_ID
 from desks.expectation_rules import Expectation
 from desks.expectations.watch import Watch
+from desks.ids import EXAMPLE_BOT_ID, EXAMPLE_SIGNAL_ID, EXAMPLE_SUBSCRIPTION_ID
 from events.actors import SYSTEM
 from events.http.limits import Budget
+from events.json_schema import EXAMPLE_USER_ID
 from events.kinds import Kind
-from signals.intake.api import SIGNAL
-from signals.webhooks.api import EXAMPLE_CURSOR, EXAMPLE_ID
+from signals.webhooks.records import EXAMPLE_CURSOR
 from tests import client, described, factories
 from tests.signals import bodies
 from tests.signals.webhooks.stage import a_webhook, a_webhooks_life, an_active_webhook, of
 from tokens import actions as tokens
-from tokens.api import EXAMPLE_TOKEN_ID
 from tokens.choices import Source
 from tokens.closing import close_account
 from tokens.models import Token
+from tokens.models.token import EXAMPLE_TOKEN_ID
 
 pytestmark = pytest.mark.once
 
@@ -47,7 +47,7 @@ def stage(desk, card):
         EXAMPLE_USER_ID: desk.public_id,
         EXAMPLE_BOT_ID: bot.id,
         EXAMPLE_TOKEN_ID: token,
-        EXAMPLE_ID: webhook,
+        EXAMPLE_SUBSCRIPTION_ID: webhook,
         EXAMPLE_CURSOR: webhook.cursor,
     }
     return names, bot
@@ -65,7 +65,7 @@ def send(stage, operation, body):
     """Sends a body to an operation as a caller who is allowed to."""
     raw = json.dumps(body).encode()
     path = operation["path"].replace("{userId}", stage[0][EXAMPLE_USER_ID])
-    path = path.replace("{subscriptionId}", stage[0][EXAMPLE_ID].public_id)
+    path = path.replace("{subscriptionId}", stage[0][EXAMPLE_SUBSCRIPTION_ID].public_id)
     if path.startswith((client.TOKENS, client.SUBSCRIPTIONS)):
         staff = path == client.TOKENS and body.get("scope") != "desk"
         user = factories.a_staff_user() if staff else stage[1].automation.desk.user
@@ -151,7 +151,7 @@ def test_what_is_read_is_as_described(desk, card):
         ("listBots", client.BOTS + bad, factories.a_desk_token(desk)),
         ("listBots", client.BOTS, platform),
         ("readSignal", f"{client.SIGNALS}/{signal['id']}", platform),
-        ("readSignal", f"{client.SIGNALS}/{SIGNAL['id']}", platform),
+        ("readSignal", f"{client.SIGNALS}/{EXAMPLE_SIGNAL_ID}", platform),
         ("findSignal", f"{client.SIGNALS}?nonce={signal['nonce']}&source=floor", platform),
         ("findSignal", f"{client.SIGNALS}?nonce=never&source=floor", platform),
         ("findSignal", client.SIGNALS, platform),

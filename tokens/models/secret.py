@@ -9,7 +9,7 @@ from django.db.models import F, Q
 from desks.ids import MAX_ID_LENGTH, id_schema, new_secret_id
 from desks.models import Desk
 from events.actors import Actor, ActorType
-from events.json_schema import DateTime
+from events.json_schema import DateTime, Example
 from events.kinds import Kind, data_of
 from events.times import to_rfc3339
 from tokens.choices import Source
@@ -63,7 +63,7 @@ class SealedSecret(Sealed):
         ordering = ["-id"]
 
 
-SecretId = Annotated[str, id_schema("sec_")]
+SecretId = Annotated[str, id_schema("sec_"), Example("sec_2Wd7xNb5JqT8cLs3RgYvH6")]
 
 
 @data_of(Kind.SECRET_GENERATED, Kind.SECRET_ENDED)

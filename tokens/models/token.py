@@ -14,7 +14,7 @@ from desks.models import Desk
 from events.actors import Actor, ActorType
 from events.feed import WHOLE_LOG, Visibility
 from events.http.names import MAX_NAME_LENGTH
-from events.json_schema import DateTime, JsonSchema, one_of
+from events.json_schema import EXAMPLE_USER_ID, DateTime, Example, JsonSchema, one_of
 from events.kinds import Kind, data_of
 from events.live.frames import EndReason
 from events.live.readers import Change, Credential
@@ -25,6 +25,7 @@ from tokens.choices import Scope
 
 READ, WRITE = "read", "write"
 
+EXAMPLE_TOKEN_ID = "tok_5Gk0bWq8ZsM3hYr7DnVtJ4"  # noqa: S105 - an id
 Scopes = Annotated[list[Annotated[str, one_of([READ, WRITE])]], JsonSchema(minItems=1)]
 
 
@@ -32,15 +33,19 @@ Scopes = Annotated[list[Annotated[str, one_of([READ, WRITE])]], JsonSchema(minIt
 class TokenData(TypedDict):
     """A token's record in an event: without the time of last use."""
 
-    id: Annotated[str, id_schema("tok_")]
+    id: Annotated[str, id_schema("tok_"), Example(EXAMPLE_TOKEN_ID)]
     scope: Annotated[str, one_of(Scope.values()), "Whose it is."]
-    name: str
+    name: Annotated[str, Example("Laptop")]
     scopes: Annotated[Scopes, "What it may do."]
-    hint: Annotated[str, "Its prefix and its last four characters: all that is shown of it later."]
+    hint: Annotated[
+        str,
+        "Its prefix and its last four characters: all that is shown of it later.",
+        Example("svc_desk_…7dQz"),
+    ]
     createdAt: DateTime
     expiresAt: DateTime | None
     revokedAt: DateTime | None
-    userId: Annotated[UserId | None, "The desk of a desk token."]
+    userId: Annotated[UserId | None, "The desk of a desk token.", Example(EXAMPLE_USER_ID)]
 
 
 class TokenRecord(TokenData):

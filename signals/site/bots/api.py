@@ -8,7 +8,6 @@ from django.urls import path
 from django.utils import timezone
 from rest_framework.request import Request
 
-from desks.api import EXAMPLE_BOT_ID, EXAMPLE_TIME
 from desks.choices import PairAndDirection
 from desks.expectation_rules import ExpectationRecord, MaxAge
 from desks.ids import BOT, BotId, SignalId, id_form
@@ -18,9 +17,8 @@ from events.feed import EventId, read_head
 from events.http.api_view import ApiResponse, ApiView
 from events.http.cursors import list_cursor, list_id, page_of
 from events.http.parameters import PageParameters
-from events.http.refusals import Invalid
 from events.http.schemas import NextPage, PaperOnly, endpoint
-from events.json_schema import Count, DateTime, one_of
+from events.json_schema import Count, DateTime, Example, one_of
 from events.kinds import Kind
 from events.models import Event
 from events.times import to_rfc3339
@@ -47,8 +45,10 @@ class BotElection(PairAndDirection):
 class LastOutcome(TypedDict):
     """What became of the bot's latest signal."""
 
-    outcome: Literal["filled", "refused"]
-    code: Annotated[str | None, "Why it was refused. Null if it was filled."]
+    outcome: Annotated[Literal["filled", "refused"], Example("refused")]
+    code: Annotated[
+        str | None, "Why it was refused. Null if it was filled.", Example("pair_mismatch")
+    ]
     signal: Annotated[SignalId | None, "The accepted signal. Null if it was refused."]
     event: Annotated[EventId, "The event in the feed."]
     at: DateTime
@@ -59,14 +59,14 @@ class CountsOfToday(TypedDict):
 
     filled: Count
     refused: Count
-    more: Annotated[bool, "Whether counting stopped early: there are more."]
+    more: Annotated[bool, "Whether counting stopped early: there are more.", Example(False)]
 
 
 class BotRecord(TypedDict):
     """A bot of the desk."""
 
     botId: BotId
-    name: str
+    name: Annotated[str, Example("Chart")]
     createdAt: DateTime
     state: Annotated[
         str, one_of(State), "Whether its signals are accepted, or what is missing first."
@@ -86,45 +86,14 @@ class BotPage(PaperOnly):
     next: NextPage
 
 
-BOT_EXAMPLE: BotRecord = {
-    "botId": EXAMPLE_BOT_ID,
-    "name": "Chart",
-    "createdAt": EXAMPLE_TIME,
-    "state": State.ACCEPTS_SIGNALS.value,
-    "expected": {"every": 3600, "tradingDays": False, "grace": 300},
-    "silentSince": None,
-    "maxAge": None,
-    "election": {"pair": "BTC/USDT", "direction": "long", "electedAt": EXAMPLE_TIME},
-    "last": {
-        "outcome": "refused",
-        "code": "pair_mismatch",
-        "signal": None,
-        "event": "evt_12",
-        "at": EXAMPLE_TIME,
-    },
-    "today": {"filled": 3, "refused": 1, "more": False},
-}
-BOTS_EXAMPLE: BotPage = {
-    "paper": True,
-    "liveWrites": False,
-    "bots": [BOT_EXAMPLE],
-    "next": None,
-}
-
-
 class BotsView(ApiView):
     """The bots of the calling token's desk. It changes nothing: pages create and change bots."""
 
+    tag = "Desks"
     required_scopes = {"GET": "read", "HEAD": "read"}
     for_platform = False
 
-    @endpoint(
-        "listBots",
-        tag="Desks",
-        example=BOTS_EXAMPLE,
-        parameters=[PageParameters],
-        refusals=[Invalid],
-    )
+    @endpoint("listBots", parameters=[PageParameters])
     def get(self, request: Request) -> ApiResponse[BotPage]:
         """List your own bots.
 
