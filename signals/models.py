@@ -1,7 +1,7 @@
 """The models of all rooms, for Django. Other code imports them from their rooms."""
 
+from desks.models import Chat, ChatCode, ChatMessage
 from signals.intake.models import Signal
-from signals.notices.chats.models import Chat, ChatCode, ChatMessage
 from signals.site.downloads import ExportLease
 from signals.webhooks.models import DeliveryAttempt, Subscription, SubscriptionSecret
 

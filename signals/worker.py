@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from signals.notices.chats.actions import poll_telegram
-from signals.notices.chats.sending import send_to_chats
-from signals.notices.loops import send_notices, watch_bots, write_notices
+from signals.notices.loops import watch_bots, write_notices
+from signals.notices.sending import send_mails, send_to_chats
 from signals.outbound.database import in_database
 from signals.webhooks.runner.loop import deliver_subscriptions
 from tokens.sealed_texts import erase_ended
@@ -30,7 +30,7 @@ LOOPS: tuple[Loop, ...] = (
     deliver_subscriptions,
     watch_bots,
     write_notices,
-    send_notices,
+    send_mails,
     send_to_chats,
     poll_telegram,
     erase_ended_secrets,

@@ -2,21 +2,23 @@
 
 import email
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from email import policy
 from email.message import EmailMessage
 from pathlib import Path
 
 from django.core import mail
 from django.core.mail import EmailMultiAlternatives
-from django.db import connection
+from django.db import connection, connections
 from django.db.models import Model
 from django.utils import timezone
 
-from desks.models import Notice
+from desks.models import QueuedNotice
+from desks.models.notice import MAIL
 from desks.models.notice_kinds import NoticeKind
-from signals.notices import mails
 from signals.notices.loops import write_due
+from signals.notices.sending import deliver_mails, take_mails
 
 
 def write() -> None:
@@ -26,16 +28,17 @@ def write() -> None:
 
 
 def waiting(*kinds: NoticeKind) -> list[str]:
-    """The subjects of the notices that wait, of these kinds or of all."""
-    notices = Notice.objects.filter(**({"kind__in": kinds} if kinds else {}))
+    """The subjects of the mails that wait, of these kinds or of all."""
+    notices = QueuedNotice.objects.filter(channel=MAIL, **({"kind__in": kinds} if kinds else {}))
     return list(notices.order_by("pk").values_list("subject", flat=True))
 
 
 def send() -> list[EmailMultiAlternatives]:
-    """Mails the notices that are due, without the loop of chats; returns the mails."""
+    """Sends the mails that are due; returns them."""
     mail.outbox.clear()
-    while mails.send_due(timezone.now()):
-        pass
+    while taken := take_mails(timezone.now()):
+        for notices in taken:
+            deliver_mails(notices)
     return mail.outbox  # type: ignore[return-value]
 
 
@@ -50,6 +53,18 @@ def table_away(model: type[Model]) -> Iterator[None]:
     finally:
         with connection.schema_editor() as editor:
             editor.alter_db_table(model, "elsewhere", name)
+
+
+@contextmanager
+def elsewhere(block: AbstractContextManager[object]) -> Iterator[None]:
+    """Runs the block of another thread around this one, on a connection of its own."""
+    with ExitStack() as held, ThreadPoolExecutor(1) as other:
+        other.submit(held.enter_context, block).result()
+        try:
+            yield
+        finally:
+            other.submit(held.close).result()
+            other.submit(connections.close_all).result()
 
 
 def mails_in(folder: Path) -> list[EmailMessage]:

@@ -9,7 +9,7 @@ from django.contrib.sessions.models import Session
 from django.template.loader import render_to_string
 
 from desks import actions as desks
-from desks.models import Desk, Notice, NoticeChoice, User
+from desks.models import Desk, NoticeChoice, QueuedNotice, User
 from desks.models.election import Reason
 from desks.notices.outbox import tell_security
 from events import log
@@ -62,7 +62,7 @@ def close_account(desk: Desk) -> None:
 def _delete_credentials(user: User) -> None:
     EmailAddress.objects.filter(user=user).delete()
     Authenticator.objects.filter(user=user).delete()
-    Notice.objects.filter(user=user).delete()
+    QueuedNotice.objects.filter(user=user).delete()
     NoticeChoice.objects.filter(user=user).delete()
     sessions = UserSession.objects.filter(user=user)
     Session.objects.filter(pk__in=list(sessions.values_list("session_key", flat=True))).delete()

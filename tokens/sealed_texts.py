@@ -20,31 +20,31 @@ from django.conf import settings
 from django.db import Error, transaction
 from django.db.models import F, QuerySet
 
-from desks.models import Desk
+from desks.models import Chat, Desk
 from events.models import Head
 from tokens.crypto import keys
 from tokens.models import Sealed, SigningSecret, Token
-from tokens.models.secret import NO_TEXT, SigningSecretQuerySet
+from tokens.models.secret import NO_TEXT, SigningSecretQuerySet, decrypt, encrypt
 from tokens.models.token import TokenQuerySet
 
 # The encrypted members of an authenticator's data: a TOTP secret, the seed of recovery codes.
 ENCRYPTED_FIELDS = ("secret", "seed")
 
 
-def on_old_keys(model: type[Sealed]) -> QuerySet[Any]:
+def on_old_keys(model: type[Sealed | Chat]) -> QuerySet[Any]:
     """Rows of a table whose text is not encrypted under the first key."""
     first = keys.key_id(settings.SECRET_KEYS[0])
     return model._default_manager.exclude(key_id__in=[first, NO_TEXT])
 
 
-def reencrypt(model: type[Sealed]) -> Iterator[Sealed]:
+def reencrypt(model: type[Sealed | Chat]) -> Iterator[Sealed | Chat]:
     """Re-encrypts the text of each row of a table under the first key; yields each row.
 
     Raises ``keys.KeyLostError`` if no configured key decrypts it.
     """
     for row in on_old_keys(model).order_by("pk").iterator():
         unchanged = model._default_manager.filter(pk=row.pk, ciphertext=bytes(row.ciphertext))
-        row.encrypt(row.decrypt())
+        encrypt(row, decrypt(row))
         unchanged.update(ciphertext=row.ciphertext, key_id=row.key_id)
         yield row
 

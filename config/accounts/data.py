@@ -9,12 +9,12 @@ from django.urls import reverse
 from django.utils.http import urlencode
 
 from desks.models import Automation, Desk, Election
+from desks.models.chat import Chat
 from events.http import limits
 from events.http.pages import sent
 from events.http.refusals import ReauthenticationRequired
 from events.kinds import Kind
 from events.models import Event
-from signals.notices.chats.models import Chat
 from signals.site.downloads import download
 from signals.site.export import export
 from signals.web.access import customer_page

@@ -1,24 +1,29 @@
-"""Models of customers: users, desks, connections, bots, cards, elections and notices."""
+"""Models of customers: users, desks, connections, bots, cards, elections, notices and chats."""
 
 from desks.models.automation import Automation
 from desks.models.card import Card
+from desks.models.chat import Chat, ChatCode
 from desks.models.connection import Connection
 from desks.models.desk import Desk
-from desks.models.digest import Digest
 from desks.models.election import Election
-from desks.models.notice import Bookmark, Notice, NoticeChoice, RefusalTold
+from desks.models.notice import Bookmark, NoticeChoice, QueuedNotice, RefusalTold
+from desks.models.unused import ChatMessage, Digest, Notice
 from desks.models.user import User
 
 __all__ = [
     "Automation",
     "Bookmark",
     "Card",
+    "Chat",
+    "ChatCode",
+    "ChatMessage",
     "Connection",
     "Desk",
     "Digest",
     "Election",
     "Notice",
     "NoticeChoice",
+    "QueuedNotice",
     "RefusalTold",
     "User",
 ]

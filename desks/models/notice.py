@@ -4,31 +4,35 @@ from datetime import datetime
 from typing import Self
 
 from django.db import connection, models
-from django.db.models import Q
+from django.db.models import Exists, OuterRef, Q
 
 from desks.ids import MAX_ID_LENGTH, new_notice_id
 from desks.mail_addresses import MAX_LENGTH
+from desks.models.chat import Chat
 from desks.models.notice_kinds import USUAL, NoticeKind
 
 MAX_SUBJECT = 200
+MAIL = "mail"  # the channel that every user has; the others are the services of chats
 
 
-class NoticeQuerySet(models.QuerySet["Notice"]):
-    def unmailed(self) -> Self:
-        """Notices whose mail waits."""
-        return self.filter(mailed_at=None)
+class QueuedNoticeQuerySet(models.QuerySet["QueuedNotice"]):
+    def ready(self, now: datetime) -> Self:
+        """What is due, without that of chats that cannot be sent anything now."""
+        is_next = Q(chat__next_attempt_at=None) | Q(chat__next_attempt_at__lte=now)
+        is_free = Q(chat__leased_until=None) | Q(chat__leased_until__lte=now)
+        return self.filter(is_next, is_free, due_at__lte=now)
 
-    def due(self, now: datetime) -> Self:
-        """Notices that can be mailed, in the order in which to mail them."""
-        return self.unmailed().filter(due_at__lte=now).order_by("priority", "due_at", "pk")
-
-    def unshared(self, now: datetime) -> Self:
-        """Notices that were due, and that the user's chats have no copies of yet.
-
-        ``due_at`` of one that was taken to be mailed is when to try that again.
-        """
-        was_due = Q(due_at__lte=now) | Q(attempts__gt=0)
-        return self.filter(was_due, is_shared=False).order_by("pk")
+    def due(self, channel: str, now: datetime) -> Self:
+        """What can be sent on a channel now, in this order: of each chat its next notice only."""
+        if channel == MAIL:
+            rows = self.filter(channel=MAIL, due_at__lte=now)
+        else:
+            is_before = Q(priority__lt=OuterRef("priority")) | Q(
+                priority=OuterRef("priority"), pk__lt=OuterRef("pk")
+            )
+            before = QueuedNotice.objects.filter(is_before, chat=OuterRef("chat"), due_at__lte=now)
+            rows = self.ready(now).filter(~Exists(before), channel=channel)
+        return rows.order_by("priority", "due_at", "pk")
 
     def lock(self) -> Self:
         """Locks the rows, and leaves out those that another process has locked."""
@@ -37,44 +41,53 @@ class NoticeQuerySet(models.QuerySet["Notice"]):
         return self.select_for_update(skip_locked=True, of=("self",))
 
 
-class Notice(models.Model):
-    """A notice that is not sent yet. Its row is written with what it tells, and then deleted.
+class QueuedNotice(models.Model):
+    """A notice that waits to be sent on one channel: by mail, or to a chat. Then it is deleted.
 
-    ``address`` is where it goes if that is not the user's present address. ``due_at`` is when to
-    send it, or to try again. ``public_id`` is in the Message-ID, so every attempt has the same one.
-    ``is_shared`` is whether the user's chats got their copies. ``mailed_at`` is when the mail was
-    sent or given up. Neither waits for the other; the row is deleted after both.
-    ``about`` is the id of a secret whose later end makes the notice untrue, or empty.
+    ``address`` is where the mail goes if that is not the user's present address. ``due_at`` is when
+    to send it, or to try again. ``public_id`` is in the Message-ID, so every attempt has the same
+    one; the rows of one notice have it in common. ``about`` is the id of a secret whose later end
+    makes the notice untrue, or empty.
+
+    The database does not check ``chat``: writing a notice under the log's lock must not wait for
+    the lock of a chat. A row whose chat was removed meanwhile is deleted when it is due.
     """
 
     public_id = models.CharField(max_length=MAX_ID_LENGTH, default=new_notice_id)
-    user = models.ForeignKey("desks.User", models.PROTECT, related_name="notices")
+    user = models.ForeignKey("desks.User", models.PROTECT, related_name="queued_notices")
+    channel = models.CharField(max_length=8, default=MAIL)
+    chat = models.ForeignKey(
+        Chat,
+        models.CASCADE,
+        null=True,
+        related_name="queued_notices",
+        db_index=False,
+        db_constraint=False,
+    )
     kind = models.CharField(max_length=16, choices=NoticeKind.choices())
     address = models.EmailField(max_length=MAX_LENGTH, blank=True, default="")
-    about = models.CharField(max_length=MAX_ID_LENGTH, blank=True, default="", db_default="")
+    about = models.CharField(max_length=MAX_ID_LENGTH, blank=True, default="")
     subject = models.CharField(max_length=MAX_SUBJECT)
     body = models.TextField()
     priority = models.PositiveSmallIntegerField(default=USUAL)
     due_at = models.DateTimeField()
     attempts = models.PositiveSmallIntegerField(default=0)
-    is_shared = models.BooleanField(default=False, db_default=False)
-    mailed_at = models.DateTimeField(null=True)
 
-    objects = NoticeQuerySet.as_manager()
+    objects = QueuedNoticeQuerySet.as_manager()
 
     class Meta:
         ordering = ["pk"]
         indexes = [
-            models.Index(fields=["is_shared", "priority", "due_at"], name="notice_due"),
+            models.Index(fields=["channel", "priority", "due_at"], name="queued_due"),
             models.Index(
-                fields=["priority", "due_at"],
-                name="notice_unmailed",
-                condition=Q(mailed_at__isnull=True),
+                fields=["chat", "priority", "id"],
+                name="queued_chat",
+                condition=Q(chat__isnull=False),
             ),
         ]
 
     def __str__(self) -> str:
-        return f"{self.public_id} ({self.kind})"
+        return f"{self.public_id} ({self.kind}, {self.channel})"
 
 
 class NoticeChoice(models.Model):

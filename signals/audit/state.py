@@ -10,16 +10,16 @@ from django.db.models import Count, F, Max, Q, Window
 from django.db.models.functions import Lag
 
 from desks.models import Bookmark, Desk, User
+from desks.models.chat import Chat
 from events import schema
 from events.feed import read_head
 from events.models import Event, Head
 from signals.audit.findings import Finding, Findings
 from signals.intake.models import Signal
-from signals.notices.chats.models import Chat
 from signals.webhooks.models import DeliveryAttempt, Subscription, SubscriptionSecret
 from tokens.crypto import keys
 from tokens.models import Sealed, SigningSecret, Token
-from tokens.models.secret import NO_TEXT
+from tokens.models.secret import NO_TEXT, decrypt
 from tokens.sealed_texts import ENCRYPTED_FIELDS
 
 
@@ -102,7 +102,7 @@ def check_keys(findings: Findings) -> None:
     for row in _of_webhooks():
         _check(findings.webhooks, str(row), row.decrypt)
     for chat in Chat.objects.order_by("pk").iterator():
-        _check(findings.chats, chat.public_id, chat.decrypt)
+        _check(findings.chats, chat.public_id, partial(decrypt, chat))
     for factor in Authenticator.objects.order_by("pk").iterator():
         encrypted = [factor.data[name] for name in ENCRYPTED_FIELDS if name in factor.data]
         _check(findings.factors, f"factor {factor.pk}", partial(_decrypt_each, encrypted))

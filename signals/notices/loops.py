@@ -1,7 +1,6 @@
-"""The loops of ``manage.py deliver`` that decide alarms, write notices, and send them.
+"""The loops of ``manage.py deliver`` that decide alarms and write notices.
 
-Each runs until ``stop`` is set. Database work runs in threads; a mail server that hangs holds up
-the mails only, not the alarms.
+Each runs until ``stop`` is set. Database work runs in threads.
 """
 
 import asyncio
@@ -14,7 +13,7 @@ from django.db import Error, connection
 from django.utils import timezone
 
 from desks.expectations.watch import Watch
-from signals.notices.mails import send_due
+from desks.notices.old_rows import move_old_rows
 from signals.notices.writers import (
     follow,
     summarise_refusals,
@@ -25,12 +24,12 @@ from signals.notices.writers import (
 )
 
 TICK = 2.0  # seconds between two looks; an alarm is at most 10 s late
-SENDING_TICK = 1.0
 
 Found = TypeVar("Found")
 
 # Each writes the notices of one kind that are due. It returns whether there may be more, or None.
 WRITERS = (
+    move_old_rows,
     follow,
     summarise_refusals,
     tell_operations,
@@ -53,13 +52,6 @@ async def write_notices(stop: asyncio.Event) -> None:
     while not stop.is_set():
         more = await asyncio.to_thread(write_due, timezone.now())
         await _pause(stop, 0 if more else TICK)
-
-
-async def send_notices(stop: asyncio.Event) -> None:
-    """Sends the notices that are due."""
-    while not stop.is_set():
-        sent = await asyncio.to_thread(_closing_if_failed, send_due, timezone.now())
-        await _pause(stop, SENDING_TICK if not sent else SENDING_TICK / 10)
 
 
 def write_due(now: datetime) -> bool:

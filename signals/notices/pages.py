@@ -14,16 +14,17 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.csrf import csrf_exempt
 
-from desks.models import Notice, NoticeChoice, User
+from desks.models import Chat, NoticeChoice, QueuedNotice, User
+from desks.models.chat import MAX_CHATS, Service
+from desks.models.notice import MAIL
 from desks.models.notice_kinds import OF_A_DESK, OF_STAFF, NoticeKind
-from desks.notices.outbox import turn_off
+from desks.notices.outbox import turn_off, write
 from events.http import limits
 from events.http.names import NameField
 from events.http.pages import View, ask, form_page, page, refusal_beside, sent
 from events.http.refusals import NotFound
 from signals.notices.chats import actions, services
-from signals.notices.chats.models import MAX_CHATS, Chat, Service
-from signals.notices.mails import CAN_BE_OFF, read_stop_link
+from signals.notices.sending import CAN_BE_OFF, outcome_of, read_stop_link
 from signals.notices.texts import new_notice
 from signals.outbound.addresses import MAX_URL_LENGTH
 from tokens.callers.staff import is_staff, require_staff, signed_in_recently
@@ -63,7 +64,7 @@ def notices(request: HttpRequest) -> HttpResponse:
         messages.success(request, "Your notices are saved.")
         return redirect("notices")
     context = {
-        "chats": Chat.objects.filter(user=user),
+        "chats": [(chat, outcome_of(chat)) for chat in Chat.objects.filter(user=user)],
         "most_chats": MAX_CHATS,
     }
     return form_page(request, "pages/notices.html", form, **context)
@@ -75,9 +76,10 @@ def test_notice(request: HttpRequest) -> HttpResponse:
     """Queues a notice that says nothing but that notices arrive. One waits at most."""
     user: Any = request.user
     limits.consume("pages", str(user.pk))
-    if not Notice.objects.unmailed().filter(user=user, kind=NoticeKind.TEST).exists():
+    tests = QueuedNotice.objects.filter(user=user, kind=NoticeKind.TEST, channel=MAIL)
+    if not tests.exists():
         body = "You asked for this test. Notices reach you."
-        new_notice(user, NoticeKind.TEST, "A test notice", body, timezone.now()).save()
+        write([new_notice(user, NoticeKind.TEST, "A test notice", body, timezone.now())])
     messages.success(request, "The test is on its way.")
     return redirect("notices")
 

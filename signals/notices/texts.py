@@ -9,7 +9,7 @@ from django.conf import settings
 from django.template.loader import render_to_string
 from django.urls import reverse
 
-from desks.models import Card, Notice, User
+from desks.models import Card, QueuedNotice, User
 from desks.models.notice import MAX_SUBJECT
 from desks.models.notice_kinds import LAST, NoticeKind
 from events.kinds import Kind
@@ -21,7 +21,7 @@ ENDS_SOON = timedelta(days=1)
 Told = tuple[NoticeKind, str, str]  # what it is about, the subject and the text
 
 
-def notice_of(event: Event, user: User) -> Notice | None:
+def notice_of(event: Event, user: User) -> QueuedNotice | None:
     """The notice of an event for the owner of its desk; None if there is nothing to tell."""
     told = TEXTS[event.kind](event, user) if event.kind in TEXTS else None
     if told is None:
@@ -34,11 +34,13 @@ def notice_of(event: Event, user: User) -> Notice | None:
     return notice
 
 
-def new_notice(user: User, kind: NoticeKind, subject: str, body: str, due: datetime) -> Notice:
-    return Notice(user=user, kind=kind, subject=subject[:MAX_SUBJECT], body=body, due_at=due)
+def new_notice(
+    user: User, kind: NoticeKind, subject: str, body: str, due: datetime
+) -> QueuedNotice:
+    return QueuedNotice(user=user, kind=kind, subject=subject[:MAX_SUBJECT], body=body, due_at=due)
 
 
-def refusal_notice(event: Event, user: User, bot: str) -> Notice:
+def refusal_notice(event: Event, user: User, bot: str) -> QueuedNotice:
     """The first refusal of a bot after a while without one."""
     reason = reason_of(event.content["data"], bot)
     body = f"{reason.sentence}\n\n{reason.advice}\n\n{page('event', event.id)}"
@@ -46,7 +48,7 @@ def refusal_notice(event: Event, user: User, bot: str) -> Notice:
     return new_notice(user, NoticeKind.REFUSALS, subject, body, event.at)
 
 
-def refusals_notice(user: User, bot_id: str, bot: str, count: int, now: datetime) -> Notice:
+def refusals_notice(user: User, bot_id: str, bot: str, count: int, now: datetime) -> QueuedNotice:
     """How many refusals were recorded since the last notice about the bot."""
     more = "refusal was" if count == 1 else "refusals were"
     body = f"{count} more {more} recorded since the last notice.\n\n{page('bot', bot_id)}"
@@ -54,7 +56,7 @@ def refusals_notice(user: User, bot_id: str, bot: str, count: int, now: datetime
     return new_notice(user, NoticeKind.REFUSALS, subject, body, now)
 
 
-def lapse_notice(user: User, card: Card, now: datetime) -> Notice:
+def lapse_notice(user: User, card: Card, now: datetime) -> QueuedNotice:
     """The card in which the desk is enrolled was retired."""
     body = (
         f"The card {card.name} ({card.pair} {card.direction}) was retired, and your consent ended "

@@ -13,9 +13,9 @@ from django.conf import settings
 from django.db import DatabaseError, transaction
 from django.db.models import Exists, F, OuterRef, QuerySet
 
-from desks.models import Automation, Bookmark, Card, Desk, Notice, RefusalTold, User
+from desks.models import Automation, Bookmark, Card, Desk, QueuedNotice, RefusalTold, User
 from desks.models.notice_kinds import NoticeKind
-from desks.notices.outbox import bookmarked, is_full, wanted
+from desks.notices.outbox import bookmarked, is_full, unless_off, write
 from events.control.lists import row_url
 from events.feed import read_head
 from events.kinds import Kind
@@ -43,6 +43,7 @@ KINDS = [*TEXTS, Kind.SIGNAL_REFUSED, Kind.CARD_RETIRED]
 PER_PAGE = 500  # events
 OLD = timedelta(days=1)  # what is older is told in one notice
 MAX_LINES = 20  # of that notice
+LATE_WAIT = timedelta(minutes=1)  # until that notice is sent
 LAPSED = "lapsed "  # the name of a bookmark: then the id of the retired card
 DESKS_AT_ONCE = 500
 # The name of a bookmark. Whoever reads the log, counts refusals, or tells their number, holds its
@@ -103,8 +104,8 @@ def _write(events: Sequence[Event], now: datetime) -> None:
     told = ToldRefusals({event.bot_id for event in events if event.kind == Kind.SIGNAL_REFUSED})
     # The end of a secret can be decided again. Only the last decision is told.
     ends = {secret: event for event in events if (secret := _ended_secret(event))}
-    Notice.objects.filter(about__in=ends, due_at__gt=now).delete()
-    notices: list[Notice] = []
+    QueuedNotice.objects.filter(about__in=ends, due_at__gt=now).delete()
+    notices: list[QueuedNotice] = []
     for event in events:
         if ends.get(_ended_secret(event), event) is not event:
             continue
@@ -117,8 +118,8 @@ def _write(events: Sequence[Event], now: datetime) -> None:
     told.save()
     old = [notice for notice in notices if notice.due_at < now - OLD]
     recent = [notice for notice in notices if notice.due_at >= now - OLD]
-    Notice.objects.bulk_create(wanted(recent))
-    _write_late(wanted(old), now)
+    write(recent)
+    _write_late(old, now)
 
 
 def _ended_secret(event: Event) -> str:
@@ -127,7 +128,9 @@ def _ended_secret(event: Event) -> str:
     return str(data.get("id", ""))
 
 
-def _notices_of(event: Event, desks: Mapping[str, Desk], told: "ToldRefusals") -> Iterable[Notice]:
+def _notices_of(
+    event: Event, desks: Mapping[str, Desk], told: "ToldRefusals"
+) -> Iterable[QueuedNotice]:
     if event.topic is None:
         return notices_for_staff(event) if event.kind == Kind.SUBSCRIPTION_DISABLED else ()
     if (desk := desks.get(event.topic)) is None:
@@ -137,26 +140,27 @@ def _notices_of(event: Event, desks: Mapping[str, Desk], told: "ToldRefusals") -
     return [notice] if notice else ()
 
 
-def _write_late(notices: Sequence[Notice], now: datetime) -> None:
-    """Adds old notices to the one notice of what a user missed."""
-    for notice in notices:
+def _write_late(notices: Iterable[QueuedNotice], now: datetime) -> None:
+    """Adds old notices to the one notice of what a user missed, which waits for others a minute."""
+    for notice in unless_off(notices):
         line = f"- {notice.subject} ({notice.due_at:%-d %B, %H:%M} UTC)"
-        mine = Notice.objects.filter(user=notice.user, kind=NoticeKind.MISSED)
-        missed = mine.filter(is_shared=False, attempts=0).lock().first()  # nobody has it yet
-        if missed is None:
+        late = QueuedNotice.objects.filter(user=notice.user, kind=NoticeKind.MISSED)
+        rows = late.filter(attempts=0, due_at__gt=now)  # nobody has it yet, on any channel
+        first, due_at = rows.select_for_update(of=("self",)).first(), now + LATE_WAIT
+        if first is None:
             body = f"These notices are more than a day late:\n\n{line}\n\n{page('activity')}"
-            missed = new_notice(notice.user, NoticeKind.MISSED, "Late notices", body, now)
-        elif missed.body.count("\n- ") < MAX_LINES:
-            head, _, link = missed.body.rpartition("\n\n")
-            missed.body = f"{head}\n{line}\n\n{link}"
-        missed.due_at = now + timedelta(minutes=1)
-        missed.save()
+            write([new_notice(notice.user, NoticeKind.MISSED, "Late notices", body, due_at)])
+            continue
+        beginning, _, link = first.body.rpartition("\n\n")
+        is_long = first.body.count("\n- ") >= MAX_LINES
+        body = first.body if is_long else f"{beginning}\n{line}\n\n{link}"
+        rows.update(body=body, due_at=due_at)
 
 
 def _tell_lapse(mark: Bookmark, card: Card, now: datetime) -> None:
     lapsed = Desk.objects.active().filter(enrolled=card, pk__gt=mark.position)
     desks = list(lapsed.order_by("pk").select_related("user")[:DESKS_AT_ONCE])
-    Notice.objects.bulk_create(wanted(lapse_notice(desk.user, card, now) for desk in desks))
+    write(lapse_notice(desk.user, card, now) for desk in desks)
     if len(desks) < DESKS_AT_ONCE:
         mark.delete()
     else:
@@ -177,7 +181,7 @@ class ToldRefusals:
         self._bots = Automation.objects.in_bulk([bot_id for bot_id in bot_ids if bot_id])
         self._rows = RefusalTold.objects.in_bulk(list(self._bots))
 
-    def tell(self, event: Event, user: User) -> Notice | None:
+    def tell(self, event: Event, user: User) -> QueuedNotice | None:
         """The notice of a refusal, or None: then it is counted for the next summary."""
         bot = self._bots.get(event.bot_id or "")
         if bot is None:
@@ -208,7 +212,7 @@ def summarise_refusals(now: datetime) -> None:
             notices.append(refusals_notice(bot.desk.user, bot.pk, bot.name, row.count, now))
             row.told_at, row.count, row.due_at = now, 0, None
             row.save()
-        Notice.objects.bulk_create(wanted(notices))
+        write(notices)
 
 
 # --- What staff are told of the service: once when it begins, and again if it ended in between ----
@@ -248,7 +252,7 @@ def tell_operations(now: datetime) -> None:
 def tell_staff(subject: str, body: str, now: datetime) -> None:
     """Writes a notice for every member of the staff who wants it."""
     told = (new_notice(user, NoticeKind.OPERATIONS, subject, body, now) for user in _staff())
-    Notice.objects.bulk_create(wanted(told))
+    write(told)
 
 
 def _concerns(now: datetime) -> Iterator[concerns.Concern]:
@@ -289,7 +293,7 @@ AFTER_RESTORE = (
 )
 
 
-def notices_for_staff(event: Event) -> Iterator[Notice]:
+def notices_for_staff(event: Event) -> Iterator[QueuedNotice]:
     """The notices of a ``subscription.disabled`` of the platform: one for each member of staff."""
     data = event.content["data"]
     row = Subscription.objects.filter(public_id=data["id"]).first()
@@ -318,7 +322,7 @@ def tell_restored(now: datetime) -> bool:
         desks = Desk.objects.active().filter(of_desk, pk__gt=mark.position).order_by("pk")
         some = list(desks.select_related("user")[:DESKS_AT_ONCE])
         notices += [_of_restore(desk.user, now) for desk in some]
-        Notice.objects.bulk_create(wanted(notices))
+        write(notices)
         if len(some) < DESKS_AT_ONCE:
             mark.delete()
         else:
@@ -327,14 +331,16 @@ def tell_restored(now: datetime) -> bool:
     return len(some) == DESKS_AT_ONCE
 
 
-def _of_restore(user: User, now: datetime) -> Notice:
+def _of_restore(user: User, now: datetime) -> QueuedNotice:
     subject = "Your webhooks may repeat or miss events"
     return new_notice(
         user, NoticeKind.ENDINGS, subject, f"{AFTER_RESTORE}\n\n{page('webhooks')}", now
     )
 
 
-def _of_restore_for_staff(restored: QuerySet[Subscription], now: datetime) -> Iterator[Notice]:
+def _of_restore_for_staff(
+    restored: QuerySet[Subscription], now: datetime
+) -> Iterator[QueuedNotice]:
     """The notices about the platform's webhooks, if it has any."""
     if not restored.filter(desk=None).exists():
         return
@@ -355,15 +361,13 @@ def tell_lost_keys(now: datetime) -> bool:
         lost = Subscription.objects.filter(key_lost_at__lte=now - TOLD_AFTER, key_loss_told_at=None)
         free = lost.select_for_update(of=("self",), skip_locked=True).select_related("desk__user")
         rows = [row for row in free.order_by("pk")[:ROWS_AT_ONCE] if row.lacks_key(now)]
-        Notice.objects.bulk_create(
-            wanted([notice for row in rows for notice in _of_lost_key(row, now)])
-        )
+        write(notice for row in rows for notice in _of_lost_key(row, now))
         told = Subscription.objects.filter(pk__in=[row.pk for row in rows])
         told.update(key_loss_told_at=now)
     return len(rows) == ROWS_AT_ONCE
 
 
-def _of_lost_key(row: Subscription, now: datetime) -> Iterator[Notice]:
+def _of_lost_key(row: Subscription, now: datetime) -> Iterator[QueuedNotice]:
     subject = f"The webhook to {row.host} needs its URL and a new secret"
     body = (
         f"Nothing is sent to your webhook to {row.host}: the service cannot decrypt its URL or its "

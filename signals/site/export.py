@@ -20,9 +20,9 @@ from django.utils import timezone
 
 from desks.feed.visibility import desk_visibility
 from desks.models import Automation, Desk, Election
+from desks.models.chat import Chat
 from events.feed import Query, read_head, read_page, serialize_event
 from events.times import to_rfc3339
-from signals.notices.chats.models import Chat
 from signals.webhooks.models import Subscription
 from signals.webhooks.records import records
 from tokens.models import SigningSecret, Token

@@ -13,7 +13,7 @@ from django.core.mail.backends.locmem import EmailBackend
 from django.test import Client
 from django.utils import timezone
 
-from desks.models import Notice, User
+from desks.models import QueuedNotice, User
 from tests import staff
 from tests.factories import PASSWORD
 from tests.notices import send
@@ -134,7 +134,7 @@ def test_a_security_key_that_comes_or_goes(account, member, change, rf):
 def test_no_request_sends_a_notice(account, member, change, monkeypatch):
     monkeypatch.setattr(EmailBackend, "send_messages", lambda *_: 1 / 0)
     assert change(account).status_code == 302
-    assert Notice.objects.count() == 1
+    assert QueuedNotice.objects.count() == 1
 
 
 def test_a_change_and_its_notice_are_one_transaction(account, member, monkeypatch):

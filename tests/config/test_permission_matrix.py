@@ -18,12 +18,12 @@ from django.db import transaction
 from django.test import Client
 from django.utils import timezone
 
-from desks.models import Desk, Notice, User
+from desks.models import Desk, QueuedNotice, User
 from desks.models.notice_kinds import NoticeKind
 from events.actors import SYSTEM
 from events.models import Event
 from signals.intake.models import Signal
-from signals.notices import mails
+from signals.notices.sending import stop_link as stop_link_of
 from signals.webhooks.models import Subscription
 from tests import factories, pages, staff
 from tests.client import Response, end_stream, push, signed, written
@@ -167,8 +167,8 @@ class World:
 
 def stop_link(user: User) -> str:
     """The token of a link that turns the user's notices of silent bots off."""
-    notice = Notice(user=user, kind=NoticeKind.SILENCE)
-    return mails.stop_link(notice).rpartition("/")[2]
+    notice = QueuedNotice(user=user, kind=NoticeKind.SILENCE)
+    return stop_link_of(notice).rpartition("/")[2]
 
 
 def _model(route: str) -> Any:

@@ -44,14 +44,14 @@ def routes(patterns) -> Iterator[tuple[str, str]]:
 
 
 def named_apps(source: str) -> Iterator[tuple[str, str]]:
-    """The models and routes of our apps that strings name, each with its app."""
+    """The models and routes of our apps that strings name, each with the app of its code."""
     of_route = dict(routes(get_resolver().url_patterns))
     tree = ast.parse(source)
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             match = MODEL.fullmatch(node.value)
-            if match and match[2].lower() in apps.all_models[match[1]]:
-                yield node.value, match[1]
+            if match and (model := apps.all_models[match[1]].get(match[2].lower())):
+                yield node.value, model.__module__.partition(".")[0]
         if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
             name = getattr(node.func, "id", getattr(node.func, "attr", ""))
             if name in BY_ROUTE and of_route.get(str(node.args[0].value)) in APPS:

@@ -11,7 +11,7 @@ from django.core.management import CommandError, call_command
 from django.db import connection, transaction
 
 from desks import actions as desks
-from desks.models import Bookmark, Notice, NoticeChoice
+from desks.models import Bookmark, NoticeChoice, QueuedNotice
 from desks.models.notice_kinds import NoticeKind
 from events.actors import SYSTEM
 from events.columns import new_epoch as another_epoch
@@ -162,14 +162,14 @@ class TestTelling:
         start_epoch()
         start_epoch()  # again, before the runner looks
         write(), write()
-        told = {(notice.user, notice.subject, notice.kind) for notice in Notice.objects.all()}
+        told = {(notice.user, notice.subject, notice.kind) for notice in QueuedNotice.objects.all()}
         assert told == {
             (desk.user, OWNERS, NoticeKind.ENDINGS),
             (staff, STAFFS, NoticeKind.OPERATIONS),
         }
         assert len(waiting()) == 2
         assert not Bookmark.objects.filter(name=RESTORED).exists()
-        texts = sorted(Notice.objects.values_list("body", flat=True), key=len)
+        texts = sorted(QueuedNotice.objects.values_list("body", flat=True), key=len)
         assert texts[0].endswith("/webhooks")
         assert texts[1].endswith("/control/signals/subscription/")
         assert "may get events again" in texts[0]
@@ -188,7 +188,7 @@ class TestTelling:
         later = Bookmark.objects.get(name=RESTORED).at + timedelta(milliseconds=1)
         Subscription.objects.filter(pk=webhook.pk).update(created_at=later)
         write()
-        assert Notice.objects.get().user != desk.user
+        assert QueuedNotice.objects.get().user != desk.user
 
     def test_many_owners_are_told_a_few_at_a_time_while_few_notices_wait(self, monkeypatch):
         monkeypatch.setattr("signals.notices.writers.DESKS_AT_ONCE", 2)
@@ -199,8 +199,8 @@ class TestTelling:
         told = []
         for _ in range(4):
             write()
-            told.append(Notice.objects.count())
-            Notice.objects.all().delete()
+            told.append(QueuedNotice.objects.count())
+            QueuedNotice.objects.all().delete()
         assert told == [4, 3, 0, 0]
 
     def test_it_can_be_turned_off(self, desk):
@@ -238,7 +238,7 @@ def test_a_runner_that_starts_after_it_delivers_on_and_mails_what_was_not_told(t
         subscribe(heard.url(), owners[0].desk)
         _, beyond = subscribe(ahead.url())
         write()
-        Notice.objects.all().delete()
+        QueuedNotice.objects.all().delete()
         Subscription.objects.filter(pk=beyond.pk).update(cursor_position=10**6)
         desks.retire_card(actor=SYSTEM)
         last = Head.objects.get().position

@@ -10,7 +10,7 @@ from django.test import Client
 from django.utils import timezone
 
 from desks.accounts import is_taken, open_account
-from desks.models import Automation, Connection, Desk, Election, Notice, NoticeChoice, User
+from desks.models import Automation, Connection, Desk, Election, NoticeChoice, QueuedNotice, User
 from events.actors import SYSTEM
 from events.http.refusals import Invalid
 from events.kinds import Kind
@@ -63,8 +63,8 @@ def test_the_personal_data_is_deleted_and_the_ids_stay(desk, user, bot):
     staff.sign_in(browser, user, staff.with_totp(user))
     assert browser.get("/desk").status_code == 200
     NoticeChoice.objects.create(user=user)
-    kind = Notice._meta.get_field("kind").choices[0][0]
-    waiting = Notice.objects.create(
+    kind = QueuedNotice._meta.get_field("kind").choices[0][0]
+    waiting = QueuedNotice.objects.create(
         user=user, kind=kind, subject="Waiting", body=address, due_at=timezone.now()
     )
     close_account(desk)
@@ -74,7 +74,7 @@ def test_the_personal_data_is_deleted_and_the_ids_stay(desk, user, bot):
     assert not closed.has_usable_password()
     assert not closed.is_active
     assert closed.last_login is None
-    assert not Notice.objects.filter(pk=waiting.pk).exists()
+    assert not QueuedNotice.objects.filter(pk=waiting.pk).exists()
     for model in (EmailAddress, Authenticator, NoticeChoice, UserSession, Session):
         assert not model.objects.exists(), model
     assert {bytes(secret.ciphertext) for secret in SigningSecret.objects.all()} == {b""}

@@ -15,12 +15,12 @@ from django.utils import timezone
 from desks import actions as desks
 from desks.models import Automation, Desk, Election
 from desks.models.automation import MAX_BOTS
+from desks.models.chat import MAX_CHATS, Chat
 from events import log
 from events.actors import SYSTEM
 from events.kinds import Kind
 from events.models import Event
 from events.statements import EVENT
-from signals.notices.chats.models import MAX_CHATS, Chat
 from signals.webhooks.models import MAX_OF_DESK, Subscription
 from tests import factories
 from tests.signals.audit.stage import broken

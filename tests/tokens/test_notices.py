@@ -4,7 +4,7 @@ import pytest
 from django.core.mail.backends.locmem import EmailBackend
 from django.test import Client
 
-from desks.models import Notice
+from desks.models import QueuedNotice
 from events import log
 from tests import factories
 from tests.client import signed_in
@@ -92,7 +92,7 @@ def test_a_platform_credential_sends_no_mail():
 def test_no_request_sends_a_notice(desk, owner, monkeypatch):
     monkeypatch.setattr(EmailBackend, "send_messages", lambda *_: 1 / 0)
     assert owner.post("/desk/token").status_code == 200
-    assert Notice.objects.count() == 1
+    assert QueuedNotice.objects.count() == 1
 
 
 def test_a_failed_turn_sends_no_mail(desk):
@@ -103,5 +103,5 @@ def test_a_failed_turn_sends_no_mail(desk):
 
     with pytest.raises(RuntimeError):
         mint_and_fail()
-    assert not Notice.objects.exists()
+    assert not QueuedNotice.objects.exists()
     assert not Token.objects.exists()

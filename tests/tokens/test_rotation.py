@@ -19,10 +19,10 @@ from django.utils import timezone
 
 from config.accounts import sessions
 from config.management.commands.rotate_keys import FOUND_SOME
+from desks.models.chat import Chat
 from events.actors import SYSTEM
 from events.management.log_command import COULD_NOT_RUN
 from events.times import to_rfc3339
-from signals.notices.chats.models import Chat
 from signals.webhooks.actions import change
 from signals.webhooks.models import DeliveryAttempt, Subscription
 from tests import staff
@@ -34,6 +34,7 @@ from tokens import sealed_texts
 from tokens.choices import Source
 from tokens.crypto import keys
 from tokens.models import SigningSecret, Token
+from tokens.models.secret import decrypt
 
 pytestmark = pytest.mark.django_db
 
@@ -140,7 +141,7 @@ def test_the_address_of_a_chat_moves_too(desk, settings, new_key):
     assert rotate(FOUND_SOME)["chats"] == 1
     assert rotate()["chats"] == 0
     only_first(settings)
-    assert Chat.objects.get().decrypt() == DISCORD
+    assert decrypt(Chat.objects.get()) == DISCORD
 
 
 def test_a_url_that_changes_while_keys_move_is_not_changed_back(settings, new_key):

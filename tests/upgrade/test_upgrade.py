@@ -84,6 +84,20 @@ call_command("seed", "--desks=12", "--idle=3", "--nox", "--json", "--force")
 """
 
 
+# Moves what the base has queued into the outbox, and says how many rows each channel has there.
+MOVE = """
+import django
+django.setup()
+import collections, json
+from django.utils import timezone
+from desks.models import QueuedNotice
+from desks.notices.old_rows import move_old_rows
+
+while move_old_rows(timezone.now()):
+    pass
+print(json.dumps(collections.Counter(row.channel for row in QueuedNotice.objects.all())))
+"""
+
 # Tables that no part of the fill needs.
 EMPTY = {"desks_user_groups", "desks_user_user_permissions"}
 
@@ -164,6 +178,11 @@ def rows(url: str, before: dict[str, Rows] | None = None) -> dict[str, Rows]:
     return found
 
 
+def table_of(found: dict[str, Rows], name: str) -> list[dict[str, Any]]:
+    """The rows of a table, by column."""
+    return [dict(zip(found[name].columns, row, strict=True)) for row in found[name].values]
+
+
 def feed(server: Server, token: str) -> list[dict[str, Any]]:
     """The whole feed, as the reader of this token sees it."""
     path, found = f"{EVENTS}?limit=500", []
@@ -230,5 +249,17 @@ def test_a_database_with_data_is_upgraded_while_both_releases_serve(base: Server
                 path = f"{DESKS}/{desk['userId']}"
                 by_old, by_new = (get(each, path, readers[0]) for each in (old, beside))
                 assert keeps(by_new, by_old)
+    notices, messages = (table_of(before, name) for name in ("desks_notice", "signals_chatmessage"))
+    [chat] = table_of(before, "signals_chat")
+    not_shared = [
+        row for row in notices if row["user_id"] == chat["user_id"] and not row["is_shared"]
+    ]
+    assert json.loads(run_python(new.environment, "-c", MOVE)) == {
+        "mail": len(notices),
+        chat["service"]: len(messages) + len(not_shared),
+    }
+    left = rows(url, before)
+    assert not left["desks_notice"].values
+    assert not left["signals_chatmessage"].values
     for release in (new, base):
         assert "Every promise holds" in manage(release, "audit")

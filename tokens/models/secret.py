@@ -1,7 +1,7 @@
 """Rows with a text that nobody may read from the database alone, and the signing secrets."""
 
 from datetime import datetime
-from typing import Annotated, Any, Self, TypedDict
+from typing import Annotated, Any, Protocol, Self, TypedDict
 
 from django.db import models
 from django.db.models import F, Q
@@ -16,6 +16,26 @@ from tokens.choices import Source
 from tokens.crypto import keys
 
 NO_TEXT = ""  # the key's id in a row without a text
+
+
+class HasSealedText(Protocol):
+    """A row with one text that is encrypted and bound to the row."""
+
+    ciphertext: Any
+    key_id: Any
+
+    @property
+    def associated_data(self) -> str: ...
+
+
+def encrypt(row: HasSealedText, text: str) -> None:
+    """Stores the text in the row, encrypted under the first key. Does not save the row."""
+    row.ciphertext, row.key_id = keys.encrypt(text, row.associated_data)
+
+
+def decrypt(row: HasSealedText) -> str:
+    """The text of the row. Raises ``keys.KeyLostError``."""
+    return keys.decrypt(bytes(row.ciphertext), row.associated_data, row.key_id)
 
 
 class Sealed(models.Model):
@@ -37,11 +57,11 @@ class Sealed(models.Model):
 
     def encrypt(self, text: str) -> None:
         """Stores the text, encrypted under the first key. Does not save the row."""
-        self.ciphertext, self.key_id = keys.encrypt(text, self.associated_data)
+        encrypt(self, text)
 
     def decrypt(self) -> str:
         """The text. Raises ``keys.KeyLostError``."""
-        return keys.decrypt(bytes(self.ciphertext), self.associated_data, self.key_id)
+        return decrypt(self)
 
 
 class SealedSecretQuerySet(models.QuerySet[Any]):

@@ -14,9 +14,9 @@ from tqdm import tqdm
 
 from config.accounts import signup
 from config.accounts.sessions import reseal_sessions, sessions
+from desks.models import Chat
 from events.management.log_command import COULD_NOT_RUN, LogCommand
 from events.times import to_rfc3339
-from signals.notices.chats.models import Chat
 from signals.webhooks.models import DeliveryAttempt, Subscription, SubscriptionSecret
 from tokens import sealed_texts
 from tokens.crypto.keys import KeyLostError
@@ -101,7 +101,7 @@ def _moved() -> dict[str, int]:
     }
 
 
-def _reencrypted(what: str, model: type[Sealed]) -> int:
+def _reencrypted(what: str, model: type[Sealed | Chat]) -> int:
     total = sealed_texts.on_old_keys(model).count()
     return sum(1 for _ in _shown(what, sealed_texts.reencrypt(model), total))
 

@@ -18,19 +18,19 @@ from django.dispatch import receiver
 from django.utils import timezone
 
 from desks.ids import random_base62
-from desks.models import Bookmark, Desk, User
-from desks.models.notice_kinds import FIRST, NoticeKind
-from desks.notices.outbox import bookmarked, tell_security
+from desks.models import Bookmark, Chat, ChatCode, Desk, User
+from desks.models.chat import MAX_CHATS, Service
+from desks.notices.outbox import bookmarked, tell_security, write_test
 from events.http.names import require_name
 from events.http.refusals import Invalid
 from signals.notices.chats import services
-from signals.notices.chats.models import MAX_CHATS, Chat, ChatCode, ChatMessage, Service
 from signals.notices.texts import page
 from signals.outbound.addresses import ForbiddenURL
 from signals.outbound.database import in_database
 from signals.outbound.transport import Client
 from tokens.actions import desk_ends
 from tokens.crypto.keys import KeyLostError
+from tokens.models.secret import decrypt, encrypt
 
 TOO_MANY = f"You have {MAX_CHATS} chats, and can have no more. Remove one first."
 NOT_YOU = "If this was not you, change your password, and look at your chats and sessions."
@@ -50,7 +50,7 @@ def add(*, user: User, url: str, name: str = "", now: datetime) -> Chat:
     except ForbiddenURL as forbidden:
         raise Invalid.field("url", forbidden.code, forbidden.sentence) from None
     chat = Chat(user=user, service=service, name=name, host=target.authority, created_at=now)
-    chat.encrypt(target.url)
+    encrypt(chat, target.url)
     _save(chat, target.url, now)
     return chat
 
@@ -69,7 +69,7 @@ def add_telegram(*, code: str, number: int, now: datetime) -> Chat | None:
             return None
         host = services.bot_name()
         chat = Chat(user=used.user, service=Service.TELEGRAM, host=host, created_at=now)
-        chat.encrypt(str(number))
+        encrypt(chat, str(number))
         try:
             _save(chat, str(number), now)
         except Invalid:
@@ -114,8 +114,8 @@ def request_test(*, chat: Chat, now: datetime) -> None:
     """
     with transaction.atomic():
         for row in Chat.objects.select_for_update().filter(pk=chat.pk):
-            if not row.messages.filter(kind=NoticeKind.TEST).exists():
-                _queue_test(row)
+            body = f"You asked for this test. Notices reach this chat.\n\n{page('notices')}"
+            write_test(row, "A test notice", body, at=now)
             if row.next_attempt_at is None or row.last_status != TOO_MANY_REQUESTS:
                 row.next_attempt_at = now
                 row.save(update_fields=["next_attempt_at"])
@@ -131,19 +131,9 @@ def _refuse_too_many(chats: Sequence[Chat], url: str) -> None:
 
 def _is_at(chat: Chat, url: str) -> bool:
     try:
-        return chat.decrypt() == url
+        return decrypt(chat) == url
     except KeyLostError:
         return False
-
-
-def _queue_test(chat: Chat) -> None:
-    ChatMessage.objects.create(
-        chat=chat,
-        kind=NoticeKind.TEST,
-        priority=FIRST,
-        subject="A test notice",
-        body=f"You asked for this test. Notices reach this chat.\n\n{page('notices')}",
-    )
 
 
 def _tell(chat: Chat, subject: str, fact: str, now: datetime) -> None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from django.conf import settings
 
-from signals.notices.chats.models import Service
+from desks.models.chat import Service
 from signals.outbound.addresses import ForbiddenURL, Target, check_url
 
 # Characters of a message. A longer one is cut. ntfy takes 4,096 bytes.

@@ -4,9 +4,9 @@ import pytest
 from django.db import connection, transaction
 
 from desks.models import Automation, Card, Connection, Desk, Election
+from desks.models.chat import Chat
 from events.models import Event, Head
 from signals.intake.models import Signal
-from signals.notices.chats.models import Chat
 from signals.webhooks.models import Subscription, SubscriptionSecret
 from tests.signals.audit import stage
 from tokens.models import SigningSecret, Token

@@ -18,19 +18,22 @@ from desks.models import (
     Automation,
     Bookmark,
     Card,
+    Chat,
+    ChatCode,
+    ChatMessage,
     Connection,
     Desk,
     Digest,
     Election,
     Notice,
     NoticeChoice,
+    QueuedNotice,
     RefusalTold,
     User,
 )
 from events.kinds import Kind
 from events.models import Event, Head
 from signals.intake.models import Signal
-from signals.notices.chats.models import Chat, ChatCode, ChatMessage
 from signals.site.downloads import ExportLease
 from signals.webhooks.models import DeliveryAttempt, Subscription, SubscriptionSecret
 from tests.signals.audit.conftest import MODELS
@@ -46,6 +49,7 @@ NOT_COVERED = {
         (model, field.name)
         for model in (
             User,
+            QueuedNotice,
             Notice,
             NoticeChoice,
             Digest,

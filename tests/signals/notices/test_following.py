@@ -1,25 +1,23 @@
 """What happens to a desk is told to its owner, once."""
 
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 
 import pytest
 import time_machine
-from django.db import Error, connection, connections
+from django.db import Error, connection
 from django.utils import timezone
 
 from desks import actions as desks
 from desks.expectation_rules import Expectation
 from desks.expectations.watch import Watch
-from desks.models import Bookmark, Notice, NoticeChoice, RefusalTold
+from desks.models import Bookmark, NoticeChoice, QueuedNotice, RefusalTold
+from desks.models.notice import MAIL
 from desks.models.notice_kinds import NoticeKind
 from desks.notices import outbox
 from desks.notices.outbox import bookmarked
 from events.actors import SYSTEM
 from events.models import Event, Head
 from signals.notices import texts, writers
-from signals.notices.chats.sending import share
 from signals.notices.loops import write_due
 from signals.webhooks import outcomes
 from signals.webhooks.models import Reason
@@ -33,7 +31,7 @@ from tests.factories import (
     expect,
     move_the_log_back,
 )
-from tests.notices import table_away, waiting, write
+from tests.notices import elsewhere, table_away, waiting, write
 from tests.processes import run_together
 from tests.signals.bodies import fanout, tradingview
 from tests.signals.notices.chats.stage import a_chat
@@ -54,18 +52,6 @@ def clock(bot):
     write()
     with time_machine.travel(timezone.now(), tick=False) as clock:
         yield clock
-
-
-@contextmanager
-def elsewhere(block):
-    """Runs the block of another thread around this one, on a connection of its own."""
-    with ExitStack() as held, ThreadPoolExecutor(1) as other:
-        other.submit(held.enter_context, block).result()
-        try:
-            yield
-        finally:
-            other.submit(held.close).result()
-            other.submit(connections.close_all).result()
 
 
 def the_platform_is_refused(**body):
@@ -97,7 +83,7 @@ def test_an_event_that_only_the_platform_sees_holds_up_no_notice(bot, clock, hap
 def test_a_mail_about_an_invalid_signal_names_its_fields(bot, clock):
     sent(bot, nonce="My Long Entry Id")
     write()
-    assert "nonce: Send 1 to 128 visible ASCII characters." in Notice.objects.get().body
+    assert "nonce: Send 1 to 128 visible ASCII characters." in QueuedNotice.objects.get().body
 
 
 def a_webhook_is_disabled(bot):
@@ -153,7 +139,7 @@ def test_a_silent_bot_and_its_return_are_told_once_each(bot, desk, clock):
     look()
     look()
     assert waiting() == ["Chart is silent"]
-    notice = Notice.objects.get()
+    notice = QueuedNotice.objects.get()
     assert (notice.user, notice.kind) == (desk.user, "silence")
     assert f"/bots/{bot.id}" in notice.body
     sent(bot)
@@ -166,7 +152,7 @@ class TestRefusals:
         sent(bot, pair="NOT/IT")
         write()
         assert waiting() == ["A signal of Chart was refused"]
-        assert "sent the pair NOT/IT" in Notice.objects.get().body
+        assert "sent the pair NOT/IT" in QueuedNotice.objects.get().body
         for _ in range(3):
             clock.shift(10 * MINUTE)
             sent(bot, pair="NOT/IT")
@@ -215,7 +201,7 @@ class TestLapses:
         desks.withdraw_from_card(desk=stranger, actor=SYSTEM)
         a_card("Evening")
         write()
-        notice = Notice.objects.get()
+        notice = QueuedNotice.objects.get()
         assert (notice.user, notice.subject) == (desk.user, "Morning was retired: enrol again")
 
     def test_who_enrolled_again_before_is_not_told(self, desk, clock):
@@ -234,10 +220,10 @@ class TestLapses:
         desks.retire_card(actor=SYSTEM)
         write()
         assert len(waiting()) == 4
-        Notice.objects.all().delete()
+        QueuedNotice.objects.all().delete()
         write()
         assert len(waiting()) == 3  # of seven desks
-        Notice.objects.all().delete()
+        QueuedNotice.objects.all().delete()
         write()
         assert (waiting(), Bookmark.objects.filter(name__startswith="lapsed").count()) == ([], 0)
 
@@ -259,7 +245,7 @@ class TestEndings:
         assert waiting(NoticeKind.ENDINGS) == []
         replace(7 * DAY)
         write()
-        notice = Notice.objects.get(kind=NoticeKind.ENDINGS)
+        notice = QueuedNotice.objects.get(kind=NoticeKind.ENDINGS)
         assert notice.due_at == timezone.now().replace(microsecond=notice.due_at.microsecond) + (
             6 * DAY
         )
@@ -332,21 +318,21 @@ def test_what_is_older_than_a_day_is_told_in_one_notice(bot, desk, clock):
     clock.shift(2 * DAY)
     write()
     assert waiting() == ["Late notices"]
-    assert Notice.objects.get().body.count("- A signal of Chart was refused") == 3
+    assert QueuedNotice.objects.get().body.count("- A signal of Chart was refused") == 3
 
 
-@pytest.mark.parametrize("handed_out", [outbox.take, share], ids=["mail", "chats"])
-def test_a_late_notice_that_is_being_sent_gets_no_more_lines(bot, desk, clock, handed_out):
+@pytest.mark.parametrize("taken", [MAIL, "discord"])
+def test_a_late_notice_that_is_being_sent_gets_no_more_lines(bot, desk, clock, taken):
     a_chat(desk.user)
     for _ in range(2):
         sent(bot, pair="NOT/IT")
         clock.shift(2 * DAY)
         write()
         clock.shift(2 * MINUTE)
-        handed_out(timezone.now())
+        assert outbox.take(taken, timezone.now())
     assert waiting() == ["Late notices"] * 2
-    lines = [body.count("\n- ") for body in Notice.objects.values_list("body", flat=True)]
-    assert lines == [1, 1]
+    lines = [body.count("\n- ") for body in QueuedNotice.objects.values_list("body", flat=True)]
+    assert lines == [1] * 4
 
 
 def test_a_log_of_another_epoch_tells_nothing_old(bot, clock):

@@ -7,7 +7,7 @@ import time_machine
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
-from desks.models import Desk, Notice, NoticeChoice
+from desks.models import Desk, NoticeChoice, QueuedNotice
 from events.actors import SYSTEM
 from signals.notices.writers import EVERY, OVER, tell_operations
 from signals.webhooks.models import Subscription
@@ -32,10 +32,10 @@ def clock(db):
 
 def told(clock) -> list[str]:
     """What staff are told by the next look."""
-    Notice.objects.all().delete()
+    QueuedNotice.objects.all().delete()
     clock.shift(EVERY)
     tell_operations(timezone.now())
-    return list(Notice.objects.values_list("body", flat=True))
+    return list(QueuedNotice.objects.values_list("body", flat=True))
 
 
 def test_a_token_that_ends_soon_is_told_once(clock):
@@ -108,4 +108,4 @@ def test_an_audit_that_finds_a_broken_promise_tells_staff_if_it_is_asked_to(desk
     with pytest.raises(CommandError):
         call_command("audit", tell=True)
     assert waiting() == ["The audit found a broken promise"]
-    assert "desks: rows match the log" in Notice.objects.get().body
+    assert "desks: rows match the log" in QueuedNotice.objects.get().body

@@ -2,7 +2,7 @@
 
 import pytest
 
-from desks.models import Notice, NoticeChoice
+from desks.models import NoticeChoice, QueuedNotice
 from desks.models.notice_kinds import OF_A_DESK
 from tests.factories import a_staff_user
 from tests.notices import send
@@ -43,7 +43,7 @@ def test_staff_choose_among_their_own_notices(db):
 def test_a_test_takes_the_way_of_every_notice_and_one_waits_at_most(owner, member):
     for _ in range(2):
         owner.post(f"{NOTICES}/test")
-    assert Notice.objects.count() == 1
+    assert QueuedNotice.objects.count() == 1
     assert "The test is on its way." in words(owner.get(NOTICES))
     (message,) = send()
     assert (message.subject, message.to) == ("A test notice", [member.email])

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 import time_machine
-from django.db import connection, transaction  # noqa: F401 - the condition below names one
+from django.db import connection  # noqa: F401 - the condition below names it
 from django.utils import timezone
 
 from desks.expectation_rules import Expectation
-from desks.models import Bookmark
+from desks.models import Bookmark, Chat, QueuedNotice
 from desks.models.notice_kinds import NoticeKind
 from desks.notices.outbox import tell_security
+from desks.notices.outbox import write as write_notices
 from events.models import Event
-from signals.notices.chats.models import ChatMessage
 from signals.notices.texts import new_notice
 from signals.notices.writers import LOG
 from tests.client import push, signed_in
@@ -59,11 +59,13 @@ def test_mails_are_sent_while_the_loop_of_chats_fails_and_chats_get_theirs_after
         until(
             Bookmark.objects.filter(name=LOG).exists
         )  # it runs; without the table it would not start
-        with table_away(ChatMessage):
-            now = timezone.now()
-            with transaction.atomic():
-                new_notice(desk.user, NoticeKind.SILENCE, "Chart is silent", "It is.", now).save()
-                tell_security(desk.user.pk, "Password changed", "It was.", at=now)
+        later = timezone.now() + HOUR
+        write_notices(
+            [new_notice(desk.user, NoticeKind.SILENCE, "Chart is silent", "It is.", later)]
+        )
+        tell_security(desk.user.pk, "Password changed", "It was.", at=later)
+        with table_away(Chat):
+            QueuedNotice.objects.update(due_at=timezone.now())
             until(lambda: "A loop of the runner failed" in runner.log.read_text())
             until(lambda: len(mails(folder)) == 2)
         until(lambda: len(chat.requests) == 2 and not waiting())

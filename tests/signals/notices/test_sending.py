@@ -10,7 +10,8 @@ from django.core.mail.backends.locmem import EmailBackend
 from django.test import Client
 from django.utils import timezone
 
-from desks.models import Notice, NoticeChoice
+from desks.models import NoticeChoice, QueuedNotice
+from desks.models.notice import MAIL
 from desks.models.notice_kinds import NoticeKind
 from desks.notices import outbox
 from signals.notices.texts import new_notice
@@ -23,13 +24,13 @@ pytestmark = pytest.mark.django_db
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
 
 
-def a_notice(user, kind=NoticeKind.SILENCE, subject="Chart is silent", **columns) -> Notice:
+def a_notice(user, kind=NoticeKind.SILENCE, subject="Chart is silent", **columns) -> QueuedNotice:
     body = "It was expected.\n\nhttp://testserver/bots/bot_1?a=<b>&c"
     notice = new_notice(user, kind, subject, body, timezone.now())
     for name, value in columns.items():
         setattr(notice, name, value)
-    notice.save()
-    return notice
+    outbox.write([notice])
+    return QueuedNotice.objects.get(public_id=notice.public_id, channel=MAIL)
 
 
 def test_a_notice_is_sent_once_as_text_and_html_with_a_fixed_message_id(member):
@@ -42,7 +43,7 @@ def test_a_notice_is_sent_once_as_text_and_html_with_a_fixed_message_id(member):
     assert kind == "text/html"
     assert "<h1" in html
     assert "&lt;b&gt;" in html
-    assert (send(), Notice.objects.count()) == ([], 0)
+    assert (send(), QueuedNotice.objects.count()) == ([], 0)
 
 
 def test_security_comes_first_and_a_retired_card_last(member):
@@ -62,7 +63,7 @@ def test_who_has_no_verified_address_gets_security_notices_only(desk):
     a_notice(desk.user)
     a_notice(desk.user, NoticeKind.SECURITY, "A token was minted")
     assert [message.subject for message in send()] == ["A token was minted"]
-    assert not Notice.objects.exists()
+    assert not QueuedNotice.objects.exists()
 
 
 def test_a_deactivated_user_gets_nothing_more_and_an_address_of_its_own_is_kept(member):
@@ -81,7 +82,7 @@ class TestPace:
         with time_machine.travel(timezone.now(), tick=False) as clock:
             taken = []
             for _ in range(6):
-                taken.append(len(outbox.take(timezone.now())))
+                taken.append(len(outbox.take(MAIL, timezone.now())))
                 clock.shift(SECOND)
         assert taken == [3, 3, 3, 1, 0, 0]
 
@@ -90,12 +91,12 @@ class TestPace:
         with time_machine.travel(timezone.now(), tick=False) as clock:
             for _ in range(2):
                 a_notice(member)
-            outbox.take(timezone.now())
+            outbox.take(MAIL, timezone.now())
             for _ in range(10):
                 a_notice(member)
             clock.shift(MINUTE)
-            assert len(outbox.take(timezone.now())) == 2
-            assert len(outbox.take(timezone.now())) == 0
+            assert len(outbox.take(MAIL, timezone.now())) == 2
+            assert len(outbox.take(MAIL, timezone.now())) == 0
 
 
 class TestFailures:
@@ -128,7 +129,7 @@ class TestFailures:
         for _ in range(5):
             a_notice(member)
         send()
-        assert Notice.objects.filter(due_at__gt=timezone.now()).count() == 5
+        assert QueuedNotice.objects.filter(due_at__gt=timezone.now()).count() == 5
 
     @pytest.mark.parametrize(
         "error",
@@ -145,13 +146,13 @@ class TestFailures:
 
         monkeypatch.setattr(EmailBackend, "send_messages", refuse_one)
         assert len(send()) == len(others)
-        assert Notice.objects.get().public_id == refused.public_id
+        assert QueuedNotice.objects.get().public_id == refused.public_id
 
     def test_it_is_given_up_after_three_days(self, member, down):
         a_notice(member)
         start = timezone.now()
         with time_machine.travel(start, tick=False) as clock:
-            while Notice.objects.exists():
+            while QueuedNotice.objects.exists():
                 send()
                 clock.shift(HOUR)
             assert timedelta(days=2) < timezone.now() - start < timedelta(days=4)
@@ -160,10 +161,10 @@ class TestFailures:
 def test_what_a_process_took_and_did_not_send_is_taken_again_after_its_lease(member, settings):
     settings.NOTICE_RATE = "off"
     a_notice(member)
-    now = timezone.now()
-    assert len(outbox.take(now)) == 1
-    assert outbox.take(now + outbox.LEASE - SECOND) == []
-    assert len(outbox.take(now + outbox.LEASE)) == 1
+    now, lease = timezone.now(), outbox.schedule_of(MAIL).lease
+    assert len(outbox.take(MAIL, now)) == 1
+    assert outbox.take(MAIL, now + lease - SECOND) == []
+    assert len(outbox.take(MAIL, now + lease)) == 1
 
 
 class TestUnsubscribing:
@@ -219,7 +220,7 @@ class TestUnsubscribing:
 def take_all(number: int) -> list[str]:
     """The notices that a process takes, while it sends none."""
     taken = []
-    while notices := outbox.take(timezone.now()):
+    while notices := outbox.take(MAIL, timezone.now()):
         taken += [notice.public_id for notice in notices]
     return taken
 
@@ -231,6 +232,8 @@ def test_processes_that_take_at_once_never_take_the_same(member):
     taken = run_together(take_all, [(number,) for number in range(4)])
     found = [one for each in taken for one in each]
     assert len(found) == len(set(found))
-    while rest := outbox.take(timezone.now()):
+    while rest := outbox.take(MAIL, timezone.now()):
         found += [notice.public_id for notice in rest]
-    assert set(found) | {n.public_id for n in Notice.objects.due(timezone.now())} == made
+    assert (
+        set(found) | {n.public_id for n in QueuedNotice.objects.due(MAIL, timezone.now())} == made
+    )

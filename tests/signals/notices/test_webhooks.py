@@ -7,7 +7,7 @@ from ipaddress import ip_network
 import pytest
 from django.utils import timezone
 
-from desks.models import Notice, NoticeChoice
+from desks.models import NoticeChoice, QueuedNotice
 from desks.models.notice_kinds import NoticeKind
 from signals.notices.writers import TOLD_AFTER, tell_lost_keys
 from signals.webhooks import outcomes
@@ -63,7 +63,7 @@ class TestThePlatformsWebhook:
     def test_staff_are_told_once_that_it_is_disabled(self, staff):
         other, webhook = a_staff_user("other@example.com"), an_active_webhook()
         self.disable(webhook)
-        notices = Notice.objects.filter(subject__contains="webhook")
+        notices = QueuedNotice.objects.filter(subject__contains="webhook")
         assert {notice.user for notice in notices} == {staff, other}
         assert notices.count() == 2
         notice = notices.first()
@@ -79,12 +79,12 @@ class TestThePlatformsWebhook:
         webhook.delete()
         write()
         assert waiting() == ["The platform's webhook is disabled"]
-        assert Notice.objects.get().body.endswith("/control/signals/subscription/")
+        assert QueuedNotice.objects.get().body.endswith("/control/signals/subscription/")
 
     def test_staff_are_not_told_of_a_desks(self, staff):
         desk = a_desk()
         self.disable(an_active_webhook(desk))
-        assert [notice.user for notice in Notice.objects.all()] == [desk.user]
+        assert [notice.user for notice in QueuedNotice.objects.all()] == [desk.user]
 
 
 class TestALostKey:
@@ -97,7 +97,7 @@ class TestALostKey:
         assert waiting() == []
         for _ in range(2):
             look(webhook, TOLD_AFTER)
-        notice = Notice.objects.get()
+        notice = QueuedNotice.objects.get()
         assert (notice.user, notice.subject) == (desk.user, NEEDED)
         assert notice.body.endswith(f"/webhooks/{webhook.public_id}")
 
@@ -106,7 +106,7 @@ class TestALostKey:
         lose_the_key(settings)
         look(webhook)
         look(webhook, TOLD_AFTER)
-        notice = Notice.objects.get(kind=NoticeKind.OPERATIONS)
+        notice = QueuedNotice.objects.get(kind=NoticeKind.OPERATIONS)
         assert (notice.user, notice.subject) == (staff, NEEDED)
         path = notice.body.split()[-1].removeprefix("http://testserver")
         assert LOST in words(a_client(staff).get(path))

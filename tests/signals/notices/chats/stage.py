@@ -7,11 +7,12 @@ from typing import Any
 
 from django.utils import timezone
 
-from desks.models import User
-from signals.notices.chats.models import Chat, Service
-from signals.notices.chats.sending import finish, send, share, take
+from desks.models import QueuedNotice, User
+from desks.models.chat import Chat, Service
+from signals.notices.sending import finish, send_to_chat, take_for_chats
 from signals.outbound.transport import Client
 from tests.signals.outbound.listeners import Heard
+from tokens.models.secret import encrypt
 
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 DISCORD = "https://discord.com/api/webhooks/1234567890123456789/abcdefghij-KLMNOP_0123456789"
@@ -23,9 +24,15 @@ def a_chat(user: User, url: str = DISCORD, service: Service = Service.DISCORD) -
     """A chat that sends to this URL, whatever that is."""
     host = url.split("/")[2]
     chat = Chat(user=user, service=service, name="Desk", host=host, created_at=timezone.now())
-    chat.encrypt(url)
+    encrypt(chat, url)
     chat.save()
     return chat
+
+
+def queued(chat: Chat | None = None) -> list[str]:
+    """The subjects of the notices that wait for a chat, or for all."""
+    rows = QueuedNotice.objects.exclude(chat=None)
+    return list((rows.filter(chat=chat) if chat else rows).values_list("subject", flat=True))
 
 
 def heard_by(heard: Heard) -> list[Any]:
@@ -34,14 +41,13 @@ def heard_by(heard: Heard) -> list[Any]:
 
 
 def send_once(client: Client | None = None) -> int:
-    """Shares what is due, and sends the next message of each chat. Returns how many were sent."""
-    share(timezone.now())
-    taken = take(timezone.now())
+    """Sends the next notice of each chat. Returns how many were sent."""
+    taken = take_for_chats(timezone.now())
 
     async def all_of_them() -> list[Any]:
         sender = client or Client()
-        return await asyncio.gather(*(send(sender, leased) for leased in taken))
+        return await asyncio.gather(*(send_to_chat(sender, notice) for notice in taken))
 
-    for leased, answer in zip(taken, asyncio.run(all_of_them()), strict=True):
-        finish(leased, answer, timezone.now())
+    for notice, answer in zip(taken, asyncio.run(all_of_them()), strict=True):
+        finish(notice, answer, timezone.now())
     return len(taken)

@@ -6,21 +6,22 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from desks.models import Notice
-from desks.models.notice_kinds import NoticeKind
-from signals.notices.chats.models import MAX_CHATS, Chat, ChatMessage
-from signals.notices.chats.sending import finish, share, take
+from desks.models import QueuedNotice
+from desks.models.chat import MAX_CHATS, Chat
+from desks.notices.outbox import write_test
+from signals.notices.sending import finish, take_for_chats
 from signals.outbound.answers import Answer, Fault
 from signals.site.export import export
 from tests import pages
 from tests.config.test_own_data import files
 from tests.factories import a_staff_user
 from tests.notices import send
-from tests.signals.notices.chats.stage import DISCORD, NTFY, SLACK, a_chat
+from tests.signals.notices.chats.stage import DISCORD, NTFY, SLACK, a_chat, queued
 from tests.staff import LONG_AGO, a_client
 from tokens.actions import deactivate
 from tokens.closing import close_account
 from tokens.crypto.keys import KeyLostError
+from tokens.models.secret import decrypt
 
 pytestmark = pytest.mark.django_db
 
@@ -39,10 +40,11 @@ def at(chat: Chat, act: str) -> str:
 
 def answered(chat: Chat, **answer) -> None:
     """A test that the chat answered like this."""
-    Chat.objects.filter(pk=chat.pk).update(next_attempt_at=timezone.now())
-    ChatMessage.objects.create(chat=chat, kind=NoticeKind.TEST, subject="x", body="y")
-    (leased,) = take(timezone.now())
-    finish(leased, Answer(**answer), timezone.now())
+    Chat.objects.filter(pk=chat.pk).update(next_attempt_at=None)
+    write_test(chat, "x", "y", at=timezone.now())
+    (notice,) = take_for_chats(timezone.now())
+    finish(notice, Answer(**answer), timezone.now())
+    QueuedNotice.objects.all().delete()
 
 
 class TestAdding:
@@ -53,7 +55,7 @@ class TestAdding:
         assert "Discord: Desk is added. A first notice is on its way to it." in pages.words(page)
         chat = Chat.objects.get()
         assert (chat.user, chat.service, chat.host) == (member, "discord", "discord.com")
-        assert chat.decrypt() == DISCORD
+        assert decrypt(chat) == DISCORD
         everything = f"{vars(chat)} {pages.source(page)} {caplog.text} {export(member.desk)}"
         assert not [secret for secret in SECRETS if secret in everything]
         assert "Discord: Desk new nothing sent yet" in pages.words(page)
@@ -64,7 +66,7 @@ class TestAdding:
         own = Chat.objects.exclude(pk=other.pk).get()
         other.ciphertext = own.ciphertext
         with pytest.raises(KeyLostError):
-            other.decrypt()
+            decrypt(other)
 
     def test_the_owner_is_told_by_mail_and_in_the_chat(self, visitor):
         visitor.post(NEW, {"url": SLACK})
@@ -72,8 +74,7 @@ class TestAdding:
         assert mail.subject == "A chat was added to your notices"
         assert "Slack (hooks.slack.com) gets your notices from now on." in mail.body
         assert "B0001" not in mail.body
-        share(timezone.now())
-        assert ChatMessage.objects.get().subject == mail.subject
+        assert queued() == [mail.subject]
 
     @pytest.mark.parametrize(
         ("url", "error"),
@@ -133,7 +134,7 @@ class TestAccess:
         assert visitor.get(at(chat, "remove")).status_code == 404
         assert visitor.post(at(chat, "remove")).status_code == 404
         assert Chat.objects.get() == chat
-        assert not ChatMessage.objects.exists()
+        assert queued() == []
         assert chat.public_id not in pages.source(visitor.get(NOTICES))
 
     def test_staff_have_chats_too_and_need_their_second_factor(self, settings):
@@ -150,8 +151,8 @@ class TestTheList:
         for _ in range(2):
             page = visitor.post(at(chat, "test"), follow=True)
         assert "A test is on its way to Discord: Desk." in pages.words(page)
-        assert [message.subject for message in chat.messages.all()] == ["A test notice"]
-        assert not Notice.objects.exists()  # it goes to this chat alone
+        assert queued(chat) == ["A test notice"]
+        assert QueuedNotice.objects.count() == 1  # it goes to this chat alone
 
     def test_each_state_says_what_to_do(self, visitor, member):
         chat = a_chat(member)
@@ -172,7 +173,7 @@ class TestTheList:
         page = visitor.post(at(chat, "remove"), follow=True)
         assert "Discord: Desk is removed." in pages.words(page)
         assert not Chat.objects.exists()
-        assert not ChatMessage.objects.exists()
+        assert queued() == []
         assert [mail.subject for mail in send()] == ["A chat was removed from your notices"]
 
 

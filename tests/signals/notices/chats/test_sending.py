@@ -1,34 +1,42 @@
-"""Notices reach chats beside the mail: once, at a pace, and without holding each other up."""
+"""Notices reach chats beside the mail: once, at a rate, and without holding each other up."""
 
 import asyncio
 import logging
 import threading
-from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from ipaddress import ip_network
 
 import pytest
 import time_machine
 from django.core.mail.backends.locmem import EmailBackend
-from django.db import DatabaseError, connection
+from django.db import DatabaseError, connection, transaction
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from desks.models import Notice, NoticeChoice
-from desks.models.notice_kinds import FIRST, NoticeKind
-from desks.notices import outbox
-from signals.notices.chats import sending
+from desks.models import Chat, NoticeChoice, QueuedNotice
+from desks.models.chat import Problem, Service
+from desks.models.notice import MAIL
+from desks.models.notice_kinds import NoticeKind
+from desks.notices import outbox, statements
+from desks.notices.outbox import tell_security
 from signals.notices.chats.actions import request_test
-from signals.notices.chats.models import Chat, ChatMessage, Problem, Service
-from signals.notices.chats.sending import GIVE_UP_AFTER, LEASE, finish, send_to_chats, share, take
-from signals.notices.mails import send_due
+from signals.notices.sending import (
+    GIVE_UP_AFTER,
+    finish,
+    send_to_chat,
+    send_to_chats,
+    take_for_chats,
+)
 from signals.outbound.answers import Answer, Fault
 from signals.outbound.database import in_database
-from tests.notices import send, table_away
+from signals.outbound.transport import Client
+from tests.notices import elsewhere, send, table_away
 from tests.processes import run_together
-from tests.signals.notices.chats.stage import MINUTE, SECOND, a_chat, heard_by, send_once
+from tests.signals.notices.chats.stage import MINUTE, SECOND, a_chat, heard_by, queued, send_once
 from tests.signals.notices.test_sending import a_notice
 from tests.signals.outbound.listeners import endpoint, reply
 
+LEASE = outbox.schedule_of(Service.DISCORD).lease
 pytestmark = pytest.mark.django_db
 
 
@@ -63,7 +71,9 @@ def replies(statuses):
     return write
 
 
-class TestSharing:
+class TestEachChannel:
+    """A notice has a row for the mail and one for each chat, and none waits for another."""
+
     def test_a_notice_goes_by_mail_and_to_every_chat_of_its_reader(self, member, stranger, listen):
         first, second, other = listen(), listen(), listen()
         for user, heard in ((member, first), (member, second), (stranger.user, other)):
@@ -75,104 +85,95 @@ class TestSharing:
         assert other.requests == []
 
     @pytest.mark.parametrize("first", ["mail", "chats"])
-    def test_whichever_is_first_it_is_mailed_once_and_shared_once(self, member, first):
-        a_chat(member)
+    def test_whichever_is_first_each_is_sent_once(self, member, listen, first):
+        a_chat(member, listen().url())
         a_notice(member)
-        steps = [lambda: len(send()), lambda: share(timezone.now())]
+        steps = [lambda: len(send()), send_once]
         done = [step() for step in (steps if first == "mail" else steps[::-1]) * 2]
         assert done == [1, 1, 0, 0]
-        assert (ChatMessage.objects.count(), Notice.objects.count()) == (1, 0)
+        assert not QueuedNotice.objects.exists()
 
     def test_a_notice_that_is_not_due_yet_waits(self, member):
         a_chat(member)
         a_notice(member, due_at=timezone.now() + MINUTE)
-        assert share(timezone.now()) == 0
+        assert take_for_chats(timezone.now()) == []
 
     def test_security_notices_go_to_chats_but_not_those_for_another_address(self, member):
         a_chat(member)
         a_notice(member, NoticeKind.SECURITY, "Changed")
         a_notice(member, NoticeKind.SECURITY, "Old", address="old@example.com")
-        share(timezone.now())
-        assert [message.subject for message in ChatMessage.objects.all()] == ["Changed"]
+        assert queued() == ["Changed"]
 
-    def test_a_chat_that_is_off_or_of_a_user_who_is_gone_gets_nothing(self, member, stranger):
+    def test_a_chat_that_is_off_gets_nothing(self, member):
         chat = a_chat(member)
-        a_chat(stranger.user)
         Chat.objects.filter(pk=chat.pk).update(problem=Problem.REFUSED)
-        type(member).objects.filter(pk=stranger.user.pk).update(is_active=False)
-        for user in (member, stranger.user):
-            a_notice(user)
-        assert share(timezone.now()) == 2
-        assert not ChatMessage.objects.exists()
+        a_notice(member)
+        assert queued() == []
 
-    def test_while_mails_fail_the_copy_does_not_wait_and_who_has_no_address_gets_it(
-        self, member, stranger, monkeypatch
+    def test_a_chat_that_is_added_later_gets_nothing_of_before(self, member):
+        a_notice(member)
+        a_chat(member)
+        assert queued() == []
+
+    def test_while_mails_fail_chats_do_not_wait_and_who_has_no_address_gets_them(
+        self, member, stranger, listen, monkeypatch
     ):
         def fails(backend, messages):
             raise OSError
 
         monkeypatch.setattr(EmailBackend, "send_messages", fails)
+        heard = listen()
         for user in (member, stranger.user):  # the stranger's address is not verified
-            a_chat(user)
+            a_chat(user, heard.url())
             a_notice(user)
         assert send() == []
-        assert share(timezone.now()) == 2
-        assert {message.chat.user for message in ChatMessage.objects.all()} == {
-            member,
-            stranger.user,
-        }
-        assert Notice.objects.get().user == member
-
-    def test_a_notice_whose_mail_is_given_up_is_copied(self, member, monkeypatch):
-        monkeypatch.setattr(outbox, "WAITS", ())
-        monkeypatch.setattr(EmailBackend, "send_messages", lambda *_: 1 / 0)
-        a_chat(member)
-        a_notice(member)
-        send()
-        assert share(timezone.now()) == 1
-        assert (ChatMessage.objects.count(), Notice.objects.count()) == (1, 0)
+        assert send_once() == 2
+        assert QueuedNotice.objects.get().user == member
 
     def test_no_more_than_a_bounded_number_waits_for_a_chat(self, member, monkeypatch):
-        monkeypatch.setattr(sending, "MAX_WAITING", 3)
+        monkeypatch.setattr(statements, "MAX_WAITING_OF_CHAT", 3)
         a_chat(member)
         for _ in range(5):
             a_notice(member)
-        share(timezone.now())
-        assert ChatMessage.objects.count() == 3
-        assert Notice.objects.due(timezone.now()).count() == 5
+        assert len(queued()) == 3
+        assert QueuedNotice.objects.filter(channel=MAIL).count() == 5
 
-
-class TestMailsWithoutTheLoopOfChats:
-    """What the loop of chats does has no effect on mails."""
+    def test_a_security_notice_is_one_statement_however_many_chats_there_are(self, member):
+        """It is written under the lock of the log."""
+        for _ in range(3):
+            a_chat(member)
+        with transaction.atomic(), CaptureQueriesContext(connection) as queries:
+            tell_security(member.pk, "Changed", "It was.", at=timezone.now())
+        assert len(queries) == 1
+        assert len(queued()) == 3
 
     @pytest.mark.django_db(transaction=True)
-    def test_while_sharing_fails_every_mail_is_sent_and_chats_get_their_copies_later(self, member):
-        a_chat(member), a_chat(member)
-        a_notice(member)
-        a_notice(member, NoticeKind.SECURITY, "Password changed", priority=FIRST)
-        with table_away(ChatMessage):
-            for mailed in (["Password changed", "Chart is silent"], []):
-                with pytest.raises(DatabaseError):
-                    share(timezone.now())
-                assert [message.subject for message in send()] == mailed
-        assert share(timezone.now()) == 2
-        copies = list(ChatMessage.objects.order_by("pk").values_list("subject", flat=True))
-        assert sorted(copies) == ["Chart is silent"] * 2 + ["Password changed"] * 2
-        assert (send(), Notice.objects.count()) == ([], 0)
+    @pytest.mark.skipif("connection.vendor != 'postgresql'", reason="SQLite locks no rows")
+    def test_a_security_notice_does_not_wait_for_the_lock_of_a_chat(self, member):
+        chat = a_chat(member)
 
-    def test_what_was_mailed_holds_up_no_other_notice(self, member, monkeypatch):
-        monkeypatch.setattr(outbox, "MAX_WAITING", 1)
-        a_chat(member)
-        a_notice(member)
-        assert outbox.is_full()
-        send()
-        assert Notice.objects.count() == 1  # it waits for the chats
-        assert not outbox.is_full()
+        @contextmanager
+        def locked():
+            with transaction.atomic():
+                yield Chat.objects.select_for_update().get(pk=chat.pk)
 
-    def test_a_notice_of_who_has_no_chat_waits_for_nothing(self, member):
+        with elsewhere(locked()):
+            tell_security(member.pk, "Changed", "It was.", at=timezone.now())
+        assert queued(chat) == ["Changed"]
+
+    @pytest.mark.django_db(transaction=True)
+    def test_while_nothing_can_be_sent_to_chats_every_mail_is_sent(self, member, listen):
+        heard = listen()
+        a_chat(member, heard.url())
         a_notice(member)
-        send()
-        assert not Notice.objects.exists()
+        a_notice(member, NoticeKind.SECURITY, "Password changed", priority=0)
+        with table_away(Chat):
+            with pytest.raises(DatabaseError):
+                take_for_chats(timezone.now())
+            mailed = [message.subject for message in send()]
+        assert mailed == ["Password changed", "Chart is silent"]
+        assert send_once() == 1
+        assert subjects(heard) == ["Password changed"]
 
 
 class TestPace:
@@ -187,7 +188,6 @@ class TestPace:
             clock.shift(SECOND)
         assert sent == [1, 1, 1, 0, 0]
         assert subjects(heard) == ["security", "silence", "consent"]
-        assert Chat.objects.get().next_attempt_at is None
 
     def test_a_service_gets_25_a_second_and_another_one_is_not_held_up(self, member, clock):
         for _ in range(40):
@@ -195,7 +195,7 @@ class TestPace:
         request_test(chat=a_chat(member, service=Service.SLACK), now=timezone.now())
         taken = []
         for _ in range(3):
-            services = [leased.chat.service for leased in take(timezone.now())]
+            services = [notice.channel for notice in take_for_chats(timezone.now())]
             taken.append((services.count("discord"), services.count("slack")))
             clock.shift(SECOND)
         assert taken == [(25, 1), (15, 0), (0, 0)]
@@ -262,8 +262,8 @@ class TestFailures:
         send_once()
         chat.refresh_from_db()
         assert (chat.problem, chat.next_attempt_at) == (Problem.REFUSED, None)
-        assert not ChatMessage.objects.exists()
-        notice = Notice.objects.get(kind=NoticeKind.ENDINGS)
+        assert queued() == []
+        notice = QueuedNotice.objects.get(kind=NoticeKind.ENDINGS)
         assert notice.subject == "A chat gets no more notices"
         assert f"Discord: Desk gets no more notices. It answered {status}." in notice.body
         assert send_once() == 0  # the notice itself does not go there
@@ -274,13 +274,13 @@ class TestFailures:
         a_chat(member, listen(reply(404)).url())
         a_notice(member)
         send_once()
-        assert Notice.objects.count() == 1  # the one that was not mailed yet
+        assert QueuedNotice.objects.count() == 1  # the one that was not mailed yet
 
     def test_it_is_off_after_three_days_of_failures_only(self, member, listen, clock):
         chat = a_chat(member, listen(reply(500)).url())
         start = timezone.now()
         while not chat.problem:
-            if not chat.messages.exists():
+            if not queued(chat):
                 a_notice(member)
             send_once()
             chat.refresh_from_db()
@@ -298,8 +298,8 @@ class TestFailures:
             assert send_once() == 1
             chat.refresh_from_db()
             assert chat.problem == problem
-            assert not chat.messages.exists()
-        assert Notice.objects.count() == 1  # told once
+            assert queued(chat) == []
+        assert QueuedNotice.objects.count() == 1  # told once
         assert (chat.failures, chat.last_sent_at is None) == (0, False)
 
     def test_a_message_that_is_not_taken_does_not_hold_up_the_next_one(self, member, listen, clock):
@@ -311,7 +311,7 @@ class TestFailures:
         clock.shift(MINUTE)
         send_once()
         assert subjects(heard) == ["odd", "next"]
-        assert not ChatMessage.objects.exists()
+        assert queued() == []
 
     def test_a_redirect_is_a_failure_and_not_followed(self, member, listen):
         elsewhere = listen()
@@ -350,89 +350,77 @@ class TestLeases:
     def test_a_chat_is_of_one_process_until_its_lease_ends(self, member):
         request_test(chat=a_chat(member), now=timezone.now())
         now = timezone.now()
-        assert len(take(now)) == 1
-        assert take(now + LEASE - SECOND) == []
-        assert len(take(now + LEASE)) == 1
+        assert len(take_for_chats(now)) == 1
+        a_notice(member)
+        request_test(chat=Chat.objects.get(), now=now)
+        assert take_for_chats(now + LEASE - SECOND) == []
+        assert len(take_for_chats(now + LEASE)) == 1
 
     def test_who_lost_the_lease_changes_nothing(self, member):
         chat = a_chat(member)
         request_test(chat=chat, now=timezone.now())
         now = timezone.now()
-        (lost,) = take(now)
-        (held,) = take(now + LEASE)
+        (lost,) = take_for_chats(now)
+        (held,) = take_for_chats(now + LEASE)
         finish(lost, Answer(status=410), now)
-        assert (Chat.objects.get().problem, chat.messages.count()) == ("", 1)
+        assert (Chat.objects.get().problem, len(queued(chat))) == ("", 1)
         finish(held, Answer(status=204), now)
-        assert chat.messages.count() == 0
+        assert queued(chat) == []
 
-    def test_a_message_that_came_meanwhile_is_not_overlooked(self, member):
+    def test_a_notice_that_came_meanwhile_is_not_overlooked(self, member):
         request_test(chat=a_chat(member), now=timezone.now())
-        (leased,) = take(timezone.now())
+        now = timezone.now()
+        (notice,) = take_for_chats(now)
         a_notice(member)
-        share(timezone.now())
-        finish(leased, Answer(status=204), timezone.now())
-        assert Chat.objects.get().next_attempt_at is not None
+        finish(notice, Answer(status=204), now)
+        assert [each.subject for each in take_for_chats(now + SECOND)] == ["Chart is silent"]
 
     def test_a_chat_that_was_removed_meanwhile_stays_removed(self, member):
         chat = a_chat(member)
         request_test(chat=chat, now=timezone.now())
-        (leased,) = take(timezone.now())
+        (notice,) = take_for_chats(timezone.now())
         chat.delete()
-        finish(leased, Answer(status=204), timezone.now())
+        finish(notice, Answer(status=204), timezone.now())
         assert not Chat.objects.exists()
 
-    def test_who_is_gone_meanwhile_is_sent_nothing_more(self, member):
+    def test_a_notice_whose_chat_is_gone_is_deleted(self, member):
+        """Another process may remove a chat between the two statements that write a notice."""
         chat = a_chat(member)
-        request_test(chat=chat, now=timezone.now())
+        a_notice(member)
+        Chat.objects.filter(pk=chat.pk)._raw_delete(using="default")
+        (notice,) = take_for_chats(timezone.now())
+        answer = asyncio.run(send_to_chat(Client(), notice))
+        finish(notice, answer, timezone.now())
+        assert queued() == []
+
+    def test_who_is_gone_meanwhile_is_sent_nothing_more(self, member, listen):
+        heard = listen()
+        chat = a_chat(member, heard.url())
+        for _ in range(2):
+            a_notice(member)
         type(member).objects.filter(pk=member.pk).update(is_active=False)
-        (leased,) = take(timezone.now())
-        assert leased.message is None
-        finish(leased, Answer(error=Fault.FORBIDDEN), timezone.now())
-        assert not chat.messages.exists()
+        send_once()
+        assert (heard.requests, queued(chat)) == ([], [])
 
 
-def share_all(number: int) -> int:
-    """How many notices a process shares, while others do too."""
-    return sum(iter(lambda: share(timezone.now()), 0))
-
-
-def mail_all(number: int) -> int:
-    """How many notices a process mails, while others share them."""
-    return sum(iter(lambda: send_due(timezone.now()), 0))
+def take_all(number: int) -> list[str]:
+    """What a process takes for the chats, while others do too."""
+    taken = []
+    while notices := take_for_chats(timezone.now()):
+        taken += [notice.subject for notice in notices]
+    return taken
 
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.processes
 @pytest.mark.alone
-def test_processes_that_mail_and_share_at_once_do_each_once(member):
-    """What one process had locked is left to the next look."""
-    a_chat(member)
-    for number in range(90):
-        a_notice(member, subject=str(number))
-    both = [(mail_all, 1), (share_all, 2), (mail_all, 3), (share_all, 4)]
-    done = run_together(call, both)
-    mailed, shared = sum(done[::2]) + mail_all(0), sum(done[1::2]) + share_all(0)
-    assert (mailed, shared) == (90, 90)
-    found = sorted(int(message.subject) for message in ChatMessage.objects.all())
-    assert found == list(range(90))
-    assert not Notice.objects.exists()
-
-
-def call(function: Callable[[int], int], number: int) -> int:
-    return function(number)
-
-
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.processes
-@pytest.mark.alone
-def test_processes_that_share_at_once_copy_each_notice_once(member):
-    a_chat(member)
-    for number in range(90):
-        a_notice(member, subject=str(number))
-    shared = run_together(share_all, [(number,) for number in range(3)])
-    assert sum(shared) == 90
-    found = sorted(int(message.subject) for message in ChatMessage.objects.all())
-    assert found == list(range(90))
+def test_processes_that_take_at_once_never_take_the_same(member):
+    for number in range(40):
+        chat = a_chat(member)
+        outbox.write_test(chat, str(number), "", at=timezone.now())
+    taken = run_together(take_all, [(number,) for number in range(3)])
+    found = [subject for each in taken for subject in each]
+    assert len(found) == len(set(found))
 
 
 async def close_connections() -> None:

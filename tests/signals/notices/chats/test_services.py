@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from signals.notices.chats.models import Service
+from desks.models.chat import Service
 from signals.notices.chats.services import MAX_TEXT, read, request_of
 from signals.outbound.addresses import ForbiddenURL
 from tests.signals.notices.chats.stage import DISCORD, NTFY, SLACK

@@ -9,7 +9,8 @@ import pytest
 import time_machine
 from django.utils import timezone
 
-from desks.models import Bookmark
+from desks.models import Bookmark, QueuedNotice
+from desks.models.chat import MAX_CHATS, Chat, ChatCode, Problem
 from signals.notices.chats import actions, services
 from signals.notices.chats.actions import (
     CODE_LIFETIME,
@@ -23,8 +24,6 @@ from signals.notices.chats.actions import (
     request_test,
     save_updates,
 )
-from signals.notices.chats.models import MAX_CHATS, Chat, ChatCode, ChatMessage, Problem
-from signals.notices.chats.sending import share
 from signals.outbound.transport import Client
 from tests import pages
 from tests.notices import send
@@ -33,6 +32,7 @@ from tests.signals.notices.chats.test_sending import close_connections
 from tests.signals.outbound.listeners import endpoint, reply
 from tests.staff import LONG_AGO, a_client
 from tokens.closing import close_account
+from tokens.models.secret import decrypt
 
 pytestmark = pytest.mark.django_db
 
@@ -120,15 +120,14 @@ class TestTheCode:
     def test_it_adds_the_chat_once_and_the_owner_is_told(self, member):
         code = code_of(member)
         chat = add(code)
-        assert (chat.user, chat.decrypt(), chat.label) == (
+        assert (chat.user, decrypt(chat), chat.label) == (
             member,
             str(NUMBER),
             "Telegram (@SignalsBot)",
         )
         assert str(NUMBER) not in str(vars(chat))
         assert [mail.subject for mail in send()] == ["A chat was added to your notices"]
-        share(timezone.now())
-        assert ChatMessage.objects.get().chat == chat
+        assert QueuedNotice.objects.get(channel="telegram").chat == chat
         assert add(code, NUMBER + 1) is None
         assert Chat.objects.count() == 1
 
@@ -235,7 +234,7 @@ class TestPolling:
         code = code_of(desk.user)
         answers.insert(0, result(update(41, "hi"), update(42, f"/start {code}")))
         assert self.poll(2) == [True, True]
-        assert Chat.objects.get().decrypt() == str(NUMBER)
+        assert decrypt(Chat.objects.get()) == str(NUMBER)
         assert [request.path for request in api.requests] == [f"/bot{TOKEN}/getUpdates"] * 2
         assert [body["offset"] for body in heard_by(api)] == [0, 43]
         assert heard_by(api)[0]["allowed_updates"] == ["message"]
@@ -285,7 +284,7 @@ class TestMessages:
     @pytest.fixture
     def chat(self, member):
         chat = add(code_of(member))
-        ChatMessage.objects.all().delete()
+        QueuedNotice.objects.all().delete()
         request_test(chat=chat, now=timezone.now())
         return chat
 

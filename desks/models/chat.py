@@ -1,21 +1,20 @@
-"""Chats to which a user's notices go beside the mail, and the messages that wait for them."""
+"""Chats to which a user's notices go beside the mail.
 
-from datetime import datetime
-from typing import Any, Self
+The rows lie below ``tokens`` because a notice about security, which tokens and accounts write, has
+a row for each chat. Their tables keep the names that they had in ``signals``.
+"""
+
+from typing import Any
 
 from django.db import models
 from django.db.models import Q
 
 from desks.ids import MAX_ID_LENGTH, new_chat_id
-from desks.models.notice import MAX_SUBJECT
-from desks.models.notice_kinds import USUAL, NoticeKind
 from events.http.names import MAX_NAME_LENGTH
 from events.times import to_rfc3339
-from signals.outbound.answers import Fault
-from signals.webhooks.models import MAX_ERROR_LENGTH, MAX_HOST_LENGTH
-from tokens.models.secret import Sealed
 
 MAX_CHATS = 5  # of a user
+MAX_HOST_LENGTH = 260  # a host name, a colon and a port
 
 
 class Service(models.TextChoices):
@@ -35,25 +34,23 @@ class Problem(models.TextChoices):
 
 
 class ChatQuerySet(models.QuerySet["Chat"]):
-    def due(self, now: datetime) -> Self:
-        """Chats to which a message can be sent now, and that no process has leased."""
-        is_free = Q(leased_until=None) | Q(leased_until__lte=now)
-        return self.filter(is_free, next_attempt_at__lte=now)
-
     def delete_locked(self) -> None:
-        """Deletes the chats. The lock keeps a process from adding a message meanwhile."""
+        """Deletes the chats. Who sends to one of them at this moment records nothing any more."""
         list(self.select_for_update().values_list("pk"))
         self.delete()
 
 
-class Chat(Sealed):
-    """A chat of a user. The sealed text is its URL; ``host`` is the part of it that is shown.
+class Chat(models.Model):
+    """A chat of a user. ``ciphertext`` is its URL, and ``host`` the part of it that is shown.
 
     For Telegram the sealed text is the number of the chat, and ``host`` the name of the bot.
 
-    ``next_attempt_at`` is None if no message waits. ``problem`` is empty while notices are sent.
+    Nothing is sent to the chat before ``next_attempt_at``, nor by another process before
+    ``leased_until``. ``problem`` is empty while notices are sent.
     """
 
+    ciphertext = models.BinaryField()  # tokens.models.secret encrypts and decrypts it
+    key_id = models.CharField(max_length=8)
     public_id = models.CharField(max_length=MAX_ID_LENGTH, default=new_chat_id)
     user = models.ForeignKey("desks.User", models.PROTECT, related_name="chats")
     service = models.CharField(max_length=8, choices=Service)
@@ -65,13 +62,14 @@ class Chat(Sealed):
     failing_since = models.DateTimeField(null=True)
     last_sent_at = models.DateTimeField(null=True)
     last_status = models.PositiveSmallIntegerField(null=True)
-    last_error = models.CharField(max_length=MAX_ERROR_LENGTH, blank=True, default="")
+    last_error = models.CharField(max_length=32, blank=True, default="")
     next_attempt_at = models.DateTimeField(null=True)
     leased_until = models.DateTimeField(null=True)
 
     objects = ChatQuerySet.as_manager()
 
     class Meta:
+        app_label = "signals"
         ordering = ["id"]
         indexes = [
             models.Index(
@@ -87,6 +85,7 @@ class Chat(Sealed):
 
     @property
     def associated_data(self) -> str:
+        """Binds the ciphertext to its row."""
         return f"{self.public_id}:chat"
 
     @property
@@ -94,13 +93,6 @@ class Chat(Sealed):
         """What pages and notices call the chat. It never contains more of the URL than the host."""
         service = Service(self.service).label
         return f"{service}: {self.name}" if self.name else f"{service} ({self.host})"
-
-    @property
-    def outcome(self) -> str:
-        """What became of the last attempt, if that failed."""
-        if self.last_status:
-            return f"It answered {self.last_status}."
-        return Fault(self.last_error).sentence if self.last_error else ""
 
     def as_record(self) -> dict[str, Any]:
         """What its owner may export."""
@@ -124,22 +116,8 @@ class ChatCode(models.Model):
     digest = models.CharField(max_length=64, unique=True)
     expires_at = models.DateTimeField()
 
+    class Meta:
+        app_label = "signals"
+
     def __str__(self) -> str:
         return f"{self.user_id} until {self.expires_at}"
-
-
-class ChatMessage(models.Model):
-    """A notice that waits to be sent to a chat. Its row is deleted when it is sent."""
-
-    chat = models.ForeignKey(Chat, models.CASCADE, related_name="messages", db_index=False)
-    kind = models.CharField(max_length=16, choices=NoticeKind.choices())
-    priority = models.PositiveSmallIntegerField(default=USUAL)
-    subject = models.CharField(max_length=MAX_SUBJECT)
-    body = models.TextField()
-
-    class Meta:
-        ordering = ["priority", "id"]
-        indexes = [models.Index(fields=["chat", "priority", "id"], name="message_chat")]
-
-    def __str__(self) -> str:
-        return f"{self.chat_id} ({self.kind})"

@@ -1,0 +1,306 @@
+"""Sends the notices that are due: as mails, and to chats.
+
+Each channel has its own rows, so one that hangs or fails neither holds up nor repeats another. No
+transaction is open while something is sent. A process that ends in between has sent a notice that
+is sent again after its lease: at least once.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
+from smtplib import SMTPDataError, SMTPRecipientsRefused
+from typing import TypeVar
+
+from django.conf import settings
+from django.core import signing
+from django.core.mail import EmailMultiAlternatives, get_connection
+from django.db import DatabaseError, InterfaceError, transaction
+from django.template.loader import render_to_string
+from django.urls import reverse
+from django.utils import timezone
+
+from desks.models import Chat, QueuedNotice
+from desks.models.chat import Problem, Service
+from desks.models.notice import MAIL
+from desks.models.notice_kinds import NO_MORE, OF_A_DESK, OF_STAFF, NoticeKind
+from desks.notices import outbox
+from signals.notices.chats import services
+from signals.notices.texts import new_notice, page
+from signals.outbound.answers import Answer, Fault
+from signals.outbound.database import DatabaseThreads, in_database
+from signals.outbound.schedule import LONGEST_PAUSE, pause_after
+from signals.outbound.transport import Client
+from tokens.crypto.keys import KeyLostError
+from tokens.models.secret import decrypt
+
+TICK = 1.0  # seconds between two looks
+MOST_CHATS = 100  # in flight
+PAUSE = timedelta(seconds=1)  # between two messages to one chat
+GIVE_UP_AFTER = timedelta(days=3)  # of failures of a chat only
+CLOSED = (401, 403, 404, 410)  # the chat is gone, or closed to us
+# With 401 and 404, Telegram speaks of the operator's bot, not of the chat.
+CLOSED_AT = {Service.TELEGRAM: (403,)}
+NOT_TAKEN = (400, 413, 422)  # this message, not the next one
+TOO_MANY_REQUESTS = 429
+HEADERS = {"Content-Type": "application/json"}
+# A mail server raises these because of an address or a content. Then the connection goes on.
+OF_ONE_MAIL = (SMTPRecipientsRefused, SMTPDataError)
+
+Work = TypeVar("Work")
+
+logger = logging.getLogger(__name__)
+in_mail_thread = DatabaseThreads(1, "notices-mail")  # a mail server that hangs holds up no chat
+
+
+# --- The loop, of mails and of chats --------------------------------------------------------------
+
+
+async def send_mails(stop: asyncio.Event) -> None:
+    """Sends mails until ``stop`` is set, a batch at a time."""
+
+    async def deliver(notices: list[QueuedNotice]) -> None:
+        await in_mail_thread(deliver_mails, notices)
+
+    await _send(stop, take_mails, deliver, at_once=1)
+
+
+async def send_to_chats(stop: asyncio.Event) -> None:
+    """Sends to chats until ``stop`` is set, side by side: one that hangs holds up nobody else."""
+    await _send(stop, take_for_chats, partial(deliver_to_chat, Client()), at_once=MOST_CHATS)
+
+
+async def _send(
+    stop: asyncio.Event,
+    take: Callable[[datetime], Sequence[Work]],
+    deliver: Callable[[Work], Awaitable[None]],
+    *,
+    at_once: int,
+) -> None:
+    """Takes and delivers what is due. After ``stop`` it lets what is in flight end."""
+    tasks = set[asyncio.Task[None]]()
+    try:
+        while not stop.is_set():
+            taken = await in_database(take, timezone.now()) if len(tasks) < at_once else []
+            for work in taken:
+                task = asyncio.create_task(_unless_database_fails(deliver(work)))
+                tasks.add(task)
+                task.add_done_callback(tasks.discard)
+            is_busy = taken or len(tasks) >= at_once
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), TICK / 10 if is_busy else TICK)
+    finally:
+        await asyncio.gather(*tasks)
+
+
+async def _unless_database_fails(delivery: Awaitable[None]) -> None:
+    try:
+        await delivery
+    except (DatabaseError, InterfaceError) as error:  # the lease ends, and it is sent again
+        logger.warning("What became of a notice was not recorded: %s", type(error).__name__)
+
+
+def take_mails(now: datetime) -> list[list[QueuedNotice]]:
+    """The next batch of mails."""
+    if not QueuedNotice.objects.due(MAIL, now).exists():
+        return []
+    taken = outbox.take(MAIL, now)
+    return [taken] if taken else []
+
+
+def take_for_chats(now: datetime) -> list[QueuedNotice]:
+    """The next notice of each chat that can be sent one, as many as their services may be sent."""
+    services_due = QueuedNotice.objects.ready(now).exclude(channel=MAIL).order_by("channel")
+    return [
+        notice
+        for service in services_due.values_list("channel", flat=True).distinct()
+        for notice in outbox.take(service, now)
+    ]
+
+
+# --- Mails ----------------------------------------------------------------------------------------
+
+
+def deliver_mails(notices: Sequence[QueuedNotice]) -> None:
+    """Sends notices over one connection. What fails is tried again later.
+
+    Once the connection fails, the rest of the batch waits too. A mail server that refuses one mail
+    does not hold up the others. Only the type of an error is logged: its text may contain an
+    address.
+    """
+    connection, failed = get_connection(), False
+    for notice in notices:
+        address = outbox.address_of(notice)
+        if address is None:
+            outbox.end(notice)
+            continue
+        try:
+            if failed:
+                raise ConnectionError
+            connection.open()
+            connection.send_messages([mail_of(notice, address)])
+        except Exception as error:
+            failed = failed or _is_of_connection(error)
+            again = "later" if outbox.retry(notice, timezone.now()) else "no more"
+            logger.warning(
+                "A notice was not sent: %s (%s). It is tried %s.",
+                notice.kind,
+                type(error).__name__,
+                again,
+            )
+        else:
+            outbox.end(notice)
+    connection.close()
+
+
+def _is_of_connection(error: Exception) -> bool:
+    """Whether the next mail would fail too. smtplib's errors are ``OSError`` without exception."""
+    return isinstance(error, OSError) and not isinstance(error, OF_ONE_MAIL)
+
+
+def mail_of(notice: QueuedNotice, address: str) -> EmailMultiAlternatives:
+    """The mail of a notice: plain text, and the same in HTML."""
+    stop = stop_link(notice)
+    context = {
+        "subject": notice.subject,
+        "body": notice.body,
+        "stop": stop,
+        "base": settings.BASE_URL,
+    }
+    host = settings.DEFAULT_FROM_EMAIL.rpartition("@")[2].strip("> ")
+    headers = {"Message-ID": f"<{notice.public_id}@{host}>", "Auto-Submitted": "auto-generated"}
+    if stop:
+        headers["List-Unsubscribe"] = f"<{stop}>"
+        headers["List-Unsubscribe-Post"] = "List-Unsubscribe=One-Click"
+    text = render_to_string("notices/mail.txt", context)
+    message = EmailMultiAlternatives(notice.subject, text, to=[address], headers=headers)
+    message.attach_alternative(render_to_string("notices/mail.html", context), "text/html")
+    return message
+
+
+# --- Links that turn a kind of notice off without signing in (RFC 8058) ---------------------------
+
+SALT = "signals.notices.unsubscribing"
+CAN_BE_OFF = {**OF_A_DESK, **OF_STAFF, **NO_MORE}
+
+
+def stop_link(notice: QueuedNotice) -> str:
+    """The link that turns the notice's kind off for its reader; empty if it cannot be off."""
+    if notice.kind not in CAN_BE_OFF:
+        return ""
+    token = signing.dumps([notice.user_id, notice.kind], salt=SALT)
+    return settings.BASE_URL + reverse("stop-notices", args=[token])
+
+
+def read_stop_link(token: str) -> tuple[int, NoticeKind] | None:
+    """The user and the kind of a link; None if it is not ours. It does not expire."""
+    try:
+        user_id, kind = signing.loads(token, salt=SALT)
+    except signing.BadSignature:
+        return None
+    return user_id, NoticeKind(kind)
+
+
+# --- Chats ----------------------------------------------------------------------------------------
+
+
+async def deliver_to_chat(client: Client, notice: QueuedNotice) -> None:
+    """Sends a notice to its chat, and records what became of it."""
+    answer = await send_to_chat(client, notice)
+    await in_database(finish, notice, answer, timezone.now())
+
+
+async def send_to_chat(client: Client, notice: QueuedNotice) -> Answer:
+    """Sends a notice to its chat. Never raises for what the other side does."""
+    chat = notice.chat
+    if chat is None or not notice.user.is_active:
+        return Answer(error=Fault.FORBIDDEN)
+    if not services.is_offered(chat.service, chat.host):
+        return Answer(error=Fault.FORBIDDEN)
+    try:
+        url = decrypt(chat)
+    except KeyLostError:
+        return Answer(error=Fault.FORBIDDEN)
+    request = services.request_of(chat.service, url, notice.subject, notice.body)
+    answer = await client.send(request.url, request.body, HEADERS)
+    if chat.service == Service.TELEGRAM and answer.retry_after is None:
+        return replace(answer, retry_after=services.read_pause(answer.start))
+    return answer
+
+
+def finish(notice: QueuedNotice, answer: Answer, now: datetime) -> None:
+    """Records what became of a notice, unless the lease was lost."""
+    with transaction.atomic():
+        rows = Chat.objects.select_for_update(of=("self",), no_key=True).select_related("user")
+        chat = rows.filter(pk=notice.chat.pk).first() if notice.chat else None
+        if chat is None:  # it was removed meanwhile
+            outbox.end(notice)
+        elif not chat.user.is_active:
+            chat.queued_notices.all().delete()
+        elif chat.leased_until == notice.due_at:
+            chat.leased_until = None
+            if answer.is_success:
+                _sent(chat, notice, now)
+            else:
+                _failed(chat, notice, answer, now)
+            chat.save()
+
+
+def _sent(chat: Chat, notice: QueuedNotice, now: datetime) -> None:
+    outbox.end(notice)
+    chat.problem, chat.failures, chat.failing_since = "", 0, None
+    chat.last_sent_at, chat.last_status, chat.last_error = now, None, ""
+    chat.next_attempt_at = now + PAUSE
+
+
+def _failed(chat: Chat, notice: QueuedNotice, answer: Answer, now: datetime) -> None:
+    chat.failures += 1
+    chat.failing_since = chat.failing_since or now
+    chat.last_status, chat.last_error = answer.status, answer.error or ""
+    chat.next_attempt_at = now + _pause_after(chat.failures, answer)
+    chat.queued_notices.filter(pk=notice.pk).update(due_at=now)  # and not after the lease
+    logger.warning(
+        "A notice was not sent to a chat: %s (%s).", chat.service, answer.status or answer.error
+    )
+    if answer.status in NOT_TAKEN:
+        outbox.end(notice)
+    if answer.status in CLOSED_AT.get(Service(chat.service), CLOSED):
+        _turn_off(chat, Problem.REFUSED, now)
+    elif chat.problem or now - chat.failing_since >= GIVE_UP_AFTER:
+        _turn_off(chat, Problem(chat.problem or Problem.FAILED), now)
+
+
+def _pause_after(failures: int, answer: Answer) -> timedelta:
+    """How long to wait. A service that limits its rate says how long, which may be short."""
+    asked = answer.retry_after
+    if answer.status == TOO_MANY_REQUESTS and asked:
+        return min(timedelta(seconds=asked), LONGEST_PAUSE)
+    return pause_after(failures, outbox.WAITS, asked)
+
+
+def _turn_off(chat: Chat, problem: Problem, now: datetime) -> None:
+    """Sends no more notices to the chat, and tells its owner. What waits is mailed anyway."""
+    chat.queued_notices.all().delete()
+    chat.next_attempt_at = None
+    was_on = not chat.problem
+    chat.problem = problem
+    chat.save()  # before the notice is written: it does not go to this chat
+    if was_on:
+        body = (
+            f"{chat.label} gets no more notices. {outcome_of(chat)} They still come by mail.\n\n"
+            "If you have repaired it, send a test from the page of your notices: a test that "
+            "arrives turns the chat on again. If not, remove it, and add it anew.\n\n"
+            f"{page('notices')}"
+        )
+        subject = "A chat gets no more notices"
+        outbox.write([new_notice(chat.user, NoticeKind.ENDINGS, subject, body, now)])
+
+
+def outcome_of(chat: Chat) -> str:
+    """What became of the last attempt, if that failed."""
+    if chat.last_status:
+        return f"It answered {chat.last_status}."
+    return Fault(chat.last_error).sentence if chat.last_error else ""
