@@ -1,9 +1,11 @@
 """GET /api/v1/events: the feed, as pages and as a stream."""
 
 import time
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
-from typing import Annotated, Any, TypedDict
+from datetime import datetime
+from typing import Annotated, Any, Protocol, TypedDict, cast
 
 from django.db import connection
 from django.http import HttpResponseBase
@@ -43,7 +45,7 @@ from events.kinds import Kind
 from events.live.frames import MEDIA_TYPE, Version
 from events.live.hub import hub
 from events.live.opening import topics_at
-from events.live.readers import View
+from events.live.readers import Change, Credential, View
 from events.live.seats import Sitter, seats
 from events.live.streams import open_stream
 from events.live.threads import Waiter
@@ -131,14 +133,33 @@ class EventPage(TypedDict):
 # --- The view ------------------------------------------------------------------------------------
 
 
-class EventViewSet(ViewSetMixin, ApiView):
-    """The events of the log that the caller may see.
+class Caller(Protocol):
+    """What a view of events asks of ``request.auth``."""
 
-    The caller (``request.auth``) provides ``visibility_of(userId, botId)``: its visible spans;
-    ``topic_changes``: how an event changes them; ``is_platform``: which version of an event it
-    sees; ``public_id``: whose seats and streams are counted; ``credential``: what ends its stream;
-    and ``is_active(now)``: whether its token is still active after a wait.
-    """
+    @property
+    def public_id(self) -> str:
+        """Whose seats and streams are counted."""
+
+    @property
+    def is_platform(self) -> bool:
+        """Which version of an event it sees."""
+
+    @property
+    def credential(self) -> Credential:
+        """What ends its stream."""
+
+    def visibility_of(self, user_id: str | None, bot_id: str | None) -> Visibility:
+        """The spans that it sees."""
+
+    def topic_changes(self, event: Event) -> Iterable[Change]:
+        """How an event changes them."""
+
+    def is_active(self, now: datetime) -> bool:
+        """Whether its token is still active after a wait."""
+
+
+class EventViewSet(ViewSetMixin, ApiView):
+    """The events of the log that the caller may see."""
 
     tag = "Events"
     required_scopes = {"GET": "read", "HEAD": "read"}
@@ -198,17 +219,18 @@ def _prefers_stream(accept: str) -> bool:
 
 def _page(request: Request) -> ApiResponse[EventPage]:
     parameters = FeedParameters.read(request.query_params)
-    feed = _Feed(parameters, request.auth)
-    platform = request.auth.is_platform
-    with _turn_to_read(request.auth):
+    caller = cast(Caller, request.auth)
+    feed = _Feed(parameters, caller)
+    platform = caller.is_platform
+    with _turn_to_read(caller):
         page = feed.read(feed.query)
         if not parameters["wait"] or not feed.awaits_more(page):
             return _page_response(page, platform)
-    page = _wait_for_page(feed, page, request.auth, parameters["wait"])
+    page = _wait_for_page(feed, page, caller, parameters["wait"])
     return _page_response(page, platform)
 
 
-def _turn_to_read(caller: Any) -> AbstractContextManager[None]:
+def _turn_to_read(caller: Caller) -> AbstractContextManager[None]:
     """Admits one request of a desk token: a page of a thousand events takes 30 ms of a core."""
     if caller.is_platform:
         return nullcontext()
@@ -230,7 +252,7 @@ def _stream(request: Request, known: Head | None) -> HttpResponseBase:
     parameters = StreamParameters.read(request.query_params)
     head, after = _begin(request, parameters.get("after"), known)
     query = replace(_query(parameters), after=after)
-    caller = request.auth
+    caller = cast(Caller, request.auth)
     visibility = caller.visibility_of(parameters.get("userId"), parameters.get("botId"))
     view = replace(_view(caller, query), since=known)
     return open_stream(request._request, view, query, visibility, head)
@@ -262,7 +284,7 @@ def _found(cursor: str, known: Head | None) -> tuple[Head, int]:
 class _Feed:
     """What a request asks for, and the part of the log that its caller sees of it."""
 
-    def __init__(self, parameters: dict[str, Any], caller: Any) -> None:
+    def __init__(self, parameters: dict[str, Any], caller: Caller) -> None:
         user_id, bot_id = parameters.get("userId"), parameters.get("botId")
         after = parameters.get("after")
         self.query = replace(
@@ -298,7 +320,7 @@ def _position(cursor: str) -> int:
     return log_position(cursor, head.epoch, head.position)
 
 
-def _view(caller: Any, query: Query) -> View:
+def _view(caller: Caller, query: Query) -> View:
     """The caller as a reader of the hub, with the filters of its query."""
 
     def matches(event: Event) -> bool:
@@ -318,7 +340,7 @@ def _view(caller: Any, query: Query) -> View:
     )
 
 
-def _wait_for_page(feed: _Feed, page: Page, caller: Any, seconds: int) -> Page:
+def _wait_for_page(feed: _Feed, page: Page, caller: Caller, seconds: int) -> Page:
     """Waits up to ``seconds`` for a page that is not empty; returns the last page that was read.
 
     Raises ``TokenInvalid`` if the caller's token is no longer active. The check runs after the

@@ -1,5 +1,3 @@
-from typing import Any
-
 from django.apps import AppConfig
 from django.db.models.signals import post_migrate
 
@@ -12,6 +10,6 @@ class EventsConfig(AppConfig):
         post_migrate.connect(_create_head, sender=self)
 
 
-def _create_head(sender: EventsConfig, using: str, **kwargs: Any) -> None:
+def _create_head(sender: EventsConfig, using: str, **kwargs: object) -> None:
     """Creates the counter row if it is missing. A new row starts a new epoch."""
     sender.get_model("Head")._default_manager.using(using).get_or_create(id=1)

@@ -1,7 +1,5 @@
 """Request bodies: the length is checked before reading, and the JSON is parsed strictly, once."""
 
-from typing import Any
-
 from django.conf import settings
 from django.http import HttpRequest
 from django.http.request import UnreadablePostError
@@ -10,6 +8,7 @@ from rest_framework.request import Request
 from events.http import strict_json
 from events.http.refusals import BodyTooLarge, LengthRequired, Malformed, UnsupportedMediaType
 from events.http.requests import state_of
+from events.json_schema import JsonObject
 
 
 def check_length(request: HttpRequest) -> None:
@@ -31,7 +30,7 @@ def raw_body(request: Request) -> bytes:
         raise Malformed from None
 
 
-def json_body(request: Request, *, any_type: bool = False) -> dict[str, Any]:
+def json_body(request: Request, *, any_type: bool = False) -> JsonObject:
     """The JSON object in the body, parsed once per request.
 
     Raises ``Malformed``, and ``UnsupportedMediaType`` unless ``any_type`` is true.

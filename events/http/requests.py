@@ -12,6 +12,8 @@ from typing import Any
 from django.conf import settings
 from django.http import HttpRequest
 
+from events.json_schema import JsonObject
+
 _NAME = "service_state"
 
 
@@ -21,7 +23,7 @@ class RequestState:
 
     id: str | None = None
     # The JSON object in the body. None until it is parsed.
-    json_body: dict[str, Any] | None = None
+    json_body: JsonObject | None = None
     # The response headers with the state of the rate limit that counted the request.
     limit_headers: Mapping[str, str] = field(default_factory=dict)
     # The code of the refusal, or the outcome of the signal.

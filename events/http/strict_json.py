@@ -9,12 +9,13 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, Never
 
 from events.http.refusals import Malformed
+from events.json_schema import JsonObject
 
 MAX_DEPTH = 16
 MAX_INTEGER_DIGITS = 100  # int() refuses very long numbers: these become a Decimal
 
 
-def parse(body: bytes) -> dict[str, Any]:
+def parse(body: bytes) -> JsonObject:
     """Parses the bytes, which must be one JSON object."""
     try:
         text = body.decode("utf-8")
@@ -51,7 +52,7 @@ def _check_depth(text: str) -> None:
             depth -= 1
 
 
-def _check_strings(value: Any) -> None:
+def _check_strings(value: object) -> None:
     """Refuses NUL and lone surrogates in all strings: the database cannot store them."""
     if isinstance(value, str):
         if "\x00" in value:
@@ -69,7 +70,7 @@ def _check_strings(value: Any) -> None:
             _check_strings(member)
 
 
-def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> JsonObject:
     members = dict(pairs)
     if len(members) != len(pairs):
         raise Malformed

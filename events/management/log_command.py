@@ -3,7 +3,7 @@
 Exit status 2 means that the command could not run; 1 means that it ran and found a fault.
 """
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, connection
@@ -20,7 +20,7 @@ class LogCommand(BaseCommand):
     # Whether it also runs on a database that lacks columns or constraints, to say so.
     reports_schema: ClassVar[bool] = False
 
-    def execute(self, *args: Any, **options: Any) -> str | None:
+    def execute(self, *args: object, **options: object) -> str | None:
         try:
             if schema.pending(connection) or not Head.objects.exists():
                 raise CommandError(

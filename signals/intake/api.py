@@ -75,7 +75,7 @@ class SignalParameters(StrictSerializer):
         help_text="The bot that sent it. A desk token always names one of its own bots.",
     )
 
-    def validate(self, data: dict[str, Any]) -> dict[str, Any]:
+    def validate(self, data: dict[str, Any]) -> JsonObject:
         if "source" in data and "botId" in data:
             raise serializers.ValidationError({"botId": "Send either source or botId."})
         if "source" not in data and "botId" not in data:
@@ -125,12 +125,12 @@ FILLED_IN = {
 }
 
 
-def _filled_in(body: dict[str, Any]) -> dict[str, Any]:
+def _filled_in(body: JsonObject) -> JsonObject:
     """Returns a sample body of the contract with its placeholders filled in."""
     text = json.dumps(body)
     for place, value in FILLED_IN.items():
         text = text.replace(place, value)
-    filled: dict[str, Any] = json.loads(text)
+    filled: JsonObject = json.loads(text)
     return filled
 
 
@@ -209,7 +209,7 @@ class SignalView(ApiView):
         self.request = self.initialize_request(self.request._request, *self.args, **self.kwargs)
         return super().respond()
 
-    def receive(self, body: dict[str, Any], deploy_to: str | None = None) -> ApiResponse[Accepted]:
+    def receive(self, body: JsonObject, deploy_to: str | None = None) -> ApiResponse[Accepted]:
         """Receives the signal and notes its outcome for the request log."""
         try:
             answer = receive(_incoming(self.request, body, deploy_to))
@@ -367,9 +367,7 @@ def _first_answer(signals: SignalQuerySet, refusal: NotFound) -> ApiResponse[Fir
     return ApiResponse(signal.answer())
 
 
-def _incoming(
-    request: Request, body: dict[str, Any], deploy_to: str | None = None
-) -> IncomingSignal:
+def _incoming(request: Request, body: JsonObject, deploy_to: str | None = None) -> IncomingSignal:
     credential: Any = request.auth
     automation = getattr(credential, "automation", None)
     return IncomingSignal(body, credential, automation, deploy_to, state_of(request._request).id)

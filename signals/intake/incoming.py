@@ -3,13 +3,13 @@
 import re
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any
 
 from desks.choices import PAIR_FORM, Direction
 from desks.models import Automation, Desk, Election
 from events.actors import Actor
 from events.http.limits import is_first_of_minute, try_consume_in_process
 from events.http.refusals import ExchangeSecret, Refused
+from events.json_schema import JsonObject
 from signals.law.shapes import nonce_of
 from tokens.choices import Source
 from tokens.crypto.exchange_secrets import contains_secret
@@ -41,7 +41,7 @@ class IncomingSignal:
     the path. ``request_id`` names the request.
     """
 
-    body: dict[str, Any]
+    body: JsonObject
     credential: Credential | None
     automation: Automation | None = None
     deploy_to: str | None = None
@@ -103,9 +103,10 @@ class IncomingSignal:
             for name, form in (("pair", PAIR_FORM), ("direction", DIRECTION_FORM))
         }
 
-    def _recorded(self, value: Any, form: str) -> str | None:
-        fits = isinstance(value, str) and len(value) <= MAX_SENT_LENGTH and value.isprintable()
-        return value if fits and (self.credential or re.fullmatch(form, value)) else None
+    def _recorded(self, value: object, form: str) -> str | None:
+        if not isinstance(value, str) or len(value) > MAX_SENT_LENGTH or not value.isprintable():
+            return None
+        return value if self.credential or re.fullmatch(form, value) else None
 
 
 def elected_by(bot: Automation | None) -> dict[str, str] | None:

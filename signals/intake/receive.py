@@ -6,12 +6,13 @@ the signal's position.
 """
 
 from contextlib import suppress
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from django.utils import timezone
 
 from desks.models import Automation
 from events.http.refusals import Refused, SignatureInvalid, Unlawful
+from events.json_schema import JsonObject
 from signals.intake import statements
 from signals.intake.batch import submit
 from signals.intake.decision import LawfulSignal, UnlawfulSignal, check_authority, question
@@ -58,7 +59,7 @@ def parse_lawful(incoming: IncomingSignal) -> Submission:
     return shapes.read(incoming.body, incoming.deploy_to)
 
 
-def record_bad_signature(body: dict[str, Any], request_id: str | None) -> None:
+def record_bad_signature(body: JsonObject, request_id: str | None) -> None:
     """Records a push with a bad signature, so that the owner of the named bot sees it."""
     bot_id = body.get("botId")
     if body.get("source") == Source.TRADINGVIEW and isinstance(bot_id, str):

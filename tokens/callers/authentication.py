@@ -12,7 +12,6 @@ import logging
 import time
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from django.conf import settings
 from django.http import QueryDict
@@ -33,6 +32,7 @@ from events.http.refusals import (
     TimestampInvalid,
     TokenInvalid,
 )
+from events.json_schema import JsonObject
 from events.writer_queue import try_write_lock
 from tokens.callers import credential_cache as cache
 from tokens.callers import statements
@@ -137,7 +137,7 @@ class CredentialReader:
             cache.tokens.put(digest, token, token.last_used_at)
         return token
 
-    def secrets(self, source: Any, bot_id: Any) -> list[SigningSecret]:
+    def secrets(self, source: object, bot_id: object) -> list[SigningSecret]:
         """The live secrets that may sign for this source and bot."""
         now, owner = timezone.now(), _owner(source, bot_id)
         if owner is None:
@@ -169,11 +169,13 @@ def _update_last_used(token: Token, now: datetime, digest: str, key_id: str) -> 
             token.last_used_at = now
 
 
-def _owner(source: Any, bot_id: Any) -> cache.Owner | None:
+def _owner(source: object, bot_id: object) -> cache.Owner | None:
     """Whose secrets may sign. None if there is no such source, or no bot is named."""
     if source == Source.TRADINGVIEW:
         return (Source.TRADINGVIEW, bot_id) if isinstance(bot_id, str) else None
-    return (Source(source), None) if source in (Source.FLOOR, Source.NOX) else None
+    if isinstance(source, str) and source in (Source.FLOOR, Source.NOX):
+        return Source(source), None
+    return None
 
 
 def _candidates(owner: cache.Owner, now: datetime) -> list[SigningSecret]:
@@ -223,9 +225,7 @@ class SignerAuthentication(BearerAuthentication):
             raise SignatureMissing
         return None, token
 
-    def _signer(
-        self, request: Request, signed: SignedHeaders, body: dict[str, Any]
-    ) -> SigningSecret:
+    def _signer(self, request: Request, signed: SignedHeaders, body: JsonObject) -> SigningSecret:
         """The secret that signed the body.
 
         Raises ``FloorSecretRefused`` if the Floor secret signed for source nox, or

@@ -28,14 +28,14 @@ FACTOR_ADDED_BY = "second_factor_added_by"  # session key: the user who added th
 
 
 @receiver(user_logged_in)
-def record_sign_in(request: HttpRequest, **kwargs: Any) -> None:
+def record_sign_in(request: HttpRequest, **kwargs: object) -> None:
     """Stores the time of sign-in in the session. Re-authentication does not change it."""
     request.session[SIGNED_IN_AT] = time.time()
 
 
 @receiver(authenticator_added)
 def verify_session(
-    request: HttpRequest, user: User, authenticator: Authenticator, **kwargs: Any
+    request: HttpRequest, user: User, authenticator: Authenticator, **kwargs: object
 ) -> None:
     """Counts adding the first second factor as signing in with it: the user just proved to have it.
 
