@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import islice
 
-from django.db import DatabaseError, InterfaceError
+from django.db import DatabaseError, InterfaceError, OperationalError
 
 from events.live.hub import hub
 from events.models import Head
@@ -87,11 +87,14 @@ class Slots:
             self._running[pk] = False
         return ids
 
-    def end(self, pk: int, *, is_slow: bool = False) -> None:
-        """The session is over, or there was none to begin. With news meanwhile it waits again."""
+    def end(self, pk: int, *, is_slow: bool | None = None) -> None:
+        """The session is over. With news meanwhile it waits again.
+
+        ``is_slow`` is None if there was no session, because nothing could be leased.
+        """
         if is_slow:
             self._slow.add(pk)
-        else:
+        elif is_slow is not None:
             self._slow.discard(pk)
         if self._running.pop(pk):
             self.add([pk])
@@ -145,7 +148,7 @@ class Saver:
         while some := self._waiting[:TOGETHER]:
             try:
                 await in_database(finish, [outcome for outcome, _ in some])
-            except (DatabaseError, InterfaceError) as error:
+            except (OperationalError, InterfaceError) as error:
                 log.warning("What was delivered waits to be saved: %s", type(error).__name__)
                 await asyncio.sleep(RETRY)
                 continue
@@ -262,8 +265,10 @@ class Runner:
     async def _start(self, leased: Sequence[Leased]) -> None:
         """Starts a session for each, with the pages of those that can be read together."""
         batches: dict[int, Batch] = {}
-        with suppress(DatabaseError, InterfaceError):  # each session tries once more
+        try:
             batches = await read_database(read_together, [one.row for one in leased])
+        except Exception as error:  # each session reads its own page, and says more if that fails
+            log.warning("Pages could not be read together: %s", type(error).__name__)
         for one in leased:
             task = asyncio.create_task(self._run(one, batches.get(one.row.pk)))
             self._tasks.add(task)

@@ -76,7 +76,11 @@ def test_one_that_fails_meanwhile_waits_apart_and_no_more_once_it_is_well(slots)
     slots.add([1, 2])
     slots.add_slow([1])
     assert start(slots) == [2, 1]
-    slots.end(1)
-    slots.end(2)
+    for pk in (1, 2):
+        slots.end(pk)  # there was nothing to lease: one is still slow
+    slots.add([1, 2])
+    assert start(slots) == [2, 1]
+    for pk in (1, 2):
+        slots.end(pk, is_slow=False)
     slots.add([1, 2])
     assert start(slots) == [1, 2]
