@@ -7,7 +7,6 @@ index of nonces, or among the newest ``MAX_SCANNED`` rows.
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from django.db import connection
 from django.db.models import Q, QuerySet
 from django.db.models.fields.json import KT
 from django.db.models.functions import Coalesce
@@ -22,9 +21,6 @@ MAX_SCANNED = 10_000  # rows that are read to find a text in them
 MAX_NAMED = 20  # users or tokens whose events a text finds
 MAX_EVENTS = 500  # events of each of them
 SIGNAL_KINDS = [Kind.SIGNAL_FILLED, Kind.SIGNAL_DRY_RUN, Kind.SIGNAL_RECORDED]
-
-_NEWEST = """SELECT position FROM (SELECT position FROM events_event
-WHERE {column} = %s ORDER BY position DESC LIMIT %s) AS newest{number}"""
 
 
 def newest(events: QuerySet[Event]) -> QuerySet[Event, Any]:
@@ -80,16 +76,12 @@ def platform_tokens_named(text: str) -> QuerySet[Token]:
 
 def newest_positions(topics: Sequence[str], actors: Sequence[str]) -> list[int]:
     """The positions of the newest events of each topic and of each actor, in one query."""
-    wanted = [*(("topic", each) for each in topics), *(("actor_id", each) for each in actors)]
-    if not wanted:
-        return []
-    parts = [
-        _NEWEST.format(column=column, number=number) for number, (column, _) in enumerate(wanted)
+    of_each = [
+        *(Event.objects.filter(topic=topic).newest(MAX_EVENTS) for topic in topics),
+        *(Event.objects.filter(actor_id=actor).newest(MAX_EVENTS) for actor in actors),
     ]
-    values = [value for _, each in wanted for value in (each, MAX_EVENTS)]
-    with connection.cursor() as cursor:
-        cursor.execute(" UNION ALL ".join(parts), values)
-        return [position for (position,) in cursor.fetchall()]
+    of_all = Event.objects.none().union(*of_each, all=True)
+    return list(of_all.values_list("position", flat=True))
 
 
 def _of_nonce(text: str) -> list[int]:

@@ -6,7 +6,6 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import NamedTuple
 
-from django.db import connection
 from django.db.models import Exists, OuterRef
 from django.urls import reverse
 
@@ -14,7 +13,6 @@ from desks.models import Card, Desk
 from events.control.lists import row_url
 from events.kinds import Kind
 from events.models import Event
-from events.statements import parse_datetime
 from events.times import span
 from signals.reports.charts import Chart
 from signals.reports.traffic import Share, Traffic
@@ -29,9 +27,6 @@ MIN_HEARD = 10  # with fewer events nothing is usual
 MIN_SILENCE = timedelta(minutes=10)
 FACTOR = 2  # silence is unusual from so many times the longest pause before
 
-_LATEST = """SELECT actor_id, at FROM (SELECT actor_id, at FROM events_event
-WHERE actor_id = %s ORDER BY position DESC LIMIT %s) AS latest{number}"""
-
 
 @dataclass(frozen=True, slots=True)
 class Silence:
@@ -44,14 +39,10 @@ class Silence:
 def heard_from(actors: Sequence[str]) -> Mapping[str, list[datetime]]:
     """The times of the latest events of each actor, in one query."""
     heard: dict[str, list[datetime]] = {actor: [] for actor in actors}
-    if not actors:
-        return heard
-    parts = [_LATEST.format(number=number) for number in range(len(actors))]
-    values = [value for actor in actors for value in (actor, HEARD)]
-    with connection.cursor() as cursor:
-        cursor.execute(" UNION ALL ".join(parts), values)
-        for actor, at in cursor.fetchall():
-            heard[actor].append(parse_datetime(at))
+    latest = [Event.objects.filter(actor_id=actor).newest(HEARD) for actor in actors]
+    of_all = Event.objects.none().union(*latest, all=True)
+    for actor, at in of_all.values_list("actor_id", "at"):
+        heard[str(actor)].append(at)
     return heard
 
 
