@@ -3,7 +3,7 @@
 import functools
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict
 
 from django.template import Engine, engines
 from django.utils import timezone
@@ -55,6 +55,17 @@ class Alert:
     message: str
 
 
+class Push(TypedDict):
+    """What a page shows of a bot's sending: the address, the body, the alerts and the samples."""
+
+    hook: str
+    check_hook: str
+    body: str
+    test: str
+    alerts: list[Alert]
+    samples: list[Sample]
+
+
 ALERT_TIME = "{{timenow}}"  # when an alert was sent
 LANGUAGES = (
     ("Shell", "openssl and curl", "shell.sh"),
@@ -81,8 +92,8 @@ def push(
     secret: str = SECRET,
     *,
     says_when: bool = False,
-) -> dict[str, Any]:
-    """The template context that shows how a bot pushes: address, body, alerts and samples.
+) -> Push:
+    """The template context that shows how a bot pushes.
 
     ``says_when`` adds when the signal was sent, for a bot whose signals have a maximum age.
     """

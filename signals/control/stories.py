@@ -76,7 +76,7 @@ def _list(events: list[Event], nothing: str) -> SafeString:
     return render_to_string("control/acts.html", {"lines": lines, "nothing": nothing})
 
 
-def _context(event: Any) -> dict[str, Any]:
+def _context(event: Any) -> dict[str, object]:
     content = event.content_for(platform=True)
     return {
         "event": event,

@@ -71,7 +71,8 @@ def generate(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
             )
             return _show(request, bot, text, secret)
     status = 422 if form.is_bound else 200
-    return tab_page(request, desk, bot, "generate", form=form, secrets=in_use, status=status)
+    context = {"form": form, "secrets": in_use}
+    return tab_page(request, desk, bot, "generate", context, status=status)
 
 
 @customer_page("GET", "POST", spends=None)

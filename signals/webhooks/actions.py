@@ -9,7 +9,6 @@ the log meanwhile. So an action may update the row in its turn.
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
 
 from django.dispatch import receiver
 
@@ -37,7 +36,7 @@ from tokens.crypto import formats
 from tokens.crypto.keys import KeyLostError
 
 # No failure counts any more.
-NO_FAILURES: dict[str, Any] = {"failures": 0, "failing_since": None}
+NO_FAILURES: dict[str, object] = {"failures": 0, "failing_since": None}
 
 
 def create(
@@ -208,7 +207,7 @@ def remove_rows(turn: log.Turn, subscriptions: SubscriptionQuerySet) -> None:
 
 
 @receiver(desk_ends)
-def remove_all(sender: Any, desk: Desk, turn: log.Turn, **options: Any) -> None:
+def remove_all(sender: object, desk: Desk, turn: log.Turn, **options: object) -> None:
     """Removes the subscriptions of a desk that ends, in the turn that ends it."""
     remove_rows(turn, Subscription.objects.of_owner(desk.pk))
 
@@ -287,14 +286,14 @@ def _current(subscription: Subscription) -> Subscription:
     return row
 
 
-def update(row: Subscription, **changed: Any) -> None:
+def update(row: Subscription, **changed: object) -> None:
     """Changes these columns only: a runner may change others at the same time."""
     for name, value in changed.items():
         setattr(row, name, value)
     Subscription.objects.filter(pk=row.pk).update(**changed)
 
 
-def append(turn: log.Turn, kind: Kind, subscription: Subscription, **more: Any) -> None:
+def append(turn: log.Turn, kind: Kind, subscription: Subscription, **more: object) -> None:
     """Writes an event with the subscription's record after the change, and what else it tells."""
     data = {**subscription.as_event_data(), **more}
     turn.append(kind, topic=subscription.topic, data=data)

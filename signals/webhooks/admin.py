@@ -1,7 +1,5 @@
 """The control area's pages of webhooks. Staff read all of them, and change the platform's."""
 
-from typing import Any
-
 from django import forms
 from django.contrib import admin
 from django.db.models import Q
@@ -17,9 +15,8 @@ from events.feed import read_head
 from events.http.cursors import log_cursor
 from signals.webhooks import actions
 from signals.webhooks.models import MAX_ANSWERS, MAX_ATTEMPTS, State, Subscription
-from signals.webhooks.pages import ChangeForm, WebhookForm, attempts_of
+from signals.webhooks.pages import ChangeForm, WebhookForm, attempts_of, receivers
 from signals.webhooks.records import MAX_LAG, in_words, lag_of
-from signals.webhooks.samples import receivers
 from tokens.admin.credentials import CreateCredentialPage, OwnerFilter
 from tokens.forms import SecretForm
 
@@ -33,8 +30,8 @@ class AddWebhook(CreateCredentialPage):
     def consequences(self) -> list[str]:
         return ["It gets the whole log from now on, once its URL has answered a test.", ONCE]
 
-    def create(self, form: Any) -> tuple[str, Subscription]:
-        return actions.create(desk=None, actor=self.actor, **form.changes())
+    def create(self, form: WebhookForm) -> tuple[str, Subscription]:
+        return actions.create(desk=None, actor=self.actor, **form.entered())
 
 
 class OfThePlatform(ActionPage):
@@ -46,10 +43,10 @@ class OfThePlatform(ActionPage):
     def applies_to(row: Subscription) -> bool:
         return row.is_platform
 
-    def act(self, form: Any) -> None:
+    def act(self, form: forms.Form) -> None:
         raise NotImplementedError
 
-    def perform(self, form: Any) -> HttpResponse:
+    def perform(self, form: forms.Form) -> HttpResponse:
         self.act(form)
         return self.redirect_to_row(self.row, self.said)
 
@@ -58,7 +55,7 @@ class ChangeWebhook(OfThePlatform):
     label, said = "Change", "Saved."
     form_class = ChangeForm  # type: ignore[assignment]  # its arguments are below
 
-    def get_form_kwargs(self) -> dict[str, Any]:
+    def get_form_kwargs(self) -> dict[str, object]:
         given = {**super().get_form_kwargs(), "kinds": self.row.kinds}
         del given["initial"]
         return given
@@ -66,7 +63,7 @@ class ChangeWebhook(OfThePlatform):
     def consequences(self) -> list[str]:
         return ["A new URL must answer a test before anything is delivered to it."]
 
-    def act(self, form: Any) -> None:
+    def act(self, form: ChangeForm) -> None:  # type: ignore[override]  # its own form
         actions.change(subscription=self.row, actor=self.actor, **form.changes())
 
 
@@ -81,7 +78,7 @@ class ReplaceSecret(CreateCredentialPage):
     def consequences(self) -> list[str]:
         return ["As long as you keep the old secret, both sign each delivery.", ONCE]
 
-    def create(self, form: Any) -> tuple[str, Subscription]:
+    def create(self, form: SecretForm) -> tuple[str, Subscription]:
         return actions.replace_secret(subscription=self.row, actor=self.actor, **form.cleaned_data)
 
 
@@ -91,7 +88,7 @@ class SendTest(OfThePlatform):
     def consequences(self) -> list[str]:
         return [f"A signed test is sent to {self.row.host}. It is no event of the log."]
 
-    def act(self, form: Any) -> None:
+    def act(self, form: forms.Form) -> None:
         actions.request_test(subscription=self.row)
 
 
@@ -105,7 +102,7 @@ class PauseWebhook(OfThePlatform):
     def consequences(self) -> list[str]:
         return ["Events wait until the webhook is resumed."]
 
-    def act(self, form: Any) -> None:
+    def act(self, form: forms.Form) -> None:
         actions.pause(subscription=self.row, actor=self.actor)
 
 
@@ -119,7 +116,7 @@ class ResumeWebhook(OfThePlatform):
     def consequences(self) -> list[str]:
         return ["What waited is sent in order."]
 
-    def act(self, form: Any) -> None:
+    def act(self, form: forms.Form) -> None:
         actions.resume(subscription=self.row, actor=self.actor)
 
 
@@ -137,13 +134,13 @@ class Rewind(OfThePlatform):
     label, said = "Send again or skip", "Moved."
     form_class = PositionForm
 
-    def get_initial(self) -> dict[str, Any]:
+    def get_initial(self) -> dict[str, object]:
         return {"position": self.row.cursor_position}
 
     def consequences(self) -> list[str]:
         return ["It takes effect when the delivery in flight has ended."]
 
-    def act(self, form: Any) -> None:
+    def act(self, form: forms.Form) -> None:
         head = read_head()
         after = log_cursor(head.epoch, min(form.cleaned_data["position"], head.position))
         actions.rewind(subscription=self.row, after=after, actor=self.actor)
@@ -158,7 +155,7 @@ class RemoveWebhook(OfThePlatform):
             "The URL, the secret and the list of attempts are deleted. This cannot be undone.",
         ]
 
-    def perform(self, form: Any) -> HttpResponse:
+    def perform(self, form: forms.Form) -> HttpResponse:
         actions.remove(subscription=self.row, actor=self.actor)
         return self.redirect_to_list("The webhook is removed.")
 

@@ -8,7 +8,7 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypedDict
 
 from django import forms
 from django.contrib import messages
@@ -23,6 +23,7 @@ from events.feed import read_head
 from events.http.cursors import log_cursor
 from events.http.pages import View, ask, form_page, refusal_beside, sent
 from events.http.refusals import Invalid, NotFound
+from signals.contract.samples import Sample, plain_text
 from signals.outbound.addresses import MAX_URL_LENGTH
 from signals.outbound.answers import Fault
 from signals.web.access import Spends, customer_page
@@ -43,7 +44,6 @@ from signals.webhooks.records import (
     lag_of,
     next_position,
 )
-from signals.webhooks.samples import receivers
 from tokens.callers.staff import signed_in_recently
 from tokens.crypto.keys import KeyLostError
 from tokens.forms import SecretForm, refuse_used, used_once
@@ -88,6 +88,16 @@ def _prove(request: HttpRequest, webhook_id: str | None, *, has_form: bool) -> H
 # --- Forms ----------------------------------------------------------------------------------------
 
 
+class Entered(TypedDict):
+    url: str
+    kinds: list[str]
+
+
+class Changes(TypedDict):
+    url: str | None
+    kinds: list[str] | None
+
+
 class WebhookForm(forms.Form):
     """A new webhook: where to, and which events."""
 
@@ -106,7 +116,7 @@ class WebhookForm(forms.Form):
         widget=forms.CheckboxSelectMultiple,
     )
 
-    def changes(self) -> dict[str, Any]:
+    def entered(self) -> Entered:
         """What was entered, as the arguments of an action."""
         return {"url": self.cleaned_data["url"], "kinds": kinds_of(self.cleaned_data["groups"])}
 
@@ -122,10 +132,11 @@ class ChangeForm(WebhookForm):
             "Leave it empty to keep the present one. A new one must answer a test first."
         )
 
-    def changes(self) -> dict[str, Any]:
-        entered = super().changes()
-        kept = {"url": bool(entered["url"]), "kinds": "groups" in self.changed_data}
-        return {name: entered[name] for name, is_changed in kept.items() if is_changed}
+    def changes(self) -> Changes:
+        """What was changed, as the arguments of an action. None is left as it is."""
+        entered = self.entered()
+        is_chosen = "groups" in self.changed_data
+        return {"url": entered["url"] or None, "kinds": entered["kinds"] if is_chosen else None}
 
 
 # --- The list, and one webhook --------------------------------------------------------------------
@@ -164,12 +175,8 @@ def webhooks(request: HttpRequest, desk: Desk) -> HttpResponse:
 @customer_page("GET")
 def webhook(request: HttpRequest, desk: Desk, webhook_id: str) -> HttpResponse:
     """One webhook."""
-    return render(request, "webhooks/one.html", facts(own_webhook(desk, webhook_id)))
-
-
-def facts(found: Subscription) -> dict[str, object]:
-    """What the page of a webhook shows, for a desk and for the platform."""
-    return {
+    found = own_webhook(desk, webhook_id)
+    context = {
         "webhook": found,
         "lag": _lag(found),
         "kinds": in_words(found.kinds),
@@ -179,6 +186,7 @@ def facts(found: Subscription) -> dict[str, object]:
         "most_answers": MAX_ANSWERS,
         "samples": receivers(),
     }
+    return render(request, "webhooks/one.html", context)
 
 
 def attempts_of(found: Subscription) -> list[ShownAttempt]:
@@ -222,6 +230,27 @@ def _lag(found: Subscription) -> str:
     return f"{MAX_LAG:,} or more" if lag >= MAX_LAG else str(lag)
 
 
+# --- Code that receives deliveries, verifies them and answers tests, to be pasted -----------------
+
+# The placeholder for a secret whose text is no longer known.
+SECRET = "whsec_…"  # noqa: S105 - a placeholder
+
+LANGUAGES = (
+    ("Python", "pip install standardwebhooks", "python.py"),
+    ("Node", "18 or newer, no packages", "node.js"),
+    ("PHP", "8 or newer, no packages", "php.php"),
+    ("Go", "1.19 or newer, no packages", "go.go"),
+)
+
+
+def receivers(secret: str = SECRET) -> list[Sample]:
+    """A receiver in each language, behind your own web server with HTTPS."""
+    return [
+        Sample(language, needs, plain_text(f"webhooks/receivers/{file}", secret=secret))
+        for language, needs, file in LANGUAGES
+    ]
+
+
 # --- Changes --------------------------------------------------------------------------------------
 
 MAX_DIGITS = 19  # of the largest position that the database stores
@@ -235,7 +264,7 @@ def new(request: HttpRequest, desk: Desk) -> HttpResponse:
     form = WebhookForm(sent(request))
     if form.is_valid():
         with refusal_beside(form), used_once(request):
-            secret, made = actions.create(desk=desk, actor=desk.actor, **form.changes())
+            secret, made = actions.create(desk=desk, actor=desk.actor, **form.entered())
             return _show(request, secret, made)
     return form_page(request, "webhooks/new.html", form)
 

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import asdict
-from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 from django.db import DatabaseError
@@ -36,7 +35,7 @@ class Command(LogCommand):
             "--tell", action="store_true", help="write a notice for staff if a promise is broken"
         )
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def handle(self, *args: object, **options: object) -> None:
         schema = audit_schema()
         try:
             head, findings = _audited()
@@ -88,7 +87,7 @@ def _line(finding: Finding) -> str:
     return f"BROKEN {line}: {finding.broken:,} broken: {', '.join(finding.first)}{more}"
 
 
-def _report(head: Head, lines: list[Finding]) -> dict[str, Any]:
+def _report(head: Head, lines: list[Finding]) -> dict[str, object]:
     return {
         "epoch": head.epoch,
         "position": head.position,

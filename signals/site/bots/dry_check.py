@@ -6,7 +6,6 @@ and lets the hook's own checks find the next.
 
 import json
 from dataclasses import dataclass, field
-from typing import Any
 
 from django.conf import settings
 from django.utils import timezone
@@ -35,6 +34,7 @@ OTHER_SIGNER = (
     "on the bot's page."
 )
 MAX_MISTAKES = 12
+Body = dict[str, object]  # the message as JSON
 UNMENDABLE = (BodyTooLarge, Malformed, NoElection)
 
 
@@ -48,8 +48,8 @@ class DryCheck:
     """
 
     mistakes: list[Refused] = field(default_factory=list)
-    sent: dict[str, Any] = field(default_factory=dict)
-    elected: dict[str, Any] | None = None
+    sent: dict[str, str | None] = field(default_factory=dict)
+    elected: dict[str, str] | None = None
     outcome: str = ""
     ignored: list[str] = field(default_factory=list)
     mended: str = ""
@@ -60,7 +60,7 @@ class DryCheck:
         return self.mistakes[0] if self.mistakes else None
 
 
-def dry_check(bot: Automation, message: str, sample: dict[str, Any]) -> DryCheck:
+def dry_check(bot: Automation, message: str, sample: Body) -> DryCheck:
     """Runs the hook's own checks on a message, except for the signature.
 
     The search for secrets comes first, whichever bot the message names and even if it is not JSON:
@@ -95,7 +95,7 @@ def dry_check(bot: Automation, message: str, sample: dict[str, Any]) -> DryCheck
     )
 
 
-def _parse(message: str) -> dict[str, Any]:
+def _parse(message: str) -> Body:
     raw = message.encode("utf-8", "surrogatepass")
     if len(raw) > settings.DATA_UPLOAD_MAX_MEMORY_SIZE:
         raise BodyTooLarge
@@ -107,7 +107,7 @@ def _parse(message: str) -> dict[str, Any]:
         raise
 
 
-def _check(bot: Automation, body: dict[str, Any]) -> Checked:
+def _check(bot: Automation, body: Body) -> Checked:
     if contains_secret(body):
         raise ExchangeSecret
     if (body.get("source"), body.get("botId")) != (Source.TRADINGVIEW, bot.pk):
@@ -117,7 +117,7 @@ def _check(bot: Automation, body: dict[str, Any]) -> Checked:
     return check(IncomingSignal(body, credential=None, automation=bot))
 
 
-def _written(body: dict[str, Any]) -> str:
+def _written(body: Body) -> str:
     return json.dumps(body, indent=2, ensure_ascii=False, default=str)
 
 
@@ -136,7 +136,7 @@ TAKEN = {
 DROPPED: dict[type[Refused], tuple[str, ...]] = {TickerOnly: TICKERS, ModeRefused: ("mode",)}
 
 
-def corrected(body: dict[str, Any], refusal: Refused, sample: dict[str, Any]) -> dict[str, Any]:
+def corrected(body: Body, refusal: Refused, sample: Body) -> Body:
     """Returns the body without the mistake that the refusal names."""
     taken: tuple[str, ...] = TAKEN.get(refusal.code, ())
     if isinstance(refusal, Invalid):
@@ -152,7 +152,7 @@ def corrected(body: dict[str, Any], refusal: Refused, sample: dict[str, Any]) ->
     return kept | {name: sample[name] for name in taken if name in sample}
 
 
-def _is_fine(name: str, body: dict[str, Any]) -> bool:
+def _is_fine(name: str, body: Body) -> bool:
     """Whether a member of a message with a ticker needs no change: a pair has a slash."""
     value = body.get(name)
     return isinstance(value, str) and (name != "pair" or "/" in value)

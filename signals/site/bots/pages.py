@@ -1,8 +1,9 @@
 """The list of a desk's bots, and the tabs of one bot's page."""
 
 import json
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from django import forms
 from django.conf import settings
@@ -11,8 +12,10 @@ from django.core.validators import RegexValidator
 from django.db.models import Prefetch
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.templatetags.static import static
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.crypto import salted_hmac
 
 from desks import actions as desk_actions
 from desks.expectations.actions import change_automation, zone_of
@@ -22,11 +25,10 @@ from desks.models import Automation, Desk, Election
 from desks.models.automation import MAX_BOTS
 from events.http.pages import ask, form_page, refusal_beside, sent
 from events.http.refusals import ExchangeSecret
-from signals.contract.samples import SECRET, push
+from signals.contract.samples import SECRET, Push, plain_text, push
 from signals.intake.models import Signal
 from signals.reports.activity import bot_activities
 from signals.site.bots.dry_check import dry_check
-from signals.site.bots.relay_setup import EXAMPLE_HOST, relay_setup
 from signals.site.desk import Step
 from signals.web.access import back_to, customer_page, own_bot
 from tokens import actions as token_actions
@@ -58,9 +60,9 @@ def tab_page(
     desk: Desk,
     bot: Automation,
     tab: str,
+    context: Mapping[str, object],
     *,
     status: int = 200,
-    **context: Any,
 ) -> HttpResponse:
     """Renders a tab of the bot's page: the template ``pages/bot_<tab>.html``.
 
@@ -83,7 +85,7 @@ def election_of(bot: Automation) -> Election | None:
     return Election.objects.standing().filter(automation=bot).first()
 
 
-def sample_of(bot: Automation, election: Election | None, secret: str = SECRET) -> dict[str, Any]:
+def sample_of(bot: Automation, election: Election | None, secret: str = SECRET) -> Push:
     """The template context that shows how the bot sends: message, alerts and code."""
     hook, says_when = settings.BASE_URL + reverse("hook"), bot.max_age is not None
     return push(hook, bot.pk, election, secret, says_when=says_when)
@@ -131,9 +133,10 @@ def overview(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
     """One bot: the steps to its first fill, its election and its latest requests."""
     bot = own_bot(desk, bot_id)
     activity = bot_activities(desk, {bot.pk: bot.name}, timezone.now())[bot.pk]
-    context: dict[str, Any] = {
-        "election": election_of(bot),
-        "secrets": live_secrets(bot),
+    election, secrets = election_of(bot), live_secrets(bot)
+    context: dict[str, object] = {
+        "election": election,
+        "secrets": secrets,
         "activity": activity,
         "lines": activity.latest,
         "compare": True,
@@ -142,14 +145,14 @@ def overview(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
     if not was_ever_filled(bot):
         context |= _steps(
             bot,
-            elected=context["election"] is not None,
-            equipped=bool(context["secrets"]),
+            elected=election is not None,
+            equipped=bool(secrets),
             heard=activity.last is not None,
         )
-    return tab_page(request, desk, bot, "bot", **context)
+    return tab_page(request, desk, bot, "bot", context)
 
 
-def _steps(bot: Automation, *, elected: bool, equipped: bool, heard: bool) -> dict[str, Any]:
+def _steps(bot: Automation, *, elected: bool, equipped: bool, heard: bool) -> dict[str, object]:
     """The steps to the bot's first fill, and the first one that is not done."""
 
     def address(name: str) -> str:
@@ -187,8 +190,8 @@ def send(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
     """The message and sample code that signs and sends it."""
     bot = own_bot(desk, bot_id)
     election = election_of(bot)
-    samples = sample_of(bot, election)
-    return tab_page(request, desk, bot, "send", election=election, **samples)
+    context = {"election": election, **sample_of(bot, election)}
+    return tab_page(request, desk, bot, "send", context)
 
 
 @customer_page("GET")
@@ -199,16 +202,59 @@ def tradingview(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
     form = RelayHostForm(request.GET if "host" in request.GET else None)
     host = form.cleaned_data["host"] if form.is_valid() else EXAMPLE_HOST
     samples = sample_of(bot, election)
-    return tab_page(
-        request,
-        desk,
-        bot,
-        "tradingview",
-        form=form,
-        relay=relay_setup(bot, host, samples["alerts"][0].message),
-        election=election,
+    context = {
+        "form": form,
+        "relay": _relay_setup(bot, host, samples["alerts"][0].message),
+        "election": election,
         **samples,
-    )
+    }
+    return tab_page(request, desk, bot, "tradingview", context)
+
+
+# --- A relay's set-up: what a trader copies -------------------------------------------------------
+
+# The relay's programs are static/relay.py and static/relay.worker.js, the texts are in
+# templates/relay/. The secret stays blank in them: the trader pastes it.
+EXAMPLE_HOST = "relay.example.com"
+PATH_BYTES = 24
+FILES = (
+    *("install.sh", "settings.env", "unit.service", "container.sh", "caddy.txt", "nginx.conf"),
+    *("check.sh", "variables.env", "check_worker.sh"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RelaySetup:
+    """The relay's host name and address, and the texts by the names of their files."""
+
+    host: str
+    url: str
+    texts: dict[str, str]
+
+
+def _relay_setup(bot: Automation, host: str, message: str) -> RelaySetup:
+    """The texts for a relay at this host name. ``message`` is the one that its check sends."""
+    path = _relay_path(bot)
+    values = {
+        "host": host,
+        "path": path,
+        "hook": settings.BASE_URL + reverse("hook"),
+        "program": settings.BASE_URL + static("relay.py"),
+        "message": message,
+    }
+    texts = {
+        file.partition(".")[0]: plain_text(f"relay/{file}", **values).rstrip() for file in FILES
+    }
+    return RelaySetup(host, f"https://{host}{path}", texts)
+
+
+def _relay_path(bot: Automation) -> str:
+    """A path for the bot's relay that nobody can guess, the same each time the page is opened.
+
+    The service stores it nowhere.
+    """
+    digest = salted_hmac("signals.pages.relay_path", bot.pk, algorithm="sha256").digest()
+    return "/" + urlsafe_b64encode(digest[:PATH_BYTES]).decode()
 
 
 # --- Check: a message, as the hook would ----------------------------------------------------------
@@ -234,15 +280,15 @@ def check(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
     sample = sample_of(bot, election)["body"]
     unbound = MessageForm(initial={"message": sample})
     form = MessageForm(request.POST) if request.method == "POST" else unbound
-    context: dict[str, Any] = {"election": election, "form": form}
+    context: dict[str, object] = {"election": election, "form": form}
     if not form.is_bound:
-        return tab_page(request, desk, bot, "check", **context)
+        return tab_page(request, desk, bot, "check", context)
     if not form.is_valid():
-        return tab_page(request, desk, bot, "check", status=422, **context)
+        return tab_page(request, desk, bot, "check", context, status=422)
     result = dry_check(bot, form.cleaned_data["message"], json.loads(sample))
     if any(isinstance(mistake, ExchangeSecret) for mistake in result.mistakes):
         context["form"] = unbound
-    return tab_page(request, desk, bot, "check", result=result, **context)
+    return tab_page(request, desk, bot, "check", {**context, "result": result})
 
 
 # --- Alarm: how often the bot is expected to send, and how old its signals may be -----------------
@@ -259,7 +305,8 @@ def alarm(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
             messages.success(request, "Saved.")
             return redirect("alarm", bot_id=bot.pk)
     status = 422 if form.is_bound else 200
-    return tab_page(request, desk, bot, "alarm", form=form, time_zone=zone_of(bot), status=status)
+    context = {"form": form, "time_zone": zone_of(bot)}
+    return tab_page(request, desk, bot, "alarm", context, status=status)
 
 
 # --- Changes --------------------------------------------------------------------------------------

@@ -15,8 +15,8 @@ from events.models import Event, Head
 from signals.outbound.answers import Fault
 from signals.webhooks import actions, outcomes
 from signals.webhooks.models import MAX_OF_DESK, DeliveryAttempt, Reason, Subscription
+from signals.webhooks.pages import receivers
 from signals.webhooks.records import GROUPS, groups_of, in_words, kinds_of
-from signals.webhooks.samples import receivers
 from tests import factories, pages
 from tests.signals.webhooks.stage import (
     URL,

@@ -12,7 +12,7 @@ import pytest
 from standardwebhooks import Webhook
 
 from signals.webhooks.messages import is_proof, message_of_test, new_challenge
-from signals.webhooks.samples import receivers
+from signals.webhooks.pages import receivers
 from tests.server import free_port
 from tokens.crypto import formats
 
