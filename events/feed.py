@@ -25,7 +25,7 @@ from events.json_schema import (
 )
 from events.kinds import Kind
 from events.models import SEARCHED, Event, Head
-from events.statements import adapt_datetime, fetch_all, fetch_one, parse_datetime
+from events.statements import Union, adapt_datetime, fetch_all, fetch_one, parse_datetime
 from events.times import to_rfc3339
 
 HEAD_COLUMNS = ["id", "position", "at", "epoch"]
@@ -174,15 +174,13 @@ def _limit_rows(branches: Sequence[IndexRange], window: Window) -> Window | None
     None if the whole window is one.
     """
     order = "DESC" if window.descending else "ASC"
-    parts: list[str] = []
-    values: list[str | int] = []
+    union = Union()
     for branch in branches:
         where, params = range_condition(branch)
         ordered = ", ".join(f"{column} {order}" for column in (*branch.key, "position"))
         part = f"SELECT position FROM {EVENT_TABLE} WHERE {where} ORDER BY {ordered}"
-        parts.append(f"SELECT * FROM ({part} LIMIT 1 OFFSET %s) AS branch")
-        values += [*params, MAX_CHECKED_PER_PAGE - 1]
-    last = [row[0] for row in fetch_all(" UNION ALL ".join(parts), values)] if parts else []
+        union.add(f"{part} LIMIT 1 OFFSET %s", [*params, MAX_CHECKED_PER_PAGE - 1])
+    last = [position for (position,) in union.rows()]
     if not last:
         return None
     return window._replace(low=max(last)) if window.descending else window._replace(high=min(last))
@@ -217,14 +215,12 @@ def _fetch(branches: Sequence[IndexRange], query: Query) -> list[Event]:
     if not branches:
         return []
     order = "DESC" if query.descending else "ASC"
-    parts: list[str] = []
-    values: list[str | int] = []
+    union = Union()
     for branch in branches:
         part, params = _branch_sql(branch, query, order)
-        parts.append(f"SELECT * FROM ({part} LIMIT %s) AS branch")
-        values += [*params, query.limit + 1]
-    union = f"{' UNION ALL '.join(parts)} ORDER BY position {order} LIMIT %s"
-    return list(Event.objects.raw(union, [*values, query.limit + 1]))
+        union.add(f"{part} LIMIT %s", [*params, query.limit + 1])
+    ordered = f"{union} ORDER BY position {order} LIMIT %s"
+    return list(Event.objects.raw(ordered, [*union.values, query.limit + 1]))
 
 
 def _branch_sql(branch: IndexRange, query: Query, order: str) -> tuple[str, list[str | int]]:
@@ -332,16 +328,11 @@ def count_ahead(after: int, kinds: Sequence[str], visibility: Visibility, most: 
 def _count(branches: Sequence[IndexRange], most: int) -> int:
     if not branches:
         return 0
-    parts: list[str] = []
-    values: list[str | int] = []
+    union = Union()
     for branch in branches:
         where, params = range_condition(branch)
-        parts.append(
-            f"SELECT * FROM (SELECT position FROM {EVENT_TABLE} WHERE {where} LIMIT %s) AS branch"
-        )
-        values += [*params, most]
-    union = " UNION ALL ".join(parts)
-    row = fetch_one(f"SELECT count(*) FROM ({union}) AS found", values)
+        union.add(f"SELECT position FROM {EVENT_TABLE} WHERE {where} LIMIT %s", [*params, most])
+    row = fetch_one(f"SELECT count(*) FROM ({union}) AS found", union.values)
     return min(int(row[0]), most)
 
 

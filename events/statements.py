@@ -43,6 +43,25 @@ def fetch_all(statement: str, params: Any = None) -> list[Any]:
         return list(cursor.fetchall())
 
 
+class Union:
+    """A statement of parts that each have a limit, which SQLite takes in a subquery only."""
+
+    def __init__(self) -> None:
+        self.parts: list[str] = []
+        self.values: list[object] = []
+
+    def __str__(self) -> str:
+        return " UNION ALL ".join(self.parts)
+
+    def add(self, part: str, values: Iterable[object]) -> None:
+        self.parts.append(f"SELECT * FROM ({part}) AS part")
+        self.values += values
+
+    def rows(self) -> list[Any]:
+        """The rows of all parts; none without any part."""
+        return fetch_all(str(self), self.values) if self.parts else []
+
+
 @contextmanager
 def planned_for_values() -> Iterator[None]:
     """PostgreSQL plans each statement of this block for its values, every time.

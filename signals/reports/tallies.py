@@ -12,7 +12,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from events.feed import MAX_SPANS_PER_PAGE, IndexRange, Span, first_positions, range_condition
 from events.kinds import Kind
 from events.models import Event
-from events.statements import fetch_all
+from events.statements import Union
 from signals.reports.charts import Chart, chart
 
 DAYS = 30
@@ -137,15 +137,8 @@ def _is_complete(spans: Sequence[Span], begin: int) -> bool:
 Row = tuple[str, str, str, int, str | None]
 
 
-class _Statement:
-    """One statement of many parts. Each of its rows is: what, whose, kind, number, code."""
-
-    def __init__(self) -> None:
-        self.parts: list[str] = []
-        self.values: list[str | int] = []
-
-    def rows(self) -> list[Row]:
-        return fetch_all(" UNION ALL ".join(self.parts), self.values) if self.parts else []
+class _Statement(Union):
+    """One statement. Each of its rows is: what, whose, kind, number, code."""
 
     def count_day(self, number: int, topic: str | None, kind: Kind, low: int, high: int) -> None:
         """Counts one kind of event in a range. The number is that of the day."""
@@ -159,13 +152,13 @@ class _Statement:
         """Counts the bot's events of today by kind, and lists its latest."""
         of_bot = {"topic": topic, "bot_id": bot_id}
         where, params = range_condition(IndexRange(of_bot, low, head))
-        self._add(
+        self.add(
             "SELECT 'today', %s, kind, count(*), NULL"
             f" FROM (SELECT kind FROM {EVENT} WHERE {where} LIMIT %s) AS found GROUP BY kind",
             [bot_id, *params, MAX_OF_BOT],
         )
         where, params = range_condition(IndexRange(of_bot, 1, head))
-        self._add(
+        self.add(
             f"SELECT 'latest', bot_id, kind, position, code FROM (SELECT * FROM {EVENT}"
             f" WHERE {where} ORDER BY topic DESC, bot_id DESC, position DESC LIMIT %s) AS found",
             [*params, LATEST_OF_BOT],
@@ -178,15 +171,11 @@ class _Statement:
             return
         of_kind = {"topic": topic, "kind": kind.value}
         where, params = range_condition(IndexRange(of_kind, low, high))
-        self._add(
+        self.add(
             "SELECT %s, %s, %s, count(*), NULL"
             f" FROM (SELECT position FROM {EVENT} WHERE {where} LIMIT %s) AS found",
             [what, whose, kind.value, *params, limit],
         )
-
-    def _add(self, part: str, values: list[str | int]) -> None:
-        self.parts.append(f"SELECT * FROM ({part}) AS part")
-        self.values += values
 
 
 def _tallies(
