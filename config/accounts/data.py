@@ -17,7 +17,7 @@ from events.kinds import Kind
 from events.models import Event
 from signals.site.downloads import download
 from signals.site.export import export
-from signals.web.access import customer_page
+from signals.web import customer_page
 from signals.webhooks.models import Subscription
 from tokens.callers.staff import signed_in_recently
 from tokens.closing import close_account

@@ -36,7 +36,7 @@ from signals.reports.explanation import story_of, visible_event
 from signals.reports.reasons import REASONS, title_of
 from signals.site.downloads import download
 from signals.site.export import safe_cell
-from signals.web.access import customer_page
+from signals.web import customer_page
 from tokens.callers.sessions import session_credential
 
 # --- The search -----------------------------------------------------------------------------------

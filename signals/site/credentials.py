@@ -16,7 +16,7 @@ from desks.models import Automation, Desk, Election
 from events.http.pages import ask, form_page, refusal_beside, sent
 from events.http.refusals import NotFound
 from signals.site.bots.pages import live_secrets, sample_of, tab_page
-from signals.web.access import back_to, customer_page, own_bot
+from signals.web import back_to, customer_page, own_bot
 from tokens import actions as token_actions
 from tokens.choices import Source
 from tokens.forms import EndForm, SecretForm, refuse_used, used_once

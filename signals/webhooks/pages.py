@@ -26,7 +26,7 @@ from events.http.refusals import Invalid, NotFound
 from signals.contract.samples import Sample, plain_text
 from signals.outbound.addresses import MAX_URL_LENGTH
 from signals.outbound.answers import Fault
-from signals.web.access import Spends, customer_page
+from signals.web import Spends, customer_page
 from signals.webhooks import actions
 from signals.webhooks.models import (
     MAX_ANSWERS,

@@ -30,7 +30,7 @@ from signals.intake.models import Signal
 from signals.reports.activity import bot_activities
 from signals.site.bots.dry_check import dry_check
 from signals.site.desk import Step
-from signals.web.access import back_to, customer_page, own_bot
+from signals.web import back_to, customer_page, own_bot
 from tokens import actions as token_actions
 from tokens.choices import Source
 from tokens.models import SigningSecret
