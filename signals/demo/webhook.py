@@ -3,7 +3,9 @@
 import threading
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from queue import Queue
 from typing import Any
@@ -18,43 +20,34 @@ SUBSCRIPTIONS = "/api/v1/subscriptions"
 TIMEOUT = 30  # seconds until a message has arrived, enough for a slow machine
 
 
+@dataclass(frozen=True, slots=True)
 class Receiver:
-    """The customer's endpoint: takes every message that it can verify, and gives them one by one.
+    """The customer's endpoint: it answers every message that it can verify.
 
     The test may arrive before the customer has the secret: its answer waits for that.
     """
 
-    def __init__(self) -> None:
-        self.url = ""
-        self._messages: Queue[dict[str, Any]] = Queue()
-        self._secret: Queue[str] = Queue()
-
-    def use(self, secret: str) -> None:
-        """Tells the secret, so that messages are answered."""
-        self._secret.put(secret)
+    url: str
+    secret: Future[str]
+    messages: Queue[dict[str, Any]]
 
     def next(self) -> dict[str, Any]:
         """The next message. Raises ``Empty`` if none comes."""
-        return self._messages.get(timeout=TIMEOUT)
-
-    def take(self, body: bytes, headers: dict[str, str]) -> bytes:
-        """Verifies a message; returns the body of the answer. Raises an error if it is forged."""
-        secret = self._secret.get(timeout=TIMEOUT)
-        self._secret.put(secret)
-        message = verify_webhook(body, headers, secret)
-        self._messages.put(message)
-        return webhook_answer(message, secret)
+        return self.messages.get(timeout=TIMEOUT)
 
 
 @contextmanager
 def receiving() -> Iterator[Receiver]:
     """Listens on this machine while the block runs."""
-    receiver = Receiver()
+    secret: Future[str] = Future()
+    messages: Queue[dict[str, Any]] = Queue()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            answer = receiver.take(body, dict(self.headers))
+            message = verify_webhook(body, dict(self.headers), secret.result(TIMEOUT))
+            messages.put(message)
+            answer = webhook_answer(message, secret.result())
             self.send_response(200)
             self.send_header("Content-Length", str(len(answer)))
             self.end_headers()
@@ -65,13 +58,12 @@ def receiving() -> Iterator[Receiver]:
 
     with ThreadingHTTPServer((ADDRESS, 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        receiver.url = f"http://{ADDRESS}:{server.server_port}/"
-        yield receiver
+        yield Receiver(f"http://{ADDRESS}:{server.server_port}/", secret, messages)
         server.shutdown()
 
 
-def subscribe(base_url: str, user: dict[str, str], url: str) -> dict[str, Any]:
-    """Signs in as the user and adds a webhook. Returns the record with its secret."""
+def subscribe(base_url: str, user: dict[str, str], url: str) -> str:
+    """Signs in as the user and adds a webhook. Returns its secret."""
     with httpx2.Client(base_url=base_url, timeout=TIMEOUT, trust_env=False) as browser:
         browser.get(SIGN_IN)
         form = {
@@ -81,11 +73,10 @@ def subscribe(base_url: str, user: dict[str, str], url: str) -> dict[str, Any]:
         }
         browser.post(SIGN_IN, data=form)  # without a session the next request is refused
         headers = {"X-CSRFToken": browser.cookies["csrf"]}
-        wanted = {"url": url, "kinds": ["signal.filled"]}
-        answer = browser.post(SUBSCRIPTIONS, json=wanted, headers=headers)
+        asked = {"url": url, "kinds": ["signal.filled"]}
+        answer = browser.post(SUBSCRIPTIONS, json=asked, headers=headers)
         answer.raise_for_status()
-        record: dict[str, Any] = answer.json()
-        return record
+        return str(answer.json()["secret"])
 
 
 def play(
@@ -97,7 +88,7 @@ def play(
             "The customer signs in and adds a webhook. A signed test arrives, is verified, and its "
             "answer proves that the customer wants it."
         )
-        receiver.use(subscribe(base_url, seeded["user"], receiver.url)["secret"])
+        receiver.secret.set_result(subscribe(base_url, seeded["user"], receiver.url))
         test = receiver.next()
         announce("The engine deploys a signal to this desk: the event arrives, and is verified.")
         desk = seeded["desks"][0]["userId"]
