@@ -1,5 +1,7 @@
 """The control area's pages of webhooks. Staff read all of them, and change the platform's."""
 
+from typing import Any
+
 from django import forms
 from django.contrib import admin
 from django.db.models import Q
@@ -15,7 +17,7 @@ from events.feed import read_head
 from events.http.cursors import log_cursor
 from signals.webhooks import actions
 from signals.webhooks.models import MAX_ANSWERS, MAX_ATTEMPTS, State, Subscription
-from signals.webhooks.pages import ChangeForm, WebhookForm, attempts_of, receivers
+from signals.webhooks.pages import ACTS, ChangeForm, WebhookForm, attempts_of, receivers
 from signals.webhooks.records import MAX_LAG, in_words, lag_of
 from tokens.admin.credentials import CreateCredentialPage, OwnerFilter
 from tokens.forms import SecretForm
@@ -35,24 +37,24 @@ class AddWebhook(CreateCredentialPage):
 
 
 class OfThePlatform(ActionPage):
-    """An act on a webhook of the platform."""
+    """An act on a webhook of the platform: ``act`` is one of the buttons of a desk's page."""
 
-    said: str
+    act: str
+    says: str
 
     @staticmethod
     def applies_to(row: Subscription) -> bool:
         return row.is_platform
 
-    def act(self, form: forms.Form) -> None:
-        raise NotImplementedError
+    def consequences(self) -> list[str]:
+        return [self.says]
 
-    def perform(self, form: forms.Form) -> HttpResponse:
-        self.act(form)
-        return self.redirect_to_row(self.row, self.said)
+    def perform(self, form: Any) -> HttpResponse:
+        return self.redirect_to_row(self.row, ACTS[self.act](self.row, self.actor))
 
 
 class ChangeWebhook(OfThePlatform):
-    label, said = "Change", "Saved."
+    label, says = "Change", "A new URL must answer a test before anything is delivered to it."
     form_class = ChangeForm  # type: ignore[assignment]  # its arguments are below
 
     def get_form_kwargs(self) -> dict[str, object]:
@@ -60,11 +62,9 @@ class ChangeWebhook(OfThePlatform):
         del given["initial"]
         return given
 
-    def consequences(self) -> list[str]:
-        return ["A new URL must answer a test before anything is delivered to it."]
-
-    def act(self, form: ChangeForm) -> None:  # type: ignore[override]  # its own form
+    def perform(self, form: ChangeForm) -> HttpResponse:
         actions.change(subscription=self.row, actor=self.actor, **form.changes())
+        return self.redirect_to_row(self.row, "Saved.")
 
 
 class ReplaceSecret(CreateCredentialPage):
@@ -83,41 +83,26 @@ class ReplaceSecret(CreateCredentialPage):
 
 
 class SendTest(OfThePlatform):
-    label, said = "Send test", "A test is on its way. Reload this page to see what became of it."
+    label, act = "Send test", "test"
 
     def consequences(self) -> list[str]:
         return [f"A signed test is sent to {self.row.host}. It is no event of the log."]
 
-    def act(self, form: forms.Form) -> None:
-        actions.request_test(subscription=self.row)
-
 
 class PauseWebhook(OfThePlatform):
-    label, said = "Pause", "Paused."
+    label, act, says = "Pause", "pause", "Events wait until the webhook is resumed."
 
     @staticmethod
     def applies_to(row: Subscription) -> bool:
         return row.is_platform and row.state != State.PAUSED
 
-    def consequences(self) -> list[str]:
-        return ["Events wait until the webhook is resumed."]
-
-    def act(self, form: forms.Form) -> None:
-        actions.pause(subscription=self.row, actor=self.actor)
-
 
 class ResumeWebhook(OfThePlatform):
-    label, said = "Resume", "Resumed."
+    label, act, says = "Resume", "resume", "What waited is sent in order."
 
     @staticmethod
     def applies_to(row: Subscription) -> bool:
         return row.is_platform and row.state in (State.PAUSED, State.DISABLED)
-
-    def consequences(self) -> list[str]:
-        return ["What waited is sent in order."]
-
-    def act(self, form: forms.Form) -> None:
-        actions.resume(subscription=self.row, actor=self.actor)
 
 
 class PositionForm(forms.Form):
@@ -131,19 +116,17 @@ class PositionForm(forms.Form):
 
 
 class Rewind(OfThePlatform):
-    label, said = "Send again or skip", "Moved."
+    label, says = "Send again or skip", "It takes effect when the delivery in flight has ended."
     form_class = PositionForm
 
     def get_initial(self) -> dict[str, object]:
         return {"position": self.row.cursor_position}
 
-    def consequences(self) -> list[str]:
-        return ["It takes effect when the delivery in flight has ended."]
-
-    def act(self, form: forms.Form) -> None:
+    def perform(self, form: PositionForm) -> HttpResponse:
         head = read_head()
         after = log_cursor(head.epoch, min(form.cleaned_data["position"], head.position))
         actions.rewind(subscription=self.row, after=after, actor=self.actor)
+        return self.redirect_to_row(self.row, "Moved.")
 
 
 class RemoveWebhook(OfThePlatform):

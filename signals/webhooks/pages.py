@@ -19,6 +19,7 @@ from django.utils import timezone
 from django.utils.http import urlencode
 
 from desks.models import Desk
+from events.actors import Actor
 from events.feed import read_head
 from events.http.cursors import log_cursor
 from events.http.pages import View, ask, form_page, refusal_beside, sent
@@ -254,7 +255,6 @@ def receivers(secret: str = SECRET) -> list[Sample]:
 # --- Changes --------------------------------------------------------------------------------------
 
 MAX_DIGITS = 19  # of the largest position that the database stores
-TESTING = "A test is on its way. Reload this page to see what became of it."
 
 
 @changing_page("GET", "POST", spends="minting")
@@ -326,45 +326,46 @@ def act(request: HttpRequest, desk: Desk, webhook_id: str) -> HttpResponse:
     webhook = own_webhook(desk, webhook_id)
     name = request.POST.get("act", "")
     if name == "again":
-        said = _again(request, webhook, desk)
+        said = _again(request, webhook, desk.actor)
     elif name in ACTS:
-        said = ACTS[name](webhook, desk)
+        said = ACTS[name](webhook, desk.actor)
     else:
         raise Invalid.field("act", "unknown", "Use one of the buttons of the webhook's page.")
     messages.success(request, said)
     return redirect("webhook", webhook_id)
 
 
-def _test(webhook: Subscription, desk: Desk) -> str:
+def _test(webhook: Subscription, actor: Actor) -> str:
     actions.request_test(subscription=webhook)
-    return TESTING
+    return "A test is on its way. Reload this page to see what became of it."
 
 
-def _pause(webhook: Subscription, desk: Desk) -> str:
-    actions.pause(subscription=webhook, actor=desk.actor)
+def _pause(webhook: Subscription, actor: Actor) -> str:
+    actions.pause(subscription=webhook, actor=actor)
     return "Paused. Events wait until you resume."
 
 
-def _resume(webhook: Subscription, desk: Desk) -> str:
-    actions.resume(subscription=webhook, actor=desk.actor)
+def _resume(webhook: Subscription, actor: Actor) -> str:
+    actions.resume(subscription=webhook, actor=actor)
     return "Resumed. What waited is sent in order."
 
 
-def _skip(webhook: Subscription, desk: Desk) -> str:
+def _skip(webhook: Subscription, actor: Actor) -> str:
     """Skips the event that is tried next."""
     position = next_position(webhook)
     if position is None:
         return "Nothing waits."
-    _move(webhook, desk, position)
+    _move(webhook, actor, position)
     return f"evt_{position} is skipped."
 
 
-def _skip_all(webhook: Subscription, desk: Desk) -> str:
-    _move(webhook, desk, read_head().position)
+def _skip_all(webhook: Subscription, actor: Actor) -> str:
+    _move(webhook, actor, read_head().position)
     return "Everything that waited is skipped."
 
 
-ACTS: dict[str, Callable[[Subscription, Desk], str]] = {
+# What the buttons of a webhook do, by their names. Each returns what it did.
+ACTS: dict[str, Callable[[Subscription, Actor], str]] = {
     "test": _test,
     "pause": _pause,
     "resume": _resume,
@@ -373,10 +374,10 @@ ACTS: dict[str, Callable[[Subscription, Desk], str]] = {
 }
 
 
-def _again(request: HttpRequest, webhook: Subscription, desk: Desk) -> str:
+def _again(request: HttpRequest, webhook: Subscription, actor: Actor) -> str:
     """Sends an event and everything after it again."""
     position = _position(request.POST.get("position", ""))
-    _move(webhook, desk, position - 1)
+    _move(webhook, actor, position - 1)
     return f"evt_{position} and everything after it is sent again."
 
 
@@ -388,9 +389,9 @@ def _position(text: str) -> int:
     return int(text)
 
 
-def _move(webhook: Subscription, desk: Desk, position: int) -> None:
+def _move(webhook: Subscription, actor: Actor, position: int) -> None:
     after = log_cursor(read_head().epoch, position)
-    actions.rewind(subscription=webhook, after=after, actor=desk.actor)
+    actions.rewind(subscription=webhook, after=after, actor=actor)
 
 
 def _show(request: HttpRequest, text: str, webhook: Subscription) -> HttpResponse:
