@@ -26,10 +26,10 @@ Loader = Callable[[set[str]], Iterable[tuple[str, str, Model]]]
 
 def names_of(ids: Iterable[str | None]) -> Names:
     """The names of these ids, with one query for each kind of id. Unknown ids have none."""
-    wanted = {each for each in ids if each}
+    asked = {each for each in ids if each}
     found = {}
     for prefix, load in LOADERS.items():
-        of_kind = {each for each in wanted if each.startswith(prefix)}
+        of_kind = {each for each in asked if each.startswith(prefix)}
         for each, label, row in load(of_kind) if of_kind else ():
             found[each] = Named(label, row_url(row))
     return found

@@ -90,8 +90,8 @@ def _invalid(data: Data) -> str:
 
 def _each_field(data: Data) -> str:
     """What each field must be. Events of earlier releases do not name the fields."""
-    told = " ".join(f"{error['field']}: {error['detail']}" for error in data.get("errors", []))
-    return told or "Check a message on the bot's page: the answer names each field."
+    details = " ".join(f"{error['field']}: {error['detail']}" for error in data.get("errors", []))
+    return details or "Check a message on the bot's page: the answer names each field."
 
 
 AS_ELECTED = "Send exactly what you elected, or elect what the bot sends."

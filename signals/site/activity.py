@@ -1,6 +1,5 @@
 """A desk's activity: the list, one event, the search as CSV, and the hint that there is news."""
 
-import csv
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -35,7 +34,7 @@ from signals.reports.activity import KIND_LABELS, Line, bot_names, cursors, line
 from signals.reports.explanation import story_of, visible_event
 from signals.reports.reasons import REASONS, title_of
 from signals.site.downloads import download
-from signals.site.export import safe_cell
+from signals.site.export import csv_line
 from signals.web import customer_page
 from tokens.callers.sessions import session_credential
 
@@ -199,13 +198,6 @@ CSV_COLUMNS = (
 )
 
 
-class _Echo:
-    """A file whose ``write`` returns the bytes, which the CSV writer passes on."""
-
-    def write(self, text: str) -> bytes:
-        return text.encode()
-
-
 @customer_page("GET")
 def export(request: HttpRequest, desk: Desk) -> HttpResponseBase:
     """Every event of the search, newest first. Raises ``Invalid``."""
@@ -218,12 +210,11 @@ def export(request: HttpRequest, desk: Desk) -> HttpResponseBase:
 
 def _rows(query: Query, desk: Desk, bots: Mapping[str, str]) -> Iterator[bytes]:
     """The lines of the file. After each page of the log there is a part, even if it is empty."""
-    write = csv.writer(_Echo()).writerow
-    yield write(CSV_COLUMNS)
+    yield csv_line(CSV_COLUMNS).encode()
     while True:
         page = read_page(query, desk_visibility(desk))
         for line in lines(page.events, bots):
-            yield write([safe_cell(value) for value in _cells(line)])
+            yield csv_line(_cells(line)).encode()
         yield b""
         if not page.more:
             return
@@ -231,8 +222,8 @@ def _rows(query: Query, desk: Desk, bots: Mapping[str, str]) -> Iterator[bytes]:
 
 
 def _cells(line: Line) -> list[Any]:
-    told = line.signal or line.data
-    sent = line.data.get("sent") or told.get("card") or told
+    recorded = line.signal or line.data
+    sent = line.data.get("sent") or recorded.get("card") or recorded
     elected = line.data.get("elected") or {}
     return [
         to_rfc3339(line.at),
@@ -240,19 +231,23 @@ def _cells(line: Line) -> list[Any]:
         line.kind,
         line.bot_id,
         line.bot_name,
-        told.get("source"),
+        recorded.get("source"),
         *_pair_of(sent),
         *_pair_of(elected),
         line.data.get("code"),
         line.reason,
-        told.get("nonce"),
+        recorded.get("nonce"),
         (line.signal or {}).get("id"),
         line.data.get("requestId"),
     ]
 
 
-def _pair_of(told: Any) -> tuple[Any, Any]:
-    return (told.get("pair"), told.get("direction")) if isinstance(told, dict) else (None, None)
+def _pair_of(recorded: Any) -> tuple[Any, Any]:
+    return (
+        (recorded.get("pair"), recorded.get("direction"))
+        if isinstance(recorded, dict)
+        else (None, None)
+    )
 
 
 # --- Streams of the pages -------------------------------------------------------------------------

@@ -81,16 +81,24 @@ def _json(rows: Iterable[Row]) -> Iterator[str]:
 
 
 def _csv(rows: Iterable[Row]) -> Iterator[str]:
-    """CSV with a header. What is nested is JSON. No cell holds a formula."""
-    line = io.StringIO()
-    writer = csv.writer(line)
+    """CSV with a header."""
     for number, row in enumerate(rows):
         if number == 0:
-            writer.writerow(row)
-        writer.writerow([safe_cell(value) for value in row.values()])
-        yield line.getvalue()
-        line.seek(0)
-        line.truncate()
+            yield csv_line(row)
+        yield csv_line(row.values())
+
+
+class _Echo:
+    """A file whose ``write`` returns the text, which the CSV writer passes on."""
+
+    def write(self, text: str) -> str:
+        return text
+
+
+def csv_line(values: Iterable[object]) -> str:
+    """A line of CSV. What is nested is JSON. No cell holds a formula."""
+    line: str = csv.writer(_Echo()).writerow([safe_cell(value) for value in values])
+    return line
 
 
 # A formula begins with one of these. The second line has the full-width and small forms.

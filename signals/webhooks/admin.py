@@ -195,8 +195,10 @@ def _attempts(row: Subscription) -> SafeString:
         "most_answers": MAX_ANSWERS,
         "read_only": True,
     }
-    told = render_to_string("webhooks/key_lost.html", {"webhook": row}) if row.key_lost_at else ""
-    return format_html("{}{}", told, render_to_string("webhooks/attempts.html", context))
+    warning = (
+        render_to_string("webhooks/key_lost.html", {"webhook": row}) if row.key_lost_at else ""
+    )
+    return format_html("{}{}", warning, render_to_string("webhooks/attempts.html", context))
 
 
 def _receivers(row: Subscription) -> SafeString:

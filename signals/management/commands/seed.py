@@ -39,7 +39,7 @@ class Command(LogCommand):
         ready, idle = options["desks"], options["idle"]
         progress = self._progress(ready + idle)
         made = seed(ready=ready, idle=idle, nox=options["nox"], progress=progress)
-        follow(timezone.now())  # from here on what happens is told, though no runner works yet
+        follow(timezone.now())  # from here on what happens is notified, though no runner works yet
         self.stdout.write(json.dumps(made, indent=None if options["json"] else 2))
 
     def _progress(self, total: int) -> Callable[[int], None]:
