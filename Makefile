@@ -35,7 +35,11 @@ serve: .venv/base .env ## run the server, and the runner of webhooks, with the s
 	@$(BIN)/python manage.py migrate --no-input --verbosity 1
 	@$(BIN)/python manage.py createcachetable
 	@$(BIN)/python manage.py collectstatic --no-input --verbosity 0
-	@exec $(BIN)/python -m config.server.beside
+	@$(BIN)/python manage.py deliver & runner=$$!; \
+	$(BIN)/python -m gunicorn -c config/gunicorn.conf.py & server=$$!; \
+	trap 'kill $$server' INT TERM HUP; \
+	while kill -0 $$server 2>/dev/null; do wait $$server; status=$$?; done; \
+	kill $$runner; wait $$runner; exit $$status
 
 live: .venv/base .env ## run the live server beside make serve: the feed for thousands of readers
 	@exec $(BIN)/python -m config.live

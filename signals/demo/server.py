@@ -57,14 +57,21 @@ def prepare(port: int, *, ready: int, idle: int) -> tuple[dict[str, str], dict[s
 
 @contextmanager
 def serving(environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    """Runs the server. Enters the block when it is ready, and stops it when the block ends."""
-    command = [sys.executable, "-m", "config.server.beside"]  # with a runner of webhooks
-    server = subprocess.Popen(command, cwd=ROOT, env=environment)
+    """Runs the server, and the runner of webhooks. Enters the block when the server is ready.
+
+    Stops both when the block ends.
+    """
+    commands = (["-m", "gunicorn", "-c", "config/gunicorn.conf.py"], ["manage.py", "deliver"])
+    server, runner = (
+        subprocess.Popen([sys.executable, *command], cwd=ROOT, env=environment)
+        for command in commands
+    )
     try:
         _wait_until_ready(server, environment["BASE_URL"])
         yield server
     finally:
         _stop(server)
+        _stop(runner)
 
 
 def _environment(port: int) -> dict[str, str]:
@@ -118,7 +125,7 @@ def _wait_until_ready(server: subprocess.Popen[bytes], base_url: str) -> None:
 
 
 def _stop(server: subprocess.Popen[bytes]) -> None:
-    """Stops the server and its workers, ignoring further signals to this process."""
+    """Stops a process and its children, ignoring further signals to this process."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     server.send_signal(signal.SIGINT)
