@@ -5,7 +5,7 @@ from django.urls import include, path
 
 from config.catalog import CatalogView, home
 from config.monitoring import healthz, metrics, readyz
-from config.openapi.views import SchemaView, docs
+from config.openapi.generator import SchemaView, docs
 from config.problems import one_problem, problems
 from signals import urls as signals_urls
 

@@ -1,4 +1,4 @@
-"""Generates the OpenAPI document: extensions for our fields, events and authentication.
+"""The OpenAPI document, generated from the views, and a page to read and try it.
 
 drf-spectacular finds the extensions when this module is imported. ``config.openapi.responses`` adds
 the refusals and headers.
@@ -12,23 +12,28 @@ from collections.abc import Iterable
 from typing import Any
 
 from django.conf import settings
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
 from drf_spectacular.extensions import (
     OpenApiAuthenticationExtension,
     OpenApiSerializerExtension,
 )
 from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.openapi import AutoSchema
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
 
 from config.openapi import responses
+from config.openapi.responses import Document
 from events.feed import EventRecord
+from events.http.api_view import ApiResponse, ApiView
+from events.http.pages import page
 from events.http.schemas import Body
 from events.json_schema import schema_of
 from events.kinds import DATA, Kind
+from signals.intake.api import PUBLIC
 from signals.intake.models import SignalOfDesk, SignalRecord
 from tokens.crypto import formats, signing
-
-Document = dict[str, Any]
 
 
 class Generator(SchemaGenerator):
@@ -62,6 +67,26 @@ def in_order(endpoints: list[tuple[str, str, str, Any]]) -> list[tuple[str, str,
 def document() -> Document:
     """Returns the OpenAPI document. Each process generates it once."""
     return Generator().get_schema(request=None, public=True)
+
+
+class SchemaView(ApiView):
+    """GET /api/schema: the whole API as OpenAPI 3.1. Public."""
+
+    authentication_classes = []
+    permission_classes = []
+
+    @extend_schema(exclude=True)
+    def get(self, request: Request) -> ApiResponse[Document]:
+        return ApiResponse(document(), headers=PUBLIC)
+
+
+@page("GET")
+def docs(request: HttpRequest) -> HttpResponse:
+    """GET /api/docs: a page to read and try the API."""
+    return render(request, "drf_spectacular/docs.html")
+
+
+# --- Extensions for our bodies, events and authentication ----------------------------------------
 
 
 class StrictBody(OpenApiSerializerExtension):
