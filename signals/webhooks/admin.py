@@ -203,7 +203,7 @@ def _attempts(row: Subscription) -> SafeString:
 
 def _receivers(row: Subscription) -> SafeString:
     if not row.is_platform:
-        return SafeString()
+        return SafeString("")
     return render_to_string("control/receivers.html", {"samples": receivers()})
 
 
