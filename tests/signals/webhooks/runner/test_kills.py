@@ -112,7 +112,7 @@ class Stage:
         runner = self.running[0]
         runner.send(signal.SIGSTOP)
         if IS_WHOLE:
-            time.sleep(LEASE + 2)
+            time.sleep(LEASE.total_seconds() + 2)
         else:
             leases_end()
             time.sleep(1)
