@@ -9,7 +9,7 @@ from factory.django import DjangoModelFactory
 
 from desks import actions as desks
 from desks.expectation_rules import Expectation
-from desks.expectations.actions import change_automation
+from desks.expectations import change_automation
 from desks.models import Automation, Card, Desk, User
 from events.actors import SYSTEM
 from events.models import Event, Head

@@ -15,7 +15,7 @@ from django.forms import ChoiceField, ModelForm, RadioSelect
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
-from desks.expectations.actions import count_days_in_new_zone
+from desks.expectations import count_days_in_new_zone
 from desks.models import User
 from desks.models.user import Theme
 from events.http.pages import form_page, page, sent

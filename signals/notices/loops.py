@@ -12,7 +12,7 @@ from typing import TypeVar
 from django.db import Error, connection
 from django.utils import timezone
 
-from desks.expectations.watch import Watch
+from desks.expectations import Watch
 from desks.notices.old_rows import move_old_rows
 from signals.notices.writers import (
     follow,

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.urls import reverse
 
-from desks.feed.visibility import desk_visibility
+from desks.feed import desk_visibility
 from desks.models import Automation, Card, Desk, Election
 from events.feed import Query, read_page
 from events.kinds import SUPPRESSED, Kind

@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import render
 from django.utils.http import urlencode
 
-from desks.feed.visibility import desk_visibility, topic_changes
+from desks.feed import desk_visibility, topic_changes
 from desks.models import Automation, Desk, User
 from events.feed import (
     MAX_POSITION,

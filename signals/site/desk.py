@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from desks import actions as desk_actions
-from desks.feed.visibility import desk_visibility
+from desks.feed import desk_visibility
 from desks.forms import ConnectionForm, EnrolmentForm
 from desks.models import Card, Desk, Election
 from events.feed import Query, Span, Visibility, Window, read_page

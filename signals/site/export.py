@@ -18,7 +18,7 @@ from allauth.usersessions.models import UserSession
 from django.db.models import Model, QuerySet
 from django.utils import timezone
 
-from desks.feed.visibility import desk_visibility
+from desks.feed import desk_visibility
 from desks.models import Automation, Desk, Election
 from desks.models.chat import Chat
 from events.feed import Query, read_head, read_page, serialize_event

@@ -8,7 +8,7 @@ from django.db import models, transaction
 from django.db.models import F, Q, Window
 from django.db.models.functions import RowNumber
 
-from desks.feed.visibility import desk_visibility
+from desks.feed import desk_visibility
 from desks.ids import MAX_ID_LENGTH, SubscriptionId, new_subscription_id
 from events.feed import WHOLE_LOG, KindName, Visibility
 from events.http.cursors import log_cursor

@@ -12,7 +12,7 @@ from django.utils import timezone
 from config.settings import LIMITS
 from desks import actions as desks
 from desks.expectation_rules import Expectation
-from desks.expectations.watch import Watch
+from desks.expectations import Watch
 from desks.ids import EXAMPLE_BOT_ID, EXAMPLE_SIGNAL_ID, EXAMPLE_SUBSCRIPTION_ID
 from events.actors import SYSTEM
 from events.http.limits import Budget

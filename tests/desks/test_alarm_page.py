@@ -7,7 +7,7 @@ import time_machine
 from django.utils import timezone
 
 from desks.expectation_rules import Expectation
-from desks.expectations.watch import Watch
+from desks.expectations import Watch
 from desks.models import Automation
 from tests.client import BOTS, get
 from tests.factories import a_desk_token, expect

@@ -3,9 +3,9 @@
 import pytest
 
 from desks import actions
+from desks.choices import VENUES
 from desks.forms import TRADE_ONLY_LABEL
 from desks.models import Automation, Card, Connection, Election
-from desks.venues import VENUES
 from events.actors import SYSTEM
 from events.kinds import Kind
 from events.models import Event

@@ -6,9 +6,9 @@ import pytest
 import time_machine
 from django.utils import timezone
 
+from desks import expectations
 from desks.expectation_rules import Expectation
-from desks.expectations import watch
-from desks.expectations.watch import Watch
+from desks.expectations import Watch
 from desks.models import Automation, User
 from events.actors import SYSTEM
 from events.models import Event, Head
@@ -158,9 +158,9 @@ def test_a_signal_that_comes_before_the_turn_keeps_the_bot_from_being_silent(bot
     expect(bot, OFTEN)
     clock.shift(2 * HOUR)
     head = Head.objects.get().position
-    late = list(watch._with_heard(Automation.objects.filter(pk=bot.id)))
+    late = list(expectations._with_heard(Automation.objects.filter(pk=bot.id)))
     heard(bot)
-    assert watch._record_late(late, head) == 0
+    assert expectations._record_late(late, head) == 0
     assert told() == []
     assert row(bot).due_at == Event.objects.latest("position").at + 65 * MINUTE
 
@@ -169,17 +169,17 @@ def test_of_two_processes_that_read_the_same_rows_one_writes(bot, clock):
     expect(bot, OFTEN)
     clock.shift(2 * HOUR)
     head = Head.objects.get().position
-    late = list(watch._with_heard(Automation.objects.filter(pk=bot.id)))
-    assert [watch._record_late(late, head) for _ in range(2)] == [1, 0]
+    late = list(expectations._with_heard(Automation.objects.filter(pk=bot.id)))
+    assert [expectations._record_late(late, head) for _ in range(2)] == [1, 0]
     heard(bot)
-    back = list(watch._with_heard(Automation.objects.silent(), first_after="silent_from"))
+    back = list(expectations._with_heard(Automation.objects.silent(), first_after="silent_from"))
     for _ in range(2):
-        watch._record_heard(back)
+        expectations._record_heard(back)
     assert [kind for kind, _ in told()] == ["automation.quiet", "automation.heard"]
 
 
 def test_bots_beyond_one_turn_are_all_decided(desk, clock, monkeypatch):
-    monkeypatch.setattr(watch, "MAX_PER_TURN", 2)
+    monkeypatch.setattr(expectations, "MAX_PER_TURN", 2)
     bots = [a_bot(desk) for _ in range(5)]
     for bot in bots:
         expect(bot, OFTEN)

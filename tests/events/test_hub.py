@@ -15,7 +15,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from desks import actions as desks
-from desks.feed.visibility import topic_changes
+from desks.feed import topic_changes
 from events.actors import SYSTEM
 from events.feed import WHOLE_LOG, Query
 from events.http.cursors import log_cursor

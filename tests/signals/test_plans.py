@@ -12,7 +12,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from desks.expectations.watch import Watch
+from desks.expectations import Watch
 from desks.models import (
     Automation,
     Chat,

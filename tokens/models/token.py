@@ -8,7 +8,7 @@ from django.db import models
 from django.db.models import F, Q
 from django.utils import timezone
 
-from desks.feed.visibility import desk_visibility, topic_changes
+from desks.feed import desk_visibility, topic_changes
 from desks.ids import MAX_ID_LENGTH, UserId, id_schema, new_token_id
 from desks.models import Desk
 from events.actors import Actor, ActorType

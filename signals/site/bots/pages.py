@@ -18,9 +18,8 @@ from django.utils import timezone
 from django.utils.crypto import salted_hmac
 
 from desks import actions as desk_actions
-from desks.expectations.actions import change_automation, zone_of
-from desks.expectations.forms import ExpectationForm, initial_of
-from desks.forms import BotForm, ElectionForm
+from desks.expectations import change_automation, zone_of
+from desks.forms import BotForm, ElectionForm, ExpectationForm, initial_of
 from desks.models import Automation, Desk, Election
 from desks.models.automation import MAX_BOTS
 from events.http.pages import ask, form_page, refusal_beside, sent

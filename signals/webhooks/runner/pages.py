@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from desks.feed.visibility import desks_spans
+from desks.feed import desks_spans
 from events.feed import Query, Span, Window, read_head, read_page, serialize_event
 from events.models import Event
 from events.statements import listed

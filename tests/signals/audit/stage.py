@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from desks import actions
 from desks.expectation_rules import Expectation
-from desks.expectations.watch import Watch
+from desks.expectations import Watch
 from desks.models import Automation, Card
 from events.actors import SYSTEM
 from signals.audit.findings import Findings

@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from desks import actions, writes
+from desks import actions, expectations, writes
 from desks.expectation_rules import Expectation
-from desks.expectations import actions as expectations
 from events.actors import SYSTEM
 from signals.webhooks import actions as webhooks
 from tests.factories import a_bot, a_card, a_desk_token, a_ready_desk, expect

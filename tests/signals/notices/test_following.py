@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from desks import actions as desks
 from desks.expectation_rules import Expectation
-from desks.expectations.watch import Watch
+from desks.expectations import Watch
 from desks.models import Bookmark, NoticeChoice, QueuedNotice, RefusalTold
 from desks.models.notice import MAIL
 from desks.models.notice_kinds import NoticeKind

@@ -7,7 +7,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from desks import actions
-from desks.feed.visibility import desks_spans
+from desks.feed import desks_spans
 from desks.models import Card, Desk
 from events.actors import SYSTEM
 from events.http.refusals import Refused
