@@ -97,7 +97,7 @@ drills: .venv/dev ## inject faults under load and check that nothing is lost; ab
 	@RACE_ROUNDS=50 DEMO_ONCE=1 $(BIN)/pytest -q tests/signals/test_processes.py tests/signals/test_demo.py
 	@EVENTS_EACH=2500 $(BIN)/pytest -q tests/events/test_processes.py
 	@ROTATION=1 $(BIN)/pytest -q tests/drills/test_key_rotation.py
-	@LIVE_KILLS=1 STREAM_ORACLE_ROUNDS=300 $(BIN)/pytest -q tests/drills/test_live_kills.py tests/events/test_stream_oracle.py
+	@LIVE_KILLS=1 STREAM_ORACLE_ROUNDS=1000 $(BIN)/pytest -q tests/drills/test_live_kills.py tests/events/test_stream_oracle.py
 	@WALK=all $(BIN)/pytest -q tests/browser/test_walk.py
 	@$(BIN)/python -m tests.drills.one_account
 
