@@ -56,7 +56,7 @@ def repository(tmp_path_factory):
             shutil.copy2(ROOT / name, folder / name)
     git(folder, "init", "--quiet")
     commit(folder, FIRST)
-    with (folder / "signals" / "models" / "__init__.py").open("a") as models:
+    with (folder / "signals" / "models.py").open("a") as models:
         models.write(f"\nfrom django.db import models  # noqa: E402\n{LATER}")
     (folder / ".venv").symlink_to(ROOT / ".venv")
     subprocess.run(
