@@ -8,6 +8,7 @@ the store after ``COOLDOWN`` seconds, because each attempt can block a request f
 import functools
 import logging
 import math
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -35,6 +36,10 @@ FIXED_WINDOWS = ("desk_day", "refusals", "refusals_suppressed")
 ONCE_A_MINUTE = parse("1/minute")
 TIMEOUT = 0.5  # seconds
 COOLDOWN = 2  # seconds until a store that failed is used again
+
+# The library's store in memory starts a timer on use. Two threads at once would start the same one,
+# which raises RuntimeError.
+_memory = threading.Lock()
 
 retry_times: dict[str, float] = {}  # URL of a store that failed: monotonic time of the next attempt
 
@@ -97,12 +102,14 @@ def try_consume(name: str, client_id: str) -> bool:
 def try_consume_in_process(name: str, client_id: str) -> bool:
     """The same, counted in this process only: asks no store, so it may run under the log's lock."""
     limit = _limit(name)
-    return limit is None or _limiter(store(IN_MEMORY), name).hit(limit, name, client_id)
+    return limit is None or _in_memory(
+        lambda store: _limiter(store, name).hit(limit, name, client_id)
+    )
 
 
 def is_first_of_minute(name: str, client_id: str) -> bool:
     """Whether this process was not asked about it for a minute."""
-    return _limiter(store(IN_MEMORY), name).hit(ONCE_A_MINUTE, name, client_id)
+    return _in_memory(lambda store: _limiter(store, name).hit(ONCE_A_MINUTE, name, client_id))
 
 
 @contextmanager
@@ -173,11 +180,16 @@ def _limiter(store: Storage, name: str) -> RateLimiter:
 def _on_store(operation: Callable[[Storage], Result]) -> Result:
     """Runs the operation on the shared store, or on this process's own if that is down."""
     url = settings.LIMITS_URL or IN_MEMORY
-    if time.monotonic() < retry_times.get(url, 0):
-        return operation(store(IN_MEMORY))
+    if url == IN_MEMORY or time.monotonic() < retry_times.get(url, 0):
+        return _in_memory(operation)
     try:
         return operation(store(url))
     except StorageError:
         retry_times[url] = time.monotonic() + COOLDOWN
         logger.warning("The store of the rate limits is down: this process counts for itself.")
+        return _in_memory(operation)
+
+
+def _in_memory(operation: Callable[[Storage], Result]) -> Result:
+    with _memory:
         return operation(store(IN_MEMORY))
