@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Self
 
-from django.db import connection, models
+from django.db import models
 from django.db.models import Exists, OuterRef, Q
 
 from desks.ids import MAX_ID_LENGTH, new_notice_id
@@ -33,12 +33,6 @@ class QueuedNoticeQuerySet(models.QuerySet["QueuedNotice"]):
             before = QueuedNotice.objects.filter(is_before, chat=OuterRef("chat"), due_at__lte=now)
             rows = self.ready(now).filter(~Exists(before), channel=channel)
         return rows.order_by("priority", "due_at", "pk")
-
-    def lock(self) -> Self:
-        """Locks the rows, and leaves out those that another process has locked."""
-        if not connection.features.has_select_for_update_skip_locked:
-            return self
-        return self.select_for_update(skip_locked=True, of=("self",))
 
 
 class QueuedNotice(models.Model):

@@ -4,15 +4,13 @@ The next delivery drops it, with the tables of that release.
 """
 
 from datetime import datetime
-from typing import TypeVar
 
-from django.db import connection, transaction
-from django.db.models import Exists, Model, OuterRef, Q, QuerySet
+from django.db import transaction
+from django.db.models import Exists, OuterRef, Q
 
 from desks.models import Chat, ChatMessage, Notice, QueuedNotice
 from desks.notices.statements import insert
 
-Row = TypeVar("Row", bound=Model)
 AT_ONCE = 100
 KEPT = ("public_id", "user_id", "kind", "address", "about", "subject", "body", "priority", "due_at")
 
@@ -30,7 +28,7 @@ def _move_notices(now: datetime) -> bool:
     if not free.exists():
         return False
     with transaction.atomic():
-        rows = list(_lock(free)[:AT_ONCE])
+        rows = list(free.select_for_update(skip_locked=True)[:AT_ONCE])
         for row in rows:
             notice = QueuedNotice(**{name: getattr(row, name) for name in KEPT})
             insert(notice, mail=row.mailed_at is None, chats=not row.is_shared)
@@ -46,7 +44,8 @@ def _move_messages(now: datetime) -> bool:
     if not free.exists():
         return False
     with transaction.atomic():
-        chats = {chat.pk: chat for chat in _lock(free)[:AT_ONCE]}
+        locked = free.select_for_update(skip_locked=True)[:AT_ONCE]
+        chats = {chat.pk: chat for chat in locked}
         messages = ChatMessage.objects.filter(chat__in=chats).order_by("pk")
         QueuedNotice.objects.bulk_create(
             QueuedNotice(
@@ -63,9 +62,3 @@ def _move_messages(now: datetime) -> bool:
         )
         messages.delete()
     return len(chats) == AT_ONCE
-
-
-def _lock(rows: QuerySet[Row]) -> QuerySet[Row]:
-    if not connection.features.has_select_for_update_skip_locked:
-        return rows
-    return rows.select_for_update(skip_locked=True)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from allauth.account.models import EmailAddress
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import F
 
 from desks.models import Bookmark, Chat, NoticeChoice, QueuedNotice
@@ -53,10 +53,7 @@ def bookmarked(name: str, *, create: bool = True) -> Iterator[Bookmark | None]:
     if create:
         Bookmark.objects.get_or_create(name=name)
     with transaction.atomic():
-        rows = Bookmark.objects.filter(name=name)
-        if connection.features.has_select_for_update_skip_locked:
-            rows = rows.select_for_update(skip_locked=True)
-        yield rows.first()
+        yield Bookmark.objects.filter(name=name).select_for_update(skip_locked=True).first()
 
 
 def write(notices: Iterable[QueuedNotice]) -> None:
@@ -138,7 +135,9 @@ def take(channel: str, now: datetime) -> list[QueuedNotice]:
         if mark is None:
             return []
         count, used_until = allowed(mark.at, now, between, schedule.at_once)
-        due = QueuedNotice.objects.due(channel, now).lock()
+        due = QueuedNotice.objects.due(channel, now).select_for_update(
+            skip_locked=True, of=("self",)
+        )
         related = ["user"] if channel == MAIL else ["user", "chat"]
         taken = list(due.select_related(*related)[:count])
         rows = QueuedNotice.objects.filter(pk__in=[notice.pk for notice in taken])

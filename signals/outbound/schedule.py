@@ -1,8 +1,8 @@
 """What everything that is sent shares: who takes a row, when it is tried again, and how fast.
 
-A row is leased in a short transaction (``lock_free``), sent without a transaction, and then changed
-in another. Rates are kept by all processes together: a bookmark for each stores up to when it is
-used.
+A row is leased in a short transaction that skips what another process has locked. It is sent
+without a transaction, and changed in another. Rates are kept by all processes together: a bookmark
+for each stores up to when it is used.
 """
 
 import random
@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from django.db import connection, transaction
-from django.db.models import Model, Q, QuerySet
+from django.db import transaction
+from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 
@@ -22,16 +22,8 @@ from events.statements import listed
 LONGEST_PAUSE = timedelta(days=1)  # for a receiver that asks for more
 OLD = timedelta(hours=1)  # of a bookmark that nobody used since
 
-Row = TypeVar("Row", bound=Model)
 # The names of the bookmarks against which a message counts.
 Names = TypeVar("Names", bound=tuple[str, ...])
-
-
-def lock_free(rows: QuerySet[Row]) -> QuerySet[Row]:
-    """Those of these rows that nobody else has locked. Locks them. SQLite has one writer anyway."""
-    if connection.features.has_select_for_update_skip_locked:
-        return rows.select_for_update(skip_locked=True, of=("self",))
-    return rows
 
 
 def pause_after(
@@ -92,7 +84,7 @@ def _locked(names: Collection[str]) -> dict[str, Any]:
 
 def _lock(names: Iterable[str]) -> QuerySet[Any]:
     rows = Bookmark.objects.filter(name__in=listed(names)).annotate(clock=Now())
-    return lock_free(rows.order_by("name"))
+    return rows.order_by("name").select_for_update(skip_locked=True, of=("self",))
 
 
 def forget_unused(beginning: str, longest: timedelta) -> None:
@@ -103,5 +95,6 @@ def forget_unused(beginning: str, longest: timedelta) -> None:
     """
     old = Q(at=None) | Q(at__lt=timezone.now() - max(OLD, longest))
     with transaction.atomic():
-        rows = lock_free(Bookmark.objects.filter(old, name__startswith=beginning))
+        rows = Bookmark.objects.filter(old, name__startswith=beginning)
+        rows = rows.select_for_update(skip_locked=True, of=("self",))
         Bookmark.objects.filter(name__in=listed([row.name for row in rows])).delete()

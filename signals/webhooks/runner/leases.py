@@ -14,7 +14,6 @@ from django.db import transaction
 from django.db.models import F, Prefetch, QuerySet
 from django.db.models.functions import Now
 
-from signals.outbound.schedule import lock_free
 from signals.webhooks.models import (
     MAX_ATTEMPTS,
     DeliveryAttempt,
@@ -84,7 +83,7 @@ def lease(ids: Collection[int]) -> tuple[list[Leased], list[int]]:
     started = time.monotonic()
     ready = Subscription.objects.filter(pk__in=ids).ready(Now())  # type: ignore[arg-type]
     with transaction.atomic():
-        rows = list(lock_free(_with_secrets(ready)))
+        rows = list(_with_secrets(ready).select_for_update(skip_locked=True, of=("self",)))
         taken = [row.pk for row in rows]
         for row in rows:
             row.lease_generation += 1
