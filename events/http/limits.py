@@ -116,16 +116,18 @@ def is_first_of_minute(name: str, client_id: str) -> bool:
 def one_at_a_time(name: str, client_id: str, seconds: int) -> Iterator[None]:
     """Admits one request of a client to the block, among those that the store counts.
 
-    Raises ``RateLimited`` for the others meanwhile. A request that dies is forgotten after
-    ``seconds``.
+    Raises ``RateLimited`` for the others meanwhile. After ``seconds`` the next one is admitted, as
+    this one may have died. If it goes on nevertheless, its end does not release the next one's.
     """
+    began = time.monotonic()
     key = f"one-at-a-time:{name}:{client_id}"
     if _on_store(lambda store: store.incr(key, seconds)) > 1:
         raise RateLimited(1)
     try:
         yield
     finally:
-        _on_store(lambda store: store.clear(key))
+        if time.monotonic() < began + seconds:
+            _on_store(lambda store: store.clear(key))
 
 
 def budget(name: str, client_id: str) -> Budget | None:

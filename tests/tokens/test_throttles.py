@@ -5,6 +5,7 @@ from django.conf import settings as django_settings
 from django.test import override_settings
 
 from events.http import limits
+from events.http.refusals import RateLimited
 from signals.intake.models import Signal
 from tests.client import EVENTS, code, deploy_path, get, post, push
 from tests.factories import Bot, a_bot, a_desk_token, a_platform_token, a_ready_desk
@@ -34,6 +35,15 @@ def test_of_a_desk_token_one_page_of_events_is_read_at_a_time(card):
         assert get(EVENTS, others).status_code == 200
     assert get(EVENTS, token).status_code == 200
     assert get(EVENTS, token).status_code == 200
+
+
+def test_one_that_took_too_long_does_not_release_the_next_one():
+    late, next_one = (limits.one_at_a_time("events", "tok_late", seconds) for seconds in (0, 30))
+    late.__enter__()  # its time is over at once
+    with next_one:
+        late.__exit__(None, None, None)
+        with pytest.raises(RateLimited), limits.one_at_a_time("events", "tok_late", 30):
+            pass
 
 
 def test_pages_of_a_platform_token_are_read_at_once(card):
