@@ -340,7 +340,7 @@ def is_secret(text: str) -> bool:
 # --- The search for secrets -----------------------------------------------------------------------
 #
 # The relays are single files and repeat this section: relay.py word for word, relay.worker.js with
-# the same patterns (tests/tokens/test_exchange_secrets.py compares them). A pattern means the same
+# the same patterns (tests/tokens/crypto/ compares them). A pattern means the same
 # in both languages. No two repetitions that can match the same text follow each other unbounded, so
 # that every search takes linear time.
 

@@ -17,7 +17,7 @@ from config import environment
 from config import settings as served
 from desks.models import User
 from tests import pages, staff
-from tests.config.test_accounts import KNOWN, TOO_MANY, WRONG, sign_in
+from tests.config.accounts.test_sign_in import KNOWN, TOO_MANY, WRONG, sign_in
 from tests.factories import PASSWORD
 from tests.shared_store import URL
 

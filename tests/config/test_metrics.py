@@ -13,7 +13,7 @@ from config.environment import ROOT
 from tests.client import HOOK, signed
 from tests.conformance.streams import MEDIA_TYPE, frames_of
 from tests.server import serving
-from tests.signals.test_relay import message
+from tests.signals.contract.test_relay import message
 from tests.streams import wait_until
 
 pytestmark = [pytest.mark.processes, pytest.mark.once]

@@ -42,7 +42,7 @@ PROVOKED_BY = {
     "not_found": f"{ERRORS}::test_there_is_no_such_path",
     "method_not_allowed": "conformance/test_04_every_answer.py"
     "::test_another_method_answers_405_with_what_there_is",
-    "not_acceptable": "config/test_live.py::test_a_list_is_refused_before_any_query",
+    "not_acceptable": "config/live/test_live.py::test_a_list_is_refused_before_any_query",
     "length_required": f"{ERRORS}::test_a_chunked_body_says_no_length",
     "body_too_large": f"{ERRORS}::test_a_body_has_at_most_64_kib",
     "unsupported_media_type": "conformance/test_04_deploy.py::test_its_media_type_is_json",
@@ -57,12 +57,12 @@ PROVOKED_BY = {
     "pair_mismatch": f"{FLOOR}::test_it_must_repeat_the_card",
     "direction_mismatch": f"{FLOOR}::test_it_must_repeat_the_card",
     "no_election": f"{TRADINGVIEW}::test_an_automation_without_an_election_fills_nothing",
-    "no_card": "signals/test_hook.py"
+    "no_card": "signals/intake/test_hook.py"
     "::test_while_no_card_is_published_a_named_desk_is_not_ready_and_a_fan_out_has_no_card",
     "desk_not_ready": "conformance/test_04_deploy.py::test_the_desk_must_be_ready",
     "cursor_lost": "conformance/test_04_events.py"
     "::test_a_cursor_that_the_log_cannot_honour_is_refused",
-    "rate_limited": "desks/test_limits.py::test_each_automation_has_its_own_limit",
+    "rate_limited": "events/http/test_limits.py::test_each_automation_has_its_own_limit",
     "internal": "config/test_problems.py"
     "::test_a_fault_of_ours_is_internal_and_tells_nothing_of_itself",
     "unavailable": "config/test_problems.py"

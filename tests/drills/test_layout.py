@@ -15,10 +15,10 @@ import httpx2
 import pytest
 
 from tests.client import EVENTS, HOOK, bearer, signed
-from tests.config.test_framing import REFUSED, statuses
+from tests.config.server.test_framing import REFUSED, statuses
 from tests.drills.conftest import FAILURES
 from tests.drills.layout import ADDRESS, NAME, layout, needs_nginx, needs_postgresql
-from tests.signals.test_relay import message
+from tests.signals.contract.test_relay import message
 from tokens.crypto import formats
 
 pytestmark = [pytest.mark.processes, needs_nginx, needs_postgresql]

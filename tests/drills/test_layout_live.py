@@ -13,9 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.client import EVENTS
-from tests.config.test_framing import CHUNKED, GET, HOOK, REFUSED, SMUGGLED, statuses
-from tests.config.test_live import STREAM, asks_for_the_feed
-from tests.config.test_live import said as content_of
+from tests.config.live.test_live import STREAM, asks_for_the_feed
+from tests.config.live.test_live import said as content_of
+from tests.config.server.test_framing import CHUNKED, GET, HOOK, REFUSED, SMUGGLED, statuses
 from tests.drills.layout import ADDRESS, needs_nginx, needs_postgresql
 from tests.drills.test_layout import LARGEST, SENDERS, client_at, logged, said
 

@@ -1,7 +1,7 @@
 """The live server is killed and restarted while everything changes, and no reader misses anything.
 
-The same readers and writers as in ``tests/events/test_stream_oracle.py``. ``STREAM_ORACLE_ROUNDS``
-makes it longer.
+The same readers and writers as in ``tests/events/live/test_stream_oracle.py``.
+``STREAM_ORACLE_ROUNDS`` makes it longer.
 """
 
 import itertools

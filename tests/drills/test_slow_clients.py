@@ -15,7 +15,7 @@ import httpx2
 import pytest
 
 from tests.client import EVENTS, HOOK, bearer, signed
-from tests.config.test_live import STREAM
+from tests.config.live.test_live import STREAM
 from tests.conformance.streams import frames_of
 from tests.drills.layout import layout, needs_nginx, needs_postgresql
 from tests.drills.slow_clients import (
@@ -30,7 +30,7 @@ from tests.drills.slow_clients import (
     following,
 )
 from tests.signals.bodies import nox
-from tests.signals.test_relay import message
+from tests.signals.contract.test_relay import message
 
 SILENT, SLOW_HEADERS, SLOW_BODIES, STALLED_BODIES, SLOW_READERS = 2000, 500, 500, 100, 200
 KINDS = {

@@ -31,10 +31,10 @@ from tests.client import (
     signed_in,
     written,
 )
-from tests.desks.test_pages_access import three_in_a_window
 from tests.pages import problem
 from tests.processes import meet, run_together
 from tests.signals import bodies
+from tests.signals.site.test_access import three_in_a_window
 from tokens import actions as tokens
 from tokens.models import SigningSecret, Token
 

@@ -13,10 +13,10 @@ from signals.notices.sending import finish, take_for_chats
 from signals.outbound.answers import Answer, Fault
 from signals.site.export import export
 from tests import pages
-from tests.config.test_own_data import files
 from tests.factories import a_staff_user
 from tests.notices import send
 from tests.signals.notices.chats.stage import DISCORD, NTFY, SLACK, a_chat, queued
+from tests.signals.site.test_own_data import files
 from tests.staff import LONG_AGO, a_client
 from tokens.actions import deactivate
 from tokens.closing import close_account

@@ -8,7 +8,7 @@ from events.kinds import Kind
 
 pytestmark = pytest.mark.once
 
-FOLDER = Path(__file__).parents[2] / "templates" / "events"
+FOLDER = Path(__file__).parents[3] / "templates" / "events"
 SHARED = {"bot", "changed", "expected", "list", "webhook", "where"}
 
 

@@ -14,7 +14,7 @@ import pytest
 from config.accounts.hashing import AT_ONCE, PasswordHasher
 from tests import shared_store, staff
 from tests.client import EVENTS, bearer
-from tests.config.test_accounts import LOGIN, TOO_MANY, WRONG
+from tests.config.accounts.test_sign_in import LOGIN, TOO_MANY, WRONG
 from tests.server import Server, manage, process_of, serving, serving_beside
 from tokens.forms import FIELD
 

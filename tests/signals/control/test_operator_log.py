@@ -25,7 +25,7 @@ from tokens.models import SigningSecret, Token
 pytestmark = pytest.mark.django_db
 
 MOST_QUERIES = 12
-STORIES = Path(__file__).parents[2] / "templates" / "control" / "events"
+STORIES = Path(__file__).parents[3] / "templates" / "control" / "events"
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from django.test import Client
 
 from tests import factories, staff
 from tests.factories import PASSWORD, a_bot
-from tests.tokens.test_admin_fresh import FORM
+from tests.tokens.admin.test_fresh import FORM
 from tokens.models import Token
 
 pytestmark = pytest.mark.django_db

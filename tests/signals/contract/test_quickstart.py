@@ -12,7 +12,7 @@ from signals.intake.models import Signal
 from tests.client import HOOK, get
 from tests.factories import a_bot, a_connected_desk
 from tests.pages import copied, source
-from tests.signals.test_contract_page import FIREFOX
+from tests.signals.contract.test_page import FIREFOX
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.processes, pytest.mark.once]
 

@@ -18,7 +18,7 @@ import pytest
 from config.environment import ROOT
 from config.live.requests import respond
 from tests.client import EVENTS, bearer
-from tests.config.test_gunicorn import EVERYWHERE, NOT_REQUESTS, REFUSED, SECRET, exchange
+from tests.config.server.test_gunicorn import EVERYWHERE, NOT_REQUESTS, REFUSED, SECRET, exchange
 from tests.config.test_settings import KEYS, environment
 from tests.server import ADDRESS, Server, free_port, process_of, serving, serving_live
 from tokens.crypto import formats

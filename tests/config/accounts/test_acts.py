@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from config.accounts.sent_mail import COOLDOWN
 from tests import factories, pages, staff
-from tests.config.test_account_words import in_title_case
+from tests.config.accounts.test_words import in_title_case
 
 pytestmark = pytest.mark.django_db
 

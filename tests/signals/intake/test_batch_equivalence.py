@@ -17,7 +17,7 @@ from events.models import Event, Head
 from signals.intake.models import Signal
 from tests.factories import Bot, a_bot, a_card, a_platform_token, a_ready_desk, expect
 from tests.signals.bodies import fanout, floor, nox, tradingview
-from tests.signals.test_batches import CandidateJob, is_contiguous, outcomes, signal
+from tests.signals.intake.test_batches import CandidateJob, is_contiguous, outcomes, signal
 from tokens.models import SigningSecret, Token
 
 pytestmark = pytest.mark.django_db

@@ -30,7 +30,7 @@ SPOKEN = re.compile(r"<(h[1-6]|button|label|legend|th|summary|title)\b[^>]*>(.*?
 LINKS = re.compile(r'<(a) class="button[^>]*>(.*?)</a>', re.DOTALL)
 TAGS = re.compile(r"<[^>]+>")
 NAMES = {"QR", "I", "Signal", "Intermediary", "Email"}
-# The pages that ask first, where there is something to end: tests/config/test_account_acts.py.
+# The pages that ask first, where there is something to end: tests/config/accounts/test_acts.py.
 ASKING = ("/accounts/email/cancel/", "/accounts/sessions/end/")
 REDIRECTED = ("password/set/", "login/code/confirm/", "signup/password/", "signup/link/")
 

@@ -20,7 +20,7 @@ from tests.client import push
 from tests.factories import a_bot, a_platform_token, move_the_log_back
 from tests.pages import lines, problem, source, words
 from tests.signals.bodies import fanout, tradingview
-from tests.signals.test_pages import links
+from tests.signals.site.test_pages import links
 from tokens import actions as tokens
 
 pytestmark = pytest.mark.django_db

@@ -12,7 +12,7 @@ from signals.intake.models import Signal
 from tests.client import push, signed_in
 from tests.factories import a_bot
 from tests.pages import copied, errors, source, words
-from tests.signals.test_relay import MISTAKES
+from tests.signals.contract.test_relay import MISTAKES
 
 pytestmark = pytest.mark.django_db
 
