@@ -185,13 +185,12 @@ def host_of(address: str) -> str:
 
 
 def allowed_hosts(default: str) -> list[str]:
-    """Reads the accepted values of the Host header, as Django expects them."""
+    """Reads the accepted values of the Host header, as Django expects them: IPv6 in brackets."""
 
     def convert(given: str) -> list[str]:
-        names = given.split(",")
-        for name in names:
-            _require(name == "*" or _is_host(name.removeprefix(".").strip("[]")))
-        return names
+        names = [name.strip("[]") for name in given.split(",")]
+        _require(all(name == "*" or _is_host(name.removeprefix(".")) for name in names))
+        return [*map(_in_address, names)]
 
     takes = "names such as signals.example, separated by commas, without ports"
     return setting("ALLOWED_HOSTS", default, convert, takes)
@@ -222,7 +221,12 @@ def host() -> str:
 
 def bind(host: str, port: int) -> str:
     """Returns an address in gunicorn's format."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return f"{_in_address(host)}:{port}"
+
+
+def _in_address(host: str) -> str:
+    """Returns a host as it stands in an address: IPv6 in brackets."""
+    return f"[{host}]" if ":" in host else host
 
 
 def networks(name: str) -> list[Network]:

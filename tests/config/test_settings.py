@@ -96,6 +96,16 @@ def test_only_the_host_of_the_base_address_is_served():
     assert found == {"ALLOWED_HOSTS": ["signals.example"]}
 
 
+@pytest.mark.parametrize("given", [{"BASE_URL": "http://[::1]:8301"}, {"ALLOWED_HOSTS": "::1"}])
+def test_a_host_of_ipv6_is_served(given):
+    code = (
+        "import django; django.setup(); from django.test import Client;"
+        "print(Client(headers={'host': '[::1]:8301'}).get('/healthz').status_code)"
+    )
+    settings = environment(DJANGO_SETTINGS_MODULE="config.settings", **KEYS, **given)
+    assert run([sys.executable, "-c", code], settings).stdout == "200\n"
+
+
 @pytest.mark.parametrize("text", ["off", "false", "No", "0"])
 def test_a_switch_is_off_in_each_of_its_spellings(text):
     assert look("REQUIRE_HTTPS", REQUIRE_HTTPS=text, **KEYS) == {"REQUIRE_HTTPS": False}
