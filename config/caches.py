@@ -2,15 +2,16 @@
 
 Django's own unpickle values, so anyone who can write to Redis or to the table could run code in the
 service. Its Redis cache takes a serializer instead. Its database cache takes none, so the methods
-that pickle are replaced; ``tests/config/test_caches.py`` plants pickles in both.
+that pickle are replaced; ``tests/config/test_caches.py`` plants pickles in both. What is not JSON
+is read as if it were not there.
 """
 
 import json
-from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from django.core.cache.backends import db
+from django.core.cache.backends import db, redis
+from django.core.cache.backends.base import BaseCache
 from django.db import DatabaseError, connection, transaction
 from django.utils import timezone
 
@@ -18,18 +19,30 @@ NO_EXPIRY = datetime(9999, 12, 31, tzinfo=UTC)
 
 
 class JSONSerializer:
-    """JSON. What is not JSON is read as None."""
+    """JSON."""
 
     def dumps(self, value: object) -> str:
         """Raises ``TypeError`` if JSON cannot represent the value."""
         return json.dumps(value)
 
     def loads(self, stored: str | bytes) -> Any:
-        # A planted value may be any bytes, or nested deeper than Python's recursion limit.
+        """Raises ``ValueError`` if this is not JSON, or nested deeper than Python can read."""
         try:
             return json.loads(stored)
-        except (ValueError, RecursionError):
-            return None
+        except RecursionError as error:
+            raise ValueError("This is nested too deeply.") from error
+
+
+class RedisCache(redis.RedisCache):
+    """Django's Redis cache."""
+
+    get_many = BaseCache.get_many  # by ``get``
+
+    def get(self, key: str, default: Any = None, version: int | None = None) -> Any:
+        try:
+            return super().get(key, default, version)
+        except ValueError:
+            return default
 
 
 class DatabaseCache(db.DatabaseCache):
@@ -38,18 +51,20 @@ class DatabaseCache(db.DatabaseCache):
     _table: str
     _cull: Any
 
-    def get_many(self, keys: Iterable[str], version: int | None = None) -> dict[str, Any]:
-        names = {self.make_and_validate_key(key, version=version): key for key in keys}
-        if not names:
-            return {}
+    get_many = BaseCache.get_many  # by ``get``
+
+    def get(self, key: str, default: Any = None, version: int | None = None) -> Any:
+        name = self.make_and_validate_key(key, version=version)
         with connection.cursor() as cursor:
             cursor.execute(
-                f"SELECT cache_key, value FROM {self._quoted_table}"
-                f" WHERE expires >= %s AND cache_key IN ({', '.join(['%s'] * len(names))})",
-                [_adapted(timezone.now()), *names],
+                f"SELECT value FROM {self._quoted_table} WHERE expires >= %s AND cache_key = %s",
+                [_adapted(timezone.now()), name],
             )
-            loads = JSONSerializer().loads
-            return {names[key]: loads(text) for key, text in cursor.fetchall()}
+            row = cursor.fetchone()
+        try:
+            return JSONSerializer().loads(row[0]) if row else default
+        except ValueError:
+            return default
 
     def _base_set(self, mode: str, key: str, value: Any, timeout: float | None) -> bool:
         """Writes one value in one statement; ``mode`` is ``set``, ``add`` or ``touch``.

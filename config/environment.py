@@ -339,7 +339,7 @@ def cache() -> dict[str, Any]:
             }
         _require(scheme == "rediscache")
         return {
-            "BACKEND": "django.core.cache.backends.redis.RedisCache",
+            "BACKEND": "config.caches.RedisCache",
             "LOCATION": _redis(f"redis://{rest}"),
             "OPTIONS": {
                 "serializer": "config.caches.JSONSerializer",
