@@ -185,17 +185,16 @@ def end_desk(turn: log.Turn, desk: Desk, actor: Actor, reason: Reason) -> None:
 
 
 def remove_some_bots(*, desk: Desk, actor: Actor, most: int) -> bool:
-    """Removes so many bots of a desk that is about to be closed, if it has more of them.
+    """Removes up to ``most`` bots of a desk that is about to be closed.
 
-    Returns False if it has not.
+    Returns False if there was none.
     """
     bots = Automation.objects.not_removed().filter(desk=desk)
-    some = list(bots.values_list("pk", flat=True)[: most + 1])
-    if len(some) <= most:
-        return False
-    with log.turn(actor=actor) as turn:
-        _remove_bots(turn, desk, bots.filter(pk__in=some[:most]), Reason.CLOSED)
-    return True
+    some = list(bots.values_list("pk", flat=True)[:most])
+    if some:
+        with log.turn(actor=actor) as turn:
+            _remove_bots(turn, desk, bots.filter(pk__in=some), Reason.CLOSED)
+    return bool(some)
 
 
 def reactivate(*, user: User, actor: Actor) -> None:
@@ -241,7 +240,10 @@ def _save(turn: log.Turn, token: Token) -> None:
 
 def _remove_bots(turn: log.Turn, desk: Desk, bots: QuerySet[Automation], reason: Reason) -> None:
     """Removes bots of a desk, with their secrets and elections."""
-    live = SigningSecret.objects.filter(automation__in=bots).live(turn.at)
+    removed = list(bots)
+    if not removed:
+        return
+    live = SigningSecret.objects.filter(automation__in=removed).live(turn.at)
     secrets = list(live.select_related("automation__desk"))
     _store_end(turn, secrets, turn.at)
 
@@ -250,7 +252,7 @@ def _remove_bots(turn: log.Turn, desk: Desk, bots: QuerySet[Automation], reason:
             if secret.automation_id == bot.pk:
                 _record_end(turn, secret, tells=reason != Reason.CLOSED)
 
-    remove_bots(turn, desk, bots, reason, end_secrets=end_secrets)
+    remove_bots(turn, desk, removed, reason, end_secrets=end_secrets)
 
 
 def _end(turn: log.Turn, secrets: Sequence[SigningSecret], moment: datetime) -> None:

@@ -19,7 +19,7 @@ from tokens.sealed_texts import erase_secrets_of
 # The last notice, to the address that the account had.
 KIND, PARTS = "tokens/email/closed", ("subject", "message")
 # All signals wait while a turn ends what it ends.
-BOTS_OF_A_TURN = 10
+BOTS_OF_A_TURN = 5
 # A host that can never receive mail (RFC 2606).
 NO_ADDRESS = "closed-{}@account.invalid"
 
@@ -27,8 +27,8 @@ NO_ADDRESS = "closed-{}@account.invalid"
 def close_account(desk: Desk) -> None:
     """Closes the account of the desk's owner, in one turn whose last event is ``desk.closed``.
 
-    Of many bots most are removed before it, in turns of their own. If that breaks off, the account
-    is still open, and can be closed again.
+    The bots are removed before it, in turns of their own. If that breaks off, the account is still
+    open, and can be closed again.
 
     Bots, elections, connection, tokens, secrets and webhooks end with their events. The address,
     password, second factors, sessions and the texts of the secrets are deleted. Ids, names and

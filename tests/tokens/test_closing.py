@@ -34,7 +34,9 @@ def user(desk: Desk) -> User:
     return desk.user
 
 
-def test_everything_ends_in_one_turn_and_the_last_event_is_desk_closed(desk, user, bot):
+def test_bots_are_removed_then_all_else_ends_in_one_turn_whose_last_event_is_desk_closed(
+    desk, user, bot
+):
     token = factories.a_desk_token(desk)
     before = Event.objects.count()
     close_account(desk)
@@ -48,7 +50,8 @@ def test_everything_ends_in_one_turn_and_the_last_event_is_desk_closed(desk, use
         Kind.TOKEN_REVOKED,
         Kind.DESK_CLOSED,
     ]
-    assert len({event.at for event in events}) == 1  # one turn
+    assert len({event.at for event in events[:3]}) == 1  # the turn of the bot
+    assert len({event.at for event in events[3:]}) == 1  # the last turn
     assert {event.actor for event in events} == {desk.actor}
     assert {row.reason for row in Election.objects.all()} == {"closed"}
     assert not Automation.objects.not_removed().exists()
