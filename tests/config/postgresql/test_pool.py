@@ -1,7 +1,8 @@
-"""Connections of the pool that the server closed while they were idle."""
+"""The database backend: connections that the server closed while they were idle, and times."""
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import UTC, datetime
 
 import pytest
 from django.db import OperationalError, connection
@@ -88,3 +89,14 @@ def test_a_server_that_is_away_is_reported_and_found_again_when_it_is_back():
             answers(database)
         network.restore()
         wait_until(lambda: is_back(database), "The server is not found again.")
+
+
+@pytest.mark.parametrize("fraction", ["", ".5", ".123", ".123456"])
+def test_a_time_is_read_in_utc_with_each_fraction_that_postgresql_writes(fraction):
+    written = f"2026-11-20T09:30:00{fraction}+05:30"
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT CAST(%s AS timestamptz), CAST(NULL AS timestamptz)", [written])
+        found, nothing = cursor.fetchone()
+    assert found == datetime.fromisoformat(written)
+    assert found.tzinfo is UTC
+    assert nothing is None
