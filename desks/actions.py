@@ -1,4 +1,4 @@
-"""Actions that change a desk, and that publish and retire cards.
+"""Actions that open an account, change a desk, and publish and retire cards.
 
 Each action is one turn at the log. Under the lock it rereads the state, changes the rows and writes
 the event, all in one transaction. An action that is called inside another turn joins that turn.
@@ -7,25 +7,59 @@ Withdrawals have no rate limit. So a withdrawal first checks without the lock wh
 anything to withdraw, and takes no turn if there is not. It checks again under the lock.
 """
 
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from allauth.account.models import EmailAddress
+from django.db import IntegrityError
 from django.db.models import F
 
-from desks.models import Automation, Card, Connection, Desk, Election
-from desks.models.automation import MAX_BOTS
+from desks.models import Automation, Card, Connection, Desk, Election, User
+from desks.models.automation import MAX_BOTS, NOT_EXPECTED
 from desks.models.election import ElectionQuerySet, Reason
-from desks.writes import (
-    close_elections,
-    open_election,
-    refuse_inactive,
-    refuse_removed,
-    remove_bots,
-    require_connection,
-    update_desk,
-)
 from events import log
 from events.actors import Actor
 from events.http.names import require_name
-from events.http.refusals import Invalid
+from events.http.refusals import Invalid, NotAllowed
 from events.kinds import EVERYONE, Kind
+from events.log import Turn
+
+NOT_PUBLISHED = "This card is no longer published. Review the current card."
+
+# --- An account -----------------------------------------------------------------------------------
+
+
+def is_taken(address: str) -> bool:
+    """Whether an account uses this address or has verified it.
+
+    Always runs two queries, so that the time does not reveal which.
+    """
+    owners = User.objects.filter(email=address).exists()
+    verified = EmailAddress.objects.filter(email=address, verified=True).exists()
+    return owners or verified
+
+
+def open_account(*, address: str, password: str) -> User | None:
+    """Creates a user with a desk; returns None if the address is taken.
+
+    ``address`` is normalized. ``password`` is a hash, because hashing is too slow to do under the
+    log's lock. A unique constraint decides between concurrent requests for the same address.
+    """
+    user = User(email=address, password=password)
+    desk = Desk(user=user)
+    try:
+        with log.turn(actor=desk.actor):
+            user.save(force_insert=True)
+            EmailAddress.objects.create(user=user, email=address, verified=True, primary=True)
+            open_desk(desk=desk, actor=desk.actor)
+    except IntegrityError:
+        if is_taken(address):
+            return None
+        raise
+    return user
+
+
+# --- A desk ---------------------------------------------------------------------------------------
 
 
 def open_desk(*, desk: Desk, actor: Actor) -> Desk | None:
@@ -105,7 +139,7 @@ def enrol(*, desk: Desk, card_id: str, actor: Actor) -> None:
         require_connection(desk)
         card = Card.objects.published().filter(pk=card_id).first()
         if card is None:
-            raise Invalid("This card is no longer published. Review the current card.")
+            raise Invalid(NOT_PUBLISHED)
         if Election.objects.standing().filter(desk=desk, card=card).exists():
             return
         open_election(turn, desk, card.pair, card.direction, card=card)
@@ -128,16 +162,6 @@ def add_automation(*, desk: Desk, name: str, actor: Actor) -> Automation:
         data = automation.as_event_data()
         turn.append(Kind.AUTOMATION_CREATED, topic=desk.public_id, data=data)
     return automation
-
-
-def remove_automation(
-    *, automation: Automation, actor: Actor, reason: Reason = Reason.REMOVED
-) -> None:
-    """Removes a bot and withdraws its election. ``tokens.actions`` ends its secrets."""
-    current = Automation.objects.not_removed().filter(pk=automation.pk)
-    if current.exists():
-        with log.turn(actor=actor) as turn:
-            remove_bots(turn, automation.desk, current.all(), reason)
 
 
 def elect(*, automation: Automation, pair: str, direction: str, actor: Actor) -> None:
@@ -217,3 +241,183 @@ def _set_deactivated(desk: Desk, actor: Actor, deactivated: bool, kind: Kind) ->
             return
         update_desk(turn, desk, deactivated=deactivated)
         turn.append(kind, topic=desk.public_id, data={"venue": None})
+
+
+# --- What the actions share: row changes and checks in the turn of the caller ---------------------
+
+
+def open_election(
+    turn: Turn,
+    desk: Desk,
+    pair: str,
+    direction: str,
+    *,
+    card: Card | None = None,
+    automation: Automation | None = None,
+) -> None:
+    """Opens an election on a card or for a bot."""
+    election = Election.objects.create(
+        desk=desk,
+        card=card,
+        automation=automation,
+        pair=pair,
+        direction=direction,
+        opened=turn.next_position(),
+        elected_at=turn.at,
+    )
+    update_desk(turn, desk, **({"enrolled": card} if card else {}))
+    turn.append(Kind.ELECTION_MADE, topic=desk.public_id, data=election.as_event_data())
+
+
+class Withdrawals:
+    """Elections of a desk that are withdrawn in one turn, with their events.
+
+    ``withdraw`` appends the event of one. ``save`` updates the rows of all: one statement for each
+    table, however many they are.
+    """
+
+    def __init__(self, turn: Turn, desk: Desk, reason: Reason) -> None:
+        self._turn, self._desk, self._reason = turn, desk, reason
+        self._closed: list[Election] = []
+
+    def withdraw(self, election: Election) -> None:
+        election.closed, election.reason = self._turn.next_position(), self._reason
+        self._closed.append(election)
+        self._turn.append(
+            Kind.ELECTION_WITHDRAWN,
+            topic=self._desk.public_id,
+            data={**election.as_event_data(), "reason": self._reason},
+        )
+
+    def save(self) -> None:
+        if not self._closed:
+            return
+        Election.objects.bulk_update(self._closed, ["closed", "reason"])
+        last_change = {"changed": self._closed[-1].closed, "updated_at": self._turn.at}
+        on_cards = [election.card_id for election in self._closed if election.card_id]
+        if on_cards:  # of a desk, only the one on the published card can stand
+            Card.objects.filter(pk__in=on_cards).update(standing=F("standing") - 1)
+            last_change["enrolled"] = None
+        Desk.objects.filter(pk=self._desk.pk).update(**last_change)
+
+
+def close_elections(turn: Turn, desk: Desk, elections: Iterable[Election], reason: Reason) -> None:
+    """Withdraws elections of a desk."""
+    withdrawals = Withdrawals(turn, desk, reason)
+    for election in elections:
+        withdrawals.withdraw(election)
+    withdrawals.save()
+
+
+def remove_bots(
+    turn: Turn,
+    desk: Desk,
+    bots: Iterable[Automation],
+    reason: Reason,
+    *,
+    end_secrets: Callable[[Automation], None],
+) -> None:
+    """Removes bots of a desk and withdraws their elections: one statement for each table.
+
+    ``end_secrets`` appends the events of a bot's secrets, which come before the bot's own.
+    """
+    removed = list(bots)
+    if not removed:
+        return
+    standing = Election.objects.standing().filter(automation__in=removed)
+    elections = {election.automation_id: election for election in standing}
+    withdrawals = Withdrawals(turn, desk, reason)
+    for bot in removed:
+        end_secrets(bot)
+        if election := elections.get(bot.pk):
+            withdrawals.withdraw(election)
+        turn.append(Kind.AUTOMATION_REMOVED, topic=desk.public_id, data=bot.as_event_data())
+    withdrawals.save()
+    rows = Automation.objects.filter(pk__in=[bot.pk for bot in removed])
+    rows.update(removed_at=turn.at, **NOT_EXPECTED)
+
+
+def update_desk(turn: Turn, desk: Desk, **columns: Any) -> None:
+    """Updates columns of the desk, and the position and time of its last change.
+
+    The position is that of the next event, which the caller appends.
+    """
+    last_change = {"changed": turn.next_position(), "updated_at": turn.at}
+    Desk.objects.filter(pk=desk.pk).update(**last_change, **columns)
+
+
+def require_connection(desk: Desk) -> None:
+    """Raises ``Invalid`` unless the desk is connected."""
+    if not Connection.objects.filter(desk=desk).exists():
+        raise Invalid("Connect the desk first.")
+
+
+def refuse_inactive(desk: Desk) -> None:
+    """Raises ``NotAllowed`` if the desk's owner is deactivated."""
+    if not User.objects.filter(pk=desk.user_id, is_active=True).exists():
+        raise NotAllowed("This account was deactivated.")
+
+
+def refuse_removed(automation: Automation) -> None:
+    """Raises ``Invalid`` if the bot was removed."""
+    if not Automation.objects.not_removed().filter(pk=automation.pk).exists():
+        raise Invalid("This bot was removed.")
+
+
+# --- Many desks in one turn, with the same rows and events as one by one -------------------------
+
+
+def open_desks(*, users: Sequence[User], actor: Actor) -> list[Desk]:
+    """Opens a desk for each user. The desks are not connected."""
+    with log.turn(actor=actor) as turn:
+        desks = _open_desks(turn, users, events=1)
+        for desk in desks:
+            turn.append(Kind.DESK_CREATED, topic=desk.public_id, data={"venue": None})
+    return desks
+
+
+def open_ready_desks(*, users: Sequence[User], venue: str, card: Card, actor: Actor) -> list[Desk]:
+    """Opens a desk for each user, connects it and enrols it in the card.
+
+    Raises ``Invalid`` if the card is not published.
+    """
+    with log.turn(actor=actor) as turn:
+        if not Card.objects.published().filter(pk=card.pk).exists():
+            raise Invalid(NOT_PUBLISHED)
+        desks = _open_desks(turn, users, events=3, connected=True, enrolled=card)
+        Connection.objects.bulk_create(
+            Connection(desk=desk, venue=venue, connected_at=turn.at) for desk in desks
+        )
+        elections = Election.objects.bulk_create(
+            Election(
+                desk=desk,
+                card=card,
+                pair=card.pair,
+                direction=card.direction,
+                opened=desk.changed,
+                elected_at=turn.at,
+            )
+            for desk in desks
+        )
+        Card.objects.filter(pk=card.pk).update(standing=F("standing") + len(desks))
+        for desk, election in zip(desks, elections, strict=True):
+            turn.append(Kind.DESK_CREATED, topic=desk.public_id, data={"venue": None})
+            turn.append(Kind.DESK_CONNECTED, topic=desk.public_id, data={"venue": venue})
+            data = election.as_event_data()
+            turn.append(Kind.ELECTION_MADE, topic=desk.public_id, data=data)
+    return desks
+
+
+def _open_desks(turn: Turn, users: Sequence[User], events: int, **state: Any) -> list[Desk]:
+    """Opens a desk for each user. ``events`` is how many follow of each: the last changes it."""
+    before = turn.next_position() - 1
+    return Desk.objects.bulk_create(
+        Desk(
+            user=user,
+            created_at=turn.at,
+            updated_at=turn.at,
+            changed=before + number * events,
+            **state,
+        )
+        for number, user in enumerate(users, start=1)
+    )

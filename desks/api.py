@@ -12,8 +12,7 @@ from rest_framework.viewsets import ViewSetMixin
 from desks.choices import PairAndDirection
 from desks.ids import UserId
 from desks.models import Card, Desk
-from desks.models.connection import TRADE_ONLY
-from desks.models.desk import DeskQuerySet
+from desks.models.desk import TRADE_ONLY, DeskQuerySet
 from events.columns import ToRfc3339
 from events.feed import read_head
 from events.http.api_view import ApiResponse, ApiView

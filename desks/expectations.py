@@ -15,10 +15,10 @@ from typing import Any
 from django.db.models import Max, Min, OuterRef, QuerySet, Subquery
 from django.utils import timezone
 
+from desks.actions import refuse_inactive, refuse_removed
 from desks.expectation_rules import MAX_AGE, MAX_EVERY, MAX_GRACE, MIN_EVERY, SECOND, Expectation
 from desks.models import Automation, User
 from desks.models.automation import NOT_EXPECTED, AutomationQuerySet
-from desks.writes import refuse_inactive, refuse_removed
 from events import log
 from events.actors import SYSTEM, Actor
 from events.http.refusals import Invalid

@@ -99,33 +99,3 @@ def new_notice_id() -> str:
 
 def new_chat_id() -> str:
     return new_id("chat_")
-
-
-class IdConverter:
-    """Matches the ids of one prefix in a path."""
-
-    regex: str
-
-    def to_python(self, value: str) -> str:
-        return value
-
-    def to_url(self, value: str) -> str:
-        return value
-
-
-class UserIdConverter(IdConverter):
-    """Matches a ``userId``."""
-
-    regex = id_form(USER)
-
-
-class SignalIdConverter(IdConverter):
-    """Matches the id of a signal."""
-
-    regex = id_form(SIGNAL)
-
-
-class SubscriptionIdConverter(IdConverter):
-    """Matches the id of a webhook subscription."""
-
-    regex = id_form(SUBSCRIPTION)

@@ -15,8 +15,7 @@ from django.db.models import Model
 from django.utils import timezone
 
 from desks.models import QueuedNotice
-from desks.models.notice import MAIL
-from desks.models.notice_kinds import NoticeKind
+from desks.models.notice import MAIL, NoticeKind
 from signals.notices.loops import write_due
 from signals.notices.sending import deliver_mails, take_mails
 

@@ -13,9 +13,9 @@ from django.dispatch import Signal
 from django.utils import timezone
 
 from desks import actions as desks
+from desks.actions import refuse_inactive, refuse_removed, remove_bots
 from desks.models import Automation, Desk, User
 from desks.models.election import Reason
-from desks.writes import refuse_inactive, refuse_removed, remove_bots
 from events import log
 from events.actors import Actor, ActorType
 from events.http.names import require_name

@@ -16,8 +16,8 @@ from django.contrib.auth.password_validation import (
 from django.forms import CharField, Form
 
 from config.accounts.hashing import keep_session
-from desks.mail_addresses import MAX_LENGTH, normalize_address
 from desks.models import User
+from desks.models.user import MAX_ADDRESS_LENGTH, normalize_address
 from events.http.names import MAX_NAME_LENGTH, validate_name
 
 NEW_PASSWORD = {"password1": "New password", "password2": "New password (again)"}
@@ -27,7 +27,7 @@ class AddressField(EmailField):
     """An email address, normalized as it is stored and compared."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(max_length=MAX_LENGTH, **options)
+        super().__init__(max_length=MAX_ADDRESS_LENGTH, **options)
 
     def to_python(self, value: Any) -> str:
         text = str(super().to_python(value))

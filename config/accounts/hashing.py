@@ -23,8 +23,8 @@ from django.core.cache import cache
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest, HttpResponseBase
 
-from desks.mail_addresses import normalize_address
 from desks.models import User
+from desks.models.user import normalize_address
 from events.http import limits
 from events.http.refusals import RateLimited, Unavailable
 from events.http.requests import rate_limit_address

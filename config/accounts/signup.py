@@ -19,7 +19,7 @@ from django.urls import reverse
 
 from config.accounts import sent_mail
 from config.accounts.forms import PasswordForm, SignUpForm
-from desks.accounts import is_taken, open_account
+from desks.actions import is_taken, open_account
 from desks.models import User
 from events.http.pages import form_page, page, sent
 

@@ -3,8 +3,7 @@
 from desks.models.automation import Automation
 from desks.models.card import Card
 from desks.models.chat import Chat, ChatCode
-from desks.models.connection import Connection
-from desks.models.desk import Desk
+from desks.models.desk import Connection, Desk
 from desks.models.election import Election
 from desks.models.notice import Bookmark, NoticeChoice, QueuedNotice, RefusalTold
 from desks.models.unused import ChatMessage, Digest, Notice

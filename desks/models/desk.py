@@ -1,4 +1,4 @@
-"""Desks. Each customer owns exactly one."""
+"""Desks, of which each customer owns exactly one, and their connections to venues."""
 
 from typing import Self, TypedDict
 
@@ -8,8 +8,11 @@ from django.db.models import F, FilteredRelation, Q
 from desks.ids import MAX_ID_LENGTH, new_user_id
 from desks.models.card import Card
 from events.actors import Actor, ActorType
+from events.http.names import MAX_NAME_LENGTH
 from events.kinds import Kind, data_of
 from events.models import Event
+
+TRADE_ONLY = "trade-only"
 
 
 @data_of(
@@ -150,3 +153,19 @@ class Desk(models.Model):
     def actor(self) -> Actor:
         """The desk's owner as the actor of an event."""
         return Actor(ActorType.USER, self.public_id)
+
+
+class Connection(models.Model):
+    """A desk's venue. The owner confirmed that the access cannot withdraw funds.
+
+    The service never asks for a venue's keys.
+    """
+
+    desk = models.OneToOneField("desks.Desk", models.PROTECT, primary_key=True)
+    venue = models.CharField(max_length=MAX_NAME_LENGTH)
+    connected_at = models.DateTimeField()
+
+    access = TRADE_ONLY
+
+    def __str__(self) -> str:
+        return f"{self.desk} at {self.venue}"

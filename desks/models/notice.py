@@ -7,12 +7,46 @@ from django.db import models
 from django.db.models import Exists, OuterRef, Q
 
 from desks.ids import MAX_ID_LENGTH, new_notice_id
-from desks.mail_addresses import MAX_LENGTH
 from desks.models.chat import Chat
-from desks.models.notice_kinds import USUAL, NoticeKind
+from desks.models.user import MAX_ADDRESS_LENGTH
+from events.choices import TextEnum
 
 MAX_SUBJECT = 200
 MAIL = "mail"  # the channel that every user has; the others are the services of chats
+
+
+class NoticeKind(TextEnum):
+    """What a notice is about, as its reader chooses it."""
+
+    SECURITY = "security"
+    SILENCE = "silence"
+    REFUSALS = "refusals"
+    CONSENT = "consent"
+    ENDINGS = "endings"
+    OPERATIONS = "operations"
+    DIGEST = "digest"
+    MISSED = "missed"
+    TEST = "test"
+
+
+# What each kind that can be turned off tells, for the owner of a desk and for staff.
+OF_A_DESK = {
+    NoticeKind.SILENCE: "A bot that is expected falls silent, or is heard again",
+    NoticeKind.REFUSALS: "A bot's signals are refused: at once, then at most once an hour",
+    NoticeKind.CONSENT: "The card that you enrolled in was retired",
+    NoticeKind.ENDINGS: "A signing secret is about to end, a webhook or a chat was disabled, or "
+    "webhooks may repeat or miss events after a restore",
+}
+OF_STAFF = {
+    NoticeKind.OPERATIONS: "An engine is silent, many signals are refused, a token ends soon, or a "
+    "webhook of the platform is disabled or may repeat or miss events after a restore",
+}
+# What is not written any more. Some may wait to be sent, and mails that were sent have a link.
+NO_MORE = {
+    NoticeKind.DIGEST: "A digest each day of what happened on your desk",
+}
+# The order in which notices are sent, if many wait.
+FIRST, USUAL, LAST = 0, 1, 2
 
 
 class QueuedNoticeQuerySet(models.QuerySet["QueuedNotice"]):
@@ -59,7 +93,7 @@ class QueuedNotice(models.Model):
         db_constraint=False,
     )
     kind = models.CharField(max_length=16, choices=NoticeKind.choices())
-    address = models.EmailField(max_length=MAX_LENGTH, blank=True, default="")
+    address = models.EmailField(max_length=MAX_ADDRESS_LENGTH, blank=True, default="")
     about = models.CharField(max_length=MAX_ID_LENGTH, blank=True, default="")
     subject = models.CharField(max_length=MAX_SUBJECT)
     body = models.TextField()

@@ -7,10 +7,9 @@ from django.db import models
 from django.db.models import Q
 
 from desks.ids import MAX_ID_LENGTH, new_notice_id
-from desks.mail_addresses import MAX_LENGTH
 from desks.models.chat import Chat
-from desks.models.notice import MAX_SUBJECT
-from desks.models.notice_kinds import USUAL, NoticeKind
+from desks.models.notice import MAX_SUBJECT, USUAL, NoticeKind
+from desks.models.user import MAX_ADDRESS_LENGTH
 
 
 class Notice(models.Model):
@@ -19,7 +18,7 @@ class Notice(models.Model):
     public_id = models.CharField(max_length=MAX_ID_LENGTH, default=new_notice_id)
     user = models.ForeignKey("desks.User", models.PROTECT, related_name="notices")
     kind = models.CharField(max_length=16, choices=NoticeKind.choices())
-    address = models.EmailField(max_length=MAX_LENGTH, blank=True, default="")
+    address = models.EmailField(max_length=MAX_ADDRESS_LENGTH, blank=True, default="")
     about = models.CharField(max_length=MAX_ID_LENGTH, blank=True, default="", db_default="")
     subject = models.CharField(max_length=MAX_SUBJECT)
     body = models.TextField()

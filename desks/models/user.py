@@ -1,17 +1,26 @@
-"""Users, who sign in with an e-mail address and have no user name."""
+"""Users, who sign in with an e-mail address and have no user name.
+
+An address is normalized before it is stored or compared (contract, section 1).
+"""
 
 import hashlib
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
+import idna
 from django.contrib.auth.models import AbstractBaseUser, BaseUserManager, PermissionsMixin
+from django.core.exceptions import ValidationError
+from django.core.validators import validate_email
 from django.db import models
 from django.db.models import F, Q
 from django.utils import timezone
 
 from desks.ids import MAX_ID_LENGTH, new_staff_id
-from desks.mail_addresses import MAX_LENGTH, normalize_address, normalize_search
 from events.actors import Actor, ActorType
+
+MAX_ADDRESS_LENGTH = 254
+INVALID = "invalid"
+NO_DOMAIN = "The part after the @ is not a domain name that can receive mail. Check the spelling."
 
 # Printable ASCII without capitals. Most addresses that were not normalized do not match.
 NORMALIZED_PATTERN = r"^[!-@\[-~]+$"
@@ -19,6 +28,35 @@ NORMALIZED_PATTERN = r"^[!-@\[-~]+$"
 
 # A part of an address is found among as many of the newest users, without reading all of them.
 MAX_SCANNED = 10_000
+
+
+def normalize_address(address: str) -> str:
+    """The address in lower case, with its domain encoded for the DNS (IDNA 2008, after UTS 46).
+
+    ``user@exämple.com`` and ``user@xn--exmple-cua.com`` are the same address; ``straße.example``
+    and ``strasse.example`` are different domains. Raises ``ValidationError`` for an invalid
+    address.
+    """
+    local, at, domain = address.strip().rpartition("@")
+    if not at or not local.isascii() or len(address) > MAX_ADDRESS_LENGTH:
+        raise ValidationError(validate_email.message, INVALID)
+    try:
+        encoded = idna.encode(domain, uts46=True, std3_rules=True).decode("ascii")
+    except UnicodeError:
+        raise ValidationError(NO_DOMAIN, INVALID) from None
+    normalized = f"{local}@{encoded}".lower()
+    validate_email(normalized)
+    if len(normalized) > MAX_ADDRESS_LENGTH:
+        raise ValidationError(validate_email.message, INVALID)
+    return normalized
+
+
+def normalize_search(text: str) -> str:
+    """A search text, normalized if it is a complete address and lowercased if not."""
+    try:
+        return normalize_address(text)
+    except ValidationError:
+        return text.lower()
 
 
 class Theme(models.TextChoices):
@@ -67,7 +105,7 @@ class User(AbstractBaseUser, PermissionsMixin):
     ``staff_id`` identifies a member of staff in the log. It never changes and is never removed.
     """
 
-    email = models.EmailField("e-mail address", unique=True, max_length=MAX_LENGTH)
+    email = models.EmailField("e-mail address", unique=True, max_length=MAX_ADDRESS_LENGTH)
     is_active = models.BooleanField("active", default=True)
     is_staff = models.BooleanField("staff", default=False)
     staff_id = models.CharField(  # noqa: DJ001 - None: never was staff

@@ -18,8 +18,7 @@ from django.db import transaction
 from django.db.models import F
 
 from desks.models import Bookmark, Chat, NoticeChoice, QueuedNotice
-from desks.models.notice import MAIL
-from desks.models.notice_kinds import FIRST, NoticeKind
+from desks.models.notice import FIRST, MAIL, NoticeKind
 from desks.notices.pace import allowed, interval
 from desks.notices.statements import insert
 

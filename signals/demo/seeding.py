@@ -17,7 +17,6 @@ from django.conf import settings
 from django.contrib.auth.hashers import make_password
 
 from desks import actions as desks
-from desks import bulk
 from desks.choices import Direction
 from desks.models import Automation, Card, Desk, User
 from events import log
@@ -123,14 +122,14 @@ def _bulk(
     """Creates the other desks in batches, one turn at the log each. Yields those that are ready."""
     for numbers in _batches(ready):
         with log.turn(actor=SYSTEM):
-            made = bulk.open_ready_desks(
+            made = desks.open_ready_desks(
                 users=_users("desk", numbers, tag), venue=VENUE, card=card, actor=SYSTEM
             )
         yield made
         progress(1 + numbers.stop)
     for numbers in _batches(idle):
         with log.turn(actor=SYSTEM):
-            bulk.open_desks(users=_users("idle", numbers, tag), actor=SYSTEM)
+            desks.open_desks(users=_users("idle", numbers, tag), actor=SYSTEM)
         progress(1 + ready + numbers.stop)
 
 

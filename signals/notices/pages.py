@@ -16,8 +16,7 @@ from django.views.decorators.csrf import csrf_exempt
 
 from desks.models import Chat, NoticeChoice, QueuedNotice, User
 from desks.models.chat import MAX_CHATS, Service
-from desks.models.notice import MAIL
-from desks.models.notice_kinds import OF_A_DESK, OF_STAFF, NoticeKind
+from desks.models.notice import MAIL, OF_A_DESK, OF_STAFF, NoticeKind
 from desks.notices.outbox import turn_off, write
 from events.http import limits
 from events.http.names import NameField

@@ -25,8 +25,7 @@ from django.utils import timezone
 
 from desks.models import Chat, QueuedNotice
 from desks.models.chat import Problem, Service
-from desks.models.notice import MAIL
-from desks.models.notice_kinds import NO_MORE, OF_A_DESK, OF_STAFF, NoticeKind
+from desks.models.notice import MAIL, NO_MORE, OF_A_DESK, OF_STAFF, NoticeKind
 from desks.notices import outbox
 from signals.notices.chats import services
 from signals.notices.texts import new_notice, page

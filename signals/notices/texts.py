@@ -10,8 +10,7 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 
 from desks.models import Card, QueuedNotice, User
-from desks.models.notice import MAX_SUBJECT
-from desks.models.notice_kinds import LAST, NoticeKind
+from desks.models.notice import LAST, MAX_SUBJECT, NoticeKind
 from events.kinds import Kind
 from events.models import Event
 from signals.reports.reasons import reason_of

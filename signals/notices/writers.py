@@ -14,7 +14,7 @@ from django.db import DatabaseError, transaction
 from django.db.models import Exists, F, OuterRef, QuerySet
 
 from desks.models import Automation, Bookmark, Card, Desk, QueuedNotice, RefusalTold, User
-from desks.models.notice_kinds import NoticeKind
+from desks.models.notice import NoticeKind
 from desks.notices.outbox import bookmarked, is_full, unless_off, write
 from events.control.lists import row_url
 from events.feed import read_head

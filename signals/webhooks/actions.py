@@ -12,8 +12,8 @@ from datetime import timedelta
 
 from django.dispatch import receiver
 
+from desks.actions import refuse_inactive
 from desks.models import Desk
-from desks.writes import refuse_inactive
 from events import log
 from events.actors import Actor
 from events.feed import read_head

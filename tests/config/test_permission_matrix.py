@@ -19,7 +19,7 @@ from django.test import Client
 from django.utils import timezone
 
 from desks.models import Desk, QueuedNotice, User
-from desks.models.notice_kinds import NoticeKind
+from desks.models.notice import NoticeKind
 from events.actors import SYSTEM
 from events.models import Event
 from signals.intake.models import Signal

@@ -20,6 +20,7 @@ from tests.factories import (
     a_ready_desk,
     a_staff_user,
 )
+from tokens import actions as tokens
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("contiguous")]
 
@@ -220,7 +221,7 @@ class TestAutomations:
             bot = actions.add_automation(desk=desk, name="Chart", actor=SYSTEM)
         with pytest.raises(Invalid):
             actions.add_automation(desk=desk, name="One too many", actor=SYSTEM)
-        actions.remove_automation(automation=bot, actor=SYSTEM)
+        tokens.remove_automation(automation=bot, actor=SYSTEM)
         actions.add_automation(desk=desk, name="Room again", actor=SYSTEM)
 
     def test_electing_again_replaces_the_election(self, desk):
@@ -244,21 +245,21 @@ class TestAutomations:
 
     def test_a_removed_bot_cannot_elect(self, desk):
         bot = actions.add_automation(desk=desk, name="Chart", actor=SYSTEM)
-        actions.remove_automation(automation=bot, actor=SYSTEM)
+        tokens.remove_automation(automation=bot, actor=SYSTEM)
         with pytest.raises(Invalid):
             actions.elect(automation=bot, pair="A/B", direction="long", actor=SYSTEM)
 
     def test_removing_withdraws_its_election_and_keeps_the_row(self, desk):
         bot = a_bot(desk).automation
-        actions.remove_automation(automation=bot, actor=SYSTEM)
+        tokens.remove_automation(automation=bot, actor=SYSTEM)
         (_, _, withdrawn), (kind, _, _) = last(2)
         assert (withdrawn["reason"], kind) == ("removed", "automation.removed")
         assert Automation.objects.get(pk=bot.pk).removed_at is not None
 
     def test_removing_twice_writes_one_event(self, desk):
         bot = a_bot(desk).automation
-        actions.remove_automation(automation=bot, actor=SYSTEM)
-        actions.remove_automation(automation=bot, actor=SYSTEM)
+        tokens.remove_automation(automation=bot, actor=SYSTEM)
+        tokens.remove_automation(automation=bot, actor=SYSTEM)
         assert Event.objects.filter(kind="automation.removed").count() == 1
 
     def test_withdrawing_leaves_the_bot(self, desk):

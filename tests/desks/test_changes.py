@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 import pytest
 
 from desks import actions
-from desks.bulk import open_ready_desks
+from desks.actions import open_ready_desks
 from desks.models import Automation, Card, Desk
 from events.actors import SYSTEM
 from events.http.cursors import log_cursor, log_position

@@ -5,8 +5,8 @@ from django.core.exceptions import ValidationError
 from django.core.management import CommandError, call_command
 from django.test import Client
 
-from desks.mail_addresses import NO_DOMAIN, normalize_address
 from desks.models import User
+from desks.models.user import NO_DOMAIN, normalize_address
 from tests import staff
 from tests.desks.test_models import refused
 from tests.factories import PASSWORD, a_desk

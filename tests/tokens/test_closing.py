@@ -9,7 +9,7 @@ from django.contrib.sessions.models import Session
 from django.test import Client
 from django.utils import timezone
 
-from desks.accounts import is_taken, open_account
+from desks.actions import is_taken, open_account
 from desks.models import Automation, Connection, Desk, Election, NoticeChoice, QueuedNotice, User
 from events.actors import SYSTEM
 from events.http.refusals import Invalid

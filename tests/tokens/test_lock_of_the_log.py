@@ -136,7 +136,6 @@ def test_withdrawing_and_revoking_take_no_turn_if_there_is_nothing_to_end(desk):
             browser.generic(method, path)
         assert (first.taken, again.taken) == (1, 0), path
     with count_turns() as again:  # as two browsers may request it at once
-        desks.remove_automation(automation=bot.automation, actor=SYSTEM)
         tokens.remove_automation(automation=bot.automation, actor=SYSTEM)
     assert again.taken == 0
 
@@ -149,7 +148,7 @@ def withdraw_everything(desk: Desk, bot: factories.Bot, token: Token, secret: Si
         lambda: tokens.end_secret(secret=secret, actor=SYSTEM),
         lambda: tokens.revoke(token=token, actor=SYSTEM),
         lambda: desks.disconnect(desk=desk, actor=SYSTEM),
-        lambda: desks.remove_automation(automation=bot.automation, actor=SYSTEM),
+        lambda: tokens.remove_automation(automation=bot.automation, actor=SYSTEM),
     ):
         meet()
         withdraw()

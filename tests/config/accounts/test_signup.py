@@ -19,7 +19,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from config.accounts import signup
-from desks import accounts
+from desks import actions
 from desks.models import Desk, User
 from events.kinds import Kind
 from events.models import Event
@@ -104,7 +104,7 @@ def test_user_address_and_desk_are_made_together_or_not_at_all(monkeypatch):
     def fails(**_):
         raise RuntimeError("the desk")
 
-    monkeypatch.setattr(accounts, "open_desk", fails)
+    monkeypatch.setattr(actions, "open_desk", fails)
     assert choose(browser).status_code == HTTPStatus.INTERNAL_SERVER_ERROR
     assert (User.objects.count(), EmailAddress.objects.count(), Event.objects.count()) == (0, 0, 0)
     monkeypatch.undo()
@@ -328,6 +328,6 @@ def test_an_address_that_somebody_else_verified_meanwhile_is_refused(known):
     """Whoever changes to an address verifies it; its user row may follow a moment later."""
     EmailAddress.objects.create(user=known, email=ADDRESS, verified=True)
     hashed = make_password(PASSWORD)
-    assert accounts.open_account(address=ADDRESS, password=hashed) is None
+    assert actions.open_account(address=ADDRESS, password=hashed) is None
     assert User.objects.get() == known
     assert not Event.objects.exists()

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from desks import actions, expectations, writes
+from desks import actions, expectations
 from desks.expectation_rules import Expectation
 from events.actors import SYSTEM
 from signals.webhooks import actions as webhooks
@@ -34,14 +34,19 @@ BUGS: list[tuple[Callable[..., Any], str, str, str]] = [
     (actions.connect, 'data={"venue": venue}', 'data={"venue": "Venue"}', "connections"),
     (actions._set_deactivated, "desk, deactivated=deactivated", "desk", "desks"),
     (
-        writes.Withdrawals.save,
+        actions.Withdrawals.save,
         "Desk.objects.filter(pk=self._desk.pk)",
         "Desk.objects.none()",
         "desks",
     ),
-    (writes.open_election, "elected_at=turn.at", "elected_at=desk.created_at", "elections"),
-    (writes.remove_bots, "withdrawals.withdraw(election)", "pass", "events"),
-    (writes.remove_bots, "removed_at=turn.at, **NOT_EXPECTED", "removed_at=turn.at", "automations"),
+    (actions.open_election, "elected_at=turn.at", "elected_at=desk.created_at", "elections"),
+    (actions.remove_bots, "withdrawals.withdraw(election)", "pass", "events"),
+    (
+        actions.remove_bots,
+        "removed_at=turn.at, **NOT_EXPECTED",
+        "removed_at=turn.at",
+        "automations",
+    ),
     (expectations._columns, '"expected_since": at', '"expected_since": at - SECOND', "automations"),
     (tokens.revoke, "token.revoked_at = turn.at", "token.revoked_at = token.created_at", "tokens"),
     (tokens._save, "turn.append(", "token.desk or turn.append(", "tokens"),

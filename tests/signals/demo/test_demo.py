@@ -15,7 +15,7 @@ import pytest
 from django.core.management import call_command
 
 from desks import actions
-from desks.models.notice_kinds import NoticeKind
+from desks.models.notice import NoticeKind
 from events.actors import SYSTEM
 from signals.demo.round import Round
 from signals.demo.server import FOLDER, ROOT

@@ -12,7 +12,7 @@ from django.core.management import CommandError, call_command
 from django.db.models import F
 from django.utils import timezone
 
-from desks import actions, bulk
+from desks import actions
 from desks.models import Automation, Card, Connection, Desk, Election, User
 from events import log
 from events.actors import SYSTEM
@@ -94,7 +94,11 @@ def test_no_position_of_the_log_is_missing(seeded):
 def test_each_desk_has_its_events_one_after_the_other(seeded):
     for desk in Desk.objects.filter(connection__isnull=False):
         events = list(Event.objects.filter(topic=desk.public_id)[:3])
-        assert [event.kind for event in events] == list(bulk.READY_DESK_EVENTS)
+        assert [event.kind for event in events] == [
+            Kind.DESK_CREATED,
+            Kind.DESK_CONNECTED,
+            Kind.ELECTION_MADE,
+        ]
         assert events[2].position == events[0].position + 2
 
 
@@ -116,7 +120,7 @@ def test_a_ready_desk_made_in_bulk_equals_one_made_by_the_actions():
         desk = actions.open_desk(desk=Desk(user=users[0]), actor=SYSTEM)
         actions.connect(desk=desk, venue="Kraken", actor=SYSTEM)
         actions.enrol(desk=desk, card_id=card.pk, actor=SYSTEM)
-        bulk.open_ready_desks(users=users[1:], venue="Kraken", card=card, actor=SYSTEM)
+        actions.open_ready_desks(users=users[1:], venue="Kraken", card=card, actor=SYSTEM)
     differs = {"id", "public_id", "user_id", "desk_id", "opened", "changed", "position", "topic"}
     for model in (Desk, Connection, Election):
         one, other = kept(model, without=differs)
@@ -129,7 +133,7 @@ def test_an_idle_desk_made_in_bulk_equals_one_made_by_the_actions():
     users: list[User] = [factories.UserFactory.create(), factories.UserFactory.create()]
     with log.turn(actor=SYSTEM):
         actions.open_desk(desk=Desk(user=users[0]), actor=SYSTEM)
-        bulk.open_desks(users=users[1:], actor=SYSTEM)
+        actions.open_desks(users=users[1:], actor=SYSTEM)
     differs = {"id", "public_id", "user_id", "changed", "position", "topic"}
     for model in (Desk, Event):
         one, other = kept(model, without=differs)
@@ -140,7 +144,7 @@ def test_desks_in_bulk_are_not_enrolled_on_a_card_that_was_retired():
     card = factories.a_card()
     actions.retire_card(actor=SYSTEM)
     with pytest.raises(Invalid):
-        bulk.open_ready_desks(
+        actions.open_ready_desks(
             users=[factories.UserFactory.create()], venue="Kraken", card=card, actor=SYSTEM
         )
     assert not Desk.objects.exists()

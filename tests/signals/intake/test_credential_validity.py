@@ -16,6 +16,7 @@ from django.test import Client
 from django.utils import timezone
 
 from desks import actions as desks
+from desks.models.election import Reason
 from events import log
 from events.actors import SYSTEM
 from events.models import Event, Head
@@ -144,7 +145,14 @@ def test_a_bot_that_is_removed_meanwhile_is_refused_and_nothing_is_recorded(desk
 
 def test_a_secret_does_not_outlive_its_bot(bot):
     def remove() -> None:
-        desks.remove_automation(automation=bot.automation, actor=SYSTEM)  # its secret stays live
+        with log.turn(actor=SYSTEM) as turn:  # its secret stays live
+            desks.remove_bots(
+                turn,
+                bot.automation.desk,
+                [bot.automation],
+                Reason.REMOVED,
+                end_secrets=lambda removed: None,
+            )
 
     with before_the_lock(remove):
         assert code(push(tradingview(bot), secret=bot.secret)) == "signature_invalid"

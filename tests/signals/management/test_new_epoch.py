@@ -12,7 +12,7 @@ from django.db import connection, transaction
 
 from desks import actions as desks
 from desks.models import Bookmark, NoticeChoice, QueuedNotice
-from desks.models.notice_kinds import NoticeKind
+from desks.models.notice import NoticeKind
 from events.actors import SYSTEM
 from events.columns import new_epoch as another_epoch
 from events.models import Event, Head

@@ -11,8 +11,7 @@ from desks import actions as desks
 from desks.expectation_rules import Expectation
 from desks.expectations import Watch
 from desks.models import Bookmark, NoticeChoice, QueuedNotice, RefusalTold
-from desks.models.notice import MAIL
-from desks.models.notice_kinds import NoticeKind
+from desks.models.notice import MAIL, NoticeKind
 from desks.notices import outbox
 from desks.notices.outbox import bookmarked
 from events.actors import SYSTEM

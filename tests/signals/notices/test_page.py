@@ -3,7 +3,7 @@
 import pytest
 
 from desks.models import NoticeChoice, QueuedNotice
-from desks.models.notice_kinds import OF_A_DESK
+from desks.models.notice import OF_A_DESK
 from tests.factories import a_staff_user
 from tests.notices import send
 from tests.pages import words

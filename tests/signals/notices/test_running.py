@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from desks.expectation_rules import Expectation
 from desks.models import Bookmark, Chat, QueuedNotice
-from desks.models.notice_kinds import NoticeKind
+from desks.models.notice import NoticeKind
 from desks.notices.outbox import tell_security
 from desks.notices.outbox import write as write_notices
 from events.models import Event

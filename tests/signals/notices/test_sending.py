@@ -11,8 +11,7 @@ from django.test import Client
 from django.utils import timezone
 
 from desks.models import NoticeChoice, QueuedNotice
-from desks.models.notice import MAIL
-from desks.models.notice_kinds import NoticeKind
+from desks.models.notice import MAIL, NoticeKind
 from desks.notices import outbox
 from signals.notices.texts import new_notice
 from tests.notices import send

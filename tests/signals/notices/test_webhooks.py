@@ -8,7 +8,7 @@ import pytest
 from django.utils import timezone
 
 from desks.models import NoticeChoice, QueuedNotice
-from desks.models.notice_kinds import NoticeKind
+from desks.models.notice import NoticeKind
 from signals.notices.writers import TOLD_AFTER, tell_lost_keys
 from signals.webhooks import outcomes
 from signals.webhooks.models import Reason, Subscription

@@ -12,6 +12,7 @@ from events.models import Event
 from tests.client import signed_in
 from tests.factories import a_bot, a_card, a_connected_desk, a_desk
 from tests.pages import errors, fields, problem, source, words
+from tokens import actions as tokens
 
 pytestmark = pytest.mark.django_db
 
@@ -248,7 +249,7 @@ class TestElecting:
         assert self.of(bot) == []
 
     def test_a_removed_bot_is_not_found(self, desk, bot):
-        actions.remove_automation(automation=bot, actor=SYSTEM)
+        tokens.remove_automation(automation=bot, actor=SYSTEM)
         assert problem(self.elect(desk, bot)) == "not_found"
 
 

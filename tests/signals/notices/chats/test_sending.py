@@ -15,8 +15,7 @@ from django.utils import timezone
 
 from desks.models import Chat, NoticeChoice, QueuedNotice
 from desks.models.chat import Problem, Service
-from desks.models.notice import MAIL
-from desks.models.notice_kinds import NoticeKind
+from desks.models.notice import MAIL, NoticeKind
 from desks.notices import outbox, statements
 from desks.notices.outbox import tell_security
 from signals.notices.chats.actions import request_test

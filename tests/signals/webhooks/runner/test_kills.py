@@ -29,6 +29,7 @@ from tests.factories import a_bot, a_card, a_ready_desk
 from tests.signals.outbound.listeners import endpoint, reply
 from tests.signals.webhooks.runner.oracle import first_heard, must_hear
 from tests.signals.webhooks.runner.stage import RunnerProcess, subscribe, until
+from tokens import actions as tokens
 
 KILLS = int(os.environ.get("DELIVERY_KILLS", "3"))
 IS_WHOLE = KILLS > 10
@@ -172,7 +173,7 @@ def test_nothing_is_lost_or_signed_wrongly_and_first_deliveries_are_in_order(tmp
                 with suppress(DatabaseError):  # its connection is cut too
                     desk = random.choice(desks)
                     bot = a_bot(desk).automation
-                    desk_actions.remove_automation(automation=bot, actor=SYSTEM)
+                    tokens.remove_automation(automation=bot, actor=SYSTEM)
                     retries_are_due()
                     if random.random() < 0.1:
                         desk_actions.withdraw_from_card(desk=desk, actor=SYSTEM)
