@@ -155,13 +155,3 @@ def test_every_command_that_it_names_is_there(server):
     assert {"seed", "rotate_keys"} <= named
     for command in sorted(named):
         assert "usage:" in manage(server, command, "--help")
-
-
-def test_every_file_that_it_names_is_there():
-    named = re.findall(r"\]\(([^)#:]+)\)", README)
-    named += re.findall(
-        r"`((?:signals|static|tests|events|tokens|desks|config|deploy)/[\w./]*)`", README
-    )
-    assert named
-    for path in named:
-        assert (ROOT / path).exists(), path

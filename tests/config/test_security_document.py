@@ -35,10 +35,3 @@ def test_each_test_that_it_names_is_there(path, name):
 def test_each_threat_has_its_test():
     assert len(ROWS) >= 30
     assert [threat for threat, shown in ROWS if "`tests/" not in shown] == []
-
-
-def test_each_command_that_it_names_is_there():
-    targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    assert set(re.findall(r"`make (\w+)", TEXT)) <= set(targets)
-    for module in re.findall(r"python -m ([\w.]+)", TEXT):
-        assert (ROOT / f"{module.replace('.', '/')}.py").is_file()

@@ -1,7 +1,5 @@
 """The log in the control area: who and why in the list, searches, the story of an event."""
 
-from pathlib import Path
-
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
@@ -25,7 +23,6 @@ from tokens.models import SigningSecret, Token
 pytestmark = pytest.mark.django_db
 
 MOST_QUERIES = 12
-STORIES = Path(__file__).parents[3] / "templates" / "control" / "events"
 
 
 @pytest.fixture
@@ -199,9 +196,6 @@ class TestSearch:
 
 
 class TestStory:
-    def test_each_kind_has_its_sentence(self):
-        assert {path.stem for path in STORIES.iterdir()} == set(Kind.values)
-
     def test_the_sentences_come_first_and_the_json_is_folded(self, client, desk, engine):
         push(bodies.fanout(nonce="n-1"), engine)
         page = client.get(staff.page_of(last(Kind.SIGNAL_FILLED))).content.decode()
