@@ -50,8 +50,8 @@ def empty_cache() -> None:
 @pytest.fixture(autouse=True)
 def no_cached_credentials() -> None:
     """Drop the credentials that this process cached: a test's rows are rolled back."""
-    credential_cache.tokens.clear()
-    credential_cache.secrets.clear()
+    credential_cache.tokens._rows.clear()
+    credential_cache.secrets._rows.clear()
 
 
 @pytest.fixture(autouse=True)

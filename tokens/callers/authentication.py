@@ -10,12 +10,10 @@ the Bearer token; on the hook also the form of the body, its source and the sign
 
 import logging
 import time
-from dataclasses import dataclass
 from datetime import datetime
 
 from django.conf import settings
 from django.http import QueryDict
-from django.http.request import HttpHeaders
 from django.utils import timezone
 from rest_framework.authentication import BaseAuthentication, CSRFCheck
 from rest_framework.request import Request
@@ -35,8 +33,8 @@ from events.http.refusals import (
 from events.json_schema import JsonObject
 from events.writer_queue import try_write_lock
 from tokens.callers import credential_cache as cache
-from tokens.callers import statements
 from tokens.callers.permissions import count_failure
+from tokens.callers.statements import find_active_token
 from tokens.choices import Source
 from tokens.crypto import formats, keys, signing
 from tokens.models import SigningSecret, Token
@@ -49,18 +47,8 @@ DUMMY_SECRET = formats.new(formats.SIGNING_SECRET)
 
 BEARER = "bearer"
 LAST_USED_INTERVAL = cache.LIFETIME
-# The names in META. Reading request.headers would convert every header first.
-AUTHORIZATION = HttpHeaders.to_wsgi_name("Authorization")
-TIMESTAMP = HttpHeaders.to_wsgi_name(signing.TIMESTAMP_HEADER)
-SIGNATURE = HttpHeaders.to_wsgi_name(signing.SIGNATURE_HEADER)
-
-
-@dataclass(frozen=True, slots=True)
-class SignedHeaders:
-    """The parsed signing headers."""
-
-    timestamp: int
-    signatures: list[str]
+# What a secret's record needs to verify a signature and to be the caller.
+SECRET_FIELDS = ("ciphertext", "key_id", "public_id", "source", "automation__desk__public_id")
 
 
 def read_bearer(request: Request) -> str | None:
@@ -68,7 +56,7 @@ def read_bearer(request: Request) -> str | None:
 
     Raises ``TokenInvalid`` for any other header.
     """
-    header: str | None = request._request.META.get(AUTHORIZATION)
+    header = request.headers.get("Authorization")
     if header is None:
         return None
     scheme, _, value = header.partition(" ")
@@ -78,13 +66,13 @@ def read_bearer(request: Request) -> str | None:
     return value
 
 
-def read_signed_headers(request: Request) -> SignedHeaders | None:
-    """The parsed signing headers; None if both are missing.
+def read_signed_headers(request: Request) -> tuple[int, list[str]] | None:
+    """The Unix time and the signatures of the signing headers; None if both are missing.
 
     Raises ``SignatureMissing``, ``TimestampInvalid`` or ``SignatureInvalid``.
     """
-    timestamp = request._request.META.get(TIMESTAMP)
-    signature = request._request.META.get(SIGNATURE)
+    timestamp = request.headers.get(signing.TIMESTAMP_HEADER)
+    signature = request.headers.get(signing.SIGNATURE_HEADER)
     if timestamp is None and signature is None:
         return None
     if timestamp is None or signature is None:
@@ -94,7 +82,7 @@ def read_signed_headers(request: Request) -> SignedHeaders | None:
         raise TimestampInvalid(serverTime=int(time.time()))
     if not signatures:
         raise count_failure(request, SignatureInvalid())
-    return SignedHeaders(moment, signatures)
+    return moment, signatures
 
 
 class CredentialReader:
@@ -106,34 +94,35 @@ class CredentialReader:
     """
 
     def __init__(self, *, cached: bool = False, notes_use: bool = True) -> None:
-        self._may_cache = self._reads_cache = cached
-        self._notes_use = notes_use
+        self._cached, self._notes_use = cached, notes_use
         self.used_cache = False
         self.tried: list[tuple[str, bytes]] | None = None
 
     def read_again(self) -> bool:
-        """Reads from the database from now on. Returns False if nothing came from the cache."""
-        used_cache, self.used_cache, self._reads_cache = self.used_cache, False, False
+        """Leaves the cache alone from now on. Returns False if nothing came from it."""
+        used_cache, self.used_cache, self._cached = self.used_cache, False, False
         return used_cache
 
     def confirm(self) -> None:
         """Notes that the database has the cached credential, too: it need not be read again."""
         self.used_cache = False
 
-    def token(self, value: str) -> Token | None:
-        """The active token with this value."""
+    def token(self, request: Request, value: str) -> Token:
+        """The active token with this value.
+
+        Raises ``TokenInvalid``, which is the same for an unknown, a revoked and an expired token.
+        """
         now, (digest, key_id) = timezone.now(), keys.new_digest(value)
-        token = cache.tokens.get(digest, now) if self._reads_cache else None
+        token = cache.tokens.get(digest, now) if self._cached else None
         if token is not None:
             self.used_cache = True
             return token
-        token = statements.find_active_token(keys.all_digests(value), now)
+        token = find_active_token(keys.all_digests(value), now)
         if token is None:
-            cache.tokens.drop(digest)
-            return None
+            raise count_failure(request, TokenInvalid())
         if self._notes_use and not _used_recently(token, now):
             _update_last_used(token, now, digest, key_id)
-        if self._may_cache and token.last_used_at is not None:
+        if self._cached and token.last_used_at is not None:
             cache.tokens.put(digest, token, token.last_used_at)
         return token
 
@@ -142,13 +131,13 @@ class CredentialReader:
         now, owner = timezone.now(), _owner(source, bot_id)
         if owner is None:
             return []
-        found = cache.secrets.get(owner, now) if self._reads_cache else None
+        found = cache.secrets.get(owner, now) if self._cached else None
         if found is not None:
             self.used_cache = True
             return found
-        found = _candidates(owner, now)
-        if self._may_cache:
-            cache.secrets.put(owner, found, now) if found else cache.secrets.drop(owner)
+        found = _live_secrets(owner, now)
+        if self._cached and found:
+            cache.secrets.put(owner, found, now)
         return found
 
 
@@ -178,18 +167,13 @@ def _owner(source: object, bot_id: object) -> cache.Owner | None:
     return None
 
 
-def _candidates(owner: cache.Owner, now: datetime) -> list[SigningSecret]:
+def _live_secrets(owner: cache.Owner, now: datetime) -> list[SigningSecret]:
+    """The live secrets of an owner. The Floor's stand in until Nox has had a secret."""
     source, bot_id = owner
-    if bot_id is not None:
-        return statements.live_secrets(bot_id, now)
     if source == Source.NOX and not SigningSecret.objects.of(Source.NOX).exists():
-        return live_secrets_of(Source.FLOOR, now)
-    return live_secrets_of(source, now)
-
-
-def live_secrets_of(source: Source, now: datetime) -> list[SigningSecret]:
-    """The live secrets of a shared source."""
-    return list(SigningSecret.objects.live(now).of(source))
+        source = Source.FLOOR
+    live = SigningSecret.objects.of(source, bot_id).live(now)
+    return list(live.select_related("automation__desk").only(*SECRET_FIELDS))
 
 
 class BearerAuthentication(BaseAuthentication):
@@ -202,7 +186,7 @@ class BearerAuthentication(BaseAuthentication):
         value = read_bearer(request)
         if value is None:
             raise CredentialsMissing
-        return None, active_token(request, value, self.reader)
+        return None, self.reader.token(request, value)
 
     def authenticate_header(self, request: Request) -> str:
         return "Bearer"
@@ -216,8 +200,8 @@ class SignerAuthentication(BearerAuthentication):
         if value is None and signed is None:
             raise CredentialsMissing
         if signed:
-            _check_clock(signed.timestamp)
-        token = active_token(request, value, self.reader) if value else None
+            _check_clock(signed[0])
+        token = self.reader.token(request, value) if value else None
         body = json_body(request, any_type=True)
         if signed:
             return None, self._signer(request, signed, body)
@@ -225,7 +209,9 @@ class SignerAuthentication(BearerAuthentication):
             raise SignatureMissing
         return None, token
 
-    def _signer(self, request: Request, signed: SignedHeaders, body: JsonObject) -> SigningSecret:
+    def _signer(
+        self, request: Request, signed: tuple[int, list[str]], body: JsonObject
+    ) -> SigningSecret:
         """The secret that signed the body.
 
         Raises ``FloorSecretRefused`` if the Floor secret signed for source nox, or
@@ -241,15 +227,17 @@ class SignerAuthentication(BearerAuthentication):
         if self.reader.used_cache:
             self.reader.tried = rows
             raise SignatureInvalid  # not counted: the request is judged again
-        if source == Source.NOX and _find_signer(_of_floor(), request, signed):
-            raise count_failure(request, FloorSecretRefused())
+        if source == Source.NOX:
+            of_floor = _live_secrets((Source.FLOOR, None), timezone.now())
+            if _find_signer(of_floor, request, signed):
+                raise count_failure(request, FloorSecretRefused())
         raise count_failure(request, SignatureInvalid())
 
 
 class SessionOrBearerAuthentication(BaseAuthentication):
     """Accepts a Bearer token, or a session (with a CSRF check) if there is no ``Authorization``.
 
-    No token may call the methods in ``session_only``.
+    Only a session may call the methods in ``session_only``.
     """
 
     def __init__(self, session_only: tuple[str, ...] = ("POST",)) -> None:
@@ -258,7 +246,10 @@ class SessionOrBearerAuthentication(BaseAuthentication):
     def authenticate(self, request: Request) -> tuple[User | None, Token | None]:
         value = read_bearer(request)
         if value is not None:
-            return None, active_token(request, value, CredentialReader())
+            token = CredentialReader().token(request, value)
+            if request.method in self.session_only:
+                raise SignInRequired
+            return None, token
         user = request._request.user
         if not isinstance(user, User):
             raise SignInRequired if request.method in self.session_only else CredentialsMissing
@@ -269,17 +260,6 @@ class SessionOrBearerAuthentication(BaseAuthentication):
         return "Bearer"
 
 
-def active_token(request: Request, value: str, reader: CredentialReader) -> Token:
-    """The active token with this value.
-
-    Raises ``TokenInvalid``, which is the same for an unknown, a revoked and an expired token.
-    """
-    token = reader.token(value)
-    if token is None:
-        raise count_failure(request, TokenInvalid())
-    return token
-
-
 def _check_clock(timestamp: int) -> None:
     now = int(time.time())
     if abs(now - timestamp) > settings.TIMESTAMP_TOLERANCE:
@@ -287,7 +267,7 @@ def _check_clock(timestamp: int) -> None:
 
 
 def _find_signer(
-    secrets: list[SigningSecret], request: Request, signed: SignedHeaders
+    secrets: list[SigningSecret], request: Request, signed: tuple[int, list[str]]
 ) -> SigningSecret | None:
     """The secret that made one of the signatures, or None.
 
@@ -297,7 +277,7 @@ def _find_signer(
     matches = [
         secret
         for secret in (*secrets, *dummies)
-        if signing.verifies([_text(secret)], signed.timestamp, signed.signatures, raw_body(request))
+        if signing.verifies([_text(secret)], *signed, raw_body(request))
     ]
     return matches[0] if matches else None
 
@@ -315,10 +295,6 @@ def _text(secret: SigningSecret | None) -> str:
     except keys.KeyLostError:
         logger.error("Cannot decrypt secret %s: restore its key or its row.", secret.public_id)
         return DUMMY_SECRET
-
-
-def _of_floor() -> list[SigningSecret]:
-    return live_secrets_of(Source.FLOOR, timezone.now())
 
 
 def _check_csrf(request: Request) -> None:

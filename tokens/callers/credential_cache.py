@@ -60,10 +60,6 @@ class CredentialCache(Generic[Key, Row]):
             for key in [key for key, (_, row) in self._rows.items() if is_meant(row)]:
                 del self._rows[key]
 
-    def clear(self) -> None:
-        with self._lock:
-            self._rows.clear()
-
 
 # By the digest of the token's value under the first key.
 tokens: CredentialCache[str, Token] = CredentialCache()

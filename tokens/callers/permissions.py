@@ -14,7 +14,6 @@ from events.http.refusals import (
     NotAllowed,
     ReauthenticationRequired,
     ScopeMissing,
-    SignInRequired,
     Unauthenticated,
 )
 from events.http.requests import rate_limit_address, state_of
@@ -47,30 +46,20 @@ class DeclaredScope(BasePermission):
 
 
 class SignedInToChange(DeclaredScope):
-    """Lets tokens with the declared scope read. A change requires a session, recently confirmed.
+    """Lets tokens with the declared scope read. A session's changes need a recent confirmation.
 
-    A stolen token must leave nothing behind that outlives it.
+    ``SessionOrBearerAuthentication`` refuses changes by tokens: a stolen token must leave nothing
+    behind that outlives it.
     """
 
     def has_permission(self, request: Request, view: "ApiView") -> bool:  # type: ignore[override]
-        is_change = request.method not in SAFE_METHODS
         if request.auth is not None:
-            if is_change:
-                raise SignInRequired
             return super().has_permission(request, view)
+        is_change = request.method not in SAFE_METHODS
         if is_staff(request._request):
             require_staff(request._request, recently=is_change)
         elif is_change and not signed_in_recently(request._request):
             raise ReauthenticationRequired
-        return True
-
-
-class SignedInToMint(BasePermission):
-    """Requires a session to mint: a token cannot mint another token."""
-
-    def has_permission(self, request: Request, view: "ApiView") -> bool:  # type: ignore[override]
-        if request.method == "POST" and request.auth is not None:
-            raise SignInRequired
         return True
 
 
