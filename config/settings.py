@@ -41,6 +41,7 @@ LIMITS = {
     "automation": env.limit("LIMIT_AUTOMATION", "120/minute"),
     "platform": env.limit("LIMIT_PLATFORM", "6000/minute"),
     "reads": env.limit("LIMIT_READS", "600/minute"),
+    "large_reads": env.limit("LIMIT_LARGE_READS", "60/minute"),
     "failures": env.limit("LIMIT_FAILURES", "60/minute"),
     "minting": env.limit("LIMIT_MINTING", "20/hour"),
     "changes": env.limit("LIMIT_CHANGES", "60/minute"),

@@ -47,6 +47,7 @@ LIMITS = {
     "automation": "Signals of one automation, sent or checked",
     "platform": "Signals of one platform token or shared secret, sent or checked",
     "reads": "Reads with one desk token",
+    "large_reads": "Those of them that ask for more than 100 items",
     "failures": "Failed credentials of one address. A valid credential is never refused for it",
     "minting": "Tokens and secrets that one user makes",
     "changes": "Other changes that one user makes",

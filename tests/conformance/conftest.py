@@ -83,6 +83,7 @@ def service_of_limited_desks() -> Iterator[Service]:
         {
             "LIMIT_DESK": f"{FEW}/minute",
             "LIMIT_READS": f"{FEW}/minute",
+            "LIMIT_LARGE_READS": "1/minute",
             "LIMIT_PAGES": f"{FEW}/minute",
             "WEB_CONCURRENCY": "1",
         }

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.conformance.browser import Bot, Browser
-from tests.conformance.client import HOOK, ME, SUBSCRIPTIONS, TOKENS, assert_refused
+from tests.conformance.client import EVENTS, HOOK, ME, SUBSCRIPTIONS, TOKENS, assert_refused
 from tests.conformance.conftest import FEW
 from tests.conformance.credentials import credential
 
@@ -56,6 +56,15 @@ def test_the_reads_of_a_desk_token(limited_service):
     let_through(limited_service.get(ME, limited_service.desk_token) for _ in range(FEW))
     assert_limited(limited_service.get(ME, limited_service.desk_token))
     assert limited_service.get(ME, limited_service.other_desk_token).status_code == 200
+
+
+def test_the_large_reads_of_a_desk_token(service_of_limited_desks):
+    """LIMIT_LARGE_READS: a page of up to 100 items is none, and the platform has no such limit."""
+    service, large = service_of_limited_desks, f"{EVENTS}?limit=101"
+    assert service.get(large, service.desk_token).status_code == 200
+    assert_limited(service.get(large, service.desk_token))
+    assert service.get(f"{EVENTS}?limit=100", service.desk_token).status_code == 200
+    let_through(service.get(large, service.reader) for _ in range(FEW))
 
 
 def test_failed_credentials_of_an_address(limited_service):

@@ -54,6 +54,7 @@ ACCOUNTS = 6
 # its 20 an hour the attacks would end before they are measured.
 LIMITS: Any = {
     "LIMIT_READS": "600/minute",
+    "LIMIT_LARGE_READS": "60/minute",
     "LIMIT_PAGES": "300/minute",
     "LIMIT_CHANGES": "60/minute",
     "LIMIT_FAILURES": "60/minute",

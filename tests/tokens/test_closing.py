@@ -34,7 +34,7 @@ def user(desk: Desk) -> User:
     return desk.user
 
 
-def test_bots_are_removed_then_all_else_ends_in_one_turn_whose_last_event_is_desk_closed(
+def test_bots_end_first_then_all_else_in_one_turn_and_the_last_event_is_desk_closed(
     desk, user, bot
 ):
     token = factories.a_desk_token(desk)

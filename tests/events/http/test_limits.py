@@ -102,6 +102,7 @@ def test_the_default_limits_are_those_of_the_contract():
         "automation": "120/minute",
         "platform": "6000/minute",
         "reads": "600/minute",
+        "large_reads": "60/minute",
         "failures": "60/minute",
         "minting": "20/hour",
         "changes": "60/minute",

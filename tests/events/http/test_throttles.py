@@ -1,5 +1,7 @@
 """Rate limit headers, and the exact count of concurrent requests."""
 
+from urllib.parse import urlencode
+
 import pytest
 from django.conf import settings as django_settings
 from django.test import override_settings
@@ -51,6 +53,27 @@ def test_pages_of_a_platform_token_are_read_at_once(card):
     record = Token.objects.get(scope="platform")
     with limits.one_at_a_time("events", record.public_id, 30):
         assert get(EVENTS, token).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("asked", "is_large"),
+    [("1", False), ("100", False), ("0100", False), ("101", True), ("1000", True), ("00101", True)],
+)
+def test_a_page_of_more_than_a_hundred_items_is_a_large_read(desk, settings, asked, is_large):
+    settings.LIMITS = {**settings.LIMITS, "large_reads": "1/hour"}
+    token = a_desk_token(desk)
+    path = f"{EVENTS}?limit={asked}"
+    assert get(path, token).status_code == 200
+    again = get(path, token)
+    assert again.status_code == (429 if is_large else 200)
+    if is_large:
+        assert again.headers["RateLimit-Policy"] == '"large_reads";q=1;w=3600'
+
+
+@pytest.mark.parametrize("asked", ["", "x", "9" * 5000, "-1", "٣"])
+def test_what_is_no_limit_of_a_page_gets_its_refusal(desk, asked):
+    answer = get(f"{EVENTS}?{urlencode({'limit': asked})}", a_desk_token(desk))
+    assert (answer.status_code, code(answer)) == (422, "invalid")
 
 
 def test_a_response_states_the_limit_and_what_is_left(desk, limited):
