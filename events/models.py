@@ -9,7 +9,6 @@ from django.db.models.functions import Coalesce
 
 from events.actors import Actor, ActorType
 from events.columns import EPOCH_BYTES, Member, new_epoch
-from events.kinds import Kind
 
 # The computed columns of an event, the one that few events share first.
 SEARCHED = ("code", "bot_id", "pair")
@@ -59,7 +58,7 @@ class Event(models.Model):
     """
 
     position = models.BigIntegerField(primary_key=True)
-    kind = models.CharField(max_length=32, choices=Kind)
+    kind = models.CharField(max_length=32)  # of ``events.kinds.Kind``
     at = models.DateTimeField()
     actor_type = models.CharField(max_length=8, choices=ActorType, null=True)  # noqa: DJ001
     actor_id = models.CharField(max_length=32, null=True)  # noqa: DJ001 - system or nobody

@@ -19,8 +19,8 @@ from events.kinds import PLATFORM, SUPPRESSED, Kind
 from events.models import Event
 from signals.control import search
 from signals.control.stories import tell
+from signals.law.refusals import REASONS
 from signals.reports.names import Named, attach_names, bot_of
-from signals.reports.reasons import REASONS
 from tokens.choices import Source
 
 

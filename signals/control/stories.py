@@ -87,7 +87,8 @@ def _context(event: Any) -> dict[str, object]:
         "bot": event.names.get(bot_of(event)),
         "bot_id": bot_of(event),
         "webhook": event.names.get(webhook_of(event)),
-        "sentence": f"control/events/{event.kind}.html",
+        "label": Kind(event.kind).label,
+        "sentence": (f"control/events/{event.kind}.html", "control/events/any.html"),
     }
 
 

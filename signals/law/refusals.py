@@ -1,9 +1,10 @@
-"""The refusals that only a signal can get (contract, section 5)."""
+"""The refusals that only a signal can get, and the checks of a signal (contract, section 5)."""
 
-from typing import ClassVar
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, NamedTuple
 
 from desks.choices import PairAndDirection
-from events.http.refusals import Refused, Unlawful
+from events.http.refusals import ExchangeSecret, Invalid, Refused, SignatureInvalid, Unlawful
 
 ELECTED: PairAndDirection = {"pair": "BTC/USDT", "direction": "long"}  # in examples
 
@@ -84,3 +85,124 @@ class DeskNotReady(Unlawful):
 
     def __init__(self, reason: str) -> None:
         super().__init__(self.REASONS[reason], reason=reason)
+
+
+# --- What a desk's owner reads of a refusal ------------------------------------------------------
+
+Data = Mapping[str, Any]  # the ``data`` of ``signal.refused``
+Text = str | Callable[[Data], str]
+
+HIDDEN_PAIR, HIDDEN_DIRECTION = "no readable pair", "no readable direction"
+UNTIL_A_CARD = "You need to do nothing. The sender must wait until a card is published."
+AS_ELECTED = "Send exactly what you elected, or elect what the bot sends."
+
+
+class Words(NamedTuple):
+    """Which check decided, what the sender did, and the advice if that was one of the own bots."""
+
+    question: str
+    fault: Text
+    advice: Text
+
+
+def differing(data: Data) -> tuple[str, ...]:
+    """What was sent differently from what was elected: ``pair``, ``direction``, both or neither."""
+    sent, elected = data["sent"], data["elected"]
+    if not elected:
+        return ()
+    return tuple(name for name in ("pair", "direction") if sent[name] != elected[name])
+
+
+def _mismatch(data: Data) -> str:
+    """Says only what differs: the pair, the direction, or both."""
+    sent, elected = data["sent"], data["elected"]
+    pair, direction = sent["pair"] or HIDDEN_PAIR, sent["direction"] or HIDDEN_DIRECTION
+    differs = differing(data)
+    if differs == ("pair",):
+        return f"sent the pair {pair}; you elected {elected['pair']}."
+    if differs == ("direction",):
+        return f"sent the direction {direction}; you elected {elected['direction']}."
+    return f"sent {pair} {direction}; you elected {elected['pair']} {elected['direction']}."
+
+
+def _invalid(data: Data) -> str:
+    fields = ", ".join(error["field"] for error in data.get("errors", []))
+    return f"sent a message with a field that is missing or not valid{fields and f': {fields}'}."
+
+
+def _each_field(data: Data) -> str:
+    """What each field must be. Events of earlier releases do not name the fields."""
+    details = " ".join(f"{error['field']}: {error['detail']}" for error in data.get("errors", []))
+    return details or "Check a message on the bot's page: the answer names each field."
+
+
+# By code, in the order of the checks. Several refusals may answer one question.
+REASONS: dict[str, Words] = {
+    SignatureInvalid.code: Words(
+        "Is the sender who it says?",
+        "was named in a message whose signature is not valid.",
+        "If your own program sent it, give it the bot's current secret. If not, do nothing: "
+        "without the secret nobody can signal for your bot.",
+    ),
+    ExchangeSecret.code: Words(
+        "Is the message free of secrets?",
+        "sent a message that contains what looks like a secret. Nothing of it was stored.",
+        "Remove the secret from the message, revoke it where it was issued, and replace it.",
+    ),
+    TickerOnly.code: Words(
+        "Does it name a pair and a direction, not a ticker?",
+        "sent a ticker instead of a pair and a direction.",
+        "Write the elected pair as BASE/QUOTE and the elected direction into the message.",
+    ),
+    ModeRefused.code: Words(
+        "Is it on paper?",
+        "asked for a mode other than paper.",
+        "Write paper as the mode. Every signal is paper.",
+    ),
+    NotElected.code: Words(
+        "Is it marked as elected?",
+        "sent a signal that is not marked as elected.",
+        "Write elected as true, without quotes, into the message.",
+    ),
+    Invalid.code: Words(
+        "Is every field valid?",
+        _invalid,
+        _each_field,
+    ),
+    NonceUsed.code: Words(
+        "Is the nonce new?",
+        "used a nonce a second time. The first signal with it stands.",
+        "Use a new nonce for each signal. If this was a retry, nothing is lost.",
+    ),
+    SignalTooOld.code: Words(
+        "Is it recent enough?",
+        "sent a signal that was older than you allow.",
+        "Find out why it arrived late. If the sender's clock is wrong, set it.",
+    ),
+    DeskNotReady.code: Words(
+        "Was something elected?",
+        "sent a signal while your desk was not ready.",
+        "Connect the desk and enrol in the published card to receive signals. Your desk's page "
+        "says which is missing.",
+    ),
+    NoCard.code: Words(
+        "Was something elected?",
+        "sent a signal while no card was published.",
+        UNTIL_A_CARD,
+    ),
+    NoElection.code: Words(
+        "Was something elected?",
+        "sent a signal, but you had elected nothing for it.",
+        "Elect a pair and a direction for the bot. Then send a new signal.",
+    ),
+    PairMismatch.code: Words(
+        "Is the pair the elected one?",
+        _mismatch,
+        AS_ELECTED,
+    ),
+    DirectionMismatch.code: Words(
+        "Is the direction the elected one?",
+        _mismatch,
+        AS_ELECTED,
+    ),
+}

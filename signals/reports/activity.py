@@ -14,27 +14,6 @@ from signals.reports.charts import Chart, over_time
 from signals.reports.reasons import Reason, reason_of
 from signals.webhooks.models import Subscription
 
-# What each kind of event is called on pages: a bot is a bot there, and a subscription a webhook.
-KIND_LABELS: dict[str, str] = {kind.value: kind.label.capitalize() for kind in Kind} | {
-    Kind.DESK_CREATED: "Desk opened",
-    Kind.AUTOMATION_CREATED: "Bot created",
-    Kind.AUTOMATION_CHANGED: "Bot's alarm changed",
-    Kind.AUTOMATION_QUIET: "Bot silent",
-    Kind.AUTOMATION_HEARD: "Bot heard again",
-    Kind.AUTOMATION_REMOVED: "Bot removed",
-    Kind.SECRET_GENERATED: "Signing secret generated",
-    Kind.SECRET_ENDED: "Signing secret ended",
-    Kind.SUBSCRIPTION_CREATED: "Webhook added",
-    Kind.SUBSCRIPTION_VERIFIED: "Webhook verified",
-    Kind.SUBSCRIPTION_CHANGED: "Webhook changed",
-    Kind.SUBSCRIPTION_SECRET_REPLACED: "Webhook secret replaced",
-    Kind.SUBSCRIPTION_PAUSED: "Webhook paused",
-    Kind.SUBSCRIPTION_RESUMED: "Webhook resumed",
-    Kind.SUBSCRIPTION_REWOUND: "Webhook moved",
-    Kind.SUBSCRIPTION_DISABLED: "Webhook disabled",
-    Kind.SUBSCRIPTION_REMOVED: "Webhook removed",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class Line:
@@ -52,9 +31,14 @@ class Line:
     webhook_host: str | None = None
 
     @property
-    def template(self) -> str:
-        """The template of this kind of event: what it says to the owner of the desk."""
-        return f"events/{self.kind}.html"
+    def label(self) -> str:
+        """What the kind of event is called."""
+        return Kind(self.kind).label
+
+    @property
+    def templates(self) -> tuple[str, ...]:
+        """What the event says to the owner of the desk: its kind's own template, or any kind's."""
+        return f"events/{self.kind}.html", "events/any.html"
 
     @property
     def is_refusal(self) -> bool:

@@ -1,6 +1,5 @@
 """Explains a signal: which check decided it, what was valid at its position, what to do now."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,29 +11,14 @@ from events.feed import Query, read_page
 from events.kinds import SUPPRESSED, Kind
 from events.models import Event
 from signals.intake.models import Signal
-from signals.law.refusals import PairMismatch
-from signals.reports.activity import KIND_LABELS, Line
-from signals.reports.reasons import differing, title_of
+from signals.law.refusals import REASONS, PairMismatch, differing
+from signals.reports.activity import Line
+from signals.reports.reasons import title_of
 from tokens.models import SigningSecret, Token
 
 # --- The checks, and how far a signal came --------------------------------------------------------
 
 PASSED, DECIDED, NOT_REACHED = "passed", "decided", "not reached"
-
-# The order of the contract, section 5: what each check asks, and the codes of its refusals.
-CHECKS: Sequence[tuple[str, tuple[str, ...]]] = (
-    ("Is the sender who it says?", ("signature_invalid",)),
-    ("Is the message free of secrets?", ("exchange_secret",)),
-    ("Does it name a pair and a direction, not a ticker?", ("ticker_only",)),
-    ("Is it on paper?", ("mode_refused",)),
-    ("Is it marked as elected?", ("not_elected",)),
-    ("Is every field valid?", ("invalid",)),
-    ("Is the nonce new?", ("nonce_used",)),
-    ("Is it recent enough?", ("signal_too_old",)),
-    ("Was something elected?", ("desk_not_ready", "no_card", "no_election")),
-    ("Is the pair the elected one?", ("pair_mismatch",)),
-    ("Is the direction the elected one?", ("direction_mismatch",)),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +33,9 @@ def checks(code: str | None) -> list[Check]:
     """The checks of a signal that was refused with ``code``, or accepted if that is None."""
     found: list[Check] = []
     state = PASSED
-    for question, codes in CHECKS:
-        if state == PASSED and code in codes:
+    decided = REASONS[code].question if code in REASONS else None
+    for question in dict.fromkeys(words.question for words in REASONS.values()):
+        if question == decided:
             found.append(Check(question, DECIDED))
             state = NOT_REACHED
         else:
@@ -165,7 +150,7 @@ def visible_event(desk: Desk, position: int) -> Event | None:
 def story_of(event: Event, line: Line, desk: Desk) -> Story:
     """The story of an event that the desk sees, in at most two queries."""
     if event.kind not in SIGNALS or line.data.get("code") == SUPPRESSED:
-        title = title_of(None) if line.is_refusal else KIND_LABELS[event.kind]
+        title = title_of(None) if line.is_refusal else line.label
         return Story(line, title, [], None, None, (), None, False, _action(line))
     signal = line.signal
     sent = line.data["sent"] if signal is None else _pair_of(signal)

@@ -24,15 +24,16 @@ from events.feed import (
 )
 from events.http.cursors import log_position
 from events.http.refusals import Invalid, NotFound
-from events.kinds import SUPPRESSED
+from events.kinds import SUPPRESSED, Kind
 from events.live.frames import Version
 from events.live.readers import View
 from events.live.streams import open_stream
 from events.times import to_rfc3339
 from signals.intake.incoming import MAX_SENT_LENGTH
-from signals.reports.activity import KIND_LABELS, Line, bot_names, cursors, lines, newest_first
+from signals.law.refusals import REASONS
+from signals.reports.activity import Line, bot_names, cursors, lines, newest_first
 from signals.reports.explanation import story_of, visible_event
-from signals.reports.reasons import REASONS, title_of
+from signals.reports.reasons import title_of
 from signals.site.downloads import download
 from signals.site.export import csv_line
 from signals.web import customer_page
@@ -50,7 +51,7 @@ SEARCHED = {"bot": "bot_id", "pair": "pair", "code": "code"}
 class FilterForm(forms.Form):
     """The fields of the filter. Each may be empty. A day is a day in UTC."""
 
-    kind = forms.ChoiceField(required=False, choices=[("", ALL_KINDS), *KIND_LABELS.items()])
+    kind = forms.ChoiceField(required=False, choices=[("", ALL_KINDS), *Kind.choices])
     bot = forms.ChoiceField(required=False)
     pair = forms.CharField(
         required=False,
