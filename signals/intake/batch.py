@@ -6,7 +6,6 @@ election and no card. So what one signal of a batch changes for the next is only
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 from events import log
 from events.http.refusals import Refused
@@ -16,7 +15,6 @@ from signals.intake import metrics, statements
 from signals.intake.decision import Candidate, build_refusal
 from signals.intake.group_commit import GroupCommit, Job
 from signals.intake.models import Signal
-from signals.intake.statements import State
 
 
 def submit(candidate: Candidate) -> Signal:
@@ -51,7 +49,7 @@ def _write_together(jobs: Sequence[Job[Candidate, Signal]]) -> None:
     """Writes a batch in one turn. The jobs are finished after the commit only."""
     with log.turn(actor=None, positions=len(jobs)) as turn:
         locked = time.monotonic()
-        outcomes = _Batch(turn).write([job.work for job in jobs])
+        outcomes = _decide(turn, [job.work for job in jobs])
     unlocked = time.monotonic()
     for job, outcome in zip(jobs, outcomes, strict=True):
         if isinstance(outcome, Signal):
@@ -62,41 +60,29 @@ def _write_together(jobs: Sequence[Job[Candidate, Signal]]) -> None:
     metrics.BATCH.observe(len(jobs))
 
 
-@dataclass(slots=True)
-class _Batch:
-    """The rows of one turn, in the order of their positions."""
-
-    turn: log.Turn
-    signals: list[Signal] = field(default_factory=list)
-    events: list[Event] = field(default_factory=list)
-
-    def write(self, candidates: Sequence[Candidate]) -> list[Signal | Refused]:
-        """Decides and writes all candidates. Returns the outcome of each."""
-        questions = [candidate.question() for candidate in candidates]
-        states = statements.load_states(questions, self.turn.at)
-        first = statements.load_signals([state.spent_at for state in states if state.spent_at])
-        outcomes: list[Signal | Refused] = []
-        for candidate, question, state in zip(candidates, questions, states, strict=True):
-            nonce = (question.signer, question.nonce)
-            outcomes.append(outcome := self._decide(candidate, state, first.get(nonce)))
-            if isinstance(outcome, Signal):
-                first[nonce] = outcome
-        statements.insert(self.signals, self.events)
-        return outcomes
-
-    def _decide(self, candidate: Candidate, state: State, first: Signal | None) -> Signal | Refused:
-        self.turn.actor = candidate.incoming.actor
+def _decide(turn: log.Turn, candidates: Sequence[Candidate]) -> list[Signal | Refused]:
+    """Decides and writes all candidates. Returns the outcome of each."""
+    questions = [candidate.question() for candidate in candidates]
+    states = statements.load_states(questions, turn.at)
+    first = statements.load_signals([state.spent_at for state in states if state.spent_at])
+    outcomes: list[Signal | Refused] = []
+    signals: list[Signal] = []
+    events: list[Event] = []
+    for candidate, question, state in zip(candidates, questions, states, strict=True):
+        nonce = (question.get("signer"), question.get("nonce"))
+        turn.actor = candidate.incoming.actor
+        event: Event | None
         try:
-            signal, event = candidate.decide(self.turn, state, first)
+            signal, event = candidate.decide(turn, state, first.get(nonce))
         except Refused as refusal:
-            refused = build_refusal(self.turn, refusal, candidate, state)
-            if refused is not None:
-                self._add(refused)
-            return refusal.with_traceback(None)
-        self.signals.append(signal)
-        self._add(event)
-        return signal
-
-    def _add(self, event: Event) -> None:
-        self.events.append(event)
-        self.turn.mark_written(event)
+            outcomes.append(refusal.with_traceback(None))
+            event = build_refusal(turn, refusal, candidate, state)
+        else:
+            outcomes.append(signal)
+            signals.append(signal)
+            first[nonce] = signal
+        if event is not None:
+            events.append(event)
+            turn.mark_written(event)
+    statements.insert(signals, events)
+    return outcomes

@@ -11,13 +11,11 @@ from signals.intake.models import (
     Ignored,
     ModeName,
     Nonce,
-    Outcome,
     OutcomeName,
     SourceName,
     TargetDesk,
 )
 from signals.intake.receive import preview
-from signals.law import shapes
 
 CHECKED = "checked"
 
@@ -49,24 +47,24 @@ def check(incoming: IncomingSignal) -> Checked:
 
     Writes nothing and spends no nonce.
     """
-    outcome, matched = preview(incoming)
-    submission = shapes.read(incoming.body, incoming.deploy_to)
+    candidate = preview(incoming)
+    signal = candidate.signal
     return {
         "paper": True,
         "liveWrites": False,
         "outcome": CHECKED,
-        "wouldBe": outcome,
+        "wouldBe": signal.outcome,
         "signal": {
-            "source": submission.source,
-            "mode": submission.mode,
-            "pair": submission.pair,
-            "direction": submission.direction,
-            "nonce": submission.nonce,
-            "fanout": submission.fanout,
-            "userId": incoming.owner_id or submission.user_id,
-            "botId": submission.bot_id,
+            "source": signal.source,
+            "mode": signal.mode,
+            "pair": signal.pair,
+            "direction": signal.direction,
+            "nonce": signal.nonce,
+            "fanout": signal.fanout,
+            "userId": signal.user_id,
+            "botId": signal.bot_id,
         },
-        "matched": matched,
-        "filled": matched if outcome == Outcome.FILLED else 0,
-        "ignored": list(submission.ignored),
+        "matched": signal.matched,
+        "filled": signal.filled,
+        "ignored": list(candidate.submission.ignored),
     }

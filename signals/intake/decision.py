@@ -4,9 +4,10 @@ Nothing here runs SQL. A candidate is accepted, or refused by the first refusal 
 an accepted one becomes a row of ``Signal``.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from events.http.refusals import (
     FloorSecretRefused,
@@ -53,22 +54,22 @@ class LawfulSignal:
         return self.signal.user_id
 
     @property
-    def sent(self) -> dict[str, str | None]:
-        return {"pair": self.submission.pair, "direction": self.submission.direction}
+    def sent(self) -> Mapping[str, object]:
+        return self.submission.pair_and_direction
 
     def question(self) -> Question:
         """What its state depends on."""
         signal = self.signal
-        return question(
-            self.incoming,
-            signer=signal.signer,
-            nonce=signal.nonce,
-            user_id=signal.user_id,
-            bot_id=signal.bot_id,
-        )
+        return {
+            **authority(self.incoming),
+            "signer": signal.signer,
+            "nonce": signal.nonce,
+            "user_id": signal.user_id,
+            "bot_id": signal.bot_id,
+        }
 
-    def check(self, state: State, first: Signal | None, at: datetime) -> None:
-        """Raises the first refusal that applies at ``at``.
+    def match(self, state: State, first: Signal | None, at: datetime) -> None:
+        """Sets what the signal matches at ``at``. Raises the first refusal that applies.
 
         ``first`` is the signal that spent the nonce.
         """
@@ -78,22 +79,19 @@ class LawfulSignal:
         if submission.user_id is not None and state.user_id is None:
             raise NotFound("There is no such desk.")
         if first is not None:
-            raise NonceUsed(first=first.answer(), identical=first.is_identical_to(submission))
+            raise NonceUsed(first=first.answer(), identical=first.is_identical_to(self.signal))
         rules.check_age(submission, state.max_age, at)
-        rules.check_match(submission, _standing(submission, state))
-
-    def outcome(self, state: State) -> tuple[Outcome, int]:
-        """The outcome if no refusal applies, and the number of desks that it matches."""
-        return _outcome(self.submission, state.standing)
+        rules.check_match(submission, Standing(state.card, state.elected, state.why_not_ready))
+        signal = self.signal
+        signal.card_id = None if signal.bot_id else state.card_id
+        signal.outcome, signal.matched = _outcome(submission, state.standing or 0)
+        signal.filled = signal.matched if signal.outcome == Outcome.FILLED else 0
 
     def decide(self, turn: Turn, state: State, first: Signal | None) -> tuple[Signal, Event]:
-        """Completes the signal at the turn's position. Raises what ``check`` raises."""
-        self.check(state, first, turn.at)
+        """Completes the signal at the turn's position. Raises what ``match`` raises."""
+        self.match(state, first, turn.at)
         signal = self.signal
         signal.position, signal.received_at = turn.next_position(), turn.at
-        signal.card_id = None if self.submission.bot_id else state.card_id
-        outcome, signal.matched = self.outcome(state)
-        signal.filled = signal.matched if outcome == Outcome.FILLED else 0
         return signal, _build_event(turn, signal)
 
     def allowance_for(self, refusal: Refused) -> Allowance | None:
@@ -118,7 +116,7 @@ class UnlawfulSignal:
     refusal: Refused
     allowance: Allowance
     user_id: str | None = field(init=False)
-    sent: dict[str, str | None] = field(init=False)
+    sent: Mapping[str, object] = field(init=False)
 
     def __post_init__(self) -> None:
         self.user_id, self.sent = self.incoming.user_id(), self.incoming.sent()
@@ -126,7 +124,7 @@ class UnlawfulSignal:
     def question(self) -> Question:
         """What its state depends on: the credential, and what the bot elected."""
         bot = self.incoming.automation
-        return question(self.incoming, bot_id=bot and bot.pk)
+        return {**authority(self.incoming), "bot_id": bot.pk if bot else None}
 
     def decide(self, turn: Turn, state: State, first: Signal | None) -> NoReturn:
         """Raises the refusal, or the one of a credential that is no longer valid."""
@@ -163,11 +161,9 @@ def build_refusal(turn: Turn, refusal: Refused, candidate: Candidate, state: Sta
 
 
 def _build_refusal(turn: Turn, refusal: Refused, candidate: Candidate, state: State) -> Event:
-    bot, elected = candidate.incoming.automation, None
+    bot = candidate.incoming.automation
     marks = candidate.incoming.marks(refusal)
     errors = refusal.members.get("errors")
-    if bot and state.elected:
-        elected = {"pair": state.elected.pair, "direction": state.elected.direction}
     return turn.build_event(
         Kind.SIGNAL_REFUSED,
         topic=candidate.user_id,
@@ -175,8 +171,8 @@ def _build_refusal(turn: Turn, refusal: Refused, candidate: Candidate, state: St
             "code": refusal.code,
             "source": candidate.incoming.source,
             "sent": candidate.sent,
-            "elected": refusal.members.get("elected") or elected,
-            "botId": bot.pk if bot else None,
+            "elected": refusal.members.get("elected") or (state.elected if bot else None),
+            "botId": bot and bot.pk,
             **({"errors": errors} if errors else {}),
             **(marks if bot else {}),
         },
@@ -219,32 +215,25 @@ def _build_event(turn: Turn, signal: Signal) -> Event:
     )
 
 
-def question(incoming: IncomingSignal, **more: Any) -> Question:
-    """What the validity of the credential depends on, and ``more`` of a signal."""
-    credential = incoming.credential
-    is_token = isinstance(credential, Token)
-    stands_in = (
-        isinstance(credential, SigningSecret)
-        and incoming.source == Source.NOX
-        and credential.source != Source.NOX
-    )
-    return Question(
-        token=incoming.credential_id if is_token else None,
-        secret=None if is_token else incoming.credential_id,
-        stands_in=stands_in,
-        **more,
-    )
+def authority(incoming: IncomingSignal) -> Question:
+    """What the validity of the credential depends on."""
+    match incoming.credential:
+        case Token() as token:
+            return {"token": token.public_id}
+        case SigningSecret() as secret:
+            is_for_nox = incoming.source == Source.NOX and secret.source != Source.NOX
+            return {"secret": secret.public_id, "stands_in": is_for_nox}
+        case None:
+            return {}
 
 
 def _build_signal(submission: Submission, incoming: IncomingSignal) -> Signal:
-    """Builds the signal, without what is only known under the lock: position, time and card."""
-    outcome, matched = _outcome(submission, standing=None)
+    """Builds the signal, without what is only known under the lock: position, time and match."""
     return Signal(
         signer=submission.signer,
         nonce=submission.nonce,
         source=submission.source,
         mode=submission.mode,
-        outcome=outcome,
         pair=submission.pair,
         direction=submission.direction,
         fanout=submission.fanout,
@@ -255,28 +244,19 @@ def _build_signal(submission: Submission, incoming: IncomingSignal) -> Signal:
         size_quote=None if submission.size_quote is None else f"{submission.size_quote:f}",
         rationale=submission.rationale,
         decision_ref=submission.decision_ref,
-        matched=matched,
     )
 
 
-def _standing(submission: Submission, state: State) -> Standing:
-    if submission.bot_id is not None:
-        return Standing(card=state.card, automation=state.elected)
-    if state.user_id is None or state.elected is not None:
-        return Standing(card=state.card, desk=state.elected)
-    return Standing(card=state.card, not_ready=state.why_not_ready)
-
-
-def _outcome(submission: Submission, standing: int | None) -> tuple[Outcome, int]:
+def _outcome(submission: Submission, standing: int) -> tuple[Outcome, int]:
     """Returns the outcome of a lawful signal and the number of desks it matched.
 
-    ``standing`` is the number of elections on the published card, None if no card is published.
+    ``standing`` is the number of elections on the published card.
     """
     if submission.mode == Mode.DRAFT:
         return Outcome.RECORDED, 0
     matched = int(submission.has_target)
     if submission.fanout and submission.user_id is None:
-        matched = standing or 0
+        matched = standing
     if submission.mode == Mode.DRY_RUN:
         return Outcome.DRY_RUN, matched
     return (Outcome.FILLED, matched) if submission.has_target else (Outcome.RECORDED, 0)

@@ -15,7 +15,6 @@ This module knows nothing of signals.
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from enum import Enum, auto
 from typing import Generic, TypeVar
 
 from django.db import OperationalError
@@ -29,25 +28,19 @@ Work = TypeVar("Work")
 Result = TypeVar("Result")
 
 
-class State(Enum):
-    """Where the work of a thread is."""
-
-    WAITING = auto()
-    LEADING = auto()  # the thread must lead the next batch, which includes its own work
-    TAKEN = auto()
-
-
 class Job(Generic[Work, Result]):
-    """The work of one thread. It is finished once its outcome is certain."""
+    """The work of one thread. It is finished once its outcome is certain.
 
-    __slots__ = ("_error", "_result", "_wake", "is_finished", "state", "work")
+    ``leads`` is whether the thread must lead the next batch, which includes its own work.
+    """
+
+    __slots__ = ("_error", "_result", "_wake", "is_finished", "leads", "work")
 
     _result: Result
 
     def __init__(self, work: Work) -> None:
         self.work = work
-        self.state = State.WAITING
-        self.is_finished = False
+        self.leads = self.is_finished = False
         self._error: BaseException | None = None
         self._wake = threading.Lock()
         self._wake.acquire()
@@ -96,12 +89,10 @@ class GroupCommit(Generic[Work, Result]):
         job: Job[Work, Result] = Job(work)
         with self._lock:
             self._waiting.append(job)
-            if leads := not self._is_led:
-                self._is_led = True
-                job.state = State.LEADING
-        if not leads:
+            job.leads, self._is_led = not self._is_led, True
+        if not job.leads:
             self._wait(job)
-        if job.state is State.LEADING:
+        if job.leads:
             self._lead()
         return job.outcome()
 
@@ -110,7 +101,7 @@ class GroupCommit(Generic[Work, Result]):
         if job.sleep(TIMEOUT):
             return
         with self._lock:
-            gives_up = job.state is State.WAITING
+            gives_up = job in self._waiting and not job.leads
             if gives_up:
                 self._waiting.remove(job)
         if gives_up:
@@ -121,8 +112,6 @@ class GroupCommit(Generic[Work, Result]):
         """Processes one batch and passes the lead on."""
         with self._lock:
             batch = [self._waiting.popleft() for _ in range(min(MAX_BATCH, len(self._waiting)))]
-            for job in batch:
-                job.state = State.TAKEN
         failure: BaseException | None = None
         try:
             self._process(batch)
@@ -143,9 +132,7 @@ class GroupCommit(Generic[Work, Result]):
             following = self._waiting[0] if self._waiting else None
             self._is_led = following is not None
             if following:
-                following.state = State.LEADING
-            for job in batch:
-                job.state = State.TAKEN
+                following.leads = True
         if following:
             following.wake()
         for job in batch:

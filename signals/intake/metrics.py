@@ -1,13 +1,6 @@
 """The metrics of signals at /metrics. No label names a user, a desk, a bot or a token."""
 
-import functools
-from collections.abc import Callable
-
 from prometheus_client import Counter, Histogram
-
-from events.http.refusals import Refused
-from signals.intake.incoming import IncomingSignal
-from signals.intake.models import Accepted
 
 RECEIVED = Counter(
     "signals_received",
@@ -32,23 +25,3 @@ LOCK = Histogram(
 # The outcomes of a signal that was not accepted: refused, or failed with an error.
 REFUSED, FAILED = "refused", "failed"
 UNKNOWN = "unknown"
-
-
-def measured(receive: Callable[[IncomingSignal], Accepted]) -> Callable[..., Accepted]:
-    """Decorates ``receive``: counts and times its calls."""
-
-    @functools.wraps(receive)
-    def receive_measured(incoming: IncomingSignal) -> Accepted:
-        outcome = FAILED
-        try:
-            with INTAKE.time():
-                answer = receive(incoming)
-            outcome = answer["outcome"]
-        except Refused:
-            outcome = REFUSED
-            raise
-        finally:
-            RECEIVED.labels(incoming.source or UNKNOWN, outcome).inc()
-        return answer
-
-    return receive_measured

@@ -24,7 +24,6 @@ from signals.law.shapes import (
     MAX_NONCE_LENGTH,
     MAX_RATIONALE_LENGTH,
     Mode,
-    Submission,
 )
 from tokens.choices import Source
 
@@ -33,13 +32,14 @@ MAX_AMOUNT_LENGTH = 32
 # Shown only to the platform and to the signal's sender (contract, section 4, events).
 SENDER_MEMBERS = ("nonce", "traceId", "decisionRef")
 
-# Two submissions are identical if these fields, the target and the size are equal.
+# Two signals are identical if these fields and the size are equal.
 COMPARED = (
     "source",
     "mode",
     "pair",
     "direction",
     "fanout",
+    "user_id",
     "bot_id",
     "trace_id",
     "rationale",
@@ -236,12 +236,10 @@ class Signal(models.Model):
     def __str__(self) -> str:
         return self.public_id
 
-    def is_identical_to(self, submission: Submission) -> bool:
-        """Returns whether a submission repeats this signal exactly."""
-        size = None if self.size_quote is None else Decimal(self.size_quote)
-        target = submission.user_id if self.bot_id is None else self.user_id
-        return (size, self.user_id) == (submission.size_quote, target) and all(
-            getattr(self, name) == getattr(submission, name) for name in COMPARED
+    def is_identical_to(self, other: "Signal") -> bool:
+        """Returns whether the other signal repeats this one exactly."""
+        return Decimal(self.size_quote or 0) == Decimal(other.size_quote or 0) and all(
+            getattr(self, name) == getattr(other, name) for name in COMPARED
         )
 
     def to_dict(self) -> SignalRecord:

@@ -13,18 +13,16 @@ from django.utils import timezone
 from desks.models import Automation
 from events.http.refusals import Refused, SignatureInvalid, Unlawful
 from events.json_schema import JsonObject
-from signals.intake import statements
+from signals.intake import metrics, statements
 from signals.intake.batch import submit
-from signals.intake.decision import LawfulSignal, UnlawfulSignal, check_authority, question
+from signals.intake.decision import LawfulSignal, UnlawfulSignal, authority, check_authority
 from signals.intake.incoming import Allowance, IncomingSignal
-from signals.intake.metrics import measured
-from signals.intake.models import Accepted, Outcome
+from signals.intake.models import Accepted
 from signals.law import rules, shapes
 from signals.law.shapes import Submission
 from tokens.choices import Source
 
 
-@measured
 def receive(incoming: IncomingSignal) -> Accepted:
     """Records a signal and returns the body of the response (contract, section 4).
 
@@ -32,6 +30,20 @@ def receive(incoming: IncomingSignal) -> Accepted:
     and so is ``NonceUsed``, unless the signal repeats the first one. ``Unauthenticated`` is raised
     if the credential ended before the signal got a position, and is not recorded.
     """
+    outcome = metrics.FAILED
+    try:
+        with metrics.INTAKE.time():
+            answer = _receive(incoming)
+        outcome = answer["outcome"]
+    except Refused:
+        outcome = metrics.REFUSED
+        raise
+    finally:
+        metrics.RECEIVED.labels(incoming.source or metrics.UNKNOWN, outcome).inc()
+    return answer
+
+
+def _receive(incoming: IncomingSignal) -> Accepted:
     try:
         submission = parse_lawful(incoming)
     except Unlawful as refusal:
@@ -40,17 +52,17 @@ def receive(incoming: IncomingSignal) -> Accepted:
     return {**signal.answer(), "ignored": list(submission.ignored)}
 
 
-def preview(incoming: IncomingSignal) -> tuple[Outcome, int]:
-    """Returns the outcome that a signal would have now, and how many desks it would match.
+def preview(incoming: IncomingSignal) -> LawfulSignal:
+    """Returns the signal with what it would match now. Raises the refusal that would apply.
 
-    Raises the refusal that would apply. Records nothing and spends no nonce.
+    Records nothing and spends no nonce.
     """
-    signal = LawfulSignal(incoming, parse_lawful(incoming))
+    candidate = LawfulSignal(incoming, parse_lawful(incoming))
     now = timezone.now()
-    (state,) = statements.load_states([signal.question()], now)
+    (state,) = statements.load_states([candidate.question()], now)
     first = statements.load_signals([state.spent_at] if state.spent_at else [])
-    signal.check(state, next(iter(first.values()), None), now)
-    return signal.outcome(state)
+    candidate.match(state, next(iter(first.values()), None), now)
+    return candidate
 
 
 def parse_lawful(incoming: IncomingSignal) -> Submission:
@@ -79,6 +91,6 @@ def _refuse(refusal: Refused, incoming: IncomingSignal) -> NoReturn:
     if allowance is not Allowance.REPORTED:
         submit(UnlawfulSignal(incoming, refusal, allowance))
     elif incoming.credential is not None:
-        (state,) = statements.load_states([question(incoming)], timezone.now())
+        (state,) = statements.load_states([authority(incoming)], timezone.now())
         check_authority(incoming, state)
     raise refusal

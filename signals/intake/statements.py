@@ -7,28 +7,18 @@ second statement writes all signals and events. Table and column names come from
 import functools
 import json
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 from django.db import connection
 from django.db.models import Model
 
+from desks.choices import PairAndDirection
 from desks.models import Automation, Card, Desk, Election
 from events.models import Event
-from events.statements import (
-    INSERT_EVENT,
-    adapt_datetime,
-    columns,
-    execute,
-    fetch_all,
-    parameters,
-    values,
-    written_fields,
-)
+from events.statements import adapt_datetime, columns, execute, fetch_all, written_fields
 from signals.intake.models import Signal
-from signals.law.rules import ElectedPair
 from tokens.callers.statements import NOX_SECRET_EXISTS, SECRET_IS_LIVE, TOKEN_IS_ACTIVE
 
 SIGNAL, EVENT = Signal._meta.db_table, Event._meta.db_table
@@ -36,21 +26,20 @@ DESK, CARD, ELECTION = Desk._meta.db_table, Card._meta.db_table, Election._meta.
 BOT = Automation._meta.db_table
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
-    """What the state of one signal depends on. A field is None if it does not apply.
+class Question(TypedDict, total=False):
+    """What the state of one signal depends on. What does not apply is absent or None.
 
     ``token`` and ``secret`` are the id of the credential. ``stands_in`` is whether the Floor secret
     signed a signal of nox.
     """
 
-    token: str | None
-    secret: str | None
+    token: str
+    secret: str
     stands_in: bool
-    signer: str | None = None
-    nonce: str | None = None
-    user_id: str | None = None
-    bot_id: str | None = None
+    signer: str
+    nonce: str
+    user_id: str | None
+    bot_id: str | None
 
 
 class State(NamedTuple):
@@ -58,7 +47,7 @@ class State(NamedTuple):
 
     credential_is_valid: bool | None
     # True if the Floor secret signed a signal of nox, but nox has a secret of its own by now.
-    nox_has_own_secret: bool
+    nox_has_own_secret: bool | None
     spent_at: int | None  # the position of the signal that spent its nonce
     user_id: str | None
     connected: bool
@@ -74,13 +63,15 @@ class State(NamedTuple):
     max_age_seconds: int | None
 
     @property
-    def card(self) -> ElectedPair | None:
-        return ElectedPair(self.card_pair, self.card_direction) if self.card_id else None
+    def card(self) -> PairAndDirection | None:
+        if not self.card_id:
+            return None
+        return {"pair": self.card_pair, "direction": self.card_direction}
 
     @property
-    def elected(self) -> ElectedPair | None:
+    def elected(self) -> PairAndDirection | None:
         """The election of the bot, or the desk's on the published card."""
-        return ElectedPair(self.pair, self.direction) if self.pair else None
+        return {"pair": self.pair, "direction": self.direction} if self.pair else None
 
     @property
     def max_age(self) -> timedelta | None:
@@ -104,18 +95,13 @@ SPENT = "spent.signer = sent.signer AND spent.nonce = sent.nonce"
 OF_BOT = "of_bot.automation_id = sent.bot_id AND of_bot.closed IS NULL"
 OF_DESK = """of_desk.card_id = card.id AND of_desk.desk_id = desk.id AND of_desk.closed IS NULL
          AND sent.bot_id IS NULL"""
-FIELDS = {
-    name: "boolean" if name == "stands_in" else "text" for name in Question.__dataclass_fields__
-}
+FIELDS = {name: "boolean" if name == "stands_in" else "text" for name in Question.__annotations__}
 
 
 def load_states(questions: Sequence[Question], at: datetime) -> list[State]:
     """Loads the state of each signal, with the validity of its credential at ``at``."""
-    sent = [{name: getattr(question, name) for name in FIELDS} for question in questions]
-    rows = fetch_all(
-        _state_query(connection.vendor), {"sent": json.dumps(sent), "at": adapt_datetime(at)}
-    )
-    return [State(*row) for row in rows]
+    params = {"sent": json.dumps(questions), "at": adapt_datetime(at)}
+    return [State(*row) for row in fetch_all(_state_query(connection.vendor), params)]
 
 
 def load_signals(positions: Collection[int]) -> dict[tuple[str | None, str | None], Signal]:
@@ -130,8 +116,8 @@ def insert(signals: Sequence[Signal], events: Sequence[Event]) -> None:
         rows = {"signals": _rows(signals), "events": _rows(events)}
         execute(INSERT_BOTH, {name: json.dumps(each, default=str) for name, each in rows.items()})
     else:
-        _insert_many(INSERT_SIGNAL, signals)
-        _insert_many(INSERT_EVENT, events)
+        Signal.objects.bulk_create(signals)
+        Event.objects.bulk_create(events)
 
 
 @functools.cache
@@ -193,7 +179,6 @@ def _insert_from_json(model: type[Model], parameter: str) -> str:
 INSERT_BOTH = f"""
 WITH signal AS ({_insert_from_json(Signal, "signals")})
 {_insert_from_json(Event, "events")}"""
-INSERT_SIGNAL = f"INSERT INTO {SIGNAL} ({columns(Signal)}) VALUES ({values(Signal)})"
 
 
 def _rows(instances: Sequence[Model]) -> list[dict[str, Any]]:
@@ -203,9 +188,3 @@ def _rows(instances: Sequence[Model]) -> list[dict[str, Any]]:
     fields = written_fields(type(instances[0]))
     names, read = [field.column for field in fields], attrgetter(*(f.attname for f in fields))
     return [dict(zip(names, read(row), strict=True)) for row in instances]
-
-
-def _insert_many(statement: str, instances: Sequence[Model]) -> None:
-    if instances:
-        with connection.cursor() as cursor:
-            cursor.executemany(statement, [parameters(row) for row in instances])

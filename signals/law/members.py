@@ -32,8 +32,8 @@ class Member:
     ``schema`` and ``description`` are for the OpenAPI document.
     """
 
-    schema: dict[str, Any]
-    read: Callable[[Any], Any]
+    schema: JsonObject
+    read: Callable[[object], Any]
     description: str = ""
     is_required: bool = True
 
@@ -51,7 +51,7 @@ def optional(member: Member, description: str = "") -> Member:
 def choice(*choices: StrEnum) -> Member:
     """One of these strings."""
 
-    def read(value: Any) -> StrEnum:
+    def read(value: object) -> StrEnum:
         for one in choices:
             if isinstance(value, str) and value == one:
                 return one
@@ -61,10 +61,10 @@ def choice(*choices: StrEnum) -> Member:
     return Member(single if len(choices) == 1 else one_of(choices), read)
 
 
-def flag(schema: dict[str, Any] = BOOLEAN) -> Member:
+def flag(schema: JsonObject = BOOLEAN) -> Member:
     """A boolean. ``schema`` narrows the description."""
 
-    def read(value: Any) -> bool:
+    def read(value: object) -> bool:
         if not isinstance(value, bool):
             raise FaultError("type", "Send true or false.")
         return value
@@ -76,7 +76,7 @@ def matching(form: str, detail: str, description: str = "", *, longest: int = 0)
     """Text that matches a regular expression completely, of at most ``longest`` characters."""
     regex = re.compile(form, re.ASCII)
 
-    def read(value: Any) -> str:
+    def read(value: object) -> str:
         too_long = longest and isinstance(value, str) and len(value) > longest
         if not isinstance(value, str) or too_long or not regex.fullmatch(value):
             raise FaultError("form", detail)
@@ -86,10 +86,10 @@ def matching(form: str, detail: str, description: str = "", *, longest: int = 0)
     return Member(pattern(form, **limit), read, description)
 
 
-def text(longest: int, schema: dict[str, Any] | None = None) -> Member:
+def text(longest: int, schema: JsonObject | None = None) -> Member:
     """Any text. ``schema`` narrows the description."""
 
-    def read(value: Any) -> str:
+    def read(value: object) -> str:
         if not isinstance(value, str):
             raise FaultError("type", "Send text.")
         if len(value) > longest:
@@ -103,7 +103,7 @@ def plain_text(longest: int) -> Member:
     """Text without control characters except newline and tab."""
     any_text = text(longest)
 
-    def read(value: Any) -> str:
+    def read(value: object) -> str:
         plain: str = any_text.read(value)
         if _CONTROL.search(plain):
             raise FaultError("form", "Send plain text without control characters.")
@@ -112,7 +112,7 @@ def plain_text(longest: int) -> Member:
     return Member(pattern(f"[^{CONTROL}]*", maxLength=longest), read, "Plain text.")
 
 
-def _read_amount(value: Any) -> Decimal:
+def _read_amount(value: object) -> Decimal:
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         raise FaultError("type", "Send a number or null.")
     amount = Decimal(value)
@@ -125,10 +125,10 @@ def _read_amount(value: Any) -> Decimal:
     return amount
 
 
-def _read_time(value: Any) -> datetime:
+def _read_time(value: object) -> datetime:
     try:
-        return parse_rfc3339(value)
-    except (TypeError, ValueError):
+        return parse_rfc3339(str(value))
+    except ValueError:
         raise FaultError("form", RFC3339_DETAIL) from None
 
 

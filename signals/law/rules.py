@@ -6,9 +6,10 @@ decides which refusal the sender gets.
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
+from desks.choices import PairAndDirection
 from events.http.refusals import ExchangeSecret, Invalid
+from events.json_schema import JsonObject
 from signals.law import refusals
 from signals.law.shapes import Mode, Submission
 from tokens.crypto.exchange_secrets import contains_secret
@@ -25,27 +26,19 @@ TICKERS = ("ticker", "symbol")
 
 
 @dataclass(frozen=True, slots=True)
-class ElectedPair:
-    """The pair and direction of an election or of the published card."""
-
-    pair: str
-    direction: str
-
-
-@dataclass(frozen=True, slots=True)
 class Standing:
     """What was elected when the signal got its position. A field is None if there was none.
 
-    ``not_ready`` says why the desk has no election on the card: a key of ``DeskNotReady.REASONS``.
+    ``card`` is the published card. ``elected`` is the election of the signal's bot, or that of its
+    desk on the card. ``not_ready`` says why the desk has none: a key of ``DeskNotReady.REASONS``.
     """
 
-    card: ElectedPair | None = None
-    desk: ElectedPair | None = None
-    automation: ElectedPair | None = None
+    card: PairAndDirection | None = None
+    elected: PairAndDirection | None = None
     not_ready: str = ""
 
 
-def check_body(body: dict[str, Any]) -> None:
+def check_body(body: JsonObject) -> None:
     """Checks the rules that apply to every signal, whatever its shape."""
     if contains_secret(body):
         raise ExchangeSecret
@@ -77,30 +70,29 @@ def check_age(submission: Submission, max_age: timedelta | None, at: datetime) -
 def check_match(submission: Submission, standing: Standing) -> None:
     """Raises a refusal unless the signal repeats the election of its target exactly."""
     elected = required_election(submission, standing)
-    sent = {"pair": submission.pair, "direction": submission.direction}
-    shown = {"pair": elected.pair, "direction": elected.direction}
-    if submission.pair != elected.pair:
-        raise refusals.PairMismatch(sent=sent, elected=shown)
-    if submission.direction != elected.direction:
-        raise refusals.DirectionMismatch(sent=sent, elected=shown)
+    sent = submission.pair_and_direction
+    if sent["pair"] != elected["pair"]:
+        raise refusals.PairMismatch(sent=sent, elected=elected)
+    if sent["direction"] != elected["direction"]:
+        raise refusals.DirectionMismatch(sent=sent, elected=elected)
 
 
-def required_election(submission: Submission, standing: Standing) -> ElectedPair:
+def required_election(submission: Submission, standing: Standing) -> PairAndDirection:
     """Returns the election that the signal must repeat. Raises a refusal if there is none."""
     if submission.bot_id is not None:
-        if standing.automation is None:
+        if standing.elected is None:
             raise refusals.NoElection
-        return standing.automation
+        return standing.elected
     if submission.user_id is not None and submission.mode != Mode.DRAFT:
-        if standing.desk is None:
+        if standing.elected is None:
             raise refusals.DeskNotReady(standing.not_ready)
-        return standing.desk
+        return standing.elected
     if standing.card is None:
         raise refusals.NoCard
     return standing.card
 
 
-def _is_ticker_only(body: dict[str, Any]) -> bool:
+def _is_ticker_only(body: JsonObject) -> bool:
     """Returns whether the body has a ticker but no pair and direction, or a ticker as its pair."""
     pair = body.get("pair")
     names_ticker = any(body.get(name) is not None for name in TICKERS)

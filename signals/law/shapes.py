@@ -12,10 +12,10 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
-from desks.choices import PAIR_FORM, Direction
+from desks.choices import PAIR_FORM, Direction, PairAndDirection
 from desks.ids import BOT_ID, USER_ID
 from events.http.refusals import FieldError, Invalid
-from events.json_schema import BOOLEAN
+from events.json_schema import BOOLEAN, JsonObject
 from signals.law import members
 from signals.law.members import FaultError, Member, optional
 from tokens.choices import Source
@@ -65,6 +65,10 @@ class Submission:
     def signer(self) -> str:
         """The scope in which a nonce is single-use: the bot, or the source."""
         return self.bot_id or self.source
+
+    @property
+    def pair_and_direction(self) -> PairAndDirection:
+        return {"pair": self.pair, "direction": self.direction}
 
     @property
     def has_target(self) -> bool:
@@ -176,7 +180,7 @@ UNKNOWN = _shape("UnknownSignal", "A signal of no known source.", *Source)
 RENAMED = {"botId": "bot_id", "userId": "user_id", "action_id": "nonce", "sentAt": "sent_at"}
 
 
-def read(body: dict[str, Any], deploy_to: str | None = None) -> Submission:
+def read(body: JsonObject, deploy_to: str | None = None) -> Submission:
     """Reads a body. ``deploy_to`` is the desk in the path, if there is one.
 
     Raises ``Invalid`` with all faults of the body at once.
@@ -194,7 +198,7 @@ def read(body: dict[str, Any], deploy_to: str | None = None) -> Submission:
     return Submission(**renamed, ignored=tuple(ignored[:MAX_IGNORED]))
 
 
-def nonce_of(body: dict[str, Any]) -> str | None:
+def nonce_of(body: JsonObject) -> str | None:
     """The nonce of a body, whatever else it holds. None if it has no valid one."""
     name, member = (
         ("action_id", ACTION_ID) if body.get("source") == Source.NOX else ("nonce", NONCE)
@@ -205,7 +209,7 @@ def nonce_of(body: dict[str, Any]) -> str | None:
         return None
 
 
-def _hook_shape(body: dict[str, Any]) -> Shape:
+def _hook_shape(body: JsonObject) -> Shape:
     """Returns the shape that a body on the hook must have, by its source and fanout."""
     match body.get("source"):
         case Source.TRADINGVIEW:
@@ -217,7 +221,7 @@ def _hook_shape(body: dict[str, Any]) -> Shape:
     return UNKNOWN
 
 
-def _read_members(shape: Shape, body: dict[str, Any]) -> tuple[dict[str, Any], list[FieldError]]:
+def _read_members(shape: Shape, body: JsonObject) -> tuple[dict[str, Any], list[FieldError]]:
     """Returns the values of the members that are present, and the faults."""
     values, faults = {}, []
     for name, member in shape.members.items():

@@ -80,7 +80,8 @@ def test_the_second_use_of_a_nonce_in_a_batch_is_answered_with_the_first(desk, t
     jobs = [signal(body, token), signal(body, token), signal({**body, "pair": "X/Y"}, token)]
     with CaptureQueriesContext(connection) as queries:
         first, again, other = outcomes(jobs)
-    assert sum("RETURNING" in query["sql"] for query in queries) == 1  # none was tried on its own
+    turns = [query for query in queries if query["sql"].startswith("UPDATE")]
+    assert sum("RETURNING" in turn["sql"] for turn in turns) == 1  # none was tried on its own
     assert isinstance(again, NonceUsed)
     assert again.members == {"first": jobs[0].outcome().answer(), "identical": True}
     assert other.members == {"first": jobs[0].outcome().answer(), "identical": False}
@@ -140,8 +141,7 @@ def statements_of(jobs: Sequence[CandidateJob]) -> list[str]:
 def test_a_batch_takes_as_many_statements_as_one_signal(desk, token, size):
     """BEGIN and COMMIT are SAVEPOINT and RELEASE SAVEPOINT inside a test's own transaction."""
     taken = statements_of([signal(fanout(), token) for _ in range(size)])
-    # SQLite has one executemany for each table: "32 times: INSERT …".
-    inserts = ["WITH"] if connection.vendor == "postgresql" else [str(size)] * 2
+    inserts = ["WITH"] if connection.vendor == "postgresql" else ["INSERT"] * 2
     assert taken == ["SAVEPOINT", "UPDATE", "SELECT", *inserts, "RELEASE"]
 
 

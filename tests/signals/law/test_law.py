@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from desks.choices import PairAndDirection
 from events.http.refusals import ExchangeSecret, Invalid
 from signals.law import rules
 from signals.law.refusals import (
@@ -17,15 +18,15 @@ from signals.law.refusals import (
     SignalTooOld,
     TickerOnly,
 )
-from signals.law.rules import ElectedPair, Standing
+from signals.law.rules import Standing
 from signals.law.shapes import Mode, Submission
 from tests.signals.bodies import deploy, fanout
 from tokens.choices import Source
 
 pytestmark = pytest.mark.once
 
-CARD = ElectedPair("BTC/USDT", "long")
-OTHER = ElectedPair("ETH/USDT", "short")
+CARD: PairAndDirection = {"pair": "BTC/USDT", "direction": "long"}
+OTHER: PairAndDirection = {"pair": "ETH/USDT", "direction": "short"}
 
 
 def submission(**changes) -> Submission:
@@ -97,13 +98,13 @@ def test_a_secret_is_refused_before_anything_else():
 
 def test_a_bot_repeats_its_own_election_whatever_the_card_is():
     sent = submission(bot_id="bot_1", pair="ETH/USDT", direction="short")
-    rules.check_match(sent, Standing(card=CARD, automation=OTHER))
+    rules.check_match(sent, Standing(card=CARD, elected=OTHER))
     with pytest.raises(NoElection):
-        rules.check_match(sent, Standing(card=CARD, desk=CARD))
+        rules.check_match(sent, Standing(card=CARD))
 
 
 def test_a_signal_to_one_desk_repeats_that_desks_election():
-    rules.check_match(submission(user_id="usr_1"), Standing(card=OTHER, desk=CARD))
+    rules.check_match(submission(user_id="usr_1"), Standing(card=OTHER, elected=CARD))
     for reason in DeskNotReady.REASONS:
         standing = Standing(card=CARD, not_ready=reason)
         for wide in (False, True):
@@ -124,7 +125,7 @@ def test_a_draft_repeats_the_published_card_even_if_it_names_a_desk(user_id):
     draft = submission(source=Source.NOX, mode=Mode.DRAFT, user_id=user_id)
     rules.check_match(draft, Standing(card=CARD))
     with pytest.raises(NoCard):
-        rules.check_match(draft, Standing(desk=CARD))
+        rules.check_match(draft, Standing(elected=CARD))
 
 
 def test_another_pair_is_refused_before_another_direction_and_both_are_shown():
