@@ -3,7 +3,6 @@
 import functools
 import itertools
 import json
-import queue
 import secrets
 import time
 from collections.abc import Callable
@@ -13,7 +12,7 @@ import httpx2
 
 from desks.choices import Direction
 from signals.client import HOOK, Accepted, Card, ClientError, Engine, InvalidWebhookError
-from signals.demo import webhook
+from signals.demo.webhook import Receiver, subscribe
 from tokens.crypto import signing
 
 PAGE_SIZE = 3  # desks
@@ -23,7 +22,6 @@ EXPECTED_ERRORS = (
     httpx2.HTTPError,
     ClientError,
     InvalidWebhookError,
-    queue.Empty,
     ValueError,
     LookupError,
 )
@@ -126,9 +124,23 @@ class Round:
         )
 
     def _play_webhook(self) -> None:
-        arrived = webhook.play(self._base_url, self._seeded, self._client, self._announce)
-        expected = {"test": "subscription.test", "event": "signal.filled", "signal": True}
-        self._compare(arrived, expected)
+        with Receiver() as receiver:
+            self._announce(
+                "The customer signs in and adds a webhook. A signed test arrives, is verified, and "
+                "its answer proves that the customer wants it."
+            )
+            receiver.secret = subscribe(self._base_url, self._seeded["user"], receiver.url)
+            self._compare({"type": receiver.next()["type"]}, {"type": "subscription.test"})
+            self._announce(
+                "The engine deploys a signal to this desk: the event arrives, and is verified."
+            )
+            desk, card = self._seeded["desks"][0]["userId"], self._seeded["card"]
+            deployed = self._client.deploy(desk, card, nonce=_nonce())
+            event = receiver.next()
+        self._compare(
+            {"type": event["type"], "signal": event["data"]["signal"]["id"]},
+            {"type": "signal.filled", "signal": deployed.signal["id"]},
+        )
 
     def _send(
         self,

@@ -7,7 +7,6 @@ same as if people had used the service.
 import base64
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from allauth.account.models import EmailAddress
@@ -36,19 +35,8 @@ TOTP_BYTES = 20  # as RFC 4226 recommends
 # service nor the seeding itself runs into the lock's timeout.
 DESKS_PER_TURN = 200
 
-# Called with the number of desks created so far.
-Progress = Callable[[int], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Account:
-    """A user who can sign in, and the password."""
-
-    user: User
-    password: str
-
-    def to_dict(self) -> dict[str, str]:
-        return {"email": self.user.email, "password": self.password}
+# Called with the number of desks created since the last call.
+Progress = Callable[[int], object]
 
 
 def seed(*, ready: int, idle: int, nox: bool, progress: Progress) -> dict[str, Any]:
@@ -57,17 +45,18 @@ def seed(*, ready: int, idle: int, nox: bool, progress: Progress) -> dict[str, A
     ``ready`` is at least 1, because the first desk belongs to ``user``.
     """
     tag = secrets.token_hex(3) if User.objects.exists() else ""
-    admin, user = _account("admin", tag, staff=True), _account("user", tag)
+    admin, as_admin = _account("admin", tag, staff=True)
+    user, as_user = _account("user", tag)
     card = desks.publish_card(actor=SYSTEM, **CARD)
-    first = _first_desk(user.user, card)
+    first = _first_desk(user, card)
     progress(1)
     shown = [first]
     for made in _bulk(ready - 1, idle, tag, card, progress):
         shown += made[: DESKS_WITH_A_TOKEN - len(shown)]
     return {
         "card": card.to_dict(),
-        "admin": {**admin.to_dict(), "totpSecret": _second_factor(admin.user)},
-        "user": user.to_dict(),
+        "admin": {**as_admin, "totpSecret": _second_factor(admin)},
+        "user": as_user,
         **_shared_credentials(nox),
         "desks": [
             {
@@ -80,12 +69,13 @@ def seed(*, ready: int, idle: int, nox: bool, progress: Progress) -> dict[str, A
     }
 
 
-def _account(name: str, tag: str, *, staff: bool = False) -> Account:
+def _account(name: str, tag: str, *, staff: bool = False) -> tuple[User, dict[str, str]]:
+    """Creates a user who can sign in. Returns it, and the address and password."""
     password = secrets.token_urlsafe(PASSWORD_BYTES)
     make = User.objects.create_superuser if staff else User.objects.create_user
     user = make(_address(name, tag), password)
     _verified(user).save()
-    return Account(user, password)
+    return user, {"email": user.email, "password": password}
 
 
 def _address(name: str, tag: str) -> str:
@@ -126,11 +116,11 @@ def _bulk(
                 users=_users("desk", numbers, tag), venue=VENUE, card=card, actor=SYSTEM
             )
         yield made
-        progress(1 + numbers.stop)
+        progress(len(numbers))
     for numbers in _batches(idle):
         with log.turn(actor=SYSTEM):
             desks.open_desks(users=_users("idle", numbers, tag), actor=SYSTEM)
-        progress(1 + ready + numbers.stop)
+        progress(len(numbers))
 
 
 def _batches(count: int) -> Iterator[range]:

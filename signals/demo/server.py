@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import quote
 
 import httpx2
+from django.core.management.base import CommandError
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / ".demo"
@@ -26,18 +27,14 @@ START_TIMEOUT = 60  # seconds, enough for a slow machine
 STOP_TIMEOUT = 10  # seconds
 
 
-class DemonstrationError(Exception):
-    """The demonstration failed. The message says why, in one sentence."""
-
-
 def check_port(port: int) -> None:
-    """Raises ``DemonstrationError`` if the port is in use."""
+    """Raises ``CommandError`` if the port is in use."""
     with socket.socket() as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             server.bind((ADDRESS, port))
         except OSError as error:
-            raise DemonstrationError(
+            raise CommandError(
                 f"Port {port} is not available ({error.strerror}). Choose another: PORT=8001."
             ) from None
 
@@ -109,7 +106,7 @@ def _manage(environment: dict[str, str], *command: str) -> str:
         check=False,
     )
     if done.returncode:
-        raise DemonstrationError(f"manage.py {command[0]} failed with status {done.returncode}.")
+        raise CommandError(f"manage.py {command[0]} failed with status {done.returncode}.")
     return done.stdout
 
 
@@ -121,7 +118,7 @@ def _wait_until_ready(server: subprocess.Popen[bytes], base_url: str) -> None:
                 return
         except httpx2.TransportError:
             time.sleep(POLL_INTERVAL)
-    raise DemonstrationError("The server did not become ready.")
+    raise CommandError("The server did not become ready.")
 
 
 def _stop(server: subprocess.Popen[bytes]) -> None:

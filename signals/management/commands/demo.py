@@ -3,12 +3,12 @@
 import os
 import signal
 from types import FrameType
-from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from events.json_schema import JsonObject
 from signals.demo.round import Round
-from signals.demo.server import DemonstrationError, check_port, prepare, serving
+from signals.demo.server import check_port, prepare, serving
 
 READY, IDLE = 25, 5
 PAGES = {"Desk": "/", "Control area": "/control/", "API": "/api/docs"}
@@ -30,15 +30,15 @@ class Command(BaseCommand):
             "--make", type=int, help="process id of make, to be stopped if the demonstration fails"
         )
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def handle(self, *, port: int, once: bool, make: int | None, **options: object) -> None:
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, _interrupt)
         try:
-            self._show(options["port"], once=options["once"])
-        except DemonstrationError as error:
-            if options["make"]:
-                os.kill(options["make"], signal.SIGQUIT)
-            raise CommandError(str(error)) from None
+            self._show(port, once=once)
+        except CommandError:
+            if make:
+                os.kill(make, signal.SIGQUIT)
+            raise
         except KeyboardInterrupt:
             self.stdout.write("\nThe demonstration is over.")
 
@@ -51,15 +51,15 @@ class Command(BaseCommand):
             self.stdout.write(f"Serving on {base_url}.\n")
             went_well = Round(base_url, seeded, READY, self.stdout.write, delivers=True).play()
             if once and not went_well:
-                raise DemonstrationError("Some responses were not as expected.")
+                raise CommandError("Some responses were not as expected.")
             if once:
                 self.stdout.write("\nEvery response was as expected.")
                 return
             self._invite(base_url, seeded)
             server.wait()
-        raise DemonstrationError("The server stopped unexpectedly.")
+        raise CommandError("The server stopped unexpectedly.")
 
-    def _invite(self, base_url: str, seeded: dict[str, Any]) -> None:
+    def _invite(self, base_url: str, seeded: JsonObject) -> None:
         """Prints the addresses to open in a browser, and the accounts to sign in with."""
         lines = [f"  {page:14}{base_url}{path}" for page, path in PAGES.items()]
         for who in ("user", "admin"):

@@ -1,12 +1,12 @@
 """manage.py seed: fills an empty database for a demonstration or a test (contract, section 9)."""
 
 import argparse
-import json
 from collections.abc import Callable
-from typing import Any
+from json import dumps
 
 from django.core.management.base import CommandError, CommandParser
 from django.utils import timezone
+from tqdm import tqdm
 
 from desks.models import User
 from events.management.log_command import LogCommand
@@ -31,27 +31,18 @@ class Command(LogCommand):
         parser.add_argument("--json", action="store_true", help="print the JSON on one line")
         parser.add_argument("--force", action="store_true", help="seed even if accounts exist")
 
-    def handle(self, *args: Any, **options: Any) -> None:
-        if User.objects.exists() and not options["force"]:
+    def handle(
+        self, *, desks: int, idle: int, nox: bool, json: bool, force: bool, **options: object
+    ) -> None:
+        if User.objects.exists() and not force:
             raise CommandError(
                 "This database already has accounts. Seed an empty one, or add --force."
             )
-        ready, idle = options["desks"], options["idle"]
-        progress = self._progress(ready + idle)
-        made = seed(ready=ready, idle=idle, nox=options["nox"], progress=progress)
+        # With disable=None, tqdm draws on a terminal only.
+        with tqdm(total=desks + idle, unit=" desks", disable=None) as progress:
+            made = seed(ready=desks, idle=idle, nox=nox, progress=progress.update)
         follow(timezone.now())  # from here on what happens is notified, though no runner works yet
-        self.stdout.write(json.dumps(made, indent=None if options["json"] else 2))
-
-    def _progress(self, total: int) -> Callable[[int], None]:
-        """Shows the progress on a terminal. Does nothing if stderr is not a terminal."""
-        if not self.stderr.isatty():
-            return lambda done: None
-
-        def show(done: int) -> None:
-            self.stderr.write(f"\r{done:,} of {total:,} desks", ending="\n" * (done == total))
-            self.stderr.flush()
-
-        return show
+        self.stdout.write(dumps(made, indent=None if json else 2))
 
 
 def _at_least(least: int) -> Callable[[str], int]:

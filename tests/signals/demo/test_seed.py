@@ -256,7 +256,9 @@ def test_progress_is_shown_on_a_terminal_only(monkeypatch):
             return True
 
     terminal, file = Terminal(), io.StringIO()
-    call_command("seed", "--desks=2", "--idle=1", "--json", stdout=io.StringIO(), stderr=terminal)
-    call_command("seed", "--desks=1", "--force", stdout=io.StringIO(), stderr=file)
-    assert "3 of 3 desks\n" in terminal.getvalue()
+    monkeypatch.setattr("sys.stderr", terminal)
+    call_command("seed", "--desks=2", "--idle=1", "--json", stdout=io.StringIO())
+    monkeypatch.setattr("sys.stderr", file)
+    call_command("seed", "--desks=1", "--force", stdout=io.StringIO())
+    assert "3/3 " in terminal.getvalue()
     assert not file.getvalue()
