@@ -3,7 +3,6 @@
 import asyncio
 import resource
 import signal
-from typing import Any
 
 import uvloop
 
@@ -19,7 +18,7 @@ class Command(LogCommand):
         "finished first, which takes 10 seconds at most."
     )
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def handle(self, *args: object, **options: object) -> None:
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)  # a session is a connection
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
         uvloop.run(_run())

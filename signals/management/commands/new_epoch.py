@@ -1,9 +1,22 @@
-"""manage.py new_epoch: invalidates the readers' cursors, after a restore that lost events."""
+"""manage.py new_epoch: invalidates the readers' cursors, after a restore that lost events.
 
-from typing import Any
+A reader's cursor may be from before the loss, so it is refused. What the restored database itself
+follows the log with is as old as the log: bookmarks and webhooks go on in the new epoch.
+"""
 
+from django.db import connection
+from django.db.models import F, Value
+from django.db.models.functions import Least
+
+from desks.models import Bookmark
+from events import log
+from events.actors import SYSTEM
+from events.columns import new_epoch
+from events.feed import read_head
 from events.management.log_command import LogCommand
-from signals.epochs import begin_epoch
+from events.models import Head
+from signals.notices.writers import RESTORED
+from signals.webhooks.models import Subscription
 
 
 class Command(LogCommand):
@@ -16,11 +29,38 @@ class Command(LogCommand):
         "Nothing else changes. It is one transaction, and running it again does no harm."
     )
 
-    def handle(self, *args: Any, **options: Any) -> None:
-        begun = begin_epoch()
+    def handle(self, *args: object, **options: object) -> None:
+        with log.turn(actor=SYSTEM) as turn:
+            _lift_timeouts()
+            old, new, last = read_head().epoch, new_epoch(), turn.position - 1
+            Head.objects.update(epoch=new)
+            # ``epoch`` of other bookmarks is empty: their position is none of the log.
+            Bookmark.objects.filter(epoch=old).update(
+                epoch=new, position=Least(F("position"), Value(last))
+            )
+            webhooks = Subscription.objects.filter(cursor_epoch=old)
+            # Runners lock several rows in this order, too.
+            list(webhooks.select_for_update().order_by("pk").values_list("pk"))
+            beyond = webhooks.filter(cursor_position__gt=last).count()
+            count = webhooks.update(
+                cursor_epoch=new,
+                cursor_position=Least(F("cursor_position"), Value(last)),
+                # A session in flight saves nothing more.
+                lease_generation=F("lease_generation") + 1,
+            )
+            if count:
+                begins = {"position": 0, "at": turn.at}
+                Bookmark.objects.update_or_create(name=RESTORED, defaults=begins)
         self.stdout.write(
-            f"Epoch {begun.epoch} starts at position {begun.position:,}. "
+            f"Epoch {new} starts at position {last:,}. "
             "Earlier cursors are refused with cursor_lost.\n"
-            f"Webhooks that go on at their own position: {begun.webhooks:,}; "
-            f"of these from the end of the log: {begun.beyond:,}. Their owners are told."
+            f"Webhooks that go on at their own position: {count:,}; "
+            f"of these from the end of the log: {beyond:,}. Their owners are told."
         )
+
+
+def _lift_timeouts() -> None:
+    """Lifts the timeouts of requests in this transaction: there may be many webhooks."""
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0")
