@@ -33,8 +33,7 @@ from .data import (
     RemovedDesk,
     UnreachableError,
 )
-from .desk_copy import DeskCopy
-from .engine import HOOK, Engine
+from .engine import HOOK, DeskCopy, Engine
 from .webhooks import InvalidWebhookError, verify_webhook, webhook_answer
 
 __all__ = [

@@ -2,13 +2,14 @@
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from datetime import datetime
 from typing import Any
 
 import httpx2
 
-from .data import Refusal, UnreachableError
+from .data import JsonObject, Refusal, UnreachableError
 
 MAX_WAIT = 25  # seconds, the longest that the service waits for events
 RESPONSE_TIMEOUT = MAX_WAIT + 10.0  # seconds for one response
@@ -17,6 +18,9 @@ MIN_BACKOFF, MAX_BACKOFF = 0.5, 8.0  # seconds between two attempts
 
 # Statuses after which the same request can be sent again.
 RETRYABLE = (429, 500, 502, 503, 504)
+
+# Parameters by their names: texts, numbers, flags, times or lists. One that is None is left out.
+Query = Mapping[str, object]
 
 
 class Connection:
@@ -36,16 +40,16 @@ class Connection:
     def close(self) -> None:
         self._http.close()
 
-    def get(self, path: str, query: dict[str, Any]) -> Any:
+    def get(self, path: str, query: Query) -> Any:
         """Returns the JSON of a GET."""
-        return self._result("GET", path, params=query)
+        return self._result("GET", path, params=_parameters(query))
 
-    def post(self, path: str, body: dict[str, Any]) -> Any:
+    def post(self, path: str, body: JsonObject) -> Any:
         """Returns the JSON of a POST. It may arrive several times, so it must be safe to repeat."""
         return self._result("POST", path, json=body)
 
     def stream(
-        self, path: str, query: dict[str, Any], last_event_id: str
+        self, path: str, query: Query, last_event_id: str
     ) -> AbstractContextManager[httpx2.EventSource]:
         """Opens a stream of server-sent events, without retries.
 
@@ -53,8 +57,9 @@ class Connection:
         Reading a response that is no stream raises it too.
         """
         headers = {**self._headers, "Last-Event-ID": last_event_id}
+        params = _parameters(query)
         return self._http.sse(
-            self._base_url + path, params=query, headers=headers, timeout=SILENCE_TIMEOUT
+            self._base_url + path, params=params, headers=headers, timeout=SILENCE_TIMEOUT
         )
 
     def _result(self, method: str, path: str, **options: Any) -> Any:
@@ -94,6 +99,19 @@ def backoff(least: float | None = None, most: float | None = None) -> Iterator[f
     while True:
         yield random.uniform(upper / 2, upper)  # noqa: S311 - jitter, not a secret  # nosec B311
         upper = min(2 * upper, most or MAX_BACKOFF)
+
+
+def _parameters(query: Query) -> dict[str, str | list[str]]:
+    return {name: _text(value) for name, value in query.items() if value is not None}
+
+
+def _text(value: object) -> str | list[str]:
+    """The text of a parameter. A time without an offset is taken for local time."""
+    if isinstance(value, datetime):
+        return value.astimezone().isoformat()
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [str(each) for each in value]
+    return str(int(value)) if isinstance(value, bool) else str(value)
 
 
 def _retry_after(response: httpx2.Response | None) -> float | None:

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any, Literal, NotRequired, TypedDict
 
 Direction = Literal["long", "short"]
+JsonObject = dict[str, Any]
 
 
 class Card(TypedDict):
@@ -22,8 +23,8 @@ class Desk(TypedDict):
     userId: str
     connected: bool
     ready: bool
-    connection: dict[str, Any] | None
-    election: dict[str, Any] | None
+    connection: JsonObject | None
+    election: JsonObject | None
     createdAt: str
     updatedAt: str
 
@@ -53,7 +54,7 @@ class Bot(TypedDict):
     state: Literal["accepts_signals", "no_election", "no_secret"]
     election: dict[str, str] | None
     last: dict[str, str | None] | None
-    today: dict[str, Any]
+    today: JsonObject
 
 
 class EventFilter(TypedDict, total=False):
@@ -81,8 +82,8 @@ class Event(TypedDict):
     at: str
     actor: dict[str, str | None] | None
     userId: str | None
-    signal: dict[str, Any] | None
-    data: dict[str, Any]
+    signal: JsonObject | None
+    data: JsonObject
 
 
 class Page(TypedDict):
@@ -97,7 +98,7 @@ class Page(TypedDict):
 class Accepted:
     """The outcome of a signal. ``repeated`` is True if an earlier call was already accepted."""
 
-    signal: dict[str, Any]
+    signal: JsonObject
     outcome: str
     matched: int
     filled: int
@@ -108,7 +109,7 @@ class Accepted:
 class Checked:
     """What a signal would do now. ``ignored`` are the names of members that have no meaning."""
 
-    signal: dict[str, Any]
+    signal: JsonObject
     would_be: str
     matched: int
     filled: int
@@ -122,7 +123,7 @@ class ClientError(Exception):
 class Refusal(ClientError):
     """The service refused the request. ``code`` and ``detail`` are those of section 5."""
 
-    def __init__(self, status: int, problem: dict[str, Any]) -> None:
+    def __init__(self, status: int, problem: JsonObject) -> None:
         self.status, self.problem = status, problem
         self.code: str = problem.get("code", "")
         self.detail: str = problem.get("detail", "")

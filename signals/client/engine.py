@@ -1,13 +1,12 @@
-"""The engine's calls."""
+"""The engine's calls, and a copy of all desks that it keeps."""
 
 from collections.abc import Iterator
-from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, Self, Unpack
 
 import httpx2
 
-from .connection import Connection
+from .connection import Connection, Query
 from .data import (
     Accepted,
     Bot,
@@ -18,6 +17,7 @@ from .data import (
     Event,
     EventFilter,
     EventSearch,
+    JsonObject,
     Page,
     Refusal,
 )
@@ -28,7 +28,7 @@ CHECK = "/api/hooks/check"
 SIGNALS = "/api/v1/signals"
 PAGE_SIZE = 1000  # desks or bots in one response, at most
 TIMEOUT = 60.0  # seconds for one call with all its retries
-# The parameters of the feed by the names of ``EventSearch``.
+# The parameters of the feed that ``EventSearch`` has by another name.
 PARAMETERS = {"kinds": "kind", "user_id": "userId", "bot_id": "botId"}
 
 
@@ -74,8 +74,8 @@ class Engine:
 
         ``limit`` is the number of desks in one response.
         """
-        given = {"ready": _digit(ready), "connected": _digit(connected), "signal": signal}
-        yield from self._list("/api/v1/desks", "desks", _without_none(given), limit)
+        query: Query = {"ready": ready, "connected": connected, "signal": signal}
+        yield from self._list("/api/v1/desks", "desks", query, limit)
 
     def desk_pages(
         self, *, changed_since: str | None = None, limit: int = PAGE_SIZE
@@ -84,8 +84,7 @@ class Engine:
 
         ``DeskCopy`` keeps a copy of the desks with it.
         """
-        query = _without_none({"changedSince": changed_since})
-        yield from self._pages("/api/v1/desks", query, limit)
+        yield from self._pages("/api/v1/desks", {"changedSince": changed_since}, limit)
 
     def desk(self, user_id: str) -> Desk:
         """Returns one desk. Raises ``Refusal`` (``not_found``) if it does not exist."""
@@ -113,9 +112,9 @@ class Engine:
         Raises the ``Refusal`` that the signal would get.
         """
         target = {"userId": user_id} if user_id else {"fanout": True}
-        told = self._connection.post(CHECK, {**_elected(card, nonce), **target})
+        found = self._connection.post(CHECK, {**_elected(card, nonce), **target})
         return Checked(
-            told["signal"], told["wouldBe"], told["matched"], told["filled"], told["ignored"]
+            found["signal"], found["wouldBe"], found["matched"], found["filled"], found["ignored"]
         )
 
     def signal(self, signal_id: str) -> Accepted:
@@ -136,14 +135,14 @@ class Engine:
 
         Raises ``Refusal`` (``not_found``) if none was accepted so far: send it with that nonce.
         """
-        query = _without_none({"nonce": nonce, "source": source, "botId": bot_id})
+        query: Query = {"nonce": nonce, "source": source, "botId": bot_id}
         return _accepted(self._connection.get(SIGNALS, query), repeated=True)
 
     # --- The feed ---------------------------------------------------------------------------------
 
     def tail(self) -> str:
         """Returns the cursor of the log's end."""
-        return str(self._connection.get(FEED, {"order": "desc", "limit": "1"})["next"])
+        return str(self._connection.get(FEED, {"order": "desc", "limit": 1})["next"])
 
     def page(
         self, after: str | None = None, *, wait: int = 0, **search: Unpack[EventSearch]
@@ -152,7 +151,7 @@ class Engine:
 
         If there are none, the service waits up to ``wait`` seconds for one.
         """
-        query = _without_none({"after": after, "wait": str(wait)}) | _parameters(search)
+        query: Query = {"after": after, "wait": wait, **_by_parameter(search)}
         page: Page = self._connection.get(FEED, query)
         return page
 
@@ -170,23 +169,24 @@ class Engine:
         saved = SavedCursor(cursor)
         if saved.value is None and not from_beginning:
             saved.move(self.tail())
-        yield from Follower(self._connection, saved, _parameters(only)).events()
+        yield from Follower(self._connection, saved, _by_parameter(only)).events()
 
     # --- Requests ---------------------------------------------------------------------------------
 
-    def _list(self, path: str, name: str, query: dict[str, str], limit: int) -> Iterator[Any]:
+    def _list(self, path: str, name: str, query: Query, limit: int) -> Iterator[Any]:
         """Yields every element of a list, page by page."""
         for page in self._pages(path, query, limit):
             yield from page[name]
 
-    def _pages(self, path: str, query: dict[str, str], limit: int) -> Iterator[Any]:
-        after: dict[str, str] | None = {}
-        while after is not None:
-            page = self._connection.get(path, {**query, "limit": str(limit), **after})
+    def _pages(self, path: str, query: Query, limit: int) -> Iterator[Any]:
+        after, more = None, True
+        while more:
+            page = self._connection.get(path, {**query, "limit": limit, "after": after})
             yield page
-            after = {"after": page["next"]} if page["next"] else None
+            after = page["next"]
+            more = after is not None
 
-    def _signal(self, path: str, body: dict[str, Any]) -> Accepted:
+    def _signal(self, path: str, body: JsonObject) -> Accepted:
         try:
             return _accepted(self._connection.post(path, body), repeated=False)
         except Refusal as refusal:
@@ -195,7 +195,51 @@ class Engine:
             return _accepted(refusal.problem["first"], repeated=True)
 
 
-def _elected(card: Card, nonce: str) -> dict[str, Any]:
+class DeskCopy:
+    """All desks by ``userId``, as of the last ``refresh``, without pulling them all each time.
+
+    ``as_of`` is the cursor up to which the copy is complete. Store it with ``desks`` to continue
+    after a restart; with None the next ``refresh`` pulls all desks.
+    """
+
+    def __init__(self, desks: dict[str, Desk] | None = None, as_of: str | None = None) -> None:
+        self.desks = desks if desks is not None else {}
+        self.as_of = as_of
+
+    def refresh(self, engine: Engine) -> None:
+        """Takes over what changed since the last call. If the log was restored, pulls all again.
+
+        Raises as the engine's calls do. The copy can then be refreshed again.
+        """
+        try:
+            self._take_over(engine)
+        except Refusal as refusal:
+            if refusal.code != "cursor_lost":
+                raise
+            self.as_of = None
+            self._take_over(engine)
+
+    def _take_over(self, engine: Engine) -> None:
+        if self.as_of is None:
+            self.desks.clear()
+        as_of = self.as_of
+        for page in engine.desk_pages(changed_since=self.as_of):
+            self._apply(page)
+            as_of = page["asOf"]
+        self.as_of = as_of
+
+    def _apply(self, page: DeskPage) -> None:
+        if page.get("cardChanged"):
+            for desk in self.desks.values():
+                desk["ready"], desk["election"] = False, None
+        for record in page["desks"]:
+            if "removed" in record:
+                self.desks.pop(record["userId"], None)
+            else:
+                self.desks[record["userId"]] = record
+
+
+def _elected(card: Card, nonce: str) -> JsonObject:
     return {
         "pair": card["pair"],
         "direction": card["direction"],
@@ -205,25 +249,10 @@ def _elected(card: Card, nonce: str) -> dict[str, Any]:
     }
 
 
-def _accepted(data: dict[str, Any], *, repeated: bool) -> Accepted:
+def _accepted(data: JsonObject, *, repeated: bool) -> Accepted:
     return Accepted(data["signal"], data["outcome"], data["matched"], data["filled"], repeated)
 
 
-def _parameters(search: EventFilter | EventSearch) -> dict[str, Any]:
-    """The query parameters of the feed."""
-    return {PARAMETERS.get(name, name): _value(value) for name, value in search.items()}
-
-
-def _value(value: Any) -> str | list[str]:
-    """The value of a query parameter. A time without an offset is taken for local time."""
-    if isinstance(value, datetime):
-        return value.astimezone().isoformat()
-    return value if isinstance(value, str) else list(value)
-
-
-def _without_none(query: dict[str, str | None]) -> dict[str, str]:
-    return {name: value for name, value in query.items() if value is not None}
-
-
-def _digit(flag: bool | None) -> str | None:
-    return None if flag is None else str(int(flag))
+def _by_parameter(search: EventFilter | EventSearch) -> Query:
+    """The values of a search by the names of their parameters."""
+    return {PARAMETERS.get(name, name): value for name, value in search.items()}

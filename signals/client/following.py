@@ -5,11 +5,10 @@ import os
 import time
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx2
 
-from .connection import MAX_WAIT, Connection, backoff
+from .connection import MAX_WAIT, Connection, Query, backoff
 from .data import Event, Page
 
 FEED = "/api/v1/events"
@@ -50,7 +49,7 @@ class SavedCursor:
 class Follower:
     """Reads the feed from a saved cursor on. ``query`` are its filters."""
 
-    def __init__(self, connection: Connection, cursor: SavedCursor, query: dict[str, Any]) -> None:
+    def __init__(self, connection: Connection, cursor: SavedCursor, query: Query) -> None:
         self._connection, self._cursor, self._query = connection, cursor, query
         self._pauses = backoff()
 
@@ -113,8 +112,8 @@ class Follower:
             self._cursor.move(page["next"])
 
     def _page(self) -> Page:
-        after = {"after": self._cursor.value} if self._cursor.value else {}
-        page: Page = self._connection.get(FEED, self._query | after | {"wait": str(MAX_WAIT)})
+        query: Query = {**self._query, "after": self._cursor.value or None, "wait": MAX_WAIT}
+        page: Page = self._connection.get(FEED, query)
         return page
 
 

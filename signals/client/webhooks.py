@@ -13,7 +13,8 @@ import hmac
 import json
 import time
 from collections.abc import Mapping
-from typing import Any
+
+from .data import JsonObject
 
 TOLERANCE = 300  # seconds by which the two clocks may differ
 PREFIX = "whsec_"
@@ -27,7 +28,7 @@ class InvalidWebhookError(Exception):
 
 def verify_webhook(
     body: bytes, headers: Mapping[str, str], secret: str, *, tolerance: int = TOLERANCE
-) -> dict[str, Any]:
+) -> JsonObject:
     """Returns the message: ``type``, ``timestamp`` and ``data``.
 
     Raises ``InvalidWebhookError`` if no signature is valid, or if the time of the message differs
@@ -46,11 +47,11 @@ def verify_webhook(
         for found in _signatures(given.get("webhook-signature", ""))
     ):
         raise InvalidWebhookError("No signature of the message is valid.")
-    message: dict[str, Any] = json.loads(body)
+    message: JsonObject = json.loads(body)
     return message
 
 
-def webhook_answer(message: Mapping[str, Any], secret: str) -> bytes:
+def webhook_answer(message: JsonObject, secret: str) -> bytes:
     """The body with which to answer a message that was verified: empty, but JSON for a test.
 
     Answer it with status 200. ``secret`` is the one that verified the message.

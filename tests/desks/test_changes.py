@@ -39,7 +39,8 @@ class Reader(Engine):
         self._token, self._between = token, between
 
     def get(self, path, query):
-        answer = get(f"{path}?{urlencode(query | {'limit': 2})}", self._token)
+        given = {name: value for name, value in query.items() if value is not None}
+        answer = get(f"{path}?{urlencode(given | {'limit': 2})}", self._token)
         self._between()
         if answer.status_code != 200:
             raise Refusal(answer.status_code, answer.json())
