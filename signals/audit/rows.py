@@ -1,8 +1,8 @@
-"""What the log tells of the rows of each table, as a list, and the checks that follow from it.
+"""What the events change in the rows of each table, as a list, and the checks that follow from it.
 
-The checks are the same for every table. An event tells of a row that exists, or is the first that
-tells of one. Of what only one row may have, one is in use. An event repeats what the row was told
-before, but for the members that it tells. In the end each column is as the latest event told it.
+The checks are the same for every table. An event is about a row that exists, or begins one. Of what
+only one row may have, one is in use. An event repeats the row as it was before, but for the members
+that it changes. In the end each column is as the latest event left it.
 
 Nothing here is shared with the code that makes the changes: it would repeat that code's mistakes.
 """
@@ -59,18 +59,18 @@ class LoggedEvent(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Told:
-    """What events of one kind tell of a row.
+class Change:
+    """What events of one kind change in a row.
 
     ``sets`` are columns that follow, as values or as functions of the event and the row. They add
-    to the members in ``tells``, or to all members of the table if a row begins with the event.
+    to the members in ``reads``, or to all members of the table if a row begins with the event.
     ``needs`` are values of columns before the event, a tuple for any of several. ``check`` raises
     what else is wrong, and alone looks at the members in ``checked``. ``part`` is the member with
     the data about the row, if that is not the whole data; None if nothing repeats the row.
     """
 
     sets: Row | Callable[[LoggedEvent, Row], Row] = field(default_factory=dict)
-    tells: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
     needs: Row = field(default_factory=dict)
     check: Callable[["Owner", LoggedEvent, Row], None] | None = None
     checked: tuple[str, ...] = ()
@@ -82,10 +82,10 @@ class Told:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A table whose rows the log tells.
+    """A table, and how the log changes its rows.
 
     ``desk`` is the userId of a row's desk, empty for the platform. ``key`` is the column that names
-    a row, and ``named_by`` finds its value. ``members`` are those of an event's data, each told of
+    a row, and ``named_by`` finds its value. ``members`` are those of an event's data, each about
     the column of its name; those in ``ignored`` are of earlier releases. Only one row of a ``slot``
     may be in use: until its column ``ended_by`` has a value. ``derived`` are values of a stored row
     in the form of the log.
@@ -97,8 +97,8 @@ class Table:
     key: str
     named_by: Callable[["Owner", LoggedEvent], Any]
     members: tuple[str, ...]
-    events: Mapping[str, Told]
-    ended_by: str = "is_removed"
+    events: Mapping[str, Change]
+    ended_by: str = "removed"
     slot: Callable[[Row], Any] = itemgetter("key")
     derived: Callable[[Row], Row] = lambda row: {}
     ignored: tuple[str, ...] = ()
@@ -108,7 +108,7 @@ class Rows:
     """The rows of one owner in one table, by the events so far.
 
     A row holds its columns, its ``key``, and the positions of the event with which it began
-    (``opened``) and of the latest that told of it (``changed``).
+    (``opened``) and of the latest about it (``changed``).
     """
 
     def __init__(self, table: Table, finding: Finding) -> None:
@@ -118,46 +118,46 @@ class Rows:
 
     def apply(self, owner: "Owner", event: LoggedEvent) -> None:
         """Applies the next event, unless it raises ``AuditMismatchError``."""
-        table, told = self.table, self.table.events[event.kind]
+        table, change = self.table, self.table.events[event.kind]
         key = table.named_by(owner, event)
-        require(told.begins != (key in self.rows), "it exists already, or not yet")
+        require(change.begins != (key in self.rows), "it exists already, or not yet")
         new = {"key": key, "desk_user_id": owner.id, "opened": event.position, table.key: key}
         row = self.rows.get(key) or {**new, "created_at": event.at}
-        require(told.follows_the_end or not row.get(table.ended_by), "it has ended")
-        for column, needed in told.needs.items():
+        require(change.follows_the_end or not row.get(table.ended_by), "it has ended")
+        for column, needed in change.needs.items():
             is_met = row[column] in needed if isinstance(needed, tuple) else row[column] == needed
             require(is_met, f"{column} was {row[column]}")
-        if told.check:
-            told.check(owner, event, row)
-        after = {**row, **_told(table, told, event, row)}
-        if told.begins:
+        if change.check:
+            change.check(owner, event, row)
+        after = {**row, **_columns_after(table, change, event, row)}
+        if change.begins:
             require(not self.in_use(table.slot(after)), "another one was in use")
             self.rows[key] = self._latest[table.slot(after)] = row
         row.update(after, changed=event.position, updated_at=event.at)
-        if told.removes:
+        if change.removes:
             self.remove(key)
 
     def in_use(self, slot: Any) -> Row | None:
         """The row of a slot that is in use. It can only be the latest one."""
         row = self._latest.get(slot)
-        return row if row and not (row.get(self.table.ended_by) or "is_removed" in row) else None
+        return row if row and not row.get(self.table.ended_by) else None
 
     def all_in_use(self) -> Iterator[Row]:
         return (row for slot in self._latest if (row := self.in_use(slot)))
 
     def remove(self, key: Any) -> None:
-        self.rows.pop(key)["is_removed"] = True
+        self.rows.pop(key)[self.table.ended_by] = True
 
     def compare(self, stored: Row) -> None:
-        """Compares a stored row with what the log tells of it."""
+        """Compares a stored row with the log."""
         self.finding.count += 1
         key, stored = stored[self.table.key], {**stored, **self.table.derived(stored)}
-        told = self.rows.get(key)
-        if told is None:
+        logged = self.rows.get(key)
+        if logged is None:
             self.finding.breach(_name(key), "not in the log")
             return
-        told["is_stored"] = True
-        if differing := [name for name in told if stored.get(name, told[name]) != told[name]]:
+        logged["is_stored"] = True
+        if differing := [name for name in logged if stored.get(name, logged[name]) != logged[name]]:
             self.finding.breach(_name(key), *differing)
 
     def report_missing(self) -> None:
@@ -171,19 +171,19 @@ def _name(key: Any) -> str:
     return f"evt_{key}" if isinstance(key, int) else str(key)
 
 
-def _told(table: Table, told: Told, event: LoggedEvent, row: Row) -> Row:
-    """The columns that an event tells. Raises ``AuditMismatchError`` if its data differs."""
-    data = event.data[told.part] if told.part else event.data
-    members = {name: _column(name, table.key) for name in (*table.members, *told.tells)}
-    tells = members if told.begins else told.tells
-    columns = {members[name]: _read(name, data[name]) for name in tells}
-    sets = told.sets(event, row) if callable(told.sets) else told.sets
+def _columns_after(table: Table, change: Change, event: LoggedEvent, row: Row) -> Row:
+    """The columns that an event changes. Raises ``AuditMismatchError`` if its data differs."""
+    data = event.data[change.part] if change.part else event.data
+    members = {name: _column(name, table.key) for name in (*table.members, *change.reads)}
+    reads = members if change.begins else change.reads
+    columns = {members[name]: _read(name, data[name]) for name in reads}
+    sets = change.sets(event, row) if callable(change.sets) else change.sets
     for column, value in sets.items():
         columns[column] = value(event, row) if callable(value) else value
-    if told.part is not None:
-        after, left_out = {**row, **columns}, (*told.checked, *table.ignored)
-        shown = {name: said for name, said in data.items() if name not in left_out}
-        require_same(shown, {name: _said(after[column]) for name, column in members.items()})
+    if change.part is not None:
+        after, left_out = {**row, **columns}, (*change.checked, *table.ignored)
+        logged = {name: value for name, value in data.items() if name not in left_out}
+        require_same(logged, {name: _shown(after[column]) for name, column in members.items()})
     return columns
 
 
@@ -198,7 +198,7 @@ def _read(member: str, value: Any) -> Any:
     return datetime.fromisoformat(value) if member.endswith("At") and value is not None else value
 
 
-def _said(value: Any) -> Any:
+def _shown(value: Any) -> Any:
     return to_rfc3339(value) if isinstance(value, datetime) else value
 
 
@@ -223,8 +223,9 @@ class Owner:
             require(event.topic.startswith(USER) and family != "card", "topic")
             if event.kind not in (Kind.DESK_CREATED, Kind.DESK_REACTIVATED):
                 self.require_active()
-        for table in TOLD_BY.get(event.kind, ()):
-            self.rows[table].apply(self, event)
+        for table in TABLES:
+            if event.kind in table.events:
+                self.rows[table].apply(self, event)
 
     def require_active(self) -> None:
         """Raises ``AuditMismatchError`` unless the desk exists and is not deactivated."""
@@ -291,22 +292,22 @@ DESKS = Table(
     members=("venue",),
     ended_by="deactivated",
     events={
-        Kind.DESK_CREATED: Told({**UNCONNECTED, "deactivated": False, "closed": 0}, begins=True),
-        Kind.DESK_CONNECTED: Told({"connected": True}, ("venue",), {"connected": False}),
-        Kind.DESK_DISCONNECTED: Told(
+        Kind.DESK_CREATED: Change({**UNCONNECTED, "deactivated": False, "closed": 0}, begins=True),
+        Kind.DESK_CONNECTED: Change({"connected": True}, ("venue",), {"connected": False}),
+        Kind.DESK_DISCONNECTED: Change(
             UNCONNECTED, needs={"connected": True}, check=_check_disconnection, part=None
         ),
-        Kind.DESK_DEACTIVATED: Told({"deactivated": True}, check=_check_end),
-        Kind.DESK_CLOSED: Told({"deactivated": True, "closed": _position}, check=_check_end),
-        Kind.DESK_REACTIVATED: Told(
+        Kind.DESK_DEACTIVATED: Change({"deactivated": True}, check=_check_end),
+        Kind.DESK_CLOSED: Change({"deactivated": True, "closed": _position}, check=_check_end),
+        Kind.DESK_REACTIVATED: Change(
             {"deactivated": False}, needs={"deactivated": True, "closed": 0}, follows_the_end=True
         ),
-        Kind.ELECTION_MADE: Told(
+        Kind.ELECTION_MADE: Change(
             {"enrolled_id": lambda event, row: event.data.get("cardId", row["enrolled_id"])},
             needs={"connected": True},
             part=None,
         ),
-        Kind.ELECTION_WITHDRAWN: Told(
+        Kind.ELECTION_WITHDRAWN: Change(
             lambda event, row: {} if "botId" in event.data else {"enrolled_id": None}, part=None
         ),
     },
@@ -319,8 +320,8 @@ CONNECTIONS = Table(
     named_by=_topic,
     members=("venue",),
     events={
-        Kind.DESK_CONNECTED: Told({"connected_at": _at}, begins=True),
-        Kind.DESK_DISCONNECTED: Told(removes=True),
+        Kind.DESK_CONNECTED: Change({"connected_at": _at}, begins=True),
+        Kind.DESK_DISCONNECTED: Change(removes=True),
     },
 )
 CARDS = Table(
@@ -334,10 +335,10 @@ CARDS = Table(
     slot=lambda row: "published",
     derived=lambda row: {"card": {name: row[name] for name in ("name", "pair", "direction")}},
     events={
-        Kind.CARD_PUBLISHED: Told(
+        Kind.CARD_PUBLISHED: Change(
             {"published_at": _at, "closed": None, "retired_at": None}, begins=True
         ),
-        Kind.CARD_RETIRED: Told({"closed": _position, "retired_at": _at}),
+        Kind.CARD_RETIRED: Change({"closed": _position, "retired_at": _at}),
     },
 )
 
@@ -378,7 +379,7 @@ ELECTIONS = Table(
     ended_by="closed",
     slot=lambda row: row["automation_id"] or row["card_id"],
     events={
-        Kind.ELECTION_MADE: Told(
+        Kind.ELECTION_MADE: Change(
             {
                 "card_id": lambda event, row: event.data.get("cardId"),
                 "automation_id": lambda event, row: event.data.get("botId"),
@@ -390,7 +391,7 @@ ELECTIONS = Table(
             checked=TARGET,
             begins=True,
         ),
-        Kind.ELECTION_WITHDRAWN: Told(
+        Kind.ELECTION_WITHDRAWN: Change(
             {"closed": _position}, ("reason",), check=_check_target, checked=TARGET
         ),
     },
@@ -398,7 +399,7 @@ ELECTIONS = Table(
 
 # --- Bots -----------------------------------------------------------------------------------------
 
-# What the log tells of an expectation. When the service looks next (``due_at``) is not in it.
+# What the log holds of an expectation. When the service looks next (``due_at``) is not in it.
 NOT_SILENT = {"silent_since": None, "silent_from": None}
 NOT_EXPECTED = {"expected": None, "expected_since": None, **NOT_SILENT}
 
@@ -410,16 +411,17 @@ def _expectation(every: int | None, grace: int | None) -> Row | None:
 
 
 def _check_change(owner: Owner, event: LoggedEvent, row: Row) -> None:
-    said, max_age = event.data["expected"], event.data["maxAge"]
-    require(said is None or said == _expectation(said["every"], said["grace"]), "expected")
-    require((said, max_age) != (row["expected"], row["max_age"]), "nothing changed")
+    expected, max_age = event.data["expected"], event.data["maxAge"]
+    is_whole = expected is None or expected == _expectation(expected["every"], expected["grace"])
+    require(is_whole, "expected")
+    require((expected, max_age) != (row["expected"], row["max_age"]), "nothing changed")
 
 
 def _begin_anew(event: LoggedEvent, row: Row) -> Row:
     """A bot of which something else is expected is not silent, and its time counts from now."""
-    said = event.data["expected"]
-    since = event.at if said else None
-    return {} if said == row["expected"] else {"expected_since": since, **NOT_SILENT}
+    expected = event.data["expected"]
+    since = event.at if expected else None
+    return {} if expected == row["expected"] else {"expected_since": since, **NOT_SILENT}
 
 
 def _last_heard(event: LoggedEvent, row: Row) -> datetime:
@@ -459,27 +461,23 @@ BOTS = Table(
     ended_by="removed_at",
     derived=lambda row: {"expected": _expectation(row["every"], row["grace"])},
     events={
-        Kind.AUTOMATION_CREATED: Told(
+        Kind.AUTOMATION_CREATED: Change(
             {**dict.fromkeys(("removed_at", "max_age", "heard", "heard_again")), **NOT_EXPECTED},
             begins=True,
         ),
-        Kind.AUTOMATION_CHANGED: Told(_begin_anew, ("expected", "maxAge"), check=_check_change),
-        Kind.AUTOMATION_QUIET: Told(
+        Kind.AUTOMATION_CHANGED: Change(_begin_anew, ("expected", "maxAge"), check=_check_change),
+        Kind.AUTOMATION_QUIET: Change(
             {"silent_since": _last_heard, "silent_from": _position, "heard_again": None},
             needs={"silent_from": None},
             check=_check_silence,
             checked=("since", "dueAt"),
         ),
-        Kind.AUTOMATION_HEARD: Told(NOT_SILENT, check=_check_heard, checked=("since", "heardAt")),
-        Kind.AUTOMATION_REMOVED: Told({"removed_at": _at, **NOT_EXPECTED}, check=_check_removal),
+        Kind.AUTOMATION_HEARD: Change(NOT_SILENT, check=_check_heard, checked=("since", "heardAt")),
+        Kind.AUTOMATION_REMOVED: Change({"removed_at": _at, **NOT_EXPECTED}, check=_check_removal),
     },
 )
 
 # --- Tokens and signing secrets -------------------------------------------------------------------
-
-
-def _check_scopes(owner: Owner, event: LoggedEvent, row: Row) -> None:
-    require(event.data["scopes"], "scopes")
 
 
 def _check_owner(owner: Owner, event: LoggedEvent, row: Row) -> None:
@@ -509,17 +507,16 @@ TOKENS = Table(
     slot=lambda row: row["user_id"] or row["key"],  # a desk has one
     derived=lambda row: {"scopes": [READ] * row["can_read"] + [WRITE] * row["can_write"]},
     events={
-        Kind.TOKEN_MINTED: Told(
+        Kind.TOKEN_MINTED: Change(
             {
                 "scope": lambda event, row: Scope.DESK if event.topic else Scope.PLATFORM,
                 "user_id": lambda event, row: event.topic,
                 "created_at": _at,
                 "revoked_at": None,
             },
-            check=_check_scopes,
             begins=True,
         ),
-        Kind.TOKEN_REVOKED: Told({"revoked_at": _at}),
+        Kind.TOKEN_REVOKED: Change({"revoked_at": _at}),
     },
 )
 SECRETS = Table(
@@ -533,7 +530,7 @@ SECRETS = Table(
     slot=itemgetter("owner"),
     derived=lambda row: {"owner": row["automation_id"] or row["source"]},
     events={
-        Kind.SECRET_GENERATED: Told(
+        Kind.SECRET_GENERATED: Change(
             {
                 "source": lambda e, row: Source.TRADINGVIEW if e.topic else e.data["owner"],
                 "automation_id": lambda event, row: event.topic and event.data["owner"],
@@ -543,11 +540,13 @@ SECRETS = Table(
             check=_check_owner,
             begins=True,
         ),
-        Kind.SECRET_ENDED: Told(tells=("endsAt",), check=_check_secrets_end, follows_the_end=True),
+        Kind.SECRET_ENDED: Change(
+            reads=("endsAt",), check=_check_secrets_end, follows_the_end=True
+        ),
     },
 )
 
-# --- Webhooks (the log does not tell what a runner changes) ---------------------------------------
+# --- Webhooks (what a runner changes is not in the log) -------------------------------------------
 
 
 def _check_webhook_change(owner: Owner, event: LoggedEvent, row: Row) -> None:
@@ -584,16 +583,17 @@ def _check_reason(owner: Owner, event: LoggedEvent, row: Row) -> None:
 
 def _end_secrets(owner: Owner, event: LoggedEvent, row: Row) -> None:
     """Without an overlap the secret in use is removed; one that was replaced before always is."""
-    said = event.at
+    ends_at = event.at
     if event.kind == Kind.SUBSCRIPTION_SECRET_REPLACED:
-        said = datetime.fromisoformat(event.data["previousEndsAt"])
-        is_exact = event.data["previousEndsAt"] == to_rfc3339(said)
-        require(is_exact and said >= event.at, "previousEndsAt")
+        ends_at = datetime.fromisoformat(event.data["previousEndsAt"])
+        is_exact = event.data["previousEndsAt"] == to_rfc3339(ends_at)
+        require(is_exact and ends_at >= event.at, "previousEndsAt")
     secrets = owner.rows[WEBHOOK_SECRETS]
     for secret in [one for one in secrets.rows.values() if one["webhook"] == row["key"]]:
-        if secret["ends_at"] is not None or said == event.at:
+        is_removed = secret["ends_at"] is not None or ends_at == event.at
+        secret["ends_at"] = ends_at
+        if is_removed:
             secrets.remove(secret["key"])
-        secret["ends_at"] = said
 
 
 WEBHOOKS = Table(
@@ -606,35 +606,35 @@ WEBHOOKS = Table(
     ignored=("host",),
     derived=lambda row: {"kinds": row["kinds"] or None},
     events={
-        Kind.SUBSCRIPTION_CREATED: Told(
+        Kind.SUBSCRIPTION_CREATED: Change(
             {"state": State.UNVERIFIED, "reason": None, "is_verified": False, "revision": 0},
             checked=("secret",),
             begins=True,
         ),
-        Kind.SUBSCRIPTION_VERIFIED: Told(_verify, needs={"is_verified": False}),
-        Kind.SUBSCRIPTION_CHANGED: Told(
+        Kind.SUBSCRIPTION_VERIFIED: Change(_verify, needs={"is_verified": False}),
+        Kind.SUBSCRIPTION_CHANGED: Change(
             _change_url, ("kinds",), check=_check_webhook_change, checked=("changed",)
         ),
-        Kind.SUBSCRIPTION_SECRET_REPLACED: Told(
+        Kind.SUBSCRIPTION_SECRET_REPLACED: Change(
             check=_end_secrets, checked=("secret", "previousEndsAt")
         ),
-        Kind.SUBSCRIPTION_PAUSED: Told(
+        Kind.SUBSCRIPTION_PAUSED: Change(
             {"state": State.PAUSED, "reason": None},
             needs={"state": (State.UNVERIFIED, State.ACTIVE, State.DISABLED)},
         ),
-        Kind.SUBSCRIPTION_RESUMED: Told(_resume, needs={"state": (State.PAUSED, State.DISABLED)}),
-        Kind.SUBSCRIPTION_REWOUND: Told(
+        Kind.SUBSCRIPTION_RESUMED: Change(_resume, needs={"state": (State.PAUSED, State.DISABLED)}),
+        Kind.SUBSCRIPTION_REWOUND: Change(
             {"revision": lambda event, row: row["revision"] + 1},
             check=_check_position,
             checked=("position",),
         ),
-        Kind.SUBSCRIPTION_DISABLED: Told(
+        Kind.SUBSCRIPTION_DISABLED: Change(
             {"state": State.DISABLED}, ("reason",), {"state": State.ACTIVE}, check=_check_reason
         ),
-        Kind.SUBSCRIPTION_REMOVED: Told(check=_end_secrets, removes=True),
+        Kind.SUBSCRIPTION_REMOVED: Change(check=_end_secrets, removes=True),
     },
 )
-NEW_SECRET = Told(
+NEW_SECRET = Change(
     {"webhook": lambda event, row: event.data["id"], "created_at": _at, "ends_at": None},
     part="secret",
     begins=True,
@@ -659,4 +659,3 @@ TABLES = (
     *(DESKS, CONNECTIONS, CARDS, BOTS, ELECTIONS),
     *(TOKENS, SECRETS, WEBHOOKS, WEBHOOK_SECRETS),
 )
-TOLD_BY = {kind: [one for one in TABLES if kind in one.events] for t in TABLES for kind in t.events}

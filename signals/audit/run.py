@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from heapq import merge
 from itertools import groupby
 from operator import itemgetter
-from typing import Any
 
 from django.db import connection
 from django.db.models import Case, F, Value, When
@@ -37,8 +36,8 @@ MARKS = {"requestId", "nonce"}  # what names a refused request to its sender
 
 # Called with the number of events read since the last call.
 Progress = Callable[[int], object]
-# The owner, the order among what is the owner's, and a table with its row, or an event or a signal.
-Item = tuple[str, int, Table | None, Any]
+# The owner, the order among what is the owner's, and an event, a signal, or a table with its row.
+Item = tuple[str, int, LoggedEvent | Signal | tuple[Table, Row]]
 
 
 def run_audit(progress: Progress = lambda events: None) -> Findings:
@@ -75,7 +74,7 @@ def _events(progress: Progress) -> Iterator[Item]:
         if not number % CHUNK:
             progress(CHUNK)
         event = LoggedEvent(*row)
-        yield owner_id, event.position, None, event
+        yield owner_id, event.position, event
 
 
 def _signals() -> Iterator[Item]:
@@ -84,7 +83,7 @@ def _signals() -> Iterator[Item]:
     owner = _by_bytes(Case(on_card, default=F("user_id")))
     signals = Signal.objects.annotate(owner=owner).order_by("owner", "position")
     for signal in signals.iterator(chunk_size=CHUNK):
-        yield _topic_of(signal) or "", signal.position, None, signal
+        yield _topic_of(signal) or "", signal.position, signal
 
 
 def _rows(table: Table) -> Iterator[Item]:
@@ -92,7 +91,7 @@ def _rows(table: Table) -> Iterator[Item]:
     rows = table.model._default_manager.annotate(desk_user_id=_by_bytes(table.desk))
     ordered = rows.order_by("desk_user_id", "pk").values().iterator(chunk_size=CHUNK)
     for row in ordered:
-        yield row["desk_user_id"], AFTER_ALL_EVENTS, table, row
+        yield row["desk_user_id"], AFTER_ALL_EVENTS, (table, row)
 
 
 def _by_bytes(owner: Combinable) -> Collate:
@@ -106,39 +105,39 @@ def _by_bytes(owner: Combinable) -> Collate:
 
 def _compare(findings: Findings, owner: Owner, items: Iterator[Item]) -> None:
     """Compares an owner's events with each other, with its signals, and then with its rows."""
-    signal: Signal | None = None
-    for _, position, table, item in items:
-        if signal is not None and signal.position != position:
-            _report_missing_event(findings, signal)
-            signal = None
-        if table is not None:
-            owner.rows[table].compare(item)
-        elif isinstance(item, Signal):
-            signal = item
-        else:
-            _check_event(findings, owner, item, signal)
-            signal = None
-    if signal is not None:
-        _report_missing_event(findings, signal)
+    for _, group in groupby(items, key=itemgetter(1)):
+        event: LoggedEvent | None = None
+        signal: Signal | None = None
+        for *_, item in group:
+            match item:
+                case LoggedEvent():
+                    event = item
+                case Signal():
+                    signal = item
+                case table, row:
+                    owner.rows[table].compare(row)
+        _check_position(findings, owner, event, signal)
     for rows in owner.rows.values():
         rows.report_missing()
 
 
-def _report_missing_event(findings: Findings, signal: Signal) -> None:
-    findings.signals.count += 1
-    findings.signals.breach(signal.public_id, "no event")
-
-
-def _check_event(
-    findings: Findings, owner: Owner, event: LoggedEvent, signal: Signal | None
+def _check_position(
+    findings: Findings, owner: Owner, event: LoggedEvent | None, signal: Signal | None
 ) -> None:
-    findings.events.count += 1
-    if event.kind in SIGNAL_KINDS:
-        _check_signal(findings, owner, event, signal)
+    """Checks what is at one position: an event, and the signal if it is the event of one."""
+    findings.events.count += event is not None
+    if event and event.kind in SIGNAL_KINDS:
+        findings.signals.count += 1
+        if signal:
+            _check_signal(findings, owner, event, signal)
+        else:
+            findings.signals.breach(event.id, "no row")
         return
-    if signal is not None:
-        _report_missing_event(findings, signal)
-    findings.events.check(event.id, lambda: _apply(owner, event))
+    if signal:
+        findings.signals.count += 1
+        findings.signals.breach(signal.public_id, "no event")
+    if event:
+        findings.events.check(event.id, lambda: _apply(owner, event))
 
 
 def _apply(owner: Owner, event: LoggedEvent) -> None:
@@ -163,13 +162,7 @@ def _check_refusal(event: LoggedEvent) -> None:
 # --- Signals --------------------------------------------------------------------------------------
 
 
-def _check_signal(
-    findings: Findings, owner: Owner, event: LoggedEvent, signal: Signal | None
-) -> None:
-    findings.signals.count += 1
-    if signal is None:
-        findings.signals.breach(event.id, "no row")
-        return
+def _check_signal(findings: Findings, owner: Owner, event: LoggedEvent, signal: Signal) -> None:
     name, card = signal.public_id, owner.card_at(event.position)
     if differing := _differing(signal, event, card):
         findings.signals.breach(name, *differing)
