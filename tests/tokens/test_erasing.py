@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from desks.models import Automation
 from events.actors import SYSTEM
-from signals import worker as loops
+from signals.management.commands import deliver as loops
 from signals.outbound.database import in_database
 from tests import factories
 from tests.client import CHECK, HOOK, code, push, signed, written
