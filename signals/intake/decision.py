@@ -30,12 +30,6 @@ from signals.law.shapes import Mode, Submission
 from tokens.choices import Source
 from tokens.models import SigningSecret, Token
 
-KINDS = {
-    Outcome.FILLED: Kind.SIGNAL_FILLED,
-    Outcome.DRY_RUN: Kind.SIGNAL_DRY_RUN,
-    Outcome.RECORDED: Kind.SIGNAL_RECORDED,
-}
-
 
 @dataclass(slots=True)
 class LawfulSignal:
@@ -44,7 +38,6 @@ class LawfulSignal:
     incoming: IncomingSignal
     submission: Submission
     signal: Signal = field(init=False)
-    _allowance: Allowance | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.signal = _build_signal(self.submission, self.incoming)
@@ -94,18 +87,14 @@ class LawfulSignal:
         signal.position, signal.received_at = turn.next_position(), turn.at
         return signal, _build_event(turn, signal)
 
-    def allowance_for(self, refusal: Refused) -> Allowance | None:
-        """The sender's allowance for this refusal, None if such a refusal is never recorded.
+    def is_recorded(self, refusal: Refused) -> bool:
+        """Whether the log records this refusal, within the sender's allowance.
 
-        It is used once, however often it is asked for. The repetition of an accepted signal is a
-        safe retry, not a refusal to tell its owner about.
+        The repetition of an accepted signal is a safe retry, not a refusal to tell its owner about.
         """
-        is_reused_nonce = isinstance(refusal, NonceUsed) and not refusal.members["identical"]
-        if not (isinstance(refusal, Unlawful) or is_reused_nonce):
-            return None
-        if self._allowance is None:
-            self._allowance = self.incoming.use_allowance()
-        return self._allowance
+        if isinstance(refusal, NonceUsed):
+            return not refusal.members["identical"]
+        return isinstance(refusal, Unlawful)
 
 
 @dataclass(slots=True)
@@ -114,7 +103,6 @@ class UnlawfulSignal:
 
     incoming: IncomingSignal
     refusal: Refused
-    allowance: Allowance
     user_id: str | None = field(init=False)
     sent: Mapping[str, object] = field(init=False)
 
@@ -131,9 +119,9 @@ class UnlawfulSignal:
         check_authority(self.incoming, state)
         raise self.refusal
 
-    def allowance_for(self, refusal: Refused) -> Allowance | None:
-        """The sender's allowance for its refusal, which was used before the lock."""
-        return self.allowance if refusal is self.refusal else None
+    def is_recorded(self, refusal: Refused) -> bool:
+        """Whether it is the signal's own refusal, not that of its credential."""
+        return refusal is self.refusal
 
 
 def check_authority(incoming: IncomingSignal, state: State) -> None:
@@ -149,15 +137,12 @@ Candidate = LawfulSignal | UnlawfulSignal  # a signal before its turn at the log
 
 def build_refusal(turn: Turn, refusal: Refused, candidate: Candidate, state: State) -> Event | None:
     """The event of a refusal, at the turn's next position. None if it is not recorded."""
-    match candidate.allowance_for(refusal):
-        case Allowance.LEFT:
-            turn.next_position()
-            return _build_refusal(turn, refusal, candidate, state)
-        case Allowance.USED_UP:
-            turn.next_position()
-            return _build_suppressed(turn, candidate.incoming)
-        case _:
-            return None
+    if not candidate.is_recorded(refusal) or candidate.incoming.allowance is Allowance.REPORTED:
+        return None
+    turn.next_position()
+    if candidate.incoming.allowance is Allowance.USED_UP:
+        return _build_suppressed(turn, candidate.incoming)
+    return _build_refusal(turn, refusal, candidate, state)
 
 
 def _build_refusal(turn: Turn, refusal: Refused, candidate: Candidate, state: State) -> Event:
@@ -206,7 +191,7 @@ def _build_event(turn: Turn, signal: Signal) -> Event:
         counts["filled"] = signal.filled
     everything = signal.to_dict()
     return turn.build_event(
-        KINDS[Outcome(signal.outcome)],
+        Kind(f"signal.{signal.outcome}"),
         topic=_topic(signal),
         data={},
         platform_data=counts,

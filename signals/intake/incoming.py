@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import cached_property
 
 from desks.choices import PAIR_FORM, Direction
 from desks.models import Automation, Desk, Election
@@ -32,7 +33,7 @@ class Allowance(Enum):
     REPORTED = auto()  # nothing is recorded
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class IncomingSignal:
     """A request body and its sender.
 
@@ -56,8 +57,12 @@ class IncomingSignal:
         """The sender, as the actor of an event."""
         return self.credential.actor if self.credential else None
 
-    def use_allowance(self) -> Allowance:
-        """Counts one more refusal of the sender. All unsigned requests of a desk are one sender."""
+    @cached_property
+    def allowance(self) -> Allowance:
+        """What is left for a refusal of this signal. It is counted once, however often it is read.
+
+        All unsigned requests of a desk are one sender.
+        """
         sender = self.credential_id or self.owner_id or ""
         if try_consume_in_process("refusals", sender):
             return Allowance.LEFT

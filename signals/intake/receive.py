@@ -87,9 +87,8 @@ def _refuse(refusal: Refused, incoming: IncomingSignal) -> NoReturn:
 
     Raises ``Unauthenticated`` instead if the credential has ended.
     """
-    allowance = incoming.use_allowance()
-    if allowance is not Allowance.REPORTED:
-        submit(UnlawfulSignal(incoming, refusal, allowance))
+    if incoming.allowance is not Allowance.REPORTED:
+        submit(UnlawfulSignal(incoming, refusal))
     elif incoming.credential is not None:
         (state,) = statements.load_states([authority(incoming)], timezone.now())
         check_authority(incoming, state)
