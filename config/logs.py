@@ -2,13 +2,12 @@
 
 No text can break a line. An exception is logged with its type, its text and its traceback, without
 the values of variables. All Python loggers use this format, including gunicorn's. The line of each
-request is written directly, which takes a quarter of the time.
+request does not pass through Python's logging module, which takes a third of the time.
 """
 
 import json
 import logging
 import sys
-from datetime import UTC, datetime
 from typing import Any
 
 import structlog
@@ -45,18 +44,14 @@ def formatter() -> logging.Formatter:
     )
 
 
-class RequestLogger:
-    """Writes the line of each request, at level info. ``level`` is the least level to write."""
-
-    def __init__(self, level: str) -> None:
-        self._is_enabled = logging.getLevelNamesMapping()[level.upper()] <= logging.INFO
-
-    def info(self, event: str, **members: Any) -> None:
-        if self._is_enabled:
-            at = datetime.now(UTC).isoformat().replace("+00:00", "Z")
-            line = {**members, "event": event, "level": "info", "at": at}
-            sys.stderr.write(f"{_encoder.encode(line)}\n")
-            sys.stderr.flush()
+def request_logger(level: str) -> structlog.typing.FilteringBoundLogger:
+    """Returns the logger of requests. ``level`` is the least level to write."""
+    logger: structlog.typing.FilteringBoundLogger = structlog.wrap_logger(
+        structlog.WriteLogger(sys.stderr),
+        processors=[*_every_line, _renderer],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+    )
+    return logger
 
 
 class GunicornLogger(Logger):  # type: ignore[misc]

@@ -96,20 +96,13 @@ def answer(exc: Exception, context: dict[str, Any]) -> HttpResponse:
     return problem(context["request"]._request, to_refusal(exc))
 
 
-def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+def error(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """Django's handler of bad requests, denied permissions and unknown paths."""
     return problem(request, to_refusal(exception))
-
-
-def permission_denied(request: HttpRequest, exception: Exception) -> HttpResponse:
-    return problem(request, refusals.NotAllowed())
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
     return problem(request, refusals.CsrfFailed())
-
-
-def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
-    return problem(request, refusals.NotFound())
 
 
 def server_error(request: HttpRequest) -> HttpResponse:

@@ -5,7 +5,7 @@ from config import security_headers
 from config.accounts.settings import *  # noqa: F403 - Django reads all of them from this module
 from config.environment import ROOT
 from config.logs import logging_settings
-from config.openapi.settings import spectacular_settings
+from desks.ids import SIGNAL_ID, SUBSCRIPTION_ID, USER_ID
 
 env.read_file()
 
@@ -172,22 +172,40 @@ REST_FRAMEWORK = {
     "UNAUTHENTICATED_TOKEN": None,
 }
 
-SPECTACULAR_SETTINGS = spectacular_settings(BASE_URL)
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Signal Intermediary Service",
+    "VERSION": "1",
+    "DESCRIPTION": (
+        "Users own desks, an engine pulls them and deploys elected signals back, and "
+        "automations push signals of their own. **All of it is paper.** A signal repeats "
+        "the pair and the direction that the customer has elected: the service never "
+        "infers one.\n\n"
+        "Large answers to GET are compressed for clients that send `Accept-Encoding: "
+        "gzip`."
+    ),
+    "OAS_VERSION": "3.1.0",
+    "SERVERS": [{"url": BASE_URL}],
+    "DEFAULT_GENERATOR_CLASS": "config.openapi.generator.Generator",
+    "PREPROCESSING_HOOKS": ["config.openapi.generator.in_order"],
+    "POSTPROCESSING_HOOKS": [],
+    "PATH_CONVERTER_OVERRIDES": {
+        "userId": {**USER_ID, "description": "The desk."},
+        "signalId": {**SIGNAL_ID, "description": "The signal."},
+        "subscriptionId": {**SUBSCRIPTION_ID, "description": "The subscription."},
+    },
+    "CAMELIZE_NAMES": True,  # {userId} in paths, as the contract writes them
+    "SORT_OPERATIONS": False,
+    "SORT_OPERATION_PARAMETERS": False,
+    "ENFORCE_NON_BLANK_FIELDS": True,
+    "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
+}
 
 # --- Accounts ------------------------------------------------------------------------------------
 
 ACCOUNT_DEFAULT_HTTP_PROTOCOL = "https" if BASE_URL.startswith("https") else "http"
 ALLAUTH_TRUSTED_PROXY_COUNT = TRUSTED_PROXIES
 
-_email = env.email()
-EMAIL_BACKEND = _email["EMAIL_BACKEND"]
-EMAIL_HOST = _email.get("EMAIL_HOST", "")
-EMAIL_PORT = _email.get("EMAIL_PORT") or 25
-EMAIL_HOST_USER = _email.get("EMAIL_HOST_USER") or ""
-EMAIL_HOST_PASSWORD = _email.get("EMAIL_HOST_PASSWORD") or ""
-EMAIL_USE_TLS = _email.get("EMAIL_USE_TLS", False)
-EMAIL_USE_SSL = _email.get("EMAIL_USE_SSL", False)
-EMAIL_FILE_PATH = _email.get("EMAIL_FILE_PATH")  # the folder of filemail://
+globals().update(env.email())  # EMAIL_BACKEND, EMAIL_HOST and the others
 EMAIL_TIMEOUT = 10
 DEFAULT_FROM_EMAIL = env.from_email(default=f"signals@{env.host_of(BASE_URL)}")
 

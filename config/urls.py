@@ -9,9 +9,7 @@ from config.openapi.generator import SchemaView, docs
 from config.problems import one_problem, problems
 from signals import urls as signals_urls
 
-handler400 = "config.problems.bad_request"
-handler403 = "config.problems.permission_denied"
-handler404 = "config.problems.not_found"
+handler400 = handler403 = handler404 = "config.problems.error"
 handler429 = "config.problems.too_many"  # used by allauth's rate limits
 handler500 = "config.problems.server_error"
 

@@ -100,7 +100,10 @@ JSON_RANGES = ("application/json", "application/*", "*/*")
 
 
 def media_weights(accept: str) -> dict[str, float]:
-    """The weight of each media range. A malformed weight makes the header say nothing."""
+    """The weight of each media range of an ``Accept``, or each encoding of an ``Accept-Encoding``.
+
+    A malformed weight makes the header say nothing.
+    """
     found = {}
     for part in accept.lower().split(","):
         name, *parameters = (text.strip() for text in part.split(";"))

@@ -125,8 +125,8 @@ def test_a_traceback_says_where_and_shows_no_variable():
 def test_a_level_keeps_the_lines_below_it_out():
     code = (
         "import django; django.setup(); import logging;"
-        "from config.logs import RequestLogger; from django.conf import settings;"
-        "log = RequestLogger(settings.LOG_LEVEL);"
+        "from config.logs import request_logger; from django.conf import settings;"
+        "log = request_logger(settings.LOG_LEVEL);"
         "log.info('request'); logging.getLogger('a').info('b'); logging.getLogger('a').error('c')"
     )
     given = environment(LOG_LEVEL="warning", DJANGO_SETTINGS_MODULE="config.settings", **KEYS)
