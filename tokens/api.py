@@ -32,7 +32,7 @@ from events.http.refusals import (
     TokenInvalid,
 )
 from events.http.schemas import JSON_BODY, Body, NextPage, endpoint
-from events.json_schema import JsonSchema, pattern
+from events.json_schema import JsonObject, JsonSchema, pattern
 from tokens import actions
 from tokens.actions import DESK_TOKEN_NAME
 from tokens.callers.authentication import SessionOrBearerAuthentication
@@ -270,7 +270,7 @@ def _actor(request: Request) -> Actor:
     return actor
 
 
-def _clean_body(request: Request) -> dict[str, Any]:
+def _clean_body(request: Request) -> JsonObject:
     """The parsed body. Raises ``ExchangeSecret``: a token's name is stored and listed."""
     body = json_body(request)
     if contains_secret(body):

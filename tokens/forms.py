@@ -14,12 +14,11 @@ import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any
 
 from django import forms
 from django.core import signing
 from django.core.cache import cache
-from django.http import HttpRequest
+from django.http import HttpRequest, QueryDict
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
@@ -55,7 +54,7 @@ class EndForm(forms.Form):
     token = forms.BooleanField(required=False)
     secrets = forms.BooleanField(required=False)
 
-    def __init__(self, data: Any, *, token: Token | None, secrets: int) -> None:
+    def __init__(self, data: QueryDict | None, *, token: Token | None, secrets: int) -> None:
         super().__init__(data)
         if token is None:
             del self.fields["token"]
@@ -80,11 +79,12 @@ LIFETIME = timedelta(hours=12)
 
 def form_context(request: HttpRequest) -> dict[str, Callable[[], SafeString]]:
     """The template variable ``one_time_key``: a hidden field with a new key."""
-    return {FIELD: lambda: _hidden_field(new_key(request))}
 
+    def hidden_field() -> SafeString:
+        key = _signer(request).sign(secrets.token_urlsafe(16))
+        return format_html('<input type="hidden" name="{}" value="{}">', FIELD, key)
 
-def new_key(request: HttpRequest) -> str:
-    return _signer(request).sign(secrets.token_urlsafe(16))
+    return {FIELD: hidden_field}
 
 
 @contextmanager
@@ -128,10 +128,6 @@ def _entry(request: HttpRequest) -> str | None:
     except signing.BadSignature:
         raise Invalid("This form is out of date. Open its page again.") from None
     return f"one-time-key:{hashlib.sha256(key.encode()).hexdigest()}"
-
-
-def _hidden_field(key: str) -> SafeString:
-    return format_html('<input type="hidden" name="{}" value="{}">', FIELD, key)
 
 
 def _signer(request: HttpRequest) -> signing.TimestampSigner:

@@ -19,7 +19,7 @@ from signals.webhooks import actions
 from signals.webhooks.models import MAX_ANSWERS, MAX_ATTEMPTS, State, Subscription
 from signals.webhooks.pages import ACTS, ChangeForm, WebhookForm, attempts_of, receivers
 from signals.webhooks.records import MAX_LAG, in_words, lag_of
-from tokens.admin.credentials import CreateCredentialPage, OwnerFilter
+from tokens.admin import CreateCredentialPage, OwnerFilter
 from tokens.forms import SecretForm
 
 ONCE = "The secret is shown once, on the next page. It cannot be shown again."

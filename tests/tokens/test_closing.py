@@ -21,7 +21,7 @@ from tests.notices import send
 from tests.signals import bodies
 from tests.signals.audit.stage import broken
 from tokens import actions
-from tokens.admin.users import ReactivateUser
+from tokens.admin import ReactivateUser
 from tokens.closing import close_account
 from tokens.models import SigningSecret
 

@@ -6,7 +6,6 @@ re-authentication within the last 15 minutes.
 
 import time
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from allauth.account.authentication import get_authentication_records
 from allauth.mfa.models import Authenticator
@@ -85,7 +84,7 @@ def can_prove_second_factor(request: HttpRequest) -> bool:
 
 def signed_in_recently(request: HttpRequest) -> bool:
     """Whether the user signed in or re-authenticated within the last 15 minutes."""
-    proved = [record.get("at", 0) for record in _records(request)]
+    proved = [float(record.get("at", 0)) for record in _records(request)]
     latest = max([request.session.get(SIGNED_IN_AT, 0), *proved])
     return bool(latest > time.time() - settings.ACCOUNT_REAUTHENTICATION_TIMEOUT)
 
@@ -103,7 +102,7 @@ def require_staff(request: HttpRequest, *, recently: bool) -> None:
         raise ReauthenticationRequired
 
 
-def _records(request: HttpRequest) -> list[dict[str, Any]]:
+def _records(request: HttpRequest) -> list[dict[str, str | float]]:
     user = request.user if isinstance(request.user, User) else None
-    records: list[dict[str, Any]] = get_authentication_records(request, user)
+    records: list[dict[str, str | float]] = get_authentication_records(request, user)
     return records

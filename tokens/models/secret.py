@@ -1,13 +1,13 @@
 """Rows with a text that nobody may read from the database alone, and the signing secrets."""
 
 from datetime import datetime
-from typing import Annotated, Any, Protocol, Self, TypedDict
+from typing import Annotated, Any, Self, TypedDict
 
 from django.db import models
 from django.db.models import F, Q
 
 from desks.ids import MAX_ID_LENGTH, id_schema, new_secret_id
-from desks.models import Desk
+from desks.models import Chat, Desk
 from events.actors import Actor, ActorType
 from events.json_schema import DateTime, Example
 from events.kinds import Kind, data_of
@@ -16,26 +16,6 @@ from tokens.choices import Source
 from tokens.crypto import keys
 
 NO_TEXT = ""  # the key's id in a row without a text
-
-
-class HasSealedText(Protocol):
-    """A row with one text that is encrypted and bound to the row."""
-
-    ciphertext: Any
-    key_id: Any
-
-    @property
-    def associated_data(self) -> str: ...
-
-
-def encrypt(row: HasSealedText, text: str) -> None:
-    """Stores the text in the row, encrypted under the first key. Does not save the row."""
-    row.ciphertext, row.key_id = keys.encrypt(text, row.associated_data)
-
-
-def decrypt(row: HasSealedText) -> str:
-    """The text of the row. Raises ``keys.KeyLostError``."""
-    return keys.decrypt(bytes(row.ciphertext), row.associated_data, row.key_id)
 
 
 class Sealed(models.Model):
@@ -62,6 +42,16 @@ class Sealed(models.Model):
     def decrypt(self) -> str:
         """The text. Raises ``keys.KeyLostError``."""
         return decrypt(self)
+
+
+def encrypt(row: Sealed | Chat, text: str) -> None:
+    """Stores the text in the row, encrypted under the first key. Does not save the row."""
+    row.ciphertext, row.key_id = keys.encrypt(text, row.associated_data)
+
+
+def decrypt(row: Sealed | Chat) -> str:
+    """The text of the row. Raises ``keys.KeyLostError``."""
+    return keys.decrypt(bytes(row.ciphertext), row.associated_data, row.key_id)
 
 
 class SealedSecretQuerySet(models.QuerySet[Any]):

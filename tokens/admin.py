@@ -1,11 +1,11 @@
-"""The control area's pages for tokens and signing secrets.
+"""The control area's pages for tokens, signing secrets and users.
 
 A value is shown only in the response to the POST that created it. It never appears in a URL, a
 session, a message or a log.
 """
 
-from datetime import UTC, datetime
-from typing import Any
+from datetime import UTC, date, datetime
+from typing import Any, ClassVar
 
 from django import forms
 from django.contrib import admin
@@ -14,11 +14,12 @@ from django.db.models import Model, Q
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 
-from desks.models import Automation
+from desks.models import Automation, Desk, User
 from events.control.lists import ChoiceFilter, add_related
 from events.control.pages import ActionPage, ReadOnlyAdmin
 from events.http import limits
 from events.http.names import NameField
+from events.http.refusals import Invalid
 from tokens import actions
 from tokens.choices import Source
 from tokens.forms import SecretForm, refuse_used, used_once
@@ -39,7 +40,7 @@ class CreateCredentialPage(ActionPage):
         refuse_used(request)
         return super().post(request, *args, **kwargs)
 
-    def perform(self, form: Any) -> HttpResponse:
+    def perform(self, form: forms.Form) -> HttpResponse:
         with used_once(self.request):
             limits.consume("minting", str(self.request.user.pk))
             value, record = self.create(form)
@@ -71,10 +72,16 @@ class OwnerFilter(ChoiceFilter, name="owner"):
 class UtcDateTimeField(forms.DateTimeField):
     """A time in UTC, whatever time zone the user chose for the pages."""
 
-    def to_python(self, value: Any) -> datetime | None:
+    def to_python(self, value: str | datetime | date | None) -> datetime | None:
         with timezone.override(UTC):
             time: datetime | None = super().to_python(value)
-        return time
+        try:
+            return time.astimezone(UTC) if time else None
+        except OverflowError:
+            raise ValidationError("This time is out of range.") from None
+
+
+# --- Tokens ---------------------------------------------------------------------------------------
 
 
 class MintingForm(forms.Form):
@@ -96,13 +103,6 @@ class MintingForm(forms.Form):
         help_text="In UTC. Leave it empty for a token that never expires.",
     )
 
-    def clean_expiresAt(self) -> datetime | None:  # noqa: N802 - a field's name
-        expires_at: datetime | None = self.cleaned_data["expiresAt"]
-        try:
-            return expires_at.astimezone(UTC) if expires_at else None
-        except OverflowError:
-            raise ValidationError("This time is out of range.") from None
-
 
 class MintToken(CreateCredentialPage):
     """Mints a platform token."""
@@ -116,7 +116,7 @@ class MintToken(CreateCredentialPage):
             "Its value is shown once, on the next page. It cannot be shown again.",
         ]
 
-    def create(self, form: MintingForm) -> tuple[str, Token]:
+    def create(self, form: forms.Form) -> tuple[str, Token]:
         data = form.cleaned_data
         return actions.mint_platform_token(
             name=data["name"],
@@ -190,10 +190,15 @@ class TokenAdmin(ReadOnlyAdmin):
         return "expired" if expired else "active"
 
 
+# --- Signing secrets ------------------------------------------------------------------------------
+
+
 class GenerateSecret(CreateCredentialPage):
     """Generates a platform secret, for the source that a subclass names."""
 
-    source: Source
+    source: ClassVar[Source]
+    # What the secret signs: until Nox has a secret of its own, and from then on.
+    signs: ClassVar[tuple[str, str]]
 
     def get_form_class(self) -> type[forms.Form]:
         """The form offers an overlap only if a secret is live."""
@@ -202,14 +207,11 @@ class GenerateSecret(CreateCredentialPage):
     def consequences(self) -> list[str]:
         live = self._live()
         return [
-            self.what_it_signs(),
+            self.signs[SigningSecret.objects.of(Source.NOX).exists()],
             *(f"You choose when the current secret ({secret.hint}) ends." for secret in live[:1]),
             *(f"The previous secret ({secret.hint}) ends at once." for secret in live[1:]),
             "The new secret is shown once, on the next page. It cannot be shown again.",
         ]
-
-    def what_it_signs(self) -> str:
-        raise NotImplementedError
 
     def create(self, form: forms.Form) -> tuple[str, SigningSecret]:
         return actions.generate_secret(source=self.source, actor=self.actor, **form.cleaned_data)
@@ -221,24 +223,20 @@ class GenerateSecret(CreateCredentialPage):
 class GenerateFloorSecret(GenerateSecret):
     label = "Generate a Floor secret"
     source = Source.FLOOR
-
-    def what_it_signs(self) -> str:
-        if SigningSecret.objects.of(Source.NOX).exists():
-            return "The Floor secret signs source floor. It does not sign nox: Nox has a secret."
-        return "The Floor secret signs source floor, and nox until a Nox secret is generated."
+    signs = (
+        "The Floor secret signs source floor, and nox until a Nox secret is generated.",
+        "The Floor secret signs source floor. It does not sign nox: Nox has a secret.",
+    )
 
 
 class GenerateNoxSecret(GenerateSecret):
     label = "Generate a Nox secret"
     source = Source.NOX
-
-    def what_it_signs(self) -> str:
-        if SigningSecret.objects.of(Source.NOX).exists():
-            return "The Nox secret signs source nox. The Floor secret does not."
-        return (
-            "The Nox secret signs source nox. It is the first Nox secret: from now on the Floor "
-            "secret can never sign nox again, even after the Nox secret has ended."
-        )
+    signs = (
+        "The Nox secret signs source nox. It is the first Nox secret: from now on the Floor "
+        "secret can never sign nox again, even after the Nox secret has ended.",
+        "The Nox secret signs source nox. The Floor secret does not.",
+    )
 
 
 class EndSecret(ActionPage):
@@ -293,3 +291,89 @@ class SecretAdmin(ReadOnlyAdmin):
 
 
 add_related(Automation, "secrets", SigningSecret)
+
+
+# --- Users ---------------------------------------------------------------------------------------
+
+
+class DeactivateUser(ActionPage):
+    """Deactivates a user."""
+
+    label = "Deactivate"
+    is_destructive = True
+
+    @staticmethod
+    def applies_to(row: User) -> bool:
+        return row.is_active
+
+    def consequences(self) -> list[str]:
+        desk = Desk.objects.filter(user=self.row).first()
+        for_desk = (
+            f"The desk {desk} is disconnected and its elections are withdrawn. Its token is "
+            "revoked and its bots are removed."
+        )
+        return [
+            f"{self.row} is signed out everywhere and cannot sign in again.",
+            *([for_desk] if desk else []),
+            "Reactivating restores the sign-in only. The account's events stay in the log.",
+        ]
+
+    def perform(self, form: forms.Form) -> HttpResponse:
+        if self.row == self.request.user:
+            raise Invalid("You cannot deactivate your own account. Ask another member of staff.")
+        actions.deactivate(user=self.row, actor=self.actor)
+        return self.redirect_to_row(self.row, f"{self.row} is deactivated.")
+
+
+class ReactivateUser(ActionPage):
+    """Reactivates a user, who can then sign in again."""
+
+    label = "Reactivate"
+
+    @staticmethod
+    def applies_to(row: User) -> bool:
+        return not row.is_active and row.closed_at is None
+
+    def consequences(self) -> list[str]:
+        return [
+            f"{self.row} can sign in again.",
+            "Nothing else is restored: no connection, token, bot or election.",
+        ]
+
+    def perform(self, form: forms.Form) -> HttpResponse:
+        actions.reactivate(user=self.row, actor=self.actor)
+        return self.redirect_to_row(self.row, f"{self.row} is active again.")
+
+
+class RoleFilter(ChoiceFilter, name="role"):
+    filters = {
+        "customers": lambda users: users.filter(is_staff=False),
+        "staff": lambda users: users.filter(is_staff=True),
+    }
+
+
+class ActiveFilter(ChoiceFilter, name="active"):
+    filters = {
+        "yes": lambda users: users.filter(is_active=True),
+        "no": lambda users: users.filter(is_active=False),
+    }
+
+
+@admin.register(User)
+class UserAdmin(ReadOnlyAdmin):
+    """Users, newest first."""
+
+    pages = {"deactivate": DeactivateUser, "reactivate": ReactivateUser}
+    list_display = ["email", "desk", "is_active", "is_staff", "date_joined", "last_login"]
+    list_filter = [RoleFilter, ActiveFilter]
+    list_select_related = ["desk"]
+    ordering = ["-id"]
+    search_help_text = (
+        "the usr_… of a desk · the beginning of an e-mail address, or a part of it among the "
+        "newest 10,000 users"
+    )
+    searches_by_prefix = {
+        "usr_": lambda text: Q(desk__public_id=text),
+        "": lambda text: Q(pk__in=User.objects.matching(text).values("pk")),
+    }
+    fields = list_display
