@@ -138,9 +138,7 @@ def end_secret(*, secret: SigningSecret, actor: Actor) -> None:
             _end(turn, [secret], turn.at)
 
 
-def remove_automation(
-    *, automation: Automation, actor: Actor, reason: Reason = Reason.REMOVED
-) -> None:
+def remove_automation(*, automation: Automation, actor: Actor) -> None:
     """Removes a bot, ends its secrets and withdraws its election.
 
     A bot that is already removed takes no turn at the log.
@@ -148,7 +146,7 @@ def remove_automation(
     current = Automation.objects.not_removed().filter(pk=automation.pk)
     if current.exists():
         with log.turn(actor=actor) as turn:
-            _remove_bots(turn, automation.desk, current.all(), reason)
+            _remove_bots(turn, automation.desk, current.all(), Reason.REMOVED)
 
 
 def end_credentials(*, desk: Desk, actor: Actor, token: bool, secrets: bool) -> tuple[int, int]:

@@ -125,11 +125,8 @@ class MfaAdapter(DefaultMFAAdapter):
         "shows now. If it is refused too, correct the clock of your device.",
     }
 
-    def encrypt(self, text: str) -> str:
-        return keys.encrypt_factor(text)
-
-    def decrypt(self, encrypted_text: str) -> str:
-        return keys.decrypt_factor(encrypted_text)
+    encrypt = staticmethod(keys.encrypt_factor)
+    decrypt = staticmethod(keys.decrypt_factor)
 
 
 def _at_our_address(url: str) -> str:

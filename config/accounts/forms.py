@@ -6,21 +6,16 @@ The name of a security key is held to the rule of every name.
 from typing import Any, cast
 
 from allauth.account import forms
-from allauth.account.fields import EmailField, PasswordField
+from allauth.account.fields import EmailField, PasswordField, SetPasswordField
 from allauth.core import context as allauth_context
 from allauth.mfa.webauthn import forms as webauthn
-from django.contrib.auth.password_validation import (
-    password_validators_help_text_html,
-    validate_password,
-)
-from django.forms import CharField, Form
+from django.forms import BooleanField, CharField, Form
+from django.http import QueryDict
 
 from config.accounts.hashing import keep_session
 from desks.models import User
 from desks.models.user import MAX_ADDRESS_LENGTH, normalize_address
 from events.http.names import MAX_NAME_LENGTH, validate_name
-
-NEW_PASSWORD = {"password1": "New password", "password2": "New password (again)"}
 
 
 class AddressField(EmailField):
@@ -35,18 +30,24 @@ class AddressField(EmailField):
 
 
 class LoginForm(forms.LoginForm):
+    remember = BooleanField(label="Remember me", required=False)
+
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.fields["login"] = AddressField()
-        self.fields["remember"].label = "Remember me"
 
 
-class ChangePasswordForm(forms.ChangePasswordForm):
-    """allauth's form, labelled in sentence case."""
+class NewPassword(Form):
+    """The fields of allauth's forms for a new password, labelled in sentence case."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        _label(self, oldpassword="Current password", **NEW_PASSWORD)
+    password1 = SetPasswordField(label="New password")
+    password2 = PasswordField(label="New password (again)", autocomplete="new-password")
+
+
+class ChangePasswordForm(NewPassword, forms.ChangePasswordForm):
+    oldpassword = PasswordField(
+        label="Current password", autocomplete="current-password", show_reset_help=True
+    )
 
     def clean_oldpassword(self) -> str:
         """Keeps the session, so that a mistake in the new password signs nobody out."""
@@ -55,12 +56,8 @@ class ChangePasswordForm(forms.ChangePasswordForm):
         return password
 
 
-class ResetPasswordKeyForm(forms.ResetPasswordKeyForm):
+class ResetPasswordKeyForm(NewPassword, forms.ResetPasswordKeyForm):
     """allauth's form, labelled in sentence case."""
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        _label(self, **NEW_PASSWORD)
 
 
 class AddEmailForm(forms.AddEmailForm):
@@ -80,26 +77,11 @@ class SignUpForm(Form):
 class PasswordForm(Form):
     """Asks for the password of a new account for ``address``."""
 
-    password1 = PasswordField(
-        label="Password",
-        autocomplete="new-password",
-        help_text=password_validators_help_text_html(),
-    )
+    password1 = SetPasswordField(label="Password")
 
-    def __init__(self, data: Any, *, address: str) -> None:
+    def __init__(self, data: QueryDict | None, *, address: str) -> None:
         super().__init__(data)
-        self._user = User(email=address)
-
-    def clean_password1(self) -> str:
-        password = str(self.cleaned_data["password1"])
-        validate_password(password, self._user)
-        return password
-
-
-def _label(form: Form, **labels: str) -> None:
-    for name, label in labels.items():
-        if name in form.fields:
-            form.fields[name].label = label
+        cast(SetPasswordField, self.fields["password1"]).user = User(email=address)
 
 
 class AddPasskeyForm(webauthn.AddWebAuthnForm):

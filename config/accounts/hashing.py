@@ -53,11 +53,11 @@ class PasswordHasher(hashers.Argon2PasswordHasher):
     memory_cost, time_cost, parallelism = 46 * 1024, 1, 1
 
     def encode(self, password: str, salt: str) -> str:
-        with _place():
+        with _turn(_places):
             return str(super().encode(password, salt))
 
     def verify(self, password: str, encoded: str) -> bool:
-        with _place():
+        with _turn(_places):
             return bool(super().verify(password, encoded))
 
     def harden_runtime(self, password: str, encoded: str) -> None:
@@ -95,22 +95,23 @@ def keep_session(request: HttpRequest, user: AbstractBaseUser) -> None:
 
 
 @contextmanager
-def _place() -> Iterator[None]:
-    if not _places.acquire(timeout=TIMEOUT):
+def _turn(places: threading.BoundedSemaphore) -> Iterator[None]:
+    """Takes one of the places until the block ends. Raises ``Unavailable`` if none gets free."""
+    if not places.acquire(timeout=TIMEOUT):
         raise Unavailable(Wait.PASSWORDS)
     try:
         yield
     finally:
-        _places.release()
+        places.release()
 
 
 class Admissions:
     """The requests of a process that may hash a password, by account."""
 
     def __init__(self) -> None:
-        self._change = threading.Condition()
+        self._lock = threading.Lock()
         self._accounts: Counter[str] = Counter()
-        self._running: set[str] = set()
+        self._running: dict[str, threading.BoundedSemaphore] = {}  # one place for each account
 
     @contextmanager
     def admit(self, address: str, account: str) -> Iterator[None]:
@@ -118,32 +119,29 @@ class Admissions:
 
         Raises ``RateLimited`` or ``Unavailable``.
         """
-        with limits.one_at_a_time("passwords", address, ADMISSION_TIME), self._admitted(account):
-            with self._change:
-                if not self._change.wait_for(lambda: account not in self._running, TIMEOUT):
-                    raise Unavailable(Wait.PASSWORDS)
-                self._running.add(account)
-            try:
-                yield
-            finally:
-                with self._change:
-                    self._running.remove(account)
-                    self._change.notify_all()
+        with (
+            limits.one_at_a_time("passwords", address, ADMISSION_TIME),
+            self._admitted(account) as place,
+            _turn(place),
+        ):
+            yield
 
     @contextmanager
-    def _admitted(self, account: str) -> Iterator[None]:
-        with self._change:
+    def _admitted(self, account: str) -> Iterator[threading.BoundedSemaphore]:
+        with self._lock:
             if self._accounts[account] >= OF_AN_ACCOUNT:
                 raise RateLimited(retry_after=1)
             if self._accounts.total() >= ADMITTED:
                 raise Unavailable(Wait.PASSWORDS)
             self._accounts[account] += 1
+            place = self._running.setdefault(account, threading.BoundedSemaphore())
         try:
-            yield
+            yield place
         finally:
-            with self._change:
+            with self._lock:
                 self._accounts[account] -= 1
-                self._accounts += Counter()  # removes accounts without a request
+                if not self._accounts[account]:
+                    del self._accounts[account], self._running[account]
 
 
 admissions = Admissions()

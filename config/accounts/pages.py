@@ -6,7 +6,6 @@
 from http import HTTPStatus
 from typing import cast
 
-from allauth.account import signals
 from allauth.account.adapter import get_adapter
 from allauth.account.decorators import reauthentication_required
 from allauth.account.models import EmailAddress
@@ -18,7 +17,7 @@ from allauth.usersessions.models import UserSession
 from allauth.usersessions.views import ListUserSessionsView
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
 
@@ -45,12 +44,6 @@ class AskForReset(PasswordResetView):
         """Sends the mail, or returns the response of allauth's limit."""
         answer: HttpResponse = super().form_valid(form)
         return answer if answer.status_code == HTTPStatus.TOO_MANY_REQUESTS else None
-
-
-@page("GET", "POST")
-def ask_for_reset(request: HttpRequest) -> HttpResponseBase:
-    """Asks for the address and emails a link to it."""
-    return AskForReset.as_view()(request)
 
 
 @page("GET")
@@ -122,7 +115,8 @@ def cancel_change(request: HttpRequest) -> HttpResponse:
     if current is None or pending is None:
         return redirect("account_email")
     if request.method == "POST":
-        _remove(request, user, pending)
+        pending.remove()
+        _tell_removal(request, user, pending.email)
         return redirect("account_email")
     return ask(
         request,
@@ -135,19 +129,13 @@ def cancel_change(request: HttpRequest) -> HttpResponse:
     )
 
 
-def _remove(request: HttpRequest, user: User, address: EmailAddress) -> None:
-    """Removes an address, as allauth does on its own page."""
+def _tell_removal(request: HttpRequest, user: User, address: str) -> None:
+    """Tells of a removed address, as allauth does on its own page."""
     adapter = get_adapter(request)
-    address.remove()
-    signals.email_removed.send(
-        sender=EmailAddress, request=request, user=user, email_address=address
-    )
     adapter.add_message(
-        request, messages.SUCCESS, "account/messages/email_deleted.txt", {"email": address.email}
+        request, messages.SUCCESS, "account/messages/email_deleted.txt", {"email": address}
     )
-    adapter.send_notification_mail(
-        "account/email/email_deleted", user, {"deleted_email": address.email}
-    )
+    adapter.send_notification_mail("account/email/email_deleted", user, {"deleted_email": address})
 
 
 # --- Sessions ------------------------------------------------------------------------------------

@@ -6,11 +6,12 @@ that are the same for everyone follow the device.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import cast
 from zoneinfo import available_timezones
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
+from django.contrib.auth.models import AnonymousUser
 from django.forms import ChoiceField, ModelForm, RadioSelect
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
@@ -53,7 +54,7 @@ def colours(request: HttpRequest) -> dict[str, Callable[[], str]]:
 @login_required
 def preferences(request: HttpRequest) -> HttpResponse:
     """Shows and saves the preferences of the signed-in user."""
-    user: Any = request.user
+    user = cast(User, request.user)
     form = PreferencesForm(sent(request), instance=user)
     if form.is_valid():
         User.objects.filter(pk=user.pk).update(**form.cleaned_data)
@@ -63,6 +64,6 @@ def preferences(request: HttpRequest) -> HttpResponse:
     return form_page(request, "account/preferences.html", form)
 
 
-def _colours(user: Any) -> str:
+def _colours(user: User | AnonymousUser | None) -> str:
     theme = getattr(user, "theme", Theme.SYSTEM)
     return BY_DEVICE if theme == Theme.SYSTEM else str(theme)

@@ -1,11 +1,9 @@
 """Django's and allauth's settings of accounts that no environment variable changes."""
 
-from typing import Any
-
 AUTHENTICATION_BACKENDS = ["allauth.account.auth_backends.AuthenticationBackend"]
 PASSWORD_HASHERS = ["config.accounts.hashing.PasswordHasher"]
 _VALIDATION = "django.contrib.auth.password_validation"
-AUTH_PASSWORD_VALIDATORS: list[dict[str, Any]] = [
+AUTH_PASSWORD_VALIDATORS: list[dict[str, str | dict[str, int]]] = [
     {"NAME": f"{_VALIDATION}.UserAttributeSimilarityValidator"},
     {"NAME": f"{_VALIDATION}.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
     {"NAME": f"{_VALIDATION}.CommonPasswordValidator"},

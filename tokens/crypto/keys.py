@@ -72,9 +72,9 @@ def encrypt_factor(text: str) -> str:
     return f"{encrypted_with}:{ciphertext.hex()}"
 
 
-def decrypt_factor(text: str) -> str:
+def decrypt_factor(encrypted_text: str) -> str:
     """Decrypts the result of ``encrypt_factor``. Raises ``KeyLostError``."""
-    encrypted_with, _, ciphertext = text.partition(":")
+    encrypted_with, _, ciphertext = encrypted_text.partition(":")
     return decrypt(bytes.fromhex(ciphertext), SECOND_FACTOR, encrypted_with)
 
 

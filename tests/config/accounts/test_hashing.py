@@ -1,6 +1,7 @@
 """How passwords are hashed, how many at once, and who waits for whom."""
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -285,7 +286,7 @@ def test_who_waits_too_long_for_an_account_is_told_and_leaves_nothing(impatient)
             pass
         with pytest.raises(Unavailable), ours.admit("192.0.2.2", "x"):
             pass
-    assert (ours._accounts, ours._running) == ({}, set())
+    assert (ours._accounts, ours._running) == (Counter(), {})
 
 
 @pytest.mark.django_db
