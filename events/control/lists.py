@@ -42,7 +42,7 @@ class LimitedPaginator(Paginator):  # type: ignore[type-arg]
 class IndexedChangeList(ChangeList):
     """A list in the order of an index. The query string cannot change the order."""
 
-    def get_ordering_field(self, field_name: Any) -> None:
+    def get_ordering_field(self, field_name: object) -> None:
         return None
 
 
@@ -54,12 +54,12 @@ class ChoiceFilter(admin.SimpleListFilter):
 
     filters: ClassVar[Mapping[str, Callable[[Any], Rows]]]
 
-    def __init_subclass__(cls, name: str = "", **options: Any) -> None:
+    def __init_subclass__(cls, name: str = "", **options: object) -> None:
         super().__init_subclass__(**options)
         if name:
             cls.title = cls.parameter_name = name
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: object) -> list[tuple[str, str]]:
         return [(name, name) for name in self.filters]
 
     def queryset(self, request: HttpRequest, queryset: Rows) -> Rows:
@@ -88,13 +88,6 @@ class PageLink(NamedTuple):
     url: str
 
 
-class Section(NamedTuple):
-    """A part of the page of a row, below its fields. ``content`` is safe HTML."""
-
-    heading: str
-    content: SafeString
-
-
 _sections: defaultdict[type[Model], dict[str, Callable[[Any], SafeString]]] = defaultdict(dict)
 _related: defaultdict[type[Model], dict[str, type[Model]]] = defaultdict(dict)
 
@@ -112,26 +105,25 @@ def add_section(model: type[Model], heading: str, render: Callable[[Any], SafeSt
     _sections[model][heading] = render
 
 
-def sections_of(row: Model) -> list[Section]:
-    """The sections of this row's page that have content, in the order in which they were added."""
+def sections_of(row: Model) -> list[tuple[str, SafeString]]:
+    """The heading and content of this row's sections, in the order in which they were added."""
     rendered = ((heading, render(row)) for heading, render in _sections[type(row)].items())
-    return [Section(heading, content) for heading, content in rendered if content]
+    return [(heading, content) for heading, content in rendered if content]
 
 
 def related_links(row: Model) -> list[PageLink]:
     """The links from the page of this row to related lists, in the order of their labels."""
     public_id = getattr(row, "public_id", row.pk)
     return [
-        PageLink(f"Its {label}", f"{_list_url(listed)}?q={public_id}")
+        PageLink(f"Its {label}", f"{_url(listed, 'changelist')}?q={public_id}")
         for label, listed in sorted(_related[type(row)].items())
     ]
 
 
 def row_url(row: Model) -> str:
     """The URL of the page of this row."""
-    name = f"admin:{row._meta.app_label}_{row._meta.model_name}_change"
-    return reverse(name, args=[quote(row.pk)])
+    return _url(type(row), "change", quote(row.pk))
 
 
-def _list_url(model: type[Model]) -> str:
-    return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist")
+def _url(model: type[Model], page: str, *key: str) -> str:
+    return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_{page}", args=key)

@@ -24,6 +24,7 @@ from events.control.lists import (
     related_links,
     sections_of,
 )
+from events.http.pages import refusal_beside
 from events.http.refusals import Invalid
 
 
@@ -73,7 +74,7 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         key = [quote(row.pk)] if row else []
         return reverse(f"admin:{self.url_name(name)}", args=key)
 
-    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+    def get_changelist(self, request: HttpRequest, **kwargs: object) -> type[ChangeList]:
         return IndexedChangeList
 
     def lookup_allowed(self, lookup: str, value: str, request: HttpRequest) -> bool:
@@ -104,7 +105,7 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return self.get_fields(request, obj)
 
     def changelist_view(
-        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+        self, request: HttpRequest, extra_context: dict[str, object] | None = None
     ) -> HttpResponse:
         tools = [
             PageLink(page.label, self.page_url(name))
@@ -123,7 +124,7 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         request: HttpRequest,
         object_id: str,
         form_url: str = "",
-        extra_context: dict[str, Any] | None = None,
+        extra_context: dict[str, object] | None = None,
     ) -> HttpResponse:
         row = self.get_object(request, unquote(object_id))
         context = {
@@ -133,7 +134,7 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         }
         return super().change_view(request, object_id, form_url, context)
 
-    def row_tools(self, row: Any) -> list[PageLink]:
+    def row_tools(self, row: Model) -> list[PageLink]:
         """Links to the actions that are possible on this row, and to related lists."""
         pages = [
             PageLink(page.label, self.page_url(name, row))
@@ -152,7 +153,7 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     def _page_url_pattern(self, name: str, page: type["ActionPage"]) -> URLPattern:
         route = f"<path:object_id>/{name}/" if page.is_per_row else f"{name}/"
-        view = self.admin_site.admin_view(page.as_view(control=self))
+        view = self.admin_site.admin_view(page.as_view(_control=self))
         return path(route, view, name=self.url_name(name))
 
 
@@ -164,7 +165,7 @@ class ActionPage(FormView):  # type: ignore[type-arg]
     is_per_row: ClassVar[bool] = True
     is_destructive: ClassVar[bool] = False  # shown in red
 
-    control: ReadOnlyAdmin | None = None
+    _control: ReadOnlyAdmin = None  # type: ignore[assignment]  # as_view() gets it
     form_class = forms.Form
     template_name = "control/form.html"
 
@@ -181,21 +182,16 @@ class ActionPage(FormView):  # type: ignore[type-arg]
         """Performs the action. Raises ``Invalid`` if the form's data do not allow it."""
         raise NotImplementedError
 
-    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+    def dispatch(self, request: HttpRequest, *args: object, **kwargs: object) -> HttpResponseBase:
         self.row: Any = self._find_row() if self.is_per_row else None
         return super().dispatch(request, *args, **kwargs)
 
     def form_valid(self, form: Any) -> HttpResponse:
-        try:
-            return self.perform(form)
-        except Invalid as refusal:
-            for error in refusal.members.get("errors", []):
-                form.add_error(error["field"], error["detail"])
-            if form.is_valid():
-                form.add_error(None, refusal.detail)
-            return self.form_invalid(form)
+        with refusal_beside(form):
+            done = self.perform(form)
+        return self.form_invalid(form) if form.errors else done
 
-    def form_invalid(self, form: Any) -> HttpResponse:
+    def form_invalid(self, form: forms.Form) -> HttpResponse:
         return self.render_to_response(self.get_context_data(form=form), status=Invalid.status)
 
     def redirect_to_row(self, row: Model, message: str) -> HttpResponse:
@@ -208,7 +204,7 @@ class ActionPage(FormView):  # type: ignore[type-arg]
         messages.success(self.request, message)
         return redirect(self._control.page_url("changelist"))
 
-    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+    def get_context_data(self, **kwargs: object) -> dict[str, object]:
         return super().get_context_data(
             **self._control.admin_site.each_context(self.request),
             title=f"{self.label} {self.row}" if self.row else self.label,
@@ -227,12 +223,6 @@ class ActionPage(FormView):  # type: ignore[type-arg]
         """The staff member who performs the action, as the actor of its events."""
         actor: Actor = self.request.user.actor  # type: ignore[union-attr]
         return actor
-
-    @property
-    def _control(self) -> ReadOnlyAdmin:
-        if self.control is None:
-            raise TypeError("as_view() needs control.")
-        return self.control
 
     def _find_row(self) -> Any:
         row = self._control.get_object(self.request, unquote(self.kwargs["object_id"]))
