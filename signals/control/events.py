@@ -13,14 +13,14 @@ from django.template.loader import render_to_string
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from events.control.lists import EMPTY_VALUE, ChoiceFilter, IndexedChangeList, Rows
+from events.control.lists import EMPTY_VALUE, ChoiceFilter, IndexedChangeList, PageLink, Rows
 from events.control.pages import ReadOnlyAdmin
+from events.json_schema import JsonObject
 from events.kinds import PLATFORM, SUPPRESSED, Kind
 from events.models import Event
 from signals.control import search
-from signals.control.stories import tell
+from signals.control.stories import attach_names, tell
 from signals.law.refusals import REASONS
-from signals.reports.names import Named, attach_names, bot_of
 from tokens.choices import Source
 
 
@@ -83,7 +83,7 @@ class EventAdmin(ReadOnlyAdmin):
     }
     fields = ["story", "id", "kind", "at", "topic", "platform_view", "customer_view"]
 
-    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+    def get_changelist(self, request: HttpRequest, **kwargs: object) -> type[ChangeList]:
         return NamingChangeList
 
     def list_title(self, request: HttpRequest) -> str:
@@ -101,7 +101,7 @@ class EventAdmin(ReadOnlyAdmin):
 
     @admin.display
     def bot(self, event: Any) -> str:
-        return _link(event.names.get(bot_of(event)))
+        return _link(event.names.get(event.bot_id))
 
     @admin.display(description="e-mail address")
     def email(self, event: Any) -> str:
@@ -130,12 +130,12 @@ class EventAdmin(ReadOnlyAdmin):
         return _folded_json("As JSON", event.content_for(platform=False))
 
 
-def _data(event: Event) -> dict[str, Any]:
-    data: dict[str, Any] = event.content["data"]
+def _data(event: Event) -> JsonObject:
+    data: JsonObject = event.content["data"]
     return data
 
 
-def _link(named: Named | None, otherwise: str = EMPTY_VALUE) -> str:
+def _link(named: PageLink | None, otherwise: str = EMPTY_VALUE) -> str:
     return format_html('<a href="{1}">{0}</a>', *named) if named else otherwise
 
 
@@ -144,6 +144,6 @@ def _up_to_position(digits: str) -> Q:
     return Q(position__lte=int(digits)) if digits.isdecimal() else Q(pk__in=[])
 
 
-def _folded_json(summary: str, content: dict[str, Any]) -> SafeString:
+def _folded_json(summary: str, content: JsonObject) -> SafeString:
     text = json.dumps(content, indent=2, ensure_ascii=False)
     return render_to_string("control/folded.html", {"summary": summary, "text": text})

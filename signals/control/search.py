@@ -4,7 +4,7 @@ A search costs the same in a log of any size. An id finds by an index. A free te
 index of nonces, or among the newest ``MAX_SCANNED`` rows.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from django.db.models import Q, QuerySet
@@ -15,7 +15,7 @@ from desks.models import Automation, User
 from events.kinds import Kind
 from events.models import Event
 from signals.intake.models import Signal
-from tokens.models import SigningSecret, Token
+from tokens.models import Token
 
 MAX_SCANNED = 10_000  # rows that are read to find a text in them
 MAX_NAMED = 20  # users or tokens whose events a text finds
@@ -37,11 +37,14 @@ def matching(text: str) -> Q:
     positions = _of_nonce(text)
     if not positions:
         users = User.objects.matching(text)[:MAX_NAMED].values_list("desk__public_id", "staff_id")
-        tokens = platform_tokens_named(text)[:MAX_NAMED].values_list("public_id", flat=True)
-        found = list(users)
-        topics = [user_id for user_id, _ in found if user_id]
-        actors = [staff_id for _, staff_id in found if staff_id]
-        positions = newest_positions(topics, [*actors, *tokens])
+        tokens = Token.objects.filter(desk=None, name__icontains=text)[:MAX_NAMED]
+        actors = [*(staff_id for _, staff_id in users), *(token.public_id for token in tokens)]
+        of_each = [
+            *(Event.objects.filter(topic=topic).newest(MAX_EVENTS) for topic, _ in users if topic),
+            *(Event.objects.filter(actor_id=each).newest(MAX_EVENTS) for each in actors if each),
+        ]
+        of_all = Event.objects.none().union(*of_each, all=True)
+        positions = list(of_all.values_list("position", flat=True))
     return Q(position__in=positions)
 
 
@@ -53,35 +56,10 @@ def of_bot(bot_id: str) -> Q:
     return about & Q(position__in=newest(Event.objects.filter(topic=topic or "")))
 
 
-def signals_of_desk(user_id: str) -> Q:
-    """The newest accepted signals that were sent to this desk alone."""
-    return _signals(Event.objects.filter(topic=user_id))
-
-
-def signals_of_bot(bot_id: str) -> Q:
-    """The newest accepted signals of a bot, by the secrets that signed them."""
-    secrets = SigningSecret.objects.filter(automation=bot_id).values("public_id")
-    return _signals(Event.objects.filter(actor_id__in=secrets))
-
-
-def signals_of_credential(credential: str) -> Q:
-    """The newest accepted signals of a token or a secret."""
-    return _signals(Event.objects.filter(actor_id=credential))
-
-
-def platform_tokens_named(text: str) -> QuerySet[Token]:
-    """The platform tokens whose name contains the text."""
-    return Token.objects.filter(desk=None, name__icontains=text)
-
-
-def newest_positions(topics: Sequence[str], actors: Sequence[str]) -> list[int]:
-    """The positions of the newest events of each topic and of each actor, in one query."""
-    of_each = [
-        *(Event.objects.filter(topic=topic).newest(MAX_EVENTS) for topic in topics),
-        *(Event.objects.filter(actor_id=actor).newest(MAX_EVENTS) for actor in actors),
-    ]
-    of_all = Event.objects.none().union(*of_each, all=True)
-    return list(of_all.values_list("position", flat=True))
+def accepted(**of: object) -> Q:
+    """The newest accepted signals whose events have these values."""
+    events = Event.objects.filter(kind__in=SIGNAL_KINDS, **of)
+    return Q(position__in=newest(events))
 
 
 def _of_nonce(text: str) -> list[int]:
@@ -99,8 +77,3 @@ def _of_nonce(text: str) -> list[int]:
         .filter(Q(nonce=text) | Q(request=text))
     )
     return [*accepted, *refused.values_list("position", flat=True)]
-
-
-def _signals(events: QuerySet[Event]) -> Q:
-    accepted = newest(events.filter(kind__in=SIGNAL_KINDS))
-    return Q(position__in=accepted)

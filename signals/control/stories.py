@@ -1,24 +1,72 @@
 """What an event says to the operator, as sentences, and the events that a row's page tells."""
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from django.db.models import Model
+from django.db.models import Model, QuerySet
 from django.template.loader import render_to_string
 from django.utils.safestring import SafeString
 
-from desks.models import Card, Desk, User
-from events.control.lists import add_related, add_section
+from desks.models import Automation, Card, Desk, User
+from events.control.lists import PageLink, add_related, add_section, row_url
 from events.http.refusals import Refused
 from events.kinds import Kind
 from events.models import Event
 from signals.reports.activity import webhook_of
-from signals.reports.explanation import checks
-from signals.reports.names import attach_names, bot_of
+from signals.reports.explanation import SIGNALS, checks
+from signals.webhooks.models import Subscription
 from tokens.models import SigningSecret, Token
+
+# --- Who or what is behind an id of the log -------------------------------------------------------
+
+
+def _owner(desk: Desk) -> str:
+    """The owner's address. An owner who closed the account has none: then the desk's id."""
+    return desk.public_id if desk.user.closed_at else desk.user.email
+
+
+def _secret(secret: SigningSecret) -> str:
+    owner = secret.automation.name if secret.automation else secret.source.capitalize()
+    return f"{owner} ({secret.hint})"
+
+
+# By the prefix of an id: the rows, the column with the id, and how a row is called.
+NAMED: dict[str, tuple[QuerySet[Any], str, Callable[[Any], str]]] = {
+    "usr_": (Desk.objects.select_related("user"), "public_id", _owner),
+    "stf_": (User.objects.all(), "staff_id", str),
+    "tok_": (Token.objects.all(), "public_id", str),
+    "sec_": (SigningSecret.objects.select_related("automation"), "public_id", _secret),
+    "bot_": (Automation.objects.all(), "id", str),
+    "card_": (Card.objects.all(), "id", str),
+    "sub_": (Subscription.objects.all(), "public_id", lambda webhook: webhook.host),
+}
+
+
+def attach_names(events: Iterable[Any]) -> None:
+    """Gives each event ``names``: the names and pages of what it names, by id.
+
+    Takes one query for each kind of id. An id without a row has no name.
+    """
+    events = list(events)
+    ids = {
+        each
+        for event in events
+        for each in (event.actor_id, event.topic, event.bot_id, webhook_of(event))
+        if each
+    }
+    names: dict[str, PageLink] = {}
+    for prefix, (rows, column, name) in NAMED.items():
+        of_kind = [each for each in ids if each.startswith(prefix)]
+        for row in rows.filter(**{f"{column}__in": of_kind}) if of_kind else ():
+            names[getattr(row, column)] = PageLink(name(row), row_url(row))
+    for event in events:
+        event.names = names
+
+
+# --- Events as sentences --------------------------------------------------------------------------
 
 MAX_LISTED = 20
 MAX_ACTS = 5  # of one row: it is created and ended once, and a user is deactivated rarely
-SENT = [Kind.SIGNAL_FILLED, Kind.SIGNAL_DRY_RUN, Kind.SIGNAL_RECORDED, Kind.SIGNAL_REFUSED]
 ACTS_OF_USERS = [
     Kind.DESK_CREATED,
     Kind.DESK_DEACTIVATED,
@@ -38,39 +86,36 @@ def tell(event: Event) -> SafeString:
 
 def tell_acts(row: Model) -> SafeString:
     """Who created and ended a row, with the times."""
-    return _list(acts_on(row), "Nothing in the log.")
+    acts = _acts_on(row).order_by("-position")[:MAX_ACTS]
+    return _list(acts, "Nothing in the log.")
 
 
 def tell_signals(credential: Token | SigningSecret) -> SafeString:
     """The latest signals and refusals of a token or a secret."""
-    sent = Event.objects.filter(actor_id=credential.public_id, kind__in=SENT)
-    return _list(list(sent.order_by("-position")[:MAX_LISTED]), "It has sent no signal.")
+    sent = Event.objects.filter(actor_id=credential.public_id, kind__in=SIGNALS)
+    return _list(sent.order_by("-position")[:MAX_LISTED], "It has sent no signal.")
 
 
-def acts_on(row: Any) -> list[Event]:
-    """The events that created and ended the row, the newest first."""
+def _acts_on(row: Model) -> QuerySet[Event]:
+    """The events that created and ended the row. Those of a desk, or of the platform, are few."""
     match row:
         case Card():
-            acts = Event.objects.filter(pk__in=[row.opened, row.closed or row.opened])
+            return Event.objects.filter(pk__in=[row.opened, row.closed or row.opened])
+        case User():
+            desk = Desk.objects.filter(user=row).values("public_id")
+            return Event.objects.filter(topic__in=desk, kind__in=ACTS_OF_USERS)
         case Token():
-            acts = _about(row.topic, [Kind.TOKEN_MINTED, Kind.TOKEN_REVOKED], row.public_id)
+            topic, kinds = row.topic, [Kind.TOKEN_MINTED, Kind.TOKEN_REVOKED]
         case SigningSecret():
             topic = row.automation.desk.public_id if row.automation else None
-            acts = _about(topic, [Kind.SECRET_GENERATED, Kind.SECRET_ENDED], row.public_id)
-        case User():
-            topic = Desk.objects.filter(user=row).values_list("public_id", flat=True).first()
-            acts = Event.objects.filter(topic=topic or "", kind__in=ACTS_OF_USERS)
+            kinds = [Kind.SECRET_GENERATED, Kind.SECRET_ENDED]
         case _:
             raise TypeError(f"{row!r} has no acts.")
-    return list(acts.order_by("-position")[:MAX_ACTS])
+    return Event.objects.filter(topic=topic, kind__in=kinds, content__data__id=row.public_id)
 
 
-def _about(topic: str | None, kinds: list[Kind], public_id: str) -> Any:
-    """The events about a credential. Those of a desk, or of the platform, are few."""
-    return Event.objects.filter(topic=topic, kind__in=kinds, content__data__id=public_id)
-
-
-def _list(events: list[Event], nothing: str) -> SafeString:
+def _list(events: Iterable[Event], nothing: str) -> SafeString:
+    events = list(events)
     attach_names(events)
     lines = [_context(event) for event in events]
     return render_to_string("control/acts.html", {"lines": lines, "nothing": nothing})
@@ -84,8 +129,7 @@ def _context(event: Any) -> dict[str, object]:
         "signal": content["signal"],
         "desk": event.names.get(event.user_id),
         "actor": event.names.get(event.actor_id),
-        "bot": event.names.get(bot_of(event)),
-        "bot_id": bot_of(event),
+        "bot": event.names.get(event.bot_id),
         "webhook": event.names.get(webhook_of(event)),
         "label": Kind(event.kind).label,
         "sentence": (f"control/events/{event.kind}.html", "control/events/any.html"),

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 from desks.models import Automation, Desk
 from events.feed import Page, Query, Span, read_page
 from events.http.cursors import log_cursor
+from events.json_schema import JsonObject
 from events.kinds import Kind
 from events.models import Event
 from signals.reports.charts import Chart, over_time
@@ -22,8 +22,8 @@ class Line:
     kind: str
     at: datetime
     event_id: str
-    data: dict[str, Any]
-    signal: dict[str, Any] | None
+    data: JsonObject
+    signal: JsonObject | None
     bot_id: str | None
     # None if the bot was removed.
     bot_name: str | None
@@ -55,7 +55,19 @@ def lines(events: Iterable[Event], bots: Mapping[str, str]) -> list[Line]:
     events = list(events)
     webhooks = {webhook for event in events if (webhook := webhook_of(event))}
     hosts = Subscription.objects.hosts(webhooks) if webhooks else {}
-    return [_line(event, bots, hosts) for event in events]
+    return [
+        Line(
+            kind=event.kind,
+            at=event.at,
+            event_id=event.id,
+            data=event.content["data"],
+            signal=event.content["signal"],
+            bot_id=event.bot_id,
+            bot_name=bots.get(event.bot_id or ""),
+            webhook_host=hosts.get(webhook_of(event) or ""),
+        )
+        for event in events
+    ]
 
 
 def webhook_of(event: Event) -> str | None:
@@ -76,14 +88,6 @@ def cursors(query: Query, page: Page) -> dict[str, str | None]:
         return {"older": _cursor(page, min(positions, default=None)), "newer": _cursor(page, on)}
     above = None if query.after is None else max(positions, default=query.after - 1)
     return {"older": _cursor(page, on), "newer": _cursor(page, above)}
-
-
-def _line(event: Event, bots: Mapping[str, str], hosts: Mapping[str, str]) -> Line:
-    data, signal = event.content["data"], event.content["signal"]
-    bot_id = (signal or data).get("botId") or data.get("owner")
-    name = bots.get(bot_id) if bot_id else None
-    host = hosts.get(webhook_of(event) or "")
-    return Line(event.kind, event.at, event.id, data, signal, bot_id, name, host)
 
 
 def _cursor(page: Page, position: int | None) -> str | None:
@@ -133,13 +137,12 @@ def bot_activities(desk: Desk, bots: Mapping[str, str], now: datetime) -> dict[s
     for line in lines(page.events, bots):
         if line.bot_id in pushed:
             pushed[line.bot_id].append(line)
+    hour = timedelta(hours=1)
     return {
-        bot_id: BotActivity(of_bot[:LINES_PER_BOT], _day(of_bot, now), is_complete)
+        bot_id: BotActivity(
+            latest=of_bot[:LINES_PER_BOT],
+            day=over_time([(line.at, line.is_refusal) for line in of_bot], now, hour, HOURS),
+            is_complete=is_complete,
+        )
         for bot_id, of_bot in pushed.items()
     }
-
-
-def _day(pushed: Iterable[Line], now: datetime) -> Chart:
-    return over_time(
-        ((line.at, line.is_refusal) for line in pushed), now, timedelta(hours=1), HOURS
-    )

@@ -15,7 +15,7 @@ from events.kinds import Kind
 from events.models import Event
 from events.times import span
 from signals.reports.charts import Chart
-from signals.reports.traffic import Share, Traffic
+from signals.reports.traffic import Traffic
 from signals.webhooks.models import State, Subscription, SubscriptionQuerySet
 from tokens.choices import Source
 from tokens.models import SigningSecret, Token
@@ -26,14 +26,6 @@ HEARD = 50  # the latest events of each, which say what is usual
 MIN_HEARD = 10  # with fewer events nothing is usual
 MIN_SILENCE = timedelta(minutes=10)
 FACTOR = 2  # silence is unusual from so many times the longest pause before
-
-
-@dataclass(frozen=True, slots=True)
-class Silence:
-    """Nothing was heard for ``lasting``. ``longest`` is the longest pause before."""
-
-    lasting: timedelta
-    longest: timedelta
 
 
 def heard_from(actors: Sequence[str]) -> Mapping[str, list[datetime]]:
@@ -51,14 +43,16 @@ def latest_events() -> list[Event]:
     return list(Event.objects.order_by("-position")[:HEARD])
 
 
-def unusual_silence(times: Iterable[datetime], now: datetime) -> Silence | None:
-    """Whether nothing was heard since the last of these times for longer than usual."""
+def unusual_silence(times: Iterable[datetime], now: datetime) -> str:
+    """How long nothing was heard since the last of these times. Empty if that is usual."""
     ordered = sorted(times)
     if len(ordered) < MIN_HEARD:
-        return None
+        return ""
     longest = max(later - earlier for earlier, later in pairwise(ordered))
-    lasting = now - ordered[-1]
-    return Silence(lasting, longest) if lasting > max(MIN_SILENCE, FACTOR * longest) else None
+    silent = now - ordered[-1]
+    if silent <= max(MIN_SILENCE, FACTOR * longest):
+        return ""
+    return f"for {span(silent)}; its longest pause before was {span(longest)}"
 
 
 # --- Concerns -------------------------------------------------------------------------------------
@@ -92,12 +86,25 @@ class SharedSecret:
 
     source: Source
     live: list[SigningSecret]
-    age: timedelta | None
+    age: timedelta
     floor_signs: bool
 
     @property
     def is_old(self) -> bool:
-        return self.age is not None and self.age > MAX_SECRET_AGE
+        return self.age > MAX_SECRET_AGE
+
+
+def shared_secrets(now: datetime) -> list[SharedSecret]:
+    """Those of the Floor and of Nox, in one query."""
+    every = list(SigningSecret.objects.filter(automation=None).order_by("-id"))
+    found = []
+    for source in (Source.FLOOR, Source.NOX):
+        of_source = [one for one in every if one.source == source]
+        live = [one for one in of_source if one.ends_at is None or one.ends_at > now]
+        age = now - live[0].created_at if live else timedelta(0)
+        floor_signs = source == Source.NOX and not of_source
+        found.append(SharedSecret(source, live, age, floor_signs))
+    return found
 
 
 def of_card(card: Card | None) -> Iterator[Concern]:
@@ -171,8 +178,8 @@ def of_silence(
         silence = unusual_silence(heard[sender.public_id], now)
         if silence:
             yield Concern(
-                f"{_name(sender)} has sent nothing for {span(silence.lasting)}; its longest pause "
-                f"before was {span(silence.longest)}. Check that the engine runs and gets answers.",
+                f"{_name(sender)} has sent nothing {silence}. "
+                "Check that the engine runs and gets answers.",
                 "Open its page",
                 row_url(sender),
             )
@@ -183,8 +190,7 @@ def of_log(events: Sequence[Event], now: datetime) -> Iterator[Concern]:
     silence = unusual_silence([event.at for event in events], now)
     if silence:
         yield Concern(
-            f"The log has not moved for {span(silence.lasting)}; its longest pause before was "
-            f"{span(silence.longest)}. Check /readyz, and that engines reach the service.",
+            f"The log has not moved {silence}. Check /readyz, and that engines reach the service.",
             "Open the log",
             reverse("admin:events_event_changelist"),
         )
@@ -225,10 +231,17 @@ def of_secrets(
     """Secrets that end soon, which somebody may still use, and old ones."""
     for shared in secrets:
         name = shared.source.capitalize()
-        for secret in shared.live:
-            if secret.ends_at:
-                yield _ending(secret, name, max(heard[secret.public_id], default=None), now)
-        if shared.age and shared.is_old:
+        ending = [(secret, secret.ends_at) for secret in shared.live if secret.ends_at]
+        for secret, ends_at in ending:
+            last = max(heard[secret.public_id], default=None)
+            used = f"last signed {span(now - last)} ago" if last else "signed nothing lately"
+            yield Concern(
+                f"The {name} secret {secret.hint} ends in {span(ends_at - now)}. It {used}. "
+                "Make sure that every sender signs with the new one.",
+                "Open the secret",
+                row_url(secret),
+            )
+        if shared.is_old:
             yield Concern(
                 f"The {name} secret is {days(shared.age)} old. Replace it with an overlap.",
                 f"Generate a {name} secret",
@@ -236,34 +249,23 @@ def of_secrets(
             )
 
 
-def _ending(secret: SigningSecret, name: str, last: datetime | None, now: datetime) -> Concern:
-    if secret.ends_at is None:
-        raise ValueError(f"{secret} does not end.")
-    used = f"It last signed {span(now - last)} ago" if last else "It signed nothing lately"
-    return Concern(
-        f"The {name} secret {secret.hint} ends in {span(secret.ends_at - now)}. {used}. "
-        "Make sure that every sender signs with the new one.",
-        "Open the secret",
-        row_url(secret),
-    )
-
-
 def of_refusals(recent: Traffic) -> Iterator[Concern]:
     """A large share of refused signals, in the last hour or else in the last day."""
-    for chart, period, count in (
-        (recent.hour, "hour", lambda share: share.hour_refused),
-        (recent.day, "day", lambda share: share.refused),
-    ):
-        if _is_refused_often(chart):
-            most: Share = max(recent.codes, key=count)
-            received = chart.refused + chart.accepted
-            yield Concern(
-                f"{chart.refused} of {received} signals in the last {period} were refused, most "
-                f"for {most.name}. Find out who sends them, and tell the sender what to correct.",
-                "View refusals",
-                f"{reverse('admin:events_event_changelist')}?kind={Kind.SIGNAL_REFUSED}",
-            )
-            return
+    if _is_refused_often(recent.hour):
+        chart, period = recent.hour, "hour"
+        most = max(recent.codes, key=lambda share: share.hour_refused)
+    elif _is_refused_often(recent.day):
+        chart, period = recent.day, "day"
+        most = recent.codes[0]
+    else:
+        return
+    yield Concern(
+        f"{chart.refused} of {chart.refused + chart.accepted} signals in the last {period} were "
+        f"refused, most for {most.name}. Find out who sends them, and tell the sender what to "
+        "correct.",
+        "View refusals",
+        f"{reverse('admin:events_event_changelist')}?kind={Kind.SIGNAL_REFUSED}",
+    )
 
 
 def _is_refused_often(chart: Chart) -> bool:

@@ -1,20 +1,18 @@
 """Explains a signal: which check decided it, what was valid at its position, what to do now."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from django.urls import reverse
 
 from desks.feed import desk_visibility
-from desks.models import Automation, Card, Desk, Election
+from desks.models import Desk, Election
 from events.feed import Query, read_page
+from events.json_schema import JsonObject
 from events.kinds import SUPPRESSED, Kind
 from events.models import Event
-from signals.intake.models import Signal
 from signals.law.refusals import REASONS, PairMismatch, differing
 from signals.reports.activity import Line
 from signals.reports.reasons import title_of
-from tokens.models import SigningSecret, Token
 
 # --- The checks, and how far a signal came --------------------------------------------------------
 
@@ -43,58 +41,16 @@ def checks(code: str | None) -> list[Check]:
     return found
 
 
-# --- An accepted signal, for staff ----------------------------------------------------------------
+def election_at(position: int, user_id: str, bot_id: str | None) -> Election | None:
+    """The election of the bot, or of the desk on a card, that stood at this position.
 
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """What decided a signal. A field is None if the signal did not depend on it.
-
-    ``credential_was_valid`` says whether the credential was valid when the signal was received.
-    A fan-out has no single ``election``: the signal's ``matched`` counts them.
+    The elections of one bot never overlap, nor do those of one desk on cards. So only the last one
+    that was opened before can have stood.
     """
-
-    signal: Signal
-    event: Event | None
-    token: Token | None
-    secret: SigningSecret | None
-    credential_was_valid: bool
-    bot: Automation | None
-    desk: Desk | None
-    card: Card | None
-    election: Election | None
-
-
-def explain(signal: Signal) -> Explanation:
-    """Returns the explanation of a signal, in at most seven queries."""
-    token = Token.objects.filter(public_id=signal.credential).first()
-    secret = SigningSecret.objects.filter(public_id=signal.credential).first()
-    ended_at = token.revoked_at if token else secret.ends_at if secret else None
-    credential = token or secret
-    return Explanation(
-        signal=signal,
-        event=Event.objects.filter(pk=signal.position).first(),
-        token=token,
-        secret=secret,
-        credential_was_valid=credential is not None
-        and credential.created_at <= signal.received_at
-        and (ended_at is None or ended_at >= signal.received_at),
-        bot=Automation.objects.filter(pk=signal.bot_id).first(),
-        desk=Desk.objects.filter(public_id=signal.user_id).first(),
-        card=Card.objects.filter(pk=signal.card_id).first(),
-        election=_election(signal),
-    )
-
-
-def _election(signal: Signal) -> Election | None:
-    """Returns the election that the signal matched, or None if it was not sent to one desk."""
-    if signal.user_id is None:
-        return None
-    standing = Election.objects.with_end().filter(opened__lt=signal.position)
-    standing = standing.filter(end__gt=signal.position)  # type: ignore[misc]
-    if signal.bot_id:
-        return standing.filter(automation=signal.bot_id).first()
-    return standing.filter(desk__public_id=signal.user_id, card=signal.card_id).first()
+    made = Election.objects.with_end().filter(desk__public_id=user_id, opened__lt=position)
+    of = {"automation": bot_id} if bot_id else {"card__isnull": False}
+    last = made.filter(**of).order_by("-opened").first()
+    return last if last and last.end > position else None  # type: ignore[attr-defined]
 
 
 # --- One event of a desk's log, for its owner -----------------------------------------------------
@@ -119,27 +75,6 @@ class Action:
     address: str
 
 
-@dataclass(frozen=True, slots=True)
-class Story:
-    """What the page of one event says.
-
-    ``sent`` and ``elected`` hold ``pair`` and ``direction``. They are None if the event is not
-    about a signal, or if nothing was elected. ``differs`` names the members that differ.
-    ``election`` is the desk's election that stood at the event's position. ``is_elected_now`` says
-    that what was refused is elected by now.
-    """
-
-    line: Line
-    title: str
-    checks: list[Check]
-    sent: dict[str, str | None] | None
-    elected: dict[str, str] | None
-    differs: tuple[str, ...]
-    election: Election | None
-    is_elected_now: bool
-    action: Action | None
-
-
 def visible_event(desk: Desk, position: int) -> Event | None:
     """The event at this position, or None if the desk does not see one there."""
     query = Query(after=position + 1, limit=1, descending=True)
@@ -147,26 +82,30 @@ def visible_event(desk: Desk, position: int) -> Event | None:
     return found[0] if found and found[0].position == position else None
 
 
-def story_of(event: Event, line: Line, desk: Desk) -> Story:
-    """The story of an event that the desk sees, in at most two queries."""
+def story_of(event: Event, line: Line, desk: Desk) -> dict[str, object]:
+    """What the page of an event says that the desk sees, in at most two queries.
+
+    ``sent`` and ``elected`` hold a pair and a direction; nothing may have been elected.
+    ``election`` is the desk's election that stood at the event's position. ``is_elected_now`` says
+    that what was refused is elected by now.
+    """
     if event.kind not in SIGNALS or line.data.get("code") == SUPPRESSED:
         title = title_of(None) if line.is_refusal else line.label
-        return Story(line, title, [], None, None, (), None, False, _action(line))
-    signal = line.signal
-    sent = line.data["sent"] if signal is None else _pair_of(signal)
-    election = _election_at(event.position, line, desk)
-    elected = line.data["elected"] if signal is None else _elected(election)
-    return Story(
-        line=line,
-        title=_title(event, line),
-        checks=checks(line.data.get("code")),
-        sent=sent,
-        elected=elected,
-        differs=differing({"sent": sent, "elected": elected}),
-        election=election if election and elected == _elected(election) else None,
-        is_elected_now=line.is_refusal and _is_elected_now(line, sent),
-        action=_action(line),
-    )
+        return {"title": title, "action": _action(line)}
+    election = election_at(event.position, desk.public_id, line.bot_id)
+    if line.signal is None:
+        sent, elected = line.data["sent"], line.data["elected"]
+    else:
+        sent, elected = _pair_of(line.signal), _elected(election)
+    return {
+        "title": _title(event, line),
+        "checks": checks(line.data.get("code")),
+        "sent": sent,
+        "elected": elected,
+        "election": election if election and elected == _elected(election) else None,
+        "is_elected_now": line.is_refusal and _is_elected_now(line, sent),
+        "action": _action(line),
+    }
 
 
 def _title(event: Event, line: Line) -> str:
@@ -177,24 +116,12 @@ def _title(event: Event, line: Line) -> str:
     return title_of(line.data["code"])
 
 
-def _pair_of(signal: dict[str, Any]) -> dict[str, str | None]:
+def _pair_of(signal: JsonObject) -> dict[str, str | None]:
     return {"pair": signal["pair"], "direction": signal["direction"]}
 
 
 def _elected(election: Election | None) -> dict[str, str] | None:
     return {"pair": election.pair, "direction": election.direction} if election else None
-
-
-def _election_at(position: int, line: Line, desk: Desk) -> Election | None:
-    """The election of the bot, or of the desk on a card, that stood at this position.
-
-    The elections of one bot never overlap, nor do those of one desk on cards. So only the last one
-    that was opened before can have stood.
-    """
-    made = Election.objects.with_end().filter(desk=desk, opened__lt=position)
-    of = {"automation": line.bot_id} if line.bot_id else {"card__isnull": False}
-    last = made.filter(**of).order_by("-opened").first()
-    return last if last and last.end > position else None  # type: ignore[attr-defined]
 
 
 def _is_elected_now(line: Line, sent: dict[str, str | None]) -> bool:

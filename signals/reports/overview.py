@@ -10,9 +10,14 @@ from django.db.models import F, Func, QuerySet, Subquery
 from desks.models import Card, Desk
 from events.models import Event, Head
 from signals.reports import concerns
-from signals.reports.concerns import Concern, SharedSecret, heard_from, latest_events
+from signals.reports.concerns import (
+    Concern,
+    SharedSecret,
+    heard_from,
+    latest_events,
+    shared_secrets,
+)
 from signals.reports.traffic import Traffic, recent_traffic
-from tokens.choices import Source
 from tokens.models import SigningSecret, Token
 
 MAX_LISTED = 20
@@ -41,7 +46,7 @@ def platform_overview(now: datetime) -> PlatformOverview:
     recent, latest = recent_traffic(now), latest_events()
     next_to_expire = F("expires_at").asc(nulls_last=True)
     active = list(Token.objects.filter(desk=None).active(now).order_by(next_to_expire, "id"))
-    secrets = _shared_secrets(now)
+    secrets = shared_secrets(now)
     senders: list[Token | SigningSecret] = [
         *(token for token in active[:MAX_LISTED] if token.can_write),
         *(secret for each in secrets for secret in each.live),
@@ -83,19 +88,3 @@ def _counts(now: datetime) -> tuple[int, int, int]:
     counts = [Subquery(rows.order_by().annotate(count=count).values("count")) for rows in counted]
     desks, unconnected, failing = Head.objects.values_list(*counts).get()
     return desks, unconnected, failing
-
-
-def _shared_secrets(now: datetime) -> list[SharedSecret]:
-    every = list(SigningSecret.objects.filter(automation=None).order_by("-id"))
-    live = [one for one in every if one.ends_at is None or one.ends_at > now]
-    nox_had_one = any(one.source == Source.NOX for one in every)
-    return [
-        _shared_secret(source, [one for one in live if one.source == source], now, floor_signs)
-        for source, floor_signs in ((Source.FLOOR, False), (Source.NOX, not nox_had_one))
-    ]
-
-
-def _shared_secret(
-    source: Source, live: list[SigningSecret], now: datetime, floor_signs: bool
-) -> SharedSecret:
-    return SharedSecret(source, live, now - live[0].created_at if live else None, floor_signs)

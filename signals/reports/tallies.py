@@ -9,7 +9,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 
-from events.feed import MAX_SPANS_PER_PAGE, IndexRange, Span, first_positions, range_condition
+from events.feed import (
+    MAX_SPANS_PER_PAGE,
+    IndexRange,
+    Query,
+    Span,
+    Window,
+    branches_of,
+    first_positions,
+    range_condition,
+)
 from events.kinds import Kind
 from events.models import Event
 from events.statements import Union
@@ -21,42 +30,34 @@ MAX_OF_DAY, MAX_OF_BOT = 5000, 1000
 # A bot's latest events. Among them are its latest signals.
 LATEST_OF_BOT = 20
 IN_A_ROW = 5
-PUSHED = (Kind.SIGNAL_FILLED, Kind.SIGNAL_REFUSED)
+FILLS, REFUSALS = Query(kinds=[Kind.SIGNAL_FILLED]), Query(kinds=[Kind.SIGNAL_REFUSED])
 EVENT = Event._meta.db_table
 
 
 @dataclass(slots=True)
+class Count:
+    """A number of events. With ``is_cut`` there are at least as many: counting stopped there."""
+
+    number: int = 0
+    is_cut: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.number}+" if self.is_cut else str(self.number)
+
+
+@dataclass(slots=True)
 class Tally:
-    """Fills and refusals. The kinds in ``cut`` are at least as many: counting stopped there."""
+    """Fills and refusals."""
 
-    filled: int = 0
-    refused: int = 0
-    cut: set[str] = field(default_factory=set)
+    filled: Count = field(default_factory=Count)
+    refused: Count = field(default_factory=Count)
 
-    def add(self, kind: str, number: int) -> None:
-        if kind == Kind.SIGNAL_FILLED:
-            self.filled += number
-        elif kind == Kind.SIGNAL_REFUSED:
-            self.refused += number
-
-    @property
-    def filled_text(self) -> str:
-        return self._text(self.filled, Kind.SIGNAL_FILLED)
-
-    @property
-    def refused_text(self) -> str:
-        return self._text(self.refused, Kind.SIGNAL_REFUSED)
-
-    def _text(self, number: int, kind: Kind) -> str:
-        return f"{number}+" if kind in self.cut else str(number)
-
-
-@dataclass(frozen=True, slots=True)
-class Day:
-    """The fills and refusals of one day in UTC."""
-
-    date: date
-    tally: Tally
+    def add(self, kind: str, number: int, limit: int) -> None:
+        """Adds a count that stopped at ``limit``. Other kinds of events count for nothing."""
+        counts = {Kind.SIGNAL_FILLED: self.filled, Kind.SIGNAL_REFUSED: self.refused}
+        if count := counts.get(Kind(kind)):
+            count.number += number
+            count.is_cut |= number >= limit
 
 
 @dataclass(slots=True)
@@ -78,25 +79,25 @@ class BotTally:
 
 @dataclass(frozen=True, slots=True)
 class Tallies:
-    """The last days, the oldest first, and the bots by id.
+    """The last days in UTC, the oldest first, and the bots by id.
 
     ``is_complete`` is False if the desk enrolled so often that fills of the first days are missing.
     ``was_ever_filled`` looks beyond these days.
     """
 
-    days: list[Day]
+    days: list[tuple[date, Tally]]
     bots: dict[str, BotTally]
     is_complete: bool
     was_ever_filled: bool
 
     @property
     def chart(self) -> Chart:
-        counts = [(day.tally.filled, day.tally.refused) for day in self.days]
+        counts = [(tally.filled.number, tally.refused.number) for _, tally in self.days]
         return chart(counts, timedelta(days=1))
 
     @property
     def today(self) -> Tally:
-        return self.days[-1].tally
+        return self.days[-1][1]
 
 
 def count(
@@ -105,15 +106,15 @@ def count(
     """Counts in two statements. ``spans`` is what the desk sees of the log up to ``head``."""
     dates = [now.astimezone(UTC).date() - timedelta(days=ago) for ago in reversed(range(DAYS))]
     begins = first_positions([datetime.combine(day, time.min, UTC) for day in dates])
-    ranges = list(zip(begins, [*(begin - 1 for begin in begins[1:]), head], strict=True))
+    ends = [*(begin - 1 for begin in begins[1:]), head]
     statement = _Statement()
-    for number, (low, high) in enumerate(ranges):
-        statement.count_day(number, topic, Kind.SIGNAL_REFUSED, low, high)
-        for span in spans:
-            first, last = max(low, span.opened + 1), min(high, span.closed - 1)
-            statement.count_day(number, span.topic, Kind.SIGNAL_FILLED, first, last)
-    for span in spans:
-        statement.find_fill(span, head)
+    for number, (low, high) in enumerate(zip(begins, ends, strict=True)):
+        window = Window(low, high, descending=False)
+        refusals = branches_of([Span(topic)], REFUSALS, window)
+        for part in (*refusals, *branches_of(spans, FILLS, window)):
+            statement.count("day", str(number), part, MAX_OF_DAY)
+    for part in branches_of(spans, FILLS, Window(1, head, descending=False)):
+        statement.count("ever", "", part, 1)
     for bot_id in bots:
         statement.read_bot(topic, bot_id, begins[-1], head)
     return _tallies(dates, bots, statement.rows(), _is_complete(spans, begins[0]))
@@ -140,13 +141,14 @@ Row = tuple[str, str, str, int, str | None]
 class _Statement(Union):
     """One statement. Each of its rows is: what, whose, kind, number, code."""
 
-    def count_day(self, number: int, topic: str | None, kind: Kind, low: int, high: int) -> None:
-        """Counts one kind of event in a range. The number is that of the day."""
-        self._count("day", str(number), topic, kind, low, high, MAX_OF_DAY)
-
-    def find_fill(self, span: Span, head: int) -> None:
-        last = min(head, span.closed - 1)
-        self._count("ever", "", span.topic, Kind.SIGNAL_FILLED, span.opened + 1, last, 1)
+    def count(self, what: str, whose: str, part: IndexRange, limit: int) -> None:
+        """Counts the events of one kind. Of a day it is the number of the day, whose they are."""
+        where, params = range_condition(part)
+        self.add(
+            "SELECT %s, %s, %s, count(*), NULL"
+            f" FROM (SELECT position FROM {EVENT} WHERE {where} LIMIT %s) AS found",
+            [what, whose, part.key["kind"], *params, limit],
+        )
 
     def read_bot(self, topic: str, bot_id: str, low: int, head: int) -> None:
         """Counts the bot's events of today by kind, and lists its latest."""
@@ -164,45 +166,26 @@ class _Statement(Union):
             [*params, LATEST_OF_BOT],
         )
 
-    def _count(
-        self, what: str, whose: str, topic: str | None, kind: Kind, low: int, high: int, limit: int
-    ) -> None:
-        if topic is None or low > high:
-            return
-        of_kind = {"topic": topic, "kind": kind.value}
-        where, params = range_condition(IndexRange(of_kind, low, high))
-        self.add(
-            "SELECT %s, %s, %s, count(*), NULL"
-            f" FROM (SELECT position FROM {EVENT} WHERE {where} LIMIT %s) AS found",
-            [what, whose, kind.value, *params, limit],
-        )
-
 
 def _tallies(
     dates: Sequence[date], bots: Sequence[str], rows: Sequence[Row], is_complete: bool
 ) -> Tallies:
-    days = [Day(day, Tally()) for day in dates]
+    days = [(day, Tally()) for day in dates]
     of_bots = {bot_id: BotTally() for bot_id in bots}
     read_of_bots = Counter[str]()
     was_ever_filled = False
     for what, whose, kind, number, code in rows:
         if what == "day":
-            _add_to_day(days[int(whose)].tally, kind, number)
+            days[int(whose)][1].add(kind, number, MAX_OF_DAY)
         elif what == "today":
-            of_bots[whose].today.add(kind, number)
+            of_bots[whose].today.add(kind, number, MAX_OF_BOT)
             read_of_bots[whose] += number
         elif what == "ever":
             was_ever_filled |= number > 0
-        elif kind in PUSHED:
+        elif kind in (Kind.SIGNAL_FILLED, Kind.SIGNAL_REFUSED):
             of_bots[whose].latest.append((code, number))
     for bot_id, bot in of_bots.items():
         bot.latest.sort(key=lambda signal: signal[1], reverse=True)
-        bot.today.cut |= set(PUSHED) if read_of_bots[bot_id] >= MAX_OF_BOT else set()
+        if read_of_bots[bot_id] >= MAX_OF_BOT:
+            bot.today.filled.is_cut = bot.today.refused.is_cut = True
     return Tallies(days, of_bots, is_complete, was_ever_filled)
-
-
-def _add_to_day(tally: Tally, kind: str, number: int) -> None:
-    """Adds the count of one span. A day may have several."""
-    tally.add(kind, number)
-    if number >= MAX_OF_DAY:
-        tally.cut.add(kind)

@@ -1,5 +1,6 @@
 """Recent traffic: accepted and refused signals over time, by source and by code."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -27,6 +28,10 @@ class TrafficEntry(NamedTuple):
     at: datetime
     source: str
     code: str | None
+
+    @property
+    def is_refusal(self) -> bool:
+        return self.code is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +68,7 @@ def recent_traffic(now: datetime) -> Traffic:
     ends = [entries[-1].at for entries in (accepted, refused) if len(entries) == SCAN_LIMIT]
     since = max(ends, default=now - DAY)
     day = [entry for entry in (*accepted, *refused) if entry.at >= max(since, now - DAY)]
-    pushed = [(entry.at, entry.code is not None) for entry in day]
+    pushed = [(entry.at, entry.is_refusal) for entry in day]
     return Traffic(
         hour=over_time(pushed, now, FIVE_MINUTES, HOUR // FIVE_MINUTES),
         day=over_time(pushed, now, HOUR, DAY // HOUR),
@@ -91,26 +96,22 @@ def _refused() -> list[TrafficEntry]:
 
 
 def _shares(
-    received: Sequence[TrafficEntry], now: datetime, name: Callable[[TrafficEntry], str]
+    day: Sequence[TrafficEntry], now: datetime, name_of: Callable[[TrafficEntry], str]
 ) -> list[Share]:
-    """Groups the entries by name, the largest group first."""
-    groups: dict[str, list[TrafficEntry]] = {}
-    for entry in received:
-        groups.setdefault(name(entry), []).append(entry)
-    maximum = max(map(len, groups.values()), default=0)
-    ordered = sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
-    return [_share(name, group, now, maximum) for name, group in ordered]
-
-
-def _share(name: str, received: Sequence[TrafficEntry], now: datetime, maximum: int) -> Share:
-    refused = sum(entry.code is not None for entry in received)
-    hour = [entry.code is not None for entry in received if entry.at > now - HOUR]
-    return Share(
-        name=name,
-        hour_accepted=len(hour) - sum(hour),
-        hour_refused=sum(hour),
-        accepted=len(received) - refused,
-        refused=refused,
-        accepted_bar=length(len(received) - refused, maximum, WHOLE_BAR),
-        refused_bar=length(refused, maximum, WHOLE_BAR),
-    )
+    """Counts the entries by name, the largest number first."""
+    entries = Counter(name_of(entry) for entry in day)
+    of_day = Counter((name_of(entry), entry.is_refusal) for entry in day)
+    of_hour = Counter((name_of(entry), entry.is_refusal) for entry in day if entry.at > now - HOUR)
+    maximum = max(entries.values(), default=0)
+    return [
+        Share(
+            name=name,
+            hour_accepted=of_hour[name, False],
+            hour_refused=of_hour[name, True],
+            accepted=of_day[name, False],
+            refused=of_day[name, True],
+            accepted_bar=length(of_day[name, False], maximum, WHOLE_BAR),
+            refused_bar=length(of_day[name, True], maximum, WHOLE_BAR),
+        )
+        for name in sorted(entries, key=lambda name: (-entries[name], name))
+    ]

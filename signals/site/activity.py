@@ -4,24 +4,16 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Any, cast
+from typing import cast
 
 from django import forms
-from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, QueryDict
 from django.shortcuts import render
 from django.utils.http import urlencode
 
 from desks.feed import desk_visibility, topic_changes
 from desks.models import Automation, Desk, User
-from events.feed import (
-    MAX_POSITION,
-    WHOLE_LOG,
-    Query,
-    Visibility,
-    first_positions,
-    read_head,
-    read_page,
-)
+from events.feed import WHOLE_LOG, Query, Visibility, limit_to_times, read_head, read_page
 from events.http.cursors import log_position
 from events.http.refusals import Invalid, NotFound
 from events.kinds import SUPPRESSED, Kind
@@ -35,7 +27,7 @@ from signals.reports.activity import Line, bot_names, cursors, lines, newest_fir
 from signals.reports.explanation import story_of, visible_event
 from signals.reports.reasons import title_of
 from signals.site.downloads import download
-from signals.site.export import csv_line
+from signals.site.export import all_pages, csv_line
 from signals.web import customer_page
 from tokens.callers.sessions import session_credential
 
@@ -70,7 +62,7 @@ class FilterForm(forms.Form):
         label="To day (UTC)", required=False, widget=forms.DateInput({"type": "date"})
     )
 
-    def __init__(self, data: Any, desk: Desk) -> None:
+    def __init__(self, data: QueryDict, desk: Desk) -> None:
         super().__init__(data, initial={})
         bots = Automation.objects.filter(desk=desk)
         names = dict(bots.not_removed().values_list("pk", "name"))
@@ -111,25 +103,19 @@ def read_filter(request: HttpRequest, desk: Desk) -> FilterForm:
     return form
 
 
-def query_of(form: FilterForm, **paging: Any) -> Query:
-    """The query of a valid filter. ``paging`` are further members of ``Query``."""
+def query_of(form: FilterForm) -> Query:
+    """The query of a valid filter."""
     asked = form.cleaned_data
-    first, last = _positions(asked["since"], asked["until"])
-    return Query(
-        first=first,
-        last=last,
+    since, until = asked["since"], asked["until"]
+    query = Query(
         kinds=(asked["kind"],) if asked["kind"] else (),
         having={column: asked[name] for name, column in SEARCHED.items() if asked[name]},
-        **paging,
     )
-
-
-def _positions(since: date | None, until: date | None) -> tuple[int, int]:
-    """The first and the last position of these days, both included."""
-    begins = [_begin(since)] if since else []
-    ends = [_begin(until + timedelta(days=1))] if until and until < date.max else []
-    found = first_positions([*begins, *ends])
-    return (found[0] if begins else 1), (found[-1] - 1 if ends else MAX_POSITION)
+    return limit_to_times(
+        query,
+        since=_begin(since) if since else None,
+        until=_begin(until + timedelta(days=1)) if until and until < date.max else None,
+    )
 
 
 def _begin(day: date) -> datetime:
@@ -149,8 +135,11 @@ def activity(request: HttpRequest, desk: Desk) -> HttpResponse:
     or ``CursorLost``.
     """
     form = read_filter(request, desk)
-    query = query_of(
-        form, after=_after(request), limit=PAGE_SIZE, descending="newer" not in request.GET
+    query = replace(
+        query_of(form),
+        after=_after(request),
+        limit=PAGE_SIZE,
+        descending="newer" not in request.GET,
     )
     page = read_page(query, desk_visibility(desk))
     shown = lines(newest_first(query, page), bot_names(desk))
@@ -187,7 +176,8 @@ def one_event(request: HttpRequest, desk: Desk, event_id: str) -> HttpResponse:
     if event is None:
         raise NotFound("The event does not exist, or you have no access to it.")
     (line,) = lines([event], bot_names(desk))
-    return render(request, "pages/event.html", {"story": story_of(event, line, desk), "line": line})
+    context = {"line": line, **story_of(event, line, desk)}
+    return render(request, "pages/event.html", context)
 
 
 # --- The search as a CSV file, made page by page while it is sent ---------------------------------
@@ -202,7 +192,8 @@ CSV_COLUMNS = (
 @customer_page("GET")
 def export(request: HttpRequest, desk: Desk) -> HttpResponseBase:
     """Every event of the search, newest first. Raises ``Invalid``."""
-    query = query_of(read_filter(request, desk), limit=CSV_PAGE_SIZE, descending=True)
+    query = query_of(read_filter(request, desk))
+    query = replace(query, limit=CSV_PAGE_SIZE, descending=True)
     rows = _rows(query, desk, bot_names(desk))
     return download(
         request, desk, rows, filename="activity.csv", content_type="text/csv; charset=utf-8"
@@ -212,17 +203,13 @@ def export(request: HttpRequest, desk: Desk) -> HttpResponseBase:
 def _rows(query: Query, desk: Desk, bots: Mapping[str, str]) -> Iterator[bytes]:
     """The lines of the file. After each page of the log there is a part, even if it is empty."""
     yield csv_line(CSV_COLUMNS).encode()
-    while True:
-        page = read_page(query, desk_visibility(desk))
+    for page in all_pages(query, desk_visibility(desk)):
         for line in lines(page.events, bots):
             yield csv_line(_cells(line)).encode()
         yield b""
-        if not page.more:
-            return
-        query = replace(query, after=page.examined)
 
 
-def _cells(line: Line) -> list[Any]:
+def _cells(line: Line) -> list[object]:
     recorded = line.signal or line.data
     sent = line.data.get("sent") or recorded.get("card") or recorded
     elected = line.data.get("elected") or {}
@@ -243,12 +230,10 @@ def _cells(line: Line) -> list[Any]:
     ]
 
 
-def _pair_of(recorded: Any) -> tuple[Any, Any]:
-    return (
-        (recorded.get("pair"), recorded.get("direction"))
-        if isinstance(recorded, dict)
-        else (None, None)
-    )
+def _pair_of(recorded: object) -> tuple[object, object]:
+    """The pair and the direction. What events record under some names is no such object."""
+    found = recorded if isinstance(recorded, dict) else {}
+    return found.get("pair"), found.get("direction")
 
 
 # --- Streams of the pages -------------------------------------------------------------------------

@@ -12,10 +12,10 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
 
-from desks.models import Automation, Desk, Election
+from desks.models import Desk
 from events.http.pages import ask, form_page, refusal_beside, sent
 from events.http.refusals import NotFound
-from signals.site.bots.pages import live_secrets, sample_of, tab_page
+from signals.site.bots.pages import election_of, live_secrets, sample_of, tab_page
 from signals.web import back_to, customer_page, own_bot
 from tokens import actions as token_actions
 from tokens.choices import Source
@@ -69,10 +69,17 @@ def generate(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
             text, secret = token_actions.generate_secret(
                 source=Source.TRADINGVIEW, actor=desk.actor, automation=bot, **form.cleaned_data
             )
-            return _show(request, bot, text, secret)
+            election = election_of(bot)
+            context = {
+                "bot": bot,
+                "value": text,
+                "secret": secret,
+                "election": election,
+                **sample_of(bot, election, text),
+            }
+            return render(request, "pages/secret_shown.html", context)
     status = 422 if form.is_bound else 200
-    context = {"form": form, "secrets": in_use}
-    return tab_page(request, desk, bot, "generate", context, status=status)
+    return tab_page(request, bot, "generate", form=form, secrets=in_use, status=status)
 
 
 @customer_page("GET", "POST", spends=None)
@@ -112,15 +119,3 @@ def end_credentials(request: HttpRequest, desk: Desk) -> HttpResponse:
     done += [f"{ended} signing secret{'s' * (ended > 1)} of your bots ended."] * bool(ended)
     messages.success(request, " ".join(done))
     return redirect("desk")
-
-
-def _show(request: HttpRequest, bot: Automation, text: str, secret: SigningSecret) -> HttpResponse:
-    election = Election.objects.standing().filter(automation=bot).first()
-    context = {
-        "bot": bot,
-        "value": text,
-        "secret": secret,
-        "election": election,
-        **sample_of(bot, election, text),
-    }
-    return render(request, "pages/secret_shown.html", context)

@@ -1,7 +1,9 @@
 """Pages of the desk: overview, connection, and enrolment in the published card."""
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypedDict
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
@@ -13,7 +15,7 @@ from desks import actions as desk_actions
 from desks.feed import desk_visibility
 from desks.forms import ConnectionForm, EnrolmentForm
 from desks.models import Card, Desk, Election
-from events.feed import Query, Span, Visibility, Window, read_page
+from events.feed import Query, Window, read_page
 from events.http.pages import ask, form_page, refusal_beside, sent
 from signals.reports.activity import lines
 from signals.reports.attention import bots_at_a_glance, cards_of, concerns
@@ -35,31 +37,59 @@ class Step:
     done: bool
 
 
+class Checklist(TypedDict):
+    """What a template shows of steps. The first that is not done is the next one."""
+
+    steps: Sequence[Step]
+    next_step: Step | None
+
+
+def checklist(steps: Sequence[Step]) -> Checklist:
+    return {"steps": steps, "next_step": next((step for step in steps if not step.done), None)}
+
+
 @customer_page("GET")
 def overview(request: HttpRequest, desk: Desk) -> HttpResponse:
     """The desk at a glance: what needs attention, today, the last days, and the latest events."""
-    spans: list[Span] = []
-    page = read_page(Query(limit=LATEST, descending=True), _remembered(desk, spans))
+    visible = functools.cache(desk_visibility(desk))  # read once for the whole page
+    page = read_page(Query(limit=LATEST, descending=True), visible)
+    head = page.head.position
     now = timezone.now()
     bots = list(bots_at_a_glance(desk, now))
-    tallies = count(desk.public_id, spans, page.head.position, [bot.pk for bot in bots], now)
+    spans = visible(Window(1, head, descending=True))
+    tallies = count(desk.public_id, spans, head, [bot.pk for bot in bots], now)
     card, lapsed = cards_of(desk)
     elected_at = getattr(card, "elected_at", None)
     token = Token.objects.active(now).filter(desk=desk).first()
-    steps = _steps(
-        connected=hasattr(desk, "connection"),
-        enrolled=elected_at is not None,
-        equipped=bool(token or bots),
-        filled=tallies.was_ever_filled,
-    )
+    connection = getattr(desk, "connection", None)
+    steps = [
+        Step(
+            "Connect",
+            "Choose your venue. We never ask for a key.",
+            reverse("connect"),
+            bool(connection),
+        ),
+        Step("Enrol", "Elect what the published card shows.", reverse("enrol"), bool(elected_at)),
+        Step(
+            "Token or bot",
+            "Read your desk or push your own signals.",
+            reverse("bots"),
+            bool(token or bots),
+        ),
+        Step(
+            "First signal",
+            "It appears here automatically.",
+            reverse("activity"),
+            tallies.was_ever_filled,
+        ),
+    ]
     context = {
         "desk": desk,
-        "connection": getattr(desk, "connection", None),
+        "connection": connection,
         "card": card,
         "elected_at": elected_at,
         "token": token,
-        "steps": steps,
-        "next_step": next((step for step in steps if not step.done), None),
+        **checklist(steps),
         "concerns": concerns(
             published=card,
             lapsed=lapsed,
@@ -141,35 +171,3 @@ def withdraw(request: HttpRequest, desk: Desk) -> HttpResponse:
         act="Withdraw",
         back=("Desk", reverse("desk")),
     )
-
-
-def _steps(*, connected: bool, enrolled: bool, equipped: bool, filled: bool) -> list[Step]:
-    return [
-        Step(
-            "Connect", "Choose your venue. We never ask for a key.", reverse("connect"), connected
-        ),
-        Step(
-            "Enrol",
-            "Elect what the published card shows.",
-            reverse("enrol"),
-            enrolled,
-        ),
-        Step(
-            "Token or bot",
-            "Read your desk or push your own signals.",
-            reverse("bots"),
-            equipped,
-        ),
-        Step("First signal", "It appears here automatically.", reverse("activity"), filled),
-    ]
-
-
-def _remembered(desk: Desk, spans: list[Span]) -> Visibility:
-    """What the desk may read. Keeps the spans, so that they are read once for the whole page."""
-    visible = desk_visibility(desk)
-
-    def remember(window: Window) -> Sequence[Span]:
-        spans.extend(visible(window))
-        return spans
-
-    return remember

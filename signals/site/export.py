@@ -9,7 +9,8 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
 from zipfile import ZIP_DEFLATED, ZipFile
 
 from allauth.account.models import EmailAddress
@@ -21,16 +22,19 @@ from django.utils import timezone
 from desks.feed import desk_visibility
 from desks.models import Automation, Desk, Election
 from desks.models.chat import Chat
-from events.feed import Query, read_head, read_page, serialize_event
+from events.feed import Page, Query, Visibility, read_head, read_page, serialize_event
 from events.times import to_rfc3339
 from signals.webhooks.models import Subscription
 from signals.webhooks.records import records
 from tokens.models import SigningSecret, Token
 
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
 PAGE_SIZE = 200
 CHUNK = 64 * 1024  # bytes
 
-Row = Mapping[str, Any]
+Row = Mapping[str, object]
 AnyRow = TypeVar("AnyRow", bound=Model)
 Rows = Callable[[], Iterable[Row]]
 
@@ -58,13 +62,11 @@ class _Outbox(io.RawIOBase):
         self._parts: list[bytes] = []
         self.size = 0
 
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        self._parts.append(bytes(data))
-        self.size += len(data)
-        return len(data)
+    def write(self, data: "ReadableBuffer") -> int:
+        part = bytes(data)
+        self._parts.append(part)
+        self.size += len(part)
+        return len(part)
 
     def take(self) -> bytes:
         taken, self._parts, self.size = b"".join(self._parts), [], 0
@@ -111,7 +113,7 @@ _SIGNS = (
 _FORMULA = re.compile(rf"""(^|[,;|\t\r\n])([\s"']*)(?=[{_SIGNS}])""")
 
 
-def safe_cell(value: Any) -> str:
+def safe_cell(value: object) -> str:
     """The text of a cell of CSV, marked with an apostrophe where a formula would begin."""
     text = json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
     return "" if text is None else _FORMULA.sub(r"\1'\2", str(text))
@@ -210,11 +212,15 @@ def _election(election: Election) -> Row:
 
 def _events(desk: Desk, head: int) -> Iterator[Row]:
     """The desk's view of the log, oldest first, as its token reads it."""
-    after, more = 0, True
-    while more:
-        page = read_page(Query(after=after, limit=PAGE_SIZE), desk_visibility(desk))
+    for page in all_pages(Query(last=head, limit=PAGE_SIZE), desk_visibility(desk)):
         for event in page.events:
-            if event.position > head:
-                return
             yield serialize_event(event, platform=False)
-        after, more = page.examined, page.more
+
+
+def all_pages(query: Query, visibility: Visibility) -> Iterator[Page]:
+    """Every page of the query, each read when it is asked for."""
+    more = True
+    while more:
+        page = read_page(query, visibility)
+        yield page
+        query, more = replace(query, after=page.examined), page.more

@@ -147,9 +147,9 @@ def _record(bot: Any, tally: BotTally, last: Mapping[int, Event]) -> BotRecord:
         "election": election if bot.pair else None,
         "last": _outcome(last[tally.latest[0][1]]) if tally.latest else None,
         "today": {
-            "filled": tally.today.filled,
-            "refused": tally.today.refused,
-            "more": bool(tally.today.cut),
+            "filled": tally.today.filled.number,
+            "refused": tally.today.refused.number,
+            "more": tally.today.filled.is_cut or tally.today.refused.is_cut,
         },
     }
 

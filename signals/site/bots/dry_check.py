@@ -5,7 +5,7 @@ and lets the hook's own checks find the next.
 """
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from django.conf import settings
 from django.utils import timezone
@@ -20,6 +20,7 @@ from events.http.refusals import (
     Refused,
     SignatureInvalid,
 )
+from events.json_schema import JsonObject
 from events.times import to_rfc3339
 from signals.contract.samples import ALERT_TIME, STRATEGY
 from signals.intake.check import Checked, check
@@ -34,7 +35,6 @@ OTHER_SIGNER = (
     "on the bot's page."
 )
 MAX_MISTAKES = 12
-Body = dict[str, object]  # the message as JSON
 UNMENDABLE = (BodyTooLarge, Malformed, NoElection)
 
 
@@ -42,25 +42,20 @@ UNMENDABLE = (BodyTooLarge, Malformed, NoElection)
 class DryCheck:
     """The result of a check: accepted if there are no ``mistakes``, which are in the hook's order.
 
-    ``ignored`` leaves out what a relay reads of a strategy's message and does not forward.
-    ``sent`` and ``elected`` each hold a pair and a direction. ``mended`` is the message without
-    the mistakes, empty if there is no such message.
+    ``sent`` and ``elected`` each hold a pair and a direction. ``ignored`` leaves out what a relay
+    reads of a strategy's message and does not forward. ``mended`` is the message without the
+    mistakes, empty if there is no such message.
     """
 
-    mistakes: list[Refused] = field(default_factory=list)
-    sent: dict[str, str | None] = field(default_factory=dict)
-    elected: dict[str, str] | None = None
-    outcome: str = ""
-    ignored: list[str] = field(default_factory=list)
-    mended: str = ""
-
-    @property
-    def refusal(self) -> Refused | None:
-        """What the hook would answer."""
-        return self.mistakes[0] if self.mistakes else None
+    mistakes: list[Refused]
+    sent: dict[str, str | None]
+    elected: dict[str, str] | None
+    outcome: str
+    ignored: list[str]
+    mended: str
 
 
-def dry_check(bot: Automation, message: str, sample: Body) -> DryCheck:
+def dry_check(bot: Automation, message: str, sample: JsonObject) -> DryCheck:
     """Runs the hook's own checks on a message, except for the signature.
 
     The search for secrets comes first, whichever bot the message names and even if it is not JSON:
@@ -70,7 +65,7 @@ def dry_check(bot: Automation, message: str, sample: Body) -> DryCheck:
     try:
         body = _parse(message)
     except Refused as refusal:
-        return DryCheck([refusal], mended=_written(sample))
+        return DryCheck([refusal], {}, None, "", [], _written(sample))
     sent = IncomingSignal(body, credential=None, automation=bot).sent()
     if ALERT_TIME in message and "sentAt" in sample:
         sample = sample | {"sentAt": ALERT_TIME}
@@ -79,11 +74,10 @@ def dry_check(bot: Automation, message: str, sample: Body) -> DryCheck:
     while not checked and len(mistakes) < MAX_MISTAKES:
         try:
             checked = _check(bot, body)
-        except UNMENDABLE as refusal:
-            mistakes.append(refusal)
-            break
         except Refused as refusal:
             mistakes.append(refusal)
+            if isinstance(refusal, UNMENDABLE):
+                break
             body = corrected(body, refusal, sample)
     return DryCheck(
         mistakes,
@@ -95,7 +89,7 @@ def dry_check(bot: Automation, message: str, sample: Body) -> DryCheck:
     )
 
 
-def _parse(message: str) -> Body:
+def _parse(message: str) -> JsonObject:
     raw = message.encode("utf-8", "surrogatepass")
     if len(raw) > settings.DATA_UPLOAD_MAX_MEMORY_SIZE:
         raise BodyTooLarge
@@ -107,7 +101,7 @@ def _parse(message: str) -> Body:
         raise
 
 
-def _check(bot: Automation, body: Body) -> Checked:
+def _check(bot: Automation, body: JsonObject) -> Checked:
     if contains_secret(body):
         raise ExchangeSecret
     if (body.get("source"), body.get("botId")) != (Source.TRADINGVIEW, bot.pk):
@@ -117,7 +111,7 @@ def _check(bot: Automation, body: Body) -> Checked:
     return check(IncomingSignal(body, credential=None, automation=bot))
 
 
-def _written(body: Body) -> str:
+def _written(body: JsonObject) -> str:
     return json.dumps(body, indent=2, ensure_ascii=False, default=str)
 
 
@@ -136,7 +130,7 @@ TAKEN = {
 DROPPED: dict[type[Refused], tuple[str, ...]] = {TickerOnly: TICKERS, ModeRefused: ("mode",)}
 
 
-def corrected(body: Body, refusal: Refused, sample: Body) -> Body:
+def corrected(body: JsonObject, refusal: Refused, sample: JsonObject) -> JsonObject:
     """Returns the body without the mistake that the refusal names."""
     taken: tuple[str, ...] = TAKEN.get(refusal.code, ())
     if isinstance(refusal, Invalid):
@@ -152,7 +146,7 @@ def corrected(body: Body, refusal: Refused, sample: Body) -> Body:
     return kept | {name: sample[name] for name in taken if name in sample}
 
 
-def _is_fine(name: str, body: Body) -> bool:
+def _is_fine(name: str, body: JsonObject) -> bool:
     """Whether a member of a message with a ticker needs no change: a pair has a slash."""
     value = body.get(name)
     return isinstance(value, str) and (name != "pair" or "/" in value)

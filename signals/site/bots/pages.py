@@ -2,8 +2,7 @@
 
 import json
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from django import forms
 from django.conf import settings
@@ -26,9 +25,9 @@ from events.http.pages import ask, form_page, refusal_beside, sent
 from events.http.refusals import ExchangeSecret
 from signals.contract.samples import SECRET, Push, plain_text, push
 from signals.intake.models import Signal
-from signals.reports.activity import bot_activities
+from signals.reports.activity import BotActivity, bot_activities
 from signals.site.bots.dry_check import dry_check
-from signals.site.desk import Step
+from signals.site.desk import Step, checklist
 from signals.web import back_to, customer_page, own_bot
 from tokens import actions as token_actions
 from tokens.choices import Source
@@ -45,38 +44,18 @@ TABS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Tab:
-    """A link to one of the tabs."""
-
-    label: str
-    address: str
-    is_open: bool
-
-
 def tab_page(
-    request: HttpRequest,
-    desk: Desk,
-    bot: Automation,
-    tab: str,
-    context: Mapping[str, object],
-    *,
-    status: int = 200,
+    request: HttpRequest, bot: Automation, tab: str, *, status: int = 200, **context: object
 ) -> HttpResponse:
     """Renders a tab of the bot's page: the template ``pages/bot_<tab>.html``.
 
-    Adds to the context the bot's standing ``election`` (None without one) and its live ``secrets``.
+    Adds the bot's standing ``election`` (None without one) and its live ``secrets``.
     """
-    shared = {
-        "bot": bot,
-        "tabs": [
-            Tab(label, reverse(name, args=[bot.pk]), name == tab) for name, label in TABS.items()
-        ],
-        "connection": getattr(desk, "connection", None),
-        "secrets": live_secrets(bot),
-    }
+    shared = {"bot": bot, "tabs": TABS.items(), "open": tab, "label": TABS[tab]}
     if "election" not in context:
         shared["election"] = election_of(bot)
+    if "secrets" not in context:
+        shared["secrets"] = live_secrets(bot)
     return render(request, f"pages/bot_{tab}.html", {**shared, **context}, status=status)
 
 
@@ -94,11 +73,6 @@ def live_secrets(bot: Automation) -> list[SigningSecret]:
     return list(SigningSecret.objects.of(Source.TRADINGVIEW, bot.pk).live(timezone.now()))
 
 
-def was_ever_filled(bot: Automation) -> bool:
-    """Whether the bot ever filled its desk. Every accepted signal of a bot is a fill."""
-    return Signal.objects.filter(signer=bot.pk).exists()
-
-
 # --- All bots -------------------------------------------------------------------------------------
 
 
@@ -112,16 +86,11 @@ def bots(request: HttpRequest, desk: Desk) -> HttpResponse:
                 desk=desk, name=form.cleaned_data["name"], actor=desk.actor
             )
             return redirect("bot", bot_id=bot.pk)
-    automations = _bots_of(desk)
-    activities = bot_activities(desk, {bot.pk: bot.name for bot in automations}, timezone.now())
-    rows = [(bot, activities[bot.pk]) for bot in automations]
-    return form_page(request, "pages/bots.html", form, bots=rows, max_bots=MAX_BOTS)
-
-
-def _bots_of(desk: Desk) -> list[Automation]:
-    """The desk's bots that are not removed, each with its election in the list ``standing``."""
     standing = Prefetch("elections", Election.objects.standing(), to_attr="standing")
-    return list(Automation.objects.not_removed().filter(desk=desk).prefetch_related(standing))
+    own = list(Automation.objects.not_removed().filter(desk=desk).prefetch_related(standing))
+    activities = bot_activities(desk, {bot.pk: bot.name for bot in own}, timezone.now())
+    rows = [(bot, activities[bot.pk]) for bot in own]
+    return form_page(request, "pages/bots.html", form, bots=rows, max_bots=MAX_BOTS)
 
 
 # --- Overview: what to set up next until the first fill, then the bot's state ---------------------
@@ -133,37 +102,43 @@ def overview(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
     bot = own_bot(desk, bot_id)
     activity = bot_activities(desk, {bot.pk: bot.name}, timezone.now())[bot.pk]
     election, secrets = election_of(bot), live_secrets(bot)
-    context: dict[str, object] = {
-        "election": election,
-        "secrets": secrets,
-        "activity": activity,
-        "lines": activity.latest,
-        "compare": True,
-        "form": ElectionForm(),
-    }
-    if not was_ever_filled(bot):
-        context |= _steps(
-            bot,
-            elected=election is not None,
-            equipped=bool(secrets),
-            heard=activity.last is not None,
-        )
-    return tab_page(request, desk, bot, "bot", context)
+    steps: list[Step] = []
+    # Every accepted signal of a bot is a fill.
+    if not Signal.objects.filter(signer=bot.pk).exists():
+        steps = _steps(bot, election, secrets, activity)
+    return tab_page(
+        request,
+        bot,
+        "bot",
+        connection=getattr(desk, "connection", None),
+        election=election,
+        secrets=secrets,
+        activity=activity,
+        lines=activity.latest,
+        compare=True,
+        form=ElectionForm(),
+        **checklist(steps),
+    )
 
 
-def _steps(bot: Automation, *, elected: bool, equipped: bool, heard: bool) -> dict[str, object]:
-    """The steps to the bot's first fill, and the first one that is not done."""
+def _steps(
+    bot: Automation,
+    election: Election | None,
+    secrets: Sequence[SigningSecret],
+    activity: BotActivity,
+) -> list[Step]:
+    """The steps to the bot's first fill, which is the last of them."""
 
-    def address(name: str) -> str:
-        return reverse(name, args=[bot.pk])
+    def step(title: str, meaning: str, page: str, *, done: bool) -> Step:
+        return Step(title, meaning, reverse(page, args=[bot.pk]), done)
 
-    steps = [
-        Step("Elect", "The pair and direction that its signals repeat.", address("elect"), elected),
-        Step("Signing secret", "It signs the bot's signals.", address("generate"), equipped),
-        Step("First signal", "From TradingView or a program.", address("tradingview"), heard),
-        Step("First fill", "It appears here automatically.", address("check"), False),
+    is_elected, is_heard = election is not None, activity.last is not None
+    return [
+        step("Elect", "The pair and direction that its signals repeat.", "elect", done=is_elected),
+        step("Signing secret", "It signs the bot's signals.", "generate", done=bool(secrets)),
+        step("First signal", "From TradingView or a program.", "tradingview", done=is_heard),
+        step("First fill", "It appears here automatically.", "check", done=False),
     ]
-    return {"steps": steps, "next_step": next(step for step in steps if not step.done)}
 
 
 # --- How to send: by a program, and from TradingView ----------------------------------------------
@@ -189,8 +164,7 @@ def send(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
     """The message and sample code that signs and sends it."""
     bot = own_bot(desk, bot_id)
     election = election_of(bot)
-    context = {"election": election, **sample_of(bot, election)}
-    return tab_page(request, desk, bot, "send", context)
+    return tab_page(request, bot, "send", election=election, **sample_of(bot, election))
 
 
 @customer_page("GET")
@@ -201,13 +175,10 @@ def tradingview(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
     form = RelayHostForm(request.GET if "host" in request.GET else None)
     host = form.cleaned_data["host"] if form.is_valid() else EXAMPLE_HOST
     samples = sample_of(bot, election)
-    context = {
-        "form": form,
-        "relay": _relay_setup(bot, host, samples["alerts"][0].message),
-        "election": election,
-        **samples,
-    }
-    return tab_page(request, desk, bot, "tradingview", context)
+    relay = _relay(bot, host, samples["alerts"][0].message)
+    return tab_page(
+        request, bot, "tradingview", form=form, election=election, relay=relay, **samples
+    )
 
 
 # --- A relay's set-up: what a trader copies -------------------------------------------------------
@@ -222,18 +193,14 @@ FILES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class RelaySetup:
-    """The relay's host name and address, and the texts by the names of their files."""
+def _relay(bot: Automation, host: str, message: str) -> dict[str, object]:
+    """The host name and address of a relay, and its texts by the names of their files.
 
-    host: str
-    url: str
-    texts: dict[str, str]
-
-
-def _relay_setup(bot: Automation, host: str, message: str) -> RelaySetup:
-    """The texts for a relay at this host name. ``message`` is the one that its check sends."""
-    path = _relay_path(bot)
+    ``message`` is the one that the relay's check sends. The path of the address is one that nobody
+    can guess, the same each time the page is opened. The service stores it nowhere.
+    """
+    digest = salted_hmac("signals.pages.relay_path", bot.pk, algorithm="sha256").digest()
+    path = "/" + urlsafe_b64encode(digest[:PATH_BYTES]).decode()
     values = {
         "host": host,
         "path": path,
@@ -244,16 +211,7 @@ def _relay_setup(bot: Automation, host: str, message: str) -> RelaySetup:
     texts = {
         file.partition(".")[0]: plain_text(f"relay/{file}", **values).rstrip() for file in FILES
     }
-    return RelaySetup(host, f"https://{host}{path}", texts)
-
-
-def _relay_path(bot: Automation) -> str:
-    """A path for the bot's relay that nobody can guess, the same each time the page is opened.
-
-    The service stores it nowhere.
-    """
-    digest = salted_hmac("signals.pages.relay_path", bot.pk, algorithm="sha256").digest()
-    return "/" + urlsafe_b64encode(digest[:PATH_BYTES]).decode()
+    return {"host": host, "url": f"https://{host}{path}", "texts": texts}
 
 
 # --- Check: a message, as the hook would ----------------------------------------------------------
@@ -279,15 +237,13 @@ def check(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
     sample = sample_of(bot, election)["body"]
     unbound = MessageForm(initial={"message": sample})
     form = MessageForm(request.POST) if request.method == "POST" else unbound
-    context: dict[str, object] = {"election": election, "form": form}
-    if not form.is_bound:
-        return tab_page(request, desk, bot, "check", context)
     if not form.is_valid():
-        return tab_page(request, desk, bot, "check", context, status=422)
+        status = 422 if form.is_bound else 200
+        return tab_page(request, bot, "check", election=election, form=form, status=status)
     result = dry_check(bot, form.cleaned_data["message"], json.loads(sample))
     if any(isinstance(mistake, ExchangeSecret) for mistake in result.mistakes):
-        context["form"] = unbound
-    return tab_page(request, desk, bot, "check", {**context, "result": result})
+        form = unbound
+    return tab_page(request, bot, "check", election=election, form=form, result=result)
 
 
 # --- Alarm: how often the bot is expected to send, and how old its signals may be -----------------
@@ -304,8 +260,7 @@ def alarm(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
             messages.success(request, "Saved.")
             return redirect("alarm", bot_id=bot.pk)
     status = 422 if form.is_bound else 200
-    context = {"form": form, "time_zone": zone_of(bot)}
-    return tab_page(request, desk, bot, "alarm", context, status=status)
+    return tab_page(request, bot, "alarm", form=form, time_zone=zone_of(bot), status=status)
 
 
 # --- Changes --------------------------------------------------------------------------------------
