@@ -20,6 +20,7 @@ HEADERS = ["Authorization", signing.TIMESTAMP_HEADER, signing.SIGNATURE_HEADER]
 
 # Placeholders for values that only the sender knows.
 BOT_ID, USER_ID, NONCE = "<botId>", "<userId>", "<nonce>"
+ANY_PAIR = "<BASE>/<QUOTE>"
 ACTION_ID, TRACE_ID = f"{ACTION}<nonce>", f"{TRACE}<trace>"
 
 NOTES = {
@@ -160,7 +161,7 @@ def bodies(elected: PairAndDirection) -> dict[str, JsonObject]:
 
 def _samples(path: str, card: PublishedCard | None) -> Samples:
     elected: PairAndDirection = {
-        "pair": card["pair"] if card else "<BASE>/<QUOTE>",
+        "pair": card["pair"] if card else ANY_PAIR,
         "direction": card["direction"] if card else "long",
     }
     named = bodies(elected)

@@ -16,9 +16,10 @@ from rest_framework import serializers
 from events.api import MAX_WAIT, FeedParameters
 from events.http.limits import OFF
 from events.http.requests import json_weight, media_weights
+from events.json_schema import JsonObject
 from events.kinds import Kind
 from signals.contract import samples
-from signals.contract.document import BOT_ID, Sample, contract
+from signals.contract.document import ANY_PAIR, BOT_ID, Sample, contract
 from signals.law import shapes
 
 KIBIBYTE = 1024
@@ -69,7 +70,7 @@ def contract_page() -> str:
         "placeholders": {
             "bot": BOT_ID,
             "secret": samples.SECRET,
-            "pair": samples.ANY_PAIR,
+            "pair": ANY_PAIR,
             "direction": samples.ANY_DIRECTION,
         },
         "feed": [_parameter(name, field) for name, field in FeedParameters().fields.items()],
@@ -89,7 +90,7 @@ def _shape(
     title: str,
     shape: shapes.Shape,
     names: tuple[str, ...],
-) -> dict[str, Any]:
+) -> dict[str, object]:
     return {
         "anchor": anchor,
         "title": title,
@@ -102,11 +103,11 @@ def _shape(
     }
 
 
-def _sample(name: str, sample: Sample) -> dict[str, Any]:
+def _sample(name: str, sample: Sample) -> dict[str, object]:
     return {**sample, "name": name, "text": json.dumps(sample["body"], indent=2)}
 
 
-def _values(schema: dict[str, Any]) -> str:
+def _values(schema: JsonObject) -> str:
     """Returns the values that a JSON schema takes, in words."""
     if "const" in schema:
         return json.dumps(schema["const"])

@@ -1,21 +1,19 @@
 """Sample code that signs and sends one signal without changes (contract, section 3)."""
 
-import functools
 import json
 from dataclasses import dataclass
 from typing import TypedDict
 
-from django.template import Engine, engines
+from django.template import Context, Engine
 from django.utils import timezone
 
+from desks.choices import PairAndDirection
 from desks.models import Election
 from events.times import to_rfc3339
-from tokens.choices import Source
+from signals.contract.document import ANY_PAIR, bodies
 
 # The placeholder for a secret whose value is no longer known.
 SECRET = "svc_sign_…"  # noqa: S105 - a placeholder
-NONCE = "<nonce>"
-ANY_PAIR = "<BASE>/<QUOTE>"
 ANY_DIRECTION = "<long or short>"
 
 
@@ -75,14 +73,10 @@ LANGUAGES = (
 )
 
 
-@functools.cache
-def _engine() -> Engine:
-    return Engine([*engines["django"].template_dirs], autoescape=False)
-
-
 def plain_text(template: str, **values: object) -> str:
     """A text that is no HTML, with these values. A page that shows it escapes the whole of it."""
-    return "".join(_engine().render_to_string(template, values))  # no SafeString
+    text = Engine.get_default().get_template(template)
+    return "".join(text.render(Context(values, autoescape=False)))  # no SafeString
 
 
 def push(
@@ -97,37 +91,22 @@ def push(
 
     ``says_when`` adds when the signal was sent, for a bot whose signals have a maximum age.
     """
-    elected = {
+    elected: PairAndDirection = {
         "pair": election.pair if election else ANY_PAIR,
         "direction": election.direction if election else ANY_DIRECTION,
     }
-    body = {
-        "botId": bot_id,
-        **elected,
-        "nonce": NONCE,
-        "elected": True,
-        "source": Source.TRADINGVIEW.value,
-    }
-    values = {
-        "secret": secret,
-        "url": url,
-        "bot_id": bot_id,
-        **elected,
-        "says_when": says_when,
-    }
+    values = {"secret": secret, "url": url, "bot_id": bot_id, **elected, "says_when": says_when}
 
-    def sent_at(time: str | None) -> dict[str, str | None]:
-        return {"sentAt": time} if says_when else {}
+    def message(time: str | None, **filled_in: str) -> str:
+        body = {**bodies(elected)["tv"], "botId": bot_id, **filled_in}
+        return json.dumps({**body, "sentAt": time} if says_when else body, indent=2)
 
     return {
         "hook": url,
         "check_hook": url.rpartition("/")[0] + "/check",
-        "body": json.dumps({**body, **sent_at(to_rfc3339(timezone.now()))}, indent=2),
-        "test": json.dumps({**body, **sent_at(ALERT_TIME)}, indent=2),
-        "alerts": [
-            Alert(of, json.dumps({**body, **filled_in, **sent_at(ALERT_TIME)}, indent=2))
-            for of, filled_in in ALERTS.items()
-        ],
+        "body": message(to_rfc3339(timezone.now())),
+        "test": message(ALERT_TIME),
+        "alerts": [Alert(of, message(ALERT_TIME, **members)) for of, members in ALERTS.items()],
         "samples": [
             Sample(language, needs, plain_text(f"contract/samples/{file}", **values))
             for language, needs, file in LANGUAGES

@@ -9,6 +9,7 @@ import secrets
 import socket
 import threading
 import time
+import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import timedelta
@@ -113,11 +114,10 @@ class _Body:
     """
 
     def __init__(self, request: HttpRequest, desk: Desk, parts: Iterable[bytes]) -> None:
-        self._has_place = False
         self._lease: ExportLease | None = None
         if not _places.acquire(blocking=False):
             raise Unavailable(Wait.DOWNLOADS, NO_PLACE, RETRY_AFTER)
-        self._has_place = True
+        self._leave = weakref.finalize(self, _places.release)
         try:
             self._lease = ExportLease.take(desk.pk)
             if self._lease is None:
@@ -132,9 +132,6 @@ class _Body:
     def __iter__(self) -> Iterator[bytes]:
         return self._bytes
 
-    def __del__(self) -> None:
-        self._leave()
-
     def close(self) -> None:
         """Frees place and lease, however the file ended."""
         self._leave()
@@ -142,11 +139,6 @@ class _Body:
         if lease is not None:
             with suppress(*DATABASE_ERRORS):  # it ends by itself
                 lease.end()
-
-    def _leave(self) -> None:
-        if self._has_place:
-            self._has_place = False
-            _places.release()
 
     def _make(self, parts: Iterable[bytes], lease: ExportLease) -> Iterator[bytes]:
         """Larger parts, each of which the client has to take in time. A given part is a line."""

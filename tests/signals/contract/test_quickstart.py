@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from signals.contract import samples
-from signals.contract.document import BOT_ID
+from signals.contract.document import ANY_PAIR, BOT_ID
 from signals.intake.models import Signal
 from tests.client import HOOK, get
 from tests.factories import a_bot, a_connected_desk
@@ -41,7 +41,7 @@ def test_the_code_sends_a_signal_each_time_it_is_pasted(live_server, settings, l
     for placeholder, value in {
         BOT_ID: bot.id,
         samples.SECRET: bot.secret,
-        samples.ANY_PAIR: "ETH/USDT",
+        ANY_PAIR: "ETH/USDT",
         samples.ANY_DIRECTION: "short",
     }.items():
         assert placeholder in code
