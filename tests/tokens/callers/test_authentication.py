@@ -84,6 +84,9 @@ def test_a_token_expires_exactly_at_its_expiry(desk):
 MALFORMED = [
     "",
     "\x00",
+    "Basic dTpw",
+    "Bearer",
+    "Bearer x y",
     "Bearer \x00",
     "Bearer \x7f\x1b[31m",
     "Bearer é",
@@ -113,8 +116,17 @@ def test_a_malformed_authorization_header_is_a_401_on_every_path(header, desk):
     assert {(answer.status_code, code(answer)) for answer in answers} == {(401, "token_invalid")}
 
 
-def test_a_token_followed_by_a_newline_is_not_that_token(engine):
-    assert code(get(EVENTS, Authorization=f"Bearer {engine}\n")) == "token_invalid"
+def test_a_token_in_another_form_than_bearer_and_the_token_is_not_accepted(engine):
+    for form in (
+        "Bearer {}\n",
+        "Bearer  {}",
+        "Bearer {} x",
+        'Bearer "{}"',
+        "Basic {}",
+        "Token {}",
+        "{}",
+    ):
+        assert code(get(EVENTS, Authorization=form.format(engine))) == "token_invalid", form
 
 
 def test_responses_and_logs_never_contain_the_credential(engine, caplog):
