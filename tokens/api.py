@@ -1,7 +1,9 @@
 """The API's token endpoints: list, mint and revoke at /api/v1/tokens."""
 
-from typing import Annotated, Any, Literal, NotRequired, TypedDict
+from collections.abc import Callable
+from typing import Annotated, TypedDict
 
+from django.core.validators import RegexValidator
 from django.urls import path
 from drf_spectacular.utils import PolymorphicProxySerializer
 from rest_framework import serializers
@@ -31,8 +33,8 @@ from events.http.refusals import (
     SignInRequired,
     TokenInvalid,
 )
-from events.http.schemas import JSON_BODY, Body, NextPage, endpoint
-from events.json_schema import JsonObject, JsonSchema, pattern
+from events.http.schemas import JSON_BODY, NextPage, endpoint
+from events.json_schema import JsonObject, pattern
 from tokens import actions
 from tokens.actions import DESK_TOKEN_NAME
 from tokens.callers.authentication import SessionOrBearerAuthentication
@@ -42,33 +44,44 @@ from tokens.choices import Scope
 from tokens.crypto import formats
 from tokens.crypto.exchange_secrets import contains_secret
 from tokens.models import Token
-from tokens.models.token import EXAMPLE_TOKEN_ID, READ, WRITE, Scopes, TokenQuerySet, TokenRecord
+from tokens.models.token import EXAMPLE_TOKEN_ID, READ, WRITE, TokenQuerySet, TokenRecord
 
 LIST = "tokens"
 
 # --- What is sent --------------------------------------------------------------------------------
 
 
-class Minting(StrictSerializer):
-    """A new desk token or platform token (contract, section 4)."""
+NAME_RULES: list[Callable[[str], None]] = [RegexValidator(r"\S"), validate_name]
 
-    scope = serializers.ChoiceField(Scope.choices())
-    name = StrictTextField(max_length=MAX_NAME_LENGTH, required=False, validators=[validate_name])
-    scopes = serializers.ListField(
-        child=serializers.ChoiceField([READ, WRITE]), required=False, allow_empty=False
+
+class DeskMinting(StrictSerializer):
+    """A new token for the user's own desk. It has the scope read and replaces the previous one."""
+
+    scope = serializers.ChoiceField([Scope.DESK.value])
+    name = StrictTextField(
+        max_length=MAX_NAME_LENGTH, default=DESK_TOKEN_NAME, validators=NAME_RULES
     )
-    expiresAt = Rfc3339Field(required=False, allow_null=True)
 
-    def validate(self, data: dict[str, Any]) -> dict[str, Any]:
-        platform = data["scope"] == Scope.PLATFORM
-        missing = [name for name in ("name", "scopes") if platform and name not in data]
-        not_allowed = [name for name in ("scopes", "expiresAt") if not platform and name in data]
-        if missing or not_allowed:
-            raise serializers.ValidationError(
-                dict.fromkeys(missing, "A platform token needs this.")
-                | dict.fromkeys(not_allowed, "A desk token does not take this.")
-            )
-        return {"name": DESK_TOKEN_NAME, "expiresAt": None, **data}
+
+class PlatformMinting(StrictSerializer):
+    """A new platform token. Only staff may mint one."""
+
+    scope = serializers.ChoiceField([Scope.PLATFORM.value])
+    name = StrictTextField(max_length=MAX_NAME_LENGTH, validators=NAME_RULES)
+    scopes = serializers.ListField(
+        child=serializers.ChoiceField([READ, WRITE]),
+        allow_empty=False,
+        min_length=1,
+        help_text="The scope write does not include read.",
+    )
+    expiresAt = Rfc3339Field(default=None, allow_null=True)
+
+
+FORMS: dict[str, type[StrictSerializer]] = {
+    Scope.DESK.value: DeskMinting,
+    Scope.PLATFORM.value: PlatformMinting,
+}
+MINTING = PolymorphicProxySerializer("Minting", {**FORMS}, resource_type_field_name="scope")
 
 
 class Revoking(StrictSerializer):
@@ -84,35 +97,6 @@ class RevokingBody(StrictSerializer):
 
     id = StrictTextField(max_length=MAX_TEXT_LENGTH, help_text="The id of the token: tok_…")
 
-
-# The two forms of ``Minting``, for the document.
-Name = Annotated[str, JsonSchema(minLength=1, maxLength=MAX_NAME_LENGTH, pattern=r"\S")]
-
-
-class DeskMinting(TypedDict):
-    """A new token for the user's own desk. It has the scope read and replaces the previous one."""
-
-    scope: Literal["desk"]
-    name: NotRequired[Name]
-
-
-class PlatformMinting(TypedDict):
-    """A new platform token. Only staff may mint one."""
-
-    scope: Literal["platform"]
-    name: Name
-    scopes: Annotated[Scopes, "The scope write does not include read."]
-    expiresAt: NotRequired[Annotated[str, JsonSchema(format="date-time")] | None]
-
-
-MINTING = PolymorphicProxySerializer(
-    "Minting",
-    {
-        Scope.DESK.value: Body.of(DeskMinting, closed=True),
-        Scope.PLATFORM.value: Body.of(PlatformMinting, closed=True),
-    },
-    resource_type_field_name="scope",
-)
 
 # --- The answers ---------------------------------------------------------------------------------
 
@@ -201,8 +185,7 @@ class TokenViewSet(ViewSetMixin, ApiView):
         desk = Desk.objects.filter(user=request.user.pk).first()
         of_desk = limits.desk_limits(desk.public_id) if desk else []
         limits.consume_all([("minting", str(request.user.pk)), *of_desk])
-        data = Minting.read(_clean_body(request))
-        value, token = _mint(request, desk, data)
+        value, token = _mint(request, desk, _clean_body(request))
         return ApiResponse({**token.to_dict(), "token": value}, status=201)
 
     @endpoint(
@@ -250,8 +233,12 @@ def _reachable(request: Request, *, to_change: bool) -> TokenQuerySet:
     return tokens.filter(desk__user=request.user.pk)
 
 
-def _mint(request: Request, desk: Desk | None, data: dict[str, Any]) -> tuple[str, Token]:
-    if data["scope"] == Scope.PLATFORM:
+def _mint(request: Request, desk: Desk | None, body: JsonObject) -> tuple[str, Token]:
+    scope = body.get("scope")
+    if scope not in list(FORMS):
+        raise Invalid.field("scope", "invalid_choice", f"Send one of: {', '.join(FORMS)}.")
+    data = FORMS[scope].read(body)
+    if scope == Scope.PLATFORM:
         require_staff(request._request, recently=True)
         return actions.mint_platform_token(
             name=data["name"],
