@@ -6,7 +6,6 @@ returned once, with its record, and is never stored (contract, section 2).
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from functools import partial
 
 from django.db.models import QuerySet
 from django.dispatch import Signal
@@ -119,7 +118,7 @@ def generate_secret(
         secret.created_at = turn.at
         secret.save(force_insert=True)
         turn.append(Kind.SECRET_GENERATED, topic=_topic(secret), data=secret.as_event_data())
-        turn.after_commit.append(lambda: credential_cache.forget_secrets(secret))
+        turn.after_commit.append(lambda: credential_cache.forget_secrets([secret]))
         if automation:
             sentence = (
                 f"A signing secret of the bot {automation.name} was generated: {secret.hint}."
@@ -265,7 +264,7 @@ def _store_end(turn: log.Turn, secrets: Sequence[SigningSecret], moment: datetim
     rows.update(ends_at=moment)
     for secret in secrets:
         secret.ends_at = moment
-        turn.after_commit.append(partial(credential_cache.forget_secrets, secret))
+    turn.after_commit.append(lambda: credential_cache.forget_secrets(secrets))
 
 
 def _record_end(turn: log.Turn, secret: SigningSecret, *, tells: bool = True) -> None:

@@ -11,7 +11,7 @@ anything else is answered, the credential is read again (``tokens.callers.authen
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Generic, TypeVar
 
@@ -51,13 +51,9 @@ class CredentialCache(Generic[Key, Row]):
             if len(self._rows) > MAX_ENTRIES:
                 self._rows.popitem(last=False)
 
-    def drop(self, key: Key) -> None:
+    def drop_where(self, is_meant: Callable[[Key, Row], bool]) -> None:
         with self._lock:
-            self._rows.pop(key, None)
-
-    def drop_where(self, is_meant: Callable[[Row], bool]) -> None:
-        with self._lock:
-            for key in [key for key, (_, row) in self._rows.items() if is_meant(row)]:
+            for key in [key for key, (_, row) in self._rows.items() if is_meant(key, row)]:
                 del self._rows[key]
 
 
@@ -68,16 +64,13 @@ secrets: CredentialCache[Owner, list[SigningSecret]] = CredentialCache()
 
 def forget_token(token: Token) -> None:
     """Drops a token that this process changed."""
-    tokens.drop_where(lambda cached: cached.public_id == token.public_id)
+    tokens.drop_where(lambda _, cached: cached.public_id == token.public_id)
 
 
-def forget_secrets(secret: SigningSecret) -> None:
-    """Drops the secrets of an owner, of which this process changed one.
+def forget_secrets(changed: Sequence[SigningSecret]) -> None:
+    """Drops the secrets of the owners of which this process changed one.
 
     The Floor's secrets may stand in for those of Nox, so both are dropped together.
     """
-    if secret.automation_id is not None:
-        secrets.drop((Source.TRADINGVIEW, secret.automation_id))
-    else:
-        secrets.drop((Source.FLOOR, None))
-        secrets.drop((Source.NOX, None))
+    bots = {secret.automation_id for secret in changed}
+    secrets.drop_where(lambda owner, _: owner[1] in bots)

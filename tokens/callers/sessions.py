@@ -6,7 +6,6 @@ takes the account away: deactivation, closing, or the end of being staff.
 
 import hashlib
 from collections.abc import Collection, Iterable
-from typing import NamedTuple
 
 from django.contrib.sessions.models import Session
 from django.db.models import BooleanField, CharField, Value
@@ -23,14 +22,6 @@ from tokens.callers.staff import session_end
 SEPARATOR = ":"
 # Sessions in one statement. Databases bound the number of parameters, and each session takes two.
 BATCH = 10_000
-
-
-class _Id(NamedTuple):
-    """The parts of a credential's id. ``account`` is a digest of what must not change."""
-
-    session: str
-    user: str
-    account: str
 
 
 class SessionKind:
@@ -52,19 +43,19 @@ SESSIONS = SessionKind()
 
 
 def session_credential(request: HttpRequest, user: User) -> Credential:
-    """The session of a signed-in user."""
+    """The session of a signed-in user. Its id ends with a digest of what must not change."""
     account = _account(user.password, user.is_staff)
-    parts = _Id(request.session.session_key or "", str(user.pk), account)
+    parts = (request.session.session_key or "", str(user.pk), account)
     return Credential(SESSIONS, SEPARATOR.join(parts), session_end(request, user))
 
 
 def _find_ended(ids: Collection[str]) -> list[str]:
-    asked = {key: _Id(*key.split(SEPARATOR)) for key in ids}
+    asked = {key: key.split(SEPARATOR) for key in ids}
     sessions = Session.objects.filter(
-        pk__in={parts.session for parts in asked.values()}, expire_date__gt=timezone.now()
+        pk__in={session for session, _, _ in asked.values()}, expire_date__gt=timezone.now()
     ).values_list("pk", Value(""), Value(False, BooleanField()))
     users = User.objects.filter(
-        pk__in={parts.user for parts in asked.values()}, is_active=True
+        pk__in={user for _, user, _ in asked.values()}, is_active=True
     ).values_list(Cast("pk", CharField()), "password", "is_staff")
     found = {
         (name, _account(password, is_staff)) if password else name
@@ -72,8 +63,8 @@ def _find_ended(ids: Collection[str]) -> list[str]:
     }
     return [
         key
-        for key, of in asked.items()
-        if of.session not in found or (of.user, of.account) not in found
+        for key, (session, user, account) in asked.items()
+        if session not in found or (user, account) not in found
     ]
 
 
