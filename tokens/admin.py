@@ -36,7 +36,7 @@ class CreateCredentialPage(ActionPage):
         """Creates the credential and returns its value and its record."""
         raise NotImplementedError
 
-    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+    def post(self, request: HttpRequest, *args: str, **kwargs: str) -> HttpResponse:
         refuse_used(request)
         return super().post(request, *args, **kwargs)
 
@@ -55,7 +55,7 @@ class OwnerFilter(ChoiceFilter, name="owner"):
     ``column`` is a foreign key that only the rows of customers have.
     """
 
-    def __init_subclass__(cls, column: str, **options: Any) -> None:
+    def __init_subclass__(cls, column: str, **options: str) -> None:
         super().__init_subclass__(**options)
         cls.filters = {
             "the platform": lambda rows: rows.filter(**{f"{column}__isnull": True}),

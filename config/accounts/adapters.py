@@ -49,7 +49,7 @@ class AccountAdapter(DefaultAccountAdapter):
         """Returns False: ``config.accounts.signup`` creates accounts, not allauth's views."""
         return False
 
-    def authentication_failed(self, request: HttpRequest, **credentials: Any) -> None:
+    def authentication_failed(self, request: HttpRequest, **credentials: str) -> None:
         hashing.do_the_work_of_former_hashes(credentials["email"], credentials["password"])
 
     def reauthenticate(self, user: AbstractBaseUser, password: str) -> bool:

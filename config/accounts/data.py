@@ -2,11 +2,10 @@
 
 from django.contrib import messages
 from django.contrib.auth import logout
+from django.contrib.auth.views import redirect_to_login
 from django.forms import BooleanField, Form
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
-from django.urls import reverse
-from django.utils.http import urlencode
 
 from desks.models import Automation, Desk, Election
 from desks.models.chat import Chat
@@ -49,8 +48,7 @@ def own_data(request: HttpRequest, desk: Desk) -> HttpResponseBase:
 def close(request: HttpRequest, desk: Desk) -> HttpResponse:
     """Says what ends and what stays, asks for a confirmation, then closes the account."""
     if request.method != "POST" and not signed_in_recently(request):
-        back = urlencode({"next": request.path})
-        return redirect(f"{reverse('account_reauthenticate')}?{back}")
+        return redirect_to_login(request.path, "account_reauthenticate")
     _require_recent(request)
     form = CloseForm(sent(request))
     if form.is_valid():

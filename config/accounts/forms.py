@@ -21,10 +21,10 @@ from events.http.names import MAX_NAME_LENGTH, validate_name
 class AddressField(EmailField):
     """An email address, normalized as it is stored and compared."""
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(max_length=MAX_ADDRESS_LENGTH, **options)
+    def __init__(self) -> None:
+        super().__init__(max_length=MAX_ADDRESS_LENGTH)
 
-    def to_python(self, value: Any) -> str:
+    def to_python(self, value: str | None) -> str:
         text = str(super().to_python(value))
         return normalize_address(text) if text else text
 

@@ -6,10 +6,10 @@ stores nothing. The pages say the same whether the address has an account or not
 
 import time
 from collections.abc import Callable
-from typing import Any
 
 from django.conf import settings
 from django.core import signing
+from django.core.mail import EmailMessage
 from django.core.mail.backends import console
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -42,29 +42,27 @@ def send(
 
 def wait_for(request: HttpRequest, page: str, address: str) -> int:
     """The seconds until this browser can send this mail to the address again; 0 if at once."""
-    last_page, last_address, at = _last(request)
-    if (last_page, last_address) != (page, address):
-        return 0
-    return max(0, COOLDOWN - int(time.time() - at))
+    last, at = _last(request, page)
+    return max(0, COOLDOWN - int(time.time() - at)) if last == address else 0
 
 
 def show(
-    request: HttpRequest, page: str, template: str, *, known: str = "", **context: Any
+    request: HttpRequest, page: str, template: str, *, known: str = "", **context: int
 ) -> HttpResponse:
     """Renders the page. Its status is 429 if the mail was just asked for again, too soon.
 
     ``known`` is the address if the service knows it without the cookie. The cooldown then begins
     with the first view of the page.
     """
-    last_page, last_address, _ = _last(request)
-    address = known or (last_address if last_page == page else "")
+    last, _ = _last(request, page)
+    address = known or last
     wait = wait_for(request, page, address) if "again" in request.GET else 0
     is_printed = settings.EMAIL_BACKEND == CONSOLE_MAIL
     given = {"address": address, "wait": wait, "is_printed": is_printed, **context}
     answer = render(request, template, given, status=429 if wait else 200)
     if wait:
         answer["Retry-After"] = str(wait)
-    if known and (last_page, last_address) != (page, known):
+    if known and last != known:
         _remember(answer, page, known)
     return answer
 
@@ -76,15 +74,15 @@ def _remember(answer: HttpResponse, page: str, address: str) -> None:
     )
 
 
-def _last(request: HttpRequest) -> tuple[str, str, int]:
-    """The page, address and Unix time of the last mail; empty if there is none."""
+def _last(request: HttpRequest, page: str) -> tuple[str, int]:
+    """The address and Unix time of the last mail, if it was of this page; empty otherwise."""
     try:
-        page, address, at = signing.loads(
+        last_page, address, at = signing.loads(
             request.COOKIES.get(_cookie(), ""), salt=SALT, max_age=MAX_AGE
         )
     except signing.BadSignature:
-        return "", "", 0
-    return page, address, at
+        return "", 0
+    return (address, at) if last_page == page else ("", 0)
 
 
 def _cookie() -> str:
@@ -97,7 +95,7 @@ class PrintedMail(console.EmailBackend):
     Prints whom a mail is for, its subject and its text, without the HTML that says the same.
     """
 
-    def write_message(self, message: Any) -> None:
+    def write_message(self, message: EmailMessage) -> None:
         lines = (
             f"Mail to {', '.join(message.recipients())}",
             f"Subject: {message.subject}",

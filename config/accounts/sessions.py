@@ -8,7 +8,7 @@ verified and decrypted with every key.
 
 import json
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import cast
 
 from django.conf import settings
 from django.contrib.auth import get_user
@@ -26,6 +26,7 @@ from django.utils.functional import SimpleLazyObject
 from config.problems import UNAVAILABLE_ERRORS
 from desks.models import User
 from events.http.requests import state_of
+from events.json_schema import JsonObject
 from tokens.callers.staff import session_expired
 from tokens.crypto import keys
 
@@ -35,13 +36,13 @@ BOUND_TO = "session"
 class SealedSerializer:
     """JSON, encrypted with ``SECRET_KEYS``. A session that no key decrypts is ignored."""
 
-    def dumps(self, remembered: dict[str, Any]) -> bytes:
+    def dumps(self, remembered: JsonObject) -> bytes:
         sealed, made_with = keys.encrypt(json.dumps(remembered), BOUND_TO)
         return made_with.encode() + sealed
 
-    def loads(self, kept: bytes) -> dict[str, Any]:
+    def loads(self, kept: bytes) -> JsonObject:
         made_with, sealed = kept[: keys.KEY_ID_CHARACTERS], kept[keys.KEY_ID_CHARACTERS :]
-        remembered: dict[str, Any] = json.loads(keys.decrypt(sealed, BOUND_TO, made_with.decode()))
+        remembered: JsonObject = json.loads(keys.decrypt(sealed, BOUND_TO, made_with.decode()))
         return remembered
 
 
