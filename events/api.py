@@ -38,17 +38,15 @@ from events.http.parameters import (
     StrictSerializer,
 )
 from events.http.refusals import CursorLost, Invalid, NotAcceptable, TokenInvalid
-from events.http.requests import json_weight, media_weights, state_of
+from events.http.requests import json_weight, media_weights
 from events.http.schemas import endpoint
 from events.json_schema import Example
 from events.kinds import Kind
 from events.live.frames import MEDIA_TYPE, Version
 from events.live.hub import hub
-from events.live.opening import topics_at
 from events.live.readers import Change, Credential, View
-from events.live.seats import Sitter, seats
-from events.live.streams import open_stream
-from events.live.threads import Waiter
+from events.live.streams import is_live, open_stream, topics_at
+from events.live.threads import Waiter, slots
 from events.models import Event, Head
 
 LAST_EVENT_ID = "Last-Event-ID"
@@ -170,7 +168,7 @@ class EventViewSet(ViewSetMixin, ApiView):
         Its few threads let readers in, and its event loop writes to them all.
         """
         self._is_stream = _prefers_stream(request.headers.get("Accept", ""))
-        if state_of(request._request).door is not None and not self._is_stream:
+        if is_live(request._request) and not self._is_stream:
             raise NotAcceptable
         self._known = hub.head  # before the token is read
         super().initial(request, *args, **kwargs)
@@ -346,14 +344,15 @@ def _wait_for_page(feed: _Feed, page: Page, caller: Caller, seconds: int) -> Pag
     Raises ``TokenInvalid`` if the caller's token is no longer active. The check runs after the
     page is read, so that no page shows an event from after the token's end.
     """
-    with seats.seat(Sitter(caller.public_id, caller.is_platform)) as taken:
-        if taken and not hub.is_stopping:
-            waiter = Waiter(_view(caller, feed.query))
-            try:
-                hub.admit(waiter)
-                page = _wait(feed, page, waiter, seconds)
-            finally:
-                hub.dismiss(waiter)
+    view = _view(caller, feed.query)
+    if not hub.is_stopping and slots.take(view):
+        waiter = Waiter(view)
+        try:
+            hub.admit(waiter)
+            page = _wait(feed, page, waiter, seconds)
+        finally:
+            hub.dismiss(waiter)
+            slots.leave(view)
     now = max([timezone.now(), *(event.at for event in page.events)])  # this server's clock can lag
     if not caller.is_active(now):
         raise TokenInvalid

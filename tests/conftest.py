@@ -19,7 +19,7 @@ from desks.models import Card, Desk, User
 from events import log
 from events.http import limits
 from events.live import hub
-from events.live.seats import seats
+from events.live.threads import slots
 from events.models import Event, Head
 from tests import factories, prepared, staff
 from tests.client import signed_in
@@ -55,11 +55,11 @@ def no_cached_credentials() -> None:
 
 
 @pytest.fixture(autouse=True)
-def no_seat_left_taken() -> Iterator[None]:
-    """Fail the test that does not end its streams: a test after it would miss their seats."""
+def no_slot_left_taken() -> Iterator[None]:
+    """Fail the test that does not end its streams: a test after it would miss their slots."""
     yield
-    taken = dict(seats._taken)
-    seats._taken.clear()
+    taken = dict(slots._taken)
+    slots._taken.clear()
     assert not taken, "The test did not end its streams: use client.end_stream."
 
 

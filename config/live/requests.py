@@ -1,22 +1,22 @@
 """A request of the live server, answered by the same middleware and views as gunicorn's."""
 
 import io
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
+import httptools
 from django.core import signals
-from django.http import HttpRequest, HttpResponseBase
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.utils.http import http_date
 
 from config.middleware import api_chain
 from config.problems import problem, to_refusal
 from config.wsgi import SanitizedRequest, application
 from events.http.refusals import NotFound
-from events.http.requests import state_of
-from events.live.hub import hub
-from events.live.opening import Opening
-from events.live.streams import StreamResponse
+from events.live.readers import Reader, View
+from events.live.streams import READER_OF, Stream, StreamResponse
 
 # What this server serves. Every other path is a 404.
 PATHS = frozenset(
@@ -25,81 +25,92 @@ PATHS = frozenset(
 # The paths that are asked to see whether the server is well. They never wait behind readers.
 PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
 
-Scope = dict[str, Any]
+Environ = dict[str, Any]  # as in WSGI
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A response without its request.
+    """A response without its request: the bytes of its head, and its body.
 
-    ``opening`` is the stream that begins with ``body``, and ``is_behind`` whether its reader still
+    ``stream`` is the stream that begins with ``body``, and ``is_behind`` whether its reader still
     has to catch up. None: ``body`` is the whole answer.
     """
 
-    status: int
-    headers: list[tuple[bytes, bytes]]
+    head: bytes
     body: bytes
-    opening: Opening | None = None
+    stream: Stream | None = None
     is_behind: bool = False
 
 
-def respond(scope: Scope, door: object) -> Answer:
+def respond(environ: Environ, new_reader: Callable[[View], Reader]) -> Answer:
     """Answers a request. Blocks: it checks the credential and reads the database."""
-    request = _request_of(scope)
-    state_of(request).door = door
-    signals.request_started.send(sender=SanitizedRequest, environ=request.META)
+    request = SanitizedRequest({**environ, READER_OF: new_reader})
+    signals.request_started.send(sender=SanitizedRequest, environ=environ)
     serve = application.get_response if request.path_info in PATHS else _refuse
     response: HttpResponseBase = serve(request)
+    if isinstance(response, StreamResponse):
+        answer = _begun(request, response)
+        # Gives the connection to the database back. The response stays open: it is the stream.
+        signals.request_finished.send(sender=SanitizedRequest)
+        return answer
     try:
-        if isinstance(response, StreamResponse):
-            return _begun(request, response)
-        return _answer_of(response)
+        return _answer_of(request, response)
     finally:
-        response.close()  # gives the connection to the database back; a stream's opening lives on
+        response.close()
 
 
 def _begun(request: HttpRequest, response: StreamResponse) -> Answer:
     """A stream with the first that it reads: most readers have caught up by then."""
-    opening = response.opening
+    stream = response.stream
     try:
-        page = opening.read()
+        page = stream.read()
     except Exception as error:
-        hub.dismiss(opening.reader)
-        return _answer_of(problem(request, to_refusal(error)))
-    first, headers = opening.first + (page or b""), _headers_of(response)
-    return Answer(response.status_code, headers, first, opening, page is not None)
+        stream.close()
+        return _answer_of(request, problem(request, to_refusal(error)))
+    return Answer(_head(response), stream.first + (page or b""), stream, page is not None)
 
 
-def _answer_of(response: HttpResponseBase) -> Answer:
-    headers, body = _headers_of(response), b"".join(response)
+def _answer_of(request: HttpRequest, response: HttpResponseBase) -> Answer:
+    body = b"".join(response)
     if body:
-        headers.append((b"content-length", str(len(body)).encode()))
-    return Answer(response.status_code, headers, body)
+        response["Content-Length"] = str(len(body))
+    return Answer(_head(response), b"" if request.method == "HEAD" else body)
 
 
-def _headers_of(response: HttpResponseBase) -> list[tuple[bytes, bytes]]:
-    return [
-        (name.lower().encode("latin-1"), value.encode("latin-1"))
-        for name, value in response.items()
-    ]
+def _head(response: HttpResponseBase) -> bytes:
+    """The head of an answer, which ends with its connection."""
+    headers = {**response.headers, "Date": http_date(), "Connection": "close"}
+    lines = [f"HTTP/1.1 {response.status_code} {response.reason_phrase}"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
 
-def _request_of(scope: Scope) -> SanitizedRequest:
-    """The request as gunicorn gives it to Django, without a body: nothing here reads one."""
-    host, port = scope["server"] or ("127.0.0.1", 0)
-    environ = {
-        "REQUEST_METHOD": scope["method"],
+def environ_of(
+    method: bytes,
+    url: bytes,
+    version: str,
+    headers: Iterable[tuple[bytes, bytes]],
+    client: tuple[str, int],
+) -> Environ:
+    """The request as gunicorn gives it to Django, without a body: nothing here reads one.
+
+    Raises an error of ``httptools`` or ``ValueError`` for what is no URL.
+    """
+    parsed = httptools.parse_url(url)
+    parsed.path.decode("ascii")
+    return {
+        "REQUEST_METHOD": method.decode("ascii"),
         "SCRIPT_NAME": "",
-        "PATH_INFO": unquote_to_bytes(scope["raw_path"]).decode("latin-1"),
-        "QUERY_STRING": scope["query_string"].decode("latin-1"),
-        "SERVER_NAME": host,
-        "SERVER_PORT": str(port),
-        "SERVER_PROTOCOL": f"HTTP/{scope['http_version']}",
-        "REMOTE_ADDR": scope["client"][0] if scope["client"] else "",
+        "PATH_INFO": unquote_to_bytes(parsed.path).decode("latin-1"),
+        "QUERY_STRING": (parsed.query or b"").decode("latin-1"),
+        "SERVER_NAME": "",
+        "SERVER_PORT": "",
+        "SERVER_PROTOCOL": f"HTTP/{version}",
+        "REMOTE_ADDR": client[0],
         "wsgi.url_scheme": "http",
         "wsgi.input": io.BytesIO(),
+        **_meta(headers),
     }
-    return SanitizedRequest({**environ, **_meta(scope["headers"])})
 
 
 def _meta(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
@@ -115,7 +126,7 @@ def _meta(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     return found
 
 
-def _not_served(request: HttpRequest) -> Any:
+def _not_served(request: HttpRequest) -> HttpResponse:
     return problem(request, NotFound())
 
 

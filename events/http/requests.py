@@ -7,7 +7,6 @@ import ipaddress
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from django.conf import settings
 from django.http import HttpRequest
@@ -30,8 +29,6 @@ class RequestState:
     outcome: str | None = None
     # Whether a failed credential was counted: each request counts at most once.
     failure_counted: bool = False
-    # The door that serves a stream (``events.live.streams``). None: the process's threads.
-    door: Any = None
     # The primary key of the signed-in user. None unless something loaded the user.
     user_pk: int | None = None
 

@@ -103,8 +103,8 @@ class Hub:
                 return None
             missed = self._recent.missed(reader.view, position, topics)
             if missed.is_all and self.knows(reader):
-                reader.position, reader.topics = position, missed.topics
-                self._roster.topics.add(reader)
+                reader.position = position
+                self._roster.topics.show(reader, missed.topics)
                 for live in missed.events:
                     live.give_to(reader)
             return missed

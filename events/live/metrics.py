@@ -12,7 +12,7 @@ READERS = Gauge(
 TOPICS = Gauge(
     "signals_live_topics", "Topics that any reader sees now", multiprocess_mode="livesum"
 )
-SEATS = Gauge(
+SLOTS = Gauge(
     "signals_waiting_readers",
     "Threads that a waiting request or a stream occupies",
     multiprocess_mode="livesum",

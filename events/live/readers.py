@@ -1,10 +1,12 @@
 """A reader of the hub: what it may see, what it asked for, and where its bytes go."""
 
+import threading
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
+from events.live import metrics
 from events.live.frames import EndReason, Version
 from events.models import Event, Head
 
@@ -80,31 +82,83 @@ class View:
 
 
 class Reader:
-    """One open stream. A door defines where the bytes go.
+    """One open stream: what it may see, and the frames that wait to be written to it.
 
     The hub calls ``deliver``, ``beat`` and ``end`` under its lock, in the order in which the bytes
-    belong. They must neither block nor call the hub.
+    belong. Whoever writes the stream takes what waits with ``waiting``. A subclass defines how the
+    writer is woken, and how the connection of a client that takes too little is cut.
     """
 
     counts = True  # whether ``LIMIT_STREAMS`` counts it
     # ``position`` is where the hub took over: it delivers later events. None: it has not yet.
-    # ``slot`` is the second, of those between two heartbeats, in which the reader gets its own.
-    __slots__ = ("position", "slot", "topics", "view")
+    # ``second`` is that, of those between two heartbeats, in which the reader gets its own.
+    __slots__ = (
+        *("_at", "_frames", "_lock", "_unsent"),
+        *("is_over", "position", "second", "topics", "view"),
+    )
 
     def __init__(self, view: View) -> None:
         self.view = view
         self.position: int | None = None
         self.topics: tuple[Topic, ...] = ()
-        self.slot = 0
+        self.second = 0
+        self.is_over = False  # nothing comes after the frames that wait
+        self._lock = threading.Lock()
+        self._frames: list[bytes] = []
+        self._unsent = 0
+        self._at = 0.0  # the time of the oldest event among the frames
 
     def deliver(self, frame: bytes, at: float) -> None:
         """Takes an event's frame. ``at`` is the event's time, in Unix seconds."""
-        raise NotImplementedError
+        self._put(frame, at)
 
     def beat(self, frame: bytes) -> None:
-        """Takes a heartbeat."""
-        raise NotImplementedError
+        """Takes a heartbeat, unless other frames wait: they say as much."""
+        if not self._frames:
+            self._put(frame)
 
     def end(self, frame: bytes) -> None:
         """Takes the last frame."""
+        self._put(frame, is_last=True)
+
+    def leave(self) -> None:
+        """The client is gone: nothing more is written."""
+        with self._lock:
+            self._frames, self.is_over = [], True
+        self.wake()
+
+    def waiting(self) -> bytes:
+        """Takes the frames that wait, to write them."""
+        with self._lock:
+            frames, at = b"".join(self._frames), self._at
+            self._frames, self._unsent, self._at = [], 0, 0.0
+        metrics.WRITTEN.inc(len(frames))
+        metrics.observe_lag(at)
+        return frames
+
+    def wake(self) -> None:
+        """Wakes the writer. It is called in any thread, and must neither block nor call the hub."""
         raise NotImplementedError
+
+    def cut(self) -> None:
+        """Closes the connection of a client that leaves too much untaken. Called like ``wake``."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Frees what the reader occupies."""
+
+    def _put(self, frame: bytes, at: float = 0.0, *, is_last: bool = False) -> None:
+        with self._lock:
+            if self.is_over:
+                return
+            self._frames.append(frame)
+            self._unsent += len(frame)
+            self._at = self._at or at
+            is_cut = self._unsent > MAX_UNSENT
+            self.is_over = is_last or is_cut
+            if is_cut:
+                self._frames = []
+        if is_cut:
+            metrics.CUT.inc()
+            self.cut()
+        self.wake()

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from events.live.frames import Version, event_frame
 from events.live.readers import MAX_UNSENT, WHOLE_LOG, Reader, Rule, Topic, View
-from events.live.topics import changed
+from events.live.roster import changed
 from events.models import Event, Head
 
 KEPT = 2000  # events

@@ -1,102 +1,111 @@
-"""The first door: streams and waiting requests in gunicorn's threads, a thread and a seat each.
+"""Streams and waiting requests in gunicorn's threads, each with a thread and a slot of its own.
 
 What waits holds no transaction and no database connection.
 """
 
 import socket
 import threading
-from collections.abc import Generator, Iterator
+from collections import Counter
 from contextlib import suppress
-from typing import cast
 
-from django.db import connection
-from django.http import HttpRequest
+from django.conf import settings
 
 from events.http.refusals import Unavailable
-from events.live import metrics
-from events.live.hub import hub
-from events.live.opening import Opening
-from events.live.readers import MAX_UNSENT, Reader, View
-from events.live.seats import Sitter, seats
+from events.live.metrics import SLOTS
+from events.live.readers import Reader, View
 from events.waits import Wait
 
-NO_SEAT = (
+NO_SLOT = (
     "No seat is free for this stream. Open it again after the number of seconds in Retry-After, or "
     "read with wait."
 )
-PAUSE_WITHOUT_SEAT = 1  # second
+PAUSE_WITHOUT_SLOT = 1  # second
 LOOK_INTERVAL = 0.2  # seconds between two looks whether a silent client is still there
 # A connection whose data nobody acknowledges for this long is closed.
 UNTAKEN = 20_000  # milliseconds
 
 
-class ThreadDoor:
-    """Gives each stream a seat, and its thread."""
+class Slots:
+    """How many threads of this process readers may occupy, by waiting or with a stream.
 
-    def new_reader(self, request: HttpRequest, view: View) -> Reader:
-        """A reader for this request. Raises ``Unavailable`` if there is no place for it."""
-        sitter = Sitter(view.owner, view.is_platform)
-        if not seats.take(sitter):
-            raise Unavailable(Wait.READERS, NO_SEAT, retry_after=PAUSE_WITHOUT_SEAT)
-        return ThreadReader(view, request.META.get("gunicorn.socket"))
+    An owner has ``WAITING_READERS_PER_TOKEN`` slots and a process has ``WAITING_READERS``. Desks
+    can take half of them, so that customers cannot keep the engine from waiting; and one desk half
+    of that half, or one slot, so that it cannot keep the others from waiting.
+    """
 
-    def leave(self, reader: Reader) -> None:
-        """Frees the place of a reader."""
-        seats.leave(Sitter(reader.view.owner, reader.view.is_platform))
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._taken: Counter[tuple[str, bool]] = Counter()  # by owner, and whether it is a platform
 
-    def body(self, opening: Opening) -> "Body":
-        """The bytes of the stream. Its ``close`` must be called."""
-        return Body(opening, self)
+    def take(self, view: View) -> bool:
+        """Takes a slot. Returns False if none is free for this reader."""
+        with self._lock:
+            if not self._has_free_slot(view):
+                return False
+            self._taken[view.owner, view.is_platform] += 1
+            SLOTS.inc()
+            return True
+
+    def leave(self, view: View) -> None:
+        """Frees a slot that was taken."""
+        with self._lock:
+            self._taken[view.owner, view.is_platform] -= 1
+            self._taken += Counter()  # removes owners without a slot
+            SLOTS.dec()
+
+    def _has_free_slot(self, view: View) -> bool:
+        own = self._taken[view.owner, view.is_platform]
+        if own >= settings.WAITING_READERS_PER_TOKEN:
+            return False
+        if self._taken.total() >= settings.WAITING_READERS:
+            return False
+        if view.is_platform:
+            return True
+        of_desks = settings.WAITING_READERS // 2
+        by_desks = sum(taken for (_, is_platform), taken in self._taken.items() if not is_platform)
+        return by_desks < of_desks and own < max(1, of_desks // 2)
+
+
+slots = Slots()
 
 
 class ThreadReader(Reader):
-    """A reader whose thread writes what the hub delivers."""
+    """A stream that a thread of gunicorn writes to this connection. It has a slot until ``close``.
 
-    __slots__ = ("_arrived", "_at", "_frames", "_is_over", "_socket", "_unsent")
+    Raises ``Unavailable`` if no slot is free.
+    """
+
+    __slots__ = ("_news", "_socket")
 
     def __init__(self, view: View, connection: socket.socket | None) -> None:
+        if not slots.take(view):
+            raise Unavailable(Wait.READERS, NO_SLOT, retry_after=PAUSE_WITHOUT_SLOT)
         super().__init__(view)
-        self._arrived = threading.Condition()
-        self._frames: list[bytes] = []
-        self._unsent = 0
-        self._at = 0.0  # the time of the oldest event among the frames
-        self._is_over = False
+        self._news = threading.Event()
         self._socket = connection
         if connection is not None and connection.family in (socket.AF_INET, socket.AF_INET6):
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNTAKEN)
 
-    def deliver(self, frame: bytes, at: float) -> None:
-        with self._arrived:
-            if self._is_over:
-                return
-            if self._unsent + len(frame) > MAX_UNSENT:
-                self._cut()
-            else:
-                self._frames.append(frame)
-                self._unsent += len(frame)
-                self._at = self._at or at
-            self._arrived.notify()
+    def take(self) -> bytes:
+        """Waits for frames. Returns none at the end of the stream, or if the client is gone."""
+        while True:
+            self._news.clear()
+            is_over = self.is_over
+            frames = self.waiting()
+            if frames or is_over or self._is_gone():
+                return frames
+            self._news.wait(LOOK_INTERVAL)
 
-    def beat(self, frame: bytes) -> None:
-        self.deliver(frame, 0.0)
+    def close(self) -> None:
+        slots.leave(self.view)
 
-    def end(self, frame: bytes) -> None:
-        self.deliver(frame, 0.0)
-        with self._arrived:
-            self._is_over = True
-            self._arrived.notify()
+    def wake(self) -> None:
+        self._news.set()
 
-    def take(self) -> tuple[bytes, float]:
-        """Waits for frames; returns them, and the time of the oldest event.
-
-        Returns no frame at the end of the stream, or if the client is gone.
-        """
-        with self._arrived:
-            while not self._arrived.wait_for(lambda: self._frames or self._is_over, LOOK_INTERVAL):
-                self._is_over = self._is_gone()
-            taken, at = b"".join(self._frames), self._at
-            self._frames, self._unsent, self._at = [], 0, 0.0
-            return taken, at
+    def cut(self) -> None:
+        if self._socket is not None:
+            with suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)  # wakes the thread that writes
 
     def _is_gone(self) -> bool:
         """Whether the client has closed the connection."""
@@ -109,17 +118,9 @@ class ThreadReader(Reader):
         except OSError:
             return True
 
-    def _cut(self) -> None:
-        """Closes the connection of a client that does not take its data."""
-        self._frames, self._is_over = [], True
-        metrics.CUT.inc()
-        if self._socket is not None:
-            with suppress(OSError):
-                self._socket.shutdown(socket.SHUT_RDWR)  # wakes the thread that writes
-
 
 class Waiter(Reader):
-    """A reader that only wants to know that there is an event for it."""
+    """A request that only wants to know that there is an event for it."""
 
     counts = False
     __slots__ = ("_news",)
@@ -142,38 +143,3 @@ class Waiter(Reader):
 
     def end(self, frame: bytes) -> None:
         self._news.set()
-
-
-class Body:
-    """The bytes of one stream, as gunicorn asks for them."""
-
-    def __init__(self, opening: Opening, door: ThreadDoor) -> None:
-        self._opening, self._door = opening, door
-        self._is_closed = False
-        self._frames = self._write(opening)
-
-    def __iter__(self) -> Iterator[bytes]:
-        return self._frames
-
-    def close(self) -> None:
-        """Frees the seat, however the stream ended."""
-        self._frames.close()
-        hub.dismiss(self._opening.reader)
-        if not self._is_closed:
-            self._is_closed = True
-            self._door.leave(self._opening.reader)
-
-    def _write(self, opening: Opening) -> Generator[bytes]:
-        reader = cast(ThreadReader, opening.reader)
-        yield opening.first
-        while page := opening.read():
-            yield page
-            metrics.WRITTEN.inc(len(page))
-        connection.close()
-        while True:
-            frames, at = reader.take()
-            if not frames:
-                return
-            yield frames  # returns when gunicorn has written them
-            metrics.WRITTEN.inc(len(frames))
-            metrics.observe_lag(at)

@@ -2,24 +2,25 @@
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
-import uvicorn
 import uvloop
 from prometheus_client import REGISTRY
 
-from config.live import connections, door
-from config.live.connections import Connection
-from config.live.door import LiveDoor, LiveReader
+from config.live import connection
+from config.live.connection import Connection, LiveReader
+from config.live.requests import Answer
+from config.live.server import LiveServer
 from events.live.readers import MAX_UNSENT
 
 pytestmark = pytest.mark.once
 
 PATIENCE = 10  # seconds
 FRAME = b"data: " + b"x" * 8000 + b"\n\n"
+END = b"event: end\n\n"
 
 
 def in_the_loop(test: Callable[[], Awaitable[None]]) -> None:
@@ -32,21 +33,17 @@ def in_the_loop(test: Callable[[], Awaitable[None]]) -> None:
         runner.run(within())
 
 
+def a_server() -> LiveServer:
+    return LiveServer(asyncio.get_running_loop(), seats=1, threads=2)
+
+
 # --- Before the answer --------------------------------------------------------------------------
-
-
-async def nothing(scope: Any, receive: Any, send: Any) -> None:
-    await send({"type": "http.response.start", "status": 204, "headers": []})
-    await send({"type": "http.response.body", "body": b""})
 
 
 async def closed_after(*parts: bytes) -> bytes:
     """What a client gets until its connection is closed. It sends the parts one by one, slowly."""
-    config = uvicorn.Config(nothing, http=Connection, ws="none", lifespan="off", log_config=None)
-    config.load()
-    state = uvicorn.server.ServerState()
-    loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: Connection(config, state, {}), "127.0.0.1", 0)
+    loop, ours = asyncio.get_running_loop(), a_server()
+    server = await loop.create_server(lambda: Connection(ours), "127.0.0.1", 0)
     received = b""
     async with server:
         with socket.socket() as client, suppress(ConnectionError):
@@ -58,6 +55,13 @@ async def closed_after(*parts: bytes) -> bytes:
             while part := await loop.sock_recv(client, 65536):
                 received += part
     return received
+
+
+@pytest.fixture(autouse=True)
+def nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers every request alike."""
+    answer = Answer(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n", b"")
+    monkeypatch.setattr(connection, "respond", lambda environ, new_reader: answer)
 
 
 HEAD = b"GET / HTTP/1.1\r\nHost: a\r\n"
@@ -72,7 +76,7 @@ HEAD = b"GET / HTTP/1.1\r\nHost: a\r\n"
     ],
 )
 def test_who_does_not_finish_a_head_is_cut_off(sent, monkeypatch):
-    monkeypatch.setattr(connections, "HEAD_TIMEOUT", 0.1)
+    monkeypatch.setattr(connection, "HEAD_TIMEOUT", 0.1)
 
     async def test() -> None:
         assert await closed_after(*sent) == b""
@@ -80,21 +84,12 @@ def test_who_does_not_finish_a_head_is_cut_off(sent, monkeypatch):
     in_the_loop(test)
 
 
-def test_the_next_head_on_a_connection_has_its_time_too(monkeypatch):
-    monkeypatch.setattr(connections, "HEAD_TIMEOUT", 0.1)
-
-    async def test() -> None:
-        assert (await closed_after(HEAD + b"\r\n", HEAD)).startswith(b"HTTP/1.1 204 ")
-
-    in_the_loop(test)
-
-
 @pytest.mark.parametrize(
     ("sent", "status"),
     [
-        (b"GET /" + b"a" * connections.MAX_LINE, 414),
-        (HEAD + b"A: " + b"a" * 2 * connections.MAX_HEAD, 431),
-        (HEAD + b"A: a\r\n" * (connections.MAX_FIELDS + 1), 431),
+        (b"GET /" + b"a" * connection.MAX_LINE, 414),
+        (HEAD + b"A: " + b"a" * 2 * connection.MAX_HEAD, 431),
+        (HEAD + b"A: a\r\n" * (connection.MAX_FIELDS + 1), 431),
     ],
     ids=["a line", "a field", "many fields"],
 )
@@ -105,10 +100,10 @@ def test_a_head_without_an_end_is_refused_before_it_is_complete(sent, status):
     in_the_loop(test)
 
 
-def test_who_asks_much_before_the_first_answer_is_cut_off():
+def test_what_follows_the_first_head_is_not_read():
     async def test() -> None:
         answers = await closed_after((HEAD + b"\r\n") * 1000)
-        assert answers.count(b"HTTP/1.1 204 ") <= 1
+        assert answers.count(b"HTTP/1.1 204 ") == 1
 
     in_the_loop(test)
 
@@ -116,121 +111,162 @@ def test_who_asks_much_before_the_first_answer_is_cut_off():
 # --- After the answer -----------------------------------------------------------------------------
 
 
-async def a_reader() -> tuple[LiveReader, socket.socket]:
-    """A reader whose stream has begun, and the client's end of its connection."""
+class Pages:
+    """A stream whose reader has these pages to catch up with."""
+
+    def __init__(self, reader: LiveReader, *pages: bytes) -> None:
+        self.reader, self._pages = reader, iter(pages)
+
+    def read(self) -> bytes | None:
+        return next(self._pages, None)
+
+
+@asynccontextmanager
+async def a_reader(*pages: bytes) -> AsyncIterator[tuple[LiveReader, Connection, socket.socket]]:
+    """A reader whose stream has begun, its connection, and the client's end of it."""
     ours, theirs = socket.socketpair()
     for end in (ours, theirs):
         end.setblocking(False)
         end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
-    loop = asyncio.get_running_loop()
-    reader = LiveReader(None, LiveDoor(loop, seats=1))
-    transport, _ = await loop.connect_accepted_socket(asyncio.Protocol, ours)
-    reader.begin(transport, set())
-    return reader, theirs
+    loop, server = asyncio.get_running_loop(), a_server()
+    _, protocol = await loop.connect_accepted_socket(lambda: Connection(server), ours)
+    reader = LiveReader(None, protocol)
+    first, *others = pages or (b"",)
+    stream: Any = Pages(reader, *others)
+    writing = asyncio.ensure_future(protocol._write(Answer(b"", first, stream, bool(pages))))
+    await asyncio.sleep(0)
+    with theirs:
+        yield reader, protocol, theirs
+    await writing
 
 
 def cut_readers() -> float:
     return REGISTRY.get_sample_value("signals_live_cut_readers_total")
 
 
-async def lost(reader: LiveReader) -> None:
-    """Waits until the reader's connection is closed."""
-    while reader in reader._connections:
+async def lost(protocol: Connection) -> None:
+    """Waits until the connection is closed."""
+    while protocol in protocol._server.connections:
         await asyncio.sleep(0)
+
+
+async def received_by(client: socket.socket) -> bytes:
+    """All that the client gets until its connection is closed."""
+    loop, received = asyncio.get_running_loop(), b""
+    while part := await loop.sock_recv(client, 65536):
+        received += part
+    return received
 
 
 def test_a_reader_that_takes_nothing_is_cut_at_a_bounded_buffer():
     async def test() -> None:
-        reader, client = await a_reader()
-        before = cut_readers()
-        for _ in range(MAX_UNSENT // len(FRAME) - 1):
-            reader.deliver(FRAME, 1.0)
-        await asyncio.sleep(0.05)
-        assert not reader.is_over
-        for _ in range(10):
-            reader.deliver(FRAME, 1.0)
-        await lost(reader)
-        assert cut_readers() == before + 1
-        client.close()
+        async with a_reader() as (reader, protocol, _):
+            before = cut_readers()
+            for _ in range(MAX_UNSENT // len(FRAME) - 1):
+                reader.deliver(FRAME, 1.0)
+            await asyncio.sleep(0.05)
+            assert not protocol.transport.is_closing()
+            for _ in range(10):
+                reader.deliver(FRAME, 1.0)
+            await lost(protocol)
+            assert cut_readers() == before + 1
+
+    in_the_loop(test)
+
+
+def test_a_reader_that_takes_nothing_of_what_comes_singly_is_cut_too():
+    async def test() -> None:
+        async with a_reader() as (reader, protocol, _):
+            before = cut_readers()
+            for _ in range(MAX_UNSENT // len(FRAME) + 4):
+                reader.deliver(FRAME, 1.0)
+                await asyncio.sleep(0.01)
+            await lost(protocol)
+            assert cut_readers() == before + 1
 
     in_the_loop(test)
 
 
 def test_a_reader_that_the_event_loop_cannot_keep_up_with_is_cut_too():
     async def test() -> None:
-        reader, client = await a_reader()
-        before = cut_readers()
-        for _ in range(2 * MAX_UNSENT // len(FRAME)):
-            reader.deliver(FRAME, 1.0)
-        await lost(reader)
-        assert cut_readers() == before + 1
-        assert await asyncio.get_running_loop().sock_recv(client, 65536) == b""
-        client.close()
+        async with a_reader() as (reader, protocol, client):
+            before = cut_readers()
+            for _ in range(2 * MAX_UNSENT // len(FRAME)):
+                reader.deliver(FRAME, 1.0)
+            await lost(protocol)
+            assert cut_readers() == before + 1
+            assert await received_by(client) == b""
 
     in_the_loop(test)
 
 
 def test_frames_arrive_in_order_from_another_thread_and_the_last_one_closes():
     async def test() -> None:
-        reader, client = await a_reader()
-        frames = [b"id: %d\n\n" % number for number in range(door.BATCH * 2)]
+        async with a_reader() as (reader, _, client):
+            frames = [b"id: %d\n\n" % number for number in range(1000)]
 
-        def deliver() -> None:
-            for frame in frames:
-                reader.deliver(frame, 1.0)
-            reader.end(b"event: end\n\n")
+            def deliver() -> None:
+                for frame in frames:
+                    reader.deliver(frame, 1.0)
+                reader.end(END)
 
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(None, deliver)
-        received = b""
-        while part := await loop.sock_recv(client, 65536):
-            received += part
-        assert received == b"".join(frames) + b"event: end\n\n"
-        client.close()
+            await asyncio.get_running_loop().run_in_executor(None, deliver)
+            assert await received_by(client) == b"".join(frames) + END
+
+    in_the_loop(test)
+
+
+def test_what_comes_before_the_answer_is_written_after_it():
+    async def test() -> None:
+        ours, theirs = socket.socketpair()
+        loop, server = asyncio.get_running_loop(), a_server()
+        _, protocol = await loop.connect_accepted_socket(lambda: Connection(server), ours)
+        reader = LiveReader(None, protocol)
+        reader.deliver(b"id: 1\n\n", 1.0)
+        reader.end(END)
+        await asyncio.sleep(0.01)
+        stream: Any = Pages(reader)
+        await protocol._write(Answer(b"head", b"first", stream))
+        theirs.setblocking(False)
+        with theirs:
+            assert await received_by(theirs) == b"headfirstid: 1\n\n" + END
 
     in_the_loop(test)
 
 
 def test_while_a_page_is_taken_slowly_no_heartbeat_counts_against_the_reader():
     async def test() -> None:
-        reader, client = await a_reader()
-        reader.write(b"x" * 4 * MAX_UNSENT)
-        reader.beat(b":\n\n")
-        await asyncio.sleep(0.05)
-        assert not reader.is_over
-        taking, loop = asyncio.ensure_future(reader.taken()), asyncio.get_running_loop()
-        received = 0
-        while received < 4 * MAX_UNSENT:
-            received += len(await loop.sock_recv(client, 65536))
-        await taking
-        assert received == 4 * MAX_UNSENT
-        reader.close()
-        client.close()
+        page, loop = b"x" * 4 * MAX_UNSENT, asyncio.get_running_loop()
+        async with a_reader(page, page) as (reader, protocol, client):
+            reader.beat(b":\n\n")
+            await asyncio.sleep(0.05)
+            assert not protocol.transport.is_closing()
+            received = 0
+            while received < 2 * len(page):
+                received += len(await loop.sock_recv(client, 65536))
+            assert received == 2 * len(page)
 
     in_the_loop(test)
 
 
 def test_who_takes_a_page_too_slowly_is_cut(monkeypatch):
-    monkeypatch.setattr(door, "TAKING", 0.05)
+    monkeypatch.setattr(connection, "TAKING", 0.05)
 
     async def test() -> None:
-        reader, client = await a_reader()
-        reader.write(b"x" * 4 * MAX_UNSENT)
-        await reader.taken()
-        await lost(reader)
-        client.close()
+        async with a_reader(b"x" * 4 * MAX_UNSENT) as (_, protocol, _client):
+            await lost(protocol)
 
     in_the_loop(test)
 
 
 def test_a_reader_that_is_ended_and_takes_nothing_is_gone_soon(monkeypatch):
-    monkeypatch.setattr(door, "ENDING", 0.05)
+    monkeypatch.setattr(connection, "ENDING", 0.05)
 
     async def test() -> None:
-        reader, client = await a_reader()
-        reader.write(b"x" * 4 * MAX_UNSENT)
-        reader.end(b"event: end\n\n")
-        await lost(reader)
-        client.close()
+        async with a_reader() as (reader, protocol, _):
+            reader.deliver(b"x" * (MAX_UNSENT - 100), 1.0)
+            await asyncio.sleep(0.01)
+            reader.end(END)
+            await lost(protocol)
 
     in_the_loop(test)

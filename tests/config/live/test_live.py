@@ -16,7 +16,8 @@ import httpx2
 import pytest
 
 from config.environment import ROOT
-from config.live.requests import respond
+from config.live.requests import environ_of, respond
+from events.live.readers import Reader
 from tests.client import EVENTS, bearer
 from tests.config.server.test_gunicorn import EVERYWHERE, NOT_REQUESTS, REFUSED, SECRET, exchange
 from tests.config.test_settings import KEYS, environment
@@ -165,24 +166,17 @@ def test_what_the_contract_has_before_it_is_told_first(live, code):
 
 def test_a_list_is_refused_before_any_query():
     """The test may use no database."""
-    headers = [(b"host", b"testserver"), (b"accept", LIST["Accept"].encode())]
-    refused = respond(
-        {
-            "method": "GET",
-            "raw_path": EVENTS.encode(),
-            "query_string": b"limit=1000",
-            "http_version": "1.1",
-            "server": None,
-            "client": None,
-            "headers": [
-                *headers,
-                (b"authorization", f"Bearer {formats.new(formats.DESK_TOKEN)}".encode()),
-            ],
-        },
-        door=object(),
-    )
-    assert (refused.status, json.loads(refused.body)["code"]) == (406, "not_acceptable")
-    assert refused.opening is None
+    token = formats.new(formats.DESK_TOKEN)
+    headers = [
+        (b"host", b"testserver"),
+        (b"accept", LIST["Accept"].encode()),
+        (b"authorization", f"Bearer {token}".encode()),
+    ]
+    asked = environ_of(b"GET", f"{EVENTS}?limit=1000".encode(), "1.1", headers, (ADDRESS, 1))
+    refused = respond(asked, new_reader=Reader)
+    assert refused.head.startswith(b"HTTP/1.1 406 ")
+    assert json.loads(refused.body)["code"] == "not_acceptable"
+    assert refused.stream is None
 
 
 @pytest.mark.parametrize("what", NOT_REQUESTS)

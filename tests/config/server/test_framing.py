@@ -120,7 +120,11 @@ def test_a_chunked_body_is_refused_and_nothing_behind_it_is_answered(server):
     assert statuses(answer) == [411]
 
 
-def test_two_requests_behind_each_other_are_two(server):
+def test_two_requests_behind_each_other_are_two(web):
     """The other side of it: what is well framed goes on being read."""
     last = f"{GET}Connection: close\r\n\r\n"
-    assert statuses(said(server, f"{GET}\r\n{last}")) == [200, 200]
+    assert statuses(said(web, f"{GET}\r\n{last}")) == [200, 200]
+
+
+def test_a_connection_of_the_live_server_carries_one_request(live):
+    assert statuses(said(live, f"{GET}\r\n{GET}\r\n")) == [200]

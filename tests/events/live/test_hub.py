@@ -3,7 +3,7 @@
 import socket
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -21,7 +21,7 @@ from events.feed import WHOLE_LOG, Query
 from events.http.cursors import log_cursor
 from events.http.refusals import Unavailable
 from events.live import hub as hub_module
-from events.live import opening, recent
+from events.live import recent, streams
 from events.live.frames import COMMENT, Version
 from events.live.hub import POLL_INTERVAL, QUIET_INTERVAL, RETRY_INTERVAL, Hub
 from events.live.readers import MAX_UNSENT, Credential, Reader, View
@@ -242,12 +242,12 @@ def test_a_reader_from_before_the_hubs_last_events_must_read_on(hub, monkeypatch
 def test_a_reader_that_catches_up_does_not_read_beyond_the_hub(hub, monkeypatch):
     """The hub may not have applied the end of its token yet."""
     a_desk()
-    monkeypatch.setattr(opening, "hub", hub)
+    monkeypatch.setattr(streams, "hub", hub)
     monkeypatch.setattr(recent.Recent, "reaches", lambda self, position: False)
     reader = Noting(a_view())
     hub.admit(reader)
     a_desk()
-    opened = opening.Opening(reader, Query(after=0), lambda window: WHOLE_LOG, Head.objects.get())
+    opened = streams.Stream(reader, Query(after=0), lambda window: WHOLE_LOG, Head.objects.get())
     assert (opened.read() or b"").count(b"event: desk.created") == 1
 
 
@@ -345,11 +345,24 @@ def test_it_asks_less_often_while_nobody_reads_and_nothing_comes(monkeypatch):
     assert hub._turn() == POLL_INTERVAL
 
 
+@pytest.fixture
+def a_thread_reader() -> Iterator[Callable[..., ThreadReader]]:
+    made: list[ThreadReader] = []
+
+    def make(connection: socket.socket | None) -> ThreadReader:
+        made.append(ThreadReader(a_view(), connection))
+        return made[-1]
+
+    yield make
+    for reader in made:
+        reader.close()
+
+
 class TestThreadReader:
-    def test_one_that_does_not_take_its_data_is_cut_at_the_bound(self):
+    def test_one_that_does_not_take_its_data_is_cut_at_the_bound(self, a_thread_reader):
         ours, theirs = socket.socketpair()
         with ours, theirs:
-            reader, frame = ThreadReader(a_view(), ours), b"x" * 1000
+            reader, frame = a_thread_reader(ours), b"x" * 1000
             for _ in range(MAX_UNSENT // len(frame)):
                 reader.deliver(frame, 1.0)
             theirs.setblocking(False)
@@ -357,20 +370,20 @@ class TestThreadReader:
                 theirs.recv(1)
             reader.deliver(frame, 1.0)
             assert theirs.recv(1) == b""  # the connection is closed
-            assert reader.take() == (b"", 1.0)
+            assert reader.take() == b""
 
-    def test_one_whose_client_has_gone_ends_while_nothing_happens(self):
+    def test_one_whose_client_has_gone_ends_while_nothing_happens(self, a_thread_reader):
         ours, theirs = socket.socketpair()
         with ours:
-            reader = ThreadReader(a_view(), ours)
+            reader = a_thread_reader(ours)
             theirs.close()
-            assert reader.take() == (b"", 0.0)
+            assert reader.take() == b""
 
-    def test_one_that_takes_its_data_is_not(self):
-        reader, frame = ThreadReader(a_view(), None), b"x" * 1000
+    def test_one_that_takes_its_data_is_not(self, a_thread_reader):
+        reader, frame = a_thread_reader(None), b"x" * 1000
         for _ in range(3 * MAX_UNSENT // len(frame)):
             reader.deliver(frame, 1.0)
-            assert reader.take() == (frame, 1.0)
+            assert reader.take() == frame
 
 
 def is_running() -> bool:

@@ -14,11 +14,11 @@ from events import log
 from events.actors import SYSTEM
 from events.kinds import Kind
 from events.live import hub as hub_module
-from events.live import opening, recent
+from events.live import recent, streams
 from events.live.frames import EndReason
 from events.live.hub import hub
 from events.live.readers import MAX_UNSENT
-from events.live.seats import seats
+from events.live.threads import slots
 from events.models import Head
 from tests import client
 from tests.factories import (
@@ -44,7 +44,7 @@ def end_streams() -> Iterator[None]:
     with hub._lock:
         hub._roster.end(hub._roster.everybody(), EndReason.RESTARTING)
     wait_until(lambda: hub._thread is None, "the hub does not rest")
-    wait_until(lambda: not seats._taken, "a seat is not free")
+    wait_until(lambda: not slots._taken, "a seat is not free")
 
 
 def raw_page(token: str, query: str = "") -> str:
@@ -97,7 +97,7 @@ class TestWhatItShows:
         assert Stream(engine).frames[0].id == cursor(engine, "order=desc&limit=1")
 
     def test_a_long_way_is_read_in_pages_and_ends_at_the_hub(self, desk, engine, monkeypatch):
-        monkeypatch.setattr(opening, "PAGE_SIZE", 2)
+        monkeypatch.setattr(streams, "PAGE_SIZE", 2)
         monkeypatch.setattr(recent, "KEPT", 1)
         first = cursor(engine)
         stream = Stream(engine, f"after={first}&kind=signal.filled")
@@ -379,7 +379,7 @@ class TestRefused:
         stream = Stream(engine)
         Head.objects.update(epoch="00000000")
         stream.end()
-        wait_until(lambda: not seats._taken, "the seat is not free")
+        wait_until(lambda: not slots._taken, "the seat is not free")
         assert Stream(engine).frames
 
     def test_json_is_sent_to_who_wants_it_more(self, engine):

@@ -4,7 +4,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from datetime import timedelta
 from typing import Any
 
@@ -16,12 +15,15 @@ from django.utils import timezone
 from desks import actions
 from desks.models import Desk
 from events.actors import SYSTEM
+from events.live.frames import Version
 from events.live.hub import hub
-from events.live.seats import Seats, Sitter
+from events.live.readers import Credential, View
+from events.live.threads import Slots
 from events.models import Event, Head
 from tests.factories import a_card, a_connected_desk, a_desk_token, a_platform_token
 from tokens import actions as tokens
 from tokens.models import Token
+from tokens.models.token import StreamTokens
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -152,26 +154,30 @@ def test_a_reader_without_a_free_seat_is_answered_at_once(settings):
     waiting.join()
 
 
+def a_view(owner: str, *, is_platform: bool = False) -> View:
+    """What slots ask of a view: whose it is."""
+    credential = Credential(StreamTokens(), owner, None)
+    return View(credential, owner, is_platform, Version.DESK, rule=lambda event: ())
+
+
 def test_desks_can_take_half_of_the_seats_and_the_platform_all(settings):
     settings.WAITING_READERS = 5
-    seating, taken = Seats(), []
-    desks = [Sitter(f"tok_{number}", is_platform=False) for number in range(3)]
-    platform = [Sitter(f"tok_engine_{number}", is_platform=True) for number in range(4)]
-    with ExitStack() as all_seats:
-        for who in (*desks, *platform, desks[0]):
-            taken.append(all_seats.enter_context(seating.seat(who)))
+    slots = Slots()
+    desks = [a_view(f"tok_{number}") for number in range(3)]
+    platform = [a_view(f"tok_engine_{number}", is_platform=True) for number in range(4)]
+    taken = [slots.take(view) for view in (*desks, *platform, desks[0])]
     assert taken == [True, True, False, True, True, True, False, False]
-    with seating.seat(desks[2]) as free:
-        assert free
+    slots.leave(desks[0])
+    assert slots.take(desks[2])
 
 
 def test_one_desk_can_take_half_of_the_seats_of_desks_and_at_least_one(settings):
-    one, other = Sitter("tok_one", is_platform=False), Sitter("tok_other", is_platform=False)
-    for seats, taken in {8: 2, 7: 1, 4: 1, 2: 1}.items():
-        settings.WAITING_READERS = seats
-        seating = Seats()
-        assert [seating.take(one) for _ in range(3)].count(True) == taken
-        assert seating.take(other) is (seats > 2)
+    one, other = a_view("tok_one"), a_view("tok_other")
+    for most, taken in {8: 2, 7: 1, 4: 1, 2: 1}.items():
+        settings.WAITING_READERS = most
+        slots = Slots()
+        assert [slots.take(one) for _ in range(3)].count(True) == taken
+        assert slots.take(other) is (most > 2)
 
 
 def test_the_platform_can_wait_when_desks_have_taken_all_their_seats(settings):
@@ -191,12 +197,13 @@ def test_the_platform_can_wait_when_desks_have_taken_all_their_seats(settings):
     assert [event["kind"] for event in waiting.response["events"]] == ["card.published"]
 
 
-def test_a_seat_is_free_again_after_the_wait():
-    seating, a = Seats(), Sitter("a", is_platform=True)
+def test_a_slot_is_free_again_after_the_wait():
+    slots, view = Slots(), a_view("a", is_platform=True)
     for _ in range(3):
-        with seating.seat(a) as first, seating.seat(a) as second, seating.seat(a) as third:
-            assert (first, second, third) == (True, True, False)
-    assert not seating._taken
+        assert [slots.take(view) for _ in range(3)] == [True, True, False]
+        slots.leave(view)
+        slots.leave(view)
+    assert not slots._taken
 
 
 def test_a_waiting_reader_holds_no_connection():

@@ -1,0 +1,284 @@
+"""A connection of the live server: one request, and its answer or its stream.
+
+The server bounds what a client may send before its answer, and what it may leave untaken, so that
+a client that reaches it directly cannot hold memory for long. A reader that has caught up is its
+connection and its entries in the hub: no task, no thread, no database connection.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Protocol
+
+import httptools
+
+from config import security_headers
+from config.live.requests import Answer, Environ, environ_of, respond
+from config.problems import to_refusal
+from events.live import metrics
+from events.live.hub import hub
+from events.live.readers import MAX_UNSENT, Reader, View
+from events.live.streams import Stream
+
+logger = logging.getLogger(__name__)
+
+HEAD_TIMEOUT = 10  # seconds from the connection to the end of the request's head
+# The bounds of gunicorn.conf.py, and one for all header fields together.
+MAX_LINE = 4094
+MAX_FIELDS = 64
+MAX_FIELD = 8190
+MAX_HEAD = 64 * 1024
+VERSIONS = ("1.0", "1.1")
+TAKING = 30  # seconds that a client has to take an answer, or a page while it catches up
+ENDING = 1  # seconds that a client has to take the last frame of its stream
+
+
+class NotARequestError(Exception):
+    """The bytes are not a request. ``status`` is one of ``config.security_headers``."""
+
+    def __init__(self, status: int) -> None:
+        self.status = status
+
+
+class Server(Protocol):
+    """What a connection asks of its server."""
+
+    loop: asyncio.AbstractEventLoop
+    connections: "set[Connection]"
+
+    def admit(self) -> None:
+        """Raises ``Unavailable`` if there is no place for another reader."""
+
+    def answered(self, path: str, answer: Callable[[], Answer | None]) -> Awaitable[Answer | None]:
+        """Runs ``answer`` in a thread, when it is its turn."""
+
+    def caught_up(self, read: Callable[[], bytes | None]) -> Awaitable[bytes | None]:
+        """Runs ``read`` in a thread, when it is its turn."""
+
+
+class LiveReader(Reader):
+    """A reader of the hub whose frames the event loop writes to a connection."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, view: View, connection: "Connection") -> None:
+        super().__init__(view)
+        self._connection = connection
+
+    def beat(self, frame: bytes) -> None:
+        if not self._connection.is_paused:  # else the client is taking a page, slowly
+            super().beat(frame)
+
+    def wake(self) -> None:
+        self._connection.call(self._connection.write_frames)
+
+    def cut(self) -> None:
+        self._connection.call(self._connection.transport.abort)
+
+
+class Connection(asyncio.Protocol):
+    """A client. The first head that it sends is its request, and all that follows is dropped.
+
+    Bytes that are no request get the answer that gunicorn's worker gives. ``call``, ``is_paused``
+    and ``write_frames`` are for the reader. Any thread may use the first two.
+    """
+
+    __slots__ = (
+        *("_deadline", "_head_size", "_headers", "_is_asked", "_parser", "_reader", "_resumed"),
+        *("_server", "_task", "_url", "transport"),
+    )
+    _deadline: asyncio.TimerHandle
+    transport: asyncio.Transport
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._parser: httptools.HttpRequestParser | None = httptools.HttpRequestParser(self)
+        self._url = b""
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._head_size = 0
+        self._is_asked = False  # whether the head is complete
+        self._task: asyncio.Task[None] | None = None
+        self._reader: Reader | None = None  # since the stream has begun
+        self._resumed: asyncio.Future[None] | None = None  # while the client takes too little
+
+    # --- The request ------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self.transport = transport
+        self._server.connections.add(self)
+        self._deadline = self._server.loop.call_later(HEAD_TIMEOUT, transport.abort)
+
+    def data_received(self, data: bytes) -> None:
+        if self._parser is None:
+            return
+        self._head_size += len(data)
+        try:
+            self._parser.feed_data(data)
+            if self._head_size > MAX_HEAD and not self._is_asked:
+                raise NotARequestError(431)
+        except httptools.HttpParserUpgrade:
+            pass  # the answer to the request says nothing of the other protocol
+        except httptools.HttpParserCallbackError as error:
+            self._refuse(error.__context__)
+        except (httptools.HttpParserError, NotARequestError) as error:
+            self._refuse(error)
+        if self._is_asked:
+            self._parser = None
+
+    def on_url(self, url: bytes) -> None:
+        if self._is_asked:
+            return
+        self._url += url
+        if len(self._url) > MAX_LINE:
+            raise NotARequestError(414)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._is_asked:
+            return
+        name = name.lower()
+        self._headers.append((name, value))
+        if len(self._headers) > MAX_FIELDS or len(name) + len(value) > MAX_FIELD:
+            raise NotARequestError(431)
+        if b"\r" in value or b"\n" in value:  # a folded header
+            raise NotARequestError(400)
+        if name == b"expect" and value.lower() != b"100-continue":
+            raise NotARequestError(417)
+        if name == b"transfer-encoding" and value.strip().lower() != b"chunked":
+            raise NotARequestError(501)
+
+    def on_headers_complete(self) -> None:
+        if self._is_asked or self._parser is None:
+            return
+        version = self._parser.get_http_version()
+        if version not in VERSIONS:
+            raise NotARequestError(400)
+        address = self.transport.get_extra_info("peername")
+        environ = environ_of(self._parser.get_method(), self._url, version, self._headers, address)
+        self._is_asked = True
+        self._url, self._headers = b"", []
+        self._deadline.cancel()
+        self._task = self._server.loop.create_task(self._serve(environ))
+
+    def _refuse(self, error: BaseException | None) -> None:
+        """Answers what is not a request, without repeating it."""
+        if self._is_asked:  # the request is answered, and what came behind it is not read
+            return
+        self._is_asked = True
+        self._deadline.cancel()
+        logger.info("Not a request: %s", type(error).__name__)
+        status = error.status if isinstance(error, NotARequestError) else 400
+        self.transport.write(security_headers.answer_to_no_request(status))
+        self._close(TAKING)
+
+    # --- The answer -------------------------------------------------------------------------------
+
+    async def _serve(self, environ: Environ) -> None:
+        try:
+            answer = await self._server.answered(
+                environ["PATH_INFO"], lambda: self._answered(environ)
+            )
+            if answer is not None:
+                await self._write(answer)
+        except Exception:
+            logger.exception("A request was not answered.")
+            self.transport.abort()
+        finally:
+            self._task = None
+
+    def _answered(self, environ: Environ) -> Answer | None:
+        """The answer; None if the client left while the request waited for a thread."""
+        return None if self.transport.is_closing() else respond(environ, self._new_reader)
+
+    def _new_reader(self, view: View) -> Reader:
+        self._server.admit()
+        return LiveReader(view, self)
+
+    async def _write(self, answer: Answer) -> None:
+        stream = answer.stream
+        if self.transport.is_closing():
+            if stream is not None:
+                stream.close()
+            return
+        self.transport.write(answer.head + answer.body)
+        if stream is None:
+            self._close(TAKING)
+            return
+        self._reader = stream.reader
+        self.write_frames()  # those that came before the answer
+        if answer.is_behind:
+            await self._catch_up(stream)
+
+    async def _catch_up(self, stream: Stream) -> None:
+        await self._taken()
+        while not self.transport.is_closing():
+            try:
+                page = await self._server.caught_up(stream.read)
+            except Exception as error:  # the reader comes back, and may be refused then
+                to_refusal(error)  # logs it
+                self._close(ENDING)
+                return
+            if page is None:
+                return
+            self.transport.write(page)
+            await self._taken()
+
+    async def _taken(self) -> None:
+        """Waits until most of what was written is sent. Cuts a reader that takes too long."""
+        if self._resumed is not None:
+            try:
+                await asyncio.wait_for(self._resumed, TAKING)
+            except TimeoutError:
+                metrics.CUT.inc()
+                self.transport.abort()
+
+    def write_frames(self) -> None:
+        """Writes the frames that wait. Cuts a reader that leaves too much untaken."""
+        reader = self._reader
+        if reader is None or self.transport.is_closing():
+            return
+        is_over = reader.is_over  # before the last frame is taken
+        frames = reader.waiting()
+        self.transport.write(frames)
+        if frames and self.transport.get_write_buffer_size() > MAX_UNSENT:
+            metrics.CUT.inc()
+            self.transport.abort()
+        elif is_over:
+            self._close(ENDING)
+
+    @property
+    def is_paused(self) -> bool:
+        return self._resumed is not None
+
+    def call(self, function: Callable[[], None]) -> None:
+        """Lets the event loop call a function."""
+        with suppress(RuntimeError):  # the event loop has ended
+            self._server.loop.call_soon_threadsafe(function)
+
+    # --- The end ----------------------------------------------------------------------------------
+
+    def pause_writing(self) -> None:
+        self._resumed = self._server.loop.create_future()
+
+    def resume_writing(self) -> None:
+        resumed, self._resumed = self._resumed, None
+        if resumed and not resumed.done():
+            resumed.set_result(None)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._deadline.cancel()
+        self._server.connections.discard(self)
+        self.resume_writing()
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            hub.dismiss(reader)
+
+    def stop(self) -> None:
+        """Ends a connection without a request. The hub ends the readers one after the other."""
+        if not self._is_asked:
+            self.transport.abort()
+
+    def _close(self, seconds: float) -> None:
+        """Ends the connection when what was written is sent, and after ``seconds`` in any case."""
+        self.transport.close()
+        self._server.loop.call_later(seconds, self.transport.abort)
