@@ -279,10 +279,8 @@ def test_the_body_of_minting_is_declared_as_json(owner):
         assert response.status_code == 201
 
 
-@pytest.mark.parametrize(
-    "body", [b" ", b"[]", b"{", b'"x"', b"\xff", b'{"scope": "desk", "scope": 1}']
-)
-def test_a_body_of_minting_that_is_not_one_json_object_is_malformed(owner, body):
+def test_a_body_of_minting_that_is_not_one_json_object_is_malformed(owner):
+    body = b'{"scope": "desk", "scope": 1}'
     response = owner.generic("POST", TOKENS, body, JSON)
     assert (response.status_code, code(response)) == (400, "malformed")
 

@@ -135,10 +135,7 @@ def test_a_text_moved_to_another_row_cannot_be_decrypted(desk):
     [
         ({}, {"url": "required"}),
         ({"url": 5}, {"url": "invalid"}),
-        ({"url": "http://hooks.example.com/"}, {"url": "scheme"}),
-        ({"url": "https://hooks.example.com:8080/"}, {"url": "port"}),
         ({"url": "https://user:hidden@hooks.example.com/"}, {"url": "credentials"}),
-        ({"url": "https://hooks.example.com/#part"}, {"url": "form"}),
         ({"url": "https://127.0.0.1/"}, {"url": "address"}),
         ({"url": "https://hooks.example.com/" + "x" * 3000}, {"url": "max_length"}),
         ({"url": URL, "kinds": []}, {"kinds": "empty"}),
