@@ -4,7 +4,7 @@ import functools
 from collections.abc import Callable
 
 from django.contrib.auth.views import redirect_to_login
-from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import redirect
 from django.urls import reverse
 
@@ -31,24 +31,23 @@ def customer_page(*methods: str, spends: Spends = "changes") -> Callable[[View],
         @functools.wraps(view)
         def checked(request: HttpRequest, *args: object, **kwargs: object) -> HttpResponseBase:
             user = request.user
-            if not isinstance(user, User):
-                return _ask_to_sign_in(request)
+            if not isinstance(user, User):  # after a POST the sign-in leads to the desk
+                is_form = request.method == "POST"
+                return redirect_to_login(reverse("desk") if is_form else request.get_full_path())
             if user.is_staff:
                 return redirect("admin:index")
             desk = _desk_of(user)
             if spends:
                 limit = spends(request) if callable(spends) else spends
-                _spend(limit if request.method == "POST" else "pages", user, desk)
+                if request.method != "POST":
+                    limit = "pages"
+                written = [] if limit == "pages" else limits.desk_limits(desk.public_id)
+                limits.consume_all([(limit, str(user.pk)), *written])
             return view(request, desk, *args, **kwargs)
 
         return checked
 
     return decorate
-
-
-def _spend(limit: str, user: User, desk: Desk) -> None:
-    written = [] if limit == "pages" else limits.desk_limits(desk.public_id)
-    limits.consume_all([(limit, str(user.pk)), *written])
 
 
 def own_bot(desk: Desk, bot_id: str) -> Automation:
@@ -62,12 +61,6 @@ def own_bot(desk: Desk, bot_id: str) -> Automation:
 def back_to(bot: Automation) -> tuple[str, str]:
     """The label and the address of a bot's page, for a link back to it."""
     return bot.name, reverse("bot", args=[bot.pk])
-
-
-def _ask_to_sign_in(request: HttpRequest) -> HttpResponse:
-    """Redirects to the sign-in page, which returns to this page, or after a POST to the desk."""
-    returning = request.get_full_path() if request.method != "POST" else reverse("desk")
-    return redirect_to_login(returning)
 
 
 def _desk_of(user: User) -> Desk:

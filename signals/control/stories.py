@@ -13,7 +13,8 @@ from events.http.refusals import Refused
 from events.kinds import Kind
 from events.models import Event
 from signals.reports.activity import webhook_of
-from signals.reports.explanation import SIGNALS, checks
+from signals.reports.explanation import SIGNALS
+from signals.reports.reasons import checks
 from signals.webhooks.models import Subscription
 from tokens.models import SigningSecret, Token
 

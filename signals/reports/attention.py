@@ -1,7 +1,6 @@
 """What on a desk needs its owner's attention."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db.models import Exists, OuterRef, Q, Subquery
@@ -9,27 +8,13 @@ from django.urls import reverse
 
 from desks.models import Automation, Card, Desk, Election
 from desks.models.automation import AutomationQuerySet
+from signals.reports.concerns import Concern
 from signals.reports.reasons import title_of
 from signals.reports.tallies import BotTally
 from signals.webhooks.models import FAILING, State, Subscription
 from tokens.models import SigningSecret, Token
 
 SOON = timedelta(days=7)
-
-
-@dataclass(frozen=True, slots=True)
-class Concern:
-    """One thing to attend to: a sentence, and the page where the owner does it.
-
-    ``at`` is the time with which the sentence ends. ``card`` is the card to enrol in, if that is
-    what to do.
-    """
-
-    sentence: str
-    label: str = ""
-    url: str = ""
-    at: datetime | None = None
-    card: Card | None = None
 
 
 def concerns(
@@ -42,7 +27,7 @@ def concerns(
     now: datetime,
     webhooks: Iterable[Subscription] = (),
 ) -> list[Concern]:
-    """Everything that needs attention, the most important first.
+    """What of a desk needs its owner's attention, the most important first.
 
     ``lapsed`` is the retired card in which the desk is still enrolled, or None. ``bots`` are those
     of ``bots_at_a_glance``.

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from events.times import UNITS
+
 HEIGHT = 18  # pixels above the base line, and as many below it
 WIDTH, GAP = 6, 2
 MIN_LENGTH = 2  # so that a count of one is visible
@@ -62,10 +64,14 @@ def over_time(
 
 def chart(counts: Sequence[tuple[int, int]], interval: timedelta) -> Chart:
     """Builds a chart from one ``(accepted, refused)`` pair for each interval, the oldest first."""
+    number = len(counts)
     top = round_up(max(max(pair) for pair in counts))
+    unit, one = next((name, one) for name, one in UNITS.items() if interval >= one)
+    # The distances from now of the beginnings of the intervals, and of the last one's end.
+    ago = [interval * (number - index) // one for index in range(number + 1)]
     bars = [
         Bar(
-            label=_interval_ago(interval, len(counts) - index),
+            label=f"{ago[index]} to {ago[index + 1]} {unit}s ago",
             x=WIDTH * index,
             top=HEIGHT - length(accepted, top, HEIGHT),
             up=length(accepted, top, HEIGHT),
@@ -75,12 +81,13 @@ def chart(counts: Sequence[tuple[int, int]], interval: timedelta) -> Chart:
         )
         for index, (accepted, refused) in enumerate(counts)
     ]
+    between = [str(ago[number * tick // TICKS]) for tick in range(1, TICKS)]
     return Chart(
         bars=bars,
-        accepted=sum(pair[0] for pair in counts),
-        refused=sum(pair[1] for pair in counts),
+        accepted=sum(accepted for accepted, _ in counts),
+        refused=sum(refused for _, refused in counts),
         top=top,
-        ticks=_ticks(interval, len(counts)),
+        ticks=[f"{ago[0]} {unit}s ago", *between, "now"],
     )
 
 
@@ -92,25 +99,6 @@ def round_up(count: int) -> int:
             if count <= step * power:
                 return step * power
         power *= 10
-
-
-def _interval_ago(interval: timedelta, number: int) -> str:
-    """Names the interval that began ``number`` intervals ago."""
-    unit, one = _unit(interval)
-    return f"{interval * number // one} to {interval * (number - 1) // one} {unit}s ago"
-
-
-def _ticks(interval: timedelta, intervals: int) -> list[str]:
-    """The distances from now in the unit of the intervals; only the first one names it."""
-    unit, one = _unit(interval)
-    first, *others = (interval * intervals * part // TICKS // one for part in range(TICKS, 0, -1))
-    return [f"{first} {unit}s ago", *map(str, others), "now"]
-
-
-def _unit(distance: timedelta) -> tuple[str, timedelta]:
-    """The unit of an interval of days, hours or minutes."""
-    units = {"day": timedelta(days=1), "hour": timedelta(hours=1), "minute": timedelta(minutes=1)}
-    return next((name, one) for name, one in units.items() if distance >= one)
 
 
 def length(count: int, maximum: int, full_length: int) -> int:

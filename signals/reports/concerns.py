@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
-from typing import NamedTuple
 
 from django.db.models import Exists, OuterRef
 from django.urls import reverse
@@ -69,12 +68,19 @@ FAILING = timedelta(hours=1)
 MAX_READ = 10_000  # withdrawals of the last day
 
 
-class Concern(NamedTuple):
-    """Something that needs attention, with a link to the page that resolves it."""
+@dataclass(frozen=True, slots=True)
+class Concern:
+    """Something that needs attention, with a link to the page that resolves it.
+
+    ``at`` is the time with which the sentence ends. ``card`` is the card to enrol in, if that is
+    what to do.
+    """
 
     sentence: str
-    label: str
-    url: str
+    label: str = ""
+    url: str = ""
+    at: datetime | None = None
+    card: Card | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Explains a signal: which check decided it, what was valid at its position, what to do now."""
+"""Explains one event of a desk to its owner: what was sent and elected, and what to do now."""
 
 from dataclasses import dataclass
 
@@ -10,35 +10,20 @@ from events.feed import Query, read_page
 from events.json_schema import JsonObject
 from events.kinds import SUPPRESSED, Kind
 from events.models import Event
-from signals.law.refusals import REASONS, PairMismatch, differing
+from signals.law.refusals import PairMismatch, differing
 from signals.reports.activity import Line
-from signals.reports.reasons import title_of
+from signals.reports.reasons import checks, title_of
 
-# --- The checks, and how far a signal came --------------------------------------------------------
-
-PASSED, DECIDED, NOT_REACHED = "passed", "decided", "not reached"
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One check of a signal. ``state`` is one of the three constants."""
-
-    question: str
-    state: str
-
-
-def checks(code: str | None) -> list[Check]:
-    """The checks of a signal that was refused with ``code``, or accepted if that is None."""
-    found: list[Check] = []
-    state = PASSED
-    decided = REASONS[code].question if code in REASONS else None
-    for question in dict.fromkeys(words.question for words in REASONS.values()):
-        if question == decided:
-            found.append(Check(question, DECIDED))
-            state = NOT_REACHED
-        else:
-            found.append(Check(question, state))
-    return found
+SIGNALS = (Kind.SIGNAL_FILLED, Kind.SIGNAL_DRY_RUN, Kind.SIGNAL_RECORDED, Kind.SIGNAL_REFUSED)
+ACCEPTED = {
+    Kind.SIGNAL_FILLED: "Filled on paper",
+    Kind.SIGNAL_DRY_RUN: "A dry run that matched",
+    Kind.SIGNAL_RECORDED: "Recorded",
+}
+# Refusals because of the election. Electing what was sent mends them.
+OF_THE_ELECTION = ("pair_mismatch", "direction_mismatch", "no_election")
+# Refusals about the message itself, which the page that checks a message explains by field.
+OF_THE_MESSAGE = ("exchange_secret", "ticker_only", "mode_refused", "not_elected", "invalid")
 
 
 def election_at(position: int, user_id: str, bot_id: str | None) -> Election | None:
@@ -51,20 +36,6 @@ def election_at(position: int, user_id: str, bot_id: str | None) -> Election | N
     of = {"automation": bot_id} if bot_id else {"card__isnull": False}
     last = made.filter(**of).order_by("-opened").first()
     return last if last and last.end > position else None  # type: ignore[attr-defined]
-
-
-# --- One event of a desk's log, for its owner -----------------------------------------------------
-
-SIGNALS = (Kind.SIGNAL_FILLED, Kind.SIGNAL_DRY_RUN, Kind.SIGNAL_RECORDED, Kind.SIGNAL_REFUSED)
-ACCEPTED = {
-    Kind.SIGNAL_FILLED: "Filled on paper",
-    Kind.SIGNAL_DRY_RUN: "A dry run that matched",
-    Kind.SIGNAL_RECORDED: "Recorded",
-}
-# Refusals because of the election. Electing what was sent mends them.
-OF_THE_ELECTION = ("pair_mismatch", "direction_mismatch", "no_election")
-# Refusals about the message itself, which the page that checks a message explains by field.
-OF_THE_MESSAGE = ("exchange_secret", "ticker_only", "mode_refused", "not_elected", "invalid")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Why a signal was refused and what to do now, as sentences for the desk's owner.
+"""Why a signal was refused, which check decided, and what the desk's owner can do now.
 
 A refusal's own sentence addresses the sender. These address the owner of the desk.
 """
@@ -57,3 +57,24 @@ def _suppressed(data: Data, bot_name: str | None) -> Reason:
         f"More refused signals{of_bot} were not recorded individually.",
         "Stop the sender or correct its message. Only the first refusals of a minute are recorded.",
     )
+
+
+# --- The checks, and how far a signal came --------------------------------------------------------
+
+PASSED, DECIDED, NOT_REACHED = "passed", "decided", "not reached"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One check of a signal. ``state`` is one of the three constants."""
+
+    question: str
+    state: str
+
+
+def checks(code: str | None) -> list[Check]:
+    """The checks of a signal that was refused with ``code``, or accepted if that is None."""
+    questions = list(dict.fromkeys(words.question for words in REASONS.values()))
+    decided = questions.index(REASONS[code].question) if code in REASONS else len(questions)
+    states = [PASSED] * decided + [DECIDED] + [NOT_REACHED] * len(questions)
+    return [Check(question, state) for question, state in zip(questions, states, strict=False)]

@@ -80,10 +80,6 @@ class FilterForm(forms.Form):
             {name: value for name, value in self.data.items() if value and name in self.fields}
         )
 
-    @property
-    def is_used(self) -> bool:
-        return bool(self.query_string)
-
 
 def read_filter(request: HttpRequest, desk: Desk) -> FilterForm:
     """Reads the filter from the query string. Raises ``Invalid``, with an error for each field."""

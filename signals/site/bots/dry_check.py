@@ -7,19 +7,11 @@ and lets the hook's own checks find the next.
 import json
 from dataclasses import dataclass
 
-from django.conf import settings
 from django.utils import timezone
 
 from desks.models import Automation
 from events.http import strict_json
-from events.http.refusals import (
-    BodyTooLarge,
-    ExchangeSecret,
-    Invalid,
-    Malformed,
-    Refused,
-    SignatureInvalid,
-)
+from events.http.refusals import ExchangeSecret, Invalid, Malformed, Refused, SignatureInvalid
 from events.json_schema import JsonObject
 from events.times import to_rfc3339
 from signals.contract.samples import ALERT_TIME, STRATEGY
@@ -35,7 +27,6 @@ OTHER_SIGNER = (
     "on the bot's page."
 )
 MAX_MISTAKES = 12
-UNMENDABLE = (BodyTooLarge, Malformed, NoElection)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +67,7 @@ def dry_check(bot: Automation, message: str, sample: JsonObject) -> DryCheck:
             checked = _check(bot, body)
         except Refused as refusal:
             mistakes.append(refusal)
-            if isinstance(refusal, UNMENDABLE):
+            if isinstance(refusal, NoElection):
                 break
             body = corrected(body, refusal, sample)
     return DryCheck(
@@ -90,11 +81,8 @@ def dry_check(bot: Automation, message: str, sample: JsonObject) -> DryCheck:
 
 
 def _parse(message: str) -> JsonObject:
-    raw = message.encode("utf-8", "surrogatepass")
-    if len(raw) > settings.DATA_UPLOAD_MAX_MEMORY_SIZE:
-        raise BodyTooLarge
     try:
-        return strict_json.parse(raw)
+        return strict_json.parse(message.encode("utf-8", "surrogatepass"))
     except Malformed:
         if malformed_contains_secret(message):
             raise ExchangeSecret from None

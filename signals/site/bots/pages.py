@@ -8,7 +8,6 @@ from django import forms
 from django.conf import settings
 from django.contrib import messages
 from django.core.validators import RegexValidator
-from django.db.models import Prefetch
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.templatetags.static import static
@@ -26,6 +25,7 @@ from events.http.refusals import ExchangeSecret
 from signals.contract.samples import SECRET, Push, plain_text, push
 from signals.intake.models import Signal
 from signals.reports.activity import BotActivity, bot_activities
+from signals.reports.attention import bots_at_a_glance
 from signals.site.bots.dry_check import dry_check
 from signals.site.desk import Step, checklist
 from signals.web import back_to, customer_page, own_bot
@@ -86,9 +86,9 @@ def bots(request: HttpRequest, desk: Desk) -> HttpResponse:
                 desk=desk, name=form.cleaned_data["name"], actor=desk.actor
             )
             return redirect("bot", bot_id=bot.pk)
-    standing = Prefetch("elections", Election.objects.standing(), to_attr="standing")
-    own = list(Automation.objects.not_removed().filter(desk=desk).prefetch_related(standing))
-    activities = bot_activities(desk, {bot.pk: bot.name for bot in own}, timezone.now())
+    now = timezone.now()
+    own = list(bots_at_a_glance(desk, now))
+    activities = bot_activities(desk, {bot.pk: bot.name for bot in own}, now)
     rows = [(bot, activities[bot.pk]) for bot in own]
     return form_page(request, "pages/bots.html", form, bots=rows, max_bots=MAX_BOTS)
 

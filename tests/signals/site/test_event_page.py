@@ -13,7 +13,7 @@ from events.actors import SYSTEM
 from events.kinds import SUPPRESSED, Kind
 from events.models import Event
 from signals.law.refusals import REASONS
-from signals.reports.explanation import DECIDED, NOT_REACHED, PASSED, checks
+from signals.reports.reasons import DECIDED, NOT_REACHED, PASSED, checks
 from tests.client import push, signed_in
 from tests.factories import (
     a_bot,
