@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import Max, Min, OuterRef, QuerySet, Subquery
+from django.db.models import Max, OuterRef, QuerySet, Subquery
 from django.utils import timezone
 
 from desks.actions import refuse_inactive, refuse_removed
@@ -23,7 +23,6 @@ from events import log
 from events.actors import SYSTEM, Actor
 from events.http.refusals import Invalid
 from events.kinds import Kind
-from events.log import Entry
 from events.models import Event, Head
 from events.times import to_rfc3339
 
@@ -110,14 +109,11 @@ class Watch:
     def __init__(self) -> None:
         self._read_to: int | None = None
 
-    def look(self, now: datetime) -> datetime | None:
-        """Decides everything that is due at ``now``. Returns when the next bot is due."""
+    def look(self, now: datetime) -> None:
+        """Decides everything that is due at ``now``."""
         self._look_for_heard()
         while _look_for_late(now):
             pass
-        due = Automation.objects.filter(due_at__isnull=False)
-        earliest: datetime | None = due.aggregate(earliest=Min("due_at"))["earliest"]
-        return earliest
 
     def _look_for_heard(self) -> None:
         """Records ``automation.heard`` for each silent bot that had a signal accepted."""
@@ -158,32 +154,27 @@ def _record_late(late: Sequence[Automation], head: int) -> int:
         fills = Event.objects.filter(position__gt=head, kind=ACCEPTED)
         fills = fills.filter(bot_id__in=[bot.pk for bot in late]).order_by()
         heard = dict(fills.values_list("bot_id").annotate(Max("at")))
-        quiet: list[Entry] = []
+        recorded = 0
         for bot in _unchanged(late, "due_at"):
             since = heard.get(bot.pk) or _last_heard(bot)
             deadline = _deadline(bot, since)
             changed: dict[str, Any] = {"due_at": deadline}
             if deadline <= turn.at:
-                position = turn.next_position() + len(quiet)
-                changed = {"due_at": None, "silent_since": since, "silent_from": position}
-                quiet.append(_entry(bot, Kind.AUTOMATION_QUIET, since=since, dueAt=deadline))
+                event = _append(turn, bot, Kind.AUTOMATION_QUIET, since=since, dueAt=deadline)
+                changed = {"due_at": None, "silent_since": since, "silent_from": event.position}
+                recorded += 1
             Automation.objects.filter(pk=bot.pk).update(**changed)
-        turn.append_many(quiet)
-    return len(quiet)
+    return recorded
 
 
 def _record_heard(bots: Sequence[Any]) -> None:
     """Records ``automation.heard`` for those that are still silent. Then they are due again."""
     with log.turn(actor=SYSTEM) as turn:
-        heard = []
         for bot in _unchanged(bots, "silent_from"):
-            heard.append(
-                _entry(bot, Kind.AUTOMATION_HEARD, since=bot.silent_since, heardAt=bot.heard)
-            )
+            _append(turn, bot, Kind.AUTOMATION_HEARD, since=bot.silent_since, heardAt=bot.heard)
             Automation.objects.filter(pk=bot.pk).update(
                 silent_since=None, silent_from=None, due_at=_deadline(bot, bot.heard)
             )
-        turn.append_many(heard)
 
 
 def _unchanged(bots: Sequence[Automation], column: str) -> list[Any]:
@@ -219,6 +210,6 @@ def _deadline(bot: Automation, heard: datetime) -> datetime:
     return expectation.deadline(heard, zone_of(bot))
 
 
-def _entry(bot: Automation, kind: Kind, **times: datetime) -> Entry:
+def _append(turn: log.Turn, bot: Automation, kind: Kind, **times: datetime) -> Event:
     said = {name: to_rfc3339(at) for name, at in times.items()}
-    return Entry(kind, bot.desk.public_id, {**bot.as_event_data(), **said})
+    return turn.append(kind, topic=bot.desk.public_id, data={**bot.as_event_data(), **said})

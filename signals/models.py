@@ -2,6 +2,8 @@
 
 from desks.models import Chat, ChatCode, ChatMessage
 from signals.intake.models import Signal
+from signals.notices.models import KnownConcern, TelegramReader
+from signals.outbound.schedule import Rate
 from signals.site.downloads import ExportLease
 from signals.webhooks.models import DeliveryAttempt, Subscription, SubscriptionSecret
 
@@ -11,7 +13,10 @@ __all__ = [
     "ChatMessage",
     "DeliveryAttempt",
     "ExportLease",
+    "KnownConcern",
+    "Rate",
     "Signal",
     "Subscription",
     "SubscriptionSecret",
+    "TelegramReader",
 ]

@@ -16,13 +16,13 @@ from django.utils import timezone
 
 from desks.models import QueuedNotice
 from desks.models.notice import MAIL, NoticeKind
-from signals.notices.loops import write_due
 from signals.notices.sending import deliver_mails, take_mails
+from signals.notices.writers import WRITERS
 
 
 def write() -> None:
     """Writes the notices of everything that happened."""
-    while write_due(timezone.now()):
+    while any(write(timezone.now()) for write in WRITERS):
         pass
 
 

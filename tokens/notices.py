@@ -10,7 +10,7 @@ from django.conf import settings
 from django.urls import reverse
 
 from desks.models import Desk
-from desks.notices.outbox import tell_security
+from desks.notices.outbox import write_security
 from events.actors import SYSTEM, ActorType
 from events.log import Turn
 
@@ -26,7 +26,7 @@ class Changes:
         self.sentences: list[str] = []
 
     def __call__(self) -> None:
-        tell_security(self.desk.user_id, SUBJECT, self._body(), at=self.at)
+        write_security(self.desk.user_id, SUBJECT, self._body(), at=self.at)
 
     def _body(self) -> str:
         """The text. No template: the log's lock is held, and the first one takes long to load."""

@@ -20,7 +20,7 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from config.accounts import hashing
 from desks import mails
 from desks.models import User
-from desks.notices.outbox import tell_security
+from desks.notices.outbox import write_security
 from events.http.requests import client_address
 from tokens.crypto import keys
 
@@ -79,7 +79,7 @@ class AccountAdapter(DefaultAccountAdapter):
         message = self.render_mail(template_prefix, email, given)
         if "notice_for" in context:
             user_id, body = context["notice_for"].pk, str(message.body).strip()
-            tell_security(user_id, str(message.subject), body, at=timezone.now(), address=email)
+            write_security(user_id, str(message.subject), body, at=timezone.now(), address=email)
         else:
             mails.send(message, template_prefix)
 

@@ -157,7 +157,7 @@ class RefusalTold(models.Model):
 
 
 class Bookmark(models.Model):
-    """How far a continuing work has come: a position of the log, or another number; and when.
+    """How far a writer of notices has come: a position of the log, or a desk; and when.
 
     The lock of its row lets one process at a time continue the work.
     """

@@ -1,6 +1,7 @@
 """Tables that the release before uses while both serve. The next delivery drops them.
 
-What that release writes there is moved into the outbox (``desks.notices.old_rows``).
+What that release writes there is moved into the outbox (``desks.notices.old_rows``). It also has
+bookmarks for rates, for what staff were notified of and for the bot at Telegram.
 """
 
 from django.db import models

@@ -9,7 +9,7 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef, Q
 
 from desks.models import Chat, ChatMessage, Notice, QueuedNotice
-from desks.notices.statements import insert
+from desks.notices.outbox import insert
 
 AT_ONCE = 100
 KEPT = ("public_id", "user_id", "kind", "address", "about", "subject", "body", "priority", "due_at")
@@ -31,7 +31,7 @@ def _move_notices(now: datetime) -> bool:
         rows = list(free.select_for_update(skip_locked=True)[:AT_ONCE])
         for row in rows:
             notice = QueuedNotice(**{name: getattr(row, name) for name in KEPT})
-            insert(notice, mail=row.mailed_at is None, chats=not row.is_shared)
+            insert([notice], by_mail=row.mailed_at is None, to_chats=not row.is_shared)
         Notice.objects.filter(pk__in=[row.pk for row in rows]).delete()
     return len(rows) == AT_ONCE
 

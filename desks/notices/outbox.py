@@ -1,80 +1,30 @@
-"""The outbox: writes notices, and hands them out to be sent.
+"""The outbox: writes notices. ``signals.notices.sending`` takes them and sends them.
 
 A notice is written as a row for the mail and a row for each chat that its reader has then. So no
 channel waits for another one, and one that fails repeats no other.
-
-A process takes rows for the ``lease`` of their channel. If it ends before it sent them, another one
-takes them then: a notice is sent at least once, and as a mail with the same Message-ID.
 """
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from datetime import datetime, timedelta
-from typing import NamedTuple
+from collections import defaultdict
+from collections.abc import Iterable
+from copy import copy
+from datetime import datetime
 
-from allauth.account.models import EmailAddress
-from django.conf import settings
 from django.db import transaction
-from django.db.models import F
+from django.db.models import Count
 
-from desks.models import Bookmark, Chat, NoticeChoice, QueuedNotice
-from desks.models.notice import FIRST, MAIL, NoticeKind
-from desks.notices.pace import allowed, interval
-from desks.notices.statements import insert
+from desks.models import Chat, NoticeChoice, QueuedNotice
+from desks.models.notice import FIRST, NoticeKind
 
-MAX_WAITING = 1000  # mails
-RATE = "the rate of "  # the name of a bookmark: then the channel
-# How long to wait after each failed attempt, on every channel. A mail is given up after the last.
-WAITS = tuple(timedelta(minutes=minutes) for minutes in (1, 5, 30, 120, *(360 for _ in range(11))))
-
-
-class Schedule(NamedTuple):
-    """For how long a process takes notices, how many all take in a time, and one at once."""
-
-    lease: timedelta
-    rate: str
-    at_once: int
-
-
-def schedule_of(channel: str) -> Schedule:
-    """The schedule of a channel (contract, section 8)."""
-    if channel == MAIL:
-        return Schedule(timedelta(minutes=2), settings.NOTICE_RATE, 20)
-    return Schedule(timedelta(minutes=1), "25/second", 25)
-
-
-@contextmanager
-def bookmarked(name: str, *, create: bool = True) -> Iterator[Bookmark | None]:
-    """A transaction with the lock of a bookmark; None if another process has it.
-
-    Without ``create`` also None if there is no such bookmark: another process ended the work.
-    """
-    if create:
-        Bookmark.objects.get_or_create(name=name)
-    with transaction.atomic():
-        yield Bookmark.objects.filter(name=name).select_for_update(skip_locked=True).first()
+MAX_WAITING_OF_CHAT = 100  # what comes after them is only mailed
 
 
 def write(notices: Iterable[QueuedNotice]) -> None:
     """Writes notices for every channel, but not those of a kind that the reader has turned off."""
     with transaction.atomic(savepoint=False):
-        for notice in unless_off(notices):
-            insert(notice)
+        insert(unless_off(notices))
 
 
-def unless_off(notices: Iterable[QueuedNotice]) -> list[QueuedNotice]:
-    """The notices whose readers have not turned their kind off. Security cannot be turned off."""
-    found = list(notices)
-    may_be_off = {notice.user_id for notice in found if notice.kind != NoticeKind.SECURITY}
-    choices = NoticeChoice.objects.in_bulk(may_be_off)
-    return [
-        notice
-        for notice in found
-        if notice.user_id not in choices or notice.kind not in choices[notice.user_id].off
-    ]
-
-
-def tell_security(
+def write_security(
     user_id: int, subject: str, body: str, *, at: datetime, address: str = ""
 ) -> None:
     """Writes a notice about the security of an account. Call it in the transaction of the change.
@@ -93,85 +43,31 @@ def tell_security(
     write([notice])
 
 
-def write_test(chat: Chat, subject: str, body: str, *, at: datetime) -> None:
-    """Writes a test for one chat, also if it is off. One waits at most."""
-    if chat.queued_notices.filter(kind=NoticeKind.TEST).exists():
-        return
-    chat.queued_notices.create(
-        user_id=chat.user_id,
-        channel=chat.service,
-        kind=NoticeKind.TEST,
-        priority=FIRST,
-        subject=subject,
-        body=body,
-        due_at=at,
-    )
+def unless_off(notices: Iterable[QueuedNotice]) -> list[QueuedNotice]:
+    """The notices whose readers have not turned their kind off. Security cannot be turned off."""
+    found = list(notices)
+    may_be_off = {notice.user_id for notice in found if notice.kind != NoticeKind.SECURITY}
+    off = {choice.user_id: choice.off for choice in NoticeChoice.objects.filter(pk__in=may_be_off)}
+    return [notice for notice in found if notice.kind not in off.get(notice.user_id, ())]
 
 
-def is_full() -> bool:
-    """Whether so many notices wait that those to many users wait to be written."""
-    return QueuedNotice.objects.filter(channel=MAIL).count() >= MAX_WAITING
+def insert(notices: Iterable[QueuedNotice], *, by_mail: bool = True, to_chats: bool = True) -> None:
+    """Writes each notice as a row for the mail, and one for each chat of its reader that is on.
 
-
-def turn_off(user_id: int, kind: str) -> None:
-    """Turns a kind of notice off, as an unsubscribe link asks."""
-    with transaction.atomic():
-        choice, _ = NoticeChoice.objects.select_for_update().get_or_create(user_id=user_id)
-        if kind not in choice.off:
-            choice.off = [*choice.off, kind]
-            choice.save(update_fields=["off"])
-
-
-def take(channel: str, now: datetime) -> list[QueuedNotice]:
-    """Takes the next notices of a channel, as many as its rate allows. The lease begins at ``now``.
-
-    ``due_at`` of a notice becomes the end of its lease. Its chat is leased with it, because a chat
-    is sent one notice at a time.
+    One for an address of its own goes to no chat. It takes two statements, because it may run under
+    the lock of the log.
     """
-    schedule = schedule_of(channel)
-    until, between = now + schedule.lease, interval(schedule.rate)
-    with bookmarked(f"{RATE}{channel}") as mark:
-        if mark is None:
-            return []
-        count, used_until = allowed(mark.at, now, between, schedule.at_once)
-        due = QueuedNotice.objects.due(channel, now).select_for_update(
-            skip_locked=True, of=("self",)
-        )
-        related = ["user"] if channel == MAIL else ["user", "chat"]
-        taken = list(due.select_related(*related)[:count])
-        rows = QueuedNotice.objects.filter(pk__in=[notice.pk for notice in taken])
-        rows.update(due_at=until, attempts=F("attempts") + 1)
-        chats = [notice.chat_id for notice in taken if notice.chat_id]
-        if chats:
-            Chat.objects.filter(pk__in=chats).update(leased_until=until)
-        mark.at = used_until + between * len(taken)
-        mark.save(update_fields=["at"])
-    for notice in taken:
-        notice.due_at, notice.attempts = until, notice.attempts + 1
-    return taken
-
-
-def address_of(notice: QueuedNotice) -> str | None:
-    """Where a mail goes: None if its reader is gone or has no verified address."""
-    if notice.address:
-        return notice.address
-    user = notice.user
-    if user.closed_at is not None or not user.is_active:
-        return None
-    verified = EmailAddress.objects.filter(user=user, email=user.email, verified=True)
-    return user.email if notice.kind == NoticeKind.SECURITY or verified.exists() else None
-
-
-def end(notice: QueuedNotice) -> None:
-    """Deletes a notice that was sent or given up."""
-    QueuedNotice.objects.filter(pk=notice.pk).delete()
-
-
-def retry(notice: QueuedNotice, now: datetime) -> bool:
-    """Tries to send a notice again later. Gives it up and returns False after the last attempt."""
-    if notice.attempts > len(WAITS):
-        end(notice)
-        return False
-    again = now + WAITS[notice.attempts - 1]
-    QueuedNotice.objects.filter(pk=notice.pk).update(due_at=again)
-    return True
+    rows, of_reader = [], defaultdict[int, list[QueuedNotice]](list)
+    for notice in notices:
+        if by_mail:
+            rows.append(notice)
+        if to_chats and not notice.address:
+            of_reader[notice.user_id].append(notice)
+    chats = Chat.objects.filter(user__in=of_reader, problem="").order_by("pk")
+    found = chats.values_list("pk", "user_id", "service").annotate(Count("queued_notices"))
+    for chat_id, user_id, service, waiting in found:
+        for notice in of_reader[user_id][: max(0, MAX_WAITING_OF_CHAT - waiting)]:
+            row = copy(notice)
+            row.channel, row.chat_id = service, chat_id
+            rows.append(row)
+    QueuedNotice.objects.bulk_create(rows)

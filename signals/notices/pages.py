@@ -2,13 +2,14 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import cast
 from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
+from django.db import transaction
 from django.forms import CharField, CheckboxSelectMultiple, Form, MultipleChoiceField, TextInput
-from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
@@ -17,7 +18,7 @@ from django.views.decorators.csrf import csrf_exempt
 from desks.models import Chat, NoticeChoice, QueuedNotice, User
 from desks.models.chat import MAX_CHATS, Service
 from desks.models.notice import MAIL, OF_A_DESK, OF_STAFF, NoticeKind
-from desks.notices.outbox import turn_off, write
+from desks.notices.outbox import write
 from events.http import limits
 from events.http.names import NameField
 from events.http.pages import View, ask, form_page, page, refusal_beside, sent
@@ -30,33 +31,50 @@ from tokens.callers.staff import is_staff, require_staff, signed_in_recently
 
 
 class NoticesForm(Form):
-    """The kinds of notice that the user wants."""
+    """The kinds of notice that the user gets."""
 
     wanted = MultipleChoiceField(
         label="Tell me when", required=False, widget=CheckboxSelectMultiple
     )
 
-    def __init__(self, data: Any, user: User) -> None:
+    def __init__(self, data: QueryDict | None, user: User) -> None:
         self.kinds = OF_STAFF if user.is_staff else OF_A_DESK
         choice = NoticeChoice.objects.filter(user=user).first()
         off = choice.off if choice else []
         on = [kind.value for kind in self.kinds if kind not in off]
         super().__init__(data, initial={"wanted": on})
         self.fields["wanted"].choices = [  # type: ignore[attr-defined]
-            (kind.value, told) for kind, told in self.kinds.items()
+            (kind.value, label) for kind, label in self.kinds.items()
         ]
 
     def off(self) -> list[str]:
-        """The kinds that the user does not want."""
+        """The kinds that the user turned off."""
         return [kind.value for kind in self.kinds if kind not in self.cleaned_data["wanted"]]
 
 
-@page("GET", "POST")
-@login_required
-def notices(request: HttpRequest) -> HttpResponse:
-    """Shows and saves which notices the signed-in user wants."""
-    user: Any = request.user
-    limits.consume("pages", str(user.pk))
+def notices_page(*methods: str, spends: str = "pages") -> Callable[[View], View]:
+    """Declares a page of a signed-in user, customer or staff. The view gets the user.
+
+    A GET counts against the user's limit ``pages``, and a POST against ``spends``.
+    """
+
+    def decorate(view: View) -> View:
+        @page(*methods)
+        @login_required
+        @functools.wraps(view)
+        def checked(request: HttpRequest, **kwargs: str) -> HttpResponseBase:
+            user = cast(User, request.user)
+            limits.consume(spends if request.method == "POST" else "pages", str(user.pk))
+            return view(request, user, **kwargs)
+
+        return checked
+
+    return decorate
+
+
+@notices_page("GET", "POST")
+def notices(request: HttpRequest, user: User) -> HttpResponse:
+    """Shows and saves of which kinds the user gets notices."""
     form = NoticesForm(sent(request), user)
     if form.is_valid():
         NoticeChoice.objects.update_or_create(user=user, defaults={"off": form.off()})
@@ -69,12 +87,9 @@ def notices(request: HttpRequest) -> HttpResponse:
     return form_page(request, "pages/notices.html", form, **context)
 
 
-@page("POST")
-@login_required
-def test_notice(request: HttpRequest) -> HttpResponse:
+@notices_page("POST")
+def test_notice(request: HttpRequest, user: User) -> HttpResponse:
     """Queues a notice that says nothing but that notices arrive. One waits at most."""
-    user: Any = request.user
-    limits.consume("pages", str(user.pk))
     tests = QueuedNotice.objects.filter(user=user, kind=NoticeKind.TEST, channel=MAIL)
     if not tests.exists():
         body = "You asked for this test. Notices reach you."
@@ -91,11 +106,19 @@ def stop(request: HttpRequest, token: str) -> HttpResponse:
     if found is None:
         return _say(request, "This link is not valid", "Sign in to choose your notices.", 404)
     user_id, kind = found
-    told = CAN_BE_OFF[kind]
+    label = CAN_BE_OFF[kind]
     if request.method == "POST":
-        turn_off(user_id, kind)
-        return _say(request, "Turned off", f"You get no more notices of this kind: {told}.")
-    return _say(request, "Turn these notices off?", f"{told}.", asks=True)
+        _turn_off(user_id, kind)
+        return _say(request, "Turned off", f"You get no more notices of this kind: {label}.")
+    return _say(request, "Turn these notices off?", f"{label}.", asks=True)
+
+
+def _turn_off(user_id: int, kind: NoticeKind) -> None:
+    with transaction.atomic():
+        choice, _ = NoticeChoice.objects.select_for_update().get_or_create(user_id=user_id)
+        if kind not in choice.off:
+            choice.off = [*choice.off, kind]
+            choice.save(update_fields=["off"])
 
 
 def _say(
@@ -125,6 +148,8 @@ def chat_page(*methods: str, spends: str, recently: bool = True) -> Callable[[Vi
     """
 
     def decorate(view: View) -> View:
+        spending = notices_page(*methods, spends=spends)(view)
+
         @page(*methods)
         @login_required
         @functools.wraps(view)
@@ -135,8 +160,7 @@ def chat_page(*methods: str, spends: str, recently: bool = True) -> Callable[[Vi
                 back = request.path if "GET" in methods else reverse("new-chat")
                 again = urlencode({"next": back})
                 return redirect(f"{reverse('account_reauthenticate')}?{again}")
-            limits.consume(spends if request.method == "POST" else "pages", str(request.user.pk))
-            return view(request, **kwargs)
+            return spending(request, **kwargs)
 
         return checked
 
@@ -144,9 +168,8 @@ def chat_page(*methods: str, spends: str, recently: bool = True) -> Callable[[Vi
 
 
 @chat_page("GET", "POST", spends="minting")
-def new_chat(request: HttpRequest) -> HttpResponse:
+def new_chat(request: HttpRequest, user: User) -> HttpResponse:
     """Adds a chat."""
-    user: Any = request.user
     form = ChatForm(sent(request))
     if form.is_valid():
         with refusal_beside(form):
@@ -158,9 +181,8 @@ def new_chat(request: HttpRequest) -> HttpResponse:
 
 
 @chat_page("POST", spends="minting")
-def new_telegram(request: HttpRequest) -> HttpResponse:
+def new_telegram(request: HttpRequest, user: User) -> HttpResponse:
     """Shows a link to the bot at Telegram with a new code, this once."""
-    user: Any = request.user
     if not services.has_bot():
         raise NotFound("This service has no bot at Telegram.")
     link = services.bot_link(actions.new_code(user=user, now=timezone.now()))
@@ -168,9 +190,9 @@ def new_telegram(request: HttpRequest) -> HttpResponse:
 
 
 @chat_page("POST", spends="changes", recently=False)
-def test_chat(request: HttpRequest, chat_id: str) -> HttpResponse:
+def test_chat(request: HttpRequest, user: User, chat_id: str) -> HttpResponse:
     """Has a test sent to the chat."""
-    chat = _own(request, chat_id)
+    chat = _own(user, chat_id)
     actions.request_test(chat=chat, now=timezone.now())
     sentence = f"A test is on its way to {chat.label}. Reload this page to see what became of it."
     messages.success(request, sentence)
@@ -178,9 +200,9 @@ def test_chat(request: HttpRequest, chat_id: str) -> HttpResponse:
 
 
 @chat_page("GET", "POST", spends="changes")
-def remove_chat(request: HttpRequest, chat_id: str) -> HttpResponse:
+def remove_chat(request: HttpRequest, user: User, chat_id: str) -> HttpResponse:
     """Asks for confirmation, then removes the chat."""
-    chat = _own(request, chat_id)
+    chat = _own(user, chat_id)
     if request.method == "POST":
         actions.remove(chat=chat, now=timezone.now())
         messages.success(request, f"{chat.label} is removed.")
@@ -194,9 +216,9 @@ def remove_chat(request: HttpRequest, chat_id: str) -> HttpResponse:
     )
 
 
-def _own(request: HttpRequest, chat_id: str) -> Chat:
+def _own(user: User, chat_id: str) -> Chat:
     """The user's chat. Raises ``NotFound`` if the user has no such one."""
-    found = Chat.objects.filter(user=request.user.pk, public_id=chat_id).first()
+    found = Chat.objects.filter(user=user, public_id=chat_id).first()
     if found is None:
         raise NotFound("The chat does not exist, or you have no access to it.")
     return found

@@ -1,8 +1,9 @@
 """Sends the notices that are due: as mails, and to chats.
 
 Each channel has its own rows, so one that hangs or fails neither holds up nor repeats another. No
-transaction is open while something is sent. A process that ends in between has sent a notice that
-is sent again after its lease: at least once.
+transaction is open while something is sent. A process takes rows for the lease of their channel. If
+it ends before it sent them, another one takes them then: a notice is sent at least once, and as a
+mail with the same Message-ID.
 """
 
 import asyncio
@@ -13,12 +14,14 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from smtplib import SMTPDataError, SMTPRecipientsRefused
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
+from allauth.account.models import EmailAddress
 from django.conf import settings
 from django.core import signing
 from django.core.mail import EmailMultiAlternatives, get_connection
 from django.db import DatabaseError, InterfaceError, transaction
+from django.db.models import F
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
@@ -26,17 +29,20 @@ from django.utils import timezone
 from desks.models import Chat, QueuedNotice
 from desks.models.chat import Problem, Service
 from desks.models.notice import MAIL, NO_MORE, OF_A_DESK, OF_STAFF, NoticeKind
-from desks.notices import outbox
+from desks.notices.outbox import write
 from signals.notices.chats import services
 from signals.notices.texts import new_notice, page
 from signals.outbound.answers import Answer, Fault
 from signals.outbound.database import DatabaseThreads, in_database
-from signals.outbound.schedule import LONGEST_PAUSE, pause_after
+from signals.outbound.schedule import LONGEST_PAUSE, interval, pause_after, spend
 from signals.outbound.transport import Client
 from tokens.crypto.keys import KeyLostError
 from tokens.models.secret import decrypt
 
 TICK = 1.0  # seconds between two looks
+RATE = "notices by "  # the name of a rate: then the channel
+# How long to wait after each failed attempt, on every channel. A mail is given up after the last.
+WAITS = tuple(timedelta(minutes=minutes) for minutes in (1, 5, 30, 120, *(360 for _ in range(11))))
 MOST_CHATS = 100  # in flight
 PAUSE = timedelta(seconds=1)  # between two messages to one chat
 GIVE_UP_AFTER = timedelta(days=3)  # of failures of a chat only
@@ -102,11 +108,48 @@ async def _unless_database_fails(delivery: Awaitable[None]) -> None:
         logger.warning("What became of a notice was not recorded: %s", type(error).__name__)
 
 
+class Schedule(NamedTuple):
+    """For how long a process takes notices, how many all take in a time, and one at once."""
+
+    lease: timedelta
+    rate: str
+    at_once: int
+
+
+def schedule_of(channel: str) -> Schedule:
+    """The schedule of a channel (contract, section 8)."""
+    if channel == MAIL:
+        return Schedule(timedelta(minutes=2), settings.NOTICE_RATE, 20)
+    return Schedule(timedelta(minutes=1), "25/second", 25)
+
+
+def take(channel: str, now: datetime) -> list[QueuedNotice]:
+    """Takes the next notices of a channel, as many as its rate allows. The lease begins at ``now``.
+
+    ``due_at`` of a notice becomes the end of its lease. Its chat is leased with it, because a chat
+    is sent one notice at a time.
+    """
+    schedule, rate = schedule_of(channel), f"{RATE}{channel}"
+    until, between = now + schedule.lease, interval(schedule.rate)
+    related = ["user"] if channel == MAIL else ["user", "chat"]
+    due = QueuedNotice.objects.due(channel, now).select_related(*related)
+    with transaction.atomic():
+        free = list(due.select_for_update(skip_locked=True, of=("self",))[: schedule.at_once])
+        granted, _ = spend([(rate,)] * len(free), {rate: between}, now)
+        taken = free[: len(granted)]
+        for notice in taken:
+            notice.due_at, notice.attempts = until, notice.attempts + 1
+        rows = QueuedNotice.objects.filter(pk__in=[notice.pk for notice in taken])
+        rows.update(due_at=until, attempts=F("attempts") + 1)
+        if channel != MAIL:
+            chats = [notice.chat_id for notice in taken if notice.chat_id]
+            Chat.objects.filter(pk__in=chats).update(leased_until=until)
+    return taken
+
+
 def take_mails(now: datetime) -> list[list[QueuedNotice]]:
     """The next batch of mails."""
-    if not QueuedNotice.objects.due(MAIL, now).exists():
-        return []
-    taken = outbox.take(MAIL, now)
+    taken = take(MAIL, now) if QueuedNotice.objects.due(MAIL, now).exists() else []
     return [taken] if taken else []
 
 
@@ -116,7 +159,7 @@ def take_for_chats(now: datetime) -> list[QueuedNotice]:
     return [
         notice
         for service in services_due.values_list("channel", flat=True).distinct()
-        for notice in outbox.take(service, now)
+        for notice in take(service, now)
     ]
 
 
@@ -132,9 +175,9 @@ def deliver_mails(notices: Sequence[QueuedNotice]) -> None:
     """
     connection, failed = get_connection(), False
     for notice in notices:
-        address = outbox.address_of(notice)
+        address = address_of(notice)
         if address is None:
-            outbox.end(notice)
+            notice.delete()
             continue
         try:
             if failed:
@@ -143,7 +186,7 @@ def deliver_mails(notices: Sequence[QueuedNotice]) -> None:
             connection.send_messages([mail_of(notice, address)])
         except Exception as error:
             failed = failed or _is_of_connection(error)
-            again = "later" if outbox.retry(notice, timezone.now()) else "no more"
+            again = "later" if retry(notice, timezone.now()) else "no more"
             logger.warning(
                 "A notice was not sent: %s (%s). It is tried %s.",
                 notice.kind,
@@ -151,8 +194,29 @@ def deliver_mails(notices: Sequence[QueuedNotice]) -> None:
                 again,
             )
         else:
-            outbox.end(notice)
+            notice.delete()
     connection.close()
+
+
+def address_of(notice: QueuedNotice) -> str | None:
+    """Where a mail goes: None if its reader is gone or has no verified address."""
+    if notice.address:
+        return notice.address
+    user = notice.user
+    if user.closed_at is not None or not user.is_active:
+        return None
+    verified = EmailAddress.objects.filter(user=user, email=user.email, verified=True)
+    return user.email if notice.kind == NoticeKind.SECURITY or verified.exists() else None
+
+
+def retry(notice: QueuedNotice, now: datetime) -> bool:
+    """Tries to send a mail again later. Gives it up and returns False after the last attempt."""
+    if notice.attempts > len(WAITS):
+        notice.delete()
+        return False
+    again = now + WAITS[notice.attempts - 1]
+    QueuedNotice.objects.filter(pk=notice.pk).update(due_at=again)
+    return True
 
 
 def _is_of_connection(error: Exception) -> bool:
@@ -236,7 +300,7 @@ def finish(notice: QueuedNotice, answer: Answer, now: datetime) -> None:
         rows = Chat.objects.select_for_update(of=("self",), no_key=True).select_related("user")
         chat = rows.filter(pk=notice.chat.pk).first() if notice.chat else None
         if chat is None:  # it was removed meanwhile
-            outbox.end(notice)
+            notice.delete()
         elif not chat.user.is_active:
             chat.queued_notices.all().delete()
         elif chat.leased_until == notice.due_at:
@@ -249,7 +313,7 @@ def finish(notice: QueuedNotice, answer: Answer, now: datetime) -> None:
 
 
 def _sent(chat: Chat, notice: QueuedNotice, now: datetime) -> None:
-    outbox.end(notice)
+    notice.delete()
     chat.problem, chat.failures, chat.failing_since = "", 0, None
     chat.last_sent_at, chat.last_status, chat.last_error = now, None, ""
     chat.next_attempt_at = now + PAUSE
@@ -265,7 +329,7 @@ def _failed(chat: Chat, notice: QueuedNotice, answer: Answer, now: datetime) -> 
         "A notice was not sent to a chat: %s (%s).", chat.service, answer.status or answer.error
     )
     if answer.status in NOT_TAKEN:
-        outbox.end(notice)
+        notice.delete()
     if answer.status in CLOSED_AT.get(Service(chat.service), CLOSED):
         _turn_off(chat, Problem.REFUSED, now)
     elif chat.problem or now - chat.failing_since >= GIVE_UP_AFTER:
@@ -277,7 +341,7 @@ def _pause_after(failures: int, answer: Answer) -> timedelta:
     asked = answer.retry_after
     if answer.status == TOO_MANY_REQUESTS and asked:
         return min(timedelta(seconds=asked), LONGEST_PAUSE)
-    return pause_after(failures, outbox.WAITS, asked)
+    return pause_after(failures, WAITS, asked)
 
 
 def _turn_off(chat: Chat, problem: Problem, now: datetime) -> None:
@@ -295,7 +359,7 @@ def _turn_off(chat: Chat, problem: Problem, now: datetime) -> None:
             f"{page('notices')}"
         )
         subject = "A chat gets no more notices"
-        outbox.write([new_notice(chat.user, NoticeKind.ENDINGS, subject, body, now)])
+        write([new_notice(chat.user, NoticeKind.ENDINGS, subject, body, now)])
 
 
 def outcome_of(chat: Chat) -> str:

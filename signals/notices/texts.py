@@ -1,31 +1,31 @@
-"""What the notices of a desk say: for each kind of event, a subject and a text."""
+"""What notices say, each a subject and a text; those of events of a desk by their kind."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
-from typing import Any
 from zoneinfo import ZoneInfo
 
 from django.conf import settings
 from django.template.loader import render_to_string
 from django.urls import reverse
 
-from desks.models import Card, QueuedNotice, User
+from desks.models import Automation, Card, QueuedNotice, User
 from desks.models.notice import LAST, MAX_SUBJECT, NoticeKind
+from events.control.lists import row_url
 from events.kinds import Kind
 from events.models import Event
 from signals.reports.reasons import reason_of
 from signals.webhooks.models import Subscription
 
 ENDS_SOON = timedelta(days=1)
-Told = tuple[NoticeKind, str, str]  # what it is about, the subject and the text
+Text = tuple[NoticeKind, str, str]  # what it is about, the subject and the text
 
 
 def notice_of(event: Event, user: User) -> QueuedNotice | None:
-    """The notice of an event for the owner of its desk; None if there is nothing to tell."""
-    told = TEXTS[event.kind](event, user) if event.kind in TEXTS else None
-    if told is None:
+    """The notice of an event for the owner of its desk; None if it has none."""
+    text = TEXTS[event.kind](event, user) if event.kind in TEXTS else None
+    if text is None:
         return None
-    kind, subject, body = told
+    kind, subject, body = text
     notice = new_notice(user, kind, subject, body, event.at)
     if event.kind == Kind.SECRET_ENDED:
         notice.due_at = _ends_at(event) - ENDS_SOON
@@ -47,10 +47,10 @@ def refusal_notice(event: Event, user: User, bot: str) -> QueuedNotice:
     return new_notice(user, NoticeKind.REFUSALS, subject, body, event.at)
 
 
-def refusals_notice(user: User, bot_id: str, bot: str, count: int, now: datetime) -> QueuedNotice:
+def refusals_notice(user: User, bot: Automation, count: int, now: datetime) -> QueuedNotice:
     """How many refusals were recorded since the last notice about the bot."""
     more = "refusal was" if count == 1 else "refusals were"
-    body = f"{count} more {more} recorded since the last notice.\n\n{page('bot', bot_id)}"
+    body = f"{count} more {more} recorded since the last notice.\n\n{page('bot', bot.pk)}"
     subject = f"{count} more refusals of {bot}" if count > 1 else f"Another refusal of {bot}"
     return new_notice(user, NoticeKind.REFUSALS, subject, body, now)
 
@@ -79,7 +79,7 @@ def shown(at: datetime, user: User) -> str:
     return at.astimezone(ZoneInfo(user.time_zone or "UTC")).strftime("%-d %B %Y, %H:%M %Z")
 
 
-def _quiet(event: Event, user: User) -> Told:
+def _quiet(event: Event, user: User) -> Text:
     data = event.content["data"]
     since, due = (datetime.fromisoformat(data[name]) for name in ("since", "dueAt"))
     body = (
@@ -91,7 +91,7 @@ def _quiet(event: Event, user: User) -> Told:
     return NoticeKind.SILENCE, f"{data['name']} is silent", body
 
 
-def _heard(event: Event, user: User) -> Told:
+def _heard(event: Event, user: User) -> Text:
     data = event.content["data"]
     since, heard = (datetime.fromisoformat(data[name]) for name in ("since", "heardAt"))
     body = (
@@ -101,8 +101,8 @@ def _heard(event: Event, user: User) -> Told:
     return NoticeKind.SILENCE, f"{data['name']} was heard again", body
 
 
-def _secret(event: Event, user: User) -> Told | None:
-    """A secret whose overlap ends later. One that ends soon was just told to its owner."""
+def _secret(event: Event, user: User) -> Text | None:
+    """A secret whose overlap ends later. Of one that ends soon its owner was just notified."""
     data, ends = event.content["data"], _ends_at(event)
     if ends - event.at <= ENDS_SOON:
         return None
@@ -114,19 +114,14 @@ def _secret(event: Event, user: User) -> Told | None:
     return NoticeKind.ENDINGS, "A signing secret ends soon", body
 
 
-def _webhook(event: Event, user: User) -> Told:
+def _webhook(event: Event, user: User) -> Text:
     data = event.content["data"]
-    webhook = webhook_to(Subscription.objects.filter(public_id=data["id"]).first())
+    webhook = _webhook_to(Subscription.objects.filter(public_id=data["id"]).first())
     body = (
         f"Your {webhook} is disabled: {disabled_because(data['reason'])}\n\n"
         f"{page('event', event.id)}"
     )
     return NoticeKind.ENDINGS, f"The {webhook} is disabled", body
-
-
-def webhook_to(row: Subscription | None) -> str:
-    """What a notice calls a webhook. One that was removed meanwhile has no host any more."""
-    return f"webhook to {row.host}" if row else "webhook"
 
 
 def disabled_because(reason: str) -> str:
@@ -140,9 +135,75 @@ def _ends_at(event: Event) -> datetime:
     return datetime.fromisoformat(event.content["data"]["endsAt"])
 
 
-TEXTS: Mapping[str, Callable[[Event, User], Any]] = {
+TEXTS: Mapping[str, Callable[[Event, User], Text | None]] = {
     Kind.AUTOMATION_QUIET: _quiet,
     Kind.AUTOMATION_HEARD: _heard,
     Kind.SECRET_ENDED: _secret,
     Kind.SUBSCRIPTION_DISABLED: _webhook,
 }
+
+
+# --- What staff are notified of, and owners of webhooks -------------------------------------------
+
+AFTER_RESTORE = (
+    "The service was restored from a back-up. Events from after that back-up are lost. From now on "
+    "your webhooks go on where they stood in the back-up: they may get events again, with another "
+    "webhook-id. Events that they got shortly before may exist no more, and their positions may "
+    "belong to other events. Compare what your endpoints stored with the log."
+)
+
+
+def staff_notices(subject: str, body: str, due: datetime) -> Iterator[QueuedNotice]:
+    """A notice for each member of staff."""
+    for user in User.objects.filter(is_staff=True, is_active=True):
+        yield new_notice(user, NoticeKind.OPERATIONS, subject, body, due)
+
+
+def disabled_notices(event: Event) -> Iterator[QueuedNotice]:
+    """A webhook of the platform was disabled."""
+    data = event.content["data"]
+    row = Subscription.objects.filter(public_id=data["id"]).first()
+    subject = f"The platform's {_webhook_to(row)} is disabled"
+    body = f"{subject}: {disabled_because(data['reason'])}"
+    return _of_webhooks(None, subject, body, event.at, row)
+
+
+def restore_notices(user: User | None, now: datetime) -> Iterator[QueuedNotice]:
+    """The log was restored. ``user`` is an owner of webhooks, or None for those of the platform."""
+    subject = "Your webhooks may repeat or miss events"
+    return _of_webhooks(user, subject, AFTER_RESTORE, now, None)
+
+
+def lost_key_notices(row: Subscription, now: datetime) -> Iterator[QueuedNotice]:
+    """The service cannot decrypt the URL or the secret of a webhook any more."""
+    subject = f"The webhook to {row.host} needs its URL and a new secret"
+    body = (
+        f"Nothing is sent to your webhook to {row.host}: the service cannot decrypt its URL or its "
+        "secret any more. Enter the URL again, and replace the secret without an overlap. Nothing "
+        "is lost: events wait."
+    )
+    return _of_webhooks(row.desk.user if row.desk else None, subject, body, now, row)
+
+
+def _of_webhooks(
+    user: User | None, subject: str, body: str, due: datetime, row: Subscription | None
+) -> Iterator[QueuedNotice]:
+    """For the owner of webhooks, or for staff if they are the platform's and have none.
+
+    ``row`` is the one webhook that it is about; None for all, or if that one was removed.
+    """
+    if user is not None:
+        link = page("webhook", row.public_id) if row else page("webhooks")
+        yield new_notice(user, NoticeKind.ENDINGS, subject, f"{body}\n\n{link}", due)
+        return
+    subject = subject.replace("Your webhooks", "The platform's webhooks")
+    body = body.replace("your webhook", "the platform's webhook")
+    link = (
+        settings.BASE_URL + row_url(row) if row else page("admin:signals_subscription_changelist")
+    )
+    yield from staff_notices(subject, f"{body}\n\n{link}", due)
+
+
+def _webhook_to(row: Subscription | None) -> str:
+    """What a notice calls a webhook. One that was removed meanwhile has no host any more."""
+    return f"webhook to {row.host}" if row else "webhook"

@@ -1,28 +1,28 @@
 """What everything that is sent shares: who takes a row, when it is tried again, and how fast.
 
 A row is leased in a short transaction that skips what another process has locked. It is sent
-without a transaction, and changed in another. Rates are kept by all processes together: a bookmark
-for each stores up to when it is used.
+without a transaction, and changed in another. Rates are kept by all processes together.
 """
 
 import random
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
-from django.db import transaction
-from django.db.models import Q, QuerySet
+from django.db import models, transaction
+from django.db.models import Q, QuerySet, Value
 from django.db.models.functions import Now
 from django.utils import timezone
+from limits import parse
 
-from desks.models import Bookmark
-from desks.notices.pace import allowed
+from events.http.limits import OFF
 from events.statements import listed
 
 LONGEST_PAUSE = timedelta(days=1)  # for a receiver that asks for more
-OLD = timedelta(hours=1)  # of a bookmark that nobody used since
+OLD = timedelta(hours=1)  # of a rate that nobody used since
+SAVED_UP = timedelta(seconds=1)
 
-# The names of the bookmarks against which a message counts.
+# The names of the rates against which a message counts.
 Names = TypeVar("Names", bound=tuple[str, ...])
 
 
@@ -39,19 +39,38 @@ def pause_after(
     return max(usual * spread, min(timedelta(seconds=asked or 0), LONGEST_PAUSE))
 
 
+class Rate(models.Model):
+    """Up to when a rate is used."""
+
+    name = models.CharField(primary_key=True, max_length=64)
+    used_until = models.DateTimeField(null=True)
+
+    def __str__(self) -> str:
+        return f"{self.name} until {self.used_until}"
+
+
+def interval(rate: str) -> timedelta:
+    """The time between two messages at a rate such as ``10/second``; zero for ``off``."""
+    if rate == OFF:
+        return timedelta(0)
+    parsed = parse(rate)
+    return timedelta(seconds=parsed.get_expiry()) / parsed.amount
+
+
 def spend(
-    messages: Sequence[Names], intervals: Mapping[str, timedelta]
+    messages: Sequence[Names], intervals: Mapping[str, timedelta], now: datetime | None = None
 ) -> tuple[list[Names], set[str]]:
-    """Which of these messages may be sent now, and the bookmarks whose rate refuses others.
+    """Which of these messages may be sent now, and the rates that refuse others.
 
     ``intervals`` has the time between two messages of each rate that is kept. The first messages
-    come first. A rate that another process counts at this moment refuses, too.
+    come first. A rate that another process counts at this moment refuses, too. ``now`` is the
+    database's time if it is not given.
     """
     granted, used_up, free = [], set[str](), dict[str, int]()
     with transaction.atomic():
-        rows = _locked(intervals.keys())
+        rows = _locked(intervals.keys(), Value(now) if now else Now())
         for name, row in rows.items():
-            free[name], row.at = allowed(row.at, row.clock, intervals[name], len(messages))
+            free[name] = _allow(row, intervals[name], len(messages))
         for message in messages:
             names = [name for name in message if name in intervals]
             if missing := {name for name in names if not free.get(name)}:
@@ -60,41 +79,53 @@ def spend(
             granted.append(message)
             for name in names:
                 free[name] -= 1
-                rows[name].at += intervals[name]
+                rows[name].used_until += intervals[name]
         changed = sorted(intervals.keys() & {name for message in granted for name in message})
-        Bookmark.objects.bulk_create(
-            [Bookmark(name=name, at=rows[name].at) for name in changed],
+        Rate.objects.bulk_create(
+            [rows[name] for name in changed],
             update_conflicts=True,
             unique_fields=["name"],
-            update_fields=["at"],
+            update_fields=["used_until"],
         )
     return granted, used_up
 
 
-def _locked(names: Collection[str]) -> dict[str, Any]:
-    """The bookmarks of these names that no other process has locked, with the database's time."""
-    found = {row.name: row for row in _lock(names)}
+def _allow(row: Any, interval: timedelta, most: int) -> int:
+    """How many messages a rate allows at its ``clock``, at most ``most``.
+
+    What was not used in the last second is saved up, and no more.
+    """
+    if not interval:
+        row.used_until = row.clock
+        return most
+    saved_up = row.clock - max(interval, SAVED_UP)
+    row.used_until = max(row.used_until or saved_up, saved_up)
+    allowed: int = (row.clock - row.used_until) // interval
+    return min(most, max(0, allowed))
+
+
+def _locked(names: Collection[str], clock: Value | Now) -> dict[str, Any]:
+    """The rates of these names that no other process has locked, each with its ``clock``."""
+    found = {row.name: row for row in _lock(names, clock)}
     if missing := sorted(names - found.keys()):
-        Bookmark.objects.bulk_create(
-            [Bookmark(name=name) for name in missing], ignore_conflicts=True
-        )
-        found |= {row.name: row for row in _lock(missing)}
+        Rate.objects.bulk_create([Rate(name=name) for name in missing], ignore_conflicts=True)
+        found |= {row.name: row for row in _lock(missing, clock)}
     return found
 
 
-def _lock(names: Iterable[str]) -> QuerySet[Any]:
-    rows = Bookmark.objects.filter(name__in=listed(names)).annotate(clock=Now())
+def _lock(names: Iterable[str], clock: Value | Now) -> QuerySet[Any]:
+    rows = Rate.objects.filter(name__in=listed(names)).annotate(clock=clock)
     return rows.order_by("name").select_for_update(skip_locked=True, of=("self",))
 
 
 def forget_unused(beginning: str, longest: timedelta) -> None:
-    """Deletes bookmarks whose names begin so and that nobody used for long: they say nothing.
+    """Deletes rates whose names begin so and that nobody used for long: they say nothing.
 
     ``longest`` is the longest interval of theirs. It waits for no row that is in use, which could
     wait for one that is about to be deleted.
     """
-    old = Q(at=None) | Q(at__lt=timezone.now() - max(OLD, longest))
+    old = Q(used_until=None) | Q(used_until__lt=timezone.now() - max(OLD, longest))
     with transaction.atomic():
-        rows = Bookmark.objects.filter(old, name__startswith=beginning)
+        rows = Rate.objects.filter(old, name__startswith=beginning)
         rows = rows.select_for_update(skip_locked=True, of=("self",))
-        Bookmark.objects.filter(name__in=listed([row.name for row in rows])).delete()
+        Rate.objects.filter(name__in=listed([row.name for row in rows])).delete()

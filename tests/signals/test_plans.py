@@ -28,11 +28,11 @@ from events.feed import MAX_CHECKED_PER_PAGE
 from events.http.cursors import log_cursor, walk_cursor
 from events.models import Event, Head
 from signals.intake.models import Signal
-from signals.notices.loops import write_due
 from signals.notices.sending import take_for_chats, take_mails
 from signals.reports import tallies
 from signals.webhooks.models import Subscription
 from signals.webhooks.runner.leases import lease
+from signals.webhooks.runner.rates import forget_old
 from tests.bench import growth
 from tests.client import (
     BOTS,
@@ -57,6 +57,7 @@ from tests.factories import (
     a_ready_desk,
     a_shared_secret,
 )
+from tests.notices import write
 from tests.signals.bodies import deploy, fanout, floor, tradingview
 from tests.signals.webhooks.stage import an_active_webhook
 from tests.staff import a_client, list_of
@@ -535,9 +536,10 @@ def test_every_index_without_a_constraint_is_used_by_a_query(desk):
     webhook = an_active_webhook(desk)
     with CaptureQueriesContext(connection) as queries:
         Watch().look(timezone.now())
-        write_due(timezone.now())
+        write()
         take_mails(timezone.now())
         take_for_chats(timezone.now())
+        forget_old()
         erase_ended()
         list(QueuedNotice.objects.filter(user=desk.user))
         owner.post("/notices/test")

@@ -161,14 +161,15 @@ def test_a_rotation_of_keys_brings_no_erased_text_back(bot, settings):
 
 
 async def close_connections() -> None:
-    """Closes those of the two threads in which the runner used the database."""
-    both = threading.Barrier(2, timeout=5)
+    """Closes those of the threads in which the runner and this test used the database."""
+    for pool in (in_database, loops.in_repeating):
+        both = threading.Barrier(2, timeout=5)
 
-    def close() -> None:
-        both.wait()
-        connection.close()
+        def close(both: threading.Barrier = both) -> None:
+            both.wait()
+            connection.close()
 
-    await asyncio.gather(in_database(close), in_database(close))
+        await asyncio.gather(pool(close), pool(close))
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from django.db import DatabaseError
 from django.utils import timezone
 from tqdm import tqdm
 
+from desks.notices.outbox import write
 from events.feed import read_head
 from events.management.log_command import COULD_NOT_RUN, LogCommand
 from events.models import Head
@@ -15,7 +16,7 @@ from events.statements import snapshot
 from signals.audit.findings import NOT_COVERED, Finding, Findings
 from signals.audit.run import run_audit
 from signals.audit.state import audit_schema
-from signals.notices.writers import tell_staff
+from signals.notices.texts import staff_notices
 
 
 class Command(LogCommand):
@@ -54,7 +55,11 @@ class Command(LogCommand):
             self.stdout.write(_text(head, lines))
         if broken and options["tell"]:
             found = [_line(line) for line in lines if line.broken]
-            tell_staff("The audit found a broken promise", "\n\n".join(found), timezone.now())
+            write(
+                staff_notices(
+                    "The audit found a broken promise", "\n\n".join(found), timezone.now()
+                )
+            )
         if broken:
             raise CommandError(f"{broken} of {len(lines)} promises are broken.")
 

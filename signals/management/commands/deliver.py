@@ -6,26 +6,45 @@ import resource
 import signal
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from datetime import datetime
+from functools import partial
 
 import uvloop
+from django.utils import timezone
 
+from desks.expectations import Watch
 from events.management.log_command import LogCommand
 from signals.notices.chats.actions import poll_telegram
-from signals.notices.loops import watch_bots, write_notices
 from signals.notices.sending import send_mails, send_to_chats
-from signals.outbound.database import in_database
+from signals.notices.writers import WRITERS
+from signals.outbound.database import DatabaseThreads
 from signals.webhooks.runner.loop import deliver_subscriptions
 from tokens.sealed_texts import erase_ended
 
+TICK = 2.0  # seconds between two looks; an alarm is at most 10 s late
 ERASING_TICK = 30.0  # seconds between two looks for secrets that have ended
+
+in_repeating = DatabaseThreads(2, "repeating")
+
+
+async def repeat(
+    stop: asyncio.Event, work: Callable[[datetime], bool | None], tick: float = TICK
+) -> None:
+    """Does what is due until ``stop`` is set: again at once if there may be more, or else later."""
+    while not stop.is_set():
+        more = await in_repeating(work, timezone.now())
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), 0 if more else tick)
+
+
+async def watch_bots(stop: asyncio.Event) -> None:
+    """Decides which bots fell silent or were heard again."""
+    await repeat(stop, Watch().look)
 
 
 async def erase_ended_secrets(stop: asyncio.Event) -> None:
     """Erases the texts of signing secrets that have ended, in batches."""
-    while not stop.is_set():
-        more = await in_database(erase_ended)
-        with suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), ERASING_TICK / 100 if more else ERASING_TICK)
+    await repeat(stop, lambda now: erase_ended(), ERASING_TICK)
 
 
 # Runs until the event is set; then ends what is in flight and returns.
@@ -34,11 +53,11 @@ Loop = Callable[[asyncio.Event], Awaitable[None]]
 LOOPS: tuple[Loop, ...] = (
     deliver_subscriptions,
     watch_bots,
-    write_notices,
     send_mails,
     send_to_chats,
     poll_telegram,
     erase_ended_secrets,
+    *(partial(repeat, work=writer) for writer in WRITERS),
 )
 
 PAUSE = 5.0  # seconds until a loop that failed starts again

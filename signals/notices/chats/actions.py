@@ -14,16 +14,19 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
+from django.db.models import Q
 from django.dispatch import receiver
 from django.utils import timezone
 
 from desks.ids import random_base62
-from desks.models import Bookmark, Chat, ChatCode, Desk, User
+from desks.models import Chat, ChatCode, Desk, User
 from desks.models.chat import MAX_CHATS, Service
-from desks.notices.outbox import bookmarked, tell_security, write_test
+from desks.models.notice import FIRST, NoticeKind
+from desks.notices.outbox import write_security
 from events.http.names import require_name
 from events.http.refusals import Invalid
 from signals.notices.chats import services
+from signals.notices.models import TelegramReader
 from signals.notices.texts import page
 from signals.outbound.addresses import ForbiddenURL
 from signals.outbound.database import in_database
@@ -34,6 +37,7 @@ from tokens.models.secret import decrypt, encrypt
 
 TOO_MANY = f"You have {MAX_CHATS} chats, and can have no more. Remove one first."
 NOT_YOU = "If this was not you, change your password, and look at your chats and sessions."
+TEST = "You asked for this test. Notices reach this chat."
 TOO_MANY_REQUESTS = 429
 CODE_CHARACTERS = 32  # of a link's 64 at most
 CODE_LIFETIME = timedelta(minutes=15)
@@ -90,14 +94,14 @@ def _save(chat: Chat, address: str, now: datetime) -> None:
         User.objects.select_for_update(no_key=True).get(pk=chat.user_id)  # one at a time counts
         _refuse_too_many(list(Chat.objects.filter(user=chat.user_id)), address)
         chat.save(force_insert=True)
-        _tell(chat, "A chat was added to your notices", "gets your notices from now on", now)
+        _notify(chat, "A chat was added to your notices", "gets your notices from now on", now)
 
 
 def remove(*, chat: Chat, now: datetime) -> None:
     """Removes a chat, with what waits for it."""
     with transaction.atomic():
         Chat.objects.filter(pk=chat.pk).delete_locked()
-        _tell(chat, "A chat was removed from your notices", "gets no more notices", now)
+        _notify(chat, "A chat was removed from your notices", "gets no more notices", now)
 
 
 @receiver(desk_ends)
@@ -114,8 +118,16 @@ def request_test(*, chat: Chat, now: datetime) -> None:
     """
     with transaction.atomic():
         for row in Chat.objects.select_for_update().filter(pk=chat.pk):
-            body = f"You asked for this test. Notices reach this chat.\n\n{page('notices')}"
-            write_test(row, "A test notice", body, at=now)
+            if not row.queued_notices.filter(kind=NoticeKind.TEST).exists():
+                row.queued_notices.create(
+                    user_id=row.user_id,
+                    channel=row.service,
+                    kind=NoticeKind.TEST,
+                    priority=FIRST,
+                    subject="A test notice",
+                    body=f"{TEST}\n\n{page('notices')}",
+                    due_at=now,
+                )
             if row.next_attempt_at is None or row.last_status != TOO_MANY_REQUESTS:
                 row.next_attempt_at = now
                 row.save(update_fields=["next_attempt_at"])
@@ -136,16 +148,13 @@ def _is_at(chat: Chat, url: str) -> bool:
         return False
 
 
-def _tell(chat: Chat, subject: str, fact: str, now: datetime) -> None:
+def _notify(chat: Chat, subject: str, fact: str, now: datetime) -> None:
     body = f"{chat.label} {fact}.\n\n{NOT_YOU}\n\n{page('notices')}"
-    tell_security(chat.user_id, subject, body, at=now)
+    write_security(chat.user_id, subject, body, at=now)
 
 
 # --- What the bot of Telegram is sent -------------------------------------------------------------
 
-# The name of a bookmark. One process polls at a time: it holds its lease (``at``, and who in
-# ``epoch``) and the number of the next update. What was read and up to where is saved at once.
-UPDATES = "the updates of the Telegram bot"
 POLL_LEASE = timedelta(seconds=30)
 WAIT = 5  # seconds for news; the client allows 10 in all
 LIMIT = 5  # updates at a time: a long message with all that it quotes takes 200 KiB
@@ -187,27 +196,24 @@ async def poll_once(client: Client, holder: str, wait: int = WAIT) -> bool:
 
 def lease_updates(holder: str, now: datetime) -> int | None:
     """Takes or renews the lease. Returns the number of the next update; None if it is another's."""
-    with bookmarked(UPDATES) as mark:
-        if mark is None or (mark.epoch != holder and mark.at and mark.at > now):
-            return None
-        mark.epoch, mark.at = holder, now + POLL_LEASE
-        mark.save(update_fields=["epoch", "at"])
-        return mark.position
+    TelegramReader.objects.get_or_create(pk=1)
+    is_free = Q(holder=holder) | Q(until=None) | Q(until__lte=now)
+    if not TelegramReader.objects.filter(is_free).update(holder=holder, until=now + POLL_LEASE):
+        return None
+    return TelegramReader.objects.get().next_update
 
 
 def save_updates(holder: str, updates: services.Updates, now: datetime) -> None:
     """Adds the chats whose codes came, and moves on; not if the lease was lost."""
     if updates.last is None:
         return
-    with bookmarked(UPDATES) as mark:
-        if mark is None or mark.epoch != holder:
-            return
-        for started in updates.started:
-            add_telegram(code=started.code, number=started.number, now=now)
-        mark.position = updates.last + 1
-        mark.save(update_fields=["position"])
+    with transaction.atomic():
+        own = TelegramReader.objects.filter(holder=holder)
+        if own.update(next_update=updates.last + 1):
+            for started in updates.started:
+                add_telegram(code=started.code, number=started.number, now=now)
 
 
 def release_updates(holder: str) -> None:
     """Lets another process poll at once."""
-    Bookmark.objects.filter(name=UPDATES, epoch=holder).update(at=None)
+    TelegramReader.objects.filter(holder=holder).update(until=None)

@@ -17,19 +17,18 @@ from typing import NamedTuple
 
 from django.conf import settings
 
-from desks.notices.pace import interval
 from events.http.limits import OFF
 from signals.outbound.database import in_database
-from signals.outbound.schedule import forget_unused, spend
+from signals.outbound.schedule import forget_unused, interval, spend
 
-NAME = "the pace of webhooks "  # the beginning of the name of a bookmark
+NAME = "webhooks "  # the beginning of the name of a rate
 PATIENCE = 2.0  # seconds that a session waits: meanwhile it keeps others from having one
 TOGETHER = 0.01  # seconds between two transactions, so that one counts for many sessions
 AGAIN = 0.1  # seconds until the next look while a rate is used up, on average
 
 
 class Ask(NamedTuple):
-    """A message that is to be sent: the names of the bookmarks of its host and of its desk."""
+    """A message that is to be sent: the names of the rates of its host and of its desk."""
 
     host: str
     desk: str
@@ -42,14 +41,14 @@ def ask_for(host: str, desk_id: int) -> Ask:
 
 
 def take(asks: Sequence[Ask]) -> tuple[list[Ask], set[str]]:
-    """Which of these may be sent now, and the bookmarks whose rate refuses others."""
+    """Which of these may be sent now, and the rates that refuse others."""
     of_host, of_desk = _intervals()
     intervals = {ask.host: of_host for ask in asks} | {ask.desk: of_desk for ask in asks}
     return spend(asks, {name: between for name, between in intervals.items() if between})
 
 
 def forget_old() -> None:
-    """Deletes the bookmarks of hosts and desks to which nothing was sent for long."""
+    """Deletes the rates of hosts and desks to which nothing was sent for long."""
     forget_unused(NAME, max(_intervals()))
 
 
@@ -71,7 +70,7 @@ class Rates:
     def __init__(self) -> None:
         self._waiting: list[Waiter] = []
         self._sent: dict[Ask, float] = {}  # when a desk had its last turn at a host
-        self._used_up: dict[str, float] = {}  # bookmarks, and when to look at them again
+        self._used_up: dict[str, float] = {}  # rates, and when to look at them again
         self._news = asyncio.Event()
         self._granting: asyncio.Task[None] | None = None
 

@@ -139,7 +139,7 @@ def test_no_request_sends_a_notice(account, member, change, monkeypatch):
 
 def test_a_change_and_its_notice_are_one_transaction(account, member, monkeypatch):
     add_totp(account)
-    monkeypatch.setattr("config.accounts.adapters.tell_security", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("config.accounts.adapters.write_security", lambda *_, **__: 1 / 0)
     assert change_password(account).status_code == 500
     member.refresh_from_db()
     assert member.check_password(PASSWORD)

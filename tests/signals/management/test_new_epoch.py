@@ -16,7 +16,6 @@ from desks.models.notice import NoticeKind
 from events.actors import SYSTEM
 from events.columns import new_epoch as another_epoch
 from events.models import Event, Head
-from signals.notices.chats.actions import UPDATES
 from signals.notices.writers import LAPSED, LOG, RESTORED
 from signals.webhooks import actions, outcomes
 from signals.webhooks.models import Reason, State, Subscription
@@ -107,7 +106,7 @@ class TestNotices:
 
     def test_bookmarks_whose_position_is_none_of_the_log_do_not_move(self):
         far = {"position": 10**9}
-        Bookmark.objects.create(name=UPDATES, epoch="01234567", **far)
+        Bookmark.objects.create(name="another", epoch="01234567", **far)
         Bookmark.objects.create(name=f"{LAPSED}card_1", **far)
         start_epoch()
         assert set(Bookmark.objects.values_list("epoch", "position")) == {
@@ -192,7 +191,7 @@ class TestTelling:
 
     def test_many_owners_are_told_a_few_at_a_time_while_few_notices_wait(self, monkeypatch):
         monkeypatch.setattr("signals.notices.writers.DESKS_AT_ONCE", 2)
-        monkeypatch.setattr("desks.notices.outbox.MAX_WAITING", 3)
+        monkeypatch.setattr("signals.notices.writers.MAX_WAITING", 3)
         for _ in range(7):
             an_active_webhook(a_desk())
         start_epoch()

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from desks.models import Desk, NoticeChoice, QueuedNotice
 from events.actors import SYSTEM
-from signals.notices.writers import EVERY, OVER, tell_operations
+from signals.notices.writers import EVERY, OVER, write_concerns
 from signals.webhooks.models import Subscription
 from tests.client import push
 from tests.factories import a_staff_user
@@ -34,7 +34,7 @@ def told(clock) -> list[str]:
     """What staff are told by the next look."""
     QueuedNotice.objects.all().delete()
     clock.shift(EVERY)
-    tell_operations(timezone.now())
+    write_concerns(timezone.now())
     return list(QueuedNotice.objects.values_list("body", flat=True))
 
 
@@ -83,9 +83,9 @@ def test_webhooks_that_fail_for_an_hour_are_told(desk, clock):
 
 
 def test_between_two_looks_nothing_is_read(clock, django_assert_num_queries):
-    tell_operations(timezone.now())
+    write_concerns(timezone.now())
     with django_assert_num_queries(1):
-        tell_operations(timezone.now())
+        write_concerns(timezone.now())
 
 
 def test_who_turned_it_off_is_not_told(engine, desk, clock):

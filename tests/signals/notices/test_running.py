@@ -11,8 +11,8 @@ from django.utils import timezone
 from desks.expectation_rules import Expectation
 from desks.models import Bookmark, Chat, QueuedNotice
 from desks.models.notice import NoticeKind
-from desks.notices.outbox import tell_security
 from desks.notices.outbox import write as write_notices
+from desks.notices.outbox import write_security
 from events.models import Event
 from signals.notices.texts import new_notice
 from signals.notices.writers import LOG
@@ -63,7 +63,7 @@ def test_mails_are_sent_while_the_loop_of_chats_fails_and_chats_get_theirs_after
         write_notices(
             [new_notice(desk.user, NoticeKind.SILENCE, "Chart is silent", "It is.", later)]
         )
-        tell_security(desk.user.pk, "Password changed", "It was.", at=later)
+        write_security(desk.user.pk, "Password changed", "It was.", at=later)
         with table_away(Chat):
             QueuedNotice.objects.update(due_at=timezone.now())
             until(lambda: "A loop of the runner failed" in runner.log.read_text())

@@ -13,6 +13,7 @@ from django.utils import timezone
 from desks.models import NoticeChoice, QueuedNotice
 from desks.models.notice import MAIL, NoticeKind
 from desks.notices import outbox
+from signals.notices.sending import schedule_of, take
 from signals.notices.texts import new_notice
 from tests.notices import send
 from tests.pages import words
@@ -81,7 +82,7 @@ class TestPace:
         with time_machine.travel(timezone.now(), tick=False) as clock:
             taken = []
             for _ in range(6):
-                taken.append(len(outbox.take(MAIL, timezone.now())))
+                taken.append(len(take(MAIL, timezone.now())))
                 clock.shift(SECOND)
         assert taken == [3, 3, 3, 1, 0, 0]
 
@@ -90,12 +91,12 @@ class TestPace:
         with time_machine.travel(timezone.now(), tick=False) as clock:
             for _ in range(2):
                 a_notice(member)
-            outbox.take(MAIL, timezone.now())
+            take(MAIL, timezone.now())
             for _ in range(10):
                 a_notice(member)
             clock.shift(MINUTE)
-            assert len(outbox.take(MAIL, timezone.now())) == 2
-            assert len(outbox.take(MAIL, timezone.now())) == 0
+            assert len(take(MAIL, timezone.now())) == 2
+            assert len(take(MAIL, timezone.now())) == 0
 
 
 class TestFailures:
@@ -160,10 +161,10 @@ class TestFailures:
 def test_what_a_process_took_and_did_not_send_is_taken_again_after_its_lease(member, settings):
     settings.NOTICE_RATE = "off"
     a_notice(member)
-    now, lease = timezone.now(), outbox.schedule_of(MAIL).lease
-    assert len(outbox.take(MAIL, now)) == 1
-    assert outbox.take(MAIL, now + lease - SECOND) == []
-    assert len(outbox.take(MAIL, now + lease)) == 1
+    now, lease = timezone.now(), schedule_of(MAIL).lease
+    assert len(take(MAIL, now)) == 1
+    assert take(MAIL, now + lease - SECOND) == []
+    assert len(take(MAIL, now + lease)) == 1
 
 
 class TestUnsubscribing:
@@ -219,7 +220,7 @@ class TestUnsubscribing:
 def take_all(number: int) -> list[str]:
     """The notices that a process takes, while it sends none."""
     taken = []
-    while notices := outbox.take(MAIL, timezone.now()):
+    while notices := take(MAIL, timezone.now()):
         taken += [notice.public_id for notice in notices]
     return taken
 
@@ -231,7 +232,7 @@ def test_processes_that_take_at_once_never_take_the_same(member):
     taken = run_together(take_all, [(number,) for number in range(4)])
     found = [one for each in taken for one in each]
     assert len(found) == len(set(found))
-    while rest := outbox.take(MAIL, timezone.now()):
+    while rest := take(MAIL, timezone.now()):
         found += [notice.public_id for notice in rest]
     assert (
         set(found) | {n.public_id for n in QueuedNotice.objects.due(MAIL, timezone.now())} == made

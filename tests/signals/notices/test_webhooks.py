@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from desks.models import NoticeChoice, QueuedNotice
 from desks.models.notice import NoticeKind
-from signals.notices.writers import TOLD_AFTER, tell_lost_keys
+from signals.notices.writers import LASTING, write_lost_keys
 from signals.webhooks import outcomes
 from signals.webhooks.models import Reason, Subscription
 from signals.webhooks.runner.leases import lease
@@ -45,7 +45,7 @@ def look(webhook, after=timedelta(0)):
     [leased], _ = lease([webhook.pk])
     assert leased.secrets == []
     outcomes.note_lost_key(subscription=leased.row, now=timezone.now() + after)
-    tell_lost_keys(timezone.now() + after)
+    write_lost_keys(timezone.now() + after)
     webhook.refresh_from_db()
     return leased.row
 
@@ -96,7 +96,7 @@ class TestALostKey:
             look(webhook, timedelta(minutes=after))
         assert waiting() == []
         for _ in range(2):
-            look(webhook, TOLD_AFTER)
+            look(webhook, LASTING)
         notice = QueuedNotice.objects.get()
         assert (notice.user, notice.subject) == (desk.user, NEEDED)
         assert notice.body.endswith(f"/webhooks/{webhook.public_id}")
@@ -105,7 +105,7 @@ class TestALostKey:
         staff, webhook = a_staff_user(), an_active_webhook()
         lose_the_key(settings)
         look(webhook)
-        look(webhook, TOLD_AFTER)
+        look(webhook, LASTING)
         notice = QueuedNotice.objects.get(kind=NoticeKind.OPERATIONS)
         assert (notice.user, notice.subject) == (staff, NEEDED)
         path = notice.body.split()[-1].removeprefix("http://testserver")
@@ -116,7 +116,7 @@ class TestALostKey:
         for _ in range(2):
             lose_the_key(settings)
             look(webhook)
-            row = look(webhook, TOLD_AFTER)
+            row = look(webhook, LASTING)
             settings.SECRET_KEYS = keys
             outcomes.note_found_key(subscription=row)
             webhook.refresh_from_db()
@@ -142,7 +142,7 @@ class TestALostKey:
         lose_the_key(settings)
         look(webhook)
         settings.SECRET_KEYS = keys
-        tell_lost_keys(timezone.now() + TOLD_AFTER)
+        write_lost_keys(timezone.now() + LASTING)
         assert waiting() == []
 
     def test_the_page_says_what_to_do_and_doing_it_mends_the_webhook(self, settings):
@@ -206,7 +206,7 @@ def test_a_runner_without_the_key_says_so_once_and_one_with_it_goes_on(tmp_path,
             until(noted)
             ended = {"leased_until": None, "next_attempt_at": timezone.now()}
             until(lambda: Subscription.objects.filter(leased_until=None).update(**ended))
-            long_ago = timezone.now() - TOLD_AFTER
+            long_ago = timezone.now() - LASTING
             Subscription.objects.update(key_lost_at=long_ago)
             until(lambda: told() and not waiting())
         assert found.requests == []

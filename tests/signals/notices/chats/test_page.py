@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from desks.models import QueuedNotice
 from desks.models.chat import MAX_CHATS, Chat
-from desks.notices.outbox import write_test
+from signals.notices.chats.actions import request_test
 from signals.notices.sending import finish, take_for_chats
 from signals.outbound.answers import Answer, Fault
 from signals.site.export import export
@@ -41,7 +41,7 @@ def at(chat: Chat, act: str) -> str:
 def answered(chat: Chat, **answer) -> None:
     """A test that the chat answered like this."""
     Chat.objects.filter(pk=chat.pk).update(next_attempt_at=None)
-    write_test(chat, "x", "y", at=timezone.now())
+    request_test(chat=chat, now=timezone.now())
     (notice,) = take_for_chats(timezone.now())
     finish(notice, Answer(**answer), timezone.now())
     QueuedNotice.objects.all().delete()

@@ -16,12 +16,13 @@ from django.utils import timezone
 from desks.models import Chat, NoticeChoice, QueuedNotice
 from desks.models.chat import Problem, Service
 from desks.models.notice import MAIL, NoticeKind
-from desks.notices import outbox, statements
-from desks.notices.outbox import tell_security
+from desks.notices import outbox
+from desks.notices.outbox import write_security
 from signals.notices.chats.actions import request_test
 from signals.notices.sending import (
     GIVE_UP_AFTER,
     finish,
+    schedule_of,
     send_to_chat,
     send_to_chats,
     take_for_chats,
@@ -35,7 +36,7 @@ from tests.signals.notices.chats.stage import MINUTE, SECOND, a_chat, heard_by, 
 from tests.signals.notices.test_sending import a_notice
 from tests.signals.outbound.listeners import endpoint, reply
 
-LEASE = outbox.schedule_of(Service.DISCORD).lease
+LEASE = schedule_of(Service.DISCORD).lease
 pytestmark = pytest.mark.django_db
 
 
@@ -130,20 +131,20 @@ class TestEachChannel:
         assert QueuedNotice.objects.get().user == member
 
     def test_no_more_than_a_bounded_number_waits_for_a_chat(self, member, monkeypatch):
-        monkeypatch.setattr(statements, "MAX_WAITING_OF_CHAT", 3)
+        monkeypatch.setattr(outbox, "MAX_WAITING_OF_CHAT", 3)
         a_chat(member)
         for _ in range(5):
             a_notice(member)
         assert len(queued()) == 3
         assert QueuedNotice.objects.filter(channel=MAIL).count() == 5
 
-    def test_a_security_notice_is_one_statement_however_many_chats_there_are(self, member):
+    def test_a_security_notice_is_two_statements_however_many_chats_there_are(self, member):
         """It is written under the lock of the log."""
         for _ in range(3):
             a_chat(member)
         with transaction.atomic(), CaptureQueriesContext(connection) as queries:
-            tell_security(member.pk, "Changed", "It was.", at=timezone.now())
-        assert len(queries) == 1
+            write_security(member.pk, "Changed", "It was.", at=timezone.now())
+        assert len(queries) == 2
         assert len(queued()) == 3
 
     @pytest.mark.django_db(transaction=True)
@@ -157,7 +158,7 @@ class TestEachChannel:
                 yield Chat.objects.select_for_update().get(pk=chat.pk)
 
         with elsewhere(locked()):
-            tell_security(member.pk, "Changed", "It was.", at=timezone.now())
+            write_security(member.pk, "Changed", "It was.", at=timezone.now())
         assert queued(chat) == ["Changed"]
 
     @pytest.mark.django_db(transaction=True)
@@ -416,7 +417,8 @@ def take_all(number: int) -> list[str]:
 def test_processes_that_take_at_once_never_take_the_same(member):
     for number in range(40):
         chat = a_chat(member)
-        outbox.write_test(chat, str(number), "", at=timezone.now())
+        request_test(chat=chat, now=timezone.now())
+        QueuedNotice.objects.filter(chat=chat).update(subject=str(number))
     taken = run_together(take_all, [(number,) for number in range(3)])
     found = [subject for each in taken for subject in each]
     assert len(found) == len(set(found))

@@ -9,13 +9,12 @@ import pytest
 import time_machine
 from django.utils import timezone
 
-from desks.models import Bookmark, QueuedNotice
+from desks.models import QueuedNotice
 from desks.models.chat import MAX_CHATS, Chat, ChatCode, Problem
 from signals.notices.chats import actions, services
 from signals.notices.chats.actions import (
     CODE_LIFETIME,
     POLL_LEASE,
-    UPDATES,
     add_telegram,
     lease_updates,
     new_code,
@@ -24,6 +23,7 @@ from signals.notices.chats.actions import (
     request_test,
     save_updates,
 )
+from signals.notices.models import TelegramReader
 from signals.outbound.transport import Client
 from tests import pages
 from tests.notices import send
@@ -216,7 +216,7 @@ def test_who_lost_the_lease_saves_nothing(member):
     lease_updates("one", timezone.now() - 2 * POLL_LEASE)
     lease_updates("two", timezone.now())
     save_updates("one", services.Updates(9, [services.Started(code, NUMBER)]), timezone.now())
-    assert (Bookmark.objects.get(name=UPDATES).position, Chat.objects.count()) == (0, 0)
+    assert (TelegramReader.objects.get().next_update, Chat.objects.count()) == (0, 0)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -242,7 +242,7 @@ class TestPolling:
     def test_a_long_message_does_not_stop_it(self, desk, api, answers):
         answers.insert(0, result(*(update(n, "\u2603" * 4096) for n in range(50, 55))))
         assert self.poll(1) == [True]
-        assert Bookmark.objects.get(name=UPDATES).position == 55
+        assert TelegramReader.objects.get().next_update == 55
 
     def test_a_failure_is_logged_without_the_token_and_loses_nothing(
         self, desk, api, answers, caplog
@@ -277,7 +277,7 @@ class TestPolling:
             await close_connections()
 
         asyncio.run(run())
-        assert Bookmark.objects.get(name=UPDATES).at is None
+        assert TelegramReader.objects.get().until is None
 
 
 class TestMessages:

@@ -10,10 +10,10 @@ import pytest
 from django.db import connection, transaction
 from django.utils import timezone
 
-from desks.models import Bookmark
 from events.actors import SYSTEM
 from events.http.cursors import log_cursor
 from events.models import Head
+from signals.outbound.schedule import Rate
 from signals.webhooks import actions
 from signals.webhooks.models import DeliveryAttempt
 from signals.webhooks.runner.rates import NAME, ask_for, forget_old, take
@@ -123,12 +123,12 @@ class TestRunners:
         rates: Any = {"DELIVERY_HOST_RATE": "1/hour", "DELIVERY_DESK_RATE": "1/hour"}
         with runners(tmp_path, **rates):
             until(have(HISTORY, found))
-        assert not Bookmark.objects.filter(name__startswith=NAME).exists()
+        assert not Rate.objects.filter(name__startswith=NAME).exists()
         free = heard()
         replay(free, desk)
         with runners(tmp_path, DELIVERY_HOST_RATE=OFF, DELIVERY_DESK_RATE=OFF):
             until(have(HISTORY, free))
-        assert not Bookmark.objects.filter(name__startswith=NAME).exists()
+        assert not Rate.objects.filter(name__startswith=NAME).exists()
 
     def test_one_that_waits_in_vain_goes_on_later_and_holds_up_nobody_elsewhere(
         self, tmp_path, heard
@@ -166,22 +166,22 @@ class TestTake:
         # What its host refuses does not count for a desk.
         assert take([first, second, third]) == ([first, third], {first.host})
 
-    def test_a_rate_that_is_off_has_no_bookmark(self, settings):
+    def test_a_rate_that_is_off_has_no_row(self, settings):
         settings.DELIVERY_HOST_RATE, settings.DELIVERY_DESK_RATE = OFF, "1/hour"
         ask = ask_for("a.example", 1)
         take([ask])
-        assert Bookmark.objects.get(name__startswith=NAME).name == ask.desk
+        assert Rate.objects.get(name__startswith=NAME).name == ask.desk
 
     def test_old_ones_are_forgotten_and_none_that_still_says_something(self, settings):
         settings.DELIVERY_HOST_RATE = settings.DELIVERY_DESK_RATE = "1/minute"
         take([ask_for("a.example", 1)])
-        names = set(Bookmark.objects.filter(name__startswith=NAME).values_list("name", flat=True))
-        other = Bookmark.objects.create(name="another", at=timezone.now() - timedelta(days=9))
+        names = set(Rate.objects.filter(name__startswith=NAME).values_list("name", flat=True))
+        other = Rate.objects.create(name="another", used_until=timezone.now() - timedelta(days=9))
         forget_old()
-        assert Bookmark.objects.filter(name__in=names).count() == len(names) == 2
-        Bookmark.objects.filter(name__in=names).update(at=timezone.now() - timedelta(hours=2))
+        assert Rate.objects.filter(name__in=names).count() == len(names) == 2
+        Rate.objects.filter(name__in=names).update(used_until=timezone.now() - timedelta(hours=2))
         forget_old()
-        assert list(Bookmark.objects.filter(at__isnull=False)) == [other]
+        assert list(Rate.objects.filter(used_until__isnull=False)) == [other]
 
     @pytest.mark.skipif("connection.vendor != 'postgresql'", reason="SQLite has one writer")
     def test_forgetting_waits_for_no_row_in_use(self, settings):
@@ -189,11 +189,11 @@ class TestTake:
         settings.DELIVERY_HOST_RATE, settings.DELIVERY_DESK_RATE = OFF, "1/minute"
         in_use, unused = ask_for("a.example", 1).desk, ask_for("a.example", 2).desk
         old = timezone.now() - timedelta(hours=2)
-        Bookmark.objects.bulk_create([Bookmark(name=name, at=old) for name in (in_use, unused)])
+        Rate.objects.bulk_create([Rate(name=name, used_until=old) for name in (in_use, unused)])
         with ThreadPoolExecutor(1) as other, transaction.atomic():
-            Bookmark.objects.select_for_update().get(name=in_use)
+            Rate.objects.select_for_update().get(name=in_use)
             other.submit(_forget_old).result()
-        assert Bookmark.objects.get(name__startswith=NAME).name == in_use
+        assert Rate.objects.get(name__startswith=NAME).name == in_use
 
 
 def _forget_old():
