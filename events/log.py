@@ -12,9 +12,8 @@ no gaps, on PostgreSQL and on SQLite. Three rules keep this true:
 """
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -38,15 +37,6 @@ from events.times import truncate_to_milliseconds
 from events.writer_queue import wait_for_turn
 
 _thread = threading.local()
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One of several events that are appended together. Every reader of ``topic`` sees ``data``."""
-
-    kind: Kind
-    topic: str | None
-    data: Mapping[str, object]
 
 
 class Turn:
@@ -120,11 +110,6 @@ class Turn:
         if event.position != self.position:
             raise ValueError(f"{event} does not have the turn's position {self.position}.")
         self._is_written = True
-
-    def append_many(self, entries: Iterable[Entry]) -> None:
-        """Appends events at consecutive positions, starting with ``next_position()``."""
-        for entry in entries:
-            self.append(entry.kind, topic=entry.topic, data=entry.data)
 
     def next_position(self) -> int:
         """The position of the next event. Nobody else can take it: this turn holds the lock."""

@@ -72,7 +72,6 @@ from desks.ids import new_secret_id
 from desks.models import Desk
 from events import log
 from events.kinds import Kind
-from events.log import Entry
 from tests import factories
 from tokens.models import SigningSecret
 user = Desk.objects.get(public_id=DESK)
@@ -80,7 +79,8 @@ told = {"code": "pair_mismatch", "source": "tradingview", "botId": None,
         "sent": {"pair": "ETH/USDT", "direction": "long"}, "elected": None}
 for _ in range(EVENTS // 500):
     with log.turn(actor=None) as turn:
-        turn.append_many([Entry(Kind.SIGNAL_REFUSED, user.public_id, told)] * 500)
+        for _ in range(500):
+            turn.append(Kind.SIGNAL_REFUSED, topic=user.public_id, data=told)
 accounts = []
 for number in range(ACCOUNTS):
     desk = factories.a_connected_desk()

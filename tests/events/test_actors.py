@@ -136,7 +136,7 @@ def test_a_turn_inside_another_one_has_its_own_actor(desk):
     with log.turn(actor=staff_member) as turn:
         actions.disconnect(desk=desk, actor=SYSTEM)
         turn.append(Kind.DESK_CREATED, topic=EVERYONE, data={})
-        turn.append_many([log.Entry(Kind.DESK_CREATED, EVERYONE, {})])
+        turn.append(Kind.DESK_CREATED, topic=EVERYONE, data={})
     actors = [event.actor for event in Event.objects.order_by("-position")[:4]]
     assert actors == [staff_member, staff_member, SYSTEM, SYSTEM]
 

@@ -1,4 +1,4 @@
-"""Bulk appends write the same log as single appends."""
+"""A turn that appends many events writes them together, and without gaps."""
 
 import pytest
 from django.db import connection
@@ -7,14 +7,14 @@ from django.test.utils import CaptureQueriesContext
 from events import log
 from events.actors import SYSTEM
 from events.kinds import EVERYONE, PLATFORM, Kind
-from events.log import Entry
 from events.models import Event, Head
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def entries(*topics):
-    return [Entry(Kind.DESK_CREATED, topic, {"venue": None}) for topic in topics]
+def append(turn, *topics):
+    for topic in topics:
+        turn.append(Kind.DESK_CREATED, topic=topic, data={"venue": None})
 
 
 def rows():
@@ -23,7 +23,7 @@ def rows():
 
 def test_many_events_get_consecutive_positions_in_order():
     with log.turn(actor=SYSTEM) as turn:
-        turn.append_many(entries("usr_1", EVERYONE, PLATFORM))
+        append(turn, "usr_1", EVERYONE, PLATFORM)
     assert rows() == [(1, "usr_1"), (2, EVERYONE), (3, PLATFORM)]
     assert Head.objects.get().position == 3
 
@@ -31,39 +31,14 @@ def test_many_events_get_consecutive_positions_in_order():
 def test_the_first_position_is_known_before_anything_is_written():
     with log.turn(actor=SYSTEM) as turn:
         first = turn.next_position()
-        turn.append_many(entries("usr_1", "usr_2"))
+        append(turn, "usr_1", "usr_2")
     assert rows()[0] == (first, "usr_1")
-
-
-def test_append_and_append_many_write_the_same_event():
-    with log.turn(actor=SYSTEM) as turn:
-        turn.append(Kind.DESK_CREATED, topic="usr_1", data={"venue": None})
-        turn.append_many(entries("usr_1"))
-    alone, together = Event.objects.values()
-    assert {**alone, "position": None} == {**together, "position": None}
-
-
-def test_single_and_bulk_appends_mix_without_gaps():
-    with log.turn(actor=SYSTEM) as turn:
-        turn.append(Kind.DESK_CREATED, topic="usr_1", data={})
-        turn.append_many(entries("usr_2", "usr_3"))
-        turn.append_many(entries("usr_4"))
-        turn.append(Kind.DESK_CREATED, topic="usr_5", data={})
-    assert rows() == [(number, f"usr_{number}") for number in range(1, 6)]
-    assert Head.objects.get().position == 5
-
-
-def test_an_empty_bulk_append_takes_no_position():
-    with log.turn(actor=SYSTEM) as turn:
-        turn.append_many([])
-    assert not Event.objects.exists()
-    assert Head.objects.get().position == 0
 
 
 def test_a_turn_that_fails_leaves_no_event_and_no_gap():
     def fails():
         with log.turn(actor=SYSTEM) as turn:
-            turn.append_many(entries("usr_1", "usr_2"))
+            append(turn, "usr_1", "usr_2")
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):

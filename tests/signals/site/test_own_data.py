@@ -18,7 +18,7 @@ from django.test.utils import CaptureQueriesContext
 from desks.models import Desk, User
 from events.http import limits
 from events.kinds import Kind
-from events.log import Entry, turn
+from events.log import turn
 from events.models import Event
 from signals.site.export import export
 from tests import factories, pages, staff
@@ -135,12 +135,9 @@ def _fill(desk: Desk, count: int) -> None:
     """Adds events of the desk to the log, which do not compress well."""
     entry = {"botId": "bot_x", "name": "x" * 40}
     with turn(actor=desk.actor) as current:
-        current.append_many(
-            [
-                Entry(Kind.AUTOMATION_CREATED, desk.public_id, {**entry, "name": f"{n:x}" * 9})
-                for n in range(count)
-            ]
-        )
+        for n in range(count):
+            data = {**entry, "name": f"{n:x}" * 9}
+            current.append(Kind.AUTOMATION_CREATED, topic=desk.public_id, data=data)
 
 
 @pytest.mark.parametrize("path", [DATA, CLOSE])
