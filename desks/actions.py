@@ -269,50 +269,18 @@ def open_election(
     turn.append(Kind.ELECTION_MADE, topic=desk.public_id, data=election.as_event_data())
 
 
-class Withdrawals:
-    """Elections of a desk that are withdrawn in one turn, with their events.
-
-    ``withdraw`` appends the event of one. ``save`` updates the rows of all: one statement for each
-    table, however many they are.
-    """
-
-    def __init__(self, turn: Turn, desk: Desk, reason: Reason) -> None:
-        self._turn, self._desk, self._reason = turn, desk, reason
-        self._closed: list[Election] = []
-
-    def withdraw(self, election: Election) -> None:
-        election.closed, election.reason = self._turn.next_position(), self._reason
-        self._closed.append(election)
-        self._turn.append(
-            Kind.ELECTION_WITHDRAWN,
-            topic=self._desk.public_id,
-            data={**election.as_event_data(), "reason": self._reason},
-        )
-
-    def save(self) -> None:
-        if not self._closed:
-            return
-        Election.objects.bulk_update(self._closed, ["closed", "reason"])
-        last_change = {"changed": self._closed[-1].closed, "updated_at": self._turn.at}
-        on_cards = [election.card_id for election in self._closed if election.card_id]
-        if on_cards:  # of a desk, only the one on the published card can stand
-            Card.objects.filter(pk__in=on_cards).update(standing=F("standing") - 1)
-            last_change["enrolled"] = None
-        Desk.objects.filter(pk=self._desk.pk).update(**last_change)
-
-
 def close_elections(turn: Turn, desk: Desk, elections: Iterable[Election], reason: Reason) -> None:
-    """Withdraws elections of a desk."""
-    withdrawals = Withdrawals(turn, desk, reason)
-    for election in elections:
-        withdrawals.withdraw(election)
-    withdrawals.save()
+    """Withdraws elections of a desk: one statement for each table, however many they are."""
+    closed = list(elections)
+    for election in closed:
+        _append_withdrawal(turn, desk, election, reason)
+    _save_closed(turn, desk, closed)
 
 
 def remove_bots(
     turn: Turn,
     desk: Desk,
-    bots: Iterable[Automation],
+    bots: Sequence[Automation],
     reason: Reason,
     *,
     end_secrets: Callable[[Automation], None],
@@ -321,20 +289,35 @@ def remove_bots(
 
     ``end_secrets`` appends the events of a bot's secrets, which come before the bot's own.
     """
-    removed = list(bots)
-    if not removed:
-        return
-    standing = Election.objects.standing().filter(automation__in=removed)
+    standing = Election.objects.standing().filter(automation__in=bots)
     elections = {election.automation_id: election for election in standing}
-    withdrawals = Withdrawals(turn, desk, reason)
-    for bot in removed:
+    for bot in bots:
         end_secrets(bot)
         if election := elections.get(bot.pk):
-            withdrawals.withdraw(election)
+            _append_withdrawal(turn, desk, election, reason)
         turn.append(Kind.AUTOMATION_REMOVED, topic=desk.public_id, data=bot.as_event_data())
-    withdrawals.save()
-    rows = Automation.objects.filter(pk__in=[bot.pk for bot in removed])
+    _save_closed(turn, desk, list(elections.values()))
+    rows = Automation.objects.filter(pk__in=[bot.pk for bot in bots])
     rows.update(removed_at=turn.at, **NOT_EXPECTED)
+
+
+def _append_withdrawal(turn: Turn, desk: Desk, election: Election, reason: Reason) -> None:
+    election.closed, election.reason = turn.next_position(), reason
+    data = {**election.as_event_data(), "reason": reason}
+    turn.append(Kind.ELECTION_WITHDRAWN, topic=desk.public_id, data=data)
+
+
+def _save_closed(turn: Turn, desk: Desk, closed: Sequence[Election]) -> None:
+    if not closed:
+        return
+    Election.objects.bulk_update(closed, ["closed", "reason"])
+    last = max(election.closed or 0 for election in closed)
+    last_change = {"changed": last, "updated_at": turn.at}
+    on_cards = [election.card_id for election in closed if election.card_id]
+    if on_cards:  # of a desk, only the one on the published card can stand
+        Card.objects.filter(pk__in=on_cards).update(standing=F("standing") - 1)
+        last_change["enrolled"] = None
+    Desk.objects.filter(pk=desk.pk).update(**last_change)
 
 
 def update_desk(turn: Turn, desk: Desk, **columns: Any) -> None:

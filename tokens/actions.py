@@ -238,8 +238,6 @@ def _save(turn: log.Turn, token: Token) -> None:
 def _remove_bots(turn: log.Turn, desk: Desk, bots: QuerySet[Automation], reason: Reason) -> None:
     """Removes bots of a desk, with their secrets and elections."""
     removed = list(bots)
-    if not removed:
-        return
     live = SigningSecret.objects.filter(automation__in=removed).live(turn.at)
     secrets = list(live.select_related("automation__desk"))
     _store_end(turn, secrets, turn.at)

@@ -34,13 +34,13 @@ BUGS: list[tuple[Callable[..., Any], str, str, str]] = [
     (actions.connect, 'data={"venue": venue}', 'data={"venue": "Venue"}', "connections"),
     (actions._set_deactivated, "desk, deactivated=deactivated", "desk", "desks"),
     (
-        actions.Withdrawals.save,
-        "Desk.objects.filter(pk=self._desk.pk)",
+        actions._save_closed,
+        "Desk.objects.filter(pk=desk.pk)",
         "Desk.objects.none()",
         "desks",
     ),
     (actions.open_election, "elected_at=turn.at", "elected_at=desk.created_at", "elections"),
-    (actions.remove_bots, "withdrawals.withdraw(election)", "pass", "events"),
+    (actions.remove_bots, "_append_withdrawal(", NOTHING, "events"),
     (
         actions.remove_bots,
         "removed_at=turn.at, **NOT_EXPECTED",
