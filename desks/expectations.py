@@ -8,7 +8,7 @@ A signal does not touch the row of its bot, so it costs nothing. The fills in th
 silent bot was heard again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -28,6 +28,7 @@ from events.times import to_rfc3339
 
 NO_TIME = timedelta(0)
 MAX_PER_TURN = 50  # bounds how long one turn holds the log's lock
+Columns = Mapping[str, int | datetime | None]  # of a bot
 ACCEPTED = Kind.SIGNAL_FILLED  # every accepted signal of a bot is a fill
 
 
@@ -79,7 +80,7 @@ def _check_ranges(expectation: Expectation | None, max_age: timedelta | None) ->
         raise Invalid.field("grace", "range", "Choose a grace of at most one day.")
 
 
-def _columns(expectation: Expectation | None, at: datetime, zone: str) -> dict[str, Any]:
+def _columns(expectation: Expectation | None, at: datetime, zone: str) -> Columns:
     if expectation is None:
         return NOT_EXPECTED
     return {
@@ -91,7 +92,7 @@ def _columns(expectation: Expectation | None, at: datetime, zone: str) -> dict[s
     }
 
 
-def _set(bot: Automation, columns: dict[str, Any]) -> None:
+def _set(bot: Automation, columns: Columns) -> None:
     for name, value in columns.items():
         setattr(bot, name, value)
 
@@ -158,7 +159,7 @@ def _record_late(late: Sequence[Automation], head: int) -> int:
         for bot in _unchanged(late, "due_at"):
             since = heard.get(bot.pk) or _last_heard(bot)
             deadline = _deadline(bot, since)
-            changed: dict[str, Any] = {"due_at": deadline}
+            changed: Columns = {"due_at": deadline}
             if deadline <= turn.at:
                 event = _append(turn, bot, Kind.AUTOMATION_QUIET, since=since, dueAt=deadline)
                 changed = {"due_at": None, "silent_since": since, "silent_from": event.position}

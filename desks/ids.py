@@ -6,6 +6,7 @@ is, and none of them is renamed.
 
 import secrets
 import string
+from functools import partial
 from typing import Annotated
 
 from events.json_schema import EXAMPLE_USER_ID, Example, JsonSchema, pattern
@@ -61,41 +62,13 @@ def new_id(prefix: str) -> str:
     return prefix + random_base62(RANDOM_CHARACTERS)
 
 
-def new_user_id() -> str:
-    return new_id(USER)
-
-
-def new_bot_id() -> str:
-    return new_id(BOT)
-
-
-def new_staff_id() -> str:
-    return new_id(STAFF)
-
-
-def new_card_id() -> str:
-    return new_id(CARD)
-
-
-def new_signal_id() -> str:
-    return new_id(SIGNAL)
-
-
-def new_subscription_id() -> str:
-    return new_id(SUBSCRIPTION)
-
-
-def new_token_id() -> str:
-    return new_id("tok_")
-
-
-def new_secret_id() -> str:
-    return new_id("sec_")
-
-
-def new_notice_id() -> str:
-    return new_id("ntc_")
-
-
-def new_chat_id() -> str:
-    return new_id("chat_")
+new_user_id = partial(new_id, USER)
+new_bot_id = partial(new_id, BOT)
+new_staff_id = partial(new_id, STAFF)
+new_card_id = partial(new_id, CARD)
+new_signal_id = partial(new_id, SIGNAL)
+new_subscription_id = partial(new_id, SUBSCRIPTION)
+new_token_id = partial(new_id, "tok_")
+new_secret_id = partial(new_id, "sec_")
+new_notice_id = partial(new_id, "ntc_")
+new_chat_id = partial(new_id, "chat_")

@@ -1,7 +1,7 @@
 """Automations: a user's bots, which push signed signals to the user's desk."""
 
 from datetime import timedelta
-from typing import Annotated, Any, NotRequired, Self, TypedDict
+from typing import Annotated, NotRequired, Self, TypedDict
 
 from django.db import models
 from django.db.models import Q
@@ -15,7 +15,7 @@ from events.kinds import Kind, data_of
 MAX_BOTS = 50
 
 # The columns of a bot from which nothing is expected.
-NOT_EXPECTED: dict[str, Any] = dict.fromkeys(
+NOT_EXPECTED = dict.fromkeys(
     ("every", "grace", "expected_since", "due_at", "silent_since", "silent_from")
 )
 IS_NOT_EXPECTED = Q(**{f"{name}__isnull": True for name in NOT_EXPECTED})

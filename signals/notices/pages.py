@@ -52,29 +52,12 @@ class NoticesForm(Form):
         return [kind.value for kind in self.kinds if kind not in self.cleaned_data["wanted"]]
 
 
-def notices_page(*methods: str, spends: str = "pages") -> Callable[[View], View]:
-    """Declares a page of a signed-in user, customer or staff. The view gets the user.
-
-    A GET counts against the user's limit ``pages``, and a POST against ``spends``.
-    """
-
-    def decorate(view: View) -> View:
-        @page(*methods)
-        @login_required
-        @functools.wraps(view)
-        def checked(request: HttpRequest, **kwargs: str) -> HttpResponseBase:
-            user = cast(User, request.user)
-            limits.consume(spends if request.method == "POST" else "pages", str(user.pk))
-            return view(request, user, **kwargs)
-
-        return checked
-
-    return decorate
-
-
-@notices_page("GET", "POST")
-def notices(request: HttpRequest, user: User) -> HttpResponse:
-    """Shows and saves of which kinds the user gets notices."""
+@page("GET", "POST")
+@login_required
+def notices(request: HttpRequest) -> HttpResponse:
+    """Shows and saves of which kinds the signed-in user gets notices."""
+    user = cast(User, request.user)
+    limits.consume("pages", str(user.pk))
     form = NoticesForm(sent(request), user)
     if form.is_valid():
         NoticeChoice.objects.update_or_create(user=user, defaults={"off": form.off()})
@@ -87,9 +70,12 @@ def notices(request: HttpRequest, user: User) -> HttpResponse:
     return form_page(request, "pages/notices.html", form, **context)
 
 
-@notices_page("POST")
-def test_notice(request: HttpRequest, user: User) -> HttpResponse:
+@page("POST")
+@login_required
+def test_notice(request: HttpRequest) -> HttpResponse:
     """Queues a notice that says nothing but that notices arrive. One waits at most."""
+    user = cast(User, request.user)
+    limits.consume("pages", str(user.pk))
     tests = QueuedNotice.objects.filter(user=user, kind=NoticeKind.TEST, channel=MAIL)
     if not tests.exists():
         body = "You asked for this test. Notices reach you."
@@ -142,14 +128,14 @@ class ChatForm(Form):
 
 
 def chat_page(*methods: str, spends: str, recently: bool = True) -> Callable[[View], View]:
-    """Declares a page of a signed-in user's chats. Staff need their second factor.
+    """Declares a page of a signed-in user's chats. The view gets the user.
+
+    Staff need their second factor. A POST counts against the user's limit ``spends``.
 
     ``recently`` asks for a sign-in of the last 15 minutes, and leads back to the page.
     """
 
     def decorate(view: View) -> View:
-        spending = notices_page(*methods, spends=spends)(view)
-
         @page(*methods)
         @login_required
         @functools.wraps(view)
@@ -160,7 +146,9 @@ def chat_page(*methods: str, spends: str, recently: bool = True) -> Callable[[Vi
                 back = request.path if "GET" in methods else reverse("new-chat")
                 again = urlencode({"next": back})
                 return redirect(f"{reverse('account_reauthenticate')}?{again}")
-            return spending(request, **kwargs)
+            user = cast(User, request.user)
+            limits.consume(spends if request.method == "POST" else "pages", str(user.pk))
+            return view(request, user, **kwargs)
 
         return checked
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from smtplib import SMTPDataError, SMTPRecipientsRefused
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from allauth.account.models import EmailAddress
 from django.conf import settings
@@ -41,6 +41,9 @@ from tokens.models.secret import decrypt
 
 TICK = 1.0  # seconds between two looks
 RATE = "notices by "  # the name of a rate: then the channel
+CHAT_RATE = "25/second"  # of each service
+LEASE = timedelta(minutes=2)
+AT_ONCE = 25  # notices of a channel that a process takes
 # How long to wait after each failed attempt, on every channel. A mail is given up after the last.
 WAITS = tuple(timedelta(minutes=minutes) for minutes in (1, 5, 30, 120, *(360 for _ in range(11))))
 MOST_CHATS = 100  # in flight
@@ -108,34 +111,19 @@ async def _unless_database_fails(delivery: Awaitable[None]) -> None:
         logger.warning("What became of a notice was not recorded: %s", type(error).__name__)
 
 
-class Schedule(NamedTuple):
-    """For how long a process takes notices, how many all take in a time, and one at once."""
-
-    lease: timedelta
-    rate: str
-    at_once: int
-
-
-def schedule_of(channel: str) -> Schedule:
-    """The schedule of a channel (contract, section 8)."""
-    if channel == MAIL:
-        return Schedule(timedelta(minutes=2), settings.NOTICE_RATE, 20)
-    return Schedule(timedelta(minutes=1), "25/second", 25)
-
-
 def take(channel: str, now: datetime) -> list[QueuedNotice]:
     """Takes the next notices of a channel, as many as its rate allows. The lease begins at ``now``.
 
     ``due_at`` of a notice becomes the end of its lease. Its chat is leased with it, because a chat
     is sent one notice at a time.
     """
-    schedule, rate = schedule_of(channel), f"{RATE}{channel}"
-    until, between = now + schedule.lease, interval(schedule.rate)
+    name, until = f"{RATE}{channel}", now + LEASE
+    between = interval(settings.NOTICE_RATE if channel == MAIL else CHAT_RATE)
     related = ["user"] if channel == MAIL else ["user", "chat"]
     due = QueuedNotice.objects.due(channel, now).select_related(*related)
     with transaction.atomic():
-        free = list(due.select_for_update(skip_locked=True, of=("self",))[: schedule.at_once])
-        granted, _ = spend([(rate,)] * len(free), {rate: between}, now)
+        free = list(due.select_for_update(skip_locked=True, of=("self",))[:AT_ONCE])
+        granted, _ = spend([(name,)] * len(free), {name: between}, now)
         taken = free[: len(granted)]
         for notice in taken:
             notice.due_at, notice.attempts = until, notice.attempts + 1

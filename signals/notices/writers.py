@@ -2,7 +2,7 @@
 
 ``follow`` reads the log and saves its position in the transaction that writes the notices. So each
 event has one notice, whatever the number of processes, and one that was down writes late what it
-missed. Each of ``WRITERS`` writes what is due at a time, and returns whether there may be more.
+missed. Each of ``WRITERS`` writes what is due, and returns whether there may be more.
 """
 
 import hashlib
@@ -256,8 +256,7 @@ def summarise_refusals(now: datetime) -> None:
 
 # --- What staff are notified of: once when it begins, and again if it ended in between ------------
 
-OPERATIONS = "notices of operations"  # the name of a bookmark, of the last look
-EVERY = timedelta(minutes=5)
+EVERY = timedelta(minutes=5)  # between two looks
 OVER = timedelta(hours=6)  # what ended so long ago can have a notice again
 MAX_SENDERS = 20
 SUBJECT = "The service needs attention"
@@ -268,21 +267,19 @@ def write_concerns(now: datetime) -> None:
 
     It is what the first page of the control area says of engines, refusals and tokens.
     """
-    last = Bookmark.objects.filter(name=OPERATIONS, at__gt=now - EVERY)
-    if last.exists():
-        return
     found = {_key(concern): concern for concern in _concerns(now)}
-    with bookmarked(OPERATIONS) as mark:
-        if mark is None or last.exists():
-            return
-        mark.at = now
-        mark.save(update_fields=["at"])
-        KnownConcern.objects.filter(key__in=found).update(seen_at=now)
+    with transaction.atomic():
+        new = set()
+        for key in sorted(found):  # so that two processes wait for each other in one order
+            _, is_new = KnownConcern.objects.update_or_create(key=key, defaults={"seen_at": now})
+            if is_new:
+                new.add(key)
+        entries = [
+            f"- {concern.sentence}\n  {settings.BASE_URL}{concern.url}"
+            for key, concern in found.items()
+            if key in new
+        ]
         KnownConcern.objects.filter(seen_at__lt=now - OVER).delete()
-        known = KnownConcern.objects.in_bulk(found)
-        new = [key for key in found if key not in known]
-        KnownConcern.objects.bulk_create(KnownConcern(key=key, seen_at=now) for key in new)
-        entries = [f"- {found[key].sentence}\n  {settings.BASE_URL}{found[key].url}" for key in new]
         if entries:
             write(staff_notices(SUBJECT, "\n\n".join(entries), now))
 
@@ -334,7 +331,6 @@ WRITERS: tuple[Callable[[datetime], bool | None], ...] = (
     move_old_rows,
     follow,
     summarise_refusals,
-    write_concerns,
     write_to_many,
     write_lost_keys,
 )

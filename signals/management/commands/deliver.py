@@ -16,7 +16,7 @@ from desks.expectations import Watch
 from events.management.log_command import LogCommand
 from signals.notices.chats.actions import poll_telegram
 from signals.notices.sending import send_mails, send_to_chats
-from signals.notices.writers import WRITERS
+from signals.notices.writers import EVERY, WRITERS, write_concerns
 from signals.outbound.database import DatabaseThreads
 from signals.webhooks.runner.loop import deliver_subscriptions
 from tokens.sealed_texts import erase_ended
@@ -58,6 +58,7 @@ LOOPS: tuple[Loop, ...] = (
     poll_telegram,
     erase_ended_secrets,
     *(partial(repeat, work=writer) for writer in WRITERS),
+    partial(repeat, work=write_concerns, tick=EVERY.total_seconds()),
 )
 
 PAUSE = 5.0  # seconds until a loop that failed starts again

@@ -29,13 +29,6 @@ SUPPRESS_EMBEDS = 1 << 2  # a flag of Discord's messages: no previews of links
 CUT = "…"
 
 
-class Destination(NamedTuple):
-    """The checked URL of a chat, and the service that it is of."""
-
-    service: Service
-    target: Target
-
-
 class Request(NamedTuple):
     """A POST of JSON to a chat."""
 
@@ -52,8 +45,11 @@ def hosts() -> dict[Service, Sequence[str]]:
     }
 
 
-def read(url: str) -> Destination:
-    """Reads the URL of a chat. Raises ``ForbiddenURL`` unless it is one of a service offered."""
+def read(url: str) -> tuple[Service, Target]:
+    """The service of a chat's URL, and the checked URL.
+
+    Raises ``ForbiddenURL`` unless it is one of a service offered.
+    """
     try:
         target = check_url(url)
     except ForbiddenURL as refusal:
@@ -67,7 +63,7 @@ def read(url: str) -> Destination:
             raise ForbiddenURL("scheme", "The address must begin with https://.")
         if not PATHS[service].fullmatch(target.path):
             raise ForbiddenURL("path", f"This is not an address of {FORMS[service]}.")
-        return Destination(service, target)
+        return service, target
     raise ForbiddenURL("service", _expected())
 
 

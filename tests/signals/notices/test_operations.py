@@ -82,12 +82,6 @@ def test_webhooks_that_fail_for_an_hour_are_told(desk, clock):
     assert "1 webhook has failed for more than an hour." in body
 
 
-def test_between_two_looks_nothing_is_read(clock, django_assert_num_queries):
-    write_concerns(timezone.now())
-    with django_assert_num_queries(1):
-        write_concerns(timezone.now())
-
-
 def test_who_turned_it_off_is_not_told(engine, desk, clock):
     user = a_staff_user("other@example.com")
     NoticeChoice.objects.create(user=user, off=["operations"])

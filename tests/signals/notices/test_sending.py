@@ -13,7 +13,7 @@ from django.utils import timezone
 from desks.models import NoticeChoice, QueuedNotice
 from desks.models.notice import MAIL, NoticeKind
 from desks.notices import outbox
-from signals.notices.sending import schedule_of, take
+from signals.notices.sending import LEASE, take
 from signals.notices.texts import new_notice
 from tests.notices import send
 from tests.pages import words
@@ -161,7 +161,7 @@ class TestFailures:
 def test_what_a_process_took_and_did_not_send_is_taken_again_after_its_lease(member, settings):
     settings.NOTICE_RATE = "off"
     a_notice(member)
-    now, lease = timezone.now(), schedule_of(MAIL).lease
+    now, lease = timezone.now(), LEASE
     assert len(take(MAIL, now)) == 1
     assert take(MAIL, now + lease - SECOND) == []
     assert len(take(MAIL, now + lease)) == 1

@@ -21,8 +21,8 @@ from desks.notices.outbox import write_security
 from signals.notices.chats.actions import request_test
 from signals.notices.sending import (
     GIVE_UP_AFTER,
+    LEASE,
     finish,
-    schedule_of,
     send_to_chat,
     send_to_chats,
     take_for_chats,
@@ -36,7 +36,6 @@ from tests.signals.notices.chats.stage import MINUTE, SECOND, a_chat, heard_by, 
 from tests.signals.notices.test_sending import a_notice
 from tests.signals.outbound.listeners import endpoint, reply
 
-LEASE = schedule_of(Service.DISCORD).lease
 pytestmark = pytest.mark.django_db
 
 

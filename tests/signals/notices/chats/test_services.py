@@ -31,12 +31,12 @@ def hosts(settings):
 )
 def test_the_host_says_which_service_it_is(url, service):
     found = read(url)
-    assert (found.service, found.target.url) == (service, url)
+    assert (found[0], found[1].url) == (service, url)
 
 
 def test_a_host_in_capitals_or_in_wide_letters_is_read_as_what_it_is():
     for spelling in ("DISCORD.com", "\uff44iscord.com", "discord.com:443"):
-        assert read(DISCORD.replace("discord.com", spelling)).target.url == DISCORD
+        assert read(DISCORD.replace("discord.com", spelling))[1].url == DISCORD
 
 
 @pytest.mark.parametrize(
