@@ -10,8 +10,8 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
+from django.core.cache import BaseCache
 from django.core.cache.backends import db, redis
-from django.core.cache.backends.base import BaseCache
 from django.db import DatabaseError, connection, transaction
 from django.utils import timezone
 

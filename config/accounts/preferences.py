@@ -11,7 +11,6 @@ from zoneinfo import available_timezones
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.contrib.auth.models import AnonymousUser
 from django.forms import ChoiceField, ModelForm, RadioSelect
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
@@ -47,7 +46,12 @@ class PreferencesForm(ModelForm):  # type: ignore[type-arg]
 
 def colours(request: HttpRequest) -> dict[str, Callable[[], str]]:
     """The template variable ``colours``. It reads the session only where a page uses it."""
-    return {"colours": lambda: _colours(getattr(request, "user", None))}
+
+    def chosen() -> str:
+        theme = getattr(getattr(request, "user", None), "theme", Theme.SYSTEM)
+        return BY_DEVICE if theme == Theme.SYSTEM else str(theme)
+
+    return {"colours": chosen}
 
 
 @page("GET", "POST")
@@ -62,8 +66,3 @@ def preferences(request: HttpRequest) -> HttpResponse:
         messages.success(request, "Your preferences are saved.")
         return redirect("account_preferences")
     return form_page(request, "account/preferences.html", form)
-
-
-def _colours(user: User | AnonymousUser | None) -> str:
-    theme = getattr(user, "theme", Theme.SYSTEM)
-    return BY_DEVICE if theme == Theme.SYSTEM else str(theme)

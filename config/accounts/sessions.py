@@ -27,7 +27,7 @@ from config.problems import UNAVAILABLE_ERRORS
 from desks.models import User
 from events.http.requests import state_of
 from events.json_schema import JsonObject
-from tokens.callers.staff import session_expired
+from tokens.callers.staff import session_end
 from tokens.crypto import keys
 
 BOUND_TO = "session"
@@ -123,7 +123,8 @@ class AuthenticationMiddleware(auth.AuthenticationMiddleware):
 def _user(request: HttpRequest) -> User | AnonymousUser:
     """Returns the signed-in user. Ends a staff session that is too old."""
     user: User | AnonymousUser = get_user(request)
-    if session_expired(request, user):
+    end = session_end(request, user)
+    if end is not None and timezone.now() > end:
         request.session.flush()
         return AnonymousUser()
     state_of(request).user_pk = user.pk

@@ -15,7 +15,6 @@ from django.contrib.auth.models import AnonymousUser
 from django.contrib.auth.signals import user_logged_in
 from django.dispatch import receiver
 from django.http import HttpRequest
-from django.utils import timezone
 
 from desks.models import User
 from events.http.refusals import NotAllowed, ReauthenticationRequired, SecondFactorRequired
@@ -44,12 +43,6 @@ def verify_session(
     factors = Authenticator.objects.filter(user=user, type__in=SECOND_FACTORS)
     if list(factors) == [authenticator]:
         request.session[FACTOR_ADDED_BY] = user.pk
-
-
-def session_expired(request: HttpRequest, user: User | AnonymousUser) -> bool:
-    """Whether this is a staff session older than ``MAX_SESSION_AGE``."""
-    end = session_end(request, user)
-    return end is not None and timezone.now() > end
 
 
 def session_end(request: HttpRequest, user: User | AnonymousUser) -> datetime | None:
