@@ -49,18 +49,18 @@ class CreateCredentialPage(ActionPage):
         return self.response_class(self.request, ["control/shown_once.html"], context)
 
 
+def _owned_by_the_platform(model: type[Model]) -> Q:
+    """The rows of the platform: only those of customers have a desk, or a bot."""
+    return Q(automation=None) if model is SigningSecret else Q(desk=None)
+
+
 class OwnerFilter(ChoiceFilter, name="owner"):
-    """Filters by owner. The default is the platform; a search covers both owners.
+    """Filters by owner. The default is the platform; a search covers both owners."""
 
-    ``column`` is a foreign key that only the rows of customers have.
-    """
-
-    def __init_subclass__(cls, column: str, **options: str) -> None:
-        super().__init_subclass__(**options)
-        cls.filters = {
-            "the platform": lambda rows: rows.filter(**{f"{column}__isnull": True}),
-            "customers": lambda rows: rows.filter(**{f"{column}__isnull": False}),
-        }
+    filters = {
+        "the platform": lambda rows: rows.filter(_owned_by_the_platform(rows.model)),
+        "customers": lambda rows: rows.exclude(_owned_by_the_platform(rows.model)),
+    }
 
     def choices(self, changelist: Any) -> Any:
         return list(super().choices(changelist))[1:]  # without "All"
@@ -147,10 +147,6 @@ class RevokeToken(ActionPage):
         return self.redirect_to_row(token, "The token is revoked.")
 
 
-class TokenOwnerFilter(OwnerFilter, column="desk"):
-    """By desk, or the platform's."""
-
-
 @admin.register(Token)
 class TokenAdmin(ReadOnlyAdmin):
     """Tokens, newest first. Only the hint of a token's value is shown."""
@@ -167,7 +163,7 @@ class TokenAdmin(ReadOnlyAdmin):
         "expires_at",
         "revoked_at",
     ]
-    list_filter = [TokenOwnerFilter]
+    list_filter = [OwnerFilter]
     list_select_related = ["desk"]
     ordering = ["-id"]
     search_help_text = "tok_… · the usr_… of a desk · a part of a platform token's name"
@@ -260,10 +256,6 @@ class EndSecret(ActionPage):
         return self.redirect_to_row(self.row, "The secret is ended.")
 
 
-class SecretOwnerFilter(OwnerFilter, column="automation"):
-    """By bot, or the Floor's and Nox's."""
-
-
 @admin.register(SigningSecret)
 class SecretAdmin(ReadOnlyAdmin):
     """Signing secrets, newest first. Only the hint of a secret is shown."""
@@ -274,7 +266,7 @@ class SecretAdmin(ReadOnlyAdmin):
         "end": EndSecret,
     }
     list_display = ["owner", "hint", "state", "created_at", "ends_at"]
-    list_filter = [SecretOwnerFilter]
+    list_filter = [OwnerFilter]
     ordering = ["-id"]
     search_help_text = "sec_… · bot_…"
     searches_by_prefix = {

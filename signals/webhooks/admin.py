@@ -143,10 +143,6 @@ class RemoveWebhook(OfThePlatform):
         return self.redirect_to_list("The webhook is removed.")
 
 
-class WebhookOwnerFilter(OwnerFilter, column="desk"):
-    """By desk, or the platform's."""
-
-
 @admin.register(Subscription)
 class SubscriptionAdmin(ReadOnlyAdmin):
     """Webhooks, the newest first. Their URLs are shown to nobody."""
@@ -162,7 +158,7 @@ class SubscriptionAdmin(ReadOnlyAdmin):
         "remove": RemoveWebhook,
     }
     list_display = ["public_id", "host", "desk", "now", "failures", "last_delivered_at"]
-    list_filter = [WebhookOwnerFilter]
+    list_filter = [OwnerFilter]
     list_select_related = ["desk"]
     ordering = ["-id"]
     search_help_text = "sub_… · usr_…"
