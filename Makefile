@@ -22,7 +22,7 @@ key = $$($(BIN)/python -c 'import secrets; print(secrets.token_hex(32))')
 PRODUCTION = ENV_FILE=/dev/null DEBUG=off SECRET_KEY=$(key) TOKEN_KEYS=$(key) \
 	SECRET_KEYS=$(key) BASE_URL=https://signals.example DATABASE_URL=sqlite:////dev/null
 
-.PHONY: help demo serve live quick check lint test coverage bench drills mutants screenshots lock
+.PHONY: help demo serve live quick check lint test coverage bench drills mutants mutmut screenshots lock
 
 help: ## list the commands
 	@sed -n 's/^\([a-z]*\):.* ## /  make \1	/p' $(MAKEFILE_LIST)
@@ -101,7 +101,10 @@ drills: .venv/dev ## inject faults under load and check that nothing is lost; ab
 	@WALK=all $(BIN)/pytest -q tests/browser/test_walk.py
 	@$(BIN)/python -m tests.drills.one_account
 
-mutants: .venv/dev ## run mutation tests on the critical modules; an hour, more on PostgreSQL
+mutants: .venv/dev ## plant the bugs of tests/mutants/ one at a time and name those that no test sees; half an hour
+	@unset TEST_DATABASE_URL TEST_REDIS_URL; $(BIN)/python -m tests.mutants
+
+mutmut: .venv/dev ## plant made-up bugs in the critical modules; an hour, more on PostgreSQL
 	@$(BIN)/mutmut run --max-children 1
 	@$(BIN)/mutmut results
 

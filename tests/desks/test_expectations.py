@@ -5,12 +5,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from desks.expectation_rules import Expectation
-from desks.models import Automation
+from desks.expectations import count_days_in_new_zone
+from desks.models import Automation, User
 from events.actors import SYSTEM
-from events.http.refusals import Invalid
+from events.http.refusals import Invalid, NotAllowed
 from events.kinds import Kind
 from events.models import Event, Head
-from tests.factories import expect
+from tests.factories import a_bot, a_ready_desk, expect
 from tokens import actions as tokens
 
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
@@ -85,6 +86,24 @@ class TestTheAction:
         data = Event.objects.latest("position").content["data"]
         assert data["expected"] == {"every": None, "tradingDays": True, "grace": 0}
         assert data["maxAge"] is None
+
+    def test_a_deactivated_user_changes_nothing(self, bot):
+        User.objects.filter(pk=row(bot).desk.user_id).update(is_active=False)
+        with pytest.raises(NotAllowed):
+            expect(bot, Expectation(HOUR, NO_GRACE))
+        assert row(bot).due_at is None
+
+    def test_a_new_zone_looks_again_at_the_owners_bots_of_trading_days_alone(self, bot, card):
+        own = row(bot).desk
+        hourly, not_expected, anothers = a_bot(own), a_bot(own), a_bot(a_ready_desk(card))
+        for each in (bot, anothers):
+            expect(each, Expectation(None, NO_GRACE))
+        expect(hourly, Expectation(HOUR, NO_GRACE))
+        bots = (bot, hourly, not_expected, anothers)
+        before = [row(each).due_at for each in bots]
+        count_days_in_new_zone(own.user)
+        moved = [row(each).due_at != due for each, due in zip(bots, before, strict=True)]
+        assert moved == [True, False, False, False]
 
     def test_what_changes_nothing_writes_nothing(self, bot):
         expect(bot, Expectation(HOUR, NO_GRACE))

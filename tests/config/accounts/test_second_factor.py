@@ -43,6 +43,12 @@ def test_the_refusal_leads_to_a_factor_and_the_factor_into_the_control_area(memb
     assert browser.get("/control/").status_code == HTTPStatus.OK
 
 
+def test_recovery_codes_alone_are_no_factor_that_one_is_asked_to_prove(member):
+    Authenticator.objects.create(user=member, type=Authenticator.Type.RECOVERY_CODES, data={})
+    refused = staff.a_client(member, "password").get("/control/")
+    assert pages.problem(refused) == "second_factor_required"
+
+
 def test_a_wrong_code_says_what_to_do(member):
     browser = staff.a_client(member, "password")
     browser.post("/accounts/reauthenticate/", {"password": factories.PASSWORD})

@@ -62,6 +62,14 @@ def test_a_signature_verifies_only_with_the_same_body_time_and_secret(body, at):
     assert not signing.verifies([], at, [signature], body)
 
 
+@pytest.mark.parametrize("place", range(5))
+def test_one_of_five_signatures_and_one_of_two_secrets_is_enough(place):
+    signatures = [signing.sign("another secret", NOW, b"{}")] * 5
+    signatures[place] = signing.sign(SECRET, NOW, b"{}")
+    assert signing.verifies([SECRET, "a third secret"], NOW, signatures, b"{}")
+    assert signing.verifies(["a third secret", SECRET], NOW, signatures, b"{}")
+
+
 @pytest.mark.parametrize(
     "form",
     ["v0=00,{}", "{},v2=00", "v0=A+/_-.=,v01=x,{},v11=1,v999=z", "v2=" + "0" * 256 + ",{}"],
