@@ -19,7 +19,7 @@ from events.http.requests import json_weight, media_weights
 from events.json_schema import JsonObject
 from events.kinds import Kind
 from signals.contract import samples
-from signals.contract.document import ANY_PAIR, BOT_ID, Sample, contract
+from signals.contract.document import ANY_PAIR, BOT_ID, contract
 from signals.law import shapes
 
 KIBIBYTE = 1024
@@ -73,7 +73,10 @@ def contract_page() -> str:
             "pair": ANY_PAIR,
             "direction": samples.ANY_DIRECTION,
         },
-        "feed": [_parameter(name, field) for name, field in FeedParameters().fields.items()],
+        "feed": [
+            Row(name, _taken(field), str(field.help_text))
+            for name, field in FeedParameters().fields.items()
+        ],
         "kinds": Kind.values,
         "max_wait": MAX_WAIT,
         "limits": _limits(),
@@ -95,16 +98,15 @@ def _shape(
         "anchor": anchor,
         "title": title,
         "description": shape.description.replace("``", ""),
-        "samples": [_sample(name, document[name]) for name in names],
+        "samples": [
+            {**document[name], "name": name, "text": json.dumps(document[name]["body"], indent=2)}
+            for name in names
+        ],
         "members": [
             Row(name, _values(member.schema), member.description, member.is_required)
             for name, member in shape.members.items()
         ],
     }
-
-
-def _sample(name: str, sample: Sample) -> dict[str, object]:
-    return {**sample, "name": name, "text": json.dumps(sample["body"], indent=2)}
 
 
 def _values(schema: JsonObject) -> str:
@@ -118,10 +120,6 @@ def _values(schema: JsonObject) -> str:
 
 
 # --- The feed and the limits ---------------------------------------------------------------------
-
-
-def _parameter(name: str, field: serializers.Field[Any, Any, Any, Any]) -> Row:
-    return Row(name, _taken(field), str(field.help_text))
 
 
 def _taken(field: serializers.Field[Any, Any, Any, Any]) -> str:

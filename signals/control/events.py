@@ -24,10 +24,10 @@ from signals.law.refusals import REASONS
 from tokens.choices import Source
 
 
-def _filter_refusals(member: str, value: str, rows: Rows) -> Rows:
-    """The newest refusals whose data have this value."""
+def _filter_refusals(lookup: str, value: str, rows: Rows) -> Rows:
+    """The newest refusals with this value."""
     refusals = search.newest(Event.objects.filter(kind=Kind.SIGNAL_REFUSED))
-    return rows.filter(position__in=refusals, **{f"content__data__{member}": value})
+    return rows.filter(position__in=refusals, **{lookup: value})
 
 
 class KindFilter(ChoiceFilter, name="kind"):
@@ -43,7 +43,10 @@ class ReasonFilter(ChoiceFilter, name="reason"):
 
 
 class SourceFilter(ChoiceFilter, name="source"):
-    filters = {source: partial(_filter_refusals, "source", source) for source in Source.values()}
+    filters = {
+        source: partial(_filter_refusals, "content__data__source", source)
+        for source in Source.values()
+    }
 
 
 class NamingChangeList(IndexedChangeList):
@@ -92,12 +95,12 @@ class EventAdmin(ReadOnlyAdmin):
 
     @admin.display
     def reason(self, event: Event) -> str:
-        return _data(event).get("code") or EMPTY_VALUE
+        return event.code or EMPTY_VALUE
 
     @admin.display
     def source(self, event: Event) -> str:
-        signal = event.content_for(platform=True)["signal"] or {}
-        return signal.get("source") or _data(event).get("source") or EMPTY_VALUE
+        about = event.content_for(platform=True)["signal"] or event.content["data"]
+        return about.get("source") or EMPTY_VALUE
 
     @admin.display
     def bot(self, event: Any) -> str:
@@ -119,7 +122,7 @@ class EventAdmin(ReadOnlyAdmin):
 
     @admin.display(description="content")
     def platform_view(self, event: Event) -> SafeString:
-        return _folded_json("As JSON", event.content_for(platform=True))
+        return _folded_json(event.content_for(platform=True))
 
     @admin.display(description="what customers see")
     def customer_view(self, event: Event) -> SafeString | str:
@@ -127,12 +130,7 @@ class EventAdmin(ReadOnlyAdmin):
             return "Nothing. Only the platform sees this event."
         if event.platform_content is None:
             return "The same content."
-        return _folded_json("As JSON", event.content_for(platform=False))
-
-
-def _data(event: Event) -> JsonObject:
-    data: JsonObject = event.content["data"]
-    return data
+        return _folded_json(event.content_for(platform=False))
 
 
 def _link(named: PageLink | None, otherwise: str = EMPTY_VALUE) -> str:
@@ -144,6 +142,6 @@ def _up_to_position(digits: str) -> Q:
     return Q(position__lte=int(digits)) if digits.isdecimal() else Q(pk__in=[])
 
 
-def _folded_json(summary: str, content: JsonObject) -> SafeString:
+def _folded_json(content: JsonObject) -> SafeString:
     text = json.dumps(content, indent=2, ensure_ascii=False)
-    return render_to_string("control/folded.html", {"summary": summary, "text": text})
+    return render_to_string("control/folded.html", {"summary": "As JSON", "text": text})

@@ -3,7 +3,6 @@
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypedDict
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
@@ -37,15 +36,9 @@ class Step:
     done: bool
 
 
-class Checklist(TypedDict):
-    """What a template shows of steps. The first that is not done is the next one."""
-
-    steps: Sequence[Step]
-    next_step: Step | None
-
-
-def checklist(steps: Sequence[Step]) -> Checklist:
-    return {"steps": steps, "next_step": next((step for step in steps if not step.done), None)}
+def next_of(steps: Sequence[Step]) -> Step | None:
+    """The first step that is not done."""
+    return next((step for step in steps if not step.done), None)
 
 
 @customer_page("GET")
@@ -89,7 +82,8 @@ def overview(request: HttpRequest, desk: Desk) -> HttpResponse:
         "card": card,
         "elected_at": elected_at,
         "token": token,
-        **checklist(steps),
+        "steps": steps,
+        "next_step": next_of(steps),
         "concerns": concerns(
             published=card,
             lapsed=lapsed,

@@ -120,17 +120,19 @@ def safe_cell(value: object) -> str:
 
 
 def _tables(desk: Desk, head: int) -> dict[str, Rows]:
+    elections = Election.objects.filter(desk=desk).select_related("card")
+    webhooks = Subscription.objects.of_owner(desk.pk).select_related("desk")
     return {
         "account": lambda: [_account(desk)],
         "second_factors": lambda: map(_factor, Authenticator.objects.filter(user=desk.user_id)),
         "sessions": lambda: map(_session, _paged(UserSession.objects.filter(user=desk.user_id))),
         "bots": lambda: map(_bot, _paged(Automation.objects.filter(desk=desk))),
-        "elections": lambda: map(_election, _paged(_elections(desk))),
+        "elections": lambda: map(_election, _paged(elections)),
         "tokens": lambda: (row.as_event_data() for row in _paged(Token.objects.filter(desk=desk))),
         "secrets": lambda: (
             row.as_event_data() for row in _paged(SigningSecret.objects.of_desk(desk))
         ),
-        "webhooks": lambda: _webhooks(desk),
+        "webhooks": lambda: records(list(webhooks.all()), timezone.now()),
         "chats": lambda: (chat.as_record() for chat in Chat.objects.filter(user=desk.user_id)),
         "events": lambda: _events(desk, head),
     }
@@ -143,15 +145,6 @@ def _paged(rows: QuerySet[AnyRow]) -> Iterator[AnyRow]:
     while page:
         yield from page
         page = list(ordered.filter(pk__gt=page[-1].pk)[:PAGE_SIZE])
-
-
-def _elections(desk: Desk) -> QuerySet[Election]:
-    return Election.objects.filter(desk=desk).select_related("card")
-
-
-def _webhooks(desk: Desk) -> Iterable[Row]:
-    owned = Subscription.objects.of_owner(desk.pk).select_related("desk")
-    return records(list(owned), timezone.now())
 
 
 def _account(desk: Desk) -> Row:

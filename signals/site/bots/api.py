@@ -1,6 +1,6 @@
 """GET /api/v1/bots: a desk's own bots, and how they are doing (contract, section 4, bots)."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal, TypedDict
 
@@ -120,13 +120,9 @@ def bot_records(desk: Desk, bots: Sequence[Automation], now: datetime) -> list[B
         return []
     head = read_head().position
     tallies = count_bots(desk.public_id, head, [bot.pk for bot in bots], now)
-    last = _last_events(tallies.values())
+    positions = [tally.latest[0][1] for tally in tallies.values() if tally.latest]
+    last = Event.objects.in_bulk(positions)
     return [_record(bot, tallies[bot.pk], last) for bot in bots]
-
-
-def _last_events(tallies: Iterable[BotTally]) -> dict[int, Event]:
-    """The event of each bot's latest signal, by its position."""
-    return Event.objects.in_bulk([tally.latest[0][1] for tally in tallies if tally.latest])
 
 
 def _record(bot: Any, tally: BotTally, last: Mapping[int, Event]) -> BotRecord:

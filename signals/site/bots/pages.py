@@ -27,7 +27,7 @@ from signals.intake.models import Signal
 from signals.reports.activity import BotActivity, bot_activities
 from signals.reports.attention import bots_at_a_glance
 from signals.site.bots.dry_check import dry_check
-from signals.site.desk import Step, checklist
+from signals.site.desk import Step, next_of
 from signals.web import back_to, customer_page, own_bot
 from tokens import actions as token_actions
 from tokens.choices import Source
@@ -117,7 +117,8 @@ def overview(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
         lines=activity.latest,
         compare=True,
         form=ElectionForm(),
-        **checklist(steps),
+        steps=steps,
+        next_step=next_of(steps),
     )
 
 
