@@ -6,7 +6,7 @@ if it has to), and memory holds the rows of one desk.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from heapq import merge
 from itertools import groupby
 from operator import itemgetter
@@ -15,10 +15,12 @@ from django.db import connection
 from django.db.models import Case, F, Value, When
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce, Collate, NullIf
+from tqdm import tqdm
 
 from desks.ids import USER
 from desks.models import Card, Election
 from events.actors import ActorType
+from events.feed import read_head
 from events.kinds import EVERYONE, Kind
 from events.models import Event
 from signals.audit import state
@@ -34,21 +36,19 @@ SIGNAL_KINDS = frozenset(f"signal.{outcome}" for outcome in Outcome.values)
 AFTER_ALL_EVENTS = 2**63  # a row's place in the order of its owner's events
 MARKS = {"requestId", "nonce"}  # what names a refused request to its sender
 
-# Called with the number of events read since the last call.
-Progress = Callable[[int], object]
 # The owner, the order among what is the owner's, and an event, a signal, or a table with its row.
 Item = tuple[str, int, LoggedEvent | Signal | tuple[Table, Row]]
 
 
-def run_audit(progress: Progress = lambda events: None) -> Findings:
+def run_audit() -> Findings:
     """Checks every promise but the schema's. Call it in a snapshot, to read everything at once.
 
-    ``progress`` is called with the number of events read since its last call.
+    It shows its progress on a terminal.
     """
     findings = Findings()
     platform = Owner(findings)
     # ``merge`` keeps the order of the streams: a signal comes right before its event.
-    streams = [_signals(), _events(progress), *map(_rows, TABLES)]
+    streams = [_signals(), _events(), *map(_rows, TABLES)]
     items = merge(*streams, key=itemgetter(0, 1))
     for owner_id, of_owner in groupby(items, key=itemgetter(0)):
         owner = Owner(findings, owner_id, platform) if owner_id else platform
@@ -65,14 +65,13 @@ def run_audit(progress: Progress = lambda events: None) -> Findings:
 # --- What is read ---------------------------------------------------------------------------------
 
 
-def _events(progress: Progress) -> Iterator[Item]:
+def _events() -> Iterator[Item]:
     """All events, by owner and position. Cards are the platform's here."""
     owner = _by_bytes(NullIf("topic", Value(EVERYONE)))
     events = Event.objects.annotate(owner=owner).order_by("owner", "position")
     rows = events.values_list("owner", *LoggedEvent._fields).iterator(chunk_size=CHUNK)
-    for number, (owner_id, *row) in enumerate(rows, start=1):
-        if not number % CHUNK:
-            progress(CHUNK)
+    # With disable=None, tqdm draws on a terminal only.
+    for owner_id, *row in tqdm(rows, total=read_head().position, unit=" events", disable=None):
         event = LoggedEvent(*row)
         yield owner_id, event.position, event
 

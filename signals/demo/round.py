@@ -1,6 +1,5 @@
 """One round of requests over HTTP, as the engine and as an automation. Prints and checks each."""
 
-import functools
 import itertools
 import json
 import secrets
@@ -10,23 +9,17 @@ from typing import Any
 
 import httpx2
 
-from desks.choices import Direction
-from signals.client import HOOK, Accepted, Card, ClientError, Engine, InvalidWebhookError
+from events.json_schema import JsonObject
+from signals.client import HOOK, Accepted, Card, ClientError, Engine
 from signals.demo.webhook import Receiver, subscribe
 from tokens.crypto import signing
 
+OPPOSITE = {"long": "short", "short": "long"}
 PAGE_SIZE = 3  # desks
 TIMEOUT = 30  # seconds for one response, enough for a slow machine
 
-EXPECTED_ERRORS = (
-    httpx2.HTTPError,
-    ClientError,
-    InvalidWebhookError,
-    ValueError,
-    LookupError,
-)
+EXPECTED_ERRORS = (httpx2.HTTPError, ClientError, ValueError, LookupError)
 
-JsonObject = dict[str, Any]
 Print = Callable[[str], None]
 
 
@@ -92,28 +85,28 @@ class Round:
 
     def _play_automation(self) -> None:
         """Pushes as an automation: accepted, repeated, with the wrong direction, ticker only."""
-        bot = self._seeded["automation"]
-        common = {"botId": bot["botId"], "elected": True, "source": "tradingview"}
-        body = {**common, "pair": bot["pair"], "direction": bot["direction"], "nonce": _nonce()}
-        push = functools.partial(self._send, HOOK, secret=bot["secret"])
+        bot, nonce = self._seeded["automation"], _nonce()
+        pair, direction = bot["pair"], bot["direction"]
         self._announce("An automation pushes a signed signal.")
-        first = push(body, expected=_filled(1))
+        sent = {"pair": pair, "direction": direction, "nonce": nonce}
+        first = self._push(sent, expected=_filled(1))
         self._announce("It repeats the signal: refused, with the first outcome.")
         spent = {"code": "nonce_used", "identical": True, "first.signal.id": first["signal"]["id"]}
-        push(body, status=409, expected=spent)
+        self._push(sent, status=409, expected=spent)
         self._announce("It pushes the opposite of the elected direction: refused.")
-        opposite = {**body, "direction": _other(bot["direction"]), "nonce": _nonce()}
-        mismatch = {"code": "direction_mismatch", "elected.direction": bot["direction"]}
-        push(opposite, status=422, expected=mismatch)
+        opposite = {**sent, "direction": OPPOSITE[direction], "nonce": _nonce()}
+        mismatch = {"code": "direction_mismatch", "elected.direction": direction}
+        self._push(opposite, status=422, expected=mismatch)
         self._announce("It pushes a ticker without pair and direction: refused.")
-        ticker = {**common, "ticker": bot["pair"].replace("/", ""), "nonce": _nonce()}
-        push(ticker, status=422, expected={"code": "ticker_only"})
+        ticker = {"ticker": pair.replace("/", ""), "nonce": _nonce()}
+        self._push(ticker, status=422, expected={"code": "ticker_only"})
 
     def _play_customer(self) -> None:
-        first_desk = self._seeded["desks"][0]
+        desk = self._seeded["desks"][0]
         self._announce("The customer reads the desk with its own token.")
-        ready = {"userId": first_desk["userId"], "connected": True, "ready": True}
-        self._send("/api/v1/me", token=first_desk["deskToken"], expected=ready)
+        headers = {"Authorization": f"Bearer {desk['deskToken']}"}
+        expected = {"userId": desk["userId"], "connected": True, "ready": True}
+        self._expect(self._http.get("/api/v1/me", headers=headers), 200, expected)
 
     def _play_feed(self, start: str) -> None:
         self._announce("The engine reads the feed from the saved cursor: each event appears once.")
@@ -142,27 +135,21 @@ class Round:
             {"type": "signal.filled", "signal": deployed.signal["id"]},
         )
 
-    def _send(
-        self,
-        path: str,
-        body: JsonObject | None = None,
-        *,
-        expected: JsonObject,
-        status: int = 200,
-        token: str = "",
-        secret: str = "",
-    ) -> JsonObject:
-        """Sends a request and compares the response with the expected one.
+    def _push(self, sent: JsonObject, *, expected: JsonObject, status: int = 200) -> JsonObject:
+        """Pushes a signal of the automation, signed with its secret."""
+        bot = self._seeded["automation"]
+        body = {"botId": bot["botId"], "elected": True, "source": "tradingview", **sent}
+        content, now = json.dumps(body, separators=(",", ":")).encode(), int(time.time())
+        headers = {
+            "Content-Type": "application/json",
+            signing.TIMESTAMP_HEADER: str(now),
+            signing.SIGNATURE_HEADER: signing.sign(bot["secret"], now, content),
+        }
+        response = self._http.post(HOOK, content=content, headers=headers)
+        return self._expect(response, status, expected)
 
-        With a body it is a POST, otherwise a GET. ``expected`` maps dotted names to values.
-        """
-        content = b"" if body is None else json.dumps(body, separators=(",", ":")).encode()
-        response = self._http.request(
-            "GET" if body is None else "POST",
-            path,
-            content=content,
-            headers=_signed(secret, content) if secret else {"Authorization": f"Bearer {token}"},
-        )
+    def _expect(self, response: httpx2.Response, status: int, expected: JsonObject) -> JsonObject:
+        """Compares a response with the expected one, by dotted names. Returns its content."""
         answer: JsonObject = response.json()
         actual = {name: _field(answer, name) for name in expected}
         self._compare({"status": response.status_code, **actual}, {"status": status, **expected})
@@ -188,15 +175,6 @@ class Round:
         self._print(f"     NOT AS EXPECTED: {message}")
 
 
-def _signed(secret: str, content: bytes) -> dict[str, str]:
-    now = int(time.time())
-    return {
-        "Content-Type": "application/json",
-        signing.TIMESTAMP_HEADER: str(now),
-        signing.SIGNATURE_HEADER: signing.sign(secret, now, content),
-    }
-
-
 def _field(answer: Any, name: str) -> Any:
     for part in name.split("."):
         answer = answer.get(part) if isinstance(answer, dict) else None
@@ -213,10 +191,6 @@ def _counts(accepted: Accepted) -> JsonObject:
 
 def _filled(desks: int) -> JsonObject:
     return {"outcome": "filled", "matched": desks, "filled": desks}
-
-
-def _other(direction: str) -> str:
-    return next(other for other in Direction.values() if other != direction)
 
 
 def _nonce() -> str:

@@ -7,7 +7,6 @@ same as if people had used the service.
 import base64
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 from allauth.account.models import EmailAddress
 from allauth.mfa.models import Authenticator
@@ -20,6 +19,7 @@ from desks.choices import Direction
 from desks.models import Automation, Card, Desk, User
 from events import log
 from events.actors import SYSTEM
+from events.json_schema import JsonObject
 from tokens import actions as tokens
 from tokens.choices import Source
 from tokens.models.token import READ, WRITE
@@ -39,7 +39,7 @@ DESKS_PER_TURN = 200
 Progress = Callable[[int], object]
 
 
-def seed(*, ready: int, idle: int, nox: bool, progress: Progress) -> dict[str, Any]:
+def seed(*, ready: int, idle: int, nox: bool, progress: Progress) -> JsonObject:
     """Fills the database and returns the JSON that the contract defines in section 9.
 
     ``ready`` is at least 1, because the first desk belongs to ``user``.

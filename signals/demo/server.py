@@ -12,11 +12,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import httpx2
 from django.core.management.base import CommandError
+
+from events.json_schema import JsonObject
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / ".demo"
@@ -39,7 +40,7 @@ def check_port(port: int) -> None:
             ) from None
 
 
-def prepare(port: int, *, ready: int, idle: int) -> tuple[dict[str, str], dict[str, Any]]:
+def prepare(port: int, *, ready: int, idle: int) -> tuple[dict[str, str], JsonObject]:
     """Creates and seeds a new database. Returns its environment and the output of ``seed``."""
     FOLDER.mkdir(exist_ok=True)
     for old in FOLDER.glob(f"{port}.sqlite3*"):

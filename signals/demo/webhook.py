@@ -1,10 +1,10 @@
 """A customer's webhook on this machine, for the last steps of the demonstration."""
 
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from typing import Any
 
 import httpx2
 
+from events.json_schema import JsonObject
 from signals.client import verify_webhook, webhook_answer
 
 ADDRESS = "127.0.0.1"
@@ -22,9 +22,9 @@ class Receiver(HTTPServer):
         super().__init__((ADDRESS, 0), _Endpoint)
         self.url = f"http://{ADDRESS}:{self.server_port}/"
         self.secret = ""
-        self.messages: list[dict[str, Any]] = []
+        self.messages: list[JsonObject] = []
 
-    def next(self) -> dict[str, Any]:
+    def next(self) -> JsonObject:
         """The next message, verified and answered. Raises ``LookupError`` if none comes."""
         self.handle_request()
         return self.messages.pop()

@@ -1,19 +1,18 @@
 """manage.py audit: compares the log with every table, on a live database."""
 
-import json
 from dataclasses import asdict
+from json import dumps
 
 from django.core.management.base import CommandError, CommandParser
 from django.db import DatabaseError
 from django.utils import timezone
-from tqdm import tqdm
 
 from desks.notices.outbox import write
 from events.feed import read_head
 from events.management.log_command import COULD_NOT_RUN, LogCommand
 from events.models import Head
 from events.statements import snapshot
-from signals.audit.findings import NOT_COVERED, Finding, Findings
+from signals.audit.findings import NOT_COVERED, Finding
 from signals.audit.run import run_audit
 from signals.audit.state import audit_schema
 from signals.notices.texts import staff_notices
@@ -36,10 +35,11 @@ class Command(LogCommand):
             "--tell", action="store_true", help="write a notice for staff if a promise is broken"
         )
 
-    def handle(self, *args: object, **options: object) -> None:
+    def handle(self, *, json: bool, tell: bool, **options: object) -> None:
         schema = audit_schema()
         try:
-            head, findings = _audited()
+            with snapshot():
+                head, findings = read_head(), run_audit()
         except DatabaseError as fault:
             if not schema.broken:
                 raise
@@ -48,28 +48,13 @@ class Command(LogCommand):
             ) from fault
         findings.schema = schema
         lines = findings.lines()
-        broken = sum(bool(line.broken) for line in lines)
-        if options["json"]:
-            self.stdout.write(json.dumps(_report(head, lines)))
-        else:
-            self.stdout.write(_text(head, lines))
-        if broken and options["tell"]:
-            found = [_line(line) for line in lines if line.broken]
-            write(
-                staff_notices(
-                    "The audit found a broken promise", "\n\n".join(found), timezone.now()
-                )
-            )
+        broken = [_line(line) for line in lines if line.broken]
+        self.stdout.write(dumps(_report(head, lines)) if json else _text(head, lines))
+        if broken and tell:
+            title, found = "The audit found a broken promise", "\n\n".join(broken)
+            write(staff_notices(title, found, timezone.now()))
         if broken:
-            raise CommandError(f"{broken} of {len(lines)} promises are broken.")
-
-
-def _audited() -> tuple[Head, Findings]:
-    with snapshot():
-        head = read_head()
-        # With disable=None, tqdm draws on a terminal only.
-        with tqdm(total=head.position, unit=" events", disable=None) as progress:
-            return head, run_audit(progress.update)
+            raise CommandError(f"{len(broken)} of {len(lines)} promises are broken.")
 
 
 def _text(head: Head, lines: list[Finding]) -> str:

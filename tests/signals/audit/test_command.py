@@ -13,7 +13,6 @@ from events.kinds import Kind
 from events.models import Event, Head
 from events.statements import snapshot
 from signals.audit.findings import NOT_COVERED, Findings
-from signals.audit.run import run_audit
 from tests.factories import a_desk
 from tests.signals.audit.stage import a_lively_history, broken
 
@@ -128,13 +127,6 @@ def test_a_seeded_database_keeps_every_promise(db):
     """Rows made in bulk match the log."""
     call_command("seed", "--desks", "12", "--idle", "3", "--nox", "--json", stdout=io.StringIO())
     assert broken() == {}
-
-
-def test_progress_counts_every_event_read(lively, monkeypatch):
-    monkeypatch.setattr("signals.audit.run.CHUNK", 1)
-    steps = []
-    run_audit(steps.append)
-    assert sum(steps) == Head.objects.get().position
 
 
 def test_concurrent_writes_do_not_wait_and_are_not_seen(lively):
