@@ -2,14 +2,16 @@
 
 import json
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from django.http import HttpResponse, HttpResponseBase
 from django.urls import path
 from django.utils.cache import patch_vary_headers
 from drf_spectacular.utils import OpenApiExample, PolymorphicProxySerializer
 from rest_framework import serializers
+from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
+from rest_framework.response import Response
 from rest_framework.viewsets import ViewSetMixin
 
 from desks.ids import EXAMPLE_BOT_ID
@@ -75,7 +77,7 @@ class SignalParameters(StrictSerializer):
         help_text="The bot that sent it. A desk token always names one of its own bots.",
     )
 
-    def validate(self, data: dict[str, Any]) -> JsonObject:
+    def validate(self, data: JsonObject) -> JsonObject:
         if "source" in data and "botId" in data:
             raise serializers.ValidationError({"botId": "Send either source or botId."})
         if "source" not in data and "botId" not in data:
@@ -159,7 +161,7 @@ ON_A_DEPLOY = {*ON_THE_HOOK, *JSON_BODY} - {NoElection, NoCard}
 SPENT_NONCE = {NonceUsed.status: SpentNonce}
 
 # What the hook and the check have in common.
-PUSHED: dict[str, Any] = {
+PUSHED: JsonObject = {
     "body": PUSHED_SIGNAL,
     "bodies": PUSH_EXAMPLES,
     "refusals": ON_THE_HOOK,
@@ -167,8 +169,6 @@ PUSHED: dict[str, Any] = {
 }
 
 # --- The views -----------------------------------------------------------------------------------
-
-Result = TypeVar("Result")
 
 NOT_ACCEPTED = (
     "No signal with this nonce was accepted so far. It may still be on its way, or it was refused: "
@@ -231,7 +231,7 @@ class HookView(SignalView):
     required_scopes = {"POST": "write"}
     for_platform = True
 
-    def get_authenticators(self) -> list[Any]:
+    def get_authenticators(self) -> list[BaseAuthentication]:
         return [SignerAuthentication(self.reader)] if self.request.method == "POST" else []
 
     def get_permissions(self) -> list[Any]:
@@ -259,7 +259,7 @@ class HookView(SignalView):
         """
         return self.receive(json_body(request, any_type=True))
 
-    def handle_exception(self, exc: Exception) -> Any:
+    def handle_exception(self, exc: Exception) -> Response:
         if isinstance(exc, SignatureInvalid):
             state = state_of(self.request._request)
             record_bad_signature(state.json_body or {}, state.id)
@@ -273,7 +273,7 @@ class CheckView(ApiView):
     required_scopes = {"POST": "write"}
     for_platform = True
 
-    def get_authenticators(self) -> list[Any]:
+    def get_authenticators(self) -> list[BaseAuthentication]:
         return [SignerAuthentication(CredentialReader(notes_use=False))]
 
     @endpoint("checkSignal", **PUSHED)
@@ -296,7 +296,7 @@ class DeployView(SignalView):
     required_scopes = {"POST": "write"}
     for_platform = True
 
-    def get_authenticators(self) -> list[Any]:
+    def get_authenticators(self) -> list[BaseAuthentication]:
         return [BearerAuthentication(self.reader)]
 
     @endpoint(
