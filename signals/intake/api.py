@@ -34,17 +34,17 @@ from events.json_schema import EXAMPLE_USER_ID, JsonObject, Refer
 from signals.contract import document as sample
 from signals.contract.document import Contract, contract
 from signals.contract.page import contract_page, prefers_page
-from signals.intake.check import Checked, check
 from signals.intake.incoming import IncomingSignal
 from signals.intake.models import (
     EXAMPLE_NONCE,
     Accepted,
+    Checked,
     FirstAnswer,
     Signal,
     SignalQuerySet,
     SpentNonce,
 )
-from signals.intake.receive import receive, record_bad_signature
+from signals.intake.receive import check, receive, record_bad_signature
 from signals.law import shapes
 from signals.law.refusals import ELECTED, NoCard, NoElection, NonceUsed
 from signals.law.shapes import Shape

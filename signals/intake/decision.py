@@ -224,7 +224,7 @@ def _build_signal(submission: Submission, incoming: IncomingSignal) -> Signal:
         fanout=submission.fanout,
         user_id=incoming.owner_id or submission.user_id,
         bot_id=submission.bot_id,
-        credential=incoming.credential_id or "",  # empty for a preview
+        credential=incoming.credential_id or "",  # empty for a dry check
         trace_id=submission.trace_id,
         size_quote=None if submission.size_quote is None else f"{submission.size_quote:f}",
         rationale=submission.rationale,

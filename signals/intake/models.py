@@ -47,6 +47,9 @@ COMPARED = (
 )
 
 
+CHECKED = "checked"  # the outcome of a check
+
+
 class Outcome(models.TextChoices):
     """The outcome of an accepted signal."""
 
@@ -123,6 +126,28 @@ class Accepted(FirstAnswer):
     """The outcome of an accepted signal. It is sent after the signal was committed."""
 
     ignored: Annotated[Ignored, "Names of the fields that were ignored."]
+
+
+class CheckedSignal(PairAndDirection):
+    """A signal as the check read it."""
+
+    source: SourceName
+    mode: ModeName
+    nonce: Nonce
+    fanout: bool
+    userId: TargetDesk
+    botId: BotId | None
+
+
+class Checked(PaperOnly):
+    """What a signal would do if it were sent to the hook now."""
+
+    outcome: Annotated[str, one_of([CHECKED])]
+    wouldBe: Annotated[OutcomeName, "The outcome that the hook would give."]
+    signal: CheckedSignal
+    matched: Annotated[Count, "Number of desks."]
+    filled: Annotated[Count, "Number of desks that it would fill."]
+    ignored: Annotated[Ignored, "Names of the fields that would be ignored."]
 
 
 class SpentNonce(TypedDict):

@@ -15,8 +15,9 @@ from events.http.refusals import ExchangeSecret, Invalid, Malformed, Refused, Si
 from events.json_schema import JsonObject
 from events.times import to_rfc3339
 from signals.contract.samples import ALERT_TIME, STRATEGY
-from signals.intake.check import Checked, check
 from signals.intake.incoming import IncomingSignal, elected_by
+from signals.intake.models import Checked
+from signals.intake.receive import check
 from signals.law.refusals import ModeRefused, NoElection, TickerOnly
 from signals.law.rules import TICKERS
 from tokens.choices import Source

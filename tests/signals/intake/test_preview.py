@@ -1,4 +1,4 @@
-"""The preview of a signal: its outcome, without recording it."""
+"""The check of a signal: its outcome, without recording it."""
 
 import pytest
 
@@ -21,10 +21,10 @@ def engine(desk, stranger) -> Token:
     return Token.objects.get()
 
 
-def test_a_preview_returns_the_outcome_and_records_nothing(desk, engine):
+def test_a_check_returns_the_outcome_and_records_nothing(desk, engine):
     before = Event.objects.count()
     found = [
-        receive.preview(IncomingSignal(body, engine)).signal
+        receive.check(IncomingSignal(body, engine))
         for body in (
             bodies.fanout(),
             bodies.floor(desk),
@@ -32,7 +32,7 @@ def test_a_preview_returns_the_outcome_and_records_nothing(desk, engine):
             bodies.nox(mode="draft"),
         )
     ]
-    assert [(signal.outcome, signal.matched) for signal in found] == [
+    assert [(checked["wouldBe"], checked["matched"]) for checked in found] == [
         (Outcome.FILLED, 2),
         (Outcome.FILLED, 1),
         (Outcome.DRY_RUN, 2),
@@ -41,8 +41,8 @@ def test_a_preview_returns_the_outcome_and_records_nothing(desk, engine):
     assert (Event.objects.count(), Signal.objects.count()) == (before, 0)
 
 
-def test_a_preview_raises_the_refusal_and_does_not_record_it(engine):
+def test_a_check_raises_the_refusal_and_does_not_record_it(engine):
     before = Event.objects.count()
     with pytest.raises(DirectionMismatch):
-        receive.preview(IncomingSignal(bodies.fanout(direction="short"), engine))
+        receive.check(IncomingSignal(bodies.fanout(direction="short"), engine))
     assert Event.objects.count() == before
