@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 # What code raises when it reads an event whose content was tampered with.
 UNREADABLE = (KeyError, TypeError, ValueError, AttributeError)
@@ -47,19 +46,14 @@ def require(holds: object, what: str) -> None:
         raise AuditMismatchError(what)
 
 
-def require_same(logged: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+def require_same(logged: Mapping[str, object], expected: Mapping[str, object]) -> None:
     """Raises ``AuditMismatchError`` with the names of the members that differ."""
-    if logged != expected:
-        raise AuditMismatchError(", ".join(differences(logged, expected)))
-
-
-def differences(logged: Mapping[str, Any], expected: Mapping[str, Any]) -> list[str]:
-    """Returns the names whose values differ, or that only one of the mappings has."""
-    return [
+    different = [
         name
         for name in dict.fromkeys([*logged, *expected])
         if name not in logged or name not in expected or logged[name] != expected[name]
     ]
+    require(not different, ", ".join(different))
 
 
 @dataclass(slots=True)
