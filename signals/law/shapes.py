@@ -6,7 +6,7 @@ shape does not have are ignored, and only their names are reported.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
@@ -58,8 +58,8 @@ class Submission:
     size_quote: Decimal | None = None
     rationale: str | None = None
     decision_ref: str | None = None
-    sent_at: datetime | None = field(default=None, compare=False)
-    ignored: tuple[str, ...] = field(default=(), compare=False)
+    sent_at: datetime | None = None
+    ignored: tuple[str, ...] = ()
 
     @property
     def signer(self) -> str:
