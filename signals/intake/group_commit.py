@@ -89,8 +89,9 @@ class GroupCommit(Generic[Work, Result]):
         job: Job[Work, Result] = Job(work)
         with self._lock:
             self._waiting.append(job)
-            job.leads, self._is_led = not self._is_led, True
-        if not job.leads:
+            must_wait = self._is_led  # job.leads may change before this thread sleeps
+            job.leads, self._is_led = not must_wait, True
+        if must_wait:
             self._wait(job)
         if job.leads:
             self._lead()

@@ -79,6 +79,32 @@ def test_all_who_wait_behind_a_batch_are_the_next_batch_in_the_order_of_arrival(
     assert (batches.sizes, batches.works) == ([1, 9], list(range(10)))
 
 
+def test_a_thread_that_is_to_lead_before_it_sleeps_leads(batches, threads):
+    first = threads.submit(batches.queue.submit, 0)
+    assert batches.started.wait(30)
+    lock, passed = batches.queue._lock, threading.Event()
+
+    class Slow:
+        """A lock after which the second thread stands still until the lead was passed to it."""
+
+        def __enter__(self) -> None:
+            lock.acquire()
+
+        def __exit__(self, *_: object) -> None:
+            batches.queue._lock = lock
+            lock.release()
+            assert passed.wait(30)
+
+    batches.queue._lock = Slow()  # type: ignore[assignment]
+    second = threads.submit(batches.queue.submit, 1)
+    while batches.queue._lock is not lock:
+        pass
+    batches.release.set()
+    assert first.result(30) == 0
+    passed.set()
+    assert second.result(30) == 2
+
+
 def test_a_batch_has_at_most_64_jobs_and_the_next_leader_takes_the_rest(batches, threads):
     submitted = submit_one_by_one(batches, threads, MAX_BATCH + 6)
     batches.release.set()
