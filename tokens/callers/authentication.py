@@ -94,13 +94,18 @@ class CredentialReader:
     """
 
     def __init__(self, *, cached: bool = False, notes_use: bool = True) -> None:
-        self._cached, self._notes_use = cached, notes_use
+        self._may_cache = self._reads_cache = cached
+        self._notes_use = notes_use
         self.used_cache = False
         self.tried: list[tuple[str, bytes]] | None = None
 
     def read_again(self) -> bool:
-        """Leaves the cache alone from now on. Returns False if nothing came from it."""
-        used_cache, self.used_cache, self._cached = self.used_cache, False, False
+        """Reads from the database from now on. Returns False if nothing came from the cache.
+
+        What is read renews the cache, so that only the first request with a credential that ended
+        elsewhere comes as far as the log's lock.
+        """
+        used_cache, self.used_cache, self._reads_cache = self.used_cache, False, False
         return used_cache
 
     def confirm(self) -> None:
@@ -113,16 +118,17 @@ class CredentialReader:
         Raises ``TokenInvalid``, which is the same for an unknown, a revoked and an expired token.
         """
         now, (digest, key_id) = timezone.now(), keys.new_digest(value)
-        token = cache.tokens.get(digest, now) if self._cached else None
+        token = cache.tokens.get(digest, now) if self._reads_cache else None
         if token is not None:
             self.used_cache = True
             return token
         token = find_active_token(keys.all_digests(value), now)
         if token is None:
+            cache.tokens.drop(digest)
             raise count_failure(request, TokenInvalid())
         if self._notes_use and not _used_recently(token, now):
             _update_last_used(token, now, digest, key_id)
-        if self._cached and token.last_used_at is not None:
+        if self._may_cache and token.last_used_at is not None:
             cache.tokens.put(digest, token, token.last_used_at)
         return token
 
@@ -131,13 +137,13 @@ class CredentialReader:
         now, owner = timezone.now(), _owner(source, bot_id)
         if owner is None:
             return []
-        found = cache.secrets.get(owner, now) if self._cached else None
+        found = cache.secrets.get(owner, now) if self._reads_cache else None
         if found is not None:
             self.used_cache = True
             return found
         found = _live_secrets(owner, now)
-        if self._cached and found:
-            cache.secrets.put(owner, found, now)
+        if self._may_cache:
+            cache.secrets.put(owner, found, now) if found else cache.secrets.drop(owner)
         return found
 
 

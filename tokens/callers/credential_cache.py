@@ -51,6 +51,10 @@ class CredentialCache(Generic[Key, Row]):
             if len(self._rows) > MAX_ENTRIES:
                 self._rows.popitem(last=False)
 
+    def drop(self, key: Key) -> None:
+        with self._lock:
+            self._rows.pop(key, None)
+
     def drop_where(self, is_meant: Callable[[Key, Row], bool]) -> None:
         with self._lock:
             for key in [key for key, (_, row) in self._rows.items() if is_meant(key, row)]:

@@ -245,6 +245,22 @@ def test_a_token_that_was_revoked_elsewhere_is_token_invalid_and_nothing_is_reco
     assert (Event.objects.count(), Signal.objects.count()) == (events, 1)
 
 
+def test_a_token_that_ended_elsewhere_comes_as_far_as_the_lock_once(sent):
+    with on_another_server():
+        revoke()
+    assert any("events_head" in sql for sql in statements(sent, "token_invalid"))
+    assert not any("events_head" in sql for sql in statements(sent, "token_invalid"))
+
+
+def test_secrets_that_were_replaced_elsewhere_are_read_once(known):
+    with on_another_server():
+        new = replace_secret(known)
+    assert code(push(tradingview(known), secret=new)) == "ok"
+    asked = statements(lambda: push(tradingview(known), secret=new))
+    [lock] = [index for index, sql in enumerate(asked) if "events_head" in sql][:1]
+    assert all(SECRET_TABLE not in sql for sql in asked[:lock])
+
+
 def test_a_revoked_token_does_not_learn_of_a_nonce(sent):
     body = deploy()
     assert code(sent(**body)) == "ok"
