@@ -4,9 +4,10 @@ import os
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
+from gunicorn.arbiter import Arbiter
+from gunicorn.workers.base import Worker
 
 # gunicorn reads this file before it puts the project on the path.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -93,7 +94,7 @@ if METRICS_TOKEN:
     metrics_folder.prepare(Path(worker_tmp_dir or tempfile.gettempdir()))
 
 
-def on_starting(server: Any) -> None:
+def on_starting(server: Arbiter) -> None:
     """Refuses to listen on a public address without a proxy, which absorbs slow clients.
 
     Checks the addresses after gunicorn's own options, which override HOST.
@@ -109,7 +110,7 @@ def on_starting(server: Any) -> None:
         sys.exit(f"{INVALID}: {fault}")
 
 
-def when_ready(server: Any) -> None:
+def when_ready(server: Arbiter) -> None:
     """Says the address for a browser: gunicorn logs the one at which it listens."""
     if REQUIRE_HTTPS:
         text = (
@@ -124,19 +125,19 @@ def when_ready(server: Any) -> None:
         server.log.info(text)
 
 
-def pre_fork(server: Any, worker: Any) -> None:
+def pre_fork(server: Arbiter, worker: Worker) -> None:
     metrics_folder.assign_number(worker, server.WORKERS.values())
 
 
-def post_fork(server: Any, worker: Any) -> None:
+def post_fork(server: Arbiter, worker: Worker) -> None:
     metrics_folder.use_number(worker)
 
 
-def child_exit(server: Any, worker: Any) -> None:
+def child_exit(server: Arbiter, worker: Worker) -> None:
     if METRICS_TOKEN:
         metrics_folder.end_of(worker)
 
 
-def on_exit(server: Any) -> None:
+def on_exit(server: Arbiter) -> None:
     if METRICS_TOKEN:
         metrics_folder.remove()

@@ -8,18 +8,21 @@ connection and its entries in the hub: no task, no thread, no database connectio
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Protocol
 
 import httptools
+from django.db import close_old_connections
 
 from config import security_headers
-from config.live.requests import Answer, Environ, environ_of, respond
+from config.live.requests import PROBES, Answer, Environ, environ_of, respond
 from config.problems import to_refusal
+from events.http.refusals import Unavailable
 from events.live import metrics
 from events.live.hub import hub
 from events.live.readers import MAX_UNSENT, Reader, View
 from events.live.streams import Stream
+from events.waits import Wait
 
 logger = logging.getLogger(__name__)
 
@@ -31,6 +34,7 @@ MAX_FIELD = 8190
 MAX_HEAD = 64 * 1024
 VERSIONS = ("1.0", "1.1")
 TAKING = 30  # seconds that a client has to take an answer, or a page while it catches up
+RETRY_AFTER = 5  # seconds after which a reader without a seat asks again
 ENDING = 1  # seconds that a client has to take the last frame of its stream
 
 
@@ -41,20 +45,45 @@ class NotARequestError(Exception):
         self.status = status
 
 
-class Server(Protocol):
-    """What a connection asks of its server."""
+class Threads:
+    """The connections of the process, and the threads that answer them.
 
-    loop: asyncio.AbstractEventLoop
-    connections: "set[Connection]"
+    Requests are checked and readers catch up in two small pools, which work for a bounded number
+    at a time, in the order of arrival. ``most`` is the number of database connections that they
+    may use.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, seats: int, most: int) -> None:
+        self.loop = loop
+        self.connections: set[Connection] = set()
+        self._seats = seats
+        each = max(1, most // 2)
+        self._checking = ThreadPoolExecutor(each, thread_name_prefix="checking")
+        self._catching_up = ThreadPoolExecutor(each, thread_name_prefix="catching-up")
+        self._probing = ThreadPoolExecutor(1, thread_name_prefix="probing")
 
     def admit(self) -> None:
-        """Raises ``Unavailable`` if there is no place for another reader."""
+        """Raises ``Unavailable`` if there is no seat for another reader."""
+        if hub.readers >= self._seats:
+            raise Unavailable(
+                Wait.READERS, "This server has no seat for another reader.", RETRY_AFTER
+            )
 
-    def answered(self, path: str, answer: Callable[[], Answer | None]) -> Awaitable[Answer | None]:
-        """Runs ``answer`` in a thread, when it is its turn."""
+    def answer(self, path: str, answer: Callable[[], Answer | None]) -> Awaitable[Answer | None]:
+        """What ``answer`` returns in a thread."""
+        pool = self._probing if path in PROBES else self._checking
+        return self.loop.run_in_executor(pool, answer)
 
-    def caught_up(self, read: Callable[[], bytes | None]) -> Awaitable[bytes | None]:
-        """Runs ``read`` in a thread, when it is its turn."""
+    def read(self, stream: Stream) -> Awaitable[bytes | None]:
+        """What follows for a reader that catches up."""
+        return self.loop.run_in_executor(self._catching_up, _read, stream)
+
+
+def _read(stream: Stream) -> bytes | None:
+    try:
+        return stream.read()
+    finally:
+        close_old_connections()
 
 
 class LiveReader(Reader):
@@ -86,13 +115,13 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         *("_deadline", "_head_size", "_headers", "_is_asked", "_parser", "_reader", "_resumed"),
-        *("_server", "_task", "_url", "transport"),
+        *("_task", "_threads", "_url", "transport"),
     )
     _deadline: asyncio.TimerHandle
     transport: asyncio.Transport
 
-    def __init__(self, server: Server) -> None:
-        self._server = server
+    def __init__(self, threads: Threads) -> None:
+        self._threads = threads
         self._parser: httptools.HttpRequestParser | None = httptools.HttpRequestParser(self)
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
@@ -106,8 +135,8 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self.transport = transport
-        self._server.connections.add(self)
-        self._deadline = self._server.loop.call_later(HEAD_TIMEOUT, transport.abort)
+        self._threads.connections.add(self)
+        self._deadline = self._threads.loop.call_later(HEAD_TIMEOUT, transport.abort)
 
     def data_received(self, data: bytes) -> None:
         if self._parser is None:
@@ -158,7 +187,7 @@ class Connection(asyncio.Protocol):
         self._is_asked = True
         self._url, self._headers = b"", []
         self._deadline.cancel()
-        self._task = self._server.loop.create_task(self._serve(environ))
+        self._task = self._threads.loop.create_task(self._serve(environ))
 
     def _refuse(self, error: BaseException | None) -> None:
         """Answers what is not a request, without repeating it."""
@@ -175,9 +204,7 @@ class Connection(asyncio.Protocol):
 
     async def _serve(self, environ: Environ) -> None:
         try:
-            answer = await self._server.answered(
-                environ["PATH_INFO"], lambda: self._answered(environ)
-            )
+            answer = await self._threads.answer(environ["PATH_INFO"], lambda: self._answer(environ))
             if answer is not None:
                 await self._write(answer)
         except Exception:
@@ -186,12 +213,12 @@ class Connection(asyncio.Protocol):
         finally:
             self._task = None
 
-    def _answered(self, environ: Environ) -> Answer | None:
+    def _answer(self, environ: Environ) -> Answer | None:
         """The answer; None if the client left while the request waited for a thread."""
         return None if self.transport.is_closing() else respond(environ, self._new_reader)
 
     def _new_reader(self, view: View) -> Reader:
-        self._server.admit()
+        self._threads.admit()
         return LiveReader(view, self)
 
     async def _write(self, answer: Answer) -> None:
@@ -213,7 +240,7 @@ class Connection(asyncio.Protocol):
         await self._taken()
         while not self.transport.is_closing():
             try:
-                page = await self._server.caught_up(stream.read)
+                page = await self._threads.read(stream)
             except Exception as error:  # the reader comes back, and may be refused then
                 to_refusal(error)  # logs it
                 self._close(ENDING)
@@ -253,12 +280,12 @@ class Connection(asyncio.Protocol):
     def call(self, function: Callable[[], None]) -> None:
         """Lets the event loop call a function."""
         with suppress(RuntimeError):  # the event loop has ended
-            self._server.loop.call_soon_threadsafe(function)
+            self._threads.loop.call_soon_threadsafe(function)
 
     # --- The end ----------------------------------------------------------------------------------
 
     def pause_writing(self) -> None:
-        self._resumed = self._server.loop.create_future()
+        self._resumed = self._threads.loop.create_future()
 
     def resume_writing(self) -> None:
         resumed, self._resumed = self._resumed, None
@@ -267,7 +294,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._deadline.cancel()
-        self._server.connections.discard(self)
+        self._threads.connections.discard(self)
         self.resume_writing()
         reader, self._reader = self._reader, None
         if reader is not None:
@@ -281,4 +308,4 @@ class Connection(asyncio.Protocol):
     def _close(self, seconds: float) -> None:
         """Ends the connection when what was written is sent, and after ``seconds`` in any case."""
         self.transport.close()
-        self._server.loop.call_later(seconds, self.transport.abort)
+        self._threads.loop.call_later(seconds, self.transport.abort)

@@ -16,7 +16,8 @@ import tempfile
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+
+from gunicorn.workers.base import Worker
 
 VARIABLE = "PROMETHEUS_MULTIPROC_DIR"  # which prometheus_client reads when it is imported
 PREFIX = "signals-metrics-"
@@ -61,19 +62,19 @@ def remove() -> None:
     shutil.rmtree(os.environ[VARIABLE], ignore_errors=True)
 
 
-def assign_number(worker: Any, others: Iterable[Any]) -> None:
+def assign_number(worker: Worker, others: Iterable[Worker]) -> None:
     """Gives a worker the lowest number that none of the others has. Before it is forked."""
     taken = {getattr(other, "metrics_number", None) for other in others}
     worker.metrics_number = next(number for number in range(len(taken) + 1) if number not in taken)
 
 
-def use_number(worker: Any) -> None:
+def use_number(worker: Worker) -> None:
     """Counts in the files of the worker's number. In the worker, before it imports the service."""
     global _number  # noqa: PLW0603 - one for each process
     _number = worker.metrics_number
 
 
-def end_of(worker: Any) -> None:
+def end_of(worker: Worker) -> None:
     """Removes the gauges of a worker that ended. Its counters stay."""
     from prometheus_client.multiprocess import mark_process_dead  # noqa: PLC0415 - as below
 

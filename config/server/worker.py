@@ -5,7 +5,8 @@ import faulthandler
 import os
 import signal
 import socket
-from typing import Any
+from concurrent.futures import Future
+from types import FrameType
 
 from gunicorn.http.errors import (
     ExpectationFailed,
@@ -14,7 +15,8 @@ from gunicorn.http.errors import (
     ParseException,
     UnsupportedTransferCoding,
 )
-from gunicorn.workers.gthread import ThreadWorker
+from gunicorn.http.message import Request
+from gunicorn.workers.gthread import TConn, ThreadWorker
 
 from config import security_headers
 
@@ -55,21 +57,19 @@ class Worker(ThreadWorker):  # type: ignore[misc]
     - It writes no traceback for a client that reads too slowly.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.requests = 0  # that have a thread or wait for one
-        self.is_full = False  # since a request came while all threads are busy, until one is done
+    requests = 0  # that have a thread or wait for one
+    is_full = False  # since a request came while all threads are busy, until one is done
 
     # --- New connections --------------------------------------------------------------------------
 
-    def enqueue_req(self, conn: Any) -> None:
+    def enqueue_req(self, conn: TConn) -> None:
         self.requests += 1
         super().enqueue_req(conn)
         if self.requests >= self.cfg.threads:
             self.is_full = True
             self.set_accept_enabled(False)
 
-    def finish_request(self, conn: Any, fs: Any) -> None:
+    def finish_request(self, conn: TConn, fs: Future[object]) -> None:
         """Lets one more connection in: those that are kept open may keep all threads busy."""
         self.requests -= 1
         self.is_full = False
@@ -79,16 +79,23 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         """gunicorn's loop calls this in each round in which it may accept and does not."""
         super().set_accept_enabled(enabled and not self.is_full)
 
-    def handle_request(self, req: Any, conn: Any) -> Any:
+    def handle_request(self, req: Request, conn: TConn) -> bool:
         """A client that does not take its answer in time is treated as one that left."""
         try:
-            return super().handle_request(req, conn)
+            keeps_open: bool = super().handle_request(req, conn)
+            return keeps_open
         except TimeoutError as error:
             raise BrokenPipeError(errno.EPIPE, "The client takes nothing.") from error
 
     # --- Errors and stops -------------------------------------------------------------------------
 
-    def handle_error(self, req: Any, client: socket.socket, addr: Any, exc: Exception) -> None:
+    def handle_error(
+        self,
+        req: Request | None,
+        client: socket.socket,
+        addr: tuple[str, int] | None,
+        exc: Exception,
+    ) -> None:
         if not isinstance(exc, ParseException):
             super().handle_error(req, client, addr, exc)
             return
@@ -102,13 +109,13 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         super().init_signals()
         release_stops()
 
-    def handle_exit(self, sig: int, frame: Any) -> None:
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """A graceful stop: streams and waiting requests end within ``STOP_STREAMS`` seconds."""
         if self.booted:
             _stop_streams(STOP_STREAMS)
         super().handle_exit(sig, frame)
 
-    def handle_quit(self, sig: int, frame: Any) -> None:
+    def handle_quit(self, sig: int, frame: FrameType | None) -> None:
         """A stop at once: requests that are being answered have ``STOP_AT_ONCE`` seconds.
 
         A worker that takes longer writes where each of its threads is, and exits. While the

@@ -227,10 +227,10 @@ class Hub:
             self._roster.end(self._roster.credentials.expired(event.at))
             self._roster.end(self._roster.credentials.ended_by(event))
             live = LiveEvent(event, self.epoch)
-            for reader in self._roster.topics.readers_of(event.topic):
+            for reader in self._roster.topics.readers_of(live.topic):
                 live.give_to(reader)
             for rule in self._rules:
-                self._roster.topics.apply(rule(event))
+                self._roster.topics.apply(live.changes(rule))
             self._recent.append(live)
 
     def _check_credentials(self) -> None:

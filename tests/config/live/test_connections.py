@@ -11,9 +11,8 @@ import uvloop
 from prometheus_client import REGISTRY
 
 from config.live import connection
-from config.live.connection import Connection, LiveReader
+from config.live.connection import Connection, LiveReader, Threads
 from config.live.requests import Answer
-from config.live.server import LiveServer
 from events.live.readers import MAX_UNSENT
 
 pytestmark = pytest.mark.once
@@ -33,8 +32,8 @@ def in_the_loop(test: Callable[[], Awaitable[None]]) -> None:
         runner.run(within())
 
 
-def a_server() -> LiveServer:
-    return LiveServer(asyncio.get_running_loop(), seats=1, threads=2)
+def threads() -> Threads:
+    return Threads(asyncio.get_running_loop(), seats=1, most=2)
 
 
 # --- Before the answer --------------------------------------------------------------------------
@@ -42,7 +41,7 @@ def a_server() -> LiveServer:
 
 async def closed_after(*parts: bytes) -> bytes:
     """What a client gets until its connection is closed. It sends the parts one by one, slowly."""
-    loop, ours = asyncio.get_running_loop(), a_server()
+    loop, ours = asyncio.get_running_loop(), threads()
     server = await loop.create_server(lambda: Connection(ours), "127.0.0.1", 0)
     received = b""
     async with server:
@@ -128,8 +127,8 @@ async def a_reader(*pages: bytes) -> AsyncIterator[tuple[LiveReader, Connection,
     for end in (ours, theirs):
         end.setblocking(False)
         end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
-    loop, server = asyncio.get_running_loop(), a_server()
-    _, protocol = await loop.connect_accepted_socket(lambda: Connection(server), ours)
+    loop, pools = asyncio.get_running_loop(), threads()
+    _, protocol = await loop.connect_accepted_socket(lambda: Connection(pools), ours)
     reader = LiveReader(None, protocol)
     first, *others = pages or (b"",)
     stream: Any = Pages(reader, *others)
@@ -146,7 +145,7 @@ def cut_readers() -> float:
 
 async def lost(protocol: Connection) -> None:
     """Waits until the connection is closed."""
-    while protocol in protocol._server.connections:
+    while protocol in protocol._threads.connections:
         await asyncio.sleep(0)
 
 
@@ -219,8 +218,8 @@ def test_frames_arrive_in_order_from_another_thread_and_the_last_one_closes():
 def test_what_comes_before_the_answer_is_written_after_it():
     async def test() -> None:
         ours, theirs = socket.socketpair()
-        loop, server = asyncio.get_running_loop(), a_server()
-        _, protocol = await loop.connect_accepted_socket(lambda: Connection(server), ours)
+        loop, pools = asyncio.get_running_loop(), threads()
+        _, protocol = await loop.connect_accepted_socket(lambda: Connection(pools), ours)
         reader = LiveReader(None, protocol)
         reader.deliver(b"id: 1\n\n", 1.0)
         reader.end(END)
