@@ -78,8 +78,8 @@ class RefusalMeaning(TypedDict):
     detail: str
 
 
-class Samples(TypedDict):
-    """A sample of each shape."""
+class Contract(PaperOnly):
+    """Everything a sender needs to know, with a sample of each shape."""
 
     tv: Sample
     fanout: Sample
@@ -87,11 +87,6 @@ class Samples(TypedDict):
     oneUser: Sample
     floor: Sample
     nox: Sample
-
-
-class Contract(PaperOnly, Samples):
-    """Everything a sender needs to know."""
-
     path: str
     url: Annotated[str, JsonSchema(format="uri")]
     headers: list[str]
@@ -111,6 +106,15 @@ def contract() -> Contract:
     """Returns the contract object (the customer's section 4, contract section 4)."""
     card = published_card()
     path = reverse("hook")
+    elected: PairAndDirection = {
+        "pair": card["pair"] if card else ANY_PAIR,
+        "direction": card["direction"] if card else "long",
+    }
+    named = bodies(elected)
+
+    def sample(name: str, path: str = path) -> Sample:
+        return {"note": NOTES[name], "path": path, "body": named[name]}
+
     return {
         "paper": True,
         "liveWrites": False,
@@ -118,7 +122,12 @@ def contract() -> Contract:
         "url": settings.BASE_URL + path,
         "headers": HEADERS,
         "law": LAW,
-        **_samples(path, card),
+        "tv": sample("tv"),
+        "fanout": sample("fanout"),
+        "oneDesk": sample("oneDesk", f"{reverse('desks')}/{{userId}}/signal"),
+        "oneUser": sample("oneUser"),
+        "floor": sample("floor"),
+        "nox": sample("nox"),
         "publishedCard": card,
         "signing": _signing(),
         "refusals": [
@@ -156,26 +165,6 @@ def bodies(elected: PairAndDirection) -> dict[str, JsonObject]:
             "rationale": "Why, in plain text.",
             "decision_ref": None,
         },
-    }
-
-
-def _samples(path: str, card: PublishedCard | None) -> Samples:
-    elected: PairAndDirection = {
-        "pair": card["pair"] if card else ANY_PAIR,
-        "direction": card["direction"] if card else "long",
-    }
-    named = bodies(elected)
-
-    def sample(name: str, path: str = path) -> Sample:
-        return {"note": NOTES[name], "path": path, "body": named[name]}
-
-    return {
-        "tv": sample("tv"),
-        "fanout": sample("fanout"),
-        "oneDesk": sample("oneDesk", f"{reverse('desks')}/{{userId}}/signal"),
-        "oneUser": sample("oneUser"),
-        "floor": sample("floor"),
-        "nox": sample("nox"),
     }
 
 

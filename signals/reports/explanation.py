@@ -7,7 +7,6 @@ from django.urls import reverse
 from desks.feed import desk_visibility
 from desks.models import Desk, Election
 from events.feed import Query, read_page
-from events.json_schema import JsonObject
 from events.kinds import SUPPRESSED, Kind
 from events.models import Event
 from signals.law.refusals import PairMismatch, differing
@@ -67,7 +66,8 @@ def story_of(event: Event, line: Line, desk: Desk) -> dict[str, object]:
     if line.signal is None:
         sent, elected = line.data["sent"], line.data["elected"]
     else:
-        sent, elected = _pair_of(line.signal), _elected(election)
+        sent = {name: line.signal[name] for name in ("pair", "direction")}
+        elected = _elected(election)
     return {
         "title": _title(event, line),
         "checks": checks(line.data.get("code")),
@@ -85,10 +85,6 @@ def _title(event: Event, line: Line) -> str:
     if len(differing(line.data)) > 1 and line.data["code"] == PairMismatch.code:
         return "Pair and direction differ from the election"
     return title_of(line.data["code"])
-
-
-def _pair_of(signal: JsonObject) -> dict[str, str | None]:
-    return {"pair": signal["pair"], "direction": signal["direction"]}
 
 
 def _elected(election: Election | None) -> dict[str, str] | None:

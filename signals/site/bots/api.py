@@ -101,8 +101,7 @@ class BotsView(ApiView):
         latest outcome, and the counts of the day in UTC. Removed bots are not listed.
         """
         params, now = PageParameters.read(request.query_params), timezone.now()
-        caller: Any = request.auth
-        desk: Desk = caller.desk
+        desk: Desk = request.auth.desk
         bots = bots_at_a_glance(desk, now).order_by("pk")
         if "after" in params:
             bots = bots.filter(pk__gt=list_id(params["after"], LIST, id_form(BOT)))
