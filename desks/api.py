@@ -16,13 +16,13 @@ from desks.models.desk import TRADE_ONLY, DeskQuerySet
 from events.columns import ToRfc3339
 from events.feed import read_head
 from events.http.api_view import ApiResponse, ApiView
-from events.http.cursors import log_cursor, log_position, page_of, walk_cursor, walk_place
+from events.http.cursors import log_cursor, log_position, page_of, scan_cursor, scan_place
 from events.http.parameters import MAX_TEXT_LENGTH, PageParameters
 from events.http.refusals import CursorLost, Invalid, NotFound
 from events.http.schemas import NextPage, PaperOnly, endpoint
 from events.json_schema import DateTime, Example, JsonSchema
 from events.kinds import Kind
-from events.models import Event, Head
+from events.models import Event
 from events.statements import planned_for_values
 
 TAG = "Desks"
@@ -123,14 +123,16 @@ class DeskPage(PaperOnly):
     ]
 
 
+# What is on a page, with its ``key``.
+Listed = tuple[DeskRecord | RemovedDesk, int]
+
+
 def desks_as_json(desks: DeskQuerySet, card: Card | None) -> list[tuple[DeskRecord, int]]:
     """The record and the ``key`` of each desk, in one query. Needs ``with_standing``."""
     return [(_desk(row, card), row["key"]) for row in _rows(desks)]
 
 
-def changes_as_json(
-    desks: DeskQuerySet, card: Card | None
-) -> list[tuple[DeskRecord | RemovedDesk, int]]:
+def changes_as_json(desks: DeskQuerySet, card: Card | None) -> list[Listed]:
     """Like ``desks_as_json``, with no more than the id of desks that left."""
     return [
         (_left(row) if row["deactivated"] else _desk(row, card), row["key"])
@@ -192,11 +194,11 @@ def _election(row: Row, card: Card) -> CardElection:
     }
 
 
-# --- The place in a list --------------------------------------------------------------------------
+# --- The list -------------------------------------------------------------------------------------
 
 
-class Walk:
-    """Where a page of desks begins, and what the list is complete up to.
+class Scan:
+    """A page of the list of desks: where it begins, what is on it, what it is complete up to.
 
     ``since`` is the position after which a desk must have changed, or None for every desk.
     ``after`` is the key after which the page begins; in a list of changes, a position.
@@ -207,38 +209,67 @@ class Walk:
     """
 
     def __init__(self, params: dict[str, Any]) -> None:
-        self._head = head = read_head()
-        self.since = _changed_since(params, head)
-        self._name = _list_name(params, self.since)
-        self._start, self.after = head.position, self.since or 0
+        self._params, self._head = params, read_head()
+        self.since = self._changed_since()
+        self._name = self._list_name()
+        self._start, self.after = self._head.position, self.since or 0
         if "after" in params:
-            place = walk_place(params["after"], self._name, head.epoch, head.position)
-            self._start, self.after = place
+            head = self._head
+            self._start, self.after = scan_place(
+                params["after"], self._name, head.epoch, head.position
+            )
+
+    def _changed_since(self) -> int | None:
+        if "changedSince" not in self._params:
+            return None
+        try:
+            head = self._head
+            return log_position(self._params["changedSince"], head.epoch, head.position)
+        except Invalid:
+            detail = "Send the value of asOf from an earlier response, unchanged."
+            raise Invalid.field("changedSince", "unknown", detail) from None
+
+    def _list_name(self) -> str:
+        """Identifies the list in its cursors: a cursor is valid only with the same parameters."""
+        filters = [f"{name}={self._params[name]}" for name in FILTERS if name in self._params]
+        changes = [] if self.since is None else [f"changedSince={self.since}"]
+        return "&".join(["desks", *filters, *changes])
 
     @property
     def as_of(self) -> str:
         """The cursor of the log's position before the first page. The same on every page."""
         return log_cursor(self._head.epoch, self._start)
 
-    def cursor(self, key: int) -> str:
-        """The cursor of the next page, if this one ends with ``key``."""
-        return walk_cursor(self._name, self._head.epoch, self._start, key)
+    def page(self, card: Card | None) -> tuple[Sequence[Listed], str | None]:
+        """What is on the page, and the cursor of the next one; None at the end of the list."""
+        limit = self._params["limit"]
+        return page_of(self._rows(card, limit + 1), limit, lambda row: self._cursor(row[1]))
 
+    def _cursor(self, key: int) -> str:
+        return scan_cursor(self._name, self._head.epoch, self._start, key)
 
-def _changed_since(params: dict[str, Any], head: Head) -> int | None:
-    if "changedSince" not in params:
-        return None
-    try:
-        return log_position(params["changedSince"], head.epoch, head.position)
-    except Invalid:
-        detail = "Send the value of asOf from an earlier response, unchanged."
-        raise Invalid.field("changedSince", "unknown", detail) from None
+    def _rows(self, card: Card | None, limit: int) -> Sequence[Listed]:
+        if self.since is not None:
+            changed = Desk.objects.with_standing(card).changed_since(self.after)
+            return changes_as_json(changed[:limit], card)
+        # Almost every desk may be not ready, or almost none: no one plan is good for both.
+        with planned_for_values() if self._params.get("ready") == NO else nullcontext():
+            return desks_as_json(self._desks(card)[:limit], card)
 
-
-def _list_name(params: dict[str, Any], since: int | None) -> str:
-    """Identifies the list in its cursors: a cursor is valid only with the same parameters."""
-    filters = [f"{name}={params[name]}" for name in FILTERS if name in params]
-    return "&".join(["desks", *filters, *([] if since is None else [f"changedSince={since}"])])
+    def _desks(self, card: Card | None) -> DeskQuerySet:
+        """The desks after a key that match the parameters, ordered by ``key``."""
+        params = self._params
+        if "signal" in params:
+            fill = Event.objects.filter(signal_id=params["signal"], kind=Kind.SIGNAL_FILLED).first()
+            desks = Desk.objects.with_standing(card)
+            desks = desks.filled_by(fill) if fill else desks.none().in_order()
+        else:
+            desks = Desk.objects.with_standing(card, after=self.after).active().in_order()
+        if "ready" in params:
+            desks = desks.ready(card, params["ready"] == YES)
+        if "connected" in params:
+            desks = desks.connected(params["connected"] == YES)
+        return desks.filter(key__gt=self.after)  # type: ignore[misc]
 
 
 # --- The views -----------------------------------------------------------------------------------
@@ -277,21 +308,19 @@ class DeskViewSet(ViewSetMixin, ApiView):
         page. To keep a copy up to date, send the `asOf` of the last list as `changedSince`: the
         response has the desks whose record changed since, and those that left with `removed`.
         """
-        params = DeskParameters.read(request.query_params)
-        walk = Walk(params)
+        scan = Scan(DeskParameters.read(request.query_params))
         latest = Card.objects.first()
         card = latest if latest is not None and latest.closed is None else None
-        rows = _page(params, walk, card)
-        page, next_cursor = page_of(rows, params["limit"], lambda row: walk.cursor(row[1]))
+        page, next_cursor = scan.page(card)
         answer: DeskPage = {
             "paper": True,
             "liveWrites": False,
             "desks": [desk for desk, _ in page],
-            "asOf": walk.as_of,
+            "asOf": scan.as_of,
             "next": next_cursor,
         }
-        if walk.since is not None:
-            answer["cardChanged"] = latest is not None and latest.changed_since(walk.after)
+        if scan.since is not None:
+            answer["cardChanged"] = latest is not None and latest.changed_since(scan.after)
         return ApiResponse(answer)
 
     @endpoint("readDesk")
@@ -310,38 +339,6 @@ def _one_desk(**which: Any) -> DeskRecord:
     for desk, _ in desks_as_json(desks, card):
         return desk
     raise NotFound
-
-
-def _page(
-    params: dict[str, Any], walk: Walk, card: Card | None
-) -> Sequence[tuple[DeskRecord | RemovedDesk, int]]:
-    """The records of the page and, if there is one, of the desk after it; each with its ``key``."""
-    limit = params["limit"] + 1
-    if walk.since is None:
-        # Almost every desk may be not ready, or almost none: no one plan is good for both.
-        with planned_for_values() if params.get("ready") == NO else nullcontext():
-            return desks_as_json(_select(params, walk.after, card)[:limit], card)
-    changed = Desk.objects.with_standing(card).changed_since(walk.after)
-    return changes_as_json(changed[:limit], card)
-
-
-def _select(params: dict[str, Any], after: int, card: Card | None) -> DeskQuerySet:
-    """The desks after a key that match the parameters, ordered by ``key``."""
-    desks = Desk.objects.with_standing(card, after=0 if "signal" in params else after)
-    if "signal" not in params:
-        desks = desks.active()
-    if "ready" in params:
-        desks = desks.ready(card, params["ready"] == YES)
-    if "connected" in params:
-        desks = desks.connected(params["connected"] == YES)
-    return _in_order(desks, params).filter(key__gt=after)  # type: ignore[misc]
-
-
-def _in_order(desks: DeskQuerySet, params: dict[str, Any]) -> DeskQuerySet:
-    if "signal" not in params:
-        return desks.in_order()
-    fill = Event.objects.filter(signal_id=params["signal"], kind=Kind.SIGNAL_FILLED).first()
-    return desks.filled_by(fill) if fill else desks.none().in_order()
 
 
 urlpatterns = [

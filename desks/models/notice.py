@@ -1,4 +1,4 @@
-"""Notices that wait to be sent, and what each user wants to be told."""
+"""Notices that wait to be sent, and of which kinds each user gets some."""
 
 from datetime import datetime
 from typing import Self
@@ -29,7 +29,7 @@ class NoticeKind(TextEnum):
     TEST = "test"
 
 
-# What each kind that can be turned off tells, for the owner of a desk and for staff.
+# What each kind that can be turned off is about, for the owner of a desk and for staff.
 OF_A_DESK = {
     NoticeKind.SILENCE: "A bot that is expected falls silent, or is heard again",
     NoticeKind.REFUSALS: "A bot's signals are refused: at once, then at most once an hour",
@@ -119,7 +119,7 @@ class QueuedNotice(models.Model):
 
 
 class NoticeChoice(models.Model):
-    """What a user chose. ``off`` lists the kinds that the user does not want."""
+    """What a user chose. ``off`` lists the kinds that the user turned off."""
 
     user = models.OneToOneField(
         "desks.User", models.PROTECT, primary_key=True, related_name="notice_choice"
@@ -131,9 +131,9 @@ class NoticeChoice(models.Model):
 
 
 class RefusalTold(models.Model):
-    """When a bot's refusals were last told, and what came since.
+    """When the last notice of a bot's refusals was written, and what came since.
 
-    ``due_at`` is when to tell the ``count`` refusals since.
+    ``due_at`` is when to write of the ``count`` refusals since.
     """
 
     bot = models.OneToOneField(

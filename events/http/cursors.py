@@ -33,16 +33,16 @@ def log_position(cursor: str, epoch: str, head: int) -> int:
     return _numbers(cursor, LOG, epoch, head, count=1)[0]
 
 
-def walk_cursor(name: str, epoch: str, start: int, key: int) -> str:
-    """The cursor of the list ``name`` after ``key``, in a walk that began at ``start``.
+def scan_cursor(name: str, epoch: str, start: int, key: int) -> str:
+    """The cursor of the list ``name`` after ``key``, in a scan that began at ``start``.
 
-    A list that changes while it is read is walked: every page says what it is complete up to.
+    A list that changes while it is read is scanned: every page says what it is complete up to.
     """
     return _encode(name, f"{epoch}.{start}.{key}")
 
 
-def walk_place(cursor: str, name: str, epoch: str, head: int) -> tuple[int, int]:
-    """The start and the key of a cursor of a walk. Raises as ``log_position``."""
+def scan_place(cursor: str, name: str, epoch: str, head: int) -> tuple[int, int]:
+    """The start and the key of a cursor of a scan. Raises as ``log_position``."""
     start, key = _numbers(cursor, name, epoch, head, count=2)
     return start, key
 

@@ -333,7 +333,7 @@ def _pause_after(failures: int, answer: Answer) -> timedelta:
 
 
 def _turn_off(chat: Chat, problem: Problem, now: datetime) -> None:
-    """Sends no more notices to the chat, and tells its owner. What waits is mailed anyway."""
+    """Sends no more notices to the chat, and notifies its owner. What waits is mailed anyway."""
     chat.queued_notices.all().delete()
     chat.next_attempt_at = None
     was_on = not chat.problem

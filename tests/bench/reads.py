@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import httpx2
 
-from events.http.cursors import log_cursor, walk_cursor
+from events.http.cursors import log_cursor, scan_cursor
 from tests.bench import growth, load
 from tests.bench.line import BARE, Effort, Line, a_second, rates, ratio
 from tests.server import Server, serving_beside
@@ -19,7 +19,7 @@ def pulls(server: Server, effort: Effort) -> Iterator[Line]:
     with serving_beside(server, **BARE) as beside:
         last = growth.START + effort.desks - ROWS_A_PAGE
         epoch, head = _head(server)
-        at_the_end = walk_cursor("desks", epoch, head, last)
+        at_the_end = scan_cursor("desks", epoch, head, last)
         measured = load.interleaved(
             {
                 "ours": load.read(server, "/api/v1/desks"),

@@ -25,7 +25,7 @@ from desks.models import (
     User,
 )
 from events.feed import MAX_CHECKED_PER_PAGE
-from events.http.cursors import log_cursor, walk_cursor
+from events.http.cursors import log_cursor, scan_cursor
 from events.models import Event, Head
 from signals.intake.models import Signal
 from signals.notices.sending import take_for_chats, take_mails
@@ -141,7 +141,7 @@ def test_no_page_of_desks_scans_a_whole_table(desk, query):
     engine = a_platform_token()
     signal = push(fanout(), engine).json()["signal"]["id"]
     epoch = Head.objects.get().epoch
-    given = {"after": walk_cursor("desks", epoch, 0, 0), "since": log_cursor(epoch, 1)}
+    given = {"after": scan_cursor("desks", epoch, 0, 0), "since": log_cursor(epoch, 1)}
     with CaptureQueriesContext(connection) as queries:
         assert code(get(DESKS + query.format(signal=signal, **given), engine)) == "ok"
     assert whole_reads(queries) == []
@@ -406,7 +406,7 @@ def test_a_page_of_desks_costs_the_same_at_any_depth(card, prepare, last):
         cursor.execute("ANALYZE")
     last += growth.START
     head = Head.objects.get()
-    after = walk_cursor("desks", head.epoch, head.position, last)
+    after = scan_cursor("desks", head.epoch, head.position, last)
     assert_reads_one_page(f"{DESKS}?after={after}", engine, last)
 
 

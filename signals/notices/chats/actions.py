@@ -1,4 +1,4 @@
-"""Adds, tests and removes the chats of a user. The owner is told of each change by a notice.
+"""Adds, tests and removes the chats of a user. The owner gets a notice of each change.
 
 Chats of Telegram are added by what the operator's bot is sent there. It is read from here, so that
 no way in from there is needed.

@@ -1,6 +1,6 @@
 """The services that carry notices to chats: the form of their URLs, and of a message to them.
 
-Telegram has no URLs of chats: the operator's bot is told of them by those who write to it.
+Telegram has no URLs of chats: the operator's bot learns of them from those who write to it.
 """
 
 import hashlib

@@ -13,8 +13,8 @@ from events.http.cursors import (
     list_key,
     log_cursor,
     log_position,
-    walk_cursor,
-    walk_place,
+    scan_cursor,
+    scan_place,
 )
 from events.http.refusals import CursorLost, Invalid
 
@@ -25,8 +25,8 @@ EPOCH = "0011aabb"
 def test_a_cursor_returns_its_position(position: int):
     assert log_position(log_cursor(EPOCH, position), EPOCH, head=position) == position
     assert list_key(list_cursor("desks", position), "desks") == position
-    walk = walk_cursor("desks", EPOCH, position, position)
-    assert walk_place(walk, "desks", EPOCH, head=position) == (position, position)
+    walk = scan_cursor("desks", EPOCH, position, position)
+    assert scan_place(walk, "desks", EPOCH, head=position) == (position, position)
 
 
 @pytest.mark.parametrize("key", ["1", "bot_", "bot_a\n", "x", "bot_a:bot_b", "bot_%"])
@@ -49,14 +49,14 @@ def test_a_cursor_beyond_the_head_is_lost():
 
 
 def test_a_cursor_of_a_walk_is_lost_with_the_log_in_which_the_walk_began():
-    walk = walk_cursor("desks", EPOCH, 10, 99)
-    assert walk_place(walk, "desks", EPOCH, head=10) == (10, 99)
+    walk = scan_cursor("desks", EPOCH, 10, 99)
+    assert scan_place(walk, "desks", EPOCH, head=10) == (10, 99)
     for epoch, head in ((new_epoch(), 10), (EPOCH, 9)):
         with pytest.raises(CursorLost):
-            walk_place(walk, "desks", epoch, head)
+            scan_place(walk, "desks", epoch, head)
     for wrong in (log_cursor(EPOCH, 10), list_cursor("desks", 10), list_cursor("desks", "e.1.2.3")):
         with pytest.raises(Invalid):
-            walk_place(wrong, "desks", EPOCH, head=10)
+            scan_place(wrong, "desks", EPOCH, head=10)
 
 
 @given(st.text())
