@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from desks.models import QueuedNotice
 from desks.models.notice import MAIL, NoticeKind
-from signals.notices.sending import deliver_mails, take_mails
+from signals.notices.sending import send_mails
 from signals.notices.writers import WRITERS
 
 
@@ -35,9 +35,8 @@ def waiting(*kinds: NoticeKind) -> list[str]:
 def send() -> list[EmailMultiAlternatives]:
     """Sends the mails that are due; returns them."""
     mail.outbox.clear()
-    while taken := take_mails(timezone.now()):
-        for notices in taken:
-            deliver_mails(notices)
+    while send_mails(timezone.now()):
+        pass
     return mail.outbox  # type: ignore[return-value]
 
 

@@ -8,13 +8,11 @@ mail with the same Message-ID.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
-from functools import partial
 from smtplib import SMTPDataError, SMTPRecipientsRefused
-from typing import TypeVar
 
 from allauth.account.models import EmailAddress
 from django.conf import settings
@@ -33,7 +31,7 @@ from desks.notices.outbox import write
 from signals.notices.chats import services
 from signals.notices.texts import new_notice, page
 from signals.outbound.answers import Answer, Fault
-from signals.outbound.database import DatabaseThreads, in_database
+from signals.outbound.database import in_database
 from signals.outbound.schedule import LONGEST_PAUSE, interval, pause_after, spend
 from signals.outbound.transport import Client
 from tokens.crypto.keys import KeyLostError
@@ -58,57 +56,10 @@ HEADERS = {"Content-Type": "application/json"}
 # A mail server raises these because of an address or a content. Then the connection goes on.
 OF_ONE_MAIL = (SMTPRecipientsRefused, SMTPDataError)
 
-Work = TypeVar("Work")
-
 logger = logging.getLogger(__name__)
-in_mail_thread = DatabaseThreads(1, "notices-mail")  # a mail server that hangs holds up no chat
 
 
-# --- The loop, of mails and of chats --------------------------------------------------------------
-
-
-async def send_mails(stop: asyncio.Event) -> None:
-    """Sends mails until ``stop`` is set, a batch at a time."""
-
-    async def deliver(notices: list[QueuedNotice]) -> None:
-        await in_mail_thread(deliver_mails, notices)
-
-    await _send(stop, take_mails, deliver, at_once=1)
-
-
-async def send_to_chats(stop: asyncio.Event) -> None:
-    """Sends to chats until ``stop`` is set, side by side: one that hangs holds up nobody else."""
-    await _send(stop, take_for_chats, partial(deliver_to_chat, Client()), at_once=MOST_CHATS)
-
-
-async def _send(
-    stop: asyncio.Event,
-    take: Callable[[datetime], Sequence[Work]],
-    deliver: Callable[[Work], Awaitable[None]],
-    *,
-    at_once: int,
-) -> None:
-    """Takes and delivers what is due. After ``stop`` it lets what is in flight end."""
-    tasks = set[asyncio.Task[None]]()
-    try:
-        while not stop.is_set():
-            taken = await in_database(take, timezone.now()) if len(tasks) < at_once else []
-            for work in taken:
-                task = asyncio.create_task(_unless_database_fails(deliver(work)))
-                tasks.add(task)
-                task.add_done_callback(tasks.discard)
-            is_busy = taken or len(tasks) >= at_once
-            with suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), TICK / 10 if is_busy else TICK)
-    finally:
-        await asyncio.gather(*tasks)
-
-
-async def _unless_database_fails(delivery: Awaitable[None]) -> None:
-    try:
-        await delivery
-    except (DatabaseError, InterfaceError) as error:  # the lease ends, and it is sent again
-        logger.warning("What became of a notice was not recorded: %s", type(error).__name__)
+# --- What is sent next ----------------------------------------------------------------------------
 
 
 def take(channel: str, now: datetime) -> list[QueuedNotice]:
@@ -135,12 +86,6 @@ def take(channel: str, now: datetime) -> list[QueuedNotice]:
     return taken
 
 
-def take_mails(now: datetime) -> list[list[QueuedNotice]]:
-    """The next batch of mails."""
-    taken = take(MAIL, now) if QueuedNotice.objects.due(MAIL, now).exists() else []
-    return [taken] if taken else []
-
-
 def take_for_chats(now: datetime) -> list[QueuedNotice]:
     """The next notice of each chat that can be sent one, as many as their services may be sent."""
     services_due = QueuedNotice.objects.ready(now).exclude(channel=MAIL).order_by("channel")
@@ -152,6 +97,15 @@ def take_for_chats(now: datetime) -> list[QueuedNotice]:
 
 
 # --- Mails ----------------------------------------------------------------------------------------
+
+
+def send_mails(now: datetime) -> bool:
+    """Sends the next batch of mails. Returns whether there may be more."""
+    if not QueuedNotice.objects.due(MAIL, now).exists():
+        return False
+    taken = take(MAIL, now)
+    deliver_mails(taken)
+    return bool(taken)
 
 
 def deliver_mails(notices: Sequence[QueuedNotice]) -> None:
@@ -258,10 +212,33 @@ def read_stop_link(token: str) -> tuple[int, NoticeKind] | None:
 # --- Chats ----------------------------------------------------------------------------------------
 
 
-async def deliver_to_chat(client: Client, notice: QueuedNotice) -> None:
+async def send_to_chats(stop: asyncio.Event) -> None:
+    """Sends to chats until ``stop`` is set, side by side: one that hangs holds up nobody else.
+
+    After ``stop`` it lets what is in flight end.
+    """
+    client, tasks = Client(), set[asyncio.Task[None]]()
+    try:
+        while not stop.is_set():
+            is_full = len(tasks) >= MOST_CHATS
+            taken = [] if is_full else await in_database(take_for_chats, timezone.now())
+            for notice in taken:
+                task = asyncio.create_task(_deliver_to_chat(client, notice))
+                tasks.add(task)
+                task.add_done_callback(tasks.discard)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), TICK / 10 if taken or is_full else TICK)
+    finally:
+        await asyncio.gather(*tasks)
+
+
+async def _deliver_to_chat(client: Client, notice: QueuedNotice) -> None:
     """Sends a notice to its chat, and records what became of it."""
-    answer = await send_to_chat(client, notice)
-    await in_database(finish, notice, answer, timezone.now())
+    try:
+        answer = await send_to_chat(client, notice)
+        await in_database(finish, notice, answer, timezone.now())
+    except (DatabaseError, InterfaceError) as error:  # the lease ends, and it is sent again
+        logger.warning("What became of a notice was not recorded: %s", type(error).__name__)
 
 
 async def send_to_chat(client: Client, notice: QueuedNotice) -> Answer:

@@ -24,11 +24,13 @@ from desks.models import (
     QueuedNotice,
     User,
 )
+from desks.models.notice import MAIL
 from events.feed import MAX_CHECKED_PER_PAGE
 from events.http.cursors import log_cursor, scan_cursor
 from events.models import Event, Head
 from signals.intake.models import Signal
-from signals.notices.sending import take_for_chats, take_mails
+from signals.notices.sending import take, take_for_chats
+from signals.notices.writers import write_concerns
 from signals.reports import tallies
 from signals.webhooks.models import Subscription
 from signals.webhooks.runner.leases import lease
@@ -537,7 +539,8 @@ def test_every_index_without_a_constraint_is_used_by_a_query(desk):
     with CaptureQueriesContext(connection) as queries:
         Watch().look(timezone.now())
         write()
-        take_mails(timezone.now())
+        write_concerns(timezone.now())
+        take(MAIL, timezone.now())
         take_for_chats(timezone.now())
         forget_old()
         erase_ended()

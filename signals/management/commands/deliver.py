@@ -22,17 +22,22 @@ from signals.webhooks.runner.loop import deliver_subscriptions
 from tokens.sealed_texts import erase_ended
 
 TICK = 2.0  # seconds between two looks; an alarm is at most 10 s late
+MAIL_TICK = 0.5  # less than what a rate saves up
 ERASING_TICK = 30.0  # seconds between two looks for secrets that have ended
 
 in_repeating = DatabaseThreads(2, "repeating")
+in_mail_thread = DatabaseThreads(1, "notices-mail")  # a mail server may hang
 
 
 async def repeat(
-    stop: asyncio.Event, work: Callable[[datetime], bool | None], tick: float = TICK
+    stop: asyncio.Event,
+    work: Callable[[datetime], bool | None],
+    tick: float = TICK,
+    threads: DatabaseThreads = in_repeating,
 ) -> None:
     """Does what is due until ``stop`` is set: again at once if there may be more, or else later."""
     while not stop.is_set():
-        more = await in_repeating(work, timezone.now())
+        more = await threads(work, timezone.now())
         with suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), 0 if more else tick)
 
@@ -53,7 +58,7 @@ Loop = Callable[[asyncio.Event], Awaitable[None]]
 LOOPS: tuple[Loop, ...] = (
     deliver_subscriptions,
     watch_bots,
-    send_mails,
+    partial(repeat, work=send_mails, tick=MAIL_TICK, threads=in_mail_thread),
     send_to_chats,
     poll_telegram,
     erase_ended_secrets,

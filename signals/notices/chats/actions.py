@@ -8,7 +8,6 @@ import asyncio
 import json
 import logging
 import secrets
-from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
@@ -92,7 +91,11 @@ def new_code(*, user: User, now: datetime) -> str:
 def _save(chat: Chat, address: str, now: datetime) -> None:
     with transaction.atomic():
         User.objects.select_for_update(no_key=True).get(pk=chat.user_id)  # one at a time counts
-        _refuse_too_many(list(Chat.objects.filter(user=chat.user_id)), address)
+        others = list(Chat.objects.filter(user=chat.user_id))
+        if any(_is_at(other, address) for other in others):  # a form may be sent twice
+            raise Invalid.field("url", "taken", "You have added this chat already.")
+        if len(others) >= MAX_CHATS:
+            raise Invalid(TOO_MANY)
         chat.save(force_insert=True)
         _notify(chat, "A chat was added to your notices", "gets your notices from now on", now)
 
@@ -131,14 +134,6 @@ def request_test(*, chat: Chat, now: datetime) -> None:
             if row.next_attempt_at is None or row.last_status != TOO_MANY_REQUESTS:
                 row.next_attempt_at = now
                 row.save(update_fields=["next_attempt_at"])
-
-
-def _refuse_too_many(chats: Sequence[Chat], url: str) -> None:
-    """Also refuses a chat that the user has: a form may be sent twice."""
-    if any(_is_at(chat, url) for chat in chats):
-        raise Invalid.field("url", "taken", "You have added this chat already.")
-    if len(chats) >= MAX_CHATS:
-        raise Invalid(TOO_MANY)
 
 
 def _is_at(chat: Chat, url: str) -> bool:
