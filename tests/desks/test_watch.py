@@ -27,8 +27,9 @@ WEDNESDAY = 2  # as weekday() counts
 
 @pytest.fixture
 def clock():
-    """A clock that only the test moves."""
-    with time_machine.travel(timezone.now(), tick=False) as clock:
+    """A clock that only the test moves. It begins with a whole second: the log has milliseconds."""
+    soon = timezone.now().replace(microsecond=0) + timedelta(seconds=1)
+    with time_machine.travel(soon, tick=False) as clock:
         yield clock
 
 
@@ -79,6 +80,8 @@ def test_the_event_says_when_the_bot_was_last_heard_and_when_it_was_due(bot, clo
     }
     assert (event.topic, event.actor_type) == (row(bot).desk.public_id, "system")
     assert (row(bot).silent_since, row(bot).silent_from) == (last, event.position)
+    look()
+    assert told() == [("automation.quiet", bot.id)]
 
 
 def test_only_an_accepted_signal_counts_as_heard(bot, clock):
