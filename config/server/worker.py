@@ -16,7 +16,7 @@ from gunicorn.http.errors import (
     UnsupportedTransferCoding,
 )
 from gunicorn.http.message import Request
-from gunicorn.workers.gthread import TConn, ThreadWorker
+from gunicorn.workers import gthread
 
 from config import security_headers
 
@@ -46,7 +46,7 @@ def release_stops() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
 
 
-class Worker(ThreadWorker):  # type: ignore[misc]
+class Worker(gthread.ThreadWorker):  # type: ignore[misc]
     """gunicorn's threaded worker, with four differences.
 
     - It repeats no invalid line or header in its responses or its log. gunicorn's worker does, and
@@ -62,14 +62,14 @@ class Worker(ThreadWorker):  # type: ignore[misc]
 
     # --- New connections --------------------------------------------------------------------------
 
-    def enqueue_req(self, conn: TConn) -> None:
+    def enqueue_req(self, conn: gthread.TConn) -> None:
         self.requests += 1
         super().enqueue_req(conn)
         if self.requests >= self.cfg.threads:
             self.is_full = True
             self.set_accept_enabled(False)
 
-    def finish_request(self, conn: TConn, fs: Future[object]) -> None:
+    def finish_request(self, conn: gthread.TConn, fs: Future[object]) -> None:
         """Lets one more connection in: those that are kept open may keep all threads busy."""
         self.requests -= 1
         self.is_full = False
@@ -79,7 +79,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         """gunicorn's loop calls this in each round in which it may accept and does not."""
         super().set_accept_enabled(enabled and not self.is_full)
 
-    def handle_request(self, req: Request, conn: TConn) -> bool:
+    def handle_request(self, req: Request, conn: gthread.TConn) -> bool:
         """A client that does not take its answer in time is treated as one that left."""
         try:
             keeps_open: bool = super().handle_request(req, conn)
