@@ -331,4 +331,4 @@ def outcome_of(chat: Chat) -> str:
     """What became of the last attempt, if that failed."""
     if chat.last_status:
         return f"It answered {chat.last_status}."
-    return Fault(chat.last_error).sentence if chat.last_error else ""
+    return Fault(chat.last_error).label if chat.last_error else ""

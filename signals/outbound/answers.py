@@ -1,39 +1,25 @@
 """What became of one message that was sent: the answer of the endpoint, or what went wrong."""
 
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
-from enum import StrEnum
+
+from django.db import models
+from django.utils.http import parse_http_date_safe
 
 LONGEST_NUMBER = 10  # digits of a Retry-After
 
 
-class Fault(StrEnum):
-    """Why a message failed, if no status says it. ``sentence`` tells the owner of the endpoint."""
+class Fault(models.TextChoices):
+    """Why a message failed, if no status says it. The label tells the owner of the endpoint."""
 
-    FORBIDDEN = "forbidden"
-    DNS = "dns"
-    CONNECT = "connect"
-    TLS = "tls"
-    TIMEOUT = "timeout"
-    BROKEN = "broken"
-    UNPROVEN = "unproven"
-
-    @property
-    def sentence(self) -> str:
-        return SENTENCES[self]
-
-
-SENTENCES = {
-    Fault.FORBIDDEN: "The host has an address to which the service does not send.",
-    Fault.DNS: "The name of the host was not found.",
-    Fault.CONNECT: "The host refused the connection.",
-    Fault.TLS: "The host has no valid certificate for its name.",
-    Fault.TIMEOUT: "The endpoint did not answer within 10 seconds.",
-    Fault.BROKEN: "The connection ended before there was a whole answer.",
-    Fault.UNPROVEN: "The endpoint did not prove that it knows the secret.",
-}
+    FORBIDDEN = "forbidden", "The host has an address to which the service does not send."
+    DNS = "dns", "The name of the host was not found."
+    CONNECT = "connect", "The host refused the connection."
+    TLS = "tls", "The host has no valid certificate for its name."
+    TIMEOUT = "timeout", "The endpoint did not answer within 10 seconds."
+    BROKEN = "broken", "The connection ended before there was a whole answer."
+    UNPROVEN = "unproven", "The endpoint did not prove that it knows the secret."
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +45,9 @@ class Answer:
 
 def retry_after(headers: Iterable[tuple[bytes, bytes]]) -> float | None:
     """The seconds of the Retry-After header, or None without a valid one."""
-    for name, value in headers:
-        if name.lower() == b"retry-after":
-            return _seconds(value.decode("ascii", "replace").strip())
-    return None
-
-
-def _seconds(text: str) -> float | None:
+    given = next((value for name, value in headers if name.lower() == b"retry-after"), b"")
+    text = given.decode("ascii", "replace").strip()
     if text.isascii() and text.isdigit() and len(text) < LONGEST_NUMBER:
         return float(text)
-    try:
-        at = parsedate_to_datetime(text)
-    except (ValueError, OverflowError):  # the second for a year or a zone of many digits
-        return None
-    if at.tzinfo is None:
-        return None
-    return max(0.0, (at - datetime.now(UTC)).total_seconds())
+    at = parse_http_date_safe(text)
+    return None if at is None else max(0.0, at - time.time())

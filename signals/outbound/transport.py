@@ -115,29 +115,13 @@ class Endpoint:
         if self._target is None:
             return Answer(error=Fault.FORBIDDEN)
         started = time.monotonic()
-        answer = await self._answer(self._target, body, headers, keep)
-        if answer.error:
-            await self.close()
-        return replace(answer, seconds=time.monotonic() - started)
-
-    async def _answer(
-        self, target: Target, body: bytes, headers: Mapping[str, str], keep: int
-    ) -> Answer:
         try:
             async with asyncio.timeout(TIMEOUT):
-                return await self._try(target, body, headers, keep)
-        except (TimeoutError, httpcore2.TimeoutException):
-            return Answer(error=Fault.TIMEOUT)
-        except _ForbiddenAddressError:
-            return Answer(error=Fault.FORBIDDEN)
-        except _NameError:
-            return Answer(error=Fault.DNS)
-        except httpcore2.ConnectError as error:
-            return Answer(
-                error=Fault.TLS if isinstance(error.__cause__, ssl.SSLError) else Fault.CONNECT
-            )
-        except (httpcore2.NetworkError, httpcore2.ProtocolError, OSError):
-            return Answer(error=Fault.BROKEN)
+                answer = await self._try(self._target, body, headers, keep)
+        except FAILURES as error:
+            answer = Answer(error=_fault_of(error))
+            await self.close()
+        return replace(answer, seconds=time.monotonic() - started)
 
     async def _try(
         self, target: Target, body: bytes, headers: Mapping[str, str], keep: int
@@ -157,6 +141,28 @@ class Endpoint:
             network_backend=GuardedBackend(self._resolver, usual=target.is_usual),
         )
         return await _exchange(self._connection, target, body, headers, keep)
+
+
+# What the other side may do. The rest is an error of ours.
+FAILURES = (
+    httpcore2.TimeoutException,
+    httpcore2.NetworkError,
+    httpcore2.ProtocolError,
+    OSError,
+)
+
+
+def _fault_of(error: Exception) -> Fault:
+    match error:
+        case TimeoutError() | httpcore2.TimeoutException():
+            return Fault.TIMEOUT
+        case _ForbiddenAddressError():
+            return Fault.FORBIDDEN
+        case _NameError():
+            return Fault.DNS
+        case httpcore2.ConnectError():
+            return Fault.TLS if isinstance(error.__cause__, ssl.SSLError) else Fault.CONNECT
+    return Fault.BROKEN
 
 
 class Client:

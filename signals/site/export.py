@@ -17,7 +17,6 @@ from allauth.account.models import EmailAddress
 from allauth.mfa.models import Authenticator
 from allauth.usersessions.models import UserSession
 from django.db.models import Model, QuerySet
-from django.utils import timezone
 
 from desks.feed import desk_visibility
 from desks.models import Automation, Desk, Election
@@ -25,7 +24,6 @@ from desks.models.chat import Chat
 from events.feed import Page, Query, Visibility, read_head, read_page, serialize_event
 from events.times import to_rfc3339
 from signals.webhooks.models import Subscription
-from signals.webhooks.records import records
 from tokens.models import SigningSecret, Token
 
 if TYPE_CHECKING:
@@ -121,7 +119,7 @@ def safe_cell(value: object) -> str:
 
 def _tables(desk: Desk, head: int) -> dict[str, Rows]:
     elections = Election.objects.filter(desk=desk).select_related("card")
-    webhooks = Subscription.objects.of_owner(desk.pk).select_related("desk")
+    webhooks = Subscription.objects.of_owner(desk)
     return {
         "account": lambda: [_account(desk)],
         "second_factors": lambda: map(_factor, Authenticator.objects.filter(user=desk.user_id)),
@@ -132,7 +130,7 @@ def _tables(desk: Desk, head: int) -> dict[str, Rows]:
         "secrets": lambda: (
             row.as_event_data() for row in _paged(SigningSecret.objects.of_desk(desk))
         ),
-        "webhooks": lambda: records(list(webhooks.all()), timezone.now()),
+        "webhooks": lambda: [webhook.to_record() for webhook in webhooks.all()],
         "chats": lambda: (chat.as_record() for chat in Chat.objects.filter(user=desk.user_id)),
         "events": lambda: _events(desk, head),
     }

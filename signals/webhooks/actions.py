@@ -15,7 +15,7 @@ from django.dispatch import receiver
 from desks.actions import refuse_inactive
 from desks.models import Desk
 from events import log
-from events.actors import Actor
+from events.actors import SYSTEM, Actor
 from events.feed import read_head
 from events.http.cursors import log_position
 from events.http.refusals import CursorLost, Invalid, NotFound
@@ -25,6 +25,7 @@ from signals.outbound.addresses import ForbiddenURL, check_url
 from signals.webhooks.models import (
     MAX_OF_DESK,
     MAX_OF_PLATFORM,
+    Reason,
     State,
     Subscription,
     SubscriptionQuerySet,
@@ -61,7 +62,7 @@ def create(
         subscription.test_requested_at = subscription.next_attempt_at = turn.at
         subscription.save(force_insert=True)
         secret.save(force_insert=True)
-        append(turn, Kind.SUBSCRIPTION_CREATED, subscription, secret=secret.as_event_data())
+        append(turn, Kind.SUBSCRIPTION_CREATED, subscription, secret=secret.to_record())
         _notify(turn, subscription, f"A webhook to {subscription.host} was added.")
     return text, subscription
 
@@ -178,7 +179,7 @@ def replace_secret(
             turn,
             Kind.SUBSCRIPTION_SECRET_REPLACED,
             row,
-            secret=secret.as_event_data(),
+            secret=secret.to_record(),
             previousEndsAt=to_rfc3339(previous_ends_at),
         )
         _notify(turn, row, f"The secret of a webhook to {row.host} was replaced: {secret.hint}.")
@@ -209,7 +210,7 @@ def remove_rows(turn: log.Turn, subscriptions: SubscriptionQuerySet) -> None:
 @receiver(desk_ends)
 def remove_all(sender: object, desk: Desk, turn: log.Turn, **options: object) -> None:
     """Removes the subscriptions of a desk that ends, in the turn that ends it."""
-    remove_rows(turn, Subscription.objects.of_owner(desk.pk))
+    remove_rows(turn, Subscription.objects.of_owner(desk))
 
 
 def request_test(*, subscription: Subscription) -> Subscription:
@@ -218,6 +219,51 @@ def request_test(*, subscription: Subscription) -> Subscription:
         row = _current(subscription)
         update(row, test_requested_at=turn.at, next_attempt_at=turn.at)
     return row
+
+
+# --- What a runner found out of the row as it leased it ------------------------------------------
+
+
+def verify(*, subscription: Subscription) -> bool:
+    """Notes that the URL answered a signed test. An unverified subscription becomes active.
+
+    ``subscription`` is the row as the runner leased it. Returns False if it changed since.
+    """
+    with log.turn(actor=SYSTEM) as turn:
+        row = _as_leased(subscription)
+        if row is None:
+            return False
+        if row.is_verified:
+            return True
+        update(row, is_verified=True)
+        if row.state == State.UNVERIFIED:
+            update(row, state=State.ACTIVE, next_attempt_at=turn.at)
+        append(turn, Kind.SUBSCRIPTION_VERIFIED, row)
+    return True
+
+
+def disable(*, subscription: Subscription, reason: Reason) -> bool:
+    """Disables an active subscription: the service gives up until its owner resumes it.
+
+    ``subscription`` is the row as the runner leased it. Returns False if it changed since.
+    """
+    with log.turn(actor=SYSTEM) as turn:
+        row = _as_leased(subscription)
+        if row is None or row.state != State.ACTIVE:
+            return False
+        update(row, state=State.DISABLED, reason=reason, next_attempt_at=None)
+        append(turn, Kind.SUBSCRIPTION_DISABLED, row)
+    return True
+
+
+def _as_leased(subscription: Subscription) -> Subscription | None:
+    """The row, if it still has the lease and the URL that it was read with."""
+    same = {name: getattr(subscription, name) for name in ("lease_generation", "revision")}
+    rows = Subscription.objects.select_related("desk").filter(pk=subscription.pk, **same)
+    return rows.first()
+
+
+# --- Parts of actions -----------------------------------------------------------------------------
 
 
 def _seal(subscription: Subscription, url: str) -> None:
@@ -267,13 +313,10 @@ def _notify(turn: log.Turn, subscription: Subscription, sentence: str) -> None:
     notices.notify_owner(turn, subscription.desk, sentence)
 
 
-# --- Parts of actions, which need the caller's turn at the log ------------------------------------
-
-
 def _refuse_too_many(desk: Desk | None) -> None:
     """Raises ``Invalid`` if the desk, or the platform, has as many subscriptions as it may have."""
     most = MAX_OF_PLATFORM if desk is None else MAX_OF_DESK
-    if Subscription.objects.of_owner(desk.pk if desk else None).count() >= most:
+    if Subscription.objects.of_owner(desk).count() >= most:
         whose = "The platform" if desk is None else "A desk"
         raise Invalid(f"{whose} has at most {most} webhooks. Remove one first.")
 

@@ -1,5 +1,6 @@
 """The control area's pages of webhooks. Staff read all of them, and change the platform's."""
 
+from collections.abc import Collection
 from typing import Any
 
 from django import forms
@@ -14,11 +15,18 @@ from desks.models import Desk
 from events.control.lists import add_related, add_section
 from events.control.pages import ActionPage, ReadOnlyAdmin
 from events.feed import read_head
-from events.http.cursors import log_cursor
 from signals.webhooks import actions
-from signals.webhooks.models import MAX_ANSWERS, MAX_ATTEMPTS, State, Subscription
-from signals.webhooks.pages import ACTS, ChangeForm, WebhookForm, attempts_of, receivers
-from signals.webhooks.records import MAX_LAG, in_words, lag_of
+from signals.webhooks.models import MAX_LAG, State, Subscription
+from signals.webhooks.pages import (
+    ChangeForm,
+    WebhookForm,
+    attempts_of,
+    groups_of,
+    in_words,
+    move,
+    press,
+    receivers,
+)
 from tokens.admin import CreateCredentialPage, OwnerFilter
 from tokens.forms import SecretForm
 
@@ -33,7 +41,7 @@ class AddWebhook(CreateCredentialPage):
         return ["It gets the whole log from now on, once its URL has answered a test.", ONCE]
 
     def create(self, form: WebhookForm) -> tuple[str, Subscription]:
-        return actions.create(desk=None, actor=self.actor, **form.entered())
+        return actions.create(desk=None, actor=self.actor, **form.cleaned_data)
 
 
 class OfThePlatform(ActionPage):
@@ -41,39 +49,34 @@ class OfThePlatform(ActionPage):
 
     act: str
     says: str
+    states: Collection[State] = State
 
-    @staticmethod
-    def applies_to(row: Subscription) -> bool:
-        return row.is_platform
+    @classmethod
+    def applies_to(cls, row: Subscription) -> bool:
+        return row.is_platform and row.state in cls.states
 
     def consequences(self) -> list[str]:
         return [self.says]
 
     def perform(self, form: Any) -> HttpResponse:
-        return self.redirect_to_row(self.row, ACTS[self.act](self.row, self.actor))
+        return self.redirect_to_row(self.row, press(self.act, self.row, self.actor))
 
 
 class ChangeWebhook(OfThePlatform):
     label, says = "Change", "A new URL must answer a test before anything is delivered to it."
-    form_class = ChangeForm  # type: ignore[assignment]  # its arguments are below
+    form_class = ChangeForm
 
-    def get_form_kwargs(self) -> dict[str, object]:
-        given = {**super().get_form_kwargs(), "kinds": self.row.kinds}
-        del given["initial"]
-        return given
+    def get_initial(self) -> dict[str, object]:
+        return {"groups": groups_of(self.row.kinds)}
 
     def perform(self, form: ChangeForm) -> HttpResponse:
-        actions.change(subscription=self.row, actor=self.actor, **form.changes())
+        actions.change(subscription=self.row, actor=self.actor, **form.cleaned_data)
         return self.redirect_to_row(self.row, "Saved.")
 
 
-class ReplaceSecret(CreateCredentialPage):
+class ReplaceSecret(CreateCredentialPage, OfThePlatform):
     label, is_per_row = "Replace secret", True
     form_class = SecretForm
-
-    @staticmethod
-    def applies_to(row: Subscription) -> bool:
-        return row.is_platform
 
     def consequences(self) -> list[str]:
         return ["As long as you keep the old secret, both sign each delivery.", ONCE]
@@ -91,18 +94,12 @@ class SendTest(OfThePlatform):
 
 class PauseWebhook(OfThePlatform):
     label, act, says = "Pause", "pause", "Events wait until the webhook is resumed."
-
-    @staticmethod
-    def applies_to(row: Subscription) -> bool:
-        return row.is_platform and row.state != State.PAUSED
+    states = (State.UNVERIFIED, State.ACTIVE, State.DISABLED)
 
 
 class ResumeWebhook(OfThePlatform):
     label, act, says = "Resume", "resume", "What waited is sent in order."
-
-    @staticmethod
-    def applies_to(row: Subscription) -> bool:
-        return row.is_platform and row.state in (State.PAUSED, State.DISABLED)
+    states = (State.PAUSED, State.DISABLED)
 
 
 class PositionForm(forms.Form):
@@ -123,9 +120,8 @@ class Rewind(OfThePlatform):
         return {"position": self.row.cursor_position}
 
     def perform(self, form: PositionForm) -> HttpResponse:
-        head = read_head()
-        after = log_cursor(head.epoch, min(form.cleaned_data["position"], head.position))
-        actions.rewind(subscription=self.row, after=after, actor=self.actor)
+        position = min(form.cleaned_data["position"], read_head().position)
+        move(self.row, self.actor, position)
         return self.redirect_to_row(self.row, "Moved.")
 
 
@@ -181,16 +177,11 @@ class SubscriptionAdmin(ReadOnlyAdmin):
 
     @admin.display(description=f"waiting, counted to {MAX_LAG:,}")
     def waiting(self, row: Subscription) -> int:
-        return lag_of(row)
+        return row.lag
 
 
 def _attempts(row: Subscription) -> SafeString:
-    context = {
-        "attempts": attempts_of(row),
-        "most_attempts": MAX_ATTEMPTS,
-        "most_answers": MAX_ANSWERS,
-        "read_only": True,
-    }
+    context = {**attempts_of(row), "read_only": True}
     warning = (
         render_to_string("webhooks/key_lost.html", {"webhook": row}) if row.key_lost_at else ""
     )

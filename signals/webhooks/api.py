@@ -4,9 +4,9 @@ from datetime import timedelta
 from typing import Annotated, Any, TypedDict
 
 from django.urls import path
-from django.utils import timezone
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
+from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 from rest_framework.viewsets import ViewSetMixin
 
@@ -27,22 +27,21 @@ from events.http.refusals import (
     ExchangeSecret,
     Invalid,
     NotAllowed,
-    NotFound,
     RateLimited,
     SignInRequired,
 )
 from events.http.schemas import JSON_BODY, NextPage, endpoint
-from events.json_schema import one_of, pattern
+from events.json_schema import pattern
 from events.kinds import Kind
 from signals.outbound.addresses import MAX_URL_LENGTH
 from signals.webhooks import actions
 from signals.webhooks.models import (
+    EXAMPLE_CURSOR,
     MAX_OF_DESK,
     MAX_OF_PLATFORM,
     Subscription,
-    SubscriptionQuerySet,
+    SubscriptionRecord,
 )
-from signals.webhooks.records import EXAMPLE_CURSOR, SubscriptionRecord, records
 from tokens.actions import MAX_OVERLAP
 from tokens.callers.authentication import SessionOrBearerAuthentication
 from tokens.callers.permissions import SignedInToChange
@@ -51,14 +50,20 @@ from tokens.crypto import formats
 from tokens.crypto.exchange_secrets import contains_secret, is_secret
 
 LIST = "subscriptions"
-# What a change counts against. Removing counts against nothing, as everything that ends does.
-MINTING, CHANGES, REWINDS = "minting", "changes", "rewinds"
+Authenticators = list[BaseAuthentication]
+# What each action counts against. Removing counts against nothing, as everything that ends does.
+# A rewind can send a whole history again, so it counts apart.
+SPENDS = {
+    "create": "minting",
+    "replace_secret": "minting",
+    "change": "changes",
+    "test": "changes",
+    "rewind": "rewinds",
+}
 
 # --- What is sent --------------------------------------------------------------------------------
 
-KINDS = {"type": "array", "items": one_of(Kind.values), "minItems": 1}
 OVERLAP = {"type": "integer", "minimum": 0, "maximum": int(MAX_OVERLAP.total_seconds())}
-ALL_KINDS = "The kinds that are delivered. Null for all, those of later versions included."
 
 
 class StrictBooleanField(serializers.BooleanField):
@@ -82,22 +87,6 @@ class OverlapField(serializers.Field[timedelta, Any, Any, Any]):
         return timedelta(seconds=min(max(data, -1), 2 * MAX_OVERLAP.total_seconds()))
 
 
-@extend_schema_field(KINDS)
-class KindsField(serializers.ListField):
-    """Kinds of events; None for all of them, those of later versions included."""
-
-    child = serializers.ChoiceField(Kind.choices)
-
-    def __init__(self) -> None:
-        super().__init__(
-            required=False,
-            allow_null=True,
-            allow_empty=False,
-            max_length=len(Kind),
-            help_text=ALL_KINDS,
-        )
-
-
 def in_order(kinds: list[str] | None) -> list[str]:
     """The kinds as they are stored: each once, in the order of the contract. Empty for all."""
     return [kind.value for kind in Kind if kind in (kinds or ())]
@@ -111,10 +100,18 @@ class NewSubscription(StrictSerializer):
         trim_whitespace=False,
         help_text="https, port 443 or 8443, without credentials and fragment.",
     )
-    kinds = KindsField()
+    kinds = serializers.ListField(
+        child=serializers.ChoiceField(Kind.choices),
+        required=False,
+        allow_null=True,
+        allow_empty=False,
+        min_length=1,  # for the OpenAPI document
+        max_length=len(Kind),
+        help_text="The kinds that are delivered. Null for all, those of later versions included.",
+    )
 
 
-class SubscriptionChange(StrictSerializer):
+class SubscriptionChange(NewSubscription):
     """What changes: at least one of these."""
 
     url = StrictTextField(
@@ -123,7 +120,6 @@ class SubscriptionChange(StrictSerializer):
         required=False,
         help_text="It must answer a test before it gets deliveries.",
     )
-    kinds = KindsField()
     paused = StrictBooleanField(required=False, help_text="True pauses, false resumes.")
 
     def validate(self, data: dict[str, Any]) -> dict[str, Any]:
@@ -168,20 +164,13 @@ TO_CHANGE = (
     "Requires a session that signed in or re-authenticated within the last 15 minutes. Staff "
     "change the platform's subscriptions."
 )
-WITH_BODY = (
-    *JSON_BODY,
-    SignInRequired,
-    NotAllowed,
-    RateLimited,
-    ExchangeSecret,
-    Invalid,
-)
+WITH_BODY = (*JSON_BODY, SignInRequired, NotAllowed, RateLimited, ExchangeSecret, Invalid)
 
 # --- The views -----------------------------------------------------------------------------------
 
 
-class SubscriptionView(ViewSetMixin, ApiView):
-    """What the endpoints share. Tokens only read; every change needs a session of the owner.
+class SubscriptionViewSet(ViewSetMixin, ApiView):
+    """Tokens only read; every change needs a session of the owner.
 
     A customer's subscriptions are those of the desk, staff's are the platform's.
     """
@@ -189,15 +178,14 @@ class SubscriptionView(ViewSetMixin, ApiView):
     tag = "Subscriptions"
     permission_classes = [SignedInToChange]
     required_scopes = {"GET": "read", "HEAD": "read"}
-    spends: dict[str, str] = {}
 
-    def get_authenticators(self) -> list[Any]:
+    def get_authenticators(self) -> Authenticators:
         return [SessionOrBearerAuthentication(session_only=("POST", "PATCH", "DELETE"))]
 
-    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+    def initial(self, request: Request, *args: object, **kwargs: object) -> None:
         super().initial(request, *args, **kwargs)
         self.desk = _desk_of(request)
-        if limit := self.spends.get(request.method or ""):
+        if limit := SPENDS.get(self.action):
             of_desk = limits.desk_limits(self.desk.public_id) if self.desk else []
             limits.consume_all([(limit, str(request.user.pk)), *of_desk])
 
@@ -209,26 +197,9 @@ class SubscriptionView(ViewSetMixin, ApiView):
 
     def found(self, subscription_id: str) -> Subscription:
         """The caller's subscription. Raises ``NotFound``."""
-        found = self.owned().filter(public_id=subscription_id).first()
-        if found is None:
-            raise NotFound
-        return found
+        return Subscription.objects.of_owner(self.desk).named(subscription_id)
 
-    def owned(self) -> SubscriptionQuerySet:
-        owned = Subscription.objects.of_owner(self.desk.pk if self.desk else None)
-        return owned.select_related("desk")
-
-
-class SubscriptionViewSet(SubscriptionView):
-    """/api/v1/subscriptions and one of them."""
-
-    spends = {"POST": MINTING, "PATCH": CHANGES}
-
-    @endpoint(
-        "listSubscriptions",
-        parameters=[PageParameters],
-        refusals=[NotAllowed],
-    )
+    @endpoint("listSubscriptions", parameters=[PageParameters], refusals=[NotAllowed])
     def list(self, request: Request) -> ApiResponse[SubscriptionPage]:
         """List webhook subscriptions.
 
@@ -236,12 +207,13 @@ class SubscriptionViewSet(SubscriptionView):
         platform's. A token needs the scope read.
         """
         params = PageParameters.read(request.query_params)
-        owned = self.owned()
+        owned = Subscription.objects.of_owner(self.desk)
         if "after" in params:
             owned = owned.filter(pk__gt=list_key(params["after"], LIST))
         rows = [*owned[: params["limit"] + 1]]
         page, next_cursor = page_of(rows, params["limit"], lambda row: list_cursor(LIST, row.pk))
-        return ApiResponse({"subscriptions": records(page, timezone.now()), "next": next_cursor})
+        records = [row.to_record() for row in page]
+        return ApiResponse({"subscriptions": records, "next": next_cursor})
 
     @endpoint(
         "createSubscription",
@@ -269,18 +241,15 @@ class SubscriptionViewSet(SubscriptionView):
         secret, made = actions.create(
             desk=self.desk, url=data["url"], kinds=kinds, actor=self.actor
         )
-        return ApiResponse({**_record(made), "secret": secret}, status=201)
+        return ApiResponse({**made.to_record(), "secret": secret}, status=201)
 
-    @endpoint(
-        "readSubscription",
-        refusals=[NotAllowed],
-    )
+    @endpoint("readSubscription", refusals=[NotAllowed])
     def retrieve(self, request: Request, subscription_id: str) -> ApiResponse[SubscriptionRecord]:
         """Read a webhook subscription.
 
         State, cursor, lag and the latest outcome.
         """
-        return ApiResponse(_record(self.found(subscription_id)))
+        return ApiResponse(self.found(subscription_id).to_record())
 
     @endpoint(
         "changeSubscription",
@@ -303,7 +272,7 @@ class SubscriptionViewSet(SubscriptionView):
             kinds=in_order(data["kinds"]) if "kinds" in data else None,
             paused=data.get("paused"),
         )
-        return ApiResponse(_record(changed))
+        return ApiResponse(changed.to_record())
 
     @endpoint(
         "removeSubscription",
@@ -319,12 +288,6 @@ class SubscriptionViewSet(SubscriptionView):
         actions.remove(subscription=self.found(subscription_id), actor=self.actor)
         return ApiResponse(status=204)
 
-
-class SecretView(SubscriptionView):
-    """POST …/secret: replaces the secret."""
-
-    spends = {"POST": MINTING}
-
     @endpoint(
         "replaceSubscriptionSecret",
         status=201,
@@ -334,7 +297,9 @@ class SecretView(SubscriptionView):
         bodies={"Over a day": {"overlap": 86400}},
         refusals=WITH_BODY,
     )
-    def create(self, request: Request, subscription_id: str) -> ApiResponse[SubscriptionAndSecret]:
+    def replace_secret(
+        self, request: Request, subscription_id: str
+    ) -> ApiResponse[SubscriptionAndSecret]:
         """Replace the secret.
 
         With an overlap deliveries carry both signatures until the old secret ends. One that is
@@ -344,21 +309,10 @@ class SecretView(SubscriptionView):
         secret, changed = actions.replace_secret(
             subscription=self.found(subscription_id), actor=self.actor, overlap=overlap
         )
-        return ApiResponse({**_record(changed), "secret": secret}, status=201)
+        return ApiResponse({**changed.to_record(), "secret": secret}, status=201)
 
-
-class TestView(SubscriptionView):
-    """POST …/test: asks for a signed test. It is sent after the answer."""
-
-    spends = {"POST": CHANGES}
-
-    @endpoint(
-        "testSubscription",
-        status=202,
-        note=TO_CHANGE,
-        refusals=WITH_BODY,
-    )
-    def create(self, request: Request, subscription_id: str) -> ApiResponse[SubscriptionRecord]:
+    @endpoint("testSubscription", status=202, note=TO_CHANGE, refusals=WITH_BODY)
+    def test(self, request: Request, subscription_id: str) -> ApiResponse[SubscriptionRecord]:
         """Ask for a test.
 
         A signed `subscription.test` is sent after this answer. Read the subscription until
@@ -367,13 +321,7 @@ class TestView(SubscriptionView):
         """
         StrictSerializer.read(_body(request))  # no members
         asked = actions.request_test(subscription=self.found(subscription_id))
-        return ApiResponse(_record(asked), status=202)
-
-
-class RewindView(SubscriptionView):
-    """POST …/rewind: moves the cursor. It can send a whole history again, so it counts apart."""
-
-    spends = {"POST": REWINDS}
+        return ApiResponse(asked.to_record(), status=202)
 
     @endpoint(
         "rewindSubscription",
@@ -382,7 +330,7 @@ class RewindView(SubscriptionView):
         bodies={"Again": {"after": EXAMPLE_CURSOR}},
         refusals=[*WITH_BODY, CursorLost],
     )
-    def create(self, request: Request, subscription_id: str) -> ApiResponse[SubscriptionRecord]:
+    def rewind(self, request: Request, subscription_id: str) -> ApiResponse[SubscriptionRecord]:
         """Move the cursor.
 
         `after` is a cursor of the feed: an earlier one sends everything after it again, a later one
@@ -392,7 +340,7 @@ class RewindView(SubscriptionView):
         moved = actions.rewind(
             subscription=self.found(subscription_id), after=after, actor=self.actor
         )
-        return ApiResponse(_record(moved))
+        return ApiResponse(moved.to_record())
 
 
 def _desk_of(request: Request) -> Desk | None:
@@ -423,24 +371,17 @@ def _body(request: Request) -> dict[str, Any]:
     return body
 
 
-def _record(subscription: Subscription) -> SubscriptionRecord:
-    return records([subscription], timezone.now())[0]
-
-
 _ONE = "v1/subscriptions/<subscriptionId:subscription_id>"
+_view = SubscriptionViewSet.as_view
 
 urlpatterns = [
-    path(
-        "v1/subscriptions",
-        SubscriptionViewSet.as_view({"get": "list", "post": "create"}),
-        name="subscriptions",
-    ),
+    path("v1/subscriptions", _view({"get": "list", "post": "create"}), name="subscriptions"),
     path(
         _ONE,
-        SubscriptionViewSet.as_view({"get": "retrieve", "patch": "change", "delete": "remove"}),
+        _view({"get": "retrieve", "patch": "change", "delete": "remove"}),
         name="subscription",
     ),
-    path(f"{_ONE}/secret", SecretView.as_view({"post": "create"}), name="subscription-secret"),
-    path(f"{_ONE}/test", TestView.as_view({"post": "create"}), name="subscription-test"),
-    path(f"{_ONE}/rewind", RewindView.as_view({"post": "create"}), name="subscription-rewind"),
+    path(f"{_ONE}/secret", _view({"post": "replace_secret"}), name="subscription-secret"),
+    path(f"{_ONE}/test", _view({"post": "test"}), name="subscription-test"),
+    path(f"{_ONE}/rewind", _view({"post": "rewind"}), name="subscription-rewind"),
 ]

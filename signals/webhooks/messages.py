@@ -16,8 +16,9 @@ TEST = "subscription.test"  # the type of a test message; no event has this kind
 
 
 class Message(NamedTuple):
-    """A message and its id, which are the same on every attempt."""
+    """A message and its id, which are the same on every attempt. ``position`` is 0 for a test."""
 
+    position: int
     id: str
     body: bytes
 
@@ -29,7 +30,7 @@ def event_message(event: EventRecord, epoch: str) -> Message:
     may be used again by another event.
     """
     body = {"type": event["kind"], "timestamp": event["at"], "data": event}
-    return Message(f"{event['id']}_{epoch}", _encode(body))
+    return Message(event["position"], f"{event['id']}_{epoch}", _encode(body))
 
 
 def new_challenge() -> str:
@@ -44,7 +45,8 @@ def message_of_test(subscription_id: str, asked_at: datetime, challenge: str) ->
     """
     asked, data = to_rfc3339(asked_at), {"id": subscription_id, "challenge": challenge}
     body = {"type": TEST, "timestamp": asked, "data": data}
-    return Message(f"test_{subscription_id}_{int(asked_at.timestamp() * 1000)}", _encode(body))
+    message_id = f"test_{subscription_id}_{int(asked_at.timestamp() * 1000)}"
+    return Message(0, message_id, _encode(body))
 
 
 def is_proof(answer: bytes, challenge: str, secrets: Sequence[str]) -> bool:

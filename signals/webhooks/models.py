@@ -7,19 +7,25 @@ from typing import Annotated, NotRequired, Self, TypedDict
 from django.db import models, transaction
 from django.db.models import F, Q, Window
 from django.db.models.functions import RowNumber
+from django.utils import timezone
 
 from desks.feed import desk_visibility
-from desks.ids import MAX_ID_LENGTH, SubscriptionId, new_subscription_id
-from events.feed import WHOLE_LOG, KindName, Visibility
+from desks.ids import MAX_ID_LENGTH, SubscriptionId, UserId, new_subscription_id
+from desks.models import Desk
+from events.feed import WHOLE_LOG, KindName, Visibility, count_ahead, read_head
 from events.http.cursors import log_cursor
+from events.http.refusals import NotFound
 from events.json_schema import Count, DateTime, Example, JsonSchema, one_of
 from events.kinds import Kind, data_of
 from events.times import to_rfc3339
+from signals.outbound.answers import Fault
 from tokens.crypto.keys import KeyLostError
 from tokens.models.secret import NO_TEXT, Sealed, SealedSecret, SealedSecretQuerySet, SecretId
 
 MAX_HOST_LENGTH = 260  # a host name, a colon and a port
 MAX_OF_DESK, MAX_OF_PLATFORM = 5, 50
+MAX_LAG = 1000  # counting stops here: the lag is this or more
+EXAMPLE_CURSOR = log_cursor("4f1c2a90", 12)
 
 
 class State(models.TextChoices):
@@ -84,10 +90,46 @@ class SubscriptionData(TypedDict):
     ]
 
 
+class SubscriptionRecord(TypedDict):
+    """A webhook subscription: a cursor of the log with a URL."""
+
+    id: SubscriptionId
+    url: Annotated[str, "The host only: a URL can be a secret.", Example("hooks.example.com/…")]
+    kinds: Annotated[Kinds, Example([Kind.SIGNAL_FILLED.value, Kind.SIGNAL_REFUSED.value])]
+    userId: Annotated[UserId | None, "The desk that owns it. Null for the platform's."]
+    state: Annotated[str, one_of(SHOWN_STATES), Example(State.ACTIVE.value)]
+    reason: Annotated[ReasonName | None, "Why it was disabled."]
+    cursor: Annotated[
+        str,
+        "The last position that was delivered, as a cursor of the feed.",
+        Example(EXAMPLE_CURSOR),
+    ]
+    lag: Annotated[
+        Annotated[int, JsonSchema(minimum=0, maximum=MAX_LAG)] | None,
+        f"Events that are not delivered yet, counted to {MAX_LAG:,}. Null if the cursor is lost.",
+        Example(0),
+    ]
+    failures: Annotated[Count, "Failed attempts in a row.", Example(0)]
+    failingSince: DateTime | None
+    nextAttemptAt: DateTime | None
+    testRequestedAt: Annotated[DateTime | None, "A test that has not been sent yet."]
+    lastDeliveredAt: DateTime | None
+    lastStatus: Annotated[Count | None, "The HTTP status of the latest attempt.", Example(204)]
+    secrets: Annotated[list[SubscriptionSecretRecord], "The newest first; at most two."]
+    createdAt: DateTime
+
+
 class SubscriptionQuerySet(models.QuerySet["Subscription"]):
-    def of_owner(self, desk_pk: int | None) -> Self:
+    def of_owner(self, desk: Desk | int | None) -> Self:
         """The subscriptions of a desk, or the platform's if there is no desk."""
-        return self.filter(desk=desk_pk)
+        return self.filter(desk=desk).select_related("desk")
+
+    def named(self, public_id: str) -> "Subscription":
+        """The one with this id. Raises ``NotFound``."""
+        found = self.filter(public_id=public_id).first()
+        if found is None:
+            raise NotFound("The webhook does not exist, or you have no access to it.")
+        return found
 
     def hosts(self, public_ids: Iterable[str]) -> dict[str, str]:
         """The hosts by id. Removed webhooks have none."""
@@ -216,9 +258,31 @@ class Subscription(Sealed):
         return False
 
     @property
-    def masked_url(self) -> str:
-        """What is shown of the URL: its host, and its port if that is not 443."""
-        return f"{self.host}/…"
+    def lag(self) -> int:
+        """The number of events of its view that are not delivered yet, counted to ``MAX_LAG``."""
+        return count_ahead(self.cursor_position, self.kinds, self.visibility, MAX_LAG)
+
+    def to_record(self) -> SubscriptionRecord:
+        """The record that its owner sees."""
+        is_lost = self.cursor_epoch != read_head().epoch
+        return {
+            "id": self.public_id,
+            "url": f"{self.host}/…",
+            "kinds": self.kinds or None,
+            "userId": self.topic,
+            "state": self.shown_state,
+            "reason": self.reason,
+            "cursor": self.cursor,
+            "lag": None if is_lost else self.lag,
+            "failures": self.failures,
+            "failingSince": to_rfc3339(self.failing_since),
+            "nextAttemptAt": to_rfc3339(self.next_attempt_at if self.failures else None),
+            "testRequestedAt": to_rfc3339(self.test_requested_at),
+            "lastDeliveredAt": to_rfc3339(self.last_delivered_at),
+            "lastStatus": self.last_status,
+            "secrets": [secret.to_record() for secret in self.secrets.live(timezone.now())],
+            "createdAt": to_rfc3339(self.created_at),
+        }
 
     def as_event_data(self) -> SubscriptionData:
         """The data of ``subscription.…`` events. The log is for good, so it never names the URL."""
@@ -258,7 +322,7 @@ class SubscriptionSecret(SealedSecret):
     def associated_data(self) -> str:
         return f"{self.public_id}:{self.subscription.public_id}"
 
-    def as_event_data(self) -> SubscriptionSecretRecord:
+    def to_record(self) -> SubscriptionSecretRecord:
         """The record that events and answers contain. It never includes the secret's text."""
         return {
             "id": self.public_id,
@@ -273,6 +337,10 @@ class SubscriptionSecret(SealedSecret):
 # What is kept of a subscription's attempts.
 MAX_ATTEMPTS, MAX_ANSWERS, MAX_ANSWER_BYTES = 50, 10, 1024
 MAX_ERROR_LENGTH = 32
+PROOF = (
+    'the body of the answer must be {"challenge": "…"} with the HMAC-SHA256 of the test\'s '
+    "challenge in hex, as the code below answers it."
+)
 
 
 class DeliveryAttemptQuerySet(models.QuerySet["DeliveryAttempt"]):
@@ -314,6 +382,8 @@ class DeliveryAttempt(Sealed):
     status = models.PositiveSmallIntegerField(null=True)
     error = models.CharField(max_length=MAX_ERROR_LENGTH, default="")
 
+    is_newest = False  # of the attempts of its event: ``pages.attempts_of`` sets it
+
     objects = DeliveryAttemptQuerySet.as_manager()
 
     class Meta:
@@ -332,9 +402,26 @@ class DeliveryAttempt(Sealed):
         return not self.error and self.status is not None and 200 <= self.status < 300
 
     @property
+    def event(self) -> str | None:
+        """The id of the event; None for a test."""
+        return None if self.position is None else f"evt_{self.position}"
+
+    @property
+    def outcome(self) -> str:
+        """The status, or what went wrong, or both."""
+        if self.error == Fault.UNPROVEN:
+            return f"Answered {self.status}, but did not prove that it knows the secret: {PROOF}"
+        if self.status:
+            return str(self.status)
+        return Fault(self.error).label if self.error in Fault.values else "There was no answer."
+
+    @property
     def answer(self) -> str:
-        """The beginning of the answer; empty if none is kept. Raises ``keys.KeyLostError``."""
-        return self.decrypt() if self.key_id else ""
+        """The beginning of the answer; empty if none is kept."""
+        try:
+            return self.decrypt() if self.key_id else ""
+        except KeyLostError:
+            return "It cannot be decrypted any more."
 
     def keep_answer(self, body: bytes) -> None:
         """Seals the beginning of an answer. Does not save the row."""

@@ -5,10 +5,7 @@ attempts too.
 """
 
 import functools
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, TypedDict
+from collections.abc import Callable, Collection, Sequence
 
 from django import forms
 from django.contrib import messages
@@ -20,33 +17,23 @@ from django.utils.http import urlencode
 
 from desks.models import Desk
 from events.actors import Actor
-from events.feed import read_head
+from events.feed import Query, read_head, read_page
 from events.http.cursors import log_cursor
 from events.http.pages import View, ask, form_page, refusal_beside, sent
-from events.http.refusals import Invalid, NotFound
+from events.http.refusals import Invalid
+from events.kinds import Kind
 from signals.contract.samples import Sample, plain_text
 from signals.outbound.addresses import MAX_URL_LENGTH
-from signals.outbound.answers import Fault
 from signals.web import Spends, customer_page
 from signals.webhooks import actions
 from signals.webhooks.models import (
     MAX_ANSWERS,
     MAX_ATTEMPTS,
+    MAX_LAG,
     MAX_OF_DESK,
-    DeliveryAttempt,
     Subscription,
 )
-from signals.webhooks.records import (
-    GROUPS,
-    MAX_LAG,
-    groups_of,
-    in_words,
-    kinds_of,
-    lag_of,
-    next_position,
-)
 from tokens.callers.staff import signed_in_recently
-from tokens.crypto.keys import KeyLostError
 from tokens.forms import SecretForm, refuse_used, used_once
 
 
@@ -63,40 +50,59 @@ def changing_page(*methods: str, spends: Spends = "changes") -> Callable[[View],
         def checked(
             request: HttpRequest, desk: Desk, *args: object, **kwargs: str
         ) -> HttpResponseBase:
-            if not signed_in_recently(request):
-                return _prove(request, kwargs.get("webhook_id"), has_form="GET" in methods)
-            return view(request, desk, *args, **kwargs)
+            if signed_in_recently(request):
+                return view(request, desk, *args, **kwargs)
+            has_form = "GET" in methods
+            back = request.path if has_form else reverse("webhook", args=[kwargs["webhook_id"]])
+            return redirect(f"{reverse('account_reauthenticate')}?{urlencode({'next': back})}")
 
         return checked
 
     return decorate
 
 
-def own_webhook(desk: Desk, webhook_id: str) -> Subscription:
-    """The desk's webhook. Raises ``NotFound`` if the desk has no such one."""
-    owned = Subscription.objects.of_owner(desk.pk).select_related("desk")
-    found = owned.filter(public_id=webhook_id).first()
-    if found is None:
-        raise NotFound("The webhook does not exist, or you have no access to it.")
-    return found
+# --- Kinds of events, in groups that people choose from -------------------------------------------
 
 
-def _prove(request: HttpRequest, webhook_id: str | None, *, has_form: bool) -> HttpResponse:
-    back = request.path if has_form else reverse("webhook", args=[webhook_id])
-    return redirect(f"{reverse('account_reauthenticate')}?{urlencode({'next': back})}")
+def _of(*prefixes: str) -> tuple[str, ...]:
+    return tuple(kind.value for kind in Kind if kind.startswith(prefixes))
+
+
+# The name of each group in a form, its label, and its kinds. Each kind is in exactly one.
+GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "fills": ("Fills", (Kind.SIGNAL_FILLED.value,)),
+    "refusals": ("Refusals", (Kind.SIGNAL_REFUSED.value,)),
+    "unfilled": ("Dry runs and drafts", (Kind.SIGNAL_DRY_RUN.value, Kind.SIGNAL_RECORDED.value)),
+    "bots": ("Bots: created, removed, silent, heard again", _of("automation.")),
+    "cards": ("Cards and elections", _of("card.", "election.")),
+    "desk": ("Desk: connected, disconnected, closed", _of("desk.")),
+    "credentials": ("Tokens and signing secrets", _of("token.", "secret.")),
+    "webhooks": ("Webhooks", _of("subscription.")),
+}
+
+
+def kinds_of(groups: Collection[str]) -> list[str]:
+    """The kinds of these groups. All groups or none mean every kind: an empty list."""
+    if len(groups) in (0, len(GROUPS)):
+        return []
+    return [kind for name, (_, kinds) in GROUPS.items() if name in groups for kind in kinds]
+
+
+def groups_of(kinds: Sequence[str]) -> list[str]:
+    """The groups whose kinds are all among these."""
+    return [name for name, (_, of_group) in GROUPS.items() if {*of_group} <= {*kinds}]
+
+
+def in_words(kinds: Sequence[str]) -> list[str]:
+    """What a subscription with these kinds sends: labels of groups, then what is in none."""
+    groups = groups_of(kinds)
+    grouped = {kind for name in groups for kind in GROUPS[name][1]}
+    return [*(GROUPS[name][0] for name in groups), *(k for k in kinds if k not in grouped)]
 
 
 # --- Forms ----------------------------------------------------------------------------------------
 
-
-class Entered(TypedDict):
-    url: str
-    kinds: list[str]
-
-
-class Changes(TypedDict):
-    url: str | None
-    kinds: list[str] | None
+URL_INPUT = forms.TextInput({"autocomplete": "off", "spellcheck": "false", "inputmode": "url"})
 
 
 class WebhookForm(forms.Form):
@@ -106,7 +112,7 @@ class WebhookForm(forms.Form):
         label="URL",
         max_length=MAX_URL_LENGTH,
         help_text="It begins with https://. We encrypt it and never show it again.",
-        widget=forms.TextInput({"autocomplete": "off", "spellcheck": "false", "inputmode": "url"}),
+        widget=URL_INPUT,
         error_messages={"required": "Enter the URL."},
     )
     groups = forms.MultipleChoiceField(
@@ -117,117 +123,66 @@ class WebhookForm(forms.Form):
         widget=forms.CheckboxSelectMultiple,
     )
 
-    def entered(self) -> Entered:
+    def clean(self) -> dict[str, object]:
         """What was entered, as the arguments of an action."""
-        return {"url": self.cleaned_data["url"], "kinds": kinds_of(self.cleaned_data["groups"])}
+        groups = self.cleaned_data.get("groups", [])
+        return {"url": self.cleaned_data.get("url"), "kinds": kinds_of(groups)}
 
 
 class ChangeForm(WebhookForm):
-    """A change of a webhook. What is left as it was does not change."""
+    """A change of a webhook. What is left as it was does not change: it is None for the action."""
 
-    def __init__(self, data: Any = None, *, kinds: Sequence[str], **options: Any) -> None:
-        super().__init__(data, initial={"groups": groups_of(kinds)}, **options)
-        url = self.fields["url"]
-        url.required, url.label = False, "New URL"
-        url.help_text = (
-            "Leave it empty to keep the present one. A new one must answer a test first."
-        )
+    url = forms.CharField(
+        label="New URL",
+        max_length=MAX_URL_LENGTH,
+        required=False,
+        help_text="Leave it empty to keep the present one. A new one must answer a test first.",
+        widget=URL_INPUT,
+    )
 
-    def changes(self) -> Changes:
-        """What was changed, as the arguments of an action. None is left as it is."""
-        entered = self.entered()
+    def clean(self) -> dict[str, object]:
+        entered = super().clean()
         is_chosen = "groups" in self.changed_data
         return {"url": entered["url"] or None, "kinds": entered["kinds"] if is_chosen else None}
 
 
 # --- The list, and one webhook --------------------------------------------------------------------
 
-PROOF = (
-    'the body of the answer must be {"challenge": "…"} with the HMAC-SHA256 of the test\'s '
-    "challenge in hex, as the code below answers it."
-)
-
-
-@dataclass(frozen=True, slots=True)
-class ShownAttempt:
-    """An attempt as the page shows it. ``event`` is None for a test.
-
-    ``repeats_from`` is the position for its button to send again from there. Of the attempts of one
-    event the newest has it.
-    """
-
-    event: str | None
-    repeats_from: int | None
-    at: datetime
-    milliseconds: int
-    is_success: bool
-    outcome: str
-    answer: str
-
 
 @customer_page("GET")
 def webhooks(request: HttpRequest, desk: Desk) -> HttpResponse:
     """The desk's webhooks, each with its state and its lag."""
-    owned = Subscription.objects.of_owner(desk.pk).select_related("desk")
-    rows = [(webhook, _lag(webhook)) for webhook in owned]
+    rows = [(webhook, _lag(webhook)) for webhook in Subscription.objects.of_owner(desk)]
     return render(request, "webhooks/list.html", {"rows": rows, "most": MAX_OF_DESK})
 
 
 @customer_page("GET")
 def webhook(request: HttpRequest, desk: Desk, webhook_id: str) -> HttpResponse:
     """One webhook."""
-    found = own_webhook(desk, webhook_id)
+    found = Subscription.objects.of_owner(desk).named(webhook_id)
     context = {
         "webhook": found,
         "lag": _lag(found),
         "kinds": in_words(found.kinds),
         "secrets": found.secrets.live(timezone.now()),
-        "attempts": attempts_of(found),
-        "most_attempts": MAX_ATTEMPTS,
-        "most_answers": MAX_ANSWERS,
         "samples": receivers(),
+        **attempts_of(found),
     }
     return render(request, "webhooks/one.html", context)
 
 
-def attempts_of(found: Subscription) -> list[ShownAttempt]:
-    """The latest attempts, the newest first."""
+def attempts_of(found: Subscription) -> dict[str, object]:
+    """The latest attempts, the newest first, for a template."""
     attempts = list(found.attempts.all()[:MAX_ATTEMPTS])
     newest = {attempt.position: attempt.pk for attempt in reversed(attempts)}
-    return [_shown(attempt, newest[attempt.position] == attempt.pk) for attempt in attempts]
-
-
-def _shown(attempt: DeliveryAttempt, is_newest: bool) -> ShownAttempt:
-    return ShownAttempt(
-        None if attempt.position is None else f"evt_{attempt.position}",
-        attempt.position if is_newest else None,
-        attempt.at,
-        attempt.milliseconds,
-        attempt.is_success,
-        _outcome(attempt),
-        _answer(attempt),
-    )
-
-
-def _answer(attempt: DeliveryAttempt) -> str:
-    try:
-        return attempt.answer
-    except KeyLostError:
-        return "It cannot be decrypted any more."
-
-
-def _outcome(attempt: DeliveryAttempt) -> str:
-    """The status, or what went wrong, or both."""
-    if attempt.error == Fault.UNPROVEN:
-        return f"Answered {attempt.status}, but did not prove that it knows the secret: {PROOF}"
-    if attempt.status:
-        return str(attempt.status)
-    return Fault(attempt.error).sentence if attempt.error in [*Fault] else "There was no answer."
+    for attempt in attempts:
+        attempt.is_newest = newest[attempt.position] == attempt.pk
+    return {"attempts": attempts, "most_attempts": MAX_ATTEMPTS, "most_answers": MAX_ANSWERS}
 
 
 def _lag(found: Subscription) -> str:
     """The number of events that wait, as text."""
-    lag = lag_of(found)
+    lag = found.lag
     return f"{MAX_LAG:,} or more" if lag >= MAX_LAG else str(lag)
 
 
@@ -254,8 +209,6 @@ def receivers(secret: str = SECRET) -> list[Sample]:
 
 # --- Changes --------------------------------------------------------------------------------------
 
-MAX_DIGITS = 19  # of the largest position that the database stores
-
 
 @changing_page("GET", "POST", spends="minting")
 def new(request: HttpRequest, desk: Desk) -> HttpResponse:
@@ -264,7 +217,7 @@ def new(request: HttpRequest, desk: Desk) -> HttpResponse:
     form = WebhookForm(sent(request))
     if form.is_valid():
         with refusal_beside(form), used_once(request):
-            secret, made = actions.create(desk=desk, actor=desk.actor, **form.entered())
+            secret, made = actions.create(desk=desk, actor=desk.actor, **form.cleaned_data)
             return _show(request, secret, made)
     return form_page(request, "webhooks/new.html", form)
 
@@ -272,11 +225,11 @@ def new(request: HttpRequest, desk: Desk) -> HttpResponse:
 @changing_page("GET", "POST")
 def change(request: HttpRequest, desk: Desk, webhook_id: str) -> HttpResponse:
     """Changes the URL, the events, or both."""
-    webhook = own_webhook(desk, webhook_id)
-    form = ChangeForm(sent(request), kinds=webhook.kinds)
+    webhook = Subscription.objects.of_owner(desk).named(webhook_id)
+    form = ChangeForm(sent(request), initial={"groups": groups_of(webhook.kinds)})
     if form.is_valid():
         with refusal_beside(form):
-            actions.change(subscription=webhook, actor=desk.actor, **form.changes())
+            actions.change(subscription=webhook, actor=desk.actor, **form.cleaned_data)
             messages.success(request, "Saved.")
             return redirect("webhook", webhook_id)
     return form_page(request, "webhooks/change.html", form, webhook=webhook)
@@ -285,7 +238,7 @@ def change(request: HttpRequest, desk: Desk, webhook_id: str) -> HttpResponse:
 @changing_page("GET", "POST", spends="minting")
 def secret(request: HttpRequest, desk: Desk, webhook_id: str) -> HttpResponse:
     """Replaces the secret and shows the new one once."""
-    webhook = own_webhook(desk, webhook_id)
+    webhook = Subscription.objects.of_owner(desk).named(webhook_id)
     refuse_used(request)
     form = SecretForm(sent(request))
     if form.is_valid():
@@ -300,7 +253,7 @@ def secret(request: HttpRequest, desk: Desk, webhook_id: str) -> HttpResponse:
 @changing_page("GET", "POST", spends=None)
 def remove(request: HttpRequest, desk: Desk, webhook_id: str) -> HttpResponse:
     """Asks for confirmation, then removes the webhook."""
-    webhook = own_webhook(desk, webhook_id)
+    webhook = Subscription.objects.of_owner(desk).named(webhook_id)
     if request.method == "POST":
         actions.remove(subscription=webhook, actor=desk.actor)
         messages.success(request, "The webhook is removed.")
@@ -323,73 +276,63 @@ def _limit_of_act(request: HttpRequest) -> str:
 @changing_page("POST", spends=_limit_of_act)
 def act(request: HttpRequest, desk: Desk, webhook_id: str) -> HttpResponse:
     """Does what one of the buttons of the webhook's page says."""
-    webhook = own_webhook(desk, webhook_id)
-    name = request.POST.get("act", "")
-    if name == "again":
-        said = _again(request, webhook, desk.actor)
-    elif name in ACTS:
-        said = ACTS[name](webhook, desk.actor)
-    else:
-        raise Invalid.field("act", "unknown", "Use one of the buttons of the webhook's page.")
-    messages.success(request, said)
+    webhook = Subscription.objects.of_owner(desk).named(webhook_id)
+    button, position = request.POST.get("act", ""), request.POST.get("position", "")
+    messages.success(request, press(button, webhook, desk.actor, position))
     return redirect("webhook", webhook_id)
 
 
-def _test(webhook: Subscription, actor: Actor) -> str:
-    actions.request_test(subscription=webhook)
-    return "A test is on its way. Reload this page to see what became of it."
+def press(button: str, webhook: Subscription, actor: Actor, position: str = "") -> str:
+    """Does what a button of a webhook's page says. Returns what it did."""
+    match button:
+        case "test":
+            actions.request_test(subscription=webhook)
+            return "A test is on its way. Reload this page to see what became of it."
+        case "pause":
+            actions.pause(subscription=webhook, actor=actor)
+            return "Paused. Events wait until you resume."
+        case "resume":
+            actions.resume(subscription=webhook, actor=actor)
+            return "Resumed. What waited is sent in order."
+        case "skip":
+            waiting = next_position(webhook)
+            if waiting is None:
+                return "Nothing waits."
+            after, done = waiting, f"evt_{waiting} is skipped."
+        case "skip-all":
+            after, done = read_head().position, "Everything that waited is skipped."
+        case "again":
+            first = _position(position)
+            after, done = first - 1, f"evt_{first} and everything after it is sent again."
+        case _:
+            raise Invalid.field("act", "unknown", "Use one of the buttons of the webhook's page.")
+    move(webhook, actor, after)
+    return done
 
 
-def _pause(webhook: Subscription, actor: Actor) -> str:
-    actions.pause(subscription=webhook, actor=actor)
-    return "Paused. Events wait until you resume."
-
-
-def _resume(webhook: Subscription, actor: Actor) -> str:
-    actions.resume(subscription=webhook, actor=actor)
-    return "Resumed. What waited is sent in order."
-
-
-def _skip(webhook: Subscription, actor: Actor) -> str:
-    """Skips the event that is tried next."""
-    position = next_position(webhook)
-    if position is None:
-        return "Nothing waits."
-    _move(webhook, actor, position)
-    return f"evt_{position} is skipped."
-
-
-def _skip_all(webhook: Subscription, actor: Actor) -> str:
-    _move(webhook, actor, read_head().position)
-    return "Everything that waited is skipped."
-
-
-# What the buttons of a webhook do, by their names. Each returns what it did.
-ACTS: dict[str, Callable[[Subscription, Actor], str]] = {
-    "test": _test,
-    "pause": _pause,
-    "resume": _resume,
-    "skip": _skip,
-    "skip-all": _skip_all,
-}
-
-
-def _again(request: HttpRequest, webhook: Subscription, actor: Actor) -> str:
-    """Sends an event and everything after it again."""
-    position = _position(request.POST.get("position", ""))
-    _move(webhook, actor, position - 1)
-    return f"evt_{position} and everything after it is sent again."
+def next_position(subscription: Subscription) -> int | None:
+    """The position of the event that is delivered next, or None if none waits."""
+    after: int | None = subscription.cursor_position
+    while after is not None:
+        query = Query(after=after, kinds=subscription.kinds, limit=1)
+        page = read_page(query, subscription.visibility)
+        if page.events:
+            return page.events[0].position
+        after = page.examined if page.more else None
+    return None
 
 
 def _position(text: str) -> int:
     """The position that a button names. Raises ``Invalid`` for one that the log does not have."""
-    is_number = text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS
-    if not is_number or not 0 < int(text) <= read_head().position:
-        raise Invalid.field("position", "unknown", "Use one of the buttons of the webhook's page.")
-    return int(text)
+    try:
+        return int(forms.IntegerField(min_value=1, max_value=read_head().position).clean(text))
+    except forms.ValidationError:
+        detail = "Use one of the buttons of the webhook's page."
+        raise Invalid.field("position", "unknown", detail) from None
 
 
-def _move(webhook: Subscription, actor: Actor, position: int) -> None:
+def move(webhook: Subscription, actor: Actor, position: int) -> None:
+    """Moves the cursor to this position."""
     after = log_cursor(read_head().epoch, position)
     actions.rewind(subscription=webhook, after=after, actor=actor)
 

@@ -15,7 +15,6 @@ from django.db.models import F, Prefetch, QuerySet
 from django.db.models.functions import Now
 
 from signals.webhooks.models import (
-    MAX_ATTEMPTS,
     DeliveryAttempt,
     State,
     Subscription,
@@ -27,42 +26,33 @@ LEASE = timedelta(seconds=30)
 # What the end of a session changes in the row. Actions change other columns meanwhile.
 SAVED = (
     *("cursor_position", "failures", "failing_since", "last_status", "last_delivered_at"),
-    *("test_requested_at", "next_attempt_at", "leased_until"),
+    *("test_requested_at", "next_attempt_at", "leased_until", "key_lost_at", "key_loss_told_at"),
 )
 
 
 @dataclass(slots=True)
-class Leased:
-    """A subscription that this runner has leased, with its URL and secrets in clear.
+class Lease:
+    """A webhook that this runner has leased, with its URL and secrets in clear, and what was done.
 
     ``until`` is the end of the lease by this process's monotonic clock, ``clock`` the database's
-    time when it began. ``secrets`` is empty if they cannot be decrypted.
+    time when it began. ``secrets`` is empty if they or the URL cannot be decrypted.
+
+    ``position`` is the cursor's new place. ``failures`` is None if nothing was tried. ``pause`` is
+    the time until the next look; None means: until there is news.
     """
 
     row: Subscription
     until: float
     clock: datetime
+    position: int
     url: str = ""
     secrets: list[str] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class Outcome:
-    """What a session has done. ``failures`` is None if nothing was tried.
-
-    ``pause`` is the time until the next look; None means: until there is news. ``lacks_key`` is
-    True if the URL or the secret could not be decrypted.
-    """
-
-    row: Subscription
-    position: int
     failures: int | None = None
     status: int | None = None
     has_delivered: bool = False
     was_tested: bool = False
-    lacks_key: bool = False
     pause: timedelta | None = timedelta(seconds=1)  # after an error
-    attempts: list[tuple[DeliveryAttempt, bytes]] = field(default_factory=list)
+    attempts: list[DeliveryAttempt] = field(default_factory=list)
 
 
 def due(limit: int) -> list[tuple[int, bool]]:
@@ -75,15 +65,19 @@ def due(limit: int) -> list[tuple[int, bool]]:
     return [(pk, failures > 0) for pk, failures in rows]
 
 
-def lease(ids: Collection[int]) -> tuple[list[Leased], list[int]]:
+def lease(ids: Collection[int]) -> tuple[list[Lease], list[int]]:
     """Leases those of these subscriptions that are ready and free.
 
     Returns also the ids of those that are ready, and that somebody else had locked.
     """
     started = time.monotonic()
     ready = Subscription.objects.filter(pk__in=ids).ready(Now())  # type: ignore[arg-type]
+    live = SubscriptionSecret.objects.live(Now())  # type: ignore[arg-type]
+    secrets = Prefetch("secrets", live, to_attr="live_secrets")
     with transaction.atomic():
-        rows = list(_with_secrets(ready).select_for_update(skip_locked=True, of=("self",)))
+        found: QuerySet[Any] = ready.annotate(clock=Now()).select_related("desk")
+        locked = found.select_for_update(skip_locked=True, of=("self",))
+        rows = list(locked.prefetch_related(secrets))
         taken = [row.pk for row in rows]
         for row in rows:
             row.lease_generation += 1
@@ -96,83 +90,68 @@ def lease(ids: Collection[int]) -> tuple[list[Leased], list[int]]:
                 lease_generation=F("lease_generation") + 1,
             )
     left = set(ids).difference(taken)
-    locked = list(ready.filter(pk__in=left).values_list("pk", flat=True)) if left else []
-    return [_in_clear(row, started + LEASE.total_seconds()) for row in rows], locked
+    others = list(ready.filter(pk__in=left).values_list("pk", flat=True)) if left else []
+    return [_in_clear(row, started + LEASE.total_seconds()) for row in rows], others
 
 
-def _with_secrets(rows: QuerySet[Subscription]) -> QuerySet[Any]:
-    """The rows with their desks, the secrets that sign, and the database's time."""
-    live = SubscriptionSecret.objects.live(Now()).order_by()  # type: ignore[arg-type]
-    return (
-        rows.annotate(clock=Now())
-        .select_related("desk")
-        .prefetch_related(Prefetch("secrets", live, to_attr="live_secrets"))
-    )
-
-
-def _in_clear(row: Any, until: float) -> Leased:
-    leased = Leased(row, until, row.clock)
+def _in_clear(row: Any, until: float) -> Lease:
+    leased = Lease(row, until, row.clock, row.cursor_position)
     try:
         leased.url = row.decrypt()
-        newest_first = sorted(row.live_secrets, key=lambda secret: -secret.pk)
-        leased.secrets = [secret.decrypt() for secret in newest_first]
+        leased.secrets = [secret.decrypt() for secret in row.live_secrets]
     except KeyLostError:
         leased.secrets = []
     return leased
 
 
-def finish(outcomes: Sequence[Outcome]) -> None:
+def finish(leases: Sequence[Lease]) -> None:
     """Saves what sessions have done, and ends their leases, unless these are not theirs any more.
 
     What was sent counts for nothing if the subscription was changed so that it is obsolete.
     """
-    done = {outcome.row.pk: outcome for outcome in outcomes}
+    done = {lease.row.pk: lease for lease in leases}
     attempts: list[DeliveryAttempt] = []
     with transaction.atomic():
         found = Subscription.objects.filter(pk__in=done).annotate(clock=Now()).order_by("pk")
         rows: QuerySet[Any] = found.select_for_update()
         for row in rows:
-            outcome = done[row.pk]
-            if row.lease_generation != outcome.row.lease_generation:
+            lease = done[row.pk]
+            if row.lease_generation != lease.row.lease_generation:
                 continue
             row.leased_until = None
-            if row.revision == outcome.row.revision:
-                _apply(row, outcome, row.clock)
-                attempts += _kept(outcome.attempts)
+            if row.revision == lease.row.revision:
+                _apply(row, lease, row.clock)
+                attempts += lease.attempts
             else:
                 row.next_attempt_at = row.clock
             row.save(update_fields=SAVED)
         DeliveryAttempt.objects.bulk_create(attempts)
 
 
-def _apply(row: Subscription, outcome: Outcome, now: datetime) -> None:
+def _apply(row: Subscription, lease: Lease, now: datetime) -> None:
     """Changes the row, which is locked, as the session says."""
-    row.cursor_position = outcome.position
-    if outcome.failures is not None:
-        row.failures, row.last_status = outcome.failures, outcome.status
+    row.cursor_position = lease.position
+    if lease.failures is not None:
+        row.failures, row.last_status = lease.failures, lease.status
         # A pause and a resume have removed the time, while the session still counts the failures
         # before.
-        since = row.failing_since if outcome.failures > 1 else None
-        row.failing_since = (since or now) if outcome.failures else None
-    if outcome.has_delivered:
+        since = row.failing_since if lease.failures > 1 else None
+        row.failing_since = (since or now) if lease.failures else None
+    if lease.has_delivered:
         row.last_delivered_at = now
-    if outcome.was_tested:
+    if lease.was_tested:
         row.test_requested_at = None
-    row.next_attempt_at = _look_again(row, outcome, now)
+    if lease.secrets:  # a later loss is told anew
+        row.key_lost_at = row.key_loss_told_at = None
+    else:
+        row.key_lost_at = row.key_lost_at or now
+    row.next_attempt_at = _look_again(row, lease, now)
 
 
-def _look_again(row: Subscription, outcome: Outcome, now: datetime) -> datetime | None:
+def _look_again(row: Subscription, lease: Lease, now: datetime) -> datetime | None:
     """When to look again: at once if a test was asked for meanwhile, and never if the subscription
     was paused. Without its key, a test has to wait too."""
-    if row.test_requested_at and not outcome.lacks_key:
+    if row.test_requested_at and lease.secrets:
         return now
     has_work = row.state == State.ACTIVE or row.test_requested_at
-    return now + outcome.pause if has_work and outcome.pause is not None else None
-
-
-def _kept(attempts: Sequence[tuple[DeliveryAttempt, bytes]]) -> list[DeliveryAttempt]:
-    kept = attempts[-MAX_ATTEMPTS:]
-    for attempt, start in kept:
-        if start:
-            attempt.keep_answer(start)
-    return [attempt for attempt, _ in kept]
+    return now + lease.pause if has_work and lease.pause is not None else None

@@ -7,19 +7,19 @@ concerns; the database gives each subscription to one of them.
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from itertools import islice
 
 from django.db import DatabaseError, InterfaceError, OperationalError
 
+from events.feed import read_head
 from events.live.hub import hub
-from events.models import Head
 from signals.outbound.database import in_database, read_database, wait_in_database
 from signals.outbound.transport import KEEP_ALIVE, Client, Endpoint
 from signals.webhooks.models import DeliveryAttempt
 from signals.webhooks.runner import news
-from signals.webhooks.runner.leases import Leased, Outcome, due, finish, lease
+from signals.webhooks.runner.leases import Lease, due, finish, lease
 from signals.webhooks.runner.pages import Batch, read_together
 from signals.webhooks.runner.rates import Rates, forget_old
 from signals.webhooks.runner.sessions import AT_ONCE, Session
@@ -55,7 +55,6 @@ class Slots:
 
     def __init__(self) -> None:
         self._waiting: dict[int, None] = {}
-        self._slow_waiting: dict[int, None] = {}
         self._slow: set[int] = set()
         self._running: dict[int, bool] = {}  # whether there is news since it began
 
@@ -65,27 +64,29 @@ class Slots:
             if pk in self._running:
                 self._running[pk] = True
             else:
-                (self._slow_waiting if pk in self._slow else self._waiting).setdefault(pk)
+                self._waiting.setdefault(pk)
 
-    def add_slow(self, ids: Iterable[int]) -> None:
+    def add_slow(self, ids: Collection[int]) -> None:
         """Adds subscriptions whose last delivery failed."""
-        for pk in ids:
-            self._slow.add(pk)
-            self._waiting.pop(pk, None)
-            self.add([pk])
+        self._slow.update(ids)
+        self.add(ids)
 
     def take(self) -> list[int]:
         """The next ones for which there is room. Call ``end`` for each of them."""
         room = MOST_SESSIONS - len(self._running)
         slow_room = MOST_SLOW - len(self._running.keys() & self._slow)
-        ids = list(islice(self._waiting, min(room, TOGETHER)))
-        slow = max(0, min(room - len(ids), slow_room, SLOW_TOGETHER))
-        ids += islice(self._slow_waiting, slow)
+        quick = (pk for pk in self._waiting if pk not in self._slow)
+        slow = (pk for pk in self._waiting if pk in self._slow)
+        ids = list(islice(quick, min(room, TOGETHER)))
+        ids += islice(slow, max(0, min(room - len(ids), slow_room, SLOW_TOGETHER)))
         for pk in ids:
-            self._waiting.pop(pk, None)
-            self._slow_waiting.pop(pk, None)
+            del self._waiting[pk]
             self._running[pk] = False
         return ids
+
+    @property
+    def has_running(self) -> bool:
+        return bool(self._running)
 
     def end(self, pk: int, *, is_slow: bool | None = None) -> None:
         """The session is over. With news meanwhile it waits again.
@@ -107,14 +108,14 @@ class Connections:
         self._client = client
         self._kept: dict[int, tuple[Endpoint, str, float]] = {}  # the oldest first
 
-    def take(self, leased: Leased) -> Endpoint:
+    def take(self, leased: Lease) -> Endpoint:
         """The kept connection to this URL, or a new one."""
         endpoint, url, _ = self._kept.pop(leased.row.pk, (None, "", 0.0))
         if endpoint is not None and url == leased.url:
             return endpoint
         return self._client.endpoint(leased.url)
 
-    def put(self, leased: Leased, endpoint: Endpoint) -> None:
+    def put(self, leased: Lease, endpoint: Endpoint) -> None:
         self._kept[leased.row.pk] = endpoint, leased.url, time.monotonic() + KEEP_ALIVE
 
     async def close_old(self, most: int = MOST_KEPT) -> None:
@@ -128,58 +129,19 @@ class Connections:
             await endpoint.close()
 
 
-class Saver:
-    """Saves what sessions have done: together what ends while another save is under way."""
-
-    def __init__(self) -> None:
-        self._waiting: list[tuple[Outcome, asyncio.Future[None]]] = []
-        self._saving: asyncio.Task[None] | None = None
-        self._tried: set[int] = set()  # subscriptions with attempts since trim()
-
-    async def save(self, outcome: Outcome) -> None:
-        """Returns when the outcome is saved. While the database is down, it waits."""
-        saved: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((outcome, saved))
-        if self._saving is None:
-            self._saving = asyncio.create_task(self._save_waiting())
-        await saved
-
-    async def _save_waiting(self) -> None:
-        while some := self._waiting[:TOGETHER]:
-            try:
-                await in_database(finish, [outcome for outcome, _ in some])
-            except (OperationalError, InterfaceError) as error:
-                log.warning("What was delivered waits to be saved: %s", type(error).__name__)
-                await asyncio.sleep(RETRY)
-                continue
-            except Exception:  # their leases end by themselves
-                log.exception("What was delivered could not be saved.")
-            del self._waiting[: len(some)]
-            for outcome, saved in some:
-                if outcome.attempts:
-                    self._tried.add(outcome.row.pk)
-                if not saved.done():
-                    saved.set_result(None)
-        self._saving = None
-
-    async def trim(self) -> None:
-        """Drops the attempts beyond those that are kept: not with each delivery."""
-        tried, self._tried = self._tried, set()
-        if tried:
-            await in_database(DeliveryAttempt.objects.trim, tried)
-
-
 class Runner:
-    """What waits, what runs, and the loops that feed them."""
+    """What waits, what runs, what is to be saved, and the loops that feed them."""
 
     def __init__(self, client: Client, stop: asyncio.Event) -> None:
         self._stop = stop
         self._connections = Connections(client)
-        self._saver = Saver()
         self._rates = Rates()
         self._slots = Slots()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._changed = asyncio.Event()
+        self._ended: list[Session] = []  # what they have done is not saved yet
+        self._tried: set[int] = set()  # subscriptions with attempts since the last look
+        self._changed = asyncio.Event()  # somebody waits, or there is room
+        self._has_ended = asyncio.Event()  # something is to be saved
         self._position: int | None = None
 
     async def run(self) -> None:
@@ -189,33 +151,44 @@ class Runner:
             (self._find_due, DUE_INTERVAL),
             (self._look_behind, QUIET_INTERVAL),
             (self._connections.close_old, DUE_INTERVAL),
-            (self._saver.trim, TRIM_INTERVAL),
+            (self._trim, TRIM_INTERVAL),
         )
-        loops = [asyncio.create_task(self._repeat(*each)) for each in steps]
+        loops = [asyncio.create_task(self._repeat(*each, self._stop.is_set)) for each in steps]
+        saving = asyncio.create_task(self._repeat(self._save, 0.0, self._is_done))
         await self._stop.wait()
-        self._changed.set()
+        self._wake()
         await asyncio.gather(*loops)
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=DRAIN)
+        await asyncio.wait([saving], timeout=DRAIN)
         with suppress(DatabaseError, InterfaceError):
-            await self._saver.trim()
+            await self._trim()
         await self._connections.close_old(most=0)
 
-    async def _repeat(self, step: Callable[[], Awaitable[None]], pause: float) -> None:
+    async def _repeat(
+        self, step: Callable[[], Awaitable[None]], pause: float, is_over: Callable[[], bool]
+    ) -> None:
         """Repeats a step until the end. While the database is down it tries again."""
-        while not self._stop.is_set():
-            wait = pause
+        while not is_over():
             try:
                 await step()
             except (DatabaseError, InterfaceError) as error:
                 log.warning("The database is unavailable: %s", type(error).__name__)
-                wait = RETRY
             except Exception:  # an error of ours must not end this loop while the others go on
                 log.exception("A step of the runner failed.")
-                wait = RETRY
-            if wait:
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._stop.wait(), wait)
+            else:
+                if pause:
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(self._stop.wait(), pause)
+                continue
+            await asyncio.sleep(RETRY)
+            self._wake()  # what the step left is still to be done
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._has_ended.set()
+
+    def _is_done(self) -> bool:
+        """Whether the runner stops, and nothing is in flight or to be saved."""
+        return self._stop.is_set() and not self._slots.has_running
 
     def _add(self, ids: Iterable[int]) -> None:
         self._slots.add(ids)
@@ -224,7 +197,7 @@ class Runner:
     async def _follow(self) -> None:
         """Hears of new events."""
         if self._position is None:
-            self._position = await in_database(news.head)
+            self._position = (await in_database(read_head)).position
             self._add(await in_database(news.behind))
         newest = await wait_in_database(hub.wait_beyond, self._position, LONGEST_WAIT)
         if newest < self._position:  # the database was restored
@@ -236,22 +209,28 @@ class Runner:
 
     async def _find_due(self) -> None:
         found = await in_database(due, MOST_SESSIONS)
-        self._slots.add_slow(pk for pk, has_failed in found if has_failed)
+        self._slots.add_slow([pk for pk, has_failed in found if has_failed])
         self._add(pk for pk, has_failed in found if not has_failed)
 
     async def _look_behind(self) -> None:
         """Finds what was missed, if anything was, and lets the cursors of the quiet catch up."""
-        head = await in_database(Head.objects.get)
+        head = await in_database(read_head)
         self._add(await in_database(news.behind))
         await in_database(news.advance_quiet, head.epoch, head.position)
         await in_database(forget_old)
 
+    async def _trim(self) -> None:
+        """Drops the attempts beyond those that are kept: not with each delivery."""
+        tried, self._tried = self._tried, set()
+        if tried:
+            await in_database(DeliveryAttempt.objects.trim, tried)
+
     async def _lease_waiting(self) -> None:
-        """Leases who waits, as far as there is room. A session that ends sets ``_changed``."""
+        """Leases who waits, as far as there is room."""
         await self._changed.wait()
         self._changed.clear()
         while not self._stop.is_set() and (ids := self._slots.take()):
-            leased: list[Leased] = []
+            leased: list[Lease] = []
             again = ids  # if the database is down
             try:
                 leased, again = await in_database(lease, ids)
@@ -262,7 +241,28 @@ class Runner:
                     asyncio.get_running_loop().call_later(RETRY, self._add, again)
             await self._start(leased)
 
-    async def _start(self, leased: Sequence[Leased]) -> None:
+    async def _save(self) -> None:
+        """Saves what sessions have done, many of them together, and makes room for others."""
+        await self._has_ended.wait()
+        self._has_ended.clear()
+        while some := self._ended[:TOGETHER]:
+            try:
+                await in_database(finish, [session.lease for session in some])
+            except (OperationalError, InterfaceError):
+                raise  # it is tried again
+            except Exception:  # their leases end by themselves
+                log.exception("What was delivered could not be saved.")
+            del self._ended[: len(some)]
+            for session in some:
+                pk = session.lease.row.pk
+                if session.lease.attempts:
+                    self._tried.add(pk)
+                if session.lease.pause == AT_ONCE:
+                    self._slots.add([pk])
+                self._slots.end(pk, is_slow=session.is_slow)
+            self._changed.set()
+
+    async def _start(self, leased: Sequence[Lease]) -> None:
         """Starts a session for each, with the pages of those that can be read together."""
         batches: dict[int, Batch] = {}
         try:
@@ -274,9 +274,8 @@ class Runner:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _run(self, leased: Leased, batch: Batch | None) -> None:
-        """Runs a session and saves what it has done."""
-        pk = leased.row.pk
+    async def _run(self, leased: Lease, batch: Batch | None) -> None:
+        """Runs a session."""
         endpoint = self._connections.take(leased)
         session = Session(leased, batch, endpoint, rates=self._rates, stop=self._stop)
         try:
@@ -286,8 +285,5 @@ class Runner:
         except Exception:
             log.exception("A session ended with an error.")
         self._connections.put(leased, endpoint)
-        await self._saver.save(session.outcome)
-        if session.outcome.pause == AT_ONCE:
-            self._slots.add([pk])
-        self._slots.end(pk, is_slow=session.is_slow)
-        self._changed.set()
+        self._ended.append(session)
+        self._has_ended.set()

@@ -4,28 +4,23 @@ What /metrics says is read from the database, so it is the same for every runner
 subscription, a desk or a host.
 """
 
-from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime
 from itertools import chain
 
-from django.db.models import Count, Exists, F, Min, OuterRef, Q, Subquery
+from django.db.models import Case, Count, Exists, F, Min, OuterRef, Q, Subquery, Value, When
 from django.utils import timezone
 
 from desks.ids import CARD
 from desks.models import Election
+from events.feed import read_head
 from events.kinds import EVERYONE
-from events.models import Event, Head
+from events.models import Event
 from events.statements import listed
 from signals.webhooks.models import FAILING, SHOWN_STATES, State, Subscription
 
 # With more news than this at once it is cheaper to ask who is behind.
 MAX_NEWS = 5000
-
-
-def head() -> int:
-    """The newest position of the log."""
-    return Head.objects.values_list("position", flat=True).get()
 
 
 def with_news(after: int, until: int) -> list[int]:
@@ -62,7 +57,7 @@ def _concerned(topics: set[str]) -> Iterable[tuple[int, list[str]]]:
 
 def behind() -> list[int]:
     """The active subscriptions for which there may be events after their cursor."""
-    newest = head()
+    newest = read_head().position
     return list(
         Subscription.objects.filter(_may_have(newest), state=State.ACTIVE)
         .order_by("pk")
@@ -107,12 +102,10 @@ def _may_have(newest: int) -> Q:
 
 def subscriptions_by_state() -> dict[str, int]:
     """The number of subscriptions in each state that is shown."""
-    failing = Q(state=State.ACTIVE, failures__gt=0)
-    rows = Subscription.objects.order_by().values("state", is_failing=failing)
-    found = Counter[str]()
-    for row in rows.annotate(count=Count("pk")):
-        found[FAILING if row["is_failing"] else row["state"]] += row["count"]
-    return {str(state): found[str(state)] for state in SHOWN_STATES}
+    is_failing = When(state=State.ACTIVE, failures__gt=0, then=Value(FAILING))
+    rows = Subscription.objects.order_by().annotate(shown=Case(is_failing, default=F("state")))
+    found = dict(rows.values_list("shown").annotate(Count("pk")))
+    return {str(state): found.get(state, 0) for state in SHOWN_STATES}
 
 
 def lag_seconds() -> float:

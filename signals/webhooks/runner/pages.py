@@ -21,17 +21,10 @@ REACH = 10_000  # positions behind the head
 MOST_EVENTS = 1000  # of all sessions that are read together
 
 
-class Item(NamedTuple):
-    """An event that is to be delivered."""
-
-    position: int
-    message: Message
-
-
 class Batch(NamedTuple):
-    """A page of the subscriber's view, as messages. ``examined`` is the last position read."""
+    """A page of the subscriber's view. ``examined`` is the last position read."""
 
-    items: list[Item]
+    messages: list[Message]
     examined: int
     more: bool
 
@@ -43,11 +36,11 @@ def read_alone(row: Subscription) -> Batch | None:
     epoch = page.head.epoch
     if epoch != row.cursor_epoch or row.cursor_position > page.head.position:
         return None
-    items = [
-        Item(event.position, event_message(serialize_event(event, platform=row.is_platform), epoch))
+    messages = [
+        event_message(serialize_event(event, platform=row.is_platform), epoch)
         for event in page.events
     ]
-    return Batch(items, page.examined, page.more)
+    return Batch(messages, page.examined, page.more)
 
 
 def read_together(rows: Sequence[Subscription]) -> dict[int, Batch]:
@@ -91,20 +84,20 @@ def _pages(
 
     An event is encoded once for all desks.
     """
-    of_topic: defaultdict[str | None, list[Item]] = defaultdict(list)
+    of_topic: defaultdict[str | None, list[Message]] = defaultdict(list)
     kinds = {event.position: event.kind for event in events}
     for event in events:
         message = event_message(serialize_event(event, platform=False), epoch)
-        of_topic[event.topic].append(Item(event.position, message))
+        of_topic[event.topic].append(message)
     for row in rows:
-        items = sorted(
-            item
+        messages = sorted(
+            message
             for span in spans[row.pk]
-            for item in of_topic[span.topic]
-            if max(row.cursor_position, span.opened) < item.position < span.closed
-            and (not row.kinds or kinds[item.position] in row.kinds)
+            for message in of_topic[span.topic]
+            if max(row.cursor_position, span.opened) < message.position < span.closed
+            and (not row.kinds or kinds[message.position] in row.kinds)
         )
-        if len(items) > PAGE:
-            yield row.pk, Batch(items[:PAGE], items[PAGE - 1].position, more=True)
+        if len(messages) > PAGE:
+            yield row.pk, Batch(messages[:PAGE], messages[PAGE - 1].position, more=True)
         else:
-            yield row.pk, Batch(items, last, more=False)
+            yield row.pk, Batch(messages, last, more=False)

@@ -12,6 +12,7 @@ from signals.outbound.answers import Answer, Fault
 from signals.outbound.database import read_database, tell_log
 from signals.outbound.schedule import pause_after
 from signals.outbound.transport import Endpoint
+from signals.webhooks.actions import disable, verify
 from signals.webhooks.messages import (
     Message,
     is_proof,
@@ -20,9 +21,8 @@ from signals.webhooks.messages import (
     signed_headers,
 )
 from signals.webhooks.models import DeliveryAttempt, Reason, State
-from signals.webhooks.outcomes import disable, note_found_key, note_lost_key, verify
-from signals.webhooks.runner.leases import Leased, Outcome
-from signals.webhooks.runner.pages import Batch, Item, read_alone
+from signals.webhooks.runner.leases import Lease
+from signals.webhooks.runner.pages import Batch, read_alone
 from signals.webhooks.runner.rates import Rates
 
 # After the first failure, the second, and so on; the last for all that follow.
@@ -41,42 +41,37 @@ WITHOUT_KEY = timedelta(minutes=10)  # for one whose URL or secret cannot be dec
 class Session:
     """Sends messages one after the other until the page ends, one fails, or its time is over.
 
-    ``outcome`` is what it has done. A lease is never extended: it is much longer than a session.
+    What it has done stands in ``lease``, which is never extended: it is much longer than a session.
     """
 
     def __init__(
         self,
-        leased: Leased,
+        lease: Lease,
         batch: Batch | None,
         endpoint: Endpoint,
         *,
         rates: Rates,
         stop: asyncio.Event,
     ) -> None:
-        self._leased, self._batch, self._endpoint = leased, batch, endpoint
+        self.lease, self._batch, self._endpoint = lease, batch, endpoint
         self._rates, self._stop = rates, stop
-        self._row, self._slowest = leased.row, 0.0
-        self.outcome = Outcome(leased.row, leased.row.cursor_position)
+        self._row, self._slowest = lease.row, 0.0
 
     @property
     def is_slow(self) -> bool:
         """Whether the endpoint failed, or something was delayed."""
-        failures = self.outcome.failures
+        failures = self.lease.failures
         has_failed = bool(self._row.failures if failures is None else failures)
         return has_failed or self._slowest >= SLOW
 
     async def run(self) -> None:
         """Delivers. Raises nothing but what a bug or the database raises."""
-        self.outcome.pause = await self._deliver()
+        self.lease.pause = await self._deliver()
 
     async def _deliver(self) -> timedelta | None:
         """Returns the time until the next look at the subscription; None: until news."""
-        if not self._leased.secrets:
-            await tell_log(note_lost_key, subscription=self._row, now=timezone.now())
-            self.outcome.lacks_key = True
+        if not self.lease.secrets:
             return WITHOUT_KEY
-        if self._row.key_lost_at:
-            await tell_log(note_found_key, subscription=self._row)
         if self._row.test_requested_at:
             return await self._test(self._row.test_requested_at)
         batch = self._batch or await read_database(read_alone, self._row)
@@ -84,37 +79,36 @@ class Session:
             await self._disable(Reason.CURSOR_LOST)
             return None
         ends_at = time.monotonic() + LONGEST_SESSION
-        for item in batch.items:
+        for message in batch.messages:
             if time.monotonic() >= ends_at:
                 return AT_ONCE
-            if not await self._has_turn():
-                return WITHOUT_TURN
-            if not self._may_send():
-                return AT_ONCE
-            answer = await self._send(item.message, item.position)
+            if (pause := await self._wait()) is not None:
+                return pause
+            answer = await self._send(message)
             if not answer.is_success:
                 return await self._failed(answer)
-            self._delivered(item, answer)
-        self.outcome.position = max(self.outcome.position, batch.examined)
+            self._delivered(message, answer)
+        self.lease.position = max(self.lease.position, batch.examined)
         return AT_ONCE if batch.more else None
 
-    async def _has_turn(self) -> bool:
-        """Whether the rates of the host and the desk let a message go. Waits a little for them."""
+    async def _wait(self) -> timedelta | None:
+        """Waits a little until a message may be sent.
+
+        Returns the time until the next look if none may: because of the rates of the host and the
+        desk, because the lease might end before it arrives, or because the runner stops.
+        """
         began = time.monotonic()
         has_turn = await self._rates.wait(self._endpoint.host, self._row.desk_id)
-        self._slowest = max(self._slowest, time.monotonic() - began)
-        return has_turn
+        now = time.monotonic()
+        self._slowest = max(self._slowest, now - began)
+        if not has_turn:
+            return WITHOUT_TURN
+        is_ending = self.lease.until - now < LEAST_LEFT
+        return AT_ONCE if is_ending or self._stop.is_set() else None
 
-    def _may_send(self) -> bool:
-        """Whether a message can be sent before the lease ends, however long that takes."""
-        is_ending = self._leased.until - time.monotonic() < LEAST_LEFT
-        return not is_ending and not self._stop.is_set()
-
-    async def _send(
-        self, message: Message, position: int | None, challenge: str | None = None
-    ) -> Answer:
+    async def _send(self, message: Message, challenge: str | None = None) -> Answer:
         """Sends a message once. One with a challenge fails if the answer does not solve that."""
-        now, secrets = timezone.now(), self._leased.secrets
+        now, secrets = timezone.now(), self.lease.secrets
         headers = signed_headers(message, secrets, now.timestamp())
         answer = await self._endpoint.send(message.body, headers)
         if challenge and answer.is_success and not is_proof(answer.start, challenge, secrets):
@@ -122,27 +116,29 @@ class Session:
         self._slowest = max(self._slowest, answer.seconds)
         attempt = DeliveryAttempt(
             subscription=self._row,
-            position=position,
+            position=message.position or None,
             at=truncate_to_milliseconds(now),
             milliseconds=round(answer.seconds * 1000),
             status=answer.status,
             error=answer.error or "",
         )
-        self.outcome.attempts.append((attempt, b"" if answer.is_success else answer.start))
+        if not answer.is_success:
+            attempt.keep_answer(answer.start)
+        self.lease.attempts.append(attempt)
         return answer
 
-    def _delivered(self, item: Item, answer: Answer) -> None:
-        outcome = self.outcome
-        outcome.position, outcome.failures = item.position, 0
-        outcome.status, outcome.has_delivered = answer.status, True
+    def _delivered(self, message: Message, answer: Answer) -> None:
+        lease = self.lease
+        lease.position, lease.failures = message.position, 0
+        lease.status, lease.has_delivered = answer.status, True
 
     async def _failed(self, answer: Answer) -> timedelta:
-        failures = 1 if self.outcome.has_delivered else self._row.failures + 1
-        self.outcome.failures, self.outcome.status = failures, answer.status
+        failures = 1 if self.lease.has_delivered else self._row.failures + 1
+        self.lease.failures, self.lease.status = failures, answer.status
         since = self._row.failing_since if failures > 1 else None
         if answer.status == GONE:
             await self._disable(Reason.GONE)
-        elif since and self._leased.clock - since >= GIVE_UP_AFTER:
+        elif since and self.lease.clock - since >= GIVE_UP_AFTER:
             await self._disable(Reason.FAILED)
         return pause_after(failures, PAUSES, answer.retry_after, JITTER)
 
@@ -151,14 +147,12 @@ class Session:
 
     async def _test(self, asked_at: datetime) -> timedelta | None:
         """Sends the test. One that succeeds makes an unverified subscription active."""
-        if not await self._has_turn():
-            return WITHOUT_TURN
-        if not self._may_send():
-            return AT_ONCE
+        if (pause := await self._wait()) is not None:
+            return pause
         challenge = new_challenge()
         message = message_of_test(self._row.public_id, asked_at, challenge)
-        answer = await self._send(message, None, challenge)
-        self.outcome.was_tested = True
+        answer = await self._send(message, challenge)
+        self.lease.was_tested = True
         if answer.is_success:
             await tell_log(verify, subscription=self._row)
         elif answer.status == GONE and self._row.state == State.ACTIVE:

@@ -18,7 +18,7 @@ from events.actors import SYSTEM
 from events.http.limits import Budget
 from events.json_schema import EXAMPLE_USER_ID
 from events.kinds import Kind
-from signals.webhooks.records import EXAMPLE_CURSOR
+from signals.webhooks.models import EXAMPLE_CURSOR
 from tests import client, described, factories
 from tests.signals import bodies
 from tests.signals.webhooks.stage import a_webhook, a_webhooks_life, an_active_webhook, of

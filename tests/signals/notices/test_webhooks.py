@@ -1,6 +1,7 @@
 """What no event of a desk tells: the platform's webhook is disabled; a webhook's key is lost."""
 
 import secrets
+from dataclasses import replace
 from datetime import timedelta
 from ipaddress import ip_network
 
@@ -10,9 +11,9 @@ from django.utils import timezone
 from desks.models import NoticeChoice, QueuedNotice
 from desks.models.notice import NoticeKind
 from signals.notices.writers import LASTING, write_lost_keys
-from signals.webhooks import outcomes
+from signals.webhooks import actions
 from signals.webhooks.models import Reason, Subscription
-from signals.webhooks.runner.leases import lease
+from signals.webhooks.runner.leases import finish, lease
 from tests import pages
 from tests.factories import a_bot, a_connected_desk, a_desk, a_staff_user
 from tests.notices import mails_in, waiting, write
@@ -44,10 +45,10 @@ def look(webhook, after=timedelta(0)):
     Subscription.objects.update(leased_until=None, next_attempt_at=None, failures=0)
     [leased], _ = lease([webhook.pk])
     assert leased.secrets == []
-    outcomes.note_lost_key(subscription=leased.row, now=timezone.now() + after)
+    finish([leased])
     write_lost_keys(timezone.now() + after)
     webhook.refresh_from_db()
-    return leased.row
+    return leased
 
 
 class TestThePlatformsWebhook:
@@ -56,7 +57,7 @@ class TestThePlatformsWebhook:
         return a_staff_user()
 
     def disable(self, webhook):
-        assert outcomes.disable(subscription=webhook, reason=Reason.FAILED)
+        assert actions.disable(subscription=webhook, reason=Reason.FAILED)
         write()
         write()
 
@@ -75,7 +76,7 @@ class TestThePlatformsWebhook:
     def test_it_can_be_turned_off_and_a_removed_one_leads_to_the_list(self, staff):
         other, webhook = a_staff_user("other@example.com"), an_active_webhook()
         NoticeChoice.objects.create(user=other, off=["operations"])
-        assert outcomes.disable(subscription=webhook, reason=Reason.GONE)
+        assert actions.disable(subscription=webhook, reason=Reason.GONE)
         webhook.delete()
         write()
         assert waiting() == ["The platform's webhook is disabled"]
@@ -116,24 +117,24 @@ class TestALostKey:
         for _ in range(2):
             lose_the_key(settings)
             look(webhook)
-            row = look(webhook, LASTING)
+            leased = look(webhook, LASTING)
             settings.SECRET_KEYS = keys
-            outcomes.note_found_key(subscription=row)
+            finish([replace(leased, secrets=["found again"])])
             webhook.refresh_from_db()
             assert (webhook.key_lost_at, webhook.key_loss_told_at) == (None, None)
         assert waiting() == [NEEDED] * 2
 
     def test_a_runner_whose_lease_is_over_changes_nothing(self, settings):
-        webhook, now = an_active_webhook(a_desk()), timezone.now()
+        webhook = an_active_webhook(a_desk())
         lose_the_key(settings)
         old = look(webhook)
         lost_at = webhook.key_lost_at
         look(webhook)
-        outcomes.note_found_key(subscription=old)
+        finish([replace(old, secrets=["found again"])])
         webhook.refresh_from_db()
         assert webhook.key_lost_at == lost_at
         Subscription.objects.update(key_lost_at=None)
-        outcomes.note_lost_key(subscription=old, now=now)
+        finish([old])
         webhook.refresh_from_db()
         assert webhook.key_lost_at is None
 

@@ -11,7 +11,7 @@ from events.actors import SYSTEM
 from events.http.cursors import log_cursor
 from events.models import Head
 from events.times import truncate_to_milliseconds
-from signals.webhooks import actions, outcomes
+from signals.webhooks import actions
 from signals.webhooks.models import DeliveryAttempt, Reason, Subscription
 from tests.client import JSON, SUBSCRIPTIONS, Response
 
@@ -25,7 +25,7 @@ def a_webhook(desk: Desk | None = None, *kinds: str, url: str = URL) -> Subscrip
 
 def an_active_webhook(desk: Desk | None = None, *kinds: str, url: str = URL) -> Subscription:
     webhook = a_webhook(desk, *kinds, url=url)
-    assert outcomes.verify(subscription=webhook)
+    assert actions.verify(subscription=webhook)
     webhook.refresh_from_db()
     return webhook
 
@@ -42,8 +42,8 @@ def a_webhooks_life(desk: Desk | None) -> None:
             actions.replace_secret(subscription=webhook, overlap=overlap, actor=SYSTEM)
         actions.rewind(subscription=webhook, after=cursor_at(1), actor=SYSTEM)
         webhook.refresh_from_db()
-        assert outcomes.verify(subscription=webhook)
-        assert outcomes.disable(subscription=webhook, reason=Reason.GONE)
+        assert actions.verify(subscription=webhook)
+        assert actions.disable(subscription=webhook, reason=Reason.GONE)
         if comes_to_nothing:
             actions.remove(subscription=webhook, actor=SYSTEM)
     an_active_webhook(desk)

@@ -10,7 +10,7 @@ from django.utils import timezone
 from desks.models import Desk
 from events.actors import SYSTEM
 from events.models import Event, Head
-from signals.webhooks import actions, outcomes
+from signals.webhooks import actions
 from signals.webhooks.models import (
     MAX_OF_DESK,
     MAX_OF_PLATFORM,
@@ -285,7 +285,7 @@ def test_what_was_never_verified_is_not_active_after_resuming(desk, owner):
 def test_a_disabled_one_resumes_where_it_stopped(desk, owner):
     webhook = an_active_webhook(desk)
     Subscription.objects.update(failures=30, failing_since=timezone.now())
-    assert outcomes.disable(subscription=webhook, reason=Reason.FAILED)
+    assert actions.disable(subscription=webhook, reason=Reason.FAILED)
     record = owner.get(of(webhook)).json()
     assert (record["state"], record["reason"]) == ("disabled", "failed")
     record = change(owner, webhook, paused=False).json()
@@ -363,7 +363,7 @@ def test_rewinding_goes_back_and_forward(desk, owner):
 def test_a_cursor_of_another_epoch_has_no_lag_and_must_be_moved_before_resuming(desk, owner):
     webhook = an_active_webhook(desk)
     Head.objects.update(epoch="0" * 8)
-    assert outcomes.disable(subscription=webhook, reason=Reason.CURSOR_LOST)
+    assert actions.disable(subscription=webhook, reason=Reason.CURSOR_LOST)
     assert owner.get(of(webhook)).json()["lag"] is None
     assert code(change(owner, webhook, paused=False)) == "cursor_lost"
     assert act(owner, webhook, "rewind", after=cursor_at(1)).json()["state"] == "disabled"
@@ -376,14 +376,14 @@ def test_a_cursor_of_another_epoch_has_no_lag_and_must_be_moved_before_resuming(
 def test_what_changed_meanwhile_is_neither_verified_nor_disabled(desk, owner):
     webhook = a_webhook(desk)
     change(owner, webhook, url="https://other.example/")
-    assert not outcomes.verify(subscription=webhook)
+    assert not actions.verify(subscription=webhook)
     webhook.refresh_from_db()
     Subscription.objects.update(lease_generation=1)
-    assert not outcomes.verify(subscription=webhook)
+    assert not actions.verify(subscription=webhook)
     assert Subscription.objects.get().state == "unverified"
     active = an_active_webhook(desk)
     change(owner, active, paused=True)
-    assert not outcomes.disable(subscription=active, reason=Reason.GONE)
+    assert not actions.disable(subscription=active, reason=Reason.GONE)
 
 
 def test_an_active_one_that_fails_is_shown_as_failing(desk, owner):

@@ -13,10 +13,9 @@ from events.http import limits
 from events.kinds import Kind
 from events.models import Event, Head
 from signals.outbound.answers import Fault
-from signals.webhooks import actions, outcomes
+from signals.webhooks import actions
 from signals.webhooks.models import MAX_OF_DESK, DeliveryAttempt, Reason, Subscription
-from signals.webhooks.pages import receivers
-from signals.webhooks.records import GROUPS, groups_of, in_words, kinds_of
+from signals.webhooks.pages import GROUPS, groups_of, in_words, kinds_of, receivers
 from tests import factories, pages
 from tests.signals.webhooks.stage import (
     URL,
@@ -165,7 +164,7 @@ def test_the_page_says_when_a_failed_delivery_is_tried_again(desk, owner, ahead,
 def test_the_desks_page_says_that_a_webhook_fails_or_is_disabled(desk, owner):
     webhook = a_failing_webhook(desk)
     assert "The webhook to hooks.example.com fails." in pages.words(owner.get("/desk"))
-    outcomes.disable(subscription=webhook, reason=Reason.FAILED)
+    actions.disable(subscription=webhook, reason=Reason.FAILED)
     assert "is disabled. Its events wait." in pages.words(owner.get("/desk"))
     assert "every attempt failed for 75 hours" in pages.words(owner.get(at(webhook)))
 
@@ -209,7 +208,7 @@ def test_the_activity_says_what_changed_in_the_words_of_the_page(desk, owner):
 
 def test_the_activity_shows_the_host_of_a_webhook_that_is_there_and_the_log_names_none(desk, owner):
     webhook = an_active_webhook(desk)
-    assert outcomes.disable(subscription=webhook, reason=Reason.GONE)
+    assert actions.disable(subscription=webhook, reason=Reason.GONE)
     event = Event.objects.latest("position")
     page = f"/activity/{event.id}"
     assert "The webhook to hooks.example.com was disabled" in pages.words(owner.get(page))

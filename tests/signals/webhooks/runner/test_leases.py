@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 from ipaddress import ip_network
 
@@ -14,7 +15,7 @@ from django.utils import timezone
 
 from desks import actions as desk_actions
 from events.actors import SYSTEM
-from events.feed import Query, read_page
+from events.feed import Query, read_head, read_page
 from events.http.cursors import log_cursor
 from events.models import Head
 from signals.outbound.schedule import LONGEST_PAUSE, pause_after
@@ -22,7 +23,7 @@ from signals.outbound.transport import Client
 from signals.webhooks import actions
 from signals.webhooks.models import DeliveryAttempt, Subscription
 from signals.webhooks.runner import news
-from signals.webhooks.runner.leases import Outcome, due, finish, lease
+from signals.webhooks.runner.leases import due, finish, lease
 from signals.webhooks.runner.pages import read_alone
 from signals.webhooks.runner.rates import Rates
 from signals.webhooks.runner.sessions import GIVE_UP_AFTER, JITTER, LEAST_LEFT, PAUSES, Session
@@ -50,7 +51,7 @@ def take(row):
 
 def end(leased, **done):
     """Ends the session of a lease."""
-    finish([Outcome(leased.row, **{"position": leased.row.cursor_position + 1, **done})])
+    finish([replace(leased, **{"position": leased.row.cursor_position + 1, **done})])
 
 
 def run(leased):
@@ -64,7 +65,7 @@ def run(leased):
         await endpoint.close()
 
     asyncio.run(deliver())
-    return session.outcome
+    return session.lease
 
 
 def time_passes(row):
@@ -169,7 +170,7 @@ def test_without_its_key_a_test_waits(row, is_verified):
         Subscription.objects.update(state="unverified", is_verified=False)
     actions.request_test(subscription=row)
     (leased,) = take(row)
-    end(leased, lacks_key=True, pause=timedelta(minutes=10))
+    end(leased, secrets=[], pause=timedelta(minutes=10))
     found = current(row)
     assert found.next_attempt_at > timezone.now() + timedelta(minutes=9)
     assert found.test_requested_at is not None
@@ -186,7 +187,7 @@ def test_an_attempt_that_is_being_saved_does_not_keep_a_subscription(row):
 
     def deliver():
         with transaction.atomic():
-            end(leased, attempts=[(attempt, b"")])
+            end(leased, attempts=[attempt])
             saved.set()
             goes_on.wait(LIMIT)
 
@@ -222,7 +223,7 @@ def test_a_removed_subscription_is_saved_no_more(row):
     (leased,) = take(row)
     attempt = DeliveryAttempt(position=1, at=timezone.now(), milliseconds=1, status=204)
     actions.remove(subscription=row, actor=SYSTEM)
-    end(leased, attempts=[(attempt, b"")])
+    end(leased, attempts=[attempt])
     assert lease([row.pk]) == ([], [])
 
 
@@ -265,9 +266,9 @@ def test_nobody_with_news_is_left_out(desk):
         lambda: a_ready_desk(a_card("Night")),
     ]
     for happen in happenings:
-        before = news.head()
+        before = read_head().position
         happen()
-        now = news.head()
+        now = read_head().position
         named = news.with_news(before, now)
         for one in rows:
             query = Query(after=before, kinds=tuple(one.kinds))

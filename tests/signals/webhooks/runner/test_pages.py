@@ -92,7 +92,7 @@ def test_they_are_those_that_each_reads_alone(rows, seed):
     for position in range(first, head + 1):
         together, alone = each_way(rows, position, apart=7)
         assert together == alone
-        found += sum(len(batch.items) for batch in together.values())
+        found += sum(len(batch.messages) for batch in together.values())
     assert found > ROUNDS
     assert Event.objects.filter(kind="election.withdrawn").count() > 5
     assert Event.objects.filter(kind="signal.filled").count() > 5
@@ -127,7 +127,7 @@ def test_the_spans_are_read_after_the_head_and_before_the_events(rows, monkeypat
     head = Head.objects.get().position
     together = read_together([row])
     assert together[row.pk].examined == head
-    assert all(item.position <= head for item in together[row.pk].items)
+    assert all(message.position <= head for message in together[row.pk].messages)
 
 
 class TestAlone:
