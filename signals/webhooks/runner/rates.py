@@ -11,7 +11,6 @@ import random
 import time
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -23,7 +22,7 @@ from signals.outbound.schedule import forget_unused, interval, spend
 
 NAME = "webhooks "  # the beginning of the name of a rate
 PATIENCE = 2.0  # seconds that a session waits: meanwhile it keeps others from having one
-TOGETHER = 0.01  # seconds between two transactions, so that one counts for many sessions
+TOGETHER = 0.01  # seconds between two looks, so that one transaction counts for many sessions
 AGAIN = 0.1  # seconds until the next look while a rate is used up, on average
 
 
@@ -57,21 +56,16 @@ def _intervals() -> tuple[timedelta, timedelta]:
     return interval(settings.DELIVERY_HOST_RATE), interval(settings.DELIVERY_DESK_RATE)
 
 
-class Waiter(NamedTuple):
-    """A session that waits for its turn."""
-
-    ask: Ask
-    turn: asyncio.Future[None]
+Turn = asyncio.Future[None]  # it is done once a session may send, or waits no more
 
 
 class Rates:
     """The sessions that wait to send. It belongs to one event loop."""
 
     def __init__(self) -> None:
-        self._waiting: list[Waiter] = []
+        self._waiting: dict[Turn, Ask] = {}
         self._sent: dict[Ask, float] = {}  # when a desk had its last turn at a host
         self._used_up: dict[str, float] = {}  # rates, and when to look at them again
-        self._news = asyncio.Event()
         self._granting: asyncio.Task[None] | None = None
 
     async def wait(self, host: str, desk_id: int | None) -> bool:
@@ -82,9 +76,8 @@ class Rates:
         is_off = settings.DELIVERY_HOST_RATE == settings.DELIVERY_DESK_RATE == OFF
         if desk_id is None or not host or is_off:
             return True
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(Waiter(ask_for(host, desk_id), turn))
-        self._news.set()
+        turn: Turn = asyncio.get_running_loop().create_future()
+        self._waiting[turn] = ask_for(host, desk_id)
         if self._granting is None:
             self._granting = asyncio.create_task(self._grant())
         try:
@@ -97,50 +90,46 @@ class Rates:
     async def _grant(self) -> None:
         """Grants turns while somebody waits: those of all who wait in one transaction."""
         try:
-            while waiters := self._in_turn():
-                self._news.clear()
+            while waiting := self._in_turn():
                 now = time.monotonic()
                 self._used_up = {name: at for name, at in self._used_up.items() if at > now}
-                open_ = [one for one in waiters if not self._used_up.keys() & set(one.ask)]
-                if open_:
-                    await self._take(open_)
-                    await asyncio.sleep(TOGETHER)
-                else:
-                    pause = min(self._used_up.values()) - now
-                    with suppress(TimeoutError):
-                        await asyncio.wait_for(self._news.wait(), pause)
+                asked = [turn for turn in waiting if not self._used_up.keys() & {*waiting[turn]}]
+                if asked:
+                    await self._take(asked)
+                await asyncio.sleep(TOGETHER)
         except Exception as error:  # it ends the sessions, as the database's errors do
-            for one in self._waiting:
-                if not one.turn.done():
-                    one.turn.set_exception(error)
+            for turn in self._waiting:
+                if not turn.done():
+                    turn.set_exception(error)
         finally:
             self._granting = None
             self._sent.clear()
 
-    def _in_turn(self) -> list[Waiter]:
+    def _in_turn(self) -> dict[Turn, Ask]:
         """Those who wait: of each desk one, then the second of each, and so on.
 
         Among the first ones comes first whose desk had its last turn at the host longest ago.
         """
-        self._waiting = [one for one in self._waiting if not one.turn.done()]
+        self._waiting = {turn: ask for turn, ask in self._waiting.items() if not turn.done()}
         numbers = Counter[Ask]()
 
-        def place(one: Waiter) -> tuple[int, float]:
-            numbers[one.ask] += 1
-            return numbers[one.ask], self._sent.get(one.ask, 0.0)
+        def place(one: tuple[Turn, Ask]) -> tuple[int, float]:
+            numbers[one[1]] += 1
+            return numbers[one[1]], self._sent.get(one[1], 0.0)
 
-        return sorted(self._waiting, key=place)
+        return dict(sorted(self._waiting.items(), key=place))
 
-    async def _take(self, waiters: Sequence[Waiter]) -> None:
+    async def _take(self, turns: Sequence[Turn]) -> None:
         """Lets those send whose rates allow it."""
-        granted, used_up = await in_database(take, [one.ask for one in waiters])
+        asks = [self._waiting[turn] for turn in turns]
+        granted, used_up = await in_database(take, asks)
         now, left = time.monotonic(), Counter(granted)
-        for one in waiters:
+        for turn, ask in zip(turns, asks, strict=True):
             # It is done if its session waited too long meanwhile.
-            if left[one.ask] and not one.turn.done():
-                left[one.ask] -= 1
-                self._sent[one.ask] = now
-                one.turn.set_result(None)
+            if left[ask] and not turn.done():
+                left[ask] -= 1
+                self._sent[ask] = now
+                turn.set_result(None)
         # At random, so that no runner comes always before the others.
         later = now + random.uniform(0.5, 1.5) * AGAIN  # noqa: S311 # nosec B311
         self._used_up.update(dict.fromkeys(used_up, later))
