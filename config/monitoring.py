@@ -31,7 +31,7 @@ from events.http import limits
 from events.http.pages import page
 from events.http.refusals import NotFound
 from events.models import Head
-from signals.webhooks.runner.news import lag_seconds, subscriptions_by_state
+from signals.webhooks.runner.news import lag_seconds, webhooks_by_state
 
 OK, AWAY = "ok", "away"
 # The database lacks what this release needs. Migrate first, then start the new release.
@@ -180,7 +180,7 @@ def _head() -> Metric:
 
 def _subscriptions() -> Metric:
     found = GaugeMetricFamily("signals_subscriptions", "Webhooks, by state", labels=["state"])
-    for state, count in subscriptions_by_state().items():
+    for state, count in webhooks_by_state().items():
         found.add_metric([state], count)
     return found
 

@@ -15,7 +15,7 @@ from events.models import Event
 from events.times import span
 from signals.reports.charts import Chart
 from signals.reports.traffic import Traffic
-from signals.webhooks.models import State, Subscription, SubscriptionQuerySet
+from signals.webhooks.models import State, Subscription, WebhookQuerySet
 from tokens.choices import Source
 from tokens.models import SigningSecret, Token
 
@@ -202,7 +202,7 @@ def of_log(events: Sequence[Event], now: datetime) -> Iterator[Concern]:
         )
 
 
-def failing_webhooks(now: datetime) -> SubscriptionQuerySet:
+def failing_webhooks(now: datetime) -> WebhookQuerySet:
     """The webhooks that have failed for more than an hour."""
     return Subscription.objects.filter(state=State.ACTIVE, failing_since__lt=now - FAILING)
 

@@ -1,4 +1,4 @@
-"""Actions that change a webhook subscription, each one turn at the log with its event.
+"""Actions that change a webhook, each one turn at the log with its event.
 
 A secret and a URL are encrypted before the log's lock is taken. A secret's text is returned once,
 and never stored. Events name neither URL nor host (contract, section 4, subscriptions).
@@ -28,8 +28,8 @@ from signals.webhooks.models import (
     Reason,
     State,
     Subscription,
-    SubscriptionQuerySet,
     SubscriptionSecret,
+    WebhookQuerySet,
 )
 from tokens import notices
 from tokens.actions import MAX_OVERLAP, desk_ends
@@ -43,33 +43,33 @@ NO_FAILURES: dict[str, object] = {"failures": 0, "failing_since": None}
 def create(
     *, desk: Desk | None, url: str, kinds: Sequence[str], actor: Actor
 ) -> tuple[str, Subscription]:
-    """Adds a subscription of a desk, or of the platform; returns its secret's text and the record.
+    """Adds a webhook of a desk, or of the platform; returns its secret's text and the record.
 
     It begins with the next event. A test is sent to the URL, and deliveries begin once the URL has
     answered one. ``kinds`` is empty for all kinds. Raises ``Invalid`` if the URL is not allowed or
     the owner has too many.
     """
-    subscription = Subscription(desk=desk, kinds=list(kinds))
-    _seal(subscription, url)
-    text, secret = _new_secret(subscription)
+    webhook = Subscription(desk=desk, kinds=list(kinds))
+    _seal(webhook, url)
+    text, secret = _new_secret(webhook)
     with log.turn(actor=actor) as turn:
         if desk is not None:
             refuse_inactive(desk)
         _refuse_too_many(desk)
-        subscription.cursor_epoch = read_head().epoch
-        subscription.cursor_position = turn.next_position()
-        subscription.created_at = secret.created_at = turn.at
-        subscription.test_requested_at = subscription.next_attempt_at = turn.at
-        subscription.save(force_insert=True)
+        webhook.cursor_epoch = read_head().epoch
+        webhook.cursor_position = turn.next_position()
+        webhook.created_at = secret.created_at = turn.at
+        webhook.test_requested_at = webhook.next_attempt_at = turn.at
+        webhook.save(force_insert=True)
         secret.save(force_insert=True)
-        append(turn, Kind.SUBSCRIPTION_CREATED, subscription, secret=secret.to_record())
-        _notify(turn, subscription, f"A webhook to {subscription.host} was added.")
-    return text, subscription
+        append(turn, Kind.SUBSCRIPTION_CREATED, webhook, secret=secret.to_record())
+        _notify(turn, webhook, f"A webhook to {webhook.host} was added.")
+    return text, webhook
 
 
 def change(
     *,
-    subscription: Subscription,
+    webhook: Subscription,
     actor: Actor,
     url: str | None = None,
     kinds: Sequence[str] | None = None,
@@ -79,11 +79,11 @@ def change(
 
     A new URL must answer a test before anything is delivered to it.
     """
-    new = Subscription(public_id=subscription.public_id)
+    new = Subscription(public_id=webhook.public_id)
     if url is not None:
         _seal(new, url)
     with log.turn(actor=actor) as turn:
-        row = _current(subscription)
+        row = _current(webhook)
         changed = []
         if kinds is not None and list(kinds) != row.kinds:
             changed.append("kinds")
@@ -95,27 +95,27 @@ def change(
             append(turn, Kind.SUBSCRIPTION_CHANGED, row, changed=changed)
         if paused is not None:
             act = pause if paused else resume
-            row = act(subscription=row, actor=actor)
+            row = act(webhook=row, actor=actor)
     return row
 
 
-def pause(*, subscription: Subscription, actor: Actor) -> Subscription:
-    """Pauses a subscription. What is in flight may still arrive. Pausing again changes nothing."""
+def pause(*, webhook: Subscription, actor: Actor) -> Subscription:
+    """Pauses a webhook. What is in flight may still arrive. Pausing again changes nothing."""
     with log.turn(actor=actor) as turn:
-        row = _current(subscription)
+        row = _current(webhook)
         if row.state != State.PAUSED:
             update(row, state=State.PAUSED, reason=None, **NO_FAILURES)
             append(turn, Kind.SUBSCRIPTION_PAUSED, row)
     return row
 
 
-def resume(*, subscription: Subscription, actor: Actor) -> Subscription:
-    """Resumes a paused or disabled subscription at its cursor. Nothing is lost.
+def resume(*, webhook: Subscription, actor: Actor) -> Subscription:
+    """Resumes a paused or disabled webhook at its cursor. Nothing is lost.
 
     Raises ``CursorLost`` if the cursor is of another epoch: rewind it first.
     """
     with log.turn(actor=actor) as turn:
-        row = _current(subscription)
+        row = _current(webhook)
         if row.state in (State.PAUSED, State.DISABLED):
             if row.cursor_epoch != read_head().epoch:
                 raise CursorLost
@@ -131,13 +131,13 @@ def resume(*, subscription: Subscription, actor: Actor) -> Subscription:
     return row
 
 
-def rewind(*, subscription: Subscription, after: str, actor: Actor) -> Subscription:
+def rewind(*, webhook: Subscription, after: str, actor: Actor) -> Subscription:
     """Moves the cursor: back, to send everything after it again, or forward, to skip.
 
     Raises ``Invalid`` or ``CursorLost`` as the feed does.
     """
     with log.turn(actor=actor) as turn:
-        row, head = _current(subscription), read_head()
+        row, head = _current(webhook), read_head()
         position = log_position(after, head.epoch, turn.position - 1)
         update(
             row,
@@ -152,18 +152,18 @@ def rewind(*, subscription: Subscription, after: str, actor: Actor) -> Subscript
 
 
 def replace_secret(
-    *, subscription: Subscription, actor: Actor, overlap: timedelta = timedelta(0)
+    *, webhook: Subscription, actor: Actor, overlap: timedelta = timedelta(0)
 ) -> tuple[str, Subscription]:
-    """Replaces the secret; returns the new one's text and the subscription's record.
+    """Replaces the secret; returns the new one's text and the webhook's record.
 
     Deliveries are signed with the old one too for ``overlap`` (at most seven days). A secret that
     is already in an overlap ends now.
     """
     if not timedelta(0) <= overlap <= MAX_OVERLAP:
         raise Invalid.field("overlap", "range", "Choose an overlap of at most seven days.")
-    text, secret = _new_secret(subscription)
+    text, secret = _new_secret(webhook)
     with log.turn(actor=actor) as turn:
-        row = _current(subscription)
+        row = _current(webhook)
         secret.created_at = turn.at
         previous_ends_at = turn.at + overlap
         live = SubscriptionSecret.objects.filter(subscription=row)
@@ -186,21 +186,21 @@ def replace_secret(
     return text, row
 
 
-def remove(*, subscription: Subscription, actor: Actor) -> None:
-    """Removes a subscription, with its URL, its secrets and its attempts.
+def remove(*, webhook: Subscription, actor: Actor) -> None:
+    """Removes a webhook, with its URL, its secrets and its attempts.
 
     One that is removed already takes no turn at the log.
     """
-    rows = Subscription.objects.filter(pk=subscription.pk)
+    rows = Subscription.objects.filter(pk=webhook.pk)
     if rows.exists():
         with log.turn(actor=actor) as turn:
             remove_rows(turn, rows.all())
 
 
-def remove_rows(turn: log.Turn, subscriptions: SubscriptionQuerySet) -> None:
-    """Removes subscriptions. Needs the caller's turn at the log."""
+def remove_rows(turn: log.Turn, webhooks: WebhookQuerySet) -> None:
+    """Removes webhooks. Needs the caller's turn at the log."""
     # The lock keeps runners from adding attempts to rows that are about to be deleted.
-    rows = list(subscriptions.select_related("desk").select_for_update(of=("self",)))
+    rows = list(webhooks.select_related("desk").select_for_update(of=("self",)))
     Subscription.objects.filter(pk__in=[row.pk for row in rows]).delete()
     for row in rows:
         append(turn, Kind.SUBSCRIPTION_REMOVED, row)
@@ -209,14 +209,14 @@ def remove_rows(turn: log.Turn, subscriptions: SubscriptionQuerySet) -> None:
 
 @receiver(desk_ends)
 def remove_all(sender: object, desk: Desk, turn: log.Turn, **options: object) -> None:
-    """Removes the subscriptions of a desk that ends, in the turn that ends it."""
+    """Removes the webhooks of a desk that ends, in the turn that ends it."""
     remove_rows(turn, Subscription.objects.of_owner(desk))
 
 
-def request_test(*, subscription: Subscription) -> Subscription:
+def request_test(*, webhook: Subscription) -> Subscription:
     """Asks a runner to send a test to the URL. Nothing is sent here, and the log tells nothing."""
     with log.turn(actor=None) as turn:
-        row = _current(subscription)
+        row = _current(webhook)
         update(row, test_requested_at=turn.at, next_attempt_at=turn.at)
     return row
 
@@ -224,13 +224,13 @@ def request_test(*, subscription: Subscription) -> Subscription:
 # --- What a runner found out of the row as it leased it ------------------------------------------
 
 
-def verify(*, subscription: Subscription) -> bool:
-    """Notes that the URL answered a signed test. An unverified subscription becomes active.
+def verify(*, webhook: Subscription) -> bool:
+    """Notes that the URL answered a signed test. An unverified webhook becomes active.
 
-    ``subscription`` is the row as the runner leased it. Returns False if it changed since.
+    ``webhook`` is the row as the runner leased it. Returns False if it changed since.
     """
     with log.turn(actor=SYSTEM) as turn:
-        row = _as_leased(subscription)
+        row = _as_leased(webhook)
         if row is None:
             return False
         if row.is_verified:
@@ -242,13 +242,13 @@ def verify(*, subscription: Subscription) -> bool:
     return True
 
 
-def disable(*, subscription: Subscription, reason: Reason) -> bool:
-    """Disables an active subscription: the service gives up until its owner resumes it.
+def disable(*, webhook: Subscription, reason: Reason) -> bool:
+    """Disables an active webhook: the service gives up until its owner resumes it.
 
-    ``subscription`` is the row as the runner leased it. Returns False if it changed since.
+    ``webhook`` is the row as the runner leased it. Returns False if it changed since.
     """
     with log.turn(actor=SYSTEM) as turn:
-        row = _as_leased(subscription)
+        row = _as_leased(webhook)
         if row is None or row.state != State.ACTIVE:
             return False
         update(row, state=State.DISABLED, reason=reason, next_attempt_at=None)
@@ -256,24 +256,24 @@ def disable(*, subscription: Subscription, reason: Reason) -> bool:
     return True
 
 
-def _as_leased(subscription: Subscription) -> Subscription | None:
+def _as_leased(webhook: Subscription) -> Subscription | None:
     """The row, if it still has the lease and the URL that it was read with."""
-    same = {name: getattr(subscription, name) for name in ("lease_generation", "revision")}
-    rows = Subscription.objects.select_related("desk").filter(pk=subscription.pk, **same)
+    same = {name: getattr(webhook, name) for name in ("lease_generation", "revision")}
+    rows = Subscription.objects.select_related("desk").filter(pk=webhook.pk, **same)
     return rows.first()
 
 
 # --- Parts of actions -----------------------------------------------------------------------------
 
 
-def _seal(subscription: Subscription, url: str) -> None:
+def _seal(webhook: Subscription, url: str) -> None:
     """Encrypts the URL in its one form. Raises ``Invalid`` if it is not allowed."""
     try:
         target = check_url(url)
     except ForbiddenURL as error:
         raise Invalid.field("url", error.code, error.sentence) from None
-    subscription.host = target.authority
-    subscription.encrypt(target.url)
+    webhook.host = target.authority
+    webhook.encrypt(target.url)
 
 
 def _differ(row: Subscription, new: Subscription) -> bool:
@@ -302,28 +302,28 @@ def _replace_url(turn: log.Turn, row: Subscription, new: Subscription) -> None:
     _notify(turn, row, f"The URL of a webhook was changed. It now leads to {row.host}.")
 
 
-def _new_secret(subscription: Subscription) -> tuple[str, SubscriptionSecret]:
+def _new_secret(webhook: Subscription) -> tuple[str, SubscriptionSecret]:
     text = formats.new_webhook_secret()
-    secret = SubscriptionSecret(subscription=subscription, hint=formats.hint(text))
+    secret = SubscriptionSecret(subscription=webhook, hint=formats.hint(text))
     secret.encrypt(text)
     return text, secret
 
 
-def _notify(turn: log.Turn, subscription: Subscription, sentence: str) -> None:
-    notices.notify_owner(turn, subscription.desk, sentence)
+def _notify(turn: log.Turn, webhook: Subscription, sentence: str) -> None:
+    notices.notify_owner(turn, webhook.desk, sentence)
 
 
 def _refuse_too_many(desk: Desk | None) -> None:
-    """Raises ``Invalid`` if the desk, or the platform, has as many subscriptions as it may have."""
+    """Raises ``Invalid`` if the desk, or the platform, has as many webhooks as it may have."""
     most = MAX_OF_PLATFORM if desk is None else MAX_OF_DESK
     if Subscription.objects.of_owner(desk).count() >= most:
         whose = "The platform" if desk is None else "A desk"
         raise Invalid(f"{whose} has at most {most} webhooks. Remove one first.")
 
 
-def _current(subscription: Subscription) -> Subscription:
+def _current(webhook: Subscription) -> Subscription:
     """The row as it is under the log's lock. Raises ``NotFound`` if it was removed."""
-    row = Subscription.objects.select_related("desk").filter(pk=subscription.pk).first()
+    row = Subscription.objects.select_related("desk").filter(pk=webhook.pk).first()
     if row is None:
         raise NotFound
     return row
@@ -336,7 +336,7 @@ def update(row: Subscription, **changed: object) -> None:
     Subscription.objects.filter(pk=row.pk).update(**changed)
 
 
-def append(turn: log.Turn, kind: Kind, subscription: Subscription, **more: object) -> None:
-    """Writes an event with the subscription's record after the change, and what else it tells."""
-    data = {**subscription.as_event_data(), **more}
-    turn.append(kind, topic=subscription.topic, data=data)
+def append(turn: log.Turn, kind: Kind, webhook: Subscription, **more: object) -> None:
+    """Writes an event with the webhook's record after the change, and what else it tells."""
+    data = {**webhook.as_event_data(), **more}
+    turn.append(kind, topic=webhook.topic, data=data)

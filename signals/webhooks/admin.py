@@ -70,7 +70,7 @@ class ChangeWebhook(OfThePlatform):
         return {"groups": groups_of(self.row.kinds)}
 
     def perform(self, form: ChangeForm) -> HttpResponse:
-        actions.change(subscription=self.row, actor=self.actor, **form.cleaned_data)
+        actions.change(webhook=self.row, actor=self.actor, **form.cleaned_data)
         return self.redirect_to_row(self.row, "Saved.")
 
 
@@ -82,7 +82,7 @@ class ReplaceSecret(CreateCredentialPage, OfThePlatform):
         return ["As long as you keep the old secret, both sign each delivery.", ONCE]
 
     def create(self, form: SecretForm) -> tuple[str, Subscription]:
-        return actions.replace_secret(subscription=self.row, actor=self.actor, **form.cleaned_data)
+        return actions.replace_secret(webhook=self.row, actor=self.actor, **form.cleaned_data)
 
 
 class SendTest(OfThePlatform):
@@ -135,12 +135,12 @@ class RemoveWebhook(OfThePlatform):
         ]
 
     def perform(self, form: forms.Form) -> HttpResponse:
-        actions.remove(subscription=self.row, actor=self.actor)
+        actions.remove(webhook=self.row, actor=self.actor)
         return self.redirect_to_list("The webhook is removed.")
 
 
 @admin.register(Subscription)
-class SubscriptionAdmin(ReadOnlyAdmin):
+class WebhookAdmin(ReadOnlyAdmin):
     """Webhooks, the newest first. Their URLs are shown to nobody."""
 
     pages = {

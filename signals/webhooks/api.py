@@ -266,7 +266,7 @@ class SubscriptionViewSet(ViewSetMixin, ApiView):
         """
         data = SubscriptionChange.read(_body(request))
         changed = actions.change(
-            subscription=self.found(subscription_id),
+            webhook=self.found(subscription_id),
             actor=self.actor,
             url=data.get("url"),
             kinds=in_order(data["kinds"]) if "kinds" in data else None,
@@ -285,7 +285,7 @@ class SubscriptionViewSet(ViewSetMixin, ApiView):
 
         Its URL, secrets and attempts are deleted.
         """
-        actions.remove(subscription=self.found(subscription_id), actor=self.actor)
+        actions.remove(webhook=self.found(subscription_id), actor=self.actor)
         return ApiResponse(status=204)
 
     @endpoint(
@@ -307,7 +307,7 @@ class SubscriptionViewSet(ViewSetMixin, ApiView):
         """
         overlap = SecretReplacement.read(_body(request)).get("overlap", timedelta(0))
         secret, changed = actions.replace_secret(
-            subscription=self.found(subscription_id), actor=self.actor, overlap=overlap
+            webhook=self.found(subscription_id), actor=self.actor, overlap=overlap
         )
         return ApiResponse({**changed.to_record(), "secret": secret}, status=201)
 
@@ -320,7 +320,7 @@ class SubscriptionViewSet(ViewSetMixin, ApiView):
         `{"challenge": …}`: the HMAC-SHA256 of the challenge in hex, with the key of the signatures.
         """
         StrictSerializer.read(_body(request))  # no members
-        asked = actions.request_test(subscription=self.found(subscription_id))
+        asked = actions.request_test(webhook=self.found(subscription_id))
         return ApiResponse(asked.to_record(), status=202)
 
     @endpoint(
@@ -337,9 +337,7 @@ class SubscriptionViewSet(ViewSetMixin, ApiView):
         skips. It takes effect when the delivery in flight has ended.
         """
         after = Rewinding.read(_body(request))["after"]
-        moved = actions.rewind(
-            subscription=self.found(subscription_id), after=after, actor=self.actor
-        )
+        moved = actions.rewind(webhook=self.found(subscription_id), after=after, actor=self.actor)
         return ApiResponse(moved.to_record())
 
 

@@ -38,14 +38,14 @@ def new_challenge() -> str:
     return randomness.token_hex(32)
 
 
-def message_of_test(subscription_id: str, asked_at: datetime, challenge: str) -> Message:
-    """The message that a subscription's owner asked for, to see whether the endpoint works.
+def message_of_test(webhook_id: str, asked_at: datetime, challenge: str) -> Message:
+    """The message that a webhook's owner asked for, to see whether the endpoint works.
 
     Unlike an event's, its body is another one on each attempt, because the challenge is.
     """
-    asked, data = to_rfc3339(asked_at), {"id": subscription_id, "challenge": challenge}
+    asked, data = to_rfc3339(asked_at), {"id": webhook_id, "challenge": challenge}
     body = {"type": TEST, "timestamp": asked, "data": data}
-    message_id = f"test_{subscription_id}_{int(asked_at.timestamp() * 1000)}"
+    message_id = f"test_{webhook_id}_{int(asked_at.timestamp() * 1000)}"
     return Message(0, message_id, _encode(body))
 
 

@@ -1,4 +1,4 @@
-"""Webhook subscriptions, the secrets that sign their deliveries, and their latest attempts."""
+"""Webhooks, the secrets that sign their deliveries, and their latest attempts."""
 
 from collections.abc import Collection, Iterable
 from datetime import datetime
@@ -29,7 +29,7 @@ EXAMPLE_CURSOR = log_cursor("4f1c2a90", 12)
 
 
 class State(models.TextChoices):
-    """The stored state of a subscription. ``shown_state`` adds one that is not stored."""
+    """The stored state of a webhook. ``shown_state`` adds one that is not stored."""
 
     UNVERIFIED = "unverified"  # the URL has not answered a test
     ACTIVE = "active"
@@ -37,13 +37,13 @@ class State(models.TextChoices):
     DISABLED = "disabled"  # the service gave up; ``reason`` says why
 
 
-# An active subscription whose last delivery failed.
+# An active webhook whose last delivery failed.
 FAILING = "failing"
 SHOWN_STATES = (State.UNVERIFIED, State.ACTIVE, State.PAUSED, FAILING, State.DISABLED)
 
 
 class Reason(models.TextChoices):
-    """Why the service disabled a subscription."""
+    """Why the service disabled a webhook."""
 
     GONE = "gone"  # the endpoint answered 410
     FAILED = "failed"  # failures only, for too long
@@ -119,9 +119,9 @@ class SubscriptionRecord(TypedDict):
     createdAt: DateTime
 
 
-class SubscriptionQuerySet(models.QuerySet["Subscription"]):
+class WebhookQuerySet(models.QuerySet["Subscription"]):
     def of_owner(self, desk: Desk | int | None) -> Self:
-        """The subscriptions of a desk, or the platform's if there is no desk."""
+        """The webhooks of a desk, or the platform's if there is no desk."""
         return self.filter(desk=desk).select_related("desk")
 
     def named(self, public_id: str) -> "Subscription":
@@ -148,10 +148,10 @@ class SubscriptionQuerySet(models.QuerySet["Subscription"]):
 
 
 class Subscription(Sealed):
-    """A webhook subscription: a cursor of the log with a URL (contract, section 4).
+    """A webhook: a cursor of the log with a URL (contract, section 4).
 
     The sealed text is the URL. ``host`` is the part of it that pages show. ``desk`` is
-    None for a subscription of the platform. ``kinds`` is empty if all kinds are delivered.
+    None for a webhook of the platform. ``kinds`` is empty if all kinds are delivered.
 
     Two writers change a row. An action changes what the log tells, in a turn at the log. A runner
     changes what the log does not tell (the cursor, the failures, the lease) in a short transaction,
@@ -184,7 +184,7 @@ class Subscription(Sealed):
     key_lost_at = models.DateTimeField(null=True)  # None: URL and secrets can be decrypted
     key_loss_told_at = models.DateTimeField(null=True)
 
-    objects = SubscriptionQuerySet.as_manager()
+    objects = WebhookQuerySet.as_manager()
 
     class Meta:
         ordering = ["id"]
@@ -224,7 +224,7 @@ class Subscription(Sealed):
 
     @property
     def topic(self) -> str | None:
-        """The topic of the subscription's own events."""
+        """The topic of the webhook's own events."""
         return self.desk.public_id if self.desk else None
 
     @property
@@ -295,7 +295,7 @@ class Subscription(Sealed):
 
 
 class SubscriptionSecret(SealedSecret):
-    """A secret that signs a subscription's deliveries."""
+    """A secret that signs a webhook's deliveries."""
 
     subscription = models.ForeignKey(Subscription, models.CASCADE, related_name="secrets")
 
@@ -334,7 +334,7 @@ class SubscriptionSecret(SealedSecret):
 
 # --- Attempts -------------------------------------------------------------------------------------
 
-# What is kept of a subscription's attempts.
+# What is kept of a webhook's attempts.
 MAX_ATTEMPTS, MAX_ANSWERS, MAX_ANSWER_BYTES = 50, 10, 1024
 MAX_ERROR_LENGTH = 32
 PROOF = (
@@ -345,7 +345,7 @@ PROOF = (
 
 class DeliveryAttemptQuerySet(models.QuerySet["DeliveryAttempt"]):
     def trim(self, subscription_ids: Collection[int]) -> None:
-        """Drops what is beyond the bounds of these subscriptions.
+        """Drops what is beyond the bounds of these webhooks.
 
         It waits for nobody: what another one is trimming is left to them.
         """
@@ -356,7 +356,7 @@ class DeliveryAttemptQuerySet(models.QuerySet["DeliveryAttempt"]):
             answers.update(ciphertext=b"", key_id=NO_TEXT)
 
     def _beyond(self, count: int) -> Self:
-        """All but the latest ``count`` of each subscription."""
+        """All but the latest ``count`` of each webhook."""
         newest = Window(RowNumber(), partition_by=F("subscription"), order_by=F("id").desc())
         ranked = self.order_by().annotate(rank=newest).filter(rank__gt=count)
         every = type(self)(self.model, using=self.db)

@@ -94,7 +94,7 @@ def groups_of(kinds: Sequence[str]) -> list[str]:
 
 
 def in_words(kinds: Sequence[str]) -> list[str]:
-    """What a subscription with these kinds sends: labels of groups, then what is in none."""
+    """What a webhook with these kinds sends: labels of groups, then what is in none."""
     groups = groups_of(kinds)
     grouped = {kind for name in groups for kind in GROUPS[name][1]}
     return [*(GROUPS[name][0] for name in groups), *(k for k in kinds if k not in grouped)]
@@ -229,7 +229,7 @@ def change(request: HttpRequest, desk: Desk, webhook_id: str) -> HttpResponse:
     form = ChangeForm(sent(request), initial={"groups": groups_of(webhook.kinds)})
     if form.is_valid():
         with refusal_beside(form):
-            actions.change(subscription=webhook, actor=desk.actor, **form.cleaned_data)
+            actions.change(webhook=webhook, actor=desk.actor, **form.cleaned_data)
             messages.success(request, "Saved.")
             return redirect("webhook", webhook_id)
     return form_page(request, "webhooks/change.html", form, webhook=webhook)
@@ -244,7 +244,7 @@ def secret(request: HttpRequest, desk: Desk, webhook_id: str) -> HttpResponse:
     if form.is_valid():
         with refusal_beside(form), used_once(request):
             text, changed = actions.replace_secret(
-                subscription=webhook, actor=desk.actor, **form.cleaned_data
+                webhook=webhook, actor=desk.actor, **form.cleaned_data
             )
             return _show(request, text, changed)
     return form_page(request, "webhooks/secret.html", form, webhook=webhook)
@@ -255,7 +255,7 @@ def remove(request: HttpRequest, desk: Desk, webhook_id: str) -> HttpResponse:
     """Asks for confirmation, then removes the webhook."""
     webhook = Subscription.objects.of_owner(desk).named(webhook_id)
     if request.method == "POST":
-        actions.remove(subscription=webhook, actor=desk.actor)
+        actions.remove(webhook=webhook, actor=desk.actor)
         messages.success(request, "The webhook is removed.")
         return redirect("webhooks")
     return ask(
@@ -286,13 +286,13 @@ def press(button: str, webhook: Subscription, actor: Actor, position: str = "") 
     """Does what a button of a webhook's page says. Returns what it did."""
     match button:
         case "test":
-            actions.request_test(subscription=webhook)
+            actions.request_test(webhook=webhook)
             return "A test is on its way. Reload this page to see what became of it."
         case "pause":
-            actions.pause(subscription=webhook, actor=actor)
+            actions.pause(webhook=webhook, actor=actor)
             return "Paused. Events wait until you resume."
         case "resume":
-            actions.resume(subscription=webhook, actor=actor)
+            actions.resume(webhook=webhook, actor=actor)
             return "Resumed. What waited is sent in order."
         case "skip":
             waiting = next_position(webhook)
@@ -310,12 +310,12 @@ def press(button: str, webhook: Subscription, actor: Actor, position: str = "") 
     return done
 
 
-def next_position(subscription: Subscription) -> int | None:
+def next_position(webhook: Subscription) -> int | None:
     """The position of the event that is delivered next, or None if none waits."""
-    after: int | None = subscription.cursor_position
+    after: int | None = webhook.cursor_position
     while after is not None:
-        query = Query(after=after, kinds=subscription.kinds, limit=1)
-        page = read_page(query, subscription.visibility)
+        query = Query(after=after, kinds=webhook.kinds, limit=1)
+        page = read_page(query, webhook.visibility)
         if page.events:
             return page.events[0].position
         after = page.examined if page.more else None
@@ -334,7 +334,7 @@ def _position(text: str) -> int:
 def move(webhook: Subscription, actor: Actor, position: int) -> None:
     """Moves the cursor to this position."""
     after = log_cursor(read_head().epoch, position)
-    actions.rewind(subscription=webhook, after=after, actor=actor)
+    actions.rewind(webhook=webhook, after=after, actor=actor)
 
 
 def _show(request: HttpRequest, text: str, webhook: Subscription) -> HttpResponse:

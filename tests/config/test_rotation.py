@@ -152,7 +152,7 @@ def test_a_url_that_changes_while_keys_move_is_not_changed_back(settings, new_ke
     both, moving = settings.SECRET_KEYS, sealed_texts.reencrypt(Subscription)
     next(moving)
     settings.SECRET_KEYS = old
-    change(subscription=later, url="https://new.example/", actor=SYSTEM)
+    change(webhook=later, url="https://new.example/", actor=SYSTEM)
     settings.SECRET_KEYS = both
     list(moving)
     later.refresh_from_db()

@@ -18,7 +18,7 @@ from signals.notices.chats.actions import poll_telegram
 from signals.notices.sending import send_mails, send_to_chats
 from signals.notices.writers import EVERY, WRITERS, write_concerns
 from signals.outbound.database import DatabaseThreads
-from signals.webhooks.runner.loop import deliver_subscriptions
+from signals.webhooks.runner.loop import deliver_webhooks
 from tokens.sealed_texts import erase_ended
 
 TICK = 2.0  # seconds between two looks; an alarm is at most 10 s late
@@ -56,7 +56,7 @@ async def erase_ended_secrets(stop: asyncio.Event) -> None:
 Loop = Callable[[asyncio.Event], Awaitable[None]]
 
 LOOPS: tuple[Loop, ...] = (
-    deliver_subscriptions,
+    deliver_webhooks,
     watch_bots,
     partial(repeat, work=send_mails, tick=MAIL_TICK, threads=in_mail_thread),
     send_to_chats,

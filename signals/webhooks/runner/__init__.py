@@ -1,1 +1,1 @@
-"""The runner of subscriptions: a subscription is a cursor, and a session moves it."""
+"""The runner of webhooks: a webhook is a cursor, and a session moves it."""

@@ -1,4 +1,4 @@
-"""Leases of subscriptions, and what their ends save: short transactions by the database's clock.
+"""Leases of webhooks, and what their ends save: short transactions by the database's clock.
 
 A lease is for one runner and 30 seconds. Whoever takes it gives it the next generation. A runner
 changes the row only while the generation is its own, so one that was stalled changes nothing.
@@ -56,7 +56,7 @@ class Lease:
 
 
 def due(limit: int) -> list[tuple[int, bool]]:
-    """Subscriptions to look at without news: to retry, to test, or left behind by a runner.
+    """Webhooks to look at without news: to retry, to test, or left behind by a runner.
 
     Returns their ids, and whether their last delivery failed.
     """
@@ -66,7 +66,7 @@ def due(limit: int) -> list[tuple[int, bool]]:
 
 
 def lease(ids: Collection[int]) -> tuple[list[Lease], list[int]]:
-    """Leases those of these subscriptions that are ready and free.
+    """Leases those of these webhooks that are ready and free.
 
     Returns also the ids of those that are ready, and that somebody else had locked.
     """
@@ -107,7 +107,7 @@ def _in_clear(row: Any, until: float) -> Lease:
 def finish(leases: Sequence[Lease]) -> None:
     """Saves what sessions have done, and ends their leases, unless these are not theirs any more.
 
-    What was sent counts for nothing if the subscription was changed so that it is obsolete.
+    What was sent counts for nothing if the webhook was changed so that it is obsolete.
     """
     done = {lease.row.pk: lease for lease in leases}
     attempts: list[DeliveryAttempt] = []
@@ -149,7 +149,7 @@ def _apply(row: Subscription, lease: Lease, now: datetime) -> None:
 
 
 def _look_again(row: Subscription, lease: Lease, now: datetime) -> datetime | None:
-    """When to look again: at once if a test was asked for meanwhile, and never if the subscription
+    """When to look again: at once if a test was asked for meanwhile, and never if the webhook
     was paused. Without its key, a test has to wait too."""
     if row.test_requested_at and lease.secrets:
         return now

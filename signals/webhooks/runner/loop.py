@@ -1,7 +1,7 @@
-"""The runner of subscriptions: finds what is due, leases it, and starts sessions.
+"""The runner of webhooks: finds what is due, leases it, and starts sessions.
 
 Any number of processes may run it. Each hears of every new event and tries to lease whom it
-concerns; the database gives each subscription to one of them.
+concerns; the database gives each webhook to one of them.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from signals.webhooks.runner.sessions import AT_ONCE, Session
 
 MOST_SESSIONS = 1500  # at a time, in one process
 MOST_SLOW = 500  # of them, with endpoints that failed last or were slow
-TOGETHER = 100  # subscriptions in one lease, and sessions that are saved at once
+TOGETHER = 100  # webhooks in one lease, and sessions that are saved at once
 SLOW_TOGETHER = 25  # more of them in the same lease
 MOST_KEPT = 1000  # connections that are not in use
 
@@ -40,7 +40,7 @@ DRAIN = 15.0  # seconds: a message that is in flight takes 10
 log = logging.getLogger(__name__)
 
 
-async def deliver_subscriptions(stop: asyncio.Event) -> None:
+async def deliver_webhooks(stop: asyncio.Event) -> None:
     """Delivers until ``stop`` is set; then lets what is in flight end."""
     await Runner(Client(), stop).run()
 
@@ -48,7 +48,7 @@ async def deliver_subscriptions(stop: asyncio.Event) -> None:
 class Slots:
     """Who waits for a session, in order, and who has one: an endpoint that hangs costs its own.
 
-    Subscriptions whose last delivery failed or was slow wait apart, and get a part of the sessions
+    Webhooks whose last delivery failed or was slow wait apart, and get a part of the sessions
     only. So however many endpoints hang, there is room for the others, and nobody waits behind
     them.
     """
@@ -59,7 +59,7 @@ class Slots:
         self._running: dict[int, bool] = {}  # whether there is news since it began
 
     def add(self, ids: Iterable[int]) -> None:
-        """Adds subscriptions. One that waits keeps its place, one that runs has news."""
+        """Adds webhooks. One that waits keeps its place, one that runs has news."""
         for pk in ids:
             if pk in self._running:
                 self._running[pk] = True
@@ -67,7 +67,7 @@ class Slots:
                 self._waiting.setdefault(pk)
 
     def add_slow(self, ids: Collection[int]) -> None:
-        """Adds subscriptions whose last delivery failed."""
+        """Adds webhooks whose last delivery failed."""
         self._slow.update(ids)
         self.add(ids)
 
@@ -102,7 +102,7 @@ class Slots:
 
 
 class Connections:
-    """Connections to endpoints that are kept between sessions, by subscription."""
+    """Connections to endpoints that are kept between sessions, by webhook."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -139,7 +139,7 @@ class Runner:
         self._slots = Slots()
         self._tasks: set[asyncio.Task[None]] = set()
         self._ended: list[Session] = []  # what they have done is not saved yet
-        self._tried: set[int] = set()  # subscriptions with attempts since the last look
+        self._tried: set[int] = set()  # webhooks with attempts since the last look
         self._changed = asyncio.Event()  # somebody waits, or there is room
         self._has_ended = asyncio.Event()  # something is to be saved
         self._position: int | None = None

@@ -1,7 +1,7 @@
-"""Which subscriptions have news, and how long it waits: asked for all of them together.
+"""Which webhooks have news, and how long it waits: asked for all of them together.
 
 What /metrics says is read from the database, so it is the same for every runner. No label names a
-subscription, a desk or a host.
+webhook, a desk or a host.
 """
 
 from collections.abc import Iterable
@@ -24,9 +24,9 @@ MAX_NEWS = 5000
 
 
 def with_news(after: int, until: int) -> list[int]:
-    """The active subscriptions that the events between these positions may concern.
+    """The active webhooks that the events between these positions may concern.
 
-    ``after`` is exclusive. A subscription may be named that has no news, never the other way round:
+    ``after`` is exclusive. A webhook may be named that has no news, never the other way round:
     an election that opens a card's topic is an event of the desk's own topic.
     """
     if until - after > MAX_NEWS:
@@ -39,7 +39,7 @@ def with_news(after: int, until: int) -> list[int]:
 
 
 def _concerned(topics: set[str]) -> Iterable[tuple[int, list[str]]]:
-    """The active subscriptions that see one of these topics, with the kinds that they chose.
+    """The active webhooks that see one of these topics, with the kinds that they chose.
 
     A statement for each way to see one: together they would scan the table.
     """
@@ -56,7 +56,7 @@ def _concerned(topics: set[str]) -> Iterable[tuple[int, list[str]]]:
 
 
 def behind() -> list[int]:
-    """The active subscriptions for which there may be events after their cursor."""
+    """The active webhooks for which there may be events after their cursor."""
     newest = read_head().position
     return list(
         Subscription.objects.filter(_may_have(newest), state=State.ACTIVE)
@@ -66,7 +66,7 @@ def behind() -> list[int]:
 
 
 def advance_quiet(epoch: str, newest: int) -> int:
-    """Moves the cursors of desks' subscriptions that saw nothing up to this position.
+    """Moves the cursors of desks' webhooks that saw nothing up to this position.
 
     So a look at what is behind stays short. Returns their number. ``newest`` must have been read
     before, and nobody may hold a lease: what is in flight saves its own cursor.
@@ -84,7 +84,7 @@ def advance_quiet(epoch: str, newest: int) -> int:
 
 
 def _may_have(newest: int) -> Q:
-    """Whether an event up to this position may be in the view of a subscription, after its cursor.
+    """Whether an event up to this position may be in the view of a webhook, after its cursor.
 
     A desk sees its own topic, everybody's, and those of the cards that it ever elected.
     """
@@ -100,8 +100,8 @@ def _may_have(newest: int) -> Q:
     )
 
 
-def subscriptions_by_state() -> dict[str, int]:
-    """The number of subscriptions in each state that is shown."""
+def webhooks_by_state() -> dict[str, int]:
+    """The number of webhooks in each state that is shown."""
     is_failing = When(state=State.ACTIVE, failures__gt=0, then=Value(FAILING))
     rows = Subscription.objects.order_by().annotate(shown=Case(is_failing, default=F("state")))
     found = dict(rows.values_list("shown").annotate(Count("pk")))
@@ -111,8 +111,8 @@ def subscriptions_by_state() -> dict[str, int]:
 def lag_seconds() -> float:
     """The age of the oldest event that waits for a runner: not for an endpoint that fails.
 
-    It looks at the desks' own events and, for the platform's subscriptions, at all. With 10,000
-    subscriptions it takes 30 ms.
+    It looks at the desks' own events and, for the platform's webhooks, at all. With 10,000
+    webhooks it takes 30 ms.
     """
     later = Event.objects.filter(position__gt=OuterRef("cursor_position")).order_by("position")
     own = later.filter(topic=OuterRef("desk__public_id")).order_by("topic", "position")

@@ -1,7 +1,7 @@
 """Pages of events for sessions. Those of many sessions are read together.
 
-One event may concern a thousand subscriptions. A page of the feed for each would be three thousand
-statements; read together, a hundred sessions take three. A subscription that is far behind, or of
+One event may concern a thousand webhooks. A page of the feed for each would be three thousand
+statements; read together, a hundred sessions take three. A webhook that is far behind, or of
 the platform, reads the feed's own page. Both ways find the same events.
 """
 
@@ -44,7 +44,7 @@ def read_alone(row: Subscription) -> Batch | None:
 
 
 def read_together(rows: Sequence[Subscription]) -> dict[int, Batch]:
-    """The pages of desks' sessions that are near the head, by subscription. Three statements.
+    """The pages of desks' sessions that are near the head, by webhook. Three statements.
 
     Empty if they have too many events for one query. The order of the reads is the feed's: the
     head, the spans, the events.
@@ -80,7 +80,7 @@ def _pages(
     last: int,
     epoch: str,
 ) -> Iterator[tuple[int, Batch]]:
-    """Yields each subscription with what it sees of these events, all up to the position ``last``.
+    """Yields each webhook with what it sees of these events, all up to the position ``last``.
 
     An event is encoded once for all desks.
     """

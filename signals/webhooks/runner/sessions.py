@@ -1,4 +1,4 @@
-"""A session: one lease of one subscription, and one page of the events after its cursor."""
+"""A session: one lease of one webhook, and one page of the events after its cursor."""
 
 import asyncio
 import time
@@ -69,7 +69,7 @@ class Session:
         self.lease.pause = await self._deliver()
 
     async def _deliver(self) -> timedelta | None:
-        """Returns the time until the next look at the subscription; None: until news."""
+        """Returns the time until the next look at the webhook; None: until news."""
         if not self.lease.secrets:
             return WITHOUT_KEY
         if self._row.test_requested_at:
@@ -143,10 +143,10 @@ class Session:
         return pause_after(failures, PAUSES, answer.retry_after, JITTER)
 
     async def _disable(self, reason: Reason) -> None:
-        await tell_log(disable, subscription=self._row, reason=reason)
+        await tell_log(disable, webhook=self._row, reason=reason)
 
     async def _test(self, asked_at: datetime) -> timedelta | None:
-        """Sends the test. One that succeeds makes an unverified subscription active."""
+        """Sends the test. One that succeeds makes an unverified webhook active."""
         if (pause := await self._wait()) is not None:
             return pause
         challenge = new_challenge()
@@ -154,7 +154,7 @@ class Session:
         answer = await self._send(message, challenge)
         self.lease.was_tested = True
         if answer.is_success:
-            await tell_log(verify, subscription=self._row)
+            await tell_log(verify, webhook=self._row)
         elif answer.status == GONE and self._row.state == State.ACTIVE:
             await self._disable(Reason.GONE)
         elif self._row.failures:

@@ -118,14 +118,14 @@ class TestNotices:
 class TestWebhooks:
     def test_each_goes_on_at_its_own_position_in_whatever_state(self, desk):
         webhooks = [an_active_webhook(desk) for _ in range(3)] + [an_active_webhook()]
-        actions.pause(subscription=webhooks[1], actor=SYSTEM)
+        actions.pause(webhook=webhooks[1], actor=SYSTEM)
         positions = [cursor_of(webhook)[1] for webhook in webhooks]
         output = start_epoch()
         epoch = Head.objects.get().epoch
         assert [cursor_of(webhook) for webhook in webhooks] == [(epoch, at) for at in positions]
         assert "their own position: 4" in output
         assert "the end of the log: 0" in output
-        assert actions.resume(subscription=webhooks[1], actor=SYSTEM).state == State.ACTIVE
+        assert actions.resume(webhook=webhooks[1], actor=SYSTEM).state == State.ACTIVE
 
     def test_one_beyond_the_log_goes_on_from_its_end(self, desk):
         webhook = an_active_webhook(desk)
@@ -148,7 +148,7 @@ class TestWebhooks:
     def test_a_runner_that_leased_one_before_changes_nothing_after(self, desk):
         webhook = an_active_webhook(desk)
         start_epoch()
-        assert not actions.disable(subscription=webhook, reason=Reason.CURSOR_LOST)
+        assert not actions.disable(webhook=webhook, reason=Reason.CURSOR_LOST)
         webhook.refresh_from_db()
         assert webhook.state == State.ACTIVE
 

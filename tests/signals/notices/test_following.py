@@ -85,7 +85,7 @@ def test_a_mail_about_an_invalid_signal_names_its_fields(bot, clock):
 
 def a_webhook_is_disabled(bot):
     webhook = an_active_webhook(bot.automation.desk)
-    assert webhook_actions.disable(subscription=webhook, reason=Reason.GONE)
+    assert webhook_actions.disable(webhook=webhook, reason=Reason.GONE)
 
 
 def a_secret_is_replaced(bot):
@@ -264,7 +264,7 @@ class TestEndings:
         return {"source": Source.TRADINGVIEW, "automation": bot.automation, "actor": SYSTEM}
 
     def test_a_webhook_that_the_service_disabled_is_told(self, desk, clock):
-        webhook_actions.disable(subscription=an_active_webhook(desk), reason=Reason.GONE)
+        webhook_actions.disable(webhook=an_active_webhook(desk), reason=Reason.GONE)
         write()
         assert waiting(NoticeKind.ENDINGS) == ["The webhook to hooks.example.com is disabled"]
 
@@ -276,7 +276,7 @@ def test_a_process_that_another_one_overtook_tells_nothing_again(bot, desk, cloc
     def overtake(name):
         """What another process does between this one's look at the log and its turn."""
         monkeypatch.setattr(writers, "page", page)
-        webhook_actions.disable(subscription=an_active_webhook(desk), reason=Reason.GONE)
+        webhook_actions.disable(webhook=an_active_webhook(desk), reason=Reason.GONE)
         writers.follow(timezone.now())
         return page(name)
 

@@ -57,7 +57,7 @@ class TestThePlatformsWebhook:
         return a_staff_user()
 
     def disable(self, webhook):
-        assert actions.disable(subscription=webhook, reason=Reason.FAILED)
+        assert actions.disable(webhook=webhook, reason=Reason.FAILED)
         write()
         write()
 
@@ -76,7 +76,7 @@ class TestThePlatformsWebhook:
     def test_it_can_be_turned_off_and_a_removed_one_leads_to_the_list(self, staff):
         other, webhook = a_staff_user("other@example.com"), an_active_webhook()
         NoticeChoice.objects.create(user=other, off=["operations"])
-        assert actions.disable(subscription=webhook, reason=Reason.GONE)
+        assert actions.disable(webhook=webhook, reason=Reason.GONE)
         webhook.delete()
         write()
         assert waiting() == ["The platform's webhook is disabled"]

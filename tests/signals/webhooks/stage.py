@@ -25,7 +25,7 @@ def a_webhook(desk: Desk | None = None, *kinds: str, url: str = URL) -> Subscrip
 
 def an_active_webhook(desk: Desk | None = None, *kinds: str, url: str = URL) -> Subscription:
     webhook = a_webhook(desk, *kinds, url=url)
-    assert actions.verify(subscription=webhook)
+    assert actions.verify(webhook=webhook)
     webhook.refresh_from_db()
     return webhook
 
@@ -34,18 +34,18 @@ def a_webhooks_life(desk: Desk | None) -> None:
     """Every kind of event of a subscription, and rows in each state. One of the two is removed."""
     for comes_to_nothing in (True, False):
         webhook = an_active_webhook(desk, "signal.filled")
-        actions.change(subscription=webhook, kinds=["card.retired"], url=URL + "&x", actor=SYSTEM)
-        actions.pause(subscription=webhook, actor=SYSTEM)
-        actions.change(subscription=webhook, kinds=[], actor=SYSTEM)
-        actions.resume(subscription=webhook, actor=SYSTEM)
+        actions.change(webhook=webhook, kinds=["card.retired"], url=URL + "&x", actor=SYSTEM)
+        actions.pause(webhook=webhook, actor=SYSTEM)
+        actions.change(webhook=webhook, kinds=[], actor=SYSTEM)
+        actions.resume(webhook=webhook, actor=SYSTEM)
         for overlap in (timedelta(days=1), timedelta(0), timedelta(days=2)):
-            actions.replace_secret(subscription=webhook, overlap=overlap, actor=SYSTEM)
-        actions.rewind(subscription=webhook, after=cursor_at(1), actor=SYSTEM)
+            actions.replace_secret(webhook=webhook, overlap=overlap, actor=SYSTEM)
+        actions.rewind(webhook=webhook, after=cursor_at(1), actor=SYSTEM)
         webhook.refresh_from_db()
-        assert actions.verify(subscription=webhook)
-        assert actions.disable(subscription=webhook, reason=Reason.GONE)
+        assert actions.verify(webhook=webhook)
+        assert actions.disable(webhook=webhook, reason=Reason.GONE)
         if comes_to_nothing:
-            actions.remove(subscription=webhook, actor=SYSTEM)
+            actions.remove(webhook=webhook, actor=SYSTEM)
     an_active_webhook(desk)
 
 
@@ -58,7 +58,7 @@ def secrets_of(webhook: Subscription) -> list[str]:
 def webhooks_to_look_at(desk: Desk) -> tuple[Subscription, Subscription, Subscription]:
     """A desk's webhook that fails, with attempts; one of the platform, and one that is paused."""
     paused = an_active_webhook()
-    actions.pause(subscription=paused, actor=SYSTEM)
+    actions.pause(webhook=paused, actor=SYSTEM)
     return a_failing_webhook(desk), an_active_webhook(), paused
 
 

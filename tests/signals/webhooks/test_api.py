@@ -285,7 +285,7 @@ def test_what_was_never_verified_is_not_active_after_resuming(desk, owner):
 def test_a_disabled_one_resumes_where_it_stopped(desk, owner):
     webhook = an_active_webhook(desk)
     Subscription.objects.update(failures=30, failing_since=timezone.now())
-    assert actions.disable(subscription=webhook, reason=Reason.FAILED)
+    assert actions.disable(webhook=webhook, reason=Reason.FAILED)
     record = owner.get(of(webhook)).json()
     assert (record["state"], record["reason"]) == ("disabled", "failed")
     record = change(owner, webhook, paused=False).json()
@@ -327,7 +327,7 @@ def test_a_replaced_secret_signs_beside_the_new_one_until_its_end(desk, owner):
         ]
         clock.shift(timedelta(hours=1))
         assert secrets_of(webhook) == [second]
-        third, _ = actions.replace_secret(subscription=webhook, actor=SYSTEM)
+        third, _ = actions.replace_secret(webhook=webhook, actor=SYSTEM)
         assert secrets_of(webhook) == [third]
     assert SubscriptionSecret.objects.count() == 1
     for wrong in (-1, 604_801, 10**30, "60", True, 1.5):
@@ -363,7 +363,7 @@ def test_rewinding_goes_back_and_forward(desk, owner):
 def test_a_cursor_of_another_epoch_has_no_lag_and_must_be_moved_before_resuming(desk, owner):
     webhook = an_active_webhook(desk)
     Head.objects.update(epoch="0" * 8)
-    assert actions.disable(subscription=webhook, reason=Reason.CURSOR_LOST)
+    assert actions.disable(webhook=webhook, reason=Reason.CURSOR_LOST)
     assert owner.get(of(webhook)).json()["lag"] is None
     assert code(change(owner, webhook, paused=False)) == "cursor_lost"
     assert act(owner, webhook, "rewind", after=cursor_at(1)).json()["state"] == "disabled"
@@ -376,14 +376,14 @@ def test_a_cursor_of_another_epoch_has_no_lag_and_must_be_moved_before_resuming(
 def test_what_changed_meanwhile_is_neither_verified_nor_disabled(desk, owner):
     webhook = a_webhook(desk)
     change(owner, webhook, url="https://other.example/")
-    assert not actions.verify(subscription=webhook)
+    assert not actions.verify(webhook=webhook)
     webhook.refresh_from_db()
     Subscription.objects.update(lease_generation=1)
-    assert not actions.verify(subscription=webhook)
+    assert not actions.verify(webhook=webhook)
     assert Subscription.objects.get().state == "unverified"
     active = an_active_webhook(desk)
     change(owner, active, paused=True)
-    assert not actions.disable(subscription=active, reason=Reason.GONE)
+    assert not actions.disable(webhook=active, reason=Reason.GONE)
 
 
 def test_an_active_one_that_fails_is_shown_as_failing(desk, owner):
@@ -435,12 +435,12 @@ def test_the_list_pages_in_a_stable_order(desk, owner):
 
 def test_actions_need_no_request(desk):
     webhook = a_webhook(desk)
-    actions.pause(subscription=webhook, actor=SYSTEM)
-    actions.pause(subscription=webhook, actor=SYSTEM)
-    actions.resume(subscription=webhook, actor=SYSTEM)
-    actions.resume(subscription=webhook, actor=SYSTEM)
-    actions.remove(subscription=webhook, actor=SYSTEM)
-    actions.remove(subscription=webhook, actor=SYSTEM)
+    actions.pause(webhook=webhook, actor=SYSTEM)
+    actions.pause(webhook=webhook, actor=SYSTEM)
+    actions.resume(webhook=webhook, actor=SYSTEM)
+    actions.resume(webhook=webhook, actor=SYSTEM)
+    actions.remove(webhook=webhook, actor=SYSTEM)
+    actions.remove(webhook=webhook, actor=SYSTEM)
     assert kinds_of(desk) == ["created", "paused", "resumed", "removed"]
 
 

@@ -164,7 +164,7 @@ def test_the_page_says_when_a_failed_delivery_is_tried_again(desk, owner, ahead,
 def test_the_desks_page_says_that_a_webhook_fails_or_is_disabled(desk, owner):
     webhook = a_failing_webhook(desk)
     assert "The webhook to hooks.example.com fails." in pages.words(owner.get("/desk"))
-    actions.disable(subscription=webhook, reason=Reason.FAILED)
+    actions.disable(webhook=webhook, reason=Reason.FAILED)
     assert "is disabled. Its events wait." in pages.words(owner.get("/desk"))
     assert "every attempt failed for 75 hours" in pages.words(owner.get(at(webhook)))
 
@@ -208,7 +208,7 @@ def test_the_activity_says_what_changed_in_the_words_of_the_page(desk, owner):
 
 def test_the_activity_shows_the_host_of_a_webhook_that_is_there_and_the_log_names_none(desk, owner):
     webhook = an_active_webhook(desk)
-    assert actions.disable(subscription=webhook, reason=Reason.GONE)
+    assert actions.disable(webhook=webhook, reason=Reason.GONE)
     event = Event.objects.latest("position")
     page = f"/activity/{event.id}"
     assert "The webhook to hooks.example.com was disabled" in pages.words(owner.get(page))
@@ -339,4 +339,4 @@ def test_staff_read_a_customers_and_change_none(desk, staff):
         assert pages.problem(answer) == "invalid", name
     listed = pages.source(staff.get(f"/control/signals/subscription/?q={desk.public_id}"))
     assert webhook.public_id in listed
-    actions.remove(subscription=webhook, actor=desk.actor)
+    actions.remove(webhook=webhook, actor=desk.actor)

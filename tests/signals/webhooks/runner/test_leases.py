@@ -122,7 +122,7 @@ def test_a_runner_that_stood_still_while_it_took_a_lease_does_not_deliver(desk, 
 def test_what_began_before_a_change_counts_for_nothing(row):
     (leased,) = take(row)
     cursor = log_cursor(row.cursor_epoch, 1)
-    actions.rewind(subscription=row, after=cursor, actor=SYSTEM)
+    actions.rewind(webhook=row, after=cursor, actor=SYSTEM)
     end(leased, failures=1, status=500)
     found = current(row)
     assert (found.cursor_position, found.failures, found.leased_until) == (1, 0, None)
@@ -131,13 +131,13 @@ def test_what_began_before_a_change_counts_for_nothing(row):
 
 def test_a_test_that_is_asked_for_meanwhile_is_due_and_what_was_paused_is_not(row):
     (leased,) = take(row)
-    actions.request_test(subscription=row)
+    actions.request_test(webhook=row)
     end(leased)
     assert due(10) == [(row.pk, False)]
     (leased,) = take(row)
     end(leased, was_tested=True, pause=None)
     (leased,) = take(row)
-    actions.pause(subscription=row, actor=SYSTEM)
+    actions.pause(webhook=row, actor=SYSTEM)
     end(leased, pause=timedelta(seconds=5))
     assert (current(row).next_attempt_at, take(row)) == (None, [])
 
@@ -158,8 +158,8 @@ def test_failures_before_a_pause_and_a_resume_count_from_a_time_again(row):
     end(leased, failures=1, status=500)
     time_passes(row)
     (leased,) = take(row)
-    actions.pause(subscription=row, actor=SYSTEM)
-    actions.resume(subscription=row, actor=SYSTEM)
+    actions.pause(webhook=row, actor=SYSTEM)
+    actions.resume(webhook=row, actor=SYSTEM)
     end(leased, failures=2, status=500)
     assert current(row).failing_since <= timezone.now()
 
@@ -168,7 +168,7 @@ def test_failures_before_a_pause_and_a_resume_count_from_a_time_again(row):
 def test_without_its_key_a_test_waits(row, is_verified):
     if not is_verified:
         Subscription.objects.update(state="unverified", is_verified=False)
-    actions.request_test(subscription=row)
+    actions.request_test(webhook=row)
     (leased,) = take(row)
     end(leased, secrets=[], pause=timedelta(minutes=10))
     found = current(row)
@@ -194,7 +194,7 @@ def test_an_attempt_that_is_being_saved_does_not_keep_a_subscription(row):
     with ThreadPoolExecutor(2) as others:
         delivered = others.submit(in_own_connection, deliver)
         assert saved.wait(LIMIT)
-        removed = others.submit(in_own_connection, actions.remove, subscription=row, actor=SYSTEM)
+        removed = others.submit(in_own_connection, actions.remove, webhook=row, actor=SYSTEM)
         until(somebody_waits_for_a_lock)
         goes_on.set()
         delivered.result()
@@ -222,14 +222,14 @@ def somebody_waits_for_a_lock():
 def test_a_removed_subscription_is_saved_no_more(row):
     (leased,) = take(row)
     attempt = DeliveryAttempt(position=1, at=timezone.now(), milliseconds=1, status=204)
-    actions.remove(subscription=row, actor=SYSTEM)
+    actions.remove(webhook=row, actor=SYSTEM)
     end(leased, attempts=[attempt])
     assert lease([row.pk]) == ([], [])
 
 
 def test_what_a_killed_runner_left_of_a_paused_subscription_is_not_looked_at(row):
     take(row)
-    actions.pause(subscription=row, actor=SYSTEM)
+    actions.pause(webhook=row, actor=SYSTEM)
     time_passes(row)
     assert due(10) == []
     assert take(row) == []
@@ -245,7 +245,7 @@ def test_each_secret_that_is_valid_signs_the_newest_first(row):
     (leased,) = take(row)
     first = leased.secrets
     time_passes(row)
-    second, _ = actions.replace_secret(subscription=row, actor=SYSTEM, overlap=timedelta(hours=1))
+    second, _ = actions.replace_secret(webhook=row, actor=SYSTEM, overlap=timedelta(hours=1))
     (leased,) = take(row)
     assert leased.secrets == [second, *first]
     row.secrets.exclude(ends_at=None).update(ends_at=Now())

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from signals.webhooks.models import Subscription
-from signals.webhooks.runner.news import lag_seconds, subscriptions_by_state
+from signals.webhooks.runner.news import lag_seconds, webhooks_by_state
 from tests.factories import a_bot, a_card, a_ready_desk, move_the_log_back
 from tests.signals.webhooks.runner.stage import subscribe
 
@@ -22,7 +22,7 @@ def test_subscriptions_are_counted_by_the_state_that_is_shown():
     change(rows[1], state="paused")
     change(rows[2], state="disabled", reason="gone")
     found = {"unverified": 0, "active": 1, "paused": 1, "failing": 1, "disabled": 1}
-    assert subscriptions_by_state() == found
+    assert webhooks_by_state() == found
 
 
 def test_the_lag_is_the_age_of_what_waits_for_a_runner_and_not_for_an_endpoint():

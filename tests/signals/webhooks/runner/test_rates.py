@@ -48,7 +48,7 @@ def a_desk_with_a_history():
 def replay(found, desk, host=LOOPBACK):
     """A webhook of the desk that has its whole history to send."""
     _, row = subscribe(found.url(host=host), desk)
-    actions.rewind(subscription=row, after=log_cursor(row.cursor_epoch, 0), actor=SYSTEM)
+    actions.rewind(webhook=row, after=log_cursor(row.cursor_epoch, 0), actor=SYSTEM)
     return row
 
 

@@ -186,7 +186,7 @@ def test_a_stranger_is_never_verified_and_gets_one_test_for_each_that_was_asked_
         urls = [one.url() for one in found]
         made = [actions.create(desk=desk, url=url, kinds=[], actor=SYSTEM) for url in urls]
         for _, row in made:
-            actions.rewind(subscription=row, after=log_cursor(row.cursor_epoch, 0), actor=SYSTEM)
+            actions.rewind(webhook=row, after=log_cursor(row.cursor_epoch, 0), actor=SYSTEM)
         a_bot(desk)
         with runners(tmp_path, 2):
             for asked in (1, 2):
@@ -197,7 +197,7 @@ def test_a_stranger_is_never_verified_and_gets_one_test_for_each_that_was_asked_
                 assert [len(one.requests) for one in found] == [asked] * len(found)
                 if asked == 1:
                     for _, row in made:
-                        actions.request_test(subscription=row)
+                        actions.request_test(webhook=row)
     tests = [json.loads(request.body) for one in found for request in one.requests]
     assert {one["type"] for one in tests} == {"subscription.test"}
     assert len({one["data"]["challenge"] for one in tests}) == len(tests)
@@ -213,7 +213,7 @@ def test_an_active_one_stays_active_and_goes_on_if_a_test_is_not_proven(tmp_path
         secret, row = subscribe(found.url(), desk)
         start = row.cursor_position
         a_bot(desk)
-        actions.request_test(subscription=row)
+        actions.request_test(webhook=row)
         with runners(tmp_path):
             until(lambda: rests(row))
         first, *rest = found.requests
@@ -234,13 +234,13 @@ def test_changes_take_effect_and_what_was_in_flight_counts_for_nothing(tmp_path,
         until(lambda: rests(row))
         before = len(found.requests)
         cursor = log_cursor(row.cursor_epoch, start)
-        actions.rewind(subscription=row, after=cursor, actor=SYSTEM)
+        actions.rewind(webhook=row, after=cursor, actor=SYSTEM)
         everything = must_hear(row, start)
         # A session from before the change may send the newest event once more, before everything.
         until(lambda: heard(found.requests[before:], [secret])[-len(everything) :] == everything)
         until(lambda: rests(row))
         new_secret, _ = actions.replace_secret(
-            subscription=row, actor=SYSTEM, overlap=timedelta(hours=1)
+            webhook=row, actor=SYSTEM, overlap=timedelta(hours=1)
         )
 
         def has_two_signatures():
@@ -250,11 +250,11 @@ def test_changes_take_effect_and_what_was_in_flight_counts_for_nothing(tmp_path,
 
         until(has_two_signatures)
         assert heard(found.requests[-1:], [secret]) == heard(found.requests[-1:], [new_secret])
-        actions.pause(subscription=row, actor=SYSTEM)
+        actions.pause(webhook=row, actor=SYSTEM)
         until(lambda: not current(row).leased_until)
         before = len(found.requests)
         a_bot(desk)
-        actions.resume(subscription=row, actor=SYSTEM)
+        actions.resume(webhook=row, actor=SYSTEM)
         until(lambda: rests(row))
     assert first_heard(found.requests, [secret, new_secret]) == must_hear(row, start)
 
