@@ -10,7 +10,6 @@ import ssl
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
 
 import httpcore2
 
@@ -66,9 +65,6 @@ class GuardedBackend(httpcore2.AsyncNetworkBackend):
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout):
                 continue
         return await self._backend.connect_tcp(str(addresses[-1]), port, timeout)
-
-    async def connect_unix_socket(self, *_: Any, **__: Any) -> httpcore2.AsyncNetworkStream:
-        raise _ForbiddenAddressError
 
     async def _checked_addresses(self, host: str, port: int) -> list[Address]:
         literal = as_address(host)

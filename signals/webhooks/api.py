@@ -31,7 +31,7 @@ from events.http.refusals import (
     SignInRequired,
 )
 from events.http.schemas import JSON_BODY, NextPage, endpoint
-from events.json_schema import pattern
+from events.json_schema import JsonObject, pattern
 from events.kinds import Kind
 from signals.outbound.addresses import MAX_URL_LENGTH
 from signals.webhooks import actions
@@ -343,9 +343,8 @@ class SubscriptionViewSet(ViewSetMixin, ApiView):
 
 def _desk_of(request: Request) -> Desk | None:
     """The desk whose subscriptions the caller reaches; None for the platform's."""
-    caller: Any = request.auth
-    if caller is not None:
-        desk: Desk | None = caller.desk
+    if request.auth is not None:
+        desk: Desk | None = request.auth.desk
         return desk
     if is_staff(request._request):
         return None
@@ -355,7 +354,7 @@ def _desk_of(request: Request) -> Desk | None:
     return owned
 
 
-def _body(request: Request) -> dict[str, Any]:
+def _body(request: Request) -> JsonObject:
     """The parsed body; an empty one counts as an object without members.
 
     Raises ``ExchangeSecret``: an address that contains a secret of this service would send it out.

@@ -4,9 +4,9 @@ import base64
 import hmac
 import json
 import secrets as randomness
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from events.feed import EventRecord
 from events.times import to_rfc3339
@@ -86,5 +86,5 @@ def _key(secret: str) -> bytes:
     return base64.b64decode(secret.removeprefix(WEBHOOK_SECRET))
 
 
-def _encode(body: dict[str, Any]) -> bytes:
+def _encode(body: Mapping[str, object]) -> bytes:
     return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()

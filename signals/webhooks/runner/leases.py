@@ -6,6 +6,7 @@ changes the row only while the generation is its own, so one that was stalled ch
 
 import time
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -91,17 +92,13 @@ def lease(ids: Collection[int]) -> tuple[list[Lease], list[int]]:
             )
     left = set(ids).difference(taken)
     others = list(ready.filter(pk__in=left).values_list("pk", flat=True)) if left else []
-    return [_in_clear(row, started + LEASE.total_seconds()) for row in rows], others
-
-
-def _in_clear(row: Any, until: float) -> Lease:
-    leased = Lease(row, until, row.clock, row.cursor_position)
-    try:
-        leased.url = row.decrypt()
-        leased.secrets = [secret.decrypt() for secret in row.live_secrets]
-    except KeyLostError:
-        leased.secrets = []
-    return leased
+    ends_at = started + LEASE.total_seconds()
+    leases = [Lease(row, ends_at, row.clock, row.cursor_position) for row in rows]
+    for one, row in zip(leases, rows, strict=True):
+        with suppress(KeyLostError):
+            one.url = row.decrypt()
+            one.secrets = [secret.decrypt() for secret in row.live_secrets]
+    return leases, others
 
 
 def finish(leases: Sequence[Lease]) -> None:
