@@ -73,7 +73,7 @@ def lease(ids: Collection[int]) -> tuple[list[Lease], list[int]]:
     """
     started = time.monotonic()
     ready = Subscription.objects.filter(pk__in=ids).ready(Now())  # type: ignore[arg-type]
-    live = SubscriptionSecret.objects.live(Now())  # type: ignore[arg-type]
+    live = SubscriptionSecret.objects.live(Now()).order_by()  # type: ignore[arg-type]
     secrets = Prefetch("secrets", live, to_attr="live_secrets")
     with transaction.atomic():
         found: QuerySet[Any] = ready.annotate(clock=Now()).select_related("desk")
@@ -97,7 +97,8 @@ def lease(ids: Collection[int]) -> tuple[list[Lease], list[int]]:
     for one, row in zip(leases, rows, strict=True):
         with suppress(KeyLostError):
             one.url = row.decrypt()
-            one.secrets = [secret.decrypt() for secret in row.live_secrets]
+            newest_first = sorted(row.live_secrets, key=lambda secret: -secret.pk)
+            one.secrets = [secret.decrypt() for secret in newest_first]
     return leases, others
 
 
