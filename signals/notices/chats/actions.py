@@ -36,7 +36,6 @@ from tokens.models.secret import decrypt, encrypt
 
 TOO_MANY = f"You have {MAX_CHATS} chats, and can have no more. Remove one first."
 NOT_YOU = "If this was not you, change your password, and look at your chats and sessions."
-TEST = "You asked for this test. Notices reach this chat."
 TOO_MANY_REQUESTS = 429
 CODE_CHARACTERS = 32  # of a link's 64 at most
 CODE_LIFETIME = timedelta(minutes=15)
@@ -119,6 +118,7 @@ def request_test(*, chat: Chat, now: datetime) -> None:
 
     The test does not wait for the end of a pause, unless the service asked for that.
     """
+    body = f"You asked for this test. Notices reach this chat.\n\n{page('notices')}"
     with transaction.atomic():
         for row in Chat.objects.select_for_update().filter(pk=chat.pk):
             if not row.queued_notices.filter(kind=NoticeKind.TEST).exists():
@@ -128,7 +128,7 @@ def request_test(*, chat: Chat, now: datetime) -> None:
                     kind=NoticeKind.TEST,
                     priority=FIRST,
                     subject="A test notice",
-                    body=f"{TEST}\n\n{page('notices')}",
+                    body=body,
                     due_at=now,
                 )
             if row.next_attempt_at is None or row.last_status != TOO_MANY_REQUESTS:
