@@ -7,6 +7,7 @@ connection and its entries in the hub: no task, no thread, no database connectio
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -33,6 +34,7 @@ MAX_FIELDS = 64
 MAX_FIELD = 8190
 MAX_HEAD = 64 * 1024
 VERSIONS = ("1.0", "1.1")
+BATCH = 500  # connections that the event loop writes to before it looks at its other work
 TAKING = 30  # seconds that a client has to take an answer, or a page while it catches up
 RETRY_AFTER = 5  # seconds after which a reader without a seat asks again
 ENDING = 1  # seconds that a client has to take the last frame of its stream
@@ -57,6 +59,8 @@ class Threads:
         self.loop = loop
         self.connections: set[Connection] = set()
         self._seats = seats
+        self._woken: deque[Connection] = deque()  # those for which frames wait
+        self._is_awake = False
         each = max(1, most // 2)
         self._checking = ThreadPoolExecutor(each, thread_name_prefix="checking")
         self._catching_up = ThreadPoolExecutor(each, thread_name_prefix="catching-up")
@@ -77,6 +81,23 @@ class Threads:
     def read(self, stream: Stream) -> Awaitable[bytes | None]:
         """What follows for a reader that catches up."""
         return self.loop.run_in_executor(self._catching_up, _read, stream)
+
+    def wake(self, connection: "Connection") -> None:
+        """Lets the event loop write what waits for a connection. Any thread may call it."""
+        self._woken.append(connection)
+        if not self._is_awake:
+            self._is_awake = True
+            with suppress(RuntimeError):  # the event loop has ended
+                self.loop.call_soon_threadsafe(self._write)
+
+    def _write(self) -> None:
+        """Writes to some connections, and then lets the event loop look at its other work."""
+        self._is_awake = False  # before the queue is read: who comes later wakes the loop again
+        for _ in range(min(BATCH, len(self._woken))):
+            self._woken.popleft().write_frames()
+        if self._woken and not self._is_awake:
+            self._is_awake = True
+            self.loop.call_soon(self._write)
 
 
 def _read(stream: Stream) -> bytes | None:
@@ -100,17 +121,17 @@ class LiveReader(Reader):
             super().beat(frame)
 
     def wake(self) -> None:
-        self._connection.call(self._connection.write_frames)
+        self._connection.wake()
 
     def cut(self) -> None:
-        self._connection.call(self._connection.transport.abort)
+        self._connection.abort()
 
 
 class Connection(asyncio.Protocol):
     """A client. The first head that it sends is its request, and all that follows is dropped.
 
-    Bytes that are no request get the answer that gunicorn's worker gives. ``call``, ``is_paused``
-    and ``write_frames`` are for the reader. Any thread may use the first two.
+    Bytes that are no request get the answer that gunicorn's worker gives. ``abort``,
+    ``is_paused`` and ``wake`` are for the reader. Any thread may use them.
     """
 
     __slots__ = (
@@ -277,10 +298,14 @@ class Connection(asyncio.Protocol):
     def is_paused(self) -> bool:
         return self._resumed is not None
 
-    def call(self, function: Callable[[], None]) -> None:
-        """Lets the event loop call a function."""
+    def wake(self) -> None:
+        """Lets the event loop write the frames that wait."""
+        self._threads.wake(self)
+
+    def abort(self) -> None:
+        """Lets the event loop cut the connection."""
         with suppress(RuntimeError):  # the event loop has ended
-            self._threads.loop.call_soon_threadsafe(function)
+            self._threads.loop.call_soon_threadsafe(self.transport.abort)
 
     # --- The end ----------------------------------------------------------------------------------
 
