@@ -1,5 +1,6 @@
 """Starts the live server: ``python -m config.live``, which ``make live`` runs."""
 
+import logging
 import os
 import sys
 
@@ -24,6 +25,8 @@ def main() -> None:
 
     try:
         server.serve(HOST, LIVE_PORT)
+        logging.shutdown()
+        os._exit(0)  # does not wait for threads that a database without an answer holds
     except OSError as error:
         number = error.errno or 0
         why = os.strerror(number) if number > 0 else "unknown name"

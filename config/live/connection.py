@@ -333,4 +333,5 @@ class Connection(asyncio.Protocol):
     def _close(self, seconds: float) -> None:
         """Ends the connection when what was written is sent, and after ``seconds`` in any case."""
         self.transport.close()
-        self._threads.loop.call_later(seconds, self.transport.abort)
+        self._deadline.cancel()
+        self._deadline = self._threads.loop.call_later(seconds, self.transport.abort)

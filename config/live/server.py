@@ -24,8 +24,9 @@ BACKLOG = 4096
 SEND_BUFFER = 64 * 1024
 # Seconds after which a client that confirms nothing is gone.
 GONE_AFTER = 60
-# Seconds over which a stop ends the readers, and until it ends what is left.
-STOPPING, STOPPED = 3.5, 5
+# Seconds over which a stop ends the readers, and until it ends what is left. The process exits
+# within 5 s.
+STOPPING, STOPPED = 3.5, 4.6
 # Open files that no reader takes: the database's, Redis', and those of requests being checked.
 SPARE_FILES = 512
 MOST_THREADS = 8
@@ -54,11 +55,11 @@ async def _run(listener: socket.socket) -> None:
     await stop.wait()
     hub.stop(STOPPING)
     server.close()
-    for connection in list(threads.connections):
-        connection.stop()
     with suppress(TimeoutError):
         async with asyncio.timeout(STOPPED):
             while threads.connections:
+                for connection in list(threads.connections):  # the loop may just have accepted some
+                    connection.stop()
                 await asyncio.sleep(0.1)
 
 

@@ -1,6 +1,7 @@
 """The live server's connections: what a client may send at first, and leave untaken later."""
 
 import asyncio
+import gc
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -103,6 +104,18 @@ def test_what_follows_the_first_head_is_not_read():
     async def test() -> None:
         answers = await closed_after((HEAD + b"\r\n") * 1000)
         assert answers.count(b"HTTP/1.1 204 ") == 1
+
+    in_the_loop(test)
+
+
+@pytest.mark.parametrize("sent", [HEAD + b"\r\n", b"\0"], ids=["answered", "refused"])
+def test_nothing_is_kept_of_a_client_that_has_gone(sent):
+    async def test() -> None:
+        assert await closed_after(sent)
+        await asyncio.sleep(0.05)
+        gc.collect()
+        kept = {type(each).__name__ for each in gc.get_objects()}
+        assert not {"Connection", "TCPTransport"} & kept
 
     in_the_loop(test)
 

@@ -11,17 +11,20 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import httpx2
 import pytest
 
 from config.environment import ROOT
+from config.live import server
 from config.live.requests import environ_of, respond
 from events.live.readers import Reader
 from tests.client import EVENTS, bearer
 from tests.config.server.test_gunicorn import EVERYWHERE, NOT_REQUESTS, REFUSED, SECRET, exchange
 from tests.config.test_settings import KEYS, environment
 from tests.server import ADDRESS, Server, free_port, process_of, serving, serving_live
+from tests.streams import wait_until
 from tokens.crypto import formats
 
 pytestmark = [pytest.mark.processes, pytest.mark.once]
@@ -263,6 +266,52 @@ def test_a_stop_is_no_failure(live):
         second.terminate()
         second.stderr.read()
     assert second.returncode == 0
+
+
+# A server whose database never answers.
+HANGING = """
+import sys, time
+import django
+django.setup()
+from config.live import __main__, connection
+def respond(*_):
+    print("Answering", file=sys.stderr, flush=True)
+    time.sleep(60)
+connection.respond = respond
+__main__.main()
+"""
+
+
+def test_a_stop_does_not_wait_for_a_database_that_hangs(live):
+    port = free_port()
+    given = {**live.environment, "LIVE_PORT": str(port)}
+    with subprocess.Popen(
+        [sys.executable, "-c", HANGING], cwd=ROOT, env=given, stderr=subprocess.PIPE, text=True
+    ) as hanging:
+        while "Started server" not in hanging.stderr.readline():
+            assert hanging.poll() is None
+        with socket.create_connection((ADDRESS, port)) as client:
+            client.sendall(b"GET /readyz HTTP/1.1\r\n\r\n")
+            while "Answering" not in hanging.stderr.readline():
+                assert hanging.poll() is None
+            hanging.terminate()
+            try:
+                assert hanging.wait(20) == 0
+            finally:
+                hanging.kill()
+
+
+def test_a_stop_does_not_wait_for_clients_that_connected_just_before_it(web):
+    with ExitStack() as clients, serving_live(web) as live:
+        process, port = process_of(live), int(live.environment["LIVE_PORT"])
+        os.kill(process, signal.SIGSTOP)  # so that the stop and the clients arrive together
+        for _ in range(50):
+            clients.enter_context(socket.create_connection((ADDRESS, port)))
+        os.kill(process, signal.SIGTERM)
+        began = time.monotonic()
+        os.kill(process, signal.SIGCONT)
+        wait_until(lambda: not Path(f"/proc/{process}").exists(), "The server runs on.")
+        assert time.monotonic() - began < server.STOPPED - 1
 
 
 def test_a_stop_ends_the_streams_in_time_one_after_the_other_and_nothing_is_lost(web):
