@@ -7,34 +7,22 @@ import json
 import re
 
 import pytest
-from django.apps import apps
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from desks.expectations import Watch
 from desks.models import (
     Automation,
-    Chat,
-    ChatMessage,
     Desk,
-    Digest,
     Election,
-    Notice,
-    QueuedNotice,
     User,
 )
-from desks.models.notice import MAIL
 from events.feed import MAX_CHECKED_PER_PAGE
 from events.http.cursors import log_cursor, scan_cursor
 from events.models import Event, Head
 from signals.intake.models import Signal
-from signals.notices.sending import take, take_for_chats
-from signals.notices.writers import write_concerns
 from signals.reports import tallies
 from signals.webhooks.models import Subscription
-from signals.webhooks.runner.leases import lease
-from signals.webhooks.runner.rates import forget_old
 from tests.bench import growth
 from tests.client import (
     BOTS,
@@ -59,13 +47,11 @@ from tests.factories import (
     a_ready_desk,
     a_shared_secret,
 )
-from tests.notices import write
 from tests.signals.bodies import deploy, fanout, floor, tradingview
 from tests.signals.webhooks.stage import an_active_webhook
 from tests.staff import a_client, list_of
 from tokens.crypto import formats
 from tokens.models import SigningSecret, Token
-from tokens.sealed_texts import erase_ended
 
 pytestmark = pytest.mark.django_db
 on_postgresql = pytest.mark.skipif(
@@ -461,21 +447,6 @@ INSERT INTO tokens_token
 SELECT 'tok_' || id, 'desk', id, '', true, false, id, '', '', now()
 FROM desks_desk WHERE public_id LIKE 'usr_grown%';
 ANALYZE"""
-# Each index that keeps no rule. Of a text Django makes another for LIKE, which serves as well.
-SECOND_INDEXES = """
-SELECT name.relname FROM pg_index
-JOIN pg_class AS name ON name.oid = indexrelid JOIN pg_class AS owner ON owner.oid = indrelid
-WHERE NOT indisunique AND owner.relname = ANY(%s) AND name.relname NOT LIKE '%%\\_like'"""
-OUR_APPS = ("desks", "events", "signals", "tokens")
-UNUSED = {ChatMessage, Digest, Notice}  # the next delivery drops them, and this index
-UNUSED_INDEX = "chat_due"
-
-
-# Where there are any: without them PostgreSQL takes the primary key as well.
-HALF_DEACTIVATED = """
-UPDATE desks_desk SET connected = false, enrolled_id = NULL, deactivated = true
-WHERE public_id LIKE 'usr_grown%' AND id % 2 = 0;
-ANALYZE desks_desk"""
 
 
 def wants(of_desk, of_bot, of_token, signal):
@@ -494,7 +465,6 @@ def wants(of_desk, of_bot, of_token, signal):
         "desks_election_automation_id_5e40c58b": f"{list_of(Election)}?q={of_bot}",
         "tokens_signingsecret_automation_id_b99d5b34": f"{list_of(SigningSecret)}?q={of_bot}",
         "tokens_token_desk_id_315051fa": f"{list_of(Token)}?q={of_desk}",
-        "desk_active": f"{DESKS}?limit=1",
         "event_topic_code": "/activity?code=pair_mismatch",
         "event_topic_bot_id": f"/activity?bot={of_bot}",
         "event_topic_pair": "/activity?pair=BTC/USDT",
@@ -510,23 +480,16 @@ def test_no_statement_is_compiled(db):
 
 
 @on_postgresql
-def test_every_index_without_a_constraint_is_used_by_a_query(desk):
+def test_what_is_asked_of_large_tables_has_its_index(desk):
     bot, engine, operator = a_bot(desk), a_platform_token(), a_client()
     owner = signed_in(desk.user)
     a_desk_token(desk)
-    models = {model for app in OUR_APPS for model in apps.get_app_config(app).get_models()}
     with connection.cursor() as cursor:
         cursor.execute(growth.rows(desks=5_000, events=20_000))
         cursor.execute(MANY_BOTS)
-        cursor.execute(SECOND_INDEXES, [[model._meta.db_table for model in models - UNUSED]])
-        kept = {name for (name,) in cursor.fetchall()} - {UNUSED_INDEX}
     signal = push(fanout(), engine).json()["signal"]["id"]
-    found = set()
     token = Token.objects.get(desk=None).public_id
     for index, address in wants(desk.public_id, bot.id, token, signal).items():
-        if index == "desk_active":
-            with connection.cursor() as cursor:
-                cursor.execute(HALF_DEACTIVATED)
         with CaptureQueriesContext(connection) as queries:
             if address.startswith("/activity"):
                 answer = owner.get(address)
@@ -534,27 +497,7 @@ def test_every_index_without_a_constraint_is_used_by_a_query(desk):
                 answer = operator.get(address) if "/control/" in address else get(address, engine)
         assert answer.status_code == 200
         used = re.compile(rf" {index}(_like)? ")
-        found |= {index for _, plan in plans_of(queries) if used.search(plan)}
-    webhook = an_active_webhook(desk)
-    with CaptureQueriesContext(connection) as queries:
-        Watch().look(timezone.now())
-        write()
-        write_concerns(timezone.now())
-        take(MAIL, timezone.now())
-        take_for_chats(timezone.now())
-        forget_old()
-        erase_ended()
-        list(QueuedNotice.objects.filter(user=desk.user))
-        owner.post("/notices/test")
-        owner.get(SUBSCRIPTIONS)
-        list(Subscription.objects.due(timezone.now()).order_by("next_attempt_at"))
-        lease([webhook.pk])
-        Chat.objects.filter(user=desk.user).count()
-        list(QueuedNotice.objects.due("discord", timezone.now())[:25])
-        list(webhook.attempts.all())
-    plans = " ".join(plan for _, plan in plans_of(queries))
-    found |= {index for index in kept if f" {index} " in plans}
-    assert found == kept
+        assert any(used.search(plan) for _, plan in plans_of(queries)), index
 
 
 @on_postgresql
