@@ -2,7 +2,6 @@
 
 import gc
 import os
-import sys
 from typing import Any
 
 import django
@@ -11,10 +10,6 @@ from django.http import HttpRequest
 from django.urls import ResolverMatch, get_resolver, reverse
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
-
-# Seconds after which a thread that computes lets another one continue. With Python's 5 ms, each
-# statement of a signal waits as long while another request of the process makes a large answer.
-SWITCH_INTERVAL = 0.0005
 
 
 class SanitizedRequest(WSGIRequest):
@@ -37,7 +32,6 @@ class Application(WSGIHandler):
         return request.resolver_match or super().resolve_request(request)
 
 
-sys.setswitchinterval(SWITCH_INTERVAL)
 django.setup(set_prefix=False)
 application = Application()
 # Import all views and index their names now: the first request must not wait for it, least of all

@@ -6,7 +6,6 @@ import io
 import json
 import socket
 import statistics
-import sys
 import threading
 import time
 from contextlib import contextmanager
@@ -193,17 +192,8 @@ def test_a_part_holds_many_lines_and_no_page_of_the_log_is_lost(browser, desk, m
     ]
 
 
-@pytest.fixture
-def slow_switching():
-    """Threads take turns as Python has them by default, longer than in the service."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(0.005)
-    yield
-    sys.setswitchinterval(before)
-
-
 @pytest.mark.alone
-def test_the_statements_of_others_do_not_wait_for_an_export_that_computes(desk, slow_switching):
+def test_the_statements_of_others_do_not_wait_for_an_export_that_computes(desk):
     """Compared with a thread that computes as much and makes no pauses."""
     request = RequestFactory().get(CSV)
     lines = iter(lambda: json.dumps([0] * 500).encode(), None)
