@@ -4,6 +4,7 @@
 """
 
 import functools
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
 
@@ -17,6 +18,7 @@ from django.utils import timezone
 from django.views.generic import FormView, View
 
 from events.http import limits
+from events.http.pages import View as AnyView
 from events.http.pages import page
 from signals.reports.overview import platform_overview
 from signals.site.activity import log_news
@@ -60,7 +62,7 @@ class ControlAreaSite(admin.AdminSite):
     def has_permission(self, request: HttpRequest) -> bool:
         return is_staff(request) and has_second_factor(request)
 
-    def admin_view(self, view: Any, cacheable: bool = False) -> Any:
+    def admin_view(self, view: AnyView, cacheable: bool = False) -> Any:
         """Lets staff through to a view, sends anonymous users to sign in, and refuses others.
 
         A change requires a sign-in or re-authentication within the last 15 minutes.
@@ -68,7 +70,7 @@ class ControlAreaSite(admin.AdminSite):
         protected = super().admin_view(view, cacheable)
 
         @functools.wraps(view)
-        def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        def guarded(request: HttpRequest, *args: str, **kwargs: str) -> HttpResponseBase:
             if not request.user.is_authenticated:
                 return redirect_to_login(request.get_full_path())
             if request.method in SAFE_METHODS and can_prove_second_factor(request):
@@ -84,7 +86,7 @@ class ControlAreaSite(admin.AdminSite):
         return guarded
 
     def index(
-        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+        self, request: HttpRequest, extra_context: Mapping[str, object] | None = None
     ) -> TemplateResponse:
         """The overview. With ``fragment`` only the parts that a script keeps current."""
         context = {"overview": platform_overview(timezone.now())}
@@ -105,7 +107,7 @@ class ControlAreaSite(admin.AdminSite):
         return [path("stream", self.admin_view(page("GET")(log_news)), name="stream"), *stock]
 
 
-def _is_change_form(view: Any) -> bool:
+def _is_change_form(view: AnyView) -> bool:
     """Returns whether a view is a form that changes data."""
     return issubclass(getattr(view, "view_class", View), FormView)
 

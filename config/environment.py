@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable
 from email.utils import parseaddr
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypedDict, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
@@ -42,6 +42,21 @@ RUNNER_CONNECTIONS = 16
 MAX_CACHE_ENTRIES = 100_000
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+class Backend(TypedDict, total=False):
+    """Django's settings of a database or a cache, as far as they are named here."""
+
+    BACKEND: str
+    ENGINE: str
+    NAME: str
+    LOCATION: str
+    KEY_PREFIX: str
+    CONN_MAX_AGE: None
+    TEST: dict[str, object]
+    OPTIONS: dict[str, object]
+
+
 Value = TypeVar("Value")
 
 # --- Every setting -------------------------------------------------------------------------------
@@ -287,17 +302,17 @@ def _items(given: str) -> list[str]:
 # --- Other services ------------------------------------------------------------------------------
 
 
-def database(threads: int) -> dict[str, Any]:
+def database(threads: int) -> Backend:
     """Returns Django's settings for the database in ``DATABASE_URL``."""
 
-    def convert(given: str) -> dict[str, Any]:
+    def convert(given: str) -> Backend:
         parts = urlsplit(given)
         if parts.scheme == "sqlite":
             _require(len(parts.path) > 1 and not (parts.netloc or parts.query or parts.fragment))
         else:
             known = {option.keyword.decode() for option in pq.Conninfo.get_defaults()}
             _require(parts.scheme in POSTGRESQL and parse_qs(parts.query).keys() <= known)
-        chosen: dict[str, Any] = Env.db_url_config(given)
+        chosen: Backend = Env.db_url_config(given)
         file = Path(chosen["NAME"])
         _require(parts.scheme != "sqlite" or (file.parent.is_dir() and not file.is_dir()))
         _require(chosen["NAME"])
@@ -313,7 +328,7 @@ def database(threads: int) -> dict[str, Any]:
     return {**chosen, **ours, "OPTIONS": {**ours["OPTIONS"], **chosen.get("OPTIONS", {})}}
 
 
-def usual_workers(database: dict[str, Any]) -> int:
+def usual_workers(database: Backend) -> int:
     """Returns the default number of worker processes.
 
     One per core, because a process runs Python on one core only. At least two, so that the service
@@ -326,10 +341,10 @@ def usual_workers(database: dict[str, Any]) -> int:
     return max(2, min(cores, 2 if "sqlite" in database["ENGINE"] else 4))
 
 
-def cache() -> dict[str, Any]:
+def cache() -> Backend:
     """Returns Django's settings for the cache in ``CACHE_URL``."""
 
-    def convert(given: str) -> dict[str, Any]:
+    def convert(given: str) -> Backend:
         scheme, _, rest = given.partition("://")
         if scheme == "dbcache":
             return {
@@ -360,10 +375,10 @@ def limits_url() -> str:
     return setting("LIMITS_URL", "", lambda given: given and _redis(given), takes)
 
 
-def email() -> dict[str, Any]:
+def email() -> dict[str, object]:
     """Returns Django's email settings for ``EMAIL_URL``, by name."""
 
-    def convert(given: str) -> dict[str, Any]:
+    def convert(given: str) -> dict[str, object]:
         parts = urlsplit(given)
         _require("://" in given and not (parts.query or parts.fragment))
         if parts.scheme in SMTP:
@@ -371,7 +386,7 @@ def email() -> dict[str, Any]:
         else:
             _require(parts.scheme in OTHER_MAIL)
             _require(parts.scheme != "filemail" or len(parts.path) > 1)
-        chosen: dict[str, Any] = Env.email_url_config(given)
+        chosen: dict[str, object] = Env.email_url_config(given)
         return chosen if parts.scheme != "consolemail" else {"EMAIL_BACKEND": CONSOLE_MAIL}
 
     takes = "smtp+tls://name:password@host:587, consolemail:// or filemail:////folder"
@@ -397,7 +412,7 @@ def _redis(given: str) -> str:
     return given
 
 
-def _sqlite() -> dict[str, Any]:
+def _sqlite() -> Backend:
     return {
         "CONN_MAX_AGE": None,  # reopening the file takes longer than most requests
         "OPTIONS": {
@@ -408,7 +423,7 @@ def _sqlite() -> dict[str, Any]:
     }
 
 
-def _postgresql(threads: int) -> dict[str, Any]:
+def _postgresql(threads: int) -> Backend:
     # The database ends a stalled holder of the log's lock, and those who wait for it give up. Both
     # happen within the two seconds that the contract's `unavailable` allows.
     session = {

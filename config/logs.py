@@ -8,9 +8,9 @@ request does not pass through Python's logging module, which takes a third of th
 import json
 import logging
 import sys
-from typing import Any
 
 import structlog
+from gunicorn.config import Config
 from gunicorn.glogging import Logger
 from structlog.tracebacks import ExceptionDictTransformer
 from structlog.types import Processor
@@ -57,13 +57,13 @@ def request_logger(level: str) -> structlog.typing.FilteringBoundLogger:
 class GunicornLogger(Logger):  # type: ignore[misc]
     """gunicorn's own log lines, in the same format."""
 
-    def setup(self, cfg: Any) -> None:
+    def setup(self, cfg: Config) -> None:
         super().setup(cfg)
         for handler in self.error_log.handlers:
             handler.setFormatter(formatter())
 
 
-def logging_settings(level: str) -> dict[str, Any]:
+def logging_settings(level: str) -> dict[str, object]:
     """Returns the value of ``LOGGING``: every record as a line of JSON on standard error."""
     return {
         "version": 1,

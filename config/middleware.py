@@ -11,7 +11,6 @@ import re
 import secrets
 import time
 from collections.abc import Callable
-from typing import Any
 
 from django.conf import settings
 from django.core.exceptions import BadRequest, DisallowedHost
@@ -25,6 +24,7 @@ from django.utils.cache import get_conditional_response, patch_vary_headers, set
 from django.utils.module_loading import import_string
 from structlog.contextvars import bind_contextvars, reset_contextvars
 from whitenoise.middleware import WhiteNoiseMiddleware
+from whitenoise.responders import StaticFile
 
 from config import security_headers
 from config.logs import request_logger
@@ -32,6 +32,7 @@ from config.monitoring import REQUESTS
 from config.problems import API, problem, to_refusal
 from events.http.api_view import ApiView
 from events.http.bodies import check_length
+from events.http.pages import View
 from events.http.refusals import (
     ExchangeSecret,
     HostInvalid,
@@ -278,13 +279,13 @@ class StaticFiles(WhiteNoiseMiddleware):  # type: ignore[misc]
     """WhiteNoise's static files, with the same first checks."""
 
     @staticmethod
-    def serve(static_file: Any, request: HttpRequest) -> HttpResponse:
+    def serve(static_file: StaticFile, request: HttpRequest) -> HttpResponse:
         early = _answer_before(request, STATIC_FILE)
         return early or WhiteNoiseMiddleware.serve(static_file, request)
 
 
 @functools.cache
-def methods_of(view: Any) -> tuple[str, ...]:
+def methods_of(view: View) -> tuple[str, ...]:
     """Returns the methods of a view. HEAD is included with GET, OPTIONS always."""
     offered = {*_offered(view), "OPTIONS"}
     if "GET" in offered:
@@ -292,7 +293,7 @@ def methods_of(view: Any) -> tuple[str, ...]:
     return tuple(name for name in IN_ORDER if name in offered)
 
 
-def _offered(view: Any) -> tuple[str, ...]:
+def _offered(view: View) -> tuple[str, ...]:
     """Returns the methods that a page declares, a view set maps to actions, or a class defines.
 
     All other views of the control area and the account pages are forms: GET and POST.
@@ -377,7 +378,7 @@ class ValidateForms:
         return self.get_response(request)
 
     def process_view(
-        self, request: HttpRequest, view: Any, args: Any, kwargs: Any
+        self, request: HttpRequest, view: View, args: tuple[str, ...], kwargs: dict[str, str]
     ) -> HttpResponse | None:
         if request.path.startswith(API):
             return None

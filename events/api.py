@@ -162,7 +162,7 @@ class EventViewSet(ViewSetMixin, ApiView):
     tag = "Events"
     required_scopes = {"GET": "read", "HEAD": "read"}
 
-    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+    def initial(self, request: Request, *args: str, **kwargs: str) -> None:
         """Raises ``NotAcceptable`` before any query if the live server is asked for a list.
 
         Its few threads let readers in, and its event loop writes to them all.

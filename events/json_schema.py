@@ -63,7 +63,7 @@ _PLAIN = {
 _PLAIN_EXAMPLES = {str: "…", bool: True, int: 1, dict: {}}
 
 
-def pattern(regex: str, **options: Any) -> JsonSchema:
+def pattern(regex: str, **options: object) -> JsonSchema:
     """The schema of a string that matches this pattern completely."""
     return JsonSchema(type="string", pattern=f"^{regex}$", **options)
 

@@ -6,14 +6,14 @@ column names come from the models.
 
 import functools
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from enum import Enum
-from typing import Any
+from typing import Any, TypeAlias
 
 from django.db import connection, transaction
-from django.db.models import DateTimeField, JSONField, Model
+from django.db.models import DateTimeField, Field, JSONField, Model
 from django.db.models.expressions import RawSQL
 
 from events.models import Event, Head
@@ -23,20 +23,23 @@ from events.models import Event, Head
 # subclass of str.
 ADAPTED_FIELDS = (DateTimeField, JSONField)
 
+DbField: TypeAlias = "Field[Any, Any]"
+Parameters = Sequence[Any] | Mapping[str, Any] | None
 
-def execute(statement: str, params: Any = None) -> None:
+
+def execute(statement: str, params: Parameters = None) -> None:
     with connection.cursor() as cursor:
         cursor.execute(statement, params)
 
 
-def fetch_one(statement: str, params: Any = None) -> Any:
+def fetch_one(statement: str, params: Parameters = None) -> Any:
     """The first row as a tuple, or None if there is none."""
     with connection.cursor() as cursor:
         cursor.execute(statement, params)
         return cursor.fetchone()
 
 
-def fetch_all(statement: str, params: Any = None) -> list[Any]:
+def fetch_all(statement: str, params: Parameters = None) -> list[Any]:
     """All rows, as tuples."""
     with connection.cursor() as cursor:
         cursor.execute(statement, params)
@@ -91,7 +94,7 @@ def values(model: type[Model]) -> str:
     return ", ".join(f"%({_parameter(model, column)})s" for column in columns(model).split(", "))
 
 
-def parameters(row: Model) -> dict[str, Any]:
+def parameters(row: Model) -> dict[str, object]:
     """The values for the placeholders of ``values``, converted for this database."""
     return {
         name: _adapt(field, getattr(row, attribute))
@@ -119,7 +122,7 @@ def parse_datetime(value: datetime) -> datetime:
     return value if value.tzinfo else value.replace(tzinfo=UTC)
 
 
-def _adapt(field: Any, value: Any) -> Any:
+def _adapt(field: DbField, value: object) -> object:
     if isinstance(field, ADAPTED_FIELDS):
         return field.get_db_prep_save(value, connection)
     return value.value if isinstance(value, Enum) else value
@@ -132,7 +135,7 @@ def written_fields(model: type[Model]) -> list[Any]:
 
 
 @functools.cache
-def _fields(model: type[Model]) -> list[tuple[str, str, Any]]:
+def _fields(model: type[Model]) -> list[tuple[str, str, DbField]]:
     """For each column: the name of its placeholder, the model's attribute, and the field."""
     return [
         (_parameter(model, str(field.column)), field.attname, field)

@@ -4,7 +4,6 @@ The log names it, ``/metrics`` counts by it, and the answer says it in words.
 """
 
 from enum import StrEnum
-from typing import Any
 
 
 class Wait(StrEnum):
@@ -43,7 +42,7 @@ def wait_of(error: BaseException | None) -> Wait:
     return Wait.DATABASE
 
 
-def _says(error: Any) -> Wait | None:
+def _says(error: BaseException) -> Wait | None:
     if isinstance(wait := getattr(error, "wait", None), Wait):
         return wait
     if type(error).__module__.startswith("psycopg_pool"):

@@ -20,14 +20,14 @@ from drf_spectacular.extensions import (
 )
 from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.openapi import AutoSchema
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import Direction, extend_schema
 from rest_framework.request import Request
 
 from config.openapi import responses
 from config.openapi.responses import Document
 from events.feed import EventRecord
 from events.http.api_view import ApiResponse, ApiView
-from events.http.pages import page
+from events.http.pages import View, page
 from events.http.schemas import Body
 from events.json_schema import schema_of
 from events.kinds import DATA, Kind
@@ -39,14 +39,15 @@ from tokens.crypto import formats, signing
 class Generator(SchemaGenerator):
     """Generates the OpenAPI document."""
 
-    def get_schema(self, *args: Any, **kwargs: Any) -> Document:
-        return responses.finish(super().get_schema(*args, **kwargs))
+    def get_schema(self, request: Request | None = None, public: bool = False) -> Document:
+        return responses.finish(super().get_schema(request, public))
 
-    def create_view(self, callback: Any, method: str, request: Any = None) -> Any:
+    def create_view(self, callback: View, method: str, request: Request | None = None) -> ApiView:
         """Returns a view with its method set. The hook's authentication depends on it."""
-        view = super().create_view(callback, method, request)
-        view.request = HttpRequest()
-        view.request.method = method
+        view: ApiView = super().create_view(callback, method, request)
+        sent = HttpRequest()
+        sent.method = method
+        view.request = Request(sent)
         return view
 
 
@@ -95,7 +96,7 @@ class StrictBody(OpenApiSerializerExtension):
     target_class = "events.http.parameters.StrictSerializer"
     match_subclasses = True
 
-    def map_serializer(self, auto_schema: AutoSchema, direction: Any) -> Document:
+    def map_serializer(self, auto_schema: AutoSchema, direction: Direction) -> Document:
         schema = auto_schema._map_serializer(self.target, direction, bypass_extensions=True)
         return {**schema, "additionalProperties": False}
 
@@ -105,11 +106,11 @@ class TypedBody(OpenApiSerializerExtension):
 
     target_class = "events.http.schemas.Body"
 
-    def get_name(self, auto_schema: AutoSchema, direction: Any) -> str:
+    def get_name(self, auto_schema: AutoSchema, direction: Direction) -> str:
         name: str = self.target.name
         return name
 
-    def map_serializer(self, auto_schema: AutoSchema, direction: Any) -> Document:
+    def map_serializer(self, auto_schema: AutoSchema, direction: Direction) -> Document:
         def refer(described: type) -> Document:
             reference: Document = auto_schema.resolve_serializer(Body.of(described), direction).ref
             return reference

@@ -1,7 +1,7 @@
 """The base class of the API's views, and their JSON response."""
 
 from collections.abc import Mapping
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from rest_framework.negotiation import DefaultContentNegotiation
@@ -48,7 +48,7 @@ class ApiView(APIView):
     # True: platform tokens only. False: desk tokens only. None: both.
     for_platform: bool | None = None
 
-    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+    def dispatch(self, request: HttpRequest, *args: str, **kwargs: str) -> HttpResponseBase:
         self.args, self.kwargs = args, kwargs
         self.request = self.initialize_request(request, *args, **kwargs)
         response: HttpResponseBase
@@ -67,11 +67,11 @@ class ApiView(APIView):
         response: HttpResponseBase = answer(self.request, *self.args, **self.kwargs)
         return response
 
-    def initialize_request(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Request:
+    def initialize_request(self, request: HttpRequest, *args: str, **kwargs: str) -> Request:
         """The framework's request, without parsers: ``events.http.bodies`` reads bodies."""
         return Request(request, authenticators=self.get_authenticators(), negotiator=NEGOTIATOR)
 
-    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+    def initial(self, request: Request, *args: str, **kwargs: str) -> None:
         self.perform_authentication(request)
         self.check_permissions(request)
         self.check_throttles(request)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from django.forms import BaseForm, Form
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, QueryDict
@@ -57,7 +56,7 @@ def ask(
     *consequences: str,
     act: str,
     back: tuple[str, str],
-    **context: Any,
+    **context: object,
 ) -> HttpResponse:
     """Asks before a destructive act, and says what the act ends.
 

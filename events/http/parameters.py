@@ -30,7 +30,7 @@ class StrictSerializer(serializers.Serializer[Any]):
     """A serializer that refuses unknown and repeated fields, and raises ``Invalid``."""
 
     @classmethod
-    def read(cls, data: Mapping[str, Any]) -> dict[str, Any]:
+    def read(cls, data: Mapping[str, object]) -> dict[str, Any]:
         """The validated values. Raises ``Invalid`` with one error for each fault."""
         checked = cls(data=cls._plain(data))
         checked.is_valid()
@@ -40,7 +40,7 @@ class StrictSerializer(serializers.Serializer[Any]):
         return dict(checked.validated_data)
 
     @classmethod
-    def _plain(cls, data: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _plain(cls, data: Mapping[str, object]) -> Mapping[str, object]:
         """A query as a plain mapping. From a QueryDict, the framework ignores empty fields."""
         if not isinstance(data, QueryDict):
             return data
@@ -55,7 +55,7 @@ class StrictSerializer(serializers.Serializer[Any]):
 class StrictIntegerField(serializers.IntegerField):
     """An integer in plain digits. The framework also accepts ``1_0``, ``+1`` and ``1.0``."""
 
-    def to_internal_value(self, data: Any) -> int:
+    def to_internal_value(self, data: object) -> int:
         if not (isinstance(data, str) and data.isascii() and data.isdigit()):
             self.fail("invalid")
         return super().to_internal_value(data)
@@ -64,7 +64,7 @@ class StrictIntegerField(serializers.IntegerField):
 class StrictTextField(serializers.CharField):
     """A JSON string. The framework also accepts numbers, and converts them to text."""
 
-    def to_internal_value(self, data: Any) -> str:
+    def to_internal_value(self, data: object) -> str:
         if not isinstance(data, str):
             self.fail("invalid")
         return super().to_internal_value(data)
@@ -78,7 +78,7 @@ class Rfc3339Field(serializers.DateTimeField):
 
     default_error_messages = {"invalid": RFC3339_DETAIL}
 
-    def to_internal_value(self, value: Any) -> datetime:
+    def to_internal_value(self, value: object) -> datetime:
         if not isinstance(value, str):
             self.fail("invalid")
         try:
@@ -103,14 +103,14 @@ class PageParameters(StrictSerializer):
     )
 
 
-def _unknown(checked: StrictSerializer, data: Mapping[str, Any]) -> Iterator[FieldError]:
+def _unknown(checked: StrictSerializer, data: Mapping[str, object]) -> Iterator[FieldError]:
     for name in data:
         if name not in checked.fields:
             shown = name if len(name) <= MAX_SHOWN_LENGTH else f"{name[:SHOWN_PREFIX_LENGTH]}…"
             yield FieldError(field=shown, code="unknown", detail=UNKNOWN)
 
 
-def _repeated(checked: StrictSerializer, data: Mapping[str, Any]) -> Iterator[FieldError]:
+def _repeated(checked: StrictSerializer, data: Mapping[str, object]) -> Iterator[FieldError]:
     if not isinstance(data, QueryDict):
         return
     for name, field in checked.fields.items():
@@ -136,7 +136,7 @@ def _flatten(
             yield FieldError(field=".".join(path), code=code, detail=detail)
 
 
-def _detail(field: Any, code: str) -> str:
+def _detail(field: "serializers.Field[Any, Any, Any, Any] | None", code: str) -> str:
     """What to send in this field instead, empty if the framework's own words are to be shown."""
     if code not in DETAILS:
         return ""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal, TypedDict, TypeVar, get_args, get_type_hints
 
 from drf_spectacular.openapi import AutoSchema
-from drf_spectacular.utils import OpenApiExample, OpenApiResponse, extend_schema
+from drf_spectacular.utils import Direction, OpenApiExample, OpenApiResponse, extend_schema
 from rest_framework import serializers
 
 from events.http.refusals import Invalid, Malformed, Refused, UnsupportedMediaType
@@ -49,7 +49,7 @@ class Body(serializers.Serializer[Any]):
 class ApiSchema(AutoSchema):
     """drf-spectacular's schema. Bodies are required for POST and PATCH, optional for DELETE."""
 
-    def _get_request_body(self, *direction: Any) -> Any:
+    def _get_request_body(self, *direction: Direction) -> Any:
         method, self.method = self.method, "POST"  # the library describes no body for DELETE
         try:
             body = super()._get_request_body(*direction)  # type: ignore[no-untyped-call]
@@ -62,7 +62,7 @@ class ApiSchema(AutoSchema):
         view: Any = self.view
         return [view.tag]
 
-    def _is_list_view(self, *serializer: Any) -> bool:
+    def _is_list_view(self, *serializer: object) -> bool:
         """No response is a bare array: the pages of a list are objects."""
         return False
 
@@ -73,7 +73,7 @@ def endpoint(
     answer: type | None = None,
     status: int = 200,
     example: bool = True,
-    body: Any = None,
+    body: type[serializers.Serializer[Any]] | serializers.Serializer[Any] | None = None,
     bodies: Mapping[str, object] | Sequence[OpenApiExample] = (),
     parameters: Sequence[Any] = (),
     refusals: Iterable[type[Refused]] = (),

@@ -182,7 +182,7 @@ class SubscriptionViewSet(ViewSetMixin, ApiView):
     def get_authenticators(self) -> Authenticators:
         return [SessionOrBearerAuthentication(session_only=("POST", "PATCH", "DELETE"))]
 
-    def initial(self, request: Request, *args: object, **kwargs: object) -> None:
+    def initial(self, request: Request, *args: str, **kwargs: str) -> None:
         super().initial(request, *args, **kwargs)
         self.desk = _desk_of(request)
         if limit := SPENDS.get(self.action):

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import TypedDict, TypeVar
 
 from allauth.account import app_settings as accounts
 from allauth.mfa.models import Authenticator
@@ -29,6 +29,16 @@ FOUND_SOME = 1  # exit status
 OF_WEBHOOKS: tuple[type[Sealed], ...] = (Subscription, SubscriptionSecret, DeliveryAttempt)
 
 
+class WaitingToken(TypedDict):
+    """What an operator needs to find the user of a token that uses an old key."""
+
+    id: str
+    name: str
+    hint: str
+    key: str
+    lastUsedAt: str | None
+
+
 class Command(LogCommand):
     help = (
         "Run it when a new key is the first one on every server. It encrypts and signs every "
@@ -42,7 +52,7 @@ class Command(LogCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--json", action="store_true", help="one JSON object, for a program")
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def handle(self, *args: object, **options: object) -> None:
         now = timezone.now()
         try:
             moved = _moved()
@@ -66,7 +76,7 @@ class Command(LogCommand):
             )
 
     def _say(
-        self, moved: dict[str, int], waiting: list[dict[str, Any]], links_end: str | None
+        self, moved: dict[str, int], waiting: list[WaitingToken], links_end: str | None
     ) -> None:
         self.stdout.write(
             f"Moved to the first key: {moved['secrets']} signing secrets, "
@@ -106,8 +116,7 @@ def _reencrypted(what: str, model: type[Sealed | Chat]) -> int:
     return sum(1 for _ in _shown(what, sealed_texts.reencrypt(model), total))
 
 
-def _described(token: Token) -> dict[str, Any]:
-    """Returns what an operator needs to find the user of a token."""
+def _described(token: Token) -> WaitingToken:
     return {
         "id": token.public_id,
         "name": token.name,

@@ -6,7 +6,6 @@ the same names, but of another content, would take the next ones and break later
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from django.core.management.base import CommandError
 from django.core.management.commands.migrate import Command as Migrate
@@ -19,7 +18,7 @@ TIMEOUTS = ("lock_timeout", "statement_timeout", "idle_in_transaction_session_ti
 
 
 class Command(Migrate):
-    def handle(self, *args: Any, **options: Any) -> None:
+    def handle(self, *args: str, **options: str) -> None:
         connection = connections[options["database"]]
         with _without_timeouts(connection):
             _compare(
