@@ -235,7 +235,9 @@ def exchange(address, head, body=b""):
 
 def test_on_ones_own_machine_it_says_an_address_that_answers(served):
     address, log = served
-    lines = [json.loads(line)["event"] for line in log.read_text().splitlines()]
+    # Django warns in another form if nothing was collected into the folder of static files.
+    logged = [line for line in log.read_text().splitlines() if line.startswith("{")]
+    lines = [json.loads(line)["event"] for line in logged]
     assert f"Serving http://localhost:{address[1]}" in lines
     answer = exchange(address, f"GET / HTTP/1.1\r\nHost: localhost:{address[1]}\r\n".encode())
     assert b" 301 " not in answer.partition(b"\r\n")[0]
