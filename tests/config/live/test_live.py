@@ -167,8 +167,8 @@ def test_what_the_contract_has_before_it_is_told_first(live, code):
     assert f'"code": "{code}"'.encode() in answer
 
 
-def test_a_list_is_refused_before_any_query():
-    """The test may use no database."""
+@pytest.mark.django_db
+def test_a_list_is_refused_before_any_query(django_assert_num_queries):
     token = formats.new(formats.DESK_TOKEN)
     headers = [
         (b"host", b"testserver"),
@@ -176,7 +176,8 @@ def test_a_list_is_refused_before_any_query():
         (b"authorization", f"Bearer {token}".encode()),
     ]
     asked = environ_of(b"GET", f"{EVENTS}?limit=1000".encode(), "1.1", headers, (ADDRESS, 1))
-    refused = respond(asked, new_reader=Reader)
+    with django_assert_num_queries(0):
+        refused = respond(asked, new_reader=Reader)
     assert refused.head.startswith(b"HTTP/1.1 406 ")
     assert json.loads(refused.body)["code"] == "not_acceptable"
     assert refused.stream is None
