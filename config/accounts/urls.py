@@ -10,7 +10,7 @@ from config.accounts.hashing import limit_hashing
 
 # Pages whose change and its notice are one transaction. allauth tells of an added authenticator app
 # and of new recovery codes after the commit.
-TOLD = {
+WITH_NOTICE = {
     "account_change_password",
     "account_set_password",
     "account_reset_password_from_key",
@@ -36,7 +36,7 @@ def _decorate(patterns: Iterable[URLPattern | URLResolver]) -> None:
         if isinstance(pattern, URLResolver):
             _decorate(pattern.url_patterns)
             continue
-        if pattern.name in TOLD:
+        if pattern.name in WITH_NOTICE:
             pattern.callback = transaction.atomic(pattern.callback)
         if pattern.name in HASHING:
             pattern.callback = limit_hashing(pattern.callback)
