@@ -89,7 +89,8 @@ coverage: .venv/dev ## run the tests on SQLite and measure branch coverage
 bench: .venv/dev ## measure speed against baselines on TEST_DATABASE_URL; QUICK=1 takes a minute
 	@$(BIN)/python -m tests.bench $(if $(QUICK),--quick)
 
-drills: .venv/dev ## inject faults under load and check that nothing is lost; about an hour
+drills: .venv/dev ## inject faults under load and check that nothing is lost, on TEST_DATABASE_URL and TEST_REDIS_URL; about an hour
+	@: $${TEST_DATABASE_URL:?must name a PostgreSQL database} $${TEST_REDIS_URL:?must name a Redis database}
 	@$(BIN)/python -m tests.drills
 	@$(BIN)/python -m tests.drills.layout_conformance
 	@BATCH_KILLS=200 $(BIN)/pytest -q tests/signals/intake/test_batch_kills.py
