@@ -1,0 +1,27 @@
+"""The baseline of the benchmark loads in a web process, whatever the service imports."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.bench.line import BARE
+
+pytestmark = [pytest.mark.processes, pytest.mark.once]
+
+
+def test_the_baseline_loads_as_gunicorn_loads_it(tmp_path):
+    environment = {
+        **os.environ,
+        **BARE,
+        "STATIC_ROOT": str(tmp_path),
+        "CACHE_PREFIX": "bare",
+    }
+    loaded = subprocess.run(
+        [sys.executable, "-c", "import config.wsgi"],
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert loaded.returncode == 0, loaded.stderr
