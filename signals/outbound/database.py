@@ -37,4 +37,4 @@ class DatabaseThreads:
 in_database = DatabaseThreads(2, "delivery-writer")
 read_database = DatabaseThreads(2, "delivery-reader")
 tell_log = DatabaseThreads(1, "delivery-log")
-wait_in_database = DatabaseThreads(1, "delivery-news")
+follow_log = DatabaseThreads(1, "delivery-news")

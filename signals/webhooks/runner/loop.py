@@ -14,15 +14,12 @@ from itertools import islice
 from django.db import DatabaseError, InterfaceError, OperationalError
 
 from events.feed import read_head
-from events.live.hub import hub
-from signals.outbound.database import in_database, read_database, wait_in_database
+from signals.outbound.database import follow_log, in_database, read_database
 from signals.outbound.transport import KEEP_ALIVE, Client, Endpoint
 from signals.webhooks.models import DeliveryAttempt
-from signals.webhooks.runner import news
-from signals.webhooks.runner.leases import Lease, due, finish, lease
-from signals.webhooks.runner.pages import Batch, read_together
+from signals.webhooks.runner.news import Batch, advance_quiet, behind, read_together, with_news
 from signals.webhooks.runner.rates import Rates, forget_old
-from signals.webhooks.runner.sessions import AT_ONCE, Session
+from signals.webhooks.runner.sessions import AT_ONCE, Lease, Session, due, finish, lease
 
 MOST_SESSIONS = 1500  # at a time, in one process
 MOST_SLOW = 500  # of them, with endpoints that failed last or were slow
@@ -34,7 +31,9 @@ DUE_INTERVAL = 1.0  # seconds
 TRIM_INTERVAL = 5.0  # seconds
 QUIET_INTERVAL = 600.0  # seconds
 RETRY = 0.5  # seconds until the next attempt while the database is down
-LONGEST_WAIT = 1.0  # seconds for news, so that a stop is noticed
+LOOK_INTERVAL = 0.05  # seconds between two looks at the head of the log
+IDLE_INTERVAL = 0.1  # the same while nothing comes
+IDLE_AFTER = 5.0  # seconds without an event
 DRAIN = 15.0  # seconds: a message that is in flight takes 10
 
 log = logging.getLogger(__name__)
@@ -142,7 +141,8 @@ class Runner:
         self._tried: set[int] = set()  # webhooks with attempts since the last look
         self._changed = asyncio.Event()  # somebody waits, or there is room
         self._has_ended = asyncio.Event()  # something is to be saved
-        self._position: int | None = None
+        self._position: int | None = None  # of the log, up to which it is known who has news
+        self._moved_at = time.monotonic()
 
     async def run(self) -> None:
         steps = (
@@ -195,17 +195,18 @@ class Runner:
         self._changed.set()
 
     async def _follow(self) -> None:
-        """Hears of new events."""
-        if self._position is None:
-            self._position = (await in_database(read_head)).position
-            self._add(await in_database(news.behind))
-        newest = await wait_in_database(hub.wait_beyond, self._position, LONGEST_WAIT)
-        if newest < self._position:  # the database was restored
-            self._position = None
+        """Looks for new events."""
+        newest = (await follow_log(read_head)).position
+        if self._position is None or newest < self._position:  # the database was restored
+            self._add(await in_database(behind))
         elif newest > self._position:
-            found = await in_database(news.with_news, self._position, newest)
-            self._position = newest
-            self._add(found)
+            self._add(await in_database(with_news, self._position, newest))
+            self._moved_at = time.monotonic()
+        self._position = newest
+        is_idle = time.monotonic() > self._moved_at + IDLE_AFTER
+        with suppress(TimeoutError):
+            pause = IDLE_INTERVAL if is_idle else LOOK_INTERVAL
+            await asyncio.wait_for(self._stop.wait(), pause)
 
     async def _find_due(self) -> None:
         found = await in_database(due, MOST_SESSIONS)
@@ -215,8 +216,8 @@ class Runner:
     async def _look_behind(self) -> None:
         """Finds what was missed, if anything was, and lets the cursors of the quiet catch up."""
         head = await in_database(read_head)
-        self._add(await in_database(news.behind))
-        await in_database(news.advance_quiet, head.epoch, head.position)
+        self._add(await in_database(behind))
+        await in_database(advance_quiet, head.epoch, head.position)
         await in_database(forget_old)
 
     async def _trim(self) -> None:

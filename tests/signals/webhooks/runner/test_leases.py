@@ -23,10 +23,18 @@ from signals.outbound.transport import Client
 from signals.webhooks import actions
 from signals.webhooks.models import DeliveryAttempt, Subscription
 from signals.webhooks.runner import news
-from signals.webhooks.runner.leases import due, finish, lease
-from signals.webhooks.runner.pages import read_alone
+from signals.webhooks.runner.news import read_alone
 from signals.webhooks.runner.rates import Rates
-from signals.webhooks.runner.sessions import GIVE_UP_AFTER, JITTER, LEAST_LEFT, PAUSES, Session
+from signals.webhooks.runner.sessions import (
+    GIVE_UP_AFTER,
+    JITTER,
+    LEAST_LEFT,
+    PAUSES,
+    Session,
+    due,
+    finish,
+    lease,
+)
 from tests.factories import a_bot, a_card, a_ready_desk
 from tests.signals.outbound.listeners import endpoint
 from tests.signals.webhooks.runner.stage import LIMIT, subscribe, until
