@@ -1,7 +1,7 @@
-"""What a desk may see of the log: its spans, and the events that change them.
+"""What a desk may see of the log: its spans.
 
 A desk sees its own events, public events, and the events of a card while its election on that card
-stands. ``desk_visibility`` finds this in the tables, for a page of the log. ``topic_changes`` finds
+stands. This finds it in the tables, for a page of the log. ``events.live.hub.topic_changes`` finds
 it in the events, for a reader that follows the log as it grows. Both say the same.
 """
 
@@ -12,9 +12,7 @@ from django.db import connection
 
 from desks.models import Card, Desk, Election
 from events.feed import MAX_POSITION, MAX_SPANS_PER_PAGE, Span, Visibility, Window
-from events.kinds import EVERYONE, Kind
-from events.live.readers import Change
-from events.models import Event
+from events.kinds import EVERYONE
 from events.statements import fetch_all
 
 # Every page of the feed runs this statement, so it is handwritten.
@@ -50,18 +48,6 @@ def desks_spans(desks: Collection[Desk], window: Window) -> dict[int, Sequence[S
 def _always(desk: Desk) -> list[Span]:
     """What a desk sees whatever it elected."""
     return [Span(desk.public_id), Span(EVERYONE)]
-
-
-def topic_changes(event: Event) -> Sequence[Change]:
-    """Which readers begin or cease to see a card's topic behind this event."""
-    if event.kind not in (Kind.ELECTION_MADE, Kind.ELECTION_WITHDRAWN, Kind.CARD_RETIRED):
-        return ()
-    card_id = event.content["data"].get("cardId")
-    if card_id is None:  # an election on a bot
-        return ()
-    if event.kind == Kind.CARD_RETIRED:
-        return (Change(card_id, opens=False),)
-    return (Change(card_id, opens=event.kind == Kind.ELECTION_MADE, readers_of=event.topic),)
 
 
 def _card_spans(desk: Desk, window: Window) -> list[Span]:

@@ -1,7 +1,6 @@
 """GET /api/v1/events: the feed, as pages and as a stream."""
 
 import time
-from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from datetime import datetime
@@ -37,16 +36,16 @@ from events.http.parameters import (
     StrictIntegerField,
     StrictSerializer,
 )
-from events.http.refusals import CursorLost, Invalid, NotAcceptable, TokenInvalid
+from events.http.refusals import CursorLost, Invalid, NotAcceptable, TokenInvalid, Unavailable
 from events.http.requests import json_weight, media_weights
 from events.http.schemas import endpoint
 from events.json_schema import Example
 from events.kinds import Kind
 from events.live.frames import MEDIA_TYPE, Version
 from events.live.hub import hub
-from events.live.readers import Change, Credential, View
+from events.live.readers import Credential, View
 from events.live.streams import is_live, open_stream, topics_at
-from events.live.threads import Waiter, slots
+from events.live.threads import Waiter
 from events.models import Event, Head
 
 LAST_EVENT_ID = "Last-Event-ID"
@@ -136,7 +135,7 @@ class Caller(Protocol):
 
     @property
     def public_id(self) -> str:
-        """Whose seats and streams are counted."""
+        """Whose slots and streams are counted."""
 
     @property
     def is_platform(self) -> bool:
@@ -148,9 +147,6 @@ class Caller(Protocol):
 
     def visibility_of(self, user_id: str | None, bot_id: str | None) -> Visibility:
         """The spans that it sees."""
-
-    def topic_changes(self, event: Event) -> Iterable[Change]:
-        """How an event changes them."""
 
     def is_active(self, now: datetime) -> bool:
         """Whether its token is still active after a wait."""
@@ -333,7 +329,6 @@ def _view(caller: Caller, query: Query) -> View:
         owner=caller.public_id,
         is_platform=caller.is_platform,
         version=Version.PLATFORM if caller.is_platform else Version.DESK,
-        rule=caller.topic_changes,
         matches=matches if query.kinds or query.signal or query.having else None,
     )
 
@@ -344,15 +339,14 @@ def _wait_for_page(feed: _Feed, page: Page, caller: Caller, seconds: int) -> Pag
     Raises ``TokenInvalid`` if the caller's token is no longer active. The check runs after the
     page is read, so that no page shows an event from after the token's end.
     """
-    view = _view(caller, feed.query)
-    if not hub.is_stopping and slots.take(view):
-        waiter = Waiter(view)
+    with suppress(Unavailable):  # no slot is free, or the server stops
+        waiter = Waiter(_view(caller, feed.query))
         try:
             hub.admit(waiter)
             page = _wait(feed, page, waiter, seconds)
         finally:
             hub.dismiss(waiter)
-            slots.leave(view)
+            waiter.close()
     now = max([timezone.now(), *(event.at for event in page.events)])  # this server's clock can lag
     if not caller.is_active(now):
         raise TokenInvalid

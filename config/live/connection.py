@@ -116,10 +116,6 @@ class LiveReader(Reader):
         super().__init__(view)
         self._connection = connection
 
-    def beat(self, frame: bytes) -> None:
-        if not self._connection.is_paused:  # else the client is taking a page, slowly
-            super().beat(frame)
-
     def wake(self) -> None:
         self._connection.wake()
 
@@ -130,8 +126,8 @@ class LiveReader(Reader):
 class Connection(asyncio.Protocol):
     """A client. The first head that it sends is its request, and all that follows is dropped.
 
-    Bytes that are no request get the answer that gunicorn's worker gives. ``abort``,
-    ``is_paused`` and ``wake`` are for the reader. Any thread may use them.
+    Bytes that are no request get the answer that gunicorn's worker gives. ``abort`` and ``wake``
+    are for the reader. Any thread may call them.
     """
 
     __slots__ = (
@@ -203,8 +199,14 @@ class Connection(asyncio.Protocol):
         version = self._parser.get_http_version()
         if version not in VERSIONS:
             raise NotARequestError(400)
-        address = self.transport.get_extra_info("peername")
-        environ = environ_of(self._parser.get_method(), self._url, version, self._headers, address)
+        environ = environ_of(
+            self._parser.get_method(),
+            self._url,
+            version,
+            self._headers,
+            self.transport.get_extra_info("peername"),
+            self.transport.get_extra_info("sockname"),
+        )
         self._is_asked = True
         self._url, self._headers = b"", []
         self._deadline.cancel()
@@ -293,10 +295,6 @@ class Connection(asyncio.Protocol):
             self.transport.abort()
         elif is_over:
             self._close(ENDING)
-
-    @property
-    def is_paused(self) -> bool:
-        return self._resumed is not None
 
     def wake(self) -> None:
         """Lets the event loop write the frames that wait."""

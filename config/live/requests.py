@@ -8,7 +8,7 @@ from urllib.parse import unquote_to_bytes
 
 import httptools
 from django.core import signals
-from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.http import HttpRequest, HttpResponseBase
 from django.utils.http import http_date
 
 from config.middleware import api_chain
@@ -91,6 +91,7 @@ def environ_of(
     version: str,
     headers: Iterable[tuple[bytes, bytes]],
     client: tuple[str, int],
+    server: tuple[str, int],
 ) -> Environ:
     """The request as gunicorn gives it to Django, without a body: nothing here reads one.
 
@@ -103,8 +104,8 @@ def environ_of(
         "SCRIPT_NAME": "",
         "PATH_INFO": unquote_to_bytes(parsed.path).decode("latin-1"),
         "QUERY_STRING": (parsed.query or b"").decode("latin-1"),
-        "SERVER_NAME": "",
-        "SERVER_PORT": "",
+        "SERVER_NAME": server[0],
+        "SERVER_PORT": str(server[1]),
         "SERVER_PROTOCOL": f"HTTP/{version}",
         "REMOTE_ADDR": client[0],
         "wsgi.url_scheme": "http",
@@ -126,8 +127,4 @@ def _meta(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     return found
 
 
-def _not_served(request: HttpRequest) -> HttpResponse:
-    return problem(request, NotFound())
-
-
-_refuse = api_chain(_not_served)
+_refuse = api_chain(lambda request: problem(request, NotFound()))

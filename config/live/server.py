@@ -26,7 +26,7 @@ SEND_BUFFER = 64 * 1024
 GONE_AFTER = 60
 # Seconds over which a stop ends the readers, and until it ends what is left. The process exits
 # within 5 s.
-STOPPING, STOPPED = 3.5, 4.6
+STOPPING, STOPPED = 3.2, 4.3
 # Open files that no reader takes: the database's, Redis', and those of requests being checked.
 SPARE_FILES = 512
 MOST_THREADS = 8

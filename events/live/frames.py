@@ -17,7 +17,6 @@ MEDIA_TYPE = "text/event-stream"
 # Milliseconds until a client opens its stream again. The spread keeps those whose streams ended
 # together from coming back together.
 RETRY_FROM, RETRY_TO = 2000, 6000
-COMMENT = b":\n\n"
 
 
 class Version(Enum):

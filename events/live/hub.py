@@ -8,28 +8,347 @@ touched. If the database fails, the readers stay, and the hub goes on from its p
 import logging
 import threading
 import time
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from itertools import cycle
+from operator import attrgetter
+from typing import NamedTuple
 
+from django.conf import settings
 from django.db import DatabaseError, OperationalError, connection
 from django.utils import timezone
 
 from events.feed import read_head
-from events.http.refusals import Unavailable
+from events.http.refusals import RateLimited, Unavailable
+from events.kinds import Kind
 from events.live import metrics
-from events.live.frames import EndReason
-from events.live.readers import Reader, Rule, Topic
-from events.live.recent import LiveEvent, Missed, Recent, read_after, recall
-from events.live.roster import Roster
+from events.live.frames import EndReason, Version, end_frame, event_frame, position_frame
+from events.live.readers import (
+    MAX_UNSENT,
+    WHOLE_LOG,
+    Credential,
+    CredentialKind,
+    Reader,
+    Topic,
+    View,
+)
 from events.models import Event, Head
 from events.waits import Wait
 
 logger = logging.getLogger(__name__)
 
 POLL_INTERVAL = 0.05  # seconds between two queries of the head
-QUIET_INTERVAL = 0.1  # the same while nobody reads and nothing comes
 RETRY_INTERVAL = 0.5  # seconds, while the database is down
 STARTING = 5  # seconds that a reader waits for the first query
 REST = 3  # seconds without use after which the thread ends
 CHECK_INTERVAL = 4  # seconds between two checks of all credentials
+HEARTBEAT = 15  # seconds between two heartbeats of a reader
+WAIT_FOR_PLACE = 15  # seconds after which a reader with too many streams may try again
+KEPT = 2000  # events
+BATCH = 200  # events that one query reads
+PART = MAX_UNSENT // 2  # bytes
+
+
+# --- Events, and what they change -----------------------------------------------------------------
+
+
+class Change(NamedTuple):
+    """Readers of the topic ``readers_of`` begin, or cease, to see ``topic``.
+
+    ``readers_of`` None with ``opens`` False: all readers of ``topic`` cease to see it.
+    """
+
+    topic: str
+    opens: bool
+    readers_of: str | None = None
+
+
+def topic_changes(event: Event) -> Sequence[Change]:
+    """Which readers begin or cease to see a card's topic behind this event."""
+    if event.kind not in (Kind.ELECTION_MADE, Kind.ELECTION_WITHDRAWN, Kind.CARD_RETIRED):
+        return ()
+    card_id = event.content["data"].get("cardId")
+    if card_id is None:  # an election on a bot
+        return ()
+    if event.kind == Kind.CARD_RETIRED:
+        return (Change(card_id, opens=False),)
+    return (Change(card_id, opens=event.kind == Kind.ELECTION_MADE, readers_of=event.topic),)
+
+
+def changed(topics: tuple[Topic, ...], changes: Iterable[Change]) -> tuple[Topic, ...]:
+    """The topics of one reader after these changes."""
+    for change in changes:
+        if change.readers_of is not None and change.readers_of not in topics:
+            continue
+        topics = tuple(topic for topic in topics if topic != change.topic)
+        if change.opens:
+            topics = (*topics, change.topic)
+    return topics
+
+
+class LiveEvent:
+    """An event, each of its versions, which is encoded once, and what it changes."""
+
+    __slots__ = ("_epoch", "_frames", "at", "changes", "event", "position", "topic")
+
+    def __init__(self, event: Event, epoch: str) -> None:
+        self.event = event
+        self.position, self.topic = event.position, event.topic
+        self.at = event.at.timestamp()
+        self._epoch = epoch
+        self.changes = topic_changes(event)
+        self._frames: dict[Version, bytes] = {}
+
+    def frame(self, version: Version) -> bytes:
+        """The same bytes for every reader of a version."""
+        if version not in self._frames:
+            self._frames[version] = event_frame(self.event, self._epoch, version)
+        return self._frames[version]
+
+    def passes(self, view: View) -> bool:
+        """Whether the filter of a reader of its topic lets it pass."""
+        return view.matches is None or view.matches(self.event)
+
+    def give_to(self, reader: Reader) -> None:
+        """Delivers the event to a reader of its topic, unless it is filtered out or was read."""
+        if reader.position is None or self.position <= reader.position:
+            return
+        if self.passes(reader.view):
+            reader.deliver(self.frame(reader.view.version), self.at)
+
+
+class Missed(NamedTuple):
+    """Events that a reader has not read: all of them, or the first.
+
+    ``position`` is how far that is, and ``topics`` are those that the reader sees there.
+    """
+
+    events: list[LiveEvent]
+    position: int
+    topics: tuple[Topic, ...]
+    is_all: bool
+
+    def frames(self, version: Version) -> bytes:
+        return b"".join(live.frame(version) for live in self.events)
+
+
+class Recent:
+    """The last events, without gaps, after ``begin``, up to ``end``. The hub's lock guards it."""
+
+    def __init__(self, begin: int, events: Iterable[LiveEvent] = ()) -> None:
+        self._begin = self.end = begin
+        self._events: list[LiveEvent] = []
+        for live in events:
+            self.append(live)
+
+    def append(self, live: LiveEvent) -> None:
+        self.end = live.position
+        self._events.append(live)
+        if len(self._events) > KEPT:
+            self._begin = self._events.pop(0).position
+
+    def reaches(self, position: int) -> bool:
+        """Whether every event after this position is here."""
+        return position >= self._begin
+
+    def since(self, head: Head | None, epoch: str) -> list[Event] | None:
+        """The events after this head of the log of ``epoch``. None if they are not all here."""
+        if head is None or head.epoch != epoch or not self.reaches(head.position):
+            return None
+        return [live.event for live in self._after(head.position)]
+
+    def missed(self, view: View, position: int, topics: tuple[Topic, ...]) -> Missed:
+        """What a reader has not read that sees ``topics`` at ``position``: about ``PART`` bytes."""
+        found: list[LiveEvent] = []
+        size, end = 0, max(self.end, position)
+        sees_all = WHOLE_LOG in topics
+        for live in self._after(position):
+            if (sees_all or live.topic in topics) and live.passes(view):
+                found.append(live)
+                size += len(live.frame(view.version))
+            topics = changed(topics, live.changes)
+            if size >= PART:
+                end = live.position
+                break
+        return Missed(found, end, topics, is_all=end >= self.end)
+
+    def _after(self, position: int) -> list[LiveEvent]:
+        """The events after this position, in order."""
+        return self._events[bisect_right(self._events, position, key=attrgetter("position")) :]
+
+
+def read_after(position: int) -> list[Event]:
+    """The next events of the log after this position. One statement."""
+    return list(Event.objects.filter(position__gt=position).order_by("position")[:BATCH])
+
+
+def recall(end: int, epoch: str) -> Recent:
+    """The last events of the log up to ``end``. One statement."""
+    last = list(Event.objects.filter(position__lte=end).order_by("-position")[:KEPT])
+    begin = last[-1].position - 1 if len(last) == KEPT else 0
+    recent = Recent(begin, (LiveEvent(event, epoch) for event in reversed(last)))
+    recent.end = end
+    return recent
+
+
+# --- The readers: what ends them, what they see, and when they get heartbeats ---------------------
+
+
+class Credentials:
+    """The readers of each credential: a token, or a session. A stream ends with it.
+
+    The log says when a token is revoked, a clock when it expires. Besides, one statement for all
+    credentials of a kind looks for those that ended in any other way.
+    """
+
+    def __init__(self) -> None:
+        self._readers: dict[CredentialKind, dict[str, set[Reader]]] = {}
+        self._expiries: dict[Credential, datetime] = {}
+        self._next_expiry: datetime | None = None
+
+    def add(self, reader: Reader) -> None:
+        credential = reader.view.credential
+        self._readers.setdefault(credential.kind, {}).setdefault(credential.id, set()).add(reader)
+        if credential.expires_at is not None:
+            self._expiries[credential] = credential.expires_at
+            next_expiry = self._next_expiry or credential.expires_at
+            self._next_expiry = min(next_expiry, credential.expires_at)
+
+    def remove(self, reader: Reader) -> None:
+        credential = reader.view.credential
+        readers = self._of(credential.kind, credential.id)
+        readers.discard(reader)
+        if not readers:
+            self._readers.get(credential.kind, {}).pop(credential.id, None)
+            self._expiries.pop(credential, None)
+
+    def ended_by(self, event: Event) -> Iterator[Reader]:
+        """The readers whose credential this event ends."""
+        for kind in self._readers:
+            yield from self.of(kind, kind.ended_by(event))
+
+    def expired(self, now: datetime) -> Iterator[Reader]:
+        """The readers whose credential has expired."""
+        if self._next_expiry is None or now < self._next_expiry:
+            return
+        for credential, expires_at in self._expiries.items():
+            if expires_at <= now:
+                yield from self._of(credential.kind, credential.id)
+        later = [expires_at for expires_at in self._expiries.values() if expires_at > now]
+        self._next_expiry = min(later, default=None)
+
+    def ids(self) -> dict[CredentialKind, list[str]]:
+        """The ids of all credentials, by kind."""
+        return {kind: list(readers) for kind, readers in self._readers.items() if readers}
+
+    def of(self, kind: CredentialKind, ids: Iterable[str]) -> Iterator[Reader]:
+        """The readers of these credentials."""
+        for credential_id in ids:
+            yield from self._of(kind, credential_id)
+
+    def _of(self, kind: CredentialKind, credential_id: str) -> set[Reader]:
+        return self._readers.get(kind, {}).get(credential_id, set())
+
+
+class Topics:
+    """The readers of each topic. ``Reader.topics`` holds the same from the reader's side."""
+
+    def __init__(self) -> None:
+        self._readers: dict[Topic, set[Reader]] = {}
+
+    def __len__(self) -> int:
+        return len(self._readers)
+
+    def show(self, reader: Reader, topics: tuple[Topic, ...]) -> None:
+        """Lets a reader see these topics, and no others, from the next event on."""
+        for topic in set(reader.topics).difference(topics):
+            readers = self._readers[topic]
+            readers.discard(reader)
+            if not readers:
+                del self._readers[topic]
+        for topic in topics:
+            self._readers.setdefault(topic, set()).add(reader)
+        reader.topics = topics
+
+    def readers_of(self, topic: Topic) -> Iterator[Reader]:
+        """The readers who see an event of this topic."""
+        yield from self._readers.get(topic, ())
+        if topic is not WHOLE_LOG:
+            yield from self._readers.get(WHOLE_LOG, ())
+
+    def apply(self, changes: Iterable[Change]) -> None:
+        """Changes what the readers see, from the next event on."""
+        for change in changes:
+            for reader in list(self._readers.get(change.readers_of or change.topic, ())):
+                self.show(reader, changed(reader.topics, [change]))
+
+
+class Roster:
+    """The admitted readers. ``seconds`` has those of each second between two heartbeats."""
+
+    def __init__(self) -> None:
+        self.topics = Topics()
+        self.credentials = Credentials()
+        self.beaten_until = 0.0
+        self.seconds: list[set[Reader]] = [set() for _ in range(HEARTBEAT)]
+        self._next_second = cycle(range(HEARTBEAT))
+        self._owners: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return sum(map(len, self.seconds))
+
+    def add(self, reader: Reader) -> None:
+        """Adds a reader. Raises ``RateLimited`` if its owner has ``LIMIT_STREAMS`` streams."""
+        limit, owner = settings.LIMIT_STREAMS, reader.view.owner
+        if reader.counts and limit is not None and self._owners[owner] >= limit:
+            raise RateLimited(WAIT_FOR_PLACE)
+        reader.second = next(self._next_second)
+        self.seconds[reader.second].add(reader)
+        self._owners[owner] += reader.counts
+        self.credentials.add(reader)
+        metrics.READERS.inc()
+
+    def knows(self, reader: Reader) -> bool:
+        return reader in self.seconds[reader.second]
+
+    def remove(self, reader: Reader) -> None:
+        """Forgets a reader. Does nothing if it is not here."""
+        if not self.knows(reader):
+            return
+        self.seconds[reader.second].discard(reader)
+        self._owners[reader.view.owner] -= reader.counts
+        if not self._owners[reader.view.owner]:
+            del self._owners[reader.view.owner]
+        self.credentials.remove(reader)
+        self.topics.show(reader, ())
+        metrics.READERS.dec()
+
+    def everybody(self) -> list[Reader]:
+        return [reader for readers in self.seconds for reader in readers]
+
+    def end(self, readers: Iterable[Reader], reason: EndReason | None = None) -> None:
+        """Ends readers for this reason; None for the one of their kind of credential."""
+        for reader in list(readers):
+            reader.end(end_frame(reason or reader.view.credential.kind.end_reason))
+            self.remove(reader)
+
+    def beat(self, epoch: str, position: int) -> None:
+        """Gives heartbeats to the readers of every second that has passed.
+
+        One that still reads the log gets none: it gets pages.
+        """
+        now = time.monotonic() // 1
+        frame = position_frame(epoch, position)
+        for second in range(int(max(self.beaten_until, now - HEARTBEAT)), int(now)):
+            for reader in self.seconds[second % HEARTBEAT]:
+                if reader.position is not None and reader.position <= position:
+                    reader.beat(frame)
+        self.beaten_until = now
+
+
+# --- The hub --------------------------------------------------------------------------------------
 
 
 class Hub:
@@ -37,15 +356,14 @@ class Hub:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._moved = threading.Condition(self._lock)  # the position, or the thread's state
+        self._started = threading.Condition(self._lock)  # whether the thread has read the log
         self._thread: threading.Thread | None = None
         self._is_ready = False
-        self._waiting = 0
         self._roster = Roster()
-        self._rules: set[Rule] = set()
         self._recent = Recent(0)
         self._checked_at = 0.0
         self._rests_at = 0.0
+        self.is_stopping = False
         self.epoch = ""
 
     @property
@@ -56,7 +374,7 @@ class Hub:
     @property
     def readers(self) -> int:
         """The number of admitted readers."""
-        return self._roster.admitted
+        return len(self._roster)
 
     def admit(self, reader: Reader) -> None:
         """Takes a reader in. From now on it ends with its credential.
@@ -68,9 +386,8 @@ class Hub:
             if self.is_stopping:
                 raise Unavailable(Wait.READERS)
             self._roster.add(reader)
-            self._rules.add(reader.view.rule)
             self._start()
-            if not self._moved.wait_for(lambda: self._is_ready or not self._thread, STARTING):
+            if not self._started.wait_for(lambda: self._is_ready or not self._thread, STARTING):
                 logger.warning("The hub did not read the log in time.")
             if not self._is_ready:
                 self.dismiss(reader)
@@ -114,31 +431,23 @@ class Hub:
         with self._lock:
             self._roster.remove(reader)
 
-    @property
-    def is_stopping(self) -> bool:
-        return self._roster.stops_at is not None
-
     def knows(self, reader: Reader) -> bool:
         """Whether the reader is admitted, and neither ended nor dismissed."""
         return self._roster.knows(reader)
 
-    def wait_beyond(self, position: int, seconds: float) -> int:
-        """Waits until the head is beyond ``position``, or ``seconds`` passed; returns the head.
-
-        Holds no database connection. If the log cannot be read, it waits, and returns ``position``.
-        """
-        with self._lock:
-            self._waiting += 1
-            self._start()
-            try:
-                self._moved.wait_for(lambda: self._is_ready and self.position > position, seconds)
-                return self.position if self._is_ready else position
-            finally:
-                self._waiting -= 1
-
     def stop(self, seconds: float) -> None:
-        """Ends all readers, spread over ``seconds``, and takes no new ones. It takes no lock."""
-        self._roster.stops_at = (time.monotonic(), seconds)
+        """Ends all readers, spread over ``seconds``, and takes no new ones. It takes no lock.
+
+        A thread of its own ends them, because the hub's may wait for the database.
+        """
+        self.is_stopping = True
+        threading.Thread(target=self._end_all, args=(seconds,), daemon=True).start()
+
+    def _end_all(self, seconds: float) -> None:
+        for readers in self._roster.seconds:
+            with self._lock:
+                self._roster.end(readers, EndReason.RESTARTING)
+            time.sleep(seconds / HEARTBEAT)
 
     def _start(self) -> None:
         if self._thread is None:
@@ -158,14 +467,14 @@ class Hub:
                 if self._thread is threading.current_thread():  # an error of ours ended it
                     self._thread, self._is_ready = None, False
                     self._roster.end(self._roster.everybody(), EndReason.RESTARTING)
-                    self._moved.notify_all()
+                    self._started.notify_all()
 
     def _is_used(self) -> bool:
         with self._lock:
             if self._thread is not threading.current_thread():
                 return False
             now = time.monotonic()
-            if self.readers or self._waiting:
+            if self.readers:
                 self._rests_at = now + REST
             elif now >= self._rests_at:
                 self._thread, self._is_ready = None, False
@@ -173,10 +482,10 @@ class Hub:
 
     def _turn(self) -> float:
         """One look at the log and at the clock; returns the seconds until the next one."""
+        pause = POLL_INTERVAL
         try:
             self._poll()
             self._check_credentials()
-            pause = QUIET_INTERVAL if self._recent.is_quiet and not self.readers else POLL_INTERVAL
         except DatabaseError as error:
             logger.warning("The hub cannot read the log: %s", type(error).__name__)
             connection.close()
@@ -184,10 +493,9 @@ class Hub:
         with self._lock:
             if not self._is_ready:  # it never read the log: whoever asks next tries again
                 self._thread = None
-                self._moved.notify_all()
+                self._started.notify_all()
             self._roster.end(self._roster.credentials.expired(timezone.now()))
             self._roster.beat(self.epoch, self.position)
-            self._roster.go_on_stopping()
         metrics.TOPICS.set(len(self._roster.topics))
         return pause
 
@@ -195,31 +503,24 @@ class Hub:
         head = read_head()
         if not self._is_ready or head.epoch != self.epoch or head.position < self.position:
             self._begin(head)
-        if self.readers and not self._recent.is_recalled:
-            self._keep(recall(self.position, self.epoch))
-        while self._recent.is_recalled and self.position < head.position:
+        while self.position < head.position:
             events = read_after(self.position)
             for event in events:
                 self._apply(event)
             if not events:  # positions without events
-                self._keep(Recent(head.position))
+                with self._lock:
+                    self._recent = Recent(head.position)
         with self._lock:
-            if self.position < head.position and not self.readers:  # only the head matters
-                self._keep(Recent(head.position))
             self._is_ready = True
-            self._moved.notify_all()
-
-    def _keep(self, recent: Recent) -> None:
-        with self._lock:
-            self._recent = recent
+            self._started.notify_all()
 
     def _begin(self, head: Head) -> None:
         """Begins at the head of this log. Readers of another one are ended."""
+        recent = recall(head.position, head.epoch)
         with self._lock:
             if self._is_ready:
                 self._roster.end(self._roster.everybody(), EndReason.CURSOR_LOST)
-            self.epoch = head.epoch
-            self._keep(Recent(head.position))
+            self.epoch, self._recent = head.epoch, recent
             self._roster.beaten_until = time.monotonic() // 1
 
     def _apply(self, event: Event) -> None:
@@ -229,8 +530,7 @@ class Hub:
             live = LiveEvent(event, self.epoch)
             for reader in self._roster.topics.readers_of(live.topic):
                 live.give_to(reader)
-            for rule in self._rules:
-                self._roster.topics.apply(live.changes(rule))
+            self._roster.topics.apply(live.changes)
             self._recent.append(live)
 
     def _check_credentials(self) -> None:

@@ -16,27 +16,13 @@ WHOLE_LOG = None  # the topic of a reader of all topics. Nobody else reads event
 MAX_UNSENT = 64 * 1024
 
 
-class Change(NamedTuple):
-    """Readers of the topic ``readers_of`` begin, or cease, to see ``topic``.
-
-    ``readers_of`` None with ``opens`` False: all readers of ``topic`` cease to see it.
-    """
-
-    topic: str
-    opens: bool
-    readers_of: str | None = None
-
-
-Rule = Callable[[Event], Iterable[Change]]
-
-
 class CredentialKind(Protocol):
     """Tokens, or sessions: how the hub learns that one ended."""
 
     end_reason: EndReason
-    # Whether an event of the log tells of each end that is not an expiry, as far as the service
-    # itself ends a credential.
-    is_told: bool
+    # Whether the log has an event of each end that is not an expiry, as far as the service itself
+    # ends a credential.
+    is_recorded: bool
 
     def ended_by(self, event: Event) -> Iterable[str]:
         """The ids that this event of the log ends."""
@@ -57,7 +43,7 @@ class Credential(NamedTuple):
 
         ``events`` are those of the log since then; None: unknown, which takes a statement.
         """
-        if events is None or not self.kind.is_told:
+        if events is None or not self.kind.is_recorded:
             return bool(self.kind.find_ended([self.id]))
         return any(self.id in self.kind.ended_by(event) for event in events)
 
@@ -68,15 +54,14 @@ class View:
 
     ``credential`` is what the reader presented: the stream ends with it. ``owner`` is whose streams
     are counted together: a token's id, or a user. ``matches`` is the reader's filter; None lets
-    every event pass. ``rule`` says how an event changes which topics its readers see. ``since`` is
-    the head of the log as the hub knew it before the credential was read; None: it knew none.
+    every event pass. ``since`` is the head of the log as the hub knew it before the credential was
+    read; None: it knew none.
     """
 
     credential: Credential
     owner: str
     is_platform: bool
     version: Version
-    rule: Rule
     matches: Callable[[Event], bool] | None = None
     since: Head | None = None
 
@@ -120,12 +105,6 @@ class Reader:
     def end(self, frame: bytes) -> None:
         """Takes the last frame."""
         self._put(frame, is_last=True)
-
-    def leave(self) -> None:
-        """The client is gone: nothing more is written."""
-        with self._lock:
-            self._frames, self.is_over = [], True
-        self.wake()
 
     def waiting(self) -> bytes:
         """Takes the frames that wait, to write them."""

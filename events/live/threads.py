@@ -119,27 +119,17 @@ class ThreadReader(Reader):
             return True
 
 
-class Waiter(Reader):
+class Waiter(ThreadReader):
     """A request that only wants to know that there is an event for it."""
 
     counts = False
-    __slots__ = ("_news",)
+    __slots__ = ()
 
     def __init__(self, view: View) -> None:
-        super().__init__(view)
-        self._news = threading.Event()
+        super().__init__(view, None)
 
     def wait(self, seconds: float) -> bool:
         """Waits for news since the last call. Returns False after ``seconds``."""
         arrived = self._news.wait(seconds)
         self._news.clear()
         return arrived
-
-    def deliver(self, frame: bytes, at: float) -> None:
-        self._news.set()
-
-    def beat(self, frame: bytes) -> None:
-        """A waiting request has no heartbeat."""
-
-    def end(self, frame: bytes) -> None:
-        self._news.set()

@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase, QueryDict
 from django.shortcuts import render
 from django.utils.http import urlencode
 
-from desks.feed import desk_visibility, topic_changes
+from desks.feed import desk_visibility
 from desks.models import Automation, Desk, User
 from events.feed import WHOLE_LOG, Query, Visibility, limit_to_times, read_head, read_page
 from events.http.cursors import log_position
@@ -256,6 +256,5 @@ def _news(request: HttpRequest, visibility: Visibility, *, is_platform: bool) ->
         owner=f"user:{user.pk}",
         is_platform=is_platform,
         version=Version.HINT,
-        rule=topic_changes,
     )
     return open_stream(request, view, Query(), visibility, read_head())

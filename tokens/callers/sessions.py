@@ -27,7 +27,7 @@ BATCH = 10_000
 class SessionKind:
     """How the hub learns that a session ended. No event of the log names a session."""
 
-    end_reason, is_told = EndReason.SIGNED_OUT, False
+    end_reason, is_recorded = EndReason.SIGNED_OUT, False
 
     def ended_by(self, event: Event) -> Iterable[str]:
         return ()

@@ -1,6 +1,6 @@
 """Bearer tokens of desks and of the platform."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from datetime import datetime
 from typing import Annotated, Self, TypedDict
 
@@ -8,7 +8,7 @@ from django.db import models
 from django.db.models import F, Q
 from django.utils import timezone
 
-from desks.feed import desk_visibility, topic_changes
+from desks.feed import desk_visibility
 from desks.ids import MAX_ID_LENGTH, UserId, id_schema, new_token_id
 from desks.models import Desk
 from events.actors import Actor, ActorType
@@ -17,7 +17,7 @@ from events.http.names import MAX_NAME_LENGTH
 from events.json_schema import EXAMPLE_USER_ID, DateTime, Example, JsonSchema, one_of
 from events.kinds import Kind, data_of
 from events.live.frames import EndReason
-from events.live.readers import Change, Credential
+from events.live.readers import Credential
 from events.models import Event
 from events.statements import listed
 from events.times import to_rfc3339
@@ -132,11 +132,6 @@ class Token(models.Model):
         """The token as what ends a stream that it opened."""
         return Credential(STREAM_TOKENS, self.public_id, self.expires_at)
 
-    @staticmethod
-    def topic_changes(event: Event) -> Sequence[Change]:
-        """How an event changes which topics a token sees."""
-        return topic_changes(event)
-
     def to_dict(self) -> TokenRecord:
         """The record that lists contain (contract, section 2). It never includes the value."""
         return {**self.as_event_data(), "lastUsedAt": to_rfc3339(self.last_used_at)}
@@ -174,7 +169,7 @@ class Token(models.Model):
 class StreamTokens:
     """Tells the hub which tokens have ended (contract, section 4, streams)."""
 
-    end_reason, is_told = EndReason.TOKEN_ENDED, True
+    end_reason, is_recorded = EndReason.TOKEN_ENDED, True
 
     def ended_by(self, event: Event) -> Iterable[str]:
         """The token that this event revokes, if it does."""

@@ -254,21 +254,6 @@ def test_what_comes_before_the_answer_is_written_after_it():
     in_the_loop(test)
 
 
-def test_while_a_page_is_taken_slowly_no_heartbeat_counts_against_the_reader():
-    async def test() -> None:
-        page, loop = b"x" * 4 * MAX_UNSENT, asyncio.get_running_loop()
-        async with a_reader(page, page) as (reader, protocol, client):
-            reader.beat(b":\n\n")
-            await asyncio.sleep(0.05)
-            assert not protocol.transport.is_closing()
-            received = 0
-            while received < 2 * len(page):
-                received += len(await loop.sock_recv(client, 65536))
-            assert received == 2 * len(page)
-
-    in_the_loop(test)
-
-
 def test_who_takes_a_page_too_slowly_is_cut(monkeypatch):
     monkeypatch.setattr(connection, "TAKING", 0.05)
 

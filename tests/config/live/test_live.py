@@ -124,6 +124,13 @@ def test_a_stream_begins_with_gunicorns_headers_and_ends_with_its_connection(web
         assert "transfer-encoding" not in ours.headers
 
 
+def test_without_a_host_it_is_asked_at_its_own_address_as_gunicorn_is(web, live):
+    ports = int(web.environment["PORT"]), int(live.environment["LIVE_PORT"])
+    for port in ports:
+        answer = exchange((ADDRESS, port), b"GET /healthz HTTP/1.0\r\n")
+        assert b" 200 OK\r\n" in answer
+
+
 def test_probes_and_metrics_say_how_it_is(live):
     assert asked(live, "/readyz").json()["ready"]
     page = asked(live, "/metrics", **bearer(METRICS_TOKEN)).text
@@ -175,7 +182,9 @@ def test_a_list_is_refused_before_any_query(django_assert_num_queries):
         (b"accept", LIST["Accept"].encode()),
         (b"authorization", f"Bearer {token}".encode()),
     ]
-    asked = environ_of(b"GET", f"{EVENTS}?limit=1000".encode(), "1.1", headers, (ADDRESS, 1))
+    asked = environ_of(
+        b"GET", f"{EVENTS}?limit=1000".encode(), "1.1", headers, (ADDRESS, 1), (ADDRESS, 2)
+    )
     with django_assert_num_queries(0):
         refused = respond(asked, new_reader=Reader)
     assert refused.head.startswith(b"HTTP/1.1 406 ")

@@ -14,7 +14,7 @@ from events import log
 from events.actors import SYSTEM
 from events.kinds import Kind
 from events.live import hub as hub_module
-from events.live import recent, streams
+from events.live import streams
 from events.live.frames import EndReason
 from events.live.hub import hub
 from events.live.readers import MAX_UNSENT
@@ -98,7 +98,7 @@ class TestWhatItShows:
 
     def test_a_long_way_is_read_in_pages_and_ends_at_the_hub(self, desk, engine, monkeypatch):
         monkeypatch.setattr(streams, "PAGE_SIZE", 2)
-        monkeypatch.setattr(recent, "KEPT", 1)
+        monkeypatch.setattr(hub_module, "KEPT", 1)
         first = cursor(engine)
         stream = Stream(engine, f"after={first}&kind=signal.filled")
         for _ in range(3):
@@ -136,7 +136,7 @@ class TestWhatItShows:
     def test_a_reader_whom_the_hub_has_overtaken_reads_on_in_the_log(
         self, desk, engine, monkeypatch
     ):
-        monkeypatch.setattr(recent, "KEPT", 2)
+        monkeypatch.setattr(hub_module, "KEPT", 2)
         first, beside = cursor(engine), Stream(engine)
         for _ in range(4):
             fan_out(engine)
@@ -208,7 +208,7 @@ class TestConsent:
     @pytest.mark.parametrize(
         ("name", "value"),
         [
-            pytest.param("PART", recent.PART, id="from the hub"),
+            pytest.param("PART", hub_module.PART, id="from the hub"),
             pytest.param("PART", 1, id="from the hub, in parts"),
             pytest.param("KEPT", 1, id="from the log"),
         ],
@@ -216,7 +216,7 @@ class TestConsent:
     def test_a_reader_that_joins_with_an_old_cursor_sees_what_it_saw_then(
         self, card, engine, monkeypatch, name, value
     ):
-        monkeypatch.setattr(recent, name, value)
+        monkeypatch.setattr(hub_module, name, value)
         follower = a_ready_desk(card)
         token = a_desk_token(follower)
         start = cursor(token, "order=desc&limit=1")

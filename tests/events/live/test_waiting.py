@@ -157,7 +157,7 @@ def test_a_reader_without_a_free_seat_is_answered_at_once(settings):
 def a_view(owner: str, *, is_platform: bool = False) -> View:
     """What slots ask of a view: whose it is."""
     credential = Credential(StreamTokens(), owner, None)
-    return View(credential, owner, is_platform, Version.DESK, rule=lambda event: ())
+    return View(credential, owner, is_platform, Version.DESK)
 
 
 def test_desks_can_take_half_of_the_seats_and_the_platform_all(settings):
