@@ -17,44 +17,22 @@ is unavailable or busy, the client retries until ``timeout``. Derive the nonce f
 is about, such as a bar or an order, so that the engine sends the same nonce after a crash.
 """
 
-from .data import (
-    Accepted,
-    Bot,
-    Card,
-    Checked,
-    ClientError,
-    Desk,
-    DeskPage,
-    Event,
-    EventFilter,
-    EventSearch,
-    Page,
-    Refusal,
-    RemovedDesk,
-    UnreachableError,
-)
-from .engine import HOOK, DeskCopy, Engine
-from .webhooks import InvalidWebhookError, verify_webhook, webhook_answer
-
-__all__ = [
-    "HOOK",
-    "Accepted",
-    "Bot",
-    "Card",
-    "Checked",
-    "ClientError",
-    "Desk",
-    "DeskCopy",
-    "DeskPage",
-    "Engine",
-    "Event",
-    "EventFilter",
-    "EventSearch",
-    "InvalidWebhookError",
-    "Page",
-    "Refusal",
-    "RemovedDesk",
-    "UnreachableError",
-    "verify_webhook",
-    "webhook_answer",
-]
+from .engine import HOOK as HOOK
+from .engine import Accepted as Accepted
+from .engine import Card as Card
+from .engine import Checked as Checked
+from .engine import ClientError as ClientError
+from .engine import Desk as Desk
+from .engine import DeskCopy as DeskCopy
+from .engine import DeskPage as DeskPage
+from .engine import Engine as Engine
+from .engine import Event as Event
+from .engine import EventFilter as EventFilter
+from .engine import EventSearch as EventSearch
+from .engine import Page as Page
+from .engine import Refusal as Refusal
+from .engine import RemovedDesk as RemovedDesk
+from .engine import UnreachableError as UnreachableError
+from .webhooks import InvalidWebhookError as InvalidWebhookError
+from .webhooks import verify_webhook as verify_webhook
+from .webhooks import webhook_answer as webhook_answer

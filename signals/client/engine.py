@@ -1,35 +1,362 @@
-"""The engine's calls, and a copy of all desks that it keeps."""
+"""The engine's calls, how it follows the feed, and a copy of all desks that it keeps."""
 
-from collections.abc import Iterator
+import json
+import os
+import random
+import time
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal, Self, Unpack
+from typing import Any, Literal, NotRequired, Self, TypedDict, Unpack
 
 import httpx2
-
-from .connection import Connection, Query
-from .data import (
-    Accepted,
-    Bot,
-    Card,
-    Checked,
-    Desk,
-    DeskPage,
-    Event,
-    EventFilter,
-    EventSearch,
-    JsonObject,
-    Page,
-    Refusal,
-)
-from .following import FEED, Follower, SavedCursor
 
 HOOK = "/api/hooks/signal"
 CHECK = "/api/hooks/check"
 SIGNALS = "/api/v1/signals"
-PAGE_SIZE = 1000  # desks or bots in one response, at most
-TIMEOUT = 60.0  # seconds for one call with all its retries
+DESKS = "/api/v1/desks"
+FEED = "/api/v1/events"
+PAGE_SIZE = 1000  # desks in one response, at most
 # The parameters of the feed that ``EventSearch`` has by another name.
 PARAMETERS = {"kinds": "kind", "user_id": "userId", "bot_id": "botId"}
+
+TIMEOUT = 60.0  # seconds for one call with all its retries
+MAX_WAIT = 25  # seconds, the longest that the service waits for events
+RESPONSE_TIMEOUT = MAX_WAIT + 10.0  # seconds for one response
+SILENCE_TIMEOUT = 40.0  # seconds without a byte of a stream, which has a heartbeat every 15 s
+MIN_BACKOFF, MAX_BACKOFF = 0.5, 8.0  # seconds between two attempts
+# Statuses after which the same request can be sent again.
+RETRYABLE = (429, 500, 502, 503, 504)
+
+END = "end"  # the kind of a stream's last message
+RESTARTING = "restarting"  # the reason of an end after which the stream can be opened again
+SAVING_INTERVAL = 1.0  # seconds between two writes of the file
+MIN_STREAM_PAUSE, MAX_STREAM_PAUSE = 15.0, 600.0  # seconds without a stream after it was refused
+RECONNECT_PAUSE = 4.0  # seconds, if the stream named none
+
+Direction = Literal["long", "short"]
+JsonObject = dict[str, Any]
+# Parameters by their names: texts, numbers, flags, times or lists. One that is None is left out.
+Query = Mapping[str, object]
+
+# --- What calls take, return and raise ------------------------------------------------------------
+
+
+class Card(TypedDict):
+    """A pair and direction for signals to repeat. The published card also has a name."""
+
+    name: NotRequired[str]
+    pair: str
+    direction: Direction
+
+
+class Desk(TypedDict):
+    """A desk as the engine sees it."""
+
+    userId: str
+    connected: bool
+    ready: bool
+    connection: JsonObject | None
+    election: JsonObject | None
+    createdAt: str
+    updatedAt: str
+
+
+class RemovedDesk(TypedDict):
+    """A desk that is no longer listed."""
+
+    userId: str
+    removed: Literal[True]
+
+
+class DeskPage(TypedDict):
+    """A page of desks. ``cardChanged`` and removed desks are in pages of changes only."""
+
+    desks: list[Desk | RemovedDesk]
+    asOf: str
+    next: str | None
+    cardChanged: NotRequired[bool]
+
+
+class EventFilter(TypedDict, total=False):
+    """Which events to read. Several filters narrow together."""
+
+    kinds: Sequence[str]
+    user_id: str  # what this desk sees, fan-outs that filled it included
+    bot_id: str
+    signal: str
+
+
+class EventSearch(EventFilter, total=False):
+    """Which events to read, and from which time: not before ``since``, before ``until``."""
+
+    since: datetime
+    until: datetime
+
+
+class Event(TypedDict):
+    """One event of the log. ``position`` orders all of them."""
+
+    id: str
+    position: int
+    kind: str
+    at: str
+    actor: dict[str, str | None] | None
+    userId: str | None
+    signal: JsonObject | None
+    data: JsonObject
+
+
+class Page(TypedDict):
+    """A page of the feed. ``next`` is the cursor to continue from, even if the page is empty."""
+
+    events: list[Event]
+    next: str
+    more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The outcome of a signal. ``repeated`` is True if an earlier call was already accepted."""
+
+    signal: JsonObject
+    outcome: str
+    matched: int
+    filled: int
+    repeated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What a signal would do now. ``ignored`` are the names of members that have no meaning."""
+
+    signal: JsonObject
+    would_be: str
+    matched: int
+    filled: int
+    ignored: list[str]
+
+
+class ClientError(Exception):
+    """The base class of the errors that calls raise."""
+
+
+class Refusal(ClientError):
+    """The service refused the request. ``code`` and ``detail`` are those of section 5."""
+
+    def __init__(self, status: int, problem: JsonObject) -> None:
+        self.status, self.problem = status, problem
+        self.code: str = problem.get("code", "")
+        self.detail: str = problem.get("detail", "")
+        super().__init__(f"{status} {self.code}: {self.detail}")
+
+
+class UnreachableError(ClientError):
+    """No response before ``timeout``. A signal may have arrived: send it again with its nonce."""
+
+
+# --- Requests -------------------------------------------------------------------------------------
+
+
+class Connection:
+    """The service's address and a token. ``timeout`` is in seconds, retries included.
+
+    Methods raise ``Refusal`` or ``UnreachableError``.
+    """
+
+    def __init__(
+        self, base_url: str, token: str, timeout: float, http: httpx2.Client | None
+    ) -> None:
+        self._base_url = base_url.rstrip("/")
+        self._headers = {"Authorization": f"Bearer {token}"}
+        self._timeout = timeout
+        self._http = http or httpx2.Client(timeout=RESPONSE_TIMEOUT)
+
+    def close(self) -> None:
+        self._http.close()
+
+    def get(self, path: str, query: Query) -> Any:
+        """Returns the JSON of a GET."""
+        url, params = self._base_url + path, _parameters(query)
+        request = self._http.build_request("GET", url, params=params, headers=self._headers)
+        return self._result(request)
+
+    def post(self, path: str, body: JsonObject) -> Any:
+        """Returns the JSON of a POST. It may arrive several times, so it must be safe to repeat."""
+        url = self._base_url + path
+        return self._result(self._http.build_request("POST", url, json=body, headers=self._headers))
+
+    def stream(
+        self, path: str, query: Query, last_event_id: str
+    ) -> AbstractContextManager[httpx2.EventSource]:
+        """Opens a stream of server-sent events, without retries.
+
+        Opening or reading it raises ``httpx2.TransportError`` if it is cut, or silent for too long.
+        Reading a response that is no stream raises it too.
+        """
+        headers = {**self._headers, "Last-Event-ID": last_event_id}
+        params = _parameters(query)
+        return self._http.sse(
+            self._base_url + path, params=params, headers=headers, timeout=SILENCE_TIMEOUT
+        )
+
+    def _result(self, request: httpx2.Request) -> Any:
+        response = self._response(request)
+        if response.is_success:
+            return response.json()
+        is_json = "json" in response.headers.get("Content-Type", "")
+        raise Refusal(response.status_code, response.json() if is_json else {})
+
+    def _response(self, request: httpx2.Request) -> httpx2.Response:
+        """Sends a request, and retries until it gets a final response or the timeout is over."""
+        deadline = time.monotonic() + self._timeout
+        for pause in backoff():
+            response: httpx2.Response | None = None  # it is unknown whether the request arrived
+            with suppress(httpx2.TransportError):
+                response = self._http.send(request)
+            if response is not None and response.status_code not in RETRYABLE:
+                break
+            delay = _retry_after(response) or pause
+            if time.monotonic() + delay > deadline:
+                break
+            time.sleep(delay)
+        if response is None:
+            raise UnreachableError("The service did not respond. It is safe to repeat the call.")
+        return response
+
+
+def backoff(least: float | None = None, most: float | None = None) -> Iterator[float]:
+    """Yields the delays between attempts in seconds: exponential, bounded and with jitter."""
+    upper = least or MIN_BACKOFF
+    while True:
+        yield random.uniform(upper / 2, upper)  # noqa: S311 - jitter, not a secret  # nosec B311
+        upper = min(2 * upper, most or MAX_BACKOFF)
+
+
+def _parameters(query: Query) -> dict[str, str | list[str]]:
+    return {name: _text(value) for name, value in query.items() if value is not None}
+
+
+def _text(value: object) -> str | list[str]:
+    """The text of a parameter. A time without an offset is taken for local time."""
+    if isinstance(value, datetime):
+        return value.astimezone().isoformat()
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [str(each) for each in value]
+    return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+def _retry_after(response: httpx2.Response | None) -> float | None:
+    """Returns the seconds of the Retry-After header, or None if there is none."""
+    value = response.headers.get("Retry-After", "") if response is not None else ""
+    return float(value) if value.isdecimal() else None
+
+
+# --- The feed -------------------------------------------------------------------------------------
+
+
+class SavedCursor:
+    """A cursor of the feed, and the file that it is saved in. None if none was saved yet."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.value: str | None = path.read_text().strip() if path.exists() else None
+        self._saved, self._saved_at = self.value, time.monotonic() - SAVING_INTERVAL
+
+    def move(self, value: str) -> None:
+        """Moves the cursor. Saves it if it was not saved within the last second."""
+        self.value = value
+        if time.monotonic() - self._saved_at >= SAVING_INTERVAL:
+            self.save()
+
+    def save(self) -> None:
+        """Replaces the file atomically, so that a crash leaves the old cursor or the new one."""
+        if self.value is None or self.value == self._saved:
+            return
+        fresh = self._path.with_name(f"{self._path.name}.new")
+        with open(fresh, "w") as file:
+            file.write(self.value)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(self._path)
+        self._saved, self._saved_at = self.value, time.monotonic()
+
+
+class Follower:
+    """Reads the feed from a saved cursor on. ``query`` are its filters."""
+
+    def __init__(self, connection: Connection, cursor: SavedCursor, query: Query) -> None:
+        self._connection, self._cursor, self._query = connection, cursor, query
+        self._pauses = backoff()
+
+    def events(self) -> Iterator[Event]:
+        """Yields every event after the cursor, without end.
+
+        It polls until it has caught up for the first time, and while the service offers no stream.
+        """
+        try:
+            yield from self._poll() if self._cursor.value is None else ()
+            pauses, without_stream_until = _stream_pauses(), 0.0
+            while True:
+                if time.monotonic() < without_stream_until:
+                    yield from self._poll()
+                elif (yield from self._stream()):
+                    pauses = _stream_pauses()
+                else:
+                    without_stream_until = time.monotonic() + next(pauses)
+                    yield from self._poll()
+        finally:
+            self._cursor.save()
+
+    def _stream(self) -> Generator[Event, None, bool]:
+        """Yields the events of one stream. Returns whether to open another one.
+
+        False: the service offers none, it cannot be reached, or it ended the stream for a reason
+        that the next poll names in a refusal.
+        """
+        pause: float | None = None  # None until the stream has begun
+        try:
+            with self._connection.stream(FEED, self._query, str(self._cursor.value)) as source:
+                for message in source:
+                    pause = (message.retry or 0) / 1000 or pause or RECONNECT_PAUSE
+                    if message.event == END:
+                        if json.loads(message.data).get("reason") != RESTARTING:
+                            return False
+                        break
+                    if message.data:
+                        event: Event = json.loads(message.data)
+                        yield event
+                    self._cursor.move(message.id)
+        except httpx2.TransportError:
+            pass  # refused, cut, or without a heartbeat for too long
+        if pause is not None:
+            time.sleep(pause)
+        return pause is not None
+
+    def _poll(self) -> Iterator[Event]:
+        """Yields the events of the list, page by page, until a page is empty."""
+        caught_up = False
+        while not caught_up:
+            started = time.monotonic()
+            after = {"after": self._cursor.value or None, "wait": MAX_WAIT}
+            page: Page = self._connection.get(FEED, {**self._query, **after})
+            caught_up = not page["events"] and not page["more"]
+            if not caught_up or time.monotonic() - started > MAX_WAIT / 2:
+                self._pauses = backoff()
+            else:  # the service has no free slot for a waiting reader: do not poll it at once
+                time.sleep(next(self._pauses))
+            yield from page["events"]
+            self._cursor.move(page["next"])
+
+
+def _stream_pauses() -> Iterator[float]:
+    """Yields the seconds to poll before the next attempt to open a stream."""
+    return backoff(MIN_STREAM_PAUSE, MAX_STREAM_PAUSE)
+
+
+# --- The engine -----------------------------------------------------------------------------------
 
 
 class Engine:
@@ -55,7 +382,7 @@ class Engine:
     def __exit__(self, *_: object) -> None:
         self._connection.close()
 
-    # --- Desks and bots ---------------------------------------------------------------------------
+    # --- Desks ------------------------------------------------------------------------------------
 
     def card(self) -> Card | None:
         """The published card, or None if there is none."""
@@ -75,7 +402,8 @@ class Engine:
         ``limit`` is the number of desks in one response.
         """
         query: Query = {"ready": ready, "connected": connected, "signal": signal}
-        yield from self._list("/api/v1/desks", "desks", query, limit)
+        for page in self._pages(DESKS, query, limit):
+            yield from page["desks"]
 
     def desk_pages(
         self, *, changed_since: str | None = None, limit: int = PAGE_SIZE
@@ -84,23 +412,19 @@ class Engine:
 
         ``DeskCopy`` keeps a copy of the desks with it.
         """
-        yield from self._pages("/api/v1/desks", {"changedSince": changed_since}, limit)
+        yield from self._pages(DESKS, {"changedSince": changed_since}, limit)
 
     def desk(self, user_id: str) -> Desk:
         """Returns one desk. Raises ``Refusal`` (``not_found``) if it does not exist."""
-        desk: Desk = self._connection.get(f"/api/v1/desks/{user_id}", {})
+        desk: Desk = self._connection.get(f"{DESKS}/{user_id}", {})
         return desk
-
-    def bots(self, *, limit: int = PAGE_SIZE) -> Iterator[Bot]:
-        """Yields the bots of the desk, for a desk token. ``limit`` as in ``desks``."""
-        yield from self._list("/api/v1/bots", "bots", {}, limit)
 
     # --- Signals ----------------------------------------------------------------------------------
 
     def deploy(self, user_id: str, card: Card, *, nonce: str) -> Accepted:
         """Sends a signal to one desk, which must be ready."""
         body = {**_elected(card, nonce), "mode": "paper"}
-        return self._signal(f"/api/v1/desks/{user_id}/signal", body)
+        return self._signal(f"{DESKS}/{user_id}/signal", body)
 
     def fan_out(self, card: Card, *, nonce: str) -> Accepted:
         """Sends a signal to every desk that is ready."""
@@ -172,11 +496,6 @@ class Engine:
         yield from Follower(self._connection, saved, _by_parameter(only)).events()
 
     # --- Requests ---------------------------------------------------------------------------------
-
-    def _list(self, path: str, name: str, query: Query, limit: int) -> Iterator[Any]:
-        """Yields every element of a list, page by page."""
-        for page in self._pages(path, query, limit):
-            yield from page[name]
 
     def _pages(self, path: str, query: Query, limit: int) -> Iterator[Any]:
         after, more = None, True

@@ -14,7 +14,7 @@ import json
 import time
 from collections.abc import Mapping
 
-from .data import JsonObject
+from .engine import JsonObject
 
 TOLERANCE = 300  # seconds by which the two clocks may differ
 PREFIX = "whsec_"

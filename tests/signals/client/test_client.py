@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from signals.client import Engine, Refusal, UnreachableError
-from signals.client.connection import MAX_BACKOFF, MIN_BACKOFF, backoff
+from signals.client.engine import MAX_BACKOFF, MIN_BACKOFF, backoff
 from tests.client import HOOK, signed
 from tests.conformance.browser import Browser
 from tests.conformance.client import Service
@@ -96,7 +96,7 @@ class Cutting(Watched):
 def pauses(monkeypatch):
     """The seconds that a follower paused; it does not really pause."""
     paused = []
-    monkeypatch.setattr("signals.client.following.time.sleep", paused.append)
+    monkeypatch.setattr("signals.client.engine.time.sleep", paused.append)
     return paused
 
 
@@ -170,18 +170,6 @@ def push(server, nonce):
     body = json.dumps({**signal, "source": "tradingview", "botId": bot["botId"]}).encode()
     headers = signed(bot["secret"], body=body)
     return httpx2.post(server.base_url + HOOK, content=body, headers=headers, trust_env=False)
-
-
-def test_it_lists_the_bots_of_a_desk_for_the_desks_token(server, engine, card, nonce):
-    bot, desk = server.seed["automation"], server.seed["desks"][0]
-    push(server, nonce)
-    with client(server, desk["deskToken"]) as owner:
-        (listed,) = owner.bots(limit=1)
-    assert (listed["botId"], listed["state"]) == (bot["botId"], "accepts_signals")
-    assert listed["last"]["outcome"] == "filled"
-    with pytest.raises(Refusal) as refused:
-        next(engine.bots())
-    assert refused.value.code == "not_allowed"
 
 
 def test_a_check_says_what_a_signal_would_do_and_uses_no_nonce(server, engine, card, nonce):
@@ -364,7 +352,7 @@ def test_a_stream_that_is_cut_is_opened_again_behind_the_last_event(
 def test_a_stream_without_a_heartbeat_is_opened_again(
     server, engine, card, nonce, tmp_path, pauses, monkeypatch
 ):
-    monkeypatch.setattr("signals.client.connection.SILENCE_TIMEOUT", 1.5)
+    monkeypatch.setattr("signals.client.engine.SILENCE_TIMEOUT", 1.5)
     line = Watched(lambda number: number == 3 and engine.fan_out(card, nonce=nonce) and None)
     with client(server, transport=line) as follower:
         events = follow(follower, tmp_path / "cursor", engine.tail())
@@ -407,7 +395,7 @@ def test_it_backs_off_if_no_waiting_slot_is_free(
     server, engine, card, nonce, tmp_path, monkeypatch
 ):
     """Without a slot no stream is offered, and each response of the list is immediate and empty."""
-    monkeypatch.setattr("signals.client.connection.MIN_BACKOFF", 0.1)
+    monkeypatch.setattr("signals.client.engine.MIN_BACKOFF", 0.1)
     line = Watched(lambda number: number == 6 and engine.fan_out(card, nonce=nonce) and None)
     with (
         serving_beside(server, WAITING_READERS="0") as crowded,
@@ -422,7 +410,7 @@ def test_it_backs_off_if_no_waiting_slot_is_free(
 
 
 def test_it_respects_retry_after(server, monkeypatch):
-    monkeypatch.setattr("signals.client.connection.MIN_BACKOFF", 0.01)
+    monkeypatch.setattr("signals.client.engine.MIN_BACKOFF", 0.01)
     busy = httpx2.Response(503, headers={"Retry-After": "1"})
     line = Watched(lambda number: busy if number == 1 else None)
     with client(server, transport=line) as engine:
