@@ -3,10 +3,10 @@
 import functools
 from collections.abc import Callable
 from typing import cast
-from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
+from django.contrib.auth.views import redirect_to_login
 from django.db import transaction
 from django.forms import CharField, CheckboxSelectMultiple, Form, MultipleChoiceField, TextInput
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, QueryDict
@@ -144,8 +144,7 @@ def chat_page(*methods: str, spends: str, recently: bool = True) -> Callable[[Vi
                 require_staff(request, recently=False)
             if recently and not signed_in_recently(request):
                 back = request.path if "GET" in methods else reverse("new-chat")
-                again = urlencode({"next": back})
-                return redirect(f"{reverse('account_reauthenticate')}?{again}")
+                return redirect_to_login(back, "account_reauthenticate")
             user = cast(User, request.user)
             limits.consume(spends if request.method == "POST" else "pages", str(user.pk))
             return view(request, user, **kwargs)

@@ -1,6 +1,6 @@
 """The control area's pages of webhooks. Staff read all of them, and change the platform's."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from django import forms
@@ -48,7 +48,7 @@ class OfThePlatform(ActionPage):
     """An act on a webhook of the platform: ``act`` is one of the buttons of a desk's page."""
 
     act: str
-    says: str
+    says: Sequence[str]
     states: Collection[State] = State
 
     @classmethod
@@ -56,14 +56,14 @@ class OfThePlatform(ActionPage):
         return row.is_platform and row.state in cls.states
 
     def consequences(self) -> list[str]:
-        return [self.says]
+        return [*self.says]
 
     def perform(self, form: Any) -> HttpResponse:
         return self.redirect_to_row(self.row, press(self.act, self.row, self.actor))
 
 
 class ChangeWebhook(OfThePlatform):
-    label, says = "Change", "A new URL must answer a test before anything is delivered to it."
+    label, says = "Change", ["A new URL must answer a test before anything is delivered to it."]
     form_class = ChangeForm
 
     def get_initial(self) -> dict[str, object]:
@@ -76,10 +76,8 @@ class ChangeWebhook(OfThePlatform):
 
 class ReplaceSecret(CreateCredentialPage, OfThePlatform):
     label, is_per_row = "Replace secret", True
+    says = "As long as you keep the old secret, both sign each delivery.", ONCE
     form_class = SecretForm
-
-    def consequences(self) -> list[str]:
-        return ["As long as you keep the old secret, both sign each delivery.", ONCE]
 
     def create(self, form: SecretForm) -> tuple[str, Subscription]:
         return actions.replace_secret(webhook=self.row, actor=self.actor, **form.cleaned_data)
@@ -87,18 +85,16 @@ class ReplaceSecret(CreateCredentialPage, OfThePlatform):
 
 class SendTest(OfThePlatform):
     label, act = "Send test", "test"
-
-    def consequences(self) -> list[str]:
-        return [f"A signed test is sent to {self.row.host}. It is no event of the log."]
+    says = ["A signed test is sent to its URL. It is no event of the log."]
 
 
 class PauseWebhook(OfThePlatform):
-    label, act, says = "Pause", "pause", "Events wait until the webhook is resumed."
+    label, act, says = "Pause", "pause", ["Events wait until the webhook is resumed."]
     states = (State.UNVERIFIED, State.ACTIVE, State.DISABLED)
 
 
 class ResumeWebhook(OfThePlatform):
-    label, act, says = "Resume", "resume", "What waited is sent in order."
+    label, act, says = "Resume", "resume", ["What waited is sent in order."]
     states = (State.PAUSED, State.DISABLED)
 
 
@@ -113,7 +109,7 @@ class PositionForm(forms.Form):
 
 
 class Rewind(OfThePlatform):
-    label, says = "Send again or skip", "It takes effect when the delivery in flight has ended."
+    label, says = "Send again or skip", ["It takes effect when the delivery in flight has ended."]
     form_class = PositionForm
 
     def get_initial(self) -> dict[str, object]:
@@ -127,12 +123,10 @@ class Rewind(OfThePlatform):
 
 class RemoveWebhook(OfThePlatform):
     label, is_destructive = "Remove", True
-
-    def consequences(self) -> list[str]:
-        return [
-            "Nothing more is sent to its URL.",
-            "The URL, the secret and the list of attempts are deleted. This cannot be undone.",
-        ]
+    says = (
+        "Nothing more is sent to its URL.",
+        "The URL, the secret and the list of attempts are deleted. This cannot be undone.",
+    )
 
     def perform(self, form: forms.Form) -> HttpResponse:
         actions.remove(webhook=self.row, actor=self.actor)

@@ -9,11 +9,11 @@ from collections.abc import Callable, Collection, Sequence
 
 from django import forms
 from django.contrib import messages
+from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.http import urlencode
 
 from desks.models import Desk
 from events.actors import Actor
@@ -54,7 +54,7 @@ def changing_page(*methods: str, spends: Spends = "changes") -> Callable[[View],
                 return view(request, desk, *args, **kwargs)
             has_form = "GET" in methods
             back = request.path if has_form else reverse("webhook", args=[kwargs["webhook_id"]])
-            return redirect(f"{reverse('account_reauthenticate')}?{urlencode({'next': back})}")
+            return redirect_to_login(back, "account_reauthenticate")
 
         return checked
 

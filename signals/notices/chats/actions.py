@@ -10,7 +10,6 @@ import logging
 import secrets
 from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import Any
 
 from django.db import transaction
 from django.db.models import Q
@@ -107,7 +106,7 @@ def remove(*, chat: Chat, now: datetime) -> None:
 
 
 @receiver(desk_ends)
-def remove_all(sender: Any, desk: Desk, **options: Any) -> None:
+def remove_all(sender: object, desk: Desk, **options: object) -> None:
     """Removes the chats of a desk's owner, in the turn that ends the desk."""
     Chat.objects.filter(user=desk.user_id).delete_locked()
     ChatCode.objects.filter(user=desk.user_id).delete()

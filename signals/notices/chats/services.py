@@ -6,12 +6,13 @@ Telegram has no URLs of chats: the operator's bot learns of them from those who 
 import hashlib
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from django.conf import settings
 
 from desks.models.chat import Service
+from events.json_schema import JsonObject
 from signals.outbound.addresses import ForbiddenURL, Target, check_url
 
 # Characters of a message. A longer one is cut. ntfy takes 4,096 bytes.
@@ -81,51 +82,37 @@ def is_offered(service: str, host: str) -> bool:
 
 def request_of(service: str, url: str, subject: str, body: str) -> Request:
     """The request that sends a notice to a chat with this URL, or number."""
-    carrier = Service(service)
-    return CARRIERS[carrier](url, subject, body, MAX_TEXT[carrier])
+    content: JsonObject
+    most = MAX_TEXT[Service(service)]
+    match service:
+        case Service.DISCORD:
+            text = f"**{_without_marks(subject)}**\n{_without_marks(body)}"
+            content = {
+                "content": cut(text, most),
+                "allowed_mentions": {"parse": []},
+                "flags": SUPPRESS_EMBEDS,
+            }
+        case Service.SLACK:
+            text = cut(f"{subject}\n{body}", most)
+            escaped = "".join(SLACK_MARKS.get(character, character) for character in text)
+            unfurls = {"unfurl_links": False, "unfurl_media": False}
+            content = {"text": escaped, "mrkdwn": False, **unfurls}
+        case Service.NTFY:  # as JSON at the root, so that no header holds text
+            root, _, topic = url.rpartition("/")
+            url, content = (
+                f"{root}/",
+                {"topic": topic, "title": subject, "message": cut(body, most)},
+            )
+        case _:  # plain text: without a ``parse_mode`` nothing is formatting at Telegram
+            content = {
+                "chat_id": int(url),
+                "text": cut(f"{subject}\n\n{body}", most),
+                "link_preview_options": {"is_disabled": True},
+            }
+            url = bot_url("sendMessage")
+    return Request(url, json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode())
 
 
-def _discord(url: str, subject: str, body: str, most: int) -> Request:
-    text = f"**{_without_marks(subject)}**\n{_without_marks(body)}"
-    content = {
-        "content": cut(text, most),
-        "allowed_mentions": {"parse": []},
-        "flags": SUPPRESS_EMBEDS,
-    }
-    return Request(url, _encode(content))
-
-
-def _slack(url: str, subject: str, body: str, most: int) -> Request:
-    text = cut(f"{subject}\n{body}", most)
-    escaped = "".join(SLACK_MARKS.get(character, character) for character in text)
-    content = {"text": escaped, "mrkdwn": False, "unfurl_links": False, "unfurl_media": False}
-    return Request(url, _encode(content))
-
-
-def _ntfy(url: str, subject: str, body: str, most: int) -> Request:
-    """Publishes as JSON at the root, so that no header holds text."""
-    root, _, topic = url.rpartition("/")
-    return Request(
-        f"{root}/", _encode({"topic": topic, "title": subject, "message": cut(body, most)})
-    )
-
-
-def _telegram(number: str, subject: str, body: str, most: int) -> Request:
-    """Plain text: without a ``parse_mode`` nothing is formatting."""
-    content = {
-        "chat_id": int(number),
-        "text": cut(f"{subject}\n\n{body}", most),
-        "link_preview_options": {"is_disabled": True},
-    }
-    return Request(bot_url("sendMessage"), _encode(content))
-
-
-CARRIERS: dict[Service, Callable[[str, str, str, int], Request]] = {
-    Service.DISCORD: _discord,
-    Service.SLACK: _slack,
-    Service.NTFY: _ntfy,
-    Service.TELEGRAM: _telegram,
-}
 FORMS = {
     Service.DISCORD: "a Discord webhook",
     Service.SLACK: "a Slack incoming webhook",
@@ -153,10 +140,6 @@ def _without_marks(text: str) -> str:
 def _any_of(forms: Sequence[str]) -> str:
     *others, last = forms
     return f"{', '.join(others)} or {last}" if others else last
-
-
-def _encode(content: dict[str, Any]) -> bytes:
-    return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 # --- The operator's bot at Telegram: its addresses, its links, and what it reads ------------------
