@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Annotated, NamedTuple, TypedDict
 
-from django.db import DEFAULT_DB_ALIAS, connection
+from django.db import connection
 
 from events.actors import ActorRecord
 from events.json_schema import (
@@ -25,22 +25,8 @@ from events.json_schema import (
 )
 from events.kinds import Kind
 from events.models import SEARCHED, Event, Head
-from events.statements import Union, adapt_datetime, fetch_all, fetch_one, parse_datetime
+from events.statements import Union, adapt_datetime, fetch_all, fetch_one
 from events.times import to_rfc3339
-
-HEAD_COLUMNS = ["id", "position", "at", "epoch"]
-READ_HEAD = f"SELECT {', '.join(HEAD_COLUMNS)} FROM {Head._meta.db_table}"
-
-
-def read_head() -> Head:
-    """The head of the log, as ``Head.objects.get`` finds it, in a quarter of the time."""
-    row = fetch_one(READ_HEAD)
-    if row is None:
-        raise Head.DoesNotExist
-    head = Head.from_db(DEFAULT_DB_ALIAS, HEAD_COLUMNS, row)
-    head.at = parse_datetime(head.at)
-    return head
-
 
 EVENT_TABLE = Event._meta.db_table
 MAX_SPANS_PER_PAGE = 20
@@ -115,6 +101,11 @@ class IndexRange(NamedTuple):
     key: Mapping[str, str]
     low: int
     high: int
+
+
+def read_head() -> Head:
+    """The head of the log."""
+    return Head.objects.get()
 
 
 def read_page(query: Query, visibility: Visibility) -> Page:

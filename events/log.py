@@ -133,16 +133,19 @@ class Turn:
 def turn(*, actor: Actor | None, positions: int = 1) -> Iterator[Turn]:
     """A turn at the log. Inside another turn it joins that turn, so that actions compose.
 
-    ``actor`` is who causes the events of this block; None if the caller is not authenticated.
+    ``actor`` is who causes the events; None if the caller is not authenticated. An action inside
+    another one has the same actor.
     ``positions`` is the number of events that the caller expects to write. The first statement
     takes so many positions. If there are more events or fewer, the last one corrects the counter.
 
-    Raises ``OperationalError`` if the lock is not free in time. Nothing is written then.
+    Raises ``OperationalError`` if the lock is not free in time, and ``ValueError`` for another
+    actor inside a turn. Nothing is written then.
     """
     current_turn: Turn | None = getattr(_thread, "turn", None)
     if current_turn is not None:
-        with _with_actor(current_turn, actor):
-            yield current_turn
+        if actor != current_turn.actor:
+            raise ValueError(f"The actor of the turn is {current_turn.actor}, not {actor}.")
+        yield current_turn
         return
     with wait_for_turn(), transaction.atomic(durable=True):
         _thread.turn = current = Turn(actor, positions)
@@ -155,15 +158,6 @@ def turn(*, actor: Actor | None, positions: int = 1) -> Iterator[Turn]:
             _thread.turn = None
     for callback in current.after_commit:
         callback()
-
-
-@contextmanager
-def _with_actor(turn: Turn, actor: Actor | None) -> Iterator[None]:
-    outer, turn.actor = turn.actor, actor
-    try:
-        yield
-    finally:
-        turn.actor = outer
 
 
 def _take_positions(count: int, now: datetime) -> tuple[int, datetime]:

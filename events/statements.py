@@ -7,7 +7,7 @@ column names come from the models.
 import functools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Any, TypeAlias
@@ -22,6 +22,8 @@ from events.models import Event, Head
 # that an enumeration's member is passed as its value: the driver takes three times as long for a
 # subclass of str.
 ADAPTED_FIELDS = (DateTimeField, JSONField)
+
+TIMEOUTS = ("lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout")
 
 DbField: TypeAlias = "Field[Any, Any]"
 Parameters = Sequence[Any] | Mapping[str, Any] | None
@@ -160,23 +162,22 @@ EVENT_VALUES = values(Event)
 INSERT_EVENT = f"INSERT INTO {EVENT} ({EVENT_COLUMNS}) VALUES ({EVENT_VALUES})"
 
 
-def snapshot() -> AbstractContextManager[None]:
+def lift_timeouts() -> None:
+    """Lifts PostgreSQL's timeouts of requests until the end of this transaction."""
+    if connection.vendor == "postgresql":
+        for name in TIMEOUTS:
+            execute(f"SET LOCAL {name} = 0")
+
+
+@contextmanager
+def snapshot() -> Iterator[None]:
     """All reads inside see the database at one point in time. It blocks no writer."""
-    return _postgresql_snapshot() if connection.vendor == "postgresql" else _sqlite_snapshot()
-
-
-@contextmanager
-def _postgresql_snapshot() -> Iterator[None]:
-    with transaction.atomic(durable=True):
-        with connection.cursor() as cursor:
-            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            cursor.execute("SET LOCAL statement_timeout = 0")
-            cursor.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
-        yield
-
-
-@contextmanager
-def _sqlite_snapshot() -> Iterator[None]:
+    if connection.vendor == "postgresql":
+        with transaction.atomic(durable=True):
+            execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            lift_timeouts()
+            yield
+        return
     with connection.cursor() as cursor:
         cursor.execute("PRAGMA query_only = ON")
         cursor.execute("BEGIN DEFERRED")  # Django's BEGIN IMMEDIATE takes the write lock

@@ -13,8 +13,7 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from events.schema import differences
-
-TIMEOUTS = ("lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout")
+from events.statements import TIMEOUTS
 
 
 class Command(Migrate):

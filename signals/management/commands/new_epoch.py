@@ -4,7 +4,6 @@ A reader's cursor may be from before the loss, so it is refused. What the restor
 follows the log with is as old as the log: bookmarks and webhooks go on in the new epoch.
 """
 
-from django.db import connection
 from django.db.models import F, Value
 from django.db.models.functions import Least
 
@@ -15,6 +14,7 @@ from events.columns import new_epoch
 from events.feed import read_head
 from events.management.log_command import LogCommand
 from events.models import Head
+from events.statements import lift_timeouts
 from signals.notices.writers import RESTORED
 from signals.webhooks.models import Subscription
 
@@ -31,7 +31,7 @@ class Command(LogCommand):
 
     def handle(self, *args: object, **options: object) -> None:
         with log.turn(actor=SYSTEM) as turn:
-            _lift_timeouts()
+            lift_timeouts()  # there may be many webhooks
             old, new, last = read_head().epoch, new_epoch(), turn.position - 1
             Head.objects.update(epoch=new)
             # ``epoch`` of other bookmarks is empty: their position is none of the log.
@@ -57,10 +57,3 @@ class Command(LogCommand):
             f"Webhooks that go on at their own position: {count:,}; "
             f"of these from the end of the log: {beyond:,}. Their owners are told."
         )
-
-
-def _lift_timeouts() -> None:
-    """Lifts the timeouts of requests in this transaction: there may be many webhooks."""
-    if connection.vendor == "postgresql":
-        with connection.cursor() as cursor:
-            cursor.execute("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0")

@@ -6,7 +6,7 @@ from django.db import connection
 from django.db.migrations.recorder import MigrationRecorder
 from django.db.models.signals import post_migrate
 
-from events.management.commands.migrate import TIMEOUTS
+from events.statements import TIMEOUTS
 
 NOT_POSTGRESQL = connection.vendor != "postgresql"
 ALL_OFF = ["0"] * len(TIMEOUTS)
