@@ -155,12 +155,12 @@ def _is_read_only(connection: BaseDatabaseWrapper) -> bool:
 
 
 def _compared(expected: list[Part], present: list[Part]) -> Iterator[str]:
-    wanted, found = _by_key(expected), _by_key(present)
+    needed, found = _by_key(expected), _by_key(present)
     for table in sorted({part.table for part in expected} - {part.table for part in present}):
         yield f"The table {table} is missing."
-        wanted = {key: part for key, part in wanted.items() if part.table != table}
-    for key in sorted(wanted.keys() | found.keys()):
-        one, other = wanted.get(key), found.get(key)
+        needed = {key: part for key, part in needed.items() if part.table != table}
+    for key in sorted(needed.keys() | found.keys()):
+        one, other = needed.get(key), found.get(key)
         if one and other:
             if _normal(one.definition) != _normal(other.definition):
                 yield (

@@ -36,7 +36,7 @@ MAX_HEAD = 64 * 1024
 VERSIONS = ("1.0", "1.1")
 BATCH = 500  # connections that the event loop writes to before it looks at its other work
 TAKING = 30  # seconds that a client has to take an answer, or a page while it catches up
-RETRY_AFTER = 5  # seconds after which a reader without a seat asks again
+RETRY_AFTER = 5  # seconds after which a reader without a place asks again
 ENDING = 1  # seconds that a client has to take the last frame of its stream
 
 
@@ -55,10 +55,10 @@ class Threads:
     may use.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, *, seats: int, most: int) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, readers: int, most: int) -> None:
         self.loop = loop
         self.connections: set[Connection] = set()
-        self._seats = seats
+        self._readers = readers  # at most
         self._woken: deque[Connection] = deque()  # those for which frames wait
         self._is_awake = False
         each = max(1, most // 2)
@@ -67,10 +67,10 @@ class Threads:
         self._probing = ThreadPoolExecutor(1, thread_name_prefix="probing")
 
     def admit(self) -> None:
-        """Raises ``Unavailable`` if there is no seat for another reader."""
-        if hub.readers >= self._seats:
+        """Raises ``Unavailable`` if there is no place for another reader."""
+        if hub.readers >= self._readers:
             raise Unavailable(
-                Wait.READERS, "This server has no seat for another reader.", RETRY_AFTER
+                Wait.READERS, "This server has no place for another reader.", RETRY_AFTER
             )
 
     def answer(self, path: str, answer: Callable[[], Answer | None]) -> Awaitable[Answer | None]:

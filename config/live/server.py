@@ -49,7 +49,7 @@ async def _run(listener: socket.socket) -> None:
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    threads = Threads(loop, seats=_seats(), most=_threads())
+    threads = Threads(loop, readers=_most_readers(), most=_threads())
     server = await loop.create_server(lambda: Connection(threads), sock=listener, backlog=BACKLOG)
     logger.info("Started server process [%d]", os.getpid())
     await stop.wait()
@@ -72,13 +72,13 @@ def _listener(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _seats() -> int:
+def _most_readers() -> int:
     """The readers that this process may hold: as many as it may have open files."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    seats = max(1, most - SPARE_FILES)
-    LIVE_SEATS.set(seats)
-    return seats
+    readers = max(1, most - SPARE_FILES)
+    LIVE_SEATS.set(readers)
+    return readers
 
 
 def _threads() -> int:

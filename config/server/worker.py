@@ -51,7 +51,7 @@ class Worker(gthread.ThreadWorker):  # type: ignore[misc]
 
     - It repeats no invalid line or header in its responses or its log. gunicorn's worker does, and
       that line may hold a credential (contract, section 5).
-    - It stops when it is told to, at any time of its life.
+    - It stops on a signal, at any time of its life.
     - While all its threads are busy, it leaves new connections to the other processes. gunicorn's
       worker accepts them, and they wait for its threads although another process is idle.
     - It writes no traceback for a client that reads too slowly.

@@ -205,16 +205,13 @@ class Credentials:
 
     def __init__(self) -> None:
         self._readers: dict[CredentialKind, dict[str, set[Reader]]] = {}
-        self._expiries: dict[Credential, datetime] = {}
-        self._next_expiry: datetime | None = None
+        self._expiries: dict[Credential, datetime] = {}  # few: desks' tokens and sessions have none
 
     def add(self, reader: Reader) -> None:
         credential = reader.view.credential
         self._readers.setdefault(credential.kind, {}).setdefault(credential.id, set()).add(reader)
         if credential.expires_at is not None:
             self._expiries[credential] = credential.expires_at
-            next_expiry = self._next_expiry or credential.expires_at
-            self._next_expiry = min(next_expiry, credential.expires_at)
 
     def remove(self, reader: Reader) -> None:
         credential = reader.view.credential
@@ -231,13 +228,9 @@ class Credentials:
 
     def expired(self, now: datetime) -> Iterator[Reader]:
         """The readers whose credential has expired."""
-        if self._next_expiry is None or now < self._next_expiry:
-            return
         for credential, expires_at in self._expiries.items():
             if expires_at <= now:
                 yield from self._of(credential.kind, credential.id)
-        later = [expires_at for expires_at in self._expiries.values() if expires_at > now]
-        self._next_expiry = min(later, default=None)
 
     def ids(self) -> dict[CredentialKind, list[str]]:
         """The ids of all credentials, by kind."""

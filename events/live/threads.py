@@ -16,8 +16,8 @@ from events.live.readers import Reader, View
 from events.waits import Wait
 
 NO_SLOT = (
-    "No seat is free for this stream. Open it again after the number of seconds in Retry-After, or "
-    "read with wait."
+    "No place is free for this stream. Open it again after the number of seconds in Retry-After, "
+    "or read with wait."
 )
 PAUSE_WITHOUT_SLOT = 1  # second
 LOOK_INTERVAL = 0.2  # seconds between two looks whether a silent client is still there

@@ -8,7 +8,6 @@ the same. The answer proves to a test that you know the secret; events need none
 """
 
 import base64
-import binascii
 import hmac
 import json
 import time
@@ -41,11 +40,10 @@ def verify_webhook(
         raise InvalidWebhookError("The message has no timestamp.")
     if abs(time.time() - int(timestamp)) > tolerance:
         raise InvalidWebhookError("The message is too old, or a clock is wrong.")
-    expected = hmac.digest(_key(secret), f"{message_id}.{timestamp}.".encode() + body, "sha256")
-    if not any(
-        hmac.compare_digest(expected, found)
-        for found in _signatures(given.get("webhook-signature", ""))
-    ):
+    signed = f"{message_id}.{timestamp}.".encode() + body
+    expected = b"v1," + base64.b64encode(hmac.digest(_key(secret), signed, "sha256"))
+    signatures = given.get("webhook-signature", "").encode(errors="replace").split()
+    if not any(hmac.compare_digest(expected, signature) for signature in signatures):
         raise InvalidWebhookError("No signature of the message is valid.")
     message: JsonObject = json.loads(body)
     return message
@@ -64,16 +62,3 @@ def webhook_answer(message: JsonObject, secret: str) -> bytes:
 
 def _key(secret: str) -> bytes:
     return base64.b64decode(secret.removeprefix(PREFIX))
-
-
-def _signatures(header: str) -> list[bytes]:
-    """The signatures of scheme ``v1`` in the header. What is malformed is left out."""
-    found = []
-    for part in header.split():
-        scheme, _, text = part.partition(",")
-        if scheme == "v1":
-            try:
-                found.append(base64.b64decode(text, validate=True))
-            except (binascii.Error, ValueError):
-                continue
-    return found

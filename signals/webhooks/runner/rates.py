@@ -1,6 +1,6 @@
 """How fast messages go to one host and for one desk, all runners together.
 
-A session waits here before each message. What a host may get is shared out among the desks that
+A session waits here before each message. What a host may get is divided among the desks that
 wait for it, one message each in turn, so the webhooks of one desk do not hold up those of another.
 The platform's webhooks belong to staff, and are not counted.
 """

@@ -160,7 +160,7 @@ def _apply(row: Subscription, lease: Lease, now: datetime) -> None:
         row.last_delivered_at = now
     if lease.was_tested:
         row.test_requested_at = None
-    if lease.secrets:  # a later loss is told anew
+    if lease.secrets:  # a later loss has a notice of its own
         row.key_lost_at = row.key_loss_told_at = None
     else:
         row.key_lost_at = row.key_lost_at or now

@@ -34,7 +34,7 @@ def in_the_loop(test: Callable[[], Awaitable[None]]) -> None:
 
 
 def threads() -> Threads:
-    return Threads(asyncio.get_running_loop(), seats=1, most=2)
+    return Threads(asyncio.get_running_loop(), readers=1, most=2)
 
 
 # --- Before the answer --------------------------------------------------------------------------

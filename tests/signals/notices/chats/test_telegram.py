@@ -111,7 +111,7 @@ class TestTheLink:
 
     def test_it_needs_a_recent_sign_in(self, member):
         late = a_client(member, "password", seconds_ago=LONG_AGO)
-        asked = "/accounts/reauthenticate/?next=%2Fnotices%2Fchats%2Fnew"
+        asked = "/accounts/reauthenticate/?next=/notices/chats/new"
         assert late.post(NEW)["Location"] == asked
         assert not ChatCode.objects.exists()
 
