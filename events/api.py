@@ -266,7 +266,7 @@ def _begin(request: Request, after: str | None, known: Head | None) -> tuple[Hea
         raise Invalid.field(LAST_EVENT_ID, "unknown", detail) from None
 
 
-def _found(cursor: str, known: Head | None) -> tuple[Head, int]:
+def _found(cursor: str, known: Head | None = None) -> tuple[Head, int]:
     """The head of the log and the position of a cursor, without a query if ``known`` will do."""
     if known is not None:
         with suppress(CursorLost):  # it may be a moment old
@@ -283,7 +283,7 @@ class _Feed:
         after = parameters.get("after")
         self.query = replace(
             _query(parameters),
-            after=None if after is None else _position(after),
+            after=None if after is None else _found(after)[1],
             limit=parameters["limit"],
             descending=parameters["order"] == "desc",
         )
@@ -307,11 +307,6 @@ def _query(parameters: dict[str, Any]) -> Query:
         kinds=tuple(dict.fromkeys(parameters["kind"])),
         signal=parameters.get("signal"),
     )
-
-
-def _position(cursor: str) -> int:
-    head = read_head()
-    return log_position(cursor, head.epoch, head.position)
 
 
 def _view(caller: Caller, query: Query) -> View:

@@ -278,7 +278,7 @@ class Runner:
     async def _run(self, leased: Lease, batch: Batch | None) -> None:
         """Runs a session."""
         endpoint = self._connections.take(leased)
-        session = Session(leased, batch, endpoint, rates=self._rates, stop=self._stop)
+        session = Session(leased, batch, endpoint, self._rates, self._stop)
         try:
             await session.run()
         except (DatabaseError, InterfaceError) as error:

@@ -191,31 +191,26 @@ WITHOUT_TURN = timedelta(seconds=1)  # for one that waited in vain for its turn
 WITHOUT_KEY = timedelta(minutes=10)  # for one whose URL or secret cannot be decrypted
 
 
+@dataclass(slots=True)
 class Session:
     """Sends messages one after the other until the page ends, one fails, or its time is over.
 
     What it has done stands in ``lease``, which is never extended: it is much longer than a session.
     """
 
-    def __init__(
-        self,
-        lease: Lease,
-        batch: Batch | None,
-        endpoint: Endpoint,
-        *,
-        rates: Rates,
-        stop: asyncio.Event,
-    ) -> None:
-        self.lease, self._batch, self._endpoint = lease, batch, endpoint
-        self._rates, self._stop = rates, stop
-        self._row, self._slowest = lease.row, 0.0
+    lease: Lease
+    batch: Batch | None
+    endpoint: Endpoint
+    rates: Rates
+    stop: asyncio.Event
+    slowest: float = 0.0  # seconds of what it waited for
 
     @property
     def is_slow(self) -> bool:
         """Whether the endpoint failed, or something was delayed."""
         failures = self.lease.failures
-        has_failed = bool(self._row.failures if failures is None else failures)
-        return has_failed or self._slowest >= SLOW
+        has_failed = bool(self.lease.row.failures if failures is None else failures)
+        return has_failed or self.slowest >= SLOW
 
     async def run(self) -> None:
         """Delivers. Raises nothing but what a bug or the database raises."""
@@ -225,9 +220,9 @@ class Session:
         """Returns the time until the next look at the webhook; None: until news."""
         if not self.lease.secrets:
             return WITHOUT_KEY
-        if self._row.test_requested_at:
-            return await self._test(self._row.test_requested_at)
-        batch = self._batch or await read_database(read_alone, self._row)
+        if self.lease.row.test_requested_at:
+            return await self._test(self.lease.row.test_requested_at)
+        batch = self.batch or await read_database(read_alone, self.lease.row)
         if batch is None:
             await self._disable(Reason.CURSOR_LOST)
             return None
@@ -251,24 +246,24 @@ class Session:
         desk, because the lease might end before it arrives, or because the runner stops.
         """
         began = time.monotonic()
-        has_turn = await self._rates.wait(self._endpoint.host, self._row.desk_id)
+        has_turn = await self.rates.wait(self.endpoint.host, self.lease.row.desk_id)
         now = time.monotonic()
-        self._slowest = max(self._slowest, now - began)
+        self.slowest = max(self.slowest, now - began)
         if not has_turn:
             return WITHOUT_TURN
         is_ending = self.lease.until - now < LEAST_LEFT
-        return AT_ONCE if is_ending or self._stop.is_set() else None
+        return AT_ONCE if is_ending or self.stop.is_set() else None
 
     async def _send(self, message: Message, challenge: str | None = None) -> Answer:
         """Sends a message once. One with a challenge fails if the answer does not solve that."""
         now, secrets = timezone.now(), self.lease.secrets
         headers = signed_headers(message, secrets, now.timestamp())
-        answer = await self._endpoint.send(message.body, headers)
+        answer = await self.endpoint.send(message.body, headers)
         if challenge and answer.is_success and not is_proof(answer.start, challenge, secrets):
             answer = replace(answer, error=Fault.UNPROVEN)
-        self._slowest = max(self._slowest, answer.seconds)
+        self.slowest = max(self.slowest, answer.seconds)
         attempt = DeliveryAttempt(
-            subscription=self._row,
+            subscription=self.lease.row,
             position=message.position or None,
             at=truncate_to_milliseconds(now),
             milliseconds=round(answer.seconds * 1000),
@@ -286,9 +281,9 @@ class Session:
         lease.status, lease.has_delivered = answer.status, True
 
     async def _failed(self, answer: Answer) -> timedelta:
-        failures = 1 if self.lease.has_delivered else self._row.failures + 1
+        failures = 1 if self.lease.has_delivered else self.lease.row.failures + 1
         self.lease.failures, self.lease.status = failures, answer.status
-        since = self._row.failing_since if failures > 1 else None
+        since = self.lease.row.failing_since if failures > 1 else None
         if answer.status == GONE:
             await self._disable(Reason.GONE)
         elif since and self.lease.clock - since >= GIVE_UP_AFTER:
@@ -296,20 +291,20 @@ class Session:
         return pause_after(failures, PAUSES, answer.retry_after, JITTER)
 
     async def _disable(self, reason: Reason) -> None:
-        await tell_log(disable, webhook=self._row, reason=reason)
+        await tell_log(disable, webhook=self.lease.row, reason=reason)
 
     async def _test(self, asked_at: datetime) -> timedelta | None:
         """Sends the test. One that succeeds makes an unverified webhook active."""
         if (pause := await self._wait()) is not None:
             return pause
         challenge = new_challenge()
-        message = message_of_test(self._row.public_id, asked_at, challenge)
+        message = message_of_test(self.lease.row.public_id, asked_at, challenge)
         answer = await self._send(message, challenge)
         self.lease.was_tested = True
         if answer.is_success:
-            await tell_log(verify, webhook=self._row)
-        elif answer.status == GONE and self._row.state == State.ACTIVE:
+            await tell_log(verify, webhook=self.lease.row)
+        elif answer.status == GONE and self.lease.row.state == State.ACTIVE:
             await self._disable(Reason.GONE)
-        elif self._row.failures:
-            return pause_after(self._row.failures, PAUSES, answer.retry_after, JITTER)
+        elif self.lease.row.failures:
+            return pause_after(self.lease.row.failures, PAUSES, answer.retry_after, JITTER)
         return AT_ONCE
