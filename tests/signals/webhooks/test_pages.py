@@ -126,7 +126,7 @@ def test_every_change_first_leads_to_the_page_that_asks_who_one_is(desk):
         for answer in (browser.get(page), browser.post(page, {"url": URL, "overlap": "0"})):
             assert answer["Location"] == f"/accounts/reauthenticate/?next={page}"
     answer = browser.post(at(webhook, "act"), {"act": "pause"})
-    assert answer["Location"].endswith(f"webhooks%2F{webhook.public_id}")
+    assert answer["Location"].endswith(f"webhooks/{webhook.public_id}")
     assert browser.get(at(webhook)).status_code == 200
     assert (Head.objects.get().position, Subscription.objects.get().state) == (head, "active")
 
