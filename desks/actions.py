@@ -8,7 +8,7 @@ anything to withdraw, and takes no turn if there is not. It checks again under t
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from itertools import zip_longest
 
 from allauth.account.models import EmailAddress
 from django.db import IntegrityError
@@ -114,19 +114,17 @@ def disconnect(*, desk: Desk, actor: Actor, reason: Reason = Reason.DISCONNECTED
         turn.append(Kind.DESK_DISCONNECTED, topic=desk.public_id, data={"venue": connection.venue})
 
 
-def deactivate_desk(*, desk: Desk, actor: Actor) -> None:
-    """Removes the desk from lists. ``tokens.actions.deactivate`` deactivates its owner."""
-    _set_deactivated(desk, actor, True, Kind.DESK_DEACTIVATED)
+def set_deactivated(*, desk: Desk, kind: Kind, actor: Actor) -> None:
+    """Removes the desk from lists, or lists it again if the event's kind is ``desk.reactivated``.
 
-
-def reactivate_desk(*, desk: Desk, actor: Actor) -> None:
-    """Lists the desk again. It is still disconnected and has no elections."""
-    _set_deactivated(desk, actor, False, Kind.DESK_REACTIVATED)
-
-
-def close_desk(*, desk: Desk, actor: Actor) -> None:
-    """Removes the desk from lists for good. ``tokens.closing`` closes its owner's account."""
-    _set_deactivated(desk, actor, True, Kind.DESK_CLOSED)
+    Then it is still disconnected and has no elections.
+    """
+    deactivated = kind != Kind.DESK_REACTIVATED
+    with log.turn(actor=actor) as turn:
+        if Desk.objects.filter(pk=desk.pk, deactivated=deactivated).exists():
+            return
+        update_desk(turn, desk, deactivated=deactivated)
+        turn.append(kind, topic=desk.public_id, data={"venue": None})
 
 
 def enrol(*, desk: Desk, card_id: str, actor: Actor) -> None:
@@ -235,14 +233,6 @@ def _withdraw(elections: ElectionQuerySet, desk: Desk, actor: Actor) -> None:
             close_elections(turn, desk, elections.select_related("card"), Reason.ASKED)
 
 
-def _set_deactivated(desk: Desk, actor: Actor, deactivated: bool, kind: Kind) -> None:
-    with log.turn(actor=actor) as turn:
-        if Desk.objects.filter(pk=desk.pk, deactivated=deactivated).exists():
-            return
-        update_desk(turn, desk, deactivated=deactivated)
-        turn.append(kind, topic=desk.public_id, data={"venue": None})
-
-
 # --- What the actions share: row changes and checks in the turn of the caller ---------------------
 
 
@@ -320,7 +310,7 @@ def _save_closed(turn: Turn, desk: Desk, closed: Sequence[Election]) -> None:
     Desk.objects.filter(pk=desk.pk).update(**last_change)
 
 
-def update_desk(turn: Turn, desk: Desk, **columns: Any) -> None:
+def update_desk(turn: Turn, desk: Desk, **columns: object) -> None:
     """Updates columns of the desk, and the position and time of its last change.
 
     The position is that of the next event, which the caller appends.
@@ -350,57 +340,53 @@ def refuse_removed(automation: Automation) -> None:
 # --- Many desks in one turn, with the same rows and events as one by one -------------------------
 
 
-def open_desks(*, users: Sequence[User], actor: Actor) -> list[Desk]:
-    """Opens a desk for each user. The desks are not connected."""
-    with log.turn(actor=actor) as turn:
-        desks = _open_desks(turn, users, events=1)
-        for desk in desks:
-            turn.append(Kind.DESK_CREATED, topic=desk.public_id, data={"venue": None})
-    return desks
-
-
-def open_ready_desks(*, users: Sequence[User], venue: str, card: Card, actor: Actor) -> list[Desk]:
-    """Opens a desk for each user, connects it and enrols it in the card.
+def open_desks(
+    *, users: Sequence[User], actor: Actor, card: Card | None = None, venue: str = ""
+) -> list[Desk]:
+    """Opens a desk for each user. With a card, connects each to the venue and enrols it.
 
     Raises ``Invalid`` if the card is not published.
     """
     with log.turn(actor=actor) as turn:
-        if not Card.objects.published().filter(pk=card.pk).exists():
+        if card and not Card.objects.published().filter(pk=card.pk).exists():
             raise Invalid(NOT_PUBLISHED)
-        desks = _open_desks(turn, users, events=3, connected=True, enrolled=card)
-        Connection.objects.bulk_create(
-            Connection(desk=desk, venue=venue, connected_at=turn.at) for desk in desks
-        )
-        elections = Election.objects.bulk_create(
-            Election(
-                desk=desk,
-                card=card,
-                pair=card.pair,
-                direction=card.direction,
-                opened=desk.changed,
-                elected_at=turn.at,
+        before, events_of_each = turn.next_position() - 1, 3 if card else 1
+        desks = Desk.objects.bulk_create(
+            Desk(
+                user=user,
+                created_at=turn.at,
+                updated_at=turn.at,
+                changed=before + number * events_of_each,
+                connected=card is not None,
+                enrolled=card,
             )
-            for desk in desks
+            for number, user in enumerate(users, start=1)
         )
-        Card.objects.filter(pk=card.pk).update(standing=F("standing") + len(desks))
-        for desk, election in zip(desks, elections, strict=True):
+        elections = _connect_and_enrol(turn, desks, card, venue) if card else []
+        for desk, election in zip_longest(desks, elections):
             turn.append(Kind.DESK_CREATED, topic=desk.public_id, data={"venue": None})
-            turn.append(Kind.DESK_CONNECTED, topic=desk.public_id, data={"venue": venue})
-            data = election.as_event_data()
-            turn.append(Kind.ELECTION_MADE, topic=desk.public_id, data=data)
+            if election:
+                turn.append(Kind.DESK_CONNECTED, topic=desk.public_id, data={"venue": venue})
+                data = election.as_event_data()
+                turn.append(Kind.ELECTION_MADE, topic=desk.public_id, data=data)
     return desks
 
 
-def _open_desks(turn: Turn, users: Sequence[User], events: int, **state: Any) -> list[Desk]:
-    """Opens a desk for each user. ``events`` is how many follow of each: the last changes it."""
-    before = turn.next_position() - 1
-    return Desk.objects.bulk_create(
-        Desk(
-            user=user,
-            created_at=turn.at,
-            updated_at=turn.at,
-            changed=before + number * events,
-            **state,
+def _connect_and_enrol(
+    turn: Turn, desks: Sequence[Desk], card: Card, venue: str
+) -> Sequence[Election]:
+    Connection.objects.bulk_create(
+        Connection(desk=desk, venue=venue, connected_at=turn.at) for desk in desks
+    )
+    Card.objects.filter(pk=card.pk).update(standing=F("standing") + len(desks))
+    return Election.objects.bulk_create(
+        Election(
+            desk=desk,
+            card=card,
+            pair=card.pair,
+            direction=card.direction,
+            opened=desk.changed,
+            elected_at=turn.at,
         )
-        for number, user in enumerate(users, start=1)
+        for desk in desks
     )

@@ -127,24 +127,12 @@ class DeskPage(PaperOnly):
 Listed = tuple[DeskRecord | RemovedDesk, int]
 
 
-def desks_as_json(desks: DeskQuerySet, card: Card | None) -> list[tuple[DeskRecord, int]]:
-    """The record and the ``key`` of each desk, in one query. Needs ``with_standing``."""
-    return [(_desk(row, card), row["key"]) for row in _rows(desks)]
-
-
-def changes_as_json(desks: DeskQuerySet, card: Card | None) -> list[Listed]:
-    """Like ``desks_as_json``, with no more than the id of desks that left."""
-    return [
-        (_left(row) if row["deactivated"] else _desk(row, card), row["key"])
-        for row in _rows(desks, "deactivated")
-    ]
-
-
-def _rows(desks: DeskQuerySet, *columns: str) -> Iterable[Row]:
-    rows: Iterable[Row] = desks.values(
+def _rows(desks: DeskQuerySet) -> Iterable[Row]:
+    """What the records of desks show, in one query. Needs ``with_standing``."""
+    rows: Iterable[Row] = desks.values(  # type: ignore[misc]  # key is annotated
         "public_id",
         "key",
-        *columns,
+        "deactivated",
         "linked__venue",
         "standing__pair",
         "standing__direction",
@@ -154,10 +142,6 @@ def _rows(desks: DeskQuerySet, *columns: str) -> Iterable[Row]:
         elected=ToRfc3339("standing__elected_at"),
     )
     return rows
-
-
-def _left(row: Row) -> RemovedDesk:
-    return {"userId": row["public_id"], "removed": True}
 
 
 def _desk(row: Row, card: Card | None) -> DeskRecord:
@@ -249,16 +233,21 @@ class Scan:
         return scan_cursor(self._name, self._head.epoch, self._start, key)
 
     def _rows(self, card: Card | None, limit: int) -> Sequence[Listed]:
-        if self.since is not None:
-            changed = Desk.objects.with_standing(card).changed_since(self.after)
-            return changes_as_json(changed[:limit], card)
         # Almost every desk may be not ready, or almost none: no one plan is good for both.
         with planned_for_values() if self._params.get("ready") == NO else nullcontext():
-            return desks_as_json(self._desks(card)[:limit], card)
+            rows = _rows(self._desks(card)[:limit])
+            return [(self._listed(row, card), row["key"]) for row in rows]
+
+    def _listed(self, row: Row, card: Card | None) -> DeskRecord | RemovedDesk:
+        if row["deactivated"] and self.since is not None:
+            return {"userId": row["public_id"], "removed": True}
+        return _desk(row, card)
 
     def _desks(self, card: Card | None) -> DeskQuerySet:
         """The desks after a key that match the parameters, ordered by ``key``."""
         params = self._params
+        if self.since is not None:
+            return Desk.objects.with_standing(card).changed_since(self.after)
         if "signal" in params:
             fill = Event.objects.filter(signal_id=params["signal"], kind=Kind.SIGNAL_FILLED).first()
             desks = Desk.objects.with_standing(card)
@@ -332,12 +321,12 @@ class DeskViewSet(ViewSetMixin, ApiView):
         return ApiResponse(_one_desk(public_id=user_id))
 
 
-def _one_desk(**which: Any) -> DeskRecord:
+def _one_desk(**which: object) -> DeskRecord:
     """The record of one desk. Raises ``NotFound``."""
     card = Card.objects.published().first()
     desks = Desk.objects.active().with_standing(card).in_order().filter(**which)
-    for desk, _ in desks_as_json(desks, card):
-        return desk
+    for row in _rows(desks):
+        return _desk(row, card)
     raise NotFound
 
 

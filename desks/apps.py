@@ -4,23 +4,8 @@ from django.urls.converters import StringConverter
 
 from desks.ids import SIGNAL, SUBSCRIPTION, USER, id_form
 
-
-class UserIdConverter(StringConverter):
-    """Matches a ``userId`` in a path."""
-
-    regex = id_form(USER)
-
-
-class SignalIdConverter(StringConverter):
-    """Matches the id of a signal in a path."""
-
-    regex = id_form(SIGNAL)
-
-
-class SubscriptionIdConverter(StringConverter):
-    """Matches the id of a webhook subscription in a path."""
-
-    regex = id_form(SUBSCRIPTION)
+# The ids that a path can have, each with its converter's name.
+IN_PATHS = {"userId": USER, "signalId": SIGNAL, "subscriptionId": SUBSCRIPTION}
 
 
 class DesksConfig(AppConfig):
@@ -28,6 +13,6 @@ class DesksConfig(AppConfig):
     verbose_name = "Customers"
 
     def ready(self) -> None:
-        register_converter(UserIdConverter, "userId")
-        register_converter(SignalIdConverter, "signalId")
-        register_converter(SubscriptionIdConverter, "subscriptionId")
+        for name, prefix in IN_PATHS.items():
+            converter = type(f"{name}Converter", (StringConverter,), {"regex": id_form(prefix)})
+            register_converter(converter, name)

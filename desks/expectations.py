@@ -51,10 +51,12 @@ def change_automation(
         bot = Automation.objects.select_related("desk__user").get(pk=automation.pk)
         if (bot.expectation, bot.max_age) == (expectation, _seconds(max_age)):
             return
+        changed: Columns = {"max_age": _seconds(max_age)}
         if bot.expectation != expectation:
-            _set(bot, _columns(expectation, turn.at, zone_of(bot)))
-        bot.max_age = _seconds(max_age)
-        bot.save(update_fields=["max_age", *NOT_EXPECTED])
+            changed = {**changed, **_columns(expectation, turn.at, zone_of(bot))}
+        for name, value in changed.items():
+            setattr(bot, name, value)
+        bot.save(update_fields=changed)
         turn.append(Kind.AUTOMATION_CHANGED, topic=bot.desk.public_id, data=bot.as_change_data())
 
 
@@ -90,11 +92,6 @@ def _columns(expectation: Expectation | None, at: datetime, zone: str) -> Column
         "expected_since": at,
         "due_at": expectation.deadline(at, zone),
     }
-
-
-def _set(bot: Automation, columns: Columns) -> None:
-    for name, value in columns.items():
-        setattr(bot, name, value)
 
 
 def _seconds(length: timedelta | None) -> int | None:
@@ -137,7 +134,7 @@ def _look_for_late(now: datetime) -> bool:
     bots = list(_with_heard(due)[:MAX_PER_TURN])
     late = []
     for bot in bots:
-        deadline = _deadline(bot, _last_heard(bot))
+        deadline = _deadline(bot, _last_heard(bot.expected_since, bot.heard))
         if deadline > now:
             Automation.objects.filter(pk=bot.pk, due_at=bot.due_at).update(due_at=deadline)
         else:
@@ -157,7 +154,7 @@ def _record_late(late: Sequence[Automation], head: int) -> int:
         heard = dict(fills.values_list("bot_id").annotate(Max("at")))
         recorded = 0
         for bot in _unchanged(late, "due_at"):
-            since = heard.get(bot.pk) or _last_heard(bot)
+            since = heard.get(bot.pk) or _last_heard(bot.expected_since, bot.heard)
             deadline = _deadline(bot, since)
             changed: Columns = {"due_at": deadline}
             if deadline <= turn.at:
@@ -198,10 +195,9 @@ def _with_heard(bots: AutomationQuerySet, first_after: str = "") -> QuerySet[Any
     return bots.select_related("desk__user").annotate(heard=Subquery(latest.values("at")[:1]))
 
 
-def _last_heard(bot: Any) -> datetime:
-    """When the bot was last heard. Its time begins when its owner said that it is expected."""
-    since: datetime = bot.expected_since
-    return max(since, bot.heard) if bot.heard else since
+def _last_heard(since: datetime, heard: datetime | None) -> datetime:
+    """When a bot was last heard. Its time begins when its owner said that it is expected."""
+    return max(since, heard) if heard else since
 
 
 def _deadline(bot: Automation, heard: datetime) -> datetime:

@@ -167,7 +167,7 @@ def deactivate(*, user: User, actor: Actor) -> None:
         desk = Desk.objects.filter(user=user).first()
         if desk is not None:
             end_desk(turn, desk, actor, Reason.DEACTIVATED)
-            desks.deactivate_desk(desk=desk, actor=actor)
+            desks.set_deactivated(desk=desk, kind=Kind.DESK_DEACTIVATED, actor=actor)
 
 
 def end_desk(turn: log.Turn, desk: Desk, actor: Actor, reason: Reason) -> None:
@@ -205,7 +205,7 @@ def reactivate(*, user: User, actor: Actor) -> None:
         User.objects.filter(pk=user.pk).update(is_active=True)
         desk = Desk.objects.filter(user=user).first()
         if desk is not None:
-            desks.reactivate_desk(desk=desk, actor=actor)
+            desks.set_deactivated(desk=desk, kind=Kind.DESK_REACTIVATED, actor=actor)
 
 
 def _revoke_all(desk: Desk, actor: Actor) -> int:

@@ -13,6 +13,7 @@ from desks.models import Desk, NoticeChoice, QueuedNotice, User
 from desks.models.election import Reason
 from desks.notices.outbox import write_security
 from events import log
+from events.kinds import Kind
 from tokens.actions import end_desk, remove_some_bots
 from tokens.sealed_texts import erase_secrets_of
 
@@ -54,7 +55,7 @@ def close_account(desk: Desk) -> None:
         )
         _delete_credentials(user)
         end_desk(turn, desk, actor, Reason.CLOSED)
-        desks.close_desk(desk=desk, actor=actor)
+        desks.set_deactivated(desk=desk, kind=Kind.DESK_CLOSED, actor=actor)
         write_security(user.pk, subject, body, at=turn.at, address=user.email)
     erase_secrets_of(desk)
 

@@ -78,7 +78,7 @@ class UserManager(BaseUserManager["User"]):
         recent = Q(pk__gt=newest - MAX_SCANNED, email__contains=part)
         return self.filter(Q(email__startswith=part) | recent)
 
-    def create_user(self, email: str, password: str | None = None, **fields: Any) -> "User":
+    def create_user(self, email: str, password: str | None = None, **fields: object) -> "User":
         """Creates a user without a desk. The address is not verified.
 
         Raises ``ValidationError`` if the address is invalid.

@@ -110,22 +110,15 @@ def _bulk(
     ready: int, idle: int, tag: str, card: Card, progress: Progress
 ) -> Iterator[Sequence[Desk]]:
     """Creates the other desks in batches, one turn at the log each. Yields those that are ready."""
-    for numbers in _batches(ready):
-        with log.turn(actor=SYSTEM):
-            made = desks.open_ready_desks(
-                users=_users("desk", numbers, tag), venue=VENUE, card=card, actor=SYSTEM
-            )
-        yield made
-        progress(len(numbers))
-    for numbers in _batches(idle):
-        with log.turn(actor=SYSTEM):
-            desks.open_desks(users=_users("idle", numbers, tag), actor=SYSTEM)
-        progress(len(numbers))
-
-
-def _batches(count: int) -> Iterator[range]:
-    for start in range(0, count, DESKS_PER_TURN):
-        yield range(start, min(start + DESKS_PER_TURN, count))
+    for name, count, enrols_in in (("desk", ready, card), ("idle", idle, None)):
+        for start in range(0, count, DESKS_PER_TURN):
+            numbers = range(start, min(start + DESKS_PER_TURN, count))
+            with log.turn(actor=SYSTEM):
+                users = _users(name, numbers, tag)
+                made = desks.open_desks(users=users, actor=SYSTEM, card=enrols_in, venue=VENUE)
+            progress(len(numbers))
+            if enrols_in:
+                yield made
 
 
 def _users(name: str, numbers: range, tag: str) -> list[User]:

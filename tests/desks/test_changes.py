@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 import pytest
 
 from desks import actions
-from desks.actions import open_ready_desks
+from desks.actions import open_desks
 from desks.models import Automation, Card, Desk
 from events.actors import SYSTEM
 from events.http.cursors import log_cursor, log_position
@@ -111,7 +111,7 @@ def test_a_desk_whose_record_changed_is_listed_with_its_record(desk, stranger, e
 def test_new_desks_are_listed_in_the_order_of_their_changes(card, desk, engine):
     as_of = listed(engine)["asOf"]
     opened, connected = a_desk(), a_connected_desk()
-    many = open_ready_desks(
+    many = open_desks(
         users=[UserFactory.create() for _ in range(3)], venue="Kraken", card=card, actor=SYSTEM
     )
     actions.connect(desk=opened, venue="Kraken", actor=SYSTEM)

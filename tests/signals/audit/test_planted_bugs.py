@@ -32,7 +32,7 @@ BUGS: list[tuple[Callable[..., Any], str, str, str]] = [
     (actions.enrol, 'F("standing") + 1', 'F("standing") + 2', "cards"),
     (actions.publish_card, "turn.next_position(),", "turn.next_position() - 1,", "cards"),
     (actions.connect, 'data={"venue": venue}', 'data={"venue": "Venue"}', "connections"),
-    (actions._set_deactivated, "desk, deactivated=deactivated", "desk", "desks"),
+    (actions.set_deactivated, "desk, deactivated=deactivated", "desk", "desks"),
     (
         actions._save_closed,
         "Desk.objects.filter(pk=desk.pk)",

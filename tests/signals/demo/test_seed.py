@@ -120,7 +120,7 @@ def test_a_ready_desk_made_in_bulk_equals_one_made_by_the_actions():
         desk = actions.open_desk(desk=Desk(user=users[0]), actor=SYSTEM)
         actions.connect(desk=desk, venue="Kraken", actor=SYSTEM)
         actions.enrol(desk=desk, card_id=card.pk, actor=SYSTEM)
-        actions.open_ready_desks(users=users[1:], venue="Kraken", card=card, actor=SYSTEM)
+        actions.open_desks(users=users[1:], venue="Kraken", card=card, actor=SYSTEM)
     differs = {"id", "public_id", "user_id", "desk_id", "opened", "changed", "position", "topic"}
     for model in (Desk, Connection, Election):
         one, other = kept(model, without=differs)
@@ -144,7 +144,7 @@ def test_desks_in_bulk_are_not_enrolled_on_a_card_that_was_retired():
     card = factories.a_card()
     actions.retire_card(actor=SYSTEM)
     with pytest.raises(Invalid):
-        actions.open_ready_desks(
+        actions.open_desks(
             users=[factories.UserFactory.create()], venue="Kraken", card=card, actor=SYSTEM
         )
     assert not Desk.objects.exists()
