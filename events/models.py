@@ -9,6 +9,7 @@ from django.db.models.functions import Coalesce
 
 from events.actors import Actor, ActorType
 from events.columns import EPOCH_BYTES, Member, new_epoch
+from events.json_schema import JsonObject
 
 # The computed columns of an event, the one that few events share first.
 SEARCHED = ("code", "bot_id", "pair")
@@ -117,6 +118,12 @@ class Event(models.Model):
         return f"evt_{self.position}"
 
     @property
+    def data(self) -> JsonObject:
+        """The data that every reader of the topic sees."""
+        data: JsonObject = self.content["data"]
+        return data
+
+    @property
     def user_id(self) -> str | None:
         """The userId of the desk that the event is addressed to, or None."""
         return self.topic if self.topic and self.topic.startswith("usr_") else None
@@ -132,7 +139,7 @@ class Event(models.Model):
 
     def _caused_by_own_desk(self) -> bool:
         """Whether the desk's own user, token or bot's secret caused the event."""
-        data, signal = self.content["data"], self.content["signal"]
+        data, signal = self.data, self.content["signal"]
         if self.actor_type == ActorType.SECRET:
             return bool((signal or data).get("botId"))
         if self.actor_type == ActorType.TOKEN:

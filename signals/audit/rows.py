@@ -11,9 +11,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import cache
+from functools import cache, cached_property
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, get_type_hints
 
 from django.db.models import F, Model, OuterRef, Subquery, Value
 from django.db.models.expressions import Combinable
@@ -22,7 +22,8 @@ from desks.expectation_rules import Expectation
 from desks.ids import USER
 from desks.models import Automation, Card, Connection, Desk, Election
 from desks.models.election import Reason
-from events.kinds import EVERYONE, PLATFORM, Kind
+from events.kinds import DATA, EVERYONE, PLATFORM, Kind
+from events.models import Event
 from events.times import to_rfc3339
 from signals.audit.findings import AuditMismatchError, Finding, Findings, require, require_same
 from signals.webhooks.models import Reason as DisabledReason
@@ -32,30 +33,7 @@ from tokens.models import SigningSecret, Token
 from tokens.models.token import READ, WRITE
 
 Row = dict[str, Any]
-
-
-class LoggedEvent(NamedTuple):
-    """The columns of an event that the audit reads."""
-
-    position: int
-    kind: str
-    at: datetime
-    topic: str | None
-    signal_id: str | None
-    actor_type: str | None
-    actor_id: str | None
-    content: Any
-    platform_content: Any
-
-    @property
-    def id(self) -> str:
-        return f"evt_{self.position}"
-
-    @property
-    def data(self) -> Row:
-        """The data that every reader of the topic sees."""
-        data: Row = self.content["data"]
-        return data
+Key = str | int | None  # of a row, or of what only one row may have
 
 
 @dataclass(frozen=True)
@@ -69,10 +47,10 @@ class Change:
     the data about the row, if that is not the whole data; None if nothing repeats the row.
     """
 
-    sets: Row | Callable[[LoggedEvent, Row], Row] = field(default_factory=dict)
+    sets: Row | Callable[[Event, Row], Row] = field(default_factory=dict)
     reads: tuple[str, ...] = ()
     needs: Row = field(default_factory=dict)
-    check: Callable[["Owner", LoggedEvent, Row], None] | None = None
+    check: Callable[["Owner", Event, Row], None] | None = None
     checked: tuple[str, ...] = ()
     part: str | None = ""
     begins: bool = False
@@ -80,28 +58,37 @@ class Change:
     follows_the_end: bool = False
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Table:
     """A table, and how the log changes its rows.
 
     ``desk`` is the userId of a row's desk, empty for the platform. ``key`` is the column that names
-    a row, and ``named_by`` finds its value. ``members`` are those of an event's data, each about
-    the column of its name; those in ``ignored`` are of earlier releases. Only one row of a ``slot``
-    may be in use: until its column ``ended_by`` has a value. ``derived`` are values of a stored row
-    in the form of the log.
+    a row, and ``named_by`` finds its value. The members that the kind of event which begins a row
+    always has are about the columns of their names; those in ``ignored`` are of earlier releases.
+    Only one row of a ``slot`` may be in use: until its column ``ended_by`` has a value. ``derived``
+    are values of a stored row in the form of the log.
     """
 
     model: type[Model]
     finding: str
     desk: Combinable
     key: str
-    named_by: Callable[["Owner", LoggedEvent], Any]
-    members: tuple[str, ...]
+    named_by: Callable[["Owner", Event], Key]
     events: Mapping[str, Change]
     ended_by: str = "removed"
-    slot: Callable[[Row], Any] = itemgetter("key")
+    slot: Callable[[Row], Key] = itemgetter("key")
     derived: Callable[[Row], Row] = lambda row: {}
     ignored: tuple[str, ...] = ()
+
+    @cached_property
+    def members(self) -> Row:
+        """The columns by the members that are about them."""
+        kind = next(kind for kind, change in self.events.items() if change.begins)
+        declared, part = DATA[kind], self.events[kind].part
+        if part:
+            declared = get_type_hints(declared)[part]
+        names: frozenset[str] = declared.__required_keys__  # type: ignore[attr-defined]
+        return {name: _column(name, self.key) for name in names}
 
 
 class Rows:
@@ -113,10 +100,10 @@ class Rows:
 
     def __init__(self, table: Table, finding: Finding) -> None:
         self.table, self.finding = table, finding
-        self.rows: dict[Any, Row] = {}
-        self._latest: dict[Any, Row] = {}  # by slot
+        self.rows: dict[Key, Row] = {}
+        self._latest: dict[Key, Row] = {}  # by slot
 
-    def apply(self, owner: "Owner", event: LoggedEvent) -> None:
+    def apply(self, owner: "Owner", event: Event) -> None:
         """Applies the next event, unless it raises ``AuditMismatchError``."""
         table, change = self.table, self.table.events[event.kind]
         key = table.named_by(owner, event)
@@ -137,7 +124,7 @@ class Rows:
         if change.removes:
             self.remove(key)
 
-    def in_use(self, slot: Any) -> Row | None:
+    def in_use(self, slot: Key) -> Row | None:
         """The row of a slot that is in use. It can only be the latest one."""
         row = self._latest.get(slot)
         return row if row and not row.get(self.table.ended_by) else None
@@ -145,7 +132,7 @@ class Rows:
     def all_in_use(self) -> Iterator[Row]:
         return (row for slot in self._latest if (row := self.in_use(slot)))
 
-    def remove(self, key: Any) -> None:
+    def remove(self, key: Key) -> None:
         self.rows.pop(key)[self.table.ended_by] = True
 
     def compare(self, stored: Row) -> None:
@@ -167,14 +154,14 @@ class Rows:
                 self.finding.breach(_name(key), "no row")
 
 
-def _name(key: Any) -> str:
+def _name(key: Key) -> str:
     return f"evt_{key}" if isinstance(key, int) else str(key)
 
 
-def _columns_after(table: Table, change: Change, event: LoggedEvent, row: Row) -> Row:
+def _columns_after(table: Table, change: Change, event: Event, row: Row) -> Row:
     """The columns that an event changes. Raises ``AuditMismatchError`` if its data differs."""
     data = event.data[change.part] if change.part else event.data
-    members = {name: _column(name, table.key) for name in (*table.members, *change.reads)}
+    members = {**table.members, **{name: _column(name, table.key) for name in change.reads}}
     reads = members if change.begins else change.reads
     columns = {members[name]: _read(name, data[name]) for name in reads}
     sets = change.sets(event, row) if callable(change.sets) else change.sets
@@ -194,11 +181,13 @@ def _column(member: str, key: str) -> str:
     return key if is_id else re.sub("[A-Z]", lambda capital: f"_{capital[0].lower()}", member)
 
 
-def _read(member: str, value: Any) -> Any:
-    return datetime.fromisoformat(value) if member.endswith("At") and value is not None else value
+def _read(member: str, value: object) -> object:
+    if member.endswith("At") and isinstance(value, str):
+        return datetime.fromisoformat(value)
+    return value
 
 
-def _shown(value: Any) -> Any:
+def _shown(value: object) -> object:
     return to_rfc3339(value) if isinstance(value, datetime) else value
 
 
@@ -212,7 +201,7 @@ class Owner:
         self.id, self.platform = user_id, platform or self
         self.rows = {table: Rows(table, getattr(findings, table.finding)) for table in TABLES}
 
-    def apply(self, event: LoggedEvent) -> None:
+    def apply(self, event: Event) -> None:
         """Applies the next event. Raises ``AuditMismatchError`` if it cannot follow."""
         require(event.kind in Kind.values, "kind")
         family = event.kind.partition(".")[0]
@@ -246,19 +235,19 @@ class Owner:
 # --- What several tables need ---------------------------------------------------------------------
 
 
-def _at(event: LoggedEvent, row: Row) -> datetime:
+def _at(event: Event, row: Row) -> datetime:
     return event.at
 
 
-def _position(event: LoggedEvent, row: Row) -> int:
+def _position(event: Event, row: Row) -> int:
     return event.position
 
 
-def _topic(owner: Owner, event: LoggedEvent) -> str | None:
+def _topic(owner: Owner, event: Event) -> str | None:
     return event.topic
 
 
-def _data(member: str) -> Callable[[Owner, LoggedEvent], Any]:
+def _data(member: str) -> Callable[[Owner, Event], Any]:
     return lambda owner, event: event.data[member]
 
 
@@ -270,14 +259,14 @@ def _desk_of(rows: str) -> Subquery:
 # --- Desks, connections and cards -----------------------------------------------------------------
 
 
-def _check_disconnection(owner: Owner, event: LoggedEvent, row: Row) -> None:
+def _check_disconnection(owner: Owner, event: Event, row: Row) -> None:
     card = owner.card_at(event.position)
     still = (None, card["id"] if card else None)
     standing = [one for one in owner.rows[ELECTIONS].all_in_use() if one["card_id"] in still]
     require(not standing, "an election was still standing")
 
 
-def _check_end(owner: Owner, event: LoggedEvent, row: Row) -> None:
+def _check_end(owner: Owner, event: Event, row: Row) -> None:
     for table in (CONNECTIONS, BOTS, TOKENS, SECRETS, WEBHOOKS):
         require(not any(owner.rows[table].all_in_use()), f"it still had {table.finding}")
 
@@ -289,7 +278,6 @@ DESKS = Table(
     desk=F("public_id"),
     key="public_id",
     named_by=_topic,
-    members=("venue",),
     ended_by="deactivated",
     events={
         Kind.DESK_CREATED: Change({**UNCONNECTED, "deactivated": False, "closed": 0}, begins=True),
@@ -318,7 +306,6 @@ CONNECTIONS = Table(
     desk=_desk_of("connection"),
     key="desk_user_id",
     named_by=_topic,
-    members=("venue",),
     events={
         Kind.DESK_CONNECTED: Change({"connected_at": _at}, begins=True),
         Kind.DESK_DISCONNECTED: Change(removes=True),
@@ -330,7 +317,6 @@ CARDS = Table(
     desk=Value(""),
     key="id",
     named_by=_data("cardId"),
-    members=("cardId", "card"),
     ended_by="closed",
     slot=lambda row: "published",
     derived=lambda row: {"card": {name: row[name] for name in ("name", "pair", "direction")}},
@@ -347,14 +333,14 @@ CARDS = Table(
 TARGET = ("card", "cardId", "botId")
 
 
-def _election(owner: Owner, event: LoggedEvent) -> Any:
+def _election(owner: Owner, event: Event) -> Key:
     if event.kind == Kind.ELECTION_MADE:
         return event.position
     election = owner.election_at(event.position, event.data.get("botId"))
-    return election and election["opened"]
+    return election["opened"] if election else None
 
 
-def _check_target(owner: Owner, event: LoggedEvent, row: Row) -> None:
+def _check_target(owner: Owner, event: Event, row: Row) -> None:
     """The event names a bot that is not removed, or the published card, whose pair it repeats."""
     data, card = event.data, owner.card_at(event.position)
     target = {name: data[name] for name in TARGET if name in data}
@@ -375,7 +361,6 @@ ELECTIONS = Table(
     desk=_desk_of("elections"),
     key="opened",
     named_by=_election,
-    members=("pair", "direction"),
     ended_by="closed",
     slot=lambda row: row["automation_id"] or row["card_id"],
     events={
@@ -410,26 +395,26 @@ def _expectation(every: int | None, grace: int | None) -> Row | None:
     return {"every": every, "tradingDays": every is None, "grace": grace}
 
 
-def _check_change(owner: Owner, event: LoggedEvent, row: Row) -> None:
+def _check_change(owner: Owner, event: Event, row: Row) -> None:
     expected, max_age = event.data["expected"], event.data["maxAge"]
     is_whole = expected is None or expected == _expectation(expected["every"], expected["grace"])
     require(is_whole, "expected")
     require((expected, max_age) != (row["expected"], row["max_age"]), "nothing changed")
 
 
-def _begin_anew(event: LoggedEvent, row: Row) -> Row:
+def _begin_anew(event: Event, row: Row) -> Row:
     """A bot of which something else is expected is not silent, and its time counts from now."""
     expected = event.data["expected"]
     since = event.at if expected else None
     return {} if expected == row["expected"] else {"expected_since": since, **NOT_SILENT}
 
 
-def _last_heard(event: LoggedEvent, row: Row) -> datetime:
+def _last_heard(event: Event, row: Row) -> datetime:
     since: datetime = row["expected_since"]
     return max(since, row["heard"] or since)
 
 
-def _check_silence(owner: Owner, event: LoggedEvent, row: Row) -> None:
+def _check_silence(owner: Owner, event: Event, row: Row) -> None:
     """Checks since when the bot is silent. The log does not know the zone of trading days."""
     require(row["expected"], "the bot was not expected")
     since, due = _last_heard(event, row), datetime.fromisoformat(event.data["dueAt"])
@@ -440,13 +425,13 @@ def _check_silence(owner: Owner, event: LoggedEvent, row: Row) -> None:
     require(is_late and abs(due - by_utc) <= timedelta(days=0 if every else 3), "dueAt")
 
 
-def _check_heard(owner: Owner, event: LoggedEvent, row: Row) -> None:
+def _check_heard(owner: Owner, event: Event, row: Row) -> None:
     require(row["silent_from"] is not None, "the bot was not silent")
     for name, column in {"since": "silent_since", "heardAt": "heard_again"}.items():
         require(row[column] and event.data[name] == to_rfc3339(row[column]), name)
 
 
-def _check_removal(owner: Owner, event: LoggedEvent, row: Row) -> None:
+def _check_removal(owner: Owner, event: Event, row: Row) -> None:
     for table in (ELECTIONS, SECRETS):
         require(not owner.rows[table].in_use(row["key"]), f"it still had {table.finding}")
 
@@ -457,7 +442,6 @@ BOTS = Table(
     desk=_desk_of("automations"),
     key="id",
     named_by=_data("botId"),
-    members=("botId", "name"),
     ended_by="removed_at",
     derived=lambda row: {"expected": _expectation(row["every"], row["grace"])},
     events={
@@ -480,13 +464,13 @@ BOTS = Table(
 # --- Tokens and signing secrets -------------------------------------------------------------------
 
 
-def _check_owner(owner: Owner, event: LoggedEvent, row: Row) -> None:
+def _check_owner(owner: Owner, event: Event, row: Row) -> None:
     whose = event.data["owner"]
     is_shared = whose in (Source.FLOOR, Source.NOX)
     require(owner.rows[BOTS].in_use(whose) if owner.id else is_shared, "owner")
 
 
-def _check_secrets_end(owner: Owner, event: LoggedEvent, row: Row) -> None:
+def _check_secrets_end(owner: Owner, event: Event, row: Row) -> None:
     """The end of a secret is set once, and once more if an overlap is cut short."""
     ends_at, before = datetime.fromisoformat(event.data["endsAt"]), row["ends_at"]
     require(ends_at >= event.at, "endsAt")
@@ -499,10 +483,6 @@ TOKENS = Table(
     desk=_desk_of("tokens"),
     key="public_id",
     named_by=_data("id"),
-    members=(
-        *("id", "scope", "name", "scopes", "hint"),
-        *("createdAt", "expiresAt", "revokedAt", "userId"),
-    ),
     ended_by="revoked_at",
     slot=lambda row: row["user_id"] or row["key"],  # a desk has one
     derived=lambda row: {"scopes": [READ] * row["can_read"] + [WRITE] * row["can_write"]},
@@ -525,7 +505,6 @@ SECRETS = Table(
     desk=_desk_of("automations__secrets"),
     key="public_id",
     named_by=_data("id"),
-    members=("id", "owner", "hint", "createdAt", "endsAt"),
     ended_by="ends_at",
     slot=itemgetter("owner"),
     derived=lambda row: {"owner": row["automation_id"] or row["source"]},
@@ -549,13 +528,13 @@ SECRETS = Table(
 # --- Webhooks (what a runner changes is not in the log) -------------------------------------------
 
 
-def _check_webhook_change(owner: Owner, event: LoggedEvent, row: Row) -> None:
+def _check_webhook_change(owner: Owner, event: Event, row: Row) -> None:
     changed = event.data["changed"]
     require(changed in (["kinds"], ["url"], ["kinds", "url"]), "changed")
     require(("kinds" in changed) == (row["kinds"] != event.data["kinds"]), "kinds")
 
 
-def _change_url(event: LoggedEvent, row: Row) -> Row:
+def _change_url(event: Event, row: Row) -> Row:
     if "url" not in event.data["changed"]:
         return {}
     state = row["state"] if row["state"] == State.PAUSED else State.UNVERIFIED
@@ -563,25 +542,25 @@ def _change_url(event: LoggedEvent, row: Row) -> Row:
     return {**new, "revision": row["revision"] + 1}
 
 
-def _verify(event: LoggedEvent, row: Row) -> Row:
+def _verify(event: Event, row: Row) -> Row:
     state = State.ACTIVE if row["state"] == State.UNVERIFIED else row["state"]
     return {"state": state, "is_verified": True}
 
 
-def _resume(event: LoggedEvent, row: Row) -> Row:
+def _resume(event: Event, row: Row) -> Row:
     state = State.ACTIVE if row["is_verified"] else State.UNVERIFIED
     return {"state": state, "reason": None}
 
 
-def _check_position(owner: Owner, event: LoggedEvent, row: Row) -> None:
+def _check_position(owner: Owner, event: Event, row: Row) -> None:
     require(0 <= event.data["position"] < event.position, "position")
 
 
-def _check_reason(owner: Owner, event: LoggedEvent, row: Row) -> None:
+def _check_reason(owner: Owner, event: Event, row: Row) -> None:
     require(event.data["reason"] in DisabledReason.values, "reason")
 
 
-def _end_secrets(owner: Owner, event: LoggedEvent, row: Row) -> None:
+def _end_secrets(owner: Owner, event: Event, row: Row) -> None:
     """Without an overlap the secret in use is removed; one that was replaced before always is."""
     ends_at = event.at
     if event.kind == Kind.SUBSCRIPTION_SECRET_REPLACED:
@@ -602,7 +581,6 @@ WEBHOOKS = Table(
     desk=_desk_of("subscriptions"),
     key="public_id",
     named_by=_data("id"),
-    members=("id", "kinds", "state", "reason"),
     ignored=("host",),
     derived=lambda row: {"kinds": row["kinds"] or None},
     events={
@@ -645,7 +623,6 @@ WEBHOOK_SECRETS = Table(
     desk=_desk_of("subscriptions__secrets"),
     key="public_id",
     named_by=lambda owner, event: event.data["secret"]["id"],
-    members=("id", "hint", "createdAt", "endsAt"),
     ended_by="ends_at",
     slot=itemgetter("webhook"),
     events={

@@ -22,10 +22,10 @@ from desks.models import Card, Election
 from events.actors import ActorType
 from events.feed import read_head
 from events.kinds import EVERYONE, Kind
-from events.models import Event
+from events.models import SEARCHED, Event
 from signals.audit import state
 from signals.audit.findings import AuditMismatchError, Findings, require
-from signals.audit.rows import BOTS, SECRETS, TABLES, TOKENS, LoggedEvent, Owner, Row, Table
+from signals.audit.rows import BOTS, SECRETS, TABLES, TOKENS, Owner, Row, Table
 from signals.intake.models import Outcome, Signal
 from signals.law.shapes import Mode
 from tokens.choices import Source
@@ -37,7 +37,7 @@ AFTER_ALL_EVENTS = 2**63  # a row's place in the order of its owner's events
 MARKS = {"requestId", "nonce"}  # what names a refused request to its sender
 
 # The owner, the order among what is the owner's, and an event, a signal, or a table with its row.
-Item = tuple[str, int, LoggedEvent | Signal | tuple[Table, Row]]
+Item = tuple[str, int, Event | Signal | tuple[Table, Row]]
 
 
 def run_audit() -> Findings:
@@ -68,12 +68,11 @@ def run_audit() -> Findings:
 def _events() -> Iterator[Item]:
     """All events, by owner and position. Cards are the platform's here."""
     owner = _by_bytes(NullIf("topic", Value(EVERYONE)))
-    events = Event.objects.annotate(owner=owner).order_by("owner", "position")
-    rows = events.values_list("owner", *LoggedEvent._fields).iterator(chunk_size=CHUNK)
+    events = Event.objects.annotate(owner=owner).order_by("owner", "position").defer(*SEARCHED)
+    rows = events.iterator(chunk_size=CHUNK)
     # With disable=None, tqdm draws on a terminal only.
-    for owner_id, *row in tqdm(rows, total=read_head().position, unit=" events", disable=None):
-        event = LoggedEvent(*row)
-        yield owner_id, event.position, event
+    for event in tqdm(rows, total=read_head().position, unit=" events", disable=None):
+        yield event.owner, event.position, event  # type: ignore[attr-defined]  # annotated
 
 
 def _signals() -> Iterator[Item]:
@@ -105,11 +104,11 @@ def _by_bytes(owner: Combinable) -> Collate:
 def _compare(findings: Findings, owner: Owner, items: Iterator[Item]) -> None:
     """Compares an owner's events with each other, with its signals, and then with its rows."""
     for _, group in groupby(items, key=itemgetter(1)):
-        event: LoggedEvent | None = None
+        event: Event | None = None
         signal: Signal | None = None
         for *_, item in group:
             match item:
-                case LoggedEvent():
+                case Event():
                     event = item
                 case Signal():
                     signal = item
@@ -121,7 +120,7 @@ def _compare(findings: Findings, owner: Owner, items: Iterator[Item]) -> None:
 
 
 def _check_position(
-    findings: Findings, owner: Owner, event: LoggedEvent | None, signal: Signal | None
+    findings: Findings, owner: Owner, event: Event | None, signal: Signal | None
 ) -> None:
     """Checks what is at one position: an event, and the signal if it is the event of one."""
     findings.events.count += event is not None
@@ -139,7 +138,7 @@ def _check_position(
         findings.events.check(event.id, lambda: _apply(owner, event))
 
 
-def _apply(owner: Owner, event: LoggedEvent) -> None:
+def _apply(owner: Owner, event: Event) -> None:
     require(event.signal_id is None, "signal")
     if event.kind == Kind.SIGNAL_REFUSED:
         _check_refusal(event)
@@ -149,7 +148,7 @@ def _apply(owner: Owner, event: LoggedEvent) -> None:
     owner.apply(event)
 
 
-def _check_refusal(event: LoggedEvent) -> None:
+def _check_refusal(event: Event) -> None:
     """A desk sees request id and nonce of its own bots' signals only, and the platform of all."""
     is_one = "suppressed" not in event.data
     seen = MARKS if is_one and event.data["botId"] else set()
@@ -161,7 +160,7 @@ def _check_refusal(event: LoggedEvent) -> None:
 # --- Signals --------------------------------------------------------------------------------------
 
 
-def _check_signal(findings: Findings, owner: Owner, event: LoggedEvent, signal: Signal) -> None:
+def _check_signal(findings: Findings, owner: Owner, event: Event, signal: Signal) -> None:
     name, card = signal.public_id, owner.card_at(event.position)
     if differing := _differing(signal, event, card):
         findings.signals.breach(name, *differing)
@@ -170,7 +169,7 @@ def _check_signal(findings: Findings, owner: Owner, event: LoggedEvent, signal: 
     findings.consent.check(name, lambda: _check_consent(owner, event, signal, card))
 
 
-def _differing(signal: Signal, event: LoggedEvent, card: Row | None) -> list[str]:
+def _differing(signal: Signal, event: Event, card: Row | None) -> list[str]:
     """Returns the names in which a signal and its event differ. ``card`` is the published card."""
     everything = signal.to_dict()
     filled = {"filled": signal.filled} if signal.outcome == Outcome.FILLED else {}
@@ -199,7 +198,7 @@ def _topic_of(signal: Signal) -> str | None:
     return signal.card_id if of_card else signal.user_id
 
 
-def _check_consent(owner: Owner, event: LoggedEvent, signal: Signal, card: Row | None) -> None:
+def _check_consent(owner: Owner, event: Event, signal: Signal, card: Row | None) -> None:
     """A signal repeats the published card or its bot's election; one to a desk, what that elected.
 
     ``_check_outcomes`` counts the desks of a fan-out.
@@ -218,7 +217,7 @@ def _check_consent(owner: Owner, event: LoggedEvent, signal: Signal, card: Row |
         bot.update(heard=event.at, heard_again=bot["heard_again"] or event.at)
 
 
-def _check_credential(owner: Owner, event: LoggedEvent, signal: Signal) -> None:
+def _check_credential(owner: Owner, event: Event, signal: Signal) -> None:
     """The credential was valid at the signal's position, and may send what it sent."""
     holder, name = owner if signal.bot_id else owner.platform, signal.credential
     tokens, secrets = owner.platform.rows[TOKENS].rows, holder.rows[SECRETS].rows
