@@ -4,23 +4,11 @@ from django.urls import path
 
 from signals.intake import api as intake_api
 from signals.notices import pages as notices
-from signals.site import credentials, desk
-from signals.site.activity import activity, desk_news, export, one_event
+from signals.site import activity, credentials, desk
 from signals.site.bots import api as bots_api
-from signals.site.bots.pages import (
-    alarm,
-    bots,
-    check,
-    elect,
-    overview,
-    remove,
-    send,
-    tradingview,
-    withdraw,
-)
+from signals.site.bots import pages as bots
 from signals.webhooks import api as webhooks_api
-from signals.webhooks.pages import act, change, new, secret, webhook, webhooks
-from signals.webhooks.pages import remove as remove_webhook
+from signals.webhooks import pages as webhooks
 
 api = [*webhooks_api.urlpatterns, *intake_api.urlpatterns, *bots_api.urlpatterns]
 
@@ -33,15 +21,15 @@ pages = [
     path("desk/token", credentials.mint, name="mint"),
     path("desk/token/revoke", credentials.revoke, name="revoke"),
     path("desk/end", credentials.end_credentials, name="end-credentials"),
-    path("bots", bots, name="bots"),
-    path("bots/<str:bot_id>", overview, name="bot"),
-    path("bots/<str:bot_id>/send", send, name="send"),
-    path("bots/<str:bot_id>/tradingview", tradingview, name="tradingview"),
-    path("bots/<str:bot_id>/elect", elect, name="elect"),
-    path("bots/<str:bot_id>/withdraw", withdraw, name="withdraw-bot"),
-    path("bots/<str:bot_id>/check", check, name="check"),
-    path("bots/<str:bot_id>/alarm", alarm, name="alarm"),
-    path("bots/<str:bot_id>/remove", remove, name="remove-bot"),
+    path("bots", bots.bots, name="bots"),
+    path("bots/<str:bot_id>", bots.overview, name="bot"),
+    path("bots/<str:bot_id>/send", bots.send, name="send"),
+    path("bots/<str:bot_id>/tradingview", bots.tradingview, name="tradingview"),
+    path("bots/<str:bot_id>/elect", bots.elect, name="elect"),
+    path("bots/<str:bot_id>/withdraw", bots.withdraw, name="withdraw-bot"),
+    path("bots/<str:bot_id>/check", bots.check, name="check"),
+    path("bots/<str:bot_id>/alarm", bots.alarm, name="alarm"),
+    path("bots/<str:bot_id>/remove", bots.remove, name="remove-bot"),
     path("bots/<str:bot_id>/secret", credentials.generate, name="generate"),
     path("bots/<str:bot_id>/secrets/<str:secret_id>/end", credentials.end, name="end-secret"),
     path("notices", notices.notices, name="notices"),
@@ -51,15 +39,15 @@ pages = [
     path("notices/chats/<str:chat_id>/test", notices.test_chat, name="test-chat"),
     path("notices/chats/<str:chat_id>/remove", notices.remove_chat, name="remove-chat"),
     path("notices/stop/<str:token>", notices.stop, name="stop-notices"),
-    path("webhooks", webhooks, name="webhooks"),
-    path("webhooks/new", new, name="new-webhook"),
-    path("webhooks/<str:webhook_id>", webhook, name="webhook"),
-    path("webhooks/<str:webhook_id>/act", act, name="webhook-act"),
-    path("webhooks/<str:webhook_id>/change", change, name="change-webhook"),
-    path("webhooks/<str:webhook_id>/secret", secret, name="webhook-secret"),
-    path("webhooks/<str:webhook_id>/remove", remove_webhook, name="remove-webhook"),
-    path("activity", activity, name="activity"),
-    path("activity.csv", export, name="activity-csv"),
-    path("activity/stream", desk_news, name="stream"),
-    path("activity/<str:event_id>", one_event, name="event"),
+    path("webhooks", webhooks.webhooks, name="webhooks"),
+    path("webhooks/new", webhooks.new, name="new-webhook"),
+    path("webhooks/<str:webhook_id>", webhooks.webhook, name="webhook"),
+    path("webhooks/<str:webhook_id>/act", webhooks.act, name="webhook-act"),
+    path("webhooks/<str:webhook_id>/change", webhooks.change, name="change-webhook"),
+    path("webhooks/<str:webhook_id>/secret", webhooks.secret, name="webhook-secret"),
+    path("webhooks/<str:webhook_id>/remove", webhooks.remove, name="remove-webhook"),
+    path("activity", activity.activity, name="activity"),
+    path("activity.csv", activity.export, name="activity-csv"),
+    path("activity/stream", activity.desk_news, name="stream"),
+    path("activity/<str:event_id>", activity.one_event, name="event"),
 ]

@@ -245,7 +245,7 @@ def _remove_bots(turn: log.Turn, desk: Desk, bots: QuerySet[Automation], reason:
     def end_secrets(bot: Automation) -> None:
         for secret in secrets:
             if secret.automation_id == bot.pk:
-                _record_end(turn, secret, tells=reason != Reason.CLOSED)
+                _record_end(turn, secret, notifies=reason != Reason.CLOSED)
 
     remove_bots(turn, desk, removed, reason, end_secrets=end_secrets)
 
@@ -265,10 +265,10 @@ def _store_end(turn: log.Turn, secrets: Sequence[SigningSecret], moment: datetim
     turn.after_commit.append(lambda: credential_cache.forget_secrets(secrets))
 
 
-def _record_end(turn: log.Turn, secret: SigningSecret, *, tells: bool = True) -> None:
-    """Appends the event of a secret's end, and tells the owner."""
+def _record_end(turn: log.Turn, secret: SigningSecret, *, notifies: bool = True) -> None:
+    """Appends the event of a secret's end, and notifies the owner."""
     turn.append(Kind.SECRET_ENDED, topic=_topic(secret), data=secret.as_event_data())
-    if tells and secret.automation and secret.ends_at:
+    if notifies and secret.automation and secret.ends_at:
         has_ended = secret.ends_at <= turn.at
         when = "has ended" if has_ended else f"ends at {to_rfc3339(secret.ends_at)}"
         sentence = f"The signing secret {secret.hint} of the bot {secret.automation.name} {when}."

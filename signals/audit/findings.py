@@ -1,6 +1,6 @@
 """The audit's result: for each promise, how many things were checked and which ones break it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 # What code raises when it reads an event whose content was tampered with.
@@ -124,5 +124,5 @@ class Findings:
         self.chats = Finding("chats: a key in SECRET_KEYS decrypts the address of each")
         self.factors = Finding("second factors: a key in SECRET_KEYS decrypts each")
 
-    def lines(self) -> list[Finding]:
-        return list(vars(self).values())
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(vars(self).values())

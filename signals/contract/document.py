@@ -19,9 +19,8 @@ from tokens.crypto import signing
 HEADERS = ["Authorization", signing.TIMESTAMP_HEADER, signing.SIGNATURE_HEADER]
 
 # Placeholders for values that only the sender knows.
-BOT_ID, USER_ID, NONCE = "<botId>", "<userId>", "<nonce>"
+BOT_ID, USER_ID, NONCE, TRACED = "<botId>", "<userId>", "<nonce>", "<trace>"
 ANY_PAIR = "<BASE>/<QUOTE>"
-ACTION_ID, TRACE_ID = f"{ACTION}<nonce>", f"{TRACE}<trace>"
 
 NOTES = {
     "tv": "A signal from one automation, signed with its own secret. Repeats the automation's "
@@ -142,21 +141,28 @@ def contract() -> Contract:
     }
 
 
-def bodies(elected: PairAndDirection) -> dict[str, JsonObject]:
+def bodies(
+    elected: PairAndDirection,
+    *,
+    nonce: str = NONCE,
+    traced: str = TRACED,
+    bot_id: str = BOT_ID,
+    user_id: str = USER_ID,
+) -> dict[str, JsonObject]:
     """Returns the sample bodies by name, with the elected pair and direction."""
-    common = {**elected, "nonce": NONCE, "elected": True}
+    common = {**elected, "nonce": nonce, "elected": True}
     floor = {**common, "source": Source.FLOOR.value}
     fanout = {"fanout": True, **floor}
     return {
-        "tv": {"botId": BOT_ID, **common, "source": Source.TRADINGVIEW.value},
+        "tv": {"botId": bot_id, **common, "source": Source.TRADINGVIEW.value},
         "fanout": fanout,
         "oneDesk": {**floor, "mode": Mode.PAPER.value},
-        "oneUser": {"userId": USER_ID, **fanout},
-        "floor": {"userId": USER_ID, **floor, "mode": Mode.PAPER.value},
+        "oneUser": {"userId": user_id, **fanout},
+        "floor": {"userId": user_id, **floor, "mode": Mode.PAPER.value},
         "nox": {
             "fanout": True,
-            "action_id": ACTION_ID,
-            "trace_id": TRACE_ID,
+            "action_id": f"{ACTION}{nonce}",
+            "trace_id": f"{TRACE}{traced}",
             **elected,
             "elected": True,
             "source": Source.NOX.value,

@@ -98,7 +98,7 @@ def push(
     values = {"secret": secret, "url": url, "bot_id": bot_id, **elected, "says_when": says_when}
 
     def message(time: str | None, **filled_in: str) -> str:
-        body = {**bodies(elected)["tv"], "botId": bot_id, **filled_in}
+        body = {**bodies(elected, bot_id=bot_id)["tv"], **filled_in}
         return json.dumps({**body, "sentAt": time} if says_when else body, indent=2)
 
     return {

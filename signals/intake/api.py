@@ -1,6 +1,5 @@
 """The views of the signal hook, the deploy, the contract, and what became of a signal."""
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -119,30 +118,18 @@ PUSHED_SIGNAL = PolymorphicProxySerializer(
     resource_type_field_name="source",
 )
 
-FILLED_IN = {
-    sample.NONCE: EXAMPLE_NONCE,
-    sample.BOT_ID: EXAMPLE_BOT_ID,
-    sample.USER_ID: EXAMPLE_USER_ID,
-    "<trace>": "20261120-0930",
-}
-
-
-def _filled_in(body: JsonObject) -> JsonObject:
-    """Returns a sample body of the contract with its placeholders filled in."""
-    text = json.dumps(body)
-    for place, value in FILLED_IN.items():
-        text = text.replace(place, value)
-    filled: JsonObject = json.loads(text)
-    return filled
-
 
 def _examples(**names: str) -> list[OpenApiExample]:
     """Returns the named samples of the contract as examples, each with its title."""
-    bodies = sample.bodies(ELECTED)
+    bodies = sample.bodies(
+        ELECTED,
+        nonce=EXAMPLE_NONCE,
+        traced="20261120-0930",
+        bot_id=EXAMPLE_BOT_ID,
+        user_id=EXAMPLE_USER_ID,
+    )
     return [
-        OpenApiExample(
-            title, _filled_in(bodies[name]), request_only=True, summary=sample.NOTES[name]
-        )
+        OpenApiExample(title, bodies[name], request_only=True, summary=sample.NOTES[name])
         for name, title in names.items()
     ]
 

@@ -25,7 +25,6 @@ from signals.intake.models import Outcome, Signal
 from signals.intake.statements import Question, State
 from signals.law import rules
 from signals.law.refusals import NonceUsed
-from signals.law.rules import Standing
 from signals.law.shapes import Mode, Submission
 from tokens.choices import Source
 from tokens.models import SigningSecret, Token
@@ -74,7 +73,10 @@ class LawfulSignal:
         if first is not None:
             raise NonceUsed(first=first.answer(), identical=first.is_identical_to(self.signal))
         rules.check_age(submission, state.max_age, at)
-        rules.check_match(submission, Standing(state.card, state.elected, state.why_not_ready))
+        elected = rules.required_election(
+            submission, card=state.card, elected=state.elected, not_ready=state.why_not_ready
+        )
+        rules.check_match(submission, elected)
         signal = self.signal
         signal.card_id = None if signal.bot_id else state.card_id
         signal.outcome, signal.matched = _outcome(submission, state.standing or 0)

@@ -93,8 +93,8 @@ class IncomingSignal:
         The nonce is None if nothing authorised the request, if it is not valid, or if the body
         contains a secret.
         """
-        may_tell = self.credential is not None and not isinstance(refusal, ExchangeSecret)
-        nonce = nonce_of(self.body) if may_tell else None
+        is_known = self.credential is not None and not isinstance(refusal, ExchangeSecret)
+        nonce = nonce_of(self.body) if is_known else None
         return {"requestId": self.request_id, "nonce": nonce}
 
     def sent(self) -> dict[str, str | None]:

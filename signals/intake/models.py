@@ -32,21 +32,6 @@ MAX_AMOUNT_LENGTH = 32
 # Shown only to the platform and to the signal's sender (contract, section 4, events).
 SENDER_MEMBERS = ("nonce", "traceId", "decisionRef")
 
-# Two signals are identical if these fields and the size are equal.
-COMPARED = (
-    "source",
-    "mode",
-    "pair",
-    "direction",
-    "fanout",
-    "user_id",
-    "bot_id",
-    "trace_id",
-    "rationale",
-    "decision_ref",
-)
-
-
 CHECKED = "checked"  # the outcome of a check
 
 
@@ -262,10 +247,13 @@ class Signal(models.Model):
         return self.public_id
 
     def is_identical_to(self, other: "Signal") -> bool:
-        """Returns whether the other signal repeats this one exactly."""
-        return Decimal(self.size_quote or 0) == Decimal(other.size_quote or 0) and all(
-            getattr(self, name) == getattr(other, name) for name in COMPARED
-        )
+        """Returns whether the other signal repeats this one exactly, in what the sender says."""
+        said = [
+            {**signal.to_dict(), "id": "", "receivedAt": "", "position": 0, "sizeQuote": size}
+            for signal in (self, other)
+            for size in [Decimal(signal.size_quote or 0)]
+        ]
+        return said[0] == said[1]
 
     def to_dict(self) -> SignalRecord:
         """The JSON for the sender and the platform."""

@@ -4,7 +4,6 @@ The functions are pure. The order of the checks is fixed by the contract (sectio
 decides which refusal the sender gets.
 """
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from desks.choices import PairAndDirection
@@ -23,19 +22,6 @@ LAW = (
 
 REFUSED_MODES = ("armed", "live")
 TICKERS = ("ticker", "symbol")
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """What was elected when the signal got its position. A field is None if there was none.
-
-    ``card`` is the published card. ``elected`` is the election of the signal's bot, or that of its
-    desk on the card. ``not_ready`` says why the desk has none: a key of ``DeskNotReady.REASONS``.
-    """
-
-    card: PairAndDirection | None = None
-    elected: PairAndDirection | None = None
-    not_ready: str = ""
 
 
 def check_body(body: JsonObject) -> None:
@@ -67,9 +53,8 @@ def check_age(submission: Submission, max_age: timedelta | None, at: datetime) -
         raise refusals.SignalTooOld
 
 
-def check_match(submission: Submission, standing: Standing) -> None:
+def check_match(submission: Submission, elected: PairAndDirection) -> None:
     """Raises a refusal unless the signal repeats the election of its target exactly."""
-    elected = required_election(submission, standing)
     sent = submission.pair_and_direction
     if sent["pair"] != elected["pair"]:
         raise refusals.PairMismatch(sent=sent, elected=elected)
@@ -77,19 +62,29 @@ def check_match(submission: Submission, standing: Standing) -> None:
         raise refusals.DirectionMismatch(sent=sent, elected=elected)
 
 
-def required_election(submission: Submission, standing: Standing) -> PairAndDirection:
-    """Returns the election that the signal must repeat. Raises a refusal if there is none."""
+def required_election(
+    submission: Submission,
+    *,
+    card: PairAndDirection | None = None,
+    elected: PairAndDirection | None = None,
+    not_ready: str = "",
+) -> PairAndDirection:
+    """Returns the election that the signal must repeat. Raises a refusal if there is none.
+
+    ``card`` is the published card. ``elected`` is the election of the signal's bot, or that of its
+    desk on the card. ``not_ready`` says why the desk has none: a key of ``DeskNotReady.REASONS``.
+    """
     if submission.bot_id is not None:
-        if standing.elected is None:
+        if elected is None:
             raise refusals.NoElection
-        return standing.elected
+        return elected
     if submission.user_id is not None and submission.mode != Mode.DRAFT:
-        if standing.elected is None:
-            raise refusals.DeskNotReady(standing.not_ready)
-        return standing.elected
-    if standing.card is None:
+        if elected is None:
+            raise refusals.DeskNotReady(not_ready)
+        return elected
+    if card is None:
         raise refusals.NoCard
-    return standing.card
+    return card
 
 
 def _is_ticker_only(body: JsonObject) -> bool:

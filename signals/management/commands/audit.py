@@ -47,41 +47,41 @@ class Command(LogCommand):
                 "\n".join(["The tables cannot be read.", *schema.first]), returncode=COULD_NOT_RUN
             ) from fault
         findings.schema = schema
-        lines = findings.lines()
-        broken = [_line(line) for line in lines if line.broken]
-        self.stdout.write(dumps(_report(head, lines)) if json else _text(head, lines))
+        found = list(findings)
+        broken = [_described(finding) for finding in found if finding.broken]
+        self.stdout.write(dumps(_report(head, found)) if json else _text(head, found))
         if broken and tell:
-            title, found = "The audit found a broken promise", "\n\n".join(broken)
-            write(staff_notices(title, found, timezone.now()))
+            title, what = "The audit found a broken promise", "\n\n".join(broken)
+            write(staff_notices(title, what, timezone.now()))
         if broken:
-            raise CommandError(f"{len(broken)} of {len(lines)} promises are broken.")
+            raise CommandError(f"{len(broken)} of {len(found)} promises are broken.")
 
 
-def _text(head: Head, lines: list[Finding]) -> str:
+def _text(head: Head, findings: list[Finding]) -> str:
     holds = f"Every promise holds at position {head.position:,}, epoch {head.epoch}."
     return "\n".join(
         [
-            *map(_line, lines),
-            *([] if any(line.broken for line in lines) else [holds]),
+            *map(_described, findings),
+            *([] if any(finding.broken for finding in findings) else [holds]),
             "Not covered:",
             *(f"- {what}" for what in NOT_COVERED),
         ]
     )
 
 
-def _line(finding: Finding) -> str:
-    line = f"{finding.count:>13,} {finding.says}"
+def _described(finding: Finding) -> str:
+    text = f"{finding.count:>13,} {finding.says}"
     if not finding.broken:
-        return f"ok     {line}"
+        return f"ok     {text}"
     more = ", …" if finding.broken > len(finding.first) else ""
-    return f"BROKEN {line}: {finding.broken:,} broken: {', '.join(finding.first)}{more}"
+    return f"BROKEN {text}: {finding.broken:,} broken: {', '.join(finding.first)}{more}"
 
 
-def _report(head: Head, lines: list[Finding]) -> dict[str, object]:
+def _report(head: Head, findings: list[Finding]) -> dict[str, object]:
     return {
         "epoch": head.epoch,
         "position": head.position,
-        "holds": not any(line.broken for line in lines),
-        "promises": [asdict(line) for line in lines],
+        "holds": not any(finding.broken for finding in findings),
+        "promises": [asdict(finding) for finding in findings],
         "notCovered": list(NOT_COVERED),
     }

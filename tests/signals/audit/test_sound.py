@@ -20,9 +20,8 @@ def test_a_database_with_every_kind_of_event_keeps_every_promise(falsified):
 def test_every_promise_is_checked_on_some_rows(falsified):
     findings = run_audit()
     findings.schema = audit_schema()
-    lines = findings.lines()
-    assert [line.says for line in lines] == [line.says for line in Findings().lines()]
-    assert [line.says for line in lines if not line.count] == []
+    assert [finding.says for finding in findings] == [finding.says for finding in Findings()]
+    assert [finding.says for finding in findings if not finding.count] == []
 
 
 def test_only_the_first_breaches_are_named(falsified):

@@ -1,6 +1,7 @@
 """The rules of the law, each with its refusal (contract, sections 4 and 5)."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,6 @@ from signals.law.refusals import (
     SignalTooOld,
     TickerOnly,
 )
-from signals.law.rules import Standing
 from signals.law.shapes import Mode, Submission
 from tests.signals.bodies import deploy, fanout
 from tokens.choices import Source
@@ -96,41 +96,44 @@ def test_a_secret_is_refused_before_anything_else():
 # --- What a signal has to repeat ----------------------------------------------------------------
 
 
+def match(sent: Submission, **elected: Any) -> None:
+    rules.check_match(sent, rules.required_election(sent, **elected))
+
+
 def test_a_bot_repeats_its_own_election_whatever_the_card_is():
     sent = submission(bot_id="bot_1", pair="ETH/USDT", direction="short")
-    rules.check_match(sent, Standing(card=CARD, elected=OTHER))
+    match(sent, card=CARD, elected=OTHER)
     with pytest.raises(NoElection):
-        rules.check_match(sent, Standing(card=CARD))
+        match(sent, card=CARD)
 
 
 def test_a_signal_to_one_desk_repeats_that_desks_election():
-    rules.check_match(submission(user_id="usr_1"), Standing(card=OTHER, elected=CARD))
+    match(submission(user_id="usr_1"), card=OTHER, elected=CARD)
     for reason in DeskNotReady.REASONS:
-        standing = Standing(card=CARD, not_ready=reason)
         for wide in (False, True):
             with pytest.raises(DeskNotReady) as refused:
-                rules.check_match(submission(user_id="usr_1", fanout=wide), standing)
+                match(submission(user_id="usr_1", fanout=wide), card=CARD, not_ready=reason)
             assert refused.value.members == {"reason": reason}
             assert refused.value.detail == DeskNotReady.REASONS[reason]
 
 
 def test_a_fan_out_repeats_the_published_card():
-    rules.check_match(submission(fanout=True), Standing(card=CARD))
+    match(submission(fanout=True), card=CARD)
     with pytest.raises(NoCard):
-        rules.check_match(submission(fanout=True), Standing())
+        match(submission(fanout=True))
 
 
 @pytest.mark.parametrize("user_id", [None, "usr_1"])
 def test_a_draft_repeats_the_published_card_even_if_it_names_a_desk(user_id):
     draft = submission(source=Source.NOX, mode=Mode.DRAFT, user_id=user_id)
-    rules.check_match(draft, Standing(card=CARD))
+    match(draft, card=CARD)
     with pytest.raises(NoCard):
-        rules.check_match(draft, Standing(elected=CARD))
+        match(draft, elected=CARD)
 
 
 def test_another_pair_is_refused_before_another_direction_and_both_are_shown():
     with pytest.raises(PairMismatch) as refused:
-        rules.check_match(submission(fanout=True), Standing(card=OTHER))
+        match(submission(fanout=True), card=OTHER)
     assert refused.value.members == {
         "sent": {"pair": "BTC/USDT", "direction": "long"},
         "elected": {"pair": "ETH/USDT", "direction": "short"},
@@ -139,7 +142,7 @@ def test_another_pair_is_refused_before_another_direction_and_both_are_shown():
 
 def test_another_direction_is_refused_and_both_are_shown():
     with pytest.raises(DirectionMismatch) as refused:
-        rules.check_match(submission(fanout=True, direction="short"), Standing(card=CARD))
+        match(submission(fanout=True, direction="short"), card=CARD)
     assert refused.value.members == {
         "sent": {"pair": "BTC/USDT", "direction": "short"},
         "elected": {"pair": "BTC/USDT", "direction": "long"},
@@ -149,7 +152,7 @@ def test_another_direction_is_refused_and_both_are_shown():
 @pytest.mark.parametrize("pair", ["BTC/USD", "BTC/USDT.", "XBTC/USDT", "BTC-/USDT", "USDT/BTC"])
 def test_pairs_are_compared_exactly(pair):
     with pytest.raises(PairMismatch):
-        rules.check_match(submission(fanout=True, pair=pair), Standing(card=CARD))
+        match(submission(fanout=True, pair=pair), card=CARD)
 
 
 # --- How old a signal may be ----------------------------------------------------------------------
