@@ -183,7 +183,7 @@ class SignalView(ApiView):
     and the request is judged again from the start.
     """
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, **kwargs: object) -> None:
         super().__init__(**kwargs)
         self.reader = CredentialReader(cached=True)
 

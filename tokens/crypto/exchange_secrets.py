@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from typing import Any
 
 from tokens.crypto import formats
 
@@ -94,7 +93,7 @@ ALPHANUMERIC = re.compile("[A-Za-z0-9]+")
 CHANGE = re.compile("[a-z](?=[A-Z0-9])|[A-Z](?=[a-z0-9])|[0-9](?=[A-Za-z])")
 
 
-def contains_secret(value: Any) -> bool:
+def contains_secret(value: object) -> bool:
     """Whether a JSON value contains, at any depth, a secret or a key that names one."""
     if isinstance(value, str):
         return text_contains_secret(value)
@@ -103,7 +102,7 @@ def contains_secret(value: Any) -> bool:
     return isinstance(value, list) and any(contains_secret(member) for member in value)
 
 
-def member_is_secret(name: str, value: Any) -> bool:
+def member_is_secret(name: str, value: object) -> bool:
     """Whether a member of a JSON object is, contains or names a secret."""
     name = normalized(name)
     if is_secret_name(name) or is_secret(name) or contains_secret(value):
