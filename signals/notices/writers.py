@@ -14,7 +14,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import DatabaseError, transaction
-from django.db.models import Exists, F, OuterRef, Q
+from django.db.models import Exists, OuterRef, Q
 
 from desks.models import Automation, Bookmark, Card, Desk, QueuedNotice, RefusalTold, User
 from desks.models.desk import DeskQuerySet
@@ -38,11 +38,8 @@ from signals.notices.texts import (
     restore_notices,
     staff_notices,
 )
-from signals.reports import concerns
-from signals.reports.concerns import heard_from, latest_events
-from signals.reports.traffic import recent_traffic
+from signals.reports.overview import Concern, platform_overview
 from signals.webhooks.models import Subscription
-from tokens.models import SigningSecret, Token
 
 logger = logging.getLogger(__name__)
 
@@ -258,7 +255,6 @@ def summarise_refusals(now: datetime) -> None:
 
 EVERY = timedelta(minutes=5)  # between two looks
 OVER = timedelta(hours=6)  # what ended so long ago can have a notice again
-MAX_SENDERS = 20
 SUBJECT = "The service needs attention"
 
 
@@ -267,7 +263,7 @@ def write_concerns(now: datetime) -> None:
 
     It is what the first page of the control area says of engines, refusals and tokens.
     """
-    found = {_key(concern): concern for concern in _concerns(now)}
+    found = {_key(concern): concern for concern in platform_overview(now).notified}
     with transaction.atomic():
         new = set()
         for key in sorted(found):  # so that two processes wait for each other in one order
@@ -284,22 +280,7 @@ def write_concerns(now: datetime) -> None:
             write(staff_notices(SUBJECT, "\n\n".join(entries), now))
 
 
-def _concerns(now: datetime) -> Iterator[concerns.Concern]:
-    next_to_expire = F("expires_at").asc(nulls_last=True)
-    tokens = list(Token.objects.filter(desk=None).active(now).order_by(next_to_expire, "id"))
-    senders: list[Token | SigningSecret] = [
-        *(token for token in tokens[:MAX_SENDERS] if token.can_write),
-        *SigningSecret.objects.filter(automation=None, ends_at=None),
-    ]
-    heard = heard_from([sender.public_id for sender in senders])
-    yield from concerns.of_silence(senders, heard, now)
-    yield from concerns.of_log(latest_events(), now)
-    yield from concerns.of_refusals(recent_traffic(now))
-    yield from concerns.of_expiry(tokens, now)
-    yield from concerns.of_webhooks(concerns.failing_webhooks(now).count())
-
-
-def _key(concern: concerns.Concern) -> UUID:
+def _key(concern: Concern) -> UUID:
     about = f"{concern.label} {concern.url}"
     return UUID(hashlib.sha256(about.encode()).hexdigest()[:32])
 

@@ -8,7 +8,7 @@ from django.urls import reverse
 
 from desks.models import Automation, Card, Desk, Election
 from desks.models.automation import AutomationQuerySet
-from signals.reports.concerns import Concern
+from signals.reports.overview import Concern
 from signals.reports.reasons import title_of
 from signals.reports.tallies import BotTally
 from signals.webhooks.models import FAILING, State, Subscription

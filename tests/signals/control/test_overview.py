@@ -11,8 +11,7 @@ from desks.models import Card
 from events.actors import SYSTEM
 from events.models import Head
 from signals.reports import traffic
-from signals.reports.concerns import days
-from signals.reports.overview import platform_overview
+from signals.reports.overview import days, platform_overview
 from signals.webhooks.models import Subscription
 from tests import factories
 from tests.client import push
@@ -133,27 +132,10 @@ class TestNotices:
         evening = factories.a_card("Evening")
         desks.enrol(desk=ready[0], card_id=evening.pk, actor=SYSTEM)
         (notice,) = notices()
-        assert notice.startswith(
-            "Ready desks fell from 5 to 1 within a day: Evening replaced Morning."
-        )
+        assert notice.startswith("1 of 5 connected desks is ready.")
         for desk in ready[1:4]:
             desks.enrol(desk=desk, card_id=evening.pk, actor=SYSTEM)
         assert notices() == []
-
-    def test_desks_that_withdraw_and_stay_away_have_a_notice(self, engine):
-        now = timezone.now()
-        Head.objects.update(at=now - timedelta(days=9))  # the log's time never runs back
-        with time_machine.travel(now - timedelta(days=2), tick=False):
-            card = factories.a_card("Evening")
-            ready = [factories.a_ready_desk(card) for _ in range(5)]
-        for desk in ready[:2]:
-            desks.withdraw_from_card(desk=desk, actor=SYSTEM)
-        assert [sentence for sentence in notices(later(minutes=1)) if "fell" in sentence] == [
-            "Ready desks fell from 5 to 3 within a day: 2 withdrew or disconnected. "
-            "Ask the owners to enrol again."
-        ]
-        desks.enrol(desk=ready[0], card_id=card.pk, actor=SYSTEM)
-        assert not any("fell" in sentence for sentence in notices(later(minutes=1)))
 
     def test_an_engine_that_is_silent_for_longer_than_usual_has_a_notice(self, engine, desk):
         now = timezone.now()
@@ -323,14 +305,14 @@ class TestTraffic:
 def test_the_number_of_queries_does_not_depend_on_the_size_of_the_platform(
     client, engine, card, django_assert_num_queries
 ):
-    with django_assert_num_queries(11):
+    with django_assert_num_queries(12):
         client.get(CONTROL)
     a_crowd(card, 50)
     for _ in range(20):
         push(bodies.fanout(), engine)
         push(bodies.fanout(pair="SOL/USDT"), engine)
         factories.a_platform_token()
-    with django_assert_num_queries(11):
+    with django_assert_num_queries(12):
         client.get(CONTROL)
 
 
