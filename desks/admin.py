@@ -1,7 +1,5 @@
 """The control area's pages for desks, bots, elections and cards; publishes and retires cards."""
 
-from typing import Any
-
 from django import forms
 from django.contrib import admin
 from django.db.models import F, Q
@@ -41,7 +39,7 @@ class PublishCard(ActionPage):
             "You confirm on the next page. Nothing is published before.",
         ]
 
-    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+    def get_context_data(self, **kwargs: object) -> dict[str, object]:
         """Publishing is destructive if it retires a card."""
         retires = Card.objects.published().exists()
         return {**super().get_context_data(**kwargs), "is_destructive": retires}
@@ -163,8 +161,8 @@ class DeskAdmin(ReadOnlyAdmin):
         return desk.connection.venue if hasattr(desk, "connection") else EMPTY_VALUE
 
     @admin.display(description="ready", boolean=True)
-    def is_ready(self, desk: Any) -> bool:
-        return desk.ready_since is not None
+    def is_ready(self, desk: Desk) -> bool:
+        return desk.ready_since is not None  # type: ignore[attr-defined]
 
 
 @admin.register(Automation)

@@ -4,11 +4,14 @@ A value is shown only in the response to the POST that created it. It never appe
 session, a message or a log.
 """
 
+from collections.abc import Iterator
 from datetime import UTC, date, datetime
+from itertools import islice
 from typing import Any, ClassVar
 
 from django import forms
 from django.contrib import admin
+from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import ValidationError
 from django.db.models import Model, Q
 from django.http import HttpRequest, HttpResponse
@@ -62,8 +65,8 @@ class OwnerFilter(ChoiceFilter, name="owner"):
         "customers": lambda rows: rows.exclude(_owned_by_the_platform(rows.model)),
     }
 
-    def choices(self, changelist: Any) -> Any:
-        return list(super().choices(changelist))[1:]  # without "All"
+    def choices(self, changelist: ChangeList) -> Iterator[Any]:
+        return islice(super().choices(changelist), 1, None)  # without "All"
 
     def value(self) -> str | None:
         return super().value() or (None if self.request.GET.get("q") else "the platform")

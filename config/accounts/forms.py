@@ -3,7 +3,7 @@
 The name of a security key is held to the rule of every name.
 """
 
-from typing import Any, cast
+from typing import cast
 
 from allauth.account import forms
 from allauth.account.fields import EmailField, PasswordField, SetPasswordField
@@ -32,7 +32,7 @@ class AddressField(EmailField):
 class LoginForm(forms.LoginForm):
     remember = BooleanField(label="Remember me", required=False)
 
-    def __init__(self, *args: Any, **options: Any) -> None:
+    def __init__(self, *args: object, **options: object) -> None:
         super().__init__(*args, **options)
         self.fields["login"] = AddressField()
 

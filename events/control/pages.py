@@ -186,7 +186,7 @@ class ActionPage(FormView):  # type: ignore[type-arg]
         self.row: Any = self._find_row() if self.is_per_row else None
         return super().dispatch(request, *args, **kwargs)
 
-    def form_valid(self, form: Any) -> HttpResponse:
+    def form_valid(self, form: forms.Form) -> HttpResponse:
         with refusal_beside(form):
             done = self.perform(form)
         return self.form_invalid(form) if form.errors else done

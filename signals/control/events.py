@@ -3,7 +3,6 @@
 import json
 from functools import partial
 from operator import methodcaller
-from typing import Any
 
 from django.contrib import admin
 from django.contrib.admin.views.main import ChangeList
@@ -19,7 +18,7 @@ from events.json_schema import JsonObject
 from events.kinds import PLATFORM, SUPPRESSED, Kind
 from events.models import Event
 from signals.control import search
-from signals.control.stories import attach_names, tell
+from signals.control.stories import attach_names, name_of, tell
 from signals.law.refusals import REASONS
 from tokens.choices import Source
 
@@ -67,8 +66,8 @@ class EventAdmin(ReadOnlyAdmin):
     list_filter = [KindFilter, ReasonFilter, SourceFilter]
     ordering = ["-position"]
     search_help_text = (
-        "By index: evt_… (this event and earlier ones), sig_…, usr_…, card_… or all; tok_…, sec_… "
-        "or stf_… (what it did); a nonce. Among the newest: bot_…; a request ID or nonce of a "
+        "By index: evt_… (this event and earlier ones), sig_…, usr_…, card_… or all; bot_…; tok_…, "
+        "sec_… or stf_… (what it did); a nonce. Among the newest: a request ID or nonce of a "
         f"refusal ({search.MAX_SCANNED:,} refusals); a part of an e-mail address or of a platform "
         f"token's name ({search.MAX_EVENTS} events of each of {search.MAX_NAMED}). The filters by "
         f"reason and source: of the newest {search.MAX_SCANNED:,} refusals."
@@ -103,18 +102,18 @@ class EventAdmin(ReadOnlyAdmin):
         return about.get("source") or EMPTY_VALUE
 
     @admin.display
-    def bot(self, event: Any) -> str:
-        return _link(event.names.get(event.bot_id))
+    def bot(self, event: Event) -> str:
+        return _link(name_of(event, event.bot_id))
 
     @admin.display(description="e-mail address")
-    def email(self, event: Any) -> str:
-        return _link(event.names.get(event.user_id))
+    def email(self, event: Event) -> str:
+        return _link(name_of(event, event.user_id))
 
     @admin.display(description="actor")
-    def actor_name(self, event: Any) -> str:
+    def actor_name(self, event: Event) -> str:
         if event.actor is None:
             return "unauthenticated"
-        return _link(event.names.get(event.actor_id), event.actor_id or str(event.actor.type))
+        return _link(name_of(event, event.actor_id), event.actor_id or str(event.actor.type))
 
     @admin.display(description="what happened")
     def story(self, event: Event) -> SafeString:

@@ -49,11 +49,9 @@ def matching(text: str) -> Q:
 
 
 def of_bot(bot_id: str) -> Q:
-    """The events about a bot, among the newest ``MAX_SCANNED`` events of its desk."""
+    """The events about a bot, which are on the topic of its desk."""
     topic = Automation.objects.filter(pk=bot_id).values_list("desk__public_id", flat=True).first()
-    about = Q(content__signal__botId=bot_id)
-    about |= Q(content__data__botId=bot_id) | Q(content__data__owner=bot_id)
-    return about & Q(position__in=newest(Event.objects.filter(topic=topic or "")))
+    return Q(topic=topic or "", bot_id=bot_id)
 
 
 def accepted(**of: object) -> Q:

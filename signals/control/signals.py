@@ -45,27 +45,8 @@ class SignalAdmin(ReadOnlyAdmin):
         "": lambda text: Q(nonce=text),
     }
     fields = [
-        "why",
-        "public_id",
-        "position",
-        "received_at",
-        "source",
-        "mode",
-        "outcome",
-        "matched",
-        "filled",
-        "pair",
-        "direction",
-        "fanout",
-        "user_id",
-        "bot_id",
-        "card_id",
-        "credential",
-        "nonce",
-        "trace_id",
-        "size_quote",
-        "rationale",
-        "decision_ref",
+        *("why", *list_display, "position", "fanout", "user_id", "bot_id", "card_id"),
+        *("credential", "nonce", "trace_id", "size_quote", "rationale", "decision_ref"),
     ]
 
     @admin.display(description="sent to")

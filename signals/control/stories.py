@@ -43,6 +43,12 @@ NAMED: dict[str, tuple[QuerySet[Any], str, Callable[[Any], str]]] = {
 }
 
 
+def name_of(event: Event, named: str | None) -> PageLink | None:
+    """The name and page of an id, for an event to which ``attach_names`` gave its names."""
+    names: dict[str | None, PageLink] = event.names  # type: ignore[attr-defined]
+    return names.get(named)
+
+
 def attach_names(events: Iterable[Any]) -> None:
     """Gives each event ``names``: the names and pages of what it names, by id.
 
@@ -122,16 +128,16 @@ def _list(events: Iterable[Event], nothing: str) -> SafeString:
     return render_to_string("control/acts.html", {"lines": lines, "nothing": nothing})
 
 
-def _context(event: Any) -> dict[str, object]:
+def _context(event: Event) -> dict[str, object]:
     content = event.content_for(platform=True)
     return {
         "event": event,
         "data": content["data"],
         "signal": content["signal"],
-        "desk": event.names.get(event.user_id),
-        "actor": event.names.get(event.actor_id),
-        "bot": event.names.get(event.bot_id),
-        "webhook": event.names.get(webhook_of(event)),
+        "desk": name_of(event, event.user_id),
+        "actor": name_of(event, event.actor_id),
+        "bot": name_of(event, event.bot_id),
+        "webhook": name_of(event, webhook_of(event)),
         "label": Kind(event.kind).label,
         "sentence": (f"control/events/{event.kind}.html", "control/events/any.html"),
     }

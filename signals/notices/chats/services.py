@@ -7,7 +7,7 @@ import hashlib
 import json
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from django.conf import settings
 
@@ -207,7 +207,7 @@ def read_pause(body: bytes) -> float | None:
         return None
 
 
-def _started(message: Any) -> Started | None:
+def _started(message: JsonObject) -> Started | None:
     """Reads a message to the bot. Only a private chat counts: in a group anybody could press."""
     try:
         chat, text = message["chat"], message["text"]
