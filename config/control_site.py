@@ -4,16 +4,15 @@
 """
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
-from urllib.parse import urlencode
 
 from django.contrib import admin
 from django.contrib.auth.views import redirect_to_login
-from django.http import HttpRequest, HttpResponse, HttpResponseBase
-from django.shortcuts import redirect
+from django.db.models import Model
+from django.http import HttpRequest, HttpResponseBase
 from django.template.response import TemplateResponse
-from django.urls import path, reverse
+from django.urls import path
 from django.utils import timezone
 from django.views.generic import FormView, View
 
@@ -53,11 +52,16 @@ class ControlAreaSite(admin.AdminSite):
     site_url = "/"
     enable_nav_sidebar = False  # the header of every page has the lists
 
-    def register(self, model_or_iterable: Any, *args: Any, **options: Any) -> None:
+    def register(
+        self,
+        model_or_iterable: type[Model] | Iterable[type[Model]],
+        admin_class: "type[admin.ModelAdmin[Any]] | None" = None,
+        **options: Any,
+    ) -> None:
         """Registers the models of our own apps. Autodiscovery also finds those of libraries."""
         models = [model_or_iterable] if isinstance(model_or_iterable, type) else model_or_iterable
-        ours = [model for model in models if model._meta.app_label in APPS]  # type: ignore[union-attr]
-        super().register(ours, *args, **options)
+        ours = [model for model in models if model._meta.app_label in APPS]
+        super().register(ours, admin_class, **options)
 
     def has_permission(self, request: HttpRequest) -> bool:
         return is_staff(request) and has_second_factor(request)
@@ -74,10 +78,10 @@ class ControlAreaSite(admin.AdminSite):
             if not request.user.is_authenticated:
                 return redirect_to_login(request.get_full_path())
             if request.method in SAFE_METHODS and can_prove_second_factor(request):
-                return _reauthenticate(request, "mfa_reauthenticate")
+                return redirect_to_login(request.get_full_path(), "mfa_reauthenticate")
             require_staff(request, recently=request.method not in SAFE_METHODS)
             if _is_change_form(view) and not signed_in_recently(request):
-                return _reauthenticate(request)
+                return redirect_to_login(request.get_full_path(), "account_reauthenticate")
             if request.method in SAFE_METHODS:
                 limits.consume("pages", str(request.user.pk))
             answer: HttpResponseBase = protected(request, *args, **kwargs)
@@ -110,9 +114,3 @@ class ControlAreaSite(admin.AdminSite):
 def _is_change_form(view: AnyView) -> bool:
     """Returns whether a view is a form that changes data."""
     return issubclass(getattr(view, "view_class", View), FormView)
-
-
-def _reauthenticate(request: HttpRequest, page: str = "account_reauthenticate") -> HttpResponse:
-    """Redirects to a re-authentication page, which leads back to this one."""
-    back = urlencode({"next": request.get_full_path()})
-    return redirect(f"{reverse(page)}?{back}")

@@ -1,66 +1,107 @@
-"""Who may see a customer's page, and which limits it counts against."""
+"""Who may see a page of a signed-in user, and which limits it counts against."""
 
 import functools
 from collections.abc import Callable
 
 from django.contrib.auth.views import redirect_to_login
-from django.http import HttpRequest, HttpResponseBase
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect
 from django.urls import reverse
 
 from desks.models import Automation, Desk, User
 from events.http import limits
 from events.http.pages import View, page
-from events.http.refusals import NotAllowed, NotFound
+from events.http.refusals import NotAllowed, found_or_404
+from tokens.callers.staff import is_staff, require_staff, signed_in_recently
 
 Spends = str | None | Callable[[HttpRequest], str]
+# What a view gets after the request; or the answer, if the user may not see the page.
+Admitted = Desk | User | HttpResponse
 
 
-def customer_page(*methods: str, spends: Spends = "changes") -> Callable[[View], View]:
-    """Declares a page of a signed-in customer. The view gets the desk after the request.
+def customer_page(
+    *methods: str, spends: Spends = "changes", recently: bool = False
+) -> Callable[[View], View]:
+    """Declares a page of a signed-in customer. The view gets the desk.
 
-    A visitor is redirected to the sign-in page, and staff, who have no desk, to the control area.
-    A GET counts against the user's limit ``pages``. A POST counts against the limit ``spends``, or
-    the one that it returns for the request. If that is not ``pages``, the POST writes to the log
-    and also counts against the desk's limit (contract, section 7). With None the page has no limit:
-    a user can always withdraw or revoke.
+    Staff, who have no desk, are redirected to the control area. A GET counts against the user's
+    limit ``pages``. A POST counts against the limit ``spends``, or the one that it returns for the
+    request. If that is not ``pages``, the POST writes to the log and also counts against the desk's
+    limit (contract, section 7). With None the page has no limit: a user can always withdraw or
+    revoke. ``recently`` asks for a sign-in of the last 15 minutes.
+    """
+
+    def admit(request: HttpRequest, user: User) -> Admitted:
+        if user.is_staff:
+            return redirect("admin:index")
+        desk = _desk_of(user)
+        if spends:
+            limit = spends(request) if callable(spends) else spends
+            if request.method != "POST":
+                limit = "pages"
+            written = [] if limit == "pages" else limits.desk_limits(desk.public_id)
+            limits.consume_all([(limit, str(user.pk)), *written])
+        return desk
+
+    return _signed_in_page(methods, admit, recently)
+
+
+def user_page(
+    *methods: str, spends: str = "pages", recently: bool = False
+) -> Callable[[View], View]:
+    """Declares a page of any signed-in user, whom the view gets. Staff need their second factor.
+
+    A GET counts against the user's limit ``pages``, a POST against ``spends``. ``recently`` asks
+    for a sign-in of the last 15 minutes.
+    """
+
+    def admit(request: HttpRequest, user: User) -> Admitted:
+        if is_staff(request):
+            require_staff(request, recently=False)
+        limits.consume(spends if request.method == "POST" else "pages", str(user.pk))
+        return user
+
+    return _signed_in_page(methods, admit, recently)
+
+
+def own_bot(desk: Desk, bot_id: str) -> Automation:
+    """Returns the desk's bot. Raises ``NotFound`` if the desk has no such bot."""
+    bots = Automation.objects.not_removed().filter(desk=desk, pk=bot_id)
+    return found_or_404(bots.first(), "bot")
+
+
+def back_to(bot: Automation) -> tuple[str, str]:
+    """The label and the address of a bot's page, for a link back to it."""
+    return bot.name, reverse("bot", args=[bot.pk])
+
+
+def _signed_in_page(
+    methods: tuple[str, ...], admit: Callable[[HttpRequest, User], Admitted], recently: bool
+) -> Callable[[View], View]:
+    """A visitor is redirected to the sign-in page, which leads back to the page, or to the desk.
+
+    So does the page that asks for a recent sign-in; from a button it leads to the page above.
     """
 
     def decorate(view: View) -> View:
         @page(*methods)
         @functools.wraps(view)
         def checked(request: HttpRequest, *args: object, **kwargs: object) -> HttpResponseBase:
-            user = request.user
-            if not isinstance(user, User):  # after a POST the sign-in leads to the desk
+            if not isinstance(request.user, User):
                 is_form = request.method == "POST"
                 return redirect_to_login(reverse("desk") if is_form else request.get_full_path())
-            if user.is_staff:
-                return redirect("admin:index")
-            desk = _desk_of(user)
-            if spends:
-                limit = spends(request) if callable(spends) else spends
-                if request.method != "POST":
-                    limit = "pages"
-                written = [] if limit == "pages" else limits.desk_limits(desk.public_id)
-                limits.consume_all([(limit, str(user.pk)), *written])
-            return view(request, desk, *args, **kwargs)
+            admitted = admit(request, request.user)
+            if isinstance(admitted, HttpResponse):
+                return admitted
+            if recently and not signed_in_recently(request):
+                above = request.path.rpartition("/")[0]
+                back = request.path if "GET" in methods else above
+                return redirect_to_login(back, "account_reauthenticate")
+            return view(request, admitted, *args, **kwargs)
 
         return checked
 
     return decorate
-
-
-def own_bot(desk: Desk, bot_id: str) -> Automation:
-    """Returns the desk's bot. Raises ``NotFound`` if the desk has no such bot."""
-    bot = Automation.objects.not_removed().filter(desk=desk, pk=bot_id).first()
-    if bot is None:
-        raise NotFound("The bot does not exist, or you have no access to it.")
-    return bot
-
-
-def back_to(bot: Automation) -> tuple[str, str]:
-    """The label and the address of a bot's page, for a link back to it."""
-    return bot.name, reverse("bot", args=[bot.pk])
 
 
 def _desk_of(user: User) -> Desk:

@@ -10,8 +10,7 @@ from django.shortcuts import redirect, render
 from desks.models import Automation, Desk, Election
 from desks.models.chat import Chat
 from events.http import limits
-from events.http.pages import sent
-from events.http.refusals import ReauthenticationRequired
+from events.http.pages import form_page, sent
 from events.kinds import Kind
 from events.models import Event
 from signals.site.downloads import download
@@ -39,17 +38,15 @@ def own_data(request: HttpRequest, desk: Desk) -> HttpResponseBase:
     """Offers the export and the closing. A POST downloads the export, as a ZIP file."""
     if request.method != "POST":
         return render(request, "account/data.html")
-    _require_recent(request)
+    if not signed_in_recently(request):
+        return redirect_to_login(request.path, "account_reauthenticate")
     filename = f"{desk.public_id}.zip"
     return download(request, desk, export(desk), filename=filename, content_type="application/zip")
 
 
-@customer_page("GET", "POST", spends=None)
+@customer_page("GET", "POST", spends=None, recently=True)
 def close(request: HttpRequest, desk: Desk) -> HttpResponse:
     """Says what ends and what stays, asks for a confirmation, then closes the account."""
-    if request.method != "POST" and not signed_in_recently(request):
-        return redirect_to_login(request.path, "account_reauthenticate")
-    _require_recent(request)
     form = CloseForm(sent(request))
     if form.is_valid():
         with limits.one_at_a_time("closing", str(desk.pk), CLOSING_TIME):
@@ -58,18 +55,11 @@ def close(request: HttpRequest, desk: Desk) -> HttpResponse:
         messages.success(request, "Your account is closed.")
         return redirect("home")
     context = {
-        "form": form,
         "consequences": _consequences(desk),
         "names_hosts": _log_names_hosts(desk),
         "act": "Close my account",
     }
-    status = 422 if form.is_bound else 200
-    return render(request, "account/close.html", context, status=status)
-
-
-def _require_recent(request: HttpRequest) -> None:
-    if not signed_in_recently(request):
-        raise ReauthenticationRequired
+    return form_page(request, "account/close.html", form, **context)
 
 
 def _log_names_hosts(desk: Desk) -> bool:

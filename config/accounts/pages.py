@@ -114,28 +114,24 @@ def cancel_change(request: HttpRequest) -> HttpResponse:
     pending = EmailAddress.objects.get_new(user)
     if current is None or pending is None:
         return redirect("account_email")
-    if request.method == "POST":
-        pending.remove()
-        _tell_removal(request, user, pending.email)
-        return redirect("account_email")
     return ask(
         request,
         "Cancel the change of your email address?",
         f"The link that we sent to {pending.email} stops working.",
         f"You keep signing in with {current.email}.",
         act="Cancel the change",
+        perform=lambda: _remove(request, user, pending),
+        done=f"The email address {pending.email} is removed.",
         keep="Keep the change",
         back=("Email address", reverse("account_email")),
     )
 
 
-def _tell_removal(request: HttpRequest, user: User, address: str) -> None:
-    """Tells of a removed address, as allauth does on its own page."""
-    adapter = get_adapter(request)
-    adapter.add_message(
-        request, messages.SUCCESS, "account/messages/email_deleted.txt", {"email": address}
-    )
-    adapter.send_notification_mail("account/email/email_deleted", user, {"deleted_email": address})
+def _remove(request: HttpRequest, user: User, address: EmailAddress) -> None:
+    """Removes an address, and notifies its user as allauth does."""
+    address.remove()
+    about = {"deleted_email": address.email}
+    get_adapter(request).send_notification_mail("account/email/email_deleted", user, about)
 
 
 # --- Sessions ------------------------------------------------------------------------------------
@@ -156,16 +152,14 @@ def end_others(request: HttpRequest) -> HttpResponse:
     others = [session for session in sessions if not session.is_current()]
     if not others:
         return redirect("usersessions_list")
-    if request.method == "POST":
-        get_sessions_adapter().end_sessions(others)
-        messages.success(request, "All other sessions are signed out.")
-        return redirect("usersessions_list")
     return ask(
         request,
         "Sign out the other sessions?",
         *(f"{_name(session)} is signed out." for session in others),
         "You stay signed in here.",
         act="Sign out the others",
+        perform=lambda: get_sessions_adapter().end_sessions(others),
+        done="All other sessions are signed out.",
         back=("Sessions", reverse("usersessions_list")),
     )
 

@@ -1,16 +1,20 @@
 """Automations: a user's bots, which push signed signals to the user's desk."""
 
 from datetime import timedelta
-from typing import Annotated, NotRequired, Self, TypedDict
+from typing import TYPE_CHECKING, Annotated, NotRequired, Self, TypedDict
 
 from django.db import models
 from django.db.models import Q
+from django.utils.functional import cached_property
 
 from desks.expectation_rules import Expectation, ExpectationRecord, MaxAge
 from desks.ids import MAX_ID_LENGTH, BotId, new_bot_id
 from events.http.names import MAX_NAME_LENGTH
 from events.json_schema import DateTime
 from events.kinds import Kind, data_of
+
+if TYPE_CHECKING:
+    from desks.models.election import Election
 
 MAX_BOTS = 50
 
@@ -111,6 +115,11 @@ class Automation(models.Model):
             return None
         every = None if self.every is None else timedelta(seconds=self.every)
         return Expectation(every, timedelta(seconds=self.grace))
+
+    @cached_property
+    def election(self) -> "Election | None":
+        """The bot's standing election, as it was when it was first asked for."""
+        return self.elections.standing().first()
 
     def as_event_data(self) -> AutomationData:
         """The data of ``automation.created`` and ``automation.removed``."""

@@ -3,9 +3,10 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from django.contrib import messages
 from django.forms import BaseForm, Form
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, QueryDict
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 
 from events.http.refusals import Invalid
 
@@ -55,16 +56,23 @@ def ask(
     question: str,
     *consequences: str,
     act: str,
+    perform: Callable[[], object],
+    done: str,
     back: tuple[str, str],
+    after: str = "",
     **context: object,
 ) -> HttpResponse:
-    """Asks before a destructive act, and says what the act ends.
+    """Asks before a destructive act, says what the act ends, and performs it once it is confirmed.
 
-    A view shows this page for GET. The page's form posts to the same address, where the view acts.
-    ``act`` labels the red button. ``back`` is a page's label and address. ``context`` may have
-    ``elections``, which the page lists, and a ``form``, whose fields it shows.
+    The page's form posts to the same address. Then the page ``after``, or the one back to, says
+    that it is ``done``. ``act`` labels the red button. ``back`` is a page's label and address.
+    ``context`` may have ``elections``, which the page lists.
     """
     place, address = back
+    if request.method == "POST":
+        perform()
+        messages.success(request, done)
+        return redirect(after or address)
     given = {
         "question": question,
         "consequences": consequences,

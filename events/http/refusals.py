@@ -6,9 +6,11 @@ are in ``signals.law.refusals``. ``Refused.registry`` lists all of them for the 
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, ClassVar, TypedDict
+from typing import Annotated, Any, ClassVar, TypedDict, TypeVar
 
 from events.waits import Wait
+
+Row = TypeVar("Row")
 
 
 class FieldError(TypedDict):
@@ -161,6 +163,13 @@ class HttpsRequired(Refused):
 class NotFound(Refused):
     code, status, title = "not_found", 404, "Not found"
     detail = "The path, desk, signal, token or webhook does not exist, or you have no access to it."
+
+
+def found_or_404(row: Row | None, noun: str) -> Row:
+    """Returns the row. Raises ``NotFound`` if there is none, or none that the caller may see."""
+    if row is None:
+        raise NotFound(f"The {noun} does not exist, or you have no access to it.")
+    return row
 
 
 class MethodNotAllowed(Refused):

@@ -6,7 +6,7 @@ from enum import Enum, auto
 from functools import cached_property
 
 from desks.choices import PAIR_FORM, Direction
-from desks.models import Automation, Desk, Election
+from desks.models import Automation, Desk
 from events.actors import Actor
 from events.http.limits import is_first_of_minute, try_consume_in_process
 from events.http.refusals import ExchangeSecret, Refused
@@ -116,5 +116,5 @@ class IncomingSignal:
 
 def elected_by(bot: Automation | None) -> dict[str, str] | None:
     """The pair and direction that the bot elected, to show beside what it sent."""
-    election = Election.objects.standing().filter(automation=bot).first() if bot else None
+    election = bot.elections.standing().first() if bot else None
     return {"pair": election.pair, "direction": election.direction} if election else None

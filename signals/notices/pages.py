@@ -1,15 +1,9 @@
 """The pages of a user's notices: which ones, their chats, and the links in mails."""
 
-import functools
-from collections.abc import Callable
-from typing import cast
-
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
-from django.contrib.auth.views import redirect_to_login
 from django.db import transaction
 from django.forms import CharField, CheckboxSelectMultiple, Form, MultipleChoiceField, TextInput
-from django.http import HttpRequest, HttpResponse, HttpResponseBase, QueryDict
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
@@ -18,46 +12,40 @@ from django.views.decorators.csrf import csrf_exempt
 from desks.models import Chat, NoticeChoice, QueuedNotice, User
 from desks.models.chat import MAX_CHATS, Service
 from desks.models.notice import MAIL, OF_A_DESK, OF_STAFF, NoticeKind
-from desks.notices.outbox import write
-from events.http import limits
+from desks.notices.outbox import insert
 from events.http.names import NameField
-from events.http.pages import View, ask, form_page, page, refusal_beside, sent
-from events.http.refusals import NotFound
+from events.http.pages import ask, form_page, page, refusal_beside, sent
+from events.http.refusals import NotFound, found_or_404
 from signals.notices.chats import actions, services
 from signals.notices.sending import CAN_BE_OFF, outcome_of, read_stop_link
 from signals.notices.texts import new_notice
 from signals.outbound.addresses import MAX_URL_LENGTH
-from tokens.callers.staff import is_staff, require_staff, signed_in_recently
+from signals.web import user_page
 
 
 class NoticesForm(Form):
     """The kinds of notice that the user gets."""
 
-    wanted = MultipleChoiceField(
-        label="Tell me when", required=False, widget=CheckboxSelectMultiple
-    )
+    kinds = MultipleChoiceField(label="Tell me when", required=False, widget=CheckboxSelectMultiple)
 
     def __init__(self, data: QueryDict | None, user: User) -> None:
-        self.kinds = OF_STAFF if user.is_staff else OF_A_DESK
+        self.offered = OF_STAFF if user.is_staff else OF_A_DESK
         choice = NoticeChoice.objects.filter(user=user).first()
         off = choice.off if choice else []
-        on = [kind.value for kind in self.kinds if kind not in off]
-        super().__init__(data, initial={"wanted": on})
-        self.fields["wanted"].choices = [  # type: ignore[attr-defined]
-            (kind.value, label) for kind, label in self.kinds.items()
+        on = [kind.value for kind in self.offered if kind not in off]
+        super().__init__(data, initial={"kinds": on})
+        self.fields["kinds"].choices = [  # type: ignore[attr-defined]
+            (kind.value, label) for kind, label in self.offered.items()
         ]
 
     def off(self) -> list[str]:
         """The kinds that the user turned off."""
-        return [kind.value for kind in self.kinds if kind not in self.cleaned_data["wanted"]]
+        return [kind.value for kind in self.offered if kind not in self.cleaned_data["kinds"]]
 
 
-@page("GET", "POST")
-@login_required
-def notices(request: HttpRequest) -> HttpResponse:
+@user_page("GET", "POST")
+def notices(request: HttpRequest, user: User) -> HttpResponse:
     """Shows and saves of which kinds the signed-in user gets notices."""
-    user = cast(User, request.user)
-    limits.consume("pages", str(user.pk))
     form = NoticesForm(sent(request), user)
     if form.is_valid():
         NoticeChoice.objects.update_or_create(user=user, defaults={"off": form.off()})
@@ -70,17 +58,18 @@ def notices(request: HttpRequest) -> HttpResponse:
     return form_page(request, "pages/notices.html", form, **context)
 
 
-@page("POST")
-@login_required
-def test_notice(request: HttpRequest) -> HttpResponse:
-    """Queues a notice that says nothing but that notices arrive. One waits at most."""
-    user = cast(User, request.user)
-    limits.consume("pages", str(user.pk))
+@user_page("POST", spends="changes")
+def test_notice(request: HttpRequest, user: User) -> HttpResponse:
+    """Queues a test for the mail address and each chat, also if it is off. One waits at most."""
+    now = timezone.now()
     tests = QueuedNotice.objects.filter(user=user, kind=NoticeKind.TEST, channel=MAIL)
     if not tests.exists():
         body = "You asked for this test. Notices reach you."
-        write([new_notice(user, NoticeKind.TEST, "A test notice", body, timezone.now())])
-    messages.success(request, "The test is on its way.")
+        test = new_notice(user, NoticeKind.TEST, "A test notice", body, now)
+        insert([test], to_chats=False)
+    for chat in Chat.objects.filter(user=user):
+        actions.request_test(chat=chat, now=now)
+    messages.success(request, "The test is on its way. Reload this page to see what became of it.")
     return redirect("notices")
 
 
@@ -127,34 +116,7 @@ class ChatForm(Form):
     name = NameField("So that you recognise it.", label="Name (optional)", required=False)
 
 
-def chat_page(*methods: str, spends: str, recently: bool = True) -> Callable[[View], View]:
-    """Declares a page of a signed-in user's chats. The view gets the user.
-
-    Staff need their second factor. A POST counts against the user's limit ``spends``.
-
-    ``recently`` asks for a sign-in of the last 15 minutes, and leads back to the page.
-    """
-
-    def decorate(view: View) -> View:
-        @page(*methods)
-        @login_required
-        @functools.wraps(view)
-        def checked(request: HttpRequest, **kwargs: str) -> HttpResponseBase:
-            if is_staff(request):
-                require_staff(request, recently=False)
-            if recently and not signed_in_recently(request):
-                back = request.path if "GET" in methods else reverse("new-chat")
-                return redirect_to_login(back, "account_reauthenticate")
-            user = cast(User, request.user)
-            limits.consume(spends if request.method == "POST" else "pages", str(user.pk))
-            return view(request, user, **kwargs)
-
-        return checked
-
-    return decorate
-
-
-@chat_page("GET", "POST", spends="minting")
+@user_page("GET", "POST", spends="minting", recently=True)
 def new_chat(request: HttpRequest, user: User) -> HttpResponse:
     """Adds a chat."""
     form = ChatForm(sent(request))
@@ -167,7 +129,7 @@ def new_chat(request: HttpRequest, user: User) -> HttpResponse:
     return form_page(request, "chats/new.html", form, **context)
 
 
-@chat_page("POST", spends="minting")
+@user_page("POST", spends="minting", recently=True)
 def new_telegram(request: HttpRequest, user: User) -> HttpResponse:
     """Shows a link to the bot at Telegram with a new code, this once."""
     if not services.has_bot():
@@ -176,36 +138,16 @@ def new_telegram(request: HttpRequest, user: User) -> HttpResponse:
     return render(request, "chats/telegram.html", {"link": link, "bot": services.bot_name()})
 
 
-@chat_page("POST", spends="changes", recently=False)
-def test_chat(request: HttpRequest, user: User, chat_id: str) -> HttpResponse:
-    """Has a test sent to the chat."""
-    chat = _own(user, chat_id)
-    actions.request_test(chat=chat, now=timezone.now())
-    sentence = f"A test is on its way to {chat.label}. Reload this page to see what became of it."
-    messages.success(request, sentence)
-    return redirect("notices")
-
-
-@chat_page("GET", "POST", spends="changes")
+@user_page("GET", "POST", spends="changes", recently=True)
 def remove_chat(request: HttpRequest, user: User, chat_id: str) -> HttpResponse:
     """Asks for confirmation, then removes the chat."""
-    chat = _own(user, chat_id)
-    if request.method == "POST":
-        actions.remove(chat=chat, now=timezone.now())
-        messages.success(request, f"{chat.label} is removed.")
-        return redirect("notices")
+    chat = found_or_404(Chat.objects.filter(user=user, public_id=chat_id).first(), "chat")
     return ask(
         request,
         f"Remove {chat.label}?",
         "It is sent no more notices, and its address is deleted. Notices still come by mail.",
         act="Remove",
+        perform=lambda: actions.remove(chat=chat, now=timezone.now()),
+        done=f"{chat.label} is removed.",
         back=("Notices", reverse("notices")),
     )
-
-
-def _own(user: User, chat_id: str) -> Chat:
-    """The user's chat. Raises ``NotFound`` if the user has no such one."""
-    found = Chat.objects.filter(user=user, public_id=chat_id).first()
-    if found is None:
-        raise NotFound("The chat does not exist, or you have no access to it.")
-    return found

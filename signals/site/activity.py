@@ -15,7 +15,7 @@ from desks.feed import desk_visibility
 from desks.models import Automation, Desk, User
 from events.feed import WHOLE_LOG, Query, Visibility, limit_to_times, read_head, read_page
 from events.http.cursors import log_position
-from events.http.refusals import Invalid, NotFound
+from events.http.refusals import Invalid, found_or_404
 from events.kinds import SUPPRESSED, Kind
 from events.live.frames import Version
 from events.live.readers import View
@@ -168,9 +168,7 @@ EVENT_ID = re.compile(r"evt_([1-9][0-9]{0,17})", re.ASCII)
 def one_event(request: HttpRequest, desk: Desk, event_id: str) -> HttpResponse:
     """One event that the desk sees. Raises ``NotFound`` for any other."""
     match = EVENT_ID.fullmatch(event_id)
-    event = visible_event(desk, int(match[1])) if match else None
-    if event is None:
-        raise NotFound("The event does not exist, or you have no access to it.")
+    event = found_or_404(visible_event(desk, int(match[1])) if match else None, "event")
     (line,) = lines([event], bot_names(desk))
     context = {"line": line, **story_of(event, line, desk)}
     return render(request, "pages/event.html", context)

@@ -14,8 +14,8 @@ from django.utils import timezone
 
 from desks.models import Desk
 from events.http.pages import ask, form_page, refusal_beside, sent
-from events.http.refusals import NotFound
-from signals.site.bots.pages import election_of, live_secrets, sample_of, tab_page
+from events.http.refusals import found_or_404
+from signals.site.bots.pages import live_secrets, sample_of, tab_page
 from signals.web import back_to, customer_page, own_bot
 from tokens import actions as token_actions
 from tokens.choices import Source
@@ -39,11 +39,6 @@ def mint(request: HttpRequest, desk: Desk) -> HttpResponse:
 def revoke(request: HttpRequest, desk: Desk) -> HttpResponse:
     """Asks for confirmation, then revokes the desk's token."""
     token = Token.objects.filter(desk=desk, revoked_at=None).select_related("desk").first()
-    if request.method == "POST":
-        if token is not None:
-            token_actions.revoke(token=token, actor=desk.actor)
-        messages.success(request, "Your desk token is revoked. Requests with it are now refused.")
-        return redirect("desk")
     if token is None:
         return redirect("desk")
     return ask(
@@ -52,6 +47,8 @@ def revoke(request: HttpRequest, desk: Desk) -> HttpResponse:
         f"Programs that use the token {token.hint} are refused from the next request on.",
         "You cannot restore a revoked token, but you can mint a new one.",
         act="Revoke",
+        perform=lambda: token_actions.revoke(token=token, actor=desk.actor),
+        done="Your desk token is revoked. Requests with it are now refused.",
         back=("Desk", reverse("desk")),
     )
 
@@ -66,20 +63,12 @@ def generate(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
     form = SecretForm(sent(request)) if in_use else Form(sent(request))
     if form.is_valid():
         with refusal_beside(form), used_once(request):
-            text, secret = token_actions.generate_secret(
+            text, _ = token_actions.generate_secret(
                 source=Source.TRADINGVIEW, actor=desk.actor, automation=bot, **form.cleaned_data
             )
-            election = election_of(bot)
-            context = {
-                "bot": bot,
-                "value": text,
-                "secret": secret,
-                "election": election,
-                **sample_of(bot, election, text),
-            }
+            context = {"bot": bot, "value": text, "election": bot.election, **sample_of(bot, text)}
             return render(request, "pages/secret_shown.html", context)
-    status = 422 if form.is_bound else 200
-    return tab_page(request, bot, "generate", form=form, secrets=in_use, status=status)
+    return tab_page(request, bot, "generate", form, secrets=in_use)
 
 
 @customer_page("GET", "POST", spends=None)
@@ -87,19 +76,15 @@ def end(request: HttpRequest, desk: Desk, bot_id: str, secret_id: str) -> HttpRe
     """Asks for confirmation, then ends one of a bot's signing secrets at once."""
     bot = own_bot(desk, bot_id)
     owned = SigningSecret.objects.of(Source.TRADINGVIEW, bot.pk).select_related("automation__desk")
-    secret = owned.filter(public_id=secret_id).first()
-    if secret is None:
-        raise NotFound("The secret does not exist, or you have no access to it.")
-    if request.method == "POST":
-        token_actions.end_secret(secret=secret, actor=desk.actor)
-        messages.success(request, "The secret is ended. Signatures made with it are now refused.")
-        return redirect("bot", bot_id=bot.pk)
+    secret = found_or_404(owned.filter(public_id=secret_id).first(), "secret")
     return ask(
         request,
         "End the signing secret?",
         f"Signals that the bot {bot.name} signs with {secret.hint} are refused from now on.",
         "You cannot restore an ended secret, but you can generate a new one.",
         act="End now",
+        perform=lambda: token_actions.end_secret(secret=secret, actor=desk.actor),
+        done="The secret is ended. Signatures made with it are now refused.",
         back=back_to(bot),
     )
 

@@ -28,11 +28,11 @@ LATEST = 20
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of the checklist to the first signal, with the page where the user does it."""
+    """One step of a checklist. ``page`` is the route of the page where the user does it."""
 
     title: str
     meaning: str
-    address: str
+    page: str
     done: bool
 
 
@@ -55,26 +55,12 @@ def overview(request: HttpRequest, desk: Desk) -> HttpResponse:
     elected_at = getattr(card, "elected_at", None)
     token = Token.objects.active(now).filter(desk=desk).first()
     connection = getattr(desk, "connection", None)
+    has_sender = bool(token or bots)
     steps = [
-        Step(
-            "Connect",
-            "Choose your venue. We never ask for a key.",
-            reverse("connect"),
-            bool(connection),
-        ),
-        Step("Enrol", "Elect what the published card shows.", reverse("enrol"), bool(elected_at)),
-        Step(
-            "Token or bot",
-            "Read your desk or push your own signals.",
-            reverse("bots"),
-            bool(token or bots),
-        ),
-        Step(
-            "First signal",
-            "It appears here automatically.",
-            reverse("activity"),
-            tallies.was_ever_filled,
-        ),
+        Step("Connect", "Choose your venue. We never ask for a key.", "connect", bool(connection)),
+        Step("Enrol", "Elect what the published card shows.", "enrol", bool(elected_at)),
+        Step("Token or bot", "Read your desk or push your own signals.", "bots", has_sender),
+        Step("First signal", "It appears here automatically.", "activity", tallies.was_ever_filled),
     ]
     context = {
         "desk": desk,
@@ -116,10 +102,6 @@ def connect(request: HttpRequest, desk: Desk) -> HttpResponse:
 @customer_page("GET", "POST", spends=None)
 def disconnect(request: HttpRequest, desk: Desk) -> HttpResponse:
     """Lists the elections to be withdrawn, then disconnects the desk."""
-    if request.method == "POST":
-        desk_actions.disconnect(desk=desk, actor=desk.actor)
-        messages.success(request, "Your desk is disconnected. All its elections are withdrawn.")
-        return redirect("desk")
     if not hasattr(desk, "connection"):
         return redirect("desk")
     elections = Election.objects.standing().filter(desk=desk).select_related("card", "automation")
@@ -129,6 +111,8 @@ def disconnect(request: HttpRequest, desk: Desk) -> HttpResponse:
         "All elections of your desk are withdrawn.",
         "No signal reaches the desk until you connect and elect again.",
         act="Disconnect",
+        perform=lambda: desk_actions.disconnect(desk=desk, actor=desk.actor),
+        done="Your desk is disconnected. All its elections are withdrawn.",
         back=("Desk", reverse("desk")),
         elections=elections,
     )
@@ -150,10 +134,6 @@ def enrol(request: HttpRequest, desk: Desk) -> HttpResponse:
 @customer_page("GET", "POST", spends=None)
 def withdraw(request: HttpRequest, desk: Desk) -> HttpResponse:
     """Asks for confirmation, then withdraws the election on the published card."""
-    if request.method == "POST":
-        desk_actions.withdraw_from_card(desk=desk, actor=desk.actor)
-        messages.success(request, "Your election on the published card is withdrawn.")
-        return redirect("desk")
     election = Election.objects.standing().filter(desk=desk, card__isnull=False).first()
     if election is None:
         return redirect("desk")
@@ -163,5 +143,7 @@ def withdraw(request: HttpRequest, desk: Desk) -> HttpResponse:
         f"Your election of {election} on the published card ends.",
         "Your desk is not ready then: the engine's signals do not reach it until you enrol again.",
         act="Withdraw",
+        perform=lambda: desk_actions.withdraw_from_card(desk=desk, actor=desk.actor),
+        done="Your election on the published card is withdrawn.",
         back=("Desk", reverse("desk")),
     )

@@ -179,10 +179,7 @@ def _session(session: UserSession) -> Row:
 
 def _bot(bot: Automation) -> Row:
     return {
-        "botId": bot.pk,
-        "expected": bot.expectation.to_dict() if bot.expectation else None,
-        "maxAge": bot.max_age,
-        "name": bot.name,
+        **bot.as_change_data(),
         "createdAt": to_rfc3339(bot.created_at),
         "removedAt": to_rfc3339(bot.removed_at),
     }

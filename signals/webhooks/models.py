@@ -14,7 +14,7 @@ from desks.ids import MAX_ID_LENGTH, SubscriptionId, UserId, new_subscription_id
 from desks.models import Desk
 from events.feed import WHOLE_LOG, KindName, Visibility, count_ahead, read_head
 from events.http.cursors import log_cursor
-from events.http.refusals import NotFound
+from events.http.refusals import found_or_404
 from events.json_schema import Count, DateTime, Example, JsonSchema, one_of
 from events.kinds import Kind, data_of
 from events.times import to_rfc3339
@@ -126,10 +126,7 @@ class WebhookQuerySet(models.QuerySet["Subscription"]):
 
     def named(self, public_id: str) -> "Subscription":
         """The one with this id. Raises ``NotFound``."""
-        found = self.filter(public_id=public_id).first()
-        if found is None:
-            raise NotFound("The webhook does not exist, or you have no access to it.")
-        return found
+        return found_or_404(self.filter(public_id=public_id).first(), "webhook")
 
     def hosts(self, public_ids: Iterable[str]) -> dict[str, str]:
         """The hosts by id. Removed webhooks have none."""

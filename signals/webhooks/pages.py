@@ -4,13 +4,11 @@ Each change needs a sign-in of the last 15 minutes. The control area shows the f
 attempts too.
 """
 
-import functools
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 
 from django import forms
 from django.contrib import messages
-from django.contrib.auth.views import redirect_to_login
-from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
@@ -19,12 +17,12 @@ from desks.models import Desk
 from events.actors import Actor
 from events.feed import Query, read_head, read_page
 from events.http.cursors import log_cursor
-from events.http.pages import View, ask, form_page, refusal_beside, sent
+from events.http.pages import ask, form_page, refusal_beside, sent
 from events.http.refusals import Invalid
 from events.kinds import Kind
 from signals.contract.samples import Sample, plain_text
 from signals.outbound.addresses import MAX_URL_LENGTH
-from signals.web import Spends, customer_page
+from signals.web import customer_page
 from signals.webhooks import actions
 from signals.webhooks.models import (
     MAX_ANSWERS,
@@ -33,33 +31,7 @@ from signals.webhooks.models import (
     MAX_OF_DESK,
     Subscription,
 )
-from tokens.callers.staff import signed_in_recently
 from tokens.forms import SecretForm, refuse_used, used_once
-
-
-def changing_page(*methods: str, spends: Spends = "changes") -> Callable[[View], View]:
-    """Declares a page that changes webhooks: it needs a sign-in of the last 15 minutes.
-
-    Without one it leads to the page that asks for it, and back: of a form to the form, of a button
-    to the webhook (contract, section 4, subscriptions).
-    """
-
-    def decorate(view: View) -> View:
-        @customer_page(*methods, spends=spends)
-        @functools.wraps(view)
-        def checked(
-            request: HttpRequest, desk: Desk, *args: object, **kwargs: str
-        ) -> HttpResponseBase:
-            if signed_in_recently(request):
-                return view(request, desk, *args, **kwargs)
-            has_form = "GET" in methods
-            back = request.path if has_form else reverse("webhook", args=[kwargs["webhook_id"]])
-            return redirect_to_login(back, "account_reauthenticate")
-
-        return checked
-
-    return decorate
-
 
 # --- Kinds of events, in groups that people choose from -------------------------------------------
 
@@ -210,7 +182,7 @@ def receivers(secret: str = SECRET) -> list[Sample]:
 # --- Changes --------------------------------------------------------------------------------------
 
 
-@changing_page("GET", "POST", spends="minting")
+@customer_page("GET", "POST", spends="minting", recently=True)
 def new(request: HttpRequest, desk: Desk) -> HttpResponse:
     """Adds a webhook and shows its secret once."""
     refuse_used(request)
@@ -222,7 +194,7 @@ def new(request: HttpRequest, desk: Desk) -> HttpResponse:
     return form_page(request, "webhooks/new.html", form)
 
 
-@changing_page("GET", "POST")
+@customer_page("GET", "POST", recently=True)
 def change(request: HttpRequest, desk: Desk, webhook_id: str) -> HttpResponse:
     """Changes the URL, the events, or both."""
     webhook = Subscription.objects.of_owner(desk).named(webhook_id)
@@ -235,7 +207,7 @@ def change(request: HttpRequest, desk: Desk, webhook_id: str) -> HttpResponse:
     return form_page(request, "webhooks/change.html", form, webhook=webhook)
 
 
-@changing_page("GET", "POST", spends="minting")
+@customer_page("GET", "POST", spends="minting", recently=True)
 def secret(request: HttpRequest, desk: Desk, webhook_id: str) -> HttpResponse:
     """Replaces the secret and shows the new one once."""
     webhook = Subscription.objects.of_owner(desk).named(webhook_id)
@@ -250,21 +222,20 @@ def secret(request: HttpRequest, desk: Desk, webhook_id: str) -> HttpResponse:
     return form_page(request, "webhooks/secret.html", form, webhook=webhook)
 
 
-@changing_page("GET", "POST", spends=None)
+@customer_page("GET", "POST", spends=None, recently=True)
 def remove(request: HttpRequest, desk: Desk, webhook_id: str) -> HttpResponse:
     """Asks for confirmation, then removes the webhook."""
     webhook = Subscription.objects.of_owner(desk).named(webhook_id)
-    if request.method == "POST":
-        actions.remove(webhook=webhook, actor=desk.actor)
-        messages.success(request, "The webhook is removed.")
-        return redirect("webhooks")
     return ask(
         request,
         f"Remove the webhook to {webhook.host}?",
         "Nothing more is sent to its URL.",
         "The URL, the secret and the list of attempts are deleted. You cannot restore them.",
         act="Remove",
+        perform=lambda: actions.remove(webhook=webhook, actor=desk.actor),
+        done="The webhook is removed.",
         back=(webhook.host, reverse("webhook", args=[webhook_id])),
+        after="webhooks",
     )
 
 
@@ -273,7 +244,7 @@ def _limit_of_act(request: HttpRequest) -> str:
     return "rewinds" if request.POST.get("act") == "again" else "changes"
 
 
-@changing_page("POST", spends=_limit_of_act)
+@customer_page("POST", spends=_limit_of_act, recently=True)
 def act(request: HttpRequest, desk: Desk, webhook_id: str) -> HttpResponse:
     """Does what one of the buttons of the webhook's page says."""
     webhook = Subscription.objects.of_owner(desk).named(webhook_id)

@@ -53,8 +53,8 @@ PUSHING = PULLING | {READ: "scope_missing", WRITE: IN}
 # Where only a session counts.
 OF_CUSTOMERS = row(SIGN_IN, (CUSTOMERS, IN), ((STAFF, MFA, LONG_AGO), CONTROL))
 OF_THE_OWNER = OF_CUSTOMERS | {CUSTOMER: "not_found"}
-OF_USERS = row(SIGN_IN, (SESSIONS, IN))
-OF_CHATS = OF_USERS | {STAFF: "second_factor_required", LONG_AGO: PROVE}
+OF_NOTICES = row(SIGN_IN, (SESSIONS, IN)) | {STAFF: "second_factor_required"}
+OF_CHATS = OF_NOTICES | {LONG_AGO: PROVE}
 OF_OWN_CHATS = OF_CHATS | dict.fromkeys((CUSTOMER, MFA, LONG_AGO), "not_found")
 PROVING = {LONG_AGO: PROVE}
 OF_STAFF = row(
@@ -165,11 +165,10 @@ ROWS: dict[str, dict[str, Row]] = {
     "bots/<str:bot_id>/secret": {"GET": OF_THE_OWNER, "POST": OF_THE_OWNER},
     "bots/<str:bot_id>/secrets/<str:secret_id>/end": {"GET": OF_THE_OWNER, "POST": OF_THE_OWNER},
     "bots/<str:bot_id>/remove": {"GET": OF_THE_OWNER, "POST": OF_THE_OWNER},
-    "notices": {"GET": OF_USERS, "POST": OF_USERS},
-    "notices/test": {"POST": OF_USERS},
+    "notices": {"GET": OF_NOTICES, "POST": OF_NOTICES},
+    "notices/test": {"POST": OF_NOTICES},
     "notices/chats/new": {"GET": OF_CHATS, "POST": OF_CHATS},
-    "notices/chats/telegram": {"POST": OF_CHATS},
-    "notices/chats/<str:chat_id>/test": {"POST": OF_OWN_CHATS},
+    "notices/chats/new/telegram": {"POST": OF_CHATS},
     "notices/chats/<str:chat_id>/remove": {
         "GET": OF_OWN_CHATS | PROVING,
         "POST": OF_OWN_CHATS | PROVING,

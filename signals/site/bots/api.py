@@ -135,7 +135,7 @@ def _record(bot: Any, tally: BotTally, last: Mapping[int, Event]) -> BotRecord:
         "botId": bot.pk,
         "name": bot.name,
         "createdAt": to_rfc3339(bot.created_at),
-        "state": _state(bot).value,
+        "state": _state(bot.pair, has_secret=bot.has_secret).value,
         "expected": expectation.to_dict() if expectation else None,
         "silentSince": to_rfc3339(bot.silent_since),
         "maxAge": bot.max_age,
@@ -149,10 +149,10 @@ def _record(bot: Any, tally: BotTally, last: Mapping[int, Event]) -> BotRecord:
     }
 
 
-def _state(bot: Any) -> State:
-    if not bot.pair:
+def _state(pair: str | None, *, has_secret: bool) -> State:
+    if not pair:
         return State.NO_ELECTION
-    return State.ACCEPTS_SIGNALS if bot.has_secret else State.NO_SECRET
+    return State.ACCEPTS_SIGNALS if has_secret else State.NO_SECRET
 
 
 def _outcome(event: Event) -> LastOutcome:

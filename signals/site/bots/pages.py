@@ -18,7 +18,7 @@ from django.utils.crypto import salted_hmac
 from desks import actions as desk_actions
 from desks.expectations import change_automation, zone_of
 from desks.forms import BotForm, ElectionForm, ExpectationForm, initial_of
-from desks.models import Automation, Desk, Election
+from desks.models import Automation, Desk
 from desks.models.automation import MAX_BOTS
 from events.http.pages import ask, form_page, refusal_beside, sent
 from events.http.refusals import ExchangeSecret
@@ -45,28 +45,35 @@ TABS = {
 
 
 def tab_page(
-    request: HttpRequest, bot: Automation, tab: str, *, status: int = 200, **context: object
+    request: HttpRequest,
+    bot: Automation,
+    tab: str,
+    form: forms.Form | None = None,
+    **context: object,
 ) -> HttpResponse:
     """Renders a tab of the bot's page: the template ``pages/bot_<tab>.html``.
 
-    Adds the bot's standing ``election`` (None without one) and its live ``secrets``.
+    Adds the bot's standing ``election`` (None without one) and its live ``secrets``. A submitted
+    form has errors, so its status is 422.
     """
-    shared = {"bot": bot, "tabs": TABS.items(), "open": tab, "label": TABS[tab]}
-    if "election" not in context:
-        shared["election"] = election_of(bot)
-    if "secrets" not in context:
-        shared["secrets"] = live_secrets(bot)
-    return render(request, f"pages/bot_{tab}.html", {**shared, **context}, status=status)
+    given = {
+        "bot": bot,
+        "tabs": TABS.items(),
+        "open": tab,
+        "label": TABS[tab],
+        "election": bot.election,
+        **context,
+    }
+    if "secrets" not in given:
+        given["secrets"] = live_secrets(bot)
+    status = 422 if form and form.errors else 200
+    return render(request, f"pages/bot_{tab}.html", {**given, "form": form}, status=status)
 
 
-def election_of(bot: Automation) -> Election | None:
-    return Election.objects.standing().filter(automation=bot).first()
-
-
-def sample_of(bot: Automation, election: Election | None, secret: str = SECRET) -> Push:
+def sample_of(bot: Automation, secret: str = SECRET) -> Push:
     """The template context that shows how the bot sends: message, alerts and code."""
     hook, says_when = settings.BASE_URL + reverse("hook"), bot.max_age is not None
-    return push(hook, bot.pk, election, secret, says_when=says_when)
+    return push(hook, bot.pk, bot.election, secret, says_when=says_when)
 
 
 def live_secrets(bot: Automation) -> list[SigningSecret]:
@@ -101,44 +108,33 @@ def overview(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
     """One bot: the steps to its first fill, its election and its latest requests."""
     bot = own_bot(desk, bot_id)
     activity = bot_activities(desk, {bot.pk: bot.name}, timezone.now())[bot.pk]
-    election, secrets = election_of(bot), live_secrets(bot)
-    steps: list[Step] = []
+    secrets, steps = live_secrets(bot), list[Step]()
     # Every accepted signal of a bot is a fill.
     if not Signal.objects.filter(signer=bot.pk).exists():
-        steps = _steps(bot, election, secrets, activity)
+        steps = _steps(bot, secrets, activity)
     return tab_page(
         request,
         bot,
         "bot",
+        ElectionForm(),
         connection=getattr(desk, "connection", None),
-        election=election,
         secrets=secrets,
         activity=activity,
         lines=activity.latest,
         compare=True,
-        form=ElectionForm(),
         steps=steps,
         next_step=next_of(steps),
     )
 
 
-def _steps(
-    bot: Automation,
-    election: Election | None,
-    secrets: Sequence[SigningSecret],
-    activity: BotActivity,
-) -> list[Step]:
+def _steps(bot: Automation, secrets: Sequence[SigningSecret], activity: BotActivity) -> list[Step]:
     """The steps to the bot's first fill, which is the last of them."""
-
-    def step(title: str, meaning: str, page: str, *, done: bool) -> Step:
-        return Step(title, meaning, reverse(page, args=[bot.pk]), done)
-
-    is_elected, is_heard = election is not None, activity.last is not None
+    is_elected, is_heard = bot.election is not None, activity.last is not None
     return [
-        step("Elect", "The pair and direction that its signals repeat.", "elect", done=is_elected),
-        step("Signing secret", "It signs the bot's signals.", "generate", done=bool(secrets)),
-        step("First signal", "From TradingView or a program.", "tradingview", done=is_heard),
-        step("First fill", "It appears here automatically.", "check", done=False),
+        Step("Elect", "The pair and direction that its signals repeat.", "elect", is_elected),
+        Step("Signing secret", "It signs the bot's signals.", "generate", bool(secrets)),
+        Step("First signal", "From TradingView or a program.", "tradingview", is_heard),
+        Step("First fill", "It appears here automatically.", "check", done=False),
     ]
 
 
@@ -164,22 +160,18 @@ class RelayHostForm(forms.Form):
 def send(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
     """The message and sample code that signs and sends it."""
     bot = own_bot(desk, bot_id)
-    election = election_of(bot)
-    return tab_page(request, bot, "send", election=election, **sample_of(bot, election))
+    return tab_page(request, bot, "send", **sample_of(bot))
 
 
 @customer_page("GET")
 def tradingview(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
     """The relay's whole set-up and the alert. ``host`` is the relay's host name."""
     bot = own_bot(desk, bot_id)
-    election = election_of(bot)
     form = RelayHostForm(request.GET if "host" in request.GET else None)
     host = form.cleaned_data["host"] if form.is_valid() else EXAMPLE_HOST
-    samples = sample_of(bot, election)
+    samples = sample_of(bot)
     relay = _relay(bot, host, samples["alerts"][0].message)
-    return tab_page(
-        request, bot, "tradingview", form=form, election=election, relay=relay, **samples
-    )
+    return tab_page(request, bot, "tradingview", form, relay=relay, **samples)
 
 
 # --- A relay's set-up: what a trader copies -------------------------------------------------------
@@ -234,17 +226,15 @@ class MessageForm(forms.Form):
 def check(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
     """Checks a message: every mistake at once. Records nothing and uses no nonce."""
     bot = own_bot(desk, bot_id)
-    election = election_of(bot)
-    sample = sample_of(bot, election)["body"]
+    sample = sample_of(bot)["body"]
     unbound = MessageForm(initial={"message": sample})
     form = MessageForm(request.POST) if request.method == "POST" else unbound
     if not form.is_valid():
-        status = 422 if form.is_bound else 200
-        return tab_page(request, bot, "check", election=election, form=form, status=status)
+        return tab_page(request, bot, "check", form)
     result = dry_check(bot, form.cleaned_data["message"], json.loads(sample))
     if any(isinstance(mistake, ExchangeSecret) for mistake in result.mistakes):
         form = unbound
-    return tab_page(request, bot, "check", election=election, form=form, result=result)
+    return tab_page(request, bot, "check", form, result=result)
 
 
 # --- Alarm: how often the bot is expected to send, and how old its signals may be -----------------
@@ -260,8 +250,7 @@ def alarm(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
             change_automation(automation=bot, actor=desk.actor, **form.chosen())
             messages.success(request, "Saved.")
             return redirect("alarm", bot_id=bot.pk)
-    status = 422 if form.is_bound else 200
-    return tab_page(request, bot, "alarm", form=form, time_zone=zone_of(bot), status=status)
+    return tab_page(request, bot, "alarm", form, time_zone=zone_of(bot))
 
 
 # --- Changes --------------------------------------------------------------------------------------
@@ -277,29 +266,23 @@ def elect(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
             desk_actions.elect(automation=bot, actor=desk.actor, **form.cleaned_data)
             messages.success(request, "Election saved.")
             return redirect("bot", bot_id=bot.pk)
-    election = election_of(bot)
-    return form_page(request, "pages/elect.html", form, desk=desk, bot=bot, election=election)
+    return form_page(request, "pages/elect.html", form, bot=bot, election=bot.election)
 
 
 @customer_page("GET", "POST", spends=None)
 def withdraw(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
     """Asks for confirmation, then withdraws the bot's election."""
     bot = own_bot(desk, bot_id)
-    if request.method == "POST":
-        desk_actions.withdraw_from_automation(automation=bot, actor=desk.actor)
-        messages.success(
-            request, "The bot's election is withdrawn. The bot's signals are now refused."
-        )
-        return redirect("bot", bot_id=bot.pk)
-    election = election_of(bot)
-    if election is None:
+    if bot.election is None:
         return redirect("bot", bot_id=bot.pk)
     return ask(
         request,
         "Withdraw the election?",
-        f"The election of {election} for the bot {bot.name} ends.",
+        f"The election of {bot.election} for the bot {bot.name} ends.",
         "The bot's signals are refused until you elect again.",
         act="Withdraw",
+        perform=lambda: desk_actions.withdraw_from_automation(automation=bot, actor=desk.actor),
+        done="The bot's election is withdrawn. The bot's signals are now refused.",
         back=back_to(bot),
     )
 
@@ -308,10 +291,6 @@ def withdraw(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
 def remove(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
     """Asks for confirmation, then removes the bot."""
     bot = own_bot(desk, bot_id)
-    if request.method == "POST":
-        token_actions.remove_automation(automation=bot, actor=desk.actor)
-        messages.success(request, "The bot is removed.")
-        return redirect("bots")
     return ask(
         request,
         f"Remove {bot.name}?",
@@ -319,5 +298,8 @@ def remove(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
         "All its later signals are refused.",
         "You cannot restore a removed bot.",
         act="Remove",
+        perform=lambda: token_actions.remove_automation(automation=bot, actor=desk.actor),
+        done="The bot is removed.",
         back=back_to(bot),
+        after="bots",
     )

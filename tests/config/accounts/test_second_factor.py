@@ -62,7 +62,7 @@ def test_a_session_from_before_the_factor_is_asked_for_it_and_led_back(member):
     secret = staff.totp.generate_totp_secret()
     staff.totp.TOTP.activate(member, secret)  # in another browser
     asked = browser.get("/control/")
-    assert asked["Location"] == "/accounts/2fa/reauthenticate/?next=%2Fcontrol%2F"
+    assert asked["Location"] == "/accounts/2fa/reauthenticate/?next=/control/"
     proved = browser.post(asked["Location"], {"code": staff.code_of(secret)})
     assert proved["Location"] == "/control/"
     assert browser.get("/control/").status_code == HTTPStatus.OK

@@ -16,20 +16,20 @@ ALL = [kind.value for kind in OF_A_DESK]
 
 
 def wanted(browser):
-    return browser.get(NOTICES).context["form"]["wanted"].value()
+    return browser.get(NOTICES).context["form"]["kinds"].value()
 
 
 def test_everything_is_told_until_it_is_turned_off(owner, desk):
     assert wanted(owner) == ALL
-    assert owner.post(NOTICES, {"wanted": ["silence"]}).status_code == 302
+    assert owner.post(NOTICES, {"kinds": ["silence"]}).status_code == 302
     assert wanted(owner) == ["silence"]
     assert set(NoticeChoice.objects.get().off) == set(ALL) - {"silence"}
-    owner.post(NOTICES, {"wanted": ALL})
+    owner.post(NOTICES, {"kinds": ALL})
     assert NoticeChoice.objects.get().off == []
 
 
 def test_what_is_not_offered_cannot_be_turned_off(owner):
-    assert owner.post(NOTICES, {"wanted": ["security"]}).status_code == 422
+    assert owner.post(NOTICES, {"kinds": ["security"]}).status_code == 422
     owner.post(NOTICES, {})
     assert NoticeChoice.objects.get().off == ALL
 
@@ -37,7 +37,7 @@ def test_what_is_not_offered_cannot_be_turned_off(owner):
 def test_staff_choose_among_their_own_notices(db):
     browser = a_client(a_staff_user())
     assert wanted(browser) == ["operations"]
-    assert browser.post(NOTICES, {"wanted": ["silence"]}).status_code == 422
+    assert browser.post(NOTICES, {"kinds": ["silence"]}).status_code == 422
 
 
 def test_a_test_takes_the_way_of_every_notice_and_one_waits_at_most(owner, member):

@@ -144,7 +144,7 @@ def _fill(desk: Desk, count: int) -> None:
 def test_an_old_sign_in_is_asked_to_confirm_who_it_is(user, path):
     old = staff.a_client(user, seconds_ago=staff.LONG_AGO)
     refused = old.post(path, {"understood": "on"})
-    assert pages.problem(refused) == "reauthentication_required"
+    assert refused["Location"] == f"/accounts/reauthenticate/?next={path}"
     assert User.objects.get(pk=user.pk).is_active
     assert AUTHENTICATION_METHODS_SESSION_KEY in old.session
     if path == CLOSE:

@@ -8,6 +8,7 @@ from django.utils import timezone
 
 from desks.models import QueuedNotice
 from desks.models.chat import MAX_CHATS, Chat
+from desks.models.notice import MAIL
 from signals.notices.chats.actions import request_test
 from signals.notices.sending import finish, take_for_chats
 from signals.outbound.answers import Answer, Fault
@@ -127,7 +128,6 @@ class TestAccess:
 
     def test_nobody_reaches_the_chat_of_another_user(self, visitor, stranger):
         chat = a_chat(stranger.user)
-        assert visitor.post(at(chat, "test")).status_code == 404
         assert visitor.get(at(chat, "remove")).status_code == 404
         assert visitor.post(at(chat, "remove")).status_code == 404
         assert Chat.objects.get() == chat
@@ -146,10 +146,10 @@ class TestTheList:
     def test_a_test_is_queued_and_one_waits_at_most(self, visitor, member):
         chat = a_chat(member)
         for _ in range(2):
-            page = visitor.post(at(chat, "test"), follow=True)
-        assert "A test is on its way to Discord: Desk." in pages.words(page)
+            page = visitor.post(f"{NOTICES}/test", follow=True)
+        assert "The test is on its way." in pages.words(page)
         assert queued(chat) == ["A test notice"]
-        assert QueuedNotice.objects.count() == 1  # it goes to this chat alone
+        assert QueuedNotice.objects.filter(channel=MAIL).count() == 1
 
     def test_each_state_says_what_to_do(self, visitor, member):
         chat = a_chat(member)
@@ -164,7 +164,7 @@ class TestTheList:
 
     def test_removing_asks_first_deletes_what_waits_and_is_told(self, visitor, member):
         chat = a_chat(member)
-        visitor.post(at(chat, "test"))
+        request_test(chat=chat, now=timezone.now())
         assert "Remove Discord: Desk?" in pages.words(visitor.get(at(chat, "remove")))
         assert Chat.objects.exists()
         page = visitor.post(at(chat, "remove"), follow=True)

@@ -38,7 +38,7 @@ pytestmark = pytest.mark.django_db
 
 TOKEN = "123456:tokentokentokentokentokentokentoken"
 NUMBER = 4_712_345_678
-NEW = "/notices/chats/telegram"
+NEW = "/notices/chats/new/telegram"
 
 
 @pytest.fixture(autouse=True)
