@@ -114,16 +114,6 @@ def _secret(event: Event, user: User) -> Text | None:
     return NoticeKind.ENDINGS, "A signing secret ends soon", body
 
 
-def _webhook(event: Event, user: User) -> Text:
-    data = event.content["data"]
-    webhook = _webhook_to(Subscription.objects.filter(public_id=data["id"]).first())
-    body = (
-        f"Your {webhook} is disabled: {disabled_because(data['reason'])}\n\n"
-        f"{page('event', event.id)}"
-    )
-    return NoticeKind.ENDINGS, f"The {webhook} is disabled", body
-
-
 def disabled_because(reason: str) -> str:
     """Why the service disabled a webhook, and what to do. The pages say the same."""
     parts = ("why_disabled", "resuming")
@@ -139,7 +129,6 @@ TEXTS: Mapping[str, Callable[[Event, User], Text | None]] = {
     Kind.AUTOMATION_QUIET: _quiet,
     Kind.AUTOMATION_HEARD: _heard,
     Kind.SECRET_ENDED: _secret,
-    Kind.SUBSCRIPTION_DISABLED: _webhook,
 }
 
 
@@ -159,13 +148,13 @@ def staff_notices(subject: str, body: str, due: datetime) -> Iterator[QueuedNoti
         yield new_notice(user, NoticeKind.OPERATIONS, subject, body, due)
 
 
-def disabled_notices(event: Event) -> Iterator[QueuedNotice]:
-    """A webhook of the platform was disabled."""
+def disabled_notices(event: Event, user: User | None) -> Iterator[QueuedNotice]:
+    """A webhook was disabled. ``user`` is its owner, or None if it is the platform's."""
     data = event.content["data"]
     row = Subscription.objects.filter(public_id=data["id"]).first()
-    subject = f"The platform's {_webhook_to(row)} is disabled"
+    subject = f"Your webhook to {row.host} is disabled" if row else "Your webhook is disabled"
     body = f"{subject}: {disabled_because(data['reason'])}"
-    return _of_webhooks(None, subject, body, event.at, row)
+    return _of_webhooks(user, subject, body, event.at, row)
 
 
 def restore_notices(user: User | None, now: datetime) -> Iterator[QueuedNotice]:
@@ -196,14 +185,10 @@ def _of_webhooks(
         link = page("webhook", row.public_id) if row else page("webhooks")
         yield new_notice(user, NoticeKind.ENDINGS, subject, f"{body}\n\n{link}", due)
         return
-    subject = subject.replace("Your webhooks", "The platform's webhooks")
+    subject = subject.replace("Your webhook", "The platform's webhook")
+    body = body.replace("Your webhook", "The platform's webhook")
     body = body.replace("your webhook", "the platform's webhook")
     link = (
         settings.BASE_URL + row_url(row) if row else page("admin:signals_subscription_changelist")
     )
     yield from staff_notices(subject, f"{body}\n\n{link}", due)
-
-
-def _webhook_to(row: Subscription | None) -> str:
-    """What a notice calls a webhook. One that was removed meanwhile has no host any more."""
-    return f"webhook to {row.host}" if row else "webhook"

@@ -43,7 +43,7 @@ from signals.webhooks.models import Subscription
 
 logger = logging.getLogger(__name__)
 
-KINDS = [*TEXTS, Kind.SIGNAL_REFUSED, Kind.CARD_RETIRED]
+KINDS = [*TEXTS, Kind.SUBSCRIPTION_DISABLED, Kind.SIGNAL_REFUSED, Kind.CARD_RETIRED]
 PER_PAGE = 500  # events
 OLD = timedelta(days=1)  # what is older comes in one notice
 MAX_LINES = 20  # of that notice
@@ -125,9 +125,10 @@ def _ended_secret(event: Event) -> str:
 def _notices_of(
     event: Event, desks: Mapping[str, Desk], refusals: "Refusals"
 ) -> Iterable[QueuedNotice]:
-    if event.topic is None:
-        return disabled_notices(event) if event.kind == Kind.SUBSCRIPTION_DISABLED else ()
-    if (desk := desks.get(event.topic)) is None:
+    desk = desks.get(event.topic or "")
+    if event.kind == Kind.SUBSCRIPTION_DISABLED and (desk or event.topic is None):
+        return disabled_notices(event, desk.user if desk else None)
+    if desk is None:
         return ()
     text = refusals.notice_of if event.kind == Kind.SIGNAL_REFUSED else notice_of
     notice = text(event, desk.user)

@@ -266,7 +266,7 @@ class TestEndings:
     def test_a_webhook_that_the_service_disabled_is_told(self, desk, clock):
         webhook_actions.disable(webhook=an_active_webhook(desk), reason=Reason.GONE)
         write()
-        assert waiting(NoticeKind.ENDINGS) == ["The webhook to hooks.example.com is disabled"]
+        assert waiting(NoticeKind.ENDINGS) == ["Your webhook to hooks.example.com is disabled"]
 
 
 def test_a_process_that_another_one_overtook_tells_nothing_again(bot, desk, clock, monkeypatch):
@@ -283,7 +283,7 @@ def test_a_process_that_another_one_overtook_tells_nothing_again(bot, desk, cloc
     monkeypatch.setattr(writers, "page", overtake)
     writers.follow(timezone.now())
     write()
-    assert waiting(NoticeKind.ENDINGS) == ["The webhook to hooks.example.com is disabled"]
+    assert waiting(NoticeKind.ENDINGS) == ["Your webhook to hooks.example.com is disabled"]
 
 
 def test_a_kind_that_was_turned_off_is_not_told(bot, desk, clock):
