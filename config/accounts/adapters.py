@@ -64,13 +64,13 @@ class AccountAdapter(DefaultAccountAdapter):
         self, request: HttpRequest, user: AbstractBaseUser, **options: Any
     ) -> HttpResponse:
         """Asks a user who signed in by a password reset which other credentials should end."""
-        self._tell_sign_in(request, user)
+        self._notify_of_sign_in(request, user)
         answer: HttpResponse = super().post_login(request, user, **options)
         methods = {record["method"] for record in get_authentication_records(request, user)}
         return redirect("end-credentials") if "password_reset" in methods else answer
 
     def send_mail(self, template_prefix: str, email: str, context: dict[str, Any]) -> None:
-        """Sends an email, or puts it into the outbox if it tells a user of a change."""
+        """Sends an email, or puts it into the outbox if it notifies a user of a change."""
         ours = {
             name: _at_our_address(value) if name.endswith("_url") else value
             for name, value in context.items()
@@ -100,10 +100,10 @@ class AccountAdapter(DefaultAccountAdapter):
         if "to_email" in given:
             super().send_notification_mail(template_prefix, user, given, given["to_email"])
 
-    def _tell_sign_in(self, request: HttpRequest, user: AbstractBaseUser) -> None:
-        """Tells a sign-in from a browser and an address that have no other session of the user's.
+    def _notify_of_sign_in(self, request: HttpRequest, user: AbstractBaseUser) -> None:
+        """Notifies the user of a sign-in from a browser and an address without another session.
 
-        The sign-in that ends a sign-up is not told.
+        The sign-in that ends a sign-up has no notice.
         """
         session = {
             "ip": self.get_client_ip(request),

@@ -18,7 +18,7 @@ from events.json_schema import JsonObject
 from events.kinds import PLATFORM, SUPPRESSED, Kind
 from events.models import Event
 from signals.control import search
-from signals.control.stories import attach_names, name_of, tell
+from signals.control.stories import attach_names, name_of, show_event
 from signals.law.refusals import REASONS
 from tokens.choices import Source
 
@@ -117,7 +117,7 @@ class EventAdmin(ReadOnlyAdmin):
 
     @admin.display(description="what happened")
     def story(self, event: Event) -> SafeString:
-        return tell(event)
+        return show_event(event)
 
     @admin.display(description="content")
     def platform_view(self, event: Event) -> SafeString:

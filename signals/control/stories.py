@@ -1,4 +1,4 @@
-"""What an event says to the operator, as sentences, and the events that a row's page tells."""
+"""What an event says to the operator, as sentences, and the events on the page of a row."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -82,7 +82,7 @@ ACTS_OF_USERS = [
 ]
 
 
-def tell(event: Event) -> SafeString:
+def show_event(event: Event) -> SafeString:
     """The event as sentences; of a refusal also the advice, and which check decided."""
     attach_names([event])
     code = event.content["data"].get("code")
@@ -91,13 +91,13 @@ def tell(event: Event) -> SafeString:
     return render_to_string("control/story.html", context)
 
 
-def tell_acts(row: Model) -> SafeString:
+def show_acts(row: Model) -> SafeString:
     """Who created and ended a row, with the times."""
     acts = _acts_on(row).order_by("-position")[:MAX_ACTS]
     return _list(acts, "Nothing in the log.")
 
 
-def tell_signals(credential: Token | SigningSecret) -> SafeString:
+def show_signals(credential: Token | SigningSecret) -> SafeString:
     """The latest signals and refusals of a token or a secret."""
     sent = Event.objects.filter(actor_id=credential.public_id, kind__in=SIGNALS)
     return _list(sent.order_by("-position")[:MAX_LISTED], "It has sent no signal.")
@@ -144,8 +144,8 @@ def _context(event: Event) -> dict[str, object]:
 
 
 for model in (Card, Token, SigningSecret, User):
-    add_section(model, "Who did it", tell_acts)
+    add_section(model, "Who did it", show_acts)
 
 for credential in (Token, SigningSecret):
-    add_section(credential, "Its latest signals and refusals", tell_signals)
+    add_section(credential, "Its latest signals and refusals", show_signals)
     add_related(credential, "events", Event)

@@ -11,7 +11,7 @@ from events.actors import SYSTEM
 from events.kinds import Kind
 from events.models import Event
 from signals.control import search
-from signals.control.stories import tell
+from signals.control.stories import show_event
 from tests import factories, staff
 from tests.client import push
 from tests.pages import words
@@ -226,7 +226,7 @@ class TestStory:
         a_lively_history()
         assert set(Event.objects.values_list("kind", flat=True)) == set(Kind.values)
         for event in Event.objects.all():
-            told = " ".join(words_of(tell(event)).split())
+            told = " ".join(words_of(show_event(event)).split())
             assert told.endswith((".", "outcome")), told
             assert "None" not in told
             assert "  " not in told
