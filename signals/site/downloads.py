@@ -76,8 +76,7 @@ MAX_SILENCE = 5  # seconds after which a smaller part is sent
 RENEWED_AFTER = LEASE / 3
 
 # Python's threads take turns while they compute. Without these pauses, each statement of a signal
-# in the same process would wait for one: with turns of 5 ms (config.wsgi has shorter ones), ten
-# statements took 140 ms instead of 3 ms.
+# in the same process would wait for one of 5 ms: ten statements took 140 ms instead of 3 ms.
 LINES_BETWEEN_PAUSES = 5
 PAUSE = 0.0001  # seconds
 
