@@ -24,13 +24,11 @@ from events.actors import Actor
 from events.kinds import Kind
 from events.models import Event
 from events.statements import (
-    INSERT_EVENT,
     SET_POSITION,
     TAKE_POSITIONS,
     adapt_datetime,
     execute,
     fetch_one,
-    parameters,
     parse_datetime,
 )
 from events.times import truncate_to_milliseconds
@@ -120,10 +118,7 @@ class Turn:
 
     def _close(self) -> None:
         """Inserts the appended events, and sets the counter to the last position in use."""
-        if len(self._appended) == 1:
-            execute(INSERT_EVENT, parameters(self._appended[0]))
-        else:
-            Event.objects.bulk_create(self._appended)
+        Event.objects.bulk_create(self._appended)
         last = self.position if self._is_written else self.position - 1
         if last != self._taken:
             execute(SET_POSITION, {"position": last})

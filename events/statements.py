@@ -9,23 +9,16 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from enum import Enum
-from typing import Any, TypeAlias
+from typing import Any
 
 from django.db import connection, transaction
-from django.db.models import DateTimeField, Field, JSONField, Model
+from django.db.models import Model
 from django.db.models.expressions import RawSQL
 
-from events.models import Event, Head
-
-# Fields whose values need a conversion by Django. All other values are passed as they are, except
-# that an enumeration's member is passed as its value: the driver takes three times as long for a
-# subclass of str.
-ADAPTED_FIELDS = (DateTimeField, JSONField)
+from events.models import Head
 
 TIMEOUTS = ("lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout")
 
-DbField: TypeAlias = "Field[Any, Any]"
 Parameters = Sequence[Any] | Mapping[str, Any] | None
 
 
@@ -91,19 +84,6 @@ def columns(model: type[Model]) -> str:
     return ", ".join(str(field.column) for field in written_fields(model))
 
 
-def values(model: type[Model]) -> str:
-    """The placeholders of an INSERT, one for each column. ``parameters`` provides their values."""
-    return ", ".join(f"%({_parameter(model, column)})s" for column in columns(model).split(", "))
-
-
-def parameters(row: Model) -> dict[str, object]:
-    """The values for the placeholders of ``values``, converted for this database."""
-    return {
-        name: _adapt(field, getattr(row, attribute))
-        for name, attribute, field in _fields(type(row))
-    }
-
-
 def listed(texts: Iterable[str]) -> RawSQL:
     """Any number of texts as one parameter, for ``column__in``.
 
@@ -124,30 +104,10 @@ def parse_datetime(value: datetime) -> datetime:
     return value if value.tzinfo else value.replace(tzinfo=UTC)
 
 
-def _adapt(field: DbField, value: object) -> object:
-    if isinstance(field, ADAPTED_FIELDS):
-        return field.get_db_prep_save(value, connection)
-    return value.value if isinstance(value, Enum) else value
-
-
 @functools.cache
 def written_fields(model: type[Model]) -> list[Any]:
     """The fields whose columns an INSERT writes: not those that the database computes."""
     return [field for field in model._meta.concrete_fields if not field.generated]
-
-
-@functools.cache
-def _fields(model: type[Model]) -> list[tuple[str, str, DbField]]:
-    """For each column: the name of its placeholder, the model's attribute, and the field."""
-    return [
-        (_parameter(model, str(field.column)), field.attname, field)
-        for field in written_fields(model)
-    ]
-
-
-def _parameter(model: type[Model], column: str) -> str:
-    """The name of a placeholder. It names the model: one statement can insert into two tables."""
-    return f"{model._meta.model_name}_{column}"
 
 
 HEAD = Head._meta.db_table
@@ -155,11 +115,6 @@ TAKE_POSITIONS = f"""UPDATE {HEAD} SET position = position + %(count)s,
                   at = CASE WHEN at > %(now)s THEN at ELSE %(now)s END
 WHERE id = 1 RETURNING position, at"""
 SET_POSITION = f"UPDATE {HEAD} SET position = %(position)s WHERE id = 1"
-
-EVENT = Event._meta.db_table
-EVENT_COLUMNS = columns(Event)
-EVENT_VALUES = values(Event)
-INSERT_EVENT = f"INSERT INTO {EVENT} ({EVENT_COLUMNS}) VALUES ({EVENT_VALUES})"
 
 
 def lift_timeouts() -> None:
