@@ -311,6 +311,47 @@ def test_a_stop_does_not_wait_for_a_database_that_hangs(live):
                 hanging.kill()
 
 
+# A server whose database stops answering once a stream is open.
+HANGING_HUB = """
+import sys, time
+import django
+django.setup()
+from config.live import __main__
+from events.live import hub
+read_head, looks = hub.read_head, []
+def hang_later():
+    looks.append(1)
+    if len(looks) > 5:
+        print("Hanging", file=sys.stderr, flush=True)
+        time.sleep(60)
+    return read_head()
+hub.read_head = hang_later
+__main__.main()
+"""
+
+
+def test_a_stop_ends_streams_in_time_though_the_database_hangs(web, live):
+    port = free_port()
+    given = {**live.environment, "LIVE_PORT": str(port)}
+    url, headers = f"http://{ADDRESS}:{port}{EVENTS}", {**bearer(web.seed["readToken"]), **STREAM}
+    with subprocess.Popen(
+        [sys.executable, "-c", HANGING_HUB], cwd=ROOT, env=given, stderr=subprocess.PIPE, text=True
+    ) as hanging:
+        while "Started server" not in hanging.stderr.readline():
+            assert hanging.poll() is None
+        with httpx2.stream("GET", url, headers=headers, trust_env=False, timeout=20) as stream:
+            while "Hanging" not in hanging.stderr.readline():
+                assert hanging.poll() is None
+            began = time.monotonic()
+            hanging.terminate()
+            assert '"restarting"' in "".join(stream.iter_text())
+        try:
+            assert hanging.wait(20) == 0
+            assert time.monotonic() - began < ENDED_WITHIN
+        finally:
+            hanging.kill()
+
+
 def test_a_stop_does_not_wait_for_clients_that_connected_just_before_it(web):
     with ExitStack() as clients, serving_live(web) as live:
         process, port = process_of(live), int(live.environment["LIVE_PORT"])
