@@ -164,15 +164,17 @@ def _who(request: HttpRequest) -> str | None:
 
 
 def finish_responses(get_response: Handler) -> Handler:
-    """Adds the security headers to every response, including those of middleware.
+    """Adds the security headers, and those of the rate limit that counted the request.
 
-    Removes the body of responses to HEAD: gunicorn would log a warning for each.
+    Every response gets them, including those of middleware. Removes the body of responses to HEAD:
+    gunicorn would log a warning for each.
     """
     over_https = SecurityMiddleware(get_response)
 
     def middleware(request: HttpRequest) -> HttpResponse:
         response = get_response(request)
-        for name, value in security_headers.HEADERS.items():
+        added = {**security_headers.HEADERS, **state_of(request).limit_headers}
+        for name, value in added.items():
             response.headers.setdefault(name, value)
         if request.is_secure():
             over_https.process_response(request, response)

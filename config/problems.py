@@ -91,11 +91,6 @@ def to_refusal(exc: BaseException | None) -> refusals.Refused:
     return refusals.Internal()
 
 
-def answer(exc: Exception, context: dict[str, Any]) -> HttpResponse:
-    """Returns the response to an exception in an API view (Django REST framework's hook)."""
-    return problem(context["request"]._request, to_refusal(exc))
-
-
 def error(request: HttpRequest, exception: Exception) -> HttpResponse:
     """Django's handler of bad requests, denied permissions and unknown paths."""
     return problem(request, to_refusal(exception))

@@ -167,7 +167,6 @@ REST_FRAMEWORK = {
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": [],
     "DEFAULT_SCHEMA_CLASS": "events.http.schemas.ApiSchema",
-    "EXCEPTION_HANDLER": "config.problems.answer",
     "UNAUTHENTICATED_USER": None,
     "UNAUTHENTICATED_TOKEN": None,
 }

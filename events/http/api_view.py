@@ -8,7 +8,6 @@ from rest_framework.negotiation import DefaultContentNegotiation
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from events.http.requests import state_of
 from events.http.strict_json import ENCODER
 
 Body = TypeVar("Body")
@@ -49,16 +48,10 @@ class ApiView(APIView):
     for_platform: bool | None = None
 
     def dispatch(self, request: HttpRequest, *args: str, **kwargs: str) -> HttpResponseBase:
+        """Raises what the middleware turns into a response (``config.problems``)."""
         self.args, self.kwargs = args, kwargs
         self.request = self.initialize_request(request, *args, **kwargs)
-        response: HttpResponseBase
-        try:
-            response = self.respond()
-        except Exception as error:
-            response = self.handle_exception(error)
-        for name, value in state_of(request).limit_headers.items():
-            response.headers.setdefault(name, value)
-        return response
+        return self.respond()
 
     def respond(self) -> HttpResponseBase:
         """Checks the request, and calls the method that answers it."""

@@ -10,7 +10,6 @@ from drf_spectacular.utils import OpenApiExample, PolymorphicProxySerializer
 from rest_framework import serializers
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
-from rest_framework.response import Response
 from rest_framework.viewsets import ViewSetMixin
 
 from desks.ids import EXAMPLE_BOT_ID
@@ -246,11 +245,13 @@ class HookView(SignalView):
         """
         return self.receive(json_body(request, any_type=True))
 
-    def handle_exception(self, exc: Exception) -> Response:
-        if isinstance(exc, SignatureInvalid):
+    def respond(self) -> HttpResponseBase:
+        try:
+            return super().respond()
+        except SignatureInvalid:
             state = state_of(self.request._request)
             record_bad_signature(state.json_body or {}, state.id)
-        return super().handle_exception(exc)
+            raise
 
 
 class CheckView(ApiView):
