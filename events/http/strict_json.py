@@ -18,42 +18,20 @@ MAX_INTEGER_DIGITS = 100  # int() refuses very long numbers: these become a Deci
 def parse(body: bytes) -> JsonObject:
     """Parses the bytes, which must be one JSON object."""
     try:
-        text = body.decode("utf-8")
-        _check_depth(text)
-        value = DECODER.decode(text)
+        value = DECODER.decode(body.decode("utf-8"))
     except (ValueError, InvalidOperation, RecursionError) as fault:
         raise Malformed from fault
     if not isinstance(value, dict):
         raise Malformed
-    _check_strings(value)
+    _check(value)
     return value
 
 
-def _check_depth(text: str) -> None:
-    """Checks the nesting before parsing, by counting the brackets outside strings."""
-    if text.count("[") + text.count("{") <= MAX_DEPTH:
-        return
-    depth, inside_string, escaped = 0, False, False
-    for character in text:
-        if inside_string:
-            if escaped:
-                escaped = False
-            elif character == "\\":
-                escaped = True
-            elif character == '"':
-                inside_string = False
-        elif character == '"':
-            inside_string = True
-        elif character in "[{":
-            depth += 1
-            if depth > MAX_DEPTH:
-                raise Malformed
-        elif character in "]}":
-            depth -= 1
+def _check(value: object, depth: int = 0) -> None:
+    """Refuses values that are nested too deeply, and strings that the database cannot store.
 
-
-def _check_strings(value: object) -> None:
-    """Refuses NUL and lone surrogates in all strings: the database cannot store them."""
+    Those are strings with a NUL or a lone surrogate, as a value or as a key.
+    """
     if isinstance(value, str):
         if "\x00" in value:
             raise Malformed
@@ -61,13 +39,13 @@ def _check_strings(value: object) -> None:
             value.encode("utf-8")
         except UnicodeEncodeError:
             raise Malformed from None
-    elif isinstance(value, dict):
-        for key, member in value.items():
-            _check_strings(key)
-            _check_strings(member)
-    elif isinstance(value, list):
+    elif isinstance(value, (dict, list)):
+        if depth == MAX_DEPTH:
+            raise Malformed
         for member in value:
-            _check_strings(member)
+            _check(member, depth + 1)
+        for member in value.values() if isinstance(value, dict) else ():
+            _check(member, depth + 1)
 
 
 def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> JsonObject:
