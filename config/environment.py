@@ -20,6 +20,8 @@ from psycopg import pq
 ROOT = Path(__file__).resolve().parent.parent
 KEY_BYTES = 32
 MIN_SECRET_KEY_LENGTH = 32  # characters
+TEXT_KEY = f"[^,]{{{MIN_SECRET_KEY_LENGTH},}}"
+HEX_KEY = f"[0-9A-Fa-f]{{{2 * KEY_BYTES}}}"
 LARGEST_NUMBER = 1_000_000
 HIGHEST_PORT = 65_535
 SWITCHES = {
@@ -132,50 +134,33 @@ def _require(condition: object) -> None:
 # --- Keys ----------------------------------------------------------------------------------------
 
 
-def secret_keys(*, debug: bool) -> list[str]:
-    """Reads the keys of sessions and links. The first signs, and all verify."""
-    stand_in = "for development only" * 3
-
-    def convert(given: str) -> list[str]:
-        found = given.split(",")
-        _require(all(len(key) >= MIN_SECRET_KEY_LENGTH for key in found))
-        return found
-
-    takes = f"keys of {MIN_SECRET_KEY_LENGTH} random characters or more"
-    return _keys("SECRET_KEY", convert, takes, stand_in, lambda key: key == stand_in, debug=debug)
-
-
-def keys(name: str, *, debug: bool) -> list[bytes]:
-    """Reads keys of 32 bytes in hex, separated by commas. The first is used for new data."""
-
-    def convert(given: str) -> list[bytes]:
-        found = [bytes.fromhex(part) for part in given.split(",")]
-        _require(all(len(key) == KEY_BYTES for key in found))
-        return found
-
-    takes = f"keys of {KEY_BYTES} bytes in hex"
-    return _keys(name, convert, takes, "00" * KEY_BYTES, lambda key: len({*key}) == 1, debug=debug)
-
-
-def _keys(
+def keys(
     name: str,
-    convert: Callable[[str], list[Value]],
-    takes: str,
-    stand_in: str,
-    is_stand_in: Callable[[Value], bool],
+    form: str = TEXT_KEY,
+    takes: str = f"keys of {MIN_SECRET_KEY_LENGTH} random characters or more",
+    stand_in: str = "for development only" * 3,
     *,
     debug: bool,
-) -> list[Value]:
-    """Reads the keys of a required setting. Only with ``DEBUG`` may one be a public stand-in."""
+) -> list[str]:
+    """Reads the keys of a required setting, separated by commas. The first is used for new data.
+
+    Only with ``DEBUG`` may one be a public stand-in, which repeats itself.
+    """
     default = stand_in if debug else ""
     given = os.environ.get(name, default)
     if not given or (given == stand_in and not debug):
         raise ImproperlyConfigured(f"{name} is not set. See .env.example for its meaning.")
     takes = f"{takes}, separated by commas (openssl rand -hex 32)"
-    found = setting(name, default, convert, takes)
-    if not debug and any(map(is_stand_in, found)):
+    found = text(name, default, f"{form}(,{form})*", takes).split(",")
+    if not debug and any(key in f"{key}{key}"[1:-1] for key in found):
         raise ImproperlyConfigured(f"{name} holds a stand-in, not a random key.")
     return found
+
+
+def hex_keys(name: str, *, debug: bool) -> list[bytes]:
+    """Reads keys of 32 bytes in hex."""
+    takes, stand_in = f"keys of {KEY_BYTES} bytes in hex", "00" * KEY_BYTES
+    return [bytes.fromhex(key) for key in keys(name, HEX_KEY, takes, stand_in, debug=debug)]
 
 
 # --- Addresses -----------------------------------------------------------------------------------

@@ -13,9 +13,9 @@ env.read_file()
 
 DEBUG = env.flag("DEBUG", default=False)
 # The first key of each kind signs and encrypts. All keys verify and decrypt.
-SECRET_KEY, *SECRET_KEY_FALLBACKS = env.secret_keys(debug=DEBUG)
-TOKEN_KEYS = env.keys("TOKEN_KEYS", debug=DEBUG)
-SECRET_KEYS = env.keys("SECRET_KEYS", debug=DEBUG)
+SECRET_KEY, *SECRET_KEY_FALLBACKS = env.keys("SECRET_KEY", debug=DEBUG)
+TOKEN_KEYS = env.hex_keys("TOKEN_KEYS", debug=DEBUG)
+SECRET_KEYS = env.hex_keys("SECRET_KEYS", debug=DEBUG)
 
 # For gunicorn and the live server. They are checked at the start of every command, as all are.
 HOST = env.host()
