@@ -7,6 +7,7 @@ forms or cookies, so what handles those would only cost time.
 
 import functools
 import gzip
+import logging
 import re
 import secrets
 import time
@@ -27,7 +28,6 @@ from whitenoise.middleware import WhiteNoiseMiddleware
 from whitenoise.responders import StaticFile
 
 from config import security_headers
-from config.logs import request_logger
 from config.monitoring import REQUESTS
 from config.problems import API, problem, to_refusal
 from events.http.api_view import ApiView
@@ -45,6 +45,8 @@ from events.http.refusals import (
 from events.http.requests import media_weights, state_of
 from tokens.crypto import formats
 from tokens.crypto.exchange_secrets import is_secret, text_contains_secret
+
+logger = logging.getLogger(__name__)
 
 Handler = Callable[[HttpRequest], HttpResponse]
 
@@ -121,7 +123,6 @@ def log_requests(get_response: Handler) -> Handler:
     path may hold a secret. ``who`` is the id of a token, a signing secret or a user. ``outcome`` is
     the code of a refusal, the outcome of a signal, or None.
     """
-    log = request_logger(settings.LOG_LEVEL)
 
     def middleware(request: HttpRequest) -> HttpResponse:
         began = time.perf_counter()
@@ -132,15 +133,15 @@ def log_requests(get_response: Handler) -> Handler:
             response = get_response(request)
             route = getattr(request.resolver_match, "route", NO_ROUTE)
             REQUESTS.labels(route, response.status_code).inc()
-            log.info(
-                "request",
-                method=request.method if request.method in METHODS else "another",
-                route=route,
-                status=response.status_code,
-                who=_who(request),
-                outcome=state_of(request).outcome,
-                ms=round((time.perf_counter() - began) * 1000, 1),
-            )
+            said = {
+                "method": request.method if request.method in METHODS else "another",
+                "route": route,
+                "status": response.status_code,
+                "who": _who(request),
+                "outcome": state_of(request).outcome,
+                "ms": round((time.perf_counter() - began) * 1000, 1),
+            }
+            logger.info("request", extra=said)
         finally:
             reset_contextvars(**bound)
         response[REQUEST_ID_HEADER] = request_id

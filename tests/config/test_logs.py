@@ -54,6 +54,7 @@ class TestARequest:
         assert line == {
             "event": "request",
             "level": "info",
+            "logger": "config.middleware",
             "method": "POST",
             "route": "api/hooks/signal",
             "status": 200,
@@ -125,9 +126,7 @@ def test_a_traceback_says_where_and_shows_no_variable():
 def test_a_level_keeps_the_lines_below_it_out():
     code = (
         "import django; django.setup(); import logging;"
-        "from config.logs import request_logger; from django.conf import settings;"
-        "log = request_logger(settings.LOG_LEVEL);"
-        "log.info('request'); logging.getLogger('a').info('b'); logging.getLogger('a').error('c')"
+        "logging.getLogger('a').info('b'); logging.getLogger('a').error('c')"
     )
     given = environment(LOG_LEVEL="warning", DJANGO_SETTINGS_MODULE="config.settings", **KEYS)
     done = subprocess.run(
