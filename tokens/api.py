@@ -15,7 +15,7 @@ from events.actors import Actor
 from events.http import limits
 from events.http.api_view import ApiResponse, ApiView
 from events.http.bodies import json_body, raw_body
-from events.http.cursors import list_cursor, list_key, page_of
+from events.http.cursors import list_page
 from events.http.names import MAX_NAME_LENGTH, validate_name
 from events.http.parameters import (
     MAX_TEXT_LENGTH,
@@ -152,13 +152,7 @@ class TokenViewSet(ViewSetMixin, ApiView):
         does not use the session.
         """
         params = PageParameters.read(request.query_params)
-        tokens = _reachable(request, to_change=False)
-        if "after" in params:
-            tokens = tokens.filter(pk__gt=list_key(params["after"], LIST))
-        rows = list(tokens[: params["limit"] + 1])
-        page, next_cursor = page_of(
-            rows, params["limit"], lambda token: list_cursor(LIST, token.pk)
-        )
+        page, next_cursor = list_page(_reachable(request, to_change=False), params, LIST)
         return ApiResponse({"tokens": [token.to_dict() for token in page], "next": next_cursor})
 
     @endpoint(
@@ -203,13 +197,12 @@ class TokenViewSet(ViewSetMixin, ApiView):
         itself. A session may revoke the user's own tokens, and any token for staff. Revoking again
         returns the same response. The token is refused from the next request on.
         """
-        if request.auth is None and is_staff(request._request):
-            require_staff(request._request, recently=True)
+        reachable = _reachable(request, to_change=True)
         public_id = _chosen(request)
         if public_id is None and request.auth is None:
             raise Invalid.field("id", "required", "Name the token.")
         chosen = public_id or request.auth.public_id
-        token = _reachable(request, to_change=True).filter(public_id=chosen).first()
+        token = reachable.filter(public_id=chosen).first()
         if token is None:
             raise NotFound
         try:

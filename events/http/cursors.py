@@ -8,15 +8,21 @@ that of a walk also the position of the log at which the walk began.
 import base64
 import binascii
 import re
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from django.db.models import Model, QuerySet
 
 from events.http.refusals import CursorLost, Invalid
 
 CURSOR_FIELD = "after"
 LOG = "events"
 
+# What keys and positions are, unless a list has ids: a number that the database can hold.
+NUMBER = "[0-9]{1,18}"
+
 Row = TypeVar("Row")
+ModelRow = TypeVar("ModelRow", bound=Model)
 
 
 def log_cursor(epoch: str, position: int) -> str:
@@ -52,20 +58,26 @@ def list_cursor(name: str, key: int | str) -> str:
     return _encode(name, str(key))
 
 
-def list_key(cursor: str, name: str) -> int:
+def list_key(cursor: str, name: str, form: str = NUMBER) -> str:
     """The key of a cursor of the list ``name``. Raises ``Invalid`` for any other text."""
-    key = _decode(cursor, name)
-    if not _is_number(key):
-        raise invalid_cursor()
-    return int(key)
-
-
-def list_id(cursor: str, name: str, form: str) -> str:
-    """The key of a cursor of a list whose keys are ids of this form. Raises ``Invalid``."""
     key = _decode(cursor, name)
     if not re.fullmatch(form, key):
         raise invalid_cursor()
     return key
+
+
+def list_page(
+    rows: QuerySet[ModelRow], params: Mapping[str, Any], name: str, form: str = NUMBER
+) -> tuple[Sequence[ModelRow], str | None]:
+    """A page of the list ``name``, and the cursor of the next one; None at the end of the list.
+
+    ``rows`` are in the order of their primary keys, which have this form. ``params`` are the values
+    of ``PageParameters``. Raises ``Invalid`` for a cursor of another list.
+    """
+    if "after" in params:
+        rows = rows.filter(pk__gt=list_key(params["after"], name, form))
+    limit = params["limit"]
+    return page_of(list(rows[: limit + 1]), limit, lambda row: list_cursor(name, row.pk))
 
 
 def page_of(
@@ -89,15 +101,11 @@ def invalid_cursor() -> Invalid:
 def _numbers(cursor: str, name: str, epoch: str, head: int, *, count: int) -> list[int]:
     """The numbers after the epoch in a cursor. The first is a position of the log."""
     cursor_epoch, *numbers = _decode(cursor, name).split(".")
-    if len(numbers) != count or not all(map(_is_number, numbers)):
+    if len(numbers) != count or not all(re.fullmatch(NUMBER, number) for number in numbers):
         raise invalid_cursor()
     if cursor_epoch != epoch or int(numbers[0]) > head:
         raise CursorLost
     return [int(number) for number in numbers]
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < 19
 
 
 def _encode(name: str, value: str) -> str:

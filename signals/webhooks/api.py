@@ -14,7 +14,7 @@ from events.actors import Actor
 from events.http import limits
 from events.http.api_view import ApiResponse, ApiView
 from events.http.bodies import json_body, raw_body
-from events.http.cursors import list_cursor, list_key, page_of
+from events.http.cursors import list_page
 from events.http.parameters import (
     MAX_TEXT_LENGTH,
     PageParameters,
@@ -192,7 +192,7 @@ class SubscriptionViewSet(ViewSetMixin, ApiView):
     def actor(self) -> Actor:
         """The signed-in user as the actor of an event."""
         user: User = self.request.user  # type: ignore[assignment]
-        return self.desk.actor if self.desk else user.actor
+        return user.actor
 
     def found(self, subscription_id: str) -> Subscription:
         """The caller's subscription. Raises ``NotFound``."""
@@ -206,11 +206,7 @@ class SubscriptionViewSet(ViewSetMixin, ApiView):
         platform's. A token needs the scope read.
         """
         params = PageParameters.read(request.query_params)
-        owned = Subscription.objects.of_owner(self.desk)
-        if "after" in params:
-            owned = owned.filter(pk__gt=list_key(params["after"], LIST))
-        rows = [*owned[: params["limit"] + 1]]
-        page, next_cursor = page_of(rows, params["limit"], lambda row: list_cursor(LIST, row.pk))
+        page, next_cursor = list_page(Subscription.objects.of_owner(self.desk), params, LIST)
         records = [row.to_record() for row in page]
         return ApiResponse({"subscriptions": records, "next": next_cursor})
 
@@ -347,7 +343,7 @@ def _desk_of(request: Request) -> Desk | None:
         return desk
     if is_staff(request._request):
         return None
-    owned = Desk.objects.filter(user=request.user.pk).first()
+    owned: Desk | None = getattr(request.user, "desk", None)
     if owned is None:
         raise NotAllowed("This account has no desk.")
     return owned

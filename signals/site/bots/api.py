@@ -15,7 +15,7 @@ from desks.models import Automation, Desk
 from events.choices import TextEnum
 from events.feed import EventId, read_head
 from events.http.api_view import ApiResponse, ApiView
-from events.http.cursors import list_cursor, list_id, page_of
+from events.http.cursors import list_page
 from events.http.parameters import PageParameters
 from events.http.schemas import NextPage, PaperOnly, endpoint
 from events.json_schema import Count, DateTime, Example, one_of
@@ -103,10 +103,7 @@ class BotsView(ApiView):
         params, now = PageParameters.read(request.query_params), timezone.now()
         desk: Desk = request.auth.desk
         bots = bots_at_a_glance(desk, now).order_by("pk")
-        if "after" in params:
-            bots = bots.filter(pk__gt=list_id(params["after"], LIST, id_form(BOT)))
-        rows = list(bots[: params["limit"] + 1])
-        page, next_cursor = page_of(rows, params["limit"], lambda bot: list_cursor(LIST, bot.pk))
+        page, next_cursor = list_page(bots, params, LIST, id_form(BOT))
         records = bot_records(desk, page, now)
         return ApiResponse(
             {"paper": True, "liveWrites": False, "bots": records, "next": next_cursor}
