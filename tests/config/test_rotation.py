@@ -2,7 +2,6 @@
 
 import json
 import secrets
-import sys
 from collections.abc import Callable
 from datetime import timedelta
 from io import StringIO
@@ -288,23 +287,7 @@ def test_it_prints_what_still_needs_an_old_key(desk, new_key):
     )
 
 
-def test_it_shows_its_progress_on_a_terminal(desk, new_key, monkeypatch):
-    class Terminal(StringIO):
-        def isatty(self):
-            return True
-
-    a_bot(desk)
-    TOTP.activate(desk.user, generate_totp_secret())
-    new_key()
-    monkeypatch.setattr("sys.stderr", Terminal())
-    rotate(FOUND_SOME)
-    shown = sys.stderr.getvalue()
-    assert "Secrets: " in shown
-    assert "Second factors: " in shown
-    assert "/1 [" in shown
-
-
-def test_without_a_terminal_it_prints_only_its_report(desk, new_key, capsys):
+def test_as_json_it_prints_only_its_report(desk, new_key, capsys):
     a_bot(desk)
     new_key()
     assert rotate(FOUND_SOME)["secrets"] == 1

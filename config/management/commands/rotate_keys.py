@@ -1,19 +1,16 @@
 """manage.py rotate_keys: re-encrypts and re-signs everything with the first keys."""
 
 import json
-from collections.abc import Iterable
 from datetime import timedelta
-from typing import TypedDict, TypeVar
+from typing import TypedDict
 
 from allauth.account import app_settings as accounts
-from allauth.mfa.models import Authenticator
 from django.conf import settings
 from django.core.management.base import CommandError, CommandParser
 from django.utils import timezone
-from tqdm import tqdm
 
 from config.accounts import signup
-from config.accounts.sessions import reseal_sessions, sessions
+from config.accounts.sessions import reseal_sessions
 from desks.models import Chat
 from events.management.log_command import COULD_NOT_RUN, LogCommand
 from events.times import to_rfc3339
@@ -21,8 +18,6 @@ from signals.webhooks.models import DeliveryAttempt, Subscription, SubscriptionS
 from tokens import sealed_texts
 from tokens.crypto.keys import KeyLostError
 from tokens.models import Sealed, SigningSecret, Token
-
-Work = TypeVar("Work")
 
 FOUND_SOME = 1  # exit status
 # A subscription's URL, its secrets, and what its endpoint answered.
@@ -99,21 +94,17 @@ class Command(LogCommand):
 
 def _moved() -> dict[str, int]:
     """Moves everything and returns the count of each kind. Raises ``KeyLostError``."""
-    factors = _shown(
-        "Second factors", sealed_texts.reencrypt_second_factors(), Authenticator.objects.count()
-    )
     return {
-        "secrets": _reencrypted("Secrets", SigningSecret),
-        "webhooks": sum(_reencrypted(str(one._meta.verbose_name), one) for one in OF_WEBHOOKS),
-        "chats": _reencrypted("Chats", Chat),
-        "secondFactors": sum(factors),
-        "sessions": sum(_shown("Sessions", reseal_sessions(), sessions().count())),
+        "secrets": _reencrypted(SigningSecret),
+        "webhooks": _reencrypted(*OF_WEBHOOKS),
+        "chats": _reencrypted(Chat),
+        "secondFactors": sum(sealed_texts.reencrypt_second_factors()),
+        "sessions": sum(reseal_sessions()),
     }
 
 
-def _reencrypted(what: str, model: type[Sealed | Chat]) -> int:
-    total = sealed_texts.on_old_keys(model).count()
-    return sum(1 for _ in _shown(what, sealed_texts.reencrypt(model), total))
+def _reencrypted(*models: type[Sealed | Chat]) -> int:
+    return sum(1 for model in models for _ in sealed_texts.reencrypt(model))
 
 
 def _described(token: Token) -> WaitingToken:
@@ -133,8 +124,3 @@ def _longest_link() -> timedelta:
         timedelta(days=accounts.EMAIL_CONFIRMATION_EXPIRE_DAYS),
         signup.LIFETIME,
     )
-
-
-def _shown(what: str, work: Iterable[Work], total: int) -> Iterable[Work]:
-    """Shows progress, on a terminal only."""
-    return tqdm(work, desc=what, total=total, leave=False, disable=None)
