@@ -7,12 +7,14 @@ is read as if it were not there.
 """
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
 from django.core.cache import BaseCache
 from django.core.cache.backends import db, redis
 from django.db import DatabaseError, connection, transaction
+from django.db.backends.utils import CursorWrapper
 from django.utils import timezone
 
 NO_EXPIRY = datetime(9999, 12, 31, tzinfo=UTC)
@@ -38,7 +40,7 @@ class RedisCache(redis.RedisCache):
 
     get_many = BaseCache.get_many  # by ``get``
 
-    def get(self, key: str, default: Any = None, version: int | None = None) -> Any:
+    def get(self, key: str, default: object = None, version: int | None = None) -> Any:
         try:
             return super().get(key, default, version)
         except ValueError:
@@ -49,11 +51,11 @@ class DatabaseCache(db.DatabaseCache):
     """Django's database cache, on SQLite and PostgreSQL."""
 
     _table: str
-    _cull: Any
+    _cull: Callable[[str, CursorWrapper, datetime, int], None]
 
     get_many = BaseCache.get_many  # by ``get``
 
-    def get(self, key: str, default: Any = None, version: int | None = None) -> Any:
+    def get(self, key: str, default: object = None, version: int | None = None) -> Any:
         name = self.make_and_validate_key(key, version=version)
         with connection.cursor() as cursor:
             cursor.execute(
@@ -66,7 +68,7 @@ class DatabaseCache(db.DatabaseCache):
         except ValueError:
             return default
 
-    def _base_set(self, mode: str, key: str, value: Any, timeout: float | None) -> bool:
+    def _base_set(self, mode: str, key: str, value: object, timeout: float | None) -> bool:
         """Writes one value in one statement; ``mode`` is ``set``, ``add`` or ``touch``.
 
         Returns False if ``add`` found a value, if ``touch`` found none, or if the database failed.

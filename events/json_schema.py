@@ -52,7 +52,7 @@ DateTime = Annotated[
 Position = Annotated[int, JsonSchema(format="int64", minimum=1), Example(8)]
 Count = Annotated[int, COUNT, Example(12)]
 
-_PLAIN = {
+_PLAIN: dict[object, JsonSchema] = {
     str: STRING,
     bool: BOOLEAN,
     int: JsonSchema(type="integer"),
@@ -60,7 +60,7 @@ _PLAIN = {
 }
 
 
-_PLAIN_EXAMPLES = {str: "…", bool: True, int: 1, dict: {}}
+_PLAIN_EXAMPLES: dict[object, object] = {str: "…", bool: True, int: 1, dict: {}}
 
 
 def pattern(regex: str, **options: object) -> JsonSchema:
@@ -85,7 +85,7 @@ def object_schema(described: type, refer: Refer) -> JsonObject:
     }
 
 
-def schema_of(described: Any, refer: Refer) -> JsonObject:
+def schema_of(described: object, refer: Refer) -> JsonObject:
     """The schema of the type of a value."""
     origin, args = get_origin(described), get_args(described)
     if origin is Annotated:
@@ -100,7 +100,9 @@ def schema_of(described: Any, refer: Refer) -> JsonObject:
         return {"const": args[0]} if len(args) == 1 else one_of(args)
     if origin is list:
         return {"type": "array", "items": schema_of(args[0], refer)}
-    return refer(described) if is_typeddict(described) else dict(_PLAIN[origin or described])
+    if isinstance(described, type) and is_typeddict(described):
+        return refer(described)
+    return dict(_PLAIN[origin or described])
 
 
 def nullable(schema: JsonObject) -> JsonObject:
@@ -125,7 +127,7 @@ def _with_notes(schema: JsonObject, notes: Iterable[Any]) -> JsonObject:
     return schema
 
 
-def example_of(described: Any) -> Any:
+def example_of(described: object) -> Any:
     """A value of the type, made of the examples in its annotations.
 
     What may be absent is left out. What may be null is, unless it has an example or is an object.
@@ -141,7 +143,7 @@ def example_of(described: Any) -> Any:
         return example_of(args[0]) if is_typeddict(args[0]) else None
     if origin is list:
         return [example_of(args[0])]
-    if is_typeddict(described):
+    if isinstance(described, type) and is_typeddict(described):
         members = get_type_hints(described, include_extras=True)
         required = vars(described)["__required_keys__"]
         return {name: example_of(member) for name, member in members.items() if name in required}

@@ -221,8 +221,8 @@ def _problem() -> Document:
     }
 
 
-def _without_notes(value: Any) -> Any:
-    """Returns a copy without the marks that drf-spectacular adds to enumerations."""
+def _without_notes(value: object) -> Any:
+    """Returns a copy in plain dictionaries, without drf-spectacular's marks of enumerations."""
     if isinstance(value, dict):
         return {
             name: _without_notes(inner) for name, inner in value.items() if name != "x-spec-enum-id"

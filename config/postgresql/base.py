@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django.db.backends.postgresql import base
+from psycopg import Connection
 from psycopg.abc import Buffer
 from psycopg.adapt import Loader
 
@@ -47,11 +48,11 @@ class UtcLoader(Loader):
         return datetime.fromisoformat(bytes(data).decode())
 
 
-def _is_closed(connection: Any) -> bool:
+def _is_closed(connection: Connection[object]) -> bool:
     """Whether the server has closed an idle connection, as far as this machine knows.
 
     It sends nothing on one that is idle, except its reason to close it.
     """
     idle = select.poll()
-    idle.register(connection.fileno(), select.POLLIN)
+    idle.register(connection, select.POLLIN)
     return bool(idle.poll(0))

@@ -34,11 +34,12 @@ class Refused(Exception):
     detail: str
     # Its additional members, as an example for the OpenAPI document.
     example: ClassVar[Mapping[str, Any]] = {}
+    usual_headers: ClassVar[Mapping[str, str]] = {}
 
-    def __init__(self, detail: str | None = None, **members: Any) -> None:
+    def __init__(self, detail: str | None = None, **members: object) -> None:
         self.detail = detail or type(self).detail
-        self.members = members
-        self.headers: dict[str, str] = {}
+        self.members: dict[str, Any] = members
+        self.headers = dict(self.usual_headers)
         super().__init__(f"{self.code}: {self.detail}")
 
     @classmethod
@@ -73,10 +74,7 @@ class Unauthenticated(Refused):
     """The request is not authenticated."""
 
     status = 401
-
-    def __init__(self, detail: str | None = None, **members: Any) -> None:
-        super().__init__(detail, **members)
-        self.headers["WWW-Authenticate"] = "Bearer"
+    usual_headers = {"WWW-Authenticate": "Bearer"}
 
 
 class CredentialsMissing(Unauthenticated):

@@ -40,10 +40,9 @@ class Body(serializers.Serializer[Any]):
         self.name, self.schema = name, schema
 
     @classmethod
-    def of(cls, described: type, *, closed: bool = False) -> "Body":
-        """The body that a ``TypedDict`` describes; ``closed``: without any other members."""
-        end = {"additionalProperties": False} if closed else {}
-        return cls(described.__name__, lambda refer: {**object_schema(described, refer), **end})
+    def of(cls, described: type) -> "Body":
+        """The body that a ``TypedDict`` describes."""
+        return cls(described.__name__, lambda refer: object_schema(described, refer))
 
 
 class ApiSchema(AutoSchema):
