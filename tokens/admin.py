@@ -112,12 +112,10 @@ class MintToken(CreateCredentialPage):
 
     label = "Mint a platform token"
     form_class = MintingForm
-
-    def consequences(self) -> list[str]:
-        return [
-            "A platform token is for one system, such as the engine. It reaches every desk.",
-            "Its value is shown once, on the next page. It cannot be shown again.",
-        ]
+    says = (
+        "A platform token is for one system, such as the engine. It reaches every desk.",
+        "Its value is shown once, on the next page. It cannot be shown again.",
+    )
 
     def create(self, form: forms.Form) -> tuple[str, Token]:
         data = form.cleaned_data
@@ -134,16 +132,14 @@ class RevokeToken(ActionPage):
 
     label = "Revoke"
     is_destructive = True
+    says = (
+        "The token {row} is refused from the next request on, everywhere.",
+        "This cannot be undone. Its user needs a new token.",
+    )
 
     @staticmethod
     def applies_to(row: Token) -> bool:
         return row.revoked_at is None
-
-    def consequences(self) -> list[str]:
-        return [
-            f"The token {self.row} is refused from the next request on, everywhere.",
-            "This cannot be undone. Its user needs a new token.",
-        ]
 
     def perform(self, form: forms.Form) -> HttpResponse:
         token = actions.revoke(token=self.row, actor=self.actor)
@@ -243,16 +239,14 @@ class EndSecret(ActionPage):
 
     label = "End"
     is_destructive = True
+    says = (
+        "Requests signed with the secret {row} are refused from now on.",
+        "This cannot be undone. The owner needs a new secret.",
+    )
 
     @staticmethod
     def applies_to(row: SigningSecret) -> bool:
         return row.ends_at is None or row.ends_at > timezone.now()
-
-    def consequences(self) -> list[str]:
-        return [
-            f"Requests signed with the secret {self.row} are refused from now on.",
-            "This cannot be undone. The owner needs a new secret.",
-        ]
 
     def perform(self, form: forms.Form) -> HttpResponse:
         actions.end_secret(secret=self.row, actor=self.actor)
@@ -324,16 +318,14 @@ class ReactivateUser(ActionPage):
     """Reactivates a user, who can then sign in again."""
 
     label = "Reactivate"
+    says = (
+        "{row} can sign in again.",
+        "Nothing else is restored: no connection, token, bot or election.",
+    )
 
     @staticmethod
     def applies_to(row: User) -> bool:
         return not row.is_active and row.closed_at is None
-
-    def consequences(self) -> list[str]:
-        return [
-            f"{self.row} can sign in again.",
-            "Nothing else is restored: no connection, token, bot or election.",
-        ]
 
     def perform(self, form: forms.Form) -> HttpResponse:
         actions.reactivate(user=self.row, actor=self.actor)

@@ -13,7 +13,7 @@ one, so that no stranger takes the others' turns:
 import functools
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from django.conf import settings
@@ -26,6 +26,7 @@ from django.http import HttpRequest, HttpResponseBase
 from desks.models import User
 from desks.models.user import normalize_address
 from events.http import limits
+from events.http.pages import View
 from events.http.refusals import RateLimited, Unavailable
 from events.http.requests import rate_limit_address
 from events.waits import Wait
@@ -36,8 +37,6 @@ OF_AN_ACCOUNT = 2  # one that runs and one that waits
 LOOKED_FOR_EVERY = 3600  # seconds between two searches for hashes with former parameters
 ADMISSION_TIME = 30  # seconds, more than a request may take
 TIMEOUT = 2.0  # seconds that a request waits for its account, and again for a place to hash
-
-View = Callable[..., HttpResponseBase]
 
 _places = threading.BoundedSemaphore(AT_ONCE)
 

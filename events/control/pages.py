@@ -164,6 +164,7 @@ class ActionPage(FormView):  # type: ignore[type-arg]
     submit: ClassVar[str] = ""  # the text of the button, if it is not the label
     is_per_row: ClassVar[bool] = True
     is_destructive: ClassVar[bool] = False  # shown in red
+    says: ClassVar[Sequence[str]] = ()  # the consequences; {row} is the row
 
     _control: ReadOnlyAdmin = None  # type: ignore[assignment]  # as_view() gets it
     form_class = forms.Form
@@ -176,7 +177,7 @@ class ActionPage(FormView):  # type: ignore[type-arg]
 
     def consequences(self) -> list[str]:
         """The consequences of the action, as sentences."""
-        raise NotImplementedError
+        return [sentence.format(row=self.row) for sentence in self.says]
 
     def perform(self, form: Any) -> HttpResponse:
         """Performs the action. Raises ``Invalid`` if the form's data do not allow it."""

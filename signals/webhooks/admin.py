@@ -1,6 +1,6 @@
 """The control area's pages of webhooks. Staff read all of them, and change the platform's."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Any
 
 from django import forms
@@ -36,9 +36,7 @@ ONCE = "The secret is shown once, on the next page. It cannot be shown again."
 class AddWebhook(CreateCredentialPage):
     label = "Add a webhook of the platform"
     form_class = WebhookForm
-
-    def consequences(self) -> list[str]:
-        return ["It gets the whole log from now on, once its URL has answered a test.", ONCE]
+    says = ("It gets the whole log from now on, once its URL has answered a test.", ONCE)
 
     def create(self, form: WebhookForm) -> tuple[str, Subscription]:
         return actions.create(desk=None, actor=self.actor, **form.cleaned_data)
@@ -48,15 +46,11 @@ class OfThePlatform(ActionPage):
     """An act on a webhook of the platform: ``act`` is one of the buttons of a desk's page."""
 
     act: str
-    says: Sequence[str]
     states: Collection[State] = State
 
     @classmethod
     def applies_to(cls, row: Subscription) -> bool:
         return row.is_platform and row.state in cls.states
-
-    def consequences(self) -> list[str]:
-        return [*self.says]
 
     def perform(self, form: Any) -> HttpResponse:
         return self.redirect_to_row(self.row, press(self.act, self.row, self.actor))

@@ -89,9 +89,7 @@ def bots(request: HttpRequest, desk: Desk) -> HttpResponse:
     form = BotForm(sent(request))
     if form.is_valid():
         with refusal_beside(form):
-            bot = desk_actions.add_automation(
-                desk=desk, name=form.cleaned_data["name"], actor=desk.actor
-            )
+            bot = desk_actions.add_automation(desk=desk, actor=desk.actor, **form.cleaned_data)
             return redirect("bot", bot_id=bot.pk)
     now = timezone.now()
     own = list(bots_at_a_glance(desk, now))
