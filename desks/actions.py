@@ -16,7 +16,7 @@ from django.db.models import F
 
 from desks.models import Automation, Card, Connection, Desk, Election, User
 from desks.models.automation import MAX_BOTS, NOT_EXPECTED
-from desks.models.election import ElectionQuerySet, Reason
+from desks.models.election import Reason
 from events import log
 from events.actors import Actor
 from events.http.names import require_name
@@ -144,9 +144,12 @@ def enrol(*, desk: Desk, card_id: str, actor: Actor) -> None:
         Card.objects.filter(pk=card.pk).update(standing=F("standing") + 1)
 
 
-def withdraw_from_card(*, desk: Desk, actor: Actor) -> None:
-    """Withdraws the desk's election on the published card, if there is one."""
-    _withdraw(Election.objects.standing().filter(desk=desk, card__isnull=False), desk, actor)
+def withdraw(*, desk: Desk, actor: Actor, automation: Automation | None = None) -> None:
+    """Withdraws the election of a bot, or the desk's on the published card, if there is one."""
+    elections = Election.objects.standing().filter(desk=desk, automation=automation)
+    if elections.exists():
+        with log.turn(actor=actor) as turn:
+            close_elections(turn, desk, elections.select_related("card"), Reason.ASKED)
 
 
 def add_automation(*, desk: Desk, name: str, actor: Actor) -> Automation:
@@ -178,12 +181,6 @@ def elect(*, automation: Automation, pair: str, direction: str, actor: Actor) ->
                 return
             close_elections(turn, desk, [standing], Reason.REPLACED)
         open_election(turn, desk, pair, direction, automation=automation)
-
-
-def withdraw_from_automation(*, automation: Automation, actor: Actor) -> None:
-    """Withdraws a bot's election, if there is one."""
-    elections = Election.objects.standing().filter(automation=automation)
-    _withdraw(elections, automation.desk, actor)
 
 
 def publish_card(
@@ -225,12 +222,6 @@ def retire_card(*, actor: Actor, card: Card | None = None) -> None:
         ended = {"closed": turn.next_position(), "retired_at": turn.at}
         Card.objects.filter(pk=published.pk).update(**ended)
         turn.append(Kind.CARD_RETIRED, topic=EVERYONE, data=published.as_event_data())
-
-
-def _withdraw(elections: ElectionQuerySet, desk: Desk, actor: Actor) -> None:
-    if elections.exists():
-        with log.turn(actor=actor) as turn:
-            close_elections(turn, desk, elections.select_related("card"), Reason.ASKED)
 
 
 # --- What the actions share: row changes and checks in the turn of the caller ---------------------

@@ -50,7 +50,7 @@ def main(seed: int, rounds: int, user_ids: list[str]) -> None:
         actions.enrol(desk=desk, card_id=Card.objects.published().get().pk, actor=SYSTEM)
 
     def withdraw(desk: Desk) -> None:
-        actions.withdraw_from_card(desk=desk, actor=SYSTEM)
+        actions.withdraw(desk=desk, actor=SYSTEM)
 
     def connect(desk: Desk) -> None:
         actions.connect(desk=desk, venue="Kraken", actor=SYSTEM)

@@ -48,7 +48,7 @@ def seed(*, ready: int, idle: int, nox: bool, progress: Progress) -> JsonObject:
     admin, as_admin = _account("admin", tag, staff=True)
     user, as_user = _account("user", tag)
     card = desks.publish_card(actor=SYSTEM, **CARD)
-    first = _first_desk(user, card)
+    (first,) = desks.open_desks(users=[user], actor=SYSTEM, card=card, venue=VENUE)
     progress(1)
     shown = [first]
     for made in _bulk(ready - 1, idle, tag, card, progress):
@@ -95,15 +95,6 @@ def _second_factor(user: User) -> str | None:
     data = {"secret": encrypt(secret)}
     Authenticator.objects.create(user=user, type=Authenticator.Type.TOTP, data=data)
     return secret
-
-
-def _first_desk(user: User, card: Card) -> Desk:
-    desk = desks.open_desk(desk=Desk(user=user), actor=SYSTEM)
-    if desk is None:
-        raise ValueError("A staff account has no desk.")
-    desks.connect(desk=desk, venue=VENUE, actor=SYSTEM)
-    desks.enrol(desk=desk, card_id=card.pk, actor=SYSTEM)
-    return desk
 
 
 def _bulk(

@@ -5,7 +5,7 @@ an accepted one becomes a row of ``Signal``.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import NoReturn
 
@@ -216,22 +216,16 @@ def authority(incoming: IncomingSignal) -> Question:
 
 def _build_signal(submission: Submission, incoming: IncomingSignal) -> Signal:
     """Builds the signal, without what is only known under the lock: position, time and match."""
-    return Signal(
-        signer=submission.signer,
-        nonce=submission.nonce,
-        source=submission.source,
-        mode=submission.mode,
-        pair=submission.pair,
-        direction=submission.direction,
-        fanout=submission.fanout,
-        user_id=incoming.owner_id or submission.user_id,
-        bot_id=submission.bot_id,
-        credential=incoming.credential_id or "",  # empty for a dry check
-        trace_id=submission.trace_id,
-        size_quote=None if submission.size_quote is None else f"{submission.size_quote:f}",
-        rationale=submission.rationale,
-        decision_ref=submission.decision_ref,
-    )
+    stored = asdict(submission)
+    del stored["sent_at"], stored["ignored"]
+    size = submission.size_quote
+    stored |= {
+        "signer": submission.signer,
+        "user_id": incoming.owner_id or submission.user_id,
+        "credential": incoming.credential_id or "",  # empty for a dry check
+        "size_quote": None if size is None else f"{size:f}",
+    }
+    return Signal(**stored)
 
 
 def _outcome(submission: Submission, standing: int) -> tuple[Outcome, int]:

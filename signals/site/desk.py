@@ -143,7 +143,7 @@ def withdraw(request: HttpRequest, desk: Desk) -> HttpResponse:
         f"Your election of {election} on the published card ends.",
         "Your desk is not ready then: the engine's signals do not reach it until you enrol again.",
         act="Withdraw",
-        perform=lambda: desk_actions.withdraw_from_card(desk=desk, actor=desk.actor),
+        perform=lambda: desk_actions.withdraw(desk=desk, actor=desk.actor),
         done="Your election on the published card is withdrawn.",
         back=("Desk", reverse("desk")),
     )

@@ -113,7 +113,7 @@ def world(settings, card) -> World:
     for one in (bot, silent):
         push(bodies.tradingview(one, nonce=SPENT), secret=one.secret)
         factories.expect(one, max_age=timedelta(hours=1))
-    desks.withdraw_from_automation(automation=silent.automation, actor=SYSTEM)
+    desks.withdraw(desk=silent.automation.desk, automation=silent.automation, actor=SYSTEM)
     push(bodies.fanout(nonce=SPENT), engine)
     webhook = a_webhook(desk)
     browser = browser_of(desk.user, "password", csrf=True)

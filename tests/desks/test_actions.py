@@ -127,7 +127,7 @@ class TestEnrolling:
     def test_the_card_counts_its_standing_elections(self, card):
         desks = [a_ready_desk(card) for _ in range(3)]
         assert counted(card) == 3
-        actions.withdraw_from_card(desk=desks[0], actor=SYSTEM)
+        actions.withdraw(desk=desks[0], actor=SYSTEM)
         assert counted(card) == 2
 
     def test_enrolling_again_changes_nothing(self, card):
@@ -155,7 +155,7 @@ class TestEnrolling:
 
     def test_withdrawing_has_the_reason_asked(self, card):
         desk = a_ready_desk(card)
-        actions.withdraw_from_card(desk=desk, actor=SYSTEM)
+        actions.withdraw(desk=desk, actor=SYSTEM)
         [(kind, topic, data)] = last()
         assert (kind, topic, data["reason"]) == ("election.withdrawn", desk.public_id, "asked")
         election = Election.objects.get()
@@ -163,14 +163,14 @@ class TestEnrolling:
 
     def test_withdrawing_twice_writes_one_event(self, card):
         desk = a_ready_desk(card)
-        actions.withdraw_from_card(desk=desk, actor=SYSTEM)
-        actions.withdraw_from_card(desk=desk, actor=SYSTEM)
+        actions.withdraw(desk=desk, actor=SYSTEM)
+        actions.withdraw(desk=desk, actor=SYSTEM)
         assert (Event.objects.filter(kind="election.withdrawn").count(), counted(card)) == (1, 0)
 
     def test_withdrawing_leaves_the_bots_elections(self, card):
         desk = a_ready_desk(card)
         a_bot(desk)
-        actions.withdraw_from_card(desk=desk, actor=SYSTEM)
+        actions.withdraw(desk=desk, actor=SYSTEM)
         assert standing(desk) == 1
 
 
@@ -264,7 +264,7 @@ class TestAutomations:
 
     def test_withdrawing_leaves_the_bot(self, desk):
         bot = a_bot(desk).automation
-        actions.withdraw_from_automation(automation=bot, actor=SYSTEM)
+        actions.withdraw(desk=bot.desk, automation=bot, actor=SYSTEM)
         assert not Election.objects.standing().filter(automation=bot).exists()
         assert Automation.objects.not_removed().filter(pk=bot.pk).exists()
 

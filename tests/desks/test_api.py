@@ -193,9 +193,9 @@ class TestDesksThatASignalFilled:
     def test_a_fan_out_filled_the_desks_enrolled_at_its_position(self, whole, card):
         early, leaving = a_ready_desk(card), a_ready_desk(card)
         left = a_ready_desk(card)
-        actions.withdraw_from_card(desk=left, actor=SYSTEM)
+        actions.withdraw(desk=left, actor=SYSTEM)
         signal = self.push(whole, fanout=True, nonce="1")
-        actions.withdraw_from_card(desk=leaving, actor=SYSTEM)
+        actions.withdraw(desk=leaving, actor=SYSTEM)
         a_ready_desk(card)
         for limit in (1, 2, 10):
             listed = every_page(whole, f"signal={signal}", limit)
@@ -208,7 +208,7 @@ class TestDesksThatASignalFilled:
 
     def test_a_desk_that_withdrew_and_enrolled_again_is_listed_once(self, whole, card, desk):
         first = self.push(whole, fanout=True, nonce="1")
-        actions.withdraw_from_card(desk=desk, actor=SYSTEM)
+        actions.withdraw(desk=desk, actor=SYSTEM)
         nobody = self.push(whole, fanout=True, nonce="2")
         actions.enrol(desk=desk, card_id=card.pk, actor=SYSTEM)
         second = self.push(whole, fanout=True, nonce="3")

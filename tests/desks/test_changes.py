@@ -93,7 +93,7 @@ def test_nothing_changed_is_an_empty_list(desk, engine):
 
 # Each change of a desk's record, from a desk that is ready.
 CHANGES = {
-    "withdraw": lambda desk: actions.withdraw_from_card(desk=desk, actor=SYSTEM),
+    "withdraw": lambda desk: actions.withdraw(desk=desk, actor=SYSTEM),
     "disconnect": lambda desk: actions.disconnect(desk=desk, actor=SYSTEM),
     "bot": a_bot,
 }
@@ -143,7 +143,7 @@ def test_publishing_and_retiring_a_card_changes_no_desk_but_says_so(card, desk, 
 def test_every_ready_desk_is_listed_from_a_page_whose_card_changed(desk, stranger, engine):
     """A later page begins behind the change, and so says nothing of it again."""
     as_of = listed(engine)["asOf"]
-    actions.withdraw_from_card(desk=desk, actor=SYSTEM)
+    actions.withdraw(desk=desk, actor=SYSTEM)
     evening = a_card("Evening")
     for each in (desk, stranger):
         actions.enrol(desk=each, card_id=evening.pk, actor=SYSTEM)
@@ -254,7 +254,7 @@ def remove_bots(desk):
 ACTS = [
     *[enrol] * 4,
     *[lambda desk: actions.connect(desk=desk, venue="Kraken", actor=SYSTEM)] * 3,
-    *[lambda desk: actions.withdraw_from_card(desk=desk, actor=SYSTEM)] * 2,
+    *[lambda desk: actions.withdraw(desk=desk, actor=SYSTEM)] * 2,
     lambda desk: actions.disconnect(desk=desk, actor=SYSTEM),
     a_bot,
     remove_bots,

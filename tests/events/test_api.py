@@ -56,10 +56,10 @@ def code(response: Any) -> tuple[int, str]:
 class TestVisibleEvents:
     def test_a_fan_out_is_seen_only_by_desks_with_a_standing_election(self, engine, card):
         enrolled, withdrawn = a_ready_desk(card), a_ready_desk(card)
-        actions.withdraw_from_card(desk=withdrawn, actor=SYSTEM)
+        actions.withdraw(desk=withdrawn, actor=SYSTEM)
         push(engine, nonce="1", fanout=True)
         late = a_ready_desk(card)
-        actions.withdraw_from_card(desk=enrolled, actor=SYSTEM)
+        actions.withdraw(desk=enrolled, actor=SYSTEM)
         push(engine, nonce="2", fanout=True)
         assert kinds(desk_client(enrolled).get(EVENTS)).count("signal.filled") == 1
         assert kinds(desk_client(withdrawn).get(EVENTS)).count("signal.filled") == 0
@@ -162,7 +162,7 @@ class TestCursors:
         for number in range(45):
             actions.enrol(desk=desk, card_id=card.pk, actor=SYSTEM)
             push(engine, nonce=str(number), fanout=True)
-            actions.withdraw_from_card(desk=desk, actor=SYSTEM)
+            actions.withdraw(desk=desk, actor=SYSTEM)
             push(engine, nonce=f"{number}-without", fanout=True)
         for order in ("asc", "desc"):
             client, fills, after, more = desk_client(desk), 0, "", True

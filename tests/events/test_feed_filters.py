@@ -34,7 +34,7 @@ def bots(desk, stranger, engine):
             push(tradingview(bot, pair=pair), secret=bot.secret)
         push(fanout(), engine)
         push(floor(stranger), engine)
-    actions.withdraw_from_automation(automation=one.automation, actor=SYSTEM)
+    actions.withdraw(desk=one.automation.desk, automation=one.automation, actor=SYSTEM)
     tokens.remove_automation(automation=other.automation, actor=SYSTEM)
     for event in Event.objects.all():
         event.at = at_of(event.position)

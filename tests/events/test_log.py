@@ -56,6 +56,11 @@ def test_a_turn_that_writes_nothing_returns_its_position():
         assert write(turn).position == 1
 
 
+def test_nobody_else_acts_inside_a_turn():
+    with pytest.raises(ValueError, match="actor"), log.turn(actor=SYSTEM), log.turn(actor=None):
+        pass
+
+
 def test_an_unused_position_is_returned():
     with log.turn(actor=SYSTEM) as turn:
         write(turn)

@@ -115,7 +115,7 @@ def test_closing_takes_as_many_statements_whatever_there_is_much_of(card, what):
 def test_the_events_come_bot_by_bot_and_the_audit_holds(card, name):
     desk = a_desk_with(card, bots=3, webhooks=2, ended=0)
     first, second, third = bots = list(desk.automations.order_by("created_at", "id"))
-    desks.withdraw_from_automation(automation=second, actor=SYSTEM)
+    desks.withdraw(desk=second.desk, automation=second, actor=SYSTEM)
     secrets = {bot: list(bot.secrets.order_by("-id")) for bot in bots}
     before = Event.objects.count()
     ENDINGS[name](desk)

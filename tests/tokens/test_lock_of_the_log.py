@@ -143,8 +143,8 @@ def test_withdrawing_and_revoking_take_no_turn_if_there_is_nothing_to_end(desk):
 def withdraw_everything(desk: Desk, bot: factories.Bot, token: Token, secret: SigningSecret):
     """The requests of one worker, sent one after the other."""
     for withdraw in (
-        lambda: desks.withdraw_from_card(desk=desk, actor=SYSTEM),
-        lambda: desks.withdraw_from_automation(automation=bot.automation, actor=SYSTEM),
+        lambda: desks.withdraw(desk=desk, actor=SYSTEM),
+        lambda: desks.withdraw(desk=bot.automation.desk, automation=bot.automation, actor=SYSTEM),
         lambda: tokens.end_secret(secret=secret, actor=SYSTEM),
         lambda: tokens.revoke(token=token, actor=SYSTEM),
         lambda: desks.disconnect(desk=desk, actor=SYSTEM),

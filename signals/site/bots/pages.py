@@ -279,7 +279,7 @@ def withdraw(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
         f"The election of {bot.election} for the bot {bot.name} ends.",
         "The bot's signals are refused until you elect again.",
         act="Withdraw",
-        perform=lambda: desk_actions.withdraw_from_automation(automation=bot, actor=desk.actor),
+        perform=lambda: desk_actions.withdraw(desk=desk, automation=bot, actor=desk.actor),
         done="The bot's election is withdrawn. The bot's signals are now refused.",
         back=back_to(bot),
     )

@@ -109,7 +109,7 @@ def history(desk, stranger, card):
     client.push(bodies.nox(mode="draft", rationale=None), token)
     factories.a_desk_token(desk)
     a_webhooks_life(desk), a_webhooks_life(None)
-    desks.withdraw_from_card(desk=desk, actor=SYSTEM)
+    desks.withdraw(desk=desk, actor=SYSTEM)
     tokens.remove_automation(automation=bot.automation, actor=SYSTEM)
     close_account(factories.a_ready_desk(card))
     tokens.deactivate(user=desk.user, actor=SYSTEM)

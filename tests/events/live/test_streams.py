@@ -179,7 +179,7 @@ class TestConsent:
         fan_out(engine)
         desks.enrol(desk=follower, card_id=card.pk, actor=SYSTEM)
         fan_out(engine)
-        desks.withdraw_from_card(desk=follower, actor=SYSTEM)
+        desks.withdraw(desk=follower, actor=SYSTEM)
         fan_out(engine)
         desks.enrol(desk=follower, card_id=card.pk, actor=SYSTEM)
         fan_out(engine)
@@ -222,7 +222,7 @@ class TestConsent:
         start = cursor(token, "order=desc&limit=1")
         beside = Stream(engine)  # the hub keeps what follows
         fan_out(engine)
-        desks.withdraw_from_card(desk=follower, actor=SYSTEM)
+        desks.withdraw(desk=follower, actor=SYSTEM)
         fan_out(engine)
         desks.enrol(desk=follower, card_id=card.pk, actor=SYSTEM)
         fan_out(engine)

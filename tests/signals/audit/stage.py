@@ -54,7 +54,7 @@ def a_lively_history() -> None:
     for desk in desks:
         actions.enrol(desk=desk, card_id=late.pk, actor=SYSTEM)
     accepted(push(fanout(), engine))
-    actions.withdraw_from_card(desk=desks[0], actor=SYSTEM)
+    actions.withdraw(desk=desks[0], actor=SYSTEM)
     assert code(post(deploy_path(desks[0].public_id), deploy(), engine)) == "desk_not_ready"
     every_mode(desks[1], engine)
     accepted(post(deploy_path(desks[1].public_id), deploy(), engine))

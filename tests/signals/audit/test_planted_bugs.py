@@ -102,4 +102,4 @@ def two_desks_lives() -> None:
         if is_deactivated:
             tokens.deactivate(user=desk.user, actor=SYSTEM)
             tokens.reactivate(user=desk.user, actor=SYSTEM)
-    actions.withdraw_from_card(desk=desk, actor=SYSTEM)
+    actions.withdraw(desk=desk, actor=SYSTEM)

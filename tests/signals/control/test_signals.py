@@ -96,7 +96,7 @@ def test_a_deploy_is_explained_by_its_standing_election(client, desk, card):
 def test_an_election_that_was_withdrawn_since_still_explains_it(client, desk):
     one = sent(bodies.floor(desk), factories.a_platform_token())
     before = Election.objects.get(desk=desk)
-    actions.withdraw_from_card(desk=desk, actor=SYSTEM)
+    actions.withdraw(desk=desk, actor=SYSTEM)
     closed = Election.objects.get(pk=before.pk).closed
     actions.enrol(desk=desk, card_id=before.card_id, actor=SYSTEM)
     assert f"at position {before.opened}, withdrawn at {closed}." in why(client, one)

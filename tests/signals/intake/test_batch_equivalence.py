@@ -67,7 +67,7 @@ class World:
             case "enrol":
                 desks.enrol(desk=desk, card_id=Card.objects.get(closed=None).pk, actor=SYSTEM)
             case "withdraw":
-                desks.withdraw_from_card(desk=desk, actor=SYSTEM)
+                desks.withdraw(desk=desk, actor=SYSTEM)
             case "publish":
                 a_card("Next", pair=PAIRS[target])
             case "limit":
@@ -75,7 +75,7 @@ class World:
             case "elect":
                 desks.elect(automation=bot, pair=PAIRS[target], direction="short", actor=SYSTEM)
             case _:
-                desks.withdraw_from_automation(automation=bot, actor=SYSTEM)
+                desks.withdraw(desk=bot.desk, automation=bot, actor=SYSTEM)
 
     def flush(self) -> None:
         """Writes the signals that wait, as one batch."""

@@ -22,7 +22,7 @@ def test_the_desk_must_be_ready(engine, card):
     assert code(post(path, deploy(), engine)) == "desk_not_ready"
     desks.enrol(desk=other, card_id=card.pk, actor=SYSTEM)
     assert code(post(path, deploy(), engine)) == "ok"
-    desks.withdraw_from_card(desk=other, actor=SYSTEM)
+    desks.withdraw(desk=other, actor=SYSTEM)
     assert code(post(path, deploy(), engine)) == "desk_not_ready"
 
 

@@ -42,7 +42,7 @@ def retired_card() -> Desk:
 
 def withdrawn() -> Desk:
     desk = a_ready_desk(a_card())
-    actions.withdraw_from_card(desk=desk, actor=SYSTEM)
+    actions.withdraw(desk=desk, actor=SYSTEM)
     return desk
 
 

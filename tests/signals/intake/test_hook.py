@@ -164,7 +164,7 @@ def test_a_spent_nonce_is_reported_before_a_missing_card_or_election(engine, des
     assert code(push(everyone, engine)) == "ok"
     assert code(push(own, secret=bot.secret)) == "ok"
     desks.retire_card(actor=SYSTEM)
-    desks.withdraw_from_automation(automation=bot.automation, actor=SYSTEM)
+    desks.withdraw(desk=bot.automation.desk, automation=bot.automation, actor=SYSTEM)
     assert code(push(everyone, engine)) == "nonce_used"
     assert code(push(own, secret=bot.secret)) == "nonce_used"
     assert code(push(fanout(), engine)) == "no_card"

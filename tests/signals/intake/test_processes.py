@@ -103,7 +103,7 @@ def toggle(seed: int, card_id: str, desk_ids: list[int]) -> None:
             if dice.random() < 0.5:
                 actions.enrol(desk=desk, card_id=card_id, actor=SYSTEM)
             else:
-                actions.withdraw_from_card(desk=desk, actor=SYSTEM)
+                actions.withdraw(desk=desk, actor=SYSTEM)
 
 
 def fan_out(token: str, name: str) -> int:

@@ -62,9 +62,9 @@ def test_a_refusal_of_the_law_is_recorded_once(engine, desk, change, expected):
 
 
 def test_no_card_no_election_and_a_desk_that_is_not_ready_are_recorded(engine, desk, bot):
-    desks.withdraw_from_automation(automation=bot.automation, actor=SYSTEM)
+    desks.withdraw(desk=bot.automation.desk, automation=bot.automation, actor=SYSTEM)
     assert code(push(tradingview(bot), secret=bot.secret)) == "no_election"
-    desks.withdraw_from_card(desk=desk, actor=SYSTEM)
+    desks.withdraw(desk=desk, actor=SYSTEM)
     assert code(push(floor(desk), engine)) == "desk_not_ready"
     desks.retire_card(actor=SYSTEM)
     assert code(push(fanout(), engine)) == "no_card"
@@ -451,7 +451,7 @@ def codes() -> list[str]:
 
 def test_a_refusal_decided_under_the_lock_is_recorded_at_that_position(engine, desk, card):
     """The refusal is between the withdrawal and the new enrolment, so the log explains it."""
-    desks.withdraw_from_card(desk=desk, actor=SYSTEM)
+    desks.withdraw(desk=desk, actor=SYSTEM)
     withdrawn = Head.objects.get().position
     assert code(push(floor(desk), engine)) == "desk_not_ready"
     desks.enrol(desk=desk, card_id=card.pk, actor=SYSTEM)

@@ -196,7 +196,7 @@ class TestRefusals:
 class TestLapses:
     def test_each_desk_of_a_retired_card_is_told_and_no_other(self, desk, stranger, clock):
         a_desk()
-        desks.withdraw_from_card(desk=stranger, actor=SYSTEM)
+        desks.withdraw(desk=stranger, actor=SYSTEM)
         a_card("Evening")
         write()
         notice = QueuedNotice.objects.get()

@@ -75,7 +75,7 @@ def test_an_invalid_message_is_reported(owner, bot, message):
 
 
 def test_a_bot_without_an_election_is_no_election(owner, desk, bot):
-    desks.withdraw_from_automation(automation=desk.automations.get(), actor=SYSTEM)
+    desks.withdraw(desk=desk, automation=desk.automations.get(), actor=SYSTEM)
     assert code(check(owner, bot, tradingview(bot))) == "no_election"
 
 
@@ -252,7 +252,7 @@ def test_a_spent_nonce_is_replaced(owner, bot):
 
 
 def test_without_an_election_nothing_is_corrected(owner, desk, bot):
-    desks.withdraw_from_automation(automation=desk.automations.get(), actor=SYSTEM)
+    desks.withdraw(desk=desk, automation=desk.automations.get(), actor=SYSTEM)
     page = check(owner, bot, tradingview(bot, elected="true"))
     assert re.findall(r'href="/problems/([a-z_]+)"', source(page))[:2] == [
         "not_elected",

@@ -146,7 +146,7 @@ class TestReason:
         assert "The first signal with it stands." in words(page_of_last(owner))
 
     def test_a_bot_without_an_election(self, owner, bot):
-        desks.withdraw_from_automation(automation=bot.automation, actor=SYSTEM)
+        desks.withdraw(desk=bot.automation.desk, automation=bot.automation, actor=SYSTEM)
         refuse(bot)
         page = words(page_of_last(owner))
         assert "you had elected nothing for it" in page

@@ -83,7 +83,7 @@ class TestAttention:
         assert 'name="card"' not in source(owner.get("/desk"))
 
     def test_a_consent_that_was_withdrawn_did_not_lapse(self, owner, desk):
-        desks.withdraw_from_card(desk=desk, actor=SYSTEM)
+        desks.withdraw(desk=desk, actor=SYSTEM)
         a_card("Evening range", "SOL/USDT", "short")
         assert attention(owner) == ""
 
@@ -185,7 +185,7 @@ class TestDays:
         push(fanout(), engine)
         desks.enrol(desk=late, card_id=card.pk, actor=SYSTEM)
         push(fanout(), engine)
-        desks.withdraw_from_card(desk=late, actor=SYSTEM)
+        desks.withdraw(desk=late, actor=SYSTEM)
         push(fanout(), engine)
         assert next(iter(days(signed_in(late.user)).values())) == ("1", "0")
 
@@ -205,7 +205,7 @@ class TestDays:
 
     def test_it_says_if_fills_of_the_first_days_are_missing(self, owner, desk, card):
         for _ in range(21):
-            desks.withdraw_from_card(desk=desk, actor=SYSTEM)
+            desks.withdraw(desk=desk, actor=SYSTEM)
             desks.enrol(desk=desk, card_id=card.pk, actor=SYSTEM)
         a_bot(desk)
         assert "the earliest of them lack some fills" in words(owner.get("/desk"))

@@ -62,7 +62,7 @@ def test_a_bot_is_listed_with_its_election_last_outcome_and_the_counts_of_the_da
 def test_it_says_what_is_missing_first(own, bot):
     tokens.end_secret(secret=bot.automation.secrets.get(), actor=SYSTEM)
     assert listed(own)[0]["state"] == "no_secret"
-    desks.withdraw_from_automation(automation=bot.automation, actor=SYSTEM)
+    desks.withdraw(desk=bot.automation.desk, automation=bot.automation, actor=SYSTEM)
     [record] = listed(own)
     assert (record["state"], record["election"], record["last"]) == ("no_election", None, None)
 

@@ -244,7 +244,7 @@ class TestActivity:
         desks.elect(
             automation=desk.automations.get(), pair="SOL/USDT", direction="long", actor=SYSTEM
         )
-        desks.withdraw_from_automation(automation=desk.automations.get(), actor=SYSTEM)
+        desks.withdraw(desk=desk, automation=desk.automations.get(), actor=SYSTEM)
         tokens.remove_automation(automation=desk.automations.get(), actor=SYSTEM)
         desks.disconnect(desk=desk, actor=SYSTEM)
         desks.retire_card(actor=SYSTEM)

@@ -176,7 +176,7 @@ def test_nothing_is_lost_or_signed_wrongly_and_first_deliveries_are_in_order(tmp
                     tokens.remove_automation(automation=bot, actor=SYSTEM)
                     retries_are_due()
                     if random.random() < 0.1:
-                        desk_actions.withdraw_from_card(desk=desk, actor=SYSTEM)
+                        desk_actions.withdraw(desk=desk, actor=SYSTEM)
                         desk_actions.enrol(desk=desk, card_id=card.pk, actor=SYSTEM)
                     continue
                 connection.close()

@@ -46,7 +46,7 @@ def a_history(seed: int) -> None:
     changes = {
         fan_out: 20,
         enrol: 10,
-        lambda desk: actions.withdraw_from_card(desk=desk, actor=SYSTEM): 6,
+        lambda desk: actions.withdraw(desk=desk, actor=SYSTEM): 6,
         lambda desk: actions.disconnect(desk=desk, actor=SYSTEM): 2,
         connect: 3,
         publish: 2,
@@ -119,7 +119,7 @@ def test_the_spans_are_read_after_the_head_and_before_the_events(rows, monkeypat
     row = rows[0]
 
     def withdraw_first(desks, window):
-        actions.withdraw_from_card(desk=row.desk, actor=SYSTEM)
+        actions.withdraw(desk=row.desk, actor=SYSTEM)
         push(fanout(), a_platform_token())
         return desks_spans(desks, window)
 
