@@ -28,6 +28,8 @@ def test_the_first_outcome_does_not_change_later(engine, desk):
 @pytest.mark.parametrize(
     "change",
     [
+        {"pair": "X/Y"},
+        {"direction": "short"},
         {"mode": "dry_run"},
         {"size_quote": 6},
         {"size_quote": None},
