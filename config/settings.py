@@ -165,10 +165,9 @@ REST_FRAMEWORK = {
     "DEFAULT_PERMISSION_CLASSES": ["tokens.callers.permissions.DeclaredScope"],
     "DEFAULT_THROTTLE_CLASSES": ["tokens.callers.permissions.CallerThrottle"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": [],
+    "DEFAULT_PARSER_CLASSES": [],  # events.http.bodies reads bodies
     "DEFAULT_SCHEMA_CLASS": "events.http.schemas.ApiSchema",
     "UNAUTHENTICATED_USER": None,
-    "UNAUTHENTICATED_TOKEN": None,
 }
 
 SPECTACULAR_SETTINGS = {
@@ -202,7 +201,6 @@ SPECTACULAR_SETTINGS = {
 # --- Accounts ------------------------------------------------------------------------------------
 
 ACCOUNT_DEFAULT_HTTP_PROTOCOL = "https" if BASE_URL.startswith("https") else "http"
-ALLAUTH_TRUSTED_PROXY_COUNT = TRUSTED_PROXIES
 
 globals().update(env.email())  # EMAIL_BACKEND, EMAIL_HOST and the others
 EMAIL_TIMEOUT = 10

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Generic, TypeVar
 
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
-from rest_framework.negotiation import DefaultContentNegotiation
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
@@ -27,9 +26,6 @@ class ApiResponse(HttpResponse, Generic[Body]):
         super().__init__(content, "application/json", status, headers=dict(headers or {}))
         if data is None:
             del self["Content-Type"]
-
-
-NEGOTIATOR = DefaultContentNegotiation()  # the framework's request requires one; nothing uses it
 
 
 class ApiView(APIView):
@@ -59,10 +55,6 @@ class ApiView(APIView):
         answer = getattr(self, str(self.request.method).lower())
         response: HttpResponseBase = answer(self.request, *self.args, **self.kwargs)
         return response
-
-    def initialize_request(self, request: HttpRequest, *args: str, **kwargs: str) -> Request:
-        """The framework's request, without parsers: ``events.http.bodies`` reads bodies."""
-        return Request(request, authenticators=self.get_authenticators(), negotiator=NEGOTIATOR)
 
     def initial(self, request: Request, *args: str, **kwargs: str) -> None:
         self.perform_authentication(request)
