@@ -107,8 +107,7 @@ def server_error(request: HttpRequest) -> HttpResponse:
 @page("GET")
 def problems(request: HttpRequest) -> HttpResponse:
     """Lists every refusal of the contract."""
-    shown = [_shown(refusal) for refusal in refusals.Refused.registry()]
-    return _public(request, "problems/index.html", {"refusals": shown})
+    return _public(request, "problems/index.html", {"refusals": refusals.Refused.registry()})
 
 
 @page("GET")
@@ -116,18 +115,13 @@ def one_problem(request: HttpRequest, code: str) -> HttpResponse:
     """Explains one refusal. The ``type`` of every problem links here."""
     for refusal in refusals.Refused.registry():
         if refusal.code == code:
-            return _public(request, "problems/one.html", {"refusal": _shown(refusal)})
+            return _public(request, "problems/one.html", {"refusal": refusal})
     raise refusals.NotFound
 
 
 def too_many(request: HttpRequest) -> HttpResponse:
     """The response of the account pages to too many attempts."""
     return problem(request, refusals.RateLimited(PAUSE))
-
-
-def _shown(refusal: type[refusals.Refused]) -> dict[str, object]:
-    """Returns a refusal as a dictionary, because templates call classes."""
-    return {name: getattr(refusal, name) for name in ("code", "status", "title", "detail")}
 
 
 def _public(request: HttpRequest, template: str, context: dict[str, object]) -> HttpResponse:

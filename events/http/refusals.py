@@ -35,6 +35,7 @@ class Refused(Exception):
     # Its additional members, as an example for the OpenAPI document.
     example: ClassVar[Mapping[str, Any]] = {}
     usual_headers: ClassVar[Mapping[str, str]] = {}
+    do_not_call_in_templates = True  # a template shows the class
 
     def __init__(self, detail: str | None = None, **members: object) -> None:
         self.detail = detail or type(self).detail

@@ -1,5 +1,6 @@
 """Every error → one problem body (contract, section 5)."""
 
+import html
 import logging
 import re
 from typing import Any
@@ -69,6 +70,15 @@ def test_every_refusal_has_its_own_code_a_title_and_a_sentence():
         assert refusal.title
         assert refusal.detail.endswith(".")
         assert 400 <= refusal.status < 600
+
+
+def test_the_page_of_each_refusal_shows_its_title_and_its_sentence():
+    visitor = Client()
+    for refusal in Refused.registry():
+        page = html.unescape(visitor.get(f"/problems/{refusal.code}").content.decode())
+        assert f"<h1>{refusal.title}</h1>" in page
+        assert refusal.detail in page
+        assert refusal.title in html.unescape(visitor.get("/problems").content.decode())
 
 
 @pytest.mark.parametrize(
