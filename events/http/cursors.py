@@ -2,7 +2,7 @@
 
 A cursor is valid for one list only. A cursor of the log contains the log's epoch, so that a cursor
 from before a restore is detected. A cursor of any other list contains the last key of the page, and
-that of a walk also the position of the log at which the walk began.
+that of a scan also the position of the log at which the scan began.
 """
 
 import base64
