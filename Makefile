@@ -22,7 +22,7 @@ key = $$($(BIN)/python -c 'import secrets; print(secrets.token_hex(32))')
 PRODUCTION = ENV_FILE=/dev/null DEBUG=off SECRET_KEY=$(key) TOKEN_KEYS=$(key) \
 	SECRET_KEYS=$(key) BASE_URL=https://signals.example DATABASE_URL=sqlite:////dev/null
 
-.PHONY: help demo serve live quick check lint test coverage bench drills mutants mutmut screenshots lock
+.PHONY: help demo serve live quick check other-checks lint types style test coverage bench drills mutants mutmut screenshots lock
 
 help: ## list the commands
 	@sed -n 's/^\([a-z]*\):.* ## /  make \1	/p' $(MAKEFILE_LIST)
@@ -69,17 +69,25 @@ quick: lint ## lint, format, types, imports and the unit tests; under a minute
 		'migrations, deployment. Run make check and make test before you commit.'
 
 APPS = config signals tokens desks events
-check: lint ## all static checks: lint, format, types, imports, security, dependencies, templates, migrations, deployment
+# mypy takes longer than all others together, so they run beside it.
+check: ## all static checks: lint, format, types, imports, security, dependencies, templates, migrations, deployment
+	@$(MAKE) --no-print-directory -j2 types other-checks
+
+other-checks: style
 	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive $(APPS) manage.py
 	$(BIN)/deptry .
 	$(BIN)/djlint --lint templates
 	@$(PRODUCTION) $(BIN)/python manage.py makemigrations --check --dry-run
 	@$(PRODUCTION) $(BIN)/python manage.py check --deploy --fail-level WARNING
 
-lint: .venv/dev
+lint: types style
+
+types: .venv/dev
+	$(BIN)/mypy .
+
+style: .venv/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy .
 	$(BIN)/lint-imports
 
 coverage: .venv/dev ## run the tests on SQLite and measure branch coverage
