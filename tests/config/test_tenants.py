@@ -25,7 +25,7 @@ from tests.signals.webhooks.stage import a_webhook
 from tokens.crypto import formats
 from tokens.models import SigningSecret, Token
 
-pytestmark = [pytest.mark.django_db, pytest.mark.slow]
+pytestmark = [pytest.mark.django_db, pytest.mark.slow, pytest.mark.once]
 
 SPENT = "spent"  # the nonce of the signal
 NEW_EACH_TIME = [

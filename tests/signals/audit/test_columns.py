@@ -42,7 +42,7 @@ from tests.signals.audit.conftest import MODELS
 from tests.signals.audit.stage import broken, rolled_back
 from tokens.models import SigningSecret, Token
 
-pytestmark = [pytest.mark.django_db, pytest.mark.slow]
+pytestmark = [pytest.mark.django_db, pytest.mark.slow, pytest.mark.once]
 
 # The columns that the audit does not cover (``findings.NOT_COVERED``), except for values that
 # cannot be (``test_states.py``).

@@ -11,6 +11,8 @@ from desks.ids import BASE62
 from tests.client import EVENTS, code, get, push
 from tokens.crypto import formats
 
+pytestmark = pytest.mark.once
+
 PREFIXES = [formats.DESK_TOKEN, formats.PLATFORM_TOKEN, formats.SIGNING_SECRET]
 
 credentials = st.builds(

@@ -13,6 +13,8 @@ from tests.factories import a_bot, a_card, a_connected_desk, a_shared_secret
 from tests.signals.bodies import fanout, tradingview
 from tokens.crypto import formats, signing
 
+pytestmark = pytest.mark.once
+
 NOW = 1763630000
 SECRET = "svc_sign_" + "a" * 49
 
