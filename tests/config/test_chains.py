@@ -13,7 +13,17 @@ pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 
 @pytest.mark.parametrize(
-    "path", [CATALOG + "/", CATALOG + "/nothing", ME, DESKS, EVENTS, HOOK, "/api/schema"]
+    "path",
+    [
+        CATALOG + "/",
+        CATALOG + "/nothing",
+        ME,
+        DESKS,
+        EVENTS,
+        HOOK,
+        TOKENS + "-of-others",
+        "/api/schema",
+    ],
 )
 def test_the_api_has_no_session(path):
     assert not hasattr(Client().get(path).wsgi_request, "session")

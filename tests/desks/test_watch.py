@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 import time_machine
+from django.db.models.signals import post_init
 from django.utils import timezone
 
 from desks import expectations
@@ -218,3 +219,31 @@ def test_a_lasting_silence_costs_no_turn_at_the_log(bot, clock):
         clock.shift(HOUR)
         watching.look(timezone.now())
     assert (Head.objects.get().position, Head.objects.get().at) == (before.position, before.at)
+
+
+def test_an_expectation_that_ends_while_a_look_reads_the_bots_is_not_overwritten(bot, clock):
+    expect(bot, OFTEN)
+    clock.shift(HOUR)
+    heard(bot)
+    clock.shift(10 * MINUTE)
+
+    def end_it(instance: Automation, **_: object) -> None:
+        post_init.disconnect(end_it, Automation)
+        expect(bot, None)
+
+    post_init.connect(end_it, Automation)
+    look()
+    assert (row(bot).expectation, row(bot).due_at) == (None, None)
+
+
+def test_after_a_restore_to_an_earlier_head_who_is_heard_is_found(bot, clock):
+    expect(bot, OFTEN)
+    clock.shift(2 * HOUR)
+    look()
+    watching, head = Watch(), Head.objects.get().position
+    Head.objects.update(position=head + 1000)
+    watching.look(timezone.now())
+    Head.objects.update(position=head)
+    heard(bot)
+    watching.look(timezone.now())
+    assert told()[-1] == ("automation.heard", bot.id)

@@ -1,10 +1,12 @@
 """Plants bugs one at a time in a copy of the service, and prints which ones no test sees.
 
 ``python -m tests.mutants [TEXT…]`` runs all of them, or those whose file or reason has a text.
-``bugs.toml`` lists them. Each names a function and the text in it that is replaced, and ``why`` it
-matters. A bug that no longer applies fails the run, so whoever changes the function moves the bug
-along. ``tests`` are those that must see it. Without them, those that import the module are run.
-``survives`` says why nothing sees a bug yet.
+``bugs.toml`` lists them. Each names a function (none: the whole file) and the text in it that is
+replaced, and ``why`` it matters. A bug that no longer applies fails the run, so whoever changes the
+function moves the bug along. ``tests`` are those that must see it. Without them, those of ``make
+quick`` that import the module are run. ``database`` is what the tests need, if that is not SQLite:
+the bug is left out unless the variable of ``DATABASES`` is set. ``survives`` says why nothing sees
+a bug yet, and ``equivalent`` why nobody ever can.
 """
 
 import argparse
@@ -17,35 +19,42 @@ import sys
 import tempfile
 import tomllib
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
+from threading import Lock
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
 LIMIT = 900  # seconds for the tests of one bug
 QUICK = "not (processes or alone or slow)"
+DATABASES = {"postgresql": "TEST_DATABASE_URL", "redis": "TEST_REDIS_URL"}
+ONE_AT_A_TIME = Lock()  # for tests that share a database
 FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Bug:
     file: str
-    function: str  # Class.method, or a function within one as outer.inner
     replaces: str
     by: str
     why: str
+    function: str = ""  # Class.method, or a function within one as outer.inner
     tests: tuple[str, ...] = ()
+    database: str = "sqlite"
     survives: str = ""
+    equivalent: str = ""
 
     def plant(self, text: str) -> str:
         """The text of the module with the bug. Raises ``LookupError`` if it does not apply."""
-        body = _source_of(text, self.function)
+        body = _source_of(text, self.function) if self.function else text
         if body.count(self.replaces) != 1:
             raise LookupError(f"{self.function} has the text {body.count(self.replaces)} times")
         planted = text.replace(body, body.replace(self.replaces, self.by), 1)
-        ast.parse(planted)
+        if self.file.endswith(".py"):
+            ast.parse(planted)
         return planted
 
     def test_files(self) -> list[list[str]]:
@@ -90,26 +99,35 @@ def copy_of_the_service(folder: Path) -> Path:
     return folder
 
 
-def seen_by(bug: Bug, folder: Path) -> str:
-    """The first test that fails with the bug, or nothing."""
+def seen_by(bug: Bug, folder: Path) -> tuple[str, bool]:
+    """The first test that fails with the bug, or nothing; and whether ``make quick`` runs it."""
     module = folder / bug.file
     text = module.read_text()
     module.write_text(bug.plant(text))
-    quick = [] if bug.tests else ["-m", QUICK]
-    options = ["-q", "-x", "-n0", "-p", "no:cacheprovider", "-p", "no:randomly", *quick]
     try:
-        for files in bug.test_files():
-            command = [sys.executable, "-m", "pytest", *options, *files]
-            done = subprocess.run(
-                command, cwd=folder, capture_output=True, text=True, timeout=LIMIT
-            )
-            if failed := FAILED.search(done.stdout):
-                return failed[1]
-            if done.returncode not in (0, pytest.ExitCode.NO_TESTS_COLLECTED):
-                said = done.stdout[-500:] + done.stderr[-500:]
-                raise RuntimeError(f"{bug.file} ({bug.why}): pytest failed. {said}")
+        for marks in (QUICK, f"not ({QUICK})") if bug.tests else (QUICK,):
+            for files in bug.test_files():
+                if failed := first_failure(bug, folder, ["-m", marks, *files]):
+                    return failed, marks == QUICK and bug.database == "sqlite"
     finally:
         module.write_text(text)
+    return "", False
+
+
+def first_failure(bug: Bug, folder: Path, tests: list[str]) -> str:
+    left_out = {name for needed, name in DATABASES.items() if needed != bug.database}
+    environment = {name: text for name, text in os.environ.items() if name not in left_out}
+    options = ["-q", "-x", "-n0", "-p", "no:cacheprovider", "-p", "no:randomly"]
+    command = [sys.executable, "-m", "pytest", *options, *tests]
+    with ONE_AT_A_TIME if bug.database in DATABASES else nullcontext():
+        done = subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=LIMIT
+        )
+    if failed := FAILED.search(done.stdout):
+        return failed[1]
+    if done.returncode not in (0, pytest.ExitCode.NO_TESTS_COLLECTED):
+        said = done.stdout[-500:] + done.stderr[-500:]
+        raise RuntimeError(f"{bug.file} ({bug.why}): pytest failed. {said}")
     return ""
 
 
@@ -131,27 +149,36 @@ def main() -> int:
             print(f"does not apply: {bug.file} ({bug.why}): {problem}")
     if wrong or given.check:
         return bool(wrong)
+    lacking = {needed for needed, name in DATABASES.items() if not os.environ.get(name)}
+    for bug in [bug for bug in bugs if bug.database in lacking]:
+        bugs.remove(bug)
+        print(f"left out {bug.file}: {bug.why}\n         {DATABASES[bug.database]} is not set")
     with tempfile.TemporaryDirectory() as made:
         folders: SimpleQueue[Path] = SimpleQueue()
         for number in range(given.j):
             folders.put(copy_of_the_service(Path(made) / str(number)))
 
-        def run(bug: Bug) -> tuple[Bug, str]:
+        def run(bug: Bug) -> tuple[Bug, str, bool]:
             folder = folders.get()
             try:
-                return bug, seen_by(bug, folder)
+                return bug, *seen_by(bug, folder)
             finally:
                 folders.put(folder)
 
-        survivors = []
+        survivors, quick = [], 0
         with ThreadPoolExecutor(given.j) as threads:
             for ended in as_completed([threads.submit(run, bug) for bug in bugs]):
-                bug, test = ended.result()
+                bug, test, is_quick = ended.result()
+                known = bug.survives or bug.equivalent
                 print(f"{'seen    ' if test else 'SURVIVES'} {bug.file}: {bug.why}", flush=True)
-                print(f"         {test or bug.survives or 'no test sees it'}", flush=True)
+                print(f"         {test or known or 'no test sees it'}", flush=True)
                 survivors += [] if test else [bug]
-    more = [bug for bug in survivors if not bug.survives]
-    print(f"{len(bugs)} bugs, {len(bugs) - len(survivors)} seen; {len(more)} survive unexpectedly.")
+                quick += is_quick
+    more = [bug for bug in survivors if not (bug.survives or bug.equivalent)]
+    print(
+        f"{len(bugs)} bugs, {len(bugs) - len(survivors)} seen, {quick} of them by a test of "
+        f"make quick; {len(more)} survive unexpectedly."
+    )
     return bool(more)
 
 

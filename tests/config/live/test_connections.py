@@ -3,18 +3,27 @@
 import asyncio
 import gc
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
 import uvloop
+from django.db import OperationalError
+from django.db import connection as database
 from prometheus_client import REGISTRY
 
 from config.live import connection
 from config.live.connection import Connection, LiveReader, Threads
-from config.live.requests import Answer
-from events.live.readers import MAX_UNSENT
+from config.live.requests import Answer, Environ, environ_of, respond
+from events.http.refusals import Unavailable
+from events.live.hub import hub
+from events.live.readers import MAX_UNSENT, Reader, View
+from tests.client import EVENTS
+from tests.events.live.test_hub import Noting, a_view
+from tests.factories import a_platform_token
+from tests.streams import wait_until
 
 pytestmark = pytest.mark.once
 
@@ -108,6 +117,58 @@ def test_what_follows_the_first_head_is_not_read():
     in_the_loop(test)
 
 
+def test_a_header_with_an_underscore_imitates_no_other():
+    headers = [(b"x_forwarded_for", b"192.0.2.1"), (b"x-forwarded-for", b"192.0.2.2")]
+    environ = environ_of(b"GET", b"/", "1.1", headers, ("127.0.0.1", 1), ("127.0.0.1", 2))
+    assert environ["HTTP_X_FORWARDED_FOR"] == "192.0.2.2"
+
+
+def ends_in(protocol: Connection) -> float:
+    """The seconds until the connection is cut."""
+    return protocol._deadline.when() - asyncio.get_running_loop().time()
+
+
+def test_a_client_has_ten_seconds_for_a_head_thirty_for_an_answer_and_one_for_the_end():
+    async def test() -> None:
+        async with a_reader() as (_, protocol, _client):
+            assert ends_in(protocol) == pytest.approx(10, abs=1)
+            protocol._refuse(None)
+            assert ends_in(protocol) == pytest.approx(30, abs=1)
+        async with a_reader() as (reader, protocol, _client):
+            reader.end(END)
+            protocol.write_frames()
+            assert ends_in(protocol) == pytest.approx(1, abs=0.5)
+
+    in_the_loop(test)
+
+
+def test_probes_do_not_wait_behind_readers():
+    async def test() -> None:
+        pools, goes_on = threads(), threading.Event()
+
+        def wait() -> None:
+            goes_on.wait(PATIENCE)
+
+        try:
+            waiting = asyncio.ensure_future(pools.answer("/api/v1/events", wait))
+            await pools.answer("/healthz", lambda: None)
+            assert not waiting.done()
+        finally:
+            goes_on.set()
+            await waiting
+
+    in_the_loop(test)
+
+
+def test_beyond_its_seats_the_server_takes_no_reader():
+    async def test() -> None:
+        pools = Threads(asyncio.get_running_loop(), readers=0, most=2)
+        with pytest.raises(Unavailable):
+            pools.admit()
+
+    in_the_loop(test)
+
+
 def connections_in_memory() -> int:
     """The connections of the live server and their transports."""
     gc.collect()
@@ -137,8 +198,13 @@ class Pages:
     def __init__(self, reader: LiveReader, *pages: bytes) -> None:
         self.reader, self._pages = reader, iter(pages)
 
+    is_closed = False
+
     def read(self) -> bytes | None:
         return next(self._pages, None)
+
+    def close(self) -> None:
+        self.is_closed = True
 
 
 @asynccontextmanager
@@ -273,5 +339,103 @@ def test_a_reader_that_is_ended_and_takes_nothing_is_gone_soon(monkeypatch):
             await asyncio.sleep(0.01)
             reader.end(END)
             await lost(protocol)
+
+    in_the_loop(test)
+
+
+def test_a_stream_whose_client_left_while_it_was_opened_is_closed():
+    async def test() -> None:
+        async with a_reader() as (reader, protocol, _):
+            protocol.transport.abort()
+            stream: Any = Pages(reader)
+            await protocol._write(Answer(b"", b"", stream))
+            assert stream.is_closed
+
+    in_the_loop(test)
+
+
+def is_given_back() -> bool:
+    """Whether this thread has no connection to the database, or would not keep it."""
+    return database.connection is None
+
+
+def expect_it_back() -> None:
+    """Connects to the database, and lets the connection be given back as that of a pool is."""
+    database.ensure_connection()
+    database.close_at = 0.0
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_thread_that_reads_pages_gives_its_connection_to_the_database_back():
+    class FromTheDatabase(Pages):
+        def read(self) -> bytes | None:
+            expect_it_back()
+            return super().read()
+
+    stream: Any = FromTheDatabase(LiveReader(None, None), b"page")
+    assert connection._read(stream) == b"page"
+    assert is_given_back()
+
+
+@pytest.fixture
+def resting_hub() -> Iterator[None]:
+    yield
+    wait_until(lambda: hub._thread is None, "the hub does not rest")
+
+
+def asking_for_a_stream() -> Environ:
+    headers = [
+        (b"host", b"testserver"),
+        (b"accept", b"text/event-stream"),
+        (b"authorization", f"Bearer {a_platform_token()}".encode()),
+    ]
+    return environ_of(b"GET", EVENTS.encode(), "1.1", headers, ("127.0.0.1", 1), ("127.0.0.1", 2))
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("resting_hub")
+def test_a_stream_that_begins_gives_its_connection_to_the_database_back():
+    def new_reader(view: View) -> Reader:
+        expect_it_back()
+        return Noting(view)
+
+    answer = respond(asking_for_a_stream(), new_reader)
+    assert is_given_back()
+    assert hub.readers == 1
+    answer.stream.close()
+
+
+class Breaking(Noting):
+    """A reader that the hub cannot take over."""
+
+    @property
+    def position(self) -> int | None:
+        return None
+
+    @position.setter
+    def position(self, position: int | None) -> None:
+        if position is not None:
+            raise OperationalError("The database is away.")
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("resting_hub")
+def test_a_reader_whose_first_page_cannot_be_read_is_refused_and_takes_no_seat():
+    answer = respond(asking_for_a_stream(), Breaking)
+    assert answer.head.startswith(b"HTTP/1.1 503 ")
+    assert hub.readers == 0
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("resting_hub")
+def test_the_hub_forgets_a_reader_whose_client_left():
+    async def test() -> None:
+        async with a_reader() as (_, protocol, client):
+            reader = LiveReader(a_view(), protocol)
+            await asyncio.get_running_loop().run_in_executor(None, hub.admit, reader)
+            protocol._reader = reader
+            client.close()
+            await lost(protocol)
+            assert not hub.knows(reader)
 
     in_the_loop(test)

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 from django.db import OperationalError, connection
+from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from desks import actions as desks
+from desks.feed import desk_visibility
 from events.actors import SYSTEM
 from events.feed import WHOLE_LOG, Query
 from events.http.cursors import log_cursor
@@ -25,7 +27,7 @@ from events.live.readers import MAX_UNSENT, Credential, Reader, View
 from events.live.threads import ThreadReader
 from events.models import Event, Head
 from events.statements import execute
-from tests.factories import a_card, a_desk
+from tests.factories import a_card, a_desk, a_ready_desk
 from tests.streams import wait_until
 from tokens import actions as tokens
 from tokens.models import Token
@@ -221,6 +223,79 @@ def test_a_reader_that_catches_up_does_not_read_beyond_the_hub(hub, monkeypatch)
     assert (opened.read() or b"").count(b"event: desk.created") == 1
 
 
+class MovingOn(StillHub):
+    """A hub that takes its next turn when it is asked how far it is."""
+
+    moves_on = False
+
+    @property
+    def position(self) -> int:
+        if self.moves_on:
+            self.moves_on = False
+            self.look()
+        return super().position
+
+
+def test_a_token_that_is_revoked_while_its_reader_catches_up_reads_nothing_more(
+    settings, monkeypatch
+):
+    hub = MovingOn()
+    monkeypatch.setattr(streams, "hub", hub)
+    monkeypatch.setattr(Recent, "reaches", lambda self, position: False)
+    _, token = tokens.mint_platform_token(name="T", scopes=["read"], actor=SYSTEM)
+    reader = Noting(replace(a_view(), credential=token.credential))
+    hub.admit(reader)
+    tokens.revoke(token=token, actor=SYSTEM)
+    a_desk()
+    opened = streams.Stream(reader, Query(after=0), lambda window: WHOLE_LOG, Head.objects.get())
+    hub.moves_on = True
+    assert opened.read() is None
+    assert len(reader.ends) == 1
+
+
+def test_an_election_at_the_very_position_of_a_reader_is_among_its_topics():
+    card = a_card()
+    desk = a_ready_desk(card)
+    elected = Event.objects.get(kind="election.made").position
+    for position, is_seen in ((elected - 1, False), (elected, True)):
+        assert (card.pk in streams.topics_at(desk_visibility(desk), position)) == is_seen
+
+
+def test_a_stream_of_a_thread_keeps_no_connection_to_the_database(hub, monkeypatch):
+    monkeypatch.setattr(streams, "hub", hub)
+    reader = ThreadReader(a_view(), None)
+    try:
+        hub.admit(reader)
+        head = Head.objects.get()
+        parts = iter(streams.Stream(reader, Query(), lambda window: WHOLE_LOG, head))
+        next(parts)
+        reader.deliver(b"id: 1\n\n", 1.0)
+        assert next(parts) == b"id: 1\n\n"
+        assert connection.connection is None
+    finally:
+        reader.close()
+
+
+def test_after_a_restore_to_an_earlier_head_of_its_epoch_readers_are_ended(hub):
+    a_desk()
+    reader = joined(hub, None)
+    Head.objects.update(position=F("position") - 1)
+    hub.look()
+    assert reader.ends == [b'event: end\ndata: {"reason":"cursor_lost"}\n\n']
+    assert hub.position == Head.objects.get().position
+
+
+def test_the_last_events_of_another_log_are_none_since_a_head():
+    known = Recent(5)
+    assert known.since(Head(position=5, epoch="before"), "after") is None
+    assert known.since(Head(position=5, epoch="after"), "after") == []
+
+
+def test_a_reader_ahead_of_the_hub_stays_where_it_is():
+    missed = Recent(5).missed(a_view(), 9, (None,))
+    assert (missed.position, missed.events, missed.is_all) == (9, [], True)
+
+
 def test_an_expiry_ends_a_stream_without_a_statement(hub):
     reader = Noting(replace(a_view(), credential=Credential(ENDLESS, "tok_1", timezone.now())))
     hub.admit(reader)
@@ -334,3 +409,19 @@ class TestThreadReader:
 
 def is_running() -> bool:
     return "log-hub" in {thread.name for thread in threading.enumerate()}
+
+
+@pytest.mark.skipif("connection.vendor != 'postgresql'", reason="SQLite has no server")
+def test_a_hub_whose_connection_was_lost_opens_another_one(settings):
+    settings.LIMIT_STREAMS = None
+    hub, reader = Hub(), Noting(a_view())
+    hub.admit(reader)
+    hub.attach(reader, hub.position, (None,))
+    execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND pid != pg_backend_pid()"
+    )
+    a_desk()
+    wait_until(lambda: reader.frames, "it reads no more")
+    hub.dismiss(reader)
+    wait_until(lambda: not is_running(), "the hub's thread goes on")

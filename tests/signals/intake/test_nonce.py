@@ -1,5 +1,7 @@
 """A nonce is single-use within its signer, without expiry (contract, section 4)."""
 
+from datetime import timedelta
+
 import pytest
 from django.db import IntegrityError, connection, transaction
 
@@ -8,7 +10,7 @@ from events.actors import SYSTEM
 from events.models import Event, Head
 from signals.intake.models import Signal
 from tests.client import code, deploy_path, post, push
-from tests.factories import a_bot, a_platform_token, a_shared_secret
+from tests.factories import a_bot, a_platform_token, a_shared_secret, expect
 from tests.signals.bodies import deploy, fanout, floor, nox, tradingview
 from tokens import actions
 from tokens.choices import Source
@@ -146,3 +148,10 @@ def test_a_database_constraint_keeps_a_nonce_single_use(engine):
     signal.position, signal.public_id = signal.position + 100, "sig_other"
     with pytest.raises(IntegrityError), transaction.atomic():
         signal.save(force_insert=True)
+
+
+def test_of_a_bot_with_a_maximum_age_a_missing_time_is_told_before_a_spent_nonce(bot):
+    body = tradingview(bot)
+    assert code(push(body, secret=bot.secret)) == "ok"
+    expect(bot, None, max_age=timedelta(hours=1))
+    assert code(push(body, secret=bot.secret)) == "invalid"

@@ -16,6 +16,7 @@ from signals.outbound.answers import Fault
 from signals.outbound.resolver import Resolver
 from signals.outbound.transport import KEPT_BODY, Client
 from signals.webhooks.models import DeliveryAttempt, Subscription
+from signals.webhooks.runner.sessions import LEAST_LEFT
 from tests.signals.outbound.listeners import (
     LOOPBACK,
     OTHER_LOOPBACK,
@@ -358,6 +359,12 @@ class TestCertificates:
             answer = post(heard.url(host=NAME, scheme="https"), resolving_to([LOOPBACK]))
         assert answer.error == Fault.TLS
         assert heard.requests == []
+
+
+def test_a_message_ends_before_its_lease_and_two_dead_addresses_leave_time_for_a_third():
+    assert transport.TIMEOUT == 10
+    assert transport.TIMEOUT < LEAST_LEFT
+    assert 3 * transport.CONNECT_TIMEOUT < transport.TIMEOUT
 
 
 @pytest.mark.usefixtures("both_open")

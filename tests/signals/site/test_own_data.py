@@ -107,6 +107,16 @@ def files(desk: Desk) -> dict[str, bytes]:
     return {name: archive.read(name) for name in archive.namelist()}
 
 
+def test_what_happens_while_it_is_made_is_not_in_it(desk):
+    last = Event.objects.latest("position").position
+    parts = export(desk)
+    first = next(parts)
+    factories.a_bot(desk)
+    archive = zipfile.ZipFile(io.BytesIO(first + b"".join(parts)))
+    events = json.loads(archive.read("events.json"))
+    assert max(event["position"] for event in events) == last
+
+
 def test_a_cell_of_the_csv_is_no_formula(desk):
     factories.desks.add_automation(desk=desk, name="=1+1", actor=desk.actor)
     archive = zipfile.ZipFile(io.BytesIO(b"".join(export(desk))))

@@ -35,7 +35,7 @@ from signals.webhooks.runner.sessions import (
     finish,
     lease,
 )
-from tests.factories import a_bot, a_card, a_ready_desk
+from tests.factories import a_bot, a_card, a_desk, a_ready_desk
 from tests.signals.outbound.listeners import endpoint
 from tests.signals.webhooks.runner.stage import LIMIT, subscribe, until
 
@@ -107,9 +107,11 @@ def test_a_runner_that_lost_its_lease_saves_nothing(row):
     found = current(row)
     assert (found.cursor_position, found.failures) == (before, 0)
     assert found.leased_until is not None
-    end(leased, failures=0, status=204)
+    assert found.last_delivered_at is None
+    end(leased, failures=0, status=204, has_delivered=True)
     found = current(row)
     assert (found.cursor_position, found.leased_until) == (before + 1, None)
+    assert found.last_delivered_at is not None
 
 
 def test_a_runner_that_stood_still_while_it_took_a_lease_does_not_deliver(desk, settings):
@@ -310,3 +312,11 @@ def test_retries_come_ever_later_and_never_earlier_than_the_endpoint_asks():
     assert pause(1, 10.0**12) == LONGEST_PAUSE
     assert pause(20, 0.0) >= PAUSES[-1] * 0.8
     assert timedelta(hours=75) == GIVE_UP_AFTER
+
+
+def test_the_cursor_of_a_session_that_runs_is_not_moved(desk, row):
+    (leased,) = take(row)
+    a_desk()
+    head = Head.objects.get()
+    news.advance_quiet(head.epoch, head.position)
+    assert current(row).cursor_position == leased.position < head.position
