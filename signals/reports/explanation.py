@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from django.urls import reverse
 
-from desks.feed import desk_visibility
 from desks.models import Desk, Election
+from desks.visibility import desk_visibility
 from events.feed import Query, read_page
 from events.kinds import SUPPRESSED, Kind
 from events.models import Event

@@ -11,8 +11,8 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase, QueryDict
 from django.shortcuts import render
 from django.utils.http import urlencode
 
-from desks.feed import desk_visibility
 from desks.models import Automation, Desk, User
+from desks.visibility import desk_visibility
 from events.feed import WHOLE_LOG, Query, Visibility, limit_to_times, read_head, read_page
 from events.http.cursors import log_position
 from events.http.refusals import Invalid, found_or_404

@@ -11,9 +11,9 @@ from django.urls import reverse
 from django.utils import timezone
 
 from desks import actions as desk_actions
-from desks.feed import desk_visibility
 from desks.forms import ConnectionForm, EnrolmentForm
 from desks.models import Card, Desk, Election
+from desks.visibility import desk_visibility
 from events.feed import Query, Window, read_page
 from events.http.pages import ask, form_page, refusal_beside, sent
 from signals.reports.activity import lines

@@ -18,9 +18,9 @@ from allauth.mfa.models import Authenticator
 from allauth.usersessions.models import UserSession
 from django.db.models import Model, QuerySet
 
-from desks.feed import desk_visibility
 from desks.models import Automation, Desk, Election
 from desks.models.chat import Chat
+from desks.visibility import desk_visibility
 from events.feed import Page, Query, Visibility, read_head, read_page, serialize_event
 from events.times import to_rfc3339
 from signals.webhooks.models import Subscription

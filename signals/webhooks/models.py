@@ -9,9 +9,9 @@ from django.db.models import F, Q, Window
 from django.db.models.functions import RowNumber
 from django.utils import timezone
 
-from desks.feed import desk_visibility
 from desks.ids import MAX_ID_LENGTH, SubscriptionId, UserId, new_subscription_id
 from desks.models import Desk
+from desks.visibility import desk_visibility
 from events.feed import WHOLE_LOG, KindName, Visibility, count_ahead, read_head
 from events.http.cursors import log_cursor
 from events.http.refusals import found_or_404

@@ -8,9 +8,9 @@ from django.db import models
 from django.db.models import F, Q
 from django.utils import timezone
 
-from desks.feed import desk_visibility
 from desks.ids import MAX_ID_LENGTH, UserId, id_schema, new_token_id
 from desks.models import Desk
+from desks.visibility import desk_visibility
 from events.actors import Actor, ActorType
 from events.feed import WHOLE_LOG, Visibility
 from events.http.names import MAX_NAME_LENGTH

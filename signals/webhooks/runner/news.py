@@ -14,9 +14,9 @@ from typing import NamedTuple
 from django.db.models import Case, Count, Exists, F, Min, OuterRef, Q, Subquery, Value, When
 from django.utils import timezone
 
-from desks.feed import desks_spans
 from desks.ids import CARD
 from desks.models import Election
+from desks.visibility import desks_spans
 from events.feed import Query, Span, Window, read_head, read_page, serialize_event
 from events.kinds import EVERYONE
 from events.models import Event

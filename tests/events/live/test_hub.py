@@ -14,7 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from desks import actions as desks
-from desks.feed import desk_visibility
+from desks.visibility import desk_visibility
 from events.actors import SYSTEM
 from events.feed import WHOLE_LOG, Query
 from events.http.cursors import log_cursor

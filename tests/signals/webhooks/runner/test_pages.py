@@ -7,8 +7,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from desks import actions
-from desks.feed import desks_spans
 from desks.models import Card, Desk
+from desks.visibility import desks_spans
 from events.actors import SYSTEM
 from events.http.refusals import Refused
 from events.models import Event, Head
