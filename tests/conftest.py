@@ -1,14 +1,16 @@
 """Fixtures for every test."""
 
 import functools
+import inspect
+import os
 from collections.abc import Iterator
 from typing import Any, cast
 
 import httpcore2
+import httpx2
 import pytest
 from django.conf import settings
 from django.core.cache import cache
-from django.db import connection
 from django.test import Client
 from django.test.signals import template_rendered
 from hypothesis import HealthCheck
@@ -29,6 +31,10 @@ from tokens.callers import credential_cache
 # a request of 1 ms. All clients of a process share one.
 httpcore2.default_ssl_context = functools.cache(httpcore2.default_ssl_context)
 
+# What a request of httpx2 may take if a test says nothing else. By default it is five seconds.
+patience = inspect.signature(httpx2.get).parameters["timeout"].default
+patience.connect = patience.read = patience.write = patience.pool = 60
+
 # A slow machine fails no test.
 hypothesis.register_profile(
     "any speed", hypothesis.default, deadline=None, suppress_health_check=[HealthCheck.too_slow]
@@ -39,6 +45,7 @@ hypothesis.load_profile("any speed")
 def pytest_configure() -> None:
     """Make the run's folder before the workers start, so that all of them have it."""
     prepared.folder()
+    os.environ["PATIENCE"] = "on"  # of the servers that tests start: tests.served_settings
 
 
 @pytest.fixture(autouse=True)
@@ -79,22 +86,6 @@ def reset_limits() -> None:
 def no_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the hub close its connection as soon as nobody reads: the test database goes away."""
     monkeypatch.setattr(hub, "REST", 0)
-
-
-@pytest.fixture(autouse=True)
-def no_idle_timeout(request: pytest.FixtureRequest) -> None:
-    """Let a test that runs in one transaction stay idle in it on PostgreSQL.
-
-    On a slow machine the service's timeout for idle transactions would end such a test. Tests with
-    real transactions keep that timeout.
-    """
-    mark = request.node.get_closest_marker("django_db")
-    if mark is None or mark.kwargs.get("transaction"):
-        return
-    request.getfixturevalue("db")
-    if connection.vendor == "postgresql":
-        with connection.cursor() as cursor:
-            cursor.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
 
 
 @pytest.fixture(autouse=True)

@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -46,8 +46,10 @@ METRICS_TOKEN = secrets.token_hex(32)  # for a server that is asked by ``gauge``
 # The desks of a server that asks for no other number. So most servers copy one database.
 READY, IDLE = 12, 3
 
-STARTING = 60  # seconds, on a slow machine
+STARTING = 300  # seconds, on a slow machine
 POLL_INTERVAL = 0.05  # seconds
+
+_kept: list[socket.socket] = []  # the sockets of ``free_port``
 
 # One process for all commands, because starting a process takes most of the time.
 PREPARE = """
@@ -162,6 +164,7 @@ def environment_of(folder: Path, port: int) -> dict[str, str]:
         **_keys(),
         **{f"LIMIT_{name}": "off" for name in LIMITS},
         "CACHE_PREFIX": folder.name,
+        "PATIENCE": os.environ.get("PATIENCE", ""),
         **_redis(),
     }
 
@@ -249,9 +252,14 @@ def _wait_until_ready(guard: subprocess.Popen[bytes], server: Server) -> None:
 
 
 def free_port() -> int:
-    """A port below those that systems give to connections, so that none takes it meanwhile."""
-    while True:
-        port = 20_000 + secrets.randbelow(12_000)
-        with suppress(OSError), socket.socket() as listener:
-            listener.bind((ADDRESS, port))
-            return port
+    """A port that nobody else gets while this process runs.
+
+    A socket keeps it, which is bound and never listens. A server can listen there nevertheless,
+    because it sets SO_REUSEADDR as this socket does.
+    """
+    keeper = socket.socket()
+    keeper.bind((ADDRESS, 0))
+    keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    _kept.append(keeper)
+    port: int = keeper.getsockname()[1]
+    return port

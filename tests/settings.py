@@ -1,14 +1,14 @@
 """The settings of the test suite: on SQLite, or on the database of TEST_DATABASE_URL.
 
-Limits are off unless a test turns one on, and password hashing is fast. Everything else is as in
-production.
+Limits are off unless a test turns one on, password hashing is fast, and waits may take long
+(``tests.patience``). Everything else is as in production.
 """
 
 import os
 import secrets
 from pathlib import Path
 
-from tests import shared_store
+from tests import patience, shared_store
 
 os.environ.update(
     {
@@ -28,10 +28,11 @@ os.environ.update(
 )
 
 from config.settings import *  # noqa: F403
-from config.settings import DATABASES, LIMITS
+from config.settings import DATABASES, INSTALLED_APPS, LIMITS
 
 LIMITS.update(dict.fromkeys(LIMITS, "off"))
 NOTICE_RATE = "off"
+INSTALLED_APPS.append(patience.APP)
 
 if "sqlite" in DATABASES["default"]["ENGINE"]:
     # A file, not memory: several processes open it in the concurrency tests.
@@ -42,6 +43,7 @@ else:
 
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 CACHES = {"default": {"BACKEND": "tests.memory_cache.JSONMemoryCache"}}
+patience.lengthen(DATABASES["default"], CACHES["default"])
 # An empty folder: with collected files each test client would search them.
 STATIC_ROOT = Path(__file__).parent / "empty-static-root"
 STORAGES = {

@@ -16,7 +16,7 @@ from prometheus_client import REGISTRY
 from config.postgresql.base import DatabaseWrapper
 from events.http.refusals import ENDED
 from events.waits import Wait, wait_of
-from events.writer_queue import TIMEOUT
+from signals.intake import group_commit
 from signals.intake.models import Signal
 from tests.client import ME, get, push
 from tests.factories import a_card, a_platform_token, a_ready_desk
@@ -103,14 +103,12 @@ def test_a_statement_that_takes_too_long(token, caplog):
 
 
 def test_a_process_that_stands_still_inside_its_turn(token, caplog):
-    limit("idle_in_transaction_session_timeout", "50ms")
     with said(Wait.PROCESS, caplog) as answers, standing_still(in_front_of="INSERT"):
         answers.append(push(fanout(), token))
     assert not Signal.objects.exists()
 
 
 def test_a_process_that_stands_still_until_its_commit_has_written_nothing(token, caplog):
-    limit("idle_in_transaction_session_timeout", "50ms")
     with said(Wait.PROCESS, caplog) as answers, standing_still(behind="INSERT"):
         answers.append(push(fanout(), token))
     assert (Signal.objects.count(), push(fanout(), token).status_code) == (0, 200)
@@ -122,17 +120,19 @@ def standing_still(in_front_of: str = "\0", behind: str = "\0") -> Iterator[None
 
     def wait(execute: Callable[..., Any], sql: str, *rest: Any) -> Any:
         if in_front_of in sql:
-            _until_ended(connection.connection.info.backend_pid)
+            _stand_still()
         result = execute(sql, *rest)
         if behind in sql:
-            _until_ended(connection.connection.info.backend_pid)
+            _stand_still()
         return result
 
     with connection.execute_wrapper(wait):
         yield
 
 
-def _until_ended(backend: int) -> None:
+def _stand_still() -> None:
+    limit("idle_in_transaction_session_timeout", "50ms")
+    backend = connection.connection.info.backend_pid
     with beside() as other:
         lives = "SELECT 1 FROM pg_stat_activity WHERE pid = %s"
         while other.execute(lives, [backend]).fetchone():
@@ -162,11 +162,11 @@ def test_a_session_that_the_server_ended(token, caplog):
         answers.append(get(ME, token))
 
 
-def test_a_turn_behind_the_other_writers_of_the_process(token, caplog):
+def test_a_turn_behind_the_other_writers_of_the_process(token, caplog, monkeypatch):
     """The first signal leads, and waits for the log's lock longer than those behind it may."""
+    monkeypatch.setattr(group_commit, "TIMEOUT", 0.1)
 
     def lead() -> None:
-        limit("lock_timeout", "60s")
         push(fanout(), token)
         connection.close()
 
@@ -179,12 +179,12 @@ def test_a_turn_behind_the_other_writers_of_the_process(token, caplog):
         leads.result()
 
 
-def test_a_turn_that_comes_late_is_used(token):
+def test_a_turn_that_comes_late_is_used(token, monkeypatch):
     """The lock may be free only after a wait that is longer than any of ours: the work is done."""
-    limit("lock_timeout", "60s")
+    monkeypatch.setattr(group_commit, "TIMEOUT", 0.1)
     with ThreadPoolExecutor(1) as pool, beside() as other:
         other.execute("SELECT 1 FROM events_head FOR UPDATE")
-        late = pool.submit(other.execute, "SELECT pg_sleep(%s)", [TIMEOUT + 0.1])
+        late = pool.submit(other.execute, "SELECT pg_sleep(%s)", [0.2])
         late.add_done_callback(lambda _: other.rollback())
         answer = push(fanout(), token)
     assert answer.status_code == 200

@@ -50,7 +50,7 @@ UNLIMITED = {
     "limit_conn connections 256": "limit_conn connections 4096",
 }
 NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
-STARTING = 30  # seconds
+STARTING = 120  # seconds
 POLL_INTERVAL = 0.02  # seconds
 
 needs_nginx = pytest.mark.skipif(NGINX is None, reason="nginx is missing")
@@ -93,7 +93,12 @@ def layout(
     """
     port, tls_port = free_port(), free_port()
     public = f"https://{LOCAL}:{tls_port}" if over_tls else f"http://{ADDRESS}:{port}"
-    given: Any = {"ALLOWED_HOSTS": ",".join(NAMES), "TRUSTED_PROXIES": "1", **settings}
+    given: Any = {
+        "ALLOWED_HOSTS": ",".join(NAMES),
+        "TRUSTED_PROXIES": "1",
+        "PATIENCE": "",
+        **settings,
+    }
     with (
         serving(nox=nox, BASE_URL=public, **given) as one,
         serving_beside(one, BASE_URL=public) as other,

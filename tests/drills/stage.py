@@ -31,7 +31,7 @@ import pytest
 from tests.guard import GUNICORN
 from tests.server import ADDRESS, ROOT, collect_static_files, environment_of, free_port
 
-STARTING = 60  # seconds
+STARTING = 300  # seconds
 POLL_INTERVAL = 0.02  # seconds
 RESTARTED_AFTER = 1  # seconds: what systemd waits (deploy/systemd)
 DISK = "400m"

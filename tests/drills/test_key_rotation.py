@@ -32,7 +32,6 @@ pytestmark = [
     pytest.mark.processes,
     pytest.mark.alone,
     pytest.mark.once,
-    pytest.mark.timeout(300),
     pytest.mark.skipif("ROTATION" not in os.environ, reason="make drills runs it: a minute"),
 ]
 

@@ -54,7 +54,7 @@ def assert_nothing_is_missed(server: Server, port: str, live_url: str) -> None:
 
 def test_every_stream_shows_what_the_list_shows_while_the_live_server_comes_and_goes():
     port = str(free_port())
-    with serving(ready=8, idle=0) as server:
+    with serving(ready=8, idle=0, PATIENCE="") as server:
         assert_nothing_is_missed(server, port, f"http://{ADDRESS}:{port}")
 
 

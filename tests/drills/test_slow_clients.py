@@ -62,7 +62,6 @@ TIMEOUT = 30  # seconds
 pytestmark = [
     pytest.mark.processes,
     pytest.mark.alone,
-    pytest.mark.timeout(300),
     needs_nginx,
     needs_postgresql,
     pytest.mark.skipif(

@@ -23,13 +23,13 @@ LAST_ASKED = "SELECT query FROM pg_stat_activity WHERE application_name = 'poole
 
 
 @contextmanager
-def a_pool(**address):
+def a_pool(timeout=60, **address):
     """A database with a pool of ``SIZE`` idle connections."""
-    pool = {"min_size": SIZE, "max_size": SIZE, "timeout": 1.5, "reconnect_timeout": 0.5}
+    pool = {"min_size": SIZE, "max_size": SIZE, "timeout": timeout, "reconnect_timeout": 0.5}
     given = {**connection.settings_dict["OPTIONS"], "application_name": "pooled", "pool": pool}
     database = DatabaseWrapper({**connection.settings_dict, **address, "OPTIONS": given}, "pooled")
     database.pool.open()
-    database.pool.wait()
+    database.pool.wait(60)
     try:
         yield database
     finally:
@@ -66,7 +66,7 @@ def test_those_that_the_server_closed_are_replaced_and_no_request_fails():
         for _ in range(3):
             end_idle()
             assert all(requests.map(answers, [database] * SIZE))
-            database.pool.wait()
+            database.pool.wait(60)
 
 
 def test_one_that_is_idle_is_asked_nothing():
@@ -83,7 +83,7 @@ def test_one_that_is_idle_is_asked_nothing():
 
 def test_a_server_that_is_away_is_reported_and_found_again_when_it_is_back():
     port = int(connection.settings_dict["PORT"] or 5432)
-    with network_to(port) as network, a_pool(HOST="127.0.0.1", PORT=network.port) as database:
+    with network_to(port) as network, a_pool(0.5, HOST="127.0.0.1", PORT=network.port) as database:
         network.cut()
         with pytest.raises(OperationalError):
             answers(database)

@@ -35,7 +35,6 @@ def history(django_db_setup, django_db_blocker):
         outer = transaction.atomic()
         outer._from_testcase = True  # type: ignore[attr-defined]  # the log's turns are durable, and a test's block is not theirs
         with outer:
-            dawdle()
             stage.a_lively_history()
             if connection.vendor == "postgresql":
                 connection.check_constraints()
@@ -43,13 +42,6 @@ def history(django_db_setup, django_db_blocker):
             yield
             transaction.set_rollback(True)
         stage.restore_rules()
-
-
-def dawdle():
-    """Disables the timeout of idle transactions, which a slow machine would reach."""
-    if connection.vendor == "postgresql":
-        with connection.cursor() as cursor:
-            cursor.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
 
 
 @pytest.fixture

@@ -1,0 +1,79 @@
+"""Lets the service of a test wait as long as a busy machine needs.
+
+The service gives up what it waits for within a second or two: the log's lock, a connection, Redis,
+a place to check a password. On a busy machine a process may stand still for longer, and the service
+would rightly refuse what a test expects. So the suite's settings name this app. A test of one of
+these limits sets it, or takes all of them back with ``limits_of_the_service``. Drills and
+benchmarks keep them.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+from django.apps import AppConfig
+from django.db import connection
+
+LIMIT = 60  # seconds
+APP = "tests.patience.Patience"
+
+# PostgreSQL's limits of a session.
+SESSION = (
+    f"-c lock_timeout={LIMIT}s -c statement_timeout={10 * LIMIT}s "
+    f"-c idle_in_transaction_session_timeout={10 * LIMIT}s -c jit=off"
+)
+
+
+_timeouts: dict[ModuleType, float] = {}  # the service's own
+_sessions: list[str] = []
+
+
+class Patience(AppConfig):
+    """Replaces the limits of waits within a process."""
+
+    name = "tests.patience"
+
+    def ready(self) -> None:
+        from config.accounts import hashing  # noqa: PLC0415 - once the apps are ready
+        from events import writer_queue  # noqa: PLC0415
+        from events.http import limits  # noqa: PLC0415
+        from signals.intake import group_commit  # noqa: PLC0415
+
+        for module in (writer_queue, group_commit, limits, hashing):
+            _timeouts[module] = module.TIMEOUT
+            module.TIMEOUT = LIMIT  # type: ignore[attr-defined]
+
+
+@contextmanager
+def limits_of_the_service() -> Iterator[None]:
+    """The service's own limits in this process until the block ends. Opens a new connection."""
+    for module, own in _timeouts.items():
+        module.TIMEOUT = own  # type: ignore[attr-defined]
+    _reconnect_with(_sessions)
+    try:
+        yield
+    finally:
+        for module in _timeouts:
+            module.TIMEOUT = LIMIT  # type: ignore[attr-defined]
+        _reconnect_with([SESSION])
+
+
+def _reconnect_with(sessions: list[str]) -> None:
+    connection.close()
+    if connection.vendor == "postgresql":
+        connection.settings_dict["OPTIONS"]["options"] = sessions[0]
+
+
+def lengthen(database: Any, cache: Any) -> None:
+    """Replaces the limits in the settings of a database and of a cache."""
+    options = database["OPTIONS"]
+    if "sqlite" in database["ENGINE"]:
+        options["timeout"] = LIMIT
+    else:
+        _sessions.append(options["options"])
+        options.update(options=SESSION, connect_timeout=LIMIT)
+        options.pop("tcp_user_timeout")
+        options.get("pool", {})["timeout"] = LIMIT
+    for name in {"socket_timeout", "socket_connect_timeout"} & cache.get("OPTIONS", {}).keys():
+        cache["OPTIONS"][name] = LIMIT
