@@ -199,6 +199,8 @@ def _made_anew(
         with transaction.atomic(using=connection.alias):
             with connection.cursor() as cursor:
                 cursor.execute("SET LOCAL search_path TO pg_temp")
+                # Nobody waits for it, and on a busy machine it may stand still.
+                cursor.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
             _make(connection, models)
             yield connection
             transaction.set_rollback(True, using=connection.alias)

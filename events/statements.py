@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django.db import connection, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model
 from django.db.models.expressions import RawSQL
 
@@ -122,6 +123,22 @@ def lift_timeouts() -> None:
     if connection.vendor == "postgresql":
         for name in TIMEOUTS:
             execute(f"SET LOCAL {name} = 0")
+
+
+@contextmanager
+def without_timeouts(database: BaseDatabaseWrapper) -> Iterator[None]:
+    """Lifts them from a session, until the block ends."""
+    if database.vendor == "postgresql":
+        _each_timeout(database, "SET {} = 0")
+    yield
+    if database.vendor == "postgresql":
+        _each_timeout(database, "RESET {}")
+
+
+def _each_timeout(database: BaseDatabaseWrapper, statement: str) -> None:
+    with database.cursor() as cursor:
+        for name in TIMEOUTS:
+            cursor.execute(statement.format(name))
 
 
 @contextmanager

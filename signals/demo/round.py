@@ -15,7 +15,7 @@ from tokens.crypto import signing
 
 OPPOSITE = {"long": "short", "short": "long"}
 PAGE_SIZE = 3  # desks
-TIMEOUT = 30  # seconds for one response, enough for a slow machine
+TIMEOUT = 120  # seconds for one response, enough for a slow machine
 
 EXPECTED_ERRORS = (httpx2.HTTPError, ClientError, ValueError, LookupError)
 

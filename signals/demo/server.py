@@ -24,7 +24,7 @@ FOLDER = ROOT / ".demo"
 ADDRESS = "127.0.0.1"
 
 POLL_INTERVAL = 0.05  # seconds
-START_TIMEOUT = 60  # seconds, enough for a slow machine
+START_TIMEOUT = 300  # seconds, enough for a slow machine
 STOP_TIMEOUT = 10  # seconds
 
 

@@ -10,7 +10,7 @@ from signals.client import verify_webhook, webhook_answer
 ADDRESS = "127.0.0.1"
 SIGN_IN = "/accounts/login/"
 SUBSCRIPTIONS = "/api/v1/subscriptions"
-TIMEOUT = 30  # seconds until a message has arrived, enough for a slow machine
+TIMEOUT = 120  # seconds until a message has arrived, enough for a slow machine
 
 
 class Receiver(HTTPServer):

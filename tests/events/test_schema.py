@@ -266,6 +266,22 @@ def test_a_server_that_takes_no_writes_is_compared_without_writing():
         assert schema.differences(connection) == []
 
 
+@pytest.mark.skipif(not ON_POSTGRESQL, reason="Only PostgreSQL ends a transaction that idles.")
+def test_the_comparison_may_stand_still_on_a_busy_machine():
+    during = []
+
+    def record(execute, sql, *rest):
+        if sql.startswith("CREATE TABLE"):
+            with connection.cursor() as cursor:
+                cursor.execute("SHOW idle_in_transaction_session_timeout")
+                during.extend(cursor.fetchone())
+        return execute(sql, *rest)
+
+    with connection.execute_wrapper(record):
+        assert schema.differences(connection) == []
+    assert set(during) == {"0"}
+
+
 @contextlib.contextmanager
 def tables_of(state, tmp_path):
     """A connection to a database with the tables of this state, which is thrown away."""

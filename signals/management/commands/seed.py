@@ -2,14 +2,17 @@
 
 import argparse
 from collections.abc import Callable
+from contextlib import nullcontext
 from json import dumps
 
 from django.core.management.base import CommandError, CommandParser
+from django.db import connection
 from django.utils import timezone
 from tqdm import tqdm
 
 from desks.models import User
 from events.management.log_command import LogCommand
+from events.statements import without_timeouts
 from signals.demo.seeding import seed
 from signals.notices.writers import follow
 
@@ -34,14 +37,19 @@ class Command(LogCommand):
     def handle(
         self, *, desks: int, idle: int, nox: bool, json: bool, force: bool, **options: object
     ) -> None:
-        if User.objects.exists() and not force:
+        is_empty = not User.objects.exists()
+        if not (is_empty or force):
             raise CommandError(
                 "This database already has accounts. Seed an empty one, or add --force."
             )
+        # Nobody waits for a turn at the log of an empty database. So it may take long, as on a busy
+        # machine, where this process may stand still in the middle of one.
+        timeouts = without_timeouts(connection) if is_empty else nullcontext()
         # With disable=None, tqdm draws on a terminal only.
-        with tqdm(total=desks + idle, unit=" desks", disable=None) as progress:
+        with timeouts, tqdm(total=desks + idle, unit=" desks", disable=None) as progress:
             made = seed(ready=desks, idle=idle, nox=nox, progress=progress.update)
-        follow(timezone.now())  # from here on what happens is notified, though no runner works yet
+            # From here on what happens is notified, though no runner works yet.
+            follow(timezone.now())
         self.stdout.write(dumps(made, indent=None if json else 2))
 
 

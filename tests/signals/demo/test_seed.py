@@ -9,6 +9,7 @@ import time_machine
 from allauth.account.models import EmailAddress
 from allauth.mfa.models import Authenticator
 from django.core.management import CommandError, call_command
+from django.db import connection
 from django.db.models import F
 from django.utils import timezone
 
@@ -27,6 +28,7 @@ from tokens.models import SigningSecret, Token
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
+TAKES_LOCK = "UPDATE events_head SET position = position +"
 FIELDS = {
     "card",
     "admin",
@@ -52,6 +54,32 @@ def seeded(monkeypatch):
     """12 ready desks and 3 idle ones, 5 in each turn."""
     monkeypatch.setattr(seeding, "DESKS_PER_TURN", 5)
     return seed("--desks=12", "--idle=3")
+
+
+def timeout():
+    """How long this session may stand still in a transaction."""
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW idle_in_transaction_session_timeout")
+        return cursor.fetchone()[0]
+
+
+@pytest.mark.skipif("connection.vendor != 'postgresql'", reason="PostgreSQL has these timeouts.")
+def test_only_in_an_empty_database_a_turn_may_take_long():
+    """There nobody waits for it."""
+    during = []
+
+    def record(execute, sql, *rest):
+        if TAKES_LOCK in sql:
+            during.append(timeout())
+        return execute(sql, *rest)
+
+    with connection.execute_wrapper(record):
+        seed("--desks=2")
+        assert set(during) == {"0"}
+        during.clear()
+        seed("--desks=2", "--force")
+    assert during
+    assert "0" not in [*during, timeout()]
 
 
 def kept(model, *, without):
