@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.server import ADDRESS, free_port
 
-PATIENCE = 10  # seconds
+PATIENCE = 60  # seconds
 PART = 65536  # bytes
 
 
@@ -27,6 +27,7 @@ class Line:
         self._client, self._server = client, server
         self.asked = b""
         self.is_dead = False
+        self.has_lost = threading.Event()
 
     async def carry(self, client: asyncio.StreamReader, server: asyncio.StreamReader) -> None:
         """Passes bytes on until either side closes."""
@@ -46,7 +47,9 @@ class Line:
             while part := await reader.read(PART):
                 if writer is self._server:
                     self.asked = part
-                if not self.is_dead:
+                if self.is_dead:
+                    self.has_lost.set()
+                else:
                     writer.write(part)
                     await writer.drain()
 
@@ -77,6 +80,11 @@ class Network:
         """Lets the connections on which this path was asked for go dead. Neither side is told."""
         for line in list(self._lines):
             line.is_dead = f" {path} ".encode() in line.asked
+
+    def wait_for_a_loss(self) -> None:
+        """Returns when a dead connection has lost something."""
+        (dead,) = (line for line in list(self._lines) if line.is_dead)
+        assert dead.has_lost.wait(PATIENCE)
 
     def stop(self) -> None:
         self.cut()

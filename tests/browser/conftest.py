@@ -2,4 +2,4 @@
 
 from playwright.sync_api import expect
 
-expect.set_options(timeout=30_000)
+expect.set_options(timeout=60_000)

@@ -63,6 +63,7 @@ class Stage:
     def context(self, visitor: visitors.Browser | None, **options: Any) -> BrowserContext:
         """Opens a browser context with the cookies of a signed-in visitor."""
         context = self.browser.new_context(base_url=self.service.base_url, **options)
+        context.set_default_timeout(60_000)
         for cookie in visitor.http.cookies.jar if visitor else ():
             address = self.service.base_url
             context.add_cookies([{"name": cookie.name, "value": cookie.value, "url": address}])
@@ -80,7 +81,9 @@ def set_up(**settings: Any) -> Iterator[Stage]:
             serving(**{"WEB_CONCURRENCY": "1", **settings}) as server,
             Service(server.base_url, server.seed) as service,
         ):
-            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+            browser = playwright.chromium.launch(
+                executable_path=CHROMIUM, args=["--no-sandbox"], timeout=180_000
+            )
             yield Stage(service, browser, mails, _ids(server, service))
             browser.close()
 

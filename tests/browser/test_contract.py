@@ -12,7 +12,6 @@ from tokens.crypto import signing
 pytestmark = [
     pytest.mark.processes,
     pytest.mark.once,
-    pytest.mark.timeout(300),
     pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed"),
 ]
 
@@ -105,7 +104,7 @@ def test_the_filled_in_code_sends_a_signal_as_it_is_shown(stage, open_page):
         page.get_by_label(label, exact=True).fill(value)
     code = page.locator("[data-language='shell']").text_content()
     done = subprocess.run(
-        ["sh", "-c", code], capture_output=True, text=True, timeout=60, check=False
+        ["sh", "-c", code], capture_output=True, text=True, timeout=300, check=False
     )
     assert '"outcome":"filled"' in done.stdout, done
 

@@ -9,7 +9,6 @@ from tests.browser.stage import CHROMIUM, set_up
 pytestmark = [
     pytest.mark.processes,
     pytest.mark.once,
-    pytest.mark.timeout(300),
     pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed"),
 ]
 

@@ -10,7 +10,6 @@ from tests.conformance.client import code
 pytestmark = [
     pytest.mark.processes,
     pytest.mark.once,
-    pytest.mark.timeout(300),
     pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed"),
 ]
 

@@ -17,7 +17,6 @@ from tests.factories import PASSWORD
 pytestmark = [
     pytest.mark.processes,
     pytest.mark.once,
-    pytest.mark.timeout(300),
     pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed"),
 ]
 
@@ -94,7 +93,7 @@ def execute(code, language, folder):
     program, ending = LANGUAGES[language]
     file = folder / f"push.{ending}"
     file.write_text(code)
-    result = subprocess.run([program, str(file)], capture_output=True, text=True, timeout=60)
+    result = subprocess.run([program, str(file)], capture_output=True, text=True, timeout=300)
     return result.stdout
 
 
@@ -109,7 +108,7 @@ def test_sign_up_to_first_fill_and_first_refusal(stage, page, scripts, tmp_path)
         assert '"outcome":"filled"' in execute(codes[language], language, tmp_path)
     if not scripts:
         page.reload()
-    expect(page.locator(".signalfilled")).to_have_count(len(installed), timeout=20_000)
+    expect(page.locator(".signalfilled")).to_have_count(len(installed))
     expect(page.locator(".signalfilled").first).to_contain_text("ETH/USDT short")
     news = page.locator("[data-news]")
     expect(news).to_have_text(re.compile(r"^\d+ new$") if scripts else "")
@@ -118,7 +117,7 @@ def test_sign_up_to_first_fill_and_first_refusal(stage, page, scripts, tmp_path)
     assert "pair_mismatch" in execute(wrong, "python", tmp_path)
     if not scripts:
         page.reload()
-    expect(page.locator(".signalrefused")).to_contain_text("sent the pair SOL/USDT", timeout=20_000)
+    expect(page.locator(".signalrefused")).to_contain_text("sent the pair SOL/USDT")
     page.set_viewport_size({"width": 360, "height": 800})
     page.get_by_role("link", name="Why").click()
     pairs = page.locator(".compare tbody tr").first.locator("code")
@@ -148,7 +147,7 @@ def test_no_part_of_an_open_page_contradicts_the_first_fill(stage, tmp_path):
         page.evaluate("window.unchanged = true")
     assert '"outcome":"filled"' in execute(codes["python"], "python", tmp_path)
     for page in (desk, bot):
-        expect(page.locator(".signalfilled")).to_have_count(1, timeout=20_000)
+        expect(page.locator(".signalfilled")).to_have_count(1)
         expect(page.locator(".steps")).to_have_count(0)
     expect(desk.get_by_text("1 filled", exact=True)).to_be_visible()
     expect(desk.get_by_text("0 filled")).to_have_count(0)
@@ -175,7 +174,7 @@ def test_what_is_typed_stays_and_no_consent_changes_under_the_pointer(stage):
     bots.get_by_label("Name", exact=True).fill("Typed")
     press(bots, "Create bot")
     # The event has arrived. The form to enrol, which now names another card, is the one of before.
-    expect(page.locator(".automationcreated")).to_have_count(1, timeout=20_000)
+    expect(page.locator(".automationcreated")).to_have_count(1)
     expect(page.locator("[data-outdated]").first).to_contain_text("Reload this page")
     expect(page.locator("[data-consent=x]").first).to_be_visible()
     bots.get_by_label("Pair", exact=True).fill("ETH/US")
@@ -188,7 +187,7 @@ def test_what_is_typed_stays_and_no_consent_changes_under_the_pointer(stage):
     other.get_by_label("Pair", exact=True).fill("ETH/USDT")
     other.get_by_label("Short", exact=True).check()
     press(other, "Elect")
-    expect(page.locator(".electionmade")).to_have_count(1, timeout=20_000)
+    expect(page.locator(".electionmade")).to_have_count(1)
     assert bots.get_by_label("Pair", exact=True).input_value() == "ETH/US"
     context.close()
 

@@ -19,7 +19,6 @@ from tests.routes import routes
 pytestmark = [
     pytest.mark.processes,
     pytest.mark.once,
-    pytest.mark.timeout(600),
     pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed"),
 ]
 

@@ -21,7 +21,6 @@ from tests.signals.webhooks.runner.stage import ALLOWED, until
 pytestmark = [
     pytest.mark.processes,
     pytest.mark.once,
-    pytest.mark.timeout(300),
     pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed"),
 ]
 
