@@ -30,7 +30,7 @@ HAPPENED = {
 EVENT = re.compile(r'\{"id":"evt_.*?(?=,\{"id":"evt_|\],"next")')
 LEAVES = 0.05  # of the events: the reader closes its connection and comes back
 PAUSE = 0.05  # seconds before a reader that was turned away asks again
-PATIENCE = 120  # seconds
+PATIENCE = 300  # seconds
 # Answers that a reader may get between two streams. 502 and 504 are the proxy's.
 TURNED_AWAY = {401, 429, 502, 503, 504}
 
@@ -58,7 +58,7 @@ class Follower:
 
     def follow(self) -> None:
         last, chance = self.start, random.Random(self.name)
-        with httpx2.Client(base_url=self.live_url, timeout=20, trust_env=False) as client:
+        with httpx2.Client(base_url=self.live_url, timeout=60, trust_env=False) as client:
             deadline = time.monotonic() + PATIENCE
             while not self.is_over and not self.refused and time.monotonic() < deadline:
                 try:
@@ -103,7 +103,7 @@ class Follower:
                 params=query,
                 headers=bearer(self.tokens[self.name]),
                 trust_env=False,
-                timeout=20,
+                timeout=60,
             )
             texts += EVENT.findall(answer.text)
             query["after"] = answer.json()["next"]
@@ -179,7 +179,7 @@ def _differing(seen: list[str], listed: list[str]) -> object:
 
 def _fan_out(server: Server, token: str, nonce: str) -> bool:
     """Sends a fan-out of the published card. Returns whether it was accepted."""
-    card = httpx2.get(f"{server.base_url}/api/hooks/signal", trust_env=False, timeout=20).json()
+    card = httpx2.get(f"{server.base_url}/api/hooks/signal", trust_env=False, timeout=60).json()
     elected = {name: card["publishedCard"][name] for name in ("pair", "direction")}
     body = {**elected, "source": "floor", "fanout": True, "elected": True, "nonce": nonce}
     answer = httpx2.post(
@@ -187,7 +187,7 @@ def _fan_out(server: Server, token: str, nonce: str) -> bool:
         json=body,
         headers=bearer(token),
         trust_env=False,
-        timeout=20,
+        timeout=60,
     )
     return answer.status_code == 200
 

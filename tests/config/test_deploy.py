@@ -143,7 +143,7 @@ def test_redis_asks_for_its_password_and_shows_it_to_nobody(compose):
             assert password.encode() not in seen
         finally:
             server.terminate()
-            assert server.wait(10) == 0  # Redis itself was told to stop, not a shell around it
+            assert server.wait(60) == 0  # Redis itself was told to stop, not a shell around it
 
 
 def test_nginx_asks_the_servers_that_there_are(compose):

@@ -136,7 +136,7 @@ def test_a_waiting_reader_is_counted_while_it_waits(server):
         "next"
     ]
     assert numbers(server)["signals_waiting_readers",] == 0
-    with httpx2.Client(trust_env=False, timeout=40) as client:
+    with httpx2.Client(trust_env=False, timeout=60) as client:
         request = client.build_request("GET", f"{events}?after={tail}&wait=25", headers=reader)
         waiting = threading.Thread(target=client.send, args=(request,))
         waiting.start()
@@ -151,7 +151,7 @@ def test_a_stream_is_counted_while_it_is_open_and_so_is_what_it_gets(server):
     headers = {"Authorization": f"Bearer {server.seed['readToken']}", "Accept": MEDIA_TYPE}
     before = numbers(server)
     assert before["signals_live_readers",] == 0
-    with httpx2.Client(base_url=server.base_url, trust_env=False, timeout=20) as client:
+    with httpx2.Client(base_url=server.base_url, trust_env=False, timeout=60) as client:
         with client.stream("GET", "/api/v1/events", headers=headers) as answer:
             frames = frames_of(answer.iter_lines())
             assert next(frames).retry

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.processes, pytest.mark.once]
 
 README = (ROOT / "README.md").read_text()
 BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
-IN_TIME = 30  # seconds
+IN_TIME = 120  # seconds
 
 
 @pytest.fixture(scope="module")

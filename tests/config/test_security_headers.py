@@ -182,7 +182,7 @@ def test_gunicorn_hands_them_out_with_files_and_foreign_hosts_too(server):
 @pytest.mark.once
 def test_what_gunicorn_refuses_by_itself_has_them(server):
     port = int(server.base_url.rpartition(":")[2])
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
         client.sendall(b"nonsense\r\n\r\n")
         head, _, body = b"".join(iter(lambda: client.recv(65536), b"")).partition(b"\r\n\r\n")
     lines = [line.split(": ", 1) for line in head.decode().split("\r\n")[1:]]

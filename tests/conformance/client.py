@@ -32,7 +32,7 @@ SOMEBODY = "usr_" + "0" * 22  # no desk has this id
 NO_BOT = "bot_" + "0" * 22
 NO_SIGNAL = "sig_" + "0" * 22
 
-TIMEOUT = 40  # seconds for one response: a reader of the feed waits up to 25
+TIMEOUT = 90  # seconds for one response: a reader of the feed waits up to 25
 
 Body = dict[str, Any]
 
@@ -235,10 +235,10 @@ class Service(Connected):
         assert parts.hostname
         connection = (
             http.client.HTTPSConnection(
-                parts.hostname, parts.port, timeout=10, context=self.trusted
+                parts.hostname, parts.port, timeout=60, context=self.trusted
             )
             if parts.scheme == "https"
-            else http.client.HTTPConnection(parts.hostname, parts.port, timeout=10)
+            else http.client.HTTPConnection(parts.hostname, parts.port, timeout=60)
         )
         try:
             sent = {"Content-Type": JSON, "Content-Length": str(length), **(headers or {})}

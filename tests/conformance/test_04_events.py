@@ -484,6 +484,7 @@ def test_a_reader_sees_every_event_exactly_once_while_writers_commit(service):
 # --- Waiting -------------------------------------------------------------------------------------
 
 
+@pytest.mark.alone
 def test_a_waiting_reader_is_answered_when_something_comes(service):
     """Section 4: wait holds an empty answer until something comes."""
     start = service.tail()
@@ -517,6 +518,7 @@ def test_a_wait_for_a_time_to_come_ends_too(service):
     assert service.get(EVENTS, service.platform, after=page["next"]).json()["more"] is False
 
 
+@pytest.mark.alone
 def test_what_is_there_is_not_waited_for(service):
     """Section 4: only an empty answer is held."""
     began = time.monotonic()

@@ -135,6 +135,7 @@ def test_it_filters_as_the_list_does(service, query):
     assert expected
 
 
+@pytest.mark.alone
 def test_a_heartbeat_says_how_far_the_log_was_examined(service):
     """Section 4: every 15 s, with an id alone."""
     with streaming(service, service.platform, userId=SOMEBODY) as stream:
@@ -145,6 +146,7 @@ def test_a_heartbeat_says_how_far_the_log_was_examined(service):
     assert service.get(EVENTS, service.platform, after=beat.id).json()["events"] == []
 
 
+@pytest.mark.alone
 def test_it_ends_with_its_token_and_says_so(service, admin):
     """Section 4: event: end with the reason, at most 5 s after the token's end."""
     with admin.platform_token("read") as token:

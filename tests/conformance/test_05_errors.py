@@ -34,7 +34,7 @@ def raw(service, method, target, body=b"", **headers):
     parts = urlsplit(service.base_url)
     secure = parts.scheme == "https"
     kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
-    connection = kind(parts.hostname, parts.port, timeout=30)
+    connection = kind(parts.hostname, parts.port, timeout=60)
     try:
         connection.putrequest(method, "/", skip_host="Host" in headers)
         connection._buffer[0] = method.encode() + b" " + target + b" HTTP/1.1"  # type: ignore[attr-defined]

@@ -28,7 +28,6 @@ pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.processes,
     pytest.mark.alone,
-    pytest.mark.timeout(300),
 ]
 
 WRITERS = 8

@@ -163,7 +163,7 @@ def test_a_rotation_of_keys_brings_no_erased_text_back(bot, settings):
 async def close_connections() -> None:
     """Closes those of the threads in which the runner and this test used the database."""
     for pool in (in_database, loops.in_repeating):
-        both = threading.Barrier(2, timeout=5)
+        both = threading.Barrier(2, timeout=60)
 
         def close(both: threading.Barrier = both) -> None:
             both.wait()
@@ -185,7 +185,7 @@ def test_the_runner_erases_what_ends(bot, quick):
     async def run() -> None:
         stop = asyncio.Event()
         service = asyncio.create_task(loops.erase_ended_secrets(stop))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while await in_database(texts) != [False, True]:
                 await asyncio.sleep(0.01)
         stop.set()

@@ -36,7 +36,7 @@ from tests.server import (
 )
 from tests.signals.bodies import deploy, fanout, nox
 
-pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
 BASE = "9b089cc11be32e4e8031f5c0d5cdf97108396750"
 APPS = ("desks", "events", "signals", "tokens")

@@ -195,7 +195,7 @@ def test_a_process_hashes_two_at_once_and_nobody_waits_for_ever(argon, impatient
             library.begun.acquire()
         try:
             with pytest.raises(Unavailable):
-                pool.submit(hashes[kind]).result(timeout=30)
+                pool.submit(hashes[kind]).result(timeout=60)
         finally:
             library.may_end.set()
 

@@ -48,7 +48,7 @@ class Browser:
     def __init__(self, server: Server, address: str | None = None) -> None:
         headers = {"X-Forwarded-For": address} if address else {}
         self._http = httpx2.Client(
-            base_url=server.base_url, headers=headers, trust_env=False, timeout=30
+            base_url=server.base_url, headers=headers, trust_env=False, timeout=60
         )
         self._http.get(LOGIN)
 

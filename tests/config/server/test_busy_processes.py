@@ -16,7 +16,7 @@ from tests.streams import wait_until
 pytestmark = [pytest.mark.processes, pytest.mark.once]
 
 THREADS = 4
-TIMEOUT = 10  # seconds
+TIMEOUT = 60  # seconds
 # /wait answers once the folder holds a file `release`; /slow takes 20 ms.
 APPLICATION = """
 import itertools, pathlib, os, time

@@ -15,7 +15,7 @@ from tests.server import Server, serving, serving_live
 
 pytestmark = [pytest.mark.processes, pytest.mark.once]
 
-TIMEOUT = 10  # seconds: what is not read to its end is given up after 20
+TIMEOUT = 18  # seconds: what is not read to its end is given up after 20
 HOOK = "POST /api/hooks/signal HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 GET = "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 # Were it taken for a request of its own, a second answer would come.
@@ -89,7 +89,7 @@ def statuses(answers: bytes) -> list[int]:
 
 
 def is_served(server: Server) -> bool:
-    return httpx2.get(f"{server.base_url}/healthz", trust_env=False, timeout=TIMEOUT).is_success
+    return httpx2.get(f"{server.base_url}/healthz", trust_env=False).is_success
 
 
 @pytest.mark.parametrize("what", REFUSED)

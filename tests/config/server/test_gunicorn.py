@@ -95,19 +95,19 @@ import pathlib, time
 class Slow:
     def __del__(self):
         pathlib.Path({marker!r}).touch()
-        time.sleep(60)
+        time.sleep(900)
 Slow()
 def application(environ, start_response): pass
 """
 
 
-# A request that is answered for a minute.
+# A request that is not answered while the test runs.
 ANSWERING = """
 import pathlib, time
 import config.wsgi
 def application(environ, start_response):
     pathlib.Path({marker!r}).touch()
-    time.sleep(60)
+    time.sleep(900)
 """
 
 
@@ -117,7 +117,10 @@ def test_whatever_a_worker_does_a_stop_at_once_ends_it(tmp_path, application):
     (tmp_path / "slow_application.py").write_text(application.format(marker=str(marker)))
     command = [sys.executable, "-m", "gunicorn", "-c", "config/gunicorn.conf.py"]
     gunicorn = subprocess.Popen(
-        [*command, "--pythonpath", str(tmp_path), "slow_application:application"],
+        [
+            *(*command, "--pythonpath", str(tmp_path)),
+            *("--graceful-timeout", "900", "slow_application:application"),
+        ],
         cwd=ROOT,
         env=environment(**KEYS, PORT=str(address[1]), WEB_CONCURRENCY="1"),
     )
@@ -125,7 +128,7 @@ def test_whatever_a_worker_does_a_stop_at_once_ends_it(tmp_path, application):
         with _asking(address):
             wait_until(marker.exists, "The worker is not busy.")
         gunicorn.send_signal(signal.SIGINT)
-        assert gunicorn.wait(20) == 0  # gunicorn waits 30 s before it kills a worker
+        assert gunicorn.wait(120) == 0  # it would wait longer than that before it kills a worker
     finally:
         gunicorn.kill()
         gunicorn.wait()
@@ -228,7 +231,7 @@ def _wait_for(address, server):
 
 def exchange(address, head, body=b""):
     """Returns everything received for these bytes until the server closes the connection."""
-    with socket.create_connection(address, timeout=20) as client:
+    with socket.create_connection(address, timeout=60) as client:
         client.sendall(head + b"Connection: close\r\n\r\n" + body)
         return b"".join(iter(lambda: client.recv(65536), b""))
 
@@ -285,7 +288,7 @@ def test_what_is_not_a_request_is_answered_and_repeated_nowhere(served, what):
 
 def test_many_requests_pass_on_one_connection(served):
     address, _ = served
-    client = http.client.HTTPConnection(*address, timeout=20)
+    client = http.client.HTTPConnection(*address, timeout=60)
     client.connect()
     first = client.sock
     for _ in range(3):

@@ -91,7 +91,7 @@ def start(tmp_path):
     yield start_one
     for server in started:
         server.process.terminate()
-        server.process.wait(20)
+        server.process.wait(60)
 
 
 @contextmanager
@@ -118,7 +118,7 @@ def test_a_server_that_starts_removes_what_a_killed_one_left_and_nothing_else(st
     assert gauge(running.base_url, COUNTED) >= 1
     folder = running.folder
     running.process.terminate()
-    running.process.wait(20)
+    running.process.wait(60)
     assert not folder.exists()
 
 

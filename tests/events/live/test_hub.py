@@ -112,9 +112,9 @@ def test_everybody_who_sees_an_event_gets_the_same_bytes(hub):
 
 
 @pytest.mark.parametrize("readers", [1, 50])
-def test_a_look_at_the_log_takes_two_statements_however_many_read(hub, readers):
+def test_a_look_at_the_log_takes_two_statements_however_many_read(hub, readers, monkeypatch):
     card = a_card()
-    hub._checked_at = time.monotonic()
+    monkeypatch.setattr("events.live.hub.CHECK_INTERVAL", float("inf"))
     crowd = [joined(hub, f"usr_{number}", "all", card.pk) for number in range(readers)]
     a_card("Next")
     with CaptureQueriesContext(connection) as queries:
@@ -296,10 +296,10 @@ def test_a_reader_ahead_of_the_hub_stays_where_it_is():
     assert (missed.position, missed.events, missed.is_all) == (9, [], True)
 
 
-def test_an_expiry_ends_a_stream_without_a_statement(hub):
+def test_an_expiry_ends_a_stream_without_a_statement(hub, monkeypatch):
     reader = Noting(replace(a_view(), credential=Credential(ENDLESS, "tok_1", timezone.now())))
     hub.admit(reader)
-    hub._checked_at = time.monotonic()
+    monkeypatch.setattr("events.live.hub.CHECK_INTERVAL", float("inf"))
     with CaptureQueriesContext(connection) as queries:
         hub.look()
     assert (len(reader.ends), len(queries)) == (1, 1)  # the head

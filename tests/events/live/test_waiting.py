@@ -36,7 +36,7 @@ def wait_for_the_hub_to_stop() -> Iterator[None]:
     yield
     for thread in threading.enumerate():
         if thread.name == "log-hub":
-            thread.join(timeout=5)
+            thread.join(timeout=60)
 
 
 def reader(token: str) -> Client:
@@ -44,19 +44,18 @@ def reader(token: str) -> Client:
 
 
 class WaitingReader(threading.Thread):
-    """A reader that waits in a thread. ``response`` is its response, ``took`` the seconds."""
+    """A reader that waits in a thread. ``response`` is its response."""
 
-    def __init__(self, token: str, after: str, seconds: int = 20) -> None:
+    def __init__(self, token: str, after: str, seconds: int = 25) -> None:
         super().__init__()
         self.client, self.path = reader(token), f"{EVENTS}?after={after}&wait={seconds}"
         self.before_the_next_page: Callable[[], object] | None = None
         self.start()
 
     def run(self) -> None:
-        began, self.connection = time.monotonic(), connections["default"]
+        self.connection = connections["default"]
         with connection.execute_wrapper(self._before_a_page):
             self.response = self.client.get(self.path).json()
-        self.took = time.monotonic() - began
         connections.close_all()
 
     def _before_a_page(self, execute: Any, sql: str, *rest: Any) -> Any:
@@ -74,21 +73,33 @@ def tail(token: str) -> str:
     return reader(token).get(f"{EVENTS}?order=desc&limit=1").json()["next"]
 
 
+def seated() -> int:
+    """How many readers wait at the hub."""
+    return sum(1 for waiter in hub._roster.everybody() if waiter.position is not None)
+
+
 def wait_until_seated(number: int) -> None:
     """Returns when this number of readers waits at the hub."""
-    deadline = time.monotonic() + 10
-    while sum(1 for waiter in hub._roster.everybody() if waiter.position is not None) < number:
+    deadline = time.monotonic() + 60
+    while seated() < number:
         assert time.monotonic() < deadline, "no reader waits"
 
 
+def is_answered_without_a_seat(reader: WaitingReader, *, taken: int) -> bool:
+    """Whether a reader gets an empty answer and does not wait beside those who have a seat."""
+    while reader.is_alive() and seated() <= taken:
+        time.sleep(0.005)
+    return not reader.is_alive() and reader.response["events"] == []
+
+
 def test_a_waiting_reader_gets_a_new_event_at_once():
+    """Nothing is read at the end of a wait, so who is told nothing answers without events."""
     token = a_platform_token()
     waiting = WaitingReader(token, tail(token))
     wait_until_seated(1)
     a_card()
     waiting.join()
     assert [event["kind"] for event in waiting.response["events"]] == ["card.published"]
-    assert waiting.took < 10
 
 
 def test_a_reader_keeps_waiting_through_events_it_cannot_see():
@@ -122,8 +133,7 @@ def test_a_third_waiting_reader_of_a_token_is_answered_at_once():
     two = [WaitingReader(token, after) for _ in range(2)]
     wait_until_seated(2)
     third = WaitingReader(token, after)
-    third.join()
-    assert (third.response["events"], third.took < 10) == ([], True)
+    assert is_answered_without_a_seat(third, taken=2)
     a_card()
     for waiting in two:
         waiting.join()
@@ -148,8 +158,7 @@ def test_a_reader_without_a_free_seat_is_answered_at_once(settings):
     waiting = WaitingReader(first, after)
     wait_until_seated(1)
     beyond = WaitingReader(second, after)
-    beyond.join()
-    assert (beyond.response["events"], beyond.took < 10) == ([], True)
+    assert is_answered_without_a_seat(beyond, taken=1)
     a_card()
     waiting.join()
 
@@ -186,7 +195,7 @@ def test_the_platform_can_wait_when_desks_have_taken_all_their_seats(settings):
     engine = a_platform_token()
     after = tail(engine)
     crowd = [WaitingReader(token, after) for token in desks for _ in range(2)]
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while len(seated := [each for each in crowd if each.is_alive()]) > 2:
         assert time.monotonic() < deadline, "more than two desks wait"
     waiting = WaitingReader(engine, after)
@@ -210,7 +219,7 @@ def test_a_waiting_reader_holds_no_connection():
     token = a_platform_token()
     waiting = WaitingReader(token, tail(token))
     wait_until_seated(1)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while waiting.connection.connection is not None:
         assert time.monotonic() < deadline, "the reader keeps its connection"
     a_card()
@@ -232,14 +241,16 @@ class TestTokenEndsDuringTheWait:
         waiting.join()
         return waiting.response["code"] == "token_invalid" and "events" not in waiting.response
 
+    @pytest.mark.alone
     def test_a_desk_token_that_is_revoked(self):
         desk = a_connected_desk()
         token = a_desk_token(desk)
         waiting = WaitingReader(token, tail(token))
         wait_until_seated(1)
+        began = time.monotonic()
         self.revoke(desk)
         assert self.refused(waiting)
-        assert waiting.took < 10
+        assert time.monotonic() < began + 20
 
     def test_a_platform_token_that_is_revoked(self):
         token = a_platform_token()
@@ -276,7 +287,7 @@ class TestTokenEndsDuringTheWait:
 
     def test_a_token_that_is_revoked_before_the_timeout(self):
         token = a_platform_token()
-        waiting = WaitingReader(token, f"{tail(token)}&kind=card.published", seconds=1)
+        waiting = WaitingReader(token, f"{tail(token)}&kind=card.published")
         wait_until_seated(1)
         self.revoke()
         assert self.refused(waiting)
@@ -296,4 +307,3 @@ def test_a_desk_that_waits_for_fills_gets_those_of_a_card_it_enrols_in_during_th
     )
     waiting.join()
     assert [event["kind"] for event in waiting.response["events"]] == ["signal.filled"]
-    assert waiting.took < 10

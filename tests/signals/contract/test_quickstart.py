@@ -50,7 +50,7 @@ def test_the_code_sends_a_signal_each_time_it_is_pasted(live_server, settings, l
     file.write_text(code)
     for count in (1, 2):
         done = subprocess.run(
-            [PROGRAMS[language], file], capture_output=True, text=True, timeout=60, check=False
+            [PROGRAMS[language], file], capture_output=True, text=True, timeout=300, check=False
         )
         assert '"outcome":"filled"' in done.stdout, done
         assert Signal.objects.count() == count

@@ -35,7 +35,7 @@ def secret_page(desk, bot):
 
 
 def run(*command):
-    return subprocess.run(command, capture_output=True, text=True, timeout=60).stdout
+    return subprocess.run(command, capture_output=True, text=True, timeout=300).stdout
 
 
 def needs(*tools):

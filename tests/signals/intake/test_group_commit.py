@@ -31,7 +31,7 @@ class Batches:
         self.sizes.append(len(jobs))
         self.works += [job.work for job in jobs]
         self.started.set()
-        assert self.release.wait(30)
+        assert self.release.wait(60)
         self.fail(jobs)
         for job in jobs:
             if not job.is_finished:
@@ -60,7 +60,7 @@ def submit_one_by_one(batches: Batches, pool: ThreadPoolExecutor, number: int) -
     for work in range(number):
         submitted.append(pool.submit(batches.queue.submit, work))
         if work == 0:
-            assert batches.started.wait(30)
+            assert batches.started.wait(60)
         else:
             batches.wait_for(work)
     return submitted
@@ -81,7 +81,7 @@ def test_all_who_wait_behind_a_batch_are_the_next_batch_in_the_order_of_arrival(
 
 def test_a_thread_that_is_to_lead_before_it_sleeps_leads(batches, threads):
     first = threads.submit(batches.queue.submit, 0)
-    assert batches.started.wait(30)
+    assert batches.started.wait(60)
     lock, passed = batches.queue._lock, threading.Event()
 
     class Slow:
@@ -93,16 +93,16 @@ def test_a_thread_that_is_to_lead_before_it_sleeps_leads(batches, threads):
         def __exit__(self, *_: object) -> None:
             batches.queue._lock = lock
             lock.release()
-            assert passed.wait(30)
+            assert passed.wait(60)
 
     batches.queue._lock = Slow()  # type: ignore[assignment]
     second = threads.submit(batches.queue.submit, 1)
     while batches.queue._lock is not lock:
         pass
     batches.release.set()
-    assert first.result(30) == 0
+    assert first.result(60) == 0
     passed.set()
-    assert second.result(30) == 2
+    assert second.result(60) == 2
 
 
 def test_a_batch_has_at_most_64_jobs_and_the_next_leader_takes_the_rest(batches, threads):
@@ -184,7 +184,7 @@ def test_the_lead_passes_on_whatever_ends_the_leader(batches, threads, error):
 def test_a_thread_gives_up_while_no_leader_has_taken_its_work(batches, threads, monkeypatch):
     monkeypatch.setattr(group_commit, "TIMEOUT", 0.01)
     first = threads.submit(batches.queue.submit, 0)
-    assert batches.started.wait(30)
+    assert batches.started.wait(60)
     with pytest.raises(WaitEnded, match="queue"):
         batches.queue.submit(1)
     batches.release.set()
@@ -198,7 +198,7 @@ def test_a_thread_does_not_give_up_once_a_leader_has_taken_its_work(batches, thr
     def hold_second(jobs: Jobs) -> None:
         if jobs[0].work:
             second_started.set()
-            assert end.wait(30)
+            assert end.wait(60)
 
     batches.fail = hold_second
     submitted = submit_one_by_one(batches, threads, 3)
@@ -207,7 +207,7 @@ def test_a_thread_does_not_give_up_once_a_leader_has_taken_its_work(batches, thr
     sleep = Job.sleep
     monkeypatch.setattr(Job, "sleep", lambda job, *more: slept.append(more) or sleep(job, *more))
     batches.release.set()
-    assert second_started.wait(30)
+    assert second_started.wait(60)
     late = [threads.submit(batches.queue.submit, 9)]
     assert isinstance(late[0].exception(), OperationalError)
     end.set()

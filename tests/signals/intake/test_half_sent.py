@@ -17,7 +17,7 @@ from tests.server import Server, manage, serving
 
 pytestmark = [pytest.mark.processes]
 
-ANSWER_TIMEOUT = 30  # seconds
+ANSWER_TIMEOUT = 60  # seconds
 WAS_USED = """
 from tokens.models import Token
 print(Token.objects.filter(name="Engine", last_used_at__isnull=False).exists())

@@ -26,7 +26,6 @@ pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.processes,
     pytest.mark.alone,
-    pytest.mark.timeout(300),
 ]
 
 PROCESSES, THREADS = 4, 16

@@ -17,7 +17,7 @@ from tests.server import free_port
 from tokens.crypto import formats
 
 # Go compiles its library before the first run.
-pytestmark = [pytest.mark.once, pytest.mark.processes, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.once, pytest.mark.processes]
 
 SECRET = formats.new_webhook_secret()
 BODY = '{"type":"signal.filled","timestamp":"2026-11-20T09:30:00.000Z","data":{"pair":"Ü/USDT"}}'

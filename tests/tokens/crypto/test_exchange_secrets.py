@@ -130,7 +130,7 @@ def of_worker(folder, function, texts):
         cwd=folder,
         capture_output=True,
         check=True,
-        timeout=60,
+        timeout=300,
     )
     return json.loads(ran.stdout)
 

@@ -269,7 +269,7 @@ class TestPolling:
         async def run():
             stop = asyncio.Event()
             service = asyncio.create_task(actions.poll_telegram(stop))
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while not api.requests:
                     await asyncio.sleep(0.01)
             stop.set()
