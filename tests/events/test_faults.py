@@ -12,7 +12,7 @@ from django.db import DatabaseError, connection
 from django.test import Client
 
 from desks.models import Automation, Card
-from events import log
+from events import log, writer_queue
 from events.actors import SYSTEM
 from events.kinds import Kind
 from events.models import Event, Head
@@ -84,6 +84,7 @@ def test_other_writers_get_unavailable_while_the_lock_is_held_and_no_nonce_is_us
     with started_together(hold_the_lock, [(a_desk().pk, str(tmp_path), "works on")]) as [busy]:
         wait_for(tmp_path / "held")
         with patience.limits_of_the_service():
+            assert writer_queue.TIMEOUT < 2  # seconds, as the contract's `unavailable` says
             response = push(token, "same")
         still_held = not busy.done()
         (tmp_path / "let_go").touch()
