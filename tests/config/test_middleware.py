@@ -191,3 +191,10 @@ def test_a_nul_in_a_field_or_a_query_of_a_page_is_malformed():
 def test_a_nul_in_a_path_is_not_found(path):
     staff = signed_in(a_staff_user(), "password", "mfa")
     assert staff.get(path).status_code == 404
+
+
+def test_a_cookie_with_a_nul_is_dropped():
+    """A cookie in quotes may name any character by its number."""
+    given = 'a="x\\000y"; b=z'
+    browser = Client(headers={"Cookie": given})
+    assert browser.get("/accounts/login/").wsgi_request.COOKIES == {"b": "z"}
