@@ -104,6 +104,7 @@ drills: .venv/dev ## inject faults under load and check that nothing is lost, on
 	@BATCH_KILLS=200 $(BIN)/pytest -q tests/signals/intake/test_batch_kills.py
 	@DELIVERY_KILLS=100 $(BIN)/pytest -q tests/signals/webhooks/runner/test_kills.py
 	@RACE_ROUNDS=50 DEMO_ONCE=1 $(BIN)/pytest -q tests/signals/intake/test_processes.py tests/signals/demo/test_demo.py
+	@MODEL_HISTORIES=300 $(BIN)/pytest -q tests/model
 	@EVENTS_EACH=2500 $(BIN)/pytest -q tests/events/test_processes.py
 	@ROTATION=1 $(BIN)/pytest -q tests/drills/test_key_rotation.py
 	@LIVE_KILLS=1 STREAM_ORACLE_ROUNDS=1000 $(BIN)/pytest -q tests/drills/test_live_kills.py tests/events/live/test_stream_oracle.py
