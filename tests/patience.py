@@ -18,15 +18,17 @@ from django.db import connection
 LIMIT = 60  # seconds
 APP = "tests.patience.Patience"
 
-# PostgreSQL's limits of a session.
-SESSION = (
-    f"-c lock_timeout={LIMIT}s -c statement_timeout={10 * LIMIT}s "
-    f"-c idle_in_transaction_session_timeout={10 * LIMIT}s -c jit=off"
-)
+# Of connections to PostgreSQL. 0 is the system's own, of many minutes.
+OPTIONS: dict[str, Any] = {
+    "options": f"-c lock_timeout={LIMIT}s -c statement_timeout={10 * LIMIT}s "
+    f"-c idle_in_transaction_session_timeout={10 * LIMIT}s -c jit=off",
+    "connect_timeout": LIMIT,
+    "tcp_user_timeout": 0,
+}
 
-
-_timeouts: dict[ModuleType, float] = {}  # the service's own
-_sessions: list[str] = []
+# The service's own.
+_timeouts: dict[ModuleType, float] = {}
+_options: dict[str, Any] = {}  # of connections to PostgreSQL
 
 
 class Patience(AppConfig):
@@ -50,19 +52,19 @@ def limits_of_the_service() -> Iterator[None]:
     """The service's own limits in this process until the block ends. Opens a new connection."""
     for module, own in _timeouts.items():
         module.TIMEOUT = own  # type: ignore[attr-defined]
-    _reconnect_with(_sessions)
+    _reconnect_with(_options)
     try:
         yield
     finally:
         for module in _timeouts:
             module.TIMEOUT = LIMIT  # type: ignore[attr-defined]
-        _reconnect_with([SESSION])
+        _reconnect_with(OPTIONS)
 
 
-def _reconnect_with(sessions: list[str]) -> None:
+def _reconnect_with(options: dict[str, Any]) -> None:
     connection.close()
     if connection.vendor == "postgresql":
-        connection.settings_dict["OPTIONS"]["options"] = sessions[0]
+        connection.settings_dict["OPTIONS"].update(options)
 
 
 def lengthen(database: Any, cache: Any) -> None:
@@ -71,9 +73,8 @@ def lengthen(database: Any, cache: Any) -> None:
     if "sqlite" in database["ENGINE"]:
         options["timeout"] = LIMIT
     else:
-        _sessions.append(options["options"])
-        options.update(options=SESSION, connect_timeout=LIMIT)
-        options.pop("tcp_user_timeout")
+        _options.update({name: options[name] for name in OPTIONS})
+        options.update(OPTIONS)
         options.get("pool", {})["timeout"] = LIMIT
     for name in {"socket_timeout", "socket_connect_timeout"} & cache.get("OPTIONS", {}).keys():
         cache["OPTIONS"][name] = LIMIT

@@ -9,6 +9,7 @@ import pytest
 from django.db import OperationalError, connection
 from django.test import Client
 
+from tests import patience
 from tests.client import DESKS, EVENTS, HOOK, get, push, signed_in
 from tests.factories import PASSWORD, UserFactory, a_platform_token
 from tests.pages import problem
@@ -74,10 +75,11 @@ def swallow(descriptor):
 @pytest.mark.skipif("connection.vendor != 'postgresql'", reason="SQLite has no network")
 def test_a_network_that_swallows_everything_is_noticed():
     token = a_platform_token()
-    swallow(connection.connection.pgconn.socket)
-    answer = get(DESKS, token)
+    with patience.limits_of_the_service():
+        connection.ensure_connection()
+        swallow(connection.connection.pgconn.socket)
+        answer = get(DESKS, token)
     assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
-    connection.close()
 
 
 def test_without_the_cache_signing_in_asks_to_come_again(settings, caplog):
