@@ -111,7 +111,7 @@ drills: .venv/dev ## inject faults under load and check that nothing is lost, on
 	@WALK=all $(BIN)/pytest -q tests/browser/test_walk.py
 	@$(BIN)/python -m tests.drills.one_account
 
-mutants: .venv/dev ## plant the bugs of tests/mutants/ one at a time and name those that no test sees; half an hour
+mutants: .venv/dev ## plant the bugs of tests/mutants/ one at a time and name those that no test sees
 	@$(BIN)/python -m tests.mutants
 
 mutmut: .venv/dev ## plant made-up bugs in the critical modules; an hour, more on PostgreSQL
