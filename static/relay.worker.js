@@ -14,7 +14,8 @@ RELAY_HOOK           The address of the hook from the bot's page: https://.../ap
 RELAY_PATH           The secret path that receives alerts: a slash and 22 or more of A-Za-z0-9_-
 RELAY_SENDERS        The addresses that may send alerts. Default: the four of TradingView
 RELAY_SENDER_HEADER  The header in which your platform writes the sender's address, and which no
-                     sender can set. Default: CF-Connecting-IP
+                     sender can set. Default at Cloudflare: CF-Connecting-IP. Required at every
+                     other platform, because there any sender can set that one
 
 The relay refuses a body that contains what looks like a secret of an exchange. Otherwise it signs
 the exact bytes that it received. If a body has no nonce, the relay adds a hash of the body as
@@ -56,7 +57,7 @@ async function relay(request, env, requestId, until) {
   }
   let settings;
   try {
-    settings = readSettings(env);
+    settings = readSettings(env, request);
   } catch (fault) {
     return ownAnswer(500, "settings_wrong", fault.message);
   }
@@ -88,14 +89,15 @@ async function relay(request, env, requestId, until) {
 
 // --- The settings --------------------------------------------------------------------------------
 
-// Throws an Error with a sentence that never contains a secret.
-function readSettings(env) {
+// Throws an Error with a sentence that never contains a secret. Cloudflare alone sets request.cf, and
+// no sender can.
+function readSettings(env, request) {
   const settings = {
     secrets: list(env.RELAY_SECRET ?? ""),
     hook: env.RELAY_HOOK ?? "",
     path: env.RELAY_PATH ?? "",
     senders: list(env.RELAY_SENDERS || TRADINGVIEW),
-    senderHeader: env.RELAY_SENDER_HEADER || "CF-Connecting-IP",
+    senderHeader: env.RELAY_SENDER_HEADER || (request.cf ? "CF-Connecting-IP" : ""),
   };
   if (!settings.secrets.length) {
     throw new Error("RELAY_SECRET is empty. It must be the complete signing secret of the bot.");
@@ -109,6 +111,12 @@ function readSettings(env) {
   }
   if (!/^\/[A-Za-z0-9_-]{22,}$/.test(settings.path)) {
     throw new Error("RELAY_PATH must be a path that nobody can guess, as the bot's page shows it.");
+  }
+  if (!settings.senderHeader) {
+    throw new Error(
+      "RELAY_SENDER_HEADER is empty. It must be the header in which your platform writes the" +
+        " sender's address, and which no sender can set.",
+    );
   }
   return settings;
 }

@@ -1,5 +1,6 @@
 // Runs a module of a serverless platform (export default { fetch }) on a free port, with the
-// environment as its settings: node serverless.mjs MODULE
+// environment as its settings: node serverless.mjs MODULE. With PLATFORM=other it does what every
+// platform does; otherwise also what Cloudflare adds.
 import { readFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import { webcrypto } from "node:crypto";
@@ -18,12 +19,14 @@ async function read(stream) {
 
 const server = createServer(async (incoming, outgoing) => {
   const body = await read(incoming);
-  incoming.headers["cf-connecting-ip"] ??= incoming.socket.remoteAddress;
+  const isCloudflare = process.env.PLATFORM !== "other";
+  if (isCloudflare) incoming.headers["cf-connecting-ip"] ??= incoming.socket.remoteAddress;
   const request = new Request(`http://${incoming.headers.host}${incoming.url}`, {
     method: incoming.method,
     headers: incoming.headers,
     body: body.length ? body : undefined,
   });
+  if (isCloudflare) request.cf = {};
   const answer = await module.fetch(request, process.env);
   outgoing.writeHead(answer.status, Object.fromEntries(answer.headers));
   outgoing.end(Buffer.from(await answer.arrayBuffer()));

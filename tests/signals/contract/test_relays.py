@@ -293,6 +293,18 @@ def test_an_alert_without_a_senders_address_is_refused_with_what_to_do(relay, bo
     assert HEADER in answer.json()["detail"]
 
 
+@needs_node
+def test_a_platform_that_sets_no_header_must_have_it_named(server, bot, tmp_path):
+    """Anybody can send Cloudflare's header to another platform."""
+    forged = {"CF-Connecting-IP": SENDER}
+    for named, expected in ((None, (500, "settings_wrong")), (HEADER, (403, "sender_unknown"))):
+        own = {"PLATFORM": "other", "RELAY_SENDER_HEADER": named}
+        with running("relay.worker.js", tmp_path, hook(server), bot["secret"], **own) as relay:
+            answer = relay.alert(message(bot), **forged)
+            assert code(answer) == expected
+            assert "RELAY_SENDER_HEADER" in answer.json()["detail"]
+
+
 def test_only_the_platforms_addresses_are_allowed_by_default(behind, bot):
     raw = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
     with answering(raw) as address, behind(address, RELAY_SENDERS=None) as relay:
