@@ -77,6 +77,7 @@ other-checks: style
 	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive $(APPS) manage.py
 	$(BIN)/deptry .
 	$(BIN)/djlint --lint templates
+	$(BIN)/python -m tests.conformance.sentences
 	@$(PRODUCTION) $(BIN)/python manage.py makemigrations --check --dry-run
 	@$(PRODUCTION) $(BIN)/python manage.py check --deploy --fail-level WARNING
 

@@ -8,6 +8,7 @@ from django.shortcuts import render
 from django.urls import reverse
 from rest_framework.request import Request
 
+from config.openapi.generator import document
 from desks.models import Card
 from desks.models.card import PublishedCard
 from events.http.api_view import ApiView
@@ -15,10 +16,10 @@ from events.http.pages import page
 from events.http.schemas import PaperOnly, endpoint
 from events.json_schema import STRING, JsonSchema
 from signals.contract.document import HEADERS, published_card
-from signals.intake.api import document_or_page
+from signals.intake.api import AS_A_PAGE, document_or_page
 from signals.law.rules import LAW
 
-# The method and the route of each operation, and what follows the route's path, by name.
+# The customer's names: for each the method, the route, and what follows the route's path.
 PATHS = {
     "catalog": ("GET", "catalog", ""),
     "me": ("GET", "me", ""),
@@ -33,10 +34,6 @@ PATHS = {
     "revoke": ("DELETE", "tokens", ""),
     "signal": ("POST", "hook", ""),
     "signalContract": ("GET", "hook", ""),
-    "bots": ("GET", "own-bots", ""),
-    "findSignal": ("GET", "signals", ""),
-    "readSignal": ("GET", "signals", "/{signalId}"),
-    "subscriptions": ("GET", "subscriptions", ""),
 }
 
 
@@ -79,6 +76,12 @@ class Catalog(PaperOnly):
         JsonSchema(properties=dict.fromkeys(PATHS, STRING), required=list(PATHS)),
         "A name for each thing that can be asked, with its method and path.",
     ]
+    morePaths: Annotated[
+        dict[str, str],
+        JsonSchema(additionalProperties=STRING),
+        "The other operations, each with its method and path, by its operationId in the schema.",
+    ]
+    schema: Annotated[str, JsonSchema(format="uri"), "The address of the OpenAPI document."]
     auth: str
     forUsers: ForUsers
     forEngine: ForEngine
@@ -103,7 +106,7 @@ class CatalogView(ApiView):
     authentication_classes = []
     permission_classes = []
 
-    @endpoint("readCatalog", answer=Catalog, example=False)
+    @endpoint("readCatalog", answer=Catalog, example=False, forms=AS_A_PAGE)
     def get(self, request: Request) -> HttpResponse:
         """Read the catalog.
 
@@ -122,6 +125,8 @@ def catalog() -> Catalog:
         "liveWrites": False,
         "law": LAW,
         "paths": named,
+        "morePaths": more_paths({path.partition("?")[0] for path in named.values()}),
+        "schema": settings.BASE_URL + reverse("schema"),
         "auth": "Authorization: Bearer <token>; on the signal hook a signature is taken as well.",
         "forUsers": {
             "mint": f'{named["token"]} {{"scope": "desk"}} while signed in; shown once.',
@@ -146,3 +151,13 @@ def catalog() -> Catalog:
             "note": "Repeat the published card's pair and direction with a new nonce each time.",
         },
     }
+
+
+def more_paths(named: set[str]) -> dict[str, str]:
+    """Returns the operations of the OpenAPI document that are not among ``named``, by their ids."""
+    operations = {
+        operation["operationId"]: f"{method.upper()} {path}"
+        for path, methods in document()["paths"].items()
+        for method, operation in methods.items()
+    }
+    return {name: path for name, path in operations.items() if path not in named}

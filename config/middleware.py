@@ -31,7 +31,7 @@ from config import security_headers
 from config.monitoring import REQUESTS
 from config.problems import API, problem, to_refusal
 from events.http.api_view import ApiView
-from events.http.bodies import check_length
+from events.http.bodies import check_declared
 from events.http.pages import View
 from events.http.refusals import (
     ExchangeSecret,
@@ -57,6 +57,7 @@ BELOW = tuple(f"{path}/" for path in WITH_SESSION)
 REQUEST_ID_HEADER = "X-Request-Id"
 REQUEST_ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 NO_ROUTE = "none"  # a static file or an unknown path
+WITHOUT_CONTENT = (204, 304)  # statuses whose responses have no content, and so no length
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 # Bytes. A smaller response fits into one packet anyway.
@@ -165,22 +166,26 @@ def _who(request: HttpRequest) -> str | None:
 
 
 def finish_responses(get_response: Handler) -> Handler:
-    """Adds the security headers, and those of the rate limit that counted the request.
+    """Adds the security headers, those of the rate limit that counted the request, and the length.
 
-    Every response gets them, including those of middleware. Removes the body of responses to HEAD:
-    gunicorn would log a warning for each.
+    Every response gets them, including those of middleware. Without a length gunicorn would send
+    chunks. Removes the body of responses to HEAD: gunicorn would log a warning for each.
     """
     over_https = SecurityMiddleware(get_response)
 
     def middleware(request: HttpRequest) -> HttpResponse:
         response = get_response(request)
-        added = {**security_headers.HEADERS, **state_of(request).limit_headers}
+        budget = state_of(request).budget
+        added = {**security_headers.HEADERS, **(budget.headers() if budget else {})}
         for name, value in added.items():
             response.headers.setdefault(name, value)
         if request.is_secure():
             over_https.process_response(request, response)
-        if request.method == "HEAD" and not response.streaming:
-            response.content = b""
+        if not response.streaming:
+            if response.status_code not in WITHOUT_CONTENT:
+                response.headers.setdefault("Content-Length", str(len(response.content)))
+            if request.method == "HEAD":
+                response.content = b""
         return response
 
     return middleware
@@ -256,7 +261,7 @@ def check_host(get_response: Handler) -> Handler:
     return middleware
 
 
-# --- The first checks: path, method, length and size (contract, section 5) -----------------------
+# --- The first checks: path, method, length, size and encoding (contract, section 5) -------------
 # They run before any view, CSRF check or form parser, so that no byte of a refused body is read.
 
 
@@ -319,7 +324,7 @@ def _answer_before(request: HttpRequest, methods: tuple[str, ...]) -> HttpRespon
     try:
         if request.method not in methods:
             raise MethodNotAllowed(methods)
-        check_length(request)
+        check_declared(request)
     except Refused as refusal:
         return problem(request, refusal)
     if request.method == "OPTIONS":

@@ -44,6 +44,7 @@ LIMITS = {
     "large_reads": env.limit("LIMIT_LARGE_READS", "60/minute"),
     "failures": env.limit("LIMIT_FAILURES", "60/minute"),
     "minting": env.limit("LIMIT_MINTING", "20/hour"),
+    "destinations": env.limit("LIMIT_DESTINATIONS", "20/hour"),
     "changes": env.limit("LIMIT_CHANGES", "60/minute"),
     "rewinds": env.limit("LIMIT_REWINDS", "10/hour"),
     "desk": env.limit("LIMIT_DESK", "600/minute"),
@@ -58,6 +59,8 @@ NOTICE_RATE = env.limit("NOTICE_RATE", "10/second")
 
 # The maximum size of a request body, in bytes.
 DATA_UPLOAD_MAX_MEMORY_SIZE = 64 * 1024
+# More than a query has room for (limit_request_line): the API names the parameters that it refuses.
+DATA_UPLOAD_MAX_NUMBER_FIELDS = 4096
 # No form accepts a file. Without a handler, no uploaded file is read.
 FILE_UPLOAD_HANDLERS: list[str] = []
 # Each waiting feed reader occupies a thread. Maximum per process, and per token.

@@ -18,7 +18,7 @@ from events.feed import read_head
 from events.http.api_view import ApiResponse, ApiView
 from events.http.cursors import log_cursor, log_position, page_of, scan_cursor, scan_place
 from events.http.parameters import MAX_TEXT_LENGTH, PageParameters
-from events.http.refusals import CursorLost, Invalid, NotFound
+from events.http.refusals import CursorLost, FieldCode, Invalid, NotFound
 from events.http.schemas import NextPage, PaperOnly, endpoint
 from events.json_schema import DateTime, Example, JsonSchema
 from events.kinds import Kind
@@ -60,7 +60,9 @@ class DeskParameters(PageParameters):
         filters = [name for name in FILTERS if name in data]
         if "changedSince" in data and filters:
             detail = "Send changedSince without other filters."
-            raise serializers.ValidationError(dict.fromkeys(filters, detail))
+            raise serializers.ValidationError(
+                dict.fromkeys(filters, detail), code=FieldCode.CONTRADICTION
+            )
         return data
 
 
@@ -211,7 +213,7 @@ class Scan:
             return log_position(self._params["changedSince"], head.epoch, head.position)
         except Invalid:
             detail = "Send the value of asOf from an earlier response, unchanged."
-            raise Invalid.field("changedSince", "unknown", detail) from None
+            raise Invalid.field("changedSince", FieldCode.CURSOR, detail) from None
 
     def _list_name(self) -> str:
         """Identifies the list in its cursors: a cursor is valid only with the same parameters."""

@@ -21,7 +21,7 @@ from desks.models import Automation, User
 from desks.models.automation import NOT_EXPECTED, AutomationQuerySet
 from events import log
 from events.actors import SYSTEM, Actor
-from events.http.refusals import Invalid
+from events.http.refusals import FieldCode, Invalid
 from events.kinds import Kind
 from events.models import Event, Head
 from events.times import to_rfc3339
@@ -73,13 +73,13 @@ def zone_of(bot: Automation) -> str:
 
 def _check_ranges(expectation: Expectation | None, max_age: timedelta | None) -> None:
     if max_age is not None and not SECOND <= max_age <= MAX_AGE:
-        raise Invalid.field("maxAge", "range", "Choose an age of one second to one day.")
+        raise Invalid.field("maxAge", FieldCode.RANGE, "Choose an age of one second to one day.")
     if expectation is None:
         return
     if expectation.every is not None and not MIN_EVERY <= expectation.every <= MAX_EVERY:
-        raise Invalid.field("every", "range", "Choose a time of 15 minutes to 31 days.")
+        raise Invalid.field("every", FieldCode.RANGE, "Choose a time of 15 minutes to 31 days.")
     if not NO_TIME <= expectation.grace <= MAX_GRACE:
-        raise Invalid.field("grace", "range", "Choose a grace of at most one day.")
+        raise Invalid.field("grace", FieldCode.RANGE, "Choose a grace of at most one day.")
 
 
 def _columns(expectation: Expectation | None, at: datetime, zone: str) -> Columns:

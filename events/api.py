@@ -17,6 +17,7 @@ from rest_framework.request import Request
 from rest_framework.viewsets import ViewSetMixin
 
 from events.feed import (
+    EVENTS_BETWEEN_PAUSES,
     EventRecord,
     Page,
     Query,
@@ -35,8 +36,17 @@ from events.http.parameters import (
     Rfc3339Field,
     StrictIntegerField,
     StrictSerializer,
+    contradiction,
 )
-from events.http.refusals import CursorLost, Invalid, NotAcceptable, TokenInvalid, Unavailable
+from events.http.refusals import (
+    CursorLost,
+    FieldCode,
+    Invalid,
+    NotAcceptable,
+    RateLimited,
+    TokenInvalid,
+    Unavailable,
+)
 from events.http.requests import json_weight, media_weights
 from events.http.schemas import endpoint
 from events.json_schema import Example
@@ -47,6 +57,7 @@ from events.live.readers import Credential, View
 from events.live.streams import is_live, open_stream, topics_at
 from events.live.threads import Waiter
 from events.models import Event, Head
+from events.waits import give_way
 
 LAST_EVENT_ID = "Last-Event-ID"
 PAGE_TIME = 30  # seconds, more than a request takes to make a page
@@ -100,9 +111,9 @@ class FeedParameters(FilterParameters, PageParameters):
 
     def validate(self, data: dict[str, Any]) -> dict[str, Any]:
         if data["order"] == "desc" and data["wait"]:
-            raise serializers.ValidationError({"wait": "Use wait with order=asc only."})
+            raise contradiction("wait", "Use wait with order=asc only.")
         if "since" in data and "until" in data and data["until"] <= data["since"]:
-            raise serializers.ValidationError({"until": "Send a time after since."})
+            raise contradiction("until", "Send a time after since.")
         return data
 
 
@@ -234,7 +245,10 @@ def _turn_to_read(caller: Caller) -> AbstractContextManager[None]:
 def _page_response(page: Page, platform: bool) -> ApiResponse[EventPage]:
     return ApiResponse(
         {
-            "events": [serialize_event(event, platform=platform) for event in page.events],
+            "events": [
+                serialize_event(event, platform=platform)
+                for event in give_way(page.events, EVENTS_BETWEEN_PAUSES)
+            ],
             "next": log_cursor(page.head.epoch, page.examined),
             "more": page.more,
         }
@@ -263,7 +277,7 @@ def _begin(request: Request, after: str | None, known: Head | None) -> tuple[Hea
         return _found(last, known)
     except Invalid:
         detail = "Send the id of an event of this stream, unchanged."
-        raise Invalid.field(LAST_EVENT_ID, "unknown", detail) from None
+        raise Invalid.field(LAST_EVENT_ID, FieldCode.CURSOR, detail) from None
 
 
 def _found(cursor: str, known: Head | None = None) -> tuple[Head, int]:
@@ -334,7 +348,7 @@ def _wait_for_page(feed: _Feed, page: Page, caller: Caller, seconds: int) -> Pag
     Raises ``TokenInvalid`` if the caller's token is no longer active. The check runs after the
     page is read, so that no page shows an event from after the token's end.
     """
-    with suppress(Unavailable):  # no slot is free, or the server stops
+    with suppress(RateLimited, Unavailable):  # no slot is free, or the server stops
         waiter = Waiter(_view(caller, feed.query))
         try:
             hub.admit(waiter)

@@ -27,6 +27,7 @@ from events.kinds import Kind
 from events.models import SEARCHED, Event, Head
 from events.statements import Union, adapt_datetime, fetch_all, fetch_one
 from events.times import to_rfc3339
+from events.waits import give_way
 
 EVENT_TABLE = Event._meta.db_table
 MAX_SPANS_PER_PAGE = 20
@@ -34,6 +35,7 @@ MAX_SPANS_PER_PAGE = 20
 # row. A page checks at most so many rows of each span.
 MAX_CHECKED_PER_PAGE = 2000
 MAX_POSITION = 2**63 - 1
+EVENTS_BETWEEN_PAUSES = 50  # while a page is made
 
 
 class Span(NamedTuple):
@@ -211,7 +213,8 @@ def _fetch(branches: Sequence[IndexRange], query: Query) -> list[Event]:
         part, params = _branch_sql(branch, query, order)
         union.add(f"{part} LIMIT %s", [*params, query.limit + 1])
     ordered = f"{union} ORDER BY position {order} LIMIT %s"
-    return list(Event.objects.raw(ordered, [*union.values, query.limit + 1]))
+    found = Event.objects.raw(ordered, [*union.values, query.limit + 1])
+    return list(give_way(found.iterator(), EVENTS_BETWEEN_PAUSES))
 
 
 def _branch_sql(branch: IndexRange, query: Query, order: str) -> tuple[str, list[str | int]]:
@@ -301,27 +304,31 @@ def limit_to_times(query: Query, since: datetime | None, until: datetime | None)
     return replace(query, first=first, last=min(head, found[-1] - 1) if until else head)
 
 
-def count_ahead(after: int, kinds: Sequence[str], visibility: Visibility, most: int) -> int:
-    """The number of visible events of these kinds after a position; of all kinds without any.
+def count_ahead(query: Query, visibility: Visibility, most: int) -> int:
+    """The number of visible events after the query's position.
 
-    Counting stops at ``most``. It reads at most so many rows of each range of an index.
+    Counting stops at ``most``. It reads at most so many rows of each range of an index, unless the
+    query has several conditions.
     """
-    head, query, found = read_head().position, Query(kinds=kinds), 0
+    head, after, found = read_head().position, query.after or 0, 0
     is_cut = True
     while is_cut and found < most and after < head:
         window = Window(after + 1, head, descending=False)
         spans, window, is_cut = limit_spans(visibility(window), window)
-        found += _count(branches_of(spans, query, window), most - found)
+        found += _count(branches_of(spans, query, window), query, most - found)
         after = window.high
     return found
 
 
-def _count(branches: Sequence[IndexRange], most: int) -> int:
+def _count(branches: Sequence[IndexRange], query: Query, most: int) -> int:
     if not branches:
         return 0
     union = Union()
     for branch in branches:
         where, params = range_condition(branch)
+        if _checks_rows(query):
+            checks, values = _row_condition(branch, query)
+            where, params = f"{where} AND {checks}", [*params, *values]
         union.add(f"SELECT position FROM {EVENT_TABLE} WHERE {where} LIMIT %s", [*params, most])
     row = fetch_one(f"SELECT count(*) FROM ({union}) AS found", union.values)
     return min(int(row[0]), most)

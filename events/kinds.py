@@ -44,9 +44,22 @@ class Kind(TextChoices):
     SUBSCRIPTION_PAUSED = "subscription.paused", "Webhook paused"
     SUBSCRIPTION_RESUMED = "subscription.resumed", "Webhook resumed"
     SUBSCRIPTION_REWOUND = "subscription.rewound", "Webhook moved"
+    SUBSCRIPTION_FAILING = "subscription.failing", "Webhook failing"
+    SUBSCRIPTION_WORKING = "subscription.working", "Webhook working again"
     SUBSCRIPTION_DISABLED = "subscription.disabled", "Webhook disabled"
     SUBSCRIPTION_REMOVED = "subscription.removed", "Webhook removed"
 
+
+def group_of(kind: str) -> str:
+    """The name of the group of kinds that begin as this one does, such as ``signal.*``."""
+    return f"{kind.partition('.')[0]}.*"
+
+
+# The groups, with their kinds in this release.
+GROUPS: dict[str, list[str]] = {
+    group: [kind.value for kind in Kind if group_of(kind) == group]
+    for group in dict.fromkeys(map(group_of, Kind.values))
+}
 
 # An event's topic says who sees it: a desk's id (usr_…), a card's id (card_…), or one of these.
 EVERYONE = "all"  # every desk

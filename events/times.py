@@ -62,10 +62,20 @@ _RFC3339 = re.compile(
 
 
 def parse_rfc3339(text: str) -> datetime:
-    """Reads a time with ``Z`` or an offset, and converts it to UTC. Raises ``ValueError``."""
+    """Reads a time with ``Z`` or an offset, and converts it to UTC. Raises ``ValueError``.
+
+    A leap second, which is the last one of a month, is read as the second after it: Unix time gives
+    both the same number.
+    """
     if not _RFC3339.fullmatch(text):
         raise ValueError(RFC3339_DETAIL)
+    to_minute, second, rest = text[:17], text[17:19], text[19:]
+    is_leap = second == "60"
     try:
-        return datetime.fromisoformat(text.upper()).astimezone(UTC)
+        read = datetime.fromisoformat(f"{to_minute}{'59' if is_leap else second}{rest}".upper())
+        time = read.astimezone(UTC) + timedelta(seconds=is_leap)
     except OverflowError as error:  # a year beyond 9999
         raise ValueError(RFC3339_DETAIL) from error
+    if is_leap and (time.day, time.hour, time.minute, time.second) != (1, 0, 0, 0):
+        raise ValueError(RFC3339_DETAIL)
+    return time

@@ -1,9 +1,30 @@
 """What a request waited for in vain, when it is answered ``unavailable``.
 
-The log names it, ``/metrics`` counts by it, and the answer says it in words.
+The log names it, ``/metrics`` counts by it, and the answer says it in words. ``give_way`` keeps
+others from waiting for a long answer.
 """
 
+import time
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
+from typing import TypeVar
+
+Item = TypeVar("Item")
+
+# Python's threads take turns while they compute. Without these pauses, each statement of a signal
+# in the same process would wait for a turn of 5 ms: ten statements took 140 ms instead of 3 ms.
+PAUSE = 0.0001  # seconds
+
+
+def give_way(items: Iterable[Item], every: int) -> Iterator[Item]:
+    """The items, with a pause for the other threads of this process before each ``every`` of them.
+
+    It is for work that takes more than some milliseconds of the processor.
+    """
+    for number, item in enumerate(items):
+        if number % every == 0:
+            time.sleep(PAUSE)
+        yield item
 
 
 class Wait(StrEnum):

@@ -18,6 +18,8 @@ Spends = str | None | Callable[[HttpRequest], str]
 # What a view gets after the request; or the answer, if the user may not see the page.
 Admitted = Desk | User | HttpResponse
 
+PAGES = "pages"  # the limit of page views
+
 
 def customer_page(
     *methods: str, spends: Spends = "changes", recently: bool = False
@@ -26,29 +28,24 @@ def customer_page(
 
     Staff, who have no desk, are redirected to the control area. A GET counts against the user's
     limit ``pages``. A POST counts against the limit ``spends``, or the one that it returns for the
-    request. If that is not ``pages``, the POST writes to the log and also counts against the desk's
-    limit (contract, section 7). With None the page has no limit: a user can always withdraw or
-    revoke. ``recently`` asks for a sign-in of the last 15 minutes.
+    request, as in ``limits.consume_change``. If that is not ``pages``, the POST writes to the log
+    and also counts against the desk's limit (contract, section 7). With None the page has no limit:
+    a user can always withdraw or revoke. ``recently`` asks for a sign-in of the last 15 minutes.
     """
 
     def admit(request: HttpRequest, user: User) -> Admitted:
         if user.is_staff:
             return redirect("admin:index")
         desk = _desk_of(user)
-        if spends:
-            limit = spends(request) if callable(spends) else spends
-            if request.method != "POST":
-                limit = "pages"
-            written = [] if limit == "pages" else limits.desk_limits(desk.public_id)
-            limits.consume_all([(limit, str(user.pk)), *written])
+        if limit := _limit_of(spends, request):
+            written = [] if limit == PAGES else limits.desk_limits(desk.public_id)
+            limits.consume_change(limit, str(user.pk), written)
         return desk
 
-    return _signed_in_page(methods, admit, recently)
+    return _signed_in_page(methods, admit, spends, recently)
 
 
-def user_page(
-    *methods: str, spends: str = "pages", recently: bool = False
-) -> Callable[[View], View]:
+def user_page(*methods: str, spends: str = PAGES, recently: bool = False) -> Callable[[View], View]:
     """Declares a page of any signed-in user, whom the view gets. Staff need their second factor.
 
     A GET counts against the user's limit ``pages``, a POST against ``spends``. ``recently`` asks
@@ -58,10 +55,10 @@ def user_page(
     def admit(request: HttpRequest, user: User) -> Admitted:
         if is_staff(request):
             require_staff(request, recently=False)
-        limits.consume(spends if request.method == "POST" else "pages", str(user.pk))
+        limits.consume_change(spends if request.method == "POST" else PAGES, str(user.pk))
         return user
 
-    return _signed_in_page(methods, admit, recently)
+    return _signed_in_page(methods, admit, spends, recently)
 
 
 def own_bot(desk: Desk, bot_id: str) -> Automation:
@@ -75,29 +72,44 @@ def back_to(bot: Automation) -> tuple[str, str]:
     return bot.name, reverse("bot", args=[bot.pk])
 
 
+def _limit_of(spends: Spends, request: HttpRequest) -> str | None:
+    """The limit of the user against which a request for a page counts; None if there is none."""
+    if spends and request.method != "POST":
+        return PAGES
+    return spends(request) if callable(spends) else spends
+
+
 def _signed_in_page(
-    methods: tuple[str, ...], admit: Callable[[HttpRequest, User], Admitted], recently: bool
+    methods: tuple[str, ...],
+    admit: Callable[[HttpRequest, User], Admitted],
+    spends: Spends,
+    recently: bool,
 ) -> Callable[[View], View]:
     """A visitor is redirected to the sign-in page, which leads back to the page, or to the desk.
 
-    So does the page that asks for a recent sign-in; from a button it leads to the page above.
+    So does the page that asks for a recent sign-in; from a button it leads to the page above. What
+    the view made is counted, unless it refused.
     """
 
     def decorate(view: View) -> View:
         @page(*methods)
         @functools.wraps(view)
         def checked(request: HttpRequest, *args: object, **kwargs: object) -> HttpResponseBase:
-            if not isinstance(request.user, User):
+            user = request.user
+            if not isinstance(user, User):
                 is_form = request.method == "POST"
                 return redirect_to_login(reverse("desk") if is_form else request.get_full_path())
-            admitted = admit(request, request.user)
+            admitted = admit(request, user)
             if isinstance(admitted, HttpResponse):
                 return admitted
             if recently and not signed_in_recently(request):
                 above = request.path.rpartition("/")[0]
                 back = request.path if "GET" in methods else above
                 return redirect_to_login(back, "account_reauthenticate")
-            return view(request, admitted, *args, **kwargs)
+            response = view(request, admitted, *args, **kwargs)
+            if (limit := _limit_of(spends, request)) and response.status_code < 400:
+                limits.count_made(limit, str(user.pk))
+            return response
 
         return checked
 

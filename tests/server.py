@@ -38,7 +38,7 @@ KEYS = ("SECRET_KEY", "TOKEN_KEYS", "SECRET_KEYS")
 PREPARED_WITH = {*KEYS, "DATABASE_URL"}
 LIMITS = (
     *("AUTOMATION", "PLATFORM", "READS", "FAILURES", "MINTING", "CHANGES"),
-    *("REWINDS", "DESK", "DESK_DAY", "PAGES"),
+    *("DESTINATIONS", "REWINDS", "DESK", "DESK_DAY", "PAGES"),
 )
 
 METRICS_TOKEN = secrets.token_hex(32)  # for a server that is asked by ``gauge``

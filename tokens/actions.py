@@ -13,12 +13,12 @@ from django.utils import timezone
 
 from desks import actions as desks
 from desks.actions import refuse_inactive, refuse_removed, remove_bots
-from desks.models import Automation, Desk, User
+from desks.models import Automation, Desk
 from desks.models.election import Reason
 from events import log
 from events.actors import Actor, ActorType
 from events.http.names import require_name
-from events.http.refusals import Invalid, TokenInvalid
+from events.http.refusals import FieldCode, Invalid, TokenInvalid
 from events.kinds import Kind
 from events.times import to_rfc3339, truncate_to_milliseconds
 from tokens import notices
@@ -67,7 +67,7 @@ def mint_platform_token(
     )
     with log.turn(actor=actor) as turn:
         if expires_at is not None and expires_at <= turn.at:
-            raise Invalid.field("expiresAt", "past", "Choose a time in the future.")
+            raise Invalid.field("expiresAt", FieldCode.RANGE, "Choose a time in the future.")
         _save(turn, token)
     return value, token
 
@@ -106,7 +106,7 @@ def generate_secret(
     overlap is out of range or the bot was removed.
     """
     if not timedelta(0) <= overlap <= MAX_OVERLAP:
-        raise Invalid.field("overlap", "range", "Choose an overlap of at most seven days.")
+        raise Invalid.field("overlap", FieldCode.RANGE, "Choose an overlap of at most seven days.")
     text = formats.new(formats.SIGNING_SECRET)
     secret = SigningSecret(source=source, automation=automation, hint=formats.hint(text))
     secret.encrypt(text)
@@ -157,19 +157,6 @@ def end_credentials(*, desk: Desk, actor: Actor, token: bool, secrets: bool) -> 
     return revoked, len(ended)
 
 
-def deactivate(*, user: User, actor: Actor) -> None:
-    """Deactivates a user: disconnects the desk, revokes its token, removes its bots and webhooks.
-
-    See the contract, section 1.
-    """
-    with log.turn(actor=actor) as turn:
-        User.objects.filter(pk=user.pk).update(is_active=False)
-        desk = Desk.objects.filter(user=user).first()
-        if desk is not None:
-            end_desk(turn, desk, actor, Reason.DEACTIVATED)
-            desks.set_deactivated(desk=desk, kind=Kind.DESK_DEACTIVATED, actor=actor)
-
-
 def end_desk(turn: log.Turn, desk: Desk, actor: Actor, reason: Reason) -> None:
     """Ends everything that a desk owns. Needs the caller's turn at the log.
 
@@ -192,20 +179,6 @@ def remove_some_bots(*, desk: Desk, actor: Actor, most: int) -> bool:
         with log.turn(actor=actor) as turn:
             _remove_bots(turn, desk, bots.filter(pk__in=some), Reason.CLOSED)
     return bool(some)
-
-
-def reactivate(*, user: User, actor: Actor) -> None:
-    """Lets a user sign in again. Connection, token, bots and elections are not restored.
-
-    Raises ``Invalid`` if the user closed the account.
-    """
-    with log.turn(actor=actor):
-        if User.objects.filter(pk=user.pk, closed_at__isnull=False).exists():
-            raise Invalid("The owner closed this account. Nobody can open it again.")
-        User.objects.filter(pk=user.pk).update(is_active=True)
-        desk = Desk.objects.filter(user=user).first()
-        if desk is not None:
-            desks.set_deactivated(desk=desk, kind=Kind.DESK_REACTIVATED, actor=actor)
 
 
 def _revoke_all(desk: Desk, actor: Actor) -> int:

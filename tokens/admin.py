@@ -23,7 +23,7 @@ from events.control.pages import ActionPage, ReadOnlyAdmin
 from events.http import limits
 from events.http.names import NameField
 from events.http.refusals import Invalid
-from tokens import actions
+from tokens import accounts, actions
 from tokens.choices import Source
 from tokens.forms import SecretForm, refuse_used, used_once
 from tokens.models import SigningSecret, Token
@@ -34,6 +34,7 @@ class CreateCredentialPage(ActionPage):
     """A page that creates a credential and shows its value once, in the response."""
 
     is_per_row = False
+    limit = "minting"  # counts what the page makes
 
     def create(self, form: Any) -> tuple[str, Model]:
         """Creates the credential and returns its value and its record."""
@@ -45,8 +46,9 @@ class CreateCredentialPage(ActionPage):
 
     def perform(self, form: forms.Form) -> HttpResponse:
         with used_once(self.request):
-            limits.consume("minting", str(self.request.user.pk))
+            limits.consume_change(self.limit, str(self.request.user.pk))
             value, record = self.create(form)
+            limits.count_made(self.limit, str(self.request.user.pk))
         context = self.get_context_data(form=form, value=value, record=record)
         context["back"] = self._control.page_url("change", record)
         return self.response_class(self.request, ["control/shown_once.html"], context)
@@ -310,7 +312,7 @@ class DeactivateUser(ActionPage):
     def perform(self, form: forms.Form) -> HttpResponse:
         if self.row == self.request.user:
             raise Invalid("You cannot deactivate your own account. Ask another member of staff.")
-        actions.deactivate(user=self.row, actor=self.actor)
+        accounts.deactivate(user=self.row, actor=self.actor)
         return self.redirect_to_row(self.row, f"{self.row} is deactivated.")
 
 
@@ -328,7 +330,7 @@ class ReactivateUser(ActionPage):
         return not row.is_active and row.closed_at is None
 
     def perform(self, form: forms.Form) -> HttpResponse:
-        actions.reactivate(user=self.row, actor=self.actor)
+        accounts.reactivate(user=self.row, actor=self.actor)
         return self.redirect_to_row(self.row, f"{self.row} is active again.")
 
 

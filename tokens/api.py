@@ -12,7 +12,6 @@ from rest_framework.viewsets import ViewSetMixin
 
 from desks.models import Desk
 from events.actors import Actor
-from events.http import limits
 from events.http.api_view import ApiResponse, ApiView
 from events.http.bodies import json_body, raw_body
 from events.http.cursors import list_page
@@ -26,6 +25,7 @@ from events.http.parameters import (
 )
 from events.http.refusals import (
     ExchangeSecret,
+    FieldCode,
     Invalid,
     NotAllowed,
     NotFound,
@@ -38,7 +38,7 @@ from events.json_schema import JsonObject, pattern
 from tokens import actions
 from tokens.actions import DESK_TOKEN_NAME
 from tokens.callers.authentication import SessionOrBearerAuthentication
-from tokens.callers.permissions import count_failure
+from tokens.callers.permissions import count_change, count_failure, count_made
 from tokens.callers.staff import is_staff, require_staff
 from tokens.choices import Scope
 from tokens.crypto import formats
@@ -46,7 +46,7 @@ from tokens.crypto.exchange_secrets import contains_secret
 from tokens.models import Token
 from tokens.models.token import EXAMPLE_TOKEN_ID, READ, WRITE, TokenQuerySet, TokenRecord
 
-LIST = "tokens"
+LIST, LIMIT = "tokens", "minting"
 
 # --- What is sent --------------------------------------------------------------------------------
 
@@ -177,9 +177,9 @@ class TokenViewSet(ViewSetMixin, ApiView):
         previous one. `scope` `platform` is for staff. The value is shown only once.
         """
         desk = Desk.objects.filter(user=request.user.pk).first()
-        of_desk = limits.desk_limits(desk.public_id) if desk else []
-        limits.consume_all([("minting", str(request.user.pk)), *of_desk])
+        count_change(request, LIMIT, desk)
         value, token = _mint(request, desk, _clean_body(request))
+        count_made(request, LIMIT)
         return ApiResponse({**token.to_dict(), "token": value}, status=201)
 
     @endpoint(
@@ -200,7 +200,7 @@ class TokenViewSet(ViewSetMixin, ApiView):
         reachable = _reachable(request, to_change=True)
         public_id = _chosen(request)
         if public_id is None and request.auth is None:
-            raise Invalid.field("id", "required", "Name the token.")
+            raise Invalid.field("id", FieldCode.REQUIRED, "Name the token.")
         chosen = public_id or request.auth.public_id
         token = reachable.filter(public_id=chosen).first()
         if token is None:
@@ -229,7 +229,7 @@ def _reachable(request: Request, *, to_change: bool) -> TokenQuerySet:
 def _mint(request: Request, desk: Desk | None, body: JsonObject) -> tuple[str, Token]:
     scope = body.get("scope")
     if scope not in list(FORMS):
-        raise Invalid.field("scope", "invalid_choice", f"Send one of: {', '.join(FORMS)}.")
+        raise Invalid.field("scope", FieldCode.CHOICE, f"Send one of: {', '.join(FORMS)}.")
     data = FORMS[scope].read(body)
     if scope == Scope.PLATFORM:
         require_staff(request._request, recently=True)
@@ -269,7 +269,8 @@ def _chosen(request: Request) -> str | None:
         return in_query
     in_body: str = RevokingBody.read(_clean_body(request))["id"]
     if in_query and in_query != in_body:
-        raise Invalid.field("id", "contradiction", "The query and the body name different tokens.")
+        detail = "The query and the body name different tokens."
+        raise Invalid.field("id", FieldCode.CONTRADICTION, detail)
     return in_body
 
 

@@ -17,8 +17,8 @@ from signals.site.downloads import download
 from signals.site.export import export
 from signals.web import customer_page
 from signals.webhooks.models import Subscription
+from tokens.accounts import close_account
 from tokens.callers.staff import signed_in_recently
-from tokens.closing import close_account
 from tokens.models import SigningSecret, Token
 
 CLOSING_TIME = 30  # seconds, more than a request may take

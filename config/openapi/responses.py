@@ -9,17 +9,23 @@ from http import HTTPStatus
 from typing import Any
 
 from config import security_headers
+from config.openapi import sent
 from config.problems import MEDIA_TYPE, usual_members
 from events.http import refusals
 from events.http.refusals import Refused
 from events.http.schemas import JSON, REFUSALS
-from events.json_schema import COUNT, STRING, example_of
+from events.json_schema import COUNT, STRING, example_of, object_schema, pattern
+from events.live.frames import MEDIA_TYPE as STREAM
 from signals.intake.models import SpentNonce
 from signals.law.refusals import DeskNotReady, NonceUsed
 
 Document = dict[str, Any]
 
 REQUEST_ID = "5f0c4a7be2d14e0b9d7a3c1f88e6b2a0"
+CHALLENGES = [
+    refusal.usual_headers["WWW-Authenticate"]
+    for refusal in (refusals.Unauthenticated, refusals.TokenInvalid)
+]
 
 HEADERS: Document = {
     "X-Request-Id": {
@@ -35,7 +41,19 @@ HEADERS: Document = {
         "schema": STRING,
         "required": True,
     },
-    "WWW-Authenticate": {"schema": {"const": "Bearer"}, "required": True},
+    "WWW-Authenticate": {
+        "description": "Of RFC 6750, with an error if a token was sent and is not valid.",
+        "schema": {"enum": CHALLENGES},
+        "required": True,
+    },
+    "InsufficientScope": {
+        "description": "Of RFC 6750, with scope_missing only: the scope that the call asks for.",
+        "schema": pattern(f'{refusals.CHALLENGE}, error="insufficient_scope", scope="[a-z]+"'),
+    },
+    "Accept-Encoding": {
+        "description": "If the body was encoded.",
+        "schema": {"const": refusals.EncodedBody.usual_headers["Accept-Encoding"]},
+    },
     "Allow": {"description": "The methods of this path.", "schema": STRING, "required": True},
     "Retry-After": {"description": "Seconds.", "schema": COUNT, "required": True},
     "RateLimit-Policy": {
@@ -52,17 +70,21 @@ COUNTED = {**ALWAYS, "RateLimit-Policy": "RateLimit-Policy", "RateLimit": "RateL
 PUBLIC = {**ALWAYS, "Cache-Control": "NoCache", "ETag": "ETag"}
 OF_STATUS = {
     401: {"WWW-Authenticate": "WWW-Authenticate"},
+    403: {"WWW-Authenticate": "InsufficientScope"},
     405: {"Allow": "Allow"},
+    415: {"Accept-Encoding": "Accept-Encoding"},
     429: {"Retry-After": "Retry-After"},
     503: {"Retry-After": "Retry-After"},
 }
 
 EVERYWHERE = (
+    refusals.Malformed,
     refusals.HostInvalid,
     refusals.HttpsRequired,
     refusals.MethodNotAllowed,
     refusals.LengthRequired,
     refusals.BodyTooLarge,
+    refusals.UnsupportedMediaType,
     refusals.Internal,
     refusals.Unavailable,
 )
@@ -75,7 +97,7 @@ OF_SCHEME: dict[str, tuple[type[Refused], ...]] = {
         refusals.TimestampInvalid,
         refusals.FloorSecretRefused,
     ),
-    "session": (refusals.SecondFactorRequired,),
+    "session": (refusals.TokenInvalid, refusals.RateLimited, refusals.SecondFactorRequired),
     "csrf": (refusals.CsrfFailed, refusals.ReauthenticationRequired),
 }
 OF_SCOPE = (refusals.NotAllowed, refusals.ScopeMissing)
@@ -97,6 +119,14 @@ def finish(result: Document) -> Document:
     """Adds refusals and headers to the document, and removes drf-spectacular's internal marks."""
     components = result["components"]
     components["schemas"]["Problem"] = _problem()
+
+    def refer(described: type) -> Document:
+        if described.__name__ not in components["schemas"]:
+            components["schemas"][described.__name__] = object_schema(described, refer)
+        return {"$ref": f"#/components/schemas/{described.__name__}"}
+
+    result["webhooks"] = sent.webhooks(refer)
+    components["schemas"]["Stream"] = sent.stream(refer)
     components["headers"] = HEADERS
     components["responses"] = UNREAD | {refusal.code: _refused([refusal]) for refusal in EVERYWHERE}
     components["examples"] = {refusal.code: _example(refusal) for refusal in Refused.registry()}
@@ -113,7 +143,10 @@ def _finish_operation(operation: Document) -> None:
     responses = operation["responses"]
     headers = COUNTED if operation.get("security") else PUBLIC
     for response in responses.values():
-        response["headers"] = _headers(headers)
+        response["headers"] = response.get("headers", {}) | _headers(headers)
+        if streamed := response.get("content", {}).get(STREAM):
+            streamed["schema"] = {"$ref": "#/components/schemas/Stream"}
+            streamed["example"] = sent.STREAM_EXAMPLE
     if headers is PUBLIC:
         responses["304"] = {"description": "As the ETag names it.", "headers": _headers(headers)}
     for status in NOT_HTTP:
@@ -194,7 +227,6 @@ def _members(refusal: type[Refused]) -> Mapping[str, Any]:
 def _problem() -> Document:
     """Returns the schema of a problem: RFC 9457, with the members of the contract's section 5."""
     pair_and_direction = {"$ref": "#/components/schemas/SentPairAndDirection"}
-    fault = {"type": "object", "properties": dict.fromkeys(("field", "code", "detail"), STRING)}
     properties = {
         "type": {"type": "string", "format": "uri", "description": "A page that explains it."},
         "title": STRING,
@@ -202,7 +234,7 @@ def _problem() -> Document:
         "detail": {**STRING, "description": "What was wrong, and what to do."},
         "code": {"type": "string", "enum": [refusal.code for refusal in Refused.registry()]},
         "requestId": HEADERS["X-Request-Id"]["schema"],
-        "errors": {"type": "array", "items": {**fault, "required": ["field", "code", "detail"]}},
+        "errors": {"type": "array", "items": {"$ref": "#/components/schemas/FieldError"}},
         "sent": pair_and_direction,
         "elected": pair_and_direction,
         "serverTime": {"type": "integer", "description": "Unix time in seconds."},

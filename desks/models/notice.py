@@ -34,12 +34,13 @@ OF_A_DESK = {
     NoticeKind.SILENCE: "A bot that is expected falls silent, or is heard again",
     NoticeKind.REFUSALS: "A bot's signals are refused: at once, then at most once an hour",
     NoticeKind.CONSENT: "The card that you enrolled in was retired",
-    NoticeKind.ENDINGS: "A signing secret is about to end, a webhook or a chat was disabled, or "
-    "webhooks may repeat or miss events after a restore",
+    NoticeKind.ENDINGS: "A signing secret is about to end, a webhook fails, works again or is "
+    "disabled, a chat was disabled, or webhooks may repeat or miss events after a restore",
 }
 OF_STAFF = {
     NoticeKind.OPERATIONS: "An engine is silent, many signals are refused, a token ends soon, or a "
-    "webhook of the platform is disabled or may repeat or miss events after a restore",
+    "webhook of the platform fails, works again, is disabled, or may repeat or miss events after a "
+    "restore",
 }
 # What is not written any more. Some may wait to be sent, and mails that were sent have a link.
 NO_MORE = {
@@ -74,8 +75,9 @@ class QueuedNotice(models.Model):
 
     ``address`` is where the mail goes if that is not the user's present address. ``due_at`` is when
     to send it, or to try again. ``public_id`` is in the Message-ID, so every attempt has the same
-    one; the rows of one notice have it in common. ``about`` is the id of a secret whose later end
-    makes the notice untrue, or empty.
+    one; the rows of one notice have it in common. ``attempts`` is 0 until a process took the row;
+    then it is the number of the attempt that is made or comes next. ``about`` is the id of a secret
+    whose later end makes the notice untrue, or empty.
 
     The database does not check ``chat``: writing a notice under the log's lock must not wait for
     the lock of a chat. A row whose chat was removed meanwhile is deleted when it is due.

@@ -1,4 +1,4 @@
-"""Request bodies: the length is checked before reading, and the JSON is parsed strictly, once."""
+"""Request bodies: the headers are checked before reading, and the JSON is parsed strictly, once."""
 
 from django.conf import settings
 from django.http import HttpRequest
@@ -6,20 +6,30 @@ from django.http.request import UnreadablePostError
 from rest_framework.request import Request
 
 from events.http import strict_json
-from events.http.refusals import BodyTooLarge, LengthRequired, Malformed, UnsupportedMediaType
+from events.http.refusals import (
+    BodyTooLarge,
+    EncodedBody,
+    LengthRequired,
+    Malformed,
+    UnsupportedMediaType,
+)
 from events.http.requests import state_of
 from events.json_schema import JsonObject
 
 
-def check_length(request: HttpRequest) -> None:
-    """Checks the declared length of the body, before any of it is read.
+def check_declared(request: HttpRequest) -> None:
+    """Checks what the headers say of the body, before any of it is read.
 
-    Raises ``LengthRequired`` for a chunked body, and ``BodyTooLarge``.
+    Raises ``LengthRequired`` for a chunked body, ``BodyTooLarge``, and ``EncodedBody``.
     """
     if request.META.get("HTTP_TRANSFER_ENCODING"):
         raise LengthRequired
-    if int(request.META.get("CONTENT_LENGTH") or 0) > settings.DATA_UPLOAD_MAX_MEMORY_SIZE:
+    length = int(request.META.get("CONTENT_LENGTH") or 0)
+    if length > settings.DATA_UPLOAD_MAX_MEMORY_SIZE:
         raise BodyTooLarge
+    encoding = request.headers.get("Content-Encoding", "")
+    if length and encoding.lower() not in ("", "identity"):
+        raise EncodedBody
 
 
 def raw_body(request: Request) -> bytes:

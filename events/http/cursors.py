@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from django.db.models import Model, QuerySet
 
-from events.http.refusals import CursorLost, Invalid
+from events.http.refusals import CursorLost, FieldCode, Invalid
 
 CURSOR_FIELD = "after"
 LOG = "events"
@@ -67,15 +67,22 @@ def list_key(cursor: str, name: str, form: str = NUMBER) -> str:
 
 
 def list_page(
-    rows: QuerySet[ModelRow], params: Mapping[str, Any], name: str, form: str = NUMBER
+    rows: QuerySet[ModelRow],
+    params: Mapping[str, Any],
+    name: str,
+    form: str = NUMBER,
+    *,
+    newest_first: bool = False,
 ) -> tuple[Sequence[ModelRow], str | None]:
     """A page of the list ``name``, and the cursor of the next one; None at the end of the list.
 
-    ``rows`` are in the order of their primary keys, which have this form. ``params`` are the values
-    of ``PageParameters``. Raises ``Invalid`` for a cursor of another list.
+    ``rows`` are in the order of their primary keys, which have this form, or the other way round if
+    ``newest_first``. ``params`` are the values of ``PageParameters``. Raises ``Invalid`` for a
+    cursor of another list.
     """
     if "after" in params:
-        rows = rows.filter(pk__gt=list_key(params["after"], name, form))
+        key = list_key(params["after"], name, form)
+        rows = rows.filter(**{"pk__lt" if newest_first else "pk__gt": key})
     limit = params["limit"]
     return page_of(list(rows[: limit + 1]), limit, lambda row: list_cursor(name, row.pk))
 
@@ -95,7 +102,7 @@ def page_of(
 def invalid_cursor() -> Invalid:
     """The refusal of text that is not a cursor of this list."""
     detail = "Send the value of next from an earlier response of this list, unchanged."
-    return Invalid.field(CURSOR_FIELD, "unknown", detail)
+    return Invalid.field(CURSOR_FIELD, FieldCode.CURSOR, detail)
 
 
 def _numbers(cursor: str, name: str, epoch: str, head: int, *, count: int) -> list[int]:

@@ -34,6 +34,9 @@ OFF = "off"
 # request: 50,000 requests of a desk take 1 MB of Redis.
 FIXED_WINDOWS = ("desk_day", "refusals", "refusals_suppressed")
 ONCE_A_MINUTE = parse("1/minute")
+CHANGES = "changes"
+# They count what was made. A request to make it counts as a change (contract, section 7).
+OF_MADE = ("minting", "destinations")
 TIMEOUT = 0.5  # seconds
 COOLDOWN = 2  # seconds until a store that failed is used again
 
@@ -75,22 +78,46 @@ def consume(name: str, client_id: str) -> Budget | None:
     return consume_all([(name, client_id)])
 
 
-def consume_all(keys: Iterable[LimitKey]) -> Budget | None:
+def consume_all(keys: Iterable[LimitKey], *, with_room: Iterable[LimitKey] = ()) -> Budget | None:
     """Counts one request against several limits; returns the most restrictive, None if all are off.
 
-    Raises ``RateLimited`` if one of them is reached, and counts nothing then. Exception: a request
-    that loses a race for the last place is still counted by the limits checked before.
+    Raises ``RateLimited`` if one of them, or of the limits ``with_room``, is reached, and counts
+    nothing then. Exception: a request that loses a race for the last place is still counted by the
+    limits checked before.
     """
     limited = [(name, client_id) for name, client_id in keys if _limit(name)]
-    tightest = _most_restrictive(budget(name, client_id) for name, client_id in limited)
-    if tightest is None:
-        return None
-    if not tightest.remaining:
+    before = [budget(name, client_id) for name, client_id in limited]
+    others = [budget(name, client_id) for name, client_id in with_room]
+    tightest = most_restrictive([*before, *others])
+    if tightest is not None and not tightest.remaining:
         raise _rate_limited(tightest)
     for name, client_id in limited:
         if not try_consume(name, client_id):
             raise _rate_limited(budget(name, client_id))
-    return replace(tightest, remaining=tightest.remaining - 1)
+    after = [replace(each, remaining=each.remaining - 1) for each in before if each]
+    return most_restrictive([*after, *others])
+
+
+def consume_change(name: str, user_id: str, others: Iterable[LimitKey] = ()) -> Budget | None:
+    """Counts a user's request to change something against the limit ``name`` and others.
+
+    A request to make something counts as a change, and needs room in the limit of what is made. If
+    it succeeds, call ``count_made``.
+    """
+    if name in OF_MADE:
+        return consume_all([(CHANGES, user_id), *others], with_room=[(name, user_id)])
+    return consume_all([(name, user_id), *others])
+
+
+def count_made(name: str, user_id: str) -> Budget | None:
+    """Counts what a request made, if the limit ``name`` counts that. Returns what is left of it.
+
+    Requests that run at once may exceed the limit: what is made is not taken back.
+    """
+    if name not in OF_MADE:
+        return None
+    try_consume(name, user_id)
+    return budget(name, user_id)
 
 
 def try_consume(name: str, client_id: str) -> bool:
@@ -142,7 +169,7 @@ def budget(name: str, client_id: str) -> Budget | None:
     return Budget(name, limit.amount, window, max(0, stats.remaining), resets_in)
 
 
-def _most_restrictive(budgets: Iterable[Budget | None]) -> Budget | None:
+def most_restrictive(budgets: Iterable[Budget | None]) -> Budget | None:
     """The budget with the least remaining; among equals, the one that takes longest to reset."""
     limited = [budget for budget in budgets if budget]
     return min(limited, key=lambda budget: (budget.remaining, -budget.resets_in), default=None)

@@ -12,7 +12,7 @@ from typing import Any
 from django import forms
 from django.core.exceptions import ValidationError
 
-from events.http.refusals import Invalid
+from events.http.refusals import FieldCode, Invalid
 
 MAX_NAME_LENGTH = 80
 # Unicode's general categories of control characters, format characters (invisible, or changing the
@@ -28,7 +28,6 @@ EMOJI_FORM = "\ufe0f"  # asks for the coloured form of the symbol before it
 SYMBOLS = frozenset({"So", "Sm"})
 BLANK = "\u2800"  # a symbol that is drawn as nothing: the empty pattern of Braille
 MAX_MARKS = 3  # combining marks in a row. Thai and Hindi need two; more cover the lines around
-CODE = "characters"
 DETAIL = (
     "Leave out control characters, those that are invisible or change the text direction, and more "
     f"than {MAX_MARKS} accents on one letter."
@@ -38,7 +37,7 @@ DETAIL = (
 def validate_name(name: str) -> None:
     """Validates a name in forms and serializers. Raises Django's ``ValidationError``."""
     if not _is_plain(name):
-        raise ValidationError(DETAIL, code=CODE)
+        raise ValidationError(DETAIL, code=FieldCode.CHARACTERS)
 
 
 def _is_plain(name: str) -> bool:
@@ -75,4 +74,4 @@ def require_name(name: str, *, field: str = "name") -> None:
     try:
         validate_name(name)
     except ValidationError:
-        raise Invalid.field(field, CODE, DETAIL) from None
+        raise Invalid.field(field, FieldCode.CHARACTERS, DETAIL) from None

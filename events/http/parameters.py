@@ -6,8 +6,9 @@ from typing import Any
 
 from django.http import QueryDict
 from rest_framework import serializers
+from rest_framework.exceptions import ErrorDetail
 
-from events.http.refusals import FieldError, Invalid
+from events.http.refusals import FieldCode, FieldError, Invalid
 from events.times import RFC3339_DETAIL, parse_rfc3339
 
 DEFAULT_PAGE_SIZE = 100
@@ -24,6 +25,23 @@ DETAILS = {
     "max_value": "Send at most {max_value}.",
     "required": "Send this field.",
 }
+# Our code for each of the framework's. Our own serializers and validators use ours.
+CODES = {
+    "blank": FieldCode.REQUIRED,
+    "empty": FieldCode.REQUIRED,
+    "invalid": FieldCode.TYPE,
+    "invalid_choice": FieldCode.CHOICE,
+    "max_length": FieldCode.LENGTH,
+    "max_string_length": FieldCode.RANGE,
+    "max_value": FieldCode.RANGE,
+    "min_length": FieldCode.LENGTH,
+    "min_value": FieldCode.RANGE,
+    "not_a_list": FieldCode.TYPE,
+    "null": FieldCode.REQUIRED,
+    "null_characters_not_allowed": FieldCode.CHARACTERS,
+    "required": FieldCode.REQUIRED,
+    "surrogate_characters_not_allowed": FieldCode.CHARACTERS,
+}
 
 
 class StrictSerializer(serializers.Serializer[Any]):
@@ -34,7 +52,7 @@ class StrictSerializer(serializers.Serializer[Any]):
         """The validated values. Raises ``Invalid`` with one error for each fault."""
         checked = cls(data=cls._plain(data))
         checked.is_valid()
-        errors = [*_unknown(checked, data), *_repeated(checked, data), *_flatten(checked)]
+        errors = [*_unknown(checked, data), *_repeated(checked, data), *_faults(checked)]
         if errors:
             raise Invalid(errors=errors)
         return dict(checked.validated_data)
@@ -76,15 +94,15 @@ class Rfc3339Field(serializers.DateTimeField):
     The framework also accepts a date without a time, and a time without an offset.
     """
 
-    default_error_messages = {"invalid": RFC3339_DETAIL}
+    default_error_messages = {FieldCode.FORM: RFC3339_DETAIL}
 
     def to_internal_value(self, value: object) -> datetime:
         if not isinstance(value, str):
-            self.fail("invalid")
+            self.fail(FieldCode.FORM)
         try:
             return parse_rfc3339(value)
         except ValueError:
-            self.fail("invalid")
+            self.fail(FieldCode.FORM)
 
 
 class PageParameters(StrictSerializer):
@@ -103,11 +121,16 @@ class PageParameters(StrictSerializer):
     )
 
 
+def contradiction(field: str, detail: str) -> serializers.ValidationError:
+    """The error of a field that contradicts another one. For ``validate`` of a serializer."""
+    return serializers.ValidationError({field: detail}, code=FieldCode.CONTRADICTION)
+
+
 def _unknown(checked: StrictSerializer, data: Mapping[str, object]) -> Iterator[FieldError]:
     for name in data:
         if name not in checked.fields:
             shown = name if len(name) <= MAX_SHOWN_LENGTH else f"{name[:SHOWN_PREFIX_LENGTH]}…"
-            yield FieldError(field=shown, code="unknown", detail=UNKNOWN)
+            yield FieldError(field=shown, code=FieldCode.UNKNOWN, detail=UNKNOWN)
 
 
 def _repeated(checked: StrictSerializer, data: Mapping[str, object]) -> Iterator[FieldError]:
@@ -115,25 +138,28 @@ def _repeated(checked: StrictSerializer, data: Mapping[str, object]) -> Iterator
         return
     for name, field in checked.fields.items():
         if len(data.getlist(name)) > 1 and not isinstance(field, serializers.ListField):
-            yield FieldError(field=name, code="repeated", detail="Send this field once.")
+            detail = "Send this field once."
+            yield FieldError(field=name, code=FieldCode.REPEATED, detail=detail)
 
 
-def _flatten(
-    checked: StrictSerializer, errors: Any = None, path: tuple[str, ...] = ()
-) -> Iterator[FieldError]:
-    """The framework's nested errors as a flat list. Each error names the path of its field."""
-    errors = checked.errors if errors is None else errors
-    if isinstance(errors, Mapping):
-        for name, inner in errors.items():
-            yield from _flatten(checked, inner, (*path, str(name)))
-        return
-    for error in errors:
-        if isinstance(error, Mapping):
-            yield from _flatten(checked, error, path)
+def _faults(checked: StrictSerializer) -> Iterator[FieldError]:
+    """The framework's errors in our words. The items of a list are one field, as in a query."""
+    for name, errors in checked.errors.items():
+        for error in dict.fromkeys(_leaves(errors)):
+            code, detail = error.code or "invalid", str(error)
+            if not isinstance(code, FieldCode):
+                detail = _detail(checked.fields.get(name), code) or detail
+                code = CODES[code]
+            yield FieldError(field=name, code=code, detail=detail)
+
+
+def _leaves(errors: Any) -> Iterator[ErrorDetail]:
+    """The errors of a field: a list of them, or one such list for each wrong item of a list."""
+    for error in errors.values() if isinstance(errors, Mapping) else errors:
+        if isinstance(error, ErrorDetail):
+            yield error
         else:
-            code = getattr(error, "code", "invalid")
-            detail = _detail(checked.fields.get(path[0]), code) or str(error)
-            yield FieldError(field=".".join(path), code=code, detail=detail)
+            yield from _leaves(error)
 
 
 def _detail(field: "serializers.Field[Any, Any, Any, Any] | None", code: str) -> str:

@@ -6,18 +6,47 @@ are in ``signals.law.refusals``. ``Refused.registry`` lists all of them for the 
 """
 
 from collections.abc import Iterable, Mapping
+from enum import StrEnum
 from typing import Annotated, Any, ClassVar, TypedDict, TypeVar
 
+from events.json_schema import one_of
 from events.waits import Wait
 
 Row = TypeVar("Row")
 
 
+class FieldCode(StrEnum):
+    """What can be wrong with a field: every ``code`` of ``errors``, with its one meaning."""
+
+    meaning: str
+
+    def __new__(cls, code: str, meaning: str) -> "FieldCode":
+        member = str.__new__(cls, code)
+        member._value_, member.meaning = code, meaning
+        return member
+
+    REQUIRED = "required", "It is missing, null or empty, and must not be."
+    UNKNOWN = "unknown", "The request has no field of this name."
+    REPEATED = "repeated", "It was sent more than once, and counts once."
+    TYPE = "type", "It has another type: text in place of a number, for example."
+    CHOICE = "choice", "It is none of the values that the field takes."
+    FORM = "form", "It has the right type, but is not written as the field must be."
+    CHARACTERS = "characters", "It contains characters that the field does not take."
+    LENGTH = "length", "It is a text or a list that is too short or too long."
+    RANGE = "range", "It is a number or a time that is too small, too large or too exact."
+    CURSOR = "cursor", "It is no cursor of this list."
+    CONTRADICTION = "contradiction", "It contradicts another field, the path or the query."
+    FORBIDDEN = "forbidden", "It is well formed, but the caller, or anybody, may not use it."
+    TAKEN = "taken", "It exists already, and may exist once only."
+
+
 class FieldError(TypedDict):
     """What was wrong with one field. The value is not in it."""
 
-    field: str
-    code: str
+    field: Annotated[str, "Its name. An item of a list counts as the list."]
+    code: Annotated[
+        str, one_of(FieldCode), " ".join(f"`{code}`: {code.meaning}" for code in FieldCode)
+    ]
     detail: Annotated[str, "What the field must be."]
 
 
@@ -71,11 +100,14 @@ class HostInvalid(Refused):
 # --- 401 ---------------------------------------------------------------------------------------
 
 
+CHALLENGE = 'Bearer realm="signals"'  # RFC 6750, section 3
+
+
 class Unauthenticated(Refused):
     """The request is not authenticated."""
 
     status = 401
-    usual_headers = {"WWW-Authenticate": "Bearer"}
+    usual_headers = {"WWW-Authenticate": CHALLENGE}
 
 
 class CredentialsMissing(Unauthenticated):
@@ -86,6 +118,14 @@ class CredentialsMissing(Unauthenticated):
 class TokenInvalid(Unauthenticated):
     code, title = "token_invalid", "Token revoked, expired or unknown"
     detail = "Check that you sent the whole token. If it was revoked or expired, mint a new one."
+    usual_headers = {"WWW-Authenticate": f'{CHALLENGE}, error="invalid_token"'}
+
+
+class SchemeUnknown(TokenInvalid):
+    """``Authorization`` has another scheme: no token was sent."""
+
+    detail = "Send Authorization: Bearer <token>. No other scheme is known here."
+    usual_headers = Unauthenticated.usual_headers
 
 
 class SignatureMissing(Unauthenticated):
@@ -121,6 +161,11 @@ class FloorSecretRefused(Unauthenticated):
 class ScopeMissing(Refused):
     code, status, title = "scope_missing", 403, "Token lacks the required scope"
     detail = "Use a token that has the scope of this endpoint."
+
+    def __init__(self, scope: str) -> None:
+        super().__init__(f"This call asks for the scope {scope}. Use a token that has it.")
+        error = f'error="insufficient_scope", scope="{scope}"'
+        self.headers["WWW-Authenticate"] = f"{CHALLENGE}, {error}"
 
 
 class NotAllowed(Refused):
@@ -199,8 +244,13 @@ class BodyTooLarge(Refused):
 
 
 class UnsupportedMediaType(Refused):
-    code, status, title = "unsupported_media_type", 415, "Content type is not JSON"
-    detail = "Send Content-Type: application/json."
+    code, status, title = "unsupported_media_type", 415, "Content type or encoding not supported"
+    detail = "Send Content-Type: application/json, and the body without Content-Encoding."
+
+
+class EncodedBody(UnsupportedMediaType):
+    detail = "Send the body as it is, without Content-Encoding. The service decodes no body."
+    usual_headers = {"Accept-Encoding": "identity"}
 
 
 # --- 409 ---------------------------------------------------------------------------------------
@@ -211,6 +261,14 @@ class MadeAlready(Refused):
     detail = (
         "This form was sent before, and what it made was shown then. Nothing new was made. If you "
         "did not store the value, open the form again and make a new one."
+    )
+
+
+class IdempotencyKeyReused(Refused):
+    code, status, title = "idempotency_key_reused", 409, "Idempotency-Key used for something else"
+    detail = (
+        "What was made with this Idempotency-Key differs from this request, or was changed since. "
+        "Nothing was made. Use a new key for something new."
     )
 
 
@@ -234,10 +292,10 @@ class ExchangeSecret(Unlawful):
 class Invalid(Unlawful):
     code, title = "invalid", "Invalid request"
     detail = "Correct each field that errors lists."
-    example = {"errors": [{"field": "limit", "code": "min_value", "detail": "Send 1 or more."}]}
+    example = {"errors": [{"field": "limit", "code": "range", "detail": "Send at least 1."}]}
 
     @classmethod
-    def field(cls, name: str, code: str, detail: str) -> "Invalid":
+    def field(cls, name: str, code: FieldCode, detail: str) -> "Invalid":
         """The refusal for an error in one field."""
         return cls(errors=[FieldError(field=name, code=code, detail=detail)])
 

@@ -5,12 +5,12 @@ The client's address comes from trusted sources only.
 
 import ipaddress
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from django.conf import settings
 from django.http import HttpRequest
 
+from events.http.limits import Budget
 from events.json_schema import JsonObject
 
 _NAME = "service_state"
@@ -23,8 +23,8 @@ class RequestState:
     id: str | None = None
     # The JSON object in the body. None until it is parsed.
     json_body: JsonObject | None = None
-    # The response headers with the state of the rate limit that counted the request.
-    limit_headers: Mapping[str, str] = field(default_factory=dict)
+    # The most restrictive of the rate limits that counted the request.
+    budget: Budget | None = None
     # The code of the refusal, or the outcome of the signal.
     outcome: str | None = None
     # Whether a failed credential was counted: each request counts at most once.

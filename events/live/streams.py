@@ -37,9 +37,9 @@ def open_stream(
 ) -> HttpResponseBase:
     """A stream of what ``query`` asks for and ``view`` may see, after ``query.after``.
 
-    ``query.after`` None begins at ``head``. Raises ``RateLimited`` beyond ``LIMIT_STREAMS``,
-    ``Unavailable`` if the process has no place for another reader, and ``CursorLost`` if ``head``
-    is of another log.
+    ``query.after`` None begins at ``head``. Raises ``RateLimited`` beyond ``LIMIT_STREAMS`` or the
+    slots of one owner, ``Unavailable`` if the process has no place for another reader, and
+    ``CursorLost`` if ``head`` is of another log.
     """
     if request.method == "HEAD":
         return StreamingHttpResponse((), content_type=MEDIA_TYPE, headers=HEADERS)

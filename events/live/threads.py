@@ -10,7 +10,8 @@ from contextlib import suppress
 
 from django.conf import settings
 
-from events.http.refusals import Unavailable
+from events.http.refusals import RateLimited, Unavailable
+from events.live.hub import WAIT_FOR_PLACE
 from events.live.metrics import SLOTS
 from events.live.readers import Reader, View
 from events.waits import Wait
@@ -53,17 +54,24 @@ class Slots:
             self._taken += Counter()  # removes owners without a slot
             SLOTS.dec()
 
+    def has_own(self, view: View) -> bool:
+        """Whether the reader's owner has all the slots that one owner may have."""
+        most = settings.WAITING_READERS_PER_TOKEN
+        if not view.is_platform:
+            most = min(most, max(1, _of_desks() // 2))
+        return self._taken[view.owner, view.is_platform] >= most
+
     def _has_free_slot(self, view: View) -> bool:
-        own = self._taken[view.owner, view.is_platform]
-        if own >= settings.WAITING_READERS_PER_TOKEN:
-            return False
-        if self._taken.total() >= settings.WAITING_READERS:
+        if self.has_own(view) or self._taken.total() >= settings.WAITING_READERS:
             return False
         if view.is_platform:
             return True
-        of_desks = settings.WAITING_READERS // 2
         by_desks = sum(taken for (_, is_platform), taken in self._taken.items() if not is_platform)
-        return by_desks < of_desks and own < max(1, of_desks // 2)
+        return by_desks < _of_desks()
+
+
+def _of_desks() -> int:
+    return int(settings.WAITING_READERS // 2)
 
 
 slots = Slots()
@@ -72,13 +80,16 @@ slots = Slots()
 class ThreadReader(Reader):
     """A stream that a thread of gunicorn writes to this connection. It has a slot until ``close``.
 
-    Raises ``Unavailable`` if no slot is free.
+    Raises ``RateLimited`` if its owner has all the slots that one may have, and ``Unavailable`` if
+    no slot is free for others' sake.
     """
 
     __slots__ = ("_news", "_socket")
 
     def __init__(self, view: View, connection: socket.socket | None) -> None:
         if not slots.take(view):
+            if slots.has_own(view):
+                raise RateLimited(WAIT_FOR_PLACE)
             raise Unavailable(Wait.READERS, NO_SLOT, retry_after=PAUSE_WITHOUT_SLOT)
         super().__init__(view)
         self._news = threading.Event()

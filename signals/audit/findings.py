@@ -13,10 +13,10 @@ NOT_COVERED = (
     "a desk; who is staff, except that no owner of a desk is",
     "token digests and what is encrypted, except that a configured key can read each of them",
     "when each token was last used",
-    "the hosts of webhooks",
-    "what a runner changes of a webhook: its cursor, failures, next attempt, lease, tests and "
-    "attempts; and the position to which its owner moved it, except that neither is beyond the end "
-    "of the log",
+    "the hosts of webhooks, and the keys with which requests made them",
+    "what a runner changes of a webhook: its cursor, failures, next attempt, lease, tests, "
+    "attempts and single events that are sent again; and the position to which its owner moved it, "
+    "except that neither is beyond the end of the log",
     "the log's epoch, and its clock, except that the clock is not behind the last event",
     "internal row numbers",
     "the exact time of a disconnection, a withdrawal, a deactivation or the decision to end a "

@@ -64,7 +64,8 @@ class Table:
 
     ``desk`` is the userId of a row's desk, empty for the platform. ``key`` is the column that names
     a row, and ``named_by`` finds its value. The members that the kind of event which begins a row
-    always has are about the columns of their names; those in ``ignored`` are of earlier releases.
+    always has are about the columns of their names. Those in ``ignored`` are in events of earlier
+    releases only, and those in ``later`` not in theirs: such an event leaves the column as it was.
     Only one row of a ``slot`` may be in use: until its column ``ended_by`` has a value. ``derived``
     are values of a stored row in the form of the log.
     """
@@ -79,6 +80,7 @@ class Table:
     slot: Callable[[Row], Key] = itemgetter("key")
     derived: Callable[[Row], Row] = lambda row: {}
     ignored: tuple[str, ...] = ()
+    later: tuple[str, ...] = ()
 
     @cached_property
     def members(self) -> Row:
@@ -88,7 +90,7 @@ class Table:
         if part:
             declared = get_type_hints(declared)[part]
         names: frozenset[str] = declared.__required_keys__  # type: ignore[attr-defined]
-        return {name: _column(name, self.key) for name in names}
+        return {name: _column(name, self.key) for name in (*names, *self.later)}
 
 
 class Rows:
@@ -161,6 +163,7 @@ def _name(key: Key) -> str:
 def _columns_after(table: Table, change: Change, event: Event, row: Row) -> Row:
     """The columns that an event changes. Raises ``AuditMismatchError`` if its data differs."""
     data = event.data[change.part] if change.part else event.data
+    data = {name: row.get(_column(name, table.key)) for name in table.later} | data
     members = {**table.members, **{name: _column(name, table.key) for name in change.reads}}
     reads = members if change.begins else change.reads
     columns = {members[name]: _read(name, data[name]) for name in reads}
@@ -528,10 +531,15 @@ SECRETS = Table(
 # --- Webhooks (what a runner changes is not in the log) -------------------------------------------
 
 
+CHANGEABLE = ("name", "kinds", "bot", "url")  # in the order of the event's member ``changed``
+
+
 def _check_webhook_change(owner: Owner, event: Event, row: Row) -> None:
     changed = event.data["changed"]
-    require(changed in (["kinds"], ["url"], ["kinds", "url"]), "changed")
-    require(("kinds" in changed) == (row["kinds"] != event.data["kinds"]), "kinds")
+    require(changed and changed == [one for one in CHANGEABLE if one in changed], "changed")
+    for member in CHANGEABLE[:-1]:
+        is_other = event.data.get(member, row[member]) != row[member]
+        require((member in changed) == is_other, member)
 
 
 def _change_url(event: Event, row: Row) -> Row:
@@ -556,8 +564,25 @@ def _check_position(owner: Owner, event: Event, row: Row) -> None:
     require(0 <= event.data["position"] < event.position, "position")
 
 
+def _check_failing(owner: Owner, event: Event, row: Row) -> None:
+    since = datetime.fromisoformat(event.data["since"])
+    least = timedelta(minutes=10 if row["state"] == State.UNVERIFIED else 15)
+    require(event.data["since"] == to_rfc3339(since) and since <= event.at - least, "since")
+
+
+def _check_failed_before(owner: Owner, event: Event, row: Row) -> None:
+    require(row["failing_told_at"], "no event told that it fails")
+
+
 def _check_reason(owner: Owner, event: Event, row: Row) -> None:
     require(event.data["reason"] in DisabledReason.values, "reason")
+
+
+def _chosen(row: Row) -> Row:
+    """What the owner chose, as the log has it: a group of kinds is stored with its kinds."""
+    groups = tuple(kind.removesuffix("*") for kind in row["kinds"] if kind.endswith(".*"))
+    single = [kind for kind in row["kinds"] if kind.endswith(".*") or not kind.startswith(groups)]
+    return {"name": row["name"] or None, "kinds": single or None, "bot": row["bot"] or None}
 
 
 def _end_secrets(owner: Owner, event: Event, row: Row) -> None:
@@ -582,16 +607,23 @@ WEBHOOKS = Table(
     key="public_id",
     named_by=_data("id"),
     ignored=("host",),
-    derived=lambda row: {"kinds": row["kinds"] or None},
+    later=("name", "bot"),
+    derived=_chosen,
     events={
         Kind.SUBSCRIPTION_CREATED: Change(
-            {"state": State.UNVERIFIED, "reason": None, "is_verified": False, "revision": 0},
+            {
+                "state": State.UNVERIFIED,
+                "reason": None,
+                "is_verified": False,
+                "revision": 0,
+                "failing_told_at": None,
+            },
             checked=("secret",),
             begins=True,
         ),
         Kind.SUBSCRIPTION_VERIFIED: Change(_verify, needs={"is_verified": False}),
         Kind.SUBSCRIPTION_CHANGED: Change(
-            _change_url, ("kinds",), check=_check_webhook_change, checked=("changed",)
+            _change_url, ("name", "kinds", "bot"), check=_check_webhook_change, checked=("changed",)
         ),
         Kind.SUBSCRIPTION_SECRET_REPLACED: Change(
             check=_end_secrets, checked=("secret", "previousEndsAt")
@@ -605,6 +637,15 @@ WEBHOOKS = Table(
             {"revision": lambda event, row: row["revision"] + 1},
             check=_check_position,
             checked=("position",),
+        ),
+        Kind.SUBSCRIPTION_FAILING: Change(
+            {"failing_told_at": _at},
+            needs={"failing_told_at": None, "state": (State.UNVERIFIED, State.ACTIVE)},
+            check=_check_failing,
+            checked=("since",),
+        ),
+        Kind.SUBSCRIPTION_WORKING: Change(
+            {"failing_told_at": None}, needs={"state": State.ACTIVE}, check=_check_failed_before
         ),
         Kind.SUBSCRIPTION_DISABLED: Change(
             {"state": State.DISABLED}, ("reason",), {"state": State.ACTIVE}, check=_check_reason

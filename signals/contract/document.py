@@ -22,16 +22,21 @@ HEADERS = ["Authorization", signing.TIMESTAMP_HEADER, signing.SIGNATURE_HEADER]
 BOT_ID, USER_ID, NONCE, TRACED = "<botId>", "<userId>", "<nonce>", "<trace>"
 ANY_PAIR = "<BASE>/<QUOTE>"
 
+# What each sample is, and what it needs to be accepted, beside its ids and a new nonce.
 NOTES = {
-    "tv": "A signal from one automation, signed with its own secret. Repeats the automation's "
-    "elected pair and direction.",
-    "fanout": "A signal to every ready desk. Fills every matching paper election.",
-    "oneDesk": "A deploy to one desk, with a write token. The desk must be ready.",
-    "oneUser": "A fan-out that is restricted to one desk.",
-    "floor": "A deploy to one desk on the hook, with a write token or the Floor secret's "
-    "signature.",
-    "nox": "A signal from Nox, with a write token or the Nox secret's signature. The action_id is "
-    "the nonce. The mode is draft, dry_run or paper.",
+    "tv": "A signal from one automation. It needs the bot's own signature, and a bot that has "
+    "elected this pair and direction: send those that your bot has elected.",
+    "fanout": "A signal to every ready desk. Fills every matching paper election. It needs a write "
+    "token or the Floor secret's signature, and the published card's pair and direction.",
+    "oneDesk": "A deploy to one desk. It needs a write token, and a desk that is ready: one that "
+    "is enrolled in the published card, whose pair and direction it repeats.",
+    "oneUser": "A fan-out that is restricted to one desk. It needs a write token or the Floor "
+    "secret's signature, and a desk that is ready.",
+    "floor": "A deploy to one desk on the hook. It needs a write token or the Floor secret's "
+    "signature, and a desk that is ready.",
+    "nox": "A signal from Nox. It needs a write token or the Nox secret's signature, and the "
+    "published card's pair and direction. The action_id is the nonce. The mode is draft, dry_run "
+    "or paper.",
 }
 
 VECTOR_SECRET = "svc_sign_" + 43 * "0" + "EXMPLE"
@@ -40,7 +45,7 @@ VECTOR_BODY = '{"source":"floor","nonce":"n-1"}'
 
 
 class Sample(TypedDict):
-    """A sample body. It is accepted once the ids and the nonce are filled in."""
+    """A sample body. ``note`` says what it needs to be accepted."""
 
     note: str
     path: str

@@ -15,6 +15,7 @@ from rest_framework import serializers
 
 from events.api import MAX_WAIT, FeedParameters
 from events.http.limits import OFF
+from events.http.refusals import FieldCode
 from events.http.requests import json_weight, media_weights
 from events.json_schema import JsonObject
 from events.kinds import Kind
@@ -50,8 +51,9 @@ LIMITS = {
     "reads": "Reads with one desk token",
     "large_reads": "Those of them that ask for more than 100 items",
     "failures": "Failed credentials of one address. A valid credential is never refused for it",
-    "minting": "Tokens and secrets that one user makes",
-    "changes": "Other changes that one user makes",
+    "minting": "Tokens and signing secrets that one user makes, and exports",
+    "destinations": "Webhooks, secrets of webhooks, and chats that one user makes",
+    "changes": "Requests of one user that change something, refused ones too",
     "rewinds": "Webhooks that one user has sent events again",
     "desk": "What the owner and the bots of one desk write to the log",
     "desk_day": "What they write to the log in a day",
@@ -80,6 +82,7 @@ def contract_page() -> str:
         "kinds": Kind.values,
         "max_wait": MAX_WAIT,
         "limits": _limits(),
+        "field_codes": list(FieldCode),
     }
     return render_to_string("contract/page.html", context)
 

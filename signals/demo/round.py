@@ -53,13 +53,14 @@ class Round:
         self._faults = 0
 
     def play(self) -> bool:
-        """Plays the round. Returns whether every response was as expected."""
+        """Plays the round, once. Returns whether every response was as expected."""
         try:
-            start = self._play_engine()
-            self._play_automation()
-            self._play_feed(start)
-            if self._delivers:
-                self._play_webhook()
+            with self._http:
+                start = self._play_engine()
+                self._play_automation()
+                self._play_feed(start)
+                if self._delivers:
+                    self._play_webhook()
         except EXPECTED_ERRORS as error:
             self._report_fault(f"the round stops here, {type(error).__name__}: {error}")
         return not self._faults

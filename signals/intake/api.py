@@ -3,10 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
+from django.core.validators import RegexValidator
 from django.http import HttpResponse, HttpResponseBase
 from django.urls import path
 from django.utils.cache import patch_vary_headers
-from drf_spectacular.utils import OpenApiExample, PolymorphicProxySerializer
+from drf_spectacular.utils import OpenApiExample, OpenApiResponse, PolymorphicProxySerializer
 from rest_framework import serializers
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
@@ -15,9 +16,10 @@ from rest_framework.viewsets import ViewSetMixin
 from desks.ids import EXAMPLE_BOT_ID
 from events.http.api_view import ApiResponse, ApiView
 from events.http.bodies import json_body
-from events.http.parameters import MAX_TEXT_LENGTH, StrictSerializer
+from events.http.parameters import MAX_TEXT_LENGTH, StrictSerializer, contradiction
 from events.http.refusals import (
     CursorLost,
+    FieldCode,
     Invalid,
     Malformed,
     NotFound,
@@ -58,9 +60,15 @@ from tokens.choices import Source
 class SignalParameters(StrictSerializer):
     """The parameters that find a signal: its nonce, and who sent it (contract, section 4)."""
 
-    nonce = serializers.RegexField(
-        rf"^[{shapes.VISIBLE}]+\Z",  # $ would let a newline follow
+    nonce = serializers.CharField(
         max_length=shapes.MAX_NONCE_LENGTH,
+        validators=[
+            RegexValidator(
+                rf"^[{shapes.VISIBLE}]+\Z",  # $ would let a newline follow
+                f"Send 1 to {shapes.MAX_NONCE_LENGTH} visible ASCII characters.",
+                FieldCode.FORM,
+            )
+        ],
         trim_whitespace=False,
         help_text="The nonce of the signal; for Nox its action_id.",
     )
@@ -77,9 +85,10 @@ class SignalParameters(StrictSerializer):
 
     def validate(self, data: JsonObject) -> JsonObject:
         if "source" in data and "botId" in data:
-            raise serializers.ValidationError({"botId": "Send either source or botId."})
+            raise contradiction("botId", "Send either source or botId.")
         if "source" not in data and "botId" not in data:
-            raise serializers.ValidationError({"botId": "Send botId, or source if no bot sent it."})
+            detail = "Send botId, or source if no bot sent it."
+            raise serializers.ValidationError({"botId": detail}, code=FieldCode.REQUIRED)
         return data
 
 
@@ -118,11 +127,11 @@ PUSHED_SIGNAL = PolymorphicProxySerializer(
 )
 
 
-def _examples(**names: str) -> list[OpenApiExample]:
-    """Returns the named samples of the contract as examples, each with its title."""
+def _examples(nonce: str, **names: str) -> list[OpenApiExample]:
+    """Returns the named samples of the contract as examples with this nonce, each titled."""
     bodies = sample.bodies(
         ELECTED,
-        nonce=EXAMPLE_NONCE,
+        nonce=nonce,
         traced="20261120-0930",
         bot_id=EXAMPLE_BOT_ID,
         user_id=EXAMPLE_USER_ID,
@@ -133,9 +142,10 @@ def _examples(**names: str) -> list[OpenApiExample]:
     ]
 
 
-DEPLOY_EXAMPLES = _examples(oneDesk="Deploy")
+# A client that sends both examples as they are gets two fills.
+DEPLOY_EXAMPLES = _examples(EXAMPLE_NONCE[:-1] + "2", oneDesk="Deploy")
 PUSH_EXAMPLES = _examples(
-    tv="Automation", fanout="Fanout", oneUser="OneUser", floor="Floor", nox="Nox"
+    EXAMPLE_NONCE, tv="Automation", fanout="Fanout", oneUser="OneUser", floor="Floor", nox="Nox"
 )
 
 # --- The answers and refusals --------------------------------------------------------------------
@@ -161,6 +171,10 @@ NOT_ACCEPTED = (
     "send it again with the same nonce."
 )
 PUBLIC = {"Cache-Control": "public, no-cache"}
+
+
+# What a browser gets.
+AS_A_PAGE = {"text/html": OpenApiResponse(str, "The same as a page.")}
 
 
 def document_or_page(request: Request, document: Callable[[], object]) -> HttpResponse:
@@ -223,7 +237,7 @@ class HookView(SignalView):
     def get_permissions(self) -> list[Any]:
         return list(super().get_permissions()) if self.request.method == "POST" else []
 
-    @endpoint("readContract", answer=Contract, example=False)
+    @endpoint("readContract", answer=Contract, example=False, forms=AS_A_PAGE)
     def get(self, request: Request) -> HttpResponse:
         """Read the contract of signals.
 
@@ -325,7 +339,8 @@ class SignalViewSet(ViewSetMixin, ApiView):
         """
         params = SignalParameters.read(request.query_params)
         if "source" in params and not request.auth.is_platform:
-            raise Invalid.field("source", "not_allowed", "Send the botId of one of your own bots.")
+            detail = "Send the botId of one of your own bots."
+            raise Invalid.field("source", FieldCode.FORBIDDEN, detail)
         signer = params.get("source") or params["botId"]
         signals = _visible_signals(request).spending(signer, params["nonce"])
         return _first_answer(signals, NotFound(NOT_ACCEPTED))

@@ -7,10 +7,12 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from enum import StrEnum
 from typing import Any
 
+from events.http.refusals import FieldCode
+from events.http.strict_json import Number
 from events.json_schema import BOOLEAN, STRING, JsonObject, nullable, one_of, pattern
 from events.times import RFC3339_DETAIL, parse_rfc3339
 
@@ -19,6 +21,7 @@ DIGITS_BEFORE_POINT, DIGITS_AFTER_POINT = 15, 8
 # For use in a character class: control characters except newline and tab.
 CONTROL = r"\x00-\x08\x0b-\x1f\x7f-\x9f"
 _CONTROL = re.compile(rf"[{CONTROL}]")
+CRLF = "\r\n"
 
 
 class FaultError(Exception):
@@ -55,7 +58,7 @@ def choice(*choices: StrEnum) -> Member:
         for one in choices:
             if isinstance(value, str) and value == one:
                 return one
-        raise FaultError("choice", f"Send one of: {', '.join(choices)}.")
+        raise FaultError(FieldCode.CHOICE, f"Send one of: {', '.join(choices)}.")
 
     single = {"type": "string", "const": choices[0].value}
     return Member(single if len(choices) == 1 else one_of(choices), read)
@@ -66,7 +69,7 @@ def flag(schema: JsonObject = BOOLEAN) -> Member:
 
     def read(value: object) -> bool:
         if not isinstance(value, bool):
-            raise FaultError("type", "Send true or false.")
+            raise FaultError(FieldCode.TYPE, "Send true or false.")
         return value
 
     return Member(schema, read)
@@ -79,7 +82,7 @@ def matching(form: str, detail: str, description: str = "", *, longest: int = 0)
     def read(value: object) -> str:
         too_long = longest and isinstance(value, str) and len(value) > longest
         if not isinstance(value, str) or too_long or not regex.fullmatch(value):
-            raise FaultError("form", detail)
+            raise FaultError(FieldCode.FORM, detail)
         return value
 
     limit = {"maxLength": longest} if longest else {}
@@ -91,50 +94,60 @@ def text(longest: int, schema: JsonObject | None = None) -> Member:
 
     def read(value: object) -> str:
         if not isinstance(value, str):
-            raise FaultError("type", "Send text.")
+            raise FaultError(FieldCode.TYPE, "Send text.")
         if len(value) > longest:
-            raise FaultError("length", f"Send at most {longest} characters.")
+            raise FaultError(FieldCode.LENGTH, f"Send at most {longest} characters.")
         return value
 
     return Member(schema or {**STRING, "maxLength": longest}, read)
 
 
 def plain_text(longest: int) -> Member:
-    """Text without control characters except newline and tab."""
+    """Text without control characters except newline and tab. A CRLF becomes a newline."""
     any_text = text(longest)
 
     def read(value: object) -> str:
-        plain: str = any_text.read(value)
+        plain: str = any_text.read(value).replace(CRLF, "\n")
         if _CONTROL.search(plain):
-            raise FaultError("form", "Send plain text without control characters.")
+            detail = "Send plain text without control characters."
+            raise FaultError(FieldCode.CHARACTERS, detail)
         return plain
 
-    return Member(pattern(f"[^{CONTROL}]*", maxLength=longest), read, "Plain text.")
+    form = rf"([^{CONTROL}]|\r\n)*"
+    return Member(pattern(form, maxLength=longest), read, "Plain text. CRLF is read as LF.")
 
 
 def _read_amount(value: object) -> Decimal:
-    if isinstance(value, bool) or not isinstance(value, int | Decimal):
-        raise FaultError("type", "Send a number or null.")
-    amount = Decimal(value)
+    if isinstance(value, bool) or not isinstance(value, int | Number):
+        raise FaultError(FieldCode.TYPE, "Send a number or null.")
+    try:
+        amount = Decimal(str(value))
+    except InvalidOperation:  # Decimal takes exponents of 18 digits
+        amount = Decimal(0)
     if amount <= 0 or amount.adjusted() >= DIGITS_BEFORE_POINT:
         raise FaultError(
-            "range", f"Send a number above 0 with at most {DIGITS_BEFORE_POINT} digits."
+            FieldCode.RANGE, f"Send a number above 0 with at most {DIGITS_BEFORE_POINT} digits."
         )
-    if -int(amount.as_tuple().exponent) > DIGITS_AFTER_POINT:
-        raise FaultError("range", f"Send at most {DIGITS_AFTER_POINT} digits after the point.")
-    return amount
+    if -int(amount.as_tuple().exponent) <= DIGITS_AFTER_POINT:
+        return amount
+    without_zeros = round(amount, DIGITS_AFTER_POINT)
+    if without_zeros != amount:
+        detail = f"Send at most {DIGITS_AFTER_POINT} digits after the point."
+        raise FaultError(FieldCode.RANGE, detail)
+    return without_zeros
 
 
 def _read_time(value: object) -> datetime:
     try:
         return parse_rfc3339(str(value))
     except ValueError:
-        raise FaultError("form", RFC3339_DETAIL) from None
+        raise FaultError(FieldCode.FORM, RFC3339_DETAIL) from None
 
 
 TIME = Member({"type": "string", "format": "date-time"}, _read_time)
 AMOUNT = Member(
     {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 10**DIGITS_BEFORE_POINT},
     _read_amount,
-    f"In the quote currency. At most {DIGITS_AFTER_POINT} digits after the decimal point.",
+    f"In the quote currency. At most {DIGITS_AFTER_POINT} digits after the decimal point; zeros at "
+    "the end do not count.",
 )

@@ -7,7 +7,7 @@ decides which refusal the sender gets.
 from datetime import datetime, timedelta
 
 from desks.choices import PairAndDirection
-from events.http.refusals import ExchangeSecret, Invalid
+from events.http.refusals import ExchangeSecret, FieldCode, Invalid
 from events.json_schema import JsonObject
 from signals.law import refusals
 from signals.law.shapes import Mode, Submission
@@ -16,8 +16,9 @@ from tokens.crypto.exchange_secrets import contains_secret
 LAW = (
     "A signal must repeat the pair and the direction that the customer has already elected. The "
     "service never infers or recommends a pair: it refuses a ticker alone. Every signal is paper: "
-    "the service refuses the modes armed and live. It accepts no exchange secret, and each nonce "
-    "only once."
+    "live execution would need the owner to arm a local vault; modes armed and live are refused. "
+    "The service accepts no exchange secret. A nonce is single-use within its signer, so that no "
+    "sender can use up another's."
 )
 
 REFUSED_MODES = ("armed", "live")
@@ -40,7 +41,7 @@ def check_sent_at(submission: Submission, max_age: timedelta | None) -> None:
     """Raises ``Invalid`` if the bot has a maximum age and the signal does not say its own."""
     if max_age is not None and submission.sent_at is None:
         detail = "Send the time at which you send the signal: this bot has a maximum age."
-        raise Invalid.field("sentAt", "required", detail)
+        raise Invalid.field("sentAt", FieldCode.REQUIRED, detail)
 
 
 def check_age(submission: Submission, max_age: timedelta | None, at: datetime) -> None:

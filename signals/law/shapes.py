@@ -14,7 +14,7 @@ from typing import Any
 
 from desks.choices import PAIR_FORM, Direction, PairAndDirection
 from desks.ids import BOT_ID, USER_ID
-from events.http.refusals import FieldError, Invalid
+from events.http.refusals import FieldCode, FieldError, Invalid
 from events.json_schema import BOOLEAN, JsonObject
 from signals.law import members
 from signals.law.members import FaultError, Member, optional
@@ -88,17 +88,16 @@ class Shape:
 # --- The members ---------------------------------------------------------------------------------
 
 
-def _id(form: str, start: str = "", description: str = "") -> Member:
-    detail = f"Send 1 to {MAX_NONCE_LENGTH} visible ASCII characters{start}."
+def _id(prefix: str, description: str = "") -> Member:
+    """The prefix alone is refused: it is a template that nobody filled in."""
+    start = f"{prefix} and " if prefix else ""
+    detail = f"Send {start}1 to {MAX_NONCE_LENGTH - len(prefix)} visible ASCII characters."
+    form = f"{prefix}[{VISIBLE}]+"
     return members.matching(form, detail, description, longest=MAX_NONCE_LENGTH)
 
 
-def _prefixed_id(prefix: str, description: str = "") -> Member:
-    return _id(f"{prefix}[{VISIBLE}]*", f", beginning with {prefix}", description)
-
-
-NONCE = _id(f"[{VISIBLE}]+", description="Single-use.")
-ACTION_ID, TRACE_ID = _prefixed_id(ACTION, "Single-use."), _prefixed_id(TRACE)
+NONCE = _id("", "Single-use.")
+ACTION_ID, TRACE_ID = _id(ACTION, "Single-use."), _id(TRACE)
 RATIONALE = members.plain_text(MAX_RATIONALE_LENGTH)
 DECISION_REF = members.text(MAX_DECISION_REF_LENGTH)
 ONLY_PAPER = optional(members.choice(Mode.PAPER))
@@ -229,7 +228,7 @@ def _read_members(shape: Shape, body: JsonObject) -> tuple[dict[str, Any], list[
             if body.get(name) is not None:
                 values[name] = member.read(body[name])
             elif member.is_required:
-                raise FaultError("required", "Send this field.")
+                raise FaultError(FieldCode.REQUIRED, "Send this field.")
         except FaultError as fault:
             code, detail = fault.args
             faults.append(FieldError(field=name, code=code, detail=detail))
@@ -240,7 +239,7 @@ def _contradictions(values: dict[str, Any], deploy_to: str) -> Iterator[FieldErr
     """Yields the faults of a body that contradicts the path."""
     if values.get("fanout"):
         detail = "This path is for one desk. Fan out on the hook."
-        yield FieldError(field="fanout", code="contradiction", detail=detail)
+        yield FieldError(field="fanout", code=FieldCode.CONTRADICTION, detail=detail)
     if values.get("userId", deploy_to) != deploy_to:
         detail = "Leave userId out, or send the one of the path: they name different desks."
-        yield FieldError(field="userId", code="contradiction", detail=detail)
+        yield FieldError(field="userId", code=FieldCode.CONTRADICTION, detail=detail)

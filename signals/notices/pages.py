@@ -16,7 +16,7 @@ from desks.notices.outbox import insert
 from events.http.names import NameField
 from events.http.pages import ask, form_page, page, refusal_beside, sent
 from events.http.refusals import NotFound, found_or_404
-from signals.notices.chats import actions, services
+from signals.notices.chats import actions, services, telegram
 from signals.notices.sending import CAN_BE_OFF, outcome_of, read_stop_link
 from signals.notices.texts import new_notice
 from signals.outbound.addresses import MAX_URL_LENGTH
@@ -116,7 +116,7 @@ class ChatForm(Form):
     name = NameField("So that you recognise it.", label="Name (optional)", required=False)
 
 
-@user_page("GET", "POST", spends="minting", recently=True)
+@user_page("GET", "POST", spends="destinations", recently=True)
 def new_chat(request: HttpRequest, user: User) -> HttpResponse:
     """Adds a chat."""
     form = ChatForm(sent(request))
@@ -129,12 +129,12 @@ def new_chat(request: HttpRequest, user: User) -> HttpResponse:
     return form_page(request, "chats/new.html", form, **context)
 
 
-@user_page("POST", spends="minting", recently=True)
+@user_page("POST", spends="destinations", recently=True)
 def new_telegram(request: HttpRequest, user: User) -> HttpResponse:
     """Shows a link to the bot at Telegram with a new code, this once."""
     if not services.has_bot():
         raise NotFound("This service has no bot at Telegram.")
-    link = services.bot_link(actions.new_code(user=user, now=timezone.now()))
+    link = services.bot_link(telegram.new_code(user=user, now=timezone.now()))
     return render(request, "chats/telegram.html", {"link": link, "bot": services.bot_name()})
 
 

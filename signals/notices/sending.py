@@ -19,7 +19,7 @@ from django.conf import settings
 from django.core import signing
 from django.core.mail import EmailMultiAlternatives, get_connection
 from django.db import DatabaseError, InterfaceError, transaction
-from django.db.models import F
+from django.db.models.functions import Greatest
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
@@ -32,7 +32,7 @@ from signals.notices.chats import services
 from signals.notices.texts import new_notice, page
 from signals.outbound.answers import Answer, Fault
 from signals.outbound.database import in_database
-from signals.outbound.schedule import LONGEST_PAUSE, interval, pause_after, spend
+from signals.outbound.schedule import LONGEST_PAUSE, NOTICES, interval, pause_after, spend
 from signals.outbound.transport import Client
 from tokens.crypto.keys import KeyLostError
 from tokens.models.secret import decrypt
@@ -42,11 +42,8 @@ RATE = "notices by "  # the name of a rate: then the channel
 CHAT_RATE = "25/second"  # of each service
 LEASE = timedelta(minutes=2)
 AT_ONCE = 25  # notices of a channel that a process takes
-# How long to wait after each failed attempt, on every channel. A mail is given up after the last.
-WAITS = tuple(timedelta(minutes=minutes) for minutes in (1, 5, 30, 120, *(360 for _ in range(11))))
 MOST_CHATS = 100  # in flight
 PAUSE = timedelta(seconds=1)  # between two messages to one chat
-GIVE_UP_AFTER = timedelta(days=3)  # of failures of a chat only
 CLOSED = (401, 403, 404, 410)  # the chat is gone, or closed to us
 # With 401 and 404, Telegram speaks of the operator's bot, not of the chat.
 CLOSED_AT = {Service.TELEGRAM: (403,)}
@@ -77,9 +74,9 @@ def take(channel: str, now: datetime) -> list[QueuedNotice]:
         granted, _ = spend([(name,)] * len(free), {name: between}, now)
         taken = free[: len(granted)]
         for notice in taken:
-            notice.due_at, notice.attempts = until, notice.attempts + 1
+            notice.due_at, notice.attempts = until, max(1, notice.attempts)
         rows = QueuedNotice.objects.filter(pk__in=[notice.pk for notice in taken])
-        rows.update(due_at=until, attempts=F("attempts") + 1)
+        rows.update(due_at=until, attempts=Greatest("attempts", 1))
         if channel != MAIL:
             chats = [notice.chat_id for notice in taken if notice.chat_id]
             Chat.objects.filter(pk__in=chats).update(leased_until=until)
@@ -152,12 +149,17 @@ def address_of(notice: QueuedNotice) -> str | None:
 
 
 def retry(notice: QueuedNotice, now: datetime) -> bool:
-    """Tries to send a mail again later. Gives it up and returns False after the last attempt."""
-    if notice.attempts > len(WAITS):
+    """Counts an attempt that failed, and tries the mail again later.
+
+    Gives it up and returns False after the last attempt. A lease that ended before anything was
+    tried counts for nothing.
+    """
+    if notice.attempts > len(NOTICES.pauses):
         notice.delete()
         return False
-    again = now + WAITS[notice.attempts - 1]
-    QueuedNotice.objects.filter(pk=notice.pk).update(due_at=again)
+    again = now + NOTICES.pauses[notice.attempts - 1]
+    attempts = notice.attempts + 1
+    QueuedNotice.objects.filter(pk=notice.pk).update(due_at=again, attempts=attempts)
     return True
 
 
@@ -196,8 +198,15 @@ def stop_link(notice: QueuedNotice) -> str:
     """The link that turns the notice's kind off for its reader; empty if it cannot be off."""
     if notice.kind not in CAN_BE_OFF:
         return ""
-    token = signing.dumps([notice.user_id, notice.kind], salt=SALT)
+    token = _Undated(salt=SALT).sign_object([notice.user_id, notice.kind])
     return settings.BASE_URL + reverse("stop-notices", args=[token])
+
+
+class _Undated(signing.TimestampSigner):
+    """Signs what ``signing.loads`` reads, without a time: a mail that is repeated is the same."""
+
+    def timestamp(self) -> str:
+        return "0"
 
 
 def read_stop_link(token: str) -> tuple[int, NoticeKind] | None:
@@ -297,7 +306,7 @@ def _failed(chat: Chat, notice: QueuedNotice, answer: Answer, now: datetime) -> 
         notice.delete()
     if answer.status in CLOSED_AT.get(Service(chat.service), CLOSED):
         _turn_off(chat, Problem.REFUSED, now)
-    elif chat.problem or now - chat.failing_since >= GIVE_UP_AFTER:
+    elif chat.problem or now - chat.failing_since >= NOTICES.give_up_after:
         _turn_off(chat, Problem(chat.problem or Problem.FAILED), now)
 
 
@@ -306,7 +315,7 @@ def _pause_after(failures: int, answer: Answer) -> timedelta:
     asked = answer.retry_after
     if answer.status == TOO_MANY_REQUESTS and asked:
         return min(timedelta(seconds=asked), LONGEST_PAUSE)
-    return pause_after(failures, WAITS, asked)
+    return pause_after(failures, NOTICES, asked)
 
 
 def _turn_off(chat: Chat, problem: Problem, now: datetime) -> None:

@@ -11,10 +11,11 @@ from django.urls import reverse
 from desks.models import Automation, Card, QueuedNotice, User
 from desks.models.notice import LAST, MAX_SUBJECT, NoticeKind
 from events.control.lists import row_url
+from events.json_schema import JsonObject
 from events.kinds import Kind
 from events.models import Event
 from signals.reports.reasons import reason_of
-from signals.webhooks.models import Subscription
+from signals.webhooks.models import State, Subscription
 
 ENDS_SOON = timedelta(days=1)
 Text = tuple[NoticeKind, str, str]  # what it is about, the subject and the text
@@ -74,9 +75,11 @@ def page(name: str, *args: str) -> str:
     return settings.BASE_URL + reverse(name, args=args)
 
 
-def shown(at: datetime, user: User) -> str:
+def shown(at: datetime, user: User | None) -> str:
     """A time in the user's zone, or in UTC."""
-    return at.astimezone(ZoneInfo(user.time_zone or "UTC")).strftime("%-d %B %Y, %H:%M %Z")
+    return at.astimezone(ZoneInfo((user and user.time_zone) or "UTC")).strftime(
+        "%-d %B %Y, %H:%M %Z"
+    )
 
 
 def _quiet(event: Event, user: User) -> Text:
@@ -148,13 +151,44 @@ def staff_notices(subject: str, body: str, due: datetime) -> Iterator[QueuedNoti
         yield new_notice(user, NoticeKind.OPERATIONS, subject, body, due)
 
 
-def disabled_notices(event: Event, user: User | None) -> Iterator[QueuedNotice]:
-    """A webhook was disabled. ``user`` is its owner, or None if it is the platform's."""
+def webhook_notices(event: Event, user: User | None) -> Iterator[QueuedNotice]:
+    """What happened to a webhook. ``user`` is its owner, or None if it is the platform's."""
     data = event.content["data"]
     row = Subscription.objects.filter(public_id=data["id"]).first()
-    subject = f"Your webhook to {row.host} is disabled" if row else "Your webhook is disabled"
-    body = f"{subject}: {disabled_because(data['reason'])}"
-    return _of_webhooks(user, subject, body, event.at, row)
+    named = f"Your webhook {row.label}" if row else "Your webhook"
+    said, more = TEXTS_OF_WEBHOOKS[event.kind](data, user)
+    subject = f"{named} {said}"
+    return _of_webhooks(user, subject, f"{subject}{more}", event.at, row)
+
+
+def _disabled(data: JsonObject, user: User | None) -> tuple[str, str]:
+    return "is disabled", f": {disabled_because(data['reason'])}"
+
+
+def _failing(data: JsonObject, user: User | None) -> tuple[str, str]:
+    since = shown(datetime.fromisoformat(data["since"]), user)
+    if data["state"] == State.UNVERIFIED:
+        return "is not verified", (
+            f". Since {since} its URL has failed each test. A test needs an answer with a 2xx "
+            "status and the proof that the endpoint knows the secret. The page of the webhook "
+            "shows what was answered, and programs that answer rightly. Events wait meanwhile."
+        )
+    return "fails", (
+        f". Since {since} no attempt to deliver succeeded. Nothing is lost: events wait, and we "
+        "try again. The page of the webhook shows what the endpoint answered."
+    )
+
+
+def _working(data: JsonObject, user: User | None) -> tuple[str, str]:
+    return "works again", ". Events that waited are sent in order."
+
+
+# By the kind of event: what the subject says of the webhook, and how the text goes on.
+TEXTS_OF_WEBHOOKS: Mapping[str, Callable[[JsonObject, User | None], tuple[str, str]]] = {
+    Kind.SUBSCRIPTION_DISABLED: _disabled,
+    Kind.SUBSCRIPTION_FAILING: _failing,
+    Kind.SUBSCRIPTION_WORKING: _working,
+}
 
 
 def restore_notices(user: User | None, now: datetime) -> Iterator[QueuedNotice]:
@@ -165,9 +199,9 @@ def restore_notices(user: User | None, now: datetime) -> Iterator[QueuedNotice]:
 
 def lost_key_notices(row: Subscription, now: datetime) -> Iterator[QueuedNotice]:
     """The service cannot decrypt the URL or the secret of a webhook any more."""
-    subject = f"The webhook to {row.host} needs its URL and a new secret"
+    subject = f"The webhook {row.label} needs its URL and a new secret"
     body = (
-        f"Nothing is sent to your webhook to {row.host}: the service cannot decrypt its URL or its "
+        f"Nothing is sent to your webhook {row.label}: the service cannot decrypt its URL or its "
         "secret any more. Enter the URL again, and replace the secret without an overlap. Nothing "
         "is lost: events wait."
     )

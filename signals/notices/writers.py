@@ -27,7 +27,7 @@ from events.models import Event, Head
 from signals.notices.models import KnownConcern
 from signals.notices.texts import (
     TEXTS,
-    disabled_notices,
+    TEXTS_OF_WEBHOOKS,
     lapse_notice,
     lost_key_notices,
     new_notice,
@@ -37,13 +37,14 @@ from signals.notices.texts import (
     refusals_notice,
     restore_notices,
     staff_notices,
+    webhook_notices,
 )
 from signals.reports.overview import Concern, platform_overview
 from signals.webhooks.models import Subscription
 
 logger = logging.getLogger(__name__)
 
-KINDS = [*TEXTS, Kind.SUBSCRIPTION_DISABLED, Kind.SIGNAL_REFUSED, Kind.CARD_RETIRED]
+KINDS = [*TEXTS, *TEXTS_OF_WEBHOOKS, Kind.SIGNAL_REFUSED, Kind.CARD_RETIRED]
 PER_PAGE = 500  # events
 OLD = timedelta(days=1)  # what is older comes in one notice
 MAX_LINES = 20  # of that notice
@@ -126,8 +127,8 @@ def _notices_of(
     event: Event, desks: Mapping[str, Desk], refusals: "Refusals"
 ) -> Iterable[QueuedNotice]:
     desk = desks.get(event.topic or "")
-    if event.kind == Kind.SUBSCRIPTION_DISABLED and (desk or event.topic is None):
-        return disabled_notices(event, desk.user if desk else None)
+    if event.kind in TEXTS_OF_WEBHOOKS and (desk or event.topic is None):
+        return webhook_notices(event, desk.user if desk else None)
     if desk is None:
         return ()
     text = refusals.notice_of if event.kind == Kind.SIGNAL_REFUSED else notice_of

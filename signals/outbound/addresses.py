@@ -20,6 +20,8 @@ from typing import NamedTuple
 import idna
 from django.conf import settings
 
+from events.http.refusals import FieldCode
+
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
@@ -40,10 +42,12 @@ NUMBER_FORM = re.compile(r"([0-9]+|0x[0-9a-f]*)")
 # elsewhere; releases of Python differ about the networks below, or call them public: protocols,
 # multicast, Teredo and 6to4 (which lead to any address of IPv4), and documentation.
 PUBLIC_IPV6 = IPv6Network("2000::/3")
+AZURE = "168.63.129.16/32"  # there, the host of the machine: its settings and keys
 NOT_PUBLIC: list[Network] = [
     ip_network(network)
     for network in (
         *("192.0.0.0/24", "192.88.99.0/24", "224.0.0.0/4"),
+        AZURE,
         *("2001::/23", "2002::/16", "3fff::/20"),
     )
 ]
@@ -57,6 +61,7 @@ NEVER: list[Network] = [
         "169.254.0.0/16",
         "224.0.0.0/4",
         "255.255.255.255/32",
+        AZURE,
         "::/128",
         "::/96",
         "::ffff:0:0/96",
@@ -80,6 +85,11 @@ class ForbiddenURL(ValueError):
     def __init__(self, code: str, text: str) -> None:
         super().__init__(text)
         self.code, self.sentence = code, text
+
+    @property
+    def field_code(self) -> FieldCode:
+        """What is wrong with the field that holds the URL."""
+        return FieldCode.FORBIDDEN if self.code in ("port", "address") else FieldCode.FORM
 
 
 class Target(NamedTuple):

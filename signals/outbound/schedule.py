@@ -7,7 +7,7 @@ without a transaction, and changed in another. Rates are kept by all processes t
 import random
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from django.db import models, transaction
 from django.db.models import Q, QuerySet, Value
@@ -26,17 +26,44 @@ SAVED_UP = timedelta(seconds=1)
 Names = TypeVar("Names", bound=tuple[str, ...])
 
 
-def pause_after(
-    failures: int, pauses: Sequence[timedelta], asked: float | None = None, jitter: float = 0.0
-) -> timedelta:
+class Retries(NamedTuple):
+    """When something that failed is tried again, and when no more (contract, section 4).
+
+    ``pauses`` come after the first failure, the second, and so on; the last one after all that
+    follow. A pause is longer or shorter by up to the part ``jitter``.
+    """
+
+    pauses: tuple[timedelta, ...]
+    give_up_after: timedelta  # of failures only
+    jitter: float = 0.0
+
+
+WEBHOOKS = Retries(
+    tuple(timedelta(seconds=n) for n in (5, 30, 120, 600, 1800, 3600, 3 * 3600)),
+    give_up_after=timedelta(hours=75),
+    jitter=0.2,
+)
+# Of every channel. A mail is given up after the last pause, a chat after the time.
+NOTICES = Retries(
+    tuple(timedelta(minutes=n) for n in (1, 5, 30, 120, *[360] * 11)),
+    give_up_after=timedelta(days=3),
+)
+
+
+def pause_after(failures: int, retries: Retries, asked: float | None = None) -> timedelta:
     """The time until the next attempt after this many failures in a row, at least one.
 
-    The last pause counts for all failures that follow. A receiver can ask for a longer one
-    (``asked``, in seconds), not for a shorter one.
+    A receiver can ask for a longer one (``asked``, in seconds), not for a shorter one.
     """
-    usual = pauses[min(failures, len(pauses)) - 1]
-    spread = random.uniform(1 - jitter, 1 + jitter)  # noqa: S311 - no secret  # nosec B311
-    return max(usual * spread, min(timedelta(seconds=asked or 0), LONGEST_PAUSE))
+    usual = retries.pauses[min(failures, len(retries.pauses)) - 1]
+    least, most = 1 - retries.jitter, 1 + retries.jitter
+    spread = random.uniform(least, most)  # noqa: S311 - no secret  # nosec B311
+    return max(usual * spread, asked_pause(asked))
+
+
+def asked_pause(asked: float | None) -> timedelta:
+    """The pause that a receiver asked for in seconds, as far as it is granted."""
+    return min(timedelta(seconds=asked or 0), LONGEST_PAUSE)
 
 
 class Rate(models.Model):

@@ -8,13 +8,15 @@ from django.urls import reverse
 
 from desks.models import Automation, Card, Desk, Election
 from desks.models.automation import AutomationQuerySet
+from signals.reports.counts import BotTally
 from signals.reports.overview import Concern
 from signals.reports.reasons import title_of
-from signals.reports.tallies import BotTally
 from signals.webhooks.models import FAILING, State, Subscription
 from tokens.models import SigningSecret, Token
 
 SOON = timedelta(days=7)
+# Of a webhook that needs attention, by its state. One that is new is given some minutes.
+SAID = {FAILING: "fails", State.DISABLED: "is disabled", State.UNVERIFIED: "is not verified"}
 
 
 def concerns(
@@ -38,10 +40,10 @@ def concerns(
             Concern("Your desk token ends", "Replace it", reverse("mint"), token.expires_at)
         )
     for webhook in webhooks:
-        if webhook.shown_state in (FAILING, State.DISABLED):
+        said = SAID.get(webhook.shown_state)
+        if said and (webhook.state != State.UNVERIFIED or webhook.failing_told_at):
             page = reverse("webhook", args=[webhook.public_id])
-            said = "is disabled" if webhook.state == State.DISABLED else "fails"
-            sentence = f"The webhook to {webhook.host} {said}. Its events wait."
+            sentence = f"The webhook {webhook.label} {said}. Its events wait."
             found.append(Concern(sentence, "See why", page))
     for bot in bots:
         page = reverse("bot", args=[bot.pk])

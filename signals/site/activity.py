@@ -15,7 +15,7 @@ from desks.models import Automation, Desk, User
 from desks.visibility import desk_visibility
 from events.feed import WHOLE_LOG, Query, Visibility, limit_to_times, read_head, read_page
 from events.http.cursors import log_position
-from events.http.refusals import Invalid, found_or_404
+from events.http.refusals import FieldCode, Invalid, found_or_404
 from events.kinds import SUPPRESSED, Kind
 from events.live.frames import Version
 from events.live.readers import View
@@ -89,7 +89,7 @@ def read_filter(request: HttpRequest, desk: Desk) -> FilterForm:
             errors=[
                 {
                     "field": name,
-                    "code": "unknown",
+                    "code": FieldCode.CHOICE,
                     "detail": f"{form.fields[name].label or name}: {text}",
                 }
                 for name, texts in form.errors.items()

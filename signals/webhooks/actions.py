@@ -7,54 +7,86 @@ The row's other writer, a runner, holds the row's lock for one short transaction
 the log meanwhile. So an action may update the row in its turn.
 """
 
+import hashlib
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.dispatch import receiver
+from django.utils import timezone
 
 from desks.actions import refuse_inactive
-from desks.models import Desk
+from desks.models import Automation, Desk
 from events import log
 from events.actors import SYSTEM, Actor
-from events.feed import read_head
-from events.http.cursors import log_position
-from events.http.refusals import CursorLost, Invalid, NotFound
+from events.feed import first_positions, read_head, read_page
+from events.http.cursors import log_cursor, log_position
+from events.http.names import require_name
+from events.http.refusals import CursorLost, FieldCode, IdempotencyKeyReused, Invalid, NotFound
 from events.kinds import Kind
 from events.times import to_rfc3339
 from signals.outbound.addresses import ForbiddenURL, check_url
 from signals.webhooks.models import (
     MAX_OF_DESK,
     MAX_OF_PLATFORM,
+    MAX_RESENDS,
     Reason,
     State,
     Subscription,
     SubscriptionSecret,
     WebhookQuerySet,
+    with_groups,
+    without_groups,
 )
 from tokens import notices
 from tokens.actions import MAX_OVERLAP, desk_ends
 from tokens.crypto import formats
 from tokens.crypto.keys import KeyLostError
 
+MAX_PER_TURN = 20  # webhooks
+UNKNOWN_BOT = "Send the id of a bot that exists and is not removed."
 # No failure counts any more.
-NO_FAILURES: dict[str, object] = {"failures": 0, "failing_since": None}
+NO_FAILURES: dict[str, object] = {"failures": 0, "failing_since": None, "not_before": None}
+# No test was sent to this URL yet.
+NOT_TESTED: dict[str, object] = {
+    "last_test_at": None,
+    "last_test_status": None,
+    "last_test_error": "",
+}
 
 
 def create(
-    *, desk: Desk | None, url: str, kinds: Sequence[str], actor: Actor
+    *,
+    desk: Desk | None,
+    url: str,
+    kinds: Sequence[str],
+    actor: Actor,
+    name: str = "",
+    bot: str = "",
+    idempotency_key: str | None = None,
 ) -> tuple[str, Subscription]:
     """Adds a webhook of a desk, or of the platform; returns its secret's text and the record.
 
     It begins with the next event. A test is sent to the URL, and deliveries begin once the URL has
-    answered one. ``kinds`` is empty for all kinds. Raises ``Invalid`` if the URL is not allowed or
-    the owner has too many.
+    answered one. ``kinds`` are kinds and groups, empty for all, and ``name`` is empty for none. An
+    empty ``bot`` is no limit to the events of one. Raises ``Invalid`` if the URL is not allowed,
+    the owner has too many, or there is no such bot.
+
+    If the owner has a webhook that was made with the same ``idempotency_key``, that one is returned
+    without the secret's text. Raises ``IdempotencyKeyReused`` if it differs.
     """
-    webhook = Subscription(desk=desk, kinds=list(kinds))
+    require_name(name)
+    webhook = Subscription(desk=desk, name=name, kinds=with_groups(kinds), bot=bot)
     _seal(webhook, url)
+    if idempotency_key is not None:
+        owned = f"{webhook.topic} {idempotency_key}"
+        webhook.idempotency_digest = hashlib.sha256(owned.encode()).hexdigest()
     text, secret = _new_secret(webhook)
     with log.turn(actor=actor) as turn:
         if desk is not None:
             refuse_inactive(desk)
+        if made := _made_before(webhook):
+            return "", made
+        _refuse_unknown(bot, desk)
         _refuse_too_many(desk)
         webhook.cursor_epoch = read_head().epoch
         webhook.cursor_position = turn.next_position()
@@ -63,7 +95,7 @@ def create(
         webhook.save(force_insert=True)
         secret.save(force_insert=True)
         append(turn, Kind.SUBSCRIPTION_CREATED, webhook, secret=secret.to_record())
-        _notify(turn, webhook, f"A webhook to {webhook.host} was added.")
+        _notify(turn, webhook, f"A webhook {webhook.label} was added.")
     return text, webhook
 
 
@@ -71,23 +103,34 @@ def change(
     *,
     webhook: Subscription,
     actor: Actor,
+    name: str | None = None,
     url: str | None = None,
     kinds: Sequence[str] | None = None,
+    bot: str | None = None,
     paused: bool | None = None,
 ) -> Subscription:
-    """Changes the URL, the kinds, whether it is paused, or several. Returns the record.
+    """Changes what is not None, and whether it is paused. Returns the record.
 
-    A new URL must answer a test before anything is delivered to it.
+    As in ``create``, an empty value stands for no name, all kinds, or no limit to the events of
+    a bot. A new URL must answer a test before anything is delivered to it.
     """
+    require_name(name or "")
     new = Subscription(public_id=webhook.public_id)
     if url is not None:
         _seal(new, url)
     with log.turn(actor=actor) as turn:
         row = _current(webhook)
         changed = []
-        if kinds is not None and list(kinds) != row.kinds:
+        if name is not None and name != row.name:
+            changed.append("name")
+            update(row, name=name)
+        if kinds is not None and without_groups(with_groups(kinds)) != without_groups(row.kinds):
             changed.append("kinds")
-            update(row, kinds=list(kinds))
+            update(row, kinds=with_groups(kinds))
+        if bot is not None and bot != row.bot:
+            _refuse_unknown(bot, row.desk)
+            changed.append("bot")
+            update(row, bot=bot)
         if url is not None and _differ(row, new):
             changed.append("url")
             _replace_url(turn, row, new)
@@ -138,17 +181,46 @@ def rewind(*, webhook: Subscription, after: str, actor: Actor) -> Subscription:
     """
     with log.turn(actor=actor) as turn:
         row, head = _current(webhook), read_head()
-        position = log_position(after, head.epoch, turn.position - 1)
-        update(
-            row,
-            cursor_epoch=head.epoch,
-            cursor_position=position,
-            revision=row.revision + 1,
-            next_attempt_at=turn.at,
-            **NO_FAILURES,
-        )
-        append(turn, Kind.SUBSCRIPTION_REWOUND, row, position=position)
+        _move(turn, row, head.epoch, log_position(after, head.epoch, turn.position - 1))
     return row
+
+
+def replay(*, webhook: Subscription, since: datetime, actor: Actor) -> Subscription:
+    """Moves the cursor so that the next event is the first that is not before ``since``.
+
+    Raises ``Invalid`` for a time in the future, which would skip what waits.
+    """
+    if since > timezone.now():
+        raise Invalid.field("since", FieldCode.RANGE, "Send a time that has been.")
+    epoch, (first,) = read_head().epoch, first_positions([since])
+    return rewind(webhook=webhook, after=log_cursor(epoch, first - 1), actor=actor)
+
+
+def skip(*, webhook: Subscription, actor: Actor, every: bool = False) -> int | None:
+    """Skips the next event that waits, or all that wait, as a move of the cursor.
+
+    Returns the last position that is skipped; None if nothing waits. What was delivered meanwhile
+    is not sent again.
+    """
+    position = read_head().position if every else next_position(webhook)
+    if position is None:
+        return None
+    with log.turn(actor=actor) as turn:
+        row, head = _current(webhook), read_head()
+        if row.cursor_epoch != head.epoch or row.cursor_position < position:
+            _move(turn, row, head.epoch, position)
+    return position
+
+
+def next_position(webhook: Subscription) -> int | None:
+    """The position of the event that is delivered next, or None if none waits."""
+    after: int | None = webhook.cursor_position
+    while after is not None:
+        page = read_page(webhook.query(after=after, limit=1), webhook.visibility)
+        if page.events:
+            return page.events[0].position
+        after = page.examined if page.more else None
+    return None
 
 
 def replace_secret(
@@ -160,7 +232,7 @@ def replace_secret(
     is already in an overlap ends now.
     """
     if not timedelta(0) <= overlap <= MAX_OVERLAP:
-        raise Invalid.field("overlap", "range", "Choose an overlap of at most seven days.")
+        raise Invalid.field("overlap", FieldCode.RANGE, "Choose an overlap of at most seven days.")
     text, secret = _new_secret(webhook)
     with log.turn(actor=actor) as turn:
         row = _current(webhook)
@@ -182,7 +254,7 @@ def replace_secret(
             secret=secret.to_record(),
             previousEndsAt=to_rfc3339(previous_ends_at),
         )
-        _notify(turn, row, f"The secret of a webhook to {row.host} was replaced: {secret.hint}.")
+        _notify(turn, row, f"The secret of a webhook {row.label} was replaced: {secret.hint}.")
     return text, row
 
 
@@ -204,7 +276,7 @@ def remove_rows(turn: log.Turn, webhooks: WebhookQuerySet) -> None:
     Subscription.objects.filter(pk__in=[row.pk for row in rows]).delete()
     for row in rows:
         append(turn, Kind.SUBSCRIPTION_REMOVED, row)
-        _notify(turn, row, f"A webhook to {row.host} was removed.")
+        _notify(turn, row, f"A webhook {row.label} was removed.")
 
 
 @receiver(desk_ends)
@@ -218,6 +290,30 @@ def request_test(*, webhook: Subscription) -> Subscription:
     with log.turn(actor=None) as turn:
         row = _current(webhook)
         update(row, test_requested_at=turn.at, next_attempt_at=turn.at)
+    return row
+
+
+def resend(*, webhook: Subscription, position: int) -> Subscription:
+    """Asks a runner to send one event again, beside the order: the cursor stays.
+
+    As a test, it is sent once, whatever the state, and no event of the log. Raises ``NotFound``
+    if the owner does not see the event, and ``Invalid`` if the URL never answered a test or too
+    many wait.
+    """
+    if webhook.event_at(position) is None:
+        raise NotFound("The event does not exist, or you have no access to it.")
+    with log.turn(actor=None) as turn:
+        row = _current(webhook)
+        if not row.is_verified:
+            raise Invalid("The URL must answer a test before an event is sent to it.")
+        # A runner takes from the list what it has sent.
+        locked = Subscription.objects.select_for_update().filter(pk=row.pk)
+        waiting = locked.values_list("resends", flat=True).get() or []
+        if position not in waiting:
+            if len(waiting) >= MAX_RESENDS:
+                raise Invalid(f"{MAX_RESENDS} events wait to be sent again. Send this one later.")
+            waiting = [*waiting, position]
+        update(row, resends=waiting, next_attempt_at=turn.at)
     return row
 
 
@@ -237,9 +333,47 @@ def verify(*, webhook: Subscription) -> bool:
             return True
         update(row, is_verified=True)
         if row.state == State.UNVERIFIED:
-            update(row, state=State.ACTIVE, next_attempt_at=turn.at)
+            # What the endpoint asked for last still holds.
+            begins = {"next_attempt_at": max(turn.at, row.not_before or turn.at)}
+            update(row, state=State.ACTIVE, failures=0, failing_since=None, **begins)
         append(turn, Kind.SUBSCRIPTION_VERIFIED, row)
+        if row.state == State.ACTIVE:
+            _note_that_it_works(turn, row)
     return True
+
+
+def note_that_it_works(*, webhook: Subscription) -> None:
+    """Notes that an event was delivered to a webhook of whose failures the log told.
+
+    ``webhook`` is the row as the runner leased it. Nothing is noted if it changed since.
+    """
+    with log.turn(actor=SYSTEM) as turn:
+        if row := _as_leased(webhook):
+            _note_that_it_works(turn, row)
+
+
+def _note_that_it_works(turn: log.Turn, row: Subscription) -> None:
+    if row.failing_told_at:
+        update(row, failing_told_at=None)
+        append(turn, Kind.SUBSCRIPTION_WORKING, row)
+
+
+def note_failing(now: datetime) -> bool:
+    """Notes, once, which webhooks have failed for long. Returns whether there may be more."""
+    failing = Subscription.objects.failing_for_long(now).order_by("failing_since")
+    rows = list(failing.select_related("desk")[:MAX_PER_TURN])
+    if rows:
+        with log.turn(actor=SYSTEM) as turn:
+            for row in rows:
+                # A runner that leased it since may be delivering, and reads this column no more.
+                same = {
+                    name: getattr(row, name) for name in ("lease_generation", "revision", "state")
+                }
+                current = Subscription.objects.failing_for_long(now).filter(pk=row.pk, **same)
+                if current.update(failing_told_at=turn.at):
+                    since = to_rfc3339(row.failing_since)
+                    append(turn, Kind.SUBSCRIPTION_FAILING, row, since=since)
+    return len(rows) == MAX_PER_TURN
 
 
 def disable(*, webhook: Subscription, reason: Reason) -> bool:
@@ -271,9 +405,25 @@ def _seal(webhook: Subscription, url: str) -> None:
     try:
         target = check_url(url)
     except ForbiddenURL as error:
-        raise Invalid.field("url", error.code, error.sentence) from None
+        raise Invalid.field("url", error.field_code, error.sentence) from None
     webhook.host = target.authority
     webhook.encrypt(target.url)
+
+
+def _made_before(new: Subscription) -> Subscription | None:
+    """The webhook that was made with the same key. Raises ``IdempotencyKeyReused``."""
+    if new.idempotency_digest is None:
+        return None
+    same_key = Subscription.objects.filter(idempotency_digest=new.idempotency_digest)
+    row = same_key.select_related("desk").first()
+    if row and (_settings(row) != _settings(new) or _differ(row, new)):
+        raise IdempotencyKeyReused
+    return row
+
+
+def _settings(webhook: Subscription) -> tuple[object, ...]:
+    """What its owner chose, but for the URL."""
+    return webhook.name, without_groups(webhook.kinds), webhook.bot
 
 
 def _differ(row: Subscription, new: Subscription) -> bool:
@@ -282,6 +432,19 @@ def _differ(row: Subscription, new: Subscription) -> bool:
         return row.decrypt() != new.decrypt()
     except KeyLostError:
         return True
+
+
+def _move(turn: log.Turn, row: Subscription, epoch: str, position: int) -> None:
+    """Moves the cursor. What is in flight counts for nothing."""
+    update(
+        row,
+        cursor_epoch=epoch,
+        cursor_position=position,
+        revision=row.revision + 1,
+        next_attempt_at=turn.at,
+        **NO_FAILURES,
+    )
+    append(turn, Kind.SUBSCRIPTION_REWOUND, row, position=position)
 
 
 def _replace_url(turn: log.Turn, row: Subscription, new: Subscription) -> None:
@@ -297,9 +460,12 @@ def _replace_url(turn: log.Turn, row: Subscription, new: Subscription) -> None:
         revision=row.revision + 1,
         test_requested_at=turn.at,
         next_attempt_at=turn.at,
+        resends=None,
         **NO_FAILURES,
+        **NOT_TESTED,
     )
-    _notify(turn, row, f"The URL of a webhook was changed. It now leads to {row.host}.")
+    named = f"the webhook {row.name}" if row.name else "a webhook"
+    _notify(turn, row, f"The URL of {named} was changed. It now leads to {row.host}.")
 
 
 def _new_secret(webhook: Subscription) -> tuple[str, SubscriptionSecret]:
@@ -319,6 +485,13 @@ def _refuse_too_many(desk: Desk | None) -> None:
     if Subscription.objects.of_owner(desk).count() >= most:
         whose = "The platform" if desk is None else "A desk"
         raise Invalid(f"{whose} has at most {most} webhooks. Remove one first.")
+
+
+def _refuse_unknown(bot: str, desk: Desk | None) -> None:
+    """Raises ``Invalid`` unless the desk has this bot; for the platform, any desk."""
+    bots = Automation.objects.not_removed().filter(pk=bot)
+    if bot and not (bots.filter(desk=desk) if desk else bots).exists():
+        raise Invalid.field("botId", FieldCode.CHOICE, UNKNOWN_BOT)
 
 
 def _current(webhook: Subscription) -> Subscription:

@@ -16,13 +16,13 @@ from events.control.lists import add_related, add_section
 from events.control.pages import ActionPage, ReadOnlyAdmin
 from events.feed import read_head
 from signals.webhooks import actions
-from signals.webhooks.models import MAX_LAG, State, Subscription
+from signals.webhooks.models import MAX_LAG, State, Subscription, without_groups
 from signals.webhooks.pages import (
     ChangeForm,
     WebhookForm,
     attempts_of,
-    groups_of,
     in_words,
+    initial_of,
     move,
     press,
     receivers,
@@ -34,7 +34,7 @@ ONCE = "The secret is shown once, on the next page. It cannot be shown again."
 
 
 class AddWebhook(CreateCredentialPage):
-    label = "Add a webhook of the platform"
+    label, limit = "Add a webhook of the platform", "destinations"
     form_class = WebhookForm
     says = ("It gets the whole log from now on, once its URL has answered a test.", ONCE)
 
@@ -61,7 +61,7 @@ class ChangeWebhook(OfThePlatform):
     form_class = ChangeForm
 
     def get_initial(self) -> dict[str, object]:
-        return {"groups": groups_of(self.row.kinds)}
+        return initial_of(self.row)
 
     def perform(self, form: ChangeForm) -> HttpResponse:
         actions.change(webhook=self.row, actor=self.actor, **form.cleaned_data)
@@ -69,7 +69,7 @@ class ChangeWebhook(OfThePlatform):
 
 
 class ReplaceSecret(CreateCredentialPage, OfThePlatform):
-    label, is_per_row = "Replace secret", True
+    label, is_per_row, limit = "Replace secret", True, "destinations"
     says = "As long as you keep the old secret, both sign each delivery.", ONCE
     form_class = SecretForm
 
@@ -141,7 +141,7 @@ class WebhookAdmin(ReadOnlyAdmin):
         "rewind": Rewind,
         "remove": RemoveWebhook,
     }
-    list_display = ["public_id", "host", "desk", "now", "failures", "last_delivered_at"]
+    list_display = ["public_id", "name", "host", "desk", "now", "failures", "last_delivered_at"]
     list_filter = [OwnerFilter]
     list_select_related = ["desk"]
     ordering = ["-id"]
@@ -151,7 +151,18 @@ class WebhookAdmin(ReadOnlyAdmin):
         "usr_": lambda text: Q(desk__public_id=text),
     }
     fields = [
-        *("public_id", "host", "desk", "events", "now", "reason", "waiting", "failures"),
+        *(
+            "public_id",
+            "name",
+            "host",
+            "desk",
+            "events",
+            "bot",
+            "now",
+            "reason",
+            "waiting",
+            "failures",
+        ),
         *("failing_since", "next_attempt_at", "last_delivered_at", "last_status", "created_at"),
     ]
 
@@ -161,7 +172,7 @@ class WebhookAdmin(ReadOnlyAdmin):
 
     @admin.display
     def events(self, row: Subscription) -> str:
-        return ", ".join(in_words(row.kinds)) or "all"
+        return ", ".join(in_words(without_groups(row.kinds))) or "all"
 
     @admin.display(description=f"waiting, counted to {MAX_LAG:,}")
     def waiting(self, row: Subscription) -> int:

@@ -1,9 +1,12 @@
 """The API's endpoints of webhook subscriptions (contract, section 4, subscriptions)."""
 
+import re
 from datetime import timedelta
 from typing import Annotated, Any, TypedDict
 
-from django.urls import path
+from django.core.validators import RegexValidator
+from django.urls import path, reverse
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework import serializers
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
@@ -11,22 +14,25 @@ from rest_framework.viewsets import ViewSetMixin
 
 from desks.models import Desk, User
 from events.actors import Actor
-from events.http import limits
 from events.http.api_view import ApiResponse, ApiView
 from events.http.bodies import json_body, raw_body
 from events.http.cursors import list_page
+from events.http.names import MAX_NAME_LENGTH, validate_name
 from events.http.parameters import (
     MAX_TEXT_LENGTH,
     PageParameters,
+    Rfc3339Field,
     StrictSerializer,
     StrictTextField,
+    contradiction,
 )
 from events.http.refusals import (
     CursorLost,
     ExchangeSecret,
+    FieldCode,
+    IdempotencyKeyReused,
     Invalid,
     NotAllowed,
-    RateLimited,
     SignInRequired,
 )
 from events.http.schemas import JSON_BODY, NextPage, endpoint
@@ -36,14 +42,18 @@ from signals.outbound.addresses import MAX_URL_LENGTH
 from signals.webhooks import actions
 from signals.webhooks.models import (
     EXAMPLE_CURSOR,
+    KINDS_AND_GROUPS,
+    KINDS_HELP,
     MAX_OF_DESK,
     MAX_OF_PLATFORM,
+    AttemptRecord,
     Subscription,
     SubscriptionRecord,
+    attempt_records,
 )
 from tokens.actions import MAX_OVERLAP
 from tokens.callers.authentication import SessionOrBearerAuthentication
-from tokens.callers.permissions import SignedInToChange
+from tokens.callers.permissions import SignedInToChange, count_change, count_made
 from tokens.callers.staff import is_staff
 from tokens.crypto import formats
 from tokens.crypto.exchange_secrets import contains_secret, is_secret
@@ -53,12 +63,20 @@ Authenticators = list[BaseAuthentication]
 # What each action counts against. Removing counts against nothing, as everything that ends does.
 # A rewind can send a whole history again, so it counts apart.
 SPENDS = {
-    "create": "minting",
-    "replace_secret": "minting",
+    "create": "destinations",
+    "replace_secret": "destinations",
     "change": "changes",
     "test": "changes",
+    "skip": "changes",
+    "resend": "changes",
     "rewind": "rewinds",
 }
+
+IDEMPOTENCY_KEY = "Idempotency-Key"
+KEY_FORM = re.compile("[!-~]{1,128}")
+
+# Of a position that the database can hold.
+EVENT_ID, EXAMPLE_EVENT_ID = r"^evt_[1-9][0-9]{0,17}\Z", "evt_2"
 
 # --- What is sent --------------------------------------------------------------------------------
 
@@ -81,11 +99,6 @@ class StrictNumberField(serializers.IntegerField):
         return data
 
 
-def in_order(kinds: list[str] | None) -> list[str]:
-    """The kinds as they are stored: each once, in the order of the contract. Empty for all."""
-    return [kind.value for kind in Kind if kind in (kinds or ())]
-
-
 class NewSubscription(StrictSerializer):
     """A new subscription."""
 
@@ -94,14 +107,27 @@ class NewSubscription(StrictSerializer):
         trim_whitespace=False,
         help_text="https, port 443 or 8443, without credentials and fragment.",
     )
+    name = StrictTextField(
+        max_length=MAX_NAME_LENGTH,
+        required=False,
+        allow_null=True,
+        validators=[validate_name],
+        help_text="Your own name for it. Null for none.",
+    )
     kinds = serializers.ListField(
-        child=serializers.ChoiceField(Kind.choices),
+        child=serializers.ChoiceField(KINDS_AND_GROUPS),
         required=False,
         allow_null=True,
         allow_empty=False,
         min_length=1,  # for the OpenAPI document
-        max_length=len(Kind),
-        help_text="The kinds that are delivered. Null for all, those of later versions included.",
+        max_length=len(KINDS_AND_GROUPS),
+        help_text=KINDS_HELP,
+    )
+    botId = StrictTextField(
+        max_length=MAX_TEXT_LENGTH,
+        required=False,
+        allow_null=True,
+        help_text="Only events of this bot are delivered. Null for no such limit.",
     )
 
 
@@ -118,7 +144,8 @@ class SubscriptionChange(NewSubscription):
 
     def validate(self, data: dict[str, Any]) -> dict[str, Any]:
         if not data:
-            raise serializers.ValidationError({"url": "Send url, kinds or paused."})
+            detail = {"url": "Send name, url, kinds, botId or paused."}
+            raise serializers.ValidationError(detail, code=FieldCode.REQUIRED)
         return data
 
 
@@ -134,22 +161,75 @@ class SecretReplacement(StrictSerializer):
 
 
 class Rewinding(StrictSerializer):
-    """The cursor of the feed after which deliveries continue."""
+    """Where deliveries continue: after a cursor of the feed, or at a time."""
 
-    after = StrictTextField(max_length=MAX_TEXT_LENGTH)
+    after = StrictTextField(
+        max_length=MAX_TEXT_LENGTH, required=False, help_text="A cursor of the feed."
+    )
+    since = Rfc3339Field(
+        required=False,
+        help_text="A time of RFC 3339, not in the future: the first event at this time or later is "
+        "the next one.",
+    )
+
+    def validate(self, data: dict[str, Any]) -> dict[str, Any]:
+        if not data:
+            detail = {"after": "Send after or since."}
+            raise serializers.ValidationError(detail, code=FieldCode.REQUIRED)
+        if len(data) > 1:
+            raise contradiction("since", "Send either after or since.")
+        return data
+
+
+class Resending(StrictSerializer):
+    """The event that is sent again."""
+
+    event = StrictTextField(
+        trim_whitespace=False,
+        validators=[RegexValidator(EVENT_ID, "Send the id of an event.", FieldCode.FORM)],
+        help_text="The id of an event.",
+    )
+
+
+NEXT, ALL = "next", "all"
+
+
+class Skipping(StrictSerializer):
+    """What is skipped of what waits."""
+
+    events = serializers.ChoiceField(
+        [NEXT, ALL], help_text="next: the event that waits first. all: everything that waits."
+    )
 
 
 # --- The answers ---------------------------------------------------------------------------------
 
 
+SecretText = Annotated[
+    str, pattern(f"{formats.WEBHOOK_SECRET}[0-9A-Za-z+/]{{{formats.WEBHOOK_CHARACTERS}}}")
+]
+
+
 class SubscriptionAndSecret(SubscriptionRecord):
     """The record and the new secret."""
 
+    secret: Annotated[SecretText, "It is shown only once."]
+
+
+class SubscriptionMade(SubscriptionRecord):
+    """The record and its secret."""
+
     secret: Annotated[
-        str,
-        pattern(f"{formats.WEBHOOK_SECRET}[0-9A-Za-z+/]{{{formats.WEBHOOK_CHARACTERS}}}"),
-        "It is shown only once.",
+        SecretText | None,
+        "It is shown only once: null if the request repeats an Idempotency-Key.",
     ]
+
+
+class AttemptPage(TypedDict):
+    """A page of attempts, the newest first."""
+
+    attempts: list[AttemptRecord]
+    next: NextPage
 
 
 class SubscriptionPage(TypedDict):
@@ -163,7 +243,7 @@ TO_CHANGE = (
     "Requires a session that signed in or re-authenticated within the last 15 minutes. Staff "
     "change the platform's subscriptions."
 )
-WITH_BODY = (*JSON_BODY, SignInRequired, NotAllowed, RateLimited, ExchangeSecret, Invalid)
+WITH_BODY = (*JSON_BODY, SignInRequired, NotAllowed, ExchangeSecret, Invalid)
 
 # --- The views -----------------------------------------------------------------------------------
 
@@ -185,8 +265,7 @@ class SubscriptionViewSet(ViewSetMixin, ApiView):
         super().initial(request, *args, **kwargs)
         self.desk = _desk_of(request)
         if limit := SPENDS.get(self.action):
-            of_desk = limits.desk_limits(self.desk.public_id) if self.desk else []
-            limits.consume_all([(limit, str(request.user.pk)), *of_desk])
+            count_change(request, limit, self.desk)
 
     @property
     def actor(self) -> Actor:
@@ -217,26 +296,53 @@ class SubscriptionViewSet(ViewSetMixin, ApiView):
         note=f"{TO_CHANGE} At most {MAX_OF_DESK} for each desk and {MAX_OF_PLATFORM} for the "
         "platform.",
         body=NewSubscription,
+        parameters=[
+            OpenApiParameter(
+                IDEMPOTENCY_KEY,
+                {"type": "string", "pattern": f"^{KEY_FORM.pattern}$"},
+                OpenApiParameter.HEADER,
+                description="Makes the request safe to repeat: as long as its owner has a "
+                "subscription that was made with this key, that one is answered. A request "
+                "with another URL, name, bot or choice of kinds is refused.",
+            ),
+            OpenApiParameter(
+                "Location",
+                str,
+                OpenApiParameter.HEADER,
+                description="The path of the subscription.",
+                response=[201],
+            ),
+        ],
         bodies={
             "Fills and refusals": {
+                "name": "Order book",
                 "url": "https://hooks.example.com/signals",
                 "kinds": [Kind.SIGNAL_FILLED.value, Kind.SIGNAL_REFUSED.value],
             }
         },
-        refusals=WITH_BODY,
+        refusals=[*WITH_BODY, IdempotencyKeyReused],
     )
-    def create(self, request: Request) -> ApiResponse[SubscriptionAndSecret]:
+    def create(self, request: Request) -> ApiResponse[SubscriptionMade]:
         """Add a webhook subscription.
 
         Deliveries begin with the next event, once the URL has answered a signed test with 2xx and
         the proof that it knows the secret. The secret is shown only once.
         """
         data = NewSubscription.read(_body(request))
-        kinds = in_order(data.get("kinds"))
         secret, made = actions.create(
-            desk=self.desk, url=data["url"], kinds=kinds, actor=self.actor
+            desk=self.desk,
+            name=data.get("name") or "",
+            url=data["url"],
+            kinds=data.get("kinds") or [],
+            bot=data.get("botId") or "",
+            actor=self.actor,
+            idempotency_key=_idempotency_key(request),
         )
-        return ApiResponse({**made.to_record(), "secret": secret}, status=201)
+        if secret:  # otherwise the request repeated its key, and made nothing
+            count_made(request, SPENDS["create"])
+        location = {"Location": reverse("subscription", args=[made.public_id])}
+        answer: SubscriptionMade = {**made.to_record(), "secret": secret or None}
+        return ApiResponse(answer, status=201, headers=location)
 
     @endpoint("readSubscription", refusals=[NotAllowed])
     def retrieve(self, request: Request, subscription_id: str) -> ApiResponse[SubscriptionRecord]:
@@ -263,8 +369,10 @@ class SubscriptionViewSet(ViewSetMixin, ApiView):
         changed = actions.change(
             webhook=self.found(subscription_id),
             actor=self.actor,
+            name=(data["name"] or "") if "name" in data else None,
             url=data.get("url"),
-            kinds=in_order(data["kinds"]) if "kinds" in data else None,
+            kinds=(data["kinds"] or []) if "kinds" in data else None,
+            bot=(data["botId"] or "") if "botId" in data else None,
             paused=data.get("paused"),
         )
         return ApiResponse(changed.to_record())
@@ -304,6 +412,7 @@ class SubscriptionViewSet(ViewSetMixin, ApiView):
         secret, changed = actions.replace_secret(
             webhook=self.found(subscription_id), actor=self.actor, overlap=overlap
         )
+        count_made(request, SPENDS["replace_secret"])
         return ApiResponse({**changed.to_record(), "secret": secret}, status=201)
 
     @endpoint("testSubscription", status=202, note=TO_CHANGE, refusals=WITH_BODY)
@@ -311,8 +420,9 @@ class SubscriptionViewSet(ViewSetMixin, ApiView):
         """Ask for a test.
 
         A signed `subscription.test` is sent after this answer. Read the subscription until
-        `testRequestedAt` is null. It contains a `challenge`. The endpoint answers 2xx with
-        `{"challenge": …}`: the HMAC-SHA256 of the challenge in hex, with the key of the signatures.
+        `lastTest` has another `at`: it says what became of the test. The test contains a
+        `challenge`. The endpoint answers 2xx with `{"challenge": …}`: the HMAC-SHA256 of the
+        challenge in hex, with the key of the signatures.
         """
         StrictSerializer.read(_body(request))  # no members
         asked = actions.request_test(webhook=self.found(subscription_id))
@@ -322,18 +432,76 @@ class SubscriptionViewSet(ViewSetMixin, ApiView):
         "rewindSubscription",
         note=TO_CHANGE,
         body=Rewinding,
-        bodies={"Again": {"after": EXAMPLE_CURSOR}},
+        bodies={
+            "Again": {"after": EXAMPLE_CURSOR},
+            "From a time": {"since": "2026-01-01T00:00:00Z"},
+        },
         refusals=[*WITH_BODY, CursorLost],
     )
     def rewind(self, request: Request, subscription_id: str) -> ApiResponse[SubscriptionRecord]:
         """Move the cursor.
 
         `after` is a cursor of the feed: an earlier one sends everything after it again, a later one
-        skips. It takes effect when the delivery in flight has ended.
+        skips. With `since` in its place, the first event at that time or later is the next one. It
+        takes effect when the delivery in flight has ended.
         """
-        after = Rewinding.read(_body(request))["after"]
-        moved = actions.rewind(webhook=self.found(subscription_id), after=after, actor=self.actor)
+        data, found = Rewinding.read(_body(request)), self.found(subscription_id)
+        if "since" in data:
+            moved = actions.replay(webhook=found, since=data["since"], actor=self.actor)
+        else:
+            moved = actions.rewind(webhook=found, after=data["after"], actor=self.actor)
         return ApiResponse(moved.to_record())
+
+    @endpoint(
+        "resendEvent",
+        status=202,
+        note=TO_CHANGE,
+        body=Resending,
+        bodies={"One event": {"event": EXAMPLE_EVENT_ID}},
+        refusals=WITH_BODY,
+    )
+    def resend(self, request: Request, subscription_id: str) -> ApiResponse[SubscriptionRecord]:
+        """Send one event again.
+
+        It is sent after this answer, beside the order: the cursor stays. It has its own
+        `webhook-id`, the same as before. It is sent once: `attempts` says what became of it. The
+        kinds do not count, and a paused subscription sends it too.
+        """
+        event = Resending.read(_body(request))["event"]
+        asked = actions.resend(
+            webhook=self.found(subscription_id), position=int(event.removeprefix("evt_"))
+        )
+        return ApiResponse(asked.to_record(), status=202)
+
+    @endpoint(
+        "skipEvents",
+        note=TO_CHANGE,
+        body=Skipping,
+        bodies={"The next one": {"events": NEXT}, "All that wait": {"events": ALL}},
+        refusals=WITH_BODY,
+    )
+    def skip(self, request: Request, subscription_id: str) -> ApiResponse[SubscriptionRecord]:
+        """Skip what waits.
+
+        The next event that waits, or all of them, is not sent. It is a move of the cursor. If
+        nothing waits, nothing changes.
+        """
+        every = Skipping.read(_body(request))["events"] == ALL
+        actions.skip(webhook=self.found(subscription_id), actor=self.actor, every=every)
+        return ApiResponse(self.found(subscription_id).to_record())
+
+    @endpoint("listAttempts", parameters=[PageParameters], refusals=[NotAllowed])
+    def attempts(self, request: Request, subscription_id: str) -> ApiResponse[AttemptPage]:
+        """List the latest attempts.
+
+        The newest first: tests too, and each repetition. The latest 50 are kept. What an endpoint
+        answered is on the page of the webhook only, because an answer can repeat its URL.
+        """
+        params, found = PageParameters.read(request.query_params), self.found(subscription_id)
+        page, next_cursor = list_page(
+            found.attempts.all(), params, found.public_id, newest_first=True
+        )
+        return ApiResponse({"attempts": attempt_records(page), "next": next_cursor})
 
 
 def _desk_of(request: Request) -> Desk | None:
@@ -347,6 +515,16 @@ def _desk_of(request: Request) -> Desk | None:
     if owned is None:
         raise NotAllowed("This account has no desk.")
     return owned
+
+
+def _idempotency_key(request: Request) -> str | None:
+    """The key that makes the request safe to repeat. Raises ``Invalid``."""
+    key: str | None = request.headers.get(IDEMPOTENCY_KEY)
+    if key is not None and not KEY_FORM.fullmatch(key):
+        raise Invalid.field(
+            IDEMPOTENCY_KEY, FieldCode.FORM, "Send 1 to 128 visible ASCII characters."
+        )
+    return key
 
 
 def _body(request: Request) -> JsonObject:
@@ -376,4 +554,7 @@ urlpatterns = [
     path(f"{_ONE}/secret", _view({"post": "replace_secret"}), name="subscription-secret"),
     path(f"{_ONE}/test", _view({"post": "test"}), name="subscription-test"),
     path(f"{_ONE}/rewind", _view({"post": "rewind"}), name="subscription-rewind"),
+    path(f"{_ONE}/resend", _view({"post": "resend"}), name="subscription-resend"),
+    path(f"{_ONE}/skip", _view({"post": "skip"}), name="subscription-skip"),
+    path(f"{_ONE}/attempts", _view({"get": "attempts"}), name="subscription-attempts"),
 ]

@@ -6,13 +6,46 @@ import json
 import secrets as randomness
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import Annotated, Literal, NamedTuple, TypedDict
 
-from events.feed import EventRecord
+from desks.ids import SubscriptionId
+from events.feed import EventRecord, KindName
+from events.json_schema import DateTime, Example, pattern
+from events.kinds import Kind
 from events.times import to_rfc3339
 from tokens.crypto.formats import WEBHOOK_SECRET
 
-TEST = "subscription.test"  # the type of a test message; no event has this kind
+# The type of a test message. No event has this kind.
+TEST: Literal["subscription.test"] = "subscription.test"
+
+
+class EventMessage(TypedDict):
+    """What an endpoint is sent of an event."""
+
+    type: Annotated[KindName, "The event's kind.", Example(Kind.DESK_CONNECTED.value)]
+    timestamp: Annotated[DateTime, "The event's time."]
+    data: Annotated[EventRecord, "The event, as the feed shows it to the webhook's owner."]
+
+
+class Challenge(TypedDict):
+    """What a test is about."""
+
+    id: Annotated[SubscriptionId, "The subscription."]
+    challenge: Annotated[str, "Random text, new on each attempt.", Example("5f0c4a7be2d14e0b")]
+
+
+class ChallengeMessage(TypedDict):
+    """A test, for which the webhook's owner asked. It is no event of the log."""
+
+    type: Literal["subscription.test"]
+    timestamp: Annotated[DateTime, "When it was asked for."]
+    data: Challenge
+
+
+class ChallengeAnswer(TypedDict):
+    """The answer to a test: the proof that the endpoint knows the secret."""
+
+    challenge: Annotated[str, pattern("[0-9a-f]{64}"), "The HMAC-SHA256 of the challenge, in hex."]
 
 
 class Message(NamedTuple):
@@ -29,7 +62,7 @@ def event_message(event: EventRecord, epoch: str) -> Message:
     The id is that of the event and the log's epoch: after a restore that lost events, a position
     may be used again by another event.
     """
-    body = {"type": event["kind"], "timestamp": event["at"], "data": event}
+    body: EventMessage = {"type": event["kind"], "timestamp": event["at"], "data": event}
     return Message(event["position"], f"{event['id']}_{epoch}", _encode(body))
 
 
@@ -43,8 +76,8 @@ def message_of_test(webhook_id: str, asked_at: datetime, challenge: str) -> Mess
 
     Unlike an event's, its body is another one on each attempt, because the challenge is.
     """
-    asked, data = to_rfc3339(asked_at), {"id": webhook_id, "challenge": challenge}
-    body = {"type": TEST, "timestamp": asked, "data": data}
+    data: Challenge = {"id": webhook_id, "challenge": challenge}
+    body: ChallengeMessage = {"type": TEST, "timestamp": to_rfc3339(asked_at), "data": data}
     message_id = f"test_{webhook_id}_{int(asked_at.timestamp() * 1000)}"
     return Message(0, message_id, _encode(body))
 

@@ -1,7 +1,7 @@
 """Webhooks, the secrets that sign their deliveries, and their latest attempts."""
 
-from collections.abc import Collection, Iterable
-from datetime import datetime
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime, timedelta
 from typing import Annotated, NotRequired, Self, TypedDict
 
 from django.db import models, transaction
@@ -9,21 +9,36 @@ from django.db.models import F, Q, Window
 from django.db.models.functions import RowNumber
 from django.utils import timezone
 
-from desks.ids import MAX_ID_LENGTH, SubscriptionId, UserId, new_subscription_id
+from desks.ids import MAX_ID_LENGTH, BotId, SubscriptionId, UserId, new_subscription_id
 from desks.models import Desk
 from desks.visibility import desk_visibility
-from events.feed import WHOLE_LOG, KindName, Visibility, count_ahead, read_head
+from events.feed import (
+    WHOLE_LOG,
+    EventId,
+    Query,
+    Visibility,
+    count_ahead,
+    read_head,
+    read_page,
+)
 from events.http.cursors import log_cursor
+from events.http.names import MAX_NAME_LENGTH
 from events.http.refusals import found_or_404
 from events.json_schema import Count, DateTime, Example, JsonSchema, one_of
-from events.kinds import Kind, data_of
+from events.kinds import GROUPS, Kind, data_of
+from events.models import Event
 from events.times import to_rfc3339
 from signals.outbound.answers import Fault
+from signals.webhooks.messages import TEST
 from tokens.crypto.keys import KeyLostError
 from tokens.models.secret import NO_TEXT, Sealed, SealedSecret, SealedSecretQuerySet, SecretId
 
+MAX_ERROR_LENGTH = 32
 MAX_HOST_LENGTH = 260  # a host name, a colon and a port
 MAX_OF_DESK, MAX_OF_PLATFORM = 5, 50
+MAX_RESENDS = 50  # events that wait to be sent again by themselves
+# A webhook that has failed for so long is told to its owner.
+UNVERIFIED_FOR, FAILING_FOR = timedelta(minutes=10), timedelta(minutes=15)
 MAX_LAG = 1000  # counting stops here: the lag is this or more
 EXAMPLE_CURSOR = log_cursor("4f1c2a90", 12)
 
@@ -50,10 +65,40 @@ class Reason(models.TextChoices):
     CURSOR_LOST = "cursor_lost"  # the log was restored, and the cursor is of another epoch
 
 
+KINDS_AND_GROUPS = [*Kind.values, *GROUPS]
+KINDS_HELP = (
+    "The kinds that are delivered. A group, such as `signal.*`, stands for all kinds that begin "
+    "so, and null for all kinds; both include those of later versions."
+)
 Kinds = Annotated[
-    Annotated[list[KindName], JsonSchema(minItems=1)] | None,
-    "The kinds that are delivered. Null for all, those of later versions included.",
+    Annotated[list[Annotated[str, one_of(KINDS_AND_GROUPS)]], JsonSchema(minItems=1)] | None,
+    KINDS_HELP,
 ]
+
+
+def with_groups(chosen: Iterable[str]) -> list[str]:
+    """Kinds and groups as they are stored: each once, and after the groups their kinds too.
+
+    The release before this one delivers by the kinds, and knows no groups. Empty for all kinds.
+    """
+    named = {*chosen}
+    groups = [group for group in GROUPS if group in named]
+    named.update(kind for group in groups for kind in GROUPS[group])
+    return [*groups, *(kind.value for kind in Kind if kind in named)]
+
+
+def without_groups(stored: Iterable[str]) -> list[str]:
+    """What was chosen: the groups, and the kinds that are in none of them."""
+    named = [*stored]
+    of_groups = {kind for group in named for kind in GROUPS.get(group, ())}
+    return [name for name in named if name not in of_groups]
+
+
+def delivered(stored: Iterable[str]) -> list[str]:
+    """The kinds that are delivered: also those that a group did not have when it was stored."""
+    return [name for name in with_groups(stored) if name not in GROUPS]
+
+
 ReasonName = Annotated[str, one_of(Reason)]
 
 
@@ -66,19 +111,27 @@ class SubscriptionSecretRecord(TypedDict):
     endsAt: Annotated[DateTime | None, "When it stops signing. Null for the current one."]
 
 
+CHANGEABLE = ("name", "kinds", "bot", "url")  # in this order in events
+
+
 @data_of(*(kind for kind in Kind if kind.startswith("subscription.")))
 class SubscriptionData(TypedDict):
     """Data of ``subscription.…`` events: the record after the change, without its URL."""
 
     id: SubscriptionId
+    name: NotRequired[Annotated[str | None, "Not in events of releases before November 2026."]]
+    bot: NotRequired[
+        Annotated[BotId | None, "The one whose events it gets; null for no such limit."]
+    ]
     host: NotRequired[Annotated[str, "In events of releases before November 2026 only."]]
     kinds: Kinds
     state: Annotated[str, one_of(State.values)]
     reason: ReasonName | None
     changed: NotRequired[
-        Annotated[list[Annotated[str, one_of(["kinds", "url"])]], "Of subscription.changed."]
+        Annotated[list[Annotated[str, one_of(CHANGEABLE)]], "Of subscription.changed."]
     ]
     position: NotRequired[Annotated[Count, "Of subscription.rewound: the new cursor."]]
+    since: NotRequired[Annotated[DateTime, "Of subscription.failing: the first failure."]]
     secret: NotRequired[
         Annotated[
             SubscriptionSecretRecord,
@@ -90,12 +143,27 @@ class SubscriptionData(TypedDict):
     ]
 
 
+class LastTest(TypedDict):
+    """What became of a test."""
+
+    at: DateTime
+    status: Annotated[Count | None, "The HTTP status. Null without an answer.", Example(200)]
+    error: Annotated[
+        Annotated[str, one_of(Fault.values)] | None,
+        "What went wrong, if no status says it. `unproven`: answered 2xx, but without the proof.",
+    ]
+
+
 class SubscriptionRecord(TypedDict):
     """A webhook subscription: a cursor of the log with a URL."""
 
     id: SubscriptionId
-    url: Annotated[str, "The host only: a URL can be a secret.", Example("hooks.example.com/…")]
+    name: Annotated[str | None, "The name that its owner chose.", Example("Order book")]
+    url: Annotated[str, "The host. The rest can be a secret.", Example("hooks.example.com/…")]
     kinds: Annotated[Kinds, Example([Kind.SIGNAL_FILLED.value, Kind.SIGNAL_REFUSED.value])]
+    botId: Annotated[
+        BotId | None, "Only events of this bot are delivered. Null: of all, and those of none."
+    ]
     userId: Annotated[UserId | None, "The desk that owns it. Null for the platform's."]
     state: Annotated[str, one_of(SHOWN_STATES), Example(State.ACTIVE.value)]
     reason: Annotated[ReasonName | None, "Why it was disabled."]
@@ -109,12 +177,22 @@ class SubscriptionRecord(TypedDict):
         f"Events that are not delivered yet, counted to {MAX_LAG:,}. Null if the cursor is lost.",
         Example(0),
     ]
-    failures: Annotated[Count, "Failed attempts in a row.", Example(0)]
+    failures: Annotated[
+        Count, "Failed attempts in a row; of an unverified one, to send its test.", Example(0)
+    ]
     failingSince: DateTime | None
     nextAttemptAt: DateTime | None
-    testRequestedAt: Annotated[DateTime | None, "A test that has not been sent yet."]
+    testRequestedAt: Annotated[
+        DateTime | None, "A test that has not been sent yet, or that is tried again."
+    ]
+    lastTest: Annotated[LastTest | None, "Null before the first test of its URL."]
+    resends: Annotated[
+        list[EventId], "The events that wait to be sent again by themselves.", Example([])
+    ]
     lastDeliveredAt: DateTime | None
-    lastStatus: Annotated[Count | None, "The HTTP status of the latest attempt.", Example(204)]
+    lastStatus: Annotated[
+        Count | None, "The HTTP status of the latest attempt to deliver an event.", Example(204)
+    ]
     secrets: Annotated[list[SubscriptionSecretRecord], "The newest first; at most two."]
     createdAt: DateTime
 
@@ -136,8 +214,16 @@ class WebhookQuerySet(models.QuerySet["Subscription"]):
         """Those to which something may be sent now, and that no runner has leased."""
         is_free = Q(leased_until=None) | Q(leased_until__lte=now)
         may_try = Q(failures=0) | Q(next_attempt_at=None) | Q(next_attempt_at__lte=now)
-        has_test = Q(test_requested_at__isnull=False)
-        return self.filter(is_free, has_test | Q(may_try, state=State.ACTIVE))
+        may_deliver = Q(not_before=None) | Q(not_before__lte=now)
+        is_asked_for = Q(test_requested_at__isnull=False) | Q(resends__isnull=False)
+        return self.filter(is_free, may_try, is_asked_for | Q(may_deliver, state=State.ACTIVE))
+
+    def failing_for_long(self, now: datetime) -> Self:
+        """Those of whose failures the log does not tell yet, and to which nothing is sent now."""
+        unverified = Q(state=State.UNVERIFIED)
+        active = Q(state=State.ACTIVE, failing_since__lte=now - FAILING_FOR)
+        told = {"failing_told_at": None, "leased_until": None}
+        return self.filter(unverified | active, failing_since__lte=now - UNVERIFIED_FOR, **told)
 
     def due(self, now: datetime) -> Self:
         """Those that a runner has to look at without news."""
@@ -147,8 +233,10 @@ class WebhookQuerySet(models.QuerySet["Subscription"]):
 class Subscription(Sealed):
     """A webhook: a cursor of the log with a URL (contract, section 4).
 
-    The sealed text is the URL. ``host`` is the part of it that pages show. ``desk`` is
-    None for a webhook of the platform. ``kinds`` is empty if all kinds are delivered.
+    The sealed text is the URL. ``host`` is the part of it that pages show. ``desk`` is None for a
+    webhook of the platform. ``name`` is its owner's name for it, or empty. ``kinds`` is empty if
+    all kinds are delivered, otherwise as ``with_groups`` has it. ``bot`` is the id of the bot whose
+    events alone are delivered, or empty.
 
     Two writers change a row. An action changes what the log tells, in a turn at the log. A runner
     changes what the log does not tell (the cursor, the failures, the lease) in a short transaction,
@@ -160,8 +248,10 @@ class Subscription(Sealed):
     desk = models.ForeignKey(
         "desks.Desk", models.PROTECT, null=True, db_index=False, related_name="subscriptions"
     )
+    name = models.CharField(max_length=MAX_NAME_LENGTH, blank=True, default="", db_default="")
     host = models.CharField(max_length=MAX_HOST_LENGTH)
     kinds = models.JSONField(default=list)
+    bot = models.CharField(max_length=MAX_ID_LENGTH, blank=True, default="", db_default="")
     state = models.CharField(max_length=10, choices=State, default=State.UNVERIFIED)
     reason = models.CharField(max_length=16, choices=Reason, null=True)  # noqa: DJ001 - None: not disabled
     is_verified = models.BooleanField(default=False)  # whether this URL answered a test
@@ -170,16 +260,27 @@ class Subscription(Sealed):
 
     cursor_epoch = models.CharField(max_length=8)
     cursor_position = models.BigIntegerField()
-    failures = models.PositiveIntegerField(default=0)  # in a row
+    failures = models.PositiveIntegerField(default=0)  # in a row; of tests while unverified
     failing_since = models.DateTimeField(null=True)
+    failing_told_at = models.DateTimeField(null=True)  # by the log, until it works again
     next_attempt_at = models.DateTimeField(null=True)  # None: when there is news
+    not_before = models.DateTimeField(null=True)  # of an event: the endpoint's Retry-After
     test_requested_at = models.DateTimeField(null=True)
+    last_test_at = models.DateTimeField(null=True)  # of this URL, as what follows
+    last_test_status = models.PositiveSmallIntegerField(null=True)
+    last_test_error = models.CharField(
+        max_length=MAX_ERROR_LENGTH, blank=True, default="", db_default=""
+    )
+    # Positions of the events that wait to be sent again by themselves, in order; None: none.
+    resends = models.JSONField(null=True)
     leased_until = models.DateTimeField(null=True)
     lease_generation = models.BigIntegerField(default=0)
     last_delivered_at = models.DateTimeField(null=True)
     last_status = models.PositiveSmallIntegerField(null=True)
     key_lost_at = models.DateTimeField(null=True)  # None: URL and secrets can be decrypted
     key_loss_told_at = models.DateTimeField(null=True)
+    # Of its owner and the Idempotency-Key with which it was made.
+    idempotency_digest = models.CharField(max_length=64, null=True)  # noqa: DJ001 - None: no key
 
     objects = WebhookQuerySet.as_manager()
 
@@ -201,6 +302,7 @@ class Subscription(Sealed):
         ]
         constraints = [
             models.UniqueConstraint(fields=["public_id"], name="subscription_public_id"),
+            models.UniqueConstraint(fields=["idempotency_digest"], name="subscription_made_once"),
             models.CheckConstraint(
                 condition=Q(state="disabled", reason__isnull=False)
                 | ~Q(state="disabled") & Q(reason=None),
@@ -214,6 +316,11 @@ class Subscription(Sealed):
 
     def __str__(self) -> str:
         return self.public_id
+
+    @property
+    def label(self) -> str:
+        """What sentences call it, after the word webhook: its name, if it has one, and its host."""
+        return f"{self.name} to {self.host}" if self.name else f"to {self.host}"
 
     @property
     def associated_data(self) -> str:
@@ -231,7 +338,18 @@ class Subscription(Sealed):
     @property
     def visibility(self) -> Visibility:
         """The part of the log that is delivered: what the owner's token would see in the feed."""
-        return desk_visibility(self.desk) if self.desk else lambda window: WHOLE_LOG
+        desk = Desk.objects.get(automations=self.bot) if self.bot and not self.desk else self.desk
+        return desk_visibility(desk) if desk else lambda window: WHOLE_LOG
+
+    def query(self, *, after: int, limit: int = MAX_LAG) -> Query:
+        """What it gets next after a position."""
+        having = {"bot_id": self.bot} if self.bot else {}
+        return Query(after=after, kinds=delivered(self.kinds), having=having, limit=limit)
+
+    def event_at(self, position: int) -> Event | None:
+        """The event at this position; None if there is none that its owner sees."""
+        query = Query(after=position - 1, last=position, limit=1)
+        return next(iter(read_page(query, self.visibility).events), None)
 
     @property
     def cursor(self) -> str:
@@ -243,6 +361,21 @@ class Subscription(Sealed):
         """The state as the API and pages show it: one of ``SHOWN_STATES``."""
         is_failing = self.state == State.ACTIVE and self.failures
         return FAILING if is_failing else self.state
+
+    @property
+    def last_test(self) -> LastTest | None:
+        """What became of the latest test of its URL; None before the first."""
+        if self.last_test_at is None:
+            return None
+        return {
+            "at": to_rfc3339(self.last_test_at),
+            "status": self.last_test_status,
+            "error": self.last_test_error or None,
+        }
+
+    @property
+    def last_test_outcome(self) -> str:
+        return outcome_of(self.last_test_status, self.last_test_error)
 
     def lacks_key(self, now: datetime) -> bool:
         """Whether the URL or a secret that signs cannot be decrypted with the configured keys."""
@@ -257,15 +390,17 @@ class Subscription(Sealed):
     @property
     def lag(self) -> int:
         """The number of events of its view that are not delivered yet, counted to ``MAX_LAG``."""
-        return count_ahead(self.cursor_position, self.kinds, self.visibility, MAX_LAG)
+        return count_ahead(self.query(after=self.cursor_position), self.visibility, MAX_LAG)
 
     def to_record(self) -> SubscriptionRecord:
         """The record that its owner sees."""
         is_lost = self.cursor_epoch != read_head().epoch
         return {
             "id": self.public_id,
+            "name": self.name or None,
             "url": f"{self.host}/…",
-            "kinds": self.kinds or None,
+            "kinds": without_groups(self.kinds) or None,
+            "botId": self.bot or None,
             "userId": self.topic,
             "state": self.shown_state,
             "reason": self.reason,
@@ -275,6 +410,8 @@ class Subscription(Sealed):
             "failingSince": to_rfc3339(self.failing_since),
             "nextAttemptAt": to_rfc3339(self.next_attempt_at if self.failures else None),
             "testRequestedAt": to_rfc3339(self.test_requested_at),
+            "lastTest": self.last_test,
+            "resends": [f"evt_{position}" for position in self.resends or ()],
             "lastDeliveredAt": to_rfc3339(self.last_delivered_at),
             "lastStatus": self.last_status,
             "secrets": [secret.to_record() for secret in self.secrets.live(timezone.now())],
@@ -285,7 +422,9 @@ class Subscription(Sealed):
         """The data of ``subscription.…`` events. The log is for good, so it never names the URL."""
         return {
             "id": self.public_id,
-            "kinds": self.kinds or None,
+            "name": self.name or None,
+            "kinds": without_groups(self.kinds) or None,
+            "bot": self.bot or None,  # as botId it would be an event of the bot
             "state": self.state,
             "reason": self.reason,
         }
@@ -333,11 +472,39 @@ class SubscriptionSecret(SealedSecret):
 
 # What is kept of a webhook's attempts.
 MAX_ATTEMPTS, MAX_ANSWERS, MAX_ANSWER_BYTES = 50, 10, 1024
-MAX_ERROR_LENGTH = 32
 PROOF = (
     'the body of the answer must be {"challenge": "…"} with the HMAC-SHA256 of the test\'s '
     "challenge in hex, as the code below answers it."
 )
+
+
+def outcome_of(status: int | None, error: str) -> str:
+    """What pages say of an attempt: the status, or what went wrong, or both."""
+    if error == Fault.UNPROVEN:
+        return f"Answered {status}, but did not prove that it knows the secret: {PROOF}"
+    if status:
+        return str(status)
+    return Fault(error).label if error in Fault.values else "There was no answer."
+
+
+class AttemptRecord(TypedDict):
+    """An attempt to send a message to the URL of a subscription."""
+
+    at: DateTime
+    kind: Annotated[
+        Annotated[str, one_of([*Kind, TEST])] | None,
+        "What was sent: the event's kind, or a test. Null if the log was restored and does not "
+        "have the event any more.",
+        Example(Kind.SIGNAL_FILLED.value),
+    ]
+    event: Annotated[EventId | None, "The event. Null for a test.", Example("evt_8")]
+    status: Annotated[Count | None, "The HTTP status. Null without an answer.", Example(503)]
+    milliseconds: Annotated[Count, "How long it took.", Example(41)]
+    error: Annotated[
+        Annotated[str, one_of(Fault)] | None,
+        "What went wrong, if no status says it. "
+        + " ".join(f"`{fault.value}`: {fault.label}" for fault in Fault),
+    ]
 
 
 class DeliveryAttemptQuerySet(models.QuerySet["DeliveryAttempt"]):
@@ -359,6 +526,23 @@ class DeliveryAttemptQuerySet(models.QuerySet["DeliveryAttempt"]):
         every = type(self)(self.model, using=self.db)
         unlocked = every.filter(pk__in=ranked.values("pk")).select_for_update(skip_locked=True)
         return every.filter(pk__in=unlocked.values("pk"))
+
+
+def attempt_records(attempts: Sequence["DeliveryAttempt"]) -> list[AttemptRecord]:
+    """The records that the owner sees. They hold nothing of the answers, which can hold secrets."""
+    positions = {one.position for one in attempts if one.position is not None}
+    kinds = dict(Event.objects.filter(position__in=positions).values_list("position", "kind"))
+    return [
+        {
+            "at": to_rfc3339(one.at),
+            "kind": TEST if one.position is None else kinds.get(one.position),
+            "event": one.event,
+            "status": one.status,
+            "milliseconds": one.milliseconds,
+            "error": one.error or None,
+        }
+        for one in attempts
+    ]
 
 
 class DeliveryAttempt(Sealed):
@@ -405,12 +589,7 @@ class DeliveryAttempt(Sealed):
 
     @property
     def outcome(self) -> str:
-        """The status, or what went wrong, or both."""
-        if self.error == Fault.UNPROVEN:
-            return f"Answered {self.status}, but did not prove that it knows the secret: {PROOF}"
-        if self.status:
-            return str(self.status)
-        return Fault(self.error).label if self.error in Fault.values else "There was no answer."
+        return outcome_of(self.status, self.error)
 
     @property
     def answer(self) -> str:

@@ -4,21 +4,24 @@ Each change needs a sign-in of the last 15 minutes. The control area shows the f
 attempts too.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
 
 from django import forms
 from django.contrib import messages
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
 
-from desks.models import Desk
+from desks.models import Automation, Desk
 from events.actors import Actor
-from events.feed import Query, read_head, read_page
+from events.feed import read_head
 from events.http.cursors import log_cursor
+from events.http.names import NameField
 from events.http.pages import ask, form_page, refusal_beside, sent
-from events.http.refusals import Invalid
+from events.http.refusals import FieldCode, Invalid
 from events.kinds import Kind
 from signals.contract.samples import Sample, plain_text
 from signals.outbound.addresses import MAX_URL_LENGTH
@@ -30,6 +33,7 @@ from signals.webhooks.models import (
     MAX_LAG,
     MAX_OF_DESK,
     Subscription,
+    without_groups,
 )
 from tokens.forms import SecretForm, refuse_used, used_once
 
@@ -66,7 +70,10 @@ def groups_of(kinds: Sequence[str]) -> list[str]:
 
 
 def in_words(kinds: Sequence[str]) -> list[str]:
-    """What a webhook with these kinds sends: labels of groups, then what is in none."""
+    """What a webhook with these kinds sends: labels of groups, then what is in none.
+
+    A group of the API, such as ``signal.*``, stays as it is.
+    """
     groups = groups_of(kinds)
     grouped = {kind for name in groups for kind in GROUPS[name][1]}
     return [*(GROUPS[name][0] for name in groups), *(k for k in kinds if k not in grouped)]
@@ -78,8 +85,9 @@ URL_INPUT = forms.TextInput({"autocomplete": "off", "spellcheck": "false", "inpu
 
 
 class WebhookForm(forms.Form):
-    """A new webhook: where to, and which events."""
+    """A new webhook: its name, where to, and which events."""
 
+    name = NameField(required=False)
     url = forms.CharField(
         label="URL",
         max_length=MAX_URL_LENGTH,
@@ -95,10 +103,22 @@ class WebhookForm(forms.Form):
         widget=forms.CheckboxSelectMultiple,
     )
 
+    def __init__(self, *args: Any, bots: Iterable[Automation] = (), **options: Any) -> None:
+        super().__init__(*args, **options)
+        offered = [(bot.pk, bot.name) for bot in bots]
+        if offered:
+            self.fields["bot"] = forms.ChoiceField(
+                label="Bot",
+                choices=[("", "All bots, and events of none"), *offered],
+                required=False,
+                help_text="Limits the events to those of one bot.",
+            )
+
     def clean(self) -> dict[str, object]:
         """What was entered, as the arguments of an action."""
         groups = self.cleaned_data.get("groups", [])
-        return {"url": self.cleaned_data.get("url"), "kinds": kinds_of(groups)}
+        entered = {name: self.cleaned_data.get(name, "") for name in ("name", "url", "bot")}
+        return {**entered, "kinds": kinds_of(groups)}
 
 
 class ChangeForm(WebhookForm):
@@ -115,7 +135,20 @@ class ChangeForm(WebhookForm):
     def clean(self) -> dict[str, object]:
         entered = super().clean()
         is_chosen = "groups" in self.changed_data
-        return {"url": entered["url"] or None, "kinds": entered["kinds"] if is_chosen else None}
+        chosen = {"url": entered["url"] or None, "kinds": entered["kinds"] if is_chosen else None}
+        offered = {"bot": entered["bot"] if "bot" in self.fields else None}
+        return entered | chosen | offered
+
+
+def initial_of(webhook: Subscription) -> dict[str, object]:
+    """What ``ChangeForm`` shows first."""
+    return {"name": webhook.name, "groups": groups_of(webhook.kinds), "bot": webhook.bot}
+
+
+def _bots(desk: Desk, chosen: str = "") -> QuerySet[Automation]:
+    """The bots to whose events a webhook of the desk can be limited, or is."""
+    is_offered = Q(removed_at=None) | Q(pk=chosen)
+    return Automation.objects.filter(is_offered, desk=desk)
 
 
 # --- The list, and one webhook --------------------------------------------------------------------
@@ -135,7 +168,8 @@ def webhook(request: HttpRequest, desk: Desk, webhook_id: str) -> HttpResponse:
     context = {
         "webhook": found,
         "lag": _lag(found),
-        "kinds": in_words(found.kinds),
+        "kinds": in_words(without_groups(found.kinds)),
+        "bot": Automation.objects.filter(pk=found.bot).first(),
         "secrets": found.secrets.live(timezone.now()),
         "samples": receivers(),
         **attempts_of(found),
@@ -182,11 +216,11 @@ def receivers(secret: str = SECRET) -> list[Sample]:
 # --- Changes --------------------------------------------------------------------------------------
 
 
-@customer_page("GET", "POST", spends="minting", recently=True)
+@customer_page("GET", "POST", spends="destinations", recently=True)
 def new(request: HttpRequest, desk: Desk) -> HttpResponse:
     """Adds a webhook and shows its secret once."""
     refuse_used(request)
-    form = WebhookForm(sent(request))
+    form = WebhookForm(sent(request), bots=_bots(desk))
     if form.is_valid():
         with refusal_beside(form), used_once(request):
             secret, made = actions.create(desk=desk, actor=desk.actor, **form.cleaned_data)
@@ -198,7 +232,7 @@ def new(request: HttpRequest, desk: Desk) -> HttpResponse:
 def change(request: HttpRequest, desk: Desk, webhook_id: str) -> HttpResponse:
     """Changes the URL, the events, or both."""
     webhook = Subscription.objects.of_owner(desk).named(webhook_id)
-    form = ChangeForm(sent(request), initial={"groups": groups_of(webhook.kinds)})
+    form = ChangeForm(sent(request), initial=initial_of(webhook), bots=_bots(desk, webhook.bot))
     if form.is_valid():
         with refusal_beside(form):
             actions.change(webhook=webhook, actor=desk.actor, **form.cleaned_data)
@@ -207,7 +241,7 @@ def change(request: HttpRequest, desk: Desk, webhook_id: str) -> HttpResponse:
     return form_page(request, "webhooks/change.html", form, webhook=webhook)
 
 
-@customer_page("GET", "POST", spends="minting", recently=True)
+@customer_page("GET", "POST", spends="destinations", recently=True)
 def secret(request: HttpRequest, desk: Desk, webhook_id: str) -> HttpResponse:
     """Replaces the secret and shows the new one once."""
     webhook = Subscription.objects.of_owner(desk).named(webhook_id)
@@ -228,13 +262,13 @@ def remove(request: HttpRequest, desk: Desk, webhook_id: str) -> HttpResponse:
     webhook = Subscription.objects.of_owner(desk).named(webhook_id)
     return ask(
         request,
-        f"Remove the webhook to {webhook.host}?",
+        f"Remove the webhook {webhook.label}?",
         "Nothing more is sent to its URL.",
         "The URL, the secret and the list of attempts are deleted. You cannot restore them.",
         act="Remove",
         perform=lambda: actions.remove(webhook=webhook, actor=desk.actor),
         done="The webhook is removed.",
-        back=(webhook.host, reverse("webhook", args=[webhook_id])),
+        back=(webhook.name or webhook.host, reverse("webhook", args=[webhook_id])),
         after="webhooks",
     )
 
@@ -253,6 +287,9 @@ def act(request: HttpRequest, desk: Desk, webhook_id: str) -> HttpResponse:
     return redirect("webhook", webhook_id)
 
 
+OF_THE_PAGE = "Use one of the buttons of the webhook's page."
+
+
 def press(button: str, webhook: Subscription, actor: Actor, position: str = "") -> str:
     """Does what a button of a webhook's page says. Returns what it did."""
     match button:
@@ -266,31 +303,20 @@ def press(button: str, webhook: Subscription, actor: Actor, position: str = "") 
             actions.resume(webhook=webhook, actor=actor)
             return "Resumed. What waited is sent in order."
         case "skip":
-            waiting = next_position(webhook)
-            if waiting is None:
-                return "Nothing waits."
-            after, done = waiting, f"evt_{waiting} is skipped."
+            skipped = actions.skip(webhook=webhook, actor=actor)
+            return "Nothing waits." if skipped is None else f"evt_{skipped} is skipped."
         case "skip-all":
-            after, done = read_head().position, "Everything that waited is skipped."
+            actions.skip(webhook=webhook, actor=actor, every=True)
+            return "Everything that waited is skipped."
+        case "resend":
+            only = _position(position)
+            actions.resend(webhook=webhook, position=only)
+            return f"evt_{only} is sent again. Reload this page to see what became of it."
         case "again":
             first = _position(position)
-            after, done = first - 1, f"evt_{first} and everything after it is sent again."
-        case _:
-            raise Invalid.field("act", "unknown", "Use one of the buttons of the webhook's page.")
-    move(webhook, actor, after)
-    return done
-
-
-def next_position(webhook: Subscription) -> int | None:
-    """The position of the event that is delivered next, or None if none waits."""
-    after: int | None = webhook.cursor_position
-    while after is not None:
-        query = Query(after=after, kinds=webhook.kinds, limit=1)
-        page = read_page(query, webhook.visibility)
-        if page.events:
-            return page.events[0].position
-        after = page.examined if page.more else None
-    return None
+            move(webhook, actor, first - 1)
+            return f"evt_{first} and everything after it is sent again."
+    raise Invalid.field("act", FieldCode.CHOICE, OF_THE_PAGE)
 
 
 def _position(text: str) -> int:
@@ -298,8 +324,7 @@ def _position(text: str) -> int:
     try:
         return int(forms.IntegerField(min_value=1, max_value=read_head().position).clean(text))
     except forms.ValidationError:
-        detail = "Use one of the buttons of the webhook's page."
-        raise Invalid.field("position", "unknown", detail) from None
+        raise Invalid.field("position", FieldCode.CHOICE, OF_THE_PAGE) from None
 
 
 def move(webhook: Subscription, actor: Actor, position: int) -> None:

@@ -81,7 +81,7 @@ def test_what_a_broken_endpoint_missed_arrives_in_order_when_it_is_mended(trader
     trader.until_it_says("failing")
     assert "The host refused the connection." in trader.says()
     assert "events wait" in trader.says()
-    assert "Once the endpoint is mended, send a test: then we try at once." in trader.says()
+    assert "Once the endpoint is mended, send a test: then we try at once" in trader.says()
     with receiving(code, log, port):
         trader.press("Send test")
         until(lambda: heard() == sent + missed)

@@ -132,6 +132,13 @@ ROWS: dict[str, dict[str, Row]] = {
     f"{WEBHOOK}/secret": {"POST": BY_SESSION | {OWNER: IN}},
     f"{WEBHOOK}/test": {"POST": BY_SESSION | {OWNER: IN}},
     f"{WEBHOOK}/rewind": {"POST": BY_SESSION | dict.fromkeys((*CUSTOMERS, MFA), "invalid")},
+    f"{WEBHOOK}/resend": {"POST": BY_SESSION | dict.fromkeys((*CUSTOMERS, MFA), "invalid")},
+    f"{WEBHOOK}/skip": {"POST all": BY_SESSION | {OWNER: IN}},
+    f"{WEBHOOK}/attempts": {
+        "GET the desk's": OF_BOTH
+        | dict.fromkeys((OTHER, READ, BOTH, CUSTOMER, MFA, LONG_AGO), "not_found")
+        | {OWN: IN, OWNER: IN, WRITE: "scope_missing"},
+    },
     "api/hooks/signal": {"GET": PUBLIC, **SIGNING},
     "api/hooks/check": SIGNING,
     "api/schema": {"GET": PUBLIC},

@@ -1,4 +1,4 @@
-"""The first checks of the contract's order: Host, path, method, length and size, on every route.
+"""The first checks of the contract's order, from Host to the body's encoding, on every route.
 
 The routes come from the URL map. Whatever is refused here is refused with its body unread.
 """
@@ -99,16 +99,20 @@ def test_of_several_faults_the_first_of_the_order_is_told_and_no_body_is_read(br
             )
 
 
-def test_too_large_and_of_unknown_length_are_refused_with_every_method_there_is(browser):
+def test_too_large_of_unknown_length_and_encoded_are_refused_with_every_method_there_is(browser):
     for path in every_path():
         for method in methods(path):
             refused = ask(browser, method, path, TOO_LARGE)
             chunked = ask(browser, method, path, headers={"Transfer-Encoding": "chunked"})
+            packed = ask(browser, method, path, SMALL, headers={"Content-Encoding": "gzip"})
             if method == "HEAD":
-                assert (refused.status_code, chunked.status_code) == (413, 411), path
+                answers = refused, chunked, packed
+                assert [answer.status_code for answer in answers] == [413, 411, 415], path
             else:
                 assert code(refused) == "body_too_large", (method, path)
                 assert code(chunked) == "length_required", (method, path)
+                assert code(packed) == "unsupported_media_type", (method, path)
+            assert packed["Accept-Encoding"] == "identity"
 
 
 def test_another_method_is_405_with_what_there_is_before_a_forged_form_is_looked_at(browser):

@@ -21,6 +21,7 @@ from desks import actions as desks
 from desks.models import Desk
 from events.actors import SYSTEM
 from events.http import limits
+from events.models import Event
 from events.times import to_rfc3339
 from signals.intake.models import Signal
 from tests import factories
@@ -41,7 +42,7 @@ from tests.client import signed_in as browser_of
 from tests.factories import Bot
 from tests.routes import address, routes
 from tests.signals import bodies
-from tests.signals.webhooks.stage import a_webhook
+from tests.signals.webhooks.stage import an_active_webhook
 from tokens import actions
 from tokens.crypto import formats
 from tokens.models import SigningSecret, Token
@@ -115,7 +116,7 @@ def world(settings, card) -> World:
         factories.expect(one, max_age=timedelta(hours=1))
     desks.withdraw(desk=silent.automation.desk, automation=silent.automation, actor=SYSTEM)
     push(bodies.fanout(nonce=SPENT), engine)
-    webhook = a_webhook(desk)
+    webhook = an_active_webhook(desk)
     browser = browser_of(desk.user, "password", csrf=True)
     browser.cookies[settings.CSRF_COOKIE_NAME] = CSRF
     made = World(
@@ -145,7 +146,7 @@ def _spend_everything(world: World) -> None:
     for name in ("platform", "reads"):
         for credential in credentials:
             limits.consume(name, credential.public_id)
-    for name in ("minting", "changes", "rewinds"):
+    for name in ("minting", "destinations", "changes", "rewinds"):
         limits.consume(name, str(world.desk.user.pk))
     limits.consume("automation", world.bot.id)
     limits.consume("automation", world.silent.id)
@@ -158,8 +159,8 @@ Fault = tuple[str, Spoil]
 
 
 def _limited(ask: Ask, world: World) -> None:
-    names = ("platform", "reads", "minting", "changes", "rewinds", "automation")
-    few = dict.fromkeys(names, "1/hour")
+    users = ("minting", "destinations", "changes", "rewinds")
+    few = dict.fromkeys(("platform", "reads", "automation", *users), "1/hour")
     world.settings.LIMITS = {**world.settings.LIMITS, **few}
 
 
@@ -181,6 +182,7 @@ def sets(**values: Any) -> Spoil:
 
 FIRST: list[Fault] = [
     ("host_invalid", sets(headers={"Host": "elsewhere.example"})),
+    ("https_required", lambda ask, world: setattr(world.settings, "REQUIRE_HTTPS", True)),
     ("not_found", _nowhere),
     ("method_not_allowed", sets(method="PROPFIND")),
     ("length_required", sets(headers={"Transfer-Encoding": "chunked"})),
@@ -306,6 +308,10 @@ NO_WEBHOOK: Fault = (
 def _on_webhook(method: str, act: str, body: dict[str, Any], world: World) -> Ask:
     path = f"{SUBSCRIPTIONS}/{world.webhook}{act}"
     return Ask(method, path, body, headers={"X-CSRFToken": CSRF})
+
+
+def _own_event(world: World) -> str:
+    return Event.objects.filter(topic=world.desk.public_id).latest("position").id
 
 
 def _token_id(world: World) -> str:
@@ -442,6 +448,18 @@ OPERATIONS: dict[str, tuple[Callable[[World], Ask], list[Fault]]] = {
         lambda world: _on_webhook("POST", "/rewind", {"after": world.cursor}, world),
         [*BY_SESSION, LIMITED, *BODY, NO_WEBHOOK],
     ),
+    f"POST {WEBHOOK}/resend": (
+        lambda world: _on_webhook("POST", "/resend", {"event": _own_event(world)}, world),
+        [*BY_SESSION, LIMITED, *BODY, NO_WEBHOOK],
+    ),
+    f"POST {WEBHOOK}/skip": (
+        lambda world: _on_webhook("POST", "/skip", {"events": "all"}, world),
+        [*BY_SESSION, LIMITED, *BODY, NO_WEBHOOK],
+    ),
+    f"GET {WEBHOOK}/attempts": (
+        lambda world: Ask("GET", f"{SUBSCRIPTIONS}/{world.webhook}/attempts", token=world.own),
+        [*TOKEN, LIMITED, QUERY, NO_WEBHOOK],
+    ),
     **{
         f"GET {path}": (lambda world, path=path: Ask("GET", f"/{path}"), FIRST)
         for path in ("api/v1", "api/hooks/signal", "api/schema", "api/docs")
@@ -464,7 +482,7 @@ def test_of_several_faults_the_first_of_the_contracts_order_is_told(world, name)
     make, faults = OPERATIONS[name]
     unlimited = {**world.settings.LIMITS, **dict.fromkeys(world.settings.LIMITS, "off")}
     for mended in range(len(faults) + 1):
-        world.settings.LIMITS = unlimited
+        world.settings.LIMITS, world.settings.REQUIRE_HTTPS = unlimited, False
         ask = make(world)
         for _, spoil in reversed(faults[mended:]):
             spoil(ask, world)

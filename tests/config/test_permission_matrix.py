@@ -146,7 +146,7 @@ class World:
         return end_stream(browser.generic(method, path, raw, kind, headers=headers))
 
     def body(self, route: str, what: str) -> dict[str, Any] | None:
-        if route == f"{WEBHOOK}/rewind":
+        if route in (f"{WEBHOOK}/rewind", f"{WEBHOOK}/resend"):
             return {}
         if route.endswith("/signal") and route.startswith("api/v1"):
             return bodies.deploy()
@@ -156,6 +156,7 @@ class World:
             "tradingview": lambda: bodies.tradingview(self.bot),
             "a desk's": lambda: {"scope": "desk"},
             "paused": lambda: {"paused": True},
+            "all": lambda: {"events": "all"},
             "a webhook": lambda: {"url": "https://hooks.example.com"},
             "a platform's": lambda: {"scope": "platform", "name": "x", "scopes": ["read"]},
         }

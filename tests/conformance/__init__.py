@@ -2,7 +2,7 @@
 
 Each file covers one section of the contract. The docstring of a test names the line that it checks.
 The suite imports none of the service's code. It runs against any service, from any machine that has
-pytest and httpx2:
+pytest, httpx2 and jsonschema:
 
     python manage.py seed --desks 30 --idle 5 --json > seed.json     # on an empty database
     BASE_URL=https://signals.example SEED_JSON=seed.json \\
@@ -21,8 +21,11 @@ suite sends more requests in a minute than a limit allows. It may require HTTPS,
 from staff. The tests of a Nox secret run only where the service was seeded with ``--nox``.
 
 Without BASE_URL, as in the product's own test suite, the tests start real servers themselves
-(``tests.server``): one without a Nox secret, one with it and two with small limits. Where that is
-not possible, for example in a copy of this folder, the tests are skipped and the reason is printed.
+(``tests.server``): one without a Nox secret, one with it, two with small limits, and one for each
+test that ends what it cannot restore. Where that is not possible, for example in a copy of this
+folder, the tests are skipped and the reason is printed.
+
+``python -m tests.conformance.sentences`` lists the sentences of the contract without an example.
 
 The suite can run repeatedly against the same service. Nonces are new each time, and each test
 restores what it changes, so that the seeded desks end as they began. Three changes remain: the log

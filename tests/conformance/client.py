@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 
+from tests.conformance.document import Comparison
 from tests.conformance.witness import Witness
 
 CATALOG = "/api/v1"
@@ -96,7 +97,15 @@ def assert_refused(answer: httpx2.Response, status: int, expected: str) -> Body:
     assert body["requestId"] == answer.headers["X-Request-Id"]
     assert answer.headers["Cache-Control"] == "no-store"
     if status == 401:
-        assert answer.headers["WWW-Authenticate"] == "Bearer"
+        presented = answer.request.headers.get("Authorization", "").lower()
+        sent = expected == "token_invalid" and presented.startswith("bearer")
+        error = ', error="invalid_token"' if sent else ""
+        assert answer.headers["WWW-Authenticate"] == f'Bearer realm="signals"{error}'
+    elif expected == "scope_missing":
+        challenge = 'Bearer realm="signals", error="insufficient_scope", scope="'
+        assert answer.headers["WWW-Authenticate"].startswith(challenge)
+    else:
+        assert "WWW-Authenticate" not in answer.headers
     return body
 
 
@@ -122,6 +131,7 @@ class Service(Connected):
         self.trusted = (
             ssl.create_default_context()
         )  # the system's certificates, or those of SSL_CERT_FILE
+        self.comparison = Comparison(self._read_document)
         self.http = self.client()
 
     def client(self) -> httpx2.Client:
@@ -131,8 +141,17 @@ class Service(Connected):
             verify=self.trusted,
             timeout=TIMEOUT,
             trust_env=False,
-            event_hooks=self.witness.hooks,
+            event_hooks={
+                "request": self.witness.hooks["request"],
+                "response": [*self.witness.hooks["response"], self.comparison.on_response],
+            },
         )
+
+    def _read_document(self) -> Body:
+        url = f"{self.base_url}/api/schema"
+        with httpx2.Client(verify=self.trusted, timeout=TIMEOUT, trust_env=False) as client:
+            found: Body = client.get(url).json()
+        return found
 
     # --- Credentials and ids ---------------------------------------------------------------------
 

@@ -23,7 +23,6 @@ SMALL_LIMITS = {
     "LIMIT_FAILURES": f"{FEW}/minute",
     "LIMIT_MINTING": f"{FEW}/hour",
     "LIMIT_CHANGES": f"{FEW}/minute",
-    "LIMIT_REWINDS": f"{FEW}/hour",
     "LIMIT_STREAMS": "1",
     "WEB_CONCURRENCY": "1",  # without Redis each process counts separately
 }
@@ -47,10 +46,13 @@ def service() -> Iterator[Service]:
     if _is_named():
         with Service(os.environ["BASE_URL"], _seed()) as named:
             yield named
+            _assert_as_described(named)
             _assert_no_secret_in_responses(named)
         return
     with _serving() as server, Service(server.base_url, server.seed) as own:
         yield own
+        _assert_as_described(own)
+        _assert_as_described(own)
         _assert_no_secret_in_responses(own)
         _assert_no_secret_stored(own, server)
 
@@ -69,6 +71,7 @@ def nox_service(request: pytest.FixtureRequest) -> Iterator[Service]:
         Service(server.base_url, server.seed) as own,
     ):
         yield own
+        _assert_as_described(own)
 
 
 @pytest.fixture(scope="session")
@@ -79,25 +82,29 @@ def limited_service() -> Iterator[Service]:
 
 @pytest.fixture(scope="session")
 def service_of_limited_desks() -> Iterator[Service]:
-    """A service with small limits for a desk's events and reads and for page views."""
+    """A service with small limits for a desk's events and reads, for pages and what is made."""
     yield from _limited(
         {
             "LIMIT_DESK": f"{FEW}/minute",
             "LIMIT_READS": f"{FEW}/minute",
             "LIMIT_LARGE_READS": "1/minute",
             "LIMIT_PAGES": f"{FEW}/minute",
+            "LIMIT_MINTING": f"{FEW}/hour",
+            "LIMIT_DESTINATIONS": f"{FEW}/hour",
+            "LIMIT_REWINDS": f"{FEW}/hour",
             "WEB_CONCURRENCY": "1",
         }
     )
 
 
-@pytest.fixture(scope="session")
-def service_to_leave() -> Iterator[Service]:
-    """A service whose seeded user a test may close."""
+@pytest.fixture
+def service_to_end() -> Iterator[Service]:
+    """A service for one test, which changes it for good."""
     if _is_named():
-        pytest.skip("The test would close the account of the seed.")
+        pytest.skip("The test would end the cards, the users and the accounts of the seed.")
     with _serving() as server, Service(server.base_url, server.seed) as own:
         yield own
+        _assert_as_described(own)
 
 
 def _limited(limits: dict[str, str]) -> Iterator[Service]:
@@ -108,6 +115,7 @@ def _limited(limits: dict[str, str]) -> Iterator[Service]:
         Service(server.base_url, server.seed) as own,
     ):
         yield own
+        _assert_as_described(own)
 
 
 @pytest.fixture(scope="session")
@@ -138,6 +146,12 @@ def bot(user: Browser) -> Iterator[Bot]:
     made = Bot(user)
     yield made
     made.remove()
+
+
+def _assert_as_described(service: Service) -> None:
+    """Section 4: the OpenAPI document describes every answer and every frame of the run."""
+    faults = sorted(set(service.comparison.faults))
+    assert not faults, "\n".join(faults)
 
 
 def _assert_no_secret_in_responses(service: Service) -> None:

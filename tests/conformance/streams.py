@@ -2,9 +2,9 @@
 
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import httpx2
@@ -42,10 +42,15 @@ def frames_of(lines: Iterable[str]) -> Iterator[Frame]:
 class Stream:
     """An open stream. ``frames`` yields each frame as it comes."""
 
-    def __init__(self, answer: httpx2.Response) -> None:
+    def __init__(self, answer: httpx2.Response, compare: Callable[[dict[str, str]], None]) -> None:
         self.answer = answer
-        self.frames = frames_of(answer.iter_lines())
+        self.frames = self._compared(compare)
         self.first = next(self.frames)
+
+    def _compared(self, compare: Callable[[dict[str, str]], None]) -> Iterator[Frame]:
+        for frame in frames_of(self.answer.iter_lines()):
+            compare({name: value for name, value in asdict(frame).items() if value})
+            yield frame
 
     def events(self, number: int) -> list[Frame]:
         """The next events, without heartbeats."""
@@ -75,6 +80,6 @@ def streaming(
             answer = client.send(request, stream=True)
         assert answer.status_code == 200, answer.read()
         try:
-            yield Stream(answer)
+            yield Stream(answer, service.comparison.on_frame)
         finally:
             answer.close()

@@ -1,13 +1,16 @@
 """Section 2: tokens and secrets, their form, their record, how long they hold."""
 
+import re
 import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from tests.conformance.browser import SHOWN
 from tests.conformance.client import EVENTS, ME, TOKENS, assert_refused, code, without_id
 from tests.conformance.credentials import BASE62, checksum, credential
 
+ONE_TIME_KEY = re.compile(r'name="one_time_key" value="([^"]+)"')
 RECORD = {
     "id",
     "scope",
@@ -141,3 +144,21 @@ def test_an_ended_secret_verifies_nothing(service, bot):
     bot.end_secrets()
     body = bot.body(pair="AAA/BBB", direction="long")
     assert_refused(service.push(body, secret=secret), 401, "signature_invalid")
+
+
+def test_a_form_that_shows_a_secret_once_makes_it_once(user, bot):
+    """Section 5, made_already: the form carries a key; without the key each time makes one."""
+    path = f"{bot.page}/secret"
+    key = ONE_TIME_KEY.search(user.get(path).text)
+    assert key
+    form = {"one_time_key": key.group(1)}
+    first, again = user.post(path, form), user.post(path, form)
+    assert (first.status_code, again.status_code) == (200, 409)
+    assert "made_already" in again.text
+    shown = SHOWN.search(first.text)
+    assert shown
+    assert SHOWN.search(again.text) is None
+    bot.elect("AAA/BBB", "long")
+    body = bot.body(pair="AAA/BBB", direction="long")
+    assert user.service.push(body, secret=shown.group(1)).status_code == 200
+    assert bot.generate(0) != bot.generate(0)

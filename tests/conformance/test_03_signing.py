@@ -239,6 +239,13 @@ def test_the_schemes_name_is_read_in_any_case(service, scheme):
     assert service.http.get(EVENTS, headers=headers).status_code == 200
 
 
+@pytest.mark.parametrize("spaces", [" ", "  ", " " * 9])
+def test_one_or_more_spaces_follow_the_scheme(service, spaces):
+    """Section 3."""
+    headers = {"Authorization": f"Bearer{spaces}{service.platform}"}
+    assert service.http.get(EVENTS, headers=headers).status_code == 200
+
+
 def test_signing_headers_mean_nothing_off_the_hook(service):
     """Section 3."""
     nonsense = {TIME: "x", SIGNATURE: "y"}

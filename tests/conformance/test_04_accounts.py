@@ -1,11 +1,14 @@
 """Section 4: accounts. What can be seen of it from outside, without anybody's mailbox."""
 
+import json
 import secrets
+from io import BytesIO
+from zipfile import ZipFile
 
 import pytest
 
-from tests.conformance.browser import CSRF_FIELD, SIGN_IN, Browser
-from tests.conformance.client import DESKS, ME, assert_refused, code
+from tests.conformance.browser import CSRF_FIELD, Browser
+from tests.conformance.credentials import credentials_in
 
 SIGN_UP, RESET = "/accounts/signup/", "/accounts/password/reset/"
 LINK, CHOOSE = "/accounts/signup/link/", "/accounts/signup/password/"
@@ -32,6 +35,21 @@ def test_nobody_learns_who_has_an_account(service, path):
     known = service.seed["user"]["email"]
     unknown = f"{secrets.token_hex(8)}@example.com"
     assert answer_to(service, path, known) == answer_to(service, path, unknown)
+
+
+@pytest.mark.parametrize("path", [SIGN_UP, RESET])
+def test_the_page_that_says_to_look_for_a_mail_sends_again_once_a_minute(service, path):
+    """Section 4, check your email: it names the address; from one browser once a minute."""
+    address = f"{secrets.token_hex(8)}@example.com"
+    with Browser(service) as visitor:
+        sent = visitor.post(path, {"email": address})
+        shown = visitor.get(sent.headers["Location"]).text
+        again = visitor.post(path, {"email": address}, seen_at=sent.headers["Location"])
+        refused = visitor.get(again.headers["Location"]) if again.is_redirect else again
+    assert address in shown
+    assert f'action="{path}"' in shown
+    assert refused.status_code == 429
+    assert 1 <= int(refused.headers["Retry-After"]) <= 60
 
 
 def test_sign_up_asks_for_the_address_only(service):
@@ -72,51 +90,43 @@ def test_a_customer_is_asked_what_else_ends(user):
     assert "Revoke the desk token" in page.text
 
 
-CLOSE = "/accounts/close/"
-ENDED = {
-    "election.withdrawn",
-    "secret.ended",
-    "automation.removed",
-    "desk.disconnected",
-    "token.revoked",
-    "desk.closed",
-}
+@pytest.fixture
+def owner(service):
+    """The seeded user, who has just signed in, as some pages ask for."""
+    with Browser(service) as browser:
+        browser.sign_in(service.seed["user"])
+        yield browser
 
 
-def test_a_closed_account_ends_with_everything_but_the_log(service_to_leave):
-    """Section 1: when a user closes the account. Section 4, desks: removed."""
-    service, user = service_to_leave, service_to_leave.seed["user"]
-    fan_out = service.push(service.fanout(), service.platform).json()
-    since = service.get(DESKS, service.platform).json()["asOf"]
-    with Browser(service) as owner:
-        owner.sign_in(user)
-        token = owner.mint_desk_token()
-        before = service.tail()
-        asked = owner.get(CLOSE)
-        assert service.own_desk in asked.text
-        assert owner.post(CLOSE, {}).status_code == 422, "it asks first"
-        assert service.tail() == before
-        assert owner.post(CLOSE, {"understood": "on"}).status_code == 302
-        assert SIGN_IN in owner.get("/desk").headers["Location"]
-    events = service.events(after=before)
-    assert {event["kind"] for event in events} == ENDED
-    assert events[-1]["kind"] == "desk.closed"
-    assert {event["userId"] for event in events} == {service.own_desk}
-    withdrawn = [event for event in events if event["kind"] == "election.withdrawn"]
-    assert {event["data"]["reason"] for event in withdrawn} == {"closed"}
-    assert user["email"] not in str(events)
-    assert_refused(service.get(ME, token), 401, "token_invalid")
-    signed = service.push(service.tradingview(), secret=service.bot["secret"])
-    assert_refused(signed, 401, "signature_invalid")
-    assert_refused(service.get(f"{DESKS}/{service.own_desk}", service.platform), 404, "not_found")
-    refused = service.deploy(service.own_desk, service.one_desk())
-    assert (code(refused), refused.json()["reason"]) == ("desk_not_ready", "deactivated")
-    assert service.own_desk not in [desk["userId"] for desk in service.desks()]
-    filled = service.desks(signal=fan_out["signal"]["id"])
-    assert service.own_desk in [desk["userId"] for desk in filled]
-    changed = service.get(DESKS, service.platform, changedSince=since).json()
-    assert changed["desks"] == [{"userId": service.own_desk, "removed": True}]
-    with Browser(service) as visitor:
-        visitor.post(SIGN_IN, {"login": user["email"], "password": user["password"]})
-        assert SIGN_IN in visitor.get("/desk").headers["Location"]
-        assert visitor.post(SIGN_UP, {"email": user["email"]}).status_code == 302
+def test_a_customer_takes_the_own_data_along_without_any_secret(service, owner):
+    """Section 4, own data: one ZIP file of JSON and CSV, with the desk's view of the log."""
+    token = owner.mint_desk_token()
+    answer = owner.post("/accounts/data/", {})
+    assert (answer.headers["Content-Type"], answer.status_code) == ("application/zip", 200)
+    with ZipFile(BytesIO(answer.content)) as archive:
+        files = {name: archive.read(name).decode() for name in archive.namelist()}
+    assert {name.rpartition(".")[2] for name in files} == {"json", "csv"}
+    assert json.loads(files["account.json"])[0]["email"] == service.seed["user"]["email"]
+    assert json.loads(files["events.json"]) == service.events(token, limit=1000)
+    texts = " ".join(files.values())
+    assert credentials_in(texts) == set()
+    assert service.seed["user"]["password"] not in texts
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://discord.com/api/webhooks/1/x",
+        "https://discord.com:8443/api/webhooks/1/x",
+        "https://user@discord.com/api/webhooks/1/x",
+        "https://discord.com/api/webhooks/1/x?wait=true",
+        "https://discord.com.example/api/webhooks/1/x",
+        "https://discord.com/somewhere/else",
+        "https://127.0.0.1/services/T0/B0/x",
+    ],
+)
+def test_another_address_is_no_chat(owner, url):
+    """Section 4, chats: only https at the hosts and paths of the services that there are."""
+    answer = owner.post("/notices/chats/new", {"url": url})
+    assert answer.status_code == 422
+    assert url not in owner.get("/notices").text

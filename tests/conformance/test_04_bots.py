@@ -1,5 +1,7 @@
 """Section 4, GET /api/v1/bots: a desk's own bots."""
 
+import pytest
+
 from tests.conformance.browser import Bot
 from tests.conformance.client import BOTS, assert_refused, faults
 
@@ -58,6 +60,42 @@ def test_a_bot_says_how_often_it_is_expected(service, user):
     events = service.events(botId=bot.id, kind="automation.changed")
     assert [event["data"]["expected"] for event in events][-1] == found["expected"]
     bot.remove()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"every": "14", "unit": "minutes"},
+        {"every": "32", "unit": "days"},
+        {"grace": "1441"},
+        {"maxAge": "86401"},
+    ],
+)
+def test_an_expectation_out_of_its_bounds_is_refused(service, user, bot, changes):
+    """Sections 1 and 4: 15 minutes to 31 days, a grace and a maximum age of at most a day."""
+    form = {"expected": "every", "every": "2", "unit": "hours", "grace": "5", "maxAge": ""}
+    assert user.post(f"{bot.page}/alarm", {**form, **changes}).status_code == 422
+    found = record(service, user.mint_desk_token(), bot.id)
+    assert (found["expected"], found["maxAge"]) == (None, None)
+
+
+def test_every_bot_is_listed_once_in_the_order_of_its_id(service, user):
+    """Section 4: limit 1 to 1000, after; next leads on."""
+    token, bots = user.mint_desk_token(), [Bot(user) for _ in range(2)]
+    whole = [bot["botId"] for bot in service.get(BOTS, token, limit=1000).json()["bots"]]
+    assert whole == sorted(whole)
+    assert {bot.id for bot in bots} < set(whole)
+    found, query = [], {"limit": 1}
+    while True:
+        page = service.get(BOTS, token, **query).json()
+        assert len(page["bots"]) == 1
+        found += [bot["botId"] for bot in page["bots"]]
+        if page["next"] is None:
+            break
+        query["after"] = page["next"]
+    assert found == whole
+    for bot in bots:
+        bot.remove()
 
 
 def test_it_is_for_a_desk_token(service):

@@ -6,7 +6,13 @@ import json
 
 import pytest
 
-from tests.conformance.client import CATALOG, HOOK, NO_SIGNAL, deploy_path, nonce
+from tests.conformance.client import (
+    CATALOG,
+    HOOK,
+    assert_refused,
+    deploy_path,
+    nonce,
+)
 
 PUBLIC = [CATALOG, HOOK]
 PATHS = {
@@ -23,10 +29,6 @@ PATHS = {
     "revoke": "DELETE /api/v1/tokens",
     "signal": "POST /api/hooks/signal",
     "signalContract": "GET /api/hooks/signal",
-    "bots": "GET /api/v1/bots",
-    "findSignal": "GET /api/v1/signals",
-    "readSignal": "GET /api/v1/signals/{signalId}",
-    "subscriptions": "GET /api/v1/subscriptions",
 }
 # Section 5, the table: every code, and its status.
 CODES = {
@@ -53,6 +55,7 @@ CODES = {
     "unsupported_media_type": 415,
     "nonce_used": 409,
     "made_already": 409,
+    "idempotency_key_reused": 409,
     "exchange_secret": 422,
     "ticker_only": 422,
     "mode_refused": 422,
@@ -97,7 +100,7 @@ def test_the_catalog_has_the_customers_fields(service):
     found = catalog(service)
     assert (found["paper"], found["liveWrites"]) == (True, False)
     parts = {"law", "paths", "auth", "forUsers", "forEngine", "plug"}
-    assert set(found) == {"paper", "liveWrites", *parts}
+    assert set(found) == {"paper", "liveWrites", *parts, "morePaths", "schema"}
     assert isinstance(found["law"], str)
     assert isinstance(found["auth"], str)
     assert set(found["forUsers"]) == {"mint", "pull", "webhook"}
@@ -124,15 +127,40 @@ def test_the_parts_of_the_catalog_are_strings_but_for_the_card_and_the_headers(s
 
 
 def test_the_catalogs_paths_are_these(service):
-    """Section 4: a name for each METHOD path."""
+    """The customer's section 4: these names and no other, each with a METHOD path."""
     assert catalog(service)["paths"] == PATHS
+
+
+def test_what_else_there_is_stands_apart_beside_a_link_to_the_schema(service):
+    """Section 4: every other operation, by its operationId."""
+    found = catalog(service)
+    assert found["schema"] == f"{service.base_url}/api/schema"
+    schema = service.get("/api/schema", headers={"Accept": "application/json"}).json()
+    operations = {
+        operation["operationId"]: f"{method.upper()} {path}"
+        for path, methods in schema["paths"].items()
+        for method, operation in methods.items()
+    }
+    assert found["morePaths"] == {
+        name: path for name, path in operations.items() if path not in PATHS.values()
+    }
+    assert found["morePaths"]["checkSignal"] == "POST /api/hooks/check"
+
+
+def test_the_law_says_what_live_execution_would_need_and_whose_nonces_are(service):
+    """Section 4: in the catalog and in the contract; the customer's section 1, 4."""
+    law = catalog(service)["law"]
+    assert "live execution would need the owner to arm a local vault" in law
+    assert "modes armed and live are refused" in law
+    assert "A nonce is single-use within its signer" in law
+    assert contract(service)["law"] == law
 
 
 def test_the_catalogs_paths_are_there(service):
     """The customer's section 4: none of them answers 404 or 405."""
     for path in PATHS.values():
         method, _, address = path.partition(" ")
-        answer = service.send(method, address.format(userId=service.desk, signalId=NO_SIGNAL))
+        answer = service.send(method, address.format(userId=service.desk))
         assert answer.status_code in (200, 401, 403), path
 
 
@@ -183,11 +211,20 @@ def test_a_sample_is_accepted_with_its_ids_and_nonce_filled_in(service, name):
     assert answer.json()["ignored"] == []
 
 
-def test_the_sample_of_an_automation_is_accepted_once_it_repeats_its_election(service, bot):
-    """Section 4; the page shows the card's pair, which this bot elects."""
+@pytest.mark.parametrize("name", ["tv", "fanout", "oneUser", "floor", "oneDesk", "nox"])
+def test_a_sample_says_what_it_needs_to_be_accepted(service, name):
+    """Section 4."""
+    assert "It needs " in contract(service)[name]["note"]
+
+
+def test_the_sample_of_an_automation_needs_a_bot_that_has_elected_what_it_shows(service, bot):
+    """Section 4: it shows the card's pair and direction."""
+    secret, sample = bot.generate(), contract(service)["tv"]
+    bot.elect("AAA/BBB", "long")
+    other = service.push(filled(sample, botId=bot.id, nonce=nonce()), secret=secret)
+    assert_refused(other, 422, "pair_mismatch")
     bot.elect(**service.elected)
-    body = filled(contract(service)["tv"], botId=bot.id, nonce=nonce())
-    answer = service.push(body, secret=bot.generate())
+    answer = service.push(filled(sample, botId=bot.id, nonce=nonce()), secret=secret)
     assert (answer.status_code, answer.json()["ignored"]) == (200, [])
 
 

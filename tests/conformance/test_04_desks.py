@@ -4,6 +4,8 @@ import pytest
 
 from tests.conformance.client import DESKS, EVENTS, ME, SOMEBODY, TOKENS, assert_refused, faults
 
+# A cursor of the feed that the service made on another database.
+OF_ANOTHER_LOG = "ZXZlbnRzOjAwMDAwMDAwLjE"
 RECORD = {
     "userId",
     "paper",
@@ -145,7 +147,13 @@ def test_a_cursor_is_good_for_its_list_only(service):
     assert service.get(DESKS, platform, after=of_ready, ready=1, limit=3).status_code == 200
 
 
-@pytest.mark.parametrize("query", ["x=1", "ready=true", "ready=1&ready=1", "limit=1001", "after=x"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        *("x=1", "ready=true", "ready=1&ready=1", "limit=1001", "after=x"),
+        pytest.param("a" + "&a" * 1500, id="many"),
+    ],
+)
 def test_an_unknown_parameter_or_value_is_refused_never_ignored(service, query):
     """Section 4: this holds for every list; 422 invalid, naming the field."""
     answer = service.get(f"{DESKS}?{query}", service.platform)
@@ -174,8 +182,22 @@ def test_a_reader_follows_the_desks_that_changed(service, bot):
     assert ids(now["desks"]) == [service.own_desk]
 
 
+def test_a_desk_that_changes_while_the_list_is_read_is_listed_again(service, bot):
+    """Section 4, desks: at its end, whatever page it was on before."""
+    since = service.get(EVENTS, service.platform, limit=1).json()["next"]
+    query = {"changedSince": since, "limit": 2}
+    page = service.get(DESKS, service.platform, **query).json()
+    bot.elect("AAA/BBB", "long")
+    listed = ids(page["desks"])
+    while page["next"]:
+        page = service.get(DESKS, service.platform, after=page["next"], **query).json()
+        listed += ids(page["desks"])
+    assert listed[-1] == service.own_desk
+    assert set(listed) >= set(ids(service.desks()))
+
+
 def test_the_desks_that_changed_take_no_other_filter(service):
-    """Section 4, desks: without the three filters; cursor_lost where the feed has it."""
+    """Section 4, desks: without the three filters."""
     since = service.get(DESKS, service.platform).json()["asOf"]
     for name, value in (("ready", 1), ("connected", 1), ("signal", "x")):
         answer = service.get(DESKS, service.platform, changedSince=since, **{name: value})
@@ -185,6 +207,12 @@ def test_the_desks_that_changed_take_no_other_filter(service):
         answer = service.get(DESKS, service.platform, changedSince=wrong)
         assert_refused(answer, 422, "invalid")
         assert faults(answer) == {"changedSince"}
+
+
+def test_a_cursor_of_another_log_is_lost(service):
+    """Section 4, desks: cursor_lost where the feed refuses one."""
+    answer = service.get(DESKS, service.platform, changedSince=OF_ANOTHER_LOG)
+    assert_refused(answer, 422, "cursor_lost")
 
 
 def test_publishing_touches_no_desk(service):

@@ -29,7 +29,7 @@ TOKEN = {
 }
 SECRET = {"id", "owner", "hint", "createdAt", "endsAt"}
 ELECTION = {"pair", "direction"}
-WEBHOOK = {"id", "kinds", "state", "reason"}
+WEBHOOK = {"id", "name", "kinds", "bot", "state", "reason"}
 MARKS = {"requestId", "nonce"}
 REFUSAL = {"code", "source", "sent", "elected", "botId"}
 # Section 4, the table of kinds: the data that everybody sees.
@@ -63,6 +63,8 @@ DATA: dict[str, Any] = {
     "subscription.paused": [WEBHOOK],
     "subscription.resumed": [WEBHOOK],
     "subscription.rewound": [WEBHOOK | {"position"}],
+    "subscription.failing": [WEBHOOK | {"since"}],
+    "subscription.working": [WEBHOOK],
     "subscription.disabled": [WEBHOOK],
     "subscription.removed": [WEBHOOK],
     "signal.filled": [set()],
@@ -317,6 +319,30 @@ def test_a_desk_token_sees_nothing_of_another_desk(service):
     assert service.events(signal="sig_x") == []
 
 
+@pytest.mark.parametrize("name", ["userId", "signal", "botId", "after"])
+def test_an_id_in_a_query_has_1_to_128_characters(service, name):
+    """Section 4: another length is invalid; of a signal's userId too."""
+    for value in ("", "x" * 129):
+        answer = service.get(f"{EVENTS}?{name}={value}", service.platform)
+        assert_refused(answer, 422, "invalid")
+        assert faults(answer) == {name}
+    if name != "after":
+        assert service.events(**{name: "x" * 128}) == []
+    answer = service.push(service.to_desk(userId="x" * 129), service.platform)
+    assert_refused(answer, 422, "invalid")
+    unknown = service.push(service.to_desk(userId="x" * 128), service.platform)
+    assert_refused(unknown, 404, "not_found")
+
+
+def test_until_is_after_since(service):
+    """Section 4."""
+    for until in ("2026-11-20T00:00:00Z", "2026-11-19T00:00:00Z"):
+        query = {"since": "2026-11-20T00:00:00Z", "until": until}
+        answer = service.get(EVENTS, service.platform, **query)
+        assert_refused(answer, 422, "invalid")
+        assert faults(answer) == {"until"}
+
+
 def test_kinds_may_be_named_several_times(service, history):
     """Section 4: kind, repeatable."""
     two = ["signal.filled", "signal.refused"]
@@ -526,6 +552,39 @@ def test_what_is_there_is_not_waited_for(service):
     assert time.monotonic() - began < 20
 
 
+def test_a_waiting_reader_whose_token_is_revoked_sees_nothing(service, admin):
+    """Section 4: its token is checked again after the page was read."""
+    with (
+        admin.platform_token("read") as token,
+        ThreadPoolExecutor(1) as pool,
+        service.client() as own,
+    ):
+        headers = {"Authorization": f"Bearer {token['token']}"}
+        query = {**FILLS, "after": service.tail(), "wait": 25}
+        waiting = pool.submit(own.get, EVENTS, params=query, headers=headers)
+        assert admin.api("DELETE", TOKENS, {"id": token["id"]}).status_code == 200
+        service.push(service.fanout(), service.platform)
+        assert_refused(waiting.result(), 401, "token_invalid")
+
+
+@pytest.mark.alone
+def test_a_reader_that_waits_keeps_no_other_from_reading(service):
+    """Section 7: of a desk token one page is read at a time, and who waits reads none."""
+    headers = {"Authorization": f"Bearer {service.other_desk_token}"}
+
+    def read(client, **query):
+        """A page, asked for again while another one is read."""
+        while (answer := client.get(EVENTS, params=query, headers=headers)).status_code == 429:
+            time.sleep(int(answer.headers["Retry-After"]))
+        return positions(answer.json()["events"])
+
+    with ThreadPoolExecutor(1) as pool, service.client() as own:
+        waiting = pool.submit(read, own, **FILLS, after=service.tail(), wait=25)
+        assert all(read(service.http, limit=1) for _ in range(5))
+        signal = service.push(service.fanout(), service.platform).json()["signal"]
+        assert waiting.result() == [signal["position"]]
+
+
 def test_beyond_the_waiting_readers_that_may_a_wait_is_answered_at_once(service):
     """Section 4: at most two a token; of many that ask together, the others do not wait."""
     many, start = 24, service.tail()
@@ -694,12 +753,20 @@ def test_these_are_never_recorded(service):
 
 
 def test_at_most_60_refusals_a_minute_of_one_sender_are_recorded(service, admin):
-    """Section 4: counted in each worker process. The responses are not limited."""
+    """Section 4: counted in each worker process. The responses are not limited.
+
+    One event stands for those that are left out.
+    """
     with admin.platform_token("write") as token:
         start, began = service.tail(), time.monotonic()
         for _ in range(60 * WORKERS + 10):
             answer = service.push(service.fanout(elected=None), token["token"])
             assert code(answer) == "not_elected"
         within_a_minute = time.monotonic() - began < 60
+        counted = service.events(after=start, kind="signal.refused")
     recorded = len(refused_since(service, start))
     assert 60 <= recorded <= 60 * WORKERS or not within_a_minute
+    left_out = [event["data"] for event in counted if is_count(event)]
+    for data in left_out:
+        assert (data["code"], data["suppressed"]) == ("refusals_suppressed", 1)
+    assert 1 <= len(left_out) <= WORKERS or not within_a_minute

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from tests.conformance.browser import CSRF_FIELD, SHOWN
 from tests.conformance.client import (
     BOTS,
     CATALOG,
@@ -15,6 +16,7 @@ from tests.conformance.client import (
     NO_SIGNAL,
     SIGNALS,
     SOMEBODY,
+    SUBSCRIPTIONS,
     TOKENS,
     assert_refused,
     bearer,
@@ -124,11 +126,55 @@ def test_a_large_answer_is_compressed_where_the_client_asks(service, path):
         assert answer.headers.get("ETag") == whole.headers.get("ETag")
 
 
+@pytest.mark.parametrize(
+    "path", [CATALOG, ME, EVENTS, TOKENS, "/", "/accounts/login/", "/healthz", "/no/such", "/desk"]
+)
+def test_an_answer_has_its_length(service, path):
+    """Section 4: refusals and redirects too, and of HEAD the length of GET."""
+    for token in (None, service.platform):
+        plain = {"Accept-Encoding": "identity", **(bearer(token) if token else {})}
+        answer = service.http.get(path, headers=plain)
+        assert answer.headers["Content-Length"] == str(len(answer.content))
+        assert "Transfer-Encoding" not in answer.headers
+        head = service.http.head(path, headers=plain)
+        assert head.headers["Content-Length"] == answer.headers["Content-Length"]
+
+
+def test_a_compressed_answer_has_the_length_of_what_is_sent(service):
+    """Section 4."""
+    answer = service.http.get(CATALOG, headers={"Accept-Encoding": "gzip"})
+    assert answer.headers["Content-Encoding"] == "gzip"
+    assert answer.headers["Content-Length"] == str(answer.num_bytes_downloaded)
+
+
 @pytest.mark.parametrize("path", [TOKENS, "/api/docs", "/", "/accounts/login/"])
 def test_where_cookies_count_nothing_is_compressed(service, path):
     """Section 4."""
     headers = {**bearer(service.platform), "Accept-Encoding": "gzip"}
     assert "Content-Encoding" not in service.http.get(path, headers=headers).headers
+
+
+def test_what_a_session_reads_at_the_api_is_not_compressed(service, admin):
+    """Section 4: except at /api/v1/tokens and /api/v1/subscriptions."""
+    for path in (TOKENS, SUBSCRIPTIONS):
+        answer = admin.http.get(path, headers={"Accept-Encoding": "gzip"})
+        assert "Content-Encoding" not in answer.headers
+    assert len(admin.get(TOKENS).content) >= 1400
+
+
+def test_an_answer_that_shows_a_credential_is_not_compressed(user, bot):
+    """Section 4: neither the value of a token nor the page with a secret."""
+    asked = {"Accept-Encoding": "gzip"}
+    minted = user.api("POST", TOKENS, {"scope": "desk"}, **asked)
+    assert minted.json()["token"]
+    assert "Content-Encoding" not in minted.headers
+    page = f"{bot.page}/secret"
+    field = CSRF_FIELD.search(user.get(page).text)
+    assert field
+    headers = {**asked, "Referer": user.service.base_url + page}
+    shown = user.http.post(page, data={"csrfmiddlewaretoken": field.group(1)}, headers=headers)
+    assert SHOWN.search(shown.text)
+    assert "Content-Encoding" not in shown.headers
 
 
 @pytest.mark.parametrize("given", ["a", "A-z_09", "x" * 64])

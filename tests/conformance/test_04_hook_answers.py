@@ -98,6 +98,14 @@ def test_at_most_20_names_of_at_most_64_characters_come_back(service):
     assert [len(name) for name in result["ignored"]] == [64] * 20
 
 
+@pytest.mark.parametrize("number", ["9" * 60_000, "-0." + "9" * 60_000, "1e" + "9" * 60_000])
+def test_a_number_in_an_unused_field_may_have_any_length(service, number):
+    """Section 4: it is not converted."""
+    text = written(service.fanout(note=0)).replace(b'"note": 0', b'"note": ' + number.encode())
+    answer = service.push(text, service.platform)
+    assert (answer.status_code, answer.json()["ignored"]) == (200, ["note"])
+
+
 # --- The nonce -----------------------------------------------------------------------------------
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.conformance.client import assert_refused, without_id
+from tests.conformance.client import TOKENS, assert_refused, without_id
 from tests.conformance.credentials import credential
 
 MEMBERS = {
@@ -97,3 +97,12 @@ def test_it_writes_no_event(service):
     service.check(service.tradingview(), secret=credential("svc_sign_"))
     own = service.events(after=since, userId=service.own_desk)
     assert [event for event in own if event["kind"].startswith("signal.")] == []
+
+
+def test_it_is_no_use_of_a_token(service, admin):
+    """No time of use is written."""
+    with admin.platform_token("write") as token:
+        assert service.check(service.fanout(), token["token"]).status_code == 200
+        record = admin.get(f"{TOKENS}?limit=1000").json()["tokens"]
+        (used,) = [each["lastUsedAt"] for each in record if each["id"] == token["id"]]
+        assert used is None

@@ -72,6 +72,13 @@ def test_an_unknown_desk_is_not_found(service, shape):
     assert_refused(service.push(body, service.platform), 404, "not_found")
 
 
+def test_a_fan_out_matches_elections_on_the_card_and_none_on_a_bot(service, bot):
+    """Section 4: the engine runs the desks that enrolled in the card."""
+    bot.elect("AAA/BBB", "long")
+    body = service.fanout(pair="AAA/BBB", direction="long")
+    assert_refused(service.push(body, service.platform), 422, "pair_mismatch")
+
+
 @pytest.mark.parametrize("shape", ["fanout", "to_desk"])
 def test_it_must_repeat_the_card(service, shape):
     """Section 4: pair and direction; section 5 tells what was sent and what is elected."""

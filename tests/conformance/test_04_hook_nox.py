@@ -137,7 +137,7 @@ def test_these_fields_are_optional(service, field):
 
 
 @pytest.mark.parametrize("field", ["action_id", "trace_id"])
-@pytest.mark.parametrize("value", ["x", "{}long"])
+@pytest.mark.parametrize("value", ["x", "{}", "{}long"])
 def test_ids_begin_with_their_prefix_and_have_1_to_128_visible_characters(service, field, value):
     """Section 4 and 7."""
     prefix = field[:3].replace("tra", "trc") + "_"
@@ -163,14 +163,21 @@ def sized(service, number):
 
 @pytest.mark.parametrize(
     ("number", "expected"),
-    [("123456789012345.12345678", "123456789012345.12345678"), ("1e2", "100")],
+    [
+        ("123456789012345.12345678", "123456789012345.12345678"),
+        ("1e2", "100"),
+        ("1.000000000", "1.00000000"),
+        ("100e-10", "0.00000001"),
+    ],
 )
 def test_an_amount_is_kept_exactly_and_written_as_a_string(service, number, expected):
-    """The contract's head, and section 4: 15 digits before and 8 after the point."""
+    """The contract's head, and section 4: 15 digits before and 8 after the point, zeros aside."""
     assert sized(service, number).json()["signal"]["sizeQuote"] == expected
 
 
-@pytest.mark.parametrize("number", ["0", "-1", "1e15", "0.000000001", '"1"'])
+@pytest.mark.parametrize(
+    "number", ["0", "-1", "1e15", "0.000000001", '"1"', "9" * 5000, "1e" + "9" * 5000]
+)
 def test_another_amount_is_invalid(service, number):
     """Section 4: a number over 0."""
     answer = sized(service, number)
@@ -184,7 +191,16 @@ def test_a_rationale_has_at_most_500_code_points(service, text):
     assert push(service, rationale=text).json()["signal"]["rationale"] == text
 
 
-@pytest.mark.parametrize("text", ["x" * 501, "a\x07"])
+def test_a_crlf_in_a_rationale_is_stored_as_a_newline(service):
+    """Section 4; it is the same signal as one with a newline."""
+    body = service.of_nox(rationale="one\r\ntwo\r\n")
+    accepted = service.push(body, service.platform).json()
+    assert accepted["signal"]["rationale"] == "one\ntwo\n"
+    again = service.push({**body, "rationale": "one\ntwo\n"}, service.platform)
+    assert assert_refused(again, 409, "nonce_used")["identical"] is True
+
+
+@pytest.mark.parametrize("text", ["x" * 501, "a\x07", "a\rb", "\r\n" * 251])
 def test_a_rationale_is_plain_text(service, text):
     """Section 4: no control characters but newline and tab."""
     answer = push(service, rationale=text)

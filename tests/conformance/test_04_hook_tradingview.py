@@ -106,6 +106,13 @@ def test_sent_at_is_a_time_of_rfc_3339(service):
     assert faults(answer) == {"sentAt"}
 
 
+def test_a_leap_second_is_a_time_of_rfc_3339(service):
+    """The contract's head: the last second of a month in UTC, and no other."""
+    for leap in ("2016-12-31T23:59:60Z", "2016-12-31T18:59:60.5-05:00"):
+        assert push(service, sentAt=leap).status_code == 200
+    assert_refused(push(service, sentAt="2016-12-31T22:59:60Z"), 422, "invalid")
+
+
 @pytest.mark.parametrize(
     "changes",
     [

@@ -21,6 +21,7 @@ from tests.conformance.client import (
 from tests.conformance.streams import LIVE_URL, MEDIA_TYPE, Frame, streaming
 
 OF_ANOTHER_LOG = "ZXZlbnRzOjAwMDAwMDAwLjE"
+CARD_FIELD = re.compile(r'name="card" value="([^"]+)"')
 EVENT = re.compile(r'\{"id":"evt_.*?(?=,\{"id":"evt_|\],"next")')
 
 
@@ -73,6 +74,27 @@ def test_a_desk_sees_its_own_version_of_its_own_view(service):
         events = stream.events(2)
     assert data(events) == listed(service, service.desk_token, after=start)
     assert [json.loads(frame.data)["userId"] for frame in events] == [None, service.desk]
+
+
+def test_a_desk_sees_no_event_of_a_card_from_while_it_was_not_enrolled(service, user):
+    """Section 4: neither from before its election nor after its end."""
+    token, start = user.mint_desk_token(), service.tail()
+    with streaming(service, token) as now:
+        push(service)
+        user.post("/desk/withdraw", {}, seen_at="/desk")
+        try:
+            push(service)
+        finally:
+            card = CARD_FIELD.search(user.get("/desk/enrol").text)
+            assert card
+            user.post("/desk/enrol", {"card": card.group(1)})
+        push(service)
+        live = now.events(4)
+    with streaming(service, token, after=start) as later:
+        read = later.events(4)
+    expected = ["signal.filled", "election.withdrawn", "election.made", "signal.filled"]
+    assert [frame.event for frame in live] == expected
+    assert data(live) == data(read) == listed(service, token, after=start)
 
 
 def test_the_first_frame_says_where_the_reader_is_and_when_to_come_back(service):

@@ -153,8 +153,10 @@ def test_a_customer_does_not_mint_platform_tokens(user):
     [
         ({"scope": "admin"}, "scope"),
         ({"scopes": []}, "scopes"),
-        ({"scopes": ["read", "admin"]}, "scopes.1"),
+        ({"scopes": ["read", "admin"]}, "scopes"),
         ({"name": "x" * 81}, "name"),
+        ({"name": "Engine\u202e"}, "name"),
+        ({"name": "\u200b"}, "name"),
         ({"expiresAt": "2999-01-01T00:00:00"}, "expiresAt"),
         ({"expiresAt": "2020-01-01T00:00:00Z"}, "expiresAt"),
         ({"userId": "usr_x"}, "userId"),
@@ -165,7 +167,7 @@ def test_another_wish_is_invalid(admin, changes, field):
     wish = {"scope": "platform", "name": "Engine", "scopes": ["read"], **changes}
     answer = admin.api("POST", TOKENS, wish)
     assert_refused(answer, 422, "invalid")
-    assert {name.partition(".")[0] for name in faults(answer)} == {field.partition(".")[0]}
+    assert faults(answer) == {field}
 
 
 @pytest.mark.parametrize("extra", [{"scopes": ["read"]}, {"expiresAt": "2999-01-01T00:00:00Z"}])

@@ -1,5 +1,6 @@
 """Section 5: every refusal has the same form, and any bytes on any path get an answer."""
 
+import gzip
 import http.client
 from urllib.parse import urlsplit
 
@@ -11,6 +12,7 @@ from tests.conformance.client import (
     EVENTS,
     HOOK,
     ME,
+    SIGNALS,
     TOKENS,
     assert_refused,
     bearer,
@@ -135,6 +137,50 @@ def test_the_size_is_checked_before_any_credential(service):
         assert_refused(refused, 413, "body_too_large")
 
 
+@pytest.mark.parametrize("path", [HOOK, TOKENS, "/accounts/login/"])
+@pytest.mark.parametrize("encoding", ["gzip", "x-gzip", "br", "gzip, gzip", "utf-8"])
+def test_an_encoded_body_is_not_read(service, path, encoding):
+    """415, with Accept-Encoding: before any credential, also where the content type is ignored."""
+    headers = {"Content-Encoding": encoding}
+    answer = service.send("POST", path, gzip.compress(b"{}"), token="x", headers=headers)
+    assert (answer.status_code, answer.headers["Accept-Encoding"]) == (415, "identity")
+    if path.startswith("/api/"):
+        body = assert_refused(answer, 415, "unsupported_media_type")
+        assert "Content-Encoding" in body["detail"]
+
+
+def test_a_body_without_an_encoding_is_read(service):
+    """415: identity is none, and where there is no body its encoding says nothing."""
+    identity = {"Content-Encoding": "Identity"}
+    answer = service.push(service.fanout(), service.platform, headers=identity)
+    assert answer.status_code == 200
+    gone = {"Content-Encoding": "gzip"}
+    assert service.get(ME, service.desk_token, headers=gone).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ({"Content-Length": str(LIMIT + 1)}, b"HTTP/1.1 413 "),
+        ({"Content-Length": str(LIMIT)}, b"HTTP/1.1 100 "),
+    ],
+)
+def test_a_client_that_waits_for_100_sends_nothing_that_is_refused(service, headers, expected):
+    """Section 4: 413 instead, and the end of the connection."""
+    parts = urlsplit(service.base_url)
+    secure = parts.scheme == "https"
+    kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+    connection = kind(parts.hostname, parts.port, timeout=60)
+    try:
+        connection.putrequest("POST", HOOK)
+        for name, value in {"Expect": "100-continue", **headers}.items():
+            connection.putheader(name, value)
+        connection.endheaders()
+        assert connection.sock.recv(1024).startswith(expected)
+    finally:
+        connection.close()
+
+
 @pytest.mark.parametrize(
     ("path", "status"),
     [
@@ -234,6 +280,58 @@ def test_a_spent_nonce_is_reported_after_an_unknown_desk_and_before_readiness_an
     assert_refused(fresh, 422, "desk_not_ready")
     ready = service.push(service.to_desk(**other), service.platform)
     assert_refused(ready, 422, "pair_mismatch")
+
+
+# --- The codes of fields --------------------------------------------------------------------------
+
+# Section 5, the table, but ``taken``, which only pages say: what is sent, and the field.
+IN_QUERIES = {
+    "unknown": ("foo=1", "foo"),
+    "repeated": ("limit=1&limit=2", "limit"),
+    "type": ("limit=ten", "limit"),
+    "choice": ("kind=signal.filled&kind=signal.invented", "kind"),
+    "range": ("limit=1001", "limit"),
+    "cursor": ("after=nonsense", "after"),
+    "contradiction": ("order=desc&wait=1", "wait"),
+}
+IN_BODIES: dict[str, tuple[dict[str, object], str]] = {
+    "required": ({"trace_id": None}, "trace_id"),
+    "form": ({"pair": "btc/usdt"}, "pair"),
+    "characters": ({"rationale": "a\u0007b"}, "rationale"),
+    "length": ({"decision_ref": "x" * 129}, "decision_ref"),
+}
+
+
+def said(answer):
+    """The field and the code of each fault."""
+    assert_refused(answer, 422, "invalid")
+    errors = answer.json()["errors"]
+    assert all(set(error) == {"field", "code", "detail"} and error["detail"] for error in errors)
+    return [(error["field"], error["code"]) for error in errors]
+
+
+@pytest.mark.parametrize("code", IN_QUERIES)
+def test_each_fault_of_a_query_has_a_code_of_the_vocabulary(service, code):
+    query, field = IN_QUERIES[code]
+    assert said(service.get(f"{EVENTS}?{query}", service.platform)) == [(field, code)]
+
+
+@pytest.mark.parametrize("code", IN_BODIES)
+def test_each_fault_of_a_body_has_a_code_of_the_vocabulary(service, code):
+    changes, field = IN_BODIES[code]
+    assert said(service.push(service.of_nox(**changes), service.platform)) == [(field, code)]
+
+
+def test_what_the_caller_may_not_use_is_forbidden(service):
+    answer = service.get(SIGNALS, service.desk_token, nonce="n", source="floor")
+    assert said(answer) == [("source", "forbidden")]
+
+
+def test_the_document_lists_the_vocabulary(service):
+    """The one of the table, and no other word."""
+    schemas = service.get("/api/schema").json()["components"]["schemas"]
+    listed = schemas["FieldError"]["properties"]["code"]["enum"]
+    assert set(listed) == {*IN_QUERIES, *IN_BODIES, "forbidden", "taken"}
 
 
 # --- What no answer does -------------------------------------------------------------------------

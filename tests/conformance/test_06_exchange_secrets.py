@@ -15,11 +15,18 @@ def full_width(text):
 
 # A name contains one of the words, ends in one, or is one, however it is written.
 NAMES = ["myApiKeyOf2024", "binanceSecret", "otp", "k_e_y", "A p i.K-e_y", full_width("API_KEY")]
+NAMES += ["api\u200bKey", "secret_1", "apiToken1"]
 FREE = ["signed", "tokens", "monkey"]
 # Texts with a secret that looks like one of an exchange, and texts that only use its words.
 RANDOM = "NhqPtmdSJYdKjVHjA7PZj4Mge3R5YNiP1e3UZjInClVN65XAbvqqM6A7H5fATj0j"
-ASSIGNED = [f"binance apiKey={RANDOM}", 'passphrase "Moon2026Lambo"']
-ORDINARY = ["token: ETH", "secret sauce: momentum"]
+TWELVE = (
+    "seed phrase: ripple canyon orbit velvet lunar maple anchor quartz ember willow falcon tide"
+)
+ASSIGNED = [f"binance apiKey={RANDOM}", 'passphrase "Moon2026Lambo"', TWELVE]
+ASSIGNED += [f'{{"apiSecret": "{RANDOM}"}}', f"https://x.example/?token={RANDOM}"]
+# The last two are secrets that cannot be told from other texts.
+ORDINARY = ["token: ETH", "key level 65000", "order key: A-17", "secret sauce: momentum"]
+ORDINARY += [RANDOM, "password: Moonlight"]
 
 
 def refused(answer):
@@ -73,7 +80,8 @@ def test_a_name_with_other_meanings_is_refused_with_a_random_value_only(service)
 @pytest.mark.parametrize("field", ["rationale", "decision_ref", "action_id", "pair", "anything"])
 def test_a_value_that_holds_a_pem_private_key_is_a_secret(service, field):
     """A name or value that holds a PEM private key."""
-    for text in (PEM, f"see {PEM} there", PEM.replace("EC ", ""), PEM.replace("EC", "RSA")):
+    pgp = PEM.replace("EC PRIVATE KEY", "PGP PRIVATE KEY BLOCK")
+    for text in (PEM, f"see {PEM} there", PEM.replace("EC ", ""), PEM.replace("EC", "RSA"), pgp):
         refused(service.push(service.of_nox(**{field: text}), service.platform))
     refused(service.push(service.of_nox(**{PEM: 1}), service.platform))
 
@@ -133,3 +141,19 @@ def test_password_and_csrf_fields_of_a_page_are_not(service):
         )
     assert answer.status_code == 200
     assert "exchange_secret" not in answer.text
+
+
+def test_a_secret_is_told_before_a_spent_nonce(service):
+    """The same signal sent again with a secret gets exchange_secret, not 409."""
+    body = service.fanout()
+    assert service.push(body, service.platform).status_code == 200
+    refused(service.push({**body, "note": {"api_key": VALUE}}, service.platform))
+
+
+@pytest.mark.parametrize("text", ['{{"apiKey": "{}"}}', "apiKey: {}", '{{"note": "secret={}"}}'])
+def test_a_message_with_a_secret_that_is_checked_on_a_page_is_not_shown_again(user, bot, text):
+    """Before anything else, whichever bot it names, and also if it is not JSON."""
+    answer = user.post(f"{bot.page}/check", {"message": text.format(RANDOM)})
+    assert answer.headers["Content-Type"].startswith("text/html")
+    assert "exchange_secret" in answer.text
+    assert RANDOM not in answer.text

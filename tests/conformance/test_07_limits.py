@@ -3,7 +3,15 @@
 import pytest
 
 from tests.conformance.browser import Bot, Browser
-from tests.conformance.client import EVENTS, HOOK, ME, SUBSCRIPTIONS, TOKENS, assert_refused
+from tests.conformance.client import (
+    EVENTS,
+    HOOK,
+    ME,
+    SUBSCRIPTIONS,
+    TOKENS,
+    assert_refused,
+    deploy_path,
+)
 from tests.conformance.conftest import FEW
 from tests.conformance.credentials import credential
 
@@ -14,9 +22,9 @@ def assert_limited(answer, longest=60):
     assert 1 <= int(answer.headers["Retry-After"]) <= longest
 
 
-def let_through(answers, status=200):
+def let_through(answers, status=200, count=FEW):
     answers = list(answers)
-    assert [answer.status_code for answer in answers] == [status] * FEW
+    assert [answer.status_code for answer in answers] == [status] * count
 
 
 @pytest.fixture(scope="module")
@@ -24,6 +32,14 @@ def engine(limited_service):
     """The staff, signed in at the limited service."""
     with Browser(limited_service) as browser:
         browser.sign_in(limited_service.seed["admin"])
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def staff(service_of_limited_desks):
+    """The staff, signed in at the other service with small limits."""
+    with Browser(service_of_limited_desks) as browser:
+        browser.sign_in(service_of_limited_desks.seed["admin"])
         yield browser
 
 
@@ -36,10 +52,15 @@ def test_the_signals_of_an_automation(limited_service):
 
     let_through(push() for _ in range(FEW))
     assert_limited(push())
+    of_the_bot = {"botId": limited_service.bot["botId"], "kind": "signal.refused"}
+    assert limited_service.events(**of_the_bot) == [], "section 4: it is never recorded"
 
 
 def test_the_signals_of_a_platform_token_and_those_of_a_shared_secret(limited_service):
-    """LIMIT_PLATFORM: each has a window of its own; what the platform reads is not counted."""
+    """LIMIT_PLATFORM: each has a window of its own; what the platform reads is not counted.
+
+    Section 5, order: scope, rate, media type.
+    """
     for credentials in ({"token": limited_service.platform}, {"secret": limited_service.floor}):
 
         def push(credentials=credentials):
@@ -47,6 +68,11 @@ def test_the_signals_of_a_platform_token_and_those_of_a_shared_secret(limited_se
 
         let_through(push() for _ in range(FEW))
         assert_limited(push())
+    path, headers = deploy_path(limited_service.desk), {"Content-Type": "text/plain"}
+    before = limited_service.send("POST", path, b"{", limited_service.reader, headers=headers)
+    assert_refused(before, 403, "scope_missing")
+    after = limited_service.send("POST", path, b"{", limited_service.platform, headers=headers)
+    assert_limited(after)
     let_through(limited_service.get("/api/v1/desks", limited_service.platform) for _ in range(FEW))
     assert limited_service.get("/api/v1/desks", limited_service.platform).status_code == 200
 
@@ -87,27 +113,45 @@ def test_minting_of_a_user(limited_service, engine):
 
 
 def test_changes_of_a_user(limited_service):
-    """LIMIT_CHANGES: the pages that change one's desk and bots; the refusal is a page."""
+    """LIMIT_CHANGES: pages that change a desk, and refused attempts to make something."""
     with Browser(limited_service) as user:
         user.sign_in(limited_service.seed["user"])
-        for number in range(FEW):
-            Bot(user, f"Bot {number}")
+        Bot(user, "Bot")
+        for path, wish in ((SUBSCRIPTIONS, {"url": "nonsense"}), (TOKENS, {"scope": "nonsense"})):
+            assert_refused(user.api("POST", path, wish), 422, "invalid")
         answer = user.post("/bots", {"name": "One more"})
         assert answer.status_code == 429
         assert 1 <= int(answer.headers["Retry-After"]) <= 60
         assert "One more" not in user.get("/bots").text
 
 
-def test_rewinds_of_a_user(limited_service):
-    """LIMIT_REWINDS: of the API; removing a webhook counts against no limit."""
-    with Browser(limited_service) as user:
-        user.sign_in(limited_service.seed["user"])
-        url = "https://hooks.conformance.invalid/limits"
-        made = user.api("POST", SUBSCRIPTIONS, {"url": url})
-        path, after = f"{SUBSCRIPTIONS}/{made.json()['id']}", {"after": made.json()["cursor"]}
-        let_through(user.api("POST", f"{path}/rewind", after) for _ in range(FEW))
-        assert_limited(user.api("POST", f"{path}/rewind", after), 3600)
-        assert user.api("DELETE", path).status_code == 204
+def test_what_a_refused_attempt_counts_against(staff):
+    """Section 7: not against minting, nor against webhooks and chats."""
+    wish = {"scope": "platform", "name": "Engine", "scopes": ["read"]}
+    for _ in range(FEW + 1):
+        answer = staff.api("POST", TOKENS, {**wish, "scopes": []})
+        assert_refused(answer, 422, "invalid")
+        assert answer.headers["RateLimit"].startswith(f'"minting";r={FEW};')
+    for left in reversed(range(FEW)):
+        answer = staff.api("POST", TOKENS, wish)
+        assert answer.status_code == 201
+        assert answer.headers["RateLimit"].startswith(f'"minting";r={left};')
+    assert_limited(staff.api("POST", TOKENS, wish), 3600)
+
+
+def test_webhooks_and_moves_of_their_cursors(staff):
+    """LIMIT_DESTINATIONS, LIMIT_REWINDS: removing a webhook counts against no limit."""
+    url = "https://hooks.conformance.invalid/limits"
+    for _ in range(FEW + 1):
+        assert_refused(staff.api("POST", SUBSCRIPTIONS, {"url": "nonsense"}), 422, "invalid")
+    made = staff.api("POST", SUBSCRIPTIONS, {"url": url})
+    path, after = f"{SUBSCRIPTIONS}/{made.json()['id']}", {"after": made.json()["cursor"]}
+    let_through((staff.api("POST", f"{path}/secret", {}) for _ in range(FEW - 1)), 201, FEW - 1)
+    assert_limited(staff.api("POST", f"{path}/secret", {}), 3600)
+    assert_limited(staff.api("POST", SUBSCRIPTIONS, {"url": url}), 3600)
+    let_through(staff.api("POST", f"{path}/rewind", after) for _ in range(FEW))
+    assert_limited(staff.api("POST", f"{path}/rewind", after), 3600)
+    assert staff.api("DELETE", path).status_code == 204
 
 
 def test_what_a_desk_causes_in_the_log(service_of_limited_desks):
@@ -130,14 +174,13 @@ def test_what_a_desk_causes_in_the_log(service_of_limited_desks):
         assert withdrawn.status_code == 302
 
 
-def test_the_pages_that_a_user_looks_at(service_of_limited_desks):
+def test_the_pages_that_a_user_looks_at(staff):
     """LIMIT_PAGES."""
-    with Browser(service_of_limited_desks) as staff:
-        staff.sign_in(service_of_limited_desks.seed["admin"])
-        let_through(staff.get("/control/") for _ in range(FEW))
-        answer = staff.get("/control/")
-        assert answer.status_code == 429
-        assert 1 <= int(answer.headers["Retry-After"]) <= 60
+    let_through(staff.get("/control/") for _ in range(FEW))
+    answer = staff.get("/control/")
+    assert answer.status_code == 429
+    assert 1 <= int(answer.headers["Retry-After"]) <= 60
+    assert staff.get("/accounts/2fa/").status_code == 200, "account pages are not counted"
 
 
 def test_a_desk_token_that_has_spent_its_reads_revokes_itself(service_of_limited_desks):

@@ -65,6 +65,14 @@ def test_a_bot_is_silent_once_its_time_and_grace_are_over_and_not_before(bot, cl
     assert len(told()) == 1
 
 
+def test_a_silence_that_ended_before_anybody_looked_is_not_told(bot, clock):
+    expect(bot, OFTEN)
+    clock.shift(3 * HOUR)
+    heard(bot)
+    look()
+    assert told() == []
+
+
 def test_the_event_says_when_the_bot_was_last_heard_and_when_it_was_due(bot, clock):
     expect(bot, OFTEN)
     clock.shift(HOUR)

@@ -6,7 +6,7 @@ import pytest
 
 from desks.models import Desk
 from events.columns import ToRfc3339
-from events.times import relative, to_rfc3339
+from events.times import parse_rfc3339, relative, to_rfc3339
 
 pytestmark = pytest.mark.django_db
 
@@ -42,3 +42,32 @@ def test_none_is_formatted_as_none(desk):
 def test_a_relative_time_is_in_its_largest_unit(distance, text):
     now = datetime(2026, 11, 20, tzinfo=UTC)
     assert relative(now - distance, now) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("2016-12-31T23:59:60Z", "2017-01-01T00:00:00.000Z"),
+        ("2015-06-30T23:59:60.250z", "2015-07-01T00:00:00.250Z"),
+        ("2016-12-31T15:59:60-08:00", "2017-01-01T00:00:00.000Z"),
+        ("2024-03-01T05:29:60+05:30", "2024-03-01T00:00:00.000Z"),
+    ],
+)
+def test_a_leap_second_is_the_second_after_it(text, read):
+    assert to_rfc3339(parse_rfc3339(text)) == read
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2016-12-31T23:59:61Z",
+        "2016-12-31T23:58:60Z",
+        "2016-12-31T22:59:60Z",
+        "2016-12-30T23:59:60Z",
+        "2016-12-31T23:59:60+01:00",
+        "9999-12-31T23:59:60Z",
+    ],
+)
+def test_no_other_second_is_the_sixtieth(text):
+    with pytest.raises(ValueError, match=r"second|Send a time"):
+        parse_rfc3339(text)

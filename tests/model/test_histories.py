@@ -59,10 +59,11 @@ from tests.client import (
 from tests.factories import UserFactory, a_staff_user
 from tests.model import service
 from tests.model.service import Json, Refusal, Request, Service
+from tokens import accounts
 from tokens import actions as tokens
+from tokens.accounts import close_account
 from tokens.callers import credential_cache
 from tokens.choices import Source
-from tokens.closing import close_account
 from tokens.crypto import formats
 from tokens.models import SigningSecret
 
@@ -304,7 +305,7 @@ class Histories(RuleBasedStateMachine):
         desk = self.desk(which)
         with in_another_process(elsewhere):
             self.act(
-                lambda: tokens.deactivate(user=self.row(desk).user, actor=self.staff_actor),
+                lambda: accounts.deactivate(user=self.row(desk).user, actor=self.staff_actor),
                 lambda _: self.model.deactivate(desk, self.staff_actor),
             )
 
@@ -312,7 +313,7 @@ class Histories(RuleBasedStateMachine):
     def reactivate(self, which: int) -> None:
         desk = self.desk(which)
         self.act(
-            lambda: tokens.reactivate(user=self.row(desk).user, actor=self.staff_actor),
+            lambda: accounts.reactivate(user=self.row(desk).user, actor=self.staff_actor),
             lambda _: self.model.reactivate(desk, self.staff_actor),
         )
 

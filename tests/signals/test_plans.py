@@ -21,7 +21,7 @@ from events.feed import MAX_CHECKED_PER_PAGE
 from events.http.cursors import log_cursor, scan_cursor
 from events.models import Event, Head
 from signals.intake.models import Signal
-from signals.reports import tallies
+from signals.reports import counts
 from signals.webhooks.models import Subscription
 from tests.bench import growth
 from tests.client import (
@@ -178,7 +178,7 @@ def test_the_list_of_bots_reads_a_limited_part_of_a_large_log(desk):
     with CaptureQueriesContext(connection) as queries:
         [listed] = get(BOTS, own).json()["bots"]
     assert listed["today"]["more"]
-    assert listed["today"]["filled"] + listed["today"]["refused"] == tallies.MAX_OF_BOT
+    assert listed["today"]["filled"] + listed["today"]["refused"] == counts.MAX_OF_BOT
     assert len(queries) <= 6
     assert whole_reads(queries) == []
     for query in queries:
@@ -350,8 +350,8 @@ def test_no_filter_of_the_feed_reads_the_log_of_a_large_desk(desk, by, query, ev
 
 @on_postgresql
 def test_the_desk_at_a_glance_reads_a_limited_part_of_a_large_log(desk, monkeypatch):
-    monkeypatch.setattr(tallies, "MAX_OF_DAY", 100)
-    monkeypatch.setattr(tallies, "MAX_OF_BOT", 50)
+    monkeypatch.setattr(counts, "MAX_OF_DAY", 100)
+    monkeypatch.setattr(counts, "MAX_OF_BOT", 50)
     bot, owner = a_bot(desk), signed_in(desk.user)
     with connection.cursor() as cursor:
         cursor.execute(MANY_OF_ONE_DESK.format(desk=desk.public_id, bot=bot.id))

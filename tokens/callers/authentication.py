@@ -24,6 +24,7 @@ from events.http.refusals import (
     CredentialsMissing,
     CsrfFailed,
     FloorSecretRefused,
+    SchemeUnknown,
     SignatureInvalid,
     SignatureMissing,
     SignInRequired,
@@ -60,8 +61,10 @@ def read_bearer(request: Request) -> str | None:
     if header is None:
         return None
     scheme, _, value = header.partition(" ")
-    whole = formats.is_credential(value, formats.DESK_TOKEN, formats.PLATFORM_TOKEN)
-    if scheme.lower() != BEARER or not whole:
+    if scheme.lower() != BEARER:
+        raise count_failure(request, SchemeUnknown())
+    value = value.lstrip(" ")
+    if not formats.is_credential(value, formats.DESK_TOKEN, formats.PLATFORM_TOKEN):
         raise count_failure(request, TokenInvalid())
     return value
 

@@ -9,6 +9,7 @@ from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
 
+from desks.models import Desk
 from events.http import limits
 from events.http.parameters import DEFAULT_PAGE_SIZE
 from events.http.refusals import (
@@ -44,7 +45,7 @@ class DeclaredScope(BasePermission):
             kind = "platform" if view.for_platform else "desk"
             raise NotAllowed(f"Use a {kind} token: no other kind may call this endpoint.")
         if scope not in request.auth.scopes:
-            raise ScopeMissing(f"This call asks for the scope {scope}. Use a token that has it.")
+            raise ScopeMissing(scope)
         return True
 
 
@@ -75,10 +76,23 @@ class CallerThrottle(BaseThrottle):
 
     def allow_request(self, request: Request, view: object) -> bool:
         state = state_of(request._request)
-        if not state.limit_headers:  # a request that is judged again is counted already
-            budget = limits.consume_all(_limits_of(request))
-            state.limit_headers = budget.headers() if budget else {}
+        if state.budget is None:  # a request that is judged again is counted already
+            state.budget = limits.consume_all(_limits_of(request))
         return True
+
+
+def count_change(request: Request, limit: str, desk: Desk | None) -> None:
+    """Counts a session's request to change something (``limits.consume_change``)."""
+    of_desk = limits.desk_limits(desk.public_id) if desk else []
+    user_id = str(request.user.pk)
+    state_of(request._request).budget = limits.consume_change(limit, user_id, of_desk)
+
+
+def count_made(request: Request, limit: str) -> None:
+    """Counts what a session's request made (``limits.count_made``)."""
+    state = state_of(request._request)
+    made = limits.count_made(limit, str(request.user.pk))
+    state.budget = limits.most_restrictive([state.budget, made])
 
 
 def _limits_of(request: Request) -> list[limits.LimitKey]:

@@ -14,10 +14,11 @@ from django.utils import timezone
 
 from desks.expectations import Watch
 from events.management.log_command import LogCommand
-from signals.notices.chats.actions import poll_telegram
+from signals.notices.chats.telegram import poll_telegram
 from signals.notices.sending import send_mails, send_to_chats
 from signals.notices.writers import EVERY, WRITERS, write_concerns
 from signals.outbound.database import DatabaseThreads
+from signals.webhooks.actions import note_failing
 from signals.webhooks.runner.loop import deliver_webhooks
 from tokens.sealed_texts import erase_ended
 
@@ -58,6 +59,7 @@ Loop = Callable[[asyncio.Event], Awaitable[None]]
 LOOPS: tuple[Loop, ...] = (
     deliver_webhooks,
     watch_bots,
+    partial(repeat, work=note_failing),
     partial(repeat, work=send_mails, tick=MAIL_TICK, threads=in_mail_thread),
     send_to_chats,
     poll_telegram,
@@ -73,10 +75,10 @@ log = logging.getLogger(__name__)
 
 class Command(LogCommand):
     help = (
-        "Delivers events to webhook subscriptions, decides which expected bots are silent, erases "
-        "ended secrets, and sends notices. Any number of these processes may run, also on "
-        "several machines; with SQLite, one. SIGTERM and SIGINT stop it: what is in flight is "
-        "finished first, which takes 10 seconds at most."
+        "Delivers events to webhook subscriptions, decides which expected bots are silent and "
+        "which webhooks have failed for long, erases ended secrets, and sends notices. Any number "
+        "of these processes may run, also on several machines; with SQLite, one. SIGTERM and "
+        "SIGINT stop it: what is in flight is finished first, which takes 10 seconds at most."
     )
 
     def handle(self, *args: object, **options: object) -> None:

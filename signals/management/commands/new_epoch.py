@@ -45,6 +45,7 @@ class Command(LogCommand):
             count = webhooks.update(
                 cursor_epoch=new,
                 cursor_position=Least(F("cursor_position"), Value(last)),
+                resends=None,
                 # A session in flight saves nothing more.
                 lease_generation=F("lease_generation") + 1,
             )

@@ -23,7 +23,7 @@ from events.kinds import Kind
 from events.models import Event
 from events.times import to_rfc3339
 from signals.reports.attention import bots_at_a_glance
-from signals.reports.tallies import BotTally, count_bots
+from signals.reports.counts import BotTally, count_bots
 
 LIST = "bots"
 

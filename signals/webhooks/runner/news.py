@@ -17,8 +17,8 @@ from django.utils import timezone
 from desks.ids import CARD
 from desks.models import Election
 from desks.visibility import desks_spans
-from events.feed import Query, Span, Window, read_head, read_page, serialize_event
-from events.kinds import EVERYONE
+from events.feed import Span, Window, read_head, read_page, serialize_event
+from events.kinds import EVERYONE, group_of
 from events.models import Event
 from events.statements import listed
 from signals.webhooks.messages import Message, event_message
@@ -38,7 +38,7 @@ def with_news(after: int, until: int) -> list[int]:
         return behind()
     events = Event.objects.filter(position__gt=after, position__lte=until).order_by()
     news = list(events.values_list("topic", "kind").distinct())
-    kinds = {kind for _, kind in news}
+    kinds = {name for _, kind in news for name in (kind, group_of(kind))}
     found = _concerned({topic for topic, _ in news if topic})
     return [pk for pk, chosen in found if not chosen or kinds.intersection(chosen)]
 
@@ -122,8 +122,7 @@ class Batch(NamedTuple):
 
 def read_alone(row: Subscription) -> Batch | None:
     """The page of one session; None if the log does not know the cursor."""
-    query = Query(after=row.cursor_position, kinds=tuple(row.kinds), limit=PAGE)
-    page = read_page(query, row.visibility)
+    page = read_page(row.query(after=row.cursor_position, limit=PAGE), row.visibility)
     epoch = page.head.epoch
     if epoch != row.cursor_epoch or row.cursor_position > page.head.position:
         return None
@@ -132,6 +131,14 @@ def read_alone(row: Subscription) -> Batch | None:
         for event in page.events
     ]
     return Batch(messages, page.examined, page.more)
+
+
+def read_one(row: Subscription, position: int) -> Message | None:
+    """The message of one event; None if the owner does not see it any more."""
+    event = row.event_at(position)
+    if event is None:
+        return None
+    return event_message(serialize_event(event, platform=row.is_platform), read_head().epoch)
 
 
 def read_together(rows: Sequence[Subscription]) -> dict[int, Batch]:
@@ -176,7 +183,8 @@ def _pages(
     An event is encoded once for all desks.
     """
     of_topic: defaultdict[str | None, list[Message]] = defaultdict(list)
-    kinds = {event.position: event.kind for event in events}
+    bots = {event.position: event.bot_id for event in events}
+    kinds = {event.position: {event.kind, group_of(event.kind)} for event in events}
     for event in events:
         message = event_message(serialize_event(event, platform=False), epoch)
         of_topic[event.topic].append(message)
@@ -186,7 +194,8 @@ def _pages(
             for span in spans[row.pk]
             for message in of_topic[span.topic]
             if max(row.cursor_position, span.opened) < message.position < span.closed
-            and (not row.kinds or kinds[message.position] in row.kinds)
+            and (not row.kinds or kinds[message.position].intersection(row.kinds))
+            and row.bot in ("", bots[message.position])
         )
         if len(messages) > PAGE:
             yield row.pk, Batch(messages[:PAGE], messages[PAGE - 1].position, more=True)
@@ -216,7 +225,7 @@ def lag_seconds() -> float:
     """
     later = Event.objects.filter(position__gt=OuterRef("cursor_position")).order_by("position")
     own = later.filter(topic=OuterRef("desk__public_id")).order_by("topic", "position")
-    rows = Subscription.objects.filter(state=State.ACTIVE, failures=0, kinds=[])
+    rows = Subscription.objects.filter(state=State.ACTIVE, failures=0, kinds=[], bot="")
     desks = rows.filter(desk__isnull=False).annotate(first=Subquery(own.values("at")[:1]))
     platform = rows.filter(desk=None).annotate(first=Subquery(later.values("at")[:1]))
     oldest = [each.aggregate(oldest=Min(F("first")))["oldest"] for each in (desks, platform)]

@@ -21,9 +21,9 @@ from django.utils import timezone
 from events.times import truncate_to_milliseconds
 from signals.outbound.answers import Answer, Fault
 from signals.outbound.database import read_database, tell_log
-from signals.outbound.schedule import pause_after
+from signals.outbound.schedule import WEBHOOKS, asked_pause, pause_after
 from signals.outbound.transport import Endpoint
-from signals.webhooks.actions import disable, verify
+from signals.webhooks.actions import disable, note_that_it_works, verify
 from signals.webhooks.messages import (
     Message,
     is_proof,
@@ -38,7 +38,7 @@ from signals.webhooks.models import (
     Subscription,
     SubscriptionSecret,
 )
-from signals.webhooks.runner.news import Batch, read_alone
+from signals.webhooks.runner.news import Batch, read_alone, read_one
 from signals.webhooks.runner.rates import Rates
 from tokens.crypto.keys import KeyLostError
 
@@ -48,7 +48,8 @@ LEASE = timedelta(seconds=30)
 # What the end of a session changes in the row. Actions change other columns meanwhile.
 SAVED = (
     *("cursor_position", "failures", "failing_since", "last_status", "last_delivered_at"),
-    *("test_requested_at", "next_attempt_at", "leased_until", "key_lost_at", "key_loss_told_at"),
+    *("test_requested_at", "last_test_at", "last_test_status", "last_test_error", "resends"),
+    *("next_attempt_at", "not_before", "leased_until", "key_lost_at", "key_loss_told_at"),
 )
 
 
@@ -59,8 +60,10 @@ class Lease:
     ``until`` is the end of the lease by this process's monotonic clock, ``clock`` the database's
     time when it began. ``secrets`` is empty if they or the URL cannot be decrypted.
 
-    ``position`` is the cursor's new place. ``failures`` is None if nothing was tried. ``pause`` is
-    the time until the next look; None means: until there is news.
+    ``position`` is the cursor's new place. ``failures`` is None if nothing was tried. ``asked`` is
+    how long the endpoint wants to get no event. ``was_tested`` is whether a test is done with, and
+    ``resent`` are the positions of the single events that are.
+    ``pause`` is the time until the next look; None means: until there is news.
     """
 
     row: Subscription
@@ -71,8 +74,10 @@ class Lease:
     secrets: list[str] = field(default_factory=list)
     failures: int | None = None
     status: int | None = None
+    asked: timedelta = timedelta(0)
     has_delivered: bool = False
     was_tested: bool = False
+    resent: list[int] = field(default_factory=list)
     pause: timedelta | None = timedelta(seconds=1)  # after an error
     attempts: list[DeliveryAttempt] = field(default_factory=list)
 
@@ -150,6 +155,10 @@ def finish(leases: Sequence[Lease]) -> None:
 def _apply(row: Subscription, lease: Lease, now: datetime) -> None:
     """Changes the row, which is locked, as the session says."""
     row.cursor_position = lease.position
+    if lease.failures == 0:
+        row.not_before = None
+    elif lease.asked:
+        row.not_before = now + lease.asked
     if lease.failures is not None:
         row.failures, row.last_status = lease.failures, lease.status
         # A pause and a resume have removed the time, while the session still counts the failures
@@ -158,30 +167,32 @@ def _apply(row: Subscription, lease: Lease, now: datetime) -> None:
         row.failing_since = (since or now) if lease.failures else None
     if lease.has_delivered:
         row.last_delivered_at = now
-    if lease.was_tested:
+    for attempt in lease.attempts:
+        if attempt.position is None:
+            row.last_test_at, row.last_test_status = attempt.at, attempt.status
+            row.last_test_error = attempt.error
+    is_asked_anew = row.test_requested_at not in (None, lease.row.test_requested_at)
+    if lease.was_tested and not is_asked_anew:
         row.test_requested_at = None
+    left = [position for position in row.resends or () if position not in lease.resent]
+    row.resends = left or None
     if lease.secrets:  # a later loss has a notice of its own
         row.key_lost_at = row.key_loss_told_at = None
     else:
         row.key_lost_at = row.key_lost_at or now
-    row.next_attempt_at = _look_again(row, lease, now)
+    # Without its key, a test has to wait too.
+    is_urgent = (is_asked_anew or set(left).difference(lease.row.resends or ())) and lease.secrets
+    row.next_attempt_at = now if is_urgent else _look_again(row, lease, now)
 
 
 def _look_again(row: Subscription, lease: Lease, now: datetime) -> datetime | None:
-    """When to look again: at once if a test was asked for meanwhile, and never if the webhook
-    was paused. Without its key, a test has to wait too."""
-    if row.test_requested_at and lease.secrets:
-        return now
-    has_work = row.state == State.ACTIVE or row.test_requested_at
+    """When to look again: never if the webhook was paused."""
+    has_work = row.state == State.ACTIVE or row.test_requested_at or row.resends
     return now + lease.pause if has_work and lease.pause is not None else None
 
 
 # --- Sessions -------------------------------------------------------------------------------------
 
-# After the first failure, the second, and so on; the last for all that follow.
-PAUSES = tuple(timedelta(seconds=n) for n in (5, 30, 120, 600, 1800, 3600, 3 * 3600))
-JITTER = 0.2
-GIVE_UP_AFTER = timedelta(hours=75)  # of failures only
 GONE = 410
 LEAST_LEFT = 12.0  # seconds of the lease when a message is sent, which may take 10
 LONGEST_SESSION = 1.0  # seconds; then what was done is saved, and a new lease goes on
@@ -222,6 +233,8 @@ class Session:
             return WITHOUT_KEY
         if self.lease.row.test_requested_at:
             return await self._test(self.lease.row.test_requested_at)
+        if self.lease.row.resends:
+            return await self._resend(self.lease.row.resends)
         batch = self.batch or await read_database(read_alone, self.lease.row)
         if batch is None:
             await self._disable(Reason.CURSOR_LOST)
@@ -236,6 +249,9 @@ class Session:
             if not answer.is_success:
                 return await self._failed(answer)
             self._delivered(message, answer)
+            if self.lease.row.failing_told_at:
+                await tell_log(note_that_it_works, webhook=self.lease.row)
+                self.lease.row.failing_told_at = None
         self.lease.position = max(self.lease.position, batch.examined)
         return AT_ONCE if batch.more else None
 
@@ -286,25 +302,59 @@ class Session:
         since = self.lease.row.failing_since if failures > 1 else None
         if answer.status == GONE:
             await self._disable(Reason.GONE)
-        elif since and self.lease.clock - since >= GIVE_UP_AFTER:
+        elif since and self.lease.clock - since >= WEBHOOKS.give_up_after:
             await self._disable(Reason.FAILED)
-        return pause_after(failures, PAUSES, answer.retry_after, JITTER)
+        return self._pause_after(failures, answer)
+
+    def _pause_after(self, failures: int, answer: Answer) -> timedelta:
+        """The time until the next attempt. Events wait for as long as the endpoint asks."""
+        self.lease.asked = max(self._asked_before(), asked_pause(answer.retry_after))
+        return max(self.lease.asked, pause_after(failures, WEBHOOKS))
+
+    def _asked_before(self) -> timedelta:
+        """How long it is until an earlier Retry-After of the endpoint is over."""
+        clock = self.lease.clock
+        return max(AT_ONCE, (self.lease.row.not_before or clock) - clock)
 
     async def _disable(self, reason: Reason) -> None:
         await tell_log(disable, webhook=self.lease.row, reason=reason)
 
-    async def _test(self, asked_at: datetime) -> timedelta | None:
-        """Sends the test. One that succeeds makes an unverified webhook active."""
+    async def _test(self, asked_at: datetime) -> timedelta:
+        """Sends the test. One that succeeds makes an unverified webhook active.
+
+        Until then a test of an unverified one is tried again, as an event is.
+        """
         if (pause := await self._wait()) is not None:
             return pause
         challenge = new_challenge()
         message = message_of_test(self.lease.row.public_id, asked_at, challenge)
         answer = await self._send(message, challenge)
-        self.lease.was_tested = True
+        row, self.lease.was_tested = self.lease.row, True
         if answer.is_success:
-            await tell_log(verify, webhook=self.lease.row)
-        elif answer.status == GONE and self.lease.row.state == State.ACTIVE:
+            await tell_log(verify, webhook=row)
+        elif row.state == State.UNVERIFIED:
+            self.lease.failures, self.lease.status = row.failures + 1, row.last_status
+            since = row.failing_since or self.lease.clock
+            is_over = self.lease.clock - since >= WEBHOOKS.give_up_after
+            self.lease.was_tested = is_over or answer.status == GONE
+            return self._pause_after(self.lease.failures, answer)
+        elif answer.status == GONE and row.state == State.ACTIVE:
             await self._disable(Reason.GONE)
-        elif self.lease.row.failures:
-            return pause_after(self.lease.row.failures, PAUSES, answer.retry_after, JITTER)
-        return AT_ONCE
+        elif row.failures:
+            return self._pause_after(row.failures, answer)
+        return self._asked_before()
+
+    async def _resend(self, positions: Sequence[int]) -> timedelta:
+        """Sends single events again, each once, beside the order: the cursor stays."""
+        row, answer = self.lease.row, Answer()
+        for position in positions:
+            if (pause := await self._wait()) is not None:
+                return pause
+            message = await read_database(read_one, row, position)
+            if message is not None:
+                answer = await self._send(message)
+            self.lease.resent.append(position)
+            if answer.status == GONE and row.state == State.ACTIVE:
+                await self._disable(Reason.GONE)
+                break
+        return self._pause_after(row.failures, answer) if row.failures else self._asked_before()

@@ -111,12 +111,13 @@ def test_a_head_without_an_end_is_refused_before_it_is_complete(sent, status):
     in_the_loop(test)
 
 
-def test_what_follows_the_first_head_is_not_read():
+def test_what_follows_the_first_head_is_not_read(caplog):
     async def test() -> None:
         answers = await closed_after((HEAD + b"\r\n") * 1000)
         assert answers.count(b"HTTP/1.1 204 ") == 1
 
     in_the_loop(test)
+    assert [record.getMessage() for record in caplog.records] == []
 
 
 def test_a_header_with_an_underscore_imitates_no_other():

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
@@ -15,16 +16,30 @@ from desks.expectation_rules import Expectation
 from desks.expectations import Watch
 from desks.ids import EXAMPLE_BOT_ID, EXAMPLE_SIGNAL_ID, EXAMPLE_SUBSCRIPTION_ID
 from events.actors import SYSTEM
+from events.feed import read_head
 from events.http.limits import Budget
 from events.json_schema import EXAMPLE_USER_ID
 from events.kinds import Kind
+from events.live.frames import (
+    EndReason,
+    Version,
+    end_frame,
+    event_frame,
+    first_frame,
+    position_frame,
+)
+from events.models import Event
+from signals.webhooks.api import EXAMPLE_EVENT_ID
 from signals.webhooks.models import EXAMPLE_CURSOR
 from tests import client, described, factories
+from tests.conformance.document import Comparison
+from tests.conformance.streams import frames_of
 from tests.signals import bodies
 from tests.signals.webhooks.stage import a_webhook, a_webhooks_life, an_active_webhook, of
+from tokens import accounts
 from tokens import actions as tokens
+from tokens.accounts import close_account
 from tokens.choices import Source
-from tokens.closing import close_account
 from tokens.models import Token
 from tokens.models.token import EXAMPLE_TOKEN_ID
 
@@ -42,8 +57,9 @@ def stage(desk, card):
     """The objects in the examples: a ready desk, its bot with an election, a token."""
     bot = factories.a_bot(desk, pair=card.pair, direction=card.direction)
     token = Token.objects.get(pk=tokens.mint_desk_token(desk=desk, actor=SYSTEM)[1].pk)
-    webhook = a_webhook(desk)
+    webhook = an_active_webhook(desk)
     names = {
+        EXAMPLE_EVENT_ID: Event.objects.filter(topic=desk.public_id).latest("position").id,
         EXAMPLE_USER_ID: desk.public_id,
         EXAMPLE_BOT_ID: bot.id,
         EXAMPLE_TOKEN_ID: token,
@@ -112,8 +128,8 @@ def history(desk, stranger, card):
     desks.withdraw(desk=desk, actor=SYSTEM)
     tokens.remove_automation(automation=bot.automation, actor=SYSTEM)
     close_account(factories.a_ready_desk(card))
-    tokens.deactivate(user=desk.user, actor=SYSTEM)
-    tokens.reactivate(user=desk.user, actor=SYSTEM)
+    accounts.deactivate(user=desk.user, actor=SYSTEM)
+    accounts.reactivate(user=desk.user, actor=SYSTEM)
     factories.a_card("Evening")
     return token, factories.a_desk_token(desk)
 
@@ -128,6 +144,30 @@ def test_every_event_is_as_described_for_a_desk(history):
     answer = client.get(f"{client.EVENTS}?limit=1000", history[1])
     assert described.faults("listEvents", answer) == []
     assert len(answer.json()["events"]) > 10
+
+
+def test_every_frame_of_a_stream_is_as_described(history):
+    epoch = read_head().epoch
+    frames = [first_frame(epoch, 1), position_frame(epoch, 1)]
+    frames += [end_frame(reason) for reason in EndReason if reason is not EndReason.SIGNED_OUT]
+    frames += [
+        event_frame(event, epoch, version)
+        for event in Event.objects.all()
+        for version in (Version.PLATFORM, Version.DESK)
+    ]
+    comparison = Comparison(described.document)
+    for frame in frames_of(b"".join(frames).decode().split("\n")):
+        comparison.on_frame({name: value for name, value in asdict(frame).items() if value})
+    assert comparison.faults == []
+    assert comparison.frames == len(frames)
+
+
+def test_another_frame_is_not_as_described():
+    comparison = Comparison(described.document)
+    ended = end_frame(EndReason.SIGNED_OUT).decode()  # only streams of pages end so
+    for frame in frames_of([*ended.split("\n"), "id: x", "event: news", "data: {}", ""]):
+        comparison.on_frame({name: value for name, value in asdict(frame).items() if value})
+    assert len(comparison.faults) > 1
 
 
 def test_what_is_read_is_as_described(desk, card):

@@ -42,6 +42,9 @@ OPERATIONS = {
     ("POST", "/api/v1/subscriptions/{subscriptionId}/secret"),
     ("POST", "/api/v1/subscriptions/{subscriptionId}/test"),
     ("POST", "/api/v1/subscriptions/{subscriptionId}/rewind"),
+    ("POST", "/api/v1/subscriptions/{subscriptionId}/resend"),
+    ("POST", "/api/v1/subscriptions/{subscriptionId}/skip"),
+    ("GET", "/api/v1/subscriptions/{subscriptionId}/attempts"),
 }
 
 # --- The document --------------------------------------------------------------------------------
@@ -86,6 +89,31 @@ def test_every_refusal_is_one_of_some_operation():
     text = json.dumps(document()["paths"]) + json.dumps(document()["components"]["responses"])
     missing = [each.code for each in Refused.registry() if f'examples/{each.code}"' not in text]
     assert missing == ["made_already"]  # only pages answer it
+
+
+def test_it_says_what_an_endpoint_of_webhooks_gets():
+    webhooks = document()["webhooks"]
+    assert set(webhooks) == {"event", "subscription.test"}
+    for webhook in webhooks.values():
+        (content,) = webhook["post"]["requestBody"]["content"].values()
+        example = content["examples"]["Message"]["value"]
+        assert described.shape_faults(content["schema"], example) == []
+        named = {each["name"] for each in webhook["post"]["parameters"]}
+        assert named == {"webhook-id", "webhook-timestamp", "webhook-signature"}
+
+
+def test_wherever_a_token_is_read_a_wrong_one_and_too_many_are_answered():
+    for name, operation in described.operations().items():
+        if operation.get("security"):
+            codes = {
+                code
+                for status in ("401", "429")
+                for content in described.resolved(operation["responses"][status])[
+                    "content"
+                ].values()
+                for code in content["examples"]
+            }
+            assert {"token_invalid", "rate_limited"} <= codes, name
 
 
 def test_every_kind_of_event_has_its_shape():

@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import pty
+import re
 import signal
 import socket
 import subprocess
@@ -284,6 +285,29 @@ def test_what_is_not_a_request_is_answered_and_repeated_nowhere(served, what):
     assert answer.startswith(f"HTTP/1.1 {status} ".encode())
     assert SECRET.encode() not in answer
     assert SECRET not in log.read_text()
+
+
+WAITS = b"POST /api/hooks/signal HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n"
+
+
+@pytest.mark.parametrize(
+    ("declared", "answered"),
+    [
+        (b"Content-Length: 65537\r\n", [b"413"]),
+        (b"Transfer-Encoding: chunked\r\n", [b"411"]),
+        (b"Content-Length: 2\r\n", [b"100", b"401"]),
+    ],
+)
+def test_a_client_is_asked_for_its_body_only_if_that_is_read(served, declared, answered):
+    address, _ = served
+    with socket.create_connection(address, timeout=60) as client:
+        client.sendall(WAITS + declared + b"\r\n")
+        received = client.recv(65536)
+        if b"100" in answered:
+            client.sendall(b"{}")
+            client.shutdown(socket.SHUT_WR)
+        received += b"".join(iter(lambda: client.recv(65536), b""))
+    assert re.findall(rb"HTTP/1.1 (\d+) ", received) == answered
 
 
 def test_many_requests_pass_on_one_connection(served):

@@ -11,6 +11,7 @@ from datetime import timedelta
 import pytest
 import time_machine
 from django.test import Client
+from django.test.client import MULTIPART_CONTENT as FORM
 from django.utils import timezone
 from limits import parse
 
@@ -23,6 +24,7 @@ from tests.client import (
     EVENTS,
     JSON,
     ME,
+    SUBSCRIPTIONS,
     TOKENS,
     bearer,
     code,
@@ -44,6 +46,8 @@ from tests.factories import (
 )
 from tests.pages import problem
 from tests.signals.bodies import deploy, fanout, nox, tradingview
+from tests.signals.notices.chats.stage import DISCORD
+from tests.signals.webhooks.stage import URL, a_webhook
 from tokens.choices import Source
 from tokens.crypto import formats
 from tokens.models import SigningSecret, Token
@@ -105,6 +109,7 @@ def test_the_default_limits_are_those_of_the_contract():
         "large_reads": "60/minute",
         "failures": "60/minute",
         "minting": "20/hour",
+        "destinations": "20/hour",
         "changes": "60/minute",
         "rewinds": "10/hour",
         "desk": "600/minute",
@@ -420,6 +425,70 @@ def test_a_platform_token_reads_without_a_limit(limit, desk):
     limit(reads="1/minute", platform="1/minute")
     engine = a_platform_token()
     assert {get(path, engine).status_code for path in (DESKS, EVENTS, TOKENS) * 2} == {200}
+
+
+# --- What a user makes ---------------------------------------------------------------------------
+
+# Where something is made, how it is sent, what is refused, what is made, and what counts that.
+MAKING = {
+    "a token": (TOKENS, JSON, {"scope": "x"}, {"scope": "desk"}, "minting"),
+    "a webhook": (SUBSCRIPTIONS, JSON, {"url": "x"}, {"url": URL}, "destinations"),
+    "a webhook by its page": ("/webhooks/new", FORM, {"url": "x"}, {"url": URL}, "destinations"),
+    "a chat": ("/notices/chats/new", FORM, {"url": "x"}, {"url": DISCORD}, "destinations"),
+}
+
+
+@pytest.mark.parametrize("what", MAKING)
+def test_a_refused_attempt_to_make_something_counts_as_a_change_alone(limit, desk, what):
+    path, content_type, refused, made, counted = MAKING[what]
+    limit(minting="1/hour", destinations="1/hour", changes="5/minute")
+    browser = signed_in(desk.user, "password")
+
+    def send(body: dict[str, str]) -> int:
+        return int(browser.post(path, body, content_type).status_code)
+
+    assert [send(refused) for _ in range(3)] == [422] * 3
+    assert send(made) in (200, 201, 302)
+    assert limits.budget(counted, str(desk.user.pk)).remaining == 0
+    assert [send(made), send(refused)] == [429] * 2
+    assert limits.budget("changes", str(desk.user.pk)).remaining == 1
+    left = ({"minting", "destinations"} - {counted}).pop()
+    assert limits.budget(left, str(desk.user.pk)).remaining == 1
+
+
+def test_an_attempt_without_a_recent_sign_in_makes_nothing(limit, desk):
+    limit(destinations="1/hour")
+    stale = signed_in(desk.user, "password", at=0)
+    assert stale.post("/webhooks/new", {"url": URL}).status_code == 302
+    assert limits.budget("destinations", str(desk.user.pk)).remaining == 1
+
+
+def test_the_secret_of_a_webhook_and_the_code_for_telegram_count_with_webhooks(
+    limit, desk, settings
+):
+    settings.TELEGRAM_BOT, settings.TELEGRAM_BOT_TOKEN = "SignalsBot", "1:a"
+    limit(destinations="2/hour", minting="1/hour")
+    webhook, browser = a_webhook(desk), signed_in(desk.user, "password")
+    secret = f"{SUBSCRIPTIONS}/{webhook.public_id}/secret"
+    assert browser.post(secret, {}, JSON).status_code == 201
+    assert browser.post("/notices/chats/new/telegram").status_code == 200
+    assert browser.post(secret, {}, JSON).status_code == 429
+    assert browser.post("/notices/chats/new/telegram").status_code == 429
+    assert browser.post(TOKENS, {"scope": "desk"}, JSON).status_code == 201
+
+
+def test_a_sessions_request_shows_the_limit_with_the_least_left(limit, desk):
+    limit(minting="4/hour", destinations="9/hour", changes="5/minute", desk="600/minute")
+    browser = signed_in(desk.user, "password")
+
+    def shown(path: str, body: dict[str, str]) -> str:
+        return str(browser.post(path, body, JSON)["RateLimit"]).rpartition(";")[0]
+
+    assert shown(TOKENS, {"scope": "desk"}) == '"minting";r=3'
+    assert shown(TOKENS, {"scope": "x"}) == '"minting";r=3'
+    assert shown(SUBSCRIPTIONS, {"url": "x"}) == '"changes";r=2'
+    assert shown(SUBSCRIPTIONS, {"url": URL}) == '"changes";r=1'
+    assert "RateLimit" not in browser.get(TOKENS)
 
 
 # --- Failed credentials -------------------------------------------------------------------------

@@ -102,7 +102,7 @@ def test_the_api_names_it_beside_what_else_is_wrong(db):
     client = signed_in(factories.a_staff_user(), "password")
     body = {"scope": "platform", "scopes": ["admin"], "name": OVERRIDE}
     answer = client.post("/api/v1/tokens", body, content_type="application/json")
-    assert faults(answer) == {"name": "characters", "scopes.0": "invalid_choice"}
+    assert faults(answer) == {"name": "characters", "scopes": "choice"}
 
 
 ACTIONS = {

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-from decimal import Decimal
 
 import pytest
 from hypothesis import given
@@ -16,7 +15,7 @@ pytestmark = pytest.mark.once
 VALUES = st.recursive(
     st.none()
     | st.booleans()
-    | st.integers()
+    | st.integers(-(10**16), 10**16)
     | st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00")),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=5), inner),
     max_leaves=10,
@@ -78,7 +77,6 @@ MALFORMED = {
     "gzip": b"\x1f\x8b\x08\x00",
     "a NUL in an object within": b'{"a": {"b": "\\u0000"}}',
     "a control character": b'{"a": "\x01"}',
-    "an exponent that no number has": b'{"a": 1e99999999999999999999}',
     "bytes that are not UTF-8": b"\xff\xfe",
     "half a character": b'{"a": "\xc3\x28"}',
 }
@@ -103,16 +101,31 @@ def test_a_pair_of_surrogates_is_one_character():
     assert strict_json.parse(b'{"a": "\\ud83d\\ude00"}') == {"a": "\U0001f600"}
 
 
-@pytest.mark.parametrize("digits", ["100.50", "0.00000001", "1e999", "1E+2", "9" * 40 + ".5"])
-def test_numbers_with_a_point_or_exponent_keep_their_digits(digits: str):
+NUMBERS = [
+    *(
+        "100.50",
+        "0.00000001",
+        "1e999",
+        "1E+2",
+        "9" * 40 + ".5",
+        "1e-" + "9" * 40,
+        "-1E" + "9" * 60_000,
+    ),
+    *("1" * 19, "-" + "1" * 60_000, "0." + "1" * 60_000),
+]
+
+
+@pytest.mark.parametrize("text", NUMBERS, ids=lambda text: text[:20])
+def test_a_number_of_any_length_is_kept_as_it_was_written(text: str):
+    value = strict_json.parse(f'{{"a": {text}}}'.encode())["a"]
+    assert value == strict_json.Number(text)
+    assert str(value) == text
+
+
+@pytest.mark.parametrize("digits", ["7", "-7", "0", "1" * 18])
+def test_a_short_whole_number_is_read(digits: str):
     value = strict_json.parse(f'{{"a": {digits}}}'.encode())["a"]
-    assert isinstance(value, Decimal)
-    assert value == Decimal(digits)
-
-
-@pytest.mark.parametrize("digits", ["7", "-7", "1" * 40, "1" * 5000])
-def test_integers_of_any_length_are_read(digits: str):
-    assert Decimal(strict_json.parse(f'{{"a": {digits}}}'.encode())["a"]) == Decimal(digits)
+    assert (type(value), value) == (int, int(digits))
 
 
 @given(st.dictionaries(st.text(max_size=5), VALUES, max_size=5))

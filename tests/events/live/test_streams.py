@@ -31,6 +31,7 @@ from tests.factories import (
 )
 from tests.signals import bodies
 from tests.streams import EVENTS, Stream, wait_until
+from tokens import accounts
 from tokens import actions as tokens
 from tokens.models import Token
 
@@ -274,7 +275,7 @@ class TestEnd:
 
     def test_a_desk_whose_owner_is_deactivated(self, desk):
         stream = Stream(a_desk_token(desk))
-        tokens.deactivate(user=desk.user, actor=SYSTEM)
+        accounts.deactivate(user=desk.user, actor=SYSTEM)
         assert stream.end() == self.REASON
         assert "desk.deactivated" not in stream.kinds
 
@@ -366,6 +367,16 @@ class TestRefused:
         assert int(second.response["Retry-After"]) > 0
         assert Stream(a_platform_token()).frames
         assert first.is_alive()
+
+    def test_a_stream_beyond_the_seats_that_its_own_token_may_have(self, engine, desk, settings):
+        settings.WAITING_READERS = 4
+        for token, most in ((engine, settings.WAITING_READERS_PER_TOKEN), (a_desk_token(desk), 1)):
+            streams = [Stream(token) for _ in range(most)]
+            assert all(stream.frames for stream in streams)
+            beyond = Stream(token)
+            assert self.refused(beyond, 429, "rate_limited")
+            assert int(beyond.response["Retry-After"]) > 0
+            assert client.get(f"{EVENTS}?wait=25&after={cursor(token)}", token).status_code == 200
 
     def test_a_stream_beyond_the_seats_of_the_process(self, engine, settings):
         settings.WAITING_READERS = 1

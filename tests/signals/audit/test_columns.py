@@ -82,7 +82,13 @@ NOT_COVERED = {
     (Subscription, "failures"),
     (Subscription, "failing_since"),
     (Subscription, "next_attempt_at"),
+    (Subscription, "idempotency_digest"),
+    (Subscription, "not_before"),
     (Subscription, "test_requested_at"),
+    (Subscription, "resends"),
+    (Subscription, "last_test_at"),
+    (Subscription, "last_test_status"),
+    (Subscription, "last_test_error"),
     (Subscription, "leased_until"),
     (Subscription, "lease_generation"),
     (Subscription, "last_delivered_at"),
@@ -173,7 +179,7 @@ def another(field, row):
         return b"cut"
     if isinstance(field, IntegerField):
         return FAR if value is None else value + FAR
-    return "forged" if value is None else changed(value)
+    return changed(value) if value else "forged"
 
 
 def changed(text):

@@ -11,7 +11,7 @@ from django.conf import settings
 from django.test import Client
 from django.urls import reverse
 
-from config.catalog import PATHS
+from config.catalog import PATHS, catalog
 from events.api import FeedParameters
 from events.http.refusals import Refused
 from events.kinds import Kind
@@ -242,6 +242,9 @@ def test_it_names_every_endpoint_of_the_catalog():
         path = reverse(route) if rest.startswith("?") else reverse(route) + rest
         assert f"{method} {path}" in text
         assert rest in text
+    for method, path in (path.split() for path in catalog()["morePaths"].values()):
+        if "{subscriptionId}" not in path:  # one line tells of all
+            assert f"{method} {path}" in text
 
 
 def test_it_shows_the_limits_as_they_are_set(settings):

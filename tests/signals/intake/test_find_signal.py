@@ -73,7 +73,7 @@ def test_a_desk_token_names_its_bot(own, engine, bot):
     push(fanout(nonce="n"), engine)
     for query in ({"source": "floor"}, {"source": "nox"}):
         answer = found(own, nonce="n", **query)
-        assert (code(answer), faults(answer)) == ("invalid", {"source": "not_allowed"})
+        assert (code(answer), faults(answer)) == ("invalid", {"source": "forbidden"})
 
 
 @pytest.mark.parametrize(

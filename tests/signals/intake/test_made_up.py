@@ -71,7 +71,6 @@ def made_up_headers(dice: random.Random) -> dict[str, str]:
         f"Bearer {noise}",
         f"Bearer {mistyped}",
         f"Basic {token}",
-        f"Bearer  {token}",
         f"Bearer {token},{token}",
         f"Bearer {token}"[: dice.randrange(60)],
         token,

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from events.http.refusals import Invalid
+from events.http.strict_json import Number
 from signals.law import shapes
 from signals.law.shapes import Mode
 from tests.signals.bodies import deploy, fanout, nox
@@ -64,7 +65,7 @@ def test_a_fan_out_to_all_and_one_restricted_to_a_desk():
 
 
 def test_nox_names_its_nonce_action_id():
-    read = shapes.read(nox(action_id="act_9", size_quote=Decimal("0.10"), decision_ref="d"))
+    read = shapes.read(nox(action_id="act_9", size_quote=Number("0.10"), decision_ref="d"))
     assert (read.nonce, read.trace_id, read.signer) == ("act_9", "trc_1", "nox")
     assert (read.size_quote, read.decision_ref) == (Decimal("0.10"), "d")
 
@@ -220,7 +221,8 @@ def test_the_ids_of_nox_have_their_prefixes_and_at_most_128_characters():
         "action_id": "form",
         "trace_id": "form",
     }
-    for wrong in ("ACT_1", "act", "act_a b", "act_é"):
+    assert faults(nox(trace_id="trc_")) == {"trace_id": "form"}
+    for wrong in ("ACT_1", "act", "act_", "act_a b", "act_é"):
         assert faults(nox(action_id=wrong)) == {"action_id": "form"}
 
 
@@ -250,10 +252,15 @@ def test_the_time_of_a_bots_signal_is_of_rfc_3339(sent_at):
         "1E+3",
         "1.5E+3",
         "0.10000000",
+        "1.000000000",
+        "100e-10",
+        "999999999999999.99999999000",
+        "1." + "0" * 60_000,
+        "1" + "0" * 60_000 + "e-60000",
     ],
 )
 def test_a_size_has_at_most_15_digits_before_and_8_after_the_point(amount):
-    assert shapes.read(nox(size_quote=Decimal(amount))).size_quote == Decimal(amount)
+    assert shapes.read(nox(size_quote=Number(amount))).size_quote == Decimal(amount)
 
 
 @pytest.mark.parametrize(
@@ -265,19 +272,23 @@ def test_a_size_has_at_most_15_digits_before_and_8_after_the_point(amount):
         "-1",
         "-0.00000001",
         "0.000000001",
-        "1.000000000",
+        "1.0000000001",
+        "1." + "0" * 60_000 + "1",
         "1000000000000000",
         "1E+15",
         "1E-9",
         "1E+999",
         "-1E+999",
+        "1E+" + "9" * 60_000,
+        "1E-" + "9" * 60_000,
+        "0E" + "9" * 40,
         "9" * 40,
         "1E-999",
         "999999999999999.999999999",
     ],
 )
 def test_a_size_out_of_its_bounds_is_invalid(amount):
-    assert faults(nox(size_quote=Decimal(amount))) == {"size_quote": "range"}
+    assert faults(nox(size_quote=Number(amount))) == {"size_quote": "range"}
 
 
 @pytest.mark.parametrize("amount", ["1", "", True, False, [1], {}])
@@ -288,7 +299,7 @@ def test_a_size_is_a_number(amount):
 @given(st.integers(1, 10**23 - 1))
 def test_every_amount_within_the_bounds_is_read_exactly(units):
     amount = Decimal(units).scaleb(-8)
-    assert shapes.read(nox(size_quote=amount)).size_quote == amount
+    assert shapes.read(nox(size_quote=Number(str(amount)))).size_quote == amount
 
 
 def test_a_size_may_be_a_whole_number():
@@ -311,7 +322,24 @@ def test_a_longer_rationale_is_invalid(rationale):
 
 @pytest.mark.parametrize("number", [*range(1, 9), 11, 12, 13, *range(14, 32), *range(0x7F, 0xA0)])
 def test_a_rationale_has_no_control_character_except_newline_and_tab(number):
-    assert faults(nox(rationale=f"a{chr(number)}b")) == {"rationale": "form"}
+    assert faults(nox(rationale=f"a{chr(number)}b")) == {"rationale": "characters"}
+
+
+@pytest.mark.parametrize(
+    ("sent", "stored"), [("a\r\nb", "a\nb"), ("\r\n\r\n", "\n\n"), ("a\n\r\nb\t", "a\n\nb\t")]
+)
+def test_a_crlf_of_a_rationale_is_read_as_a_newline(sent, stored):
+    assert shapes.read(nox(rationale=sent)).rationale == stored
+
+
+@pytest.mark.parametrize("rationale", ["a\rb", "a\r", "\r\r\n", "a\n\r", "\r\n\x00"])
+def test_any_other_carriage_return_is_a_control_character(rationale):
+    assert faults(nox(rationale=rationale)) == {"rationale": "characters"}
+
+
+def test_the_length_of_a_rationale_is_that_of_what_was_sent():
+    assert shapes.read(nox(rationale="\r\n" * 250)).rationale == "\n" * 250
+    assert faults(nox(rationale="\r\n" * 250 + "x")) == {"rationale": "length"}
 
 
 def test_a_decision_ref_is_text_of_at_most_128_characters():
@@ -359,8 +387,8 @@ def test_all_faults_are_reported_at_once():
 SENTENCES = {
     "pair": "Write BASE/QUOTE, each 1 to 20 of A-Z 0-9 . - _",
     "nonce": "Send 1 to 128 visible ASCII characters.",
-    "action": "Send 1 to 128 visible ASCII characters, beginning with act_.",
-    "trace": "Send 1 to 128 visible ASCII characters, beginning with trc_.",
+    "action": "Send act_ and 1 to 124 visible ASCII characters.",
+    "trace": "Send trc_ and 1 to 124 visible ASCII characters.",
     "required": "Send this field.",
     "flag": "Send true or false.",
     "text": "Send text.",
@@ -394,10 +422,10 @@ SENTENCES = {
         (nox(trace_id="1"), "trace_id", "form", SENTENCES["trace"]),
         (nox(size_quote="4"), "size_quote", "type", SENTENCES["number"]),
         (nox(size_quote=0), "size_quote", "range", SENTENCES["small"]),
-        (nox(size_quote=Decimal("0.123456789")), "size_quote", "range", SENTENCES["fine"]),
+        (nox(size_quote=Number("0.123456789")), "size_quote", "range", SENTENCES["fine"]),
         (nox(rationale=5), "rationale", "type", SENTENCES["text"]),
         (nox(rationale="x" * 501), "rationale", "length", "Send at most 500 characters."),
-        (nox(rationale="\x00"), "rationale", "form", SENTENCES["control"]),
+        (nox(rationale="\x00"), "rationale", "characters", SENTENCES["control"]),
         (nox(decision_ref="x" * 129), "decision_ref", "length", "Send at most 128 characters."),
     ],
 )
@@ -443,7 +471,7 @@ json_values = st.recursive(
     st.none()
     | st.booleans()
     | st.integers()
-    | st.decimals(allow_nan=False, allow_infinity=False)
+    | st.decimals(allow_nan=False, allow_infinity=False).map(lambda number: Number(str(number)))
     | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     max_leaves=5,

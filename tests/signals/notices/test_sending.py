@@ -5,7 +5,7 @@ from smtplib import SMTPDataError, SMTPRecipientsRefused
 
 import pytest
 import time_machine
-from django.core import mail
+from django.core import mail, signing
 from django.core.mail.backends.locmem import EmailBackend
 from django.test import Client
 from django.utils import timezone
@@ -13,7 +13,7 @@ from django.utils import timezone
 from desks.models import NoticeChoice, QueuedNotice
 from desks.models.notice import MAIL, NoticeKind
 from desks.notices import outbox
-from signals.notices.sending import LEASE, take
+from signals.notices.sending import LEASE, SALT, take
 from signals.notices.texts import new_notice
 from tests.notices import send
 from tests.pages import words
@@ -157,6 +157,42 @@ class TestFailures:
                 clock.shift(HOUR)
             assert timedelta(days=2) < timezone.now() - start < timedelta(days=4)
 
+    def test_a_mail_that_is_repeated_is_the_same_mail(self, member, monkeypatch):
+        """The first is sent, and its process learns of no success."""
+        repeated = []
+
+        def fails_at_first(backend, messages):
+            repeated.extend(messages)
+            if len(repeated) == 1:
+                raise TimeoutError
+
+        monkeypatch.setattr(EmailBackend, "send_messages", fails_at_first)
+        a_notice(member)
+        send()
+        with time_machine.travel(timezone.now() + 10 * MINUTE):
+            send()
+        first, second = repeated
+        assert first.extra_headers == second.extra_headers
+        assert (first.subject, first.body, first.alternatives) == (
+            second.subject,
+            second.body,
+            second.alternatives,
+        )
+
+    def test_processes_that_die_before_they_try_use_up_no_attempt(self, member, down, settings):
+        settings.NOTICE_RATE = "off"
+        a_notice(member)
+        with time_machine.travel(timezone.now(), tick=False) as clock:
+            for _ in range(50):
+                assert len(take(MAIL, timezone.now())) == 1
+                clock.shift(LEASE)
+            for pause in (MINUTE, 5 * MINUTE):  # those after the first attempt and the second
+                send()
+                assert QueuedNotice.objects.get().due_at == timezone.now() + pause
+                clock.shift(pause)
+            down.clear()
+            assert len(send()) == 1
+
 
 def test_what_a_process_took_and_did_not_send_is_taken_again_after_its_lease(member, settings):
     settings.NOTICE_RATE = "off"
@@ -186,6 +222,11 @@ class TestUnsubscribing:
             assert program.post(link, body).status_code == 200
         assert NoticeChoice.objects.get().off == ["silence"]
         assert not program.cookies
+
+    def test_a_link_with_a_time_from_an_earlier_release_works(self, member, link):
+        dated = signing.dumps([member.pk, "silence"], salt=SALT)
+        assert Client().post(f"/notices/stop/{dated}").status_code == 200
+        assert NoticeChoice.objects.get().off == ["silence"]
 
     def test_the_text_says_what_its_link_does_before_the_link(self, member):
         a_notice(member)

@@ -10,8 +10,8 @@ from django.utils import timezone
 from desks import actions as desks
 from events.actors import SYSTEM
 from events.models import Head
-from signals.reports import tallies
-from signals.reports.tallies import DAYS
+from signals.reports import counts
+from signals.reports.counts import DAYS
 from tests.client import push, signed_in
 from tests.factories import (
     a_bot,
@@ -156,7 +156,7 @@ class TestToday:
         assert list(days(owner).values())[:2] == [("1", "0"), ("1", "0")]
 
     def test_a_count_stops_at_its_limit(self, owner, bot, monkeypatch):
-        monkeypatch.setattr(tallies, "MAX_OF_DAY", 3)
+        monkeypatch.setattr(counts, "MAX_OF_DAY", 3)
         for _ in range(4):
             send(bot)
         assert next(iter(days(owner).values())) == ("3+", "0")

@@ -6,7 +6,7 @@ from typing import Any
 from django.test import Client
 from django.utils import timezone
 
-from desks.models import Desk
+from desks.models import Automation, Desk
 from events.actors import SYSTEM
 from events.http.cursors import log_cursor
 from events.models import Head
@@ -18,9 +18,12 @@ from tests.client import JSON, SUBSCRIPTIONS, Response
 URL = "https://hooks.example.com/quietly/1f3a?team=7"
 
 
-def a_webhook(desk: Desk | None = None, *kinds: str, url: str = URL) -> Subscription:
+def a_webhook(
+    desk: Desk | None = None, *kinds: str, url: str = URL, name: str = "", bot: str = ""
+) -> Subscription:
     """A subscription of the desk, or of the platform, whose URL has not answered a test."""
-    return actions.create(desk=desk, url=url, kinds=kinds, actor=SYSTEM)[1]
+    given = {"name": name, "url": url, "bot": bot}
+    return actions.create(desk=desk, kinds=kinds, actor=SYSTEM, **given)[1]
 
 
 def an_active_webhook(desk: Desk | None = None, *kinds: str, url: str = URL) -> Subscription:
@@ -34,6 +37,7 @@ def a_webhooks_life(desk: Desk | None) -> None:
     """Every kind of event of a subscription, and rows in each state. One of the two is removed."""
     for comes_to_nothing in (True, False):
         webhook = an_active_webhook(desk, "signal.filled")
+        actions.change(webhook=webhook, name="Orders", actor=SYSTEM)
         actions.change(webhook=webhook, kinds=["card.retired"], url=URL + "&x", actor=SYSTEM)
         actions.pause(webhook=webhook, actor=SYSTEM)
         actions.change(webhook=webhook, kinds=[], actor=SYSTEM)
@@ -43,10 +47,30 @@ def a_webhooks_life(desk: Desk | None) -> None:
         actions.rewind(webhook=webhook, after=cursor_at(1), actor=SYSTEM)
         webhook.refresh_from_db()
         assert actions.verify(webhook=webhook)
+        let_fail(webhook, 20)
+        actions.note_failing(timezone.now())
+        webhook.refresh_from_db()
+        actions.note_that_it_works(webhook=webhook)
         assert actions.disable(webhook=webhook, reason=Reason.GONE)
         if comes_to_nothing:
             actions.remove(webhook=webhook, actor=SYSTEM)
     an_active_webhook(desk)
+    chosen = ("signal.*", "card.retired")
+    bot = Automation.objects.not_removed().filter(desk=desk).first() if desk else None
+    limited = a_webhook(desk, *chosen, name="Fills", bot=bot.pk if bot else "")
+    actions.change(webhook=limited, kinds=["card.*"], bot="", actor=SYSTEM)
+    let_fail(limited, 20)
+    actions.note_failing(timezone.now())
+    a_webhook(desk, *chosen, bot=bot.pk if bot else "")
+
+
+def let_fail(webhook: Subscription, minutes: float) -> Subscription:
+    """As if it had failed for so long, and nothing was on its way."""
+    since = truncate_to_milliseconds(timezone.now()) - timedelta(minutes=minutes)
+    failed = {"failures": 4, "failing_since": since, "leased_until": None}
+    Subscription.objects.filter(pk=webhook.pk).update(**failed)
+    webhook.refresh_from_db()
+    return webhook
 
 
 def secrets_of(webhook: Subscription) -> list[str]:

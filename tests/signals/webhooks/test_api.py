@@ -1,5 +1,6 @@
 """/api/v1/subscriptions: tokens read, recent sessions change (contract, section 4)."""
 
+import json
 from datetime import timedelta
 
 import pytest
@@ -7,8 +8,10 @@ import time_machine
 from django.test import Client
 from django.utils import timezone
 
+from desks.actions import connect
 from desks.models import Desk
 from events.actors import SYSTEM
+from events.kinds import Kind
 from events.models import Event, Head
 from signals.webhooks import actions
 from signals.webhooks.models import (
@@ -19,6 +22,7 @@ from signals.webhooks.models import (
     Subscription,
     SubscriptionSecret,
 )
+from signals.webhooks.runner.news import read_alone, read_together, with_news
 from tests import factories
 from tests.client import EVENTS, JSON, SUBSCRIPTIONS, bearer, code, faults, get, signed_in
 from tests.notices import send
@@ -34,6 +38,7 @@ from tests.signals.webhooks.stage import (
     secrets_of,
 )
 from tests.staff import LONG_AGO, a_client
+from tokens import accounts
 from tokens import actions as tokens
 from tokens.crypto import formats
 from tokens.crypto.keys import KeyLostError
@@ -77,8 +82,10 @@ def test_a_new_one_is_answered_with_its_record_and_the_secret_once(desk, owner):
     made = Event.objects.get(kind="subscription.created").position
     assert body | {"id": "", "secrets": [], "createdAt": "", "testRequestedAt": ""} == {
         "id": "",
+        "name": None,
         "url": "hooks.example.com/…",
         "kinds": ["card.retired", "signal.filled"],
+        "botId": None,
         "userId": desk.public_id,
         "state": "unverified",
         "reason": None,
@@ -88,6 +95,8 @@ def test_a_new_one_is_answered_with_its_record_and_the_secret_once(desk, owner):
         "failingSince": None,
         "nextAttemptAt": None,
         "testRequestedAt": "",
+        "lastTest": None,
+        "resends": [],
         "lastDeliveredAt": None,
         "lastStatus": None,
         "secrets": [],
@@ -134,12 +143,18 @@ def test_a_text_moved_to_another_row_cannot_be_decrypted(desk):
     ("body", "expected"),
     [
         ({}, {"url": "required"}),
-        ({"url": 5}, {"url": "invalid"}),
-        ({"url": "https://user:hidden@hooks.example.com/"}, {"url": "credentials"}),
-        ({"url": "https://127.0.0.1/"}, {"url": "address"}),
-        ({"url": "https://hooks.example.com/" + "x" * 3000}, {"url": "max_length"}),
-        ({"url": URL, "kinds": []}, {"kinds": "empty"}),
-        ({"url": URL, "kinds": ["signal.invented"]}, {"kinds.0": "invalid_choice"}),
+        ({"url": 5}, {"url": "type"}),
+        ({"url": "https://user:hidden@hooks.example.com/"}, {"url": "form"}),
+        ({"url": "https://127.0.0.1/"}, {"url": "forbidden"}),
+        ({"url": "https://hooks.example.com/" + "x" * 3000}, {"url": "length"}),
+        ({"url": URL, "name": "x" * 81}, {"name": "length"}),
+        ({"url": URL, "name": "a\u202eb"}, {"name": "characters"}),
+        ({"url": URL, "name": 5}, {"name": "type"}),
+        ({"url": URL, "kinds": ["signals.*"]}, {"kinds": "choice"}),
+        ({"url": URL, "botId": "bot_nobodys"}, {"botId": "choice"}),
+        ({"url": URL, "botId": 5}, {"botId": "type"}),
+        ({"url": URL, "kinds": []}, {"kinds": "required"}),
+        ({"url": URL, "kinds": ["signal.invented"]}, {"kinds": "choice"}),
         ({"url": URL, "userId": None}, {"userId": "unknown"}),
     ],
 )
@@ -155,6 +170,76 @@ def test_a_url_that_contains_a_secret_of_this_service_is_refused(owner):
         assert code(create(owner, {"url": f"https://h.example/?{secret}"})) == "exchange_secret"
 
 
+KEY = {"Idempotency-Key": "one-and-the-same"}
+
+
+def test_a_key_makes_one_webhook_of_its_owner_and_shows_its_secret_once(desk, owner, staff):
+    answers = [create(owner, **KEY) for _ in range(3)]
+    assert [answer.status_code for answer in answers] == [201] * 3
+    assert len({answer.json()["id"] for answer in answers}) == 1
+    assert len({answer["Location"] for answer in answers}) == 1
+    assert [bool(answer.json()["secret"]) for answer in answers] == [True, False, False]
+    assert kinds_of(desk) == ["created"]
+    assert len(send()) == 1
+    other = factories.a_desk()
+    for browser in (signed_in(other.user, "password"), staff):
+        assert create(browser, **KEY).json()["secret"]
+    assert Subscription.objects.count() == 3
+    digests = Subscription.objects.values_list("idempotency_digest", flat=True)
+    assert not any(KEY["Idempotency-Key"] in digest for digest in digests)
+
+
+def test_a_key_of_another_or_a_changed_webhook_is_refused(desk, owner):
+    named = {"url": URL, "name": "Orders", "kinds": ["signal.filled"]}
+    create(owner, named, **KEY)
+    for other in ({"url": URL + "&x"}, {"name": "Fills"}, {"kinds": None}):
+        answer = create(owner, named | other, **KEY)
+        assert (answer.status_code, code(answer)) == (409, "idempotency_key_reused")
+    change(owner, Subscription.objects.get(), name="Fills")
+    assert code(create(owner, named, **KEY)) == "idempotency_key_reused"
+    assert create(owner, named | {"name": "Fills"}, **KEY).json()["secret"] is None
+    assert Subscription.objects.count() == 1
+
+
+def test_a_repetition_is_answered_although_there_are_as_many_as_there_may_be(desk, owner):
+    for _ in range(MAX_OF_DESK - 1):
+        a_webhook(desk)
+    first = create(owner, **KEY).json()
+    assert create(owner, **KEY).json()["id"] == first["id"]
+
+
+def test_a_refused_request_uses_no_key_and_a_removed_webhook_frees_its_own(owner):
+    assert code(create(owner, {"url": "nonsense"}, **KEY)) == "invalid"
+    made = create(owner, **KEY).json()
+    owner.delete(f"{SUBSCRIPTIONS}/{made['id']}")
+    assert create(owner, **KEY).json()["secret"]
+    for wrong in ("", "a b", "x" * 129, "ä"):
+        answer = create(owner, **{"Idempotency-Key": wrong})
+        assert faults(answer) == {"Idempotency-Key": "form"}
+
+
+def test_a_name_that_contains_a_secret_is_refused(owner):
+    named = {"url": URL, "name": f"orders {formats.new_webhook_secret()}"}
+    assert code(create(owner, named)) == "exchange_secret"
+    assert not Subscription.objects.exists()
+
+
+def test_mails_call_a_webhook_by_its_name(desk, owner):
+    create(owner, {"url": URL, "name": "Orders"})
+    webhook = Subscription.objects.get()
+    act(owner, webhook, "secret")
+    change(owner, webhook, url="https://new.example/")
+    change(owner, webhook, name="Fills")
+    owner.delete(of(webhook))
+    sentences = [line for mail in send() for line in mail.body.splitlines() if line[:2] == "- "]
+    assert [sentence.partition(":")[0] for sentence in sentences] == [
+        "- A webhook Orders to hooks.example.com was added.",
+        "- The secret of a webhook Orders to hooks.example.com was replaced",
+        "- The URL of the webhook Orders was changed. It now leads to new.example.",
+        "- A webhook Fills to new.example was removed.",
+    ]
+
+
 def test_a_desk_has_at_most_five_and_the_platform_fifty(desk, owner, staff):
     for _ in range(MAX_OF_DESK):
         assert create(owner).status_code == 201
@@ -167,6 +252,77 @@ def test_a_desk_has_at_most_five_and_the_platform_fifty(desk, owner, staff):
     assert create(staff).status_code == 201
     assert code(create(staff)) == "invalid"
     assert (MAX_OF_DESK, MAX_OF_PLATFORM) == (5, 50)
+
+
+def test_a_group_is_answered_as_it_was_chosen_and_stored_with_its_kinds(desk, owner):
+    """The release before delivers by the kinds."""
+    chosen = ["card.retired", "signal.refused", "signal.*"]
+    record = create(owner, {"url": URL, "kinds": chosen}).json()
+    assert record["kinds"] == ["signal.*", "card.retired"]
+    webhook = Subscription.objects.get()
+    of_signals = [kind.value for kind in Kind if kind.startswith("signal.")]
+    assert webhook.kinds == ["signal.*", "card.retired", *of_signals]
+    change(owner, webhook, kinds=["signal.*", "card.retired"])  # changes nothing
+    assert change(owner, webhook, kinds=["card.*"]).json()["kinds"] == ["card.*"]
+    changed = Event.objects.filter(kind="subscription.changed")
+    assert [event.content["data"]["kinds"] for event in changed] == [["card.*"]]
+
+
+def test_a_group_delivers_kinds_that_it_did_not_have_when_it_was_chosen(desk):
+    connect(desk=desk, venue="Kraken", actor=SYSTEM)
+    webhook = a_webhook(desk, "automation.*")
+    Subscription.objects.update(kinds=["automation.*", "automation.removed"])
+    webhook.refresh_from_db()
+    before = webhook.lag
+    factories.a_bot(desk)
+    assert webhook.lag == before + 1
+    head = Head.objects.get().position
+    actions.verify(webhook=webhook)
+    assert webhook.pk in with_news(head - 3, head)
+    [batch] = read_together([webhook]).values()
+    assert [json.loads(message.body)["type"] for message in batch.messages] == [
+        "automation.created"
+    ]
+
+
+def test_a_bot_is_one_of_the_desk_and_for_staff_any(desk, owner, staff):
+    connect(desk=desk, venue="Kraken", actor=SYSTEM)
+    own, other = factories.a_bot(desk), factories.a_bot(factories.a_connected_desk())
+    assert create(owner, {"url": URL, "botId": own.id}).json()["botId"] == own.id
+    assert create(staff, {"url": URL, "botId": other.id}).json()["botId"] == other.id
+    webhook = Subscription.objects.get(desk=desk)
+    assert faults(change(owner, webhook, botId=other.id)) == {"botId": "choice"}
+    tokens.remove_automation(automation=own.automation, actor=SYSTEM)
+    assert faults(create(owner, {"url": URL, "botId": own.id})) == {"botId": "choice"}
+    assert change(owner, webhook, name="Removed bot's").json()["botId"] == own.id
+    assert change(owner, webhook, botId=None).json()["botId"] is None
+
+
+@pytest.mark.parametrize("kinds", [(), ("election.made", "secret.*")])
+def test_one_of_a_bot_gets_the_events_of_that_bot_alone(desk, kinds):
+    connect(desk=desk, venue="Kraken", actor=SYSTEM)
+    bot, _ = factories.a_bot(desk), factories.a_bot(desk)
+    made = {"bot": bot.id}
+    webhooks = [a_webhook(desk, *kinds, **made), a_webhook(None, *kinds, **made)]
+    Subscription.objects.update(state="active", is_verified=True, cursor_position=0)
+    factories.a_bot(desk)
+    listed = f"{EVENTS}?userId={desk.public_id}&botId={bot.id}&limit=1000"
+    events = get(listed, factories.a_platform_token()).json()["events"]
+    expected = [
+        event["id"]
+        for event in events
+        if not kinds or event["kind"] in ("election.made", "secret.generated")
+    ]
+    assert 0 < len(expected) <= len(events)
+    for webhook in webhooks:
+        webhook.refresh_from_db()
+        assert webhook.lag == len(expected)
+        batches = [read_alone(webhook)]
+        batches += read_together([webhook]).values() if webhook.desk else []
+        for batch in batches:
+            found = [json.loads(message.body)["data"]["id"] for message in batch.messages]
+            assert found == expected
+        assert actions.next_position(webhook) == int(expected[0].removeprefix("evt_"))
 
 
 # --- Who may --------------------------------------------------------------------------------------
@@ -247,7 +403,9 @@ def test_a_new_url_must_answer_a_test_first(desk, owner):
     event = Event.objects.latest("position")
     assert event.content["data"] == {
         "id": webhook.public_id,
+        "name": None,
         "kinds": None,
+        "bot": None,
         "state": "unverified",
         "reason": None,
         "changed": ["url"],
@@ -304,7 +462,7 @@ def test_a_removed_one_leaves_no_row(desk, owner):
 
 def test_a_removed_one_leaves_with_a_desk_that_ends(desk):
     a_webhook(desk), a_webhook(desk), a_webhook()
-    tokens.deactivate(user=desk.user, actor=SYSTEM)
+    accounts.deactivate(user=desk.user, actor=SYSTEM)
     assert kinds_of(desk) == ["created", "created", "removed", "removed"]
     assert Event.objects.latest("position").kind == "desk.deactivated"
     assert [one.desk for one in Subscription.objects.all()] == [None]

@@ -8,13 +8,21 @@ import time_machine
 from django.test import Client
 from django.utils import timezone
 
+from desks.actions import connect
 from desks.models import Desk
+from events.actors import SYSTEM
 from events.http import limits
 from events.kinds import Kind
 from events.models import Event, Head
 from signals.outbound.answers import Fault
 from signals.webhooks import actions
-from signals.webhooks.models import MAX_OF_DESK, DeliveryAttempt, Reason, Subscription
+from signals.webhooks.models import (
+    MAX_OF_DESK,
+    DeliveryAttempt,
+    Reason,
+    Subscription,
+    without_groups,
+)
 from signals.webhooks.pages import GROUPS, groups_of, in_words, kinds_of, receivers
 from tests import factories, pages
 from tests.signals.webhooks.stage import (
@@ -94,6 +102,51 @@ def test_a_new_one_shows_its_secret_and_code_with_it_once(owner):
         assert "hooks.example.com" in source
         assert "quietly" not in source
         assert secret not in source
+
+
+def test_a_name_is_given_changed_and_removed(desk, owner):
+    webhook = a_webhook(desk, name="Orders")
+    assert 'value="Orders"' in pages.source(owner.get(at(webhook, "change")))
+    for name, shown in (("<b>Fills", "<b>Fills"), ("", "hooks.example.com")):
+        owner.post(at(webhook, "change"), {"name": name})
+        assert Subscription.objects.get().name == name
+        for page in ("/webhooks", at(webhook), at(webhook, "remove"), at(webhook, "secret")):
+            assert shown in pages.words(owner.get(page))
+    said = pages.words(owner.get("/activity"))
+    assert "A webhook Orders to hooks.example.com was added." in said
+    assert "was changed: its name." in said
+
+
+def test_a_webhook_is_limited_to_a_bot_of_the_desk_and_shows_it(desk, owner):
+    connect(desk=desk, venue="Kraken", actor=SYSTEM)
+    webhook, other = a_webhook(desk), factories.a_bot(factories.a_connected_desk())
+    assert "bot" not in pages.fields(owner.get(at(webhook, "change")))
+    bot = factories.a_bot(desk)
+    assert other.id not in pages.source(owner.get(at(webhook, "change")))
+    for chosen, shown in ((bot.id, True), ("", False)):
+        owner.post(at(webhook, "change"), {"bot": chosen})
+        assert Subscription.objects.get().bot == chosen
+        assert (f"/bots/{bot.id}" in pages.source(owner.get(at(webhook)))) == shown
+    assert owner.post(at(webhook, "change"), {"bot": other.id}).status_code == 422
+    assert "the bot whose events it gets" in pages.words(owner.get("/activity"))
+
+
+def test_groups_of_the_api_are_shown_as_they_are_and_kept(desk, owner):
+    webhook = a_webhook(desk, "signal.*", "card.retired")
+    shown = pages.words(owner.get(at(webhook)))
+    assert "signal.*" in shown
+    assert "signal.filled" not in shown
+    groups = ["fills", "refusals", "unfilled"]
+    owner.post(at(webhook, "change"), {"name": "Orders", "groups": groups})
+    assert without_groups(Subscription.objects.get().kinds) == ["signal.*", "card.retired"]
+
+
+def test_staff_keep_the_bot_of_a_webhook_that_they_change(staff):
+    bot = factories.a_bot(factories.a_connected_desk())
+    webhook = a_webhook(None, bot=bot.id)
+    staff.post(control("change-webhook", webhook), {"name": "Orders"})
+    found = Subscription.objects.get()
+    assert (found.name, found.bot) == ("Orders", bot.id)
 
 
 def test_what_is_wrong_stands_beside_its_field(owner):

@@ -37,7 +37,7 @@ from tests.factories import (
     a_shared_secret,
 )
 from tests.signals.bodies import deploy, fanout, nox, tradingview
-from tokens import actions
+from tokens import accounts, actions
 from tokens.callers.authentication import SignerAuthentication
 from tokens.choices import Source
 from tokens.crypto import formats, signing
@@ -119,7 +119,7 @@ def test_a_malformed_authorization_header_is_a_401_on_every_path(header, desk):
 def test_a_token_in_another_form_than_bearer_and_the_token_is_not_accepted(engine):
     for form in (
         "Bearer {}\n",
-        "Bearer  {}",
+        "Bearer \t{}",
         "Bearer {} x",
         'Bearer "{}"',
         "Basic {}",
@@ -127,6 +127,44 @@ def test_a_token_in_another_form_than_bearer_and_the_token_is_not_accepted(engin
         "{}",
     ):
         assert code(get(EVENTS, Authorization=form.format(engine))) == "token_invalid", form
+
+
+def test_one_or_more_spaces_follow_the_scheme(engine):
+    for spaces in (" ", "  ", " " * 9):
+        assert code(get(EVENTS, Authorization=f"Bearer{spaces}{engine}")) == "ok"
+
+
+INVALID_TOKEN = 'Bearer realm="signals", error="invalid_token"'
+
+
+@pytest.mark.parametrize(
+    ("sent", "challenge"),
+    [
+        ({}, 'Bearer realm="signals"'),
+        ({"Authorization": "Basic dTpw"}, 'Bearer realm="signals"'),
+        ({"Authorization": "Bearer x"}, INVALID_TOKEN),
+        (bearer(formats.new(formats.PLATFORM_TOKEN)), INVALID_TOKEN),
+    ],
+)
+def test_a_401_says_whether_a_token_was_sent_and_is_invalid(sent, challenge):
+    for answer in (get(EVENTS, **sent), push(fanout(), headers=sent)):
+        assert (answer.status_code, answer["WWW-Authenticate"]) == (401, challenge)
+
+
+def test_the_challenge_of_a_wrong_signature_has_no_error(engine):
+    for token in (None, engine):
+        answer = push(fanout(), token, secret=formats.new(formats.SIGNING_SECRET))
+        assert code(answer) == "signature_invalid"
+        assert answer["WWW-Authenticate"] == 'Bearer realm="signals"'
+
+
+def test_a_403_says_which_scope_is_missing(desk):
+    reader, writer = a_platform_token("read"), a_platform_token("write")
+    for answer, scope in ((push(fanout(), reader), "write"), (get(DESKS, writer), "read")):
+        assert code(answer) == "scope_missing"
+        challenge = f'Bearer realm="signals", error="insufficient_scope", scope="{scope}"'
+        assert answer["WWW-Authenticate"] == challenge
+    assert "WWW-Authenticate" not in push(fanout(), a_desk_token(desk))
 
 
 def test_responses_and_logs_never_contain_the_credential(engine, caplog):
@@ -262,7 +300,7 @@ def test_during_an_overlap_both_secrets_sign_and_after_it_the_new_one(bot):
 
 def test_a_deactivated_users_token_and_bots_are_refused(desk, bot):
     token = a_desk_token(desk)
-    actions.deactivate(user=desk.user, actor=SYSTEM)
+    accounts.deactivate(user=desk.user, actor=SYSTEM)
     assert code(get(ME, token)) == "token_invalid"
     assert code(push(tradingview(bot), secret=bot.secret)) == "signature_invalid"
 

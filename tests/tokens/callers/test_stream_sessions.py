@@ -12,10 +12,9 @@ from desks.models import User
 from events.actors import SYSTEM
 from tests import factories
 from tests.client import signed_in
-from tokens.actions import deactivate
+from tokens.accounts import close_account, deactivate
 from tokens.callers.sessions import SESSIONS, session_credential
 from tokens.callers.staff import MAX_SESSION_AGE
-from tokens.closing import close_account
 
 pytestmark = pytest.mark.django_db
 

@@ -20,7 +20,6 @@ from desks.notices import outbox
 from desks.notices.outbox import write_security
 from signals.notices.chats.actions import request_test
 from signals.notices.sending import (
-    GIVE_UP_AFTER,
     LEASE,
     finish,
     send_to_chat,
@@ -29,6 +28,7 @@ from signals.notices.sending import (
 )
 from signals.outbound.answers import Answer, Fault
 from signals.outbound.database import in_database
+from signals.outbound.schedule import NOTICES
 from signals.outbound.transport import Client
 from tests.notices import elsewhere, send, table_away
 from tests.processes import run_together
@@ -285,7 +285,7 @@ class TestFailures:
             chat.refresh_from_db()
             clock.move_to(chat.next_attempt_at or timezone.now())
         assert chat.problem == Problem.FAILED
-        assert GIVE_UP_AFTER <= timezone.now() - start < 2 * GIVE_UP_AFTER
+        assert NOTICES.give_up_after <= timezone.now() - start < 2 * NOTICES.give_up_after
 
     def test_a_test_that_arrives_turns_it_on_again_and_one_that_fails_does_not(
         self, member, listen

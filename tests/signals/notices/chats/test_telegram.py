@@ -11,8 +11,9 @@ from django.utils import timezone
 
 from desks.models import QueuedNotice
 from desks.models.chat import MAX_CHATS, Chat, ChatCode, Problem
-from signals.notices.chats import actions, services
-from signals.notices.chats.actions import (
+from signals.notices.chats import services, telegram
+from signals.notices.chats.actions import request_test
+from signals.notices.chats.telegram import (
     CODE_LIFETIME,
     POLL_LEASE,
     add_telegram,
@@ -20,7 +21,6 @@ from signals.notices.chats.actions import (
     new_code,
     poll_once,
     release_updates,
-    request_test,
     save_updates,
 )
 from signals.notices.models import TelegramReader
@@ -31,7 +31,7 @@ from tests.signals.notices.chats.stage import SECOND, a_chat, heard_by, send_onc
 from tests.signals.notices.chats.test_sending import close_connections
 from tests.signals.outbound.listeners import endpoint, reply
 from tests.staff import LONG_AGO, a_client
-from tokens.closing import close_account
+from tokens.accounts import close_account
 from tokens.models.secret import decrypt
 
 pytestmark = pytest.mark.django_db
@@ -171,7 +171,7 @@ class TestTheCode:
 
 class TestReading:
     def test_only_a_start_with_a_code_in_a_private_chat_counts(self):
-        found = services.read_updates(
+        found = telegram.read_updates(
             json.dumps(
                 {
                     "result": [
@@ -189,14 +189,14 @@ class TestReading:
                 }
             ).encode()
         )
-        assert found == services.Updates(16, [services.Started("abc", NUMBER)])
+        assert found == telegram.Updates(16, [telegram.Started("abc", NUMBER)])
 
     @pytest.mark.parametrize(
         "body",
         [b"", b"<html>", b"[]", b"{}", b'{"result": [1]}', b'{"result": [{}]}', b'{"result": 1}'],
     )
     def test_what_is_no_answer_is_none(self, body):
-        assert services.read_updates(body) is None
+        assert telegram.read_updates(body) is None
 
 
 def test_the_lease_is_of_one_process_until_it_ends_or_is_released():
@@ -215,7 +215,7 @@ def test_who_lost_the_lease_saves_nothing(member):
     code = code_of(member)
     lease_updates("one", timezone.now() - 2 * POLL_LEASE)
     lease_updates("two", timezone.now())
-    save_updates("one", services.Updates(9, [services.Started(code, NUMBER)]), timezone.now())
+    save_updates("one", telegram.Updates(9, [telegram.Started(code, NUMBER)]), timezone.now())
     assert (TelegramReader.objects.get().next_update, Chat.objects.count()) == (0, 0)
 
 
@@ -268,7 +268,7 @@ class TestPolling:
     def test_the_service_ends_when_it_is_told_to_and_gives_up_its_lease(self, desk, api):
         async def run():
             stop = asyncio.Event()
-            service = asyncio.create_task(actions.poll_telegram(stop))
+            service = asyncio.create_task(telegram.poll_telegram(stop))
             async with asyncio.timeout(60):
                 while not api.requests:
                     await asyncio.sleep(0.01)

@@ -5,6 +5,7 @@ from typing import Any
 
 from events.feed import Query, read_page
 from signals.client.webhooks import InvalidWebhookError, verify_webhook
+from tests.described import described
 from tests.signals.outbound.listeners import Request
 
 EVERYTHING = 10**6
@@ -42,6 +43,7 @@ def _position(request: Request, secrets: Sequence[str]) -> int:
             message = verify_webhook(request.body, request.headers, secret, tolerance=ANY_AGE)
         except InvalidWebhookError:
             continue
+        assert described().message_faults(request.headers, request.body) == []
         event = message["data"]
         named = request.headers["webhook-id"].split("_")
         assert (named[0], int(named[1])) == ("evt", event["position"])

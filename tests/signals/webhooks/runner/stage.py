@@ -1,9 +1,11 @@
 """Runners as real processes on the test's database, and subscriptions for them."""
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -14,6 +16,7 @@ from django.db import connection
 
 from desks.models import Desk
 from events.actors import SYSTEM
+from signals.outbound.database import follow_log, in_database, read_database, tell_log
 from signals.webhooks import actions
 from signals.webhooks.models import Subscription
 from tests.server import ROOT
@@ -102,3 +105,18 @@ def until(holds: Callable[[], Any], limit: float = LIMIT, pause: float = 0.02) -
         assert time.monotonic() < deadline, "it did not come true in time"
         time.sleep(pause)
     return found
+
+
+THREADS = {in_database: 2, read_database: 2, tell_log: 1, follow_log: 1}
+
+
+async def close_connections() -> None:
+    """Closes those of the runner's threads, or the test database could not be dropped."""
+    for threads, count in THREADS.items():
+        together = threading.Barrier(count)
+
+        def close(together: threading.Barrier = together) -> None:
+            together.wait(LIMIT)
+            connection.close()
+
+        await asyncio.gather(*(threads(close) for _ in range(count)))

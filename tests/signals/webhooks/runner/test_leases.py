@@ -17,27 +17,25 @@ from desks import actions as desk_actions
 from events.actors import SYSTEM
 from events.feed import Query, read_head, read_page
 from events.http.cursors import log_cursor
-from events.models import Head
-from signals.outbound.schedule import LONGEST_PAUSE, pause_after
+from events.models import Event, Head
+from signals.outbound.schedule import LONGEST_PAUSE, WEBHOOKS, pause_after
 from signals.outbound.transport import Client
 from signals.webhooks import actions
-from signals.webhooks.models import DeliveryAttempt, Subscription
+from signals.webhooks.models import DeliveryAttempt, State, Subscription
 from signals.webhooks.runner import news
 from signals.webhooks.runner.news import read_alone
 from signals.webhooks.runner.rates import Rates
 from signals.webhooks.runner.sessions import (
-    GIVE_UP_AFTER,
-    JITTER,
     LEAST_LEFT,
-    PAUSES,
     Session,
     due,
     finish,
     lease,
 )
 from tests.factories import a_bot, a_card, a_desk, a_ready_desk
-from tests.signals.outbound.listeners import endpoint
-from tests.signals.webhooks.runner.stage import LIMIT, subscribe, until
+from tests.signals.outbound.listeners import endpoint, reply, taking
+from tests.signals.webhooks.runner.stage import LIMIT, close_connections, subscribe, until
+from tests.signals.webhooks.stage import let_fail
 
 pytestmark = pytest.mark.django_db
 
@@ -69,8 +67,11 @@ def run(leased):
     session = Session(leased, batch, endpoint, rates=rates, stop=asyncio.Event())
 
     async def deliver():
-        await session.run()
-        await endpoint.close()
+        try:
+            await session.run()
+        finally:
+            await endpoint.close()
+            await close_connections()
 
     asyncio.run(deliver())
     return session.lease
@@ -301,17 +302,18 @@ def test_the_cursors_of_the_quiet_advance_and_no_other(desk, row):
 
 def test_retries_come_ever_later_and_never_earlier_than_the_endpoint_asks():
     def pause(failures, asked=None):
-        return pause_after(failures, PAUSES, asked, JITTER)
+        return pause_after(failures, WEBHOOKS, asked)
 
-    for failures, usual in enumerate([*PAUSES, PAUSES[-1], PAUSES[-1]], start=1):
+    usuals = [timedelta(seconds=n) for n in (5, 30, 120, 600, 1800, 3600, 3 * 3600)]
+    for failures, usual in enumerate([*usuals, usuals[-1], usuals[-1]], start=1):
         found = [pause(failures) for _ in range(50)]
         assert min(found) >= usual * 0.8
         assert max(found) <= usual * 1.2
         assert len(set(found)) > 1
     assert pause(1, 120.0) == timedelta(minutes=2)
     assert pause(1, 10.0**12) == LONGEST_PAUSE
-    assert pause(20, 0.0) >= PAUSES[-1] * 0.8
-    assert timedelta(hours=75) == GIVE_UP_AFTER
+    assert pause(20, 0.0) >= usuals[-1] * 0.8
+    assert timedelta(hours=75) == WEBHOOKS.give_up_after
 
 
 def test_the_cursor_of_a_session_that_runs_is_not_moved(desk, row):
@@ -320,3 +322,146 @@ def test_the_cursor_of_a_session_that_runs_is_not_moved(desk, row):
     head = Head.objects.get()
     news.advance_quiet(head.epoch, head.position)
     assert current(row).cursor_position == leased.position < head.position
+
+
+# --- Tests of a URL -------------------------------------------------------------------------------
+
+# What a session finds out it tells the log in a thread of its own.
+IN_THREADS = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def unverified(desk, settings):
+    """An endpoint, and a new webhook to it with its secret."""
+    settings.DELIVERY_ALLOW, settings.REQUIRE_HTTPS = [ip_network("127.0.0.0/8")], False
+    with endpoint(reply(503)) as found:
+        secret, row = actions.create(desk=desk, url=found.url(), kinds=[], actor=SYSTEM)
+        yield found, secret, row
+
+
+def look(row):
+    """What a runner does with the row, once its time has come. Returns the pause until the next."""
+    time_passes(row)
+    (leased,) = take(row)
+    finish([run(leased)])
+    found = current(row)
+    return found.next_attempt_at and found.next_attempt_at - timezone.now()
+
+
+@IN_THREADS
+def test_the_test_of_an_unverified_url_is_tried_again_as_an_event_is_until_it_succeeds(unverified):
+    found, secret, row = unverified
+    for failures, usual in enumerate(WEBHOOKS.pauses, start=1):
+        pause = look(row)
+        assert usual * 0.8 - timedelta(seconds=1) < pause <= usual * 1.2
+        assert (row.failures, row.state, row.last_status) == (failures, State.UNVERIFIED, None)
+        assert (take(row), due(10)) == ([], [])
+    record = row.to_record()
+    assert record["lastTest"] | {"at": ""} == {"at": "", "status": 503, "error": None}
+    assert None not in (record["failingSince"], record["nextAttemptAt"], record["testRequestedAt"])
+    assert len({one.headers["webhook-id"] for one in found.requests}) == 1
+    found.answer = reply(200)
+    look(row)
+    assert row.last_test | {"at": ""} == {"at": "", "status": 200, "error": "unproven"}
+    found.answer = taking(secret)
+    look(row)
+    assert (row.state, row.failures, row.failing_since) == (State.ACTIVE, 0, None)
+    assert (row.test_requested_at, row.last_test["error"]) == (None, None)
+
+
+@IN_THREADS
+def test_the_test_of_an_unverified_url_is_given_up_after_75_hours_or_a_410(unverified):
+    found, _, row = unverified
+    look(row)
+    long_ago = timezone.now() - WEBHOOKS.give_up_after
+    Subscription.objects.update(failing_since=long_ago)
+    assert (look(row), row.test_requested_at) == (None, None)
+    actions.request_test(webhook=row)
+    Subscription.objects.update(failing_since=timezone.now())
+    found.answer = reply(410)
+    assert (look(row), row.test_requested_at, row.state) == (None, None, State.UNVERIFIED)
+    assert len(found.requests) == 3
+
+
+@IN_THREADS
+def test_one_that_is_asked_for_is_sent_at_once_and_a_new_url_begins_anew(unverified):
+    found, _, row = unverified
+    found.answer = reply(503, Retry_After="3600")
+    assert look(row) > timedelta(minutes=59)
+    actions.request_test(webhook=row)
+    (leased,) = take(row)
+    finish([run(leased)])
+    assert (current(row).failures, len(found.requests)) == (2, 2)
+    actions.change(webhook=row, url=found.url("/new"), actor=SYSTEM)
+    assert (current(row).failures, row.last_test, row.not_before) == (0, None, None)
+
+
+@IN_THREADS
+def test_a_paused_one_gets_its_test_once(unverified):
+    found, _, row = unverified
+    actions.pause(webhook=row, actor=SYSTEM)
+    assert (look(row), row.test_requested_at, row.failures) == (None, None, 0)
+    assert len(found.requests) == 1
+
+
+@IN_THREADS
+@pytest.mark.parametrize("retry_after", ["3600", "0"])
+def test_a_test_that_succeeds_shortens_the_schedule_and_not_the_endpoints_retry_after(
+    desk, unverified, retry_after
+):
+    found, secret, row = unverified
+    found.answer = taking(secret)
+    look(row)
+    found.answer = reply(503, Retry_After=retry_after)
+    look(row)
+    later = timezone.now() + timedelta(hours=3)
+    Subscription.objects.update(failures=7, next_attempt_at=later)
+    found.answer = taking(secret)
+    actions.request_test(webhook=row)
+    (leased,) = take(row)
+    finish([run(leased)])
+    assert (current(row).failures, row.last_test["status"]) == (7, 200)
+    a_bot(desk)
+    if retry_after == "0":
+        assert [one.row.pk for one in take(row)] == [row.pk]
+    else:
+        assert take(row) == []
+        assert row.next_attempt_at > timezone.now() + timedelta(minutes=58)
+
+
+@IN_THREADS
+def test_a_retry_after_holds_for_the_first_event_too(desk, unverified):
+    """It came with the answer to a test that failed; then another test verified the URL."""
+    found, secret, row = unverified
+    found.answer = reply(503, Retry_After="3600")
+    look(row)
+    found.answer = taking(secret)
+    actions.request_test(webhook=row)
+    (leased,) = take(row)
+    finish([run(leased)])
+    a_bot(desk)
+    assert (current(row).state, take(row)) == (State.ACTIVE, [])
+    assert row.next_attempt_at > timezone.now() + timedelta(minutes=58)
+    Subscription.objects.update(not_before=timezone.now() - timedelta(seconds=1))
+    look(row)
+    assert (row.failures, row.not_before, row.last_status) == (0, None, 200)
+
+
+@IN_THREADS
+def test_a_session_that_delivers_again_tells_that_it_works(desk, unverified):
+    found, secret, row = unverified
+    found.answer = taking(secret)
+    look(row)
+    found.answer = reply(500)
+    look(row)
+    let_fail(row, 16)
+    actions.note_failing(timezone.now())
+    look(row)
+    found.answer = taking(secret)
+    actions.request_test(webhook=row)
+    look(row)  # a test that succeeds delivers nothing
+    assert current(row).failing_told_at is not None
+    look(row)
+    assert (current(row).failing_told_at, row.failures) == (None, 0)
+    told = Event.objects.filter(topic=desk.public_id, kind="subscription.working")
+    assert told.count() == 1

@@ -13,16 +13,13 @@ from django.utils import timezone
 
 from events.models import Head
 from events.statements import execute
-from signals.outbound.database import follow_log, in_database, read_database, tell_log
 from signals.outbound.transport import KEEP_ALIVE, Client
 from signals.webhooks.models import DeliveryAttempt, Subscription
 from signals.webhooks.runner.loop import Connections, Runner
 from signals.webhooks.runner.rates import Rates
 from signals.webhooks.runner.sessions import AT_ONCE, Lease, Session, lease
 from tests.factories import a_desk
-from tests.signals.webhooks.runner.stage import LIMIT, subscribe
-
-THREADS = {in_database: 2, read_database: 2, tell_log: 1, follow_log: 1}
+from tests.signals.webhooks.runner.stage import LIMIT, close_connections, subscribe
 
 
 def run(test: Callable[[Runner], Awaitable[Any]]) -> Any:
@@ -35,18 +32,6 @@ def run(test: Callable[[Runner], Awaitable[Any]]) -> Any:
             await close_connections()
 
     return asyncio.run(within())
-
-
-async def close_connections() -> None:
-    """Closes those of the runner's threads, or the test database could not be dropped."""
-    for threads, count in THREADS.items():
-        together = threading.Barrier(count)
-
-        def close(together: threading.Barrier = together) -> None:
-            together.wait(LIMIT)
-            connection.close()
-
-        await asyncio.gather(*(threads(close) for _ in range(count)))
 
 
 def a_session(leased: Lease) -> Session:

@@ -8,6 +8,7 @@ import pytest
 import time_machine
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
+from desks.ids import EXAMPLE_SUBSCRIPTION_ID
 from events.feed import EventRecord
 from signals.client.webhooks import InvalidWebhookError, verify_webhook, webhook_answer
 from signals.webhooks.messages import (
@@ -17,6 +18,7 @@ from signals.webhooks.messages import (
     new_challenge,
     signed_headers,
 )
+from tests.described import described
 
 pytestmark = pytest.mark.once
 
@@ -48,6 +50,13 @@ def at_that_time():
     """Both verifiers compare with the clock."""
     with time_machine.travel(NOW, tick=False):
         yield
+
+
+def test_a_test_is_as_described():
+    message = message_of_test(EXAMPLE_SUBSCRIPTION_ID, NOW, new_challenge())
+    headers = signed_headers(message, [SECRET, OTHER], NOW.timestamp())
+    assert described().message_faults(headers, message.body) == []
+    assert described().message_faults({}, message.body) == list(headers)[1:]
 
 
 @pytest.mark.parametrize("verify", [ours, theirs])

@@ -42,7 +42,8 @@ def rests(row):
 
 def try_again(row):
     """As if the pause after the failure had passed."""
-    Subscription.objects.filter(pk=row.pk).update(next_attempt_at=timezone.now())
+    passed = {"next_attempt_at": timezone.now(), "not_before": None}
+    Subscription.objects.filter(pk=row.pk).update(**passed)
 
 
 def test_one_thread_for_requests_is_enough_for_a_runner(tmp_path, desk):
@@ -168,19 +169,22 @@ def test_a_proven_test_makes_a_new_subscription_active(tmp_path, card):
 
 
 def echo(handler, request):
-    reply(200, request.body)(handler, request)
+    reply(200, request.body, Retry_After="3600")(handler, request)
 
 
 def reflect(handler, request):
     """As a server that knows what a challenge is, and not the secret."""
     challenge = json.loads(request.body)["data"]["challenge"]
-    reply(200, json.dumps({"challenge": challenge}).encode())(handler, request)
+    answer = json.dumps({"challenge": challenge}).encode()
+    reply(200, answer, Retry_After="3600")(handler, request)
 
 
-def test_a_stranger_is_never_verified_and_gets_one_test_for_each_that_was_asked_for(tmp_path, card):
+def test_a_stranger_is_never_verified_and_gets_nothing_but_tests(tmp_path, card):
     desk = a_ready_desk(card)
-    moved = reply(307, Location="https://a.example/")
-    strangers = [reply(200, b"ok"), reply(204), echo, reflect, moved]
+    moved = reply(307, Location="https://a.example/", Retry_After="3600")
+    # Each asks for an hour: nothing is tried again in this test.
+    ok, empty = reply(200, b"ok", Retry_After="3600"), reply(204, Retry_After="3600")
+    strangers = [ok, empty, echo, reflect, moved]
     with ExitStack() as stack:
         found = [stack.enter_context(endpoint(one)) for one in strangers]
         urls = [one.url() for one in found]
@@ -191,7 +195,7 @@ def test_a_stranger_is_never_verified_and_gets_one_test_for_each_that_was_asked_
         with runners(tmp_path, 2):
             for asked in (1, 2):
                 for _, row in made:
-                    until(lambda row=row: not current(row).test_requested_at)
+                    until(lambda row=row, n=asked: current(row).failures == n)
                     until(lambda row=row: not current(row).leased_until)
                     assert (row.state, row.is_verified) == (State.UNVERIFIED, False)
                 assert [len(one.requests) for one in found] == [asked] * len(found)

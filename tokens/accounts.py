@@ -1,4 +1,4 @@
-"""Closes a customer's account for good: what ends, and what the log keeps (contract, section 1)."""
+"""Closes a customer's account for good, deactivates and reactivates one (contract, section 1)."""
 
 from allauth.account.models import EmailAddress
 from allauth.mfa.models import Authenticator
@@ -13,6 +13,8 @@ from desks.models import Desk, NoticeChoice, QueuedNotice, User
 from desks.models.election import Reason
 from desks.notices.outbox import write_security
 from events import log
+from events.actors import Actor
+from events.http.refusals import Invalid
 from events.kinds import Kind
 from tokens.actions import end_desk, remove_some_bots
 from tokens.sealed_texts import erase_secrets_of
@@ -58,6 +60,30 @@ def close_account(desk: Desk) -> None:
         desks.set_deactivated(desk=desk, kind=Kind.DESK_CLOSED, actor=actor)
         write_security(user.pk, subject, body, at=turn.at, address=user.email)
     erase_secrets_of(desk)
+
+
+def deactivate(*, user: User, actor: Actor) -> None:
+    """Deactivates a user. Ends the desk with its token, bots and webhooks."""
+    with log.turn(actor=actor) as turn:
+        User.objects.filter(pk=user.pk).update(is_active=False)
+        desk = Desk.objects.filter(user=user).first()
+        if desk is not None:
+            end_desk(turn, desk, actor, Reason.DEACTIVATED)
+            desks.set_deactivated(desk=desk, kind=Kind.DESK_DEACTIVATED, actor=actor)
+
+
+def reactivate(*, user: User, actor: Actor) -> None:
+    """Lets a user sign in again. Connection, token, bots and elections are not restored.
+
+    Raises ``Invalid`` if the user closed the account.
+    """
+    with log.turn(actor=actor):
+        if User.objects.filter(pk=user.pk, closed_at__isnull=False).exists():
+            raise Invalid("The owner closed this account. Nobody can open it again.")
+        User.objects.filter(pk=user.pk).update(is_active=True)
+        desk = Desk.objects.filter(user=user).first()
+        if desk is not None:
+            desks.set_deactivated(desk=desk, kind=Kind.DESK_REACTIVATED, actor=actor)
 
 
 def _delete_credentials(user: User) -> None:

@@ -1,42 +1,40 @@
-"""The streams of the pages: hints for whom a session signed in, and their end with it."""
+"""Section 4, GET /activity/stream and GET /control/stream: pages hear that there is news."""
 
 import json
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import httpx2
 import pytest
 
 from tests.conformance.browser import Browser
-from tests.conformance.client import Service
-from tests.server import serving
-
-pytestmark = [pytest.mark.processes, pytest.mark.once]
 
 STREAM = "/activity/stream"
 PATIENCE = 60  # seconds
 
 
-@pytest.fixture(scope="module")
-def service():
-    with serving() as server, Service(server.base_url, server.seed) as service:
-        yield service
-
-
 @pytest.fixture
 def owner(service):
+    """The seeded user in a browser of their own, which the test may sign out."""
     with Browser(service) as browser:
         browser.sign_in(service.seed["user"])
         yield browser
 
 
 @contextmanager
-def stream(browser, path=STREAM):
+def stream(browser: Browser, path: str = STREAM) -> Iterator[tuple[httpx2.Response, Any]]:
     """Opens the stream of a signed-in browser. Yields its response and its messages."""
-    cookies = {cookie.name: cookie.value for cookie in browser.http.cookies.jar}
-    address = browser.service.base_url
+    cookies = {cookie.name: str(cookie.value) for cookie in browser.http.cookies.jar}
     with (
-        httpx2.Client(base_url=address, cookies=cookies, trust_env=False, timeout=PATIENCE) as http,
+        httpx2.Client(
+            base_url=browser.service.base_url,
+            verify=browser.service.trusted,
+            cookies=cookies,
+            trust_env=False,
+            timeout=PATIENCE,
+        ) as http,
         http.sse(path) as source,
     ):
         yield source.response, iter(source)
@@ -52,9 +50,11 @@ def hinted(messages):
 
 
 def test_each_event_of_the_desk_is_a_hint_and_no_event_of_another_desk(service, owner):
+    """Section 4: event: news with the position; the frames are those of the feed."""
+
     def fills(user_id):
-        service.deploy(user_id, service.one_desk())
-        return service.events(userId=user_id)[-1]["position"]
+        signal = service.deploy(user_id, service.one_desk()).json()["signal"]
+        return signal["position"]
 
     with stream(owner) as (response, messages):
         assert response.headers["Content-Type"] == "text/event-stream"
@@ -65,19 +65,18 @@ def test_each_event_of_the_desk_is_a_hint_and_no_event_of_another_desk(service, 
         assert hinted(messages) == filled
 
 
-def test_staff_get_a_hint_for_every_event_of_the_log(service, owner):
-    with Browser(service) as admin:
-        admin.sign_in(service.seed["admin"])
-        with stream(admin, "/control/stream") as (_, messages):
-            next(messages)
-            service.deploy(service.other_desk, service.one_desk())
-            event = service.events(userId=service.other_desk)[-1]
-            assert hinted(messages) == event["position"]
+def test_staff_get_a_hint_for_every_event_of_the_log(service, admin, owner):
+    """Section 4: for staff, of the log."""
+    with stream(admin, "/control/stream") as (_, messages):
+        next(messages)
+        signal = service.deploy(service.other_desk, service.one_desk()).json()["signal"]
+        assert hinted(messages) == signal["position"]
     with stream(owner, "/control/stream") as (response, _):
         assert response.status_code == 403
 
 
 def test_signing_out_ends_the_stream(service, owner):
+    """Section 4: event: end with the reason signed_out."""
     with stream(owner) as (_, messages):
         next(messages)
         owner.post("/accounts/logout/", {}, seen_at="/desk")
@@ -87,6 +86,7 @@ def test_signing_out_ends_the_stream(service, owner):
 
 
 def test_a_visitor_gets_no_stream(service):
+    """Section 4: by session."""
     with Browser(service) as visitor, stream(visitor) as (response, _):
         assert response.status_code == 302
 

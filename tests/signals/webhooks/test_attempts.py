@@ -1,0 +1,224 @@
+"""Attempts, skipping, and sending again from a time (contract, section 4, subscriptions)."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from desks.actions import add_automation
+from desks.models import Desk
+from events.actors import SYSTEM
+from events.models import Event, Head
+from events.times import to_rfc3339
+from signals.outbound.answers import Fault
+from signals.webhooks import actions
+from signals.webhooks.models import MAX_RESENDS, DeliveryAttempt, Subscription
+from tests import described, factories
+from tests.client import bearer, code, faults, get, signed_in
+from tests.signals.webhooks.stage import a_webhook, act, an_active_webhook, of
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return factories.a_desk()
+
+
+@pytest.fixture
+def owner(desk) -> Client:
+    return signed_in(desk.user, "password")
+
+
+def attempt(webhook: Subscription, position: int | None, **more: Any) -> DeliveryAttempt:
+    row = DeliveryAttempt(
+        subscription=webhook, position=position, at=timezone.now(), milliseconds=5, **more
+    )
+    row.keep_answer(b"no such path: /quietly")
+    row.save()
+    return row
+
+
+def moves() -> list[int]:
+    """The positions to which cursors were moved."""
+    moved = Event.objects.filter(kind="subscription.rewound").order_by("position")
+    return [event.content["data"]["position"] for event in moved]
+
+
+# --- Attempts -------------------------------------------------------------------------------------
+
+
+def test_attempts_are_listed_the_newest_first_without_what_was_answered(desk, owner):
+    webhook = an_active_webhook(desk)
+    attempt(webhook, None, status=200, error=Fault.UNPROVEN)
+    attempt(webhook, 2, status=None, error=Fault.TIMEOUT)
+    attempt(webhook, 2, status=204)
+    attempt(webhook, 10**6, status=500)  # of a log that was restored
+    answer = owner.get(f"{of(webhook)}/attempts")
+    listed = [
+        (one["kind"], one["event"], one["status"], one["error"])
+        for one in answer.json()["attempts"]
+    ]
+    kind = Event.objects.get(position=2).kind
+    assert listed == [
+        (None, "evt_1000000", 500, None),
+        (kind, "evt_2", 204, None),
+        (kind, "evt_2", None, "timeout"),
+        ("subscription.test", None, 200, "unproven"),
+    ]
+    assert {one["milliseconds"] for one in answer.json()["attempts"]} == {5}
+    assert "quietly" not in answer.text
+    assert described.faults("listAttempts", answer) == []
+
+
+def test_attempts_come_in_pages(desk, owner):
+    webhook, other = an_active_webhook(desk), a_webhook(desk)
+    for status in (201, 202, 203):
+        attempt(webhook, 2, status=status)
+    first = owner.get(f"{of(webhook)}/attempts?limit=2").json()
+    second = owner.get(f"{of(webhook)}/attempts?limit=2&after={first['next']}").json()
+    pages = [[one["status"] for one in page["attempts"]] for page in (first, second)]
+    assert (pages, second["next"]) == ([[203, 202], [201]], None)
+    foreign = owner.get(f"{of(other)}/attempts?after={first['next']}")
+    assert faults(foreign) == {"after": "cursor"}
+
+
+def test_only_the_owners_tokens_read_attempts(desk):
+    webhook = an_active_webhook(desk)
+    path = f"{of(webhook)}/attempts"
+    assert get(path, factories.a_desk_token(desk)).json() == {"attempts": [], "next": None}
+    for stranger in (factories.a_desk_token(factories.a_desk()), factories.a_platform_token()):
+        assert code(get(path, stranger)) == "not_found"
+
+
+# --- Skipping, and sending again from a time ------------------------------------------------------
+
+
+def test_the_next_or_all_that_wait_are_skipped(desk, owner):
+    webhook = an_active_webhook(desk, "automation.created")
+    for name in ("one", "two", "three"):
+        add_automation(desk=desk, name=name, actor=SYSTEM)
+    first, second, third = (
+        Event.objects.filter(kind="automation.created")
+        .values_list("position", flat=True)
+        .order_by("position")
+    )
+    assert act(owner, webhook, "skip", events="next").json()["lag"] == 2
+    assert act(owner, webhook, "skip", events="next").json()["lag"] == 1
+    assert moves() == [first, second]
+    record = act(owner, webhook, "skip", events="all").json()
+    assert (record["lag"], moves()[-1] > third) == (0, True)
+    head = Head.objects.get().position
+    assert act(owner, webhook, "skip", events="next").status_code == 200
+    assert Head.objects.get().position == head  # nothing waits: nothing changes
+
+
+def test_what_was_delivered_meanwhile_is_not_sent_again(desk):
+    webhook = an_active_webhook(desk)
+    add_automation(desk=desk, name="Chart", actor=SYSTEM)
+    head = Head.objects.get().position
+    Subscription.objects.update(cursor_position=head)  # by a runner, after the row was read
+    assert actions.skip(webhook=webhook, actor=SYSTEM)
+    assert Subscription.objects.get().cursor_position == head
+    assert moves() == []
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ({}, {"events": "required"}),
+        ({"events": "some"}, {"events": "choice"}),
+        ({"events": "all", "event": "evt_1"}, {"event": "unknown"}),
+    ],
+)
+def test_what_is_skipped_must_be_said(desk, owner, body, expected):
+    assert faults(act(owner, an_active_webhook(desk), "skip", **body)) == expected
+    assert moves() == []
+
+
+def test_events_are_sent_again_from_a_time(desk, owner):
+    webhook = an_active_webhook(desk)
+    add_automation(desk=desk, name="Chart", actor=SYSTEM)
+    actions.skip(webhook=webhook, actor=SYSTEM, every=True)
+    event = Event.objects.get(kind="automation.created")
+    record = act(owner, webhook, "rewind", since=to_rfc3339(event.at)).json()
+    webhook.refresh_from_db()
+    later = Event.objects.filter(position__gt=webhook.cursor_position).order_by("position")
+    assert later[0].at >= event.at
+    assert not Event.objects.filter(
+        position__lte=webhook.cursor_position, at__gte=event.at
+    ).exists()
+    assert record["lag"] >= 1
+    act(owner, webhook, "rewind", since="2000-01-01T00:00:00Z")
+    assert moves()[-1] == 0
+
+
+def test_a_time_in_the_future_would_skip_what_waits(desk, owner):
+    webhook = an_active_webhook(desk)
+    soon = to_rfc3339(timezone.now() + timedelta(hours=1))
+    assert faults(act(owner, webhook, "rewind", since=soon)) == {"since": "range"}
+    both = act(owner, webhook, "rewind", since="2026-01-01T00:00:00Z", after=webhook.cursor)
+    assert faults(both) == {"since": "contradiction"}
+    assert faults(act(owner, webhook, "rewind")) == {"after": "required"}
+    assert moves() == []
+
+
+# --- A single event again -------------------------------------------------------------------------
+
+
+def own_event(desk: Desk) -> Event:
+    return Event.objects.filter(topic=desk.public_id).latest("position")
+
+
+def test_one_event_waits_to_be_sent_again_and_nothing_else_changes(desk, owner):
+    webhook, event = an_active_webhook(desk, "card.retired"), own_event(desk)
+    head = Head.objects.get().position
+    answer = act(owner, webhook, "resend", event=event.id)
+    assert (answer.status_code, answer.json()["resends"]) == (202, [event.id])
+    assert described.faults("resendEvent", answer) == []
+    again = act(owner, webhook, "resend", event=event.id)  # it waits already
+    assert (again.json()["resends"], again.json()["cursor"]) == ([event.id], webhook.cursor)
+    assert Head.objects.get().position == head
+    assert Subscription.objects.due(timezone.now() + timedelta(seconds=1)).get() == webhook
+
+
+def test_only_what_the_owner_sees_is_sent_again(desk, owner):
+    webhook, other = an_active_webhook(desk), own_event(factories.a_desk())
+    for event in (other.id, "evt_99999", f"evt_{'9' * 18}"):
+        assert code(act(owner, webhook, "resend", event=event)) == "not_found"
+    for wrong in ("evt_0", "evt_1 ", "1", f"evt_{'9' * 19}", ""):
+        assert code(act(owner, webhook, "resend", event=wrong)) == "invalid"
+    assert faults(act(owner, webhook, "resend", event=5)) == {"event": "type"}
+    assert not Subscription.objects.get().resends
+
+
+def test_a_url_that_never_answered_a_test_gets_no_event(desk, owner):
+    webhook, event = a_webhook(desk), own_event(desk)
+    assert code(act(owner, webhook, "resend", event=event.id)) == "invalid"
+    assert actions.verify(webhook=webhook)
+    act(owner, webhook, "resend", event=event.id)
+    assert Subscription.objects.get().resends == [event.position]
+    actions.change(webhook=webhook, url="https://other.example/", actor=SYSTEM)
+    assert Subscription.objects.get().resends is None
+
+
+def test_so_many_wait_at_most(desk, owner):
+    webhook, event = an_active_webhook(desk), own_event(desk)
+    Subscription.objects.update(resends=list(range(10**6, 10**6 + MAX_RESENDS)))
+    assert code(act(owner, webhook, "resend", event=event.id)) == "invalid"
+
+
+def test_a_token_neither_skips_nor_sends_again(desk):
+    webhook, token = an_active_webhook(desk), factories.a_desk_token(desk)
+    for path, body in (
+        ("skip", {"events": "all"}),
+        ("rewind", {"since": "2026-01-01T00:00:00Z"}),
+        ("resend", {"event": "evt_1"}),
+    ):
+        answer = Client().post(
+            f"{of(webhook)}/{path}", body, content_type="application/json", headers=bearer(token)
+        )
+        assert code(answer) == "sign_in_required"
+    assert moves() == []
