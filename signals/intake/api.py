@@ -34,6 +34,7 @@ from events.json_schema import EXAMPLE_USER_ID, JsonObject, Refer
 from signals.contract import document as sample
 from signals.contract.document import Contract, contract
 from signals.contract.page import contract_page, prefers_page
+from signals.intake.authentication import SignerAuthentication
 from signals.intake.incoming import IncomingSignal
 from signals.intake.models import (
     EXAMPLE_NONCE,
@@ -48,11 +49,7 @@ from signals.intake.receive import check, receive, record_bad_signature
 from signals.law import shapes
 from signals.law.refusals import ELECTED, NoCard, NoElection, NonceUsed
 from signals.law.shapes import Shape
-from tokens.callers.authentication import (
-    BearerAuthentication,
-    CredentialReader,
-    SignerAuthentication,
-)
+from tokens.callers.authentication import BearerAuthentication, CredentialReader
 from tokens.callers.permissions import count_failure
 from tokens.choices import Source
 

@@ -32,8 +32,9 @@ from rest_framework.request import Request  # noqa: E402
 from rest_framework.test import APIRequestFactory  # noqa: E402
 
 from events.http.refusals import Refused  # noqa: E402
+from signals.intake.authentication import SignerAuthentication  # noqa: E402
 from tests import factories  # noqa: E402
-from tokens.callers.authentication import BearerAuthentication, SignerAuthentication  # noqa: E402
+from tokens.callers.authentication import BearerAuthentication  # noqa: E402
 from tokens.crypto import formats, signing  # noqa: E402
 
 SAMPLES, WARMING, THRESHOLD, KEPT = 100_000, 1_000, 4.5, 0.95

@@ -1,50 +1,32 @@
-"""Authentication by Bearer token, by signature or by session (contract, section 3).
+"""Authentication by Bearer token or by session (contract, section 3).
 
-``request.auth`` is the credential that authorises the request: a ``Token`` or a ``SigningSecret``.
-For a session it is None and ``request.user`` is the user. Each class raises its own refusal, so
-every view has an authenticated caller.
-
-The contract (section 5) fixes the order of the checks: the form of the credentials, the timestamp,
-the Bearer token; on the hook also the form of the body, its source and the signature.
+``request.auth`` is the credential that authorises the request. For a session it is None and
+``request.user`` is the user. Each class raises its own refusal, so every view has an authenticated
+caller. Who signs a signal is checked in ``signals.intake.authentication``.
 """
 
-import logging
-import time
 from datetime import datetime
 
-from django.conf import settings
 from django.http import QueryDict
 from django.utils import timezone
 from rest_framework.authentication import BaseAuthentication, CSRFCheck
 from rest_framework.request import Request
 
 from desks.models import User
-from events.http.bodies import json_body, raw_body
 from events.http.refusals import (
     CredentialsMissing,
     CsrfFailed,
-    FloorSecretRefused,
     SchemeUnknown,
-    SignatureInvalid,
-    SignatureMissing,
     SignInRequired,
-    TimestampInvalid,
     TokenInvalid,
 )
-from events.json_schema import JsonObject
 from events.writer_queue import try_write_lock
 from tokens.callers import credential_cache as cache
 from tokens.callers.permissions import count_failure
 from tokens.callers.statements import find_active_token
 from tokens.choices import Source
-from tokens.crypto import formats, keys, signing
+from tokens.crypto import formats, keys
 from tokens.models import SigningSecret, Token
-from tokens.models.secret import NO_TEXT
-
-logger = logging.getLogger(__name__)
-
-MAX_LIVE = 2  # live secrets of one owner
-DUMMY_SECRET = formats.new(formats.SIGNING_SECRET)
 
 BEARER = "bearer"
 LAST_USED_INTERVAL = cache.LIFETIME
@@ -67,25 +49,6 @@ def read_bearer(request: Request) -> str | None:
     if not formats.is_credential(value, formats.DESK_TOKEN, formats.PLATFORM_TOKEN):
         raise count_failure(request, TokenInvalid())
     return value
-
-
-def read_signed_headers(request: Request) -> tuple[int, list[str]] | None:
-    """The Unix time and the signatures of the signing headers; None if both are missing.
-
-    Raises ``SignatureMissing``, ``TimestampInvalid`` or ``SignatureInvalid``.
-    """
-    timestamp = request.headers.get(signing.TIMESTAMP_HEADER)
-    signature = request.headers.get(signing.SIGNATURE_HEADER)
-    if timestamp is None and signature is None:
-        return None
-    if timestamp is None or signature is None:
-        raise SignatureMissing
-    moment, signatures = signing.read_timestamp(timestamp), signing.read_signatures(signature)
-    if moment is None:
-        raise TimestampInvalid(serverTime=int(time.time()))
-    if not signatures:
-        raise count_failure(request, SignatureInvalid())
-    return moment, signatures
 
 
 class CredentialReader:
@@ -144,7 +107,7 @@ class CredentialReader:
         if found is not None:
             self.used_cache = True
             return found
-        found = _live_secrets(owner, now)
+        found = live_secrets(owner, now)
         if self._may_cache:
             cache.secrets.put(owner, found, now) if found else cache.secrets.drop(owner)
         return found
@@ -176,7 +139,7 @@ def _owner(source: object, bot_id: object) -> cache.Owner | None:
     return None
 
 
-def _live_secrets(owner: cache.Owner, now: datetime) -> list[SigningSecret]:
+def live_secrets(owner: cache.Owner, now: datetime) -> list[SigningSecret]:
     """The live secrets of an owner. The Floor's stand in until Nox has had a secret."""
     source, bot_id = owner
     if source == Source.NOX and not SigningSecret.objects.of(Source.NOX).exists():
@@ -199,48 +162,6 @@ class BearerAuthentication(BaseAuthentication):
 
     def authenticate_header(self, request: Request) -> str:
         return "Bearer"
-
-
-class SignerAuthentication(BearerAuthentication):
-    """Accepts a Bearer token, a signature, or both; with both, the signature authorises."""
-
-    def authenticate(self, request: Request) -> tuple[None, Token | SigningSecret]:  # type: ignore[override]
-        value, signed = read_bearer(request), read_signed_headers(request)
-        if value is None and signed is None:
-            raise CredentialsMissing
-        if signed:
-            _check_clock(signed[0])
-        token = self.reader.token(request, value) if value else None
-        body = json_body(request, any_type=True)
-        if signed:
-            return None, self._signer(request, signed, body)
-        if token is None or body.get("source") == Source.TRADINGVIEW:
-            raise SignatureMissing
-        return None, token
-
-    def _signer(
-        self, request: Request, signed: tuple[int, list[str]], body: JsonObject
-    ) -> SigningSecret:
-        """The secret that signed the body.
-
-        Raises ``FloorSecretRefused`` if the Floor secret signed for source nox, or
-        ``SignatureInvalid``.
-        """
-        source = body.get("source")
-        secrets = self.reader.secrets(source, body.get("botId"))
-        rows = [(secret.public_id, bytes(secret.ciphertext)) for secret in secrets]
-        # Trying the same secrets twice would show that the bot that is named has recently signed.
-        signer = None if rows == self.reader.tried else _find_signer(secrets, request, signed)
-        if signer is not None:
-            return signer
-        if self.reader.used_cache:
-            self.reader.tried = rows
-            raise SignatureInvalid  # not counted: the request is judged again
-        if source == Source.NOX:
-            of_floor = _live_secrets((Source.FLOOR, None), timezone.now())
-            if _find_signer(of_floor, request, signed):
-                raise count_failure(request, FloorSecretRefused())
-        raise count_failure(request, SignatureInvalid())
 
 
 class SessionOrBearerAuthentication(BaseAuthentication):
@@ -267,43 +188,6 @@ class SessionOrBearerAuthentication(BaseAuthentication):
 
     def authenticate_header(self, request: Request) -> str:
         return "Bearer"
-
-
-def _check_clock(timestamp: int) -> None:
-    now = int(time.time())
-    if abs(now - timestamp) > settings.TIMESTAMP_TOLERANCE:
-        raise TimestampInvalid(serverTime=now)
-
-
-def _find_signer(
-    secrets: list[SigningSecret], request: Request, signed: tuple[int, list[str]]
-) -> SigningSecret | None:
-    """The secret that made one of the signatures, or None.
-
-    Dummy secrets pad the list, so the time does not depend on how many secrets there are.
-    """
-    dummies = [None] * (MAX_LIVE - len(secrets))
-    matches = [
-        secret
-        for secret in (*secrets, *dummies)
-        if signing.verifies([_text(secret)], *signed, raw_body(request))
-    ]
-    return matches[0] if matches else None
-
-
-def _text(secret: SigningSecret | None) -> str:
-    """The secret's text; the dummy's text if there is none, or it cannot be decrypted.
-
-    The text of a secret that has ended by the log's time may be erased. A server whose clock is
-    behind still finds its row.
-    """
-    if secret is None or secret.key_id == NO_TEXT:
-        return DUMMY_SECRET
-    try:
-        return secret.decrypt()
-    except keys.KeyLostError:
-        logger.error("Cannot decrypt secret %s: restore its key or its row.", secret.public_id)
-        return DUMMY_SECRET
 
 
 def _check_csrf(request: Request) -> None:

@@ -12,10 +12,10 @@ from rest_framework.request import Request
 from rest_framework.test import APIRequestFactory
 
 from events.http.refusals import Refused, Unauthenticated
+from signals.intake.authentication import SignerAuthentication
 from signals.intake.models import Signal
 from tests.client import HOOK, push
 from tests.factories import a_bot, a_platform_token
-from tokens.callers.authentication import SignerAuthentication
 from tokens.crypto import formats, signing
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once, pytest.mark.slow]

@@ -12,6 +12,7 @@ from desks import actions as desks
 from events.actors import SYSTEM
 from events.http.refusals import SignatureInvalid
 from events.models import Event
+from signals.intake.authentication import SignerAuthentication
 from tests.client import (
     DESKS,
     EVENTS,
@@ -38,7 +39,6 @@ from tests.factories import (
 )
 from tests.signals.bodies import deploy, fanout, nox, tradingview
 from tokens import accounts, actions
-from tokens.callers.authentication import SignerAuthentication
 from tokens.choices import Source
 from tokens.crypto import formats, signing
 from tokens.models import SigningSecret, Token
