@@ -235,6 +235,22 @@ class TestConsent:
         assert texts(stream) == listed(token, f"after={start}")
         assert stream.kinds.count("signal.filled") == 3
 
+    def test_a_cursor_from_before_the_election_shows_no_fills_of_that_time(self, card, engine):
+        follower = a_connected_desk()
+        token = a_desk_token(follower)
+        start = cursor(token, "order=desc&limit=1")
+        beside = Stream(engine)  # the hub keeps what follows
+        fan_out(engine)
+        desks.enrol(desk=follower, card_id=card.pk, actor=SYSTEM)
+        fan_out(engine)
+        beside.wait_for(3)
+        stream = Stream(token, f"after={start}")
+        stream.wait_for(2)
+        desks.disconnect(desk=follower, actor=SYSTEM)
+        stream.wait_for(4)
+        seen = ["election.made", "signal.filled", "election.withdrawn", "desk.disconnected"]
+        assert stream.kinds == seen
+
     def test_another_desks_events_are_not_seen(self, card, desk, stranger, engine):
         stream, platform = Stream(a_desk_token(desk)), Stream(engine)
         client.post(client.deploy_path(stranger.public_id), bodies.deploy(), engine)
