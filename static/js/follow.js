@@ -25,6 +25,8 @@ for (const list of document.querySelectorAll("[data-follow]")) {
     if (!answer.ok) throw new Error(answer.status);
     const parsed = document.createElement("template");
     parsed.innerHTML = await answer.text(); // safe: from the same origin, escaped by the template
+    // A click counts only if what was pressed is still there when it is released: check again later.
+    if (document.querySelector(":active")) throw new Error("Something is being pressed.");
     const content = isWhole ? parsed.content.querySelector("[data-follow]") : parsed.content;
     const fresh = linesIn(content).filter((line) => !known.has(keyOf(line)));
     if (fresh.length) add(fresh, content);

@@ -32,7 +32,7 @@ function replace(text) {
   const focused = document.activeElement?.id;
   for (const part of fresh.body.children) {
     const shown = document.getElementById(part.id);
-    if (!shown || shown.dataset.source === part.innerHTML) continue;
+    if (!shown || shown.dataset.source === part.innerHTML || shown.matches(":active")) continue;
     const open = Array.from(shown.querySelectorAll("details[open]"), (each) => each.id);
     shown.innerHTML = part.innerHTML;
     shown.dataset.source = part.innerHTML;

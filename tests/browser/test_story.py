@@ -192,6 +192,25 @@ def test_what_is_typed_stays_and_no_consent_changes_under_the_pointer(stage):
     context.close()
 
 
+def test_what_is_pressed_is_still_there_when_it_is_released(stage):
+    context = stage.context(None)
+    page = context.new_page()
+    sign_up(stage, page, "pressing@example.com")
+    bots = context.new_page()
+    bots.goto("/bots")
+    bots.get_by_label("Name", exact=True).fill("Meanwhile")
+    page.bring_to_front()
+    page.get_by_role("link", name="Connect", exact=True).first.hover()
+    page.mouse.down()
+    with page.expect_response(lambda response: response.url == page.url) as fetched:
+        press(bots, "Create bot")
+    fetched.value.finished()
+    page.evaluate("() => new Promise(requestAnimationFrame)")
+    page.mouse.up()
+    expect(page.get_by_label("Venue", exact=True)).to_be_visible()
+    context.close()
+
+
 def test_a_message_is_checked_before_it_is_sent(stage, page, scripts):
     sign_up(stage, page, f"checker-{scripts}@example.com".lower())
     become_ready(page)
