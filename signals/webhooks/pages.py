@@ -87,7 +87,7 @@ URL_INPUT = forms.TextInput({"autocomplete": "off", "spellcheck": "false", "inpu
 class WebhookForm(forms.Form):
     """A new webhook: its name, where to, and which events."""
 
-    name = NameField(required=False)
+    name = NameField("So that you recognise it.", label="Name (optional)", required=False)
     url = forms.CharField(
         label="URL",
         max_length=MAX_URL_LENGTH,
@@ -109,7 +109,7 @@ class WebhookForm(forms.Form):
         if offered:
             self.fields["bot"] = forms.ChoiceField(
                 label="Bot",
-                choices=[("", "All bots, and events of none"), *offered],
+                choices=[("", "All events, of a bot or not"), *offered],
                 required=False,
                 help_text="Limits the events to those of one bot.",
             )
