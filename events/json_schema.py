@@ -109,13 +109,10 @@ def nullable(schema: JsonObject) -> JsonObject:
     """The same schema, which also allows null."""
     if "anyOf" in schema:
         return {"anyOf": [*schema["anyOf"], {"type": "null"}]}
-    if "$ref" in schema:
+    # A null among the values of an enum is more than some generators of clients understand.
+    if schema.keys() & {"$ref", "enum", "const"}:
         return {"oneOf": [schema, {"type": "null"}]}
-    either = {name: value for name, value in schema.items() if name != "const"}
-    if "type" in schema:
-        either["type"] = [schema["type"], "null"]
-    values = [schema["const"]] if "const" in schema else schema.get("enum")
-    return either if values is None else {**either, "enum": [*values, None]}
+    return {**schema, "type": [schema["type"], "null"]} if "type" in schema else schema
 
 
 def _with_notes(schema: JsonObject, notes: Iterable[Any]) -> JsonObject:

@@ -185,21 +185,23 @@ def _refused(of_status: list[type[Refused]], declared: Document | None = None) -
     """Returns the response of one status: its codes, and the members that the view declares."""
     status = of_status[0].status
     always = set.intersection(*(set(_members(refusal)) for refusal in of_status))
-    codes = {
+    more = [declared["content"][JSON]["schema"]] if declared else []
+    # Beside allOf, not in it: then clients that are generated have one class for all problems.
+    schema = {
+        "allOf": [{"$ref": "#/components/schemas/Problem"}, *more],
         "properties": {
-            "status": {"const": status},
-            "code": {"enum": [refusal.code for refusal in of_status]},
+            "status": {"type": "integer", "enum": [status]},
+            "code": {"type": "string", "enum": [refusal.code for refusal in of_status]},
         },
         "required": sorted(always),
     }
-    more = [declared["content"][JSON]["schema"]] if declared else []
     return {
         "description": f"{HTTPStatus(status).phrase}: "
         + "; ".join(f"`{refusal.code}` ({refusal.title})" for refusal in of_status),
         "headers": _headers({**COUNTED, **OF_STATUS.get(status, {})}),
         "content": {
             MEDIA_TYPE: {
-                "schema": {"allOf": [{"$ref": "#/components/schemas/Problem"}, *more, codes]},
+                "schema": schema,
                 "examples": {
                     refusal.code: {"$ref": f"#/components/examples/{refusal.code}"}
                     for refusal in of_status
