@@ -10,7 +10,11 @@ import sys
 import threading
 
 GUNICORN = (sys.executable, "-m", "gunicorn", "-c", "config/gunicorn.conf.py")
-PROGRAMS = {"web": GUNICORN, "live": (sys.executable, "-m", "config.live")}
+PROGRAMS = {
+    "web": GUNICORN,
+    "live": (sys.executable, "-m", "config.live"),
+    "deliver": (sys.executable, "manage.py", "deliver"),
+}
 STOPPING = 40  # seconds: longer than gunicorn's graceful_timeout
 
 

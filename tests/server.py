@@ -126,6 +126,15 @@ def serving_live(server: Server, **settings: str) -> Iterator[Server]:
         yield served
 
 
+@contextmanager
+def delivering(server: Server) -> Iterator[None]:
+    """Runs ``manage.py deliver`` on the database of ``server``. It may send to this machine."""
+    environment = {**server.environment, "DELIVERY_ALLOW": f"{ADDRESS}/32"}
+    log = server.log.with_name("log-deliver")
+    with guarded(replace(server, environment=environment, log=log), "deliver"):
+        yield
+
+
 def gauge(base_url: str, name: str) -> float:
     """A metric of a server that was started with our METRICS_TOKEN. 0 if it has no such metric."""
     presented = {"Authorization": f"Bearer {METRICS_TOKEN}"}

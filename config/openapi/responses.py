@@ -27,13 +27,14 @@ CHALLENGES = [
     for refusal in (refusals.Unauthenticated, refusals.TokenInvalid)
 ]
 
+REQUEST_ID_HEADER: Document = {
+    "description": "The caller's, if it is 1 to 64 of A-Za-z0-9_- and holds no credential, "
+    "else a new one.",
+    "schema": {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"},
+}
 HEADERS: Document = {
-    "X-Request-Id": {
-        "description": "The caller's, if it is 1 to 64 of A-Za-z0-9_- and holds no credential, "
-        "else a new one.",
-        "schema": {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"},
-        "required": True,
-    },
+    "X-Request-Id": {**REQUEST_ID_HEADER, "required": True},
+    "X-Request-Id-If-Read": REQUEST_ID_HEADER,
     "NoStore": {"schema": {"const": "no-store"}, "required": True},
     "NoCache": {"schema": {"const": "public, no-cache"}, "required": True},
     "ETag": {
@@ -69,6 +70,7 @@ ALWAYS = {"X-Request-Id": "X-Request-Id", "Cache-Control": "NoStore"}
 COUNTED = {**ALWAYS, "RateLimit-Policy": "RateLimit-Policy", "RateLimit": "RateLimit"}
 PUBLIC = {**ALWAYS, "Cache-Control": "NoCache", "ETag": "ETag"}
 OF_STATUS = {
+    400: {"X-Request-Id": "X-Request-Id-If-Read"},
     401: {"WWW-Authenticate": "WWW-Authenticate"},
     403: {"WWW-Authenticate": "InsufficientScope"},
     405: {"Allow": "Allow"},
@@ -105,13 +107,14 @@ OF_SCOPE = (refusals.NotAllowed, refusals.ScopeMissing)
 # The answer to the first signal is described where signals are.
 EXAMPLES: dict[type[Refused], Mapping[str, Any]] = {NonceUsed: example_of(SpentNonce)}
 # Responses to invalid HTTP requests, on every path. A 400 may also be a refusal.
-NOT_HTTP = {status: reason for status, reason in security_headers.REASONS.items() if status != 400}
-UNREAD = {
+UNREAD: Document = {"text/plain": {"schema": STRING}}
+NOT_HTTP: Document = {
     f"NotHttp{status}": {
         "description": f"{reason}: {security_headers.DETAIL}",
-        "content": {"text/plain": {"schema": STRING}},
+        "content": UNREAD,
     }
-    for status, reason in NOT_HTTP.items()
+    for status, reason in security_headers.REASONS.items()
+    if status != 400
 }
 
 
@@ -128,7 +131,7 @@ def finish(result: Document) -> Document:
     result["webhooks"] = sent.webhooks(refer)
     components["schemas"]["Stream"] = sent.stream(refer)
     components["headers"] = HEADERS
-    components["responses"] = UNREAD | {refusal.code: _refused([refusal]) for refusal in EVERYWHERE}
+    components["responses"] = NOT_HTTP | {refusal.code: _refused([refusal]) for refusal in EVERYWHERE}
     components["examples"] = {refusal.code: _example(refusal) for refusal in Refused.registry()}
     for path in result["paths"].values():
         for operation in path.values():
@@ -149,8 +152,8 @@ def _finish_operation(operation: Document) -> None:
             streamed["example"] = sent.STREAM_EXAMPLE
     if headers is PUBLIC:
         responses["304"] = {"description": "As the ETag names it.", "headers": _headers(headers)}
-    for status in NOT_HTTP:
-        responses[str(status)] = {"$ref": f"#/components/responses/NotHttp{status}"}
+    for name in NOT_HTTP:
+        responses[name.removeprefix("NotHttp")] = {"$ref": f"#/components/responses/{name}"}
     codes = set(operation.pop(REFUSALS)) | {refusal.code for refusal in _derived(operation)}
     raised = [refusal for refusal in Refused.registry() if refusal.code in codes]
     for status in sorted({refusal.status for refusal in raised}):
@@ -206,7 +209,8 @@ def _refused(of_status: list[type[Refused]], declared: Document | None = None) -
                     refusal.code: {"$ref": f"#/components/examples/{refusal.code}"}
                     for refusal in of_status
                 },
-            }
+            },
+            **(UNREAD if status == 400 else {}),
         },
     }
 

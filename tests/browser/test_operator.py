@@ -15,9 +15,8 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def stage(browser):
-    """A service of its own: a card that is published ends every enrolment."""
-    with set_up(browser) as stage:
+def stage():
+    with set_up(REQUIRE_STAFF_MFA="on") as stage:
         yield stage
 
 

@@ -21,9 +21,9 @@ suite sends more requests in a minute than a limit allows. It may require HTTPS,
 from staff. The tests of a Nox secret run only where the service was seeded with ``--nox``.
 
 Without BASE_URL, as in the product's own test suite, the tests start real servers themselves
-(``tests.server``): one without a Nox secret, one with it, two with small limits, and one for each
-test that ends what it cannot restore. Where that is not possible, for example in a copy of this
-folder, the tests are skipped and the reason is printed.
+(``tests.server``): one without a Nox secret, one with it, two with small limits, one that sends
+webhooks to the tests, and one for each test that ends what it cannot restore. Where that is not
+possible, for example in a copy of this folder, the tests are skipped and the reason is printed.
 
 ``python -m tests.conformance.sentences`` lists the sentences of the contract without an example.
 

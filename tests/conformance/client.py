@@ -262,10 +262,15 @@ class Service(Connected):
         try:
             sent = {"Content-Type": JSON, "Content-Length": str(length), **(headers or {})}
             connection.request(method, path, headers=sent)
-            answer = connection.getresponse()
-            return httpx2.Response(
-                answer.status, headers=answer.getheaders(), content=answer.read()
+            read = connection.getresponse()
+            answer = httpx2.Response(
+                read.status,
+                headers=read.getheaders(),
+                content=read.read(),
+                request=httpx2.Request(method, self.base_url + path),
             )
+            self.comparison.on_response(answer)
+            return answer
         finally:
             connection.close()
 

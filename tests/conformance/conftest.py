@@ -52,7 +52,6 @@ def service() -> Iterator[Service]:
     with _serving() as server, Service(server.base_url, server.seed) as own:
         yield own
         _assert_as_described(own)
-        _assert_as_described(own)
         _assert_no_secret_in_responses(own)
         _assert_no_secret_stored(own, server)
 
@@ -107,6 +106,23 @@ def service_to_end() -> Iterator[Service]:
         _assert_as_described(own)
 
 
+@pytest.fixture(scope="session")
+def service_that_delivers() -> Iterator[Service]:
+    """A service that sends webhooks to endpoints on this machine."""
+    if _is_named():
+        pytest.skip("This service cannot reach an endpoint of the tests.")
+    with (
+        _serving(DELIVERY_ALLOW="127.0.0.1/32") as server,
+        Service(server.base_url, server.seed) as own,
+    ):
+        from tests.server import delivering  # noqa: PLC0415 - not available without the product
+
+        with delivering(server):
+            yield own
+        assert own.comparison.messages
+        _assert_as_described(own)
+
+
 def _limited(limits: dict[str, str]) -> Iterator[Service]:
     if _is_named():
         pytest.skip("The limits of this service are not known.")
@@ -149,7 +165,7 @@ def bot(user: Browser) -> Iterator[Bot]:
 
 
 def _assert_as_described(service: Service) -> None:
-    """Section 4: the OpenAPI document describes every answer and every frame of the run."""
+    """Section 4: the OpenAPI document describes every answer, frame and message of the run."""
     faults = sorted(set(service.comparison.faults))
     assert not faults, "\n".join(faults)
 

@@ -16,8 +16,18 @@ import httpx2
 from jsonschema import Draft202012Validator, FormatChecker
 
 JSON, PROBLEM = "application/json", "application/problem+json"
+STREAM = "text/event-stream"
 # These schemas are combined by allOf; the combined schema is closed instead.
 PARTS = ("Problem", "SpentNonce")
+PROBLEM_SCHEMA = {"allOf": [{"$ref": "#/components/schemas/Problem"}]}
+# The answers to a method that a path of the document does not have.
+OTHER_METHOD = {
+    "operationId": "another method",
+    "responses": {
+        "400": {"$ref": "#/components/responses/host_invalid"},
+        "405": {"$ref": "#/components/responses/method_not_allowed"},
+    },
+}
 
 formats = FormatChecker()
 
@@ -42,44 +52,54 @@ class Document:
         ]
 
     def operation(self, method: str, path: str) -> dict[str, Any] | None:
-        """The operation that a request is for, if the document has one."""
+        """The operation that a request is for, if the path is of the document."""
+        name = "get" if method == "HEAD" else method.lower()
         for form, methods in self._paths:
             if form.fullmatch(path):
-                found: dict[str, Any] | None = methods.get(method.lower())
+                found: dict[str, Any] = methods.get(name, OTHER_METHOD)
                 return found
         return None
 
     def answer_faults(
         self, operation: dict[str, Any], status: int, headers: Mapping[str, str], body: bytes
     ) -> list[str]:
-        """The differences of an answer: status, media type, headers, schema."""
+        """The differences of an answer: status, headers, media type, schema."""
         described = self.resolved(operation["responses"].get(str(status)))
         if described is None:
             return [f"{status} is not described"]
-        missing = [
-            name
-            for name, header in described.get("headers", {}).items()
-            if self.resolved(header).get("required") and name not in headers
-        ]
-        if not body:
-            return missing
-        media_type = headers["Content-Type"].partition(";")[0]
-        if media_type not in described.get("content", {}):
-            return [*missing, f"{status} is {media_type}"]
-        if media_type not in (JSON, PROBLEM):
-            return missing
-        schema = described["content"][media_type]["schema"]
-        return [*missing, *self.shape_faults(schema, json.loads(body))]
+        found: list[str] = []
+        for name, reference in described.get("headers", {}).items():
+            header = self.resolved(reference)
+            if header.get("required") or name in headers:
+                found += self.header_faults(name, header["schema"], headers)
+        content = described.get("content", {})
+        media_type = headers.get("Content-Type", "").partition(";")[0]
+        if content and media_type not in content:
+            return [*found, f"{status} is {media_type or 'of no media type'}"]
+        if not content and body:
+            return [*found, f"{status} has a body"]
+        if not body or media_type not in (JSON, PROBLEM):
+            return found
+        return [*found, *self.shape_faults(content[media_type]["schema"], json.loads(body))]
+
+    def header_faults(
+        self, name: str, schema: dict[str, Any], headers: Mapping[str, str]
+    ) -> list[str]:
+        """The differences of a header that must be there."""
+        if name not in headers:
+            return [f"{name} is missing"]
+        value = headers[name]
+        is_number = schema.get("type") == "integer" and value.isdecimal()
+        faults = self.shape_faults(schema, int(value) if is_number else value)
+        return [f"{name} {fault}" for fault in faults]
 
     def message_faults(self, headers: Mapping[str, str], body: bytes) -> list[str]:
         """The differences of a webhook's message: headers and body."""
         message, webhooks = json.loads(body), self.content["webhooks"]
-        described = webhooks.get(message["type"], webhooks["event"])["post"]
-        wrong = [
-            each["name"]
-            for each in described["parameters"]
-            if not re.search(each["schema"]["pattern"], headers.get(each["name"], ""))
-        ]
+        described = webhooks.get(str(message["type"]), webhooks["event"])["post"]
+        wrong: list[str] = []
+        for each in described["parameters"]:
+            wrong += self.header_faults(each["name"], each["schema"], headers)
         schema = described["requestBody"]["content"][JSON]["schema"]
         return [*wrong, *self.shape_faults(schema, message)]
 
@@ -112,7 +132,7 @@ class Document:
 
 
 class Comparison:
-    """Compares every answer of a client and every frame with the document.
+    """Compares every answer of a client, frame and message of a webhook with the document.
 
     ``faults`` are what differs. An event that was in an answer before is not compared again: the
     whole log is read many times.
@@ -121,7 +141,7 @@ class Comparison:
     def __init__(self, load: Callable[[], dict[str, Any]]) -> None:
         self._load = load
         self._seen: set[str] = set()
-        self.answers = self.frames = 0  # how many were compared
+        self.answers = self.frames = self.messages = 0  # how many were compared
         self.faults: list[str] = []
 
     @cached_property
@@ -129,17 +149,27 @@ class Comparison:
         return Document(self._load())
 
     def on_response(self, answer: httpx2.Response) -> None:
-        request = answer.request
+        """Takes an answer. Of a stream it does not read the body."""
+        request, media_type = answer.request, answer.headers.get("Content-Type")
         operation = self.document.operation(request.method, request.url.path)
-        if operation is None:
+        if request.method == "OPTIONS" or (operation is None and media_type != PROBLEM):
             return
         self.answers += 1
+        body = b"" if media_type == STREAM else answer.read()
+        if operation is None:
+            found = self.document.shape_faults(PROBLEM_SCHEMA, json.loads(body)) if body else []
+            self.faults += [f"{request.url.path}: {fault}" for fault in found]
+            return
         name = f"{operation['operationId']} {answer.status_code}"
-        body = answer.read()
-        if answer.headers.get("Content-Type") == JSON:
+        if media_type == JSON and body:
             body = json.dumps(self._unseen(name, answer.json())).encode()
         found = self.document.answer_faults(operation, answer.status_code, answer.headers, body)
         self.faults += [f"{name}: {fault}" for fault in found]
+
+    def on_message(self, headers: Mapping[str, str], body: bytes) -> None:
+        self.messages += 1
+        found = self.document.message_faults(headers, body)
+        self.faults += [f"a message: {fault}" for fault in found]
 
     def on_frame(self, frame: Mapping[str, str]) -> None:
         self.frames += 1

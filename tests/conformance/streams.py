@@ -74,11 +74,12 @@ def streaming(
         answer = client.send(request, stream=True)
         # The seats of the streams before this one are free once the service sees them closed.
         for _ in range(PATIENCE):
-            if answer.status_code != 503:
+            if answer.status_code not in (429, 503):
                 break
             time.sleep(int(answer.headers["Retry-After"]))
             answer = client.send(request, stream=True)
         assert answer.status_code == 200, answer.read()
+        service.comparison.on_response(answer)
         try:
             yield Stream(answer, service.comparison.on_frame)
         finally:

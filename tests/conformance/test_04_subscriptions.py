@@ -1,4 +1,4 @@
-"""Section 4, /api/v1/subscriptions: webhook subscriptions. Nothing is delivered in this run."""
+"""Section 4, /api/v1/subscriptions: webhook subscriptions. Nothing is delivered here."""
 
 import secrets
 

@@ -30,6 +30,7 @@ from events.live.frames import (
 )
 from events.models import Event
 from signals.webhooks.api import EXAMPLE_EVENT_ID
+from signals.webhooks.messages import event_message, signed_headers
 from signals.webhooks.models import EXAMPLE_CURSOR
 from tests import client, described, factories
 from tests.conformance.document import Comparison
@@ -160,6 +161,57 @@ def test_every_frame_of_a_stream_is_as_described(history):
         comparison.on_frame({name: value for name, value in asdict(frame).items() if value})
     assert comparison.faults == []
     assert comparison.frames == len(frames)
+
+
+def faulty(value):
+    """Copies of a value, each with one leaf of a wrong type or one member too many."""
+    if isinstance(value, dict):
+        yield {**value, "unknown": 1}
+    if not value or not isinstance(value, dict | list):
+        yield [[]]
+        return
+    names = list(value) if isinstance(value, dict) else range(len(value))
+    for name in names:
+        for wrong in faulty(value[name]):
+            copied = value.copy()
+            copied[name] = wrong
+            yield copied
+
+
+def test_a_wrong_type_is_seen_wherever_it_is_in_an_answer_a_message_and_a_frame(history):
+    document, epoch = described.described(), read_head().epoch
+    operation = described.operations()["listEvents"]
+    answer = client.get(f"{client.EVENTS}?limit=1000", history[0])
+    first = frames_of(
+        event_frame(Event.objects.first(), epoch, Version.PLATFORM).decode().split("\n")
+    )
+    (frame,) = ({name: value for name, value in asdict(each).items() if value} for each in first)
+    for record in {event["kind"]: event for event in answer.json()["events"]}.values():
+        message = event_message(record, epoch)
+        headers = signed_headers(message, ["whsec_" + "A" * 40], 1_700_000_000)
+        for wrong in faulty({**answer.json(), "events": [record]}):
+            body = json.dumps(wrong).encode()
+            assert document.answer_faults(operation, 200, answer.headers, body), wrong
+        for wrong in faulty(json.loads(message.body)):
+            assert document.message_faults(headers, json.dumps(wrong).encode()), wrong
+        for wrong in faulty(record):
+            assert document.frame_faults({**frame, "data": json.dumps(wrong)}), wrong
+        for name in headers.keys() - {"Content-Type"}:
+            assert document.message_faults({**headers, name: "x"}, message.body), name
+    for name in operation["responses"]["200"]["headers"]:
+        assert document.answer_faults(operation, 200, {**answer.headers, name: "?"}, b""), name
+    for name in ("event", "data", "unknown"):
+        assert document.frame_faults({**frame, name: "{}"}), name
+
+
+def test_a_wrong_type_is_seen_wherever_it_is_in_the_example_of_an_answer():
+    for name, operation in described.operations().items():
+        for status, response in operation["responses"].items():
+            for content in described.resolved(response).get("content", {}).values():
+                for example in content.get("examples", {}).values():
+                    for wrong in faulty(described.resolved(example)["value"]):
+                        faults = described.shape_faults(content["schema"], wrong)
+                        assert faults, (name, status, wrong)
 
 
 def test_another_frame_is_not_as_described():

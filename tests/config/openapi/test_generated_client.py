@@ -10,9 +10,9 @@ import pytest
 from tests.conformance.browser import Browser
 from tests.conformance.client import Service, nonce
 from tests.conformance.streams import MEDIA_TYPE, PATIENCE, frames_of
-from tests.server import serving
+from tests.server import delivering, serving
 from tests.signals.outbound.listeners import endpoint, reply, taking
-from tests.signals.webhooks.runner.stage import runners, until
+from tests.signals.webhooks.runner.stage import until
 
 pytestmark = [pytest.mark.processes, pytest.mark.once]
 
@@ -21,7 +21,7 @@ PACKAGE = "generated_client"
 
 @pytest.fixture(scope="module")
 def server():
-    with serving(DELIVERY_ALLOW="127.0.0.0/8") as started:
+    with serving(DELIVERY_ALLOW="127.0.0.1/32") as started:
         yield started
 
 
@@ -138,7 +138,7 @@ def test_it_deploys_fans_out_and_follows_the_feed(service, api, engine, models):
     assert events == followed
 
 
-def test_it_manages_a_webhook(service, api, engine, owner, models, server, tmp_path):
+def test_it_manages_a_webhook(service, api, engine, owner, models, server):
     def act(name, *body, status=200):
         done = api[name].sync_detailed(made.id, client=owner, **({"body": body[0]} if body else {}))
         assert done.status_code == status, done.content
@@ -169,15 +169,15 @@ def test_it_manages_a_webhook(service, api, engine, owner, models, server, tmp_p
         again = create(client=owner, body=body, idempotency_key=key)
         assert (again.id, again.secret) == (made.id, None)
         heard.answer = taking(made.secret)
-        with runners(tmp_path, **server.environment):
-            until(lambda: read().state == "active")
-            tested = read().last_test
+        with delivering(server):
+            tested = until(lambda: read().last_test)
+            assert (read().state, tested.status) == ("active", 200)
             act("test_subscription", status=202)
             until(lambda: read().last_test != tested)
             assert read().last_test.status == 200
 
             before, first = deploy()
-            until(lambda: taken() == [first])
+            until(lambda: first in taken())
             until(lambda: act("list_attempts").attempts[0].event == first)
             heard.answer = reply(503)
             second = deploy()[1]
@@ -189,9 +189,10 @@ def test_it_manages_a_webhook(service, api, engine, owner, models, server, tmp_p
             heard.requests.clear()
 
             act("resend_event", models.Resending(event=second), status=202)
-            until(lambda: taken() == [second])
+            until(lambda: second in taken())
+            heard.requests.clear()
             act("rewind_subscription", models.Rewinding(after=before))
-            until(lambda: taken() == [second, first, second])
+            until(lambda: {first, second} <= set(taken()))
     replaced = act("replace_subscription_secret", models.SecretReplacement(overlap=60), status=201)
     assert len(replaced.secrets) == 2
     renamed = models.SubscriptionChange.from_dict({"name": "Fills", "paused": True})
