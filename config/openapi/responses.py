@@ -131,7 +131,9 @@ def finish(result: Document) -> Document:
     result["webhooks"] = sent.webhooks(refer)
     components["schemas"]["Stream"] = sent.stream(refer)
     components["headers"] = HEADERS
-    components["responses"] = NOT_HTTP | {refusal.code: _refused([refusal]) for refusal in EVERYWHERE}
+    components["responses"] = NOT_HTTP | {
+        refusal.code: _refused([refusal]) for refusal in EVERYWHERE
+    }
     components["examples"] = {refusal.code: _example(refusal) for refusal in Refused.registry()}
     for path in result["paths"].values():
         for operation in path.values():

@@ -123,15 +123,22 @@ def _emailed_link(stage: Stage, route: str) -> str:
 
 
 def signed_in(stage: Stage, who: str) -> Browser:
-    """Returns a client signed in as this kind of visitor."""
+    """Returns a client signed in as this kind of visitor.
+
+    Staff share a session, because a code of the second factor is valid only once.
+    """
     visitor = Browser(stage.service)
     seed = stage.service.seed
     if who in (USER, STAFF):
         account = seed["user" if who == USER else "admin"]
-        visitor.sign_in(account)
+        if who == STAFF and stage.staff:
+            visitor.http.cookies.update(stage.staff)
+        else:
+            visitor.sign_in(account)
         visitor.post("/accounts/reauthenticate/", {"password": account["password"]})
-    if who == STAFF:
+    if who == STAFF and not stage.staff:
         visitor.post("/accounts/2fa/recovery-codes/generate/", {})
+        stage.staff.update(visitor.http.cookies)
     elif who == HALFWAY:
         admin = seed["admin"]
         visitor.post(SIGN_IN, {"login": admin["email"], "password": admin["password"]})

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
-from tests.browser.stage import CHROMIUM
 from tests.conformance.client import Service
 from tests.server import Server, serving
 from tests.signals.webhooks.runner.stage import RunnerProcess, until
@@ -56,23 +55,23 @@ class Running:
 
 
 @contextmanager
-def running(**settings: Any) -> Iterator[Running]:
+def running(browser: Browser, **settings: Any) -> Iterator[Running]:
     """Runs all of it until the block ends. The runner ends before the database does."""
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+    with tempfile.TemporaryDirectory() as folder:
         address: dict[str, Any] = {"EMAIL_URL": f"filemail:///{folder}"}
         with (
             serving(**address, **settings) as server,
             Service(server.base_url, server.seed) as service,
         ):
-            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-            page = browser.new_context(base_url=service.base_url).new_page()
+            context = browser.new_context(base_url=service.base_url)
+            page = context.new_page()
             _sign_in(page, service.seed["user"])
             found = Running(server, service, _runner(server), page, Path(folder))
             try:
                 yield found
             finally:
                 found.runner.kill()
-                browser.close()
+                context.close()
                 print(found.runner.log.read_text())  # shown if the test fails
             assert "Traceback" not in found.runner.log.read_text()
 

@@ -23,7 +23,7 @@ from tests.browser.pages import (  # noqa: E402 - after the settings
     signed_in,
     who_sees,
 )
-from tests.browser.stage import COLOURS, DESKTOP, PHONE, Stage, set_up  # noqa: E402
+from tests.browser.stage import COLOURS, DESKTOP, PHONE, Stage, chromium, set_up  # noqa: E402
 from tests.routes import routes  # noqa: E402
 
 WIDTHS = {"phone": PHONE, "desktop": DESKTOP}
@@ -63,7 +63,7 @@ def take_for_readme(stage: Stage) -> None:
 
 
 def main(target: str) -> None:
-    with set_up(REQUIRE_STAFF_MFA="on") as stage:
+    with chromium() as browser, set_up(browser) as stage:
         if target == "--readme":
             take_for_readme(stage)
             return

@@ -6,15 +6,16 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import httpx2
 from playwright.sync_api import Browser, BrowserContext, sync_playwright
 
 from tests.conformance import browser as visitors
 from tests.conformance.client import Service
-from tests.server import Server, manage, serving
+from tests.server import METRICS_TOKEN, Server, manage, serving
 
 CHROMIUM = shutil.which("chromium")
 PHONE, TABLET, DESKTOP = 360, 768, 1440
@@ -48,12 +49,16 @@ print(json.dumps({**rows, "deactivated": str(idle.pk), "secret": secret}))
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """The service, the browser, the folder of sent emails, and ids by model name."""
+    """The service, the browser, the folder of sent emails, and ids by model name.
+
+    ``staff`` are the cookies of the seeded staff user, once somebody has signed in as that user.
+    """
 
     service: Service
     browser: Browser
     mails: Path
     ids: dict[str, str]
+    staff: httpx2.Cookies = field(default_factory=httpx2.Cookies)
 
     def last_link(self) -> str:
         """Returns the path of the link in the newest email."""
@@ -71,21 +76,28 @@ class Stage:
 
 
 @contextmanager
-def set_up(**settings: Any) -> Iterator[Stage]:
-    """Starts the service and the browser. Stops both when the block ends."""
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        mails = Path(folder) / "mails"
-        mails.mkdir()
-        settings = {"EMAIL_URL": f"filemail:///{mails}", **settings}
-        with (
-            serving(**{"WEB_CONCURRENCY": "1", **settings}) as server,
-            Service(server.base_url, server.seed) as service,
-        ):
-            browser = playwright.chromium.launch(
-                executable_path=CHROMIUM, args=["--no-sandbox"], timeout=180_000
-            )
-            yield Stage(service, browser, mails, _ids(server, service))
-            browser.close()
+def chromium() -> Iterator[Browser]:
+    """Starts the browser. Stops it when the block ends: until then Django refuses queries."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox"], timeout=180_000
+        )
+        yield browser
+        browser.close()
+
+
+@contextmanager
+def set_up(browser: Browser) -> Iterator[Stage]:
+    """Starts the service. Stops it when the block ends."""
+    with tempfile.TemporaryDirectory() as folder:
+        settings: dict[str, Any] = {
+            "WEB_CONCURRENCY": "1",
+            "REQUIRE_STAFF_MFA": "on",
+            "METRICS_TOKEN": METRICS_TOKEN,
+            "EMAIL_URL": f"filemail:///{folder}",
+        }
+        with serving(**settings) as server, Service(server.base_url, server.seed) as service:
+            yield Stage(service, browser, Path(folder), _ids(server, service))
 
 
 def add_sample_data(service: Service) -> None:

@@ -40,8 +40,8 @@ LINK = re.compile(r"http://\S+/bots/\S+")
 
 
 @pytest.fixture
-def trader():
-    with running() as trader:
+def trader(browser):
+    with running(browser) as trader:
         yield trader
 
 

@@ -5,7 +5,7 @@ import subprocess
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.stage import CHROMIUM, DESKTOP, PHONE, set_up
+from tests.browser.stage import CHROMIUM, DESKTOP, PHONE
 from tests.conformance.client import HOOK
 from tokens.crypto import signing
 
@@ -18,12 +18,6 @@ pytestmark = [
 # The elements that do not fit the page's width when it is printed.
 CUT_OFF = """() => Array.from(document.querySelectorAll("pre, .members"))
   .filter((each) => each.scrollWidth > each.clientWidth + 1).map((each) => each.textContent)"""
-
-
-@pytest.fixture(scope="module")
-def stage():
-    with set_up() as stage:
-        yield stage
 
 
 @pytest.fixture

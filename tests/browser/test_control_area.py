@@ -6,19 +6,13 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.pages import STAFF, signed_in
-from tests.browser.stage import CHROMIUM, DESKTOP, PHONE, set_up
+from tests.browser.stage import CHROMIUM, DESKTOP, PHONE
 
 pytestmark = [
     pytest.mark.processes,
     pytest.mark.once,
     pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed"),
 ]
-
-
-@pytest.fixture(scope="module")
-def stage():
-    with set_up(REQUIRE_STAFF_MFA="on") as stage:
-        yield stage
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.pages import HALFWAY, STAFF, USER, VISITOR, address, signed_in
-from tests.browser.stage import CHROMIUM, set_up
+from tests.browser.stage import CHROMIUM
 
 pytestmark = [
     pytest.mark.processes,
@@ -21,12 +21,6 @@ SEEN = """Array.from(document.querySelectorAll("[hidden]"))
 CUT = """Array.from(document.querySelectorAll(".why, .why *"))
   .filter((each) => each.getBoundingClientRect().right > innerWidth).length"""
 PHONE = {"width": 390, "height": 844}
-
-
-@pytest.fixture(scope="module")
-def stage():
-    with set_up(REQUIRE_STAFF_MFA="on") as stage:
-        yield stage
 
 
 @pytest.fixture

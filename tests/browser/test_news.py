@@ -7,9 +7,9 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.pages import STAFF, USER, signed_in
-from tests.browser.stage import CHROMIUM, set_up
+from tests.browser.stage import CHROMIUM
 from tests.network import network_to
-from tests.server import ADDRESS, METRICS_TOKEN, gauge
+from tests.server import ADDRESS, gauge
 
 pytestmark = [
     pytest.mark.processes,
@@ -21,12 +21,6 @@ PATIENCE = 60  # seconds
 
 
 @pytest.fixture(scope="module")
-def stage():
-    with set_up(METRICS_TOKEN=METRICS_TOKEN) as stage:
-        yield stage
-
-
-@pytest.fixture(scope="module")
 def owner(stage):
     with signed_in(stage, USER) as visitor:
         yield visitor
@@ -34,6 +28,7 @@ def owner(stage):
 
 @pytest.fixture
 def context(stage, owner):
+    wait_for_streams(stage, 0)
     context = stage.context(owner)
     yield context
     context.close()

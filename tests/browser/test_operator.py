@@ -15,8 +15,9 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def stage():
-    with set_up(REQUIRE_STAFF_MFA="on") as stage:
+def stage(browser):
+    """A service of its own: a card that is published ends every enrolment."""
+    with set_up(browser) as stage:
         yield stage
 
 

@@ -11,7 +11,7 @@ import sys
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.stage import CHROMIUM, set_up
+from tests.browser.stage import CHROMIUM
 from tests.factories import PASSWORD
 
 pytestmark = [
@@ -27,12 +27,6 @@ LANGUAGES = {
     "node": ("node", "js"),
     "php": ("php", "php"),
 }
-
-
-@pytest.fixture(scope="module")
-def stage():
-    with set_up() as stage:
-        yield stage
 
 
 @pytest.fixture(params=[True, False], ids=["with scripts", "without scripts"])

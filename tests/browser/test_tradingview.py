@@ -19,7 +19,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests import relays
-from tests.browser.stage import CHROMIUM, set_up
+from tests.browser.stage import CHROMIUM
 from tests.factories import PASSWORD
 from tests.relays import HERE, NODE, PLATFORM, WORKER_RELAY
 from tests.server import free_port
@@ -56,12 +56,6 @@ http {
   SERVER
 }
 """
-
-
-@pytest.fixture(scope="module")
-def stage():
-    with set_up() as stage:
-        yield stage
 
 
 @pytest.fixture(params=[True, False], ids=["with scripts", "without scripts"])

@@ -13,7 +13,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
 
 from tests.browser.pages import HALFWAY, STAFF, USER, VISITOR, address, signed_in, who_sees
-from tests.browser.stage import CHROMIUM, DESKTOP, PHONE, TABLET, set_up
+from tests.browser.stage import CHROMIUM, DESKTOP, PHONE, TABLET
 from tests.routes import routes
 
 pytestmark = [
@@ -44,12 +44,6 @@ TOO_WIDE = """() => document.documentElement.scrollWidth <= innerWidth ? [] :
   Array.from(document.querySelectorAll("body *"))
     .filter((each) => each.getBoundingClientRect().right > innerWidth + 1)
     .map((each) => each.tagName + "." + each.className).slice(0, 5)"""
-
-
-@pytest.fixture(scope="module")
-def stage():
-    with set_up(REQUIRE_STAFF_MFA="on") as stage:
-        yield stage
 
 
 def test_every_route_has_a_visitor_or_a_reason_for_no_page():

@@ -28,8 +28,8 @@ DELIVERED = re.compile(r"^evt_(\d+)_[0-9a-f]{8} signal\.filled ", re.MULTILINE)
 
 
 @pytest.fixture
-def trader():
-    with running(DELIVERY_ALLOW=ALLOWED["DELIVERY_ALLOW"]) as trader:
+def trader(browser):
+    with running(browser, DELIVERY_ALLOW=ALLOWED["DELIVERY_ALLOW"]) as trader:
         yield trader
 
 

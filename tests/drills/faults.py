@@ -125,9 +125,7 @@ def the_disk_is_full(stage: Stage, book: Book) -> float:
         wait_until(lambda: _fill(file) and _refused_since(began, book), "a full disk")
         time.sleep(stage.away)
     ballast.unlink()
-    if stage.postgresql.has_ended():
-        stage.postgresql.start()
-    return time.monotonic()
+    return stage.postgresql.recover()
 
 
 def _fill(file: io.FileIO) -> bool:

@@ -120,7 +120,22 @@ class Postgresql(Process):
     def start(self) -> None:
         """Starts PostgreSQL and waits until it accepts connections."""
         super().start()
-        wait_until(self._answers, "PostgreSQL")
+
+        def answers() -> bool:
+            assert not self.has_ended(), self._log.read_text()[-2000:]
+            return self._answers()
+
+        wait_until(answers, "PostgreSQL")
+
+    def recover(self) -> float:
+        """Waits until it accepts connections. Starts it again if it ends before."""
+
+        def recovers() -> bool:
+            if self.has_ended():
+                super(Postgresql, self).start()
+            return self._answers()
+
+        return wait_until(recovers, "PostgreSQL")
 
     def stop(self) -> None:
         """Stops PostgreSQL at once, as if the power failed. It recovers at the next start."""
@@ -140,7 +155,6 @@ class Postgresql(Process):
         try:
             self._connect("postgres").close()
         except psycopg.OperationalError:
-            assert not self.has_ended(), self._log.read_text()[-2000:]
             return False
         return True
 

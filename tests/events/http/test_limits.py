@@ -242,7 +242,9 @@ def test_while_the_store_is_down_each_process_counts_alone_and_logs_it(limit, se
     assert "counts for itself" in caplog.text
 
 
-def test_a_store_that_hangs_is_retried_only_now_and_then(limit, settings):
+def test_a_store_that_hangs_is_retried_only_now_and_then(limit, settings, monkeypatch):
+    monkeypatch.setattr(limits, "TIMEOUT", 0.1)
+    monkeypatch.setattr(limits, "COOLDOWN", 60)
     limit(changes="9/minute")
     with socket.create_server(("127.0.0.1", 0)) as hangs:
         hangs.setblocking(False)
