@@ -24,7 +24,7 @@ PROBLEM_SCHEMA = {"allOf": [{"$ref": "#/components/schemas/Problem"}]}
 OTHER_METHOD = {
     "operationId": "another method",
     "responses": {
-        "400": {"$ref": "#/components/responses/host_invalid"},
+        "400": {"content": {PROBLEM: {"schema": PROBLEM_SCHEMA}, "text/plain": {}}},
         "405": {"$ref": "#/components/responses/method_not_allowed"},
     },
 }
