@@ -7,7 +7,7 @@ import json
 from ipaddress import ip_network
 
 import pytest
-from standardwebhooks.webhooks import Webhook
+from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 from desks.actions import add_automation
 from events.actors import SYSTEM
@@ -69,7 +69,11 @@ def test_test_failure_resend_skip_replay_and_rotation(tmp_path, card):
         receiver.secrets.append(made["secret"])
         webhook = Subscription.objects.get()
         with runners(tmp_path):
-            until(lambda: read()["state"] == "active")
+            verified = until(lambda: read()["lastTest"])
+            assert (read()["state"], verified["status"]) == ("active", 200)
+            act(owner, webhook, "test")
+            until(lambda: read()["lastTest"]["at"] > verified["at"])
+            assert read()["lastTest"]["status"] == 200
             first = a_bot()
             until(lambda: receiver.taken == [first])
 
@@ -105,6 +109,14 @@ def test_test_failure_resend_skip_replay_and_rotation(tmp_path, card):
 
             act(owner, webhook, "resend", event=last)
             until(lambda: receiver.taken[-2:] == [last, last])
+
+            receiver.secrets.append(act(owner, webhook, "secret").json()["secret"])
+            newest = a_bot()
+            until(lambda: receiver.taken[-1] == newest)
+            message = found.requests[-1]
+            for ended in receiver.secrets[:-1]:
+                with pytest.raises(WebhookVerificationError):
+                    Webhook(ended).verify(message.body, message.headers)
 
 
 def attempts(owner, webhook):
