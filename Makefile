@@ -125,15 +125,16 @@ screenshots: .venv/dev ## take a picture of every page, phone and desktop, light
 
 # Every requirement is pinned with hashes. Lock with the oldest supported Python, Debian's 3.11.2: it
 # needs the most packages (redis needs one more before 3.11.3).
-LOCK = /tmp/signals-lock/bin/pip-compile --quiet --generate-hashes --strip-extras --no-header \
+# A constraint cannot name an extra. Elsewhere pip 23 takes `name[extra]` to be pinned only under that name.
+LOCK = /tmp/signals-lock/bin/pip-compile --quiet --generate-hashes --no-header \
 	--no-emit-index-url --no-emit-find-links --no-emit-trusted-host
 lock: ## pin the requirements of pyproject.toml again; minutes
 	@"$(PYTHON)" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 11, 3))' \
 		|| { echo "Lock with Debian's Python: make lock PYTHON=/usr/bin/python3.11" >&2; exit 1; }
 	"$(PYTHON)" -m venv --clear /tmp/signals-lock
 	/tmp/signals-lock/bin/pip install --quiet pip-tools
-	$(LOCK) --output-file requirements/base.txt pyproject.toml
-	$(LOCK) --extra dev --constraint requirements/base.txt --output-file requirements/dev.txt pyproject.toml
+	$(LOCK) --strip-extras --output-file requirements/base.txt pyproject.toml
+	$(LOCK) --no-strip-extras --extra dev --constraint requirements/base.txt --output-file requirements/dev.txt pyproject.toml
 	rm -r /tmp/signals-lock
 
 # --- Set-up: runs once, and again when the requirements change -----------------------------------
