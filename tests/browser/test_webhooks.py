@@ -65,7 +65,7 @@ def test_what_a_broken_endpoint_missed_arrives_in_order_when_it_is_mended(trader
     page.get_by_label("Fills").check()
     trader.press("Add webhook")
     sample = page.locator("pre[data-language=python]").text_content()
-    code.write_text(sample.replace("8080", str(port)))
+    code.write_text(sample.replace("8081", str(port)))
     trader.follow("I have stored it")
     expect(page.get_by_role("heading", level=1)).to_have_text(f"127.0.0.1:{port}")
 

@@ -61,5 +61,5 @@ func main() {
 		proof := hex.EncodeToString(mac.Sum(nil))
 		json.NewEncoder(w).Encode(map[string]string{"challenge": proof})
 	})
-	log.Fatal(http.ListenAndServe("127.0.0.1:8080", nil))
+	log.Fatal(http.ListenAndServe("127.0.0.1:8081", nil))
 }

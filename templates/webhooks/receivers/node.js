@@ -33,4 +33,4 @@ http.createServer(async (request, response) => {
   } else {
     response.writeHead(204).end();
   }
-}).listen(8080, "127.0.0.1");
+}).listen(8081, "127.0.0.1");

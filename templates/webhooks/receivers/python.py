@@ -32,4 +32,4 @@ class Receiver(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
-HTTPServer(("127.0.0.1", 8080), Receiver).serve_forever()
+HTTPServer(("127.0.0.1", 8081), Receiver).serve_forever()

@@ -274,3 +274,8 @@ def test_the_address_is_that_of_this_server(settings):
 def test_the_name_of_a_card_is_shown_as_text():
     a_card("<b>Morning</b>")
     assert "&lt;b&gt;Morning&lt;/b&gt;" in source(page())
+
+
+def test_what_the_api_calls_a_subscription_is_a_webhook_to_a_reader():
+    code = re.compile(r"<(code|pre)\b.*?</\1>", re.DOTALL)
+    assert "subscription" not in code.sub("", source(page())).lower()

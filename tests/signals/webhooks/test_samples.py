@@ -11,6 +11,7 @@ import httpx2
 import pytest
 from standardwebhooks import Webhook
 
+from signals.contract.samples import plain_text
 from signals.webhooks.messages import is_proof, message_of_test, new_challenge
 from signals.webhooks.pages import receivers
 from tests.server import free_port
@@ -39,7 +40,7 @@ def running(language, folder):
         pytest.skip(f"{needed} is not installed")
     (name, command), port = PROGRAMS[language], free_port()
     [code] = [one.code for one in receivers(SECRET) if one.language == language]
-    (folder / name).write_text(code.replace("8080", str(port)))
+    (folder / name).write_text(code.replace("8081", str(port)))
     if language == "Go":  # "go run" would leave its child behind when it is killed
         subprocess.run(["go", "build", "-o", "receiver", name], cwd=folder, check=True, timeout=500)
     command = [part.format(port=port) for part in command]
@@ -95,3 +96,10 @@ def test_a_receiver_takes_what_was_signed_and_refuses_everything_else(language, 
     assert challenge not in forged.text
     assert not is_proof(forged.content, challenge, [SECRET])
     assert said.count("evt_7_4f1c2a90") == 3
+
+
+def test_no_receiver_listens_where_a_relay_does():
+    relay = plain_text("relay/settings.env").partition("RELAY_LISTEN=")[2].split()[0]
+    port = relay.rpartition(":")[2]
+    assert port.isdecimal()
+    assert [one.language for one in receivers() if port in one.code] == []
