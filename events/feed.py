@@ -5,7 +5,7 @@ the events up to that head. In any other order, a withdrawal between two stateme
 that never happened.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Annotated, NamedTuple, TypedDict
@@ -310,28 +310,50 @@ def count_ahead(query: Query, visibility: Visibility, most: int) -> int:
     Counting stops at ``most``. It reads at most so many rows of each range of an index, unless the
     query has several conditions.
     """
-    head, after, found = read_head().position, query.after or 0, 0
-    is_cut = True
-    while is_cut and found < most and after < head:
-        window = Window(after + 1, head, descending=False)
-        spans, window, is_cut = limit_spans(visibility(window), window)
-        found += _count(branches_of(spans, query, window), query, most - found)
-        after = window.high
+    found = 0
+    for branches in _ranges_ahead(query, visibility):
+        union = _limited("position", branches, query, most - found)
+        if union.parts:
+            (count,) = fetch_one(f"SELECT count(*) FROM ({union}) AS found", union.values)
+            found = min(found + int(count), most)
+        if found == most:
+            break
     return found
 
 
-def _count(branches: Sequence[IndexRange], query: Query, most: int) -> int:
-    if not branches:
-        return 0
+def kinds_ahead(query: Query, visibility: Visibility, most: int) -> dict[int, str]:
+    """The kinds of the visible events after the query's position, up to its ``last``, by position.
+
+    If there are more than ``most``, it has so many of them or some more, and not the first.
+    """
+    found: dict[int, str] = {}
+    for branches in _ranges_ahead(query, visibility):
+        found.update(_limited("position, kind", branches, query, most - len(found)).rows())
+        if len(found) >= most:
+            break
+    return found
+
+
+def _ranges_ahead(query: Query, visibility: Visibility) -> Iterator[list[IndexRange]]:
+    """What is visible after the query's position, window by window, in order."""
+    last, after, is_cut = min(read_head().position, query.last), query.after or 0, True
+    while is_cut and after < last:
+        window = Window(after + 1, last, descending=False)
+        spans, window, is_cut = limit_spans(visibility(window), window)
+        yield branches_of(spans, query, window)
+        after = window.high
+
+
+def _limited(columns: str, branches: Sequence[IndexRange], query: Query, most: int) -> Union:
+    """A statement that reads at most so many rows of each branch."""
     union = Union()
     for branch in branches:
         where, params = range_condition(branch)
         if _checks_rows(query):
             checks, values = _row_condition(branch, query)
             where, params = f"{where} AND {checks}", [*params, *values]
-        union.add(f"SELECT position FROM {EVENT_TABLE} WHERE {where} LIMIT %s", [*params, most])
-    row = fetch_one(f"SELECT count(*) FROM ({union}) AS found", union.values)
-    return min(int(row[0]), most)
+        union.add(f"SELECT {columns} FROM {EVENT_TABLE} WHERE {where} LIMIT %s", [*params, most])
+    return union
 
 
 EventId = Annotated[str, pattern("evt_[1-9][0-9]*"), Example("evt_8")]

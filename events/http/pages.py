@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from django.contrib import messages
 from django.forms import BaseForm, Form
@@ -57,7 +58,7 @@ def ask(
     *consequences: str,
     act: str,
     perform: Callable[[], object],
-    done: str,
+    done: str | Callable[[Any], str],
     back: tuple[str, str],
     after: str = "",
     **context: object,
@@ -65,13 +66,14 @@ def ask(
     """Asks before a destructive act, says what the act ends, and performs it once it is confirmed.
 
     The page's form posts to the same address. Then the page ``after``, or the one back to, says
-    that it is ``done``. ``act`` labels the red button. ``back`` is a page's label and address.
-    ``context`` may have ``elections``, which the page lists.
+    that it is ``done``, which may depend on what ``perform`` returned. ``act`` labels the red
+    button. ``back`` is a page's label and address. ``context`` may have ``elections``, which the
+    page lists, and a ``form``, which is sent along.
     """
     place, address = back
     if request.method == "POST":
-        perform()
-        messages.success(request, done)
+        outcome = perform()
+        messages.success(request, done if isinstance(done, str) else done(outcome))
         return redirect(after or address)
     given = {
         "question": question,

@@ -26,8 +26,8 @@ from events.kinds import DATA, EVERYONE, PLATFORM, Kind
 from events.models import Event
 from events.times import to_rfc3339
 from signals.audit.findings import AuditMismatchError, Finding, Findings, require, require_same
+from signals.webhooks.models import MAX_LAG, State, Subscription, SubscriptionSecret
 from signals.webhooks.models import Reason as DisabledReason
-from signals.webhooks.models import State, Subscription, SubscriptionSecret
 from tokens.choices import Scope, Source
 from tokens.models import SigningSecret, Token
 from tokens.models.token import READ, WRITE
@@ -562,6 +562,8 @@ def _resume(event: Event, row: Row) -> Row:
 
 def _check_position(owner: Owner, event: Event, row: Row) -> None:
     require(0 <= event.data["position"] < event.position, "position")
+    skipped = event.data.get("skipped")
+    require(skipped is None or skipped in range(1, MAX_LAG + 1), "skipped")
 
 
 def _check_failing(owner: Owner, event: Event, row: Row) -> None:
@@ -636,7 +638,7 @@ WEBHOOKS = Table(
         Kind.SUBSCRIPTION_REWOUND: Change(
             {"revision": lambda event, row: row["revision"] + 1},
             check=_check_position,
-            checked=("position",),
+            checked=("position", "skipped"),
         ),
         Kind.SUBSCRIPTION_FAILING: Change(
             {"failing_told_at": _at},

@@ -8,7 +8,7 @@ the log meanwhile. So an action may update the row in its turn.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from django.dispatch import receiver
@@ -26,6 +26,7 @@ from events.kinds import Kind
 from events.times import to_rfc3339
 from signals.outbound.addresses import ForbiddenURL, check_url
 from signals.webhooks.models import (
+    MAX_LAG,
     MAX_OF_DESK,
     MAX_OF_PLATFORM,
     MAX_RESENDS,
@@ -181,7 +182,8 @@ def rewind(*, webhook: Subscription, after: str, actor: Actor) -> Subscription:
     """
     with log.turn(actor=actor) as turn:
         row, head = _current(webhook), read_head()
-        _move(turn, row, head.epoch, log_position(after, head.epoch, turn.position - 1))
+        position = log_position(after, head.epoch, turn.position - 1)
+        _move(turn, row, head.epoch, position, NO_FAILURES, position=position)
     return row
 
 
@@ -196,20 +198,34 @@ def replay(*, webhook: Subscription, since: datetime, actor: Actor) -> Subscript
     return rewind(webhook=webhook, after=log_cursor(epoch, first - 1), actor=actor)
 
 
-def skip(*, webhook: Subscription, actor: Actor, every: bool = False) -> int | None:
-    """Skips the next event that waits, or all that wait, as a move of the cursor.
+def skip(*, webhook: Subscription, actor: Actor, until: int) -> int | None:
+    """Skips what waits up to this position, as a move of the cursor.
 
-    Returns the last position that is skipped; None if nothing waits. What was delivered meanwhile
-    is not sent again.
+    Returns the number of these events: None if they are more than ``MAX_LAG``, or if the cursor is
+    lost. What was delivered meanwhile is not sent again. If nothing waits, nothing changes. The
+    next event is tried at once, but the failures stay: that something is skipped mends nothing.
     """
-    position = read_head().position if every else next_position(webhook)
-    if position is None:
-        return None
+    waiting = webhook.waiting(until)
+    skipped: int | None = None
     with log.turn(actor=actor) as turn:
         row, head = _current(webhook), read_head()
-        if row.cursor_epoch != head.epoch or row.cursor_position < position:
-            _move(turn, row, head.epoch, position)
-    return position
+        told: dict[str, object] = {"position": until}
+        if row.cursor_epoch == head.epoch:
+            left = [position for position in waiting if position > row.cursor_position]
+            if not left:
+                return 0
+            skipped = len(left) if len(waiting) <= MAX_LAG else None
+            told["skipped"] = skipped
+        # If nothing else waits, the event of the skip itself shall not wait either.
+        cursor = until if _has_more(row, until) else turn.next_position()
+        _move(turn, row, head.epoch, cursor, {"not_before": None}, **told)
+    return skipped
+
+
+def _has_more(row: Subscription, after: int) -> bool:
+    """Whether an event waits after this position, or a page of the feed does not show it."""
+    page = read_page(row.query(after=after, limit=1), row.visibility)
+    return bool(page.events) or page.more
 
 
 def next_position(webhook: Subscription) -> int | None:
@@ -434,17 +450,24 @@ def _differ(row: Subscription, new: Subscription) -> bool:
         return True
 
 
-def _move(turn: log.Turn, row: Subscription, epoch: str, position: int) -> None:
-    """Moves the cursor. What is in flight counts for nothing."""
+def _move(
+    turn: log.Turn,
+    row: Subscription,
+    epoch: str,
+    cursor: int,
+    ended: Mapping[str, object],
+    **told: object,
+) -> None:
+    """Moves the cursor, and what it ends with it. What is in flight counts for nothing."""
     update(
         row,
         cursor_epoch=epoch,
-        cursor_position=position,
+        cursor_position=cursor,
         revision=row.revision + 1,
         next_attempt_at=turn.at,
-        **NO_FAILURES,
+        **ended,
     )
-    append(turn, Kind.SUBSCRIPTION_REWOUND, row, position=position)
+    append(turn, Kind.SUBSCRIPTION_REWOUND, row, **told)
 
 
 def _replace_url(turn: log.Turn, row: Subscription, new: Subscription) -> None:

@@ -14,6 +14,7 @@ from rest_framework.viewsets import ViewSetMixin
 
 from desks.models import Desk, User
 from events.actors import Actor
+from events.feed import read_head
 from events.http.api_view import ApiResponse, ApiView
 from events.http.bodies import json_body, raw_body
 from events.http.cursors import list_page
@@ -484,10 +485,14 @@ class SubscriptionViewSet(ViewSetMixin, ApiView):
         """Skip what waits.
 
         The next event that waits, or all of them, is not sent. It is a move of the cursor. If
-        nothing waits, nothing changes.
+        nothing waits, nothing changes. A `failing` subscription stays so until its endpoint answers
+        2xx.
         """
         every = Skipping.read(_body(request))["events"] == ALL
-        actions.skip(webhook=self.found(subscription_id), actor=self.actor, every=every)
+        found = self.found(subscription_id)
+        until = read_head().position if every else actions.next_position(found)
+        if until is not None:
+            actions.skip(webhook=found, actor=self.actor, until=until)
         return ApiResponse(self.found(subscription_id).to_record())
 
     @endpoint("listAttempts", parameters=[PageParameters], refusals=[NotAllowed])

@@ -1,6 +1,7 @@
 """Webhooks, the secrets that sign their deliveries, and their latest attempts."""
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Annotated, NotRequired, Self, TypedDict
 
@@ -18,6 +19,7 @@ from events.feed import (
     Query,
     Visibility,
     count_ahead,
+    kinds_ahead,
     read_head,
     read_page,
 )
@@ -130,7 +132,18 @@ class SubscriptionData(TypedDict):
     changed: NotRequired[
         Annotated[list[Annotated[str, one_of(CHANGEABLE)]], "Of subscription.changed."]
     ]
-    position: NotRequired[Annotated[Count, "Of subscription.rewound: the new cursor."]]
+    position: NotRequired[
+        Annotated[
+            Count, "Of subscription.rewound: the new cursor, or the last position that was skipped."
+        ]
+    ]
+    skipped: NotRequired[
+        Annotated[
+            Count | None,
+            "Of a subscription.rewound that skips what waited: how many events. Null for more than "
+            f"{MAX_LAG:,}. Not in events of releases before November 2026.",
+        ]
+    ]
     since: NotRequired[Annotated[DateTime, "Of subscription.failing: the first failure."]]
     secret: NotRequired[
         Annotated[
@@ -345,6 +358,14 @@ class Subscription(Sealed):
         """What it gets next after a position."""
         having = {"bot_id": self.bot} if self.bot else {}
         return Query(after=after, kinds=delivered(self.kinds), having=having, limit=limit)
+
+    def waiting(self, until: int) -> dict[int, str]:
+        """The kinds of the events that wait up to this position, by position.
+
+        It has all of them, or more than ``MAX_LAG``.
+        """
+        query = replace(self.query(after=self.cursor_position), last=until)
+        return kinds_ahead(query, self.visibility, MAX_LAG + 1)
 
     def event_at(self, position: int) -> Event | None:
         """The event at this position; None if there is none that its owner sees."""

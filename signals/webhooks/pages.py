@@ -4,8 +4,9 @@ Each change needs a sign-in of the last 15 minutes. The control area shows the f
 attempts too.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from django import forms
 from django.contrib import messages
@@ -44,16 +45,50 @@ def _of(*prefixes: str) -> tuple[str, ...]:
     return tuple(kind.value for kind in Kind if kind.startswith(prefixes))
 
 
-# The name of each group in a form, its label, and its kinds. Each kind is in exactly one.
-GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "fills": ("Fills", (Kind.SIGNAL_FILLED.value,)),
-    "refusals": ("Refusals", (Kind.SIGNAL_REFUSED.value,)),
-    "unfilled": ("Dry runs and drafts", (Kind.SIGNAL_DRY_RUN.value, Kind.SIGNAL_RECORDED.value)),
-    "bots": ("Bots: created, removed, silent, heard again", _of("automation.")),
-    "cards": ("Cards and elections", _of("card.", "election.")),
-    "desk": ("Desk: connected, disconnected, closed", _of("desk.")),
-    "credentials": ("Tokens and signing secrets", _of("token.", "secret.")),
-    "webhooks": ("Webhooks", _of("subscription.")),
+class Group(NamedTuple):
+    """Kinds of events that people choose together: their label, and what one or many are called."""
+
+    label: str
+    one: str
+    many: str
+    kinds: tuple[str, ...]
+
+
+# By its name in a form. Each kind is in exactly one.
+GROUPS = {
+    "fills": Group("Fills", "fill", "fills", (Kind.SIGNAL_FILLED.value,)),
+    "refusals": Group("Refusals", "refusal", "refusals", (Kind.SIGNAL_REFUSED.value,)),
+    "unfilled": Group(
+        "Dry runs and drafts",
+        "dry run or draft",
+        "dry runs or drafts",
+        (Kind.SIGNAL_DRY_RUN.value, Kind.SIGNAL_RECORDED.value),
+    ),
+    "bots": Group(
+        "Bots: created, removed, silent, heard again",
+        "event of a bot",
+        "events of bots",
+        _of("automation."),
+    ),
+    "cards": Group(
+        "Cards and elections",
+        "event of a card or an election",
+        "events of cards and elections",
+        _of("card.", "election."),
+    ),
+    "desk": Group(
+        "Desk: connected, disconnected, closed",
+        "event of the desk",
+        "events of the desk",
+        _of("desk."),
+    ),
+    "credentials": Group(
+        "Tokens and signing secrets",
+        "event of a token or a signing secret",
+        "events of tokens and signing secrets",
+        _of("token.", "secret."),
+    ),
+    "webhooks": Group("Webhooks", "event of a webhook", "events of webhooks", _of("subscription.")),
 }
 
 
@@ -61,12 +96,12 @@ def kinds_of(groups: Collection[str]) -> list[str]:
     """The kinds of these groups. All groups or none mean every kind: an empty list."""
     if len(groups) in (0, len(GROUPS)):
         return []
-    return [kind for name, (_, kinds) in GROUPS.items() if name in groups for kind in kinds]
+    return [kind for name in GROUPS if name in groups for kind in GROUPS[name].kinds]
 
 
 def groups_of(kinds: Sequence[str]) -> list[str]:
     """The groups whose kinds are all among these."""
-    return [name for name, (_, of_group) in GROUPS.items() if {*of_group} <= {*kinds}]
+    return [name for name, group in GROUPS.items() if {*group.kinds} <= {*kinds}]
 
 
 def in_words(kinds: Sequence[str]) -> list[str]:
@@ -75,8 +110,26 @@ def in_words(kinds: Sequence[str]) -> list[str]:
     A group of the API, such as ``signal.*``, stays as it is.
     """
     groups = groups_of(kinds)
-    grouped = {kind for name in groups for kind in GROUPS[name][1]}
-    return [*(GROUPS[name][0] for name in groups), *(k for k in kinds if k not in grouped)]
+    grouped = {kind for name in groups for kind in GROUPS[name].kinds}
+    return [*(GROUPS[name].label for name in groups), *(k for k in kinds if k not in grouped)]
+
+
+def counted(kinds: Collection[str]) -> str:
+    """How many events of which groups these are, such as "3 events: 2 fills, 1 refusal"."""
+    found = Counter(name for kind in kinds for name in GROUPS if kind in GROUPS[name].kinds)
+    parts = [
+        f"{found[name]} {group.one if found[name] == 1 else group.many}"
+        for name, group in GROUPS.items()
+        if found[name]
+    ]
+    return f"{number_of(len(kinds))}: {', '.join(parts)}"
+
+
+def number_of(events: int | None) -> str:
+    """So many events in words. None stands for more than anybody counts."""
+    if events is None:
+        return f"More than {MAX_LAG:,} events"
+    return f"{events} event{'' if events == 1 else 's'}"
 
 
 # --- Forms ----------------------------------------------------------------------------------------
@@ -97,7 +150,7 @@ class WebhookForm(forms.Form):
     )
     groups = forms.MultipleChoiceField(
         label="Events",
-        choices=[(name, label) for name, (label, _) in GROUPS.items()],
+        choices=[(name, group.label) for name, group in GROUPS.items()],
         required=False,
         help_text="Choose none to get all events, and those of later versions.",
         widget=forms.CheckboxSelectMultiple,
@@ -273,8 +326,54 @@ def remove(request: HttpRequest, desk: Desk, webhook_id: str) -> HttpResponse:
     )
 
 
+class SkipForm(forms.Form):
+    """The position up to which the page showed what waits. What comes later is not skipped."""
+
+    until = forms.IntegerField(widget=forms.HiddenInput)
+
+
+@customer_page("GET", "POST", recently=True)
+def skip(request: HttpRequest, desk: Desk, webhook_id: str) -> HttpResponse:
+    """Says what waits and asks for confirmation, then skips it: all, or with ``next`` the first."""
+    webhook = Subscription.objects.of_owner(desk).named(webhook_id)
+    is_lost = webhook.cursor_epoch != read_head().epoch
+    is_next = "next" in request.GET and not is_lost
+    until = (actions.next_position(webhook) if is_next else read_head().position) or 0
+    if request.method == "POST":
+        until = _position(request.POST.get("until", ""))
+    kinds = list(webhook.waiting(until).values())
+    if request.method == "GET" and not (kinds or is_lost):
+        messages.success(request, NOTHING_WAITS)
+        return redirect("webhook", webhook_id)
+    what = counted(kinds) if len(kinds) <= MAX_LAG else number_of(None)
+    return ask(
+        request,
+        "Skip the next event?" if is_next else "Skip everything that waits?",
+        LOST if is_lost else f"{what}.",
+        "What is skipped is not sent any more, unless you send it again.",
+        act="Skip",
+        perform=lambda: actions.skip(webhook=webhook, actor=desk.actor, until=until),
+        done=lambda skipped: _skipped(skipped, is_lost),
+        back=(webhook.name or webhook.host, reverse("webhook", args=[webhook_id])),
+        form=SkipForm(initial={"until": until}),
+    )
+
+
+NOTHING_WAITS = "Nothing waits."
+LOST = "The place up to which events were delivered is lost. Deliveries go on with the next event."
+
+
+def _skipped(events: int | None, is_lost: bool) -> str:
+    """What the page says after a skip."""
+    if is_lost:
+        return "Skipped."
+    if events == 0:
+        return NOTHING_WAITS
+    return f"{number_of(events)} {'was' if events == 1 else 'were'} skipped."
+
+
 def _limit_of_act(request: HttpRequest) -> str:
-    """What a button counts against. Skipping sends nothing again."""
+    """What a button counts against."""
     return "rewinds" if request.POST.get("act") == "again" else "changes"
 
 
@@ -302,12 +401,6 @@ def press(button: str, webhook: Subscription, actor: Actor, position: str = "") 
         case "resume":
             actions.resume(webhook=webhook, actor=actor)
             return "Resumed. What waited is sent in order."
-        case "skip":
-            skipped = actions.skip(webhook=webhook, actor=actor)
-            return "Nothing waits." if skipped is None else f"evt_{skipped} is skipped."
-        case "skip-all":
-            actions.skip(webhook=webhook, actor=actor, every=True)
-            return "Everything that waited is skipped."
         case "resend":
             only = _position(position)
             actions.resend(webhook=webhook, position=only)

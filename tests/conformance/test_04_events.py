@@ -62,7 +62,7 @@ DATA: dict[str, Any] = {
     "subscription.secret_replaced": [WEBHOOK | {"secret", "previousEndsAt"}],
     "subscription.paused": [WEBHOOK],
     "subscription.resumed": [WEBHOOK],
-    "subscription.rewound": [WEBHOOK | {"position"}],
+    "subscription.rewound": [WEBHOOK | {"position"}, WEBHOOK | {"position", "skipped"}],
     "subscription.failing": [WEBHOOK | {"since"}],
     "subscription.working": [WEBHOOK],
     "subscription.disabled": [WEBHOOK],

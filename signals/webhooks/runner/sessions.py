@@ -155,7 +155,7 @@ def finish(leases: Sequence[Lease]) -> None:
 def _apply(row: Subscription, lease: Lease, now: datetime) -> None:
     """Changes the row, which is locked, as the session says."""
     row.cursor_position = lease.position
-    if lease.failures == 0:
+    if lease.failures == 0 and lease.has_delivered:
         row.not_before = None
     elif lease.asked:
         row.not_before = now + lease.asked
@@ -332,6 +332,7 @@ class Session:
         row, self.lease.was_tested = self.lease.row, True
         if answer.is_success:
             await tell_log(verify, webhook=row)
+            await self._end_failing()
         elif row.state == State.UNVERIFIED:
             self.lease.failures, self.lease.status = row.failures + 1, row.last_status
             since = row.failing_since or self.lease.clock
@@ -344,6 +345,19 @@ class Session:
             return self._pause_after(row.failures, answer)
         return self._asked_before()
 
+    async def _end_failing(self) -> None:
+        """Ends the failures of a webhook for which nothing waits: no event would show it."""
+        row = self.lease.row
+        if row.state != State.ACTIVE or not row.failures:
+            return
+        batch = await read_database(read_alone, row)
+        if batch is None or batch.messages or batch.more:
+            return
+        row.failures = self.lease.failures = 0
+        self.lease.status = row.last_status
+        if row.failing_told_at:
+            await tell_log(note_that_it_works, webhook=row)
+
     async def _resend(self, positions: Sequence[int]) -> timedelta:
         """Sends single events again, each once, beside the order: the cursor stays."""
         row, answer = self.lease.row, Answer()
@@ -353,6 +367,8 @@ class Session:
             message = await read_database(read_one, row, position)
             if message is not None:
                 answer = await self._send(message)
+                if answer.is_success:
+                    await self._end_failing()
             self.lease.resent.append(position)
             if answer.status == GONE and row.state == State.ACTIVE:
                 await self._disable(Reason.GONE)

@@ -57,7 +57,7 @@ def forged(content, path):
 
 
 # No row repeats it: a runner moves the cursor on.
-ONLY_IN_THE_LOG = {(Kind.SUBSCRIPTION_REWOUND, "data", "position")}
+ONLY_IN_THE_LOG = {(Kind.SUBSCRIPTION_REWOUND, "data", name) for name in ("position", "skipped")}
 
 
 def spoken_of(event):
@@ -80,6 +80,13 @@ def test_a_change_of_any_member_of_any_kind_of_event_is_found(falsified, kind, c
             if not spoken_of(event) & named(broken()):
                 missed.append(path)
     assert [path for path in missed if (kind, *path) not in ONLY_IN_THE_LOG] == []
+
+
+@pytest.mark.parametrize("skipped", [0, 1001, "three", [3]])
+def test_a_number_of_skipped_events_that_no_skip_has_is_found(falsified, skipped):
+    event = the_last(Kind.SUBSCRIPTION_REWOUND)
+    change(event, content={**event.content, "data": {**event.data, "skipped": skipped}})
+    assert spoken_of(event) & named(broken())
 
 
 @pytest.mark.parametrize("column", ["content", "platform_content"])

@@ -46,6 +46,9 @@ def a_webhooks_life(desk: Desk | None) -> None:
             actions.replace_secret(webhook=webhook, overlap=overlap, actor=SYSTEM)
         actions.rewind(webhook=webhook, after=cursor_at(1), actor=SYSTEM)
         webhook.refresh_from_db()
+        skipped = actions.skip(webhook=webhook, until=Head.objects.get().position, actor=SYSTEM)
+        assert skipped
+        webhook.refresh_from_db()
         assert actions.verify(webhook=webhook)
         let_fail(webhook, 20)
         actions.note_failing(timezone.now())

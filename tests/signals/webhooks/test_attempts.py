@@ -17,7 +17,7 @@ from signals.webhooks import actions
 from signals.webhooks.models import MAX_RESENDS, DeliveryAttempt, Subscription
 from tests import described, factories
 from tests.client import bearer, code, faults, get, signed_in
-from tests.signals.webhooks.stage import a_webhook, act, an_active_webhook, of
+from tests.signals.webhooks.stage import a_webhook, act, an_active_webhook, let_fail, of
 
 pytestmark = pytest.mark.django_db
 
@@ -41,10 +41,21 @@ def attempt(webhook: Subscription, position: int | None, **more: Any) -> Deliver
     return row
 
 
+def moved() -> list[dict[str, Any]]:
+    """The data of each move of a cursor."""
+    events = Event.objects.filter(kind="subscription.rewound").order_by("position")
+    return [event.content["data"] for event in events]
+
+
 def moves() -> list[int]:
     """The positions to which cursors were moved."""
-    moved = Event.objects.filter(kind="subscription.rewound").order_by("position")
-    return [event.content["data"]["position"] for event in moved]
+    return [data["position"] for data in moved()]
+
+
+def skip_all(webhook: Subscription) -> int | None:
+    webhook.refresh_from_db()
+    head = Head.objects.get().position
+    return actions.skip(webhook=webhook, actor=SYSTEM, until=head)
 
 
 # --- Attempts -------------------------------------------------------------------------------------
@@ -120,9 +131,65 @@ def test_what_was_delivered_meanwhile_is_not_sent_again(desk):
     add_automation(desk=desk, name="Chart", actor=SYSTEM)
     head = Head.objects.get().position
     Subscription.objects.update(cursor_position=head)  # by a runner, after the row was read
-    assert actions.skip(webhook=webhook, actor=SYSTEM)
+    assert actions.skip(webhook=webhook, actor=SYSTEM, until=head) == 0
     assert Subscription.objects.get().cursor_position == head
     assert moves() == []
+
+
+def test_the_log_says_how_many_events_were_skipped(desk, owner, monkeypatch):
+    webhook = an_active_webhook(desk, "automation.created")
+    for name in ("one", "two", "three"):
+        add_automation(desk=desk, name=name, actor=SYSTEM)
+    act(owner, webhook, "skip", events="next")
+    act(owner, webhook, "skip", events="all")
+    assert [data["skipped"] for data in moved()] == [1, 2]
+    act(owner, webhook, "rewind", since="2000-01-01T00:00:00Z")
+    assert "skipped" not in moved()[-1]
+    monkeypatch.setattr("signals.webhooks.models.MAX_LAG", 2)  # of the 3 that wait again
+    monkeypatch.setattr(actions, "MAX_LAG", 2)
+    assert skip_all(webhook) is None
+    assert moved()[-1]["skipped"] is None
+
+
+def test_the_event_of_a_skip_does_not_wait_itself_unless_others_do(desk, owner):
+    webhook = an_active_webhook(desk)  # of all kinds
+    assert skip_all(webhook)
+    assert Subscription.objects.get().lag == 0
+    for name in ("one", "two"):
+        add_automation(desk=desk, name=name, actor=SYSTEM)
+    last = Event.objects.latest("position").position
+    act(owner, webhook, "skip", events="next")
+    assert (
+        Subscription.objects.get().cursor_position == last - 1
+    )  # the other one is not passed over
+    act(owner, webhook, "skip", events="next")
+    webhook.refresh_from_db()
+    assert actions.next_position(webhook) == last + 1  # what says that one was skipped
+    act(owner, webhook, "skip", events="next")
+    assert Subscription.objects.get().lag > 0  # so does the second
+    assert skip_all(webhook)
+    assert Subscription.objects.get().lag == 0
+
+
+def test_what_comes_after_the_position_is_not_skipped(desk):
+    webhook = an_active_webhook(desk, "automation.created")
+    for name in ("one", "two"):
+        add_automation(desk=desk, name=name, actor=SYSTEM)
+    first, second = Event.objects.filter(kind="automation.created").order_by("position")
+    assert actions.skip(webhook=webhook, actor=SYSTEM, until=first.position) == 1
+    webhook.refresh_from_db()
+    assert actions.next_position(webhook) == second.position
+
+
+def test_a_webhook_that_skips_is_still_failing_and_tries_the_next_event_at_once(desk):
+    webhook = let_fail(an_active_webhook(desk), 20)
+    later = timezone.now() + timedelta(hours=1)
+    Subscription.objects.update(next_attempt_at=later, not_before=later)
+    assert skip_all(webhook)
+    found = Subscription.objects.get()
+    assert (found.shown_state, found.failures) == ("failing", webhook.failures)
+    assert found.failing_since == webhook.failing_since
+    assert Subscription.objects.due(timezone.now() + timedelta(seconds=1)).exists()
 
 
 @pytest.mark.parametrize(
@@ -141,7 +208,7 @@ def test_what_is_skipped_must_be_said(desk, owner, body, expected):
 def test_events_are_sent_again_from_a_time(desk, owner):
     webhook = an_active_webhook(desk)
     add_automation(desk=desk, name="Chart", actor=SYSTEM)
-    actions.skip(webhook=webhook, actor=SYSTEM, every=True)
+    skip_all(webhook)
     event = Event.objects.get(kind="automation.created")
     record = act(owner, webhook, "rewind", since=to_rfc3339(event.at)).json()
     webhook.refresh_from_db()

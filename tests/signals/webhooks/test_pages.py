@@ -8,7 +8,7 @@ import time_machine
 from django.test import Client
 from django.utils import timezone
 
-from desks.actions import connect
+from desks.actions import add_automation, connect
 from desks.models import Desk
 from events.actors import SYSTEM
 from events.http import limits
@@ -71,7 +71,8 @@ def control(page: str, row: Subscription | None = None) -> str:
 
 class TestGroups:
     def test_each_kind_is_in_exactly_one_group(self):
-        assert sorted(kind for _, kinds in GROUPS.values() for kind in kinds) == sorted(Kind)
+        kinds = [kind for group in GROUPS.values() for kind in group.kinds]
+        assert sorted(kinds) == sorted(Kind)
 
     def test_none_and_all_mean_every_kind(self):
         assert kinds_of([]) == kinds_of(list(GROUPS)) == []
@@ -230,11 +231,6 @@ def test_its_buttons_do_what_they_say(desk, owner):
     behind = press(owner, webhook, "again", position=2)
     assert "evt_2 and everything after it" in pages.words(behind)
     assert Subscription.objects.get().cursor_position == 1
-    assert "evt_2 is skipped" in pages.words(press(owner, webhook, "skip"))
-    assert Subscription.objects.get().cursor_position == 2
-    press(owner, webhook, "skip-all")
-    last = Event.objects.filter(kind="subscription.rewound").last()
-    assert Subscription.objects.get().cursor_position == last.position - 1
     head = Head.objects.get().position
     for act, position in (
         ("again", 0),
@@ -242,6 +238,7 @@ def test_its_buttons_do_what_they_say(desk, owner):
         ("again", "x"),
         ("again", 5000 * "1"),
         ("explode", 1),
+        ("skip", 1),
     ):
         assert pages.problem(press(owner, webhook, act, position=position)) == "invalid"
     assert Head.objects.get().position == head
@@ -282,12 +279,80 @@ def test_closing_says_that_events_of_earlier_releases_name_hosts(desk):
     assert "hooks.example.com" in pages.words(browser.get(f"/activity/{event.id}"))
 
 
-def test_skipping_passes_over_what_the_webhook_does_not_send(desk, owner):
-    webhook = an_active_webhook(desk, "card.published")
-    assert "Nothing waits" in pages.words(press(owner, webhook, "skip"))
+# --- Skipping -------------------------------------------------------------------------------------
+
+
+def ask_to_skip(browser: Client, webhook: Subscription, which: str = ""):
+    """The page that asks, and the position up to which it would skip."""
+    asked = browser.get(at(webhook, "skip") + which, follow=True)
+    return asked, pages.source(asked).partition('name="until" value="')[2].partition('"')[0]
+
+
+def test_skipping_says_what_it_skips_asks_first_and_tells_the_activity(desk, owner):
+    webhook = an_active_webhook(desk, "automation.created", "card.published")
+    assert "Nothing waits" in pages.words(ask_to_skip(owner, webhook)[0])
+    for name in ("one", "two"):
+        add_automation(desk=desk, name=name, actor=SYSTEM)
     factories.a_desk(), factories.a_card()
-    published = Event.objects.latest("position").position
-    assert f"evt_{published} is skipped" in pages.words(press(owner, webhook, "skip"))
+    asked, until = ask_to_skip(owner, webhook)
+    what = "3 events: 2 events of bots, 1 event of a card or an election."
+    assert what in pages.words(asked)
+    assert "were skipped" not in pages.words(owner.get("/activity"))
+    add_automation(desk=desk, name="three", actor=SYSTEM)  # after the question
+    said = owner.post(at(webhook, "skip"), {"until": until}, follow=True)
+    assert "3 events were skipped." in pages.words(said)
+    assert "Waiting 1 event" in pages.words(said)
+    assert "3 events were skipped for the webhook to" in pages.words(owner.get("/activity"))
+    again = owner.post(at(webhook, "skip"), {"until": until}, follow=True)
+    assert "Nothing waits." in pages.words(again)
+
+
+def test_the_next_event_alone_is_skipped(desk, owner):
+    webhook = an_active_webhook(desk, "automation.created")
+    for name in ("one", "two"):
+        add_automation(desk=desk, name=name, actor=SYSTEM)
+    asked, until = ask_to_skip(owner, webhook, "?next")
+    assert "Skip the next event?" in pages.words(asked)
+    assert "1 event: 1 event of a bot." in pages.words(asked)
+    said = owner.post(at(webhook, "skip"), {"until": until}, follow=True)
+    assert "1 event was skipped." in pages.words(said)
+    assert "Waiting 1 event" in pages.words(said)
+    assert "1 event was skipped for the webhook to" in pages.words(owner.get("/activity"))
+
+
+def test_more_events_than_anybody_counts_are_skipped(desk, owner, monkeypatch):
+    webhook = an_active_webhook(desk, "automation.created")
+    for name in ("one", "two", "three"):
+        add_automation(desk=desk, name=name, actor=SYSTEM)
+    for module in ("models", "actions", "pages"):
+        monkeypatch.setattr(f"signals.webhooks.{module}.MAX_LAG", 2)
+    asked, until = ask_to_skip(owner, webhook)
+    assert "More than 2 events." in pages.words(asked)
+    owner.post(at(webhook, "skip"), {"until": until})
+    assert "More than 1,000 events were skipped" in pages.words(owner.get("/activity"))
+
+
+def test_a_position_that_the_page_did_not_name_skips_nothing(desk, owner):
+    webhook = an_active_webhook(desk)
+    factories.a_card()
+    for until in ("", "x", Head.objects.get().position + 1):
+        assert pages.problem(owner.post(at(webhook, "skip"), {"until": until})) == "invalid"
+    assert not Event.objects.filter(kind="subscription.rewound").exists()
+
+
+def test_a_webhook_whose_place_is_lost_skips_what_waits_and_is_resumed(desk, owner):
+    webhook = an_active_webhook(desk)
+    Subscription.objects.update(cursor_epoch="00000000", cursor_position=10**6)
+    webhook.refresh_from_db()
+    actions.disable(webhook=webhook, reason=Reason.CURSOR_LOST)
+    assert "Skip what waits" in pages.words(owner.get(at(webhook)))
+    asked, until = ask_to_skip(owner, webhook)
+    assert "is lost" in pages.words(asked)
+    said = owner.post(at(webhook, "skip"), {"until": until}, follow=True)
+    assert "Skipped." in pages.words(said)
+    press(owner, webhook, "resume")
+    assert Subscription.objects.get().state == "active"
+    assert "continues after evt_" in pages.words(owner.get("/activity"))
 
 
 def test_what_is_left_as_it_was_does_not_change(desk, owner):
@@ -329,8 +394,10 @@ def test_sending_again_is_limited_together_with_the_api_and_skipping_is_not(sett
     limits.consume("rewinds", str(desk.user.pk))  # as the API does
     refused = owner.post(at(webhook, "act"), again)
     assert (refused.status_code, pages.problem(refused)) == (429, "rate_limited")
-    for name in ("skip", "skip-all", "test"):
-        assert owner.post(at(webhook, "act"), {"act": name}).status_code == 302
+    assert owner.post(at(webhook, "act"), {"act": "test"}).status_code == 302
+    assert (
+        owner.post(at(webhook, "skip"), {"until": Head.objects.get().position}).status_code == 302
+    )
 
 
 def test_an_attempt_says_that_an_answer_was_no_proof(desk, owner):

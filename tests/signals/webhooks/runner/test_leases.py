@@ -448,6 +448,39 @@ def test_a_retry_after_holds_for_the_first_event_too(desk, unverified):
 
 
 @IN_THREADS
+@pytest.mark.parametrize("told", [False, True])
+@pytest.mark.parametrize("again", ["test", "resend"])
+def test_a_failing_one_for_which_nothing_waits_works_again_with_a_test_or_a_single_event(
+    desk, unverified, again, told
+):
+    found, secret, row = unverified
+    found.answer = taking(secret)
+    look(row)
+    found.answer = reply(500)
+    look(row)
+    if told:
+        let_fail(row, 16)
+        actions.note_failing(timezone.now())
+    position = current(row).cursor_position + 1
+    actions.skip(webhook=row, actor=SYSTEM, until=Head.objects.get().position)
+
+    def ask():
+        if again == "test":
+            actions.request_test(webhook=row)
+        else:
+            actions.resend(webhook=current(row), position=position)
+        look(row)
+
+    ask()
+    assert (current(row).shown_state, row.lag) == ("failing", 0)
+    found.answer = taking(secret)
+    ask()
+    assert (current(row).shown_state, row.failing_since) == ("active", None)
+    working = Event.objects.filter(topic=desk.public_id, kind="subscription.working")
+    assert (working.exists(), row.failing_told_at) == (told, None)
+
+
+@IN_THREADS
 def test_a_session_that_delivers_again_tells_that_it_works(desk, unverified):
     found, secret, row = unverified
     found.answer = taking(secret)
