@@ -106,9 +106,11 @@ def test_an_ordinary_sign_in_leads_to_the_desk(desk, member):
 
 def test_another_desks_credentials_stay_valid(desk, stranger, member):
     token, bot = a_desk_token(stranger), a_bot(stranger)
-    a_desk_token(desk)
+    revoked, ended = a_desk_token(desk), a_bot(desk)
     browser, _ = reset(member)
     browser.post(END, {"token": "on", "secrets": "on"})
+    assert get(ME, revoked).status_code == 401
+    assert push(bodies.tradingview(ended), secret=ended.secret).status_code == 401
     assert get(ME, token).status_code == 200
     assert push(bodies.tradingview(bot), secret=bot.secret).status_code == 200
     assert Desk.objects.count() == 2
