@@ -8,6 +8,7 @@ from tests.client import Response
 PROBLEM = re.compile(r'<p class="eyebrow">.*?<code>([a-z_]+)</code>', re.DOTALL)
 COPIED = re.compile(r"<pre[^>]* data-copy>(.*?)</pre>|<pre data-copy>(.*?)</pre>", re.DOTALL)
 ERRORS = re.compile(r'<ul class="errorlist[^"]*"[^>]*>(.*?)</ul>', re.DOTALL)
+EVENT = re.compile(r'<li class="\w+" id="evt_\d+">\s*<a (class="said".*?)</a>', re.DOTALL)
 TAGS = re.compile(r"<[^>]+>")
 
 
@@ -17,7 +18,7 @@ def source(response: Response) -> str:
 
 def words(response: Response) -> str:
     """The text of a page's main part, with single spaces."""
-    return _plain(source(response).partition("<main")[2].partition("</main>")[0])
+    return plain(source(response).partition("<main")[2].partition("</main>")[0])
 
 
 def problem(response: Response) -> str | None:
@@ -28,7 +29,7 @@ def problem(response: Response) -> str | None:
 
 def errors(response: Response) -> list[str]:
     """The form errors of a page, in order."""
-    return [_plain(error) for error in ERRORS.findall(source(response))]
+    return [plain(error) for error in ERRORS.findall(source(response))]
 
 
 def copied(response: Response) -> list[str]:
@@ -43,12 +44,11 @@ def fields(response: Response) -> list[str]:
 
 
 def lines(response: Response) -> list[str]:
-    """The sentences of a page's list of events, in order."""
-    listed = source(response).partition('<ol class="events">')[2].partition("</ol>")[0]
-    return [_plain(item.partition('<p class="meta">')[0]) for item in listed.split("<li")[1:]]
+    """The sentences of a page's list of events, in order, also of those that are folded."""
+    return [plain(sentence) for sentence in EVENT.findall(source(response))]
 
 
-def _plain(fragment: str) -> str:
+def plain(fragment: str) -> str:
     """Text without tags, including a partial tag at the start."""
     text = TAGS.sub("", re.sub(r"^[^<>]*>", "", fragment, count=1))
     return " ".join(html.unescape(text).split())

@@ -14,6 +14,10 @@ from signals.reports.charts import Chart, over_time
 from signals.reports.reasons import Reason, reason_of
 from signals.webhooks.models import Subscription
 
+# The kinds of accepted signals, and the members of a signal that their sentences show.
+ACCEPTED = (Kind.SIGNAL_FILLED, Kind.SIGNAL_DRY_RUN, Kind.SIGNAL_RECORDED)
+SAID = ("source", "botId", "userId", "pair", "direction")
+
 
 @dataclass(frozen=True, slots=True)
 class Line:
@@ -48,6 +52,15 @@ class Line:
     def reason(self) -> Reason | None:
         """Why the signal was refused and what to do; None for any other event."""
         return reason_of(self.data, self.bot_name) if self.is_refusal else None
+
+    @property
+    def repeats(self) -> tuple[object, ...]:
+        """What the event says. Lists fold those in a row that say the same: signals alone can."""
+        if self.reason:
+            return self.kind, self.reason.sentence
+        if self.kind not in ACCEPTED or not self.signal:
+            return (self.event_id,)
+        return self.kind, *(self.signal.get(name) for name in SAID)
 
 
 def lines(events: Iterable[Event], bots: Mapping[str, str]) -> list[Line]:

@@ -5,9 +5,11 @@
 // ``data-whole`` as part of the whole page, which takes the service longer. Then the other parts that
 // an event may change, each named by ``data-part``, are shown as they are in the same answer. So the
 // page never contradicts itself.
+//
+// A row shows an event, or folds several. It stays the same element as long as it shows the same ones.
 "use strict";
 
-const LINES = ".events > li, #result_list > tbody > tr";
+const LIST = ".events, #result_list > tbody";
 const SPACING = 500; // milliseconds between two checks
 const SPACING_OF_PAGES = 2000;
 const FIELDS = "input:not([type=hidden]), textarea, select";
@@ -17,7 +19,7 @@ for (const list of document.querySelectorAll("[data-follow]")) {
   const isWhole = "whole" in list.dataset;
   const address = new URL(location.href);
   if (!isWhole) address.searchParams.set("fragment", "1");
-  const known = new Set(linesIn(list).map(keyOf));
+  const known = new Set(rowsIn(list).flatMap(eventsIn));
   let added = 0;
 
   async function check() {
@@ -28,30 +30,48 @@ for (const list of document.querySelectorAll("[data-follow]")) {
     // A click counts only if what was pressed is still there when it is released: check again later.
     if (document.querySelector(":active")) throw new Error("Something is being pressed.");
     const content = isWhole ? parsed.content.querySelector("[data-follow]") : parsed.content;
-    const fresh = linesIn(content).filter((line) => !known.has(keyOf(line)));
+    const fresh = rowsIn(content).flatMap(eventsIn).filter((event) => !known.has(event));
     if (fresh.length) add(fresh, content);
     if (isWhole) replaceParts(parsed.content);
   }
 
   function add(fresh, content) {
-    const length = linesIn(content).length;
-    for (const line of fresh) {
-      known.add(keyOf(line));
-      line.classList.add("new");
-    }
-    const newest = linesIn(list)[0];
-    if (newest) newest.before(...fresh);
+    for (const event of fresh) known.add(event);
+    const rows = rowsIn(content);
+    for (const row of rows) row.classList.toggle("new", eventsIn(row).some((event) => fresh.includes(event)));
+    if (rowsIn(list).length) replaceRows(list.querySelector(LIST), rows);
     else list.replaceChildren(...content.childNodes);
-    // The oldest ones make room, unless the reader's focus is there.
-    for (const line of linesIn(list).slice(length)) {
-      if (!line.contains(document.activeElement)) line.remove();
-    }
     added += fresh.length;
     if (news) news.textContent = `${added} new`;
     showLocalTimes(list);
   }
 
   hearNews(list.dataset.follow, check, isWhole ? SPACING_OF_PAGES : SPACING);
+}
+
+// A row that gives way to a fold hands on the focus, and whether it was open. The oldest row makes room
+// only if the reader's focus is not there.
+function replaceRows(list, rows) {
+  const focused = list.contains(document.activeElement) ? document.activeElement : null;
+  const before = Array.from(list.children);
+  const shown = rows.map((row) => before.find((old) => String(eventsIn(old)) === String(eventsIn(row))) ?? row);
+  let next = null;
+  for (const old of before.filter((row) => !shown.includes(row))) {
+    const successor = shown.find((row) => eventsIn(row).some((event) => eventsIn(old).includes(event)));
+    if (!successor && old.contains(focused)) {
+      shown.push(old);
+      continue;
+    }
+    if (old.contains(focused)) next = successor;
+    if (old.querySelector("details[open]")) successor?.querySelector("details")?.setAttribute("open", "");
+    old.remove();
+  }
+  let place = list.firstElementChild;
+  for (const row of shown) {
+    if (row === place) place = place.nextElementSibling;
+    else list.insertBefore(row, place);
+  }
+  if (next) (next.querySelector("details:not([open]) > summary") ?? sameAs(focused, next) ?? next.querySelector("a")).focus();
 }
 
 function replaceParts(page) {
@@ -107,10 +127,12 @@ function sameAs(before, part) {
   return each.find((one) => one.textContent === before.textContent && one.href === before.href);
 }
 
-function linesIn(within) {
-  return Array.from(within.querySelectorAll(LINES));
+function rowsIn(within) {
+  return Array.from(within.querySelector(LIST)?.children ?? []);
 }
 
-function keyOf(line) {
-  return line.id || line.querySelector("a").getAttribute("href");
+// What names each event of a row.
+function eventsIn(row) {
+  const folded = Array.from(row.querySelectorAll("li[id]"), (event) => event.id);
+  return folded.length ? folded : [row.id || row.querySelector("a").getAttribute("href")];
 }

@@ -21,6 +21,8 @@ function showLocalTimes(within) {
   for (const time of within.querySelectorAll("time[data-relative]")) {
     const at = new Date(time.dateTime);
     if (!("zoned" in time.dataset)) time.title = fullFormat.format(at);
+    const row = time.closest(".events li, .events summary"); // covered by its link
+    if (row) row.title = time.title;
     time.textContent = relative(at);
   }
 }

@@ -59,7 +59,8 @@ class Window:
     def __init__(self, context, network=None):
         self.page = context.new_page()
         self.page.goto(f"http://{ADDRESS}:{network.port}/activity" if network else "/activity")
-        self.page.evaluate("window.unchanged = true; document.querySelector('li').mark = true")
+        mark = "document.querySelectorAll('li').forEach(li => (li.mark = true))"
+        self.page.evaluate(f"window.unchanged = true; {mark}")
         self.fetched = []
         self.page.on("request", lambda request: self.fetched.append(request.url))
 
@@ -70,8 +71,8 @@ class Window:
         return [url for url in self.fetched if "fragment=1" not in url]
 
     def is_unchanged(self):
-        """Whether the page was not loaded again, and its lines are the same elements."""
-        marked = "window.unchanged && [...document.querySelectorAll('li')].some(li => li.mark)"
+        """Whether the page was not loaded again, and its old lines are the same elements."""
+        marked = "window.unchanged && [...document.querySelectorAll('li')].at(-1).mark"
         return self.page.evaluate(marked)
 
     def hide(self, hidden=True):
@@ -177,6 +178,37 @@ def test_a_stream_that_died_unnoticed_is_opened_again_when_the_browser_is_online
     fill(stage)
     expect(window.fills()).to_have_count(before + 2)
     assert window.fetched_but_the_fragment() == []
+
+
+def test_repeats_are_folded_as_they_come_and_the_focus_and_what_is_open_stay(stage, context):
+    window = Window(context)
+    page, secret = window.page, stage.service.bot["secret"]
+    elected = stage.service.tradingview()
+
+    def send(**changes):
+        stage.service.push(stage.service.tradingview(**changes), secret=secret)
+
+    send(pair="ADA/USDT")
+    newest = page.locator(".events > li").first
+    expect(newest).to_contain_text("sent the pair ADA/USDT")
+    send()
+    sentence = f"on paper: {elected['pair']} {elected['direction']}"
+    expect(newest).to_contain_text(f"Filled {sentence}")
+    newest.get_by_role("link").focus()
+    send()
+    expect(newest).to_contain_text(f"2 fills {sentence}")
+    expect(newest.locator("summary")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(newest.get_by_role("link")).to_have_count(2)
+    page.keyboard.press("Tab")
+    first = newest.get_by_role("link").first.get_attribute("href")
+    send()
+    expect(newest).to_contain_text(f"3 fills {sentence}")
+    expect(newest.get_by_role("link")).to_have_count(3)
+    expect(newest.get_by_role("link").nth(1)).to_be_focused()
+    assert newest.get_by_role("link").nth(1).get_attribute("href") == first
+    expect(page.locator("[data-news]")).to_have_text("4 new")
+    assert window.is_unchanged()
 
 
 def test_without_a_stream_the_page_polls(stage, context):

@@ -119,7 +119,6 @@ def overview(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
         secrets=secrets,
         activity=activity,
         lines=activity.latest,
-        compare=True,
         steps=steps,
         next_step=next_of(steps),
     )

@@ -18,8 +18,8 @@ from signals.site import activity
 from signals.site.export import safe_cell
 from tests.client import push
 from tests.factories import a_bot, a_platform_token, move_the_log_back
-from tests.pages import lines, problem, source, words
-from tests.signals.bodies import fanout, tradingview
+from tests.pages import lines, plain, problem, source, words
+from tests.signals.bodies import fanout, floor, nox, tradingview
 from tests.signals.site.test_pages import links
 from tokens import actions as tokens
 
@@ -178,6 +178,64 @@ class TestSearch:
         page = source(owner.get("/activity"))
         followed = '<div data-follow="/activity/stream">'
         assert re.search(rf'role="status" data-news></p>\s*{followed}', page)
+
+
+def folds(page):
+    """What each fold of the list says, and how many events it holds, in order."""
+    found = re.findall(r'"fold .*?<summary>(.*?)</summary>(.*?)</ol>', source(page), re.DOTALL)
+    said = [plain(summary).removesuffix(" just now") for summary, _ in found]
+    return [(text, rows.count('id="evt_')) for text, (_, rows) in zip(said, found, strict=True)]
+
+
+class TestFolds:
+    def test_what_says_the_same_in_a_row_is_folded(self, owner, bot):
+        for pair in ("ETH/USDT", "ETH/USDT", "SOL/USDT", "SOL/USDT", "ADA/USDT", "ETH/USDT"):
+            send(bot, pair=pair)
+        page = owner.get("/activity")
+        assert folds(page) == [
+            ("2 refusals The bot Chart sent the pair SOL/USDT; you elected ETH/USDT.", 2),
+            ("2 fills on paper: ETH/USDT short from the bot Chart.", 2),
+        ]
+        assert lines(page)[:2] == [
+            "Filled on paper: ETH/USDT short from the bot Chart.",
+            "Refused The bot Chart sent the pair ADA/USDT; you elected ETH/USDT.",
+        ]
+        for other in ("/desk", f"/bots/{bot.id}"):
+            assert folds(owner.get(other)) == folds(page)
+
+    def test_signals_of_another_source_desk_or_mode_are_not_the_same(self, owner, desk):
+        engine = a_platform_token()
+        for body in (fanout(), floor(desk), floor(desk)):
+            push(body, engine)
+        for mode in ("dry_run", "dry_run", "draft", "draft"):
+            push(nox(fanout=False, userId=desk.public_id, mode=mode), engine)
+        assert folds(owner.get("/activity")) == [
+            ("2 signals from nox were recorded: BTC/USDT long. Nothing was filled.", 2),
+            ("2 dry runs from nox matched: BTC/USDT long. Nothing was filled.", 2),
+            ("2 fills on paper: BTC/USDT long from floor, for this desk.", 2),
+        ]
+
+    def test_signals_of_another_bot_are_not_the_same(self, owner, desk, bot):
+        other = a_bot(desk)
+        for each in (bot, bot, other):
+            send(each)
+        assert [number for _, number in folds(owner.get("/activity"))] == [2]
+
+    def test_a_fold_ends_with_its_page(self, owner, bot, monkeypatch):
+        for _ in range(5):
+            send(bot)
+        monkeypatch.setattr(activity, "PAGE_SIZE", 3)
+        page = owner.get("/activity?kind=signal.filled")
+        assert [number for _, number in folds(page)] == [3]
+        page = owner.get(f"/activity{links(page)['Older']}")
+        assert [number for _, number in folds(page)] == [2]
+
+    def test_other_events_are_not_folded(self, owner, desk):
+        for _ in range(2):
+            desks.add_automation(desk=desk, name="Same", actor=SYSTEM)
+        page = owner.get("/activity")
+        assert lines(page)[:2] == ["The bot Same was created."] * 2
+        assert folds(page) == []
 
 
 class TestCsv:

@@ -62,11 +62,6 @@ class TestWords:
         created = Event.objects.filter(kind=Kind.AUTOMATION_CREATED).last()
         assert "<h1>Bot created</h1>" in source(owner.get(f"/activity/{created.id}"))
 
-    def test_a_refusal_in_the_list_shows_the_way_to_the_page_that_explains_it(self, owner, bot):
-        refuse(bot, direction="long")
-        position = Event.objects.last().id
-        assert f"· Why, details of {position}" in words(owner.get("/activity"))
-
 
 class TestReason:
     @pytest.mark.parametrize("code", REFUSED)
@@ -118,8 +113,6 @@ class TestReason:
         assert "sent a message with a field that is missing or not valid: nonce." in page
         assert "nonce: Send 1 to 128 visible ASCII characters." in page
         assert "You have elected exactly this" not in page
-        listed = words(owner.get("/activity"))
-        assert "nonce: Send 1 to 128 visible ASCII characters." in listed
 
     def test_an_invalid_signal_of_an_earlier_release_names_no_field(self, owner, bot):
         refuse(bot, nonce="My Long Entry Id")
@@ -223,8 +216,8 @@ class TestRecord:
         page = page_of_last(owner)
         assert "Nonce bar-17" in words(page)
         assert answer["signal"]["id"] in words(page)
-        assert "Pair ETH/USDT same ETH/USDT Direction short same short" in words(page)
-        assert "You elected it" in words(page)
+        assert "Both are ETH/USDT short. You elected it" in words(page)
+        assert 'class="compare"' not in source(page)
         at = answer["signal"]["receivedAt"][:19]
         assert re.search(rf'<time datetime="{at}\S*" title="[^"]+ UTC"', source(page))
 
@@ -247,7 +240,7 @@ class TestRecord:
         filled = Event.objects.last().id
         desks.elect(automation=bot.automation, pair="SOL/USDT", direction="long", actor=SYSTEM)
         page = words(owner.get(f"/activity/{filled}"))
-        assert "Pair ETH/USDT same ETH/USDT Direction short same short" in page
+        assert "Both are ETH/USDT short." in page
 
     def test_a_dry_run_and_a_change_of_the_desk_have_a_page_too(self, owner, desk):
         push(nox(fanout=False, userId=desk.public_id, mode="dry_run"), a_platform_token())

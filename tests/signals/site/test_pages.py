@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 
 from desks import actions as desks
 from events.actors import SYSTEM
-from events.models import Head
+from events.models import Event, Head
 from signals.intake.models import Signal
 from signals.site import activity
 from signals.site import desk as desk_page
@@ -210,9 +210,7 @@ class TestBot:
         push(tradingview(bot, pair="SOL/USDT"), secret=bot.secret)
         push(fanout(), a_platform_token())
         assert lines(owner.get(f"/bots/{bot.id}")) == [
-            "Refused The bot Chart sent the pair SOL/USDT; you elected ETH/USDT. "
-            "Send exactly what you elected, or elect what the bot sends. "
-            "Sent Elected Pair SOL/USDT differs ETH/USDT Direction short same short",
+            "Refused The bot Chart sent the pair SOL/USDT; you elected ETH/USDT.",
             "Filled on paper: ETH/USDT short from the bot Chart.",
         ]
 
@@ -267,13 +265,10 @@ class TestActivity:
             "a new election replaced it.",
             "A signal from nox was recorded: BTC/USDT long. Nothing was filled.",
             "A dry run from nox matched: BTC/USDT long. Nothing was filled.",
-            "Refused The source floor sent the direction short; you elected long. "
-            "You need to do nothing. The sender must correct its signal.",
+            "Refused The source floor sent the direction short; you elected long.",
             "Filled on paper: BTC/USDT long from floor, for this desk.",
             "Filled on paper: BTC/USDT long from floor, on the published card.",
-            f"Refused The bot {bot.id} was named in a message whose signature is not valid. "
-            "If your own program sent it, give it the bot's current secret. If not, do nothing: "
-            "without the secret nobody can signal for your bot.",
+            f"Refused The bot {bot.id} was named in a message whose signature is not valid.",
             f"Filled on paper: ETH/USDT short from the bot {bot.id}.",
             f"A signing secret was generated for the bot {bot.id}.",
             f"You elected ETH/USDT short for the bot {bot.id}.",
@@ -288,7 +283,8 @@ class TestActivity:
 
     def test_a_deploy_names_its_code_as_a_link_to_its_explanation(self, owner, desk):
         push(floor(desk, pair="SOL/USDT"), a_platform_token())
-        assert 'href="/problems/pair_mismatch"' in source(owner.get("/activity"))
+        page = owner.get(f"/activity/{Event.objects.last().id}")
+        assert 'href="/problems/pair_mismatch"' in source(page)
 
     def test_text_of_a_sender_is_escaped(self, owner, desk):
         push(floor(desk, pair="<b>/x", direction='x" onload="y'), a_platform_token())
