@@ -342,7 +342,7 @@ def skip(request: HttpRequest, desk: Desk, webhook_id: str) -> HttpResponse:
     if request.method == "POST":
         until = _position(request.POST.get("until", ""))
     kinds = list(webhook.waiting(until).values())
-    if request.method == "GET" and not (kinds or is_lost):
+    if request.method != "POST" and not (kinds or is_lost):
         messages.success(request, NOTHING_WAITS)
         return redirect("webhook", webhook_id)
     what = counted(kinds) if len(kinds) <= MAX_LAG else number_of(None)

@@ -189,7 +189,10 @@ ROWS: dict[str, dict[str, Row]] = {
     },
     "webhooks/<str:webhook_id>/change": {"GET": OF_THE_OWNER, "POST": OF_THE_OWNER},
     "webhooks/<str:webhook_id>/secret": {"GET": OF_THE_OWNER, "POST": OF_THE_OWNER},
-    "webhooks/<str:webhook_id>/skip": {"GET": OF_THE_OWNER, "POST": OF_THE_OWNER},
+    "webhooks/<str:webhook_id>/skip": {
+        "GET": OF_THE_OWNER,
+        "POST": OF_THE_OWNER | {OWNER: "invalid"},
+    },
     "webhooks/<str:webhook_id>/remove": {"GET": OF_THE_OWNER, "POST": OF_THE_OWNER},
     "accounts/data/": {"GET": OF_CUSTOMERS, "POST": OF_CUSTOMERS},
     "accounts/close/": {"GET": OF_CUSTOMERS, "POST": OF_CUSTOMERS},
