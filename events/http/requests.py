@@ -27,8 +27,6 @@ class RequestState:
     budget: Budget | None = None
     # The code of the refusal, or the outcome of the signal.
     outcome: str | None = None
-    # Whether a failed credential was counted: each request counts at most once.
-    failure_counted: bool = False
     # The primary key of the signed-in user. None unless something loaded the user.
     user_pk: int | None = None
 

@@ -121,12 +121,6 @@ def _is_large(request: Request) -> bool:
 
 
 def count_failure(request: Request, refusal: Unauthenticated) -> Unauthenticated:
-    """Counts a failed credential against the client's address and returns the refusal.
-
-    Each request counts at most once.
-    """
-    state = state_of(request._request)
-    if not state.failure_counted:
-        state.failure_counted = True
-        limits.consume("failures", rate_limit_address(request._request))
+    """Counts a failed credential against the client's address and returns the refusal."""
+    limits.consume("failures", rate_limit_address(request._request))
     return refusal

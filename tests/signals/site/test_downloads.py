@@ -65,7 +65,6 @@ def leave(answer):
 
 def is_free():
     """Whether every place of this process is free."""
-    gc.collect()
     taken = 0
     while downloads._places.acquire(blocking=False):
         taken += 1
@@ -93,8 +92,8 @@ def test_a_client_that_leaves_ends_its_export(browser, ask):
     begun = ask()
     next(iter(begun.streaming_content))
     leave(begun)
-    assert whole(browser.get(CSV))
     assert is_free()
+    assert whole(browser.get(CSV))
 
 
 def test_the_lease_of_a_process_that_died_ends_by_itself(desk, browser):
@@ -158,6 +157,7 @@ def test_exports_have_a_quarter_of_the_threads_and_the_pages_the_rest(card, brow
 def test_an_answer_that_is_never_sent_keeps_no_place(browser):
     """For example because the session ended meanwhile, so that its middleware raises."""
     assert browser.get(CSV).status_code == 200
+    gc.collect()
     assert is_free()
 
 
