@@ -9,10 +9,10 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.viewsets import ViewSetMixin
 
-from desks.choices import PairAndDirection
 from desks.ids import UserId
 from desks.models import Card, Desk
 from desks.models.desk import TRADE_ONLY, DeskQuerySet
+from desks.pairs import PairAndDirection
 from events.columns import ToRfc3339
 from events.feed import read_head
 from events.http.api_view import ApiResponse, ApiView

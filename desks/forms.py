@@ -8,10 +8,35 @@ from django import forms
 from django.core.exceptions import ValidationError
 from django.forms import ChoiceField, IntegerField, RadioSelect
 
-from desks.choices import MAX_PAIR_LENGTH, PAIR_FORM, VENUES, Direction
 from desks.expectation_rules import MAX_AGE, MAX_EVERY, MAX_GRACE, SECOND, Expectation
 from desks.models import Automation
+from desks.pairs import MAX_PAIR_LENGTH, PAIR_FORM, Direction
 from events.http.names import NameField
+
+# The venues that a desk can connect to, in alphabetical order. Desks stay connected to a venue that
+# is removed from the list.
+VENUES = (
+    "Alpaca",
+    "Binance",
+    "Bitfinex",
+    "Bitget",
+    "Bitstamp",
+    "Bitvavo",
+    "Bybit",
+    "Coinbase Advanced",
+    "Crypto.com Exchange",
+    "Deribit",
+    "dYdX",
+    "Gate",
+    "Gemini",
+    "HTX",
+    "Hyperliquid",
+    "Interactive Brokers",
+    "Kraken",
+    "KuCoin",
+    "MEXC",
+    "OKX",
+)
 
 WRONG_FORM = "Use the form BASE/QUOTE. Each part has 1 to 20 capitals, digits, or . - _."
 SEPARATORS = re.compile(r"[-_:\\|\s/]+")

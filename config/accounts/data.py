@@ -13,9 +13,9 @@ from events.http import limits
 from events.http.pages import form_page, sent
 from events.kinds import Kind
 from events.models import Event
+from signals.page_access import customer_page
 from signals.site.downloads import download
 from signals.site.export import export
-from signals.web import customer_page
 from signals.webhooks.models import Subscription
 from tokens.accounts import close_account
 from tokens.callers.staff import signed_in_recently

@@ -6,8 +6,8 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Coalesce
 
-from desks.choices import MAX_PAIR_LENGTH, Direction, PairAndDirection
 from desks.ids import MAX_ID_LENGTH, CardId, new_card_id
+from desks.pairs import MAX_PAIR_LENGTH, Direction, PairAndDirection
 from events.http.names import MAX_NAME_LENGTH
 from events.kinds import Kind, data_of
 

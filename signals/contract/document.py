@@ -5,9 +5,9 @@ from typing import Annotated, TypedDict
 from django.conf import settings
 from django.urls import reverse
 
-from desks.choices import PairAndDirection
 from desks.models import Card
 from desks.models.card import PublishedCard
+from desks.pairs import PairAndDirection
 from events.http.refusals import Refused
 from events.http.schemas import PaperOnly
 from events.json_schema import JsonObject, JsonSchema

@@ -7,8 +7,8 @@ from typing import TypedDict
 from django.template import Context, Engine
 from django.utils import timezone
 
-from desks.choices import PairAndDirection
 from desks.models import Election
+from desks.pairs import PairAndDirection
 from events.times import to_rfc3339
 from signals.contract.document import ANY_PAIR, bodies
 

@@ -15,8 +15,8 @@ from django.conf import settings
 from django.contrib.auth.hashers import make_password
 
 from desks import actions as desks
-from desks.choices import Direction
 from desks.models import Automation, Card, Desk, User
+from desks.pairs import Direction
 from events import log
 from events.actors import SYSTEM
 from events.json_schema import JsonObject

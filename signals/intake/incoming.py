@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from functools import cached_property
 
-from desks.choices import PAIR_FORM, Direction
 from desks.models import Automation, Desk
+from desks.pairs import PAIR_FORM, Direction
 from events.actors import Actor
 from events.http.limits import is_first_of_minute, try_consume_in_process
 from events.http.refusals import ExchangeSecret, Refused

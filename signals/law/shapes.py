@@ -12,8 +12,8 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
-from desks.choices import PAIR_FORM, Direction, PairAndDirection
 from desks.ids import BOT_ID, USER_ID
+from desks.pairs import PAIR_FORM, Direction, PairAndDirection
 from events.http.refusals import FieldCode, FieldError, Invalid
 from events.json_schema import BOOLEAN, JsonObject
 from signals.law import members

@@ -20,7 +20,7 @@ from signals.notices.chats import actions, services, telegram
 from signals.notices.sending import CAN_BE_OFF, outcome_of, read_stop_link
 from signals.notices.texts import new_notice
 from signals.outbound.addresses import MAX_URL_LENGTH
-from signals.web import user_page
+from signals.page_access import user_page
 
 
 class NoticesForm(Form):

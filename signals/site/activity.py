@@ -23,12 +23,12 @@ from events.live.streams import open_stream
 from events.times import to_rfc3339
 from signals.intake.incoming import MAX_SENT_LENGTH
 from signals.law.refusals import REASONS
+from signals.page_access import customer_page
 from signals.reports.activity import Line, bot_names, cursors, lines, newest_first
 from signals.reports.explanation import story_of, visible_event
 from signals.reports.reasons import title_of
 from signals.site.downloads import download
 from signals.site.export import all_pages, csv_line
-from signals.web import customer_page
 from tokens.callers.sessions import session_credential
 
 # --- The search -----------------------------------------------------------------------------------

@@ -15,8 +15,8 @@ from django.utils import timezone
 from desks.models import Desk
 from events.http.pages import ask, form_page, refusal_beside, sent
 from events.http.refusals import found_or_404
+from signals.page_access import back_to, customer_page, own_bot
 from signals.site.bots.pages import live_secrets, sample_of, tab_page
-from signals.web import back_to, customer_page, own_bot
 from tokens import actions as token_actions
 from tokens.choices import Source
 from tokens.forms import EndForm, SecretForm, refuse_used, used_once

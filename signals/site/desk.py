@@ -16,10 +16,10 @@ from desks.models import Card, Desk, Election
 from desks.visibility import desk_visibility
 from events.feed import Query, Window, read_page
 from events.http.pages import ask, form_page, refusal_beside, sent
+from signals.page_access import customer_page
 from signals.reports.activity import lines
 from signals.reports.attention import bots_at_a_glance, cards_of, concerns
 from signals.reports.counts import count
-from signals.web import customer_page
 from signals.webhooks.models import Subscription
 from tokens.models import Token
 

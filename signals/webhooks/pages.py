@@ -26,7 +26,7 @@ from events.http.refusals import FieldCode, Invalid
 from events.kinds import Kind
 from signals.contract.samples import Sample, plain_text
 from signals.outbound.addresses import MAX_URL_LENGTH
-from signals.web import customer_page
+from signals.page_access import customer_page
 from signals.webhooks import actions
 from signals.webhooks.models import (
     MAX_ANSWERS,

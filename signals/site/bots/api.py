@@ -8,10 +8,10 @@ from django.urls import path
 from django.utils import timezone
 from rest_framework.request import Request
 
-from desks.choices import PairAndDirection
 from desks.expectation_rules import ExpectationRecord, MaxAge
 from desks.ids import BOT, BotId, SignalId, id_form
 from desks.models import Automation, Desk
+from desks.pairs import PairAndDirection
 from events.choices import TextEnum
 from events.feed import EventId, read_head
 from events.http.api_view import ApiResponse, ApiView

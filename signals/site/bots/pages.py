@@ -24,11 +24,11 @@ from events.http.pages import ask, form_page, refusal_beside, sent
 from events.http.refusals import ExchangeSecret
 from signals.contract.samples import SECRET, Push, plain_text, push
 from signals.intake.models import Signal
+from signals.page_access import back_to, customer_page, own_bot
 from signals.reports.activity import BotActivity, bot_activities
 from signals.reports.attention import bots_at_a_glance
 from signals.site.bots.dry_check import dry_check
 from signals.site.desk import Step, next_of
-from signals.web import back_to, customer_page, own_bot
 from tokens import actions as token_actions
 from tokens.choices import Source
 from tokens.models import SigningSecret

@@ -3,8 +3,7 @@
 import pytest
 
 from desks import actions
-from desks.choices import VENUES
-from desks.forms import TRADE_ONLY_LABEL
+from desks.forms import TRADE_ONLY_LABEL, VENUES
 from desks.models import Automation, Card, Connection, Election
 from events.actors import SYSTEM
 from events.kinds import Kind

@@ -21,29 +21,3 @@ class PairAndDirection(TypedDict):
 
     pair: Annotated[str, pattern(PAIR_FORM), "BASE/QUOTE, compared exactly.", Example("BTC/USDT")]
     direction: Annotated[str, one_of(Direction)]
-
-
-# The venues that a desk can connect to, in alphabetical order. Desks stay connected to a venue that
-# is removed from the list.
-VENUES = (
-    "Alpaca",
-    "Binance",
-    "Bitfinex",
-    "Bitget",
-    "Bitstamp",
-    "Bitvavo",
-    "Bybit",
-    "Coinbase Advanced",
-    "Crypto.com Exchange",
-    "Deribit",
-    "dYdX",
-    "Gate",
-    "Gemini",
-    "HTX",
-    "Hyperliquid",
-    "Interactive Brokers",
-    "Kraken",
-    "KuCoin",
-    "MEXC",
-    "OKX",
-)
