@@ -20,7 +20,7 @@ from playwright.sync_api import expect
 
 from tests import relays
 from tests.browser.stage import CHROMIUM
-from tests.factories import PASSWORD
+from tests.browser.visitor import Visitor
 from tests.relays import HERE, NODE, PLATFORM, WORKER_RELAY
 from tests.server import free_port
 
@@ -34,7 +34,7 @@ pytestmark = [
     pytest.mark.skipif(not NODE, reason="node is not installed"),
 ]
 
-MOST_CLICKS = 12
+MOST_CLICKS = 20
 HOST = "alerts.trader.example"
 TRADINGVIEW = "52.89.214.238"
 STRANGER = "203.0.113.9"
@@ -63,56 +63,11 @@ def scripts(request):
     return request.param
 
 
-class Visitor:
-    """Somebody at the pages, whose clicks are counted."""
-
-    def __init__(self, stage, page):
-        self.stage, self.page, self.clicks = stage, page, 0
-
-    def click(self, role, name, inside=None):
-        self.clicks += 1
-        (inside or self.page).get_by_role(role, name=name, exact=True).first.click()
-
-    def fill(self, label, text):
-        self.page.get_by_label(label, exact=True).fill(text)
-
-    def text(self, name):
-        """A text that the page offers to copy."""
-        return self.page.locator(f"pre#{name}").text_content()
-
-
 @pytest.fixture
 def visitor(stage, scripts):
     context = stage.context(None, java_script_enabled=scripts)
     yield Visitor(stage, context.new_page())
     context.close()
-
-
-def sign_up_to_secret(visitor, address):
-    """From the home page to a bot with an election and a secret. Returns the secret."""
-    page = visitor.page
-    page.goto("/")
-    visitor.click("link", "Sign up", page.get_by_role("main"))
-    page.get_by_label("Email").fill(address)
-    visitor.click("button", "Send link")
-    expect(page.get_by_role("heading", level=1)).to_have_text("Check your email")
-    page.goto(visitor.stage.last_link())
-    page.get_by_label("Password").fill(PASSWORD)
-    visitor.click("button", "Create account")
-    visitor.click("link", "Connect")
-    page.get_by_label("Venue", exact=True).select_option("Kraken")
-    visitor.clicks += 1
-    page.get_by_role("checkbox").check()
-    visitor.click("button", "Connect")
-    visitor.click("link", "Bots")
-    visitor.fill("Name", "Breakout")
-    visitor.click("button", "Create bot")
-    visitor.fill("Pair", "ETH/USDT")
-    visitor.clicks += 1
-    page.get_by_label("Short", exact=True).check()
-    visitor.click("button", "Elect")
-    visitor.click("button", "Generate secret")
-    return page.locator("pre.value").text_content()
 
 
 def wait_until(is_so):
@@ -211,9 +166,12 @@ class Machine:
 
 def test_an_alert_of_tradingview_becomes_the_first_fill(stage, visitor, scripts, tmp_path):
     page = visitor.page
-    secret = sign_up_to_secret(visitor, f"chart-{scripts}@example.com".lower())
+    visitor.sign_up(f"chart-{scripts}@example.com".lower())
+    visitor.connect()
+    visitor.click("link", "Bots")
+    secret = visitor.set_up_bot()
     visitor.click("link", "Set up TradingView")
-    visitor.fill("Host name of your relay", HOST)
+    visitor.type("Host name of your relay", HOST)
     page.get_by_label("Host name of your relay", exact=True).press("Enter")
     expect(page.locator("pre#webhook")).to_contain_text(HOST)
     message = page.locator("details[name=alert] pre").first.text_content()

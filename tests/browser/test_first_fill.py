@@ -1,0 +1,146 @@
+"""The first fill without a terminal: the page that shows a bot's secret sends a signal."""
+
+import re
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.stage import CHROMIUM
+from tests.browser.test_walk import accessibility_faults
+from tests.browser.visitor import Visitor
+
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.once,
+    pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed"),
+]
+
+SEND = "Send this signal now"
+HOOK = "**/api/hooks/signal"
+
+
+@pytest.fixture(params=[True])
+def visitor(stage, request):
+    context = stage.context(None, java_script_enabled=request.param)
+    yield Visitor(stage, context.new_page())
+    context.close()
+
+
+def set_up(visitor, address):
+    """A new customer whose page shows the secret of their bot."""
+    visitor.sign_up(address)
+    visitor.connect()
+    visitor.page.goto("/bots")
+    return visitor.set_up_bot()
+
+
+def answer_of(visitor):
+    """What the page says of the answer."""
+    return visitor.page.get_by_role("main").get_by_role("status")
+
+
+def fills(visitor):
+    """The fills that a second window lists."""
+    page = visitor.page.context.new_page()
+    page.goto("/activity")
+    return page.locator(".signalfilled")
+
+
+def test_the_page_signs_and_sends_and_the_secret_stays_on_it(visitor):
+    secret, page = set_up(visitor, "sender@example.com"), visitor.page
+    requests = []
+    page.on("request", lambda request: requests.append(request))  # noqa: PLW0108 - it marks its handler
+    visitor.click("button", SEND)
+    expect(answer_of(visitor)).to_contain_text("Filled 200 ETH/USDT short, on paper")
+    [request] = requests
+    assert (request.method, urlsplit(request.url).path) == ("POST", "/api/hooks/signal")
+    assert request.post_data_json.keys() == {
+        *("botId", "pair", "direction", "nonce", "elected", "source")
+    }
+    headers = request.all_headers()
+    assert "cookie" not in headers
+    assert secret not in str([request.url, headers, request.post_data])
+    assert page.evaluate("[...Object.values(localStorage), ...Object.values(sessionStorage)]") == []
+    assert secret not in page.evaluate("document.cookie")
+    assert accessibility_faults(page) == []
+
+    visitor.click("button", SEND)
+    expect(fills(visitor)).to_have_count(2)
+    nonces = {each.post_data_json["nonce"] for each in requests if each.method == "POST"}
+    assert len(nonces) == 2
+
+
+def test_a_refusal_shows_its_code_its_sentence_and_what_to_do(visitor):
+    set_up(visitor, "refused@example.com")
+    other = visitor.page.context.new_page()
+    other.goto("/bots")
+    other.get_by_role("link", name="Breakout").click()
+    other.get_by_role("link", name="Withdraw…").click()
+    other.get_by_role("button", name="Withdraw").click()
+    expect(other.get_by_text("election is withdrawn")).to_be_visible()
+    visitor.click("button", SEND)
+    said = answer_of(visitor)
+    expect(said).to_contain_text("Refused 422 no_election The bot has no election. ")
+    expect(said).to_contain_text("must first elect a pair and a direction")
+    expect(said.get_by_role("link", name="no_election")).to_have_attribute(
+        "href", re.compile("/problems/no_election$")
+    )
+    assert accessibility_faults(visitor.page) == []
+
+
+def test_a_signal_whose_answer_was_lost_counts_once_when_it_is_sent_again(visitor):
+    set_up(visitor, "lost@example.com")
+    page = visitor.page
+
+    def lose_the_answer(route):
+        route.fetch()
+        route.abort()
+
+    page.route(HOOK, lose_the_answer)
+    visitor.click("button", SEND)
+    expect(answer_of(visitor)).to_contain_text("No answer The signal may have arrived.")
+    page.unroute(HOOK)
+    visitor.click("button", SEND)
+    expect(answer_of(visitor)).to_contain_text("Filled 200 ETH/USDT short")
+    expect(fills(visitor)).to_have_count(1)
+    visitor.click("button", SEND)
+    expect(answer_of(visitor)).to_contain_text("Filled 200")
+    expect(fills(visitor)).to_have_count(2)
+
+
+def test_impatient_clicks_send_one_signal(visitor):
+    set_up(visitor, "impatient@example.com")
+    held = []
+    visitor.page.route(HOOK, lambda route: held.append(route))  # noqa: PLW0108 - as above
+    with visitor.page.expect_request(HOOK):
+        visitor.click("button", SEND)
+    visitor.click("button", SEND)
+    held[0].continue_()
+    expect(answer_of(visitor)).to_contain_text("Filled 200")
+    second_of_a_double_click = {"detail": 2}
+    visitor.page.get_by_role("button", name=SEND).dispatch_event("click", second_of_a_double_click)
+    with visitor.page.expect_request(HOOK):
+        visitor.click("button", SEND)
+    assert len(held) == 2
+
+
+def test_a_bot_with_a_maximum_age_gets_the_time_of_sending(visitor):
+    set_up(visitor, "aged@example.com")
+    page = visitor.page
+    page.get_by_role("link", name="I have stored it").click()
+    page.get_by_role("link", name="Alarm", exact=True).click()
+    page.get_by_label("Maximum age of a signal, in seconds").fill("600")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("Saved.")).to_be_visible()
+    page.get_by_role("link", name="Secret", exact=True).click()
+    page.get_by_role("button", name="Generate new secret").click()
+    visitor.click("button", SEND)
+    expect(answer_of(visitor)).to_contain_text("Filled 200")
+
+
+@pytest.mark.parametrize("visitor", [False], indirect=True)
+def test_without_scripts_the_page_offers_only_code(visitor):
+    set_up(visitor, "plain@example.com")
+    expect(visitor.page.locator("pre[data-language]").first).to_be_visible()
+    expect(visitor.page.get_by_text(SEND)).to_be_hidden()
