@@ -5,7 +5,9 @@ import faulthandler
 import os
 import signal
 import socket
+import time
 from concurrent.futures import Future
+from contextlib import suppress
 from types import FrameType
 
 from django.conf import settings
@@ -33,6 +35,8 @@ STOP_STREAMS = 4.0  # seconds over which a graceful stop spreads the ends of str
 STOP_AT_ONCE = 5.0  # seconds
 STOPS = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
 
+LINGER = 2.0  # seconds that a client has to close a connection that ends
+
 
 def hold_stops() -> None:
     """Before a fork: a new worker would lose a signal that comes before it can handle one.
@@ -48,7 +52,7 @@ def release_stops() -> None:
 
 
 class Worker(gthread.ThreadWorker):  # type: ignore[misc]
-    """gunicorn's threaded worker, with five differences.
+    """gunicorn's threaded worker, with six differences.
 
     - It repeats no invalid line or header in its responses or its log. gunicorn's worker does, and
       that line may hold a credential (contract, section 5).
@@ -58,6 +62,8 @@ class Worker(gthread.ThreadWorker):  # type: ignore[misc]
     - It writes no traceback for a client that reads too slowly.
     - It asks no client for a body that is refused by its headers. gunicorn's worker sends 100 to
       every client that waits for it.
+    - It waits in a thread for the client of a connection that ends. gunicorn's worker waits up to
+      two seconds for each in the loop that serves all connections.
     """
 
     requests = 0  # that have a thread or wait for one
@@ -82,12 +88,21 @@ class Worker(gthread.ThreadWorker):  # type: ignore[misc]
         """gunicorn's loop calls this in each round in which it may accept and does not."""
         super().set_accept_enabled(enabled and not self.is_full)
 
+    def handle(self, conn: gthread.TConn) -> object:
+        outcome: object = super().handle(conn)
+        if outcome is False:  # the connection ends
+            _await_close(conn.sock)
+        return outcome
+
     def handle_request(self, req: Request, conn: gthread.TConn) -> bool:
         """A client that does not take its answer in time is treated as one that left."""
+        length, most = _length(req), settings.DATA_UPLOAD_MAX_MEMORY_SIZE
         # gunicorn has no public name for it. Without this one a client sends what nobody reads.
-        if req._expected_100_continue and not _may_be_read(req):
+        waits_in_vain = req._expected_100_continue and not 0 < length <= most
+        if waits_in_vain:
             req._expected_100_continue = False
-            req.force_close()  # nobody knows whether the client sends the body after all
+        if waits_in_vain or length > most:
+            req.force_close()  # nobody knows whether the client sends the body to its end
         try:
             keeps_open: bool = super().handle_request(req, conn)
             return keeps_open
@@ -136,10 +151,25 @@ class Worker(gthread.ThreadWorker):  # type: ignore[misc]
         super().handle_quit(sig, frame)
 
 
-def _may_be_read(req: Request) -> bool:
-    """Whether the body has a length that the application accepts (``events.http.bodies``)."""
-    length = int(dict(req.headers).get("CONTENT-LENGTH", 0))
-    return 0 < length <= settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+def _length(req: Request) -> int:
+    """The declared length of the body. ``events.http.bodies`` refuses one beyond the setting."""
+    return int(dict(req.headers).get("CONTENT-LENGTH", 0))
+
+
+def _await_close(connection: socket.socket) -> None:
+    """Half-closes a connection, and waits until its client has closed it, at most ``LINGER``.
+
+    A connection that is closed with data unread is reset, and the client may lose the answer.
+    """
+    ends_at = time.monotonic() + LINGER
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_WR)
+        while (left := ends_at - time.monotonic()) > 0:
+            connection.settimeout(left)
+            if not connection.recv(4096):
+                break
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RD)  # gunicorn, which closes it, finds nothing to wait for
 
 
 def _stop_streams(seconds: float) -> None:

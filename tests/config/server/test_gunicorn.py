@@ -320,3 +320,34 @@ def test_many_requests_pass_on_one_connection(served):
         assert client.getresponse().read() == b'{"alive": true}'
     assert client.sock is first
     client.close()
+
+
+def test_a_body_that_is_too_large_ends_the_connection_and_the_answer_says_so(served):
+    """gunicorn reads no more of it. A client that sent its next request there would lose it."""
+    address, _ = served
+    head = b"POST /api/hooks/signal HTTP/1.1\r\nHost: localhost\r\nContent-Length: 200000\r\n\r\n"
+    with socket.create_connection(address, timeout=60) as client:
+        client.sendall(head + b"x" * 200_000)
+        received = b"".join(iter(lambda: client.recv(65536), b""))
+    assert re.findall(rb"HTTP/1.1 (\d+) ", received) == [b"413"]
+    assert b"\r\nConnection: close\r\n" in received
+
+
+def test_others_are_served_while_a_client_does_not_close_a_connection_that_ended(served):
+    address, _ = served
+    wait_until(lambda: _is_another_served_meanwhile(address), "Others wait for a connection's end.")
+
+
+def _is_another_served_meanwhile(address):
+    """Whether another request is answered before the server has given up the first connection."""
+    with socket.create_connection(address, timeout=60) as first:
+        first.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        while first.recv(65536):
+            pass
+        assert b"200 OK" in exchange(address, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n")
+        try:  # what arrives at a connection that is closed is answered with a reset
+            first.sendall(b"x")
+            first.sendall(b"x")
+            return first.recv(1) == b""
+        except OSError:
+            return False
