@@ -5,7 +5,7 @@ the events up to that head. In any other order, a withdrawal between two stateme
 that never happened.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Annotated, NamedTuple, TypedDict
@@ -332,6 +332,23 @@ def kinds_ahead(query: Query, visibility: Visibility, most: int) -> dict[int, st
         if len(found) >= most:
             break
     return found
+
+
+def read_at(positions: Collection[int], visibility: Visibility) -> dict[int, Event]:
+    """The visible ones of the events at these positions."""
+    if not positions:
+        return {}
+    events = Event.objects.in_bulk(positions)
+    query = Query(after=min(positions) - 1, last=max(positions))
+    ranges = [part for branches in _ranges_ahead(query, visibility) for part in branches]
+    return {
+        position: event
+        for position, event in events.items()
+        if any(
+            part.low <= position <= part.high and part.key.get("topic", event.topic) == event.topic
+            for part in ranges
+        )
+    }
 
 
 def _ranges_ahead(query: Query, visibility: Visibility) -> Iterator[list[IndexRange]]:

@@ -44,6 +44,7 @@ pages = [
     path("webhooks/<str:webhook_id>/act", webhooks.act, name="webhook-act"),
     path("webhooks/<str:webhook_id>/change", webhooks.change, name="change-webhook"),
     path("webhooks/<str:webhook_id>/secret", webhooks.secret, name="webhook-secret"),
+    path("webhooks/<str:webhook_id>/again", webhooks.again, name="send-again"),
     path("webhooks/<str:webhook_id>/skip", webhooks.skip, name="skip-events"),
     path("webhooks/<str:webhook_id>/remove", webhooks.remove, name="remove-webhook"),
     path("activity", activity.activity, name="activity"),

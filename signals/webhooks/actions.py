@@ -26,6 +26,7 @@ from events.kinds import Kind
 from events.times import to_rfc3339
 from signals.outbound.addresses import ForbiddenURL, check_url
 from signals.webhooks.models import (
+    MAX_ATTEMPTS,
     MAX_LAG,
     MAX_OF_DESK,
     MAX_OF_PLATFORM,
@@ -318,6 +319,29 @@ def resend(*, webhook: Subscription, position: int) -> Subscription:
     """
     if webhook.event_at(position) is None:
         raise NotFound("The event does not exist, or you have no access to it.")
+    return _add_resends(webhook, [position])
+
+
+def resend_failed(*, webhook: Subscription, since: datetime) -> int:
+    """Asks a runner to send again the events whose latest attempt failed, at this time or later.
+
+    It looks at the attempts that are kept. Each event is sent once, as in ``resend``, in the order
+    of the log. Returns how many. Raises ``Invalid`` as ``resend`` does.
+    """
+    kept = list(webhook.attempts.exclude(position=None)[:MAX_ATTEMPTS])
+    latest = {attempt.position: attempt for attempt in reversed(kept)}
+    failed = sorted(
+        position
+        for position, attempt in latest.items()
+        if position is not None and attempt.at >= since and not attempt.is_success
+    )
+    if failed:
+        _add_resends(webhook, failed)
+    return len(failed)
+
+
+def _add_resends(webhook: Subscription, positions: Sequence[int]) -> Subscription:
+    """Adds events to those that wait to be sent again."""
     with log.turn(actor=None) as turn:
         row = _current(webhook)
         if not row.is_verified:
@@ -325,10 +349,9 @@ def resend(*, webhook: Subscription, position: int) -> Subscription:
         # A runner takes from the list what it has sent.
         locked = Subscription.objects.select_for_update().filter(pk=row.pk)
         waiting = locked.values_list("resends", flat=True).get() or []
-        if position not in waiting:
-            if len(waiting) >= MAX_RESENDS:
-                raise Invalid(f"{MAX_RESENDS} events wait to be sent again. Send this one later.")
-            waiting = [*waiting, position]
+        waiting += [position for position in positions if position not in waiting]
+        if len(waiting) > MAX_RESENDS:
+            raise Invalid(f"At most {MAX_RESENDS} events wait to be sent again. Try again later.")
         update(row, resends=waiting, next_attempt_at=turn.at)
     return row
 

@@ -506,7 +506,7 @@ class SubscriptionViewSet(ViewSetMixin, ApiView):
         page, next_cursor = list_page(
             found.attempts.all(), params, found.public_id, newest_first=True
         )
-        return ApiResponse({"attempts": attempt_records(page), "next": next_cursor})
+        return ApiResponse({"attempts": attempt_records(found, page), "next": next_cursor})
 
 
 def _desk_of(request: Request) -> Desk | None:

@@ -20,8 +20,10 @@ from events.feed import (
     Visibility,
     count_ahead,
     kinds_ahead,
+    read_at,
     read_head,
     read_page,
+    serialize_event,
 )
 from events.http.cursors import log_cursor
 from events.http.names import MAX_NAME_LENGTH
@@ -31,7 +33,7 @@ from events.kinds import GROUPS, Kind, data_of
 from events.models import Event
 from events.times import to_rfc3339
 from signals.outbound.answers import Fault
-from signals.webhooks.messages import TEST
+from signals.webhooks.messages import TEST, Message, event_message
 from tokens.crypto.keys import KeyLostError
 from tokens.models.secret import NO_TEXT, Sealed, SealedSecret, SealedSecretQuerySet, SecretId
 
@@ -372,6 +374,18 @@ class Subscription(Sealed):
         query = Query(after=position - 1, last=position, limit=1)
         return next(iter(read_page(query, self.visibility).events), None)
 
+    def events_of(self, attempts: Iterable["DeliveryAttempt"]) -> dict[int, Event]:
+        """The events that these attempts sent, by position, but none that its owner does not see.
+
+        After a restore that lost events, another event can be at the position of one that was sent.
+        """
+        positions = {attempt.position for attempt in attempts if attempt.position is not None}
+        return read_at(positions, self.visibility)
+
+    def message(self, event: Event, epoch: str) -> Message:
+        """What is sent of an event, in a log of this epoch."""
+        return event_message(serialize_event(event, platform=self.is_platform), epoch)
+
     @property
     def cursor(self) -> str:
         """The cursor as the feed gives and takes it."""
@@ -395,8 +409,9 @@ class Subscription(Sealed):
         }
 
     @property
-    def last_test_outcome(self) -> str:
-        return outcome_of(self.last_test_status, self.last_test_error)
+    def last_test_problem(self) -> str:
+        """What went wrong with the latest test, as a sentence; empty if the status says it."""
+        return problem_of(self.last_test_error)
 
     def lacks_key(self, now: datetime) -> bool:
         """Whether the URL or a secret that signs cannot be decrypted with the configured keys."""
@@ -494,18 +509,17 @@ class SubscriptionSecret(SealedSecret):
 # What is kept of a webhook's attempts.
 MAX_ATTEMPTS, MAX_ANSWERS, MAX_ANSWER_BYTES = 50, 10, 1024
 PROOF = (
-    'the body of the answer must be {"challenge": "…"} with the HMAC-SHA256 of the test\'s '
-    "challenge in hex, as the code below answers it."
+    "It did not prove that it knows the secret: the body of the answer must be "
+    '{"challenge": "…"} with the HMAC-SHA256 of the test\'s challenge in hex, as the code below '
+    "answers it."
 )
 
 
-def outcome_of(status: int | None, error: str) -> str:
-    """What pages say of an attempt: the status, or what went wrong, or both."""
+def problem_of(error: str) -> str:
+    """What pages say of an attempt's error: a sentence, or nothing without one."""
     if error == Fault.UNPROVEN:
-        return f"Answered {status}, but did not prove that it knows the secret: {PROOF}"
-    if status:
-        return str(status)
-    return Fault(error).label if error in Fault.values else "There was no answer."
+        return PROOF
+    return Fault(error).label if error in Fault.values else ""
 
 
 class AttemptRecord(TypedDict):
@@ -549,10 +563,11 @@ class DeliveryAttemptQuerySet(models.QuerySet["DeliveryAttempt"]):
         return every.filter(pk__in=unlocked.values("pk"))
 
 
-def attempt_records(attempts: Sequence["DeliveryAttempt"]) -> list[AttemptRecord]:
+def attempt_records(
+    webhook: Subscription, attempts: Sequence["DeliveryAttempt"]
+) -> list[AttemptRecord]:
     """The records that the owner sees. They hold nothing of the answers, which can hold secrets."""
-    positions = {one.position for one in attempts if one.position is not None}
-    kinds = dict(Event.objects.filter(position__in=positions).values_list("position", "kind"))
+    kinds = {position: event.kind for position, event in webhook.events_of(attempts).items()}
     return [
         {
             "at": to_rfc3339(one.at),
@@ -584,8 +599,6 @@ class DeliveryAttempt(Sealed):
     status = models.PositiveSmallIntegerField(null=True)
     error = models.CharField(max_length=MAX_ERROR_LENGTH, default="")
 
-    is_newest = False  # of the attempts of its event: ``pages.attempts_of`` sets it
-
     objects = DeliveryAttemptQuerySet.as_manager()
 
     class Meta:
@@ -609,8 +622,9 @@ class DeliveryAttempt(Sealed):
         return None if self.position is None else f"evt_{self.position}"
 
     @property
-    def outcome(self) -> str:
-        return outcome_of(self.status, self.error)
+    def problem(self) -> str:
+        """What went wrong, as a sentence; empty if the status says it."""
+        return problem_of(self.error)
 
     @property
     def answer(self) -> str:

@@ -6,6 +6,8 @@ attempts too.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from django import forms
@@ -24,15 +26,18 @@ from events.http.names import NameField
 from events.http.pages import ask, form_page, refusal_beside, sent
 from events.http.refusals import FieldCode, Invalid
 from events.kinds import Kind
+from events.models import Event
 from signals.contract.samples import Sample, plain_text
 from signals.outbound.addresses import MAX_URL_LENGTH
 from signals.page_access import customer_page
 from signals.webhooks import actions
+from signals.webhooks.messages import Message
 from signals.webhooks.models import (
     MAX_ANSWERS,
     MAX_ATTEMPTS,
     MAX_LAG,
     MAX_OF_DESK,
+    DeliveryAttempt,
     Subscription,
     without_groups,
 )
@@ -225,18 +230,79 @@ def webhook(request: HttpRequest, desk: Desk, webhook_id: str) -> HttpResponse:
         "bot": Automation.objects.filter(pk=found.bot).first(),
         "secrets": found.secrets.live(timezone.now()),
         "samples": receivers(),
-        **attempts_of(found),
+        **attempts_of(found, failed_only="failed" in request.GET),
     }
     return render(request, "webhooks/one.html", context)
 
 
-def attempts_of(found: Subscription) -> dict[str, object]:
+# What attempts call the kinds of signals. Other kinds are called as the activity calls them.
+SIGNALS = {
+    Kind.SIGNAL_FILLED: "Filled",
+    Kind.SIGNAL_REFUSED: "Refused",
+    Kind.SIGNAL_DRY_RUN: "Dry run of",
+    Kind.SIGNAL_RECORDED: "Recorded",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ShownAttempt:
+    """An attempt, and what is sent of its event: None for a test, and for what the log lost.
+
+    ``said`` is what the event is called. A signal's is followed by its pair and direction, ``of``.
+    ``can_repeat`` is whether it is the latest attempt of an event that can be sent again.
+    """
+
+    row: DeliveryAttempt
+    said: str
+    of: object
+    message: Message | None
+    can_repeat: bool
+    waits: bool  # to be sent again
+
+    @property
+    def body(self) -> str:
+        """The body of the message."""
+        return self.message.body.decode() if self.message else ""
+
+
+def attempts_of(found: Subscription, *, failed_only: bool = False) -> dict[str, object]:
     """The latest attempts, the newest first, for a template."""
-    attempts = list(found.attempts.all()[:MAX_ATTEMPTS])
-    newest = {attempt.position: attempt.pk for attempt in reversed(attempts)}
-    for attempt in attempts:
-        attempt.is_newest = newest[attempt.position] == attempt.pk
-    return {"attempts": attempts, "most_attempts": MAX_ATTEMPTS, "most_answers": MAX_ANSWERS}
+    rows = list(found.attempts.all()[:MAX_ATTEMPTS])
+    events, epoch = found.events_of(rows), read_head().epoch
+    newest = {row.position: row.pk for row in reversed(rows)}
+    shown = [
+        _shown(found, row, events.get(row.position or 0), epoch, newest[row.position] == row.pk)
+        for row in rows
+        if not (failed_only and row.is_success)
+    ]
+    return {
+        "attempts": shown,
+        "failed_only": failed_only,
+        "most_attempts": MAX_ATTEMPTS,
+        "most_answers": MAX_ANSWERS,
+    }
+
+
+def _shown(
+    found: Subscription, row: DeliveryAttempt, event: Event | None, epoch: str, is_newest: bool
+) -> ShownAttempt:
+    said, of = _named(event) if event else ("Test" if row.position is None else "Unknown", None)
+    waits = is_newest and row.position in (found.resends or ())
+    return ShownAttempt(
+        row=row,
+        said=said,
+        of=of,
+        message=found.message(event, epoch) if event else None,
+        can_repeat=bool(event) and is_newest and found.is_verified and not waits,
+        waits=waits,
+    )
+
+
+def _named(event: Event) -> tuple[str, object]:
+    """What an event is called, and the pair and direction that belong to it, or None."""
+    kind = Kind(event.kind)
+    of = event.content["signal"] or event.data.get("sent")
+    return (SIGNALS[kind], of) if kind in SIGNALS and of else (kind.label, None)
 
 
 def _lag(found: Subscription) -> str:
@@ -326,6 +392,73 @@ def remove(request: HttpRequest, desk: Desk, webhook_id: str) -> HttpResponse:
     )
 
 
+FAILED, EVERYTHING = "failed", "everything"
+PERIODS = {"hour": timedelta(hours=1), "day": timedelta(days=1)}
+EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)  # no log is older
+
+
+class AgainForm(forms.Form):
+    """Which events are sent again, and since when."""
+
+    what = forms.ChoiceField(
+        label="Send again",
+        choices=[
+            (FAILED, f"what failed: each event whose last attempt failed, of {MAX_ATTEMPTS} kept"),
+            (EVERYTHING, "everything: all its events since then, in order, then what is new"),
+        ],
+        initial=FAILED,
+        widget=forms.RadioSelect,
+    )
+    period = forms.ChoiceField(
+        label="Since",
+        choices=[("hour", "the last hour"), ("day", "the last day"), ("", "a time:")],
+        required=False,
+        initial="hour",
+    )
+    since = forms.DateTimeField(
+        label="Time", required=False, widget=forms.DateTimeInput({"type": "datetime-local"})
+    )
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        zone = timezone.get_current_timezone_name()
+        self.fields["since"].help_text = f"In the time zone {zone}. Only if you chose a time."
+
+    def clean(self) -> dict[str, Any]:
+        """What was chosen, with the time in ``since``."""
+        chosen = self.cleaned_data
+        if period := PERIODS.get(chosen.get("period", "")):
+            return {**chosen, "since": timezone.now() - period}
+        if (since := chosen.get("since")) and EARLIEST < since <= timezone.now():
+            return chosen
+        if "since" not in self.errors:
+            self.add_error("since", "Enter a time that has been.")
+        return chosen
+
+
+@customer_page("GET", "POST", spends="rewinds", recently=True)
+def again(request: HttpRequest, desk: Desk, webhook_id: str) -> HttpResponse:
+    """Sends again what failed since a time, or moves the cursor to that time."""
+    webhook = Subscription.objects.of_owner(desk).named(webhook_id)
+    form = AgainForm(sent(request))
+    if form.is_valid():
+        since = form.cleaned_data["since"]
+        with refusal_beside(form):
+            if form.cleaned_data["what"] == EVERYTHING:
+                actions.replay(webhook=webhook, since=since, actor=desk.actor)
+                said = "Everything since then is sent again, in order."
+            else:
+                count = actions.resend_failed(webhook=webhook, since=since)
+                is_one = "is" if count == 1 else "are"
+                said = f"{number_of(count)} {is_one} sent again." if count else NOTHING_FAILED
+            messages.success(request, said)
+            return redirect("webhook", webhook_id)
+    return form_page(request, "webhooks/again.html", form, webhook=webhook)
+
+
+NOTHING_FAILED = "Nothing is sent again: no event's last attempt has failed since then."
+
+
 class SkipForm(forms.Form):
     """The position up to which the page showed what waits. What comes later is not skipped."""
 
@@ -404,7 +537,7 @@ def press(button: str, webhook: Subscription, actor: Actor, position: str = "") 
         case "resend":
             only = _position(position)
             actions.resend(webhook=webhook, position=only)
-            return f"evt_{only} is sent again. Reload this page to see what became of it."
+            return f"evt_{only} is sent again."
         case "again":
             first = _position(position)
             move(webhook, actor, first - 1)

@@ -189,6 +189,7 @@ ROWS: dict[str, dict[str, Row]] = {
     },
     "webhooks/<str:webhook_id>/change": {"GET": OF_THE_OWNER, "POST": OF_THE_OWNER},
     "webhooks/<str:webhook_id>/secret": {"GET": OF_THE_OWNER, "POST": OF_THE_OWNER},
+    "webhooks/<str:webhook_id>/again": {"GET": OF_THE_OWNER, "POST": OF_THE_OWNER},
     "webhooks/<str:webhook_id>/skip": {
         "GET": OF_THE_OWNER,
         "POST": OF_THE_OWNER | {OWNER: "invalid"},

@@ -126,19 +126,14 @@ def read_alone(row: Subscription) -> Batch | None:
     epoch = page.head.epoch
     if epoch != row.cursor_epoch or row.cursor_position > page.head.position:
         return None
-    messages = [
-        event_message(serialize_event(event, platform=row.is_platform), epoch)
-        for event in page.events
-    ]
+    messages = [row.message(event, epoch) for event in page.events]
     return Batch(messages, page.examined, page.more)
 
 
 def read_one(row: Subscription, position: int) -> Message | None:
     """The message of one event; None if the owner does not see it any more."""
     event = row.event_at(position)
-    if event is None:
-        return None
-    return event_message(serialize_event(event, platform=row.is_platform), read_head().epoch)
+    return None if event is None else row.message(event, read_head().epoch)
 
 
 def read_together(rows: Sequence[Subscription]) -> dict[int, Batch]:

@@ -89,9 +89,10 @@ def webhooks_to_look_at(desk: Desk) -> tuple[Subscription, Subscription, Subscri
     return a_failing_webhook(desk), an_active_webhook(), paused
 
 
-def a_failing_webhook(desk: Desk | None, position: int = 3) -> Subscription:
+def a_failing_webhook(desk: Desk | None) -> Subscription:
     """It delivered an event, and fails at the next: by an answer, then without one."""
     webhook = an_active_webhook(desk)
+    position = webhook.cursor_position  # its own first event, before that of its verification
     now = truncate_to_milliseconds(timezone.now())
     tried = {"subscription": webhook, "at": now, "milliseconds": 31}
     attempts = [

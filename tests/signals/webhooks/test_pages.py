@@ -9,7 +9,7 @@ from django.test import Client
 from django.utils import timezone
 
 from desks.actions import add_automation, connect
-from desks.models import Desk
+from desks.models import Desk, User
 from events.actors import SYSTEM
 from events.http import limits
 from events.kinds import Kind
@@ -17,6 +17,7 @@ from events.models import Event, Head
 from signals.outbound.answers import Fault
 from signals.webhooks import actions
 from signals.webhooks.models import (
+    MAX_ATTEMPTS,
     MAX_OF_DESK,
     DeliveryAttempt,
     Reason,
@@ -24,12 +25,16 @@ from signals.webhooks.models import (
     without_groups,
 )
 from signals.webhooks.pages import GROUPS, groups_of, in_words, kinds_of, receivers
+from signals.webhooks.runner.news import read_one
 from tests import factories, pages
+from tests.client import push
+from tests.signals.bodies import tradingview
 from tests.signals.webhooks.stage import (
     URL,
     a_failing_webhook,
     a_webhook,
     an_active_webhook,
+    of,
     secrets_of,
 )
 from tests.staff import LONG_AGO, a_client
@@ -54,6 +59,13 @@ def owner(desk) -> Client:
 def staff(settings) -> Client:
     settings.REQUIRE_STAFF_MFA = True
     return a_client()
+
+
+@pytest.fixture
+def engine_and_bot(desk):
+    """The owner's desk, and an elected bot of it."""
+    connect(desk=desk, venue="Kraken", actor=SYSTEM)
+    return desk, factories.a_bot(desk)
 
 
 def at(webhook: Subscription, page: str = "") -> str:
@@ -190,16 +202,166 @@ def test_every_change_first_leads_to_the_page_that_asks_who_one_is(desk):
 
 def test_the_page_says_state_lag_and_what_became_of_the_attempts(desk, owner):
     webhook = a_failing_webhook(desk)
-    shown = owner.get(at(webhook))
-    text, source = pages.words(shown), pages.source(shown)
+    answer = owner.get(at(webhook))
+    text, source = pages.words(answer), pages.source(answer)
     assert "Deliveries fail." in text
     assert f"Waiting {Head.objects.get().position - webhook.cursor_position} event" in text
     assert "Failed attempts in a row 2" in text
     assert "Latest attempts" in text
     assert "The name of the host was not found." in text
     assert "Cannot POST /quietly/1f3a &lt;b&gt;now&lt;/b&gt;" in source
-    assert text.count("Send again from here") == 2  # once for each event
-    assert "test" in text
+    assert text.count("Send this and everything after it again") == 2  # once for each event
+    assert "204 Test" in text
+
+
+# --- Attempts -------------------------------------------------------------------------------------
+
+
+def attempt(webhook: Subscription, position: int | None, status: int, minutes: float = 0):
+    """An attempt so many minutes ago."""
+    at = timezone.now() - timedelta(minutes=minutes)
+    return DeliveryAttempt.objects.create(
+        subscription=webhook, position=position, at=at, milliseconds=7, status=status
+    )
+
+
+def shown(answer) -> list[str]:
+    """The words of each attempt that the page lists, the newest first."""
+    listed = pages.source(answer).partition('class="rows attempts"')[2].partition("</ul>")[0]
+    return [" ".join(html.unescape(pages.TAGS.sub(" ", li)).split()) for li in listed.split("<li")]
+
+
+def test_attempts_name_their_events_and_show_what_is_sent_of_them(engine_and_bot, owner):
+    desk, bot = engine_and_bot
+    webhook = an_active_webhook(desk)
+    push(tradingview(bot), secret=bot.secret)
+    filled = Event.objects.latest("position")
+    push(tradingview(bot, direction="long"), secret=bot.secret)
+    refused = Event.objects.latest("position")
+    for position in (None, refused.position, filled.position, 2):
+        attempt(webhook, position, 204)
+    answer = owner.get(at(webhook))
+    _, of_desk, of_fill, of_refusal, of_test = shown(answer)
+    assert f"Filled ETH/USDT short {filled.id}" in of_fill
+    assert f"Refused ETH/USDT long {refused.id}" in of_refusal
+    assert "204 Test just now" in of_test
+    assert "Desk connected evt_2" in of_desk
+    assert "Send again" not in of_test
+    sent = [read_one(webhook, event.position) for event in (filled, refused)]
+    assert all(message.body.decode() in pages.copied(answer) for message in sent)
+    assert f"webhook-id: {sent[0].id}" in of_fill
+    assert len(pages.copied(answer)) == 3 + 4  # and the receivers
+
+
+def test_what_the_owner_does_not_see_is_not_shown_of_an_attempt(desk, owner):
+    """After a restore the event of another desk can be at the position of what was sent."""
+    webhook = an_active_webhook(desk)
+    factories.a_desk()
+    other = Event.objects.latest("position")
+    for position in (other.position, 10**6):
+        attempt(webhook, position, 500)
+    answer = owner.get(at(webhook))
+    assert other.user_id not in pages.source(answer)
+    assert [text.partition(" evt")[0].rpartition("> ")[2] for text in shown(answer)[1:]] == [
+        "500 Unknown",
+        "500 Unknown",
+    ]
+    assert "Send again " not in " ".join(shown(answer))
+    kinds = [one["kind"] for one in owner.get(f"{of(webhook)}/attempts").json()["attempts"]]
+    assert kinds == [None, None]
+
+
+def test_only_what_failed_is_listed(desk, owner):
+    webhook = an_active_webhook(desk)
+    for position, status in ((2, 500), (2, 204), (3, 503)):
+        attempt(webhook, position, status)
+    assert len(shown(owner.get(at(webhook)))) == 1 + 3
+    failed = shown(owner.get(at(webhook) + "?failed"))[1:]
+    assert ["evt_3" in failed[0], "evt_2" in failed[1]] == [True, True]
+    assert "Send again evt_3" in failed[0]
+    assert "Send again evt_2" not in failed[1]  # it was delivered later
+    DeliveryAttempt.objects.filter(status__gt=204).delete()
+    assert "No attempt failed." in pages.words(owner.get(at(webhook) + "?failed"))
+
+
+def test_an_event_that_is_sent_again_says_so_until_it_was(desk, owner):
+    webhook = an_active_webhook(desk)
+    attempt(webhook, 2, 500)
+    said = press(owner, webhook, "resend", position=2)
+    assert "evt_2 is sent again." in pages.words(said)
+    assert "To be sent again 1 event" in pages.words(said)
+    assert shown(said)[1].endswith("is sent again")
+
+
+def again(browser: Client, webhook: Subscription, **more: object):
+    form = {"what": "failed", "period": "hour", **more}
+    return browser.post(at(webhook, "again"), form, follow=True)
+
+
+def test_what_failed_since_a_time_is_sent_again_together(desk, owner):
+    webhook = an_active_webhook(desk)
+    for position, status, minutes in (
+        *((2, 500, 90), (3, 500, 50), (4, 503, 40), (4, 204, 30)),
+        *((5, 500, 20), (5, 500, 10), (None, 500, 5)),
+    ):
+        attempt(webhook, position, status, minutes)
+    head = Head.objects.get().position
+    assert "2 events are sent again." in pages.words(again(owner, webhook))
+    assert Subscription.objects.get().resends == [3, 5]
+    assert "3 events are sent again." in pages.words(again(owner, webhook, period="day"))
+    assert Subscription.objects.get().resends == [3, 5, 2]
+    since = (timezone.now() - timedelta(minutes=15)).strftime("%Y-%m-%dT%H:%M")
+    Subscription.objects.update(resends=None)
+    said = again(owner, webhook, period="", since=since)
+    assert "1 event is sent again." in pages.words(said)
+    assert Subscription.objects.get().resends == [5]
+    DeliveryAttempt.objects.update(status=204)
+    assert "Nothing is sent again" in pages.words(again(owner, webhook))
+    assert (Subscription.objects.get().cursor_position, head) == (
+        webhook.cursor_position,
+        Head.objects.get().position,
+    )
+
+
+def test_no_more_is_sent_again_together_than_may_wait(desk, owner):
+    webhook = an_active_webhook(desk)
+    for position in range(1, MAX_ATTEMPTS + 2):
+        attempt(webhook, position, 500)
+    again(owner, webhook)
+    assert Subscription.objects.get().resends == [*range(2, MAX_ATTEMPTS + 2)]
+    attempt(webhook, 10**6, 500)
+    refused = again(owner, webhook)
+    assert refused.status_code == 422
+    assert "At most 50 events wait to be sent again." in pages.errors(refused)[0]
+
+
+def test_everything_since_a_time_is_sent_again(desk, owner):
+    webhook = an_active_webhook(desk)
+    assert "is sent again, in order" in pages.words(again(owner, webhook, what="everything"))
+    assert Subscription.objects.get().cursor_position == 0
+    assert "continues from the first event" in pages.words(owner.get("/activity"))
+
+
+@pytest.mark.parametrize("since", ["", "x", "0001-01-01T00:00", "9999-12-31T23:59"])
+def test_a_time_that_has_not_been_is_said_beside_its_field(desk, owner, since):
+    for zone in ("Pacific/Kiritimati", "Pacific/Pago_Pago"):
+        User.objects.update(time_zone=zone)
+        for what in ("failed", "everything"):
+            refused = again(owner, an_active_webhook(desk), what=what, period="", since=since)
+            assert (refused.status_code, len(pages.errors(refused))) == (422, 1)
+    assert not Event.objects.filter(kind="subscription.rewound").exists()
+
+
+def test_a_url_that_never_answered_a_test_gets_nothing_again(desk, owner):
+    webhook = a_webhook(desk)
+    attempt(webhook, 2, 500)
+    page = pages.source(owner.get(at(webhook)))
+    assert "Send again" not in page
+    assert "Send many again" not in page
+    assert again(owner, webhook).status_code == 422
+
+
+# --- The state ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -392,8 +554,10 @@ def test_sending_again_is_limited_together_with_the_api_and_skipping_is_not(sett
     again = {"act": "again", "position": "3"}
     assert owner.post(at(webhook, "act"), again).status_code == 302
     limits.consume("rewinds", str(desk.user.pk))  # as the API does
-    refused = owner.post(at(webhook, "act"), again)
-    assert (refused.status_code, pages.problem(refused)) == (429, "rate_limited")
+    many = {"what": "failed", "period": "hour"}
+    for page, form in (("act", again), ("again", many)):
+        refused = owner.post(at(webhook, page), form)
+        assert (refused.status_code, pages.problem(refused)) == (429, "rate_limited")
     assert owner.post(at(webhook, "act"), {"act": "test"}).status_code == 302
     assert (
         owner.post(at(webhook, "skip"), {"until": Head.objects.get().position}).status_code == 302
@@ -408,7 +572,7 @@ def test_an_attempt_says_that_an_answer_was_no_proof(desk, owner):
     attempt.keep_answer(b"ok")
     attempt.save()
     page = html.unescape(pages.source(owner.get(at(webhook))))
-    assert "Answered 200, but did not prove that it knows the secret:" in page
+    assert "It did not prove that it knows the secret:" in page
     assert 'class="verdict refused"' in page
     assert 'class="verdict accepted"' not in page
 
