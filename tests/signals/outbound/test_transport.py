@@ -248,8 +248,11 @@ class TestSending:
 
         def slow(handler, request):
             with suppress(OSError):
-                while not is_over.wait(0.05):
+                for _ in range(400):  # without a limit, it ends after 20 seconds by itself
+                    if is_over.wait(0.05):
+                        break
                     handler.wfile.write(drip)
+            handler.close_connection = True
 
         with endpoint(slow) as heard:
             answer = post(heard.url())

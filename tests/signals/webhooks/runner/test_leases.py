@@ -9,6 +9,7 @@ from datetime import timedelta
 from ipaddress import ip_network
 
 import pytest
+import time_machine
 from django.db import connection, transaction
 from django.db.models.functions import Now
 from django.utils import timezone
@@ -137,6 +138,14 @@ def test_what_began_before_a_change_counts_for_nothing(row):
     end(leased, failures=1, status=500)
     found = current(row)
     assert (found.cursor_position, found.failures, found.leased_until) == (1, 0, None)
+    assert due(10) == [(row.pk, False)]
+
+
+def test_a_change_by_a_server_whose_clock_is_ahead_is_due_at_once(row):
+    (leased,) = take(row)
+    with time_machine.travel(timezone.now() + timedelta(hours=1), tick=False):
+        actions.rewind(webhook=row, after=log_cursor(row.cursor_epoch, 1), actor=SYSTEM)
+    end(leased)
     assert due(10) == [(row.pk, False)]
 
 
