@@ -24,9 +24,10 @@ from signals.webhooks.runner.sessions import AT_ONCE, Lease, Session, due, finis
 MOST_SESSIONS = 1500  # at a time, in one process
 MOST_SLOW = 500  # of them, with endpoints that failed last or were slow
 TOGETHER = 100  # webhooks in one lease, and sessions that are saved at once
-SLOW_TOGETHER = 25  # more of them in the same lease
+SLOW_TOGETHER = 5  # of those in one lease of their own
 MOST_KEPT = 1000  # connections that are not in use
 
+SLOW_INTERVAL = 0.1  # seconds between two leases of those: together they begin 50 a second
 DUE_INTERVAL = 1.0  # seconds
 TRIM_INTERVAL = 5.0  # seconds
 QUIET_INTERVAL = 600.0  # seconds
@@ -48,7 +49,8 @@ class Slots:
     """Who waits for a session, in order, and who has one: an endpoint that hangs costs its own.
 
     Webhooks whose last delivery failed or was slow wait apart, and get a part of the sessions
-    only. So however many endpoints hang, there is room for the others, and nobody waits behind
+    only. They are leased apart, at a steady rate, because many that failed together are due again
+    together. So however many endpoints hang, there is room for the others, and nobody waits behind
     them.
     """
 
@@ -72,12 +74,20 @@ class Slots:
 
     def take(self) -> list[int]:
         """The next ones for which there is room. Call ``end`` for each of them."""
-        room = MOST_SESSIONS - len(self._running)
+        return self._take(min(self._room, TOGETHER), slow=False)
+
+    def take_slow(self) -> list[int]:
+        """The same of those whose last delivery failed or was slow."""
         slow_room = MOST_SLOW - len(self._running.keys() & self._slow)
-        quick = (pk for pk in self._waiting if pk not in self._slow)
-        slow = (pk for pk in self._waiting if pk in self._slow)
-        ids = list(islice(quick, min(room, TOGETHER)))
-        ids += islice(slow, max(0, min(room - len(ids), slow_room, SLOW_TOGETHER)))
+        return self._take(min(self._room, slow_room, SLOW_TOGETHER), slow=True)
+
+    @property
+    def _room(self) -> int:
+        return MOST_SESSIONS - len(self._running)
+
+    def _take(self, most: int, *, slow: bool) -> list[int]:
+        chosen = (pk for pk in self._waiting if (pk in self._slow) == slow)
+        ids = list(islice(chosen, max(0, most)))
         for pk in ids:
             del self._waiting[pk]
             self._running[pk] = False
@@ -148,6 +158,7 @@ class Runner:
         steps = (
             (self._follow, 0.0),
             (self._lease_waiting, 0.0),
+            (self._lease_slow, SLOW_INTERVAL),
             (self._find_due, DUE_INTERVAL),
             (self._look_behind, QUIET_INTERVAL),
             (self._connections.close_old, DUE_INTERVAL),
@@ -231,16 +242,25 @@ class Runner:
         await self._changed.wait()
         self._changed.clear()
         while not self._stop.is_set() and (ids := self._slots.take()):
-            leased: list[Lease] = []
-            again = ids  # if the database is down
-            try:
-                leased, again = await in_database(lease, ids)
-            finally:
-                for pk in set(ids).difference(one.row.pk for one in leased):
-                    self._slots.end(pk)
-                if again:
-                    asyncio.get_running_loop().call_later(RETRY, self._add, again)
-            await self._start(leased)
+            await self._lease(ids)
+
+    async def _lease_slow(self) -> None:
+        """Leases some of those whose last delivery failed or was slow."""
+        if ids := self._slots.take_slow():
+            await self._lease(ids)
+
+    async def _lease(self, ids: list[int]) -> None:
+        """Leases these and starts their sessions."""
+        leased: list[Lease] = []
+        again = ids  # if the database is down
+        try:
+            leased, again = await in_database(lease, ids)
+        finally:
+            for pk in set(ids).difference(one.row.pk for one in leased):
+                self._slots.end(pk)
+            if again:
+                asyncio.get_running_loop().call_later(RETRY, self._add, again)
+        await self._start(leased)
 
     async def _save(self) -> None:
         """Saves what sessions have done, many of them together, and makes room for others."""
