@@ -7,6 +7,7 @@ election and no card. So what one signal of a batch changes for the next is only
 import time
 from collections.abc import Sequence
 
+from django.db import connection
 from prometheus_client import Histogram
 
 from events import log
@@ -55,7 +56,12 @@ def write(jobs: Sequence[Job[Candidate, Signal]]) -> None:
                 write([job])
 
 
-_queue: GroupCommit[Candidate, Signal] = GroupCommit(write)
+def _connect() -> None:
+    """Gets this thread a connection to the database: while that is away, it waits for one."""
+    connection.ensure_connection()
+
+
+_queue: GroupCommit[Candidate, Signal] = GroupCommit(write, _connect)
 
 
 def _write_together(jobs: Sequence[Job[Candidate, Signal]]) -> None:

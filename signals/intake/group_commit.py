@@ -1,8 +1,9 @@
 """Group commit: the threads of a process that wait for the log share one turn.
 
-A thread that finds no leader becomes the leader. It takes the work of all who wait, processes it as
-one batch, wakes them with their results, and passes the lead to the first of those who came
-meanwhile. Each thread sleeps on a lock of its own and is woken once.
+A thread that finds no leader becomes the leader. It makes itself ready, which can take long, and
+only then takes the work of all who wait. It processes that as one batch, wakes them with their
+results, and passes the lead to the first of those who came meanwhile. Each thread sleeps on a lock
+of its own and is woken once.
 
 A thread may give up only until a leader takes its work. After that it waits for the batch to end,
 because its work may be committed. If the database is down or its lock is held, everyone who waits
@@ -70,12 +71,18 @@ class Job(Generic[Work, Result]):
 class GroupCommit(Generic[Work, Result]):
     """One queue of waiting threads, and its leader.
 
+    ``get_ready`` is called by each leader first. Who comes meanwhile is in the batch too, and waits
+    only once. If it raises an error, all who wait fail.
     ``process`` receives a batch of at most ``MAX_BATCH`` jobs, in the order of arrival. It calls
     ``finish`` or ``fail`` of each. If it raises an error, the jobs that are not finished fail.
     """
 
-    def __init__(self, process: Callable[[Sequence[Job[Work, Result]]], None]) -> None:
-        self._process = process
+    def __init__(
+        self,
+        process: Callable[[Sequence[Job[Work, Result]]], None],
+        get_ready: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._process, self._get_ready = process, get_ready
         self._lock = threading.Lock()
         self._waiting: deque[Job[Work, Result]] = deque()
         self._is_led = False
@@ -111,10 +118,14 @@ class GroupCommit(Generic[Work, Result]):
 
     def _lead(self) -> None:
         """Processes one batch and passes the lead on."""
-        with self._lock:
-            batch = [self._waiting.popleft() for _ in range(min(MAX_BATCH, len(self._waiting)))]
+        batch: list[Job[Work, Result]] = []
         failure: BaseException | None = None
         try:
+            self._get_ready()
+            with self._lock:
+                batch += [
+                    self._waiting.popleft() for _ in range(min(MAX_BATCH, len(self._waiting)))
+                ]
             self._process(batch)
         except DATABASE_ERRORS as error:
             failure = error
@@ -127,7 +138,7 @@ class GroupCommit(Generic[Work, Result]):
     def _end(self, batch: list[Job[Work, Result]], failure: BaseException | None) -> None:
         """Passes the lead on first, so that the next batch starts early. Then wakes the batch."""
         with self._lock:
-            if failure is not None and fails_all(failure):
+            if failure is not None and (not batch or fails_all(failure)):
                 batch += self._waiting
                 self._waiting.clear()
             following = self._waiting[0] if self._waiting else None

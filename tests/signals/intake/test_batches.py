@@ -1,17 +1,22 @@
 """A batch of signals decides exactly as its signals would one by one."""
 
 import re
+import threading
+import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from django.db import IntegrityError, connection
+from django.db.backends.signals import connection_created
 from django.test.utils import CaptureQueriesContext
 
 from desks.models import Desk
 from events.actors import SYSTEM
 from events.http.refusals import Refused, TokenInvalid
 from events.models import Event, Head
+from signals.intake import batch
 from signals.intake.batch import write
 from signals.intake.decision import LawfulSignal
 from signals.intake.group_commit import Job
@@ -154,3 +159,37 @@ def test_a_batch_with_refusals_takes_two_more_statements_at_most(desk, token):
     assert taken.count("SELECT") == 2  # the second: the first answers of spent nonces
     assert taken.count("UPDATE") == 2  # the second: unused positions are given back
     assert is_contiguous()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_who_comes_while_the_first_one_waits_for_a_connection_waits_for_the_same_one(desk, token):
+    candidates = [signal(floor(desk, nonce=f"n-{n}"), token) for n in range(4)]
+    connecting, goes_on, threads = threading.Event(), threading.Event(), set[str]()
+
+    def hold_up(**_: object) -> None:
+        threads.add(threading.current_thread().name)
+        connecting.set()
+        assert goes_on.wait(60)
+
+    def send(job: CandidateJob) -> Signal:
+        try:
+            return batch.submit(job.work)
+        finally:
+            connection.close()
+
+    connection_created.connect(hold_up)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            sent = [pool.submit(send, candidates[0])]
+            assert connecting.wait(60)
+            sent += [pool.submit(send, job) for job in candidates[1:]]
+            limit = time.monotonic() + 60
+            while len(batch._queue._waiting) < len(candidates):
+                assert time.monotonic() < limit
+            goes_on.set()
+            positions = [each.result(60).position for each in sent]
+    finally:
+        goes_on.set()
+        connection_created.disconnect(hold_up)
+    assert sorted(positions) == positions
+    assert len(threads) == 1

@@ -25,7 +25,11 @@ class Batches:
         self.works: list[int] = []
         self.started, self.release = threading.Event(), threading.Event()
         self.fail: Callable[[Jobs], None] = lambda jobs: None
-        self.queue: GroupCommit[int, int] = GroupCommit(self.process)
+        self.get_ready: Callable[[], None] = lambda: None
+        self.queue: GroupCommit[int, int] = GroupCommit(self.process, self._get_ready)
+
+    def _get_ready(self) -> None:
+        self.get_ready()
 
     def process(self, jobs: Jobs) -> None:
         self.sizes.append(len(jobs))
@@ -70,6 +74,35 @@ def test_a_lone_thread_is_a_batch_of_one(batches):
     batches.release.set()
     assert [batches.queue.submit(work) for work in (1, 2)] == [2, 4]
     assert batches.sizes == [1, 1]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_who_comes_while_the_leader_gets_ready_shares_its_batch_or_its_failure(
+    batches, threads, fails
+):
+    getting_ready, goes_on = threading.Event(), threading.Event()
+
+    def get_ready() -> None:
+        getting_ready.set()
+        assert goes_on.wait(60)
+        if fails:
+            raise OperationalError("no connection")
+
+    batches.get_ready = get_ready
+    submitted = [threads.submit(batches.queue.submit, 0)]
+    assert getting_ready.wait(60)
+    submitted += [threads.submit(batches.queue.submit, work) for work in range(1, 5)]
+    batches.wait_for(5)
+    batches.release.set()
+    goes_on.set()
+    if fails:
+        errors = [each.exception(60) for each in submitted]
+        assert [type(error) for error in errors] == [OperationalError] * 5
+        batches.get_ready = lambda: None
+    else:
+        assert [each.result(60) for each in submitted] == [0, 2, 4, 6, 8]
+    assert batches.sizes == ([] if fails else [5])
+    assert threads.submit(batches.queue.submit, 7).result(60) == 14
 
 
 def test_all_who_wait_behind_a_batch_are_the_next_batch_in_the_order_of_arrival(batches, threads):
