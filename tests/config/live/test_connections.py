@@ -116,6 +116,12 @@ def test_what_follows_the_first_head_is_not_read(caplog):
     async def test() -> None:
         answers = await closed_after((HEAD + b"\r\n") * 1000)
         assert answers.count(b"HTTP/1.1 204 ") == 1
+        async with a_reader() as (_, protocol, _client):
+            protocol.data_received(HEAD + b"\r\n")
+            served = protocol._task
+            protocol.data_received(HEAD + b"\r\n")
+            assert protocol._task is served
+            await lost(protocol)
 
     in_the_loop(test)
     assert [record.getMessage() for record in caplog.records] == []
