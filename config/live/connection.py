@@ -15,7 +15,7 @@ from contextlib import suppress
 from django.db import close_old_connections
 from gunicorn.http.errors import ParseException
 
-from config.live.requests import PROBES, Answer, respond
+from config.live.served_paths import PROBES, Answer, respond
 from config.problems import to_refusal
 from config.server.heads import Environ, environ_of, refusal
 from events.http.refusals import Unavailable

@@ -16,7 +16,7 @@ from prometheus_client import REGISTRY
 
 from config.live import connection
 from config.live.connection import Connection, LiveReader, Threads
-from config.live.requests import Answer, respond
+from config.live.served_paths import Answer, respond
 from config.server.heads import MAX_HEAD, Environ, environ_of
 from events.http.refusals import Unavailable
 from events.live.hub import hub

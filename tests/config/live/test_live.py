@@ -18,7 +18,7 @@ import pytest
 
 from config.environment import ROOT
 from config.live import server
-from config.live.requests import respond
+from config.live.served_paths import respond
 from config.server.heads import environ_of
 from events.live.readers import Reader
 from tests.client import EVENTS, bearer

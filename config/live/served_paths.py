@@ -1,4 +1,4 @@
-"""A request of the live server, answered by the same middleware and views as gunicorn's."""
+"""The paths that the live server serves, by the same middleware and views as gunicorn."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
