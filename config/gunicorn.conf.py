@@ -17,7 +17,7 @@ os.umask(0o077)
 
 INVALID = "Invalid settings"
 
-from config.server import metrics_folder  # noqa: E402 - on the path since now
+from config.server import heads, metrics_folder  # noqa: E402 - on the path since now
 from config.server.worker import hold_stops, release_stops  # noqa: E402
 
 try:
@@ -63,20 +63,7 @@ timeout = 30
 # this time to finish.
 graceful_timeout = 30
 
-# The longest valid path, a feed with every filter, is far shorter. A longer line is a 414.
-limit_request_line = 4094
-# Browsers and proxies send about 30 headers; five signatures take 350 bytes.
-limit_request_fields = 64
-limit_request_field_size = 8190
-
-# gunicorn trusts no proxy. TRUSTED_PROXIES alone decides.
-forwarded_allow_ips = ""
-# A header with an underscore could imitate one with a hyphen.
-header_map = "drop"
-# Never the parser in C (gunicorn_h1c), which gunicorn would use wherever it is installed. Version
-# 0.6.9 ends a header at a line feed alone, where a proxy may not. It answers 500 to a folded header
-# and to an unknown transfer coding.
-http_parser = "python"
+globals().update(heads.SETTINGS)
 
 # gunicorn would log paths, which may hold secrets. The service logs its own requests.
 accesslog = None

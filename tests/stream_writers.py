@@ -27,7 +27,7 @@ def main(seed: int, rounds: int, user_ids: list[str]) -> None:
     from desks.models import Card, Desk  # noqa: PLC0415
     from events.actors import SYSTEM  # noqa: PLC0415
     from events.http.refusals import Refused  # noqa: PLC0415
-    from tokens import accounts  # noqa: PLC0415
+    from tokens import account_closing  # noqa: PLC0415
     from tokens import actions as credentials  # noqa: PLC0415
 
     rng = random.Random(seed)
@@ -69,12 +69,12 @@ def main(seed: int, rounds: int, user_ids: list[str]) -> None:
         actions.publish_card(name="Next", pair=card.pair, direction=direction, actor=SYSTEM)
 
     def deactivate(desk: Desk) -> None:
-        accounts.deactivate(user=desk.user, actor=SYSTEM)
+        account_closing.deactivate(user=desk.user, actor=SYSTEM)
         desk.refresh_from_db(fields=["deactivated"])
 
     def reactivate(desk: Desk) -> None:
         if desk.deactivated:
-            accounts.reactivate(user=desk.user, actor=SYSTEM)
+            account_closing.reactivate(user=desk.user, actor=SYSTEM)
             desk.refresh_from_db(fields=["deactivated"])
             mint(desk)
             connect(desk)

@@ -23,7 +23,7 @@ from events.control.pages import ActionPage, ReadOnlyAdmin
 from events.http import limits
 from events.http.names import NameField
 from events.http.refusals import Invalid
-from tokens import accounts, actions
+from tokens import account_closing, actions
 from tokens.choices import Source
 from tokens.forms import SecretForm, refuse_used, used_once
 from tokens.models import SigningSecret, Token
@@ -312,7 +312,7 @@ class DeactivateUser(ActionPage):
     def perform(self, form: forms.Form) -> HttpResponse:
         if self.row == self.request.user:
             raise Invalid("You cannot deactivate your own account. Ask another member of staff.")
-        accounts.deactivate(user=self.row, actor=self.actor)
+        account_closing.deactivate(user=self.row, actor=self.actor)
         return self.redirect_to_row(self.row, f"{self.row} is deactivated.")
 
 
@@ -330,7 +330,7 @@ class ReactivateUser(ActionPage):
         return not row.is_active and row.closed_at is None
 
     def perform(self, form: forms.Form) -> HttpResponse:
-        accounts.reactivate(user=self.row, actor=self.actor)
+        account_closing.reactivate(user=self.row, actor=self.actor)
         return self.redirect_to_row(self.row, f"{self.row} is active again.")
 
 

@@ -17,7 +17,7 @@ from signals.page_access import customer_page
 from signals.site.downloads import download
 from signals.site.export import export
 from signals.webhooks.models import Subscription
-from tokens.accounts import close_account
+from tokens.account_closing import close_account
 from tokens.callers.staff import signed_in_recently
 from tokens.models import SigningSecret, Token
 

@@ -12,12 +12,12 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
-import httptools
 from django.db import close_old_connections
+from gunicorn.http.errors import ParseException
 
-from config import security_headers
-from config.live.requests import PROBES, Answer, Environ, environ_of, respond
+from config.live.served_paths import PROBES, Answer, respond
 from config.problems import to_refusal
+from config.server.heads import Environ, environ_of, refusal
 from events.http.refusals import Unavailable
 from events.live import metrics
 from events.live.hub import hub
@@ -28,23 +28,10 @@ from events.waits import Wait
 logger = logging.getLogger(__name__)
 
 HEAD_TIMEOUT = 10  # seconds from the connection to the end of the request's head
-# The bounds of gunicorn.conf.py, and one for all header fields together.
-MAX_LINE = 4094
-MAX_FIELDS = 64
-MAX_FIELD = 8190
-MAX_HEAD = 64 * 1024
-VERSIONS = ("1.0", "1.1")
 BATCH = 500  # connections that the event loop writes to before it looks at its other work
 TAKING = 30  # seconds that a client has to take an answer, or a page while it catches up
 RETRY_AFTER = 5  # seconds after which a reader without a place asks again
 ENDING = 1  # seconds that a client has to take the last frame of its stream
-
-
-class NotARequestError(Exception):
-    """The bytes are not a request. ``status`` is one of ``config.security_headers``."""
-
-    def __init__(self, status: int) -> None:
-        self.status = status
 
 
 class Threads:
@@ -131,18 +118,15 @@ class Connection(asyncio.Protocol):
     """
 
     __slots__ = (
-        *("_deadline", "_head_size", "_headers", "_is_asked", "_parser", "_reader", "_resumed"),
-        *("_task", "_threads", "_url", "transport"),
+        *("_deadline", "_head", "_is_asked", "_reader", "_resumed", "_task", "_threads"),
+        "transport",
     )
     _deadline: asyncio.TimerHandle
     transport: asyncio.Transport
 
     def __init__(self, threads: Threads) -> None:
         self._threads = threads
-        self._parser: httptools.HttpRequestParser | None = httptools.HttpRequestParser(self)
-        self._url = b""
-        self._headers: list[tuple[bytes, bytes]] = []
-        self._head_size = 0
+        self._head = b""  # until it is complete
         self._is_asked = False  # whether the head is complete
         self._task: asyncio.Task[None] | None = None
         self._reader: Reader | None = None  # since the stream has begun
@@ -156,72 +140,26 @@ class Connection(asyncio.Protocol):
         self._deadline = self._threads.loop.call_later(HEAD_TIMEOUT, transport.abort)
 
     def data_received(self, data: bytes) -> None:
-        if self._parser is None:
+        if self._is_asked:  # what comes behind the head is not read
             return
-        self._head_size += len(data)
+        self._head += data
+        name = self.transport.get_extra_info
         try:
-            self._parser.feed_data(data)
-            if self._head_size > MAX_HEAD and not self._is_asked:
-                raise NotARequestError(431)
-        except httptools.HttpParserUpgrade:
-            pass  # the answer to the request says nothing of the other protocol
-        except httptools.HttpParserCallbackError as error:
-            self._refuse(error.__context__)
-        except (httptools.HttpParserError, NotARequestError) as error:
-            self._refuse(error)
-        if self._is_asked:
-            self._parser = None
-
-    def on_url(self, url: bytes) -> None:
-        if self._is_asked:
+            environ = environ_of(self._head, name("peername"), name("sockname"))
+        except ParseException as error:
+            logger.info("Not a request: %s", type(error).__name__)
+            self._begin()
+            self.transport.write(refusal(error))
+            self._close(TAKING)
             return
-        self._url += url
-        if len(self._url) > MAX_LINE:
-            raise NotARequestError(414)
+        if environ is not None:
+            self._begin()
+            self._task = self._threads.loop.create_task(self._serve(environ))
 
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if self._is_asked:
-            return
-        name = name.lower()
-        self._headers.append((name, value))
-        if len(self._headers) > MAX_FIELDS or len(name) + len(value) > MAX_FIELD:
-            raise NotARequestError(431)
-        if b"\r" in value or b"\n" in value:  # a folded header
-            raise NotARequestError(400)
-        if name == b"expect" and value.lower() != b"100-continue":
-            raise NotARequestError(417)
-        if name == b"transfer-encoding" and value.strip().lower() != b"chunked":
-            raise NotARequestError(501)
-
-    def on_headers_complete(self) -> None:
-        if self._is_asked or self._parser is None:
-            return
-        version = self._parser.get_http_version()
-        if version not in VERSIONS:
-            raise NotARequestError(400)
-        environ = environ_of(
-            self._parser.get_method(),
-            self._url,
-            version,
-            self._headers,
-            self.transport.get_extra_info("peername"),
-            self.transport.get_extra_info("sockname"),
-        )
-        self._is_asked = True
-        self._url, self._headers = b"", []
+    def _begin(self) -> None:
+        """The head is read: its answer begins."""
+        self._is_asked, self._head = True, b""
         self._deadline.cancel()
-        self._task = self._threads.loop.create_task(self._serve(environ))
-
-    def _refuse(self, error: BaseException | None) -> None:
-        """Answers what is not a request, without repeating it."""
-        if self._is_asked:  # the request is answered, and what came behind it is not read
-            return
-        self._is_asked = True
-        self._deadline.cancel()
-        logger.info("Not a request: %s", type(error).__name__)
-        status = error.status if isinstance(error, NotARequestError) else 400
-        self.transport.write(security_headers.answer_to_no_request(status))
-        self._close(TAKING)
 
     # --- The answer -------------------------------------------------------------------------------
 

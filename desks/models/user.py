@@ -100,7 +100,7 @@ class User(AbstractBaseUser, PermissionsMixin):
     """A customer, or a member of staff, who has no desk.
 
     A closed account keeps its row, because the log names its desk: without address and
-    password. ``tokens.accounts`` closes it.
+    password. ``tokens.account_closing`` closes it.
 
     ``staff_id`` identifies a member of staff in the log. It never changes and is never removed.
     """

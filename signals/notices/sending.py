@@ -32,8 +32,8 @@ from signals.notices.chats import services
 from signals.notices.texts import new_notice, page
 from signals.outbound.answers import Answer, Fault
 from signals.outbound.database import in_database
+from signals.outbound.guarded_client import Client
 from signals.outbound.schedule import LONGEST_PAUSE, NOTICES, interval, pause_after, spend
-from signals.outbound.transport import Client
 from tokens.crypto.keys import KeyLostError
 from tokens.models.secret import decrypt
 

@@ -31,7 +31,7 @@ from desks.models import Automation, User
 from events.actors import SYSTEM
 from tests.signals.notices.chats.stage import a_chat
 from tests.signals.webhooks.stage import webhooks_to_look_at
-from tokens.accounts import deactivate
+from tokens.account_closing import deactivate
 from tokens.models import SigningSecret
 rows = {}
 for model in admin.site._registry:

@@ -28,7 +28,7 @@ from tests.signals.webhooks.stage import (
     webhooks_to_look_at,
 )
 from tests.staff import staff_client  # noqa: F401 - the fixture "client"
-from tokens import accounts
+from tokens import account_closing
 from tokens.models import SigningSecret, Token
 
 CONTROL = "/control/"
@@ -47,7 +47,7 @@ def world(card: Card, desk: Desk) -> None:
     factories.a_bot(desk)
     factories.a_desk_token(desk)
     factories.a_shared_secret()
-    accounts.deactivate(user=factories.a_desk().user, actor=SYSTEM)
+    account_closing.deactivate(user=factories.a_desk().user, actor=SYSTEM)
     push(bodies.fanout(), factories.a_platform_token())
     webhooks_to_look_at(desk)
     a_failing_webhook(None)  # the last: its page has attempts
@@ -113,7 +113,7 @@ def test_where_no_second_factor_is_asked_for_a_password_is_enough():
 
 def test_staff_who_were_deactivated_are_nobody_from_the_next_request_on(client):
     assert client.get(CONTROL).status_code == 200
-    accounts.deactivate(user=User.objects.get(is_staff=True), actor=SYSTEM)
+    account_closing.deactivate(user=User.objects.get(is_staff=True), actor=SYSTEM)
     assert client.get(CONTROL)["Location"] == "/accounts/login/?next=/control/"
 
 

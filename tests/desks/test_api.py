@@ -11,7 +11,7 @@ from events.actors import SYSTEM
 from tests.client import EVENTS, code, deploy_path, post, push
 from tests.factories import a_bot, a_card, a_connected_desk, a_platform_token, a_ready_desk
 from tests.signals.bodies import deploy, fanout
-from tokens import accounts
+from tokens import account_closing
 
 pytestmark = pytest.mark.django_db
 
@@ -90,7 +90,7 @@ def test_a_bots_election_does_not_make_a_desk_ready(engine, card):
 
 def test_a_deactivated_desk_is_listed_only_by_signals_that_filled_it(engine, desk, stranger, card):
     signal = push(fanout(), a_platform_token()).json()["signal"]["id"]
-    accounts.deactivate(user=desk.user, actor=SYSTEM)
+    account_closing.deactivate(user=desk.user, actor=SYSTEM)
     for query in ("", "?ready=0", "?connected=0", "?ready=1", "?connected=1"):
         assert desk.public_id not in ids(engine.get(DESKS + query))
     assert engine.get(f"{DESKS}/{desk.public_id}").json()["code"] == "not_found"
@@ -100,8 +100,8 @@ def test_a_deactivated_desk_is_listed_only_by_signals_that_filled_it(engine, des
 
 
 def test_a_reactivated_desk_is_listed_as_not_connected(engine, desk):
-    accounts.deactivate(user=desk.user, actor=SYSTEM)
-    accounts.reactivate(user=desk.user, actor=SYSTEM)
+    account_closing.deactivate(user=desk.user, actor=SYSTEM)
+    account_closing.reactivate(user=desk.user, actor=SYSTEM)
     assert ids(engine.get(f"{DESKS}?connected=0")) == ids(engine.get(DESKS)) == [desk.public_id]
     answer = engine.get(f"{DESKS}/{desk.public_id}").json()
     assert (answer["connected"], answer["ready"], answer["election"]) == (False, False, None)

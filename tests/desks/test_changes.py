@@ -25,9 +25,9 @@ from tests.factories import (
     a_ready_desk,
 )
 from tests.processes import started_together
-from tokens import accounts
+from tokens import account_closing
 from tokens import actions as tokens
-from tokens.accounts import close_account
+from tokens.account_closing import close_account
 
 pytestmark = pytest.mark.django_db
 
@@ -122,11 +122,11 @@ def test_new_desks_are_listed_in_the_order_of_their_changes(card, desk, engine):
 
 def test_a_desk_that_left_is_removed_and_one_that_came_back_is_listed(desk, stranger, engine):
     as_of = listed(engine)["asOf"]
-    accounts.deactivate(user=desk.user, actor=SYSTEM)
+    account_closing.deactivate(user=desk.user, actor=SYSTEM)
     close_account(stranger)
     page = listed(engine, changedSince=as_of)
     assert page["desks"] == [removed(desk), removed(stranger)]
-    accounts.reactivate(user=desk.user, actor=SYSTEM)
+    account_closing.reactivate(user=desk.user, actor=SYSTEM)
     assert changes(engine, page["asOf"]) == ([desk.public_id], False)
     assert "removed" not in listed(engine, changedSince=as_of)["desks"][-1]
 
@@ -261,8 +261,8 @@ ACTS = [
     remove_bots,
     lambda _: a_card("Another"),
     lambda _: actions.retire_card(actor=SYSTEM),
-    lambda desk: accounts.deactivate(user=desk.user, actor=SYSTEM),
-    *[lambda desk: accounts.reactivate(user=desk.user, actor=SYSTEM)] * 2,
+    lambda desk: account_closing.deactivate(user=desk.user, actor=SYSTEM),
+    *[lambda desk: account_closing.reactivate(user=desk.user, actor=SYSTEM)] * 2,
     close_account,
     lambda _: a_desk(),
 ]

@@ -59,9 +59,9 @@ from tests.client import (
 from tests.factories import UserFactory, a_staff_user
 from tests.model import service
 from tests.model.service import Json, Refusal, Request, Service
-from tokens import accounts
+from tokens import account_closing
 from tokens import actions as tokens
-from tokens.accounts import close_account
+from tokens.account_closing import close_account
 from tokens.callers import credential_cache
 from tokens.choices import Source
 from tokens.crypto import formats
@@ -305,7 +305,9 @@ class Histories(RuleBasedStateMachine):
         desk = self.desk(which)
         with in_another_process(elsewhere):
             self.act(
-                lambda: accounts.deactivate(user=self.row(desk).user, actor=self.staff_actor),
+                lambda: account_closing.deactivate(
+                    user=self.row(desk).user, actor=self.staff_actor
+                ),
                 lambda _: self.model.deactivate(desk, self.staff_actor),
             )
 
@@ -313,7 +315,7 @@ class Histories(RuleBasedStateMachine):
     def reactivate(self, which: int) -> None:
         desk = self.desk(which)
         self.act(
-            lambda: accounts.reactivate(user=self.row(desk).user, actor=self.staff_actor),
+            lambda: account_closing.reactivate(user=self.row(desk).user, actor=self.staff_actor),
             lambda _: self.model.reactivate(desk, self.staff_actor),
         )
 

@@ -22,7 +22,7 @@ from tests.factories import (
     a_ready_desk,
     a_staff_user,
 )
-from tokens import accounts, actions
+from tokens import account_closing, actions
 from tokens.choices import Source
 from tokens.crypto import formats
 from tokens.models import SigningSecret, Token
@@ -127,7 +127,7 @@ def test_a_desk_token_of_another_kind_is_refused_by_the_database():
 
 def test_minting_for_a_deactivated_user_is_not_allowed():
     desk = a_desk()
-    accounts.deactivate(user=desk.user, actor=SYSTEM)
+    account_closing.deactivate(user=desk.user, actor=SYSTEM)
     with pytest.raises(NotAllowed):
         actions.mint_desk_token(desk=desk, actor=SYSTEM)
 
@@ -240,7 +240,7 @@ def test_deactivating_a_user_disconnects_the_desk_and_ends_its_token_and_bots():
     bot = a_bot(desk)
     _, token = actions.mint_desk_token(desk=desk, actor=SYSTEM)
     before = Head.objects.get().position
-    accounts.deactivate(user=desk.user, actor=SYSTEM)
+    account_closing.deactivate(user=desk.user, actor=SYSTEM)
     kinds = [event.kind for event in Event.objects.filter(position__gt=before)]
     assert sorted(kinds) == sorted(
         [
@@ -269,7 +269,12 @@ def test_deactivating_a_user_disconnects_the_desk_and_ends_its_token_and_bots():
 
 def test_deactivating_and_reactivating_write_one_event_each():
     desk = a_ready_desk(a_card())
-    for act in (accounts.deactivate, accounts.deactivate, accounts.reactivate, accounts.reactivate):
+    for act in (
+        account_closing.deactivate,
+        account_closing.deactivate,
+        account_closing.reactivate,
+        account_closing.reactivate,
+    ):
         act(user=desk.user, actor=SYSTEM)
     result = Event.objects.filter(kind__in=[Kind.DESK_DEACTIVATED, Kind.DESK_REACTIVATED])
     assert [(event.kind, event.topic, event.content["data"]) for event in result] == [
@@ -282,7 +287,7 @@ def test_deactivating_and_reactivating_write_one_event_each():
 
 def test_deactivating_a_user_without_a_desk_changes_only_the_account():
     for user in (UserFactory.create(), a_staff_user()):
-        accounts.deactivate(user=user, actor=SYSTEM)
+        account_closing.deactivate(user=user, actor=SYSTEM)
         user.refresh_from_db()
         assert not user.is_active
     assert Head.objects.get().position == 0

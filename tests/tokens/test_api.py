@@ -19,7 +19,7 @@ from tests.factories import (
     a_ready_desk,
     a_staff_user,
 )
-from tokens import accounts
+from tokens import account_closing
 from tokens.crypto import formats
 from tokens.models import Token
 
@@ -186,7 +186,7 @@ def test_a_session_is_not_accepted_by_other_endpoints(owner):
 
 
 def test_a_deactivated_users_session_is_not_accepted(desk, owner):
-    accounts.deactivate(user=desk.user, actor=SYSTEM)
+    account_closing.deactivate(user=desk.user, actor=SYSTEM)
     assert code(mint(owner, {"scope": "desk"})) == "sign_in_required"
     assert code(owner.get(TOKENS)) == "credentials_missing"
 

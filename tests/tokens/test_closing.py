@@ -20,8 +20,8 @@ from tests.client import ME, get, push
 from tests.notices import send
 from tests.signals import bodies
 from tests.signals.audit.stage import broken
-from tokens import accounts
-from tokens.accounts import close_account
+from tokens import account_closing
+from tokens.account_closing import close_account
 from tokens.admin import ReactivateUser
 from tokens.models import SigningSecret
 
@@ -114,7 +114,7 @@ def test_nobody_reactivates_it(desk, user):
     closed = User.objects.get(pk=user.pk)
     assert not ReactivateUser.applies_to(closed)
     with pytest.raises(Invalid):
-        accounts.reactivate(user=closed, actor=SYSTEM)
+        account_closing.reactivate(user=closed, actor=SYSTEM)
 
 
 def test_one_mail_to_the_address_that_it_had_says_so(desk, user, bot):

@@ -25,8 +25,8 @@ from tests import factories
 from tests.signals.audit.stage import broken
 from tests.signals.notices.chats.stage import a_chat
 from tests.signals.webhooks.stage import a_webhook
-from tokens import accounts, actions
-from tokens.accounts import BOTS_OF_A_TURN, close_account
+from tokens import account_closing, actions
+from tokens.account_closing import BOTS_OF_A_TURN, close_account
 from tokens.choices import Source
 from tokens.crypto import formats
 from tokens.models import SigningSecret
@@ -39,7 +39,7 @@ LARGE = {"bots": MAX_BOTS, "webhooks": MAX_OF_DESK, "chats": MAX_CHATS, "ended":
 
 ENDINGS = {
     "close": close_account,
-    "deactivate": lambda desk: accounts.deactivate(user=desk.user, actor=SYSTEM),
+    "deactivate": lambda desk: account_closing.deactivate(user=desk.user, actor=SYSTEM),
     "end all credentials": lambda desk: actions.end_credentials(
         desk=desk, actor=desk.actor, token=True, secrets=True
     ),
@@ -192,7 +192,7 @@ def test_no_turn_of_a_closing_removes_more_than_five_bots(card, bots, turns):
 def test_a_closing_that_broke_off_is_taken_up_by_the_next(card, monkeypatch):
     desk = a_desk_with(card, bots=BOTS_OF_A_TURN + 1, ended=0)
     with monkeypatch.context() as patch:
-        patch.setattr("tokens.accounts.end_desk", lambda *_: 1 / 0)
+        patch.setattr("tokens.account_closing.end_desk", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             close_account(desk)
     assert not desk.automations.filter(removed_at=None).exists()

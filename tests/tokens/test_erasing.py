@@ -22,7 +22,7 @@ from tests.processes import meet, run_together
 from tests.signals import bodies
 from tests.signals.audit.stage import broken
 from tokens import actions, sealed_texts
-from tokens.accounts import close_account
+from tokens.account_closing import close_account
 from tokens.callers import credential_cache
 from tokens.choices import Source
 from tokens.models import SigningSecret

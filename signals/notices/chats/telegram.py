@@ -26,7 +26,7 @@ from signals.notices.chats import services
 from signals.notices.chats.actions import save
 from signals.notices.models import TelegramReader
 from signals.outbound.database import in_database
-from signals.outbound.transport import Client
+from signals.outbound.guarded_client import Client
 from tokens.models.secret import encrypt
 
 CODE_CHARACTERS = 32  # of a link's 64 at most

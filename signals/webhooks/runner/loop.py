@@ -15,7 +15,7 @@ from django.db import DatabaseError, InterfaceError, OperationalError
 
 from events.feed import read_head
 from signals.outbound.database import follow_log, in_database, read_database
-from signals.outbound.transport import KEEP_ALIVE, Client, Endpoint
+from signals.outbound.guarded_client import KEEP_ALIVE, Client, Endpoint
 from signals.webhooks.models import DeliveryAttempt
 from signals.webhooks.runner.news import Batch, advance_quiet, behind, read_together, with_news
 from signals.webhooks.runner.rates import Rates, forget_old

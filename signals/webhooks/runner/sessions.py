@@ -21,8 +21,8 @@ from django.utils import timezone
 from events.times import truncate_to_milliseconds
 from signals.outbound.answers import Answer, Fault
 from signals.outbound.database import read_database, tell_log
+from signals.outbound.guarded_client import Endpoint
 from signals.outbound.schedule import WEBHOOKS, asked_pause, pause_after
-from signals.outbound.transport import Endpoint
 from signals.webhooks.actions import disable, note_that_it_works, verify
 from signals.webhooks.messages import (
     Message,

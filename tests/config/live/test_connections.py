@@ -16,7 +16,8 @@ from prometheus_client import REGISTRY
 
 from config.live import connection
 from config.live.connection import Connection, LiveReader, Threads
-from config.live.requests import Answer, Environ, environ_of, respond
+from config.live.served_paths import Answer, respond
+from config.server.heads import MAX_HEAD, Environ, environ_of
 from events.http.refusals import Unavailable
 from events.live.hub import hub
 from events.live.readers import MAX_UNSENT, Reader, View
@@ -98,9 +99,9 @@ def test_who_does_not_finish_a_head_is_cut_off(sent, monkeypatch):
 @pytest.mark.parametrize(
     ("sent", "status"),
     [
-        (b"GET /" + b"a" * connection.MAX_LINE, 414),
-        (HEAD + b"A: " + b"a" * 2 * connection.MAX_HEAD, 431),
-        (HEAD + b"A: a\r\n" * (connection.MAX_FIELDS + 1), 431),
+        (b"GET /" + b"a" * MAX_HEAD, 414),
+        (HEAD + b"A: " + b"a" * 2 * MAX_HEAD, 431),
+        (HEAD + b"A: a\r\n" * MAX_HEAD, 431),
     ],
     ids=["a line", "a field", "many fields"],
 )
@@ -115,15 +116,32 @@ def test_what_follows_the_first_head_is_not_read(caplog):
     async def test() -> None:
         answers = await closed_after((HEAD + b"\r\n") * 1000)
         assert answers.count(b"HTTP/1.1 204 ") == 1
+        async with a_reader() as (_, protocol, _client):
+            protocol.data_received(HEAD + b"\r\n")
+            served = protocol._task
+            protocol.data_received(HEAD + b"\r\n")
+            assert protocol._task is served
+            await lost(protocol)
 
     in_the_loop(test)
     assert [record.getMessage() for record in caplog.records] == []
 
 
+ADDRESSES = ("127.0.0.1", 1), ("127.0.0.1", 2)  # of a client and a server
+
+
 def test_a_header_with_an_underscore_imitates_no_other():
-    headers = [(b"x_forwarded_for", b"192.0.2.1"), (b"x-forwarded-for", b"192.0.2.2")]
-    environ = environ_of(b"GET", b"/", "1.1", headers, ("127.0.0.1", 1), ("127.0.0.1", 2))
+    headers = b"x_forwarded_for: 192.0.2.1\r\nx-forwarded-for: 192.0.2.2\r\n\r\n"
+    environ = environ_of(HEAD + headers, *ADDRESSES)
     assert environ["HTTP_X_FORWARDED_FOR"] == "192.0.2.2"
+
+
+def test_no_client_is_asked_for_a_body():
+    async def test() -> None:
+        expecting = HEAD + b"Expect: 100-continue\r\nContent-Length: 1\r\n\r\n"
+        assert (await closed_after(expecting)).startswith(b"HTTP/1.1 204 ")
+
+    in_the_loop(test)
 
 
 def ends_in(protocol: Connection, seconds: float, began: float) -> bool:
@@ -141,7 +159,7 @@ def test_a_client_has_ten_seconds_for_a_head_thirty_for_an_answer_and_one_for_th
         began = asyncio.get_running_loop().time()
         async with a_reader() as (_, protocol, _client):
             assert ends_in(protocol, 10, began)
-            protocol._refuse(None)
+            protocol.data_received(b"no request\r\n\r\n")
             assert ends_in(protocol, 30, began)
         async with a_reader() as (reader, protocol, _client):
             reader.end(END)
@@ -187,7 +205,7 @@ def connections_in_memory() -> int:
     )
 
 
-@pytest.mark.parametrize("sent", [HEAD + b"\r\n", b"\0"], ids=["answered", "refused"])
+@pytest.mark.parametrize("sent", [HEAD + b"\r\n", b"\0\r\n\r\n"], ids=["answered", "refused"])
 def test_nothing_is_kept_of_a_client_that_has_gone(sent):
     async def test() -> None:
         before = connections_in_memory()
@@ -393,12 +411,11 @@ def resting_hub() -> Iterator[None]:
 
 
 def asking_for_a_stream() -> Environ:
-    headers = [
-        (b"host", b"testserver"),
-        (b"accept", b"text/event-stream"),
-        (b"authorization", f"Bearer {a_platform_token()}".encode()),
-    ]
-    return environ_of(b"GET", EVENTS.encode(), "1.1", headers, ("127.0.0.1", 1), ("127.0.0.1", 2))
+    head = (
+        f"GET {EVENTS} HTTP/1.1\r\nHost: testserver\r\nAccept: text/event-stream\r\n"
+        f"Authorization: Bearer {a_platform_token()}\r\n\r\n"
+    )
+    return environ_of(head.encode(), *ADDRESSES)
 
 
 @pytest.mark.django_db(transaction=True)

@@ -18,7 +18,8 @@ import pytest
 
 from config.environment import ROOT
 from config.live import server
-from config.live.requests import environ_of, respond
+from config.live.served_paths import respond
+from config.server.heads import environ_of
 from events.live.readers import Reader
 from tests.client import EVENTS, bearer
 from tests.config.server.test_gunicorn import EVERYWHERE, NOT_REQUESTS, REFUSED, SECRET, exchange
@@ -177,14 +178,11 @@ def test_what_the_contract_has_before_it_is_told_first(live, code):
 @pytest.mark.django_db
 def test_a_list_is_refused_before_any_query(django_assert_num_queries):
     token = formats.new(formats.DESK_TOKEN)
-    headers = [
-        (b"host", b"testserver"),
-        (b"accept", LIST["Accept"].encode()),
-        (b"authorization", f"Bearer {token}".encode()),
-    ]
-    asked = environ_of(
-        b"GET", f"{EVENTS}?limit=1000".encode(), "1.1", headers, (ADDRESS, 1), (ADDRESS, 2)
+    head = (
+        f"GET {EVENTS}?limit=1000 HTTP/1.1\r\nHost: testserver\r\n"
+        f"Accept: {LIST['Accept']}\r\nAuthorization: Bearer {token}\r\n\r\n"
     )
+    asked = environ_of(head.encode(), (ADDRESS, 1), (ADDRESS, 2))
     with django_assert_num_queries(0):
         refused = respond(asked, new_reader=Reader)
     assert refused.head.startswith(b"HTTP/1.1 406 ")

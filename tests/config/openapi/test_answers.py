@@ -37,9 +37,9 @@ from tests.conformance.document import Comparison
 from tests.conformance.streams import frames_of
 from tests.signals import bodies
 from tests.signals.webhooks.stage import a_webhook, a_webhooks_life, an_active_webhook, of
-from tokens import accounts
+from tokens import account_closing
 from tokens import actions as tokens
-from tokens.accounts import close_account
+from tokens.account_closing import close_account
 from tokens.choices import Source
 from tokens.models import Token
 from tokens.models.token import EXAMPLE_TOKEN_ID
@@ -129,8 +129,8 @@ def history(desk, stranger, card):
     desks.withdraw(desk=desk, actor=SYSTEM)
     tokens.remove_automation(automation=bot.automation, actor=SYSTEM)
     close_account(factories.a_ready_desk(card))
-    accounts.deactivate(user=desk.user, actor=SYSTEM)
-    accounts.reactivate(user=desk.user, actor=SYSTEM)
+    account_closing.deactivate(user=desk.user, actor=SYSTEM)
+    account_closing.reactivate(user=desk.user, actor=SYSTEM)
     factories.a_card("Evening")
     return token, factories.a_desk_token(desk)
 

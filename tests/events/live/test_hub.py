@@ -24,7 +24,7 @@ from events.live import streams
 from events.live.frames import Version
 from events.live.hub import HEARTBEAT, RETRY_INTERVAL, Hub, Recent
 from events.live.readers import MAX_UNSENT, Credential, Reader, View
-from events.live.threads import ThreadReader
+from events.live.slots import ThreadReader
 from events.models import Event, Head
 from events.statements import execute
 from tests.factories import a_card, a_desk, a_ready_desk

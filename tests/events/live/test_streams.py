@@ -18,7 +18,7 @@ from events.live import streams
 from events.live.frames import EndReason
 from events.live.hub import hub
 from events.live.readers import MAX_UNSENT
-from events.live.threads import slots
+from events.live.slots import slots
 from events.models import Head
 from tests import client
 from tests.factories import (
@@ -31,7 +31,7 @@ from tests.factories import (
 )
 from tests.signals import bodies
 from tests.streams import EVENTS, Stream, wait_until
-from tokens import accounts
+from tokens import account_closing
 from tokens import actions as tokens
 from tokens.models import Token
 
@@ -291,7 +291,7 @@ class TestEnd:
 
     def test_a_desk_whose_owner_is_deactivated(self, desk):
         stream = Stream(a_desk_token(desk))
-        accounts.deactivate(user=desk.user, actor=SYSTEM)
+        account_closing.deactivate(user=desk.user, actor=SYSTEM)
         assert stream.end() == self.REASON
         assert "desk.deactivated" not in stream.kinds
 

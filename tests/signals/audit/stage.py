@@ -34,9 +34,9 @@ from tests.factories import (
 from tests.signals.bodies import deploy, fanout, floor, nox, tradingview
 from tests.signals.notices.chats.stage import a_chat
 from tests.signals.webhooks.stage import a_webhook, a_webhooks_life
-from tokens import accounts
+from tokens import account_closing
 from tokens import actions as tokens
-from tokens.accounts import close_account
+from tokens.account_closing import close_account
 from tokens.choices import Source
 from tokens.models import Token
 from tokens.models.token import READ, WRITE
@@ -121,9 +121,9 @@ def a_shut_out_desk(card: Card) -> None:
     for comes_back in (True, False):
         desk = a_ready_desk(card)
         a_bot(desk), a_desk_token(desk), a_webhook(desk)
-        accounts.deactivate(user=desk.user, actor=SYSTEM)
+        account_closing.deactivate(user=desk.user, actor=SYSTEM)
         if comes_back:
-            accounts.reactivate(user=desk.user, actor=SYSTEM)
+            account_closing.reactivate(user=desk.user, actor=SYSTEM)
 
 
 def a_closed_desk(card: Card) -> None:

@@ -19,7 +19,7 @@ from signals.webhooks import actions as webhooks
 from tests.factories import a_bot, a_card, a_desk_token, a_ready_desk, expect
 from tests.signals.audit.stage import broken
 from tests.signals.webhooks.stage import a_webhooks_life
-from tokens import accounts
+from tokens import account_closing
 from tokens import actions as tokens
 from tokens.choices import Source
 
@@ -101,6 +101,6 @@ def two_desks_lives() -> None:
         actions.connect(desk=desk, venue="Kraken", actor=SYSTEM)
         actions.enrol(desk=desk, card_id=card.pk, actor=SYSTEM)
         if is_deactivated:
-            accounts.deactivate(user=desk.user, actor=SYSTEM)
-            accounts.reactivate(user=desk.user, actor=SYSTEM)
+            account_closing.deactivate(user=desk.user, actor=SYSTEM)
+            account_closing.reactivate(user=desk.user, actor=SYSTEM)
     actions.withdraw(desk=desk, actor=SYSTEM)

@@ -9,7 +9,7 @@ from signals.law.refusals import DeskNotReady
 from tests.client import deploy_path, post, push
 from tests.factories import a_card, a_connected_desk, a_desk, a_platform_token, a_ready_desk
 from tests.signals.bodies import deploy, floor
-from tokens.accounts import deactivate
+from tokens.account_closing import deactivate
 
 pytestmark = pytest.mark.django_db
 

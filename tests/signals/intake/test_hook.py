@@ -11,7 +11,7 @@ from signals.intake.models import Signal
 from tests.client import HOOK, code, faults, post, push
 from tests.factories import a_bot, a_card, a_connected_desk, a_desk, a_ready_desk
 from tests.signals.bodies import fanout, floor, nox, tradingview
-from tokens import accounts
+from tokens import account_closing
 from tokens.crypto import formats
 
 pytestmark = pytest.mark.django_db
@@ -263,6 +263,6 @@ def test_a_secret_in_an_unsigned_body_is_in_no_log(bot, caplog):
 
 
 def test_a_deactivated_desk_is_not_filled(engine, desk):
-    accounts.deactivate(user=desk.user, actor=SYSTEM)
+    account_closing.deactivate(user=desk.user, actor=SYSTEM)
     assert code(push(floor(desk), engine)) == "desk_not_ready"
     assert push(fanout(), engine).json()["matched"] == 0

@@ -204,7 +204,7 @@ def test_one_closing_of_an_account_runs_at_a_time(visitor, desk, user, stranger)
 def test_a_closing_that_fails_can_be_repeated(visitor, user, monkeypatch):
     visitor.raise_request_exception = False
     with monkeypatch.context() as patch:
-        patch.setattr("tokens.accounts.end_desk", lambda *_: 1 / 0)
+        patch.setattr("tokens.account_closing.end_desk", lambda *_: 1 / 0)
         assert visitor.post(CLOSE, {"understood": "on"}).status_code == 500
     assert User.objects.get(pk=user.pk).is_active
     assert visitor.post(CLOSE, {"understood": "on"}).status_code == HTTPStatus.FOUND

@@ -27,7 +27,7 @@ from tests.factories import (
 )
 from tests.pages import copied, lines, problem, source, words
 from tests.signals.bodies import fanout, floor, nox, tradingview
-from tokens import accounts
+from tokens import account_closing
 from tokens import actions as tokens
 from tokens.choices import Source
 from tokens.crypto import formats
@@ -247,8 +247,8 @@ class TestActivity:
         tokens.remove_automation(automation=desk.automations.get(), actor=SYSTEM)
         desks.disconnect(desk=desk, actor=SYSTEM)
         desks.retire_card(actor=SYSTEM)
-        accounts.deactivate(user=desk.user, actor=SYSTEM)
-        accounts.reactivate(user=desk.user, actor=SYSTEM)
+        account_closing.deactivate(user=desk.user, actor=SYSTEM)
+        account_closing.reactivate(user=desk.user, actor=SYSTEM)
         page = browser.get("/activity")
         assert lines(page) == [
             "Your account was reactivated. Connect the desk and elect again.",

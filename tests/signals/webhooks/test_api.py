@@ -38,7 +38,7 @@ from tests.signals.webhooks.stage import (
     secrets_of,
 )
 from tests.staff import LONG_AGO, a_client
-from tokens import accounts
+from tokens import account_closing
 from tokens import actions as tokens
 from tokens.crypto import formats
 from tokens.crypto.keys import KeyLostError
@@ -462,7 +462,7 @@ def test_a_removed_one_leaves_no_row(desk, owner):
 
 def test_a_removed_one_leaves_with_a_desk_that_ends(desk):
     a_webhook(desk), a_webhook(desk), a_webhook()
-    accounts.deactivate(user=desk.user, actor=SYSTEM)
+    account_closing.deactivate(user=desk.user, actor=SYSTEM)
     assert kinds_of(desk) == ["created", "created", "removed", "removed"]
     assert Event.objects.latest("position").kind == "desk.deactivated"
     assert [one.desk for one in Subscription.objects.all()] == [None]

@@ -38,7 +38,7 @@ from tests.factories import (
     a_shared_secret,
 )
 from tests.signals.bodies import deploy, fanout, nox, tradingview
-from tokens import accounts, actions
+from tokens import account_closing, actions
 from tokens.choices import Source
 from tokens.crypto import formats, signing
 from tokens.models import SigningSecret, Token
@@ -300,7 +300,7 @@ def test_during_an_overlap_both_secrets_sign_and_after_it_the_new_one(bot):
 
 def test_a_deactivated_users_token_and_bots_are_refused(desk, bot):
     token = a_desk_token(desk)
-    accounts.deactivate(user=desk.user, actor=SYSTEM)
+    account_closing.deactivate(user=desk.user, actor=SYSTEM)
     assert code(get(ME, token)) == "token_invalid"
     assert code(push(tradingview(bot), secret=bot.secret)) == "signature_invalid"
 

@@ -32,7 +32,7 @@ from tests.client import (
 )
 from tests.factories import a_bot, a_desk_token, a_platform_token, a_shared_secret
 from tests.signals.bodies import deploy, fanout, nox, tradingview
-from tokens import accounts, actions
+from tokens import account_closing, actions
 from tokens.callers import credential_cache
 from tokens.callers.credential_cache import CredentialCache
 from tokens.choices import Source
@@ -208,7 +208,7 @@ def test_a_bots_secret_that_changes_here_is_dropped(known, change):
         "end all": lambda: actions.end_credentials(
             desk=desk, actor=SYSTEM, token=False, secrets=True
         ),
-        "deactivate": lambda: accounts.deactivate(user=desk.user, actor=SYSTEM),
+        "deactivate": lambda: account_closing.deactivate(user=desk.user, actor=SYSTEM),
     }[change]()
     assert (Source.TRADINGVIEW, known.id) not in credential_cache.secrets._rows
     alone = change in ("replace", "end", "remove")

@@ -12,7 +12,7 @@ from desks.models import User
 from events.actors import SYSTEM
 from tests import factories
 from tests.client import signed_in
-from tokens.accounts import close_account, deactivate
+from tokens.account_closing import close_account, deactivate
 from tokens.callers.sessions import SESSIONS, session_credential
 from tokens.callers.staff import MAX_SESSION_AGE
 

@@ -19,7 +19,7 @@ from tests.notices import send
 from tests.signals.notices.chats.stage import DISCORD, NTFY, SLACK, a_chat, queued
 from tests.signals.site.test_own_data import files
 from tests.staff import LONG_AGO, a_client
-from tokens.accounts import close_account, deactivate
+from tokens.account_closing import close_account, deactivate
 from tokens.crypto.keys import KeyLostError
 from tokens.models.secret import decrypt
 

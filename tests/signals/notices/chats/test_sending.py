@@ -28,8 +28,8 @@ from signals.notices.sending import (
 )
 from signals.outbound.answers import Answer, Fault
 from signals.outbound.database import in_database
+from signals.outbound.guarded_client import Client
 from signals.outbound.schedule import NOTICES
-from signals.outbound.transport import Client
 from tests.notices import elsewhere, send, table_away
 from tests.processes import run_together
 from tests.signals.notices.chats.stage import MINUTE, SECOND, a_chat, heard_by, queued, send_once

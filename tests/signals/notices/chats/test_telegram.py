@@ -24,14 +24,14 @@ from signals.notices.chats.telegram import (
     save_updates,
 )
 from signals.notices.models import TelegramReader
-from signals.outbound.transport import Client
+from signals.outbound.guarded_client import Client
 from tests import pages
 from tests.notices import send
 from tests.signals.notices.chats.stage import SECOND, a_chat, heard_by, send_once
 from tests.signals.notices.chats.test_sending import close_connections
 from tests.signals.outbound.listeners import endpoint, reply
 from tests.staff import LONG_AGO, a_client
-from tokens.accounts import close_account
+from tokens.account_closing import close_account
 from tokens.models.secret import decrypt
 
 pytestmark = pytest.mark.django_db

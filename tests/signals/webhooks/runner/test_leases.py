@@ -19,8 +19,8 @@ from events.actors import SYSTEM
 from events.feed import Query, read_head, read_page
 from events.http.cursors import log_cursor
 from events.models import Event, Head
+from signals.outbound.guarded_client import Client
 from signals.outbound.schedule import LONGEST_PAUSE, WEBHOOKS, pause_after
-from signals.outbound.transport import Client
 from signals.webhooks import actions
 from signals.webhooks.models import DeliveryAttempt, State, Subscription
 from signals.webhooks.runner import news

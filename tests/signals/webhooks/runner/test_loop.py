@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from events.models import Head
 from events.statements import execute
-from signals.outbound.transport import KEEP_ALIVE, Client
+from signals.outbound.guarded_client import KEEP_ALIVE, Client
 from signals.webhooks.models import DeliveryAttempt, Subscription
 from signals.webhooks.runner.loop import Connections, Runner
 from signals.webhooks.runner.rates import Rates

@@ -11,10 +11,10 @@ import httpcore2
 import pytest
 from django.utils import timezone
 
-from signals.outbound import addresses, resolver, transport
+from signals.outbound import addresses, guarded_client, resolver
 from signals.outbound.answers import Fault
+from signals.outbound.guarded_client import KEPT_BODY, Client
 from signals.outbound.resolver import Resolver
-from signals.outbound.transport import KEPT_BODY, Client
 from signals.webhooks.models import DeliveryAttempt, Subscription
 from signals.webhooks.runner.sessions import LEAST_LEFT
 from tests.signals.outbound.listeners import (
@@ -187,7 +187,7 @@ class TestSending:
         assert (request.path, request.body) == ("/a/b?c=d", BODY)
         assert request.headers == {
             "host": f"{NAME}:{heard.port}",
-            "user-agent": transport.USER_AGENT,
+            "user-agent": guarded_client.USER_AGENT,
             "content-length": str(len(BODY)),
             **HEADERS,
         }
@@ -242,7 +242,7 @@ class TestSending:
         "drip", [b"", b"HTTP/1.1 200 OK\r\nA: b\r\n", b"HTTP/1.1 100 C\r\n\r\n"]
     )
     def test_one_limit_covers_everything(self, monkeypatch, drip):
-        monkeypatch.setattr(transport, "TIMEOUT", 0.3)
+        monkeypatch.setattr(guarded_client, "TIMEOUT", 0.3)
 
         is_over = threading.Event()
 
@@ -269,11 +269,11 @@ class TestSending:
 
         async def both(url):
             client = Client(hangs)
-            monkeypatch.setattr(transport, "TIMEOUT", 0.3)
+            monkeypatch.setattr(guarded_client, "TIMEOUT", 0.3)
             sends = [client.send("https://slow.example/", BODY, HEADERS) for _ in range(20)]
             slow = [asyncio.create_task(send) for send in sends]
             await asyncio.sleep(0)  # each of them has begun
-            monkeypatch.setattr(transport, "TIMEOUT", 60)
+            monkeypatch.setattr(guarded_client, "TIMEOUT", 60)
             other = await client.send(url, BODY, HEADERS)
             return other, await asyncio.gather(*slow)
 
@@ -375,9 +375,9 @@ class TestCertificates:
 
 
 def test_a_message_ends_before_its_lease_and_two_dead_addresses_leave_time_for_a_third():
-    assert transport.TIMEOUT == 10
-    assert transport.TIMEOUT < LEAST_LEFT
-    assert 3 * transport.CONNECT_TIMEOUT < transport.TIMEOUT
+    assert guarded_client.TIMEOUT == 10
+    assert guarded_client.TIMEOUT < LEAST_LEFT
+    assert 3 * guarded_client.CONNECT_TIMEOUT < guarded_client.TIMEOUT
 
 
 @pytest.mark.usefixtures("both_open")

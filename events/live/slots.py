@@ -1,4 +1,4 @@
-"""Streams and waiting requests in gunicorn's threads, each with a thread and a slot of its own.
+"""Places of readers: streams and requests that wait in gunicorn's threads, each with a slot.
 
 What waits holds no transaction and no database connection.
 """

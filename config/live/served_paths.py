@@ -1,18 +1,15 @@
-"""A request of the live server, answered by the same middleware and views as gunicorn's."""
+"""The paths that the live server serves, by the same middleware and views as gunicorn."""
 
-import io
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
-from urllib.parse import unquote_to_bytes
 
-import httptools
 from django.core import signals
 from django.http import HttpRequest, HttpResponseBase
 from django.utils.http import http_date
 
 from config.middleware import api_chain
 from config.problems import problem, to_refusal
+from config.server.heads import Environ
 from config.wsgi import SanitizedRequest, application
 from events.http.refusals import NotFound
 from events.live.readers import Reader, View
@@ -24,8 +21,6 @@ PATHS = frozenset(
 )
 # The paths that are asked to see whether the server is well. They never wait behind readers.
 PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
-
-Environ = dict[str, Any]  # as in WSGI
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,48 +78,6 @@ def _head(response: HttpResponseBase) -> bytes:
     lines = [f"HTTP/1.1 {response.status_code} {response.reason_phrase}"]
     lines += [f"{name}: {value}" for name, value in headers.items()]
     return "\r\n".join([*lines, "", ""]).encode("latin-1")
-
-
-def environ_of(
-    method: bytes,
-    url: bytes,
-    version: str,
-    headers: Iterable[tuple[bytes, bytes]],
-    client: tuple[str, int],
-    server: tuple[str, int],
-) -> Environ:
-    """The request as gunicorn gives it to Django, without a body: nothing here reads one.
-
-    Raises an error of ``httptools`` or ``ValueError`` for what is no URL.
-    """
-    parsed = httptools.parse_url(url)
-    parsed.path.decode("ascii")
-    return {
-        "REQUEST_METHOD": method.decode("ascii"),
-        "SCRIPT_NAME": "",
-        "PATH_INFO": unquote_to_bytes(parsed.path).decode("latin-1"),
-        "QUERY_STRING": (parsed.query or b"").decode("latin-1"),
-        "SERVER_NAME": server[0],
-        "SERVER_PORT": str(server[1]),
-        "SERVER_PROTOCOL": f"HTTP/{version}",
-        "REMOTE_ADDR": client[0],
-        "wsgi.url_scheme": "http",
-        "wsgi.input": io.BytesIO(),
-        **_meta(headers),
-    }
-
-
-def _meta(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    """The headers under their names in META. One with an underscore could imitate another."""
-    found: dict[str, str] = {}
-    for name, value in headers:
-        if b"_" in name:
-            continue
-        key = name.decode("latin-1").upper().replace("-", "_")
-        key = key if key in ("CONTENT_TYPE", "CONTENT_LENGTH") else f"HTTP_{key}"
-        text = value.decode("latin-1")
-        found[key] = f"{found[key]},{text}" if key in found else text
-    return found
 
 
 _refuse = api_chain(lambda request: problem(request, NotFound()))
