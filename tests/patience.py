@@ -34,7 +34,7 @@ _options: dict[str, Any] = {}  # of connections to PostgreSQL
 class Patience(AppConfig):
     """Replaces the limits of waits within a process."""
 
-    name = "tests.patience"
+    name = "tests"  # so that the commands in tests/management are the suite's
 
     def ready(self) -> None:
         from config.accounts import hashing  # noqa: PLC0415 - once the apps are ready

@@ -29,6 +29,7 @@ pytestmark = [
 ]
 
 PROCESSES, THREADS = 4, 16
+RACES = 10  # at most: one is enough if each process writes signals of several threads together
 ROUNDS = int(os.environ.get("RACE_ROUNDS", "5"))  # make drills: 50
 FAN_OUTS, FAN_OUT_THREADS, TOGGLES, DESKS_EACH = 80, 8, 60, 5
 
@@ -54,7 +55,7 @@ def largest_batch() -> int:
     return next(int(float(b.labels["le"])) for b in buckets if b.value == most)
 
 
-def race(token: str, user_id: str) -> tuple[int, list[tuple[int, int, str | None, str]]]:
+def race(token: str, user_id: str, name: str) -> tuple[int, list[tuple[int, int, str | None, str]]]:
     """Pushes each round's nonce from all threads at once.
 
     Returns the largest batch, and round, status, code and signal of each answer.
@@ -65,7 +66,7 @@ def race(token: str, user_id: str) -> tuple[int, list[tuple[int, int, str | None
         client, answers = engine(token), []
         for number in range(ROUNDS):
             start.wait()
-            answer = push(client, nonce=f"round-{number}", userId=user_id)
+            answer = push(client, nonce=f"{name}-{number}", userId=user_id)
             body = answer.json()
             signal = body.get("first", body).get("signal", {}).get("id")
             answers.append((number, answer.status_code, body.get("code"), signal))
@@ -79,17 +80,26 @@ def race(token: str, user_id: str) -> tuple[int, list[tuple[int, int, str | None
 
 def test_exactly_one_of_64_concurrent_pushes_of_a_nonce_is_accepted():
     desk, token = a_ready_desk(a_card()), a_platform_token()
-    raced = run_together(race, [(token, desk.public_id)] * PROCESSES)
-    assert min(largest for largest, _ in raced) > 1, "a process wrote no batch of more than one"
-    everyone = [answers for _, answers in raced]
+    for races in range(1, RACES + 1):
+        raced = run_together(race, [(token, desk.public_id, f"race-{races}")] * PROCESSES)
+        everyone = [answers for _, answers in raced]
+        exactly_one_is_accepted(everyone)
+        assert Signal.objects.count() == races * ROUNDS
+        if min(largest for largest, _ in raced) > 1:
+            break
+    else:
+        pytest.fail("In each race a process wrote no batch of more than one.")
+    assert contiguous()
+
+
+def exactly_one_is_accepted(everyone: list[list[tuple[int, int, str | None, str]]]) -> None:
+    """In each round. ``everyone`` are the answers that each process got."""
     for number in range(ROUNDS):
         answers = [answer[1:] for each in everyone for answer in each if answer[0] == number]
         accepted = [signal for status, _, signal in answers if status == 200]
         refused = [(status, code, signal) for status, code, signal in answers if status != 200]
         assert len(accepted) == 1
         assert refused == [(409, "nonce_used", accepted[0])] * (PROCESSES * THREADS - 1)
-    assert Signal.objects.count() == ROUNDS
-    assert contiguous()
 
 
 def toggle(seed: int, card_id: str, desk_ids: list[int]) -> None:
@@ -106,17 +116,20 @@ def toggle(seed: int, card_id: str, desk_ids: list[int]) -> None:
 
 
 def fan_out(token: str, name: str) -> int:
-    """Fans out from several threads. Returns the largest batch."""
+    """Fans out from several threads until some shared a batch. Returns how often."""
 
-    def one_thread(thread: int) -> None:
-        client = engine(token)
-        for number in range(FAN_OUTS // FAN_OUT_THREADS):
+    def one_thread(thread: int) -> int:
+        client, number = engine(token), 0
+        while number < FAN_OUTS // FAN_OUT_THREADS or (largest_batch() == 1 and number < FAN_OUTS):
             assert push(client, fanout=True, nonce=f"{name}-{thread}-{number}").status_code == 200
+            number += 1
         connections.close_all()
+        return number
 
     with ThreadPoolExecutor(FAN_OUT_THREADS) as threads:
-        list(threads.map(one_thread, range(FAN_OUT_THREADS)))
-    return largest_batch()
+        pushed = sum(threads.map(one_thread, range(FAN_OUT_THREADS)))
+    assert largest_batch() > 1, "the process wrote no batch of more than one"
+    return pushed
 
 
 def enrol_or_fan_out(work: str, *arguments: Any) -> int | None:
@@ -132,12 +145,11 @@ def test_a_fan_out_fills_exactly_the_desks_with_an_election_standing_at_its_posi
         [("toggle", n, card.pk, group) for n, group in enumerate(groups)]
         + [("fan out", token, name) for name in ("a", "b")],
     )
-    assert min(first, second) > 1, "a process wrote no batch of more than one"
     client, replay = engine(token), {}
     for position, stood in standing_by_the_log():
         replay[position] = stood
     signals = list(Signal.objects.all())
-    assert len(signals) == 2 * FAN_OUTS
+    assert len(signals) == first + second >= 2 * FAN_OUTS
     for signal in signals:
         listed = [d["userId"] for d in client.get(signal.answer()["desks"]).json()["desks"]]
         assert len(listed) == len(set(listed)) == signal.matched == signal.filled
