@@ -5,7 +5,7 @@ the events up to that head. In any other order, a withdrawal between two stateme
 that never happened.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Annotated, NamedTuple, TypedDict
@@ -25,7 +25,7 @@ from events.json_schema import (
 )
 from events.kinds import Kind
 from events.models import SEARCHED, Event, Head
-from events.statements import Union, adapt_datetime, fetch_all, fetch_one
+from events.statements import Union, adapt_datetime, fetch_all
 from events.times import to_rfc3339
 from events.waits import give_way
 
@@ -34,6 +34,7 @@ MAX_SPANS_PER_PAGE = 20
 # With several conditions one index finds the events of the first, and the others are checked row by
 # row. A page checks at most so many rows of each span.
 MAX_CHECKED_PER_PAGE = 2000
+MAX_PAGES_AHEAD = 2  # when it is only counted what is ahead
 MAX_POSITION = 2**63 - 1
 EVENTS_BETWEEN_PAUSES = 50  # while a page is made
 
@@ -120,14 +121,27 @@ def read_page(query: Query, visibility: Visibility) -> Page:
     if window.low > window.high:
         end = 0 if query.descending else window.high  # there is nothing up to it
         return Page([], max(query.after or 0, end), False, head)
-    spans, window, is_cut = limit_spans(visibility(window), window)
-    if _checks_rows(query) and (limited := _limit_rows(branches_of(spans, query, window), window)):
-        window, is_cut = limited, True
-    events = _fetch(branches_of(spans, query, window), query)
+    branches, window, is_cut = _branches_in(window, query, visibility)
+    events: list[Event] = []
+    if branches:
+        # Raw SQL, because the ORM cannot limit the parts of a union on SQLite.
+        found = Event.objects.raw(*_first_of("*", branches, query))
+        events = list(give_way(found.iterator(), EVENTS_BETWEEN_PAUSES))
     if len(events) > query.limit:
         events = events[: query.limit]
         return Page(events, events[-1].position, True, head)
     return Page(events, window.low if window.descending else window.high, is_cut, head)
+
+
+def _branches_in(
+    window: Window, query: Query, visibility: Visibility
+) -> tuple[list[IndexRange], Window, bool]:
+    """What is to be read of a window, the window that one page examines, and whether it is cut."""
+    spans, window, is_cut = limit_spans(visibility(window), window)
+    branches = branches_of(spans, query, window)
+    if _checks_rows(query) and (limited := _limit_rows(branches, window)):
+        return branches_of(spans, query, limited), limited, True
+    return branches, window, is_cut
 
 
 def _window(query: Query, head: int) -> Window:
@@ -169,9 +183,7 @@ def _limit_rows(branches: Sequence[IndexRange], window: Window) -> Window | None
     order = "DESC" if window.descending else "ASC"
     union = Union()
     for branch in branches:
-        where, params = range_condition(branch)
-        ordered = ", ".join(f"{column} {order}" for column in (*branch.key, "position"))
-        part = f"SELECT position FROM {EVENT_TABLE} WHERE {where} ORDER BY {ordered}"
+        part, params = in_order("position", branch, MAX_CHECKED_PER_PAGE, order)
         union.add(f"{part} LIMIT 1 OFFSET %s", [*params, MAX_CHECKED_PER_PAGE - 1])
     last = [position for (position,) in union.rows()]
     if not last:
@@ -200,36 +212,28 @@ def _keys(query: Query) -> list[dict[str, str]]:
     return [{"kind": kind} for kind in query.kinds] or [{}]
 
 
-def _fetch(branches: Sequence[IndexRange], query: Query) -> list[Event]:
-    """The first events of all branches, one more than the limit.
-
-    Raw SQL, because the ORM cannot limit the parts of a union on SQLite.
-    """
-    if not branches:
-        return []
+def _first_of(
+    columns: str, branches: Sequence[IndexRange], query: Query
+) -> tuple[str, list[object]]:
+    """The statement that reads the first events of all branches, one more than the limit."""
     order = "DESC" if query.descending else "ASC"
     union = Union()
     for branch in branches:
-        part, params = _branch_sql(branch, query, order)
-        union.add(f"{part} LIMIT %s", [*params, query.limit + 1])
-    ordered = f"{union} ORDER BY position {order} LIMIT %s"
-    found = Event.objects.raw(ordered, [*union.values, query.limit + 1])
-    return list(give_way(found.iterator(), EVENTS_BETWEEN_PAUSES))
+        union.add(*_branch_sql(columns, branch, query, order))
+    return f"{union} ORDER BY position {order} LIMIT %s", [*union.values, query.limit + 1]
 
 
-def _branch_sql(branch: IndexRange, query: Query, order: str) -> tuple[str, list[str | int]]:
+def _branch_sql(
+    columns: str, branch: IndexRange, query: Query, order: str
+) -> tuple[str, list[str | int]]:
     """The SQL of one branch, and its parameters."""
-    where, params = range_condition(branch)
-    if query.signal is not None:
-        where, params = f"{where} AND signal_id = %s", [*params, query.signal]
-    ordered = ", ".join(f"{column} {order}" for column in (*branch.key, "position"))
-    found = f"SELECT * FROM {EVENT_TABLE} WHERE {where} ORDER BY {ordered}"
+    limit = query.limit + 1
     if not _checks_rows(query):
-        return found, params
-    # The limit of the inner statement keeps PostgreSQL from reading other indexes as well.
+        return in_order(columns, branch, limit, order, query.signal)
+    found, params = in_order("*", branch, MAX_CHECKED_PER_PAGE, order, query.signal)
     checks, values = _row_condition(branch, query)
-    limited = f"SELECT * FROM ({found} LIMIT %s) AS found WHERE {checks} ORDER BY position {order}"
-    return limited, [*params, MAX_CHECKED_PER_PAGE, *values]
+    limited = f"SELECT {columns} FROM ({found}) AS found WHERE {checks}"
+    return f"{limited} ORDER BY position {order} LIMIT %s", [*params, *values, limit]
 
 
 def _row_condition(branch: IndexRange, query: Query) -> tuple[str, list[str | int]]:
@@ -241,23 +245,49 @@ def _row_condition(branch: IndexRange, query: Query) -> tuple[str, list[str | in
     return " AND ".join(conditions), [*(query.having[column] for column in columns), *query.kinds]
 
 
-def range_condition(branch: IndexRange) -> tuple[str, list[str | int]]:
-    """The SQL condition of one range, and its parameters.
+def in_order(
+    columns: str, branch: IndexRange, limit: int, order: str = "ASC", signal: str | None = None
+) -> tuple[str, list[str | int]]:
+    """The SQL that reads the first rows of one range, and its parameters.
 
-    Each database needs its own form to use the branch's index. With ``topic = …`` PostgreSQL may
-    scan the primary key instead and skip any number of other topics' events. With a comparison of
-    rows SQLite does not use the position.
+    It reads no more than ``limit`` entries of the index, whatever they are.
     """
-    prefix: list[str | int] = [*branch.key.values()]
+    where, params = _range_condition(branch, order)
+    if signal is not None:
+        where, params = f"{where} AND signal_id = %s", [*params, signal]
+    ordered = ", ".join(f"{column} {order}" for column in (*branch.key, "position"))
+    found = f"SELECT * FROM {EVENT_TABLE} WHERE {where} ORDER BY {ordered} LIMIT %s"
+    inside = f"WHERE position BETWEEN %s AND %s ORDER BY position {order}"
+    bounds = [limit, branch.low, branch.high]
+    return f"SELECT {columns} FROM ({found}) AS entries {inside}", [*params, *bounds]
+
+
+def _range_condition(branch: IndexRange, order: str) -> tuple[str, list[str | int]]:
+    """The SQL condition that leads to the range in its index, and its parameters.
+
+    With ``topic = …`` PostgreSQL may read another index instead, and skip any number of other
+    topics' events: it knows that the order needs no topic. ``= ANY`` is no such equality to it.
+    With two columns before the position, the second one is a range of one value for the same
+    reason. The condition ends with that value, not with the position: a comparison of rows that
+    were to end there would read on in silence.
+    """
+    keys: list[tuple[str, str]] = [*branch.key.items()]
+    between, bounds = "position BETWEEN %s AND %s", [branch.low, branch.high]
     if connection.vendor != "postgresql":
-        equal = "".join(f"{column} = %s AND " for column in branch.key)
-        return f"{equal}position BETWEEN %s AND %s", [*prefix, branch.low, branch.high]
-    key = ", ".join([*branch.key, "position"])
-    placeholders = ", ".join(["%s"] * (len(prefix) + 1))
-    params = [*prefix, branch.low, *prefix, branch.high]
-    # The searched columns have partial indexes. PostgreSQL does not conclude this from the rows.
-    given = "".join(f" AND {column} IS NOT NULL" for column in branch.key if column in SEARCHED)
-    return f"({key}) BETWEEN ({placeholders}) AND ({placeholders}){given}", params
+        equal = "".join(f"{column} = %s AND " for column, _ in keys)
+        return f"{equal}{between}", [*branch.key.values(), *bounds]
+    if not keys:
+        return between, [*bounds]
+    (first, value), *others = keys
+    where = f"{first} = ANY(ARRAY[%s])"
+    if not others:
+        return f"{where} AND {between}", [value, *bounds]
+    [(second, of_second)] = others
+    begins, ends, begin = (">=", "<=", branch.low) if order == "ASC" else ("<=", ">=", branch.high)
+    where += f" AND ({second}, position) {begins} (%s, %s) AND {second} {ends} %s"
+    if second in SEARCHED:  # they have partial indexes
+        where += f" AND {second} IS NOT NULL"
+    return where, [value, of_second, begin, of_second]
 
 
 TIME_IN_THE_MIDDLE = f"(SELECT at FROM {Event._meta.db_table} WHERE position = (low + high) / 2)"
@@ -304,73 +334,58 @@ def limit_to_times(query: Query, since: datetime | None, until: datetime | None)
     return replace(query, first=first, last=min(head, found[-1] - 1) if until else head)
 
 
-def count_ahead(query: Query, visibility: Visibility, most: int) -> int:
-    """The number of visible events after the query's position.
+class Ahead(NamedTuple):
+    """The kinds of visible events by position, in order: all up to the position ``examined``.
 
-    Counting stops at ``most``. It reads at most so many rows of each range of an index, unless the
-    query has several conditions.
+    ``more`` is whether there may be others behind it.
     """
-    found = 0
-    for branches in _ranges_ahead(query, visibility):
-        union = _limited("position", branches, query, most - found)
-        if union.parts:
-            (count,) = fetch_one(f"SELECT count(*) FROM ({union}) AS found", union.values)
-            found = min(found + int(count), most)
-        if found == most:
-            break
-    return found
+
+    kinds: dict[int, str]
+    examined: int
+    more: bool
 
 
-def kinds_ahead(query: Query, visibility: Visibility, most: int) -> dict[int, str]:
-    """The kinds of the visible events after the query's position, up to its ``last``, by position.
+def kinds_ahead(query: Query, visibility: Visibility) -> Ahead:
+    """What is visible after the query's position: as many events as its limit, or fewer.
 
-    If there are more than ``most``, it has so many of them or some more, and not the first.
+    It examines no more than ``MAX_PAGES_AHEAD`` pages, however few of their events it finds.
     """
-    found: dict[int, str] = {}
-    for branches in _ranges_ahead(query, visibility):
-        found.update(_limited("position, kind", branches, query, most - len(found)).rows())
-        if len(found) >= most:
+    head = read_head().position
+    found = Ahead({}, query.after or 0, more=(query.after or 0) < head)
+    for _ in range(MAX_PAGES_AHEAD):
+        left = query.limit - len(found.kinds)
+        if not (found.more and left):
             break
+        window = Window(found.examined + 1, head, descending=False)
+        branches, window, is_cut = _branches_in(window, query, visibility)
+        some = replace(query, limit=left)
+        rows = fetch_all(*_first_of("position, kind", branches, some)) if branches else []
+        found.kinds.update(rows[:left])
+        is_full = len(rows) > left
+        examined = rows[left - 1][0] if is_full else window.high
+        found = found._replace(examined=examined, more=is_full or is_cut)
     return found
 
 
 def read_at(positions: Collection[int], visibility: Visibility) -> dict[int, Event]:
     """The visible ones of the events at these positions."""
-    if not positions:
-        return {}
     events = Event.objects.in_bulk(positions)
-    query = Query(after=min(positions) - 1, last=max(positions))
-    ranges = [part for branches in _ranges_ahead(query, visibility) for part in branches]
-    return {
-        position: event
-        for position, event in events.items()
-        if any(
-            part.low <= position <= part.high and part.key.get("topic", event.topic) == event.topic
-            for part in ranges
-        )
-    }
-
-
-def _ranges_ahead(query: Query, visibility: Visibility) -> Iterator[list[IndexRange]]:
-    """What is visible after the query's position, window by window, in order."""
-    last, after, is_cut = min(read_head().position, query.last), query.after or 0, True
-    while is_cut and after < last:
-        window = Window(after + 1, last, descending=False)
-        spans, window, is_cut = limit_spans(visibility(window), window)
-        yield branches_of(spans, query, window)
-        after = window.high
-
-
-def _limited(columns: str, branches: Sequence[IndexRange], query: Query, most: int) -> Union:
-    """A statement that reads at most so many rows of each branch."""
-    union = Union()
-    for branch in branches:
-        where, params = range_condition(branch)
-        if _checks_rows(query):
-            checks, values = _row_condition(branch, query)
-            where, params = f"{where} AND {checks}", [*params, *values]
-        union.add(f"SELECT {columns} FROM {EVENT_TABLE} WHERE {where} LIMIT %s", [*params, most])
-    return union
+    visible, left = dict[int, Event](), sorted(events)
+    while left:
+        window = Window(left[0], left[-1], descending=False)
+        spans, window, _ = limit_spans(visibility(window), window)
+        visible |= {
+            position: events[position]
+            for position in left
+            if position <= window.high
+            and any(
+                span.opened < position < span.closed
+                and span.topic in (None, events[position].topic)
+                for span in spans
+            )
+        }
+        left = [position for position in left if position > window.high]
+    return visible
 
 
 EventId = Annotated[str, pattern("evt_[1-9][0-9]*"), Example("evt_8")]

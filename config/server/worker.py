@@ -9,6 +9,7 @@ import time
 from concurrent.futures import Future
 from contextlib import suppress
 from types import FrameType
+from typing import Any
 
 from django.conf import settings
 from gunicorn.http.errors import (
@@ -60,8 +61,8 @@ class Worker(gthread.ThreadWorker):  # type: ignore[misc]
     - While all its threads are busy, it leaves new connections to the other processes. gunicorn's
       worker accepts them, and they wait for its threads although another process is idle.
     - It writes no traceback for a client that reads too slowly.
-    - It asks no client for a body that is refused by its headers. gunicorn's worker sends 100 to
-      every client that waits for it.
+    - It asks a client for its body when that is read: never for one that is refused by the head.
+      gunicorn's worker sends 100 to every client that waits for it.
     - It waits in a thread for the client of a connection that ends. gunicorn's worker waits up to
       two seconds for each in the loop that serves all connections.
     """
@@ -96,13 +97,13 @@ class Worker(gthread.ThreadWorker):  # type: ignore[misc]
 
     def handle_request(self, req: Request, conn: gthread.TConn) -> bool:
         """A client that does not take its answer in time is treated as one that left."""
-        length, most = _length(req), settings.DATA_UPLOAD_MAX_MEMORY_SIZE
-        # gunicorn has no public name for it. Without this one a client sends what nobody reads.
-        waits_in_vain = req._expected_100_continue and not 0 < length <= most
-        if waits_in_vain:
+        # gunicorn has no public name for it.
+        if req._expected_100_continue:
             req._expected_100_continue = False
-        if waits_in_vain or length > most:
-            req.force_close()  # nobody knows whether the client sends the body to its end
+            req.body.reader = AskedFor(req.body.reader, conn.sock)
+            req.force_close()  # nobody knows whether the client sends a body that was not asked for
+        if _length(req) > settings.DATA_UPLOAD_MAX_MEMORY_SIZE:
+            req.force_close()  # nobody reads it to its end
         try:
             keeps_open: bool = super().handle_request(req, conn)
             return keeps_open
@@ -149,6 +150,21 @@ class Worker(gthread.ThreadWorker):  # type: ignore[misc]
         faulthandler.dump_traceback_later(STOP_AT_ONCE, exit=True)
         _stop_streams(0)
         super().handle_quit(sig, frame)
+
+
+class AskedFor:
+    """The reader of a body for which its client waits to be asked. It asks when it first reads."""
+
+    def __init__(self, reader: Any, connection: socket.socket) -> None:
+        self._reader = reader
+        self._connection: socket.socket | None = connection
+
+    def read(self, size: int) -> bytes:
+        if self._connection is not None:
+            self._connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self._connection = None
+        found: bytes = self._reader.read(size)
+        return found
 
 
 def _length(req: Request) -> int:

@@ -33,7 +33,7 @@ from signals.notices.texts import new_notice, page
 from signals.outbound.answers import Answer, Fault
 from signals.outbound.database import in_database
 from signals.outbound.guarded_client import Client
-from signals.outbound.schedule import LONGEST_PAUSE, NOTICES, interval, pause_after, spend
+from signals.outbound.schedule import NOTICES, asked_pause, interval, pause_after, spend
 from tokens.crypto.keys import KeyLostError
 from tokens.models.secret import decrypt
 
@@ -41,6 +41,7 @@ TICK = 1.0  # seconds between two looks
 RATE = "notices by "  # the name of a rate: then the channel
 CHAT_RATE = "25/second"  # of each service
 LEASE = timedelta(minutes=2)
+MOST_ATTEMPTS = 1 + len(NOTICES.pauses)
 AT_ONCE = 25  # notices of a channel that a process takes
 MOST_CHATS = 100  # in flight
 PAUSE = timedelta(seconds=1)  # between two messages to one chat
@@ -118,6 +119,8 @@ def deliver_mails(notices: Sequence[QueuedNotice]) -> None:
         if address is None:
             notice.delete()
             continue
+        if not begin(notice):
+            continue
         try:
             if failed:
                 raise ConnectionError
@@ -148,18 +151,27 @@ def address_of(notice: QueuedNotice) -> str | None:
     return user.email if notice.kind == NoticeKind.SECURITY or verified.exists() else None
 
 
-def retry(notice: QueuedNotice, now: datetime) -> bool:
-    """Counts an attempt that failed, and tries the mail again later.
+def begin(notice: QueuedNotice) -> bool:
+    """Counts an attempt before it is made: what ends the process is tried no more often.
 
-    Gives it up and returns False after the last attempt. A lease that ended before anything was
-    tried counts for nothing.
+    Gives the notice up and returns False after the last attempt.
     """
-    if notice.attempts > len(NOTICES.pauses):
+    if notice.attempts > MOST_ATTEMPTS:
+        logger.error("A notice was given up: each attempt ended the process.")
         notice.delete()
         return False
-    again = now + NOTICES.pauses[notice.attempts - 1]
-    attempts = notice.attempts + 1
-    QueuedNotice.objects.filter(pk=notice.pk).update(due_at=again, attempts=attempts)
+    notice.attempts += 1
+    QueuedNotice.objects.filter(pk=notice.pk).update(attempts=notice.attempts)
+    return True
+
+
+def retry(notice: QueuedNotice, now: datetime) -> bool:
+    """Tries a mail again later. Gives it up and returns False after the last attempt."""
+    if notice.attempts > MOST_ATTEMPTS:
+        notice.delete()
+        return False
+    again = now + NOTICES.pauses[notice.attempts - 2]
+    QueuedNotice.objects.filter(pk=notice.pk).update(due_at=again)
     return True
 
 
@@ -244,6 +256,8 @@ async def send_to_chats(stop: asyncio.Event) -> None:
 async def _deliver_to_chat(client: Client, notice: QueuedNotice) -> None:
     """Sends a notice to its chat, and records what became of it."""
     try:
+        if not await in_database(begin, notice):
+            return
         answer = await send_to_chat(client, notice)
         await in_database(finish, notice, answer, timezone.now())
     except (DatabaseError, InterfaceError) as error:  # the lease ends, and it is sent again
@@ -298,7 +312,8 @@ def _failed(chat: Chat, notice: QueuedNotice, answer: Answer, now: datetime) -> 
     chat.failing_since = chat.failing_since or now
     chat.last_status, chat.last_error = answer.status, answer.error or ""
     chat.next_attempt_at = now + _pause_after(chat.failures, answer)
-    chat.queued_notices.filter(pk=notice.pk).update(due_at=now)  # and not after the lease
+    # It is due, and not after the lease. A chat ends by the time of its failures.
+    chat.queued_notices.filter(pk=notice.pk).update(due_at=now, attempts=1)
     logger.warning(
         "A notice was not sent to a chat: %s (%s).", chat.service, answer.status or answer.error
     )
@@ -314,7 +329,7 @@ def _pause_after(failures: int, answer: Answer) -> timedelta:
     """How long to wait. A service that limits its rate says how long, which may be short."""
     asked = answer.retry_after
     if answer.status == TOO_MANY_REQUESTS and asked:
-        return min(timedelta(seconds=asked), LONGEST_PAUSE)
+        return asked_pause(asked)
     return pause_after(failures, NOTICES, asked)
 
 

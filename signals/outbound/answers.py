@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from django.db import models
 from django.utils.http import parse_http_date_safe
 
-LONGEST_NUMBER = 10  # digits of a Retry-After
-
 
 class Fault(models.TextChoices):
     """Why a message failed, if no status says it. The label tells the owner of the endpoint."""
@@ -47,7 +45,7 @@ def retry_after(headers: Iterable[tuple[bytes, bytes]]) -> float | None:
     """The seconds of the Retry-After header, or None without a valid one."""
     given = next((value for name, value in headers if name.lower() == b"retry-after"), b"")
     text = given.decode("ascii", "replace").strip()
-    if text.isascii() and text.isdigit() and len(text) < LONGEST_NUMBER:
+    if text.isascii() and text.isdigit():
         return float(text)
     at = parse_http_date_safe(text)
     return None if at is None else max(0.0, at - time.time())

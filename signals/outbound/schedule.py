@@ -63,7 +63,7 @@ def pause_after(failures: int, retries: Retries, asked: float | None = None) -> 
 
 def asked_pause(asked: float | None) -> timedelta:
     """The pause that a receiver asked for in seconds, as far as it is granted."""
-    return min(timedelta(seconds=asked or 0), LONGEST_PAUSE)
+    return timedelta(seconds=min(asked or 0, LONGEST_PAUSE.total_seconds()))
 
 
 class Rate(models.Model):

@@ -17,10 +17,9 @@ from events.feed import (
     Window,
     branches_of,
     first_positions,
-    range_condition,
+    in_order,
 )
 from events.kinds import Kind
-from events.models import Event
 from events.statements import Union
 from signals.reports.charts import Chart, chart
 
@@ -31,7 +30,6 @@ MAX_OF_DAY, MAX_OF_BOT = 5000, 1000
 LATEST_OF_BOT = 20
 IN_A_ROW = 5
 FILLS, REFUSALS = Query(kinds=[Kind.SIGNAL_FILLED]), Query(kinds=[Kind.SIGNAL_REFUSED])
-EVENT = Event._meta.db_table
 
 
 @dataclass(slots=True)
@@ -143,27 +141,24 @@ class _Statement(Union):
 
     def count(self, what: str, whose: str, part: IndexRange, limit: int) -> None:
         """Counts the events of one kind. Of a day it is the number of the day, whose they are."""
-        where, params = range_condition(part)
+        found, params = in_order("position", part, limit)
         self.add(
-            "SELECT %s, %s, %s, count(*), NULL"
-            f" FROM (SELECT position FROM {EVENT} WHERE {where} LIMIT %s) AS found",
-            [what, whose, part.key["kind"], *params, limit],
+            f"SELECT %s, %s, %s, count(*), NULL FROM ({found}) AS found",
+            [what, whose, part.key["kind"], *params],
         )
 
     def read_bot(self, topic: str, bot_id: str, low: int, head: int) -> None:
         """Counts the bot's events of today by kind, and lists its latest."""
         of_bot = {"topic": topic, "bot_id": bot_id}
-        where, params = range_condition(IndexRange(of_bot, low, head))
+        found, params = in_order("kind", IndexRange(of_bot, low, head), MAX_OF_BOT, "DESC")
         self.add(
-            "SELECT 'today', %s, kind, count(*), NULL"
-            f" FROM (SELECT kind FROM {EVENT} WHERE {where} LIMIT %s) AS found GROUP BY kind",
-            [bot_id, *params, MAX_OF_BOT],
+            f"SELECT 'today', %s, kind, count(*), NULL FROM ({found}) AS found GROUP BY kind",
+            [bot_id, *params],
         )
-        where, params = range_condition(IndexRange(of_bot, 1, head))
+        found, params = in_order("*", IndexRange(of_bot, 1, head), LATEST_OF_BOT, "DESC")
         self.add(
-            f"SELECT 'latest', bot_id, kind, position, code FROM (SELECT * FROM {EVENT}"
-            f" WHERE {where} ORDER BY topic DESC, bot_id DESC, position DESC LIMIT %s) AS found",
-            [*params, LATEST_OF_BOT],
+            f"SELECT 'latest', bot_id, kind, position, code FROM ({found}) AS found",
+            params,
         )
 
 

@@ -31,6 +31,7 @@ from signals.webhooks.models import (
     MAX_OF_DESK,
     MAX_OF_PLATFORM,
     MAX_RESENDS,
+    DeliveryAttempt,
     Reason,
     State,
     Subscription,
@@ -202,24 +203,35 @@ def replay(*, webhook: Subscription, since: datetime, actor: Actor) -> Subscript
 def skip(*, webhook: Subscription, actor: Actor, until: int) -> int | None:
     """Skips what waits up to this position, as a move of the cursor.
 
-    Returns the number of these events: None if they are more than ``MAX_LAG``, or if the cursor is
-    lost. What was delivered meanwhile is not sent again. If nothing waits, nothing changes. The
-    next event is tried at once, but the failures stay: that something is skipped mends nothing.
+    Returns the number of these events: None if they are more than ``MAX_LAG`` or were not all
+    found, or if the cursor is lost. What was delivered meanwhile is not sent again. If nothing
+    waits, nothing changes. The next event is tried at once, but the failures stay: that something
+    is skipped mends nothing.
     """
-    waiting = webhook.waiting(until)
-    skipped: int | None = None
+    ahead = webhook.ahead()
+    is_counted = ahead.examined >= until or not ahead.more
     with log.turn(actor=actor) as turn:
-        row, head = _current(webhook), read_head()
-        told: dict[str, object] = {"position": until}
-        if row.cursor_epoch == head.epoch:
-            left = [position for position in waiting if position > row.cursor_position]
-            if not left:
-                return 0
-            skipped = len(left) if len(waiting) <= MAX_LAG else None
-            told["skipped"] = skipped
+        row, head = _locked(webhook), read_head()
         # If nothing else waits, the event of the skip itself shall not wait either.
         cursor = until if _has_more(row, until) else turn.next_position()
-        _move(turn, row, head.epoch, cursor, {"not_before": None}, **told)
+        if row.cursor_epoch != head.epoch:
+            _move(turn, row, head.epoch, cursor, {"not_before": None}, position=until)
+            return None
+        if row.revision != webhook.revision or row.query(after=0) != webhook.query(after=0):
+            return 0  # something else waits now
+        left = [position for position in ahead.kinds if row.cursor_position < position <= until]
+        if is_counted and not left:
+            if ahead.more:  # the next look begins where this one ended
+                update(row, cursor_position=max(row.cursor_position, until))
+            return 0
+        cursor = max(row.cursor_position, cursor)
+        if not is_counted and len(left) <= MAX_LAG:
+            _move(turn, row, head.epoch, cursor, {"not_before": None}, position=until)
+            return None
+        skipped = len(left) if len(left) <= MAX_LAG else None
+        # The revision stays: what a runner delivers meanwhile is delivered.
+        update(row, cursor_position=cursor, not_before=None, next_attempt_at=turn.at)
+        append(turn, Kind.SUBSCRIPTION_REWOUND, row, position=until, skipped=skipped)
     return skipped
 
 
@@ -229,15 +241,10 @@ def _has_more(row: Subscription, after: int) -> bool:
     return bool(page.events) or page.more
 
 
-def next_position(webhook: Subscription) -> int | None:
-    """The position of the event that is delivered next, or None if none waits."""
-    after: int | None = webhook.cursor_position
-    while after is not None:
-        page = read_page(webhook.query(after=after, limit=1), webhook.visibility)
-        if page.events:
-            return page.events[0].position
-        after = page.examined if page.more else None
-    return None
+def next_position(webhook: Subscription) -> int:
+    """The position of the event that is delivered next, or the last that was examined."""
+    ahead = webhook.ahead()
+    return next(iter(ahead.kinds), ahead.examined)
 
 
 def replace_secret(
@@ -343,26 +350,36 @@ def resend_failed(*, webhook: Subscription, since: datetime) -> int:
 def _add_resends(webhook: Subscription, positions: Sequence[int]) -> Subscription:
     """Adds events to those that wait to be sent again."""
     with log.turn(actor=None) as turn:
-        row = _current(webhook)
+        row = _locked(webhook)  # a runner takes from the list what it has sent
         if not row.is_verified:
             raise Invalid("The URL must answer a test before an event is sent to it.")
-        # A runner takes from the list what it has sent.
-        locked = Subscription.objects.select_for_update().filter(pk=row.pk)
-        waiting = locked.values_list("resends", flat=True).get() or []
-        waiting += [position for position in positions if position not in waiting]
+        waiting = row.resends or []
+        # What a runner may be sending is sent again after it: the request may have come too late.
+        most = 1 if row.leased_until is None else 2
+        waiting += [position for position in positions if waiting.count(position) < most]
         if len(waiting) > MAX_RESENDS:
             raise Invalid(f"At most {MAX_RESENDS} events wait to be sent again. Try again later.")
         update(row, resends=waiting, next_attempt_at=turn.at)
     return row
 
 
+def last_test(attempt: DeliveryAttempt) -> dict[str, object]:
+    """What the row says of the latest test of its URL."""
+    return {
+        "last_test_at": attempt.at,
+        "last_test_status": attempt.status,
+        "last_test_error": attempt.error,
+    }
+
+
 # --- What a runner found out of the row as it leased it ------------------------------------------
 
 
-def verify(*, webhook: Subscription) -> bool:
+def verify(*, webhook: Subscription, test: DeliveryAttempt | None = None) -> bool:
     """Notes that the URL answered a signed test. An unverified webhook becomes active.
 
-    ``webhook`` is the row as the runner leased it. Returns False if it changed since.
+    ``webhook`` is the row as the runner leased it. Returns False if it changed since. ``test`` is
+    saved with it, so that nobody sees a webhook that is active without its latest test.
     """
     with log.turn(actor=SYSTEM) as turn:
         row = _as_leased(webhook)
@@ -370,7 +387,7 @@ def verify(*, webhook: Subscription) -> bool:
             return False
         if row.is_verified:
             return True
-        update(row, is_verified=True)
+        update(row, is_verified=True, **(last_test(test) if test else {}))
         if row.state == State.UNVERIFIED:
             # What the endpoint asked for last still holds.
             begins = {"next_attempt_at": max(turn.at, row.not_before or turn.at)}
@@ -542,7 +559,16 @@ def _refuse_unknown(bot: str, desk: Desk | None) -> None:
 
 def _current(webhook: Subscription) -> Subscription:
     """The row as it is under the log's lock. Raises ``NotFound`` if it was removed."""
-    row = Subscription.objects.select_related("desk").filter(pk=webhook.pk).first()
+    return _found(Subscription.objects.filter(pk=webhook.pk))
+
+
+def _locked(webhook: Subscription) -> Subscription:
+    """The same, with the row's lock: no runner saves meanwhile what it has sent."""
+    return _found(Subscription.objects.filter(pk=webhook.pk).select_for_update(of=("self",)))
+
+
+def _found(rows: WebhookQuerySet) -> Subscription:
+    row = rows.select_related("desk").first()
     if row is None:
         raise NotFound
     return row

@@ -175,7 +175,7 @@ class WebhookAdmin(ReadOnlyAdmin):
         return ", ".join(in_words(without_groups(row.kinds))) or "all"
 
     @admin.display(description=f"waiting, counted to {MAX_LAG:,}")
-    def waiting(self, row: Subscription) -> int:
+    def waiting(self, row: Subscription) -> int | None:
         return row.lag
 
 

@@ -485,14 +485,14 @@ class SubscriptionViewSet(ViewSetMixin, ApiView):
         """Skip what waits.
 
         The next event that waits, or all of them, is not sent. It is a move of the cursor. If
-        nothing waits, nothing changes. A `failing` subscription stays so until its endpoint answers
-        2xx.
+        nothing waits, nothing changes. If the next event is not found in reasonable time, only the
+        cursor moves, to where it was looked for: ask again. A `failing` subscription stays so until
+        its endpoint answers 2xx.
         """
         every = Skipping.read(_body(request))["events"] == ALL
         found = self.found(subscription_id)
         until = read_head().position if every else actions.next_position(found)
-        if until is not None:
-            actions.skip(webhook=found, actor=self.actor, until=until)
+        actions.skip(webhook=found, actor=self.actor, until=until)
         return ApiResponse(self.found(subscription_id).to_record())
 
     @endpoint("listAttempts", parameters=[PageParameters], refusals=[NotAllowed])

@@ -1,7 +1,6 @@
 """Webhooks, the secrets that sign their deliveries, and their latest attempts."""
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Annotated, NotRequired, Self, TypedDict
 
@@ -15,10 +14,10 @@ from desks.models import Desk
 from desks.visibility import desk_visibility
 from events.feed import (
     WHOLE_LOG,
+    Ahead,
     EventId,
     Query,
     Visibility,
-    count_ahead,
     kinds_ahead,
     read_at,
     read_head,
@@ -143,7 +142,8 @@ class SubscriptionData(TypedDict):
         Annotated[
             Count | None,
             "Of a subscription.rewound that skips what waited: how many events. Null for more than "
-            f"{MAX_LAG:,}. Not in events of releases before November 2026.",
+            f"{MAX_LAG:,}. Not in events of releases before November 2026, nor if they were not "
+            "counted.",
         ]
     ]
     since: NotRequired[Annotated[DateTime, "Of subscription.failing: the first failure."]]
@@ -189,7 +189,8 @@ class SubscriptionRecord(TypedDict):
     ]
     lag: Annotated[
         Annotated[int, JsonSchema(minimum=0, maximum=MAX_LAG)] | None,
-        f"Events that are not delivered yet, counted to {MAX_LAG:,}. Null if the cursor is lost.",
+        f"Events that are not delivered yet, counted to {MAX_LAG:,}. Null if the cursor is lost, "
+        "or if it would take too long to count them.",
         Example(0),
     ]
     failures: Annotated[
@@ -361,13 +362,11 @@ class Subscription(Sealed):
         having = {"bot_id": self.bot} if self.bot else {}
         return Query(after=after, kinds=delivered(self.kinds), having=having, limit=limit)
 
-    def waiting(self, until: int) -> dict[int, str]:
-        """The kinds of the events that wait up to this position, by position.
-
-        It has all of them, or more than ``MAX_LAG``.
-        """
-        query = replace(self.query(after=self.cursor_position), last=until)
-        return kinds_ahead(query, self.visibility, MAX_LAG + 1)
+    def ahead(self) -> Ahead:
+        """What waits: at most one event more than ``MAX_LAG``."""
+        return kinds_ahead(
+            self.query(after=self.cursor_position, limit=MAX_LAG + 1), self.visibility
+        )
 
     def event_at(self, position: int) -> Event | None:
         """The event at this position; None if there is none that its owner sees."""
@@ -424,9 +423,14 @@ class Subscription(Sealed):
         return False
 
     @property
-    def lag(self) -> int:
-        """The number of events of its view that are not delivered yet, counted to ``MAX_LAG``."""
-        return count_ahead(self.query(after=self.cursor_position), self.visibility, MAX_LAG)
+    def lag(self) -> int | None:
+        """The number of events of its view that are not delivered yet, counted to ``MAX_LAG``.
+
+        None if it has fewer among those that are examined, and there are more to examine.
+        """
+        ahead = self.ahead()
+        count = min(len(ahead.kinds), MAX_LAG)
+        return None if ahead.more and count < MAX_LAG else count
 
     def to_record(self) -> SubscriptionRecord:
         """The record that its owner sees."""

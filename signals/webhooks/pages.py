@@ -307,8 +307,9 @@ def _named(event: Event) -> tuple[str, object]:
 
 def _lag(found: Subscription) -> str:
     """The number of events that wait, as text."""
-    lag = found.lag
-    return f"{MAX_LAG:,} or more" if lag >= MAX_LAG else str(lag)
+    ahead = found.ahead()
+    count = min(len(ahead.kinds), MAX_LAG)
+    return f"{count:,} or more" if ahead.more or count == MAX_LAG else str(count)
 
 
 # --- Code that receives deliveries, verifies them and answers tests, to be pasted -----------------
@@ -471,34 +472,37 @@ def skip(request: HttpRequest, desk: Desk, webhook_id: str) -> HttpResponse:
     webhook = Subscription.objects.of_owner(desk).named(webhook_id)
     is_lost = webhook.cursor_epoch != read_head().epoch
     is_next = "next" in request.GET and not is_lost
-    until = (actions.next_position(webhook) if is_next else read_head().position) or 0
+    until = actions.next_position(webhook) if is_next else read_head().position
     if request.method == "POST":
         until = _position(request.POST.get("until", ""))
-    kinds = list(webhook.waiting(until).values())
-    if request.method != "POST" and not (kinds or is_lost):
+    ahead = webhook.ahead()
+    kinds = [kind for position, kind in ahead.kinds.items() if position <= until]
+    is_counted = len(kinds) > MAX_LAG or not ahead.more or (bool(kinds) and ahead.examined >= until)
+    if request.method != "POST" and is_counted and not (kinds or is_lost):
         messages.success(request, NOTHING_WAITS)
         return redirect("webhook", webhook_id)
     what = counted(kinds) if len(kinds) <= MAX_LAG else number_of(None)
     return ask(
         request,
         "Skip the next event?" if is_next else "Skip everything that waits?",
-        LOST if is_lost else f"{what}.",
+        LOST if is_lost else f"{what}." if is_counted else NOT_COUNTED,
         "What is skipped is not sent any more, unless you send it again.",
         act="Skip",
         perform=lambda: actions.skip(webhook=webhook, actor=desk.actor, until=until),
-        done=lambda skipped: _skipped(skipped, is_lost),
+        done=lambda skipped: _skipped(skipped, is_lost or not is_counted),
         back=(webhook.name or webhook.host, reverse("webhook", args=[webhook_id])),
         form=SkipForm(initial={"until": until}),
     )
 
 
 NOTHING_WAITS = "Nothing waits."
+NOT_COUNTED = "Too many events that it does not get come first to count those that wait."
 LOST = "The place up to which events were delivered is lost. Deliveries go on with the next event."
 
 
-def _skipped(events: int | None, is_lost: bool) -> str:
+def _skipped(events: int | None, is_unknown: bool) -> str:
     """What the page says after a skip."""
-    if is_lost:
+    if is_unknown:
         return "Skipped."
     if events == 0:
         return NOTHING_WAITS

@@ -2,6 +2,7 @@
 
 import gzip
 import http.client
+import time
 from urllib.parse import urlsplit
 
 import pytest
@@ -162,11 +163,14 @@ def test_a_body_without_an_encoding_is_read(service):
     ("headers", "expected"),
     [
         ({"Content-Length": str(LIMIT + 1)}, b"HTTP/1.1 413 "),
-        ({"Content-Length": str(LIMIT)}, b"HTTP/1.1 100 "),
+        ({"Content-Length": str(LIMIT)}, b"HTTP/1.1 401 "),
+        ({"Content-Length": str(LIMIT), "X-SVC-Signature": f"v1={'0' * 64}"}, b"HTTP/1.1 100 "),
     ],
 )
 def test_a_client_that_waits_for_100_sends_nothing_that_is_refused(service, headers, expected):
-    """Section 4: 413 instead, and the end of the connection."""
+    """Section 4: the refusal instead, and the end of the connection."""
+    if "X-SVC-Signature" in headers:
+        headers = {**headers, "X-SVC-Timestamp": str(int(time.time()))}
     parts = urlsplit(service.base_url)
     secure = parts.scheme == "https"
     kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection

@@ -175,8 +175,8 @@ def test_what_a_desk_causes_in_the_log(service_of_limited_desks):
 
 
 def test_the_pages_that_a_user_looks_at(staff):
-    """LIMIT_PAGES."""
-    let_through(staff.get("/control/") for _ in range(FEW))
+    """LIMIT_PAGES. The first one is the read of the API by which the sign-in was seen."""
+    let_through((staff.get("/control/") for _ in range(FEW - 1)), count=FEW - 1)
     answer = staff.get("/control/")
     assert answer.status_code == 429
     assert 1 <= int(answer.headers["Retry-After"]) <= 60

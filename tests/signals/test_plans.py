@@ -48,7 +48,7 @@ from tests.factories import (
     a_shared_secret,
 )
 from tests.signals.bodies import deploy, fanout, floor, tradingview
-from tests.signals.webhooks.stage import an_active_webhook
+from tests.signals.webhooks.stage import a_webhook, act, an_active_webhook
 from tests.staff import a_client, list_of
 from tokens.crypto import formats
 from tokens.models import SigningSecret, Token
@@ -346,6 +346,59 @@ def test_no_filter_of_the_feed_reads_the_log_of_a_large_desk(desk, by, query, ev
     for query in queries:
         if "events_event" in query["sql"]:
             assert_bounded(query["sql"])
+
+
+BLOCKS = re.compile(r'"Shared (?:Hit|Read) Blocks": (\d+)')
+
+
+@on_postgresql
+def test_a_range_of_an_index_is_read_no_further_than_to_its_end(desk):
+    """Entries that no condition keeps are nowhere in a plan but in the blocks that it reads."""
+    a_bot(desk)
+    with connection.cursor() as cursor:
+        cursor.execute(MANY_OF_ONE_DESK.format(desk=desk.public_id, bot="bot_2"))
+    token = a_desk_token(desk)
+    for query in (
+        "kind=automation.removed",  # every other kind of the desk comes after it
+        "kind=signal.filled&since=2020-01-01T01:00:00Z&until=2020-01-01T01:05:00Z&limit=10",
+        "botId=bot_1&since=2020-01-01T01:00:00Z&until=2020-01-01T01:05:00Z&limit=10&order=desc",
+    ):
+        with CaptureQueriesContext(connection) as queries:
+            assert get(f"{EVENTS}?{query}", token).status_code == 200
+        read = [one["sql"] for one in queries if "LIMIT" in one["sql"] and "_event" in one["sql"]]
+        for statement in read:
+            with connection.cursor() as cursor:
+                cursor.execute("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + statement)
+                plan = json.dumps(cursor.fetchone())
+            assert sum(map(int, BLOCKS.findall(plan)[:2])) <= 30, statement
+
+
+@on_postgresql
+@pytest.mark.parametrize("kind", ["automation.quiet", "signal.refused"])
+def test_what_waits_for_a_webhook_is_looked_for_in_a_limited_part_of_the_log(desk, kind):
+    bot = a_bot(desk)
+    webhook = a_webhook(desk, kind, bot=bot.id)
+    a_webhook(desk, kind)
+    with connection.cursor() as cursor:
+        cursor.execute(MANY_OF_ONE_DESK.format(desk=desk.public_id, bot=bot.id))
+        cursor.execute(
+            "UPDATE events_event SET content = replace(content::text, 'bot_1', %s)::jsonb", [bot.id]
+        )
+    owner = signed_in(desk.user, "password")
+    asked = [
+        lambda: owner.get(SUBSCRIPTIONS),
+        lambda: owner.get(f"/webhooks/{webhook.public_id}/skip"),
+        lambda: owner.get("/webhooks"),
+        lambda: act(owner, webhook, "skip", events="next"),
+        lambda: act(owner, webhook, "skip", events="all"),
+    ]
+    for ask in asked:
+        with CaptureQueriesContext(connection) as queries:
+            assert ask().status_code == 200
+        read = [one["sql"] for one in queries if "FROM events_event" in one["sql"]]
+        assert len(read) <= 20
+        for statement in read:
+            assert_bounded(statement)
 
 
 @on_postgresql

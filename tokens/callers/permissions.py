@@ -9,7 +9,7 @@ from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
 
-from desks.models import Desk
+from desks.models import Desk, User
 from events.http import limits
 from events.http.parameters import DEFAULT_PAGE_SIZE
 from events.http.refusals import (
@@ -70,8 +70,8 @@ class SignedInToChange(DeclaredScope):
 class CallerThrottle(BaseThrottle):
     """Limits reads for each desk token, and signals for each bot, platform token or shared secret.
 
-    A bot's signals also count against its desk. The response headers show what is left of the most
-    restrictive limit. Revoking has no limit.
+    A session's reads count as page views of its user, and a bot's signals also against its desk.
+    The response headers show what is left of the most restrictive limit. Revoking has no limit.
     """
 
     def allow_request(self, request: Request, view: object) -> bool:
@@ -103,6 +103,8 @@ def _limits_of(request: Request) -> list[limits.LimitKey]:
         if bot is None:
             return [("platform", credential.public_id)]
         return [("automation", bot.pk), *limits.desk_limits(bot.desk.public_id)]
+    if isinstance(request.user, User) and method in SAFE_METHODS:
+        return [("pages", str(request.user.pk))]
     if not isinstance(credential, Token) or method == "DELETE":
         return []
     if credential.is_platform:

@@ -7,6 +7,7 @@ stalled changes nothing. Leases are taken and saved in short transactions; a ses
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -23,7 +24,7 @@ from signals.outbound.answers import Answer, Fault
 from signals.outbound.database import read_database, tell_log
 from signals.outbound.guarded_client import Endpoint
 from signals.outbound.schedule import WEBHOOKS, asked_pause, pause_after
-from signals.webhooks.actions import disable, note_that_it_works, verify
+from signals.webhooks.actions import disable, last_test, note_that_it_works, verify
 from signals.webhooks.messages import (
     Message,
     is_proof,
@@ -154,10 +155,12 @@ def finish(leases: Sequence[Lease]) -> None:
 
 def _apply(row: Subscription, lease: Lease, now: datetime) -> None:
     """Changes the row, which is locked, as the session says."""
-    row.cursor_position = lease.position
+    # Its owner may have skipped what was sent last.
+    is_skipped = lease.position < row.cursor_position
+    row.cursor_position = max(lease.position, row.cursor_position)
     if lease.failures == 0 and lease.has_delivered:
         row.not_before = None
-    elif lease.asked:
+    elif lease.asked and not is_skipped:
         row.not_before = now + lease.asked
     if lease.failures is not None:
         row.failures, row.last_status = lease.failures, lease.status
@@ -169,19 +172,21 @@ def _apply(row: Subscription, lease: Lease, now: datetime) -> None:
         row.last_delivered_at = now
     for attempt in lease.attempts:
         if attempt.position is None:
-            row.last_test_at, row.last_test_status = attempt.at, attempt.status
-            row.last_test_error = attempt.error
+            for name, value in last_test(attempt).items():
+                setattr(row, name, value)
     is_asked_anew = row.test_requested_at not in (None, lease.row.test_requested_at)
     if lease.was_tested and not is_asked_anew:
         row.test_requested_at = None
-    left = [position for position in row.resends or () if position not in lease.resent]
+    # One that was asked for again while it was sent is in the list twice.
+    asked, asked_before = Counter(row.resends or ()), Counter(lease.row.resends or ())
+    left = sorted((asked - Counter(lease.resent)).elements(), key=list(asked).index)
     row.resends = left or None
     if lease.secrets:  # a later loss has a notice of its own
         row.key_lost_at = row.key_loss_told_at = None
     else:
         row.key_lost_at = row.key_lost_at or now
     # Without its key, a test has to wait too.
-    is_urgent = (is_asked_anew or set(left).difference(lease.row.resends or ())) and lease.secrets
+    is_urgent = (is_asked_anew or asked - asked_before or is_skipped) and lease.secrets
     row.next_attempt_at = now if is_urgent else _look_again(row, lease, now)
 
 
@@ -331,7 +336,7 @@ class Session:
         answer = await self._send(message, challenge)
         row, self.lease.was_tested = self.lease.row, True
         if answer.is_success:
-            await tell_log(verify, webhook=row)
+            await tell_log(verify, webhook=row, test=self.lease.attempts[-1])
             await self._end_failing()
         elif row.state == State.UNVERIFIED:
             self.lease.failures, self.lease.status = row.failures + 1, row.last_status

@@ -287,21 +287,30 @@ def test_what_is_not_a_request_is_answered_and_repeated_nowhere(served, what):
     assert SECRET not in log.read_text()
 
 
-WAITS = b"POST /api/hooks/signal HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n"
+WAITS = b" HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n"
+HOOK = b"POST /api/hooks/signal"
+SIGNED = f"X-SVC-Timestamp: now\r\nX-SVC-Signature: v1={'0' * 64}\r\n".encode()
 
 
 @pytest.mark.parametrize(
-    ("declared", "answered"),
+    ("line", "headers", "answered"),
     [
-        (b"Content-Length: 65537\r\n", [b"413"]),
-        (b"Transfer-Encoding: chunked\r\n", [b"411"]),
-        (b"Content-Length: 2\r\n", [b"100", b"401"]),
+        (HOOK, b"Content-Length: 65537\r\n", [b"413"]),
+        (HOOK, b"Transfer-Encoding: chunked\r\n", [b"411"]),
+        (HOOK, b"Content-Length: 2\r\nContent-Encoding: gzip\r\n", [b"415"]),
+        (b"PUT /api/hooks/signal", b"Content-Length: 2\r\n", [b"405"]),
+        (b"POST /api/hooks/nothing", b"Content-Length: 2\r\n", [b"404"]),
+        (b"POST /api/v1/tokens", b"Content-Length: 2\r\nAuthorization: Bearer x\r\n", [b"401"]),
+        (b"GET /healthz", b"Content-Length: 2\r\n", [b"200"]),
+        (HOOK, b"Content-Length: 2\r\n", [b"401"]),
+        (HOOK, b"Content-Length: 2\r\n" + SIGNED, [b"100", b"401"]),
     ],
 )
-def test_a_client_is_asked_for_its_body_only_if_that_is_read(served, declared, answered):
+def test_a_client_is_asked_for_its_body_only_if_that_is_read(served, line, headers, answered):
     address, _ = served
     with socket.create_connection(address, timeout=60) as client:
-        client.sendall(WAITS + declared + b"\r\n")
+        now = str(int(time.time())).encode()
+        client.sendall(line + WAITS + headers.replace(b"now", now) + b"\r\n")
         received = client.recv(65536)
         if b"100" in answered:
             client.sendall(b"{}")

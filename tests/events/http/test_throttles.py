@@ -9,7 +9,17 @@ from django.test import override_settings
 from events.http import limits
 from events.http.refusals import RateLimited
 from signals.intake.models import Signal
-from tests.client import EVENTS, code, deploy_path, get, post, push
+from tests.client import (
+    EVENTS,
+    SUBSCRIPTIONS,
+    TOKENS,
+    code,
+    deploy_path,
+    get,
+    post,
+    push,
+    signed_in,
+)
 from tests.factories import Bot, a_bot, a_desk_token, a_platform_token, a_ready_desk
 from tests.processes import meet, run_together
 from tests.signals.bodies import deploy, fanout, tradingview
@@ -53,6 +63,17 @@ def test_pages_of_a_platform_token_are_read_at_once(card):
     record = Token.objects.get(scope="platform")
     with limits.one_at_a_time("events", record.public_id, 30):
         assert get(EVENTS, token).status_code == 200
+
+
+@pytest.mark.parametrize("path", [TOKENS, SUBSCRIPTIONS])
+def test_reads_by_a_session_count_as_page_views(card, limited, path):
+    browser = signed_in(a_ready_desk(card).user)
+    answers = [browser.get(path) for _ in range(2)]
+    assert [answer["RateLimit"] for answer in answers] == ['"pages";r=2;t=60', '"pages";r=1;t=60']
+    assert browser.head(path).status_code == 200
+    refused = browser.get(path)
+    assert (refused.status_code, code(refused)) == (429, "rate_limited")
+    assert browser.get("/desk").status_code == 429
 
 
 @pytest.mark.parametrize(

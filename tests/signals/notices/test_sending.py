@@ -13,7 +13,7 @@ from django.utils import timezone
 from desks.models import NoticeChoice, QueuedNotice
 from desks.models.notice import MAIL, NoticeKind
 from desks.notices import outbox
-from signals.notices.sending import LEASE, SALT, take
+from signals.notices.sending import LEASE, MOST_ATTEMPTS, SALT, take
 from signals.notices.texts import new_notice
 from tests.notices import send
 from tests.pages import words
@@ -192,6 +192,33 @@ class TestFailures:
                 clock.shift(pause)
             down.clear()
             assert len(send()) == 1
+
+    def test_a_notice_that_ends_each_process_is_given_up_and_holds_up_no_other(
+        self, member, monkeypatch, settings
+    ):
+        settings.NOTICE_RATE = "off"
+        deadly, other = a_notice(member), a_notice(member)
+
+        class Killed(BaseException):
+            pass
+
+        def dies(backend, messages):
+            if deadly.public_id in messages[0].extra_headers["Message-ID"]:
+                raise Killed
+            mail.outbox.extend(messages)
+
+        monkeypatch.setattr(EmailBackend, "send_messages", dies)
+        deaths = 0
+        with time_machine.travel(timezone.now(), tick=False) as clock:
+            while QueuedNotice.objects.filter(pk=deadly.pk).exists():
+                try:
+                    send()
+                except Killed:
+                    deaths += 1
+                clock.shift(LEASE)
+        assert deaths == MOST_ATTEMPTS
+        assert not QueuedNotice.objects.filter(pk=other.pk).exists()
+        assert any(other.public_id in one.extra_headers["Message-ID"] for one in mail.outbox)
 
 
 def test_what_a_process_took_and_did_not_send_is_taken_again_after_its_lease(member, settings):

@@ -9,7 +9,7 @@ from django.test import Client
 from django.utils import timezone
 
 from desks.actions import connect
-from desks.models import Desk
+from desks.models import Automation, Desk
 from events.actors import SYSTEM
 from events.kinds import Kind
 from events.models import Event, Head
@@ -26,6 +26,7 @@ from signals.webhooks.runner.news import read_alone, read_together, with_news
 from tests import factories
 from tests.client import EVENTS, JSON, SUBSCRIPTIONS, bearer, code, faults, get, signed_in
 from tests.notices import send
+from tests.signals.audit.stage import a_lively_history
 from tests.signals.webhooks.stage import (
     URL,
     a_webhook,
@@ -323,6 +324,16 @@ def test_one_of_a_bot_gets_the_events_of_that_bot_alone(desk, kinds):
             found = [json.loads(message.body)["data"]["id"] for message in batch.messages]
             assert found == expected
         assert actions.next_position(webhook) == int(expected[0].removeprefix("evt_"))
+
+
+def test_every_event_of_a_bot_is_addressed_to_its_desk():
+    """So a webhook of the platform that is limited to a bot misses none."""
+    a_lively_history()
+    desks = dict(Automation.objects.values_list("pk", "desk__public_id"))
+    found = Event.objects.filter(bot_id__in=desks).values_list("bot_id", "topic")
+    assert {desks[bot] for bot, _ in found} >= {desk for _, desk in found}
+    assert all(desks[bot] == topic for bot, topic in found)
+    assert len({bot for bot, _ in found}) > 1
 
 
 # --- Who may --------------------------------------------------------------------------------------

@@ -7,9 +7,11 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from desks.actions import add_automation
+from desks.actions import add_automation, connect, elect
 from desks.models import Desk
+from events import feed
 from events.actors import SYSTEM
+from events.http.cursors import log_position
 from events.models import Event, Head
 from events.times import to_rfc3339
 from signals.outbound.answers import Fault
@@ -18,6 +20,7 @@ from signals.webhooks.models import MAX_RESENDS, DeliveryAttempt, Subscription
 from tests import described, factories
 from tests.client import bearer, code, faults, get, signed_in
 from tests.signals.webhooks.stage import a_webhook, act, an_active_webhook, let_fail, of
+from tokens import actions as tokens
 
 pytestmark = pytest.mark.django_db
 
@@ -169,6 +172,44 @@ def test_the_event_of_a_skip_does_not_wait_itself_unless_others_do(desk, owner):
     assert Subscription.objects.get().lag > 0  # so does the second
     assert skip_all(webhook)
     assert Subscription.objects.get().lag == 0
+
+
+def test_what_is_not_found_in_reasonable_time_is_looked_for_with_the_next_request(
+    desk, owner, monkeypatch
+):
+    connect(desk=desk, venue="Kraken", actor=SYSTEM)
+    bot = factories.a_bot(desk)
+    webhook = a_webhook(desk, "automation.removed", bot=bot.id)
+    for pair in ("A/B", "C/D", "E/F"):  # 6 events of the bot, of other kinds
+        elect(automation=bot.automation, pair=pair, direction="long", actor=SYSTEM)
+    tokens.remove_automation(automation=bot.automation, actor=SYSTEM)
+    removed = Event.objects.get(kind="automation.removed").position
+    assert owner.get(of(webhook)).json()["lag"] == 1
+    monkeypatch.setattr(feed, "MAX_CHECKED_PER_PAGE", 2)
+    monkeypatch.setattr(feed, "MAX_PAGES_AHEAD", 1)
+    assert owner.get(of(webhook)).json()["lag"] is None
+    head, cursors, record = Head.objects.get().position, [], {"lag": None}
+    while record["lag"] is None:
+        record = act(owner, webhook, "skip", events="next").json()
+        cursors.append(log_position(record["cursor"], webhook.cursor_epoch, head))
+    assert cursors == sorted(set(cursors))  # each request looks on
+    assert (moves(), record["lag"]) == ([], 1)
+    act(owner, webhook, "skip", events="next")
+    assert moves() == [removed]
+
+
+def test_all_that_waits_is_skipped_although_it_is_not_counted(desk, owner, monkeypatch):
+    connect(desk=desk, venue="Kraken", actor=SYSTEM)
+    bot = factories.a_bot(desk)
+    webhook = a_webhook(desk, "election.withdrawn", bot=bot.id)
+    for pair in ("A/B", "C/D", "E/F"):
+        elect(automation=bot.automation, pair=pair, direction="long", actor=SYSTEM)
+    monkeypatch.setattr(feed, "MAX_CHECKED_PER_PAGE", 2)
+    monkeypatch.setattr(feed, "MAX_PAGES_AHEAD", 1)
+    head = Head.objects.get().position
+    assert act(owner, webhook, "skip", events="all").json()["lag"] == 0
+    assert moved()[-1]["position"] == head
+    assert "skipped" not in moved()[-1]
 
 
 def test_what_comes_after_the_position_is_not_skipped(desk):

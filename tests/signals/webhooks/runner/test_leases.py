@@ -141,6 +141,47 @@ def test_what_began_before_a_change_counts_for_nothing(row):
     assert due(10) == [(row.pk, False)]
 
 
+def skip(row, until):
+    return actions.skip(webhook=current(row), until=until, actor=SYSTEM)
+
+
+def test_what_was_delivered_while_events_were_skipped_is_not_sent_again(desk, row):
+    for _ in range(3):
+        a_bot(desk)
+    (leased,) = take(row)
+    first = leased.row.cursor_position + 1
+    assert skip(row, first) == 1
+    end(leased, position=first + 2, failures=0, status=204, has_delivered=True)
+    assert current(row).cursor_position == first + 2
+    assert DeliveryAttempt.objects.count() == 0
+
+
+def test_what_was_skipped_while_it_failed_is_skipped_and_the_next_is_tried_at_once(desk, row):
+    for _ in range(3):
+        a_bot(desk)
+    (leased,) = take(row)
+    first, hour = leased.row.cursor_position + 1, timedelta(hours=1)
+    assert skip(row, first) == 1
+    end(leased, position=first - 1, failures=1, status=503, asked=hour, pause=hour)
+    found = current(row)
+    assert (found.cursor_position, found.failures, found.not_before) == (first, 1, None)
+    assert due(10) == [(row.pk, True)]
+
+
+def test_an_event_that_is_asked_for_again_while_it_is_sent_is_sent_again(row):
+    actions.resend(webhook=row, position=1)
+    (leased,) = take(row)
+    for _ in range(3):
+        actions.resend(webhook=row, position=1)
+    end(leased, position=leased.position, resent=[1], pause=None)
+    assert current(row).resends == [1]
+    assert due(10) == [(row.pk, False)]
+    (again,) = take(row)
+    end(again, position=again.position, resent=[1], pause=None)
+    assert current(row).resends is None
+    assert due(10) == []
+
+
 def test_a_change_by_a_server_whose_clock_is_ahead_is_due_at_once(row):
     (leased,) = take(row)
     with time_machine.travel(timezone.now() + timedelta(hours=1), tick=False):
@@ -320,7 +361,7 @@ def test_retries_come_ever_later_and_never_earlier_than_the_endpoint_asks():
         assert max(found) <= usual * 1.2
         assert len(set(found)) > 1
     assert pause(1, 120.0) == timedelta(minutes=2)
-    assert pause(1, 10.0**12) == LONGEST_PAUSE
+    assert pause(1, 10.0**12) == pause(1, float("inf")) == LONGEST_PAUSE
     assert pause(20, 0.0) >= usuals[-1] * 0.8
     assert timedelta(hours=75) == WEBHOOKS.give_up_after
 
@@ -403,6 +444,18 @@ def test_one_that_is_asked_for_is_sent_at_once_and_a_new_url_begins_anew(unverif
     assert (current(row).failures, len(found.requests)) == (2, 2)
     actions.change(webhook=row, url=found.url("/new"), actor=SYSTEM)
     assert (current(row).failures, row.last_test, row.not_before) == (0, None, None)
+
+
+@IN_THREADS
+def test_one_that_is_active_has_its_latest_test(unverified):
+    found, secret, row = unverified
+    found.answer = taking(secret)
+    (leased,) = take(row)
+    run(leased)
+    assert (current(row).state, row.last_test_status) == (
+        State.ACTIVE,
+        200,
+    )  # nothing else is saved
 
 
 @IN_THREADS

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import hmac
 import json
+import threading
 from ipaddress import ip_network
 
 import pytest
@@ -12,12 +13,13 @@ from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 from desks.actions import add_automation
 from events.actors import SYSTEM
 from events.models import Event
+from signals.webhooks import actions
 from signals.webhooks.models import Subscription
 from tests import client
 from tests.described import described
 from tests.factories import a_ready_desk
 from tests.signals.outbound.listeners import endpoint, reply
-from tests.signals.webhooks.runner.stage import runners, until
+from tests.signals.webhooks.runner.stage import runners, subscribe, until
 from tests.signals.webhooks.stage import act, create, of
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.processes]
@@ -144,3 +146,45 @@ def test_a_single_event_reaches_a_paused_webhook_and_a_410_disables_only_an_acti
             act(owner, webhook, "resend", event=event)
             until(lambda: Subscription.objects.get().reason == "gone")
     assert receiver.taken == [event, event]
+
+
+def test_an_event_asked_for_while_it_is_sent_is_sent_again_and_a_skip_repeats_nothing(
+    tmp_path, card
+):
+    desk, heard, held, goes_on = a_ready_desk(card), [], set(), threading.Event()
+
+    def answer(handler, request):
+        heard.append(json.loads(request.body)["data"]["position"])
+        if heard[-1] in held:
+            goes_on.wait(8)
+        reply(204)(handler, request)
+
+    def a_bot():
+        add_automation(desk=desk, name="Chart", actor=SYSTEM)
+        return Event.objects.latest("position").position
+
+    def current():
+        row.refresh_from_db()
+        return row
+
+    with endpoint(answer) as found, runners(tmp_path):
+        row = subscribe(found.url(), desk, ["automation.created"])[1]
+        first = a_bot()
+        until(lambda: heard == [first] and current().cursor_position >= first)
+        held.add(first)
+        for times in (2, 3):  # the second time while it is sent
+            actions.resend(webhook=row, position=first)
+            until(lambda times=times: len(heard) >= min(times, 2))
+        goes_on.set()
+        until(lambda: heard == [first] * 3 and not current().resends)
+
+        actions.pause(webhook=row, actor=SYSTEM)
+        second, third, fourth = a_bot(), a_bot(), a_bot()
+        held.add(third)
+        goes_on.clear()
+        actions.resume(webhook=row, actor=SYSTEM)
+        until(lambda: heard[-1] == third)  # the one before it is delivered and not saved
+        actions.skip(webhook=current(), until=actions.next_position(current()), actor=SYSTEM)
+        goes_on.set()
+        until(lambda: current().cursor_position >= fourth and not row.leased_until)
+        assert heard[3:] == [second, third, fourth]
