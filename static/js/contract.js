@@ -1,4 +1,4 @@
-// The contract's page: a filter, the code of the quickstart filled in, and a signature computed while
+// The contract's page: a filter, the code of the quickstarts filled in, and a signature computed while
 // one types. Nothing that is typed leaves the page. Without it, the page shows everything.
 "use strict";
 
@@ -42,23 +42,27 @@ filter.addEventListener("input", applyFilter);
 filter.form.addEventListener("submit", (event) => event.preventDefault());
 filter.form.hidden = false;
 
-// --- The code of the quickstart -----------------------------------------------------------------
+// --- The code of the quickstarts ----------------------------------------------------------------
 
-const fill = page.querySelector(".fill");
+const typed = page.querySelectorAll(".fill input");
 const codes = Array.from(page.querySelectorAll("[data-fill]"), (shown) => [shown, shown.textContent]);
 
-fill.addEventListener("input", () => {
+function fillIn() {
   for (const [shown, original] of codes) {
     let text = original;
-    for (const input of fill.querySelectorAll("input")) {
+    for (const input of typed) {
       const value = input.value.trim();
       if (value) text = text.replaceAll(input.dataset.placeholder, () => value);
     }
     shown.textContent = text;
   }
-});
-fill.addEventListener("submit", (event) => event.preventDefault());
-fill.hidden = false;
+}
+
+for (const form of page.querySelectorAll(".fill")) {
+  form.addEventListener("input", fillIn);
+  form.addEventListener("submit", (event) => event.preventDefault());
+  form.hidden = false;
+}
 
 // --- The signature ------------------------------------------------------------------------------
 
