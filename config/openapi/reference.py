@@ -108,7 +108,10 @@ def reference() -> str:
             for name, schema in sorted(found["components"]["schemas"].items())
         ],
     }
-    return str(render_to_string("reference/content.html", context))
+    html = render_to_string("reference/content.html", context)
+    return re.sub(
+        r"\n\s+(?=<)", "\n", html
+    )  # a sixth is indentation; no line of code begins with <
 
 
 def _operation(method: str, path: str, operation: Document) -> Operation:
@@ -205,7 +208,6 @@ def _example(content: Document) -> str:
 BOUNDS = {
     "format": "{}",
     "pattern": "{}",
-    "minLength": "at least {} characters",
     "maxLength": "at most {} characters",
     "minimum": "at least {}",
     "maximum": "at most {}",
