@@ -100,7 +100,6 @@ INSTALLED_APPS = [
     "events",
     "rest_framework",
     "drf_spectacular",
-    "drf_spectacular_sidecar",
     "allauth",
     "allauth.account",
     "allauth.mfa",
@@ -181,6 +180,10 @@ SPECTACULAR_SETTINGS = {
         "automations push signals of their own. **All of it is paper.** A signal repeats "
         "the pair and the direction that the customer has elected: the service never "
         "infers one.\n\n"
+        "Members, kinds of events, codes and other values can be added without notice. Ignore "
+        "members that you do not know, skip events of an unknown kind, treat a refusal of an "
+        "unknown `code` by its status, and let a generated client read unknown values of a list "
+        "as texts.\n\n"
         "Large answers to GET are compressed for clients that send `Accept-Encoding: "
         "gzip`."
     ),

@@ -5,7 +5,8 @@ from django.urls import include, path
 
 from config.catalog import CatalogView, home
 from config.monitoring import healthz, metrics, readyz
-from config.openapi.generator import SchemaView, docs
+from config.openapi.generator import SchemaView
+from config.openapi.reference import docs
 from config.problems import one_problem, problems
 from signals import urls as signals_urls
 

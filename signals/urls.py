@@ -2,6 +2,7 @@
 
 from django.urls import path
 
+from signals.contract.wheel import FILE, client_wheel
 from signals.intake import api as intake_api
 from signals.notices import pages as notices
 from signals.site import activity, credentials, desk
@@ -47,6 +48,7 @@ pages = [
     path("webhooks/<str:webhook_id>/again", webhooks.again, name="send-again"),
     path("webhooks/<str:webhook_id>/skip", webhooks.skip, name="skip-events"),
     path("webhooks/<str:webhook_id>/remove", webhooks.remove, name="remove-webhook"),
+    path(f"client/{FILE}", client_wheel, name="client"),
     path("activity", activity.activity, name="activity"),
     path("activity.csv", activity.export, name="activity-csv"),
     path("activity/stream", activity.desk_news, name="stream"),

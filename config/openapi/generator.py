@@ -1,4 +1,4 @@
-"""The OpenAPI document, generated from the views, and a page to read and try it.
+"""The OpenAPI document, generated from the views.
 
 drf-spectacular finds the extensions when this module is imported. ``config.openapi.responses`` adds
 the refusals and headers.
@@ -12,8 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.http import HttpRequest
 from drf_spectacular.extensions import (
     OpenApiAuthenticationExtension,
     OpenApiSerializerExtension,
@@ -27,7 +26,7 @@ from config.openapi import responses
 from config.openapi.responses import Document
 from events.feed import EventRecord
 from events.http.api_view import ApiResponse, ApiView
-from events.http.pages import View, page
+from events.http.pages import View
 from events.http.schemas import Body
 from events.json_schema import schema_of
 from events.kinds import DATA, Kind
@@ -79,12 +78,6 @@ class SchemaView(ApiView):
     @extend_schema(exclude=True)
     def get(self, request: Request) -> ApiResponse[Document]:
         return ApiResponse(document(), headers=PUBLIC)
-
-
-@page("GET")
-def docs(request: HttpRequest) -> HttpResponse:
-    """GET /api/docs: a page to read and try the API."""
-    return render(request, "drf_spectacular/docs.html")
 
 
 # --- Extensions for our bodies, events and authentication ----------------------------------------

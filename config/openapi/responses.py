@@ -106,6 +106,16 @@ OF_SCOPE = (refusals.NotAllowed, refusals.ScopeMissing)
 
 # The answer to the first signal is described where signals are.
 EXAMPLES: dict[type[Refused], Mapping[str, Any]] = {NonceUsed: example_of(SpentNonce)}
+# The groups of operations, in the order of the document.
+TAGS = {
+    "Signals": "Sent by bots, an engine or Nox: push, check, deploy, and learn what became of one.",
+    "Desks": "What an engine pulls: every desk, with its connection and election.",
+    "Events": "The log of all that happened, as a list, by waiting, or as a stream.",
+    "Tokens": "Credentials of programs. A desk token reads its own desk, a platform token all.",
+    "Subscriptions": "Webhooks, as their owner manages them: URL, kinds, secret and tests.",
+    "Webhooks": "The messages that the service sends to the URL of a webhook.",
+    "Catalog": "What there is, and how one begins.",
+}
 # Responses to invalid HTTP requests, on every path. A 400 may also be a refusal.
 UNREAD: Document = {"text/plain": {"schema": STRING}}
 NOT_HTTP: Document = {
@@ -120,6 +130,8 @@ NOT_HTTP: Document = {
 
 def finish(result: Document) -> Document:
     """Adds refusals and headers to the document, and removes drf-spectacular's internal marks."""
+    result["tags"] = [{"name": name, "description": text} for name, text in TAGS.items()]
+    result["paths"] = dict(sorted(result["paths"].items(), key=_place))
     components = result["components"]
     components["schemas"]["Problem"] = _problem()
 
@@ -140,6 +152,12 @@ def finish(result: Document) -> Document:
             _finish_operation(operation)
     finished: Document = _without_notes(result)
     return finished
+
+
+def _place(path: tuple[str, Document]) -> int:
+    """Returns the place of a path in the document: that of its operations' tag."""
+    operation = next(iter(path[1].values()))
+    return list(TAGS).index(operation["tags"][0])
 
 
 def _finish_operation(operation: Document) -> None:

@@ -1,5 +1,10 @@
 """A client for the engine: pulls desks, deploys, fans out, follows the feed (contract, section 4).
 
+A running service offers it to pip, and its contract page has the command. Installed so, it is the
+package ``signals_client``:
+
+    from signals_client import Engine
+
     with Engine("https://signals.example", token) as engine:
         for desk in engine.desks(ready=True): ...
         engine.fan_out(card, nonce="bar-2026-11-20T09:30")
@@ -11,7 +16,8 @@
     event = verify_webhook(request.body, request.headers, "whsec_…")
     answer = webhook_answer(event, "whsec_…")  # the body of your answer, with status 200
 
-This folder needs httpx2 and nothing else of this repository. Every call is safe to repeat: reads
+It needs Python 3.11 and httpx2, and imports nothing else of this repository. Every call is safe to
+repeat: reads
 change nothing, and the service accepts a nonce only once. So if a response is lost, or the service
 is unavailable or busy, the client retries until ``timeout``. Derive the nonce from what the signal
 is about, such as a bar or an order, so that the engine sends the same nonce after a crash.

@@ -336,12 +336,21 @@ class Follower:
         return pause is not None
 
     def _poll(self) -> Iterator[Event]:
-        """Yields the events of the list, page by page, until a page is empty."""
+        """Yields the events of the list, page by page, until a page is empty.
+
+        It goes on while the service cannot be reached, is unavailable or busy.
+        """
         caught_up = False
         while not caught_up:
             started = time.monotonic()
             after = {"after": self._cursor.value or None, "wait": MAX_WAIT}
-            page: Page = self._connection.get(FEED, {**self._query, **after})
+            try:
+                page: Page = self._connection.get(FEED, {**self._query, **after})
+            except ClientError as error:
+                if isinstance(error, Refusal) and error.status not in RETRYABLE:
+                    raise
+                time.sleep(next(self._pauses))
+                continue
             caught_up = not page["events"] and not page["more"]
             if not caught_up or time.monotonic() - started > MAX_WAIT / 2:
                 self._pauses = backoff()
@@ -487,8 +496,12 @@ class Engine:
         If no cursor was saved, it starts at the end of the log, or at its beginning with
         ``from_beginning``. The cursor is saved at most once a second, after an event was consumed,
         and when the iteration ends. After a crash the last second's events (when polling, the last
-        page's) are therefore repeated: to avoid acting twice, remember the position. Raises
-        ``Refusal`` (``cursor_lost``) if the log was restored from a backup, and if the token ends.
+        page's) are therefore repeated: to avoid acting twice, remember the position.
+
+        It goes on however long the service is away, and ends only with a ``Refusal`` that no
+        repetition changes: ``token_invalid`` if the token ends, ``cursor_lost`` if the log was
+        restored from a backup. Without a saved cursor, its first call can raise
+        ``UnreachableError``.
         """
         saved = SavedCursor(cursor)
         if saved.value is None and not from_beginning:

@@ -11,6 +11,7 @@ from typing import Any
 
 from django.conf import settings
 from django.template.loader import render_to_string
+from django.urls import reverse
 from rest_framework import serializers
 
 from events.api import MAX_WAIT, FeedParameters
@@ -20,10 +21,12 @@ from events.http.requests import json_weight, media_weights
 from events.json_schema import JsonObject
 from events.kinds import Kind
 from signals.contract import samples
-from signals.contract.document import ANY_PAIR, BOT_ID, contract
+from signals.contract.document import ANY_PAIR, BOT_ID, NONCE, USER_ID, contract
 from signals.law import shapes
 
 KIBIBYTE = 1024
+TOKEN = "$SVC_TOKEN"  # noqa: S105 - a variable of the shell, which the page replaces by what is typed
+SHELL_NONCE = "'\"$nonce\"'"  # a variable, in JSON that the shell has in single quotes
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +71,19 @@ def contract_page() -> str:
         "contract": document,
         "base": settings.BASE_URL,
         "shapes": [_shape(document, *shape) for shape in SHAPES],
+        "engine": {
+            name: json.dumps(document[name]["body"], indent=2).replace(NONCE, SHELL_NONCE)
+            for name in ("oneDesk", "fanout")
+        },
+        "client_url": settings.BASE_URL + reverse("client"),
         "quickstart": samples.push(document["url"], BOT_ID, None),
         "placeholders": {
             "bot": BOT_ID,
             "secret": samples.SECRET,
             "pair": ANY_PAIR,
             "direction": samples.ANY_DIRECTION,
+            "token": TOKEN,
+            "user": USER_ID,
         },
         "feed": [
             Row(name, _taken(field), str(field.help_text))

@@ -142,7 +142,7 @@ def _examples(nonce: str, **names: str) -> list[OpenApiExample]:
 # A client that sends both examples as they are gets two fills.
 DEPLOY_EXAMPLES = _examples(EXAMPLE_NONCE[:-1] + "2", oneDesk="Deploy")
 PUSH_EXAMPLES = _examples(
-    EXAMPLE_NONCE, tv="Automation", fanout="Fanout", oneUser="OneUser", floor="Floor", nox="Nox"
+    EXAMPLE_NONCE, fanout="Fanout", oneUser="OneUser", floor="Floor", nox="Nox", tv="Automation"
 )
 
 # --- The answers and refusals --------------------------------------------------------------------
@@ -374,6 +374,8 @@ def _incoming(request: Request, body: JsonObject, deploy_to: str | None = None) 
 
 
 urlpatterns = [
+    path("hooks/signal", HookView.as_view(), name="hook"),
+    path("hooks/check", CheckView.as_view(), name="check-signal"),
     path("v1/desks/<userId:user_id>/signal", DeployView.as_view(), name="deploy"),
     path("v1/signals", SignalViewSet.as_view({"get": "find"}), name="signals"),
     path(
@@ -381,6 +383,4 @@ urlpatterns = [
         SignalViewSet.as_view({"get": "retrieve"}),
         name="signal-record",
     ),
-    path("hooks/signal", HookView.as_view(), name="hook"),
-    path("hooks/check", CheckView.as_view(), name="check-signal"),
 ]

@@ -1,68 +1,7 @@
-// The contract's page: a filter, the code of the quickstart filled in, and a signature computed while
-// one types. Nothing that is typed leaves the page. Without it, the page shows everything.
+// The contract's page computes a signature while one types. Nothing that is typed leaves the page.
 "use strict";
 
-const page = document.querySelector(".reference");
-
-// --- The filter ---------------------------------------------------------------------------------
-
-const filter = document.getElementById("filter");
-const found = document.getElementById("found");
-const parts = Array.from(page.querySelectorAll(".parts > section"), (section) => ({
-  section,
-  link: page.querySelector(`.contents a[href="#${section.id}"]`).parentElement,
-  heading: plain(section.querySelector("h1, h2").textContent),
-  rows: Array.from(section.querySelectorAll("[data-row]")),
-}));
-
-function plain(text) {
-  return text.toLowerCase().replace(/\s+/g, " ").trim();
-}
-
-function matches(part, sought) {
-  // A heading or the prose keeps all rows of its part. Otherwise only the rows that match stay.
-  const matching = part.rows.filter((row) => plain(row.textContent).includes(sought));
-  const all = part.heading.includes(sought) || !matching.length;
-  for (const row of part.rows) row.hidden = !all && !matching.includes(row);
-  return all ? plain(part.section.textContent).includes(sought) : true;
-}
-
-function applyFilter() {
-  const sought = plain(filter.value);
-  let count = 0;
-  for (const part of parts) {
-    const shown = matches(part, sought);
-    part.section.hidden = part.link.hidden = !shown;
-    count += shown;
-  }
-  found.textContent = sought ? `${count} of ${parts.length} parts` : "";
-}
-
-filter.addEventListener("input", applyFilter);
-filter.form.addEventListener("submit", (event) => event.preventDefault());
-filter.form.hidden = false;
-
-// --- The code of the quickstart -----------------------------------------------------------------
-
-const fill = page.querySelector(".fill");
-const codes = Array.from(page.querySelectorAll("[data-fill]"), (shown) => [shown, shown.textContent]);
-
-fill.addEventListener("input", () => {
-  for (const [shown, original] of codes) {
-    let text = original;
-    for (const input of fill.querySelectorAll("input")) {
-      const value = input.value.trim();
-      if (value) text = text.replaceAll(input.dataset.placeholder, () => value);
-    }
-    shown.textContent = text;
-  }
-});
-fill.addEventListener("submit", (event) => event.preventDefault());
-fill.hidden = false;
-
-// --- The signature ------------------------------------------------------------------------------
-
-const form = page.querySelector(".sign");
+const form = document.querySelector(".sign");
 const signature = form.querySelector("output");
 let latest = 0;
 

@@ -2,6 +2,7 @@
 
 import secrets
 
+from signals.contract.wheel import FILE
 from tests.browser.stage import Stage
 from tests.conformance.browser import SIGN_IN, Browser
 from tests.routes import routes
@@ -19,7 +20,7 @@ NO_PAGE = {
     ),
     **dict.fromkeys(["healthz", "readyz", "metrics"], "for programs"),
     "control/jsi18n/": "a script",
-    "activity.csv": "a file",
+    **dict.fromkeys(["activity.csv", f"client/{FILE}"], "a file"),
     "activity/stream": "a stream for scripts",
     "control/stream": "a stream for scripts",
     "notices/test": "only a form's target",

@@ -1,5 +1,6 @@
 """The contract in a browser: its filter, its code, its signature, and all without scripts."""
 
+import os
 import subprocess
 
 import pytest
@@ -45,14 +46,14 @@ def test_the_filter_leaves_what_matches_and_says_how_much(open_page, width):
     page = open_page(viewport={"width": width, "height": 900})
     all_rows = page.locator("#refusals [data-row]").count()
     page.get_by_label("Filter this page").fill("direction_mismatch")
-    expect(page.get_by_role("status")).to_have_text("1 of 14 parts")
+    expect(page.get_by_role("status")).to_have_text("1 of 15 parts")
     rows = page.locator("#refusals [data-row]:visible")
     expect(rows).to_have_count(1)
     expect(rows).to_contain_text("Direction differs from the election")
     expect(page.locator("#signing")).to_be_hidden()
     expect(page.locator(".contents li:visible")).to_have_count(1)
     page.get_by_label("Filter this page").fill("")
-    expect(page.locator(".parts > section:visible")).to_have_count(14)
+    expect(page.locator(".parts > section:visible")).to_have_count(15)
     expect(page.locator("#refusals [data-row]:visible")).to_have_count(all_rows)
 
 
@@ -65,7 +66,7 @@ def test_the_filter_keeps_all_rows_of_a_part_whose_heading_matches(open_page):
 def test_the_filter_of_what_is_nowhere_leaves_nothing(open_page):
     page = open_page()
     page.get_by_label("Filter this page").fill("zebra")
-    expect(page.get_by_role("status")).to_have_text("0 of 14 parts")
+    expect(page.get_by_role("status")).to_have_text("0 of 15 parts")
     expect(page.locator(".parts > section:visible")).to_have_count(0)
 
 
@@ -103,10 +104,56 @@ def test_the_filled_in_code_sends_a_signal_as_it_is_shown(stage, open_page):
     assert '"outcome":"filled"' in done.stdout, done
 
 
+def run(code, **environment):
+    """Runs code of the page in a shell. Returns what it prints."""
+    done = subprocess.run(
+        ["sh", "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={"PATH": os.environ["PATH"], **environment},
+    )
+    return done.stdout
+
+
+def test_the_commands_of_an_engine_work_with_what_is_typed_and_nothing_leaves_the_browser(
+    stage, open_page
+):
+    page, token = open_page(), stage.service.seed["platformToken"]
+    requests = []
+    page.on("request", lambda request: requests.append(request.url))
+    page.get_by_label("Platform token", exact=True).fill(token)
+    page.get_by_label("A desk's userId", exact=True).fill(stage.service.seed["desks"][0]["userId"])
+    page.get_by_label("Platform token", exact=True).press("Enter")
+    codes = {
+        name: page.locator(f"[data-engine='{name}']").text_content()
+        for name in ("pull", "deploy", "fanout", "follow")
+    }
+    assert all(f'"Authorization: Bearer {token}"' in code for code in codes.values())
+    assert '"ready":true' in run(codes["pull"])
+    assert '"matched":1,"filled":1' in run(codes["deploy"])
+    assert '"outcome":"filled"' in run(codes["fanout"])
+    assert run(codes["follow"].replace("curl", "curl -sm 2")).startswith("retry: ")
+    assert [url for url in requests if not url.endswith(".svg")] == []  # the icon of the page
+    assert page.url.endswith(HOOK)
+    assert page.evaluate("[localStorage.length, sessionStorage.length, document.cookie]") == [
+        0,
+        0,
+        "",
+    ]
+    page.reload()
+    assert page.get_by_label("Platform token", exact=True).input_value() == ""
+
+
+def test_without_a_typed_token_the_shell_takes_it_from_a_variable(stage, open_page):
+    code = open_page().locator("[data-engine='pull']").text_content()
+    assert '"ready":true' in run(code, SVC_TOKEN=stage.service.seed["platformToken"])
+
+
 def test_without_scripts_all_is_there_but_the_tools(stage, open_page):
     page, shown = open_page(java_script_enabled=False), vector(stage)
     assert page.locator("form:visible").count() == 0
-    assert page.locator(".parts > section:visible").count() == 14
+    assert page.locator(".parts > section:visible").count() == 15
     told = stage.service.get(HOOK).json()["refusals"]
     assert page.locator("#refusals [data-row]:visible").count() == len(told)
     for value in shown.values():

@@ -5,6 +5,7 @@
 
 from desks.models import Automation, Card, Desk, Election, User
 from events.models import Event
+from signals.contract.wheel import FILE
 from signals.intake.models import Signal
 from signals.webhooks.models import Subscription
 from tokens.models import SigningSecret, Token
@@ -146,6 +147,7 @@ ROWS: dict[str, dict[str, Row]] = {
     "": {"GET": PUBLIC},
     "problems": {"GET": PUBLIC},
     "problems/<str:code>": {"GET": PUBLIC},
+    f"client/{FILE}": {"GET": PUBLIC},
     "healthz": {"GET": PUBLIC},
     "readyz": {"GET": PUBLIC},
     "metrics": {"GET": row("not_found")},

@@ -6,21 +6,26 @@ import re
 import subprocess
 import sys
 import threading
+from contextlib import ExitStack
+from importlib.metadata import distribution
 from queue import Queue
 
 import httpx2
 import pytest
 
+from events.http.refusals import TokenInvalid
 from signals.client import Engine
 from tests.client import signed
 from tests.conformance.client import Service
-from tests.server import READY, ROOT, serving
+from tests.server import READY, ROOT, guarded, serving, serving_beside
 
 pytestmark = [pytest.mark.processes, pytest.mark.once]
 
 README = (ROOT / "README.md").read_text()
 BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
 IN_TIME = 120  # seconds
+# What the client needs: httpx2, and what that needs.
+NEEDED = ("httpx2", "httpcore2", "h11", "anyio", "idna", "truststore", "typing-extensions")
 
 
 @pytest.fixture(scope="module")
@@ -50,39 +55,103 @@ def in_shell(script: str, server, **environment: str) -> str:
     return done.stdout
 
 
-def test_the_example_engine_signals_and_is_told_what_became_of_it(server, tmp_path):
-    code = block("python", "def trade(engine")
-    assert len(code.splitlines()) < 60
-    (tmp_path / "engine.py").write_text(code)
-    process = subprocess.Popen(
-        [sys.executable, "-u", "engine.py"],
-        cwd=tmp_path,
-        env={
-            "PATH": os.environ["PATH"],
-            "PYTHONPATH": str(ROOT),
-            "SIGNALS_URL": server.base_url,
-            "SIGNALS_TOKEN": server.seed["platformToken"],
-        },
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    printed: Queue[str] = Queue()
-    reader = threading.Thread(target=lambda: [printed.put(line) for line in process.stdout])
-    reader.start()
-    card = server.seed["card"]
-    missing = [
-        rf"{READY} of {READY} desks filled: {card['pair']} {card['direction']}\n",
-        r"\d+ signal\.filled  all\n",
-    ]
-    try:
-        while missing:
-            line = printed.get(timeout=IN_TIME)  # raises Empty where one of them never comes
-            missing = [form for form in missing if not re.fullmatch(form, line)]
-    finally:
-        process.terminate()
-        process.wait()
-        reader.join()
-        process.stdout.close()
+@pytest.fixture(scope="module")
+def python(server, tmp_path_factory):
+    """The Python of a new environment, into which pip installs the client as the README says.
+
+    What the client needs from a package index is linked there instead.
+    """
+    folder = tmp_path_factory.mktemp("engine")
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True, timeout=IN_TIME)
+    (packages,) = folder.glob("lib/*/site-packages")
+    for needed in map(distribution, NEEDED):
+        for name in {file.parts[0] for file in needed.files} - {"..", "__pycache__"}:
+            (packages / name).symlink_to(needed.locate_file(name))
+    command = block("sh", "pip install").strip()
+    assert command.startswith("pip install ")
+    in_shell(f"{folder}/bin/{command} --no-index --quiet", server)
+    return folder / "bin" / "python"
+
+
+class ExampleEngine:
+    """The example engine of the README, as a process. ``printed`` are its lines so far."""
+
+    def __init__(self, python, folder, base_url, token):
+        (folder / "engine.py").write_text(block("python", "def trade(engine"))
+        self.printed = []
+        self._lines = Queue()
+        self._process = subprocess.Popen(
+            [python, "-u", "engine.py"],
+            cwd=folder,
+            env={"PATH": os.environ["PATH"], "SIGNALS_URL": base_url, "SIGNALS_TOKEN": token},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self):
+        for line in self._process.stdout:
+            self._lines.put(line)
+
+    def wait_for(self, form):
+        """Waits until it prints a line of this form. Raises Empty if it prints nothing more."""
+        while not any(re.fullmatch(form, line) for line in self.printed):
+            self.printed.append(self._lines.get(timeout=IN_TIME))
+
+    @property
+    def positions(self):
+        """The positions of the events that it has printed."""
+        return [int(line.split()[0]) for line in self.printed if line[0].isdigit() and "." in line]
+
+    def end(self):
+        """Waits for its end. Returns its status and all that it printed."""
+        status = self._process.wait(IN_TIME)
+        self._reader.join()
+        return status, "".join([*self.printed, *self._lines.queue])
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._process.kill()
+        self._process.wait()
+        self._reader.join()
+        self._process.stdout.close()
+
+
+def test_the_example_engine_misses_and_repeats_nothing_over_a_restart(server, python, tmp_path):
+    card, token = server.seed["card"], server.seed["platformToken"]
+    with Engine(server.base_url, token) as other, ExitStack() as stack:
+
+        def fan_out(nonce):
+            position = other.fan_out(card, nonce=nonce).signal["position"]
+            return rf"{position} signal\.filled  all\n"
+
+        with serving_beside(server) as beside:
+            example = stack.enter_context(ExampleEngine(python, tmp_path, beside.base_url, token))
+            example.wait_for(
+                rf"{READY} of {READY} desks filled: {card['pair']} {card['direction']}\n"
+            )
+            example.wait_for(fan_out("before"))
+        meanwhile = fan_out("meanwhile")
+        with guarded(beside):
+            example.wait_for(meanwhile)
+            example.wait_for(fan_out("after"))
+        page = other.page(kinds=["signal.filled", "signal.refused"])
+        happened = [event["position"] for event in page["events"]]
+        assert example.positions == happened[: len(example.positions)]
+
+
+def test_the_example_engine_ends_with_one_sentence_if_its_token_is_not_valid(
+    server, python, tmp_path
+):
+    with ExampleEngine(python, tmp_path, server.base_url, "svc_plat_none") as example:
+        status, printed = example.end()
+    detail = re.escape(TokenInvalid.detail)
+    assert status == 1
+    assert re.fullmatch(rf"The engine stops: 401 token_invalid: {detail}\n", printed)
 
 
 def test_a_signal_is_signed_in_a_shell_as_it_says(server):

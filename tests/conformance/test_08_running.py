@@ -1,5 +1,8 @@
 """Section 8, what of it is seen from outside: where the service also answers."""
 
+import io
+import zipfile
+
 import pytest
 
 from tests.conformance.client import DESKS, EVENTS, HOOK, ME, TOKENS
@@ -48,6 +51,14 @@ def test_the_schema_can_be_read_and_tried(service):
     answer = service.get("/api/docs")
     assert answer.status_code == 200
     assert answer.headers["Content-Type"].startswith("text/html")
+
+
+def test_pip_can_install_the_client_of_engines(service):
+    """Section 8: /client/…."""
+    answer = service.get("/client/signals_client-0.1.0-py3-none-any.whl")
+    assert answer.status_code == 200
+    with zipfile.ZipFile(io.BytesIO(answer.content)) as wheel:
+        assert "signals_client/__init__.py" in wheel.namelist()
 
 
 @pytest.mark.parametrize("path", ["/accounts/login/", "/accounts/signup/"])

@@ -21,7 +21,7 @@ STALLED = f"POST {HOOK} {HEAD}{SIGNED}Content-Length: 100\r\n\r\n"
 STREAM = f"GET {EVENTS} {HEAD}Accept: text/event-stream\r\n"
 STREAM_BODY = f"{STREAM}Content-Length: 65536\r\n\r\n{{"
 STREAM_STALLED = f"{STREAM}Content-Length: 100\r\n\r\n"
-LARGE = "/static/drf_spectacular_sidecar/redoc/bundles/redoc.standalone.js.map"
+LARGE = "/static/rest_framework/css/bootstrap.min.css.map"
 READING = f"GET {LARGE} {HEAD}Accept-Encoding: identity\r\n\r\n"
 SMALL = 4096  # bytes that the kernel buffers for a client that does not read
 

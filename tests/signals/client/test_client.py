@@ -40,7 +40,7 @@ class Lossy(httpx2.HTTPTransport):
 class Watched(httpx2.HTTPTransport):
     """A transport that records each request and when it is sent, and calls ``before`` first.
 
-    Where that returns an answer, it is the answer.
+    Where that returns an answer, it is the answer. An exception is raised.
     """
 
     def __init__(self, before=lambda number: None):
@@ -50,7 +50,10 @@ class Watched(httpx2.HTTPTransport):
     def handle_request(self, request):
         self.sent.append(time.monotonic())
         self.requests.append(request)
-        return self._before(len(self.sent)) or super().handle_request(request)
+        answer = self._before(len(self.sent))
+        if isinstance(answer, Exception):
+            raise answer
+        return answer or super().handle_request(request)
 
     @property
     def streams(self):
@@ -389,6 +392,18 @@ def test_without_a_stream_it_polls(server, engine, card, nonce, tmp_path, answer
         sent = engine.fan_out(card, nonce=nonce).signal["id"]
         assert next(events)["signal"]["id"] == sent
     assert line.streams == line.requests[:1]
+
+
+def test_it_follows_on_when_the_service_was_away_for_longer_than_a_call_tries(
+    server, engine, card, nonce, tmp_path, pauses
+):
+    answers = [httpx2.Response(503), httpx2.Response(503), httpx2.ConnectError("Nobody listens.")]
+    line = Watched(lambda number: answers[number - 1] if number <= len(answers) else None)
+    with client(server, transport=line, timeout=0) as follower:
+        events = follow(follower, tmp_path / "cursor", engine.tail())
+        sent = engine.fan_out(card, nonce=nonce).signal["id"]
+        assert next(events)["signal"]["id"] == sent
+    assert len(pauses) == len(answers) - 1  # the first was the stream's
 
 
 def test_it_backs_off_if_no_waiting_slot_is_free(

@@ -17,6 +17,7 @@ from events.http.refusals import Refused
 from events.kinds import Kind
 from signals.contract.document import contract
 from signals.contract.page import LIMITS, SHAPES, prefers_page
+from signals.contract.wheel import FILE
 from tests.client import CATALOG, HOOK, JSON, get, push
 from tests.config.test_pages import inline
 from tests.factories import a_card, a_desk, a_platform_token
@@ -210,6 +211,13 @@ def test_it_names_every_member_of_every_shape():
     for anchor, _, shape, _ in SHAPES:
         part = shown.partition(f'<section id="{anchor}">')[2].partition("</section>")[0]
         assert re.findall(r"<dt><code>(\w+)</code>", part) == list(shape.members)
+
+
+def test_it_says_what_each_call_of_an_engine_needs_and_how_to_install_the_client(settings):
+    settings.BASE_URL = "https://signals.example"
+    text, document = text_of(page()), contract()
+    assert all(document[name]["note"] in text for name in ("oneDesk", "fanout"))
+    assert f"pip install https://signals.example/client/{FILE}" in copied(page())
 
 
 def test_it_shows_the_vector_with_its_result_without_any_script():
