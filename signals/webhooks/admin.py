@@ -11,8 +11,7 @@ from django.template.loader import render_to_string
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from desks.models import Desk
-from events.control.lists import add_related, add_section
+from events.control.lists import add_section
 from events.control.pages import ActionPage, ReadOnlyAdmin
 from events.feed import read_head
 from signals.webhooks import actions
@@ -145,7 +144,7 @@ class WebhookAdmin(ReadOnlyAdmin):
     list_filter = [OwnerFilter]
     list_select_related = ["desk"]
     ordering = ["-id"]
-    search_help_text = "sub_… · usr_…"
+    search_help_text = "sub_…, or the usr_… of a desk."
     searches_by_prefix = {
         "sub_": lambda text: Q(public_id=text),
         "usr_": lambda text: Q(desk__public_id=text),
@@ -167,8 +166,8 @@ class WebhookAdmin(ReadOnlyAdmin):
     ]
 
     @admin.display(description="state")
-    def now(self, row: Subscription) -> str:
-        return row.shown_state
+    def now(self, row: Subscription) -> SafeString:
+        return render_to_string("webhooks/state.html", {"webhook": row})
 
     @admin.display
     def events(self, row: Subscription) -> str:
@@ -195,4 +194,3 @@ def _receivers(row: Subscription) -> SafeString:
 
 add_section(Subscription, "Latest attempts", _attempts)
 add_section(Subscription, "Verify what you receive", _receivers)
-add_related(Desk, "webhooks", Subscription)

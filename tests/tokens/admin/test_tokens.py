@@ -8,6 +8,7 @@ import pytest
 from django.contrib.sessions.models import Session
 from django.test import Client
 from django.utils import timezone
+from django.utils.html import strip_tags
 
 from events.actors import SYSTEM
 from events.models import Event
@@ -90,7 +91,7 @@ def test_an_expiry_is_in_utc_and_holds(client, time_machine):
     time_machine.move_to(moment)
     assert code(get(DESKS, value)) == "token_invalid"
     control: Any = staff.control_of(Token)
-    assert [control.state(token) for token in Token.objects.all()] == ["expired"]
+    assert [strip_tags(control.state(token)) for token in Token.objects.all()] == ["expired"]
 
 
 @pytest.mark.parametrize(
@@ -195,7 +196,7 @@ def test_the_list_shows_scopes_and_state(client):
     mint(client, name="Gone")
     actions.revoke(token=Token.objects.get(name="Gone"), actor=SYSTEM)
     text = client.get(staff.list_of(Token)).content.decode()
-    assert re.findall(r'"field-(?:scopes|state)">([^<]*)<', text) == [
+    assert re.findall(r'"(?:field-scopes|state[^"]*)">([^<]*)<', text) == [
         *("read, write", "revoked"),
         *("read", "active"),
     ]
