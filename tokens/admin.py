@@ -8,10 +8,12 @@ from datetime import UTC, date, datetime
 from typing import Any, ClassVar
 
 from django import forms
+from django.conf import settings
 from django.contrib import admin
 from django.core.exceptions import ValidationError
 from django.db.models import Model, Q
 from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.safestring import SafeString
 
@@ -32,10 +34,15 @@ class CreateCredentialPage(ActionPage):
 
     is_per_row = False
     limit = "minting"  # counts what the page makes
+    noun = "secret"
 
     def create(self, form: Any) -> tuple[str, Model]:
         """Creates the credential and returns its value and its record."""
         raise NotImplementedError
+
+    def sample(self, value: str, record: Any) -> str:
+        """A command that uses the value; empty if what it takes is not known here."""
+        return ""
 
     def post(self, request: HttpRequest, *args: str, **kwargs: str) -> HttpResponse:
         refuse_used(request)
@@ -48,6 +55,7 @@ class CreateCredentialPage(ActionPage):
             limits.count_made(self.limit, str(self.request.user.pk))
         context = self.get_context_data(form=form, value=value, record=record)
         context["back"] = self._control.page_url("change", record)
+        context |= {"noun": self.noun, "try": self.sample(value, record)}
         return self.response_class(self.request, ["control/shown_once.html"], context)
 
 
@@ -108,6 +116,7 @@ class MintToken(CreateCredentialPage):
     """Mints a platform token."""
 
     label = "Mint a platform token"
+    noun = "token"
     form_class = MintingForm
     says = (
         "A platform token is for one system, such as the engine. It reaches every desk.",
@@ -122,6 +131,11 @@ class MintToken(CreateCredentialPage):
             actor=self.actor,
             expires_at=data["expiresAt"],
         )
+
+    def sample(self, value: str, record: Token) -> str:
+        """The engine's first request. A token that cannot read has none without a card."""
+        url = f"{settings.BASE_URL}{reverse('desks')}?ready=1"
+        return f"curl -H 'Authorization: Bearer {value}' '{url}'" if record.can_read else ""
 
 
 class RevokeToken(ActionPage):

@@ -175,7 +175,9 @@ class UserAdmin(ReadOnlyAdmin):
 
     def row_context(self, row: Any) -> dict[str, object]:
         now = timezone.now()
-        desk = Desk.objects.filter(user=row).select_related("enrolled", "connection", "user").first()
+        desk = (
+            Desk.objects.filter(user=row).select_related("enrolled", "connection", "user").first()
+        )
         return {
             **account_of(row, now),
             **(customer_of(desk, now) if desk else {}),

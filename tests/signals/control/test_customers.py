@@ -1,13 +1,10 @@
 """The control area's pages for users: the list, the page of a customer, and who is let in."""
 
-from datetime import timedelta
-
 import pytest
 from allauth.account.models import EmailAddress
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
-from django.utils import timezone
 
 from desks import actions as desks
 from desks.models import Automation, Connection, Election, User
@@ -183,7 +180,11 @@ def test_it_shows_the_last_ten_refusals_each_with_why(client, desk):
 
 
 def test_it_shows_webhooks_and_credentials_and_never_a_secret(client, desk):
-    failing, bot, token = a_failing_webhook(desk), factories.a_bot(desk), factories.a_desk_token(desk)
+    failing, bot, token = (
+        a_failing_webhook(desk),
+        factories.a_bot(desk),
+        factories.a_desk_token(desk),
+    )
     page = page_of(client, desk.user)
     assert f"{failing.label} failing since" in page
     assert f"Token {Token.objects.get(desk=desk)}" in page

@@ -86,7 +86,9 @@ class TestList:
         assert ">Chart</a>" in table
         assert '<input type="hidden" name="kind" value="signal.refused">' in page
         assert 'placeholder="address, id or nonce"' in page
-        assert '<option value="pair_mismatch">Pair differs from the election</option>' in re.sub(r"\s+>", ">", page)
+        assert '<option value="pair_mismatch">Pair differs from the election</option>' in re.sub(
+            r"\s+>", ">", page
+        )
 
     def test_the_log_is_filtered_by_kinds_in_words_and_not_by_what_refusals_alone_have(
         self, client
