@@ -17,7 +17,10 @@ from events.feed import read_head
 from signals.webhooks import actions
 from signals.webhooks.models import MAX_LAG, State, Subscription, without_groups
 from signals.webhooks.pages import (
+    NOTHING_WAITS,
+    AgainForm,
     ChangeForm,
+    SkipForm,
     WebhookForm,
     attempts_of,
     in_words,
@@ -25,6 +28,9 @@ from signals.webhooks.pages import (
     move,
     press,
     receivers,
+    said_of_skip,
+    send_again,
+    what_is_skipped,
 )
 from tokens.admin import CreateCredentialPage, OwnerFilter
 from tokens.forms import SecretForm
@@ -102,7 +108,7 @@ class PositionForm(forms.Form):
 
 
 class Rewind(OfThePlatform):
-    label, says = "Send again or skip", ["It takes effect when the delivery in flight has ended."]
+    label, says = "Move to a position", ["It takes effect when the delivery in flight has ended."]
     form_class = PositionForm
 
     def get_initial(self) -> dict[str, object]:
@@ -112,6 +118,38 @@ class Rewind(OfThePlatform):
         position = min(form.cleaned_data["position"], read_head().position)
         move(self.row, self.actor, position)
         return self.redirect_to_row(self.row, "Moved.")
+
+
+class SendAgain(OfThePlatform):
+    label, form_class = "Send again", AgainForm
+    says = ["Events that are sent again have the same webhook-id as the first time."]
+
+    def perform(self, form: AgainForm) -> HttpResponse:
+        return self.redirect_to_row(self.row, send_again(self.row, self.actor, form.cleaned_data))
+
+
+class SkipWaiting(OfThePlatform):
+    """Skips what waited as the page was shown. What comes later is not skipped."""
+
+    label, form_class, is_destructive = "Skip what waits", SkipForm, True
+
+    @property
+    def is_lost(self) -> bool:
+        return self.row.cursor_epoch != read_head().epoch
+
+    def get_initial(self) -> dict[str, object]:
+        return {"until": read_head().position}
+
+    def consequences(self) -> list[str]:
+        kinds = list(self.row.waiting(read_head().position).values())
+        if not (kinds or self.is_lost):
+            return [NOTHING_WAITS]
+        return [*what_is_skipped(kinds, self.is_lost)]
+
+    def perform(self, form: SkipForm) -> HttpResponse:
+        is_lost, until = self.is_lost, min(form.cleaned_data["until"], read_head().position)
+        skipped = actions.skip(webhook=self.row, actor=self.actor, until=until)
+        return self.redirect_to_row(self.row, said_of_skip(skipped, is_lost))
 
 
 class RemoveWebhook(OfThePlatform):
@@ -137,6 +175,8 @@ class WebhookAdmin(ReadOnlyAdmin):
         "resume": ResumeWebhook,
         "change-webhook": ChangeWebhook,
         "secret": ReplaceSecret,
+        "again": SendAgain,
+        "skip": SkipWaiting,
         "rewind": Rewind,
         "remove": RemoveWebhook,
     }

@@ -442,18 +442,20 @@ def again(request: HttpRequest, desk: Desk, webhook_id: str) -> HttpResponse:
     webhook = Subscription.objects.of_owner(desk).named(webhook_id)
     form = AgainForm(sent(request))
     if form.is_valid():
-        since = form.cleaned_data["since"]
         with refusal_beside(form):
-            if form.cleaned_data["what"] == EVERYTHING:
-                actions.replay(webhook=webhook, since=since, actor=desk.actor)
-                said = "Everything since then is sent again, in order."
-            else:
-                count = actions.resend_failed(webhook=webhook, since=since)
-                is_one = "is" if count == 1 else "are"
-                said = f"{number_of(count)} {is_one} sent again." if count else NOTHING_FAILED
-            messages.success(request, said)
+            messages.success(request, send_again(webhook, desk.actor, form.cleaned_data))
             return redirect("webhook", webhook_id)
     return form_page(request, "webhooks/again.html", form, webhook=webhook)
+
+
+def send_again(webhook: Subscription, actor: Actor, chosen: dict[str, Any]) -> str:
+    """Does what ``AgainForm`` chose. Returns what it did."""
+    if chosen["what"] == EVERYTHING:
+        actions.replay(webhook=webhook, since=chosen["since"], actor=actor)
+        return "Everything since then is sent again, in order."
+    count = actions.resend_failed(webhook=webhook, since=chosen["since"])
+    is_one = "is" if count == 1 else "are"
+    return f"{number_of(count)} {is_one} sent again." if count else NOTHING_FAILED
 
 
 NOTHING_FAILED = "Nothing is sent again: no event's last attempt has failed since then."
@@ -478,15 +480,13 @@ def skip(request: HttpRequest, desk: Desk, webhook_id: str) -> HttpResponse:
     if request.method != "POST" and not (kinds or is_lost):
         messages.success(request, NOTHING_WAITS)
         return redirect("webhook", webhook_id)
-    what = counted(kinds) if len(kinds) <= MAX_LAG else number_of(None)
     return ask(
         request,
         "Skip the next event?" if is_next else "Skip everything that waits?",
-        LOST if is_lost else f"{what}.",
-        "What is skipped is not sent any more, unless you send it again.",
+        *what_is_skipped(kinds, is_lost),
         act="Skip",
         perform=lambda: actions.skip(webhook=webhook, actor=desk.actor, until=until),
-        done=lambda skipped: _skipped(skipped, is_lost),
+        done=lambda skipped: said_of_skip(skipped, is_lost),
         back=(webhook.name or webhook.host, reverse("webhook", args=[webhook_id])),
         form=SkipForm(initial={"until": until}),
     )
@@ -496,7 +496,14 @@ NOTHING_WAITS = "Nothing waits."
 LOST = "The place up to which events were delivered is lost. Deliveries go on with the next event."
 
 
-def _skipped(events: int | None, is_lost: bool) -> str:
+def what_is_skipped(kinds: Collection[str], is_lost: bool) -> tuple[str, str]:
+    """What to say before events of these kinds are skipped."""
+    what = counted(kinds) if len(kinds) <= MAX_LAG else number_of(None)
+    unsent = "What is skipped is not sent any more, unless you send it again."
+    return LOST if is_lost else f"{what}.", unsent
+
+
+def said_of_skip(events: int | None, is_lost: bool) -> str:
     """What the page says after a skip."""
     if is_lost:
         return "Skipped."
