@@ -61,7 +61,7 @@ def customer_of(desk: Desk, now: datetime) -> dict[str, object]:
         "desk": desk,
         "end": "" if desk.user.is_active else list_events(ends.order_by("-position")[:1], ""),
         "bots": bots,
-        "refusals": lines(refusals, {bot.pk: bot.name for bot in bots}),
+        "last_refusals": lines(refusals, {bot.pk: bot.name for bot in bots}),
         "webhooks": Subscription.objects.of_owner(desk),
         "tokens": Token.objects.active(now).filter(desk=desk),
         "secrets": SigningSecret.objects.of_desk(desk).live(now),

@@ -165,7 +165,7 @@ def set_up_steps(
         ),
         Step(
             settings.EMAIL_BACKEND == SMTP,
-            "Send mail: set EMAIL_URL. Without it nobody can sign up by mail or hear of trouble.",
+            "Set EMAIL_URL, so that sign-up and notices send mail.",
         ),
         Step(
             Bookmark.objects.exists(),

@@ -169,7 +169,7 @@ def test_it_shows_the_last_ten_refusals_each_with_why(client, desk):
     push(bodies.tradingview(bot, nonce="two words"), secret=bot.secret)
     response = client.get(staff.page_of(desk.user))
     newest = Event.objects.order_by("-position").values_list("position", flat=True)
-    shown = [int(line.event_id.removeprefix("evt_")) for line in response.context["refusals"]]
+    shown = [int(line.event_id.removeprefix("evt_")) for line in response.context["last_refusals"]]
     assert shown == [*newest[:10]]
     page = words(response)
     assert "The bot Chart sent the direction long; you elected short." in page
