@@ -25,6 +25,7 @@ from events.models import Event
 from signals.control.stories import list_events
 from signals.reports.activity import lines
 from signals.reports.attention import bots_at_a_glance
+from signals.reports.reasons import title_of
 from signals.webhooks.models import Subscription
 from tokens import accounts
 from tokens.models import SigningSecret, Token
@@ -61,7 +62,10 @@ def customer_of(desk: Desk, now: datetime) -> dict[str, object]:
         "desk": desk,
         "end": "" if desk.user.is_active else list_events(ends.order_by("-position")[:1], ""),
         "bots": bots,
-        "last_refusals": lines(refusals, {bot.pk: bot.name for bot in bots}),
+        "last_refusals": [
+            (line, title_of(line.data["code"]))
+            for line in lines(refusals, {bot.pk: bot.name for bot in bots})
+        ],
         "webhooks": Subscription.objects.of_owner(desk),
         "tokens": Token.objects.active(now).filter(desk=desk),
         "secrets": SigningSecret.objects.of_desk(desk).live(now),

@@ -138,7 +138,7 @@ def test_a_customers_page_is_reached_from_a_refusal_and_leads_to_what_it_names(s
     page.locator("#result_list").get_by_role("link", name=owner).first.click()
     expect(page.get_by_role("heading", level=1)).to_have_text(f"User {owner}")
     refusals = page.get_by_role("region", name="The last ten refusals").get_by_role("row")
-    expect(refusals.nth(1)).to_contain_text("sent the direction short; you elected long")
+    expect(refusals.nth(1)).to_contain_text("Direction differs from the election.")
     bots = page.get_by_role("region", name="Bots")
     expect(bots).to_contain_text("accepts signals")
     page.set_viewport_size({"width": PHONE, "height": 900})

@@ -169,10 +169,13 @@ def test_it_shows_the_last_ten_refusals_each_with_why(client, desk):
     push(bodies.tradingview(bot, nonce="two words"), secret=bot.secret)
     response = client.get(staff.page_of(desk.user))
     newest = Event.objects.order_by("-position").values_list("position", flat=True)
-    shown = [int(line.event_id.removeprefix("evt_")) for line in response.context["last_refusals"]]
+    shown = [
+        int(line.event_id.removeprefix("evt_")) for line, _ in response.context["last_refusals"]
+    ]
     assert shown == [*newest[:10]]
     page = words(response)
-    assert "The bot Chart sent the direction long; you elected short." in page
+    mismatch = "Direction differs from the election. Sent: ETH/USDT long. Elected: ETH/USDT short."
+    assert mismatch in page
     assert "nonce: " in page
     assert f"{staff.list_of(Event)}?kind=signal.refused&amp;q={desk.public_id}" in (
         response.content.decode()
