@@ -76,7 +76,9 @@ class ChoiceFilter(admin.SimpleListFilter):
         """Its choices for a template: each name and label, and whether it is chosen."""
         chosen = super().value() or ""
         every = [("", self.label_of_all)] if self.label_of_all else []
-        return [(name, label, name == chosen) for name, label in [*every, *self.lookup_choices]]
+        return [
+            (name, str(label), name == chosen) for name, label in [*every, *self.lookup_choices]
+        ]
 
     def queryset(self, request: HttpRequest, queryset: Rows) -> Rows:
         apply_filter = self.filters.get(self.value() or "")

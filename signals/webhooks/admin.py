@@ -135,7 +135,7 @@ class SkipWaiting(OfThePlatform):
 
     @property
     def is_lost(self) -> bool:
-        return self.row.cursor_epoch != read_head().epoch
+        return bool(self.row.cursor_epoch != read_head().epoch)
 
     def get_initial(self) -> dict[str, object]:
         return {"until": read_head().position}
