@@ -1,15 +1,20 @@
 """The control area's pages for desks, bots, elections and cards; publishes and retires cards."""
 
+from typing import Any
+
 from django import forms
 from django.contrib import admin
+from django.contrib.admin.utils import unquote
 from django.db.models import F, Q
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.utils.safestring import SafeString
 
 from desks import actions
 from desks.forms import ElectionForm
 from desks.models import Automation, Card, Desk, Election, User
 from desks.models.desk import DeskQuerySet
-from events.control.lists import EMPTY_VALUE, ChoiceFilter, add_related
+from events.control.lists import EMPTY_VALUE, ChoiceFilter, add_related, pill
 from events.control.pages import ActionPage, ReadOnlyAdmin
 from events.http.names import NameField
 from events.models import Event
@@ -107,7 +112,7 @@ class CardAdmin(ReadOnlyAdmin):
         "name",
         "pair",
         "direction",
-        "is_published",
+        "state",
         "standing_now",
         "published_at",
         "retired_at",
@@ -115,9 +120,9 @@ class CardAdmin(ReadOnlyAdmin):
     ordering = ["-opened"]
     fields = ["id", *list_display, "opened", "closed"]
 
-    @admin.display(description="published", boolean=True)
-    def is_published(self, card: Card) -> bool:
-        return card.closed is None
+    @admin.display
+    def state(self, card: Card) -> SafeString:
+        return pill("published", "on") if card.closed is None else pill("retired")
 
     @admin.display(description="standing")
     def standing_now(self, card: Card) -> int:
@@ -137,19 +142,19 @@ class ConnectedFilter(ChoiceFilter, name="connected"):
 class DeskAdmin(ReadOnlyAdmin):
     """Desks, newest first. There is no filter for "not ready": it would scan every desk."""
 
-    list_display = ["public_id", "user", "venue", "is_ready", "created_at"]
+    list_display = ["user", "state", "venue", "public_id", "created_at"]
     list_filter = [ReadyFilter, ConnectedFilter]
     list_select_related = ["user", "connection"]
     ordering = ["-id"]
+    search_placeholder = "address, or usr_…"
     search_help_text = (
-        "usr_… · the beginning of the owner's e-mail address, or a part of it among the newest "
-        "10,000 users"
+        "The usr_… of the desk; or the beginning of its owner's e-mail address, or a part of it "
+        "among the newest 10,000 users."
     )
     searches_by_prefix = {
         "usr_": lambda text: Q(public_id=text),
         "": lambda text: Q(user__in=User.objects.matching(text).values("pk")),
     }
-    fields = [*list_display, "deactivated", "updated_at"]
 
     def get_queryset(self, request: HttpRequest) -> DeskQuerySet:
         card = Card.objects.published().first()
@@ -160,24 +165,43 @@ class DeskAdmin(ReadOnlyAdmin):
     def venue(self, desk: Desk) -> str:
         return desk.connection.venue if hasattr(desk, "connection") else EMPTY_VALUE
 
-    @admin.display(description="ready", boolean=True)
-    def is_ready(self, desk: Desk) -> bool:
-        return desk.ready_since is not None  # type: ignore[attr-defined]
+    @admin.display
+    def state(self, desk: Desk) -> SafeString:
+        if desk.ready_since is not None:  # type: ignore[attr-defined]
+            return pill("ready", "on")
+        if desk.deactivated:
+            return pill("deactivated", "pill-failing")
+        return pill("connected") if desk.connected else pill("not connected")
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, *args: Any, **options: Any
+    ) -> HttpResponse:
+        """Leads to the page of its owner, which shows the desk too."""
+        desk = self.get_object(request, unquote(object_id))
+        if desk is None or request.method not in ("GET", "HEAD"):
+            return super().change_view(request, object_id, *args, **options)
+        return redirect("admin:desks_user_change", desk.user_id)
 
 
 @admin.register(Automation)
 class AutomationAdmin(ReadOnlyAdmin):
     """Bots, ordered by id."""
 
-    list_display = ["id", "name", "desk", "created_at", "removed_at"]
+    list_display = ["name", "id", "desk", "state", "created_at", "removed_at"]
     list_select_related = ["desk"]
     ordering = ["id"]
-    search_help_text = "bot_… · the usr_… of its desk"
+    search_help_text = "bot_…, or the usr_… of its desk."
     searches_by_prefix = {
         "bot_": lambda text: Q(pk=text),
         "usr_": lambda text: Q(desk__public_id=text),
     }
     fields = list_display
+
+    @admin.display
+    def state(self, bot: Automation) -> SafeString:
+        if bot.removed_at:
+            return pill("removed")
+        return pill("silent", "pill-warning") if bot.silent_from else pill("in use", "on")
 
 
 @admin.register(Election)
@@ -191,12 +215,12 @@ class ElectionAdmin(ReadOnlyAdmin):
         "automation",
         "pair",
         "direction",
-        "stands",
+        "state",
         "elected_at",
     ]
     list_select_related = ["desk", "card", "automation"]
     ordering = ["-opened"]
-    search_help_text = "the usr_… of a desk · card_… · bot_…"
+    search_help_text = "The usr_… of a desk, card_… or bot_…."
     searches_by_prefix = {
         "usr_": lambda text: Q(desk__public_id=text),
         "card_": lambda text: Q(card=text),
@@ -204,14 +228,14 @@ class ElectionAdmin(ReadOnlyAdmin):
     }
     fields = [*list_display, "closed"]
 
-    @admin.display(boolean=True)
-    def stands(self, election: Election) -> bool:
-        return election.closed is None and (election.card is None or election.card.closed is None)
+    @admin.display
+    def state(self, election: Election) -> SafeString:
+        if election.closed is not None:
+            return pill("withdrawn")
+        lapsed = election.card is not None and election.card.closed is not None
+        return pill("lapsed") if lapsed else pill("stands", "on")
 
 
 add_related(Card, "elections", Election)
 add_related(Card, "events", Event)
-add_related(Desk, "automations", Automation)
-add_related(Desk, "elections", Election)
-add_related(Desk, "events", Event)
 add_related(Automation, "elections", Election)

@@ -1,6 +1,6 @@
 """The control area's pages of all rooms, for Django."""
 
-from signals.control import events, signals, stories
+from signals.control import customers, events, signals, stories
 from signals.webhooks import admin as webhooks
 
-__all__ = ["events", "signals", "stories", "webhooks"]
+__all__ = ["customers", "events", "signals", "stories", "webhooks"]

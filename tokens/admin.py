@@ -1,29 +1,28 @@
-"""The control area's pages for tokens, signing secrets and users.
+"""The control area's pages for tokens and signing secrets.
 
 A value is shown only in the response to the POST that created it. It never appears in a URL, a
 session, a message or a log.
 """
 
-from collections.abc import Iterator
 from datetime import UTC, date, datetime
-from itertools import islice
 from typing import Any, ClassVar
 
 from django import forms
+from django.conf import settings
 from django.contrib import admin
-from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import ValidationError
 from django.db.models import Model, Q
 from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
 from django.utils import timezone
+from django.utils.safestring import SafeString
 
-from desks.models import Automation, Desk, User
-from events.control.lists import ChoiceFilter, add_related
+from desks.models import Automation
+from events.control.lists import ChoiceFilter, add_related, pill
 from events.control.pages import ActionPage, ReadOnlyAdmin
 from events.http import limits
 from events.http.names import NameField
-from events.http.refusals import Invalid
-from tokens import account_closing, actions
+from tokens import actions
 from tokens.choices import Source
 from tokens.forms import SecretForm, refuse_used, used_once
 from tokens.models import SigningSecret, Token
@@ -35,10 +34,15 @@ class CreateCredentialPage(ActionPage):
 
     is_per_row = False
     limit = "minting"  # counts what the page makes
+    noun = "secret"
 
     def create(self, form: Any) -> tuple[str, Model]:
         """Creates the credential and returns its value and its record."""
         raise NotImplementedError
+
+    def sample(self, value: str, record: Any) -> str:
+        """A command that uses the value; empty if what it takes is not known here."""
+        return ""
 
     def post(self, request: HttpRequest, *args: str, **kwargs: str) -> HttpResponse:
         refuse_used(request)
@@ -51,6 +55,7 @@ class CreateCredentialPage(ActionPage):
             limits.count_made(self.limit, str(self.request.user.pk))
         context = self.get_context_data(form=form, value=value, record=record)
         context["back"] = self._control.page_url("change", record)
+        context |= {"noun": self.noun, "try": self.sample(value, record)}
         return self.response_class(self.request, ["control/shown_once.html"], context)
 
 
@@ -66,9 +71,7 @@ class OwnerFilter(ChoiceFilter, name="owner"):
         "the platform": lambda rows: rows.filter(_owned_by_the_platform(rows.model)),
         "customers": lambda rows: rows.exclude(_owned_by_the_platform(rows.model)),
     }
-
-    def choices(self, changelist: ChangeList) -> Iterator[Any]:
-        return islice(super().choices(changelist), 1, None)  # without "All"
+    label_of_all = "the platform, and anybody in a search"
 
     def value(self) -> str | None:
         return super().value() or (None if self.request.GET.get("q") else "the platform")
@@ -113,6 +116,7 @@ class MintToken(CreateCredentialPage):
     """Mints a platform token."""
 
     label = "Mint a platform token"
+    noun = "token"
     form_class = MintingForm
     says = (
         "A platform token is for one system, such as the engine. It reaches every desk.",
@@ -127,6 +131,11 @@ class MintToken(CreateCredentialPage):
             actor=self.actor,
             expires_at=data["expiresAt"],
         )
+
+    def sample(self, value: str, record: Token) -> str:
+        """The engine's first request. A token that cannot read has none without a card."""
+        url = f"{settings.BASE_URL}{reverse('desks')}?ready=1"
+        return f"curl -H 'Authorization: Bearer {value}' '{url}'" if record.can_read else ""
 
 
 class RevokeToken(ActionPage):
@@ -167,7 +176,8 @@ class TokenAdmin(ReadOnlyAdmin):
     list_filter = [OwnerFilter]
     list_select_related = ["desk"]
     ordering = ["-id"]
-    search_help_text = "tok_… · the usr_… of a desk · a part of a platform token's name"
+    search_placeholder = "a token's name, or an id"
+    search_help_text = "tok_…, the usr_… of a desk, or a part of a platform token's name."
     searches_by_prefix = {
         "tok_": lambda text: Q(public_id=text),
         "usr_": lambda text: Q(desk__public_id=text),
@@ -180,11 +190,11 @@ class TokenAdmin(ReadOnlyAdmin):
         return ", ".join(token.scopes)
 
     @admin.display
-    def state(self, token: Token) -> str:
+    def state(self, token: Token) -> SafeString:
         if token.revoked_at:
-            return "revoked"
+            return pill("revoked")
         expired = token.expires_at is not None and token.expires_at <= timezone.now()
-        return "expired" if expired else "active"
+        return pill("expired") if expired else pill("active", "on")
 
 
 # --- Signing secrets ------------------------------------------------------------------------------
@@ -267,7 +277,7 @@ class SecretAdmin(ReadOnlyAdmin):
     list_display = ["owner", "hint", "state", "created_at", "ends_at"]
     list_filter = [OwnerFilter]
     ordering = ["-id"]
-    search_help_text = "sec_… · bot_…"
+    search_help_text = "sec_… or bot_…."
     searches_by_prefix = {
         "sec_": lambda text: Q(public_id=text),
         "bot_": lambda text: Q(automation=text),
@@ -275,94 +285,10 @@ class SecretAdmin(ReadOnlyAdmin):
     fields = ["public_id", "source", "automation", *list_display]
 
     @admin.display
-    def state(self, secret: SigningSecret) -> str:
+    def state(self, secret: SigningSecret) -> SafeString:
         if secret.ends_at is None:
-            return "in use"
-        return "in overlap" if EndSecret.applies_to(secret) else "ended"
+            return pill("in use", "on")
+        return pill("in overlap", "pill-warning") if EndSecret.applies_to(secret) else pill("ended")
 
 
 add_related(Automation, "secrets", SigningSecret)
-
-
-# --- Users ---------------------------------------------------------------------------------------
-
-
-class DeactivateUser(ActionPage):
-    """Deactivates a user."""
-
-    label = "Deactivate"
-    is_destructive = True
-
-    @staticmethod
-    def applies_to(row: User) -> bool:
-        return row.is_active
-
-    def consequences(self) -> list[str]:
-        desk = Desk.objects.filter(user=self.row).first()
-        for_desk = (
-            f"The desk {desk} is disconnected and its elections are withdrawn. Its token is "
-            "revoked and its bots are removed."
-        )
-        return [
-            f"{self.row} is signed out everywhere and cannot sign in again.",
-            *([for_desk] if desk else []),
-            "Reactivating restores the sign-in only. The account's events stay in the log.",
-        ]
-
-    def perform(self, form: forms.Form) -> HttpResponse:
-        if self.row == self.request.user:
-            raise Invalid("You cannot deactivate your own account. Ask another member of staff.")
-        account_closing.deactivate(user=self.row, actor=self.actor)
-        return self.redirect_to_row(self.row, f"{self.row} is deactivated.")
-
-
-class ReactivateUser(ActionPage):
-    """Reactivates a user, who can then sign in again."""
-
-    label = "Reactivate"
-    says = (
-        "{row} can sign in again.",
-        "Nothing else is restored: no connection, token, bot or election.",
-    )
-
-    @staticmethod
-    def applies_to(row: User) -> bool:
-        return not row.is_active and row.closed_at is None
-
-    def perform(self, form: forms.Form) -> HttpResponse:
-        account_closing.reactivate(user=self.row, actor=self.actor)
-        return self.redirect_to_row(self.row, f"{self.row} is active again.")
-
-
-class RoleFilter(ChoiceFilter, name="role"):
-    filters = {
-        "customers": lambda users: users.filter(is_staff=False),
-        "staff": lambda users: users.filter(is_staff=True),
-    }
-
-
-class ActiveFilter(ChoiceFilter, name="active"):
-    filters = {
-        "yes": lambda users: users.filter(is_active=True),
-        "no": lambda users: users.filter(is_active=False),
-    }
-
-
-@admin.register(User)
-class UserAdmin(ReadOnlyAdmin):
-    """Users, newest first."""
-
-    pages = {"deactivate": DeactivateUser, "reactivate": ReactivateUser}
-    list_display = ["email", "desk", "is_active", "is_staff", "date_joined", "last_login"]
-    list_filter = [RoleFilter, ActiveFilter]
-    list_select_related = ["desk"]
-    ordering = ["-id"]
-    search_help_text = (
-        "the usr_… of a desk · the beginning of an e-mail address, or a part of it among the "
-        "newest 10,000 users"
-    )
-    searches_by_prefix = {
-        "usr_": lambda text: Q(desk__public_id=text),
-        "": lambda text: Q(pk__in=User.objects.matching(text).values("pk")),
-    }
-    fields = list_display

@@ -18,6 +18,7 @@ from django.db.models import Field, Model, QuerySet
 from django.http import HttpRequest
 from django.template.loader import render_to_string
 from django.urls import reverse
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 MAX_LISTED = 10_000
@@ -49,10 +50,13 @@ class IndexedChangeList(ChangeList):
 class ChoiceFilter(admin.SimpleListFilter):
     """A filter with a few named choices. ``filters`` maps each name to a function on querysets.
 
-    The class's ``name`` is its title and its query parameter.
+    The class's ``name`` is its title and its query parameter. ``labels`` are what pages call the
+    choices whose names say too little, and ``label_of_all`` the absence of a choice, if there is.
     """
 
     filters: ClassVar[Mapping[str, Callable[[Any], Rows]]]
+    labels: ClassVar[Mapping[str, str]] = {}
+    label_of_all: ClassVar[str] = "all"
 
     def __init_subclass__(cls, name: str = "", **options: object) -> None:
         super().__init_subclass__(**options)
@@ -60,22 +64,43 @@ class ChoiceFilter(admin.SimpleListFilter):
             cls.title = cls.parameter_name = name
 
     def lookups(self, request: HttpRequest, model_admin: object) -> list[tuple[str, str]]:
-        return [(name, name) for name in self.filters]
+        return [(name, self.labels.get(name, name)) for name in self.filters]
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether the list offers no other choice than the present one."""
+        return False
+
+    @property
+    def options(self) -> list[tuple[str, str, bool]]:
+        """Its choices for a template: each name and label, and whether it is chosen."""
+        chosen = super().value() or ""
+        every = [("", self.label_of_all)] if self.label_of_all else []
+        return [
+            (name, str(label), name == chosen) for name, label in [*every, *self.lookup_choices]
+        ]
 
     def queryset(self, request: HttpRequest, queryset: Rows) -> Rows:
         apply_filter = self.filters.get(self.value() or "")
         return apply_filter(queryset) if apply_filter else queryset
 
 
+def pill(words: str, look: str = "") -> SafeString:
+    """The state of a row: "on", "pill-warning" or "pill-failing"; no look if it is none of them."""
+    return format_html('<span class="{}">{}</span>', f"state {look}".strip(), words)
+
+
 @functools.cache
 def api_formatted(field: "Field[Any, Any]") -> Callable[[Model], Any]:
-    """A column that shows a choice as the API does, and a time as every page does."""
+    """A column that shows a choice as the API does, a time as every page does, and yes or no."""
 
     @admin.display(description=field.verbose_name)
     def format_value(row: Model) -> Any:
         value = getattr(row, field.name)
         if isinstance(value, datetime):
             return render_to_string("time.html", {"at": value})
+        if isinstance(value, bool):
+            return "yes" if value else "no"
         return value or EMPTY_VALUE
 
     return format_value

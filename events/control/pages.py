@@ -7,7 +7,7 @@ from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.utils import quote, unquote
 from django.contrib.admin.views.main import ChangeList
-from django.db.models import DateTimeField, Model, Q
+from django.db.models import BooleanField, DateTimeField, Model, Q
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect
 from django.urls import URLPattern, path, reverse
@@ -38,9 +38,11 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     fields: ClassVar[Sequence[str]] = ()  # type: ignore[assignment]
     list_display: Sequence[Any] = ()  # type: ignore[assignment]
+    search_placeholder = "an id"  # the search_help_text says more
     list_filter: ClassVar[Sequence[type[ChoiceFilter]]] = ()  # type: ignore[assignment]
 
     actions = None
+    change_list_template = "control/list.html"
     change_form_template = "control/row.html"
     list_per_page = 100
     paginator = LimitedPaginator
@@ -130,9 +132,13 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         context = {
             "title": str(self.opts.verbose_name).capitalize(),
             "tools": self.row_tools(row) if row else [],
-            "sections": sections_of(row) if row else [],
+            **(self.row_context(row) if row else {}),
         }
         return super().change_view(request, object_id, form_url, context)
+
+    def row_context(self, row: Model) -> dict[str, object]:
+        """What the template of the row's page shows beside the fields."""
+        return {"sections": sections_of(row)}
 
     def row_tools(self, row: Model) -> list[PageLink]:
         """Links to the actions that are possible on this row, and to related lists."""
@@ -144,10 +150,10 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return [*pages, *related_links(row)]
 
     def _column(self, name: str) -> Any:
-        """The column of this name. Choices and times are shown in the API's format."""
+        """The column of this name. Choices, times and booleans are words."""
         fields = {field.name: field for field in self.opts.concrete_fields}
         field = fields.get(name)
-        if field and (field.choices or isinstance(field, DateTimeField)):
+        if field and (field.choices or isinstance(field, BooleanField | DateTimeField)):
             return api_formatted(field)
         return name
 

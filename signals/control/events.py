@@ -3,6 +3,7 @@
 import json
 from functools import partial
 from operator import methodcaller
+from typing import Any
 
 from django.contrib import admin
 from django.contrib.admin.views.main import ChangeList
@@ -20,6 +21,7 @@ from events.models import Event
 from signals.control import search
 from signals.control.stories import attach_names, name_of, show_event
 from signals.law.refusals import REASONS
+from signals.reports.reasons import title_of
 from tokens.choices import Source
 
 
@@ -29,19 +31,39 @@ def _filter_refusals(lookup: str, value: str, rows: Rows) -> Rows:
     return rows.filter(position__in=refusals, **{lookup: value})
 
 
+def is_of_refusals(request: HttpRequest) -> bool:
+    """Whether the list shows refusals alone."""
+    return request.GET.get("kind") == Kind.SIGNAL_REFUSED
+
+
 class KindFilter(ChoiceFilter, name="kind"):
     filters = {str(kind): methodcaller("filter", kind=kind) for kind in Kind}
+    labels = dict(Kind.choices)
+
+    @property
+    def is_hidden(self) -> bool:
+        return is_of_refusals(self.request)
 
 
-class ReasonFilter(ChoiceFilter, name="reason"):
+class RefusalFilter(ChoiceFilter):
+    """A filter of refusals alone."""
+
+    @property
+    def is_hidden(self) -> bool:
+        return not is_of_refusals(self.request)
+
+
+class ReasonFilter(RefusalFilter, name="reason"):
     """The reason of a refusal: one of the codes that the law gives, or a nonce that was used."""
 
     filters = {
-        code: partial(_filter_refusals, "code", code) for code in sorted([*REASONS, SUPPRESSED])
+        code: partial(_filter_refusals, "code", code)
+        for code in sorted([*REASONS, SUPPRESSED], key=title_of)
     }
+    labels = {code: title_of(code) for code in filters}
 
 
-class SourceFilter(ChoiceFilter, name="source"):
+class SourceFilter(RefusalFilter, name="source"):
     filters = {
         source: partial(_filter_refusals, "content__data__source", source)
         for source in Source.values()
@@ -62,9 +84,11 @@ class EventAdmin(ReadOnlyAdmin):
     """The log, newest event first."""
 
     change_list_template = "control/log.html"
-    list_display = ["id", "at", "kind", "reason", "source", "bot", "email", "actor_name"]
+    list_display = ["at", "label", "bot", "owner", "actor_name"]
+    list_display_links = ["label"]
     list_filter = [KindFilter, ReasonFilter, SourceFilter]
     ordering = ["-position"]
+    search_placeholder = "address, id or nonce"
     search_help_text = (
         "By index: evt_… (this event and earlier ones), sig_…, usr_…, card_… or all; bot_…; tok_…, "
         "sec_… or stf_… (what it did); a nonce. Among the newest: a request ID or nonce of a "
@@ -89,24 +113,30 @@ class EventAdmin(ReadOnlyAdmin):
         return NamingChangeList
 
     def list_title(self, request: HttpRequest) -> str:
-        is_refusals = request.GET.get("kind") == Kind.SIGNAL_REFUSED
-        return "Refusals" if is_refusals else super().list_title(request)
+        return "Refusals" if is_of_refusals(request) else super().list_title(request)
 
-    @admin.display
-    def reason(self, event: Event) -> str:
-        return event.code or EMPTY_VALUE
+    def get_list_display(self, request: HttpRequest) -> Any:
+        of_refusals = ["at", "label", "sender", "owner"]
+        names = of_refusals if is_of_refusals(request) else self.list_display
+        return [self._column(name) for name in names]
 
-    @admin.display
-    def source(self, event: Event) -> str:
-        about = event.content_for(platform=True)["signal"] or event.content["data"]
-        return about.get("source") or EMPTY_VALUE
+    @admin.display(description="what")
+    def label(self, event: Event) -> str:
+        """What happened, and of a refusal why."""
+        is_refusal = event.kind == Kind.SIGNAL_REFUSED
+        return title_of(event.code) if is_refusal else str(Kind(event.kind).label)
 
     @admin.display
     def bot(self, event: Event) -> str:
         return _link(name_of(event, event.bot_id))
 
-    @admin.display(description="e-mail address")
-    def email(self, event: Event) -> str:
+    @admin.display
+    def sender(self, event: Event) -> str:
+        """The bot of a refused signal, or the credential that sent it."""
+        return self.bot(event) if event.bot_id else self.actor_name(event)
+
+    @admin.display
+    def owner(self, event: Event) -> str:
         return _link(name_of(event, event.user_id))
 
     @admin.display(description="actor")

@@ -32,9 +32,10 @@ class SignalAdmin(ReadOnlyAdmin):
         "filled",
     ]
     ordering = ["-position"]
+    search_placeholder = "id or nonce"
     search_help_text = (
         "By index: sig_…, a nonce or action_id. "
-        f"The newest {search.MAX_SCANNED:,}: a desk's usr_…; the sender's tok_…, sec_… or bot_…"
+        f"The newest {search.MAX_SCANNED:,}: a desk's usr_…; the sender's tok_…, sec_… or bot_…."
     )
     searches_by_prefix = {
         "sig_": lambda text: Q(public_id=text),

@@ -73,13 +73,7 @@ def attach_names(events: Iterable[Any]) -> None:
 # --- Events as sentences --------------------------------------------------------------------------
 
 MAX_LISTED = 20
-MAX_ACTS = 5  # of one row: it is created and ended once, and a user is deactivated rarely
-ACTS_OF_USERS = [
-    Kind.DESK_CREATED,
-    Kind.DESK_DEACTIVATED,
-    Kind.DESK_REACTIVATED,
-    Kind.DESK_CLOSED,
-]
+MAX_ACTS = 5  # of one row: it is created and ended once
 
 
 def show_event(event: Event) -> SafeString:
@@ -94,13 +88,13 @@ def show_event(event: Event) -> SafeString:
 def show_acts(row: Model) -> SafeString:
     """Who created and ended a row, with the times."""
     acts = _acts_on(row).order_by("-position")[:MAX_ACTS]
-    return _list(acts, "Nothing in the log.")
+    return list_events(acts, "Nothing in the log.")
 
 
 def show_signals(credential: Token | SigningSecret) -> SafeString:
     """The latest signals and refusals of a token or a secret."""
     sent = Event.objects.filter(actor_id=credential.public_id, kind__in=SIGNALS)
-    return _list(sent.order_by("-position")[:MAX_LISTED], "It has sent no signal.")
+    return list_events(sent.order_by("-position")[:MAX_LISTED], "It has sent no signal.")
 
 
 def _acts_on(row: Model) -> QuerySet[Event]:
@@ -108,9 +102,6 @@ def _acts_on(row: Model) -> QuerySet[Event]:
     match row:
         case Card():
             return Event.objects.filter(pk__in=[row.opened, row.closed or row.opened])
-        case User():
-            desk = Desk.objects.filter(user=row).values("public_id")
-            return Event.objects.filter(topic__in=desk, kind__in=ACTS_OF_USERS)
         case Token():
             topic, kinds = row.topic, [Kind.TOKEN_MINTED, Kind.TOKEN_REVOKED]
         case SigningSecret():
@@ -121,7 +112,8 @@ def _acts_on(row: Model) -> QuerySet[Event]:
     return Event.objects.filter(topic=topic, kind__in=kinds, content__data__id=row.public_id)
 
 
-def _list(events: Iterable[Event], nothing: str) -> SafeString:
+def list_events(events: Iterable[Event], nothing: str) -> SafeString:
+    """The events as sentences, or what to say if there are none."""
     events = list(events)
     attach_names(events)
     lines = [_context(event) for event in events]
@@ -143,7 +135,7 @@ def _context(event: Event) -> dict[str, object]:
     }
 
 
-for model in (Card, Token, SigningSecret, User):
+for model in (Card, Token, SigningSecret):
     add_section(model, "Who did it", show_acts)
 
 for credential in (Token, SigningSecret):

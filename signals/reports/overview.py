@@ -7,11 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
+from typing import NamedTuple
 
+from django.conf import settings
 from django.db.models import F
 from django.urls import reverse
 
-from desks.models import Card, Desk
+from desks.models import Bookmark, Card, Desk
 from events.control.lists import row_url
 from events.kinds import Kind
 from events.models import Event
@@ -40,6 +42,15 @@ class Concern:
     card: Card | None = None
 
 
+class Step(NamedTuple):
+    """A step of the set-up. ``is_done`` is None if the service cannot tell."""
+
+    is_done: bool | None
+    sentence: str
+    label: str = ""
+    url: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class SharedSecret:
     """The shared secrets of a source. ``live`` holds the valid ones, the one in use first.
@@ -61,11 +72,13 @@ class SharedSecret:
 class PlatformOverview:
     """The content of the page. ``concerns`` are sorted by urgency, the most urgent first.
 
-    Staff are notified of those in ``notified`` too.
+    Staff are notified of those in ``notified`` too. ``set_up`` are the steps of an installation
+    that no signal has reached yet, until they are done. What they say is no concern.
     """
 
     concerns: list[Concern]
     notified: list[Concern]
+    set_up: list[Step]
     card: Card | None
     desks: int
     connected: int
@@ -98,15 +111,18 @@ def platform_overview(now: datetime) -> PlatformOverview:
         *of_webhooks(now),
         *of_expiry(tokens, now),
     ]
+    is_new = len(latest) < HEARD and not any(event.kind.startswith("signal.") for event in latest)
+    set_up = set_up_steps(card, tokens, secrets) if is_new else []
     return PlatformOverview(
         concerns=[
-            *of_card(card),
-            *of_access(tokens, secrets),
+            *([] if set_up else of_card(card)),
+            *([] if set_up else of_access(tokens, secrets)),
             *of_desks(card, connected),
             *notified,
             *of_secrets(secrets, heard, now),
         ],
         notified=notified,
+        set_up=set_up,
         card=card,
         desks=desks,
         connected=connected,
@@ -116,6 +132,50 @@ def platform_overview(now: datetime) -> PlatformOverview:
         secrets=secrets,
         latest=latest[0] if latest else None,
     )
+
+
+# --- The set-up -----------------------------------------------------------------------------------
+
+SMTP = "django.core.mail.backends.smtp.EmailBackend"
+
+
+def set_up_steps(
+    card: Card | None, tokens: Sequence[Token], secrets: Sequence[SharedSecret]
+) -> list[Step]:
+    """What an operator does before the first signal. Empty once everything that shows is done."""
+    generate = reverse("admin:tokens_signingsecret_generate-floor")
+    steps = [
+        Step(
+            card is not None,
+            "Publish a card. Desks become ready when they enrol in it.",
+            "Publish a card",
+            reverse("admin:desks_card_publish"),
+        ),
+        Step(
+            any(token.can_read for token in tokens),
+            "Mint a platform token that can read. With it the engine pulls desks and the feed.",
+            "Mint a platform token",
+            reverse("admin:tokens_token_mint"),
+        ),
+        Step(
+            any(token.can_write for token in tokens) or any(each.live for each in secrets),
+            "Let the engine send: with a Floor secret, or with a token that can write.",
+            "Generate a Floor secret",
+            generate,
+        ),
+        Step(
+            settings.EMAIL_BACKEND == SMTP,
+            "Set EMAIL_URL, so that sign-up and notices send mail.",
+        ),
+        Step(
+            Bookmark.objects.exists(),
+            "Run manage.py deliver beside the server: it sends webhooks and notices.",
+        ),
+    ]
+    if all(step.is_done for step in steps):
+        return []
+    backup = "Back up the database and the keys: see “Back-up and restore” in deploy/OPERATING.md."
+    return [*steps, Step(None, backup)]
 
 
 # --- Silence: how often a sender, or the log, is heard, and for how long not ----------------------
@@ -207,10 +267,10 @@ def of_silence(
     heard: Mapping[str, Sequence[datetime]],
     now: datetime,
 ) -> Iterator[Concern]:
-    """The senders that sent nothing for longer than usual."""
+    """The senders that sent nothing for longer than usual. What is usual shows in a day."""
     for sender in senders:
         silence = unusual_silence(heard[sender.public_id], now)
-        if silence:
+        if silence and sender.created_at <= now - DAY:
             yield Concern(
                 f"{_name(sender)} has sent nothing {silence}. "
                 "Check that the engine runs and gets answers.",
@@ -220,9 +280,10 @@ def of_silence(
 
 
 def of_log(events: Sequence[Event], now: datetime) -> Iterator[Concern]:
-    """The head of the log does not move."""
+    """The head of a log that is older than a day does not move."""
     silence = unusual_silence([event.at for event in events], now)
-    if silence:
+    first = Event.objects.order_by("position").first() if silence else None
+    if first and first.at <= now - DAY:
         yield Concern(
             f"The log has not moved {silence}. Check /readyz, and that engines reach the service.",
             "Open the log",
@@ -285,14 +346,16 @@ def of_refusals(recent: Traffic) -> Iterator[Concern]:
     if _is_refused_often(recent.hour):
         chart, period = recent.hour, "hour"
         most = max(recent.codes, key=lambda share: share.hour_refused)
+        of_code = most.hour_refused
     elif _is_refused_often(recent.day):
         chart, period = recent.day, "day"
         most = recent.codes[0]
+        of_code = most.refused
     else:
         return
     yield Concern(
         f"{chart.refused} of {chart.refused + chart.accepted} signals in the last {period} were "
-        f"refused, most for {most.name}. Find out who sends them, and tell the sender what to "
+        f"refused, {of_code} for {most.name}. Find out who sends them, and tell the sender what to "
         "correct.",
         "View refusals",
         f"{reverse('admin:events_event_changelist')}?kind={Kind.SIGNAL_REFUSED}",

@@ -11,14 +11,17 @@ from django.template.loader import render_to_string
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from desks.models import Desk
-from events.control.lists import add_related, add_section
+from events.control.lists import add_section
 from events.control.pages import ActionPage, ReadOnlyAdmin
 from events.feed import read_head
 from signals.webhooks import actions
 from signals.webhooks.models import MAX_LAG, State, Subscription, without_groups
 from signals.webhooks.pages import (
+    NOTHING_WAITS,
+    AgainForm,
     ChangeForm,
+    SkipForm,
+    Waiting,
     WebhookForm,
     attempts_of,
     in_words,
@@ -26,6 +29,7 @@ from signals.webhooks.pages import (
     move,
     press,
     receivers,
+    send_again,
 )
 from tokens.admin import CreateCredentialPage, OwnerFilter
 from tokens.forms import SecretForm
@@ -103,7 +107,7 @@ class PositionForm(forms.Form):
 
 
 class Rewind(OfThePlatform):
-    label, says = "Send again or skip", ["It takes effect when the delivery in flight has ended."]
+    label, says = "Move to a position", ["It takes effect when the delivery in flight has ended."]
     form_class = PositionForm
 
     def get_initial(self) -> dict[str, object]:
@@ -113,6 +117,33 @@ class Rewind(OfThePlatform):
         position = min(form.cleaned_data["position"], read_head().position)
         move(self.row, self.actor, position)
         return self.redirect_to_row(self.row, "Moved.")
+
+
+class SendAgain(OfThePlatform):
+    label, form_class = "Send again", AgainForm
+    says = ["Events that are sent again have the same webhook-id as the first time."]
+
+    def perform(self, form: AgainForm) -> HttpResponse:
+        return self.redirect_to_row(self.row, send_again(self.row, self.actor, form.cleaned_data))
+
+
+class SkipWaiting(OfThePlatform):
+    """Skips what waited as the page was shown. What comes later is not skipped."""
+
+    label, form_class, is_destructive = "Skip what waits", SkipForm, True
+
+    def get_initial(self) -> dict[str, object]:
+        return {"until": read_head().position}
+
+    def consequences(self) -> list[str]:
+        waiting = Waiting.of(self.row, read_head().position)
+        return [NOTHING_WAITS] if waiting.is_nothing else [*waiting.sentences()]
+
+    def perform(self, form: SkipForm) -> HttpResponse:
+        until = min(form.cleaned_data["until"], read_head().position)
+        waiting = Waiting.of(self.row, until)
+        skipped = actions.skip(webhook=self.row, actor=self.actor, until=until)
+        return self.redirect_to_row(self.row, waiting.done(skipped))
 
 
 class RemoveWebhook(OfThePlatform):
@@ -138,6 +169,8 @@ class WebhookAdmin(ReadOnlyAdmin):
         "resume": ResumeWebhook,
         "change-webhook": ChangeWebhook,
         "secret": ReplaceSecret,
+        "again": SendAgain,
+        "skip": SkipWaiting,
         "rewind": Rewind,
         "remove": RemoveWebhook,
     }
@@ -145,7 +178,7 @@ class WebhookAdmin(ReadOnlyAdmin):
     list_filter = [OwnerFilter]
     list_select_related = ["desk"]
     ordering = ["-id"]
-    search_help_text = "sub_… · usr_…"
+    search_help_text = "sub_…, or the usr_… of a desk."
     searches_by_prefix = {
         "sub_": lambda text: Q(public_id=text),
         "usr_": lambda text: Q(desk__public_id=text),
@@ -167,8 +200,8 @@ class WebhookAdmin(ReadOnlyAdmin):
     ]
 
     @admin.display(description="state")
-    def now(self, row: Subscription) -> str:
-        return row.shown_state
+    def now(self, row: Subscription) -> SafeString:
+        return render_to_string("webhooks/state.html", {"webhook": row})
 
     @admin.display
     def events(self, row: Subscription) -> str:
@@ -195,4 +228,3 @@ def _receivers(row: Subscription) -> SafeString:
 
 add_section(Subscription, "Latest attempts", _attempts)
 add_section(Subscription, "Verify what you receive", _receivers)
-add_related(Desk, "webhooks", Subscription)

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from django import forms
 from django.contrib import messages
@@ -443,18 +443,20 @@ def again(request: HttpRequest, desk: Desk, webhook_id: str) -> HttpResponse:
     webhook = Subscription.objects.of_owner(desk).named(webhook_id)
     form = AgainForm(sent(request))
     if form.is_valid():
-        since = form.cleaned_data["since"]
         with refusal_beside(form):
-            if form.cleaned_data["what"] == EVERYTHING:
-                actions.replay(webhook=webhook, since=since, actor=desk.actor)
-                said = "Everything since then is sent again, in order."
-            else:
-                count = actions.resend_failed(webhook=webhook, since=since)
-                is_one = "is" if count == 1 else "are"
-                said = f"{number_of(count)} {is_one} sent again." if count else NOTHING_FAILED
-            messages.success(request, said)
+            messages.success(request, send_again(webhook, desk.actor, form.cleaned_data))
             return redirect("webhook", webhook_id)
     return form_page(request, "webhooks/again.html", form, webhook=webhook)
+
+
+def send_again(webhook: Subscription, actor: Actor, chosen: dict[str, Any]) -> str:
+    """Does what ``AgainForm`` chose. Returns what it did."""
+    if chosen["what"] == EVERYTHING:
+        actions.replay(webhook=webhook, since=chosen["since"], actor=actor)
+        return "Everything since then is sent again, in order."
+    count = actions.resend_failed(webhook=webhook, since=chosen["since"])
+    is_one = "is" if count == 1 else "are"
+    return f"{number_of(count)} {is_one} sent again." if count else NOTHING_FAILED
 
 
 NOTHING_FAILED = "Nothing is sent again: no event's last attempt has failed since then."
@@ -470,26 +472,21 @@ class SkipForm(forms.Form):
 def skip(request: HttpRequest, desk: Desk, webhook_id: str) -> HttpResponse:
     """Says what waits and asks for confirmation, then skips it: all, or with ``next`` the first."""
     webhook = Subscription.objects.of_owner(desk).named(webhook_id)
-    is_lost = webhook.cursor_epoch != read_head().epoch
-    is_next = "next" in request.GET and not is_lost
+    is_next = "next" in request.GET and webhook.cursor_epoch == read_head().epoch
     until = actions.next_position(webhook) if is_next else read_head().position
     if request.method == "POST":
         until = _position(request.POST.get("until", ""))
-    ahead = webhook.ahead()
-    kinds = [kind for position, kind in ahead.kinds.items() if position <= until]
-    is_counted = len(kinds) > MAX_LAG or not ahead.more or (bool(kinds) and ahead.examined >= until)
-    if request.method != "POST" and is_counted and not (kinds or is_lost):
+    waiting = Waiting.of(webhook, until)
+    if request.method != "POST" and waiting.is_nothing:
         messages.success(request, NOTHING_WAITS)
         return redirect("webhook", webhook_id)
-    what = counted(kinds) if len(kinds) <= MAX_LAG else number_of(None)
     return ask(
         request,
         "Skip the next event?" if is_next else "Skip everything that waits?",
-        LOST if is_lost else f"{what}." if is_counted else NOT_COUNTED,
-        "What is skipped is not sent any more, unless you send it again.",
+        *waiting.sentences(),
         act="Skip",
         perform=lambda: actions.skip(webhook=webhook, actor=desk.actor, until=until),
-        done=lambda skipped: _skipped(skipped, is_lost or not is_counted),
+        done=waiting.done,
         back=(webhook.name or webhook.host, reverse("webhook", args=[webhook_id])),
         form=SkipForm(initial={"until": until}),
     )
@@ -500,13 +497,41 @@ NOT_COUNTED = "Too many events that it does not get come first to count those th
 LOST = "The place up to which events were delivered is lost. Deliveries go on with the next event."
 
 
-def _skipped(events: int | None, is_unknown: bool) -> str:
-    """What the page says after a skip."""
-    if is_unknown:
-        return "Skipped."
-    if events == 0:
-        return NOTHING_WAITS
-    return f"{number_of(events)} {'was' if events == 1 else 'were'} skipped."
+@dataclass(frozen=True)
+class Waiting:
+    """What waits for a webhook, as its owner is asked before it is skipped."""
+
+    kinds: list[str]
+    is_lost: bool  # the cursor is
+    is_counted: bool
+
+    @classmethod
+    def of(cls, webhook: Subscription, until: int) -> Self:
+        """What waits up to this position."""
+        ahead = webhook.ahead()
+        kinds = [kind for position, kind in ahead.kinds.items() if position <= until]
+        is_examined = not ahead.more or (bool(kinds) and ahead.examined >= until)
+        is_lost = webhook.cursor_epoch != read_head().epoch
+        return cls(kinds, is_lost, is_examined or len(kinds) > MAX_LAG)
+
+    @property
+    def is_nothing(self) -> bool:
+        return self.is_counted and not (self.kinds or self.is_lost)
+
+    def sentences(self) -> tuple[str, str]:
+        """What to say before it is skipped."""
+        what = counted(self.kinds) if len(self.kinds) <= MAX_LAG else number_of(None)
+        known = f"{what}." if self.is_counted else NOT_COUNTED
+        unsent = "What is skipped is not sent any more, unless you send it again."
+        return LOST if self.is_lost else known, unsent
+
+    def done(self, skipped: int | None) -> str:
+        """What to say after so many events were skipped."""
+        if self.is_lost or not self.is_counted:
+            return "Skipped."
+        if skipped == 0:
+            return NOTHING_WAITS
+        return f"{number_of(skipped)} {'was' if skipped == 1 else 'were'} skipped."
 
 
 def _limit_of_act(request: HttpRequest) -> str:

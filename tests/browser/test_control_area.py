@@ -126,6 +126,27 @@ def test_a_charts_value_is_shown_on_hover_and_on_focus(open_page):
     expect(value).to_contain_text("10 to 5 minutes ago")
 
 
+def test_a_customers_page_is_reached_from_a_refusal_and_leads_to_what_it_names(stage, open_page):
+    service = stage.service
+    service.push(service.tradingview(direction="short"), secret=service.bot["secret"])
+    page = open_page("/control/events/event/?kind=signal.refused")
+    owner = service.seed["user"]["email"]
+    page.get_by_label("Find").fill(owner)
+    page.get_by_label("Reason").select_option(label="Direction differs from the election")
+    page.get_by_role("button", name="Search").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Refusals")
+    page.locator("#result_list").get_by_role("link", name=owner).first.click()
+    expect(page.get_by_role("heading", level=1)).to_have_text(f"User {owner}")
+    refusals = page.get_by_role("region", name="The last ten refusals").get_by_role("row")
+    expect(refusals.nth(1)).to_contain_text("Direction differs from the election.")
+    bots = page.get_by_role("region", name="Bots")
+    expect(bots).to_contain_text("accepts signals")
+    page.set_viewport_size({"width": PHONE, "height": 900})
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE
+    bots.get_by_role("link").first.click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Automation")
+
+
 def test_a_refusals_page_tells_it_before_the_folded_json(stage, open_page):
     stage.service.push(stage.service.fanout(pair="SOL/USDT"), stage.service.platform)
     page = open_page("/control/")

@@ -53,8 +53,8 @@ def press(page, name):
 
 def shown(page):
     """Returns the value that the page shows only once."""
-    value = page.locator("pre.shown-once").text_content().strip()
-    follow(page, "I have copied it")
+    value = page.locator("pre.value").text_content().strip()
+    follow(page, "I have stored it")
     expect(page.get_by_text(value)).to_have_count(0)
     return value
 

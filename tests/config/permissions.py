@@ -225,6 +225,7 @@ for page in (
         f"signals/subscription/{ONE}/{act}"
         for act in ("test", "pause", "change-webhook", "secret", "rewind", "remove")
     ),
+    *(f"signals/subscription/{ONE}/{act}" for act in ("again", "skip")),
     "tokens/token/mint",
     f"tokens/token/{ONE}/revoke",
 ):

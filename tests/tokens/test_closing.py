@@ -15,6 +15,7 @@ from events.actors import SYSTEM
 from events.http.refusals import Invalid
 from events.kinds import Kind
 from events.models import Event
+from signals.control.customers import ReactivateUser
 from tests import factories, pages, staff
 from tests.client import ME, get, push
 from tests.notices import send
@@ -22,7 +23,6 @@ from tests.signals import bodies
 from tests.signals.audit.stage import broken
 from tokens import account_closing
 from tokens.account_closing import close_account
-from tokens.admin import ReactivateUser
 from tokens.models import SigningSecret
 
 pytestmark = pytest.mark.django_db(transaction=True)

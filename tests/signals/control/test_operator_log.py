@@ -1,5 +1,7 @@
 """The log in the control area: who and why in the list, searches, the story of an event."""
 
+import re
+
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
@@ -60,16 +62,41 @@ def last(kind):
 
 
 class TestList:
-    def test_a_refusal_shows_reason_source_bot_address_and_actor(self, client, desk, bot):
+    def test_a_refusal_shows_its_reason_in_words_its_bot_owner_and_actor(self, client, desk, bot):
         push(bodies.tradingview(bot, direction="long"), secret=bot.secret)
         refused = last(Kind.SIGNAL_REFUSED)
         shown = cells(client, refused.position)
         hint = SigningSecret.objects.get().hint
-        assert shown["Reason"] == "direction_mismatch"
-        assert shown["Source"] == "tradingview"
+        assert shown["What"] == "Direction differs from the election"
         assert shown["Bot"] == "Chart"
-        assert shown["E-mail address"] == desk.user.email
+        assert shown["Owner"] == desk.user.email
         assert shown["Actor"] == f"Chart ({hint})"
+
+    def test_the_list_of_refusals_has_four_columns_and_no_filter_by_kind(
+        self, client, desk, bot, engine
+    ):
+        push(bodies.tradingview(bot, direction="long"), secret=bot.secret)
+        push(bodies.fanout(pair="SOL/USDT"), engine)
+        page = client.get(staff.list_of(Event), {"kind": "signal.refused"}).content.decode()
+        table = page.partition("<tbody>")[2].partition("</tbody>")[0]
+        labels = re.findall('data-label="([^"]+)"', table)
+        assert labels == ["At", "What", "Sender", "Owner"] * 2
+        assert ">Pair differs from the election</a>" in table
+        assert ">Engine (" in table
+        assert ">Chart</a>" in table
+        assert '<input type="hidden" name="kind" value="signal.refused">' in page
+        assert 'placeholder="address, id or nonce"' in page
+        assert '<option value="pair_mismatch">Pair differs from the election</option>' in re.sub(
+            r"\s+>", ">", page
+        )
+
+    def test_the_log_is_filtered_by_kinds_in_words_and_not_by_what_refusals_alone_have(
+        self, client
+    ):
+        page = client.get(staff.list_of(Event)).content.decode()
+        assert ">Signal filled</option>" in page
+        assert 'name="reason"' not in page
+        assert 'name="source"' not in page
 
     def test_a_member_of_the_staff_and_a_token_are_named(self, client, engine):
         client.post(staff.list_of(Token, "mint"), {"name": "Second", "scopes": ["read"]})
@@ -258,11 +285,6 @@ class TestWhoDidIt:
         page = words(client.get(staff.page_of(secret)))
         assert f"The service itself generated the signing secret {secret.hint}" in page
         assert f"staff@example.com (staff) ended the signing secret {secret.hint}" in page
-
-    def test_a_user_names_who_deactivated_them(self, client, desk):
-        client.post(staff.page_of(desk.user, "deactivate"))
-        page = words(client.get(staff.page_of(desk.user)))
-        assert f"staff@example.com (staff) deactivated the desk of {desk.user.email}" in page
 
     def test_a_token_shows_its_latest_signals_and_refusals(self, client, desk, engine):
         push(bodies.fanout(), engine)

@@ -10,6 +10,7 @@ from desks import actions as desks
 from desks.models import Card
 from events.actors import SYSTEM
 from events.models import Head
+from signals.notices.writers import follow
 from signals.reports import traffic
 from signals.reports.overview import days, platform_overview
 from signals.webhooks.models import Subscription
@@ -41,7 +42,10 @@ class TestNotices:
     def test_a_platform_that_is_set_up_has_no_notices(self, engine):
         assert notices() == []
 
-    def test_a_new_platform_has_a_notice_for_each_missing_part(self, client):
+    def test_a_platform_in_use_has_a_notice_for_each_missing_part(self, client, engine, desk):
+        push(bodies.fanout(), engine)
+        desks.retire_card(actor=SYSTEM)
+        actions.revoke(token=Token.objects.get(), actor=SYSTEM)
         card, read, send = notices()
         assert card.startswith("No card is published")
         assert read.startswith("No platform token can read")
@@ -56,11 +60,12 @@ class TestNotices:
 
     def test_desk_tokens_and_revoked_tokens_do_not_suffice(self, card, desk):
         factories.a_desk_token(desk)
-        factories.a_platform_token()
+        push(bodies.fanout(), factories.a_platform_token())
         actions.revoke(token=Token.objects.get(desk=None), actor=SYSTEM)
         assert len(notices()) == 2
 
     def test_a_retired_card_has_a_notice(self, engine):
+        push(bodies.fanout(), engine)
         desks.retire_card(card=Card.objects.get(), actor=SYSTEM)
         assert notices()[0].startswith("No card is published")
 
@@ -100,10 +105,10 @@ class TestNotices:
         push(bodies.fanout(elected="true"), engine)
         (notice,) = notices()
         assert notice.startswith(
-            "6 of 10 signals in the last hour were refused, most for pair_mismatch. Find"
+            "6 of 10 signals in the last hour were refused, 5 for pair_mismatch. Find"
         )
         (of_the_day,) = [each for each in notices(later(hours=2)) if "refused" in each]
-        assert of_the_day.startswith("6 of 10 signals in the last day were refused")
+        assert of_the_day.startswith("6 of 10 signals in the last day were refused, 5 for pair_")
         assert not any("refused" in sentence for sentence in notices(later(hours=25)))
 
     @pytest.mark.parametrize(("refused", "shown"), [(2, False), (3, True)])
@@ -143,6 +148,8 @@ class TestNotices:
         for minutes in range(100, 0, -10):
             with time_machine.travel(now - timedelta(minutes=minutes), tick=False):
                 push(bodies.fanout(), engine)
+        assert notices(now + timedelta(minutes=11)) == []  # in its first day nothing is usual
+        Token.objects.update(created_at=now - timedelta(days=1))
         assert notices(now + timedelta(minutes=9)) == []
         silent = notices(now + timedelta(minutes=11))
         hint = Token.objects.get().hint
@@ -160,9 +167,9 @@ class TestNotices:
         factories.a_platform_token()
         for _ in range(4):
             factories.a_connected_desk()
-        assert notices(later(minutes=9)) == []
-        (notice,) = [each for each in notices(later(hours=3)) if "log" in each]
-        assert notice.startswith("The log has not moved for 3 hours; its longest pause before was")
+        assert notices(later(hours=23)) == []  # in its first day nothing is usual
+        (notice,) = [each for each in notices(later(hours=25)) if "log" in each]
+        assert notice.startswith("The log has not moved for 1 day; its longest pause before was")
 
     def test_a_secret_that_ends_soon_has_a_notice_with_its_last_use(self, engine, desk):
         old = factories.a_shared_secret()
@@ -201,6 +208,39 @@ class TestNotices:
     def test_each_notice_links_to_a_page(self, client):
         for concern in platform_overview(timezone.now()).concerns:
             assert client.get(concern.url).status_code == 200
+
+
+class TestSetUp:
+    def steps(self):
+        return [step.is_done for step in platform_overview(timezone.now()).set_up]
+
+    def test_an_empty_installation_has_a_list_of_steps_and_no_notice(self, client):
+        assert notices() == []
+        assert self.steps() == [False, False, False, False, False, None]
+        page = words(client.get(CONTROL))
+        assert "Set up this installation" in page
+        assert "to do Publish a card." in page
+        assert "check it yourself Back up the database and the keys" in page
+        assert "All clear" not in page
+        for step in platform_overview(timezone.now()).set_up:
+            assert not step.url or client.get(step.url).status_code == 200
+
+    def test_each_step_is_done_by_what_it_names_and_a_list_that_is_done_is_gone(self, settings):
+        factories.a_card()
+        assert self.steps() == [True, False, False, False, False, None]
+        factories.a_platform_token("read")
+        assert self.steps() == [True, True, False, False, False, None]
+        factories.a_shared_secret()
+        assert self.steps() == [True, True, True, False, False, None]
+        follow(timezone.now())  # as the runner does
+        assert self.steps() == [True, True, True, False, True, None]
+        settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
+        assert self.steps() == []
+
+    def test_an_installation_that_a_signal_reached_is_not_new(self, engine, desk):
+        assert self.steps()
+        push(bodies.fanout(pair="SOL/USDT"), engine)
+        assert self.steps() == []
 
 
 class TestFigures:
@@ -305,7 +345,7 @@ class TestTraffic:
 def test_the_number_of_queries_does_not_depend_on_the_size_of_the_platform(
     client, engine, card, django_assert_num_queries
 ):
-    with django_assert_num_queries(12):
+    with django_assert_num_queries(13):  # one for the steps of its set-up
         client.get(CONTROL)
     a_crowd(card, 50)
     for _ in range(20):

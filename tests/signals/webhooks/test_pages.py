@@ -11,6 +11,7 @@ from django.utils import timezone
 from desks.actions import add_automation, connect
 from desks.models import Desk, User
 from events.actors import SYSTEM
+from events.feed import read_head
 from events.http import limits
 from events.kinds import Kind
 from events.models import Event, Head
@@ -615,10 +616,39 @@ def test_staff_read_a_customers_and_change_none(desk, staff):
     assert "The name of the host was not found." in page
     assert "Subscription" not in page
     assert "Verify what you receive" not in page
-    for name in ("test", "pause", "change-webhook", "secret", "rewind", "remove"):
+    for name in ("test", "pause", "change-webhook", "secret", "again", "skip", "rewind", "remove"):
         assert f"/{name}/" not in page
         answer = staff.post(control(name, webhook), {"overlap": "0", "position": "1"})
         assert pages.problem(answer) == "invalid", name
     listed = pages.source(staff.get(f"/control/signals/subscription/?q={desk.public_id}"))
     assert webhook.public_id in listed
     actions.remove(webhook=webhook, actor=desk.actor)
+
+
+def test_staff_send_again_what_failed_of_the_platforms(staff):
+    webhook = a_failing_webhook(None)
+    failed = webhook.cursor_position + 1
+    chosen = {"what": "failed", "period": "hour"}
+    shown = staff.post(control("again", webhook), chosen, follow=True)
+    assert "1 event is sent again." in pages.words(shown)
+    assert Subscription.objects.get(pk=webhook.pk).resends == [failed]
+
+
+def test_staff_skip_what_waits_for_the_platforms_and_the_event_names_them(staff):
+    webhook = a_failing_webhook(None)
+    asked = staff.get(control("skip", webhook))
+    assert "1 event: 1 event of a webhook." in pages.words(asked)
+    until = asked.context["form"]["until"].value()
+    later = a_webhook(None)  # its event comes after the question
+    shown = staff.post(control("skip", webhook), {"until": until}, follow=True)
+    assert "1 event was skipped." in pages.words(shown)
+    moved = Subscription.objects.get(pk=webhook.pk)
+    assert moved.cursor_position == until
+    assert later.cursor_position > until
+    event = Event.objects.get(kind=Kind.SUBSCRIPTION_REWOUND)
+    assert event.actor_id == User.objects.get(is_staff=True).staff_id
+    assert event.data["skipped"] == 1
+    everything = str(read_head().position + 100)  # no position beyond the log
+    staff.post(control("skip", webhook), {"until": everything})
+    again = staff.get(control("skip", webhook))
+    assert "Nothing waits." in pages.words(again)
