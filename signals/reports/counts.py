@@ -1,13 +1,16 @@
-"""Counts of a desk's fills and refusals: by day for a month, and by bot for today.
+"""Counts of a desk's events: its fills and refusals by day and by bot, and what a search finds.
 
-One statement counts everything. Each count stops at a limit, so that the statement reads a bounded
-part of the indexes, however large the account is.
+Each count stops at a limit, so that a statement reads a bounded part of the indexes, however large
+the account is. Days are days in the time zone that is active: that of the user whose page it is.
 """
 
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
+
+from django.db import connection
+from django.utils import timezone
 
 from events.feed import (
     MAX_SPANS_PER_PAGE,
@@ -19,7 +22,7 @@ from events.feed import (
     first_positions,
     range_condition,
 )
-from events.kinds import Kind
+from events.kinds import GROUPS, Kind
 from events.models import Event
 from events.statements import Union
 from signals.reports.charts import Chart, chart
@@ -27,6 +30,9 @@ from signals.reports.charts import Chart, chart
 DAYS = 30
 # A count that reaches its limit means "this many or more".
 MAX_OF_DAY, MAX_OF_BOT = 5000, 1000
+# Of all days of all bots together, and of one day of one bot at most and at least.
+MAX_OF_BOARD, MAX_OF_BOT_DAY, MIN_OF_BOT_DAY = 30_000, 1000, 20
+MAX_OF_FACET = 1000
 # A bot's latest events. Among them are its latest signals.
 LATEST_OF_BOT = 20
 IN_A_ROW = 5
@@ -42,7 +48,11 @@ class Count:
     is_cut: bool = False
 
     def __str__(self) -> str:
-        return f"{self.number}+" if self.is_cut else str(self.number)
+        return f"{self.number:,}+" if self.is_cut else f"{self.number:,}"
+
+    def add(self, number: int, *, is_cut: bool) -> None:
+        self.number += number
+        self.is_cut |= is_cut
 
 
 @dataclass(slots=True)
@@ -56,39 +66,14 @@ class Tally:
         """Adds a count that stopped at ``limit``. Other kinds of events count for nothing."""
         counts = {Kind.SIGNAL_FILLED: self.filled, Kind.SIGNAL_REFUSED: self.refused}
         if count := counts.get(Kind(kind)):
-            count.number += number
-            count.is_cut |= number >= limit
+            count.add(number, is_cut=number >= limit)
 
 
 @dataclass(slots=True)
-class BotTally:
-    """Today's tally of a bot, and its latest signals: the code and position of each.
-
-    The code of a fill is None. The newest is the first.
-    """
-
-    today: Tally = field(default_factory=Tally)
-    latest: list[tuple[str | None, int]] = field(default_factory=list)
-
-    @property
-    def is_refused_in_a_row(self) -> bool:
-        """Whether its latest signals were all refused."""
-        latest = self.latest[:IN_A_ROW]
-        return len(latest) == IN_A_ROW and all(code for code, _ in latest)
-
-
-@dataclass(frozen=True, slots=True)
-class Tallies:
-    """The last days in UTC, the oldest first, and the bots by id.
-
-    ``is_complete`` is False if the desk enrolled so often that fills of the first days are missing.
-    ``was_ever_filled`` looks beyond these days.
-    """
+class Days:
+    """The last days, the oldest first: a tally of each."""
 
     days: list[tuple[date, Tally]]
-    bots: dict[str, BotTally]
-    is_complete: bool
-    was_ever_filled: bool
 
     @property
     def chart(self) -> Chart:
@@ -99,25 +84,64 @@ class Tallies:
     def today(self) -> Tally:
         return self.days[-1][1]
 
+    @property
+    def total(self) -> Tally:
+        """The sum of all days."""
+        total = Tally()
+        for _, tally in self.days:
+            total.filled.add(tally.filled.number, is_cut=tally.filled.is_cut)
+            total.refused.add(tally.refused.number, is_cut=tally.refused.is_cut)
+        return total
+
+
+@dataclass(slots=True)
+class BotTally:
+    """Today's tally of a bot, and its latest signals: the code and position of each.
+
+    The code of a fill is None. The newest is the first. ``month`` has the last days, where they
+    were counted.
+    """
+
+    today: Tally = field(default_factory=Tally)
+    latest: list[tuple[str | None, int]] = field(default_factory=list)
+    month: Days = field(default_factory=lambda: Days([]))
+
+    @property
+    def is_refused_in_a_row(self) -> bool:
+        """Whether its latest signals were all refused."""
+        latest = self.latest[:IN_A_ROW]
+        return len(latest) == IN_A_ROW and all(code for code, _ in latest)
+
+
+@dataclass(slots=True)
+class Tallies(Days):
+    """The last days of a desk, and its bots by id.
+
+    ``is_complete`` is False if the desk enrolled so often that fills of the first days are missing.
+    ``was_ever_filled`` looks beyond these days.
+    """
+
+    bots: dict[str, BotTally]
+    is_complete: bool
+    was_ever_filled: bool
+
 
 def count(
     topic: str, spans: Sequence[Span], head: int, bots: Sequence[str], now: datetime
 ) -> Tallies:
     """Counts in two statements. ``spans`` is what the desk sees of the log up to ``head``."""
-    dates = [now.astimezone(UTC).date() - timedelta(days=ago) for ago in reversed(range(DAYS))]
-    begins = first_positions([datetime.combine(day, time.min, UTC) for day in dates])
-    ends = [*(begin - 1 for begin in begins[1:]), head]
+    dates = _dates(now)
+    windows = _windows(dates, head)
     statement = _Statement()
-    for number, (low, high) in enumerate(zip(begins, ends, strict=True)):
-        window = Window(low, high, descending=False)
+    for number, window in enumerate(windows):
         refusals = branches_of([Span(topic)], REFUSALS, window)
         for part in (*refusals, *branches_of(spans, FILLS, window)):
             statement.count("day", str(number), part, MAX_OF_DAY)
     for part in branches_of(spans, FILLS, Window(1, head, descending=False)):
         statement.count("ever", "", part, 1)
     for bot_id in bots:
-        statement.read_bot(topic, bot_id, begins[-1], head)
-    return _tallies(dates, bots, statement.rows(), _is_complete(spans, begins[0]))
+        statement.read_bot(topic, bot_id, windows[-1].low, head)
+    return _tallies(dates, bots, statement.rows(), _is_complete(spans, windows[0].low))
 
 
 def count_bots(topic: str, head: int, bots: Sequence[str], now: datetime) -> dict[str, BotTally]:
@@ -129,6 +153,95 @@ def count_bots(topic: str, head: int, bots: Sequence[str], now: datetime) -> dic
     return _tallies([], bots, statement.rows(), True).bots
 
 
+def count_bots_by_day(
+    topic: str, head: int, bots: Sequence[str], now: datetime
+) -> dict[str, BotTally]:
+    """The tallies of bots by id, each with its ``month``, in two statements.
+
+    The more bots there are, the earlier the counting of a day stops.
+    """
+    if not bots:
+        return {}
+    dates = _dates(now)
+    windows = _windows(dates, head)
+    most = max(MIN_OF_BOT_DAY, min(MAX_OF_BOT_DAY, MAX_OF_BOARD // (DAYS * len(bots))))
+    statement = _Statement()
+    statement.count_days(topic, bots, windows, most)
+    for bot_id in bots:
+        statement.read_bot(topic, bot_id, windows[-1].low, head)
+    rows = statement.rows()
+    found = _tallies([], bots, rows, True).bots
+    for tally in found.values():
+        tally.month = Days([(day, Tally()) for day in dates])
+    for what, bot_id, day, packed, _ in rows:
+        if what == "month":
+            filled, refused = divmod(int(packed or 0), SHIFT)
+            is_cut = filled + refused >= most  # then there may be more of either
+            tally_of_day = found[bot_id].month.days[int(day)][1]
+            tally_of_day.filled.add(filled, is_cut=is_cut)
+            tally_of_day.refused.add(refused, is_cut=is_cut)
+    return found
+
+
+# Fills and refusals of one day of one bot, in one number: SHIFT is more than a count can be.
+SHIFT = 1_000_000
+# The range of the index by bot, as each database uses it (``events.feed.range_condition``).
+OF_DAY = {
+    True: "(topic, bot_id, position) BETWEEN (%s, bot.id, day.low) AND (%s, bot.id, day.high)"
+    " AND bot_id IS NOT NULL",
+    False: "topic = %s AND bot_id = bot.id AND position BETWEEN day.low AND day.high",
+}
+BOTS_BY_DAY = f"""
+SELECT 'month', bot.id, day.number, (
+    SELECT sum(CASE WHEN kind = %s THEN %s ELSE 1 END) FROM (
+        SELECT kind FROM {EVENT} WHERE {{where}} AND kind IN (%s, %s)
+        ORDER BY topic, bot_id, position LIMIT %s
+    ) AS found
+), NULL FROM ({{ids}}) AS bot, ({{days}}) AS day"""
+
+
+def facets(
+    topic: str, spans: Sequence[Span], window: Window, values: Mapping[str, Collection[str]]
+) -> dict[str, dict[str, Count]]:
+    """Counts what a search would find in the window, in one statement, by column and value.
+
+    ``values`` are those to count of each column of ``SEARCHED``, among the desk's own events. Kinds
+    are counted among all ``spans``. Values that do not occur are left out.
+    """
+    statement, found = _Statement(), defaultdict[str, dict[str, Count]](dict)
+    own = [Span(topic)]
+    for column, of_column in values.items():
+        for value in of_column:
+            for part in branches_of(own, Query(having={column: value}), window):
+                statement.count(column, value, part, MAX_OF_FACET)
+    for kind in Kind.values:
+        seen = spans if kind in OF_OTHERS else own
+        for part in branches_of(seen, Query(kinds=[kind]), window):
+            statement.count("kind", kind, part, MAX_OF_FACET)
+    for column, value, _, number, _ in statement.rows():
+        if number:
+            count = found[column].setdefault(value, Count())
+            count.add(number, is_cut=number >= MAX_OF_FACET)
+    return found
+
+
+# The kinds of events that have another topic than a desk's: a card's, or everyone's.
+OF_OTHERS = {*GROUPS["signal.*"], *GROUPS["card.*"]}
+
+
+def _dates(now: datetime) -> list[date]:
+    today = timezone.localdate(now)
+    return [today - timedelta(days=ago) for ago in reversed(range(DAYS))]
+
+
+def _windows(dates: Sequence[date], head: int) -> list[Window]:
+    """What the log has of each day, up to the head."""
+    zone = timezone.get_current_timezone()
+    begins = first_positions([datetime.combine(day, time.min, zone) for day in dates])
+    ends = [*(begin - 1 for begin in begins[1:]), head]
+    return [Window(low, high, descending=False) for low, high in zip(begins, ends, strict=True)]
+
+
 def _is_complete(spans: Sequence[Span], begin: int) -> bool:
     """Whether the spans cover every election since the first position of the first day."""
     ended = [span for span in spans if span.opened > 0]
@@ -138,25 +251,48 @@ def _is_complete(spans: Sequence[Span], begin: int) -> bool:
 Row = tuple[str, str, str, int, str | None]
 
 
+def _order(part: IndexRange) -> str:
+    """The order of the range's index. Without it PostgreSQL may read another one, and far more."""
+    return f"ORDER BY {', '.join([*part.key, 'position'])}"
+
+
 class _Statement(Union):
     """One statement. Each of its rows is: what, whose, kind, number, code."""
 
     def count(self, what: str, whose: str, part: IndexRange, limit: int) -> None:
-        """Counts the events of one kind. Of a day it is the number of the day, whose they are."""
+        """Counts the events of a range. Of a day it is the number of the day, whose they are."""
         where, params = range_condition(part)
         self.add(
             "SELECT %s, %s, %s, count(*), NULL"
-            f" FROM (SELECT position FROM {EVENT} WHERE {where} LIMIT %s) AS found",
-            [what, whose, part.key["kind"], *params, limit],
+            f" FROM (SELECT position FROM {EVENT} WHERE {where} {_order(part)} LIMIT %s) AS found",
+            [what, whose, part.key.get("kind", ""), *params, limit],
+        )
+
+    def count_days(
+        self, topic: str, bots: Sequence[str], windows: Sequence[Window], most: int
+    ) -> None:
+        """Counts fills and refusals of every day of every bot, each up to ``most``, packed."""
+        is_postgresql = connection.vendor == "postgresql"
+        day = "SELECT '{}' AS number, CAST(%s AS bigint) AS low, CAST(%s AS bigint) AS high"
+        days = " UNION ALL ".join(day.format(number) for number in range(len(windows)))
+        ids = " UNION ALL ".join(["SELECT %s AS id"] * len(bots))
+        bounds = [bound for window in windows for bound in (window.low, window.high)]
+        filled, refused = Kind.SIGNAL_FILLED.value, Kind.SIGNAL_REFUSED.value
+        topics = [topic] * (1 + is_postgresql)
+        self.add(
+            BOTS_BY_DAY.format(where=OF_DAY[is_postgresql], ids=ids, days=days),
+            [filled, SHIFT, *topics, filled, refused, most, *bots, *bounds],
         )
 
     def read_bot(self, topic: str, bot_id: str, low: int, head: int) -> None:
         """Counts the bot's events of today by kind, and lists its latest."""
         of_bot = {"topic": topic, "bot_id": bot_id}
-        where, params = range_condition(IndexRange(of_bot, low, head))
+        today = IndexRange(of_bot, low, head)
+        where, params = range_condition(today)
         self.add(
-            "SELECT 'today', %s, kind, count(*), NULL"
-            f" FROM (SELECT kind FROM {EVENT} WHERE {where} LIMIT %s) AS found GROUP BY kind",
+            "SELECT 'today', %s, kind, count(*), NULL FROM"
+            f" (SELECT kind FROM {EVENT} WHERE {where} {_order(today)} LIMIT %s) AS found"
+            " GROUP BY kind",
             [bot_id, *params, MAX_OF_BOT],
         )
         where, params = range_condition(IndexRange(of_bot, 1, head))
@@ -182,7 +318,7 @@ def _tallies(
             read_of_bots[whose] += number
         elif what == "ever":
             was_ever_filled |= number > 0
-        elif kind in (Kind.SIGNAL_FILLED, Kind.SIGNAL_REFUSED):
+        elif what == "latest" and kind in (Kind.SIGNAL_FILLED, Kind.SIGNAL_REFUSED):
             of_bots[whose].latest.append((code, number))
     for bot_id, bot in of_bots.items():
         bot.latest.sort(key=lambda signal: signal[1], reverse=True)

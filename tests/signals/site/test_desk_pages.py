@@ -146,8 +146,8 @@ class TestBots:
         a_bot(desk)
         other = bot_of(stranger, "Hidden")
         page = words(signed_in(desk.user).get("/bots"))
-        assert "Idle no election yet" in page
-        assert "Chart ETH/USDT short no requests yet" in page
+        assert "Idle signals are refused no election 0 filled, 0 refused Last heard never" in page
+        assert "Chart ETH/USDT short accepts signals 0 filled, 0 refused" in page
         assert (other.pk in page, "Hidden" in page) == (False, False)
 
     def test_adding_a_bot_leads_to_its_page(self, desk):
