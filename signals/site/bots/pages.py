@@ -3,6 +3,7 @@
 import json
 from base64 import urlsafe_b64encode
 from collections.abc import Sequence
+from datetime import timedelta
 
 from django import forms
 from django.conf import settings
@@ -16,6 +17,7 @@ from django.utils import timezone
 from django.utils.crypto import salted_hmac
 
 from desks import actions as desk_actions
+from desks.expectation_rules import Expectation
 from desks.expectations import change_automation, zone_of
 from desks.forms import BotForm, ElectionForm, ExpectationForm, initial_of
 from desks.models import Automation, Desk
@@ -239,6 +241,12 @@ def check(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
 
 # --- Alarm: how often the bot is expected to send, and how old its signals may be -----------------
 
+# Usual times, as the form has them, and their labels.
+PRESETS = (
+    *(("15 minutes", "15 minutes"), ("1 hours", "Hour")),
+    *(("4 hours", "4 hours"), ("1 days", "Day")),
+)
+
 
 @customer_page("GET", "POST")
 def alarm(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
@@ -250,7 +258,10 @@ def alarm(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
             change_automation(automation=bot, actor=desk.actor, **form.chosen())
             messages.success(request, "Saved.")
             return redirect("alarm", bot_id=bot.pk)
-    return tab_page(request, bot, "alarm", form, time_zone=zone_of(bot))
+    zone = zone_of(bot)
+    midnight = Expectation(None, timedelta(0)).deadline(timezone.now(), zone)
+    context = {"time_zone": zone, "midnight": midnight, "presets": PRESETS}
+    return tab_page(request, bot, "alarm", form, **context)
 
 
 # --- Changes --------------------------------------------------------------------------------------

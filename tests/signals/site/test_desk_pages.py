@@ -219,6 +219,13 @@ class TestElecting:
         withdrawn = Event.objects.filter(kind=Kind.ELECTION_WITHDRAWN).latest("position")
         assert withdrawn.content["data"]["reason"] == "replaced"
 
+    def test_a_suggestion_is_offered_to_be_filled_in_and_elects_nothing(self, desk, bot):
+        page = source(self.elect(desk, bot, " eth-usdt"))
+        assert 'data-suggestion="ETH/USDT"' in page
+        assert 'value=" eth-usdt"' in page
+        assert self.of(bot) == []
+        assert "data-suggestion" not in source(self.elect(desk, bot, "ETH/USDT", direction=""))
+
     @pytest.mark.parametrize(
         "pair",
         ["", "BTCUSDT", "btc/usdt", "BTC/", "/USDT", "A/B/C", "BTC /USDT", "Б/USDT", "x", "A" * 42,
