@@ -7,7 +7,6 @@ from typing import Any
 from django import forms
 from django.core.exceptions import ValidationError
 from django.forms import ChoiceField, IntegerField, RadioSelect
-from django.http import QueryDict
 
 from desks.expectation_rules import MAX_AGE, MAX_EVERY, MAX_GRACE, SECOND, Expectation
 from desks.models import Automation
@@ -121,11 +120,11 @@ class ElectionForm(forms.Form):
         error_messages={"required": "Choose a direction."},
     )
 
-    def __init__(self, data: QueryDict | None = None) -> None:
-        """A script offers to fill in the suggestion. The owner still has to send the form."""
-        super().__init__(data)
-        suggestion = suggested_pair(self.data.get("pair", "")) if self.is_bound else None
-        if suggestion and "pair" in self.errors:
+    def add_error(self, field: str | None, error: Any) -> None:
+        """Beside a wrong pair, a script offers to fill in the suggestion. It elects nothing."""
+        super().add_error(field, error)
+        suggestion = suggested_pair(self.data.get("pair", "")) if field == "pair" else None
+        if suggestion:
             self.fields["pair"].widget.attrs["data-suggestion"] = suggestion
 
 

@@ -100,7 +100,7 @@ class FilterForm(forms.Form):
             counts = found.get(SEARCHED.get(name, name), {})
             (_, everything), *choices = self.fields[name].choices  # type: ignore[attr-defined]
             chosen = self.cleaned_data[name]
-            self.fields[name].widget.choices = [  # type: ignore[attr-defined]
+            self.fields[name].widget.choices = [
                 ("", everything),
                 *(
                     (value, f"{label}: {counts.get(value, 0)}")

@@ -47,6 +47,7 @@ for (const field of document.querySelectorAll("input[type=password]")) {
     field.type = hidden ? "text" : "password";
     button.firstChild.textContent = hidden ? "Hide" : "Show";
   });
+  button.classList.add("reveal");
   const which = document.createElement("span");
   which.className = "unseen";
   which.textContent = ` ${field.labels[0].textContent}`;

@@ -29,7 +29,7 @@ def of(desk, bot, now=None):
     """The bot's row on the board."""
     now = now or timezone.now()
     return next(
-        row for row in board(desk, bots_at_a_glance(desk, now), now) if row.bot.pk == bot.id
+        row for row in board(desk, list(bots_at_a_glance(desk, now)), now) if row.bot.pk == bot.id
     )
 
 
