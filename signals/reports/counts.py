@@ -9,7 +9,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 
-from django.db import connection
 from django.utils import timezone
 
 from events.feed import (
@@ -30,8 +29,8 @@ from signals.reports.charts import Chart, chart
 DAYS = 30
 # A count that reaches its limit means "this many or more".
 MAX_OF_DAY, MAX_OF_BOT = 5000, 1000
-# Of all days of all bots together, and of one day of one bot at most and at least.
-MAX_OF_BOARD, MAX_OF_BOT_DAY, MIN_OF_BOT_DAY = 30_000, 1000, 20
+# Of the last days of all bots together, and of one bot.
+MAX_OF_BOARD, MAX_OF_BOT_MONTH = 30_000, 5000
 MAX_OF_FACET = 1000
 # A bot's latest events. Among them are its latest signals.
 LATEST_OF_BOT = 20
@@ -83,6 +82,13 @@ class Days:
     @property
     def today(self) -> Tally:
         return self.days[-1][1]
+
+    def cut(self) -> None:
+        """Marks what was not counted: the first day with counts, in part, and all before it."""
+        for _, tally in self.days:
+            tally.filled.is_cut = tally.refused.is_cut = True
+            if tally.filled.number or tally.refused.number:
+                break
 
     @property
     def total(self) -> Tally:
@@ -158,46 +164,30 @@ def count_bots_by_day(
 ) -> dict[str, BotTally]:
     """The tallies of bots by id, each with its ``month``, in two statements.
 
-    The more bots there are, the earlier the counting of a day stops.
+    Of each bot the latest events are read: the more bots there are, the fewer.
     """
     if not bots:
         return {}
     dates = _dates(now)
     windows = _windows(dates, head)
-    most = max(MIN_OF_BOT_DAY, min(MAX_OF_BOT_DAY, MAX_OF_BOARD // (DAYS * len(bots))))
+    most = min(MAX_OF_BOT_MONTH, MAX_OF_BOARD // len(bots))
     statement = _Statement()
-    statement.count_days(topic, bots, windows, most)
     for bot_id in bots:
+        statement.count_days(topic, bot_id, windows, most)
         statement.read_bot(topic, bot_id, windows[-1].low, head)
     rows = statement.rows()
     found = _tallies([], bots, rows, True).bots
     for tally in found.values():
         tally.month = Days([(day, Tally()) for day in dates])
-    for what, bot_id, day, packed, _ in rows:
-        if what == "month":
-            filled, refused = divmod(int(packed or 0), SHIFT)
-            is_cut = filled + refused >= most  # then there may be more of either
-            tally_of_day = found[bot_id].month.days[int(day)][1]
-            tally_of_day.filled.add(filled, is_cut=is_cut)
-            tally_of_day.refused.add(refused, is_cut=is_cut)
+    read = Counter[str]()
+    for what, bot_id, kind, number, day in rows:
+        if what == "month" and day is not None:
+            read[bot_id] += number
+            found[bot_id].month.days[int(day)][1].add(kind, number, number + 1)
+    for bot_id, number in read.items():
+        if number >= most:
+            found[bot_id].month.cut()
     return found
-
-
-# Fills and refusals of one day of one bot, in one number: SHIFT is more than a count can be.
-SHIFT = 1_000_000
-# The range of the index by bot, as each database uses it (``events.feed.range_condition``).
-OF_DAY = {
-    True: "(topic, bot_id, position) BETWEEN (%s, bot.id, day.low) AND (%s, bot.id, day.high)"
-    " AND bot_id IS NOT NULL",
-    False: "topic = %s AND bot_id = bot.id AND position BETWEEN day.low AND day.high",
-}
-BOTS_BY_DAY = f"""
-SELECT 'month', bot.id, day.number, (
-    SELECT sum(CASE WHEN kind = %s THEN %s ELSE 1 END) FROM (
-        SELECT kind FROM {EVENT} WHERE {{where}} AND kind IN (%s, %s)
-        ORDER BY topic, bot_id, position LIMIT %s
-    ) AS found
-), NULL FROM ({{ids}}) AS bot, ({{days}}) AS day"""
 
 
 def facets(
@@ -268,20 +258,19 @@ class _Statement(Union):
             [what, whose, part.key.get("kind", ""), *params, limit],
         )
 
-    def count_days(
-        self, topic: str, bots: Sequence[str], windows: Sequence[Window], most: int
-    ) -> None:
-        """Counts fills and refusals of every day of every bot, each up to ``most``, packed."""
-        is_postgresql = connection.vendor == "postgresql"
-        day = "SELECT '{}' AS number, CAST(%s AS bigint) AS low, CAST(%s AS bigint) AS high"
-        days = " UNION ALL ".join(day.format(number) for number in range(len(windows)))
-        ids = " UNION ALL ".join(["SELECT %s AS id"] * len(bots))
-        bounds = [bound for window in windows for bound in (window.low, window.high)]
-        filled, refused = Kind.SIGNAL_FILLED.value, Kind.SIGNAL_REFUSED.value
-        topics = [topic] * (1 + is_postgresql)
+    def count_days(self, topic: str, bot_id: str, windows: Sequence[Window], most: int) -> None:
+        """Counts the bot's latest events by kind and number of the day, which stands as code."""
+        whole = IndexRange({"topic": topic, "bot_id": bot_id}, windows[0].low, windows[-1].high)
+        where, params = range_condition(whole)
+        numbered = reversed(list(enumerate(windows)))
+        day = " ".join(
+            f"WHEN position >= {window.low} THEN '{number}'" for number, window in numbered
+        )
         self.add(
-            BOTS_BY_DAY.format(where=OF_DAY[is_postgresql], ids=ids, days=days),
-            [filled, SHIFT, *topics, filled, refused, most, *bots, *bounds],
+            f"SELECT 'month', %s, kind, count(*), day FROM (SELECT kind, CASE {day} END AS day"
+            f" FROM {EVENT} WHERE {where} ORDER BY topic DESC, bot_id DESC, position DESC"
+            " LIMIT %s) AS found GROUP BY kind, day",
+            [bot_id, *params, most],
         )
 
     def read_bot(self, topic: str, bot_id: str, low: int, head: int) -> None:

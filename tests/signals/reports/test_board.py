@@ -80,17 +80,19 @@ class TestBoard:
         with timezone.override("Asia/Tokyo"):
             assert filled() == {today: 2}
 
-    def test_counting_a_day_stops_at_its_limit(self, desk, bot, monkeypatch):
-        monkeypatch.setattr(counts, "MAX_OF_BOT_DAY", 3)
-        monkeypatch.setattr(counts, "MIN_OF_BOT_DAY", 3)
-        send(bot, pair="SOL/USDT")
-        send(bot)
+    def test_the_latest_events_are_counted_up_to_a_limit(self, desk, bot, monkeypatch):
+        monkeypatch.setattr(counts, "MAX_OF_BOT_MONTH", 3)
+        move_the_log_back(days=60)
+        with time_machine.travel(timezone.now() - DAY):
+            send(bot, pair="SOL/USDT")
+            send(bot)
         assert total(of(desk, bot)) == ("1", "1")
         send(bot)
         send(bot)
-        filled, refused = total(of(desk, bot))
-        assert (filled[-1], refused[-1]) == ("+", "+")
-        assert int(filled[:-1]) + int(refused[:-1]) == 3
+        row = of(desk, bot)
+        assert total(row) == ("3+", "0+")
+        days = [(str(tally.filled), str(tally.refused)) for _, tally in row.tally.month.days[-3:]]
+        assert days == [("0+", "0+"), ("1+", "0+"), ("2", "0")]
 
     @pytest.mark.parametrize("rhythm", [4 * HOUR, None])
     def test_the_next_signal_is_due_after_the_latest_fill_and_not_after_a_refusal(
