@@ -13,8 +13,8 @@ from desks.models import Automation
 from desks.pairs import MAX_PAIR_LENGTH, PAIR_FORM, Direction
 from events.http.names import NameField
 
-# The venues that a desk can connect to, in alphabetical order. Desks stay connected to a venue that
-# is removed from the list.
+# The venues that a desk can connect to, in alphabetical order, and any other. Desks stay connected
+# to a venue that is removed from the list.
 VENUES = (
     "Alpaca",
     "Binance",
@@ -36,6 +36,7 @@ VENUES = (
     "KuCoin",
     "MEXC",
     "OKX",
+    "Other",
 )
 
 WRONG_FORM = "Use the form BASE/QUOTE. Each part has 1 to 20 capitals, digits, or . - _."
@@ -104,7 +105,12 @@ class ElectionForm(forms.Form):
         validators=[validate_pair],
         help_text="BASE/QUOTE in capitals. Signals must repeat it exactly.",
         widget=forms.TextInput(
-            {"autocomplete": "off", "autocapitalize": "characters", "spellcheck": "false"}
+            {
+                "autocomplete": "off",
+                "autocapitalize": "characters",
+                "spellcheck": "false",
+                "placeholder": "ETH/USDT",
+            }
         ),
         error_messages={"required": "Enter the pair."},
     )
@@ -114,13 +120,20 @@ class ElectionForm(forms.Form):
         error_messages={"required": "Choose a direction."},
     )
 
+    def add_error(self, field: str | None, error: Any) -> None:
+        """Beside a wrong pair, a script offers to fill in the suggestion. It elects nothing."""
+        super().add_error(field, error)
+        suggestion = suggested_pair(self.data.get("pair", "")) if field == "pair" else None
+        if suggestion:
+            self.fields["pair"].widget.attrs["data-suggestion"] = suggestion
+
 
 # --- What is expected of a bot --------------------------------------------------------------------
 
 NOT, EVERY, TRADING_DAYS = "not", "every", "trading_days"
 RHYTHMS = [
-    (NOT, "Not expected: no alarm"),
-    (EVERY, "Every so often"),
+    (NOT, "No alarm"),
+    (EVERY, "Every"),
     (TRADING_DAYS, "Once on each trading day, Monday to Friday"),
 ]
 UNITS = {"minutes": timedelta(minutes=1), "hours": timedelta(hours=1), "days": timedelta(days=1)}
@@ -135,13 +148,17 @@ class ExpectationForm(forms.Form):
         label="This bot is expected to send", choices=RHYTHMS, widget=RadioSelect
     )
     every = IntegerField(
-        label="Every",
         required=False,
         min_value=1,
         max_value=MAX_EVERY // MINUTE,
-        help_text="From 15 minutes to 31 days. Only for a bot that is expected every so often.",
+        help_text="From 15 minutes to 31 days.",
+        widget=forms.NumberInput({"aria-label": "How many minutes, hours or days"}),
     )
-    unit = ChoiceField(label="Unit", choices=[(unit, unit.capitalize()) for unit in UNITS])
+    unit = ChoiceField(
+        required=False,
+        choices=[(unit, unit) for unit in UNITS],
+        widget=forms.Select({"aria-label": "Unit"}),
+    )
     grace = IntegerField(
         label="Grace, in minutes",
         required=False,
@@ -160,7 +177,8 @@ class ExpectationForm(forms.Form):
 
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or {}
-        if cleaned.get("expected") == EVERY and "every" in cleaned and cleaned["every"] is None:
+        has_both = cleaned.get("every", 0) is not None and cleaned.get("unit", "") != ""
+        if cleaned.get("expected") == EVERY and not has_both and not self.errors:
             self.add_error("every", "Say how often the bot is expected to send.")
         return cleaned
 
@@ -180,7 +198,7 @@ def initial_of(bot: Automation) -> dict[str, Any]:
     expectation = bot.expectation
     shown: dict[str, Any] = {
         "expected": NOT,
-        "unit": "hours",
+        "unit": "minutes",
         "grace": DEFAULT_GRACE // MINUTE,
         "maxAge": bot.max_age,
     }

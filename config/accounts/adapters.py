@@ -15,7 +15,10 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.functional import lazy
+from django.utils.html import format_html
 from django.utils.http import url_has_allowed_host_and_scheme
+from django.utils.safestring import SafeString
 
 from config.accounts import hashing
 from desks import mails
@@ -28,8 +31,21 @@ MAX_USER_AGENT = UserSession._meta.get_field("user_agent").max_length
 SIGN_UP = timedelta(minutes=1)
 
 
+def wrong_password() -> SafeString:
+    """What the sign-in page says of a wrong password. Whether there is an account it never says."""
+    return format_html(
+        'Address or password is wrong. <a href="{}">Reset your password</a>.',
+        reverse("account_reset_password"),
+    )
+
+
 class AccountAdapter(DefaultAccountAdapter):
     """Reads client addresses from trusted proxies only. Links use ``BASE_URL``."""
+
+    error_messages = {
+        **DefaultAccountAdapter.error_messages,
+        "email_password_mismatch": lazy(wrong_password, SafeString)(),
+    }
 
     def get_client_ip(self, request: HttpRequest) -> str:
         return client_address(request)

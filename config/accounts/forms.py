@@ -8,14 +8,19 @@ from typing import cast
 from allauth.account import forms
 from allauth.account.fields import EmailField, PasswordField, SetPasswordField
 from allauth.core import context as allauth_context
+from allauth.mfa.base import forms as mfa
+from allauth.mfa.totp import forms as totp
 from allauth.mfa.webauthn import forms as webauthn
 from django.forms import BooleanField, CharField, Form
 from django.http import QueryDict
 
 from config.accounts.hashing import keep_session
+from config.accounts.settings import MIN_PASSWORD_LENGTH
 from desks.models import User
 from desks.models.user import MAX_ADDRESS_LENGTH, normalize_address
 from events.http.names import MAX_NAME_LENGTH, validate_name
+
+PASSWORD_RULE = f"{MIN_PASSWORD_LENGTH} characters or more, and not a common password."
 
 
 class AddressField(EmailField):
@@ -40,7 +45,7 @@ class LoginForm(forms.LoginForm):
 class NewPassword(Form):
     """The fields of allauth's forms for a new password, labelled in sentence case."""
 
-    password1 = SetPasswordField(label="New password")
+    password1 = SetPasswordField(label="New password", help_text=PASSWORD_RULE)
     password2 = PasswordField(label="New password (again)", autocomplete="new-password")
 
 
@@ -77,11 +82,31 @@ class SignUpForm(Form):
 class PasswordForm(Form):
     """Asks for the password of a new account for ``address``."""
 
-    password1 = SetPasswordField(label="Password")
+    password1 = SetPasswordField(label="Password", help_text=PASSWORD_RULE)
 
     def __init__(self, data: QueryDict | None, *, address: str) -> None:
         super().__init__(data)
         cast(SetPasswordField, self.fields["password1"]).user = User(email=address)
+
+
+class NumericCode(Form):
+    """A code of a second factor, for which a phone shows its keypad: all codes are digits."""
+
+    def __init__(self, *args: object, **options: object) -> None:
+        super().__init__(*args, **options)  # type: ignore[arg-type]
+        self.fields["code"].widget.attrs["inputmode"] = "numeric"
+
+
+class AuthenticateForm(NumericCode, mfa.AuthenticateForm):
+    """allauth's form."""
+
+
+class ReauthenticateForm(NumericCode, mfa.ReauthenticateForm):
+    """allauth's form."""
+
+
+class ActivateTOTPForm(NumericCode, totp.ActivateTOTPForm):
+    """allauth's form."""
 
 
 class AddPasskeyForm(webauthn.AddWebAuthnForm):

@@ -4,7 +4,7 @@
 """
 
 from http import HTTPStatus
-from typing import cast
+from typing import Any, cast
 
 from allauth.account.adapter import get_adapter
 from allauth.account.decorators import reauthentication_required
@@ -138,7 +138,13 @@ def _remove(request: HttpRequest, user: User, address: EmailAddress) -> None:
 
 
 class ListSessions(ListUserSessionsView):
-    """allauth's list. Ending the other sessions has a page of its own, which asks first."""
+    """allauth's list. Ending other sessions has a page of its own, which asks first."""
+
+    def get_context_data(self, **options: object) -> dict[str, Any]:
+        context: dict[str, Any] = super().get_context_data(**options)
+        newest = sorted(context["sessions"], key=lambda each: each.last_seen_at, reverse=True)
+        context["sessions"] = [(each, name_of(each)) for each in newest]
+        return context
 
     def post(self, request: HttpRequest, *args: object, **kwargs: object) -> HttpResponse:
         return redirect("end_other_sessions")
@@ -146,23 +152,40 @@ class ListSessions(ListUserSessionsView):
 
 @page("GET", "POST")
 @login_required
-def end_others(request: HttpRequest) -> HttpResponse:
-    """Asks for confirmation, then signs out every session of the user but this one."""
+def end_sessions(request: HttpRequest, pk: int | None = None) -> HttpResponse:
+    """Asks for confirmation, then signs out one session of the user, or every one but this one."""
     sessions = UserSession.objects.purge_and_list(cast(User, request.user))
-    others = [session for session in sessions if not session.is_current()]
+    others = [each for each in sessions if not each.is_current() and pk in (None, each.pk)]
     if not others:
         return redirect("usersessions_list")
     return ask(
         request,
-        "Sign out the other sessions?",
-        *(f"{_name(session)} is signed out." for session in others),
+        "Sign out this session?" if pk else "Sign out the other sessions?",
+        *(f"{name_of(each)} at {each.ip} is signed out." for each in others),
         "You stay signed in here.",
-        act="Sign out the others",
+        act="Sign out" if pk else "Sign out the others",
         perform=lambda: get_sessions_adapter().end_sessions(others),
-        done="All other sessions are signed out.",
+        done="The session is signed out." if pk else "All other sessions are signed out.",
         back=("Sessions", reverse("usersessions_list")),
     )
 
 
-def _name(session: UserSession) -> str:
-    return f"{session.user_agent[:MAX_SHOWN_LENGTH] or 'A browser'} at {session.ip}"
+# What browsers and systems call themselves, and their names. A browser also names those below it.
+BROWSERS = (
+    *(("Edg", "Edge"), ("OPR/", "Opera"), ("FxiOS", "Firefox"), ("Firefox/", "Firefox")),
+    *(("CriOS", "Chrome"), ("Chrome/", "Chrome"), ("Safari/", "Safari")),
+)
+SYSTEMS = (
+    *(("Windows", "Windows"), ("Android", "Android"), ("iPhone", "iPhone"), ("iPad", "iPad")),
+    *(("Mac OS X", "macOS"), ("CrOS", "ChromeOS"), ("Linux", "Linux")),
+)
+
+
+def name_of(session: UserSession) -> str:
+    """The name of the session's browser, as in ``Chrome on Linux``."""
+    agent = session.user_agent
+    browser = next((name for mark, name in BROWSERS if mark in agent), None)
+    system = next((name for mark, name in SYSTEMS if mark in agent), None)
+    if browser and system:
+        return f"{browser} on {system}"
+    return agent[:MAX_SHOWN_LENGTH] or "A browser"

@@ -10,6 +10,8 @@ import json
 from collections.abc import Iterator
 from typing import cast
 
+from allauth.account.authentication import get_authentication_records
+from allauth.usersessions.models import UserSession
 from django.conf import settings
 from django.contrib.auth import get_user
 from django.contrib.auth import middleware as auth
@@ -18,9 +20,11 @@ from django.contrib.sessions.backends import db
 from django.contrib.sessions.backends.base import UpdateError
 from django.contrib.sessions.base_session import AbstractBaseSession
 from django.core import signing
+from django.core.cache import cache
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponseBase
 from django.utils import timezone
+from django.utils.crypto import salted_hmac
 from django.utils.functional import SimpleLazyObject
 
 from config.problems import UNAVAILABLE_ERRORS
@@ -31,6 +35,7 @@ from tokens.callers.staff import session_end
 from tokens.crypto import keys
 
 BOUND_TO = "session"
+USE_NOTED_EVERY = 5 * 60  # seconds
 
 
 class SealedSerializer:
@@ -128,6 +133,23 @@ def _user(request: HttpRequest) -> User | AnonymousUser:
         request.session.flush()
         return AnonymousUser()
     state_of(request).user_pk = user.pk
-    if isinstance(user, User) and user.time_zone:
-        timezone.activate(user.time_zone)
+    if isinstance(user, User):
+        _note_use(request, user)
+        if user.time_zone:
+            timezone.activate(user.time_zone)
     return user
+
+
+def _note_use(request: HttpRequest, user: User) -> None:
+    """Saves when the session was last used, at most every five minutes. Its begin is saved already.
+
+    The cache holds no session's key, which would open the account.
+    """
+    records = get_authentication_records(request, user)
+    signed_in = max((record["at"] for record in records), default=None)
+    key = request.session.session_key
+    if not key or signed_in is None or timezone.now().timestamp() < signed_in + USE_NOTED_EVERY:
+        return
+    name = salted_hmac("config.accounts.sessions.use", key, algorithm="sha256").hexdigest()
+    if cache.add(f"session-use:{name}", True, USE_NOTED_EVERY):
+        UserSession.objects.filter(session_key=key).update(last_seen_at=timezone.now())

@@ -2,10 +2,14 @@
 
 AUTHENTICATION_BACKENDS = ["allauth.account.auth_backends.AuthenticationBackend"]
 PASSWORD_HASHERS = ["config.accounts.hashing.PasswordHasher"]
+MIN_PASSWORD_LENGTH = 10
 _VALIDATION = "django.contrib.auth.password_validation"
 AUTH_PASSWORD_VALIDATORS: list[dict[str, str | dict[str, int]]] = [
     {"NAME": f"{_VALIDATION}.UserAttributeSimilarityValidator"},
-    {"NAME": f"{_VALIDATION}.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
+    {
+        "NAME": f"{_VALIDATION}.MinimumLengthValidator",
+        "OPTIONS": {"min_length": MIN_PASSWORD_LENGTH},
+    },
     {"NAME": f"{_VALIDATION}.CommonPasswordValidator"},
     {"NAME": f"{_VALIDATION}.NumericPasswordValidator"},
 ]
@@ -40,6 +44,9 @@ ACCOUNT_REAUTHENTICATION_REQUIRED = True
 ACCOUNT_REAUTHENTICATION_TIMEOUT = 15 * 60
 ACCOUNT_EMAIL_SUBJECT_PREFIX = ""
 MFA_FORMS = {
+    "authenticate": "config.accounts.forms.AuthenticateForm",
+    "reauthenticate": "config.accounts.forms.ReauthenticateForm",
+    "activate_totp": "config.accounts.forms.ActivateTOTPForm",
     "add_webauthn": "config.accounts.forms.AddPasskeyForm",
     "edit_webauthn": "config.accounts.forms.RenamePasskeyForm",
 }

@@ -1,16 +1,16 @@
 """A desk's events as its pages show them: lines, and the cursors of the neighbouring pages."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from desks.models import Automation, Desk
-from events.feed import Page, Query, Span, read_page
+from events.feed import Page, Query, read_head
 from events.http.cursors import log_cursor
 from events.json_schema import JsonObject
 from events.kinds import Kind
 from events.models import Event
-from signals.reports.charts import Chart, over_time
+from signals.reports.counts import BotTally, count_bots_by_day
 from signals.reports.reasons import Reason, reason_of
 from signals.webhooks.models import Subscription
 
@@ -112,50 +112,57 @@ def bot_names(desk: Desk) -> dict[str, str]:
     return dict(Automation.objects.not_removed().filter(desk=desk).values_list("pk", "name"))
 
 
-# --- Bots: their latest signals, and the last day by the hour -------------------------------------
-
-# How many of the desk's latest events are read, so that a busy desk costs no more.
-SCAN_LIMIT = 1000
-LINES_PER_BOT = 10
-HOURS = 24
-PUSHED = (Kind.SIGNAL_FILLED, Kind.SIGNAL_REFUSED)
+# --- The board: how each bot is doing -------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class BotActivity:
-    """What one bot pushed: the ``latest``, newest first, and the last day, hour by hour.
+class BotStatus:
+    """A bot of ``bots_at_a_glance`` on the board: its last days, and its latest signals.
 
-    ``is_complete`` is False if the events read do not reach back a whole day. The counts of the day
-    then cover only what was read.
+    ``latest`` are their events, newest first. ``due_at`` is by when an expected bot that is not
+    silent has to have a signal accepted.
     """
 
-    latest: list[Line]
-    day: Chart
-    is_complete: bool
+    bot: Automation
+    tally: BotTally
+    latest: list[Event]
+    due_at: datetime | None
 
     @property
-    def last(self) -> Line | None:
-        return self.latest[0] if self.latest else None
+    def heard_at(self) -> datetime | None:
+        """When its latest signal came, None if none did."""
+        return self.latest[0].at if self.latest else None
+
+    @property
+    def last_code(self) -> str | None:
+        """The code of its latest signal, None if that was filled."""
+        return self.tally.latest[0][0] if self.tally.latest else None
 
 
-def bot_activities(desk: Desk, bots: Mapping[str, str], now: datetime) -> dict[str, BotActivity]:
-    """Returns the activity of each bot by its id, from one reading of the feed.
+def board(desk: Desk, bots: Sequence[Automation], now: datetime) -> list[BotStatus]:
+    """How each of these bots is doing, in four queries and within the limits of ``counts``."""
+    head = read_head().position
+    tallies = count_bots_by_day(desk.public_id, head, [bot.pk for bot in bots], now)
+    positions = [position for tally in tallies.values() for _, position in tally.latest]
+    found = Event.objects.filter(position__in=positions)
+    if len(bots) > 1:
+        found = found.only("position", "at")  # only the page of one bot shows the events
+    events = found.in_bulk()
+    statuses = []
+    for bot in bots:
+        tally = tallies[bot.pk]
+        latest = [events[position] for _, position in tally.latest]
+        fills = [events[position].at for code, position in tally.latest if code is None]
+        due_at = _due(bot, fills, desk.user.time_zone or "UTC")
+        statuses.append(BotStatus(bot, tally, latest, due_at))
+    return statuses
 
-    ``bots`` maps bot ids to names.
+
+def _due(bot: Automation, fills: Sequence[datetime], zone: str) -> datetime | None:
+    """By when the bot's next signal is expected; ``fills`` are the times of its latest fills.
+
+    ``Automation.due_at`` is never later than that. It is put off only once it is reached.
     """
-    query = Query(limit=SCAN_LIMIT, kinds=PUSHED, descending=True)
-    page = read_page(query, lambda window: [Span(desk.public_id)])
-    is_complete = not page.more or page.events[-1].at < now - timedelta(hours=HOURS)
-    pushed: dict[str, list[Line]] = {bot_id: [] for bot_id in bots}
-    for line in lines(page.events, bots):
-        if line.bot_id in pushed:
-            pushed[line.bot_id].append(line)
-    hour = timedelta(hours=1)
-    return {
-        bot_id: BotActivity(
-            latest=of_bot[:LINES_PER_BOT],
-            day=over_time([(line.at, line.is_refusal) for line in of_bot], now, hour, HOURS),
-            is_complete=is_complete,
-        )
-        for bot_id, of_bot in pushed.items()
-    }
+    if bot.due_at is None or bot.expectation is None:
+        return None
+    return max([bot.due_at, *(bot.expectation.deadline(at, zone) for at in fills)])

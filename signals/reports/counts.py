@@ -1,13 +1,15 @@
-"""Counts of a desk's fills and refusals: by day for a month, and by bot for today.
+"""Counts of a desk's events: its fills and refusals by day and by bot, and what a search finds.
 
-One statement counts everything. Each count stops at a limit, so that the statement reads a bounded
-part of the indexes, however large the account is.
+Each count stops at a limit, so that a statement reads a bounded part of the indexes, however large
+the account is. Days are days in the time zone that is active: that of the user whose page it is.
 """
 
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
+
+from django.utils import timezone
 
 from events.feed import (
     MAX_SPANS_PER_PAGE,
@@ -19,13 +21,16 @@ from events.feed import (
     first_positions,
     in_order,
 )
-from events.kinds import Kind
+from events.kinds import GROUPS, Kind
 from events.statements import Union
 from signals.reports.charts import Chart, chart
 
 DAYS = 30
 # A count that reaches its limit means "this many or more".
 MAX_OF_DAY, MAX_OF_BOT = 5000, 1000
+# Of the last days of all bots together, and of one bot.
+MAX_OF_BOARD, MAX_OF_BOT_MONTH = 30_000, 5000
+MAX_OF_FACET = 1000
 # A bot's latest events. Among them are its latest signals.
 LATEST_OF_BOT = 20
 IN_A_ROW = 5
@@ -40,7 +45,11 @@ class Count:
     is_cut: bool = False
 
     def __str__(self) -> str:
-        return f"{self.number}+" if self.is_cut else str(self.number)
+        return f"{self.number:,}+" if self.is_cut else f"{self.number:,}"
+
+    def add(self, number: int, *, is_cut: bool) -> None:
+        self.number += number
+        self.is_cut |= is_cut
 
 
 @dataclass(slots=True)
@@ -54,39 +63,14 @@ class Tally:
         """Adds a count that stopped at ``limit``. Other kinds of events count for nothing."""
         counts = {Kind.SIGNAL_FILLED: self.filled, Kind.SIGNAL_REFUSED: self.refused}
         if count := counts.get(Kind(kind)):
-            count.number += number
-            count.is_cut |= number >= limit
+            count.add(number, is_cut=number >= limit)
 
 
 @dataclass(slots=True)
-class BotTally:
-    """Today's tally of a bot, and its latest signals: the code and position of each.
-
-    The code of a fill is None. The newest is the first.
-    """
-
-    today: Tally = field(default_factory=Tally)
-    latest: list[tuple[str | None, int]] = field(default_factory=list)
-
-    @property
-    def is_refused_in_a_row(self) -> bool:
-        """Whether its latest signals were all refused."""
-        latest = self.latest[:IN_A_ROW]
-        return len(latest) == IN_A_ROW and all(code for code, _ in latest)
-
-
-@dataclass(frozen=True, slots=True)
-class Tallies:
-    """The last days in UTC, the oldest first, and the bots by id.
-
-    ``is_complete`` is False if the desk enrolled so often that fills of the first days are missing.
-    ``was_ever_filled`` looks beyond these days.
-    """
+class Days:
+    """The last days, the oldest first: a tally of each."""
 
     days: list[tuple[date, Tally]]
-    bots: dict[str, BotTally]
-    is_complete: bool
-    was_ever_filled: bool
 
     @property
     def chart(self) -> Chart:
@@ -97,25 +81,71 @@ class Tallies:
     def today(self) -> Tally:
         return self.days[-1][1]
 
+    def cut(self) -> None:
+        """Marks what was not counted: the first day with counts, in part, and all before it."""
+        for _, tally in self.days:
+            tally.filled.is_cut = tally.refused.is_cut = True
+            if tally.filled.number or tally.refused.number:
+                break
+
+    @property
+    def total(self) -> Tally:
+        """The sum of all days."""
+        total = Tally()
+        for _, tally in self.days:
+            total.filled.add(tally.filled.number, is_cut=tally.filled.is_cut)
+            total.refused.add(tally.refused.number, is_cut=tally.refused.is_cut)
+        return total
+
+
+@dataclass(slots=True)
+class BotTally:
+    """Today's tally of a bot, and its latest signals: the code and position of each.
+
+    The code of a fill is None. The newest is the first. ``month`` has the last days, where they
+    were counted.
+    """
+
+    today: Tally = field(default_factory=Tally)
+    latest: list[tuple[str | None, int]] = field(default_factory=list)
+    month: Days = field(default_factory=lambda: Days([]))
+
+    @property
+    def is_refused_in_a_row(self) -> bool:
+        """Whether its latest signals were all refused."""
+        latest = self.latest[:IN_A_ROW]
+        return len(latest) == IN_A_ROW and all(code for code, _ in latest)
+
+
+@dataclass(slots=True)
+class Tallies(Days):
+    """The last days of a desk, and its bots by id.
+
+    ``is_complete`` is False if the desk enrolled so often that fills of the first days are missing.
+    ``was_ever_filled`` looks beyond these days.
+    """
+
+    bots: dict[str, BotTally]
+    is_complete: bool
+    was_ever_filled: bool
+
 
 def count(
     topic: str, spans: Sequence[Span], head: int, bots: Sequence[str], now: datetime
 ) -> Tallies:
     """Counts in two statements. ``spans`` is what the desk sees of the log up to ``head``."""
-    dates = [now.astimezone(UTC).date() - timedelta(days=ago) for ago in reversed(range(DAYS))]
-    begins = first_positions([datetime.combine(day, time.min, UTC) for day in dates])
-    ends = [*(begin - 1 for begin in begins[1:]), head]
+    dates = _dates(now)
+    windows = _windows(dates, head)
     statement = _Statement()
-    for number, (low, high) in enumerate(zip(begins, ends, strict=True)):
-        window = Window(low, high, descending=False)
+    for number, window in enumerate(windows):
         refusals = branches_of([Span(topic)], REFUSALS, window)
         for part in (*refusals, *branches_of(spans, FILLS, window)):
             statement.count("day", str(number), part, MAX_OF_DAY)
     for part in branches_of(spans, FILLS, Window(1, head, descending=False)):
         statement.count("ever", "", part, 1)
     for bot_id in bots:
-        statement.read_bot(topic, bot_id, begins[-1], head)
-    return _tallies(dates, bots, statement.rows(), _is_complete(spans, begins[0]))
+        statement.read_bot(topic, bot_id, windows[-1].low, head)
+    return _tallies(dates, bots, statement.rows(), _is_complete(spans, windows[0].low))
 
 
 def count_bots(topic: str, head: int, bots: Sequence[str], now: datetime) -> dict[str, BotTally]:
@@ -125,6 +155,79 @@ def count_bots(topic: str, head: int, bots: Sequence[str], now: datetime) -> dic
     for bot_id in bots:
         statement.read_bot(topic, bot_id, begin, head)
     return _tallies([], bots, statement.rows(), True).bots
+
+
+def count_bots_by_day(
+    topic: str, head: int, bots: Sequence[str], now: datetime
+) -> dict[str, BotTally]:
+    """The tallies of bots by id, each with its ``month``, in two statements.
+
+    Of each bot the latest events are read: the more bots there are, the fewer.
+    """
+    if not bots:
+        return {}
+    dates = _dates(now)
+    windows = _windows(dates, head)
+    most = min(MAX_OF_BOT_MONTH, MAX_OF_BOARD // len(bots))
+    statement = _Statement()
+    for bot_id in bots:
+        statement.count_days(topic, bot_id, windows, most)
+        statement.read_bot(topic, bot_id, windows[-1].low, head)
+    rows = statement.rows()
+    found = _tallies([], bots, rows, True).bots
+    for tally in found.values():
+        tally.month = Days([(day, Tally()) for day in dates])
+    read = Counter[str]()
+    for what, bot_id, kind, number, day in rows:
+        if what == "month" and day is not None:
+            read[bot_id] += number
+            found[bot_id].month.days[int(day)][1].add(kind, number, number + 1)
+    for bot_id, number in read.items():
+        if number >= most:
+            found[bot_id].month.cut()
+    return found
+
+
+def facets(
+    topic: str, spans: Sequence[Span], window: Window, values: Mapping[str, Collection[str]]
+) -> dict[str, dict[str, Count]]:
+    """Counts what a search would find in the window, in one statement, by column and value.
+
+    ``values`` are those to count of each column of ``SEARCHED``, among the desk's own events. Kinds
+    are counted among all ``spans``. Values that do not occur are left out.
+    """
+    statement, found = _Statement(), defaultdict[str, dict[str, Count]](dict)
+    own = [Span(topic)]
+    for column, of_column in values.items():
+        for value in of_column:
+            for part in branches_of(own, Query(having={column: value}), window):
+                statement.count(column, value, part, MAX_OF_FACET)
+    for kind in Kind.values:
+        seen = spans if kind in OF_OTHERS else own
+        for part in branches_of(seen, Query(kinds=[kind]), window):
+            statement.count("kind", kind, part, MAX_OF_FACET)
+    for column, value, _, number, _ in statement.rows():
+        if number:
+            count = found[column].setdefault(value, Count())
+            count.add(number, is_cut=number >= MAX_OF_FACET)
+    return found
+
+
+# The kinds of events that have another topic than a desk's: a card's, or everyone's.
+OF_OTHERS = {*GROUPS["signal.*"], *GROUPS["card.*"]}
+
+
+def _dates(now: datetime) -> list[date]:
+    today = timezone.localdate(now)
+    return [today - timedelta(days=ago) for ago in reversed(range(DAYS))]
+
+
+def _windows(dates: Sequence[date], head: int) -> list[Window]:
+    """What the log has of each day, up to the head."""
+    zone = timezone.get_current_timezone()
+    begins = first_positions([datetime.combine(day, time.min, zone) for day in dates])
+    ends = [*(begin - 1 for begin in begins[1:]), head]
+    return [Window(low, high, descending=False) for low, high in zip(begins, ends, strict=True)]
 
 
 def _is_complete(spans: Sequence[Span], begin: int) -> bool:
@@ -140,11 +243,24 @@ class _Statement(Union):
     """One statement. Each of its rows is: what, whose, kind, number, code."""
 
     def count(self, what: str, whose: str, part: IndexRange, limit: int) -> None:
-        """Counts the events of one kind. Of a day it is the number of the day, whose they are."""
+        """Counts the events of a range. Of a day it is the number of the day, whose they are."""
         found, params = in_order("position", part, limit)
         self.add(
             f"SELECT %s, %s, %s, count(*), NULL FROM ({found}) AS found",
-            [what, whose, part.key["kind"], *params],
+            [what, whose, part.key.get("kind", ""), *params],
+        )
+
+    def count_days(self, topic: str, bot_id: str, windows: Sequence[Window], most: int) -> None:
+        """Counts the bot's latest events by kind and number of the day, which stands as code."""
+        whole = IndexRange({"topic": topic, "bot_id": bot_id}, windows[0].low, windows[-1].high)
+        numbered = reversed(list(enumerate(windows)))
+        day = " ".join(
+            f"WHEN position >= {window.low} THEN '{number}'" for number, window in numbered
+        )
+        found, params = in_order(f"kind, CASE {day} END AS day", whole, most, "DESC")
+        self.add(
+            f"SELECT 'month', %s, kind, count(*), day FROM ({found}) AS found GROUP BY kind, day",
+            [bot_id, *params],
         )
 
     def read_bot(self, topic: str, bot_id: str, low: int, head: int) -> None:
@@ -177,7 +293,7 @@ def _tallies(
             read_of_bots[whose] += number
         elif what == "ever":
             was_ever_filled |= number > 0
-        elif kind in (Kind.SIGNAL_FILLED, Kind.SIGNAL_REFUSED):
+        elif what == "latest" and kind in (Kind.SIGNAL_FILLED, Kind.SIGNAL_REFUSED):
             of_bots[whose].latest.append((code, number))
     for bot_id, bot in of_bots.items():
         bot.latest.sort(key=lambda signal: signal[1], reverse=True)

@@ -1,19 +1,34 @@
-"""A desk's activity: the list, one event, the search as CSV, and the hint that there is news."""
+"""A desk's activity: the list, one event, the search as CSV, and the hint that there is news.
+
+The quick search of the list takes one text, and finds out what it is: the id of an event, which it
+opens, or a value of the filter.
+"""
 
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta
 from typing import cast
 
 from django import forms
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, QueryDict
-from django.shortcuts import render
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils import timezone
 from django.utils.http import urlencode
 
 from desks.models import Automation, Desk, User
 from desks.visibility import desk_visibility
-from events.feed import WHOLE_LOG, Query, Visibility, limit_to_times, read_head, read_page
+from events.feed import (
+    WHOLE_LOG,
+    Query,
+    Visibility,
+    Window,
+    limit_spans,
+    limit_to_times,
+    read_head,
+    read_page,
+)
 from events.http.cursors import log_position
 from events.http.refusals import FieldCode, Invalid, found_or_404
 from events.kinds import SUPPRESSED, Kind
@@ -25,6 +40,7 @@ from signals.intake.incoming import MAX_SENT_LENGTH
 from signals.law.refusals import REASONS
 from signals.page_access import customer_page
 from signals.reports.activity import Line, bot_names, cursors, lines, newest_first
+from signals.reports.counts import facets
 from signals.reports.explanation import story_of, visible_event
 from signals.reports.reasons import title_of
 from signals.site.downloads import download
@@ -41,7 +57,7 @@ SEARCHED = {"bot": "bot_id", "pair": "pair", "code": "code"}
 
 
 class FilterForm(forms.Form):
-    """The fields of the filter. Each may be empty. A day is a day in UTC."""
+    """The fields of the filter. Each may be empty. A day is a day in the active time zone."""
 
     kind = forms.ChoiceField(required=False, choices=[("", ALL_KINDS), *Kind.choices])
     bot = forms.ChoiceField(required=False)
@@ -56,10 +72,10 @@ class FilterForm(forms.Form):
         choices=[("", ALL_CODES), *CODE_LABELS.items()],
     )
     since = forms.DateField(
-        label="From day (UTC)", required=False, widget=forms.DateInput({"type": "date"})
+        label="From day", required=False, widget=forms.DateInput({"type": "date"})
     )
     until = forms.DateField(
-        label="To day (UTC)", required=False, widget=forms.DateInput({"type": "date"})
+        label="To day", required=False, widget=forms.DateInput({"type": "date"})
     )
 
     def __init__(self, data: QueryDict, desk: Desk) -> None:
@@ -72,6 +88,35 @@ class FilterForm(forms.Form):
             names |= {bot_id: f"{name} (removed)" for bot_id, name in removed}
         self.names = names
         self.fields["bot"].choices = [("", ALL_BOTS), *names.items()]  # type: ignore[attr-defined]
+
+    def show_facets(self, desk: Desk) -> None:
+        """Offers only what occurs in the range of days, with its count, and what is chosen."""
+        query = limit_to_times(Query(), *self.range)
+        window = Window(query.first, min(query.last, read_head().position), descending=True)
+        spans, _, _ = limit_spans(desk_visibility(desk)(window), window)
+        values = {"bot_id": self.names, "code": CODE_LABELS}
+        found = facets(desk.public_id, spans, window, values)
+        for name in ("kind", "bot", "code"):
+            counts = found.get(SEARCHED.get(name, name), {})
+            (_, everything), *choices = self.fields[name].choices  # type: ignore[attr-defined]
+            chosen = self.cleaned_data[name]
+            self.fields[name].widget.choices = [
+                ("", everything),
+                *(
+                    (value, f"{label}: {counts.get(value, 0)}")
+                    for value, label in choices
+                    if value in counts or value == chosen
+                ),
+            ]
+
+    @property
+    def range(self) -> tuple[datetime | None, datetime | None]:
+        """From when and until when the events are, as ``limit_to_times`` takes it."""
+        since, until = self.cleaned_data["since"], self.cleaned_data["until"]
+        return (
+            _begin(since) if since else None,
+            _begin(until + timedelta(days=1)) if until and until < date.max else None,
+        )
 
     @property
     def query_string(self) -> str:
@@ -102,20 +147,28 @@ def read_filter(request: HttpRequest, desk: Desk) -> FilterForm:
 def query_of(form: FilterForm) -> Query:
     """The query of a valid filter."""
     asked = form.cleaned_data
-    since, until = asked["since"], asked["until"]
     query = Query(
         kinds=(asked["kind"],) if asked["kind"] else (),
         having={column: asked[name] for name, column in SEARCHED.items() if asked[name]},
     )
-    return limit_to_times(
-        query,
-        since=_begin(since) if since else None,
-        until=_begin(until + timedelta(days=1)) if until and until < date.max else None,
-    )
+    return limit_to_times(query, *form.range)
 
 
 def _begin(day: date) -> datetime:
-    return datetime.combine(day, time.min, UTC)
+    return datetime.combine(day, time.min, timezone.get_current_timezone())
+
+
+def address_of(text: str, form: FilterForm) -> str:
+    """Where the quick search leads: to the event with this id, or to the filter with this value.
+
+    What is neither a bot nor a code of the filter is searched for as a pair.
+    """
+    if EVENT_ID.fullmatch(text):
+        return reverse("event", args=[text])
+    bots = {name.casefold(): bot_id for bot_id, name in form.names.items()}
+    bot = text if text in form.names else bots.get(text.casefold())
+    found = {"bot": bot} if bot else {"code" if text in CODE_LABELS else "pair": text}
+    return f"{reverse('activity')}?{urlencode(found)}"
 
 
 # --- The list: newest first, filtered and paginated -----------------------------------------------
@@ -127,10 +180,12 @@ PAGE_SIZE = 50
 def activity(request: HttpRequest, desk: Desk) -> HttpResponse:
     """One page of events older than the cursor ``after``, or newer than it with ``newer``.
 
-    With ``fragment`` only the list, for an open page that asks for new events. Raises ``Invalid``
-    or ``CursorLost``.
+    With ``fragment`` only the list, for an open page that asks for new events. ``q`` is a quick
+    search. Raises ``Invalid`` or ``CursorLost``.
     """
     form = read_filter(request, desk)
+    if text := request.GET.get("q", "").strip():
+        return redirect(address_of(text, form))
     query = replace(
         query_of(form),
         after=_after(request),
@@ -141,6 +196,7 @@ def activity(request: HttpRequest, desk: Desk) -> HttpResponse:
     shown = lines(newest_first(query, page), bot_names(desk))
     if "fragment" in request.GET:
         return render(request, "events/list.html", {"lines": shown})
+    form.show_facets(desk)
     context = {
         "form": form,
         "lines": shown,

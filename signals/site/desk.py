@@ -80,7 +80,7 @@ def overview(request: HttpRequest, desk: Desk) -> HttpResponse:
             webhooks=Subscription.objects.of_owner(desk.pk),
         ),
         "is_lapsed": lapsed is not None,
-        "bots": [(bot, tallies.bots[bot.pk].today) for bot in bots],
+        "bots": [(bot, tallies.bots[bot.pk]) for bot in bots],
         "tallies": tallies,
         "lines": lines(page.events, {bot.pk: bot.name for bot in bots}),
     }

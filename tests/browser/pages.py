@@ -29,6 +29,7 @@ NO_PAGE = {
     "webhooks/<str:webhook_id>/act": "buttons of the webhook's page",
     "control/(?P<url>.*)$": "unknown paths",
     "accounts/signup/password/": "accounts/signup/link redirects to it",
+    "accounts/sessions/<int:pk>/end/": "redirects without another session",
     "accounts/password/set/": "redirects: every account has a password",
     "accounts/login/code/confirm/": "redirects: sign-in by emailed code is off",
     "accounts/2fa/recovery-codes/download/": "a file",

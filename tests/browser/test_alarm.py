@@ -73,15 +73,28 @@ def push(trader):
     assert service.push(service.tradingview(), secret=service.bot["secret"]).status_code == 200
 
 
+def silent_in(page, minutes):
+    """What the form says if it is saved now. The clock may move on meanwhile."""
+    clock = "at => new Date(at).toLocaleTimeString('en-GB', {hour: '2-digit', minute: '2-digit'})"
+    now = page.evaluate("Date.now()")
+    times = [page.evaluate(clock, now + (minutes + late) * 60_000) for late in (0, 1)]
+    return re.compile(f"the bot is silent at (.*, )?({'|'.join(times)})\\.$")
+
+
 def test_a_bot_that_goes_quiet_is_told_by_mail_and_page_once_and_so_when_it_is_heard(trader):
     page = trader.page
     trader.follow("Bots", "navigation")
     trader.follow(BOT)
     trader.follow("Alarm")
-    page.get_by_label("Every so often").check()
-    page.get_by_label("Every", exact=True).fill("15")
-    page.get_by_label("Unit").select_option("Minutes")
+    number = page.get_by_label("How many minutes, hours or days")
+    expect(number).to_be_disabled()
+    page.get_by_label("Every", exact=True).check()
+    number.fill("20")
     page.get_by_label("Grace, in minutes").fill("0")
+    shown = page.get_by_role("status").filter(has_text="the bot is silent at")
+    expect(shown).to_have_text(silent_in(page, minutes=20))
+    page.get_by_role("button", name="15 minutes").click()
+    expect(shown).to_have_text(silent_in(page, minutes=15))
     trader.press("Save")
     assert re.search("the bot counts as silent in 1[45] minutes or later", trader.says())
 

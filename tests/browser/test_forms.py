@@ -1,5 +1,7 @@
 """What only a browser shows: hidden elements, cut text, red fields, forms that are sent twice."""
 
+import re
+
 import pytest
 from playwright.sync_api import expect
 
@@ -110,3 +112,74 @@ def test_the_control_area_follows_the_device(stage):
             grounds.add(page.evaluate(GROUND))
             context.close()
     assert len(grounds) == 2
+
+
+def test_after_an_error_the_focus_is_on_the_first_field_that_has_one(open_page):
+    page = open_page(USER, "bots/<str:bot_id>/elect")
+    page.get_by_role("button", name="Replace election").click()
+    expect(page).to_have_title(re.compile("^Error: "))
+    expect(page.get_by_label("Pair")).to_be_focused()
+    page.get_by_label("Pair").fill("ETH/USDT")
+    page.get_by_role("button", name="Replace election").click()
+    expect(page.get_by_label("Long", exact=True)).to_be_focused()
+
+
+def test_an_error_of_the_whole_form_gets_the_focus(open_page):
+    page = open_page(VISITOR, "accounts/login/")
+    page.get_by_label("Email").fill("nobody@example.com")
+    page.get_by_label("Password").fill("not the password")
+    page.get_by_role("button", name="Sign in", exact=True).click()
+    expect(page).to_have_title(re.compile("^Error: "))
+    error = page.locator(".errorlist")
+    expect(error).to_have_text("Address or password is wrong. Reset your password.")
+    expect(error).to_be_focused()
+    error.get_by_role("link", name="Reset your password").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Reset your password")
+
+
+def test_a_suggested_pair_is_filled_in_and_sent_only_by_its_owner(open_page):
+    page = open_page(USER, "bots/<str:bot_id>/elect")
+    field = page.get_by_label("Pair")
+    field.press_sequentially("eth-usdt")
+    expect(field).to_have_value("ETH-USDT")
+    page.get_by_role("button", name="Replace election").click()
+    page.get_by_role("button", name="Use ETH/USDT").click()
+    expect(field).to_have_value("ETH/USDT")
+    expect(field).to_be_focused()
+    expect(page.get_by_role("button", name="Use ETH/USDT")).to_have_count(0)
+    expect(page.get_by_role("heading", level=1)).to_have_text("Elect a pair and a direction")
+
+
+def test_a_password_is_shown_and_hidden_again(open_page):
+    page = open_page(VISITOR, "accounts/login/")
+    field = page.get_by_label("Password")
+    expect(field).to_have_attribute("type", "password")
+    page.get_by_role("button", name="Show Password").click()
+    expect(field).to_have_attribute("type", "text")
+    page.get_by_role("button", name="Hide Password").click()
+    expect(field).to_have_attribute("type", "password")
+
+
+def test_a_slash_leads_to_the_search_unless_something_is_typed_or_it_is_turned_off(open_page):
+    page = open_page(USER, "activity")
+    search = page.get_by_role("searchbox", name="Search")
+    expect(page.get_by_text("Press / to search.")).to_be_visible()
+    page.keyboard.press("/")
+    expect(search).to_be_focused()
+    page.keyboard.type("a/b")
+    expect(search).to_have_value("a/b")
+    page.get_by_text("Filter", exact=True).click()
+    pair = page.get_by_label("Pair")
+    pair.press_sequentially("A/B")
+    expect(pair).to_have_value("A/B")
+    page.get_by_role("button", name="Turn this off").click()
+    page.reload()
+    page.keyboard.press("/")
+    expect(search).not_to_be_focused()
+    expect(page.get_by_text("Press / to search.")).to_have_count(0)
+    page.get_by_role("button", name="Let / lead to the search").click()
+    page.keyboard.press("/")
+    expect(search).to_be_focused()
+    page.keyboard.type("evt_1")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile("/activity/evt_1$"))

@@ -282,6 +282,7 @@ SIGNED_IN = {
     "2fa/webauthn/keys/<int:pk>/edit/",
     "sessions/",
     "sessions/end/",
+    "sessions/<int:pk>/end/",
 }
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")

@@ -305,16 +305,16 @@ def test_no_search_of_the_activity_reads_the_log_of_a_large_desk(desk, query, ev
         assert_bounded(statement)
 
 
-def assert_bounded(statement):
+def assert_bounded(statement, most=MAX_CHECKED_PER_PAGE):
     """The statement reads a limited part of the log, by an index."""
     with connection.cursor() as cursor:
         cursor.execute("EXPLAIN (ANALYZE, FORMAT JSON) " + statement)
         plan = json.dumps(cursor.fetchone())
     assert "Seq Scan on events_event" not in plan
     passed = re.findall(r'"Rows Removed by (?:Index Recheck|Filter)": (\d+)', plan)
-    assert sum(map(int, passed)) <= MAX_CHECKED_PER_PAGE
+    assert sum(map(int, passed)) <= most
     rows = [int(rows) * int(times) for rows, times in ACTUAL.findall(plan)]
-    assert max(rows) <= MAX_CHECKED_PER_PAGE, plan + statement
+    assert max(rows) <= most, plan + statement
 
 
 @on_postgresql
@@ -419,14 +419,29 @@ def test_the_desk_at_a_glance_reads_a_limited_part_of_a_large_log(desk, monkeypa
     assert sum(map(int, of_bot)) == 50
     assert len(queries) <= 12
     for query in queries:
-        if "events_event" not in query["sql"]:
-            continue
-        with connection.cursor() as cursor:
-            cursor.execute("EXPLAIN (ANALYZE, FORMAT JSON) " + query["sql"])
-            plan = json.dumps(cursor.fetchone())
-        assert "Seq Scan on events_event" not in plan
-        scans = re.findall(r'"Node Type": "(?:Bitmap|Index)[^{}]*?"Actual Rows": (\d+)', plan)
-        assert max(map(int, scans)) <= 100
+        if "events_event" in query["sql"]:
+            assert_bounded(query["sql"], most=1000)
+
+
+@on_postgresql
+@pytest.mark.parametrize("path", ["/bots", "/bots/{bot}"])
+def test_the_board_of_bots_reads_a_limited_part_of_a_large_log(desk, monkeypatch, path):
+    monkeypatch.setattr(counts, "MAX_OF_BOT_MONTH", 80)
+    monkeypatch.setattr(counts, "MAX_OF_BOT", 50)
+    bot, owner = a_bot(desk), signed_in(desk.user)
+    with connection.cursor() as cursor:
+        cursor.execute(MANY_OF_ONE_DESK.format(desk=desk.public_id, bot=bot.id))
+        cursor.execute("UPDATE events_event SET at = now() - interval '1 day'")
+        cursor.execute("UPDATE events_event SET at = now() WHERE position > 10000")
+        cursor.execute(
+            "UPDATE events_event SET content = replace(content::text, 'bot_1', %s)::jsonb", [bot.id]
+        )
+    with CaptureQueriesContext(connection) as queries:
+        page = owner.get(path.format(bot=bot.id))
+    assert b"64+" in page.content
+    for query in queries:
+        if "events_event" in query["sql"]:
+            assert_bounded(query["sql"], most=1000)
 
 
 # Nine of ten desks are deactivated, and only those before and behind them are listed.

@@ -3,6 +3,7 @@
 import json
 from base64 import urlsafe_b64encode
 from collections.abc import Sequence
+from datetime import timedelta
 
 from django import forms
 from django.conf import settings
@@ -16,6 +17,7 @@ from django.utils import timezone
 from django.utils.crypto import salted_hmac
 
 from desks import actions as desk_actions
+from desks.expectation_rules import Expectation
 from desks.expectations import change_automation, zone_of
 from desks.forms import BotForm, ElectionForm, ExpectationForm, initial_of
 from desks.models import Automation, Desk
@@ -25,14 +27,16 @@ from events.http.refusals import ExchangeSecret
 from signals.contract.samples import SECRET, Push, plain_text, push
 from signals.intake.models import Signal
 from signals.page_access import back_to, customer_page, own_bot
-from signals.reports.activity import BotActivity, bot_activities
+from signals.reports.activity import board, lines
 from signals.reports.attention import bots_at_a_glance
+from signals.reports.counts import DAYS
 from signals.site.bots.dry_check import dry_check
 from signals.site.desk import Step, next_of
 from tokens import actions as token_actions
 from tokens.choices import Source
 from tokens.models import SigningSecret
 
+LATEST = 10
 # The names of the tabs' routes, in order, and their labels.
 TABS = {
     "bot": "Overview",
@@ -85,17 +89,17 @@ def live_secrets(bot: Automation) -> list[SigningSecret]:
 
 @customer_page("GET", "POST")
 def bots(request: HttpRequest, desk: Desk) -> HttpResponse:
-    """Lists the desk's bots with their activity, and creates a bot."""
+    """Lists the desk's bots and how each is doing, and creates a bot."""
     form = BotForm(sent(request))
     if form.is_valid():
         with refusal_beside(form):
             bot = desk_actions.add_automation(desk=desk, actor=desk.actor, **form.cleaned_data)
             return redirect("bot", bot_id=bot.pk)
     now = timezone.now()
-    own = list(bots_at_a_glance(desk, now))
-    activities = bot_activities(desk, {bot.pk: bot.name for bot in own}, now)
-    rows = [(bot, activities[bot.pk]) for bot in own]
-    return form_page(request, "pages/bots.html", form, bots=rows, max_bots=MAX_BOTS)
+    rows = board(desk, list(bots_at_a_glance(desk, now)), now)
+    return form_page(
+        request, "pages/bots.html", form, board=rows, days=str(DAYS), max_bots=MAX_BOTS
+    )
 
 
 # --- Overview: what to set up next until the first fill, then the bot's state ---------------------
@@ -105,11 +109,12 @@ def bots(request: HttpRequest, desk: Desk) -> HttpResponse:
 def overview(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
     """One bot: the steps to its first fill, its election and its latest requests."""
     bot = own_bot(desk, bot_id)
-    activity = bot_activities(desk, {bot.pk: bot.name}, timezone.now())[bot.pk]
+    [status] = board(desk, [bot], timezone.now())
+    latest = lines(status.latest[:LATEST], {bot.pk: bot.name})
     secrets, steps = live_secrets(bot), list[Step]()
     # Every accepted signal of a bot is a fill.
     if not Signal.objects.filter(signer=bot.pk).exists():
-        steps = _steps(bot, secrets, activity)
+        steps = _steps(bot, secrets, is_heard=bool(latest))
     return tab_page(
         request,
         bot,
@@ -117,16 +122,16 @@ def overview(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
         ElectionForm(),
         connection=getattr(desk, "connection", None),
         secrets=secrets,
-        activity=activity,
-        lines=activity.latest,
+        status=status,
+        lines=latest,
         steps=steps,
         next_step=next_of(steps),
     )
 
 
-def _steps(bot: Automation, secrets: Sequence[SigningSecret], activity: BotActivity) -> list[Step]:
+def _steps(bot: Automation, secrets: Sequence[SigningSecret], *, is_heard: bool) -> list[Step]:
     """The steps to the bot's first fill, which is the last of them."""
-    is_elected, is_heard = bot.election is not None, activity.last is not None
+    is_elected = bot.election is not None
     return [
         Step("Elect", "The pair and direction that its signals repeat.", "elect", is_elected),
         Step("Signing secret", "It signs the bot's signals.", "generate", bool(secrets)),
@@ -236,6 +241,12 @@ def check(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
 
 # --- Alarm: how often the bot is expected to send, and how old its signals may be -----------------
 
+# Usual times, as the form has them, and their labels.
+PRESETS = (
+    *(("15 minutes", "15 minutes"), ("1 hours", "Hour")),
+    *(("4 hours", "4 hours"), ("1 days", "Day")),
+)
+
 
 @customer_page("GET", "POST")
 def alarm(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
@@ -247,7 +258,10 @@ def alarm(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
             change_automation(automation=bot, actor=desk.actor, **form.chosen())
             messages.success(request, "Saved.")
             return redirect("alarm", bot_id=bot.pk)
-    return tab_page(request, bot, "alarm", form, time_zone=zone_of(bot))
+    zone = zone_of(bot)
+    midnight = Expectation(None, timedelta(0)).deadline(timezone.now(), zone)
+    context = {"time_zone": zone, "midnight": midnight, "presets": PRESETS}
+    return tab_page(request, bot, "alarm", form, **context)
 
 
 # --- Changes --------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Account pages that ask before they act, and the page of an address that is not confirmed yet."""
 
 import re
+from datetime import timedelta
 from http import HTTPStatus
 
 import pytest
@@ -68,6 +69,42 @@ class TestSigningOutTheOtherSessions:
     def test_posting_to_the_list_asks_too(self, here, elsewhere):
         assert here.post(SESSIONS)["Location"] == END
         assert is_in(elsewhere)
+
+    def test_each_row_names_its_browser_and_its_last_use_and_signs_out_alone(
+        self, here, elsewhere, member, clock
+    ):
+        agent = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 Chrome/140.0 Safari/537.36"
+        third = Client(headers={"User-Agent": agent})
+        staff.give_password(third, member)
+        clock.shift(timedelta(minutes=20))
+        assert is_in(elsewhere)
+        clock.shift(timedelta(minutes=2))
+        page = pages.words(here.get(SESSIONS))
+        assert "Chrome on Linux 127.0.0.1, last used 22 minutes ago" in page
+        assert "Firefox on a phone 127.0.0.1, last used 2 minutes ago" in page
+        assert "127.0.0.1, active now, signed in 22 minutes ago this one" in page
+        row = UserSession.objects.get(user_agent=agent)
+        end = f"{SESSIONS}{row.pk}/end/"
+        assert f'href="{end}"' in pages.source(here.get(SESSIONS))
+        assert "Chrome on Linux at 127.0.0.1 is signed out." in pages.words(here.get(end))
+        assert "The session is signed out." in pages.source(here.post(end, follow=True))
+        assert (is_in(here), is_in(elsewhere), is_in(third)) == (True, True, False)
+
+    def test_the_use_of_a_session_is_saved_at_most_every_five_minutes(self, here, clock):
+        begun = UserSession.objects.get().last_seen_at
+        used = []
+        for minutes in (4, 2, 4, 2):
+            clock.shift(timedelta(minutes=minutes))
+            assert is_in(here)
+            used.append((UserSession.objects.get().last_seen_at - begun) // timedelta(minutes=1))
+        assert used == [0, 6, 6, 12]
+
+    def test_neither_this_session_nor_that_of_another_user_is_signed_out(self, here, stranger):
+        theirs = Client()
+        staff.give_password(theirs, staff.verified(stranger.user))
+        for row in UserSession.objects.all():
+            assert here.post(f"{SESSIONS}{row.pk}/end/")["Location"] == SESSIONS
+        assert (is_in(here), is_in(theirs)) == (True, True)
 
     def test_without_another_session_nothing_is_asked(self, here):
         assert END not in pages.source(here.get(SESSIONS))

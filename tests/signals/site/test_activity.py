@@ -14,6 +14,7 @@ from events import feed
 from events.actors import SYSTEM
 from events.feed import first_positions
 from events.models import Event, Head
+from signals.reports import counts
 from signals.site import activity
 from signals.site.export import safe_cell
 from tests.client import push
@@ -312,3 +313,60 @@ class TestDates:
     def test_an_empty_log_has_its_first_position_to_come(self, db):
         assert first_positions([timezone.now()]) == [1]
         assert first_positions([]) == []
+
+
+class TestQuickSearch:
+    @pytest.mark.parametrize(
+        ("text", "address"),
+        [
+            ("evt_7", "/activity/evt_7"),
+            ("SOL/USDT", "/activity?pair=SOL%2FUSDT"),
+            ("nonce_used", "/activity?code=nonce_used"),
+            (" chart ", "/activity?bot={bot}"),
+            ("{bot}", "/activity?bot={bot}"),
+            ("evt_0", "/activity?pair=evt_0"),
+        ],
+    )
+    def test_it_finds_out_what_the_text_is(self, owner, bot, text, address):
+        answer = owner.get("/activity", {"q": text.format(bot=bot.id)})
+        assert (answer.status_code, answer["Location"]) == (302, address.format(bot=bot.id))
+
+    def test_the_bot_of_another_desk_is_not_known(self, owner, stranger):
+        theirs = a_bot(stranger)
+        assert owner.get("/activity", {"q": theirs.id})["Location"] == f"/activity?pair={theirs.id}"
+
+
+class TestFacets:
+    def offered(self, owner, name, query=""):
+        page = source(owner.get(f"/activity{query}"))
+        select = page.partition(f'<select name="{name}"')[2].partition("</select>")[0]
+        return re.findall(r'<option value="([^"]+)"[^>]*>[^<]*: ([\d,+]+)<', select)
+
+    def test_the_filter_offers_what_occurs_with_its_counts(self, owner, desk, bot):
+        idle = a_bot(desk)
+        push(fanout(), a_platform_token())
+        send(bot)
+        send(bot, pair="SOL/USDT")
+        kinds = dict(self.offered(owner, "kind"))
+        assert (kinds["signal.filled"], kinds["signal.refused"]) == ("2", "1")
+        assert "desk.closed" not in kinds
+        assert self.offered(owner, "code") == [("pair_mismatch", "1")]
+        of_bots = dict(self.offered(owner, "bot"))
+        assert int(of_bots[bot.id]) == int(of_bots[idle.id]) + 2
+
+    def test_what_is_chosen_is_offered_though_nothing_has_it(self, owner, bot):
+        assert self.offered(owner, "code", "?code=nonce_used") == [("nonce_used", "0")]
+
+    def test_events_of_other_desks_and_other_days_do_not_count(self, owner, bot, stranger):
+        other = a_bot(stranger)
+        send(other, pair="SOL/USDT")
+        assert self.offered(owner, "code") == []
+        send(bot, pair="SOL/USDT")
+        assert self.offered(owner, "code") == [("pair_mismatch", "1")]
+        assert self.offered(owner, "code", "?until=2020-01-01") == []
+
+    def test_a_count_stops_at_its_limit(self, owner, bot, monkeypatch):
+        monkeypatch.setattr(counts, "MAX_OF_FACET", 2)
+        for _ in range(3):
+            send(bot, pair="SOL/USDT")
+        assert self.offered(owner, "code") == [("pair_mismatch", "2+")]

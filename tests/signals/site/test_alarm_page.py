@@ -35,6 +35,10 @@ def row(bot) -> Automation:
         ({"unit": "minutes", "every": "15", "grace": "0"}, Expectation(HOUR / 4, timedelta(0))),
         ({"expected": "trading_days", "every": ""}, Expectation(None, HOUR / 12)),
         ({"expected": "not"}, None),
+        (
+            {"expected": "not", "every": "", "unit": ""},
+            None,
+        ),  # a browser leaves out what is disabled
     ],
 )
 def test_what_the_form_says_is_saved_and_shown_again(owner, bot, changes, expected):
@@ -51,6 +55,7 @@ def test_what_the_form_says_is_saved_and_shown_again(owner, bot, changes, expect
     ("changes", "error"),
     [
         ({"every": ""}, "Say how often the bot is expected to send."),
+        ({"unit": ""}, "Say how often the bot is expected to send."),
         ({"every": "14", "unit": "minutes"}, "Choose a time of 15 minutes to 31 days."),
         ({"every": "32", "unit": "days"}, "Choose a time of 15 minutes to 31 days."),
         ({"every": "9" * 30}, "Ensure this value is less than or equal to 44640."),

@@ -146,8 +146,8 @@ class TestBots:
         a_bot(desk)
         other = bot_of(stranger, "Hidden")
         page = words(signed_in(desk.user).get("/bots"))
-        assert "Idle no election yet" in page
-        assert "Chart ETH/USDT short no requests yet" in page
+        assert "Idle signals are refused no election 0 filled, 0 refused Last heard never" in page
+        assert "Chart ETH/USDT short accepts signals 0 filled, 0 refused" in page
         assert (other.pk in page, "Hidden" in page) == (False, False)
 
     def test_adding_a_bot_leads_to_its_page(self, desk):
@@ -218,6 +218,13 @@ class TestElecting:
         assert self.of(bot) == [("SOL/USDT", "long")]
         withdrawn = Event.objects.filter(kind=Kind.ELECTION_WITHDRAWN).latest("position")
         assert withdrawn.content["data"]["reason"] == "replaced"
+
+    def test_a_suggestion_is_offered_to_be_filled_in_and_elects_nothing(self, desk, bot):
+        page = source(self.elect(desk, bot, " eth-usdt"))
+        assert 'data-suggestion="ETH/USDT"' in page
+        assert 'value=" eth-usdt"' in page
+        assert self.of(bot) == []
+        assert "data-suggestion" not in source(self.elect(desk, bot, "ETH/USDT", direction=""))
 
     @pytest.mark.parametrize(
         "pair",

@@ -200,7 +200,8 @@ class TestDays:
         send(bot)
         send(bot, pair="SOL/USDT")
         page = source(owner.get("/desk"))
-        assert 'role="img" aria-label="Fills and refusals by day: 1 filled, 1 refused.' in page
+        label = "Fills and refusals by day, which the table below lists: 1 filled, 1 refused."
+        assert f'role="img" aria-label="{label}"' in page
         assert " style=" not in page
 
     def test_it_says_if_fills_of_the_first_days_are_missing(self, owner, desk, card):
