@@ -143,7 +143,7 @@ ROWS: dict[str, dict[str, Row]] = {
     "api/hooks/check": SIGNING,
     "api/schema": {"GET": PUBLIC},
     "api/docs": {"GET": PUBLIC},
-    "": {"GET": PUBLIC},
+    "": {"GET": PUBLIC, "POST": PUBLIC},
     "problems": {"GET": PUBLIC},
     "problems/<str:code>": {"GET": PUBLIC},
     "healthz": {"GET": PUBLIC},
