@@ -7,7 +7,7 @@ part of the indexes, however large the account is.
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta
 
 from events.feed import (
     MAX_SPANS_PER_PAGE,
@@ -79,7 +79,7 @@ class BotTally:
 
 @dataclass(frozen=True, slots=True)
 class Tallies:
-    """The last days in UTC, the oldest first, and the bots by id.
+    """The last days, the oldest first, and the bots by id.
 
     ``is_complete`` is False if the desk enrolled so often that fills of the first days are missing.
     ``was_ever_filled`` looks beyond these days.
@@ -103,9 +103,12 @@ class Tallies:
 def count(
     topic: str, spans: Sequence[Span], head: int, bots: Sequence[str], now: datetime
 ) -> Tallies:
-    """Counts in two statements. ``spans`` is what the desk sees of the log up to ``head``."""
-    dates = [now.astimezone(UTC).date() - timedelta(days=ago) for ago in reversed(range(DAYS))]
-    begins = first_positions([datetime.combine(day, time.min, UTC) for day in dates])
+    """Counts in two statements. ``spans`` is what the desk sees of the log up to ``head``.
+
+    A day is one of the time zone of ``now``.
+    """
+    dates = [now.date() - timedelta(days=ago) for ago in reversed(range(DAYS))]
+    begins = first_positions([datetime.combine(day, time.min, now.tzinfo) for day in dates])
     ends = [*(begin - 1 for begin in begins[1:]), head]
     statement = _Statement()
     for number, (low, high) in enumerate(zip(begins, ends, strict=True)):
@@ -121,8 +124,8 @@ def count(
 
 
 def count_bots(topic: str, head: int, bots: Sequence[str], now: datetime) -> dict[str, BotTally]:
-    """The tallies of bots by id, in two statements. The day is a day in UTC."""
-    [begin] = first_positions([datetime.combine(now.astimezone(UTC).date(), time.min, UTC)])
+    """The tallies of bots by id, in two statements. Today is a day of the time zone of ``now``."""
+    [begin] = first_positions([datetime.combine(now.date(), time.min, now.tzinfo)])
     statement = _Statement()
     for bot_id in bots:
         statement.read_bot(topic, bot_id, begin, head)

@@ -3,12 +3,13 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta
 from typing import cast
 
 from django import forms
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, QueryDict
 from django.shortcuts import render
+from django.utils import timezone
 from django.utils.http import urlencode
 
 from desks.models import Automation, Desk, User
@@ -41,7 +42,7 @@ SEARCHED = {"bot": "bot_id", "pair": "pair", "code": "code"}
 
 
 class FilterForm(forms.Form):
-    """The fields of the filter. Each may be empty. A day is a day in UTC."""
+    """The fields of the filter. Each may be empty. A day is one of the user's time zone, or UTC."""
 
     kind = forms.ChoiceField(required=False, choices=[("", ALL_KINDS), *Kind.choices])
     bot = forms.ChoiceField(required=False)
@@ -55,12 +56,8 @@ class FilterForm(forms.Form):
         required=False,
         choices=[("", ALL_CODES), *CODE_LABELS.items()],
     )
-    since = forms.DateField(
-        label="From day (UTC)", required=False, widget=forms.DateInput({"type": "date"})
-    )
-    until = forms.DateField(
-        label="To day (UTC)", required=False, widget=forms.DateInput({"type": "date"})
-    )
+    since = forms.DateField(required=False, widget=forms.DateInput({"type": "date"}))
+    until = forms.DateField(required=False, widget=forms.DateInput({"type": "date"}))
 
     def __init__(self, data: QueryDict, desk: Desk) -> None:
         super().__init__(data, initial={})
@@ -71,6 +68,9 @@ class FilterForm(forms.Form):
             removed = bots.filter(pk=asked).values_list("pk", "name")
             names |= {bot_id: f"{name} (removed)" for bot_id, name in removed}
         self.names = names
+        zone = timezone.get_current_timezone_name().removeprefix("Etc/")
+        self.fields["since"].label = f"From day ({zone})"
+        self.fields["until"].label = f"To day ({zone})"
         self.fields["bot"].choices = [("", ALL_BOTS), *names.items()]  # type: ignore[attr-defined]
 
     @property
@@ -109,13 +109,13 @@ def query_of(form: FilterForm) -> Query:
     )
     return limit_to_times(
         query,
-        since=_begin(since) if since else None,
+        since=_begin(since) if since and since > date.min else None,
         until=_begin(until + timedelta(days=1)) if until and until < date.max else None,
     )
 
 
 def _begin(day: date) -> datetime:
-    return datetime.combine(day, time.min, UTC)
+    return datetime.combine(day, time.min, timezone.get_current_timezone())
 
 
 # --- The list: newest first, filtered and paginated -----------------------------------------------

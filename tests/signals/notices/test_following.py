@@ -1,5 +1,6 @@
 """What happens to a desk is told to its owner, once."""
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -305,13 +306,16 @@ def test_what_was_missed_for_an_hour_is_told_late_and_once(bot, clock):
 
 
 def test_what_is_older_than_a_day_is_told_in_one_notice(bot, desk, clock):
+    desk.user.time_zone = "Asia/Kolkata"
+    desk.user.save()
     for _ in range(3):
         sent(bot, pair="NOT/IT")
         clock.shift(2 * HOUR)
     clock.shift(2 * DAY)
     write()
     assert waiting() == ["Late notices"]
-    assert QueuedNotice.objects.get().body.count("- A signal of Chart was refused") == 3
+    body = QueuedNotice.objects.get().body
+    assert len(re.findall(r"- A signal of Chart was refused \(.* IST\)", body)) == 3
 
 
 @pytest.mark.parametrize("taken", [MAIL, "discord"])
