@@ -192,7 +192,8 @@ def write_to_many(now: datetime) -> bool:
 def _write_of_lapse(mark: Bookmark, now: datetime) -> list[Desk]:
     card = Card.objects.get(pk=mark.name.removeprefix(LAPSED))
     desks = _next(mark, Desk.objects.filter(enrolled=card))
-    write(lapse_notice(desk.user, card, now) for desk in desks)
+    published = Card.objects.published().first()
+    write(lapse_notice(desk.user, card, published, now) for desk in desks)
     return desks
 
 

@@ -143,7 +143,7 @@ def test_a_silent_bot_and_its_return_are_told_once_each(bot, desk, clock):
     assert f"/bots/{bot.id}" in notice.body
     sent(bot)
     look()
-    assert waiting() == ["Chart is silent", "Chart was heard again"]
+    assert waiting() == ["Chart is silent", "Chart sends again"]
 
 
 class TestRefusals:
@@ -202,6 +202,14 @@ class TestLapses:
         write()
         notice = QueuedNotice.objects.get()
         assert (notice.user, notice.subject) == (desk.user, "Morning was retired: enrol again")
+        assert "Now Evening (BTC/USDT long) is published." in notice.body
+
+    def test_who_can_enrol_in_nothing_is_not_asked_to(self, desk, clock):
+        desks.retire_card(actor=SYSTEM)
+        write()
+        notice = QueuedNotice.objects.get()
+        assert notice.subject == "Morning was retired"
+        assert "No card is published now." in notice.body
 
     def test_who_enrolled_again_before_is_not_told(self, desk, clock):
         card = a_card("Evening")
