@@ -31,6 +31,11 @@ SIGN_UP = timedelta(minutes=1)
 class AccountAdapter(DefaultAccountAdapter):
     """Reads client addresses from trusted proxies only. Links use ``BASE_URL``."""
 
+    error_messages = {
+        **DefaultAccountAdapter.error_messages,
+        "email_password_mismatch": "The address or the password is wrong.",
+    }
+
     def get_client_ip(self, request: HttpRequest) -> str:
         return client_address(request)
 

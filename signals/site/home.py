@@ -24,7 +24,6 @@ from signals.intake.models import Checked
 from signals.intake.receive import judge, parse_lawful
 from signals.intake.statements import State
 from signals.law.refusals import ELECTED
-from signals.law.rules import LAW
 from signals.page_access import PAGES
 from signals.reports.reasons import Check, checks
 from signals.site.bots.dry_check import DryCheck, examine
@@ -56,7 +55,6 @@ def home(request: HttpRequest) -> HttpResponse:
         form, result = _try(request.POST)
     context = {
         "card": card,
-        "law": LAW,
         "hook": settings.BASE_URL + reverse("hook"),
         "form": form,
         "examples": _examples(elected),

@@ -28,7 +28,7 @@ KNOWN, UNKNOWN = "known@example.com", "nobody@example.com"
 LOGIN, SIGNUP, RESET = "/accounts/login/", "/accounts/signup/", "/accounts/password/reset/"
 CHANGE = "/accounts/password/change/"
 NEW = "another horse battery"
-WRONG = "The email address and/or password you specified are not correct."
+WRONG = "The address or the password is wrong."
 TOO_MANY = "Too many failed login attempts. Try again later."
 
 
