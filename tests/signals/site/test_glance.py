@@ -187,7 +187,7 @@ class TestTimeZones:
             assert today_of(owner, "Chart")[1] == str(FILLS_OF_DAYS[zone][-1])
             for day in asked:
                 query = f"kind=signal.filled&since={day}&until={day}"
-                file = b"".join(owner.get(f"/activity.csv?{query}").streaming_content)
+                file = owner.get(f"/activity.csv?{query}").getvalue()
                 assert file.count(b"signal.filled") == of_days[day]
             named = zone.removeprefix("Etc/")
             assert f"since midnight ({named})" in words(owner.get("/desk"))
