@@ -1,18 +1,15 @@
-"""The home page, and GET /api/v1: paths and first steps (the customer's section 4)."""
+"""GET /api/v1: paths and first steps (the customer's section 4)."""
 
 from typing import Annotated, TypedDict
 
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.http import HttpResponse
 from django.urls import reverse
 from rest_framework.request import Request
 
 from config.openapi.generator import document
-from desks.models import Card
 from desks.models.card import PublishedCard
 from events.http.api_view import ApiView
-from events.http.pages import page
 from events.http.schemas import PaperOnly, endpoint
 from events.json_schema import STRING, JsonSchema
 from signals.contract.document import HEADERS, published_card
@@ -86,17 +83,6 @@ class Catalog(PaperOnly):
     forUsers: ForUsers
     forEngine: ForEngine
     plug: Plug
-
-
-@page("GET")
-def home(request: HttpRequest) -> HttpResponse:
-    """The home page: the product, the published card and the first steps."""
-    context = {
-        "card": Card.objects.published().first(),
-        "law": LAW,
-        "hook": settings.BASE_URL + reverse("hook"),
-    }
-    return render(request, "home.html", context)
 
 
 class CatalogView(ApiView):

@@ -173,7 +173,7 @@ REST_FRAMEWORK = {
 }
 
 SPECTACULAR_SETTINGS = {
-    "TITLE": "Signal Intermediary Service",
+    "TITLE": "Signal Intermediary",
     "VERSION": "1",
     "DESCRIPTION": (
         "Users own desks, an engine pulls them and deploys elected signals back, and "

@@ -3,7 +3,7 @@
 from django.contrib import admin
 from django.urls import include, path
 
-from config.catalog import CatalogView, home
+from config.catalog import CatalogView
 from config.monitoring import healthz, metrics, readyz
 from config.openapi.generator import SchemaView
 from config.openapi.reference import docs
@@ -23,7 +23,6 @@ urlpatterns = [
     path("api/v1/", include("tokens.api")),
     path("api/schema", SchemaView.as_view(), name="schema"),
     path("api/docs", docs, name="docs"),
-    path("", home, name="home"),
     path("", include(signals_urls.pages)),
     path("problems", problems, name="problems"),
     path("problems/<str:code>", one_problem, name="problem"),

@@ -27,7 +27,7 @@ class Kind(TextChoices):
     AUTOMATION_CREATED = "automation.created", "Bot created"
     AUTOMATION_CHANGED = "automation.changed", "Bot's alarm changed"
     AUTOMATION_QUIET = "automation.quiet", "Bot silent"
-    AUTOMATION_HEARD = "automation.heard", "Bot heard again"
+    AUTOMATION_HEARD = "automation.heard", "Bot sends again"
     AUTOMATION_REMOVED = "automation.removed", "Bot removed"
     TOKEN_MINTED = "token.minted", "Token minted"
     TOKEN_REVOKED = "token.revoked", "Token revoked"

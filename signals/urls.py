@@ -5,7 +5,7 @@ from django.urls import path
 from signals.contract.wheel import FILE, client_wheel
 from signals.intake import api as intake_api
 from signals.notices import pages as notices
-from signals.site import activity, credentials, desk
+from signals.site import activity, credentials, desk, home
 from signals.site.bots import api as bots_api
 from signals.site.bots import pages as bots
 from signals.webhooks import api as webhooks_api
@@ -14,6 +14,7 @@ from signals.webhooks import pages as webhooks
 api = [*webhooks_api.urlpatterns, *intake_api.urlpatterns, *bots_api.urlpatterns]
 
 pages = [
+    path("", home.home, name="home"),
     path("desk", desk.overview, name="desk"),
     path("desk/connect", desk.connect, name="connect"),
     path("desk/disconnect", desk.disconnect, name="disconnect"),

@@ -88,7 +88,8 @@ def revoke(*, token: Token, actor: Actor) -> Token:
             token.save(update_fields=["revoked_at"])
             turn.append(Kind.TOKEN_REVOKED, topic=token.topic, data=token.as_event_data())
             turn.after_commit.append(lambda: credential_cache.forget_token(token))
-            notices.notify_owner(turn, token.desk, f"The desk token {token.hint} was revoked.")
+            sentence = f"The desk token {token.hint} was revoked."
+            notices.notify_owner(turn, token.desk, sentence, "The token of your desk was revoked")
     return token
 
 
@@ -123,7 +124,8 @@ def generate_secret(
             sentence = (
                 f"A signing secret of the bot {automation.name} was generated: {secret.hint}."
             )
-            notices.notify_owner(turn, automation.desk, sentence)
+            subject = "A signing secret of a bot of yours was generated"
+            notices.notify_owner(turn, automation.desk, sentence, subject)
     return text, secret
 
 
@@ -205,7 +207,8 @@ def _save(turn: log.Turn, token: Token) -> None:
     token.created_at = turn.at
     token.save(force_insert=True)
     turn.append(Kind.TOKEN_MINTED, topic=token.topic, data=token.as_event_data())
-    notices.notify_owner(turn, token.desk, f"The desk token {token.hint} was minted.")
+    sentence = f"The desk token {token.hint} was minted."
+    notices.notify_owner(turn, token.desk, sentence, "A token of your desk was minted")
 
 
 def _remove_bots(turn: log.Turn, desk: Desk, bots: QuerySet[Automation], reason: Reason) -> None:
@@ -245,7 +248,8 @@ def _record_end(turn: log.Turn, secret: SigningSecret, *, notifies: bool = True)
         has_ended = secret.ends_at <= turn.at
         when = "has ended" if has_ended else f"ends at {to_rfc3339(secret.ends_at)}"
         sentence = f"The signing secret {secret.hint} of the bot {secret.automation.name} {when}."
-        notices.notify_owner(turn, secret.automation.desk, sentence)
+        subject = f"A signing secret of a bot of yours {'has ended' if has_ended else 'will end'}"
+        notices.notify_owner(turn, secret.automation.desk, sentence, subject)
 
 
 def _topic(secret: SigningSecret) -> str | None:

@@ -14,19 +14,27 @@ from desks.notices.outbox import write_security
 from events.actors import SYSTEM, ActorType
 from events.log import Turn
 
-SUBJECT = "A credential of your desk changed"
-
 
 class Changes:
-    """The changes of one desk's credentials in a turn: one sentence for each."""
+    """The changes of one desk's credentials in a turn: one sentence for each.
+
+    ``subject`` says the last one: what a user does comes after what it ends.
+    """
 
     def __init__(self, desk: Desk, turn: Turn) -> None:
         self.desk, self.at = desk, turn.at
         self.by_staff = turn.actor is not None and turn.actor.type == ActorType.STAFF
+        self.subject = ""
         self.sentences: list[str] = []
 
+    def add(self, sentence: str, subject: str) -> None:
+        self.sentences.append(sentence)
+        self.subject = subject
+
     def __call__(self) -> None:
-        write_security(self.desk.user_id, SUBJECT, self._body(), at=self.at)
+        more = len(self.sentences) - 1
+        others = f" ({more} more change{'s' if more > 1 else ''})" if more else ""
+        write_security(self.desk.user_id, self.subject + others, self._body(), at=self.at)
 
     def _body(self) -> str:
         """The text. No template: the log's lock is held, and the first one takes long to load."""
@@ -41,17 +49,19 @@ class Changes:
         )
 
 
-def notify_owner(turn: Turn, desk: Desk | None, sentence: str) -> None:
+def notify_owner(turn: Turn, desk: Desk | None, sentence: str, subject: str) -> None:
     """Adds a sentence to the notice that the desk's owner gets of this turn.
 
-    There is none for platform credentials, or for demonstration data created by the system.
+    ``subject`` says the same in a few words. It holds no name that a user chose, which could say
+    anything, and no host but in ASCII. There is none for platform credentials, or for demonstration
+    data created by the system.
     """
     if desk is None or turn.actor == SYSTEM:
         return
     for callback in turn.before_commit:
         if isinstance(callback, Changes) and callback.desk == desk:
-            callback.sentences.append(sentence)
+            callback.add(sentence, subject)
             return
     changes = Changes(desk, turn)
-    changes.sentences.append(sentence)
+    changes.add(sentence, subject)
     turn.before_commit.append(changes)

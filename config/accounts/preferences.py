@@ -35,7 +35,9 @@ class PreferencesForm(ModelForm):  # type: ignore[type-arg]
     time_zone = ChoiceField(
         choices=[("", "As my browser"), ("Etc/UTC", "UTC"), *((zone, zone) for zone in ZONES)],
         required=False,
-        help_text="Times on all pages are shown in this zone. The API always answers in UTC.",
+        help_text="Times and days on pages and in notices are in this zone. With As my browser, "
+        "times on pages are in the browser's zone, and days and notices in UTC. The API and files "
+        "are always in UTC.",
     )
     theme = ChoiceField(label="Colours", choices=THEMES, widget=RadioSelect)
 

@@ -52,7 +52,7 @@ MFA_FORMS = {
 }
 MFA_ADAPTER = "config.accounts.adapters.MfaAdapter"
 MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
-MFA_TOTP_ISSUER = "Signal Intermediary Service"
+MFA_TOTP_ISSUER = "Signal Intermediary"
 LOGIN_URL = "account_login"
 LOGIN_REDIRECT_URL = "desk"
 ACCOUNT_LOGOUT_REDIRECT_URL = "home"

@@ -31,7 +31,7 @@ class NoticeKind(TextEnum):
 
 # What each kind that can be turned off is about, for the owner of a desk and for staff.
 OF_A_DESK = {
-    NoticeKind.SILENCE: "A bot that is expected falls silent, or is heard again",
+    NoticeKind.SILENCE: "A bot that is expected falls silent, or sends again",
     NoticeKind.REFUSALS: "A bot's signals are refused: at once, then at most once an hour",
     NoticeKind.CONSENT: "The card that you enrolled in was retired",
     NoticeKind.ENDINGS: "A signing secret is about to end, a webhook fails, works again or is "

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from django import template
 from django.utils import timezone
 
-from events.times import exact_span, relative
+from events.times import exact_span, relative, span
 
 register = template.Library()
 
@@ -14,6 +14,12 @@ register = template.Library()
 def ago(at: datetime) -> str:
     """The time relative to now."""
     return relative(at, timezone.now())
+
+
+@register.filter
+def lasted(since: datetime) -> str:
+    """How long it is since the time."""
+    return span(timezone.now() - since)
 
 
 @register.filter

@@ -41,7 +41,7 @@ class Row:
 
 # The customer's four shapes: anchor, title, shape of the law, names of the contract's samples.
 SHAPES = (
-    ("automation", "1. One automation", shapes.AUTOMATION, ("tv",)),
+    ("automation", "1. One bot", shapes.AUTOMATION, ("tv",)),
     ("one-desk", "2. One desk", shapes.ONE_DESK, ("oneDesk", "floor")),
     ("fan-out", "3. Every ready desk", shapes.FANOUT, ("fanout", "oneUser")),
     ("nox", "4. Nox", shapes.NOX, ("nox",)),
@@ -49,7 +49,7 @@ SHAPES = (
 
 # What each limit of the settings counts.
 LIMITS = {
-    "automation": "Signals of one automation, sent or checked",
+    "automation": "Signals of one bot, sent or checked",
     "platform": "Signals of one platform token or shared secret, sent or checked",
     "reads": "Reads with one desk token",
     "large_reads": "Those of them that ask for more than 100 items",
@@ -60,7 +60,7 @@ LIMITS = {
     "rewinds": "Webhooks that one user has sent events again",
     "desk": "What the owner and the bots of one desk write to the log",
     "desk_day": "What they write to the log in a day",
-    "pages": "Page views of one signed-in user",
+    "pages": "Page views of one signed-in user, and messages that one address tries at home",
 }
 
 

@@ -117,7 +117,7 @@ class DeactivateUser(ActionPage):
         if self.row == self.request.user:
             raise Invalid("You cannot deactivate your own account. Ask another member of staff.")
         account_closing.deactivate(user=self.row, actor=self.actor)
-        return self.redirect_to_row(self.row, f"{self.row} is deactivated.")
+        return self.redirect_to_row(self.row, f"The account {self.row} is deactivated.")
 
 
 class ReactivateUser(ActionPage):
@@ -135,7 +135,7 @@ class ReactivateUser(ActionPage):
 
     def perform(self, form: forms.Form) -> HttpResponse:
         account_closing.reactivate(user=self.row, actor=self.actor)
-        return self.redirect_to_row(self.row, f"{self.row} is active again.")
+        return self.redirect_to_row(self.row, f"The account {self.row} is active again.")
 
 
 class RoleFilter(ChoiceFilter, name="role"):

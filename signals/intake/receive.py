@@ -6,6 +6,7 @@ the signal's position.
 """
 
 from contextlib import suppress
+from datetime import datetime
 from typing import NoReturn
 
 from django.utils import timezone
@@ -18,7 +19,8 @@ from signals.intake import statements
 from signals.intake.batch import submit
 from signals.intake.decision import LawfulSignal, UnlawfulSignal, authority, check_authority
 from signals.intake.incoming import Allowance, IncomingSignal
-from signals.intake.models import CHECKED, Accepted, Checked
+from signals.intake.models import CHECKED, Accepted, Checked, Signal
+from signals.intake.statements import State
 from signals.law import rules, shapes
 from signals.law.shapes import Submission
 from tokens.choices import Source
@@ -68,7 +70,12 @@ def check(incoming: IncomingSignal) -> Checked:
     candidate, now = LawfulSignal(incoming, parse_lawful(incoming)), timezone.now()
     (state,) = statements.load_states([candidate.question()], now)
     first = statements.load_signals([state.spent_at] if state.spent_at else [])
-    candidate.match(state, next(iter(first.values()), None), now)
+    return judge(candidate, state, next(iter(first.values()), None), now)
+
+
+def judge(candidate: LawfulSignal, state: State, first: Signal | None, now: datetime) -> Checked:
+    """The same for a state that is known. ``first`` is the signal that spent the nonce."""
+    candidate.match(state, first, now)
     signal = candidate.signal
     return {
         "paper": True,

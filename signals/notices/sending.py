@@ -8,6 +8,7 @@ mail with the same Message-ID.
 
 import asyncio
 import logging
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -23,6 +24,8 @@ from django.db.models.functions import Greatest
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
 
 from desks.models import Chat, QueuedNotice
 from desks.models.chat import Problem, Service
@@ -53,6 +56,8 @@ TOO_MANY_REQUESTS = 429
 HEADERS = {"Content-Type": "application/json"}
 # A mail server raises these because of an address or a content. Then the connection goes on.
 OF_ONE_MAIL = (SMTPRecipientsRefused, SMTPDataError)
+
+LINK = '<a href="{0}">{0}</a>'
 
 logger = logging.getLogger(__name__)
 
@@ -186,8 +191,8 @@ def mail_of(notice: QueuedNotice, address: str) -> EmailMultiAlternatives:
     context = {
         "subject": notice.subject,
         "body": notice.body,
+        "linked": _with_links(notice.body),
         "stop": stop,
-        "base": settings.BASE_URL,
     }
     host = settings.DEFAULT_FROM_EMAIL.rpartition("@")[2].strip("> ")
     headers = {"Message-ID": f"<{notice.public_id}@{host}>", "Auto-Submitted": "auto-generated"}
@@ -198,6 +203,16 @@ def mail_of(notice: QueuedNotice, address: str) -> EmailMultiAlternatives:
     message = EmailMultiAlternatives(notice.subject, text, to=[address], headers=headers)
     message.attach_alternative(render_to_string("notices/mail.html", context), "text/html")
     return message
+
+
+def _with_links(body: str) -> SafeString:
+    """The text as HTML, with links to our own pages. Names, hosts and browsers are not linked.
+
+    What they say is chosen by others: a link of theirs in our mail would be believed.
+    """
+    parts = re.split(rf"({re.escape(settings.BASE_URL)}/\S*)", body)
+    shown = (format_html(LINK, part) if index % 2 else part for index, part in enumerate(parts))
+    return format_html_join("", "{}", ((part,) for part in shown))
 
 
 # --- Links that turn a kind of notice off without signing in (RFC 8058) ---------------------------

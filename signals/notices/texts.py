@@ -56,16 +56,22 @@ def refusals_notice(user: User, bot: Automation, count: int, now: datetime) -> Q
     return new_notice(user, NoticeKind.REFUSALS, subject, body, now)
 
 
-def lapse_notice(user: User, card: Card, now: datetime) -> QueuedNotice:
-    """The card in which the desk is enrolled was retired."""
+def lapse_notice(user: User, card: Card, published: Card | None, now: datetime) -> QueuedNotice:
+    """The card in which the desk is enrolled was retired. ``published`` is the one now."""
+    subject = f"{card.name} was retired"
+    what_next = "No card is published now. Your desk's page shows the next one: enrol in it then."
+    if published:
+        subject = f"{subject}: enrol again"
+        what_next = (
+            f"Now {published.name} ({published.pair} {published.direction}) is published. If you "
+            "want its signals, enrol in it."
+        )
     body = (
         f"The card {card.name} ({card.pair} {card.direction}) was retired, and your consent ended "
-        "with it. No signal of the engine reaches your desk until you enrol in the published "
-        f"card.\n\n{page('desk')}"
+        "with it. No signal of the engine reaches your desk until you enrol in another card.\n\n"
+        f"{what_next}\n\n{page('desk')}"
     )
-    notice = new_notice(
-        user, NoticeKind.CONSENT, f"{card.name} was retired: enrol again", body, now
-    )
+    notice = new_notice(user, NoticeKind.CONSENT, subject, body, now)
     notice.priority = LAST
     return notice
 
@@ -86,7 +92,7 @@ def _quiet(event: Event, user: User) -> Text:
     data = event.content["data"]
     since, due = (datetime.fromisoformat(data[name]) for name in ("since", "dueAt"))
     body = (
-        f"No signal of your bot {data['name']} was accepted since {shown(since, user)}. One was "
+        f"No signal of your bot {data['name']} was accepted after {shown(since, user)}. One was "
         f"expected by {shown(due, user)}.\n\n"
         f"Look whether your chart's alert still runs and whether your relay is up.\n\n"
         f"{page('bot', data['botId'])}"
@@ -98,10 +104,10 @@ def _heard(event: Event, user: User) -> Text:
     data = event.content["data"]
     since, heard = (datetime.fromisoformat(data[name]) for name in ("since", "heardAt"))
     body = (
-        f"A signal of your bot {data['name']} was accepted at {shown(heard, user)}. It had been "
-        f"silent since {shown(since, user)}.\n\n{page('bot', data['botId'])}"
+        f"A signal of your bot {data['name']} was accepted at {shown(heard, user)}. The one "
+        f"before was accepted at {shown(since, user)}.\n\n{page('bot', data['botId'])}"
     )
-    return NoticeKind.SILENCE, f"{data['name']} was heard again", body
+    return NoticeKind.SILENCE, f"{data['name']} sends again", body
 
 
 def _secret(event: Event, user: User) -> Text | None:

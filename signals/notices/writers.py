@@ -36,6 +36,7 @@ from signals.notices.texts import (
     refusal_notice,
     refusals_notice,
     restore_notices,
+    shown,
     staff_notices,
     webhook_notices,
 )
@@ -139,7 +140,7 @@ def _notices_of(
 def _write_late(notices: Iterable[QueuedNotice], now: datetime) -> None:
     """Adds old notices to the one notice of what a user missed, which waits for others a minute."""
     for notice in unless_off(notices):
-        entry = f"- {notice.subject} ({notice.due_at:%-d %B, %H:%M} UTC)"
+        entry = f"- {notice.subject} ({shown(notice.due_at, notice.user)})"
         late = QueuedNotice.objects.filter(user=notice.user, kind=NoticeKind.MISSED)
         rows = late.filter(attempts=0, due_at__gt=now)  # nobody has it yet, on any channel
         first, due_at = rows.select_for_update(of=("self",)).first(), now + LATE_WAIT
@@ -191,7 +192,8 @@ def write_to_many(now: datetime) -> bool:
 def _write_of_lapse(mark: Bookmark, now: datetime) -> list[Desk]:
     card = Card.objects.get(pk=mark.name.removeprefix(LAPSED))
     desks = _next(mark, Desk.objects.filter(enrolled=card))
-    write(lapse_notice(desk.user, card, now) for desk in desks)
+    published = Card.objects.published().first()
+    write(lapse_notice(desk.user, card, published, now) for desk in desks)
     return desks
 
 

@@ -7,7 +7,7 @@ the account is. Days are days in the time zone that is active: that of the user 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta
 
 from django.utils import timezone
 
@@ -149,8 +149,8 @@ def count(
 
 
 def count_bots(topic: str, head: int, bots: Sequence[str], now: datetime) -> dict[str, BotTally]:
-    """The tallies of bots by id, in two statements. The day is a day in UTC."""
-    [begin] = first_positions([datetime.combine(now.astimezone(UTC).date(), time.min, UTC)])
+    """The tallies of bots by id, in two statements. Today is a day of the time zone of ``now``."""
+    [begin] = first_positions([datetime.combine(now.date(), time.min, now.tzinfo)])
     statement = _Statement()
     for bot_id in bots:
         statement.read_bot(topic, bot_id, begin, head)

@@ -87,6 +87,9 @@ class FilterForm(forms.Form):
             removed = bots.filter(pk=asked).values_list("pk", "name")
             names |= {bot_id: f"{name} (removed)" for bot_id, name in removed}
         self.names = names
+        zone = timezone.get_current_timezone_name().removeprefix("Etc/")
+        self.fields["since"].label = f"From day ({zone})"
+        self.fields["until"].label = f"To day ({zone})"
         self.fields["bot"].choices = [("", ALL_BOTS), *names.items()]  # type: ignore[attr-defined]
 
     def show_facets(self, desk: Desk) -> None:

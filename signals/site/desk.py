@@ -47,7 +47,7 @@ def overview(request: HttpRequest, desk: Desk) -> HttpResponse:
     visible = functools.cache(desk_visibility(desk))  # read once for the whole page
     page = read_page(Query(limit=LATEST, descending=True), visible)
     head = page.head.position
-    now = timezone.now()
+    now = timezone.localtime()
     bots = list(bots_at_a_glance(desk, now))
     spans = visible(Window(1, head, descending=True))
     tallies = count(desk.public_id, spans, head, [bot.pk for bot in bots], now)

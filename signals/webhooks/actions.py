@@ -98,7 +98,12 @@ def create(
         webhook.save(force_insert=True)
         secret.save(force_insert=True)
         append(turn, Kind.SUBSCRIPTION_CREATED, webhook, secret=secret.to_record())
-        _notify(turn, webhook, f"A webhook {webhook.label} was added.")
+        _notify(
+            turn,
+            webhook,
+            f"A webhook {webhook.label} was added.",
+            f"A webhook to {webhook.shown_host} was added to your desk",
+        )
     return text, webhook
 
 
@@ -278,7 +283,12 @@ def replace_secret(
             secret=secret.to_record(),
             previousEndsAt=to_rfc3339(previous_ends_at),
         )
-        _notify(turn, row, f"The secret of a webhook {row.label} was replaced: {secret.hint}.")
+        _notify(
+            turn,
+            row,
+            f"The secret of a webhook {row.label} was replaced: {secret.hint}.",
+            f"The secret of a webhook to {row.shown_host} was replaced",
+        )
     return text, row
 
 
@@ -300,7 +310,12 @@ def remove_rows(turn: log.Turn, webhooks: WebhookQuerySet) -> None:
     Subscription.objects.filter(pk__in=[row.pk for row in rows]).delete()
     for row in rows:
         append(turn, Kind.SUBSCRIPTION_REMOVED, row)
-        _notify(turn, row, f"A webhook {row.label} was removed.")
+        _notify(
+            turn,
+            row,
+            f"A webhook {row.label} was removed.",
+            f"A webhook to {row.shown_host} was removed from your desk",
+        )
 
 
 @receiver(desk_ends)
@@ -528,7 +543,12 @@ def _replace_url(turn: log.Turn, row: Subscription, new: Subscription) -> None:
         **NOT_TESTED,
     )
     named = f"the webhook {row.name}" if row.name else "a webhook"
-    _notify(turn, row, f"The URL of {named} was changed. It now leads to {row.host}.")
+    _notify(
+        turn,
+        row,
+        f"The URL of {named} was changed. It now leads to {row.shown_host}.",
+        f"A webhook of your desk now leads to {row.shown_host}",
+    )
 
 
 def _new_secret(webhook: Subscription) -> tuple[str, SubscriptionSecret]:
@@ -538,8 +558,8 @@ def _new_secret(webhook: Subscription) -> tuple[str, SubscriptionSecret]:
     return text, secret
 
 
-def _notify(turn: log.Turn, webhook: Subscription, sentence: str) -> None:
-    notices.notify_owner(turn, webhook.desk, sentence)
+def _notify(turn: log.Turn, webhook: Subscription, sentence: str, subject: str) -> None:
+    notices.notify_owner(turn, webhook.desk, sentence, subject)
 
 
 def _refuse_too_many(desk: Desk | None) -> None:

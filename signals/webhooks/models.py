@@ -38,6 +38,7 @@ from tokens.models.secret import NO_TEXT, Sealed, SealedSecret, SealedSecretQuer
 
 MAX_ERROR_LENGTH = 32
 MAX_HOST_LENGTH = 260  # a host name, a colon and a port
+MAX_SHOWN_HOST = 60  # characters of a host in a sentence
 MAX_OF_DESK, MAX_OF_PLATFORM = 5, 50
 MAX_RESENDS = 50  # events that wait to be sent again by themselves
 # A webhook that has failed for so long is told to its owner.
@@ -336,7 +337,13 @@ class Subscription(Sealed):
     @property
     def label(self) -> str:
         """What sentences call it, after the word webhook: its name, if it has one, and its host."""
-        return f"{self.name} to {self.host}" if self.name else f"to {self.host}"
+        return f"{self.name} to {self.shown_host}" if self.name else f"to {self.shown_host}"
+
+    @property
+    def shown_host(self) -> str:
+        """The host in a sentence. Of a long one its end is shown, which says whose it is."""
+        cut = self.host[-MAX_SHOWN_HOST:]
+        return self.host if cut == self.host else f"...{cut}"
 
     @property
     def associated_data(self) -> str:

@@ -70,7 +70,7 @@ GROUPS = {
         (Kind.SIGNAL_DRY_RUN.value, Kind.SIGNAL_RECORDED.value),
     ),
     "bots": Group(
-        "Bots: created, removed, silent, heard again",
+        "Bots: created, removed, silent, sending again",
         "event of a bot",
         "events of bots",
         _of("automation."),

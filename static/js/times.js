@@ -17,13 +17,24 @@ function relative(at) {
   return seconds > 0 ? "in less than a minute" : "just now";
 }
 
+function lasted(since) {
+  // The same as span() in events/times.py.
+  const seconds = (Date.now() - since) / 1000;
+  for (const [unit, length] of Object.entries(UNITS)) {
+    if (seconds < length) continue;
+    const format = new Intl.NumberFormat("en-GB", { style: "unit", unit, unitDisplay: "long" });
+    return format.format(Math.trunc(seconds / length));
+  }
+  return "less than a minute";
+}
+
 function showLocalTimes(within) {
   for (const time of within.querySelectorAll("time[data-relative]")) {
     const at = new Date(time.dateTime);
     if (!("zoned" in time.dataset)) time.title = fullFormat.format(at);
     const row = time.closest(".events li, .events summary"); // covered by its link
     if (row) row.title = time.title;
-    time.textContent = relative(at);
+    time.textContent = time.dataset.relative === "lasting" ? lasted(at) : relative(at);
   }
 }
 

@@ -22,7 +22,7 @@ pytestmark = [
 ]
 
 BOT = "Chart alerts"
-SILENT, HEARD = f"{BOT} is silent", f"{BOT} was heard again"
+SILENT, HEARD = f"{BOT} is silent", f"{BOT} sends again"
 # Moves the log, and what is expected of bots, an hour and a day into the past.
 LATER = """
 from datetime import timedelta
@@ -104,17 +104,17 @@ def test_a_bot_that_goes_quiet_is_told_by_mail_and_page_once_and_so_when_it_is_h
     assert mail["To"] == trader.service.seed["user"]["email"]
     page.goto(LINK.search(text(mail)).group())
     expect(page.get_by_role("heading", level=1)).to_have_text(BOT)
-    assert "silent since" in trader.says()
+    assert "silent for" in trader.says()
     trader.follow("Desk", "navigation")
-    assert f"{BOT} silent since" in " ".join(trader.says().split())
+    assert f"{BOT} silent for" in " ".join(trader.says().split())
     expect(lines(trader, "is silent: nothing was accepted since")).to_have_count(1)
 
     push(trader)
     until(lambda: len(subjects(trader)) > 1)
     page.goto(LINK.search(text(mails(trader)[-1])).group())
     assert "accepts signals" in trader.says()
-    assert "silent since" not in trader.says()
-    expect(lines(trader, "was heard again. It had been silent since")).to_have_count(1)
+    assert "silent for" not in trader.says()
+    expect(lines(trader, "sends again. Its last signal before was accepted")).to_have_count(1)
 
     trader.restart_runner()  # which tells nothing twice, and the next silence again
     an_hour_passes(trader)

@@ -144,7 +144,7 @@ ROWS: dict[str, dict[str, Row]] = {
     "api/hooks/check": SIGNING,
     "api/schema": {"GET": PUBLIC},
     "api/docs": {"GET": PUBLIC},
-    "": {"GET": PUBLIC},
+    "": {"GET": PUBLIC, "POST": PUBLIC},
     "problems": {"GET": PUBLIC},
     "problems/<str:code>": {"GET": PUBLIC},
     f"client/{FILE}": {"GET": PUBLIC},

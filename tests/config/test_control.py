@@ -130,7 +130,7 @@ def test_staff_with_a_second_factor_open_every_page(client, world):
 def test_every_page_says_whose_it_is_and_that_it_is_paper(client, world):
     for page in every_page():
         text = client.get(page).content.decode()
-        assert "Signal Intermediary Service" in text
+        assert "Signal Intermediary" in text
         assert ">Paper<" in text
         assert '<a href="/">Back to the site</a>' in text
 

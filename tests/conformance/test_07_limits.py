@@ -183,6 +183,15 @@ def test_the_pages_that_a_user_looks_at(staff):
     assert staff.get("/accounts/2fa/").status_code == 200, "account pages are not counted"
 
 
+def test_the_messages_that_an_address_tries(service_of_limited_desks):
+    """LIMIT_PAGES, at the home page."""
+    with Browser(service_of_limited_desks) as stranger:
+        message = {"pair": "BTC/USDT", "direction": "long", "message": "{}"}
+        let_through(stranger.post("/", message) for _ in range(FEW))
+        assert stranger.post("/", message).status_code == 429
+        assert stranger.get("/").status_code == 200
+
+
 def test_a_desk_token_that_has_spent_its_reads_revokes_itself(service_of_limited_desks):
     """Revoking is limited by nothing."""
     service = service_of_limited_desks

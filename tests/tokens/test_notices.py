@@ -105,3 +105,19 @@ def test_a_failed_turn_sends_no_mail(desk):
         mint_and_fail()
     assert not QueuedNotice.objects.exists()
     assert not Token.objects.exists()
+
+
+def test_subjects_say_what_happened(desk, owner):
+    owner.post("/desk/token")
+    owner.post("/desk/token")
+    owner.post("/desk/token/revoke")
+    bot = factories.a_bot(desk).automation
+    owner.post(f"/bots/{bot.pk}/secret", {"overlap": "3600"})
+    owner.post(f"/bots/{bot.pk}/remove")
+    assert [message.subject for message in send()] == [
+        "A token of your desk was minted",
+        "A token of your desk was minted (1 more change)",
+        "The token of your desk was revoked",
+        "A signing secret of a bot of yours was generated (1 more change)",
+        "A signing secret of a bot of yours has ended (1 more change)",
+    ]

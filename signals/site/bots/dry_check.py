@@ -5,11 +5,13 @@ and lets the hook's own checks find the next.
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from django.utils import timezone
 
 from desks.models import Automation
+from desks.pairs import PairAndDirection
 from events.http import strict_json
 from events.http.refusals import ExchangeSecret, Invalid, Malformed, Refused, SignatureInvalid
 from events.json_schema import JsonObject
@@ -41,7 +43,7 @@ class DryCheck:
 
     mistakes: list[Refused]
     sent: dict[str, str | None]
-    elected: dict[str, str] | None
+    elected: PairAndDirection | None
     outcome: str
     ignored: list[str]
     mended: str
@@ -54,27 +56,38 @@ def dry_check(bot: Automation, message: str, sample: JsonObject) -> DryCheck:
     the page must not show a message with a secret again. ``sample`` is the bot's own message. An
     alert's placeholder for the time counts as the present time, and a mended alert keeps it.
     """
+    return examine(message, sample, elected_by(bot), lambda body: _check(bot, body))
+
+
+def examine(
+    message: str,
+    sample: JsonObject,
+    elected: PairAndDirection | None,
+    judge: Callable[[JsonObject], Checked],
+) -> DryCheck:
+    """Finds the mistakes of a message. ``judge`` raises the first refusal that a body gets."""
     try:
         body = _parse(message)
     except Refused as refusal:
         return DryCheck([refusal], {}, None, "", [], _written(sample))
-    sent = IncomingSignal(body, credential=None, automation=bot).sent()
+    sent = IncomingSignal(body, credential=None).sent()
     if ALERT_TIME in message and "sentAt" in sample:
         sample = sample | {"sentAt": ALERT_TIME}
     mistakes: list[Refused] = []
     checked: Checked | None = None
     while not checked and len(mistakes) < MAX_MISTAKES:
         try:
-            checked = _check(bot, body)
+            is_alert = body.get("sentAt") == ALERT_TIME
+            checked = judge(body | {"sentAt": to_rfc3339(timezone.now())} if is_alert else body)
         except Refused as refusal:
             mistakes.append(refusal)
-            if isinstance(refusal, NoElection):
+            before, body = body, corrected(body, refusal, sample)
+            if isinstance(refusal, NoElection) or body == before:
                 break
-            body = corrected(body, refusal, sample)
     return DryCheck(
         mistakes,
         sent if any(sent.values()) else {},
-        elected_by(bot),
+        elected,
         checked["wouldBe"] if checked else "",
         [name for name in checked["ignored"] if name not in STRATEGY] if checked else [],
         _written(body) if checked and mistakes else "",
@@ -95,8 +108,6 @@ def _check(bot: Automation, body: JsonObject) -> Checked:
         raise ExchangeSecret
     if (body.get("source"), body.get("botId")) != (Source.TRADINGVIEW, bot.pk):
         raise SignatureInvalid(OTHER_SIGNER)
-    if body.get("sentAt") == ALERT_TIME:
-        body = body | {"sentAt": to_rfc3339(timezone.now())}
     return check(IncomingSignal(body, credential=None, automation=bot))
 
 

@@ -259,7 +259,7 @@ def test_it_shows_the_limits_as_they_are_set(settings):
     settings.LIMITS = {**settings.LIMITS, "automation": "7/minute", "platform": "off"}
     settings.TIMESTAMP_TOLERANCE = 42
     text = text_of(page())
-    assert "7 per minute Signals of one automation" in text
+    assert "7 per minute Signals of one bot" in text
     assert "no limit Signals of one platform token" in text
     assert "at most 42 seconds old or ahead" in text
     assert "64 KiB" in text

@@ -1,5 +1,6 @@
 """What happens to a desk is told to its owner, once."""
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -142,7 +143,7 @@ def test_a_silent_bot_and_its_return_are_told_once_each(bot, desk, clock):
     assert f"/bots/{bot.id}" in notice.body
     sent(bot)
     look()
-    assert waiting() == ["Chart is silent", "Chart was heard again"]
+    assert waiting() == ["Chart is silent", "Chart sends again"]
 
 
 class TestRefusals:
@@ -201,6 +202,14 @@ class TestLapses:
         write()
         notice = QueuedNotice.objects.get()
         assert (notice.user, notice.subject) == (desk.user, "Morning was retired: enrol again")
+        assert "Now Evening (BTC/USDT long) is published." in notice.body
+
+    def test_who_can_enrol_in_nothing_is_not_asked_to(self, desk, clock):
+        desks.retire_card(actor=SYSTEM)
+        write()
+        notice = QueuedNotice.objects.get()
+        assert notice.subject == "Morning was retired"
+        assert "No card is published now." in notice.body
 
     def test_who_enrolled_again_before_is_not_told(self, desk, clock):
         card = a_card("Evening")
@@ -305,13 +314,16 @@ def test_what_was_missed_for_an_hour_is_told_late_and_once(bot, clock):
 
 
 def test_what_is_older_than_a_day_is_told_in_one_notice(bot, desk, clock):
+    desk.user.time_zone = "Asia/Kolkata"
+    desk.user.save()
     for _ in range(3):
         sent(bot, pair="NOT/IT")
         clock.shift(2 * HOUR)
     clock.shift(2 * DAY)
     write()
     assert waiting() == ["Late notices"]
-    assert QueuedNotice.objects.get().body.count("- A signal of Chart was refused") == 3
+    body = QueuedNotice.objects.get().body
+    assert len(re.findall(r"- A signal of Chart was refused \(.* IST\)", body)) == 3
 
 
 @pytest.mark.parametrize("taken", [MAIL, "discord"])

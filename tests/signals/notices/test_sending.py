@@ -43,7 +43,16 @@ def test_a_notice_is_sent_once_as_text_and_html_with_a_fixed_message_id(member):
     assert kind == "text/html"
     assert "<h1" in html
     assert "&lt;b&gt;" in html
+    assert 'href="http://testserver/bots/bot_1?a=&lt;b&gt;&amp;c"' in html
     assert (send(), QueuedNotice.objects.count()) == ([], 0)
+
+
+def test_a_mail_links_to_our_own_pages_only(member):
+    """A browser's name or a host is chosen by whoever the notice warns of."""
+    body = "Browser: https://evil.example/ http://testserver.evil.example www.evil.example <a>"
+    outbox.write_security(member.pk, "New sign-in", body, at=timezone.now())
+    html, _ = send()[0].alternatives[0]
+    assert ("href" in html, "&lt;a&gt;" in html) == (False, True)
 
 
 def test_security_comes_first_and_a_retired_card_last(member):

@@ -117,7 +117,7 @@ class TestBoard:
             for _ in range(counts.IN_A_ROW):
                 send(other, pair="SOL/USDT")
             page = owner.get("/bots")
-        silent = "silent since 2 hours ago 0 filled, 0 refused Last heard never Next due overdue"
+        silent = "silent for 2 hours 0 filled, 0 refused Last heard never Next due overdue"
         assert silent in words(page)
         assert "refused five times in a row 0 filled, 5 refused Last heard just now" in words(page)
         assert source(page).count("pill-failing") == 2

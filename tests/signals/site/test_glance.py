@@ -12,7 +12,7 @@ from events.actors import SYSTEM
 from events.models import Head
 from signals.reports import counts
 from signals.reports.counts import DAYS
-from tests.client import push, signed_in
+from tests.client import get, push, signed_in
 from tests.factories import (
     a_bot,
     a_card,
@@ -160,6 +160,51 @@ class TestToday:
         for _ in range(4):
             send(bot)
         assert next(iter(days(owner).values())) == ("3+", "0")
+
+
+# Around the end of summer time in New York, whose 3 November has 25 hours.
+TIMES = [
+    *("2030-11-02T18:29:59Z", "2030-11-02T18:30:00Z"),  # midnight in Kolkata
+    *("2030-11-03T03:59:59Z", "2030-11-03T04:00:00Z"),  # midnight in New York, in summer time
+    *("2030-11-04T04:59:59Z", "2030-11-04T05:00:00Z"),  # the next one, in standard time
+]
+FILLS_OF_DAYS = {"Asia/Kolkata": [1, 3, 2], "America/New_York": [3, 2, 1], "Etc/UTC": [2, 2, 2]}
+
+
+class TestTimeZones:
+    @pytest.mark.parametrize("zone", FILLS_OF_DAYS)
+    def test_days_are_days_of_the_users_zone_in_counts_and_in_the_filter(self, desk, bot, zone):
+        desk.user.time_zone = zone
+        desk.user.save()
+        for at in TIMES:
+            with time_machine.travel(at, tick=False):
+                send(bot)
+        with time_machine.travel("2030-11-04T06:00:00Z", tick=False):
+            owner = signed_in(desk.user)
+            of_days = {day: int(filled) for day, (filled, _) in days(owner).items()}
+            asked = ["2030-11-02", "2030-11-03", "2030-11-04"]
+            assert [of_days[day] for day in asked] == FILLS_OF_DAYS[zone]
+            assert today_of(owner, "Chart")[1] == str(FILLS_OF_DAYS[zone][-1])
+            for day in asked:
+                query = f"kind=signal.filled&since={day}&until={day}"
+                file = owner.get(f"/activity.csv?{query}").getvalue()
+                assert file.count(b"signal.filled") == of_days[day]
+            named = zone.removeprefix("Etc/")
+            assert f"since midnight ({named})" in words(owner.get("/desk"))
+            assert f"From day ({named})" in words(owner.get("/activity"))
+            for edge in ("since=0001-01-01", "until=0001-01-01", "since=9999-12-31"):
+                assert owner.get(f"/activity?{edge}").status_code == 200
+
+    def test_the_bots_of_the_api_count_from_midnight_in_utc(self, desk, bot):
+        desk.user.time_zone = "America/New_York"
+        desk.user.save()
+        token = a_desk_token(desk)
+        for at in TIMES:
+            with time_machine.travel(at, tick=False):
+                send(bot)
+        with time_machine.travel("2030-11-04T06:00:00Z", tick=False):
+            (listed,) = get("/api/v1/bots", token).json()["bots"]
+        assert listed["today"]["filled"] == 2
 
 
 class TestDays:

@@ -1,6 +1,7 @@
 """/api/v1/subscriptions: tokens read, recent sessions change (contract, section 4)."""
 
 import json
+import re
 from datetime import timedelta
 
 import pytest
@@ -232,13 +233,49 @@ def test_mails_call_a_webhook_by_its_name(desk, owner):
     change(owner, webhook, url="https://new.example/")
     change(owner, webhook, name="Fills")
     owner.delete(of(webhook))
-    sentences = [line for mail in send() for line in mail.body.splitlines() if line[:2] == "- "]
+    mails = send()
+    sentences = [line for mail in mails for line in mail.body.splitlines() if line[:2] == "- "]
     assert [sentence.partition(":")[0] for sentence in sentences] == [
         "- A webhook Orders to hooks.example.com was added.",
         "- The secret of a webhook Orders to hooks.example.com was replaced",
         "- The URL of the webhook Orders was changed. It now leads to new.example.",
         "- A webhook Fills to new.example was removed.",
     ]
+    assert [mail.subject for mail in mails] == [
+        "A webhook to hooks.example.com was added to your desk",
+        "The secret of a webhook to hooks.example.com was replaced",
+        "A webhook of your desk now leads to new.example",
+        "A webhook to new.example was removed from your desk",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("host", "shown"),
+    [
+        ("\u0430pple.com", "xn--pple-43d.com"),  # its first letter is Cyrillic
+        ("APPLE.com", "apple.com"),
+        (
+            f"www.bank.com.{'a' * 63}.{'b' * 63}.evil.example",
+            f"...{'b' * 47}.evil.example",
+        ),
+    ],
+)
+def test_the_subject_of_a_mail_shows_whose_host_it_is(desk, owner, host, shown):
+    assert create(owner, {"url": f"https://{host}/", "name": "bank.com"}).status_code == 201
+    (mail,) = send()
+    assert mail.subject == f"A webhook to {shown} was added to your desk"
+    assert mail.subject.isascii()
+    html, _ = mail.alternatives[0]
+    linked = re.findall(r'href="([^"]+)"', str(html))
+    assert linked == ["http://testserver/accounts/password/reset/"]
+
+
+@pytest.mark.parametrize(
+    "host", ["a.com\r\nBcc: x@y.example", "a.com\x00", "a\u202eb.com", "a b.com"]
+)
+def test_a_host_cannot_add_to_the_head_of_a_mail(desk, owner, host):
+    assert code(create(owner, {"url": f"https://{host}/"})) in ("invalid", "malformed")
+    assert send() == []
 
 
 def test_a_desk_has_at_most_five_and_the_platform_fifty(desk, owner, staff):

@@ -1,0 +1,148 @@
+"""The home page: the product, the published card, the first steps, and a message to try."""
+
+import json
+
+from django import forms
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils import timezone
+
+from desks.forms import ElectionForm
+from desks.models import Card
+from desks.pairs import PairAndDirection
+from events.http import limits
+from events.http.pages import page
+from events.http.refusals import ExchangeSecret, Malformed
+from events.http.requests import rate_limit_address
+from events.json_schema import JsonObject
+from signals.contract.document import bodies
+from signals.intake.decision import LawfulSignal
+from signals.intake.incoming import IncomingSignal
+from signals.intake.models import Checked
+from signals.intake.receive import judge, parse_lawful
+from signals.intake.statements import State
+from signals.law.refusals import ELECTED
+from signals.page_access import PAGES
+from signals.reports.reasons import Check, checks
+from signals.site.bots.dry_check import DryCheck, examine
+
+MAX_MESSAGE = 4000  # characters
+ANY_BOT, ANY_CARD = "bot_0123456789abcdefghijkl", "card"
+
+
+class PlaygroundForm(ElectionForm):
+    """What is elected, and a message of a bot. ``message`` may be any text."""
+
+    message = forms.CharField(
+        label="Message",
+        strip=False,
+        help_text="The JSON that a bot sends. Never enter a secret.",
+        widget=forms.Textarea({"rows": 9, "spellcheck": "false", "autocomplete": "off"}),
+        error_messages={"required": f"Enter a message of at most {MAX_MESSAGE:,} characters."},
+    )
+
+
+@page("GET", "POST")
+def home(request: HttpRequest) -> HttpResponse:
+    """The home page. A POST tries a message, for anybody, and stores and records nothing."""
+    card = Card.objects.published().first()
+    elected = PairAndDirection(pair=card.pair, direction=card.direction) if card else ELECTED
+    form, result = _form(elected), None
+    if request.method == "POST":
+        limits.consume(PAGES, rate_limit_address(request))
+        form, result = _try(request.POST)
+    context = {
+        "card": card,
+        "hook": settings.BASE_URL + reverse("hook"),
+        "form": form,
+        "examples": _examples(elected),
+        "result": result,
+        "checks": _checks(result) if result else [],
+    }
+    return render(request, "home.html", context, status=422 if form.errors else 200)
+
+
+# --- The playground: a message, as the hook would answer it --------------------------------------
+
+
+def _try(post: QueryDict) -> tuple[PlaygroundForm, DryCheck | None]:
+    """The form to show, and the result if it is valid. A message with a secret is not shown again.
+
+    The code of the hook decides, for a bot that has elected what the form says. It reads nothing.
+    """
+    election = ElectionForm(post)
+    elected = ELECTED
+    if election.is_valid():
+        pair, direction = election.cleaned_data["pair"], election.cleaned_data["direction"]
+        elected = PairAndDirection(pair=pair, direction=direction)
+    data, sample = post.copy(), _sample(elected)
+    example = _examples(elected).get(post.get("example", ""))
+    if example is not None:
+        data["message"] = _written(
+            {name: value for name, value in {**sample, **example}.items() if value is not None}
+        )
+    if len(data.get("message", "")) > MAX_MESSAGE:
+        data["message"] = ""
+    form = PlaygroundForm(data)
+    result = examine(data.get("message", ""), sample, elected, lambda body: _judge(body, elected))
+    if any(isinstance(mistake, ExchangeSecret) for mistake in result.mistakes):
+        return _form(elected), result
+    return form, result if form.is_valid() else None
+
+
+def _judge(body: JsonObject, elected: PairAndDirection) -> Checked:
+    """The answer to a signed message with a new nonce, if its bot, and each desk, elected this."""
+    incoming = IncomingSignal(body, credential=None)
+    candidate = LawfulSignal(incoming, parse_lawful(incoming))
+    pair, direction = elected["pair"], elected["direction"]
+    state = State(
+        credential_is_valid=True,
+        nox_has_own_secret=False,
+        spent_at=None,
+        user_id=candidate.user_id,
+        connected=True,
+        deactivated=False,
+        enrolled_id=None,
+        card_id=ANY_CARD,
+        card_pair=pair,
+        card_direction=direction,
+        standing=1,
+        pair=pair,
+        direction=direction,
+        was_enrolled=None,
+        max_age_seconds=None,
+    )
+    return judge(candidate, state, None, timezone.now())
+
+
+def _checks(result: DryCheck) -> list[Check]:
+    """Which check decided. There is none if the message is not even JSON."""
+    code = result.mistakes[0].code if result.mistakes else None
+    return [] if code == Malformed.code else checks(code)
+
+
+def _form(elected: PairAndDirection) -> PlaygroundForm:
+    return PlaygroundForm(initial={**elected, "message": _written(_sample(elected))})
+
+
+def _sample(elected: PairAndDirection) -> JsonObject:
+    """The message of a bot that repeats the election."""
+    return bodies(elected, nonce="60-2026-11-24T09:30:00Z", bot_id=ANY_BOT)["tv"]
+
+
+def _examples(elected: PairAndDirection) -> dict[str, JsonObject]:
+    """What a button changes in the sample, by its label. None leaves a member out."""
+    pair = elected["pair"]
+    return {
+        "As elected": {},
+        "Another pair": {"pair": "ETH/BTC" if pair != "ETH/BTC" else "BTC/USDT"},
+        "Only a ticker": {"pair": None, "direction": None, "ticker": pair.replace("/", "")},
+        "Mode live": {"mode": "live"},
+        "With an exchange key": {"apiKey": "…"},
+    }
+
+
+def _written(body: JsonObject) -> str:
+    return json.dumps(body, indent=2, ensure_ascii=False)
