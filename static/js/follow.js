@@ -88,6 +88,7 @@ function replaceParts(page) {
     part.querySelectorAll("details").forEach((each, index) => (each.open = open[index] ?? false));
     if (focused) sameAs(focused, part)?.focus();
     showLocalTimes(part);
+    addCopyButtons(part);
   }
 }
 

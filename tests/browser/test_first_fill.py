@@ -37,7 +37,7 @@ def set_up(visitor, address):
 
 def answer_of(visitor):
     """What the page says of the answer."""
-    return visitor.page.get_by_role("main").get_by_role("status")
+    return visitor.page.locator("[data-send]").get_by_role("status")
 
 
 def fills(visitor):

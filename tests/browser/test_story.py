@@ -23,6 +23,7 @@ pytestmark = [
 ONE_LINE = 24  # pixels: two lines of code are higher
 LANGUAGES = {
     "shell": ("sh", "sh"),
+    "powershell": ("pwsh", "ps1"),
     "python": (sys.executable, "py"),
     "node": ("node", "js"),
     "php": ("php", "php"),
@@ -211,7 +212,10 @@ def test_a_message_is_checked_before_it_is_sent(stage, page, scripts):
     create_bot(page)
     page.get_by_role("link", name="Send", exact=True).click()
     press(page, "Send a test")
-    expect(page.get_by_role("heading", level=2).first).to_contain_text("Accepted")
+    expect(page.get_by_role("heading", level=2).first).to_contain_text("Would be accepted")
+    tab = page.get_by_role("link", name="Send", exact=True)
+    expect(tab).to_have_attribute("aria-current", "page")
+    page.get_by_role("link", name="Check", exact=True).click()
     message = page.get_by_label("Message")
     message.fill(re.sub("short", "long", message.input_value()))
     press(page, "Check")
@@ -221,18 +225,30 @@ def test_a_message_is_checked_before_it_is_sent(stage, page, scripts):
     expect(page.locator(".signalfilled, .signalrefused")).to_have_count(0)
 
 
-def test_the_copy_button_copies_the_value(stage, page, scripts):
+def test_the_copy_button_says_what_it_copies_and_selects_what_it_cannot_copy(stage, page, scripts):
     sign_up(stage, page, f"copier-{scripts}@example.com".lower())
+    page.goto("/desk")
     page.get_by_role("button", name="Mint token").click()
     value = page.locator("pre.value").text_content()
     assert re.fullmatch("svc_desk_[0-9A-Za-z]{49}", value)
-    buttons = page.get_by_role("button", name="Copy")
     if not scripts:
-        expect(buttons).to_have_count(0)
+        expect(page.get_by_role("button", name="Copy")).to_have_count(0)
         return
+    button = page.get_by_role("button", name="Copy the token", exact=True)
+    expect(page.get_by_role("button", name="Copy the command", exact=True)).to_be_visible()
+    said = page.get_by_role("main").get_by_role("status")
+    page.evaluate("navigator.clipboard.writeText = () => Promise.reject(new Error())")
+    button.click()
+    expect(said).to_contain_text("It is selected: copy it with the keyboard.")
+    assert page.evaluate("getSelection().toString()") == value
+    page.reload()
+    page.goto("/desk/token")
+    page.get_by_role("button", name="Mint and replace").click()
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    buttons.first.click()
-    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    button.click()
+    expect(said).to_have_text("Copied the token.")
+    value = page.locator("pre.value").text_content()
+    assert page.evaluate("navigator.clipboard.readText()") == value
 
 
 def test_times_are_relative_and_their_tooltip_is_in_the_readers_time_zone(stage, scripts):
