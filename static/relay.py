@@ -35,8 +35,8 @@ RELAY_CERTIFICATE, nginx needs these lines besides those of the bot's page:
 
 The relay refuses a body that contains what looks like a secret of an exchange, so that it does not
 leave your machine. It answers 400 to a text that is no JSON object, such as the platform's own
-"ETHUSDT Crossing 2000", and says what to paste. Otherwise it signs the exact bytes that it received,
-with these exceptions:
+"ETHUSDT Crossing 2000", and says what to paste. Otherwise it signs the exact bytes that it
+received, with these exceptions:
 
 - If a body has no nonce, the relay adds a hash of the body as nonce, so that a retry of an alert is
   the same signal. Two alerts with the same text are then the same signal too: put {{timenow}} into

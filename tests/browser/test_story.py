@@ -59,7 +59,6 @@ def sign_up(stage, page, address):
 
 def become_ready(page):
     """Follows the checklist: connects the desk and enrols."""
-    page.get_by_role("link", name="Connect", exact=True).first.click()
     page.get_by_label("Venue", exact=True).select_option("Kraken")
     page.get_by_role("checkbox").check()
     press(page, "Connect")
@@ -69,7 +68,6 @@ def become_ready(page):
 
 def create_bot(page):
     """Creates a bot, elects and generates a secret. Returns the sample code by language."""
-    page.get_by_role("link", name="Token or bot").click()
     page.get_by_label("Name", exact=True).fill("Breakout")
     press(page, "Create bot")
     page.get_by_label("Pair", exact=True).fill("ETH/USDT")
@@ -157,7 +155,6 @@ def test_what_is_typed_stays_and_no_consent_changes_under_the_pointer(stage):
     context = stage.context(None)
     page = context.new_page()
     sign_up(stage, page, "typing@example.com")
-    page.get_by_role("link", name="Connect", exact=True).first.click()
     page.get_by_label("Venue", exact=True).select_option("Kraken")
     page.get_by_role("checkbox").check()
     press(page, "Connect")
@@ -191,6 +188,7 @@ def test_what_is_pressed_is_still_there_when_it_is_released(stage):
     context = stage.context(None)
     page = context.new_page()
     sign_up(stage, page, "pressing@example.com")
+    page.goto("/desk")
     bots = context.new_page()
     bots.goto("/bots")
     bots.get_by_label("Name", exact=True).fill("Meanwhile")
@@ -255,6 +253,7 @@ def test_times_are_relative_and_their_tooltip_is_in_the_readers_time_zone(stage,
     context = stage.context(None, timezone_id="Asia/Tokyo", java_script_enabled=scripts)
     page = context.new_page()
     sign_up(stage, page, f"traveller-{scripts}@example.com".lower())
+    page.goto("/activity")
     shown = page.locator("time").first
     expect(shown).to_have_text(re.compile("^just now$|minutes? ago$"))
     hour = int(re.search(r"T(\d\d):", shown.get_attribute("datetime")).group(1))

@@ -180,6 +180,9 @@ def test_an_alert_of_tradingview_becomes_the_first_fill(stage, visitor, scripts,
     webhook = visitor.text("webhook")
     machine = Machine(tmp_path, visitor, secret)
     assert secret not in page.content()
+    heard = page.locator("[data-part=heard]")
+    expect(heard).to_contain_text("Waiting for your first alert …")
+    page.evaluate("window.unchanged = true")
 
     with machine.started():
         checked = machine.run_check()
@@ -192,13 +195,29 @@ def test_an_alert_of_tradingview_becomes_the_first_fill(stage, visitor, scripts,
         assert machine.alert(webhook, message).json()["code"] == "nonce_used"
         exits = message.replace('"market_position": "short"', '"market_position": "flat"')
         assert machine.alert(webhook, exits).json()["outcome"] == "not_forwarded"
+        _see_each_hop(page, heard, secret, machine, webhook, message, is_live=scripts)
 
     page.get_by_role("link", name="Overview", exact=True).click()
-    expect(page.locator(".signalfilled")).to_have_count(1)
-    expect(page.locator(".signalfilled")).to_contain_text("ETH/USDT short")
+    expect(page.locator(".signalfilled")).to_have_count(2)
     expect(page.get_by_role("list", name="Steps to the first fill")).to_have_count(0)
     assert visitor.clicks <= MOST_CLICKS
     _fill_through_the_worker(visitor, secret, message, tmp_path)
+
+
+def _see_each_hop(page, heard, secret, machine, webhook, message, *, is_live):
+    """The open page shows what reached the service. Without scripts it is loaded again."""
+    if not is_live:
+        page.reload()
+    expect(heard).to_contain_text("Refused nonce_used")
+    later = message.replace("2026-11-20", "2026-11-19")
+    assert machine.alert(webhook, later).json()["outcome"] == "filled"
+    if not is_live:
+        page.reload()
+    expect(heard).to_contain_text("Filled ETH/USDT short, on paper")
+    expect(heard).to_contain_text(f"Signed with svc_sign_…{secret[-4:]}")
+    text = machine.alert(webhook, "ETHUSDT Crossing 2000")
+    assert "paste the message of the bot's page into the alert" in text.json()["detail"]
+    assert page.evaluate("window.unchanged") is (True if is_live else None)
 
 
 def _fill_through_the_worker(visitor, secret, message, folder):

@@ -96,6 +96,8 @@ def bots(request: HttpRequest, desk: Desk) -> HttpResponse:
     own = list(bots_at_a_glance(desk, now))
     activities = bot_activities(desk, {bot.pk: bot.name for bot in own}, now)
     rows = [(bot, activities[bot.pk]) for bot in own]
+    if not own:
+        form.fields["name"].widget.attrs["autofocus"] = True
     return form_page(request, "pages/bots.html", form, bots=rows, max_bots=MAX_BOTS)
 
 
@@ -107,7 +109,9 @@ def overview(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
     """One bot: the steps to its first fill, its election and its latest requests."""
     bot = own_bot(desk, bot_id)
     activity = bot_activities(desk, {bot.pk: bot.name}, timezone.now())[bot.pk]
-    secrets, steps = live_secrets(bot), list[Step]()
+    secrets, steps, form = live_secrets(bot), list[Step](), ElectionForm()
+    if not bot.election:
+        form.fields["pair"].widget.attrs["autofocus"] = True
     # Every accepted signal of a bot is a fill.
     if not Signal.objects.filter(signer=bot.pk).exists():
         steps = _steps(bot, secrets, activity)
@@ -115,7 +119,7 @@ def overview(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
         request,
         bot,
         "bot",
-        ElectionForm(),
+        form,
         connection=getattr(desk, "connection", None),
         secrets=secrets,
         activity=activity,
