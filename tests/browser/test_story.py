@@ -217,7 +217,7 @@ def test_a_message_is_checked_before_it_is_sent(stage, page, scripts):
     message = page.get_by_label("Message")
     message.fill(re.sub("short", "long", message.input_value()))
     press(page, "Check")
-    expect(page.get_by_role("heading", level=2).first).to_contain_text("Refused")
+    expect(page.get_by_role("heading", level=2).first).to_contain_text("Would be refused")
     expect(page.locator(".compare")).to_contain_text("differs")
     page.goto("/activity")
     expect(page.locator(".signalfilled, .signalrefused")).to_have_count(0)

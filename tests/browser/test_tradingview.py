@@ -174,6 +174,7 @@ def test_an_alert_of_tradingview_becomes_the_first_fill(stage, visitor, scripts,
     visitor.type("Host name of your relay", HOST)
     page.get_by_label("Host name of your relay", exact=True).press("Enter")
     expect(page.locator("pre#webhook")).to_contain_text(HOST)
+    visitor.press(page.get_by_text("Yes: on my own server"))
     message = page.locator("details[name=alert] pre").first.text_content()
     for placeholder, value in FILLED_IN.items():
         message = message.replace(placeholder, value)
@@ -206,9 +207,11 @@ def test_an_alert_of_tradingview_becomes_the_first_fill(stage, visitor, scripts,
 
 def _see_each_hop(page, heard, secret, machine, webhook, message, *, is_live):
     """The open page shows what reached the service. Without scripts it is loaded again."""
+    wrong = machine.alert(webhook, message.replace("ETH/USDT", "SOL/USDT"))
+    assert wrong.json()["code"] == "pair_mismatch"
     if not is_live:
         page.reload()
-    expect(heard).to_contain_text("Refused nonce_used")
+    expect(heard).to_contain_text("Refused pair_mismatch")
     later = message.replace("2026-11-20", "2026-11-19")
     assert machine.alert(webhook, later).json()["outcome"] == "filled"
     if not is_live:
