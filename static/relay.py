@@ -34,7 +34,9 @@ RELAY_CERTIFICATE, nginx needs these lines besides those of the bot's page:
     proxy_set_header X-Client-DN $ssl_client_s_dn;
 
 The relay refuses a body that contains what looks like a secret of an exchange, so that it does not
-leave your machine. Otherwise it signs the exact bytes that it received, with these exceptions:
+leave your machine. It answers 400 to a text that is no JSON object, such as the platform's own
+"ETHUSDT Crossing 2000", and says what to paste. Otherwise it signs the exact bytes that it
+received, with these exceptions:
 
 - If a body has no nonce, the relay adds a hash of the body as nonce, so that a retry of an alert is
   the same signal. Two alerts with the same text are then the same signal too: put {{timenow}} into
@@ -326,6 +328,10 @@ CHECK_REFUSED = "The relay runs with another RELAY_SECRET, or with another time.
 FORBIDDEN = (
     "The message contains what looks like a key or secret of an exchange. Take it out: the service"
     " never needs one."
+)
+NOT_JSON = (
+    "This is not JSON. TradingView sends a text of its own until you replace it: paste the message"
+    " of the bot's page into the alert."
 )
 
 
@@ -752,6 +758,8 @@ class Alert(BaseHTTPRequestHandler):
             return own_answer(400, "cut_short", "The alert is shorter than its Content-Length.")
         if looks_secret(raw):
             return own_answer(422, "exchange_secret", FORBIDDEN)
+        if not raw.lstrip(JSON_SPACE).startswith(b"{"):
+            return own_answer(400, "malformed", NOT_JSON)
         if reason := why_not(raw):
             self.counted = "" if self.checking else self.server.count()
             return not_forwarded(reason)
@@ -821,7 +829,8 @@ def summary(answer: Answer) -> str:
     if body.get("outcome") == "not_forwarded":
         return f"{answer.status} not forwarded: {printable(str(body.get('detail')))}"
     if "outcome" in body:
-        return printable(f"{answer.status} {body['outcome']}: {_signal_id(body)}")
+        said = body.get("wouldBe") or _signal_id(body)
+        return printable(f"{answer.status} {body['outcome']}: {said}")
     return printable(f"{answer.status} {body.get('code')}: {body.get('detail')}")
 
 
@@ -864,7 +873,8 @@ class NotPassed(Exception):
 
 def check(settings: Settings, message: bytes) -> None:
     """Sends a message through every step and prints what each said. Raises ``NotPassed``."""
-    pattern, message = message, filled_in(message)
+    pattern, now = message, utc_now()
+    message = filled_in(pattern, now)
     step("settings", f"{len(settings.secrets)} secret(s), hook {settings.hook.geturl()}")
     if looks_secret(message):
         raise NotPassed(f"message: {FORBIDDEN}")
@@ -889,7 +899,7 @@ def check(settings: Settings, message: bytes) -> None:
         ),
     )
 
-    ending = filled_in(pattern, ends=True)
+    ending = filled_in(pattern, now, ends=True)
     if ending != message:
         if summary(ask(settings, ending)).startswith("200 not forwarded"):
             step("strategy", "orders that end or reduce the position are not forwarded")
@@ -897,7 +907,7 @@ def check(settings: Settings, message: bytes) -> None:
             raise NotPassed("relay: it forwards exits. It is an old version: replace it.")
 
 
-def filled_in(message: bytes, *, ends: bool = False) -> bytes:
+def filled_in(message: bytes, now: str, *, ends: bool = False) -> bytes:
     """Returns the message with values as the platform fills them in, for an order that opens.
 
     ``ends`` fills in an order that ends the position.
@@ -908,8 +918,8 @@ def filled_in(message: bytes, *, ends: bool = False) -> bytes:
     order = next(order for order in ORDERS if (order == opening) is not ends)
     values = {
         **EXAMPLES,
-        "time": utc_now(),
-        "timenow": utc_now(),
+        "time": now,
+        "timenow": now,
         "strategy.market_position": position,
         "strategy.order.action": order,
     }

@@ -78,6 +78,14 @@ async function relay(request, env, requestId, until) {
         " service never needs one.",
     );
   }
+  if (!/^[ \t\r\n]*\{/.test(new TextDecoder().decode(raw))) {
+    return ownAnswer(
+      400,
+      "malformed",
+      "This is not JSON. TradingView sends a text of its own until you replace it: paste the message" +
+        " of the bot's page into the alert.",
+    );
+  }
   const reason = whyNot(raw);
   if (reason) {
     const counted = checking ? "" : ` (${++notForwarded} not forwarded since the start)`;
@@ -562,7 +570,7 @@ function summary(status, text) {
     return String(status);
   }
   const said = body?.outcome
-    ? `${body.outcome}: ${body.signal?.id ?? ""}`
+    ? `${body.outcome}: ${body.wouldBe ?? body.signal?.id ?? ""}`
     : `${body?.code}: ${body?.detail}`;
   return `${status} ${said}`.replace(/[^\x20-\x7e\u00a1-\uffff]/g, " ").slice(0, 500);
 }

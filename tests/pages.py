@@ -6,7 +6,7 @@ import re
 from tests.client import Response
 
 PROBLEM = re.compile(r'<p class="eyebrow">.*?<code>([a-z_]+)</code>', re.DOTALL)
-COPIED = re.compile(r"<pre[^>]* data-copy>(.*?)</pre>|<pre data-copy>(.*?)</pre>", re.DOTALL)
+COPIED = re.compile(r'<pre[^>]* data-copy="[^"]*">(.*?)</pre>', re.DOTALL)
 ERRORS = re.compile(r'<ul class="errorlist[^"]*"[^>]*>(.*?)</ul>', re.DOTALL)
 EVENT = re.compile(r'<li class="\w+" id="evt_\d+">\s*<a (class="said".*?)</a>', re.DOTALL)
 TAGS = re.compile(r"<[^>]+>")
@@ -34,7 +34,7 @@ def errors(response: Response) -> list[str]:
 
 def copied(response: Response) -> list[str]:
     """The values that a page offers to copy, without HTML escapes."""
-    return [html.unescape(one or other) for one, other in COPIED.findall(source(response))]
+    return [html.unescape(text) for text in COPIED.findall(source(response))]
 
 
 def fields(response: Response) -> list[str]:

@@ -78,6 +78,10 @@ class SignUpForm(Form):
 
     email = AddressField()
 
+    def __init__(self, data: QueryDict | None) -> None:
+        super().__init__(data)
+        self.fields["email"].widget.attrs["autofocus"] = True
+
 
 class PasswordForm(Form):
     """Asks for the password of a new account for ``address``."""
@@ -87,6 +91,7 @@ class PasswordForm(Form):
     def __init__(self, data: QueryDict | None, *, address: str) -> None:
         super().__init__(data)
         cast(SetPasswordField, self.fields["password1"]).user = User(email=address)
+        self.fields["password1"].widget.attrs["autofocus"] = True
 
 
 class NumericCode(Form):

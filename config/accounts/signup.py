@@ -126,7 +126,7 @@ def _sign_in(request: HttpRequest, user: User) -> HttpResponse:
     if request.user.is_authenticated:  # another user, in the same browser
         get_adapter(request).logout(request)
     get_adapter(request).login(request, user)
-    answer = redirect(settings.LOGIN_REDIRECT_URL)
+    answer = redirect("connect")
     user_logged_in.send(sender=User, request=request, response=answer, user=user)
-    messages.success(request, "Your account is open, and this is your desk.")
+    messages.success(request, "Your account is open, and you have a desk. First connect it.")
     return answer

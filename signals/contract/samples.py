@@ -59,7 +59,6 @@ class Push(TypedDict):
     hook: str
     check_hook: str
     body: str
-    test: str
     alerts: list[Alert]
     samples: list[Sample]
 
@@ -67,6 +66,7 @@ class Push(TypedDict):
 ALERT_TIME = "{{timenow}}"  # when an alert was sent
 LANGUAGES = (
     ("Shell", "openssl and curl", "shell.sh"),
+    ("PowerShell", "5.1, as in Windows, or 7", "powershell.ps1"),
     ("Python", "standard library", "python.py"),
     ("Node", "Node 18 or newer", "node.js"),
     ("PHP", "PHP 8", "php.php"),
@@ -105,7 +105,6 @@ def push(
         "hook": url,
         "check_hook": url.rpartition("/")[0] + "/check",
         "body": message(to_rfc3339(timezone.now())),
-        "test": message(ALERT_TIME),
         "alerts": [Alert(of, message(ALERT_TIME, **members)) for of, members in ALERTS.items()],
         "samples": [
             Sample(language, needs, plain_text(f"contract/samples/{file}", **values))

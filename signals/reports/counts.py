@@ -34,6 +34,8 @@ MAX_OF_FACET = 1000
 # A bot's latest events. Among them are its latest signals.
 LATEST_OF_BOT = 20
 IN_A_ROW = 5
+# What a bot's signal becomes.
+PUSHED = (Kind.SIGNAL_FILLED, Kind.SIGNAL_REFUSED)
 FILLS, REFUSALS = Query(kinds=[Kind.SIGNAL_FILLED]), Query(kinds=[Kind.SIGNAL_REFUSED])
 
 
@@ -293,7 +295,7 @@ def _tallies(
             read_of_bots[whose] += number
         elif what == "ever":
             was_ever_filled |= number > 0
-        elif what == "latest" and kind in (Kind.SIGNAL_FILLED, Kind.SIGNAL_REFUSED):
+        elif what == "latest" and kind in PUSHED:
             of_bots[whose].latest.append((code, number))
     for bot_id, bot in of_bots.items():
         bot.latest.sort(key=lambda signal: signal[1], reverse=True)

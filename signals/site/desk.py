@@ -126,7 +126,8 @@ def enrol(request: HttpRequest, desk: Desk) -> HttpResponse:
         with refusal_beside(form):
             desk_actions.enrol(desk=desk, card_id=form.cleaned_data["card"], actor=desk.actor)
             messages.success(request, "You are now enrolled in the published card.")
-            return redirect("desk")
+            is_set_up = desk.automations.exists() or Token.objects.filter(desk=desk).exists()
+            return redirect("desk" if is_set_up else "bots")
     card = Card.objects.published().first()
     return form_page(request, "pages/enrol.html", form, desk=desk, card=card)
 

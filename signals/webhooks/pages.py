@@ -38,6 +38,7 @@ from signals.webhooks.models import (
     MAX_LAG,
     MAX_OF_DESK,
     DeliveryAttempt,
+    State,
     Subscription,
     without_groups,
 )
@@ -223,9 +224,12 @@ def webhooks(request: HttpRequest, desk: Desk) -> HttpResponse:
 def webhook(request: HttpRequest, desk: Desk, webhook_id: str) -> HttpResponse:
     """One webhook."""
     found = Subscription.objects.of_owner(desk).named(webhook_id)
+    lag = _lag(found)
+    is_sending = found.state == State.ACTIVE and lag != "0"
     context = {
         "webhook": found,
-        "lag": _lag(found),
+        "lag": lag,
+        "is_pending": bool(is_sending or found.test_requested_at or found.resends),
         "kinds": in_words(without_groups(found.kinds)),
         "bot": Automation.objects.filter(pk=found.bot).first(),
         "secrets": found.secrets.live(timezone.now()),
@@ -556,7 +560,7 @@ def press(button: str, webhook: Subscription, actor: Actor, position: str = "") 
     match button:
         case "test":
             actions.request_test(webhook=webhook)
-            return "A test is on its way. Reload this page to see what became of it."
+            return "A test is on its way. “Last test” says what became of it."
         case "pause":
             actions.pause(webhook=webhook, actor=actor)
             return "Paused. Events wait until you resume."

@@ -4,7 +4,8 @@
 // ``data-follow`` is the address of the stream. The list is fetched as a fragment of the page, or with
 // ``data-whole`` as part of the whole page, which takes the service longer. Then the other parts that
 // an event may change, each named by ``data-part``, are shown as they are in the same answer. So the
-// page never contradicts itself.
+// page never contradicts itself. While a part says with ``data-pending`` that something is under way,
+// which is no event when it is done, the page is also fetched again after a pause that grows.
 //
 // A row shows an event, or folds several. It stays the same element as long as it shows the same ones.
 "use strict";
@@ -12,6 +13,7 @@
 const LIST = ".events, #result_list > tbody";
 const SPACING = 500; // milliseconds between two checks
 const SPACING_OF_PAGES = 2000;
+const MAX_PENDING_PAUSE = 10000;
 const FIELDS = "input:not([type=hidden]), textarea, select";
 
 for (const list of document.querySelectorAll("[data-follow]")) {
@@ -21,6 +23,8 @@ for (const list of document.querySelectorAll("[data-follow]")) {
   if (!isWhole) address.searchParams.set("fragment", "1");
   const known = new Set(rowsIn(list).flatMap(eventsIn));
   let added = 0;
+  let pause = SPACING;
+  let timer = null;
 
   async function check() {
     const answer = await fetch(address, { redirect: "error" });
@@ -33,6 +37,14 @@ for (const list of document.querySelectorAll("[data-follow]")) {
     const fresh = rowsIn(content).flatMap(eventsIn).filter((event) => !known.has(event));
     if (fresh.length) add(fresh, content);
     if (isWhole) replaceParts(parsed.content);
+    checkWhatIsPending();
+  }
+
+  function checkWhatIsPending() {
+    clearTimeout(timer);
+    const isPending = document.querySelector("[data-pending]") !== null;
+    pause = isPending ? Math.min(2 * pause, MAX_PENDING_PAUSE) : SPACING;
+    if (isPending) timer = setTimeout(checkSoon, pause);
   }
 
   function add(fresh, content) {
@@ -46,7 +58,7 @@ for (const list of document.querySelectorAll("[data-follow]")) {
     showLocalTimes(list);
   }
 
-  hearNews(list.dataset.follow, check, isWhole ? SPACING_OF_PAGES : SPACING);
+  const checkSoon = hearNews(list.dataset.follow, check, isWhole ? SPACING_OF_PAGES : SPACING);
 }
 
 // A row that gives way to a fold hands on the focus, and whether it was open. The oldest row makes room
@@ -74,20 +86,25 @@ function replaceRows(list, rows) {
   if (next) (next.querySelector("details:not([open]) > summary") ?? sameAs(focused, next) ?? next.querySelector("a")).focus();
 }
 
+const sources = new WeakMap(); // of each part, as the service sent it
+
 function replaceParts(page) {
   for (const part of document.querySelectorAll("[data-part]")) {
     const fresh = page.querySelector(`[data-part="${part.dataset.part}"]`);
-    if (!fresh || isBeingFilledIn(part)) continue;
+    if (!fresh || fresh.innerHTML === sources.get(part) || isBeingFilledIn(part)) continue;
     if (asksForAnother(part, fresh)) {
       askToReload(part);
       continue;
     }
     const focused = part.contains(document.activeElement) ? document.activeElement : null;
-    const open = Array.from(part.querySelectorAll("details"), (each) => each.open);
+    const nameOf = (details, index) => details.id || index;
+    const open = new Map(Array.from(part.querySelectorAll("details"), (each, index) => [nameOf(each, index), each.open]));
+    sources.set(part, fresh.innerHTML);
     part.replaceChildren(...fresh.childNodes);
-    part.querySelectorAll("details").forEach((each, index) => (each.open = open[index] ?? false));
+    part.querySelectorAll("details").forEach((each, index) => (each.open = open.get(nameOf(each, index)) ?? false));
     if (focused) sameAs(focused, part)?.focus();
     showLocalTimes(part);
+    addCopyButtons(part);
   }
 }
 

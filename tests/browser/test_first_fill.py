@@ -16,6 +16,7 @@ pytestmark = [
     pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed"),
 ]
 
+MOST_CLICKS = 14
 SEND = "Send this signal now"
 HOOK = "**/api/hooks/signal"
 
@@ -35,9 +36,37 @@ def set_up(visitor, address):
     return visitor.set_up_bot()
 
 
+def test_from_the_home_page_to_the_first_fill_with_every_consent_and_no_other_program(visitor):
+    page, requests = visitor.page, []
+    page.on("request", lambda request: requests.append(request))  # noqa: PLW0108 - as below
+    visitor.sign_up("clicks@example.com")
+    expect(page.get_by_label("Venue", exact=True)).to_have_value("")
+    expect(page.get_by_role("checkbox")).not_to_be_checked()
+    visitor.connect()
+    visitor.click("button", "Enrol")
+    expect(page.get_by_text("You are now enrolled")).to_be_visible()
+    visitor.type("Name", "Breakout")
+    visitor.click("button", "Create bot")
+    expect(page.get_by_label("Pair", exact=True)).to_have_value("")
+    expect(page.get_by_role("radio", checked=True)).to_have_count(0)
+    visitor.type("Pair", "ETH/USDT")
+    visitor.press(page.get_by_label("Short", exact=True))
+    visitor.click("button", "Elect")
+    visitor.click("button", "Generate secret")
+    visitor.click("button", SEND)
+    expect(answer_of(visitor)).to_contain_text("Filled 200 ETH/USDT short, on paper")
+    assert visitor.clicks <= MOST_CLICKS, visitor.clicks
+    posted = [urlsplit(each.url).path for each in requests if each.method == "POST"]
+    bot = page.url.rpartition("/bots/")[2].partition("/")[0]
+    assert [path.replace(bot, "BOT") for path in posted] == [
+        *("/accounts/signup/", "/accounts/signup/password/", "/desk/connect", "/desk/enrol"),
+        *("/bots", "/bots/BOT/elect", "/bots/BOT/secret", "/api/hooks/signal"),
+    ]
+
+
 def answer_of(visitor):
     """What the page says of the answer."""
-    return visitor.page.get_by_role("main").get_by_role("status")
+    return visitor.page.locator("[data-send]").get_by_role("status")
 
 
 def fills(visitor):

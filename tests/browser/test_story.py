@@ -23,6 +23,7 @@ pytestmark = [
 ONE_LINE = 24  # pixels: two lines of code are higher
 LANGUAGES = {
     "shell": ("sh", "sh"),
+    "powershell": ("pwsh", "ps1"),
     "python": (sys.executable, "py"),
     "node": ("node", "js"),
     "php": ("php", "php"),
@@ -58,7 +59,6 @@ def sign_up(stage, page, address):
 
 def become_ready(page):
     """Follows the checklist: connects the desk and enrols."""
-    page.get_by_role("link", name="Connect", exact=True).first.click()
     page.get_by_label("Venue", exact=True).select_option("Kraken")
     page.get_by_role("checkbox").check()
     press(page, "Connect")
@@ -68,7 +68,6 @@ def become_ready(page):
 
 def create_bot(page):
     """Creates a bot, elects and generates a secret. Returns the sample code by language."""
-    page.get_by_role("link", name="Token or bot").click()
     page.get_by_label("Name", exact=True).fill("Breakout")
     press(page, "Create bot")
     page.get_by_label("Pair", exact=True).fill("ETH/USDT")
@@ -156,7 +155,6 @@ def test_what_is_typed_stays_and_no_consent_changes_under_the_pointer(stage):
     context = stage.context(None)
     page = context.new_page()
     sign_up(stage, page, "typing@example.com")
-    page.get_by_role("link", name="Connect", exact=True).first.click()
     page.get_by_label("Venue", exact=True).select_option("Kraken")
     page.get_by_role("checkbox").check()
     press(page, "Connect")
@@ -190,6 +188,7 @@ def test_what_is_pressed_is_still_there_when_it_is_released(stage):
     context = stage.context(None)
     page = context.new_page()
     sign_up(stage, page, "pressing@example.com")
+    page.goto("/desk")
     bots = context.new_page()
     bots.goto("/bots")
     bots.get_by_label("Name", exact=True).fill("Meanwhile")
@@ -211,34 +210,50 @@ def test_a_message_is_checked_before_it_is_sent(stage, page, scripts):
     create_bot(page)
     page.get_by_role("link", name="Send", exact=True).click()
     press(page, "Send a test")
-    expect(page.get_by_role("heading", level=2).first).to_contain_text("Accepted")
+    expect(page.get_by_role("heading", level=2).first).to_contain_text("Would be accepted")
+    tab = page.get_by_role("link", name="Send", exact=True)
+    expect(tab).to_have_attribute("aria-current", "page")
+    page.get_by_role("link", name="Check", exact=True).click()
     message = page.get_by_label("Message")
     message.fill(re.sub("short", "long", message.input_value()))
     press(page, "Check")
-    expect(page.get_by_role("heading", level=2).first).to_contain_text("Refused")
+    expect(page.get_by_role("heading", level=2).first).to_contain_text("Would be refused")
     expect(page.locator(".compare")).to_contain_text("differs")
     page.goto("/activity")
     expect(page.locator(".signalfilled, .signalrefused")).to_have_count(0)
 
 
-def test_the_copy_button_copies_the_value(stage, page, scripts):
+def test_the_copy_button_says_what_it_copies_and_selects_what_it_cannot_copy(stage, page, scripts):
     sign_up(stage, page, f"copier-{scripts}@example.com".lower())
+    page.goto("/desk")
     page.get_by_role("button", name="Mint token").click()
     value = page.locator("pre.value").text_content()
     assert re.fullmatch("svc_desk_[0-9A-Za-z]{49}", value)
-    buttons = page.get_by_role("button", name="Copy")
     if not scripts:
-        expect(buttons).to_have_count(0)
+        expect(page.get_by_role("button", name="Copy")).to_have_count(0)
         return
+    button = page.get_by_role("button", name="Copy the token", exact=True)
+    expect(page.get_by_role("button", name="Copy the command", exact=True)).to_be_visible()
+    said = page.get_by_role("main").get_by_role("status")
+    page.evaluate("navigator.clipboard.writeText = () => Promise.reject(new Error())")
+    button.click()
+    expect(said).to_contain_text("It is selected: copy it with the keyboard.")
+    assert page.evaluate("getSelection().toString()") == value
+    page.reload()
+    page.goto("/desk/token")
+    page.get_by_role("button", name="Mint and replace").click()
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    buttons.first.click()
-    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    button.click()
+    expect(said).to_have_text("Copied the token.")
+    value = page.locator("pre.value").text_content()
+    assert page.evaluate("navigator.clipboard.readText()") == value
 
 
 def test_times_are_relative_and_their_tooltip_is_in_the_readers_time_zone(stage, scripts):
     context = stage.context(None, timezone_id="Asia/Tokyo", java_script_enabled=scripts)
     page = context.new_page()
     sign_up(stage, page, f"traveller-{scripts}@example.com".lower())
+    page.goto("/activity")
     shown = page.locator("time").first
     expect(shown).to_have_text(re.compile("^just now$|minutes? ago$"))
     hour = int(re.search(r"T(\d\d):", shown.get_attribute("datetime")).group(1))

@@ -174,12 +174,16 @@ def test_an_alert_of_tradingview_becomes_the_first_fill(stage, visitor, scripts,
     visitor.type("Host name of your relay", HOST)
     page.get_by_label("Host name of your relay", exact=True).press("Enter")
     expect(page.locator("pre#webhook")).to_contain_text(HOST)
+    visitor.press(page.get_by_text("Yes: on my own server"))
     message = page.locator("details[name=alert] pre").first.text_content()
     for placeholder, value in FILLED_IN.items():
         message = message.replace(placeholder, value)
     webhook = visitor.text("webhook")
     machine = Machine(tmp_path, visitor, secret)
     assert secret not in page.content()
+    heard = page.locator("[data-part=heard]")
+    expect(heard).to_contain_text("Waiting for your first alert …")
+    page.evaluate("window.unchanged = true")
 
     with machine.started():
         checked = machine.run_check()
@@ -192,13 +196,32 @@ def test_an_alert_of_tradingview_becomes_the_first_fill(stage, visitor, scripts,
         assert machine.alert(webhook, message).json()["code"] == "nonce_used"
         exits = message.replace('"market_position": "short"', '"market_position": "flat"')
         assert machine.alert(webhook, exits).json()["outcome"] == "not_forwarded"
+        _see_each_hop(page, heard, secret, machine, webhook, message, is_live=scripts)
 
     page.get_by_role("link", name="Overview", exact=True).click()
-    expect(page.locator(".signalfilled")).to_have_count(1)
-    expect(page.locator(".signalfilled")).to_contain_text("ETH/USDT short")
+    expect(page.locator(".signalfilled")).to_have_count(2)
     expect(page.get_by_role("list", name="Steps to the first fill")).to_have_count(0)
     assert visitor.clicks <= MOST_CLICKS
     _fill_through_the_worker(visitor, secret, message, tmp_path)
+
+
+def _see_each_hop(page, heard, secret, machine, webhook, message, *, is_live):
+    """The open page shows what reached the service. Without scripts it is loaded again."""
+    other = message.replace("ETH/USDT", "SOL/USDT").replace("2026-11-20", "2026-11-18")
+    wrong = machine.alert(webhook, other)
+    assert wrong.json()["code"] == "pair_mismatch"
+    if not is_live:
+        page.reload()
+    expect(heard).to_contain_text("Refused pair_mismatch")
+    later = message.replace("2026-11-20", "2026-11-19")
+    assert machine.alert(webhook, later).json()["outcome"] == "filled"
+    if not is_live:
+        page.reload()
+    expect(heard).to_contain_text("Filled ETH/USDT short, on paper")
+    expect(heard).to_contain_text(f"Signed with svc_sign_…{secret[-4:]}")
+    text = machine.alert(webhook, "ETHUSDT Crossing 2000")
+    assert "paste the message of the bot's page into the alert" in text.json()["detail"]
+    assert page.evaluate("window.unchanged") is (True if is_live else None)
 
 
 def _fill_through_the_worker(visitor, secret, message, folder):

@@ -15,6 +15,7 @@ from playwright.sync_api import expect
 
 from tests.browser.running import running
 from tests.browser.stage import CHROMIUM
+from tests.browser.test_walk import accessibility_faults
 from tests.server import free_port
 from tests.signals.webhooks.runner.stage import ALLOWED, until
 
@@ -92,3 +93,39 @@ def test_what_a_broken_endpoint_missed_arrives_in_order_when_it_is_mended(trader
         until(lambda: heard() == sent + missed[1:])
     trader.until_it_says("0 events")
     trader.until_it_says("active")
+
+
+def test_the_open_page_of_a_webhook_shows_tests_and_deliveries(trader, tmp_path):
+    page, port = trader.page, free_port()
+    log, code = tmp_path / "log", tmp_path / "receiver.py"
+    page.goto("/webhooks/new")
+    page.get_by_label("URL").fill(f"http://127.0.0.1:{port}/live")
+    page.get_by_label("Fills").check()
+    trader.press("Add webhook")
+    sample = page.locator("pre[data-language=python]").text_content()
+    code.write_text(sample.replace("8081", str(port)))
+    trader.follow("I have stored it")
+    state, attempts = page.locator(".headline > .state"), page.locator(".attempts > li")
+    expect(attempts.first).to_contain_text("no answer")
+    with receiving(code, log, port):
+        trader.press("Send test")
+        page.evaluate("window.unchanged = true")
+        expect(state).to_have_text("active")
+        expect(attempts.first).to_contain_text("Test")
+        tests = attempts.count()
+        fill(trader.service, 1)
+        expect(attempts).to_have_count(tests + 1)
+        expect(attempts.first).to_contain_text("Filled")
+        attempts.first.get_by_text("What was sent").click()
+        sent = page.locator("pre[data-copy]:visible").filter(has_text="signal.filled")
+        expect(sent).to_be_visible()
+        body = sent.text_content()
+        fill(trader.service, 1)
+        expect(attempts).to_have_count(tests + 2)
+        assert sent.text_content() == body
+        expect(page.get_by_role("button", name="Copy the body of")).to_have_count(1)
+    fill(trader.service, 1)
+    expect(state).to_have_text("failing")
+    expect(attempts.first).to_contain_text("The host refused the connection.")
+    assert page.evaluate("window.unchanged")
+    assert accessibility_faults(page) == []

@@ -40,7 +40,7 @@ class Visitor:
         return self.page.locator(f"pre#{name}").text_content()
 
     def sign_up(self, address: str) -> None:
-        """From the home page to the desk. The link in the mail is a click."""
+        """From the home page to the page that connects the desk. The mail's link is a click."""
         self.page.goto("/")
         self.click("link", "Sign up", self.page.get_by_role("main"))
         self.type("Email", address)
@@ -52,7 +52,6 @@ class Visitor:
         self.click("button", "Create account")
 
     def connect(self) -> None:
-        self.click("link", "Connect")
         self.choose("Venue", "Kraken")
         self.press(self.page.get_by_role("checkbox"))
         self.click("button", "Connect")

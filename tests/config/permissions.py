@@ -165,7 +165,7 @@ ROWS: dict[str, dict[str, Row]] = {
     "desk/token/revoke": {"GET": OF_CUSTOMERS, "POST": OF_CUSTOMERS},
     "bots": {"GET": OF_CUSTOMERS, "POST": OF_CUSTOMERS},
     "bots/<str:bot_id>": {"GET": OF_THE_OWNER},
-    "bots/<str:bot_id>/send": {"GET": OF_THE_OWNER},
+    "bots/<str:bot_id>/send": {"GET": OF_THE_OWNER, "POST": OF_THE_OWNER},
     "bots/<str:bot_id>/tradingview": {"GET": OF_THE_OWNER},
     "bots/<str:bot_id>/check": {"GET": OF_THE_OWNER, "POST": OF_THE_OWNER},
     "bots/<str:bot_id>/alarm": {"GET": OF_THE_OWNER, "POST": OF_THE_OWNER},

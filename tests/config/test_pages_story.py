@@ -58,9 +58,9 @@ def test_from_signing_up_to_the_first_fill(visitor):
     assert "Check your email" in words(sign_up(visitor))
     assert visitor.get("/desk").status_code == 302
     opened = open_account(visitor)
-    assert opened.redirect_chain[-1] == ("/desk", 302)
+    assert opened.redirect_chain[-1] == ("/desk/connect", 302)
     desk = Desk.objects.get(user__email=ADDRESS)
-    assert desk.public_id in words(opened)
+    assert desk.public_id in words(visitor.get("/desk"))
 
     assert "Your desk is connected." in words(
         send(visitor, "/desk/connect", venue="Kraken", trade_only="on")

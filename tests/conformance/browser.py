@@ -16,7 +16,7 @@ from tests.conformance.client import JSON, TOKENS, Body, Connected, Service, wri
 
 SIGN_IN = "/accounts/login/"
 CSRF_FIELD = re.compile(r'name="csrfmiddlewaretoken" value="([^"]+)"')
-SHOWN = re.compile(r"<pre[^>]* data-copy>(svc_[^<]+)</pre>")
+SHOWN = re.compile(r'<pre[^>]* data-copy="[^"]*">(svc_[^<]+)</pre>')
 TOTP_STEP = 30  # seconds
 USED: dict[str, str] = {}  # the last code that was sent, of each second factor
 

@@ -29,6 +29,10 @@ OTHER_SIGNER = (
     "This bot's secret signs only source tradingview with this botId. Copy both from the message "
     "on the bot's page."
 )
+NOT_JSON = (
+    "This is not JSON. TradingView sends a text of its own until you replace it: paste the message "
+    "of the TradingView tab into the alert."
+)
 MAX_MISTAKES = 12
 
 
@@ -100,6 +104,8 @@ def _parse(message: str) -> JsonObject:
     except Malformed:
         if malformed_contains_secret(message):
             raise ExchangeSecret from None
+        if not message.lstrip().startswith("{"):
+            raise Malformed(NOT_JSON) from None
         raise
 
 

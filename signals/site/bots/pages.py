@@ -22,6 +22,7 @@ from desks.expectations import change_automation, zone_of
 from desks.forms import BotForm, ElectionForm, ExpectationForm, initial_of
 from desks.models import Automation, Desk
 from desks.models.automation import MAX_BOTS
+from events.feed import Query, Span, read_page
 from events.http.pages import ask, form_page, refusal_beside, sent
 from events.http.refusals import ExchangeSecret
 from signals.contract.samples import SECRET, Push, plain_text, push
@@ -29,7 +30,7 @@ from signals.intake.models import Signal
 from signals.page_access import back_to, customer_page, own_bot
 from signals.reports.activity import board, lines
 from signals.reports.attention import bots_at_a_glance
-from signals.reports.counts import DAYS
+from signals.reports.counts import DAYS, PUSHED
 from signals.site.bots.dry_check import dry_check
 from signals.site.desk import Step, next_of
 from tokens import actions as token_actions
@@ -97,6 +98,8 @@ def bots(request: HttpRequest, desk: Desk) -> HttpResponse:
             return redirect("bot", bot_id=bot.pk)
     now = timezone.now()
     rows = board(desk, list(bots_at_a_glance(desk, now)), now)
+    if not rows:
+        form.fields["name"].widget.attrs["autofocus"] = True
     return form_page(
         request, "pages/bots.html", form, board=rows, days=str(DAYS), max_bots=MAX_BOTS
     )
@@ -111,7 +114,9 @@ def overview(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
     bot = own_bot(desk, bot_id)
     [status] = board(desk, [bot], timezone.now())
     latest = lines(status.latest[:LATEST], {bot.pk: bot.name})
-    secrets, steps = live_secrets(bot), list[Step]()
+    secrets, steps, form = live_secrets(bot), list[Step](), ElectionForm()
+    if not bot.election:
+        form.fields["pair"].widget.attrs["autofocus"] = True
     # Every accepted signal of a bot is a fill.
     if not Signal.objects.filter(signer=bot.pk).exists():
         steps = _steps(bot, secrets, is_heard=bool(latest))
@@ -119,7 +124,7 @@ def overview(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
         request,
         bot,
         "bot",
-        ElectionForm(),
+        form,
         connection=getattr(desk, "connection", None),
         secrets=secrets,
         status=status,
@@ -158,22 +163,42 @@ class RelayHostForm(forms.Form):
     )
 
 
-@customer_page("GET")
+@customer_page("GET", "POST", spends="pages")
 def send(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
-    """The message and sample code that signs and sends it."""
+    """The message and sample code that signs and sends it. A POST checks the message."""
     bot = own_bot(desk, bot_id)
-    return tab_page(request, bot, "send", **sample_of(bot))
+    samples, result = sample_of(bot), None
+    if request.method == "POST":
+        result = dry_check(bot, samples["body"], json.loads(samples["body"]))
+    return tab_page(request, bot, "send", result=result, **samples)
 
 
 @customer_page("GET")
 def tradingview(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
-    """The relay's whole set-up and the alert. ``host`` is the relay's host name."""
+    """The relay's whole set-up, the alert, and what became of the bot's latest signal.
+
+    ``host`` is the relay's host name.
+    """
     bot = own_bot(desk, bot_id)
     form = RelayHostForm(request.GET if "host" in request.GET else None)
     host = form.cleaned_data["host"] if form.is_valid() else EXAMPLE_HOST
     samples = sample_of(bot)
     relay = _relay(bot, host, samples["alerts"][0].message)
-    return tab_page(request, bot, "tradingview", form, relay=relay, **samples)
+    of_bot = Query(limit=1, kinds=PUSHED, having={"bot_id": bot.pk}, descending=True)
+    event = next(iter(read_page(of_bot, lambda window: [Span(desk.public_id)]).events), None)
+    signers = SigningSecret.objects.of(Source.TRADINGVIEW, bot.pk)
+    return tab_page(
+        request,
+        bot,
+        "tradingview",
+        form,
+        relay=relay,
+        event=event,
+        line=lines([event], {bot.pk: bot.name})[0] if event else None,
+        signer=signers.filter(public_id=event.actor_id).first() if event else None,
+        is_local=not settings.BASE_URL.startswith("https://"),
+        **samples,
+    )
 
 
 # --- A relay's set-up: what a trader copies -------------------------------------------------------

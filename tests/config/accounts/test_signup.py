@@ -70,7 +70,7 @@ def test_the_link_and_a_password_make_account_address_and_desk_and_sign_in():
     assert not User.objects.exists()
     browser = a_browser_behind(link())
     answer = choose(browser)
-    assert (answer.status_code, answer["Location"]) == (HTTPStatus.FOUND, "/desk")
+    assert (answer.status_code, answer["Location"]) == (HTTPStatus.FOUND, "/desk/connect")
     user = User.objects.get(email=ADDRESS)
     assert user.check_password(PASSWORD)
     kept = EmailAddress.objects.get()
@@ -108,7 +108,7 @@ def test_user_address_and_desk_are_made_together_or_not_at_all(monkeypatch):
     assert choose(browser).status_code == HTTPStatus.INTERNAL_SERVER_ERROR
     assert (User.objects.count(), EmailAddress.objects.count(), Event.objects.count()) == (0, 0, 0)
     monkeypatch.undo()
-    assert choose(browser)["Location"] == "/desk"
+    assert choose(browser)["Location"] == "/desk/connect"
 
 
 def test_the_password_is_hashed_before_the_lock_of_the_log_is_taken(monkeypatch):
@@ -209,7 +209,7 @@ def test_a_weak_password_is_refused_and_the_link_goes_on_working(password):
     assert page.status_code == HTTPStatus.UNPROCESSABLE_ENTITY
     assert pages.errors(page)
     assert not User.objects.exists()
-    assert choose(browser)["Location"] == "/desk"
+    assert choose(browser)["Location"] == "/desk/connect"
 
 
 def test_somebody_else_at_the_same_browser_is_signed_out(known):

@@ -275,7 +275,7 @@ def test_the_address_is_that_of_this_server(settings):
     values = copied(page())
     assert values[0] == "https://signals.example/api/hooks/signal"
     codes = [value for value in values if "svc_sign_…" in value]
-    assert len(codes) == 4
+    assert len(codes) == 5
     assert all("https://signals.example/api/hooks/signal" in code for code in codes)
 
 

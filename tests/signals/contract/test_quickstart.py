@@ -16,7 +16,13 @@ from tests.signals.contract.test_page import FIREFOX
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.processes, pytest.mark.once]
 
-PROGRAMS = {"shell": "sh", "python": sys.executable, "node": "node", "php": "php"}
+PROGRAMS = {
+    "shell": "sh",
+    "powershell": "pwsh",
+    "python": sys.executable,
+    "node": "node",
+    "php": "php",
+}
 
 
 def codes() -> dict[str, str]:
@@ -46,7 +52,7 @@ def test_the_code_sends_a_signal_each_time_it_is_pasted(live_server, settings, l
     }.items():
         assert placeholder in code
         code = code.replace(placeholder, value)
-    file = tmp_path / "pasted"
+    file = tmp_path / ("pasted.ps1" if language == "powershell" else "pasted")
     file.write_text(code)
     for count in (1, 2):
         done = subprocess.run(

@@ -193,6 +193,12 @@ def test_a_mistake_in_the_message_is_told_as_the_hook_tells_it(check, bot, expec
     assert "HUSH" not in said
 
 
+def test_a_text_of_the_platform_is_answered_with_what_to_paste(check):
+    status, said = check("ETHUSDT Crossing 2000")
+    assert status == 1
+    assert "WRONG  400 malformed: This is not JSON. TradingView sends a text of its own" in said
+
+
 def test_each_field_that_is_wrong_is_named(check, bot):
     status, said = check(message(bot, direction="buy", nonce=7))
     assert status == 1

@@ -371,9 +371,27 @@ def test_a_refusal_of_the_hook_is_returned_and_logged(server, relay, bot):
     assert latest(server, "signal.refused")["data"]["code"] == "pair_mismatch"
 
 
-@pytest.mark.parametrize("text", ["", "[]", "no", '{"a":1,"a":2}', '{"a":NaN}', "[" * 20000])
-def test_what_is_no_json_object_is_forwarded_unchanged(relay, text):
-    assert code(send(relay, text)) == (400, "malformed")
+@pytest.mark.parametrize("text", ['{"a":1,"a":2}', '{"a":NaN}', ' {"a":' * 9000])
+def test_what_is_no_valid_json_is_forwarded_unchanged(relay, text):
+    answer = send(relay, text)
+    assert code(answer) == (400, "malformed")
+    assert "Send one JSON object in UTF-8." in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "[" * 20000, "ETHUSDT Crossing 2000"])
+def test_a_text_of_the_platform_is_not_forwarded_and_answered_with_what_to_paste(behind, text):
+    called = []
+
+    def serve(client, ended):
+        called.append(client.recv(65536))
+        client.close()
+
+    with listening(serve) as address, behind(address) as relay:
+        answer = send(relay, text)
+        assert code(answer) == (400, "malformed")
+        assert "paste the message of the bot's page into the alert" in answer.json()["detail"]
+        assert f"400 malformed: {answer.json()['detail']} (request " in relay.log()
+    assert called == []
 
 
 def test_the_secret_of_another_bot_is_refused(kind, server, bot, tmp_path):

@@ -1,14 +1,17 @@
 """The code samples of a bot's page work unchanged against a running server."""
 
+import re
 import shutil
 import subprocess
 import sys
 from datetime import timedelta
 
 import pytest
+from django.utils.timezone import now
 
+from events.times import to_rfc3339
 from signals.intake.models import Signal
-from tests.client import signed_in
+from tests.client import push, signed_in
 from tests.factories import a_bot, a_card, a_connected_desk, expect
 from tests.pages import copied
 
@@ -53,14 +56,14 @@ def test_the_shell_code_pushes_a_signal_each_time_it_is_pasted(served, desk, pai
 
 
 def test_the_python_code_pushes_a_signal_each_time_it_is_pasted(served, desk):
-    python = secret_page(desk, a_bot(desk))[3]
+    python = secret_page(desk, a_bot(desk))[4]
     outcomes = [run(sys.executable, "-c", python) for _ in range(2)]
     assert all('"outcome":"filled"' in outcome for outcome in outcomes), outcomes
 
 
 @needs("node")
 def test_the_node_code_pushes_a_signal_each_time_it_is_pasted(served, desk):
-    node = secret_page(desk, a_bot(desk))[4]
+    node = secret_page(desk, a_bot(desk))[5]
     outcomes = [run("node", "-e", node) for _ in range(2)]
     assert all('"outcome":"filled"' in outcome for outcome in outcomes), outcomes
 
@@ -68,17 +71,33 @@ def test_the_node_code_pushes_a_signal_each_time_it_is_pasted(served, desk):
 @needs("php")
 def test_the_php_code_pushes_a_signal_each_time_it_is_pasted(served, desk, tmp_path):
     file = tmp_path / "push.php"
-    file.write_text(secret_page(desk, a_bot(desk))[5])
+    file.write_text(secret_page(desk, a_bot(desk))[6])
     outcomes = [run("php", str(file)) for _ in range(2)]
     assert all('"outcome":"filled"' in outcome for outcome in outcomes), outcomes
+
+
+@pytest.mark.parametrize("max_age", [None, timedelta(hours=1)])
+def test_the_powershell_code_builds_a_body_that_is_accepted(served, desk, max_age):
+    """Debian has no PowerShell: this evaluates the one expression that builds the body."""
+    bot = a_bot(desk)
+    expect(bot, max_age=max_age)
+    secret, _, _, code, *_ = secret_page(desk, bot)
+    assert code.isascii()
+    assert f"$secret = '{secret}'" in code
+    expression = re.search(r"^\$body = ((?:.+\+\n)*.+)$", code, re.M)[1]
+    values = {"$nonce": "one", "$sentAt": to_rfc3339(now())}
+    terms = re.findall(r"'([^']*)'|(\$\w+)", expression)
+    body = "".join(literal or values.get(name, "") for literal, name in terms)
+    assert push(body.encode(), secret=secret).json()["outcome"] == "filled"
+    assert ("$sentAt" in code) == bool(max_age)
 
 
 @pytest.mark.parametrize(
     ("place", "command"),
     [
         pytest.param(2, ["sh", "-c"], marks=needs(*TOOLS)),
-        (3, [sys.executable, "-c"]),
-        pytest.param(4, ["node", "-e"], marks=needs("node")),
+        (4, [sys.executable, "-c"]),
+        pytest.param(5, ["node", "-e"], marks=needs("node")),
     ],
 )
 def test_the_code_of_a_bot_with_a_maximum_age_says_when_it_sends(served, desk, place, command):
@@ -89,7 +108,7 @@ def test_the_code_of_a_bot_with_a_maximum_age_says_when_it_sends(served, desk, p
 
 def test_the_python_code_shows_a_refusal(served, desk):
     bot = a_bot(desk)
-    python = secret_page(desk, bot)[3].replace("ETH/USDT", "SOL/USDT")
+    python = secret_page(desk, bot)[4].replace("ETH/USDT", "SOL/USDT")
     assert "pair_mismatch" in run(sys.executable, "-c", python)
 
 

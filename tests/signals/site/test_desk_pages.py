@@ -9,7 +9,7 @@ from events.actors import SYSTEM
 from events.kinds import Kind
 from events.models import Event
 from tests.client import signed_in
-from tests.factories import a_bot, a_card, a_connected_desk, a_desk
+from tests.factories import a_bot, a_card, a_connected_desk, a_desk, a_desk_token
 from tests.pages import errors, fields, problem, source, words
 from tokens import actions as tokens
 
@@ -100,7 +100,15 @@ class TestEnrolling:
         desk = a_connected_desk()
         answer = signed_in(desk.user).post("/desk/enrol", {"card": card.pk}, follow=True)
         assert "You are now enrolled in the published card." in words(answer)
+        assert answer.redirect_chain == [("/bots", 302)]
         assert elected(desk) == [("BTC/USDT", "long")]
+
+    @pytest.mark.parametrize("has_one", [a_bot, a_desk_token])
+    def test_a_desk_with_a_bot_or_a_token_is_shown_after_it(self, card, has_one):
+        desk = a_connected_desk()
+        has_one(desk)
+        answer = signed_in(desk.user).post("/desk/enrol", {"card": card.pk})
+        assert answer["Location"] == "/desk"
 
     def test_a_card_that_was_retired_meanwhile_is_refused_and_the_new_one_shown(self, card):
         desk = a_connected_desk()

@@ -1,6 +1,5 @@
 """The dry check of a message: the result of the hook, without recording or spending a nonce."""
 
-import html
 import json
 import re
 from datetime import timedelta
@@ -74,6 +73,13 @@ def test_an_invalid_message_is_reported(owner, bot, message):
         assert code(page) == "malformed"
 
 
+def test_a_text_of_the_platform_is_answered_with_what_to_paste(owner, bot):
+    page = check(owner, bot, "ETHUSDT Crossing 2000")
+    assert code(page) == "malformed"
+    assert "paste the message of the TradingView tab into the alert" in words(page)
+    assert "16 levels" in words(check(owner, bot, '{"a":'))
+
+
 def test_a_bot_without_an_election_is_no_election(owner, desk, bot):
     desks.withdraw(desk=desk, automation=desk.automations.get(), actor=SYSTEM)
     assert code(check(owner, bot, tradingview(bot))) == "no_election"
@@ -115,10 +121,9 @@ class TestAge:
             assert (mended["sentAt"], mended["direction"]) == ("{{timenow}}", "short")
 
     def test_a_test_is_accepted_however_long_the_page_was_open(self, owner, bot):
-        page = source(owner.get(f"/bots/{bot.id}/send"))
-        message = html.unescape(re.search('name="message" value="([^"]*)"', page)[1])
+        owner.get(f"/bots/{bot.id}/send")
         with mock.patch("django.utils.timezone.now", return_value=now() + timedelta(days=1)):
-            assert code(check(owner, bot, message)) == "ok"
+            assert "Would be accepted" in words(owner.post(f"/bots/{bot.id}/send"))
 
     def test_the_pages_say_to_fill_in_the_time_too(self, owner, bot):
         assert "a new nonce and the present time as sentAt each time" in words(

@@ -1,6 +1,5 @@
 """The pages of the desk, of a bot and of the activity."""
 
-import html
 import re
 from datetime import timedelta
 
@@ -167,13 +166,14 @@ class TestBot:
         push(tradingview(other), secret=other.secret)
         assert '<ol class="steps"' in source(owner.get(f"/bots/{bot.id}"))
 
-    def test_send_a_test_checks_the_bots_own_message(self, owner, desk):
+    def test_send_a_test_checks_the_bots_own_message_and_stays_on_its_tab(self, owner, desk):
         bot = a_bot(desk)
-        page = owner.get(f"/bots/{bot.id}/send")
-        sent = re.search('name="message" value="([^"]+)"', source(page)).group(1)
-        answer = owner.post(f"/bots/{bot.id}/check", {"message": html.unescape(sent)})
-        assert "Accepted Outcome: filled, on paper" in words(answer)
+        answer = owner.post(f"/bots/{bot.id}/send")
+        assert "Would be accepted Outcome: filled, on paper" in words(answer)
+        assert 'send" aria-current="page"' in source(answer)
         assert not Signal.objects.exists()
+        desks.withdraw(desk=desk, automation=desk.automations.get(), actor=SYSTEM)
+        assert "Would be refused" in words(owner.post(f"/bots/{bot.id}/send"))
 
     def test_it_shows_how_to_push(self, owner, desk):
         bot = a_bot(desk)
@@ -181,7 +181,7 @@ class TestBot:
         assert hook == "http://testserver/api/hooks/signal"
         assert f'"botId": "{bot.id}"' in body
         assert '"pair": "ETH/USDT"' in body
-        assert [bot.id in sample for sample in samples] == [True] * 4
+        assert [bot.id in sample for sample in samples] == [True] * 5
         for tab in ("", "/send", "/tradingview", "/secret", "/check"):
             assert bot.secret not in source(owner.get(f"/bots/{bot.id}{tab}"))
 
