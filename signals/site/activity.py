@@ -117,7 +117,7 @@ class FilterForm(forms.Form):
         """From when and until when the events are, as ``limit_to_times`` takes it."""
         since, until = self.cleaned_data["since"], self.cleaned_data["until"]
         return (
-            _begin(since) if since else None,
+            _begin(since) if since and since > date.min else None,
             _begin(until + timedelta(days=1)) if until and until < date.max else None,
         )
 

@@ -1,6 +1,5 @@
 """The page of one event: why a signal was refused or accepted, and what its owner can do now."""
 
-import html
 import re
 from datetime import datetime
 from zoneinfo import ZoneInfo
@@ -52,11 +51,10 @@ def refuse(bot, **changes):
 class TestWords:
     """The pages of a desk have one word for one thing: a bot, a webhook."""
 
-    def test_no_kind_of_event_has_another_word_for_it(self, owner):
-        labels = set(Kind.labels)
-        assert not [text for text in labels if re.search("automation|subscription", text, re.I)]
-        page = html.unescape(source(owner.get("/activity")))
-        assert labels < set(re.findall(r"<option[^>]*>([^<]+)", page))
+    def test_no_kind_of_event_has_another_word_for_it(self):
+        assert not [
+            text for text in Kind.labels if re.search("automation|subscription", text, re.I)
+        ]
 
     def test_a_bot_is_a_bot_in_the_heading_too(self, owner, bot):
         created = Event.objects.filter(kind=Kind.AUTOMATION_CREATED).last()
