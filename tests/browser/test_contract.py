@@ -46,7 +46,7 @@ def test_the_filter_leaves_what_matches_and_says_how_much(open_page, width):
     page = open_page(viewport={"width": width, "height": 900})
     all_rows = page.locator("#refusals [data-row]").count()
     page.get_by_label("Filter this page").fill("direction_mismatch")
-    expect(page.get_by_role("status")).to_have_text("1 of 15 parts")
+    expect(page.locator("#found")).to_have_text("1 of 15 parts")
     rows = page.locator("#refusals [data-row]:visible")
     expect(rows).to_have_count(1)
     expect(rows).to_contain_text("Direction differs from the election")
@@ -66,7 +66,7 @@ def test_the_filter_keeps_all_rows_of_a_part_whose_heading_matches(open_page):
 def test_the_filter_of_what_is_nowhere_leaves_nothing(open_page):
     page = open_page()
     page.get_by_label("Filter this page").fill("zebra")
-    expect(page.get_by_role("status")).to_have_text("0 of 15 parts")
+    expect(page.locator("#found")).to_have_text("0 of 15 parts")
     expect(page.locator(".parts > section:visible")).to_have_count(0)
 
 

@@ -134,7 +134,7 @@ def test_no_part_of_an_open_page_contradicts_the_first_fill(stage, tmp_path):
     for page in (desk, bot):
         expect(page.locator(".steps")).to_contain_text("First signal")
     expect(bot.get_by_role("heading", name="Send the first signal")).to_be_visible()
-    expect(bot.get_by_text("0 accepted, 0 refused in the last day")).to_be_visible()
+    expect(bot.get_by_role("img", name="0 filled, 0 refused")).to_be_visible()
     expect(desk.get_by_text("0 filled")).to_be_visible()
     for page in (desk, bot):
         page.evaluate("window.unchanged = true")
@@ -145,7 +145,7 @@ def test_no_part_of_an_open_page_contradicts_the_first_fill(stage, tmp_path):
     expect(desk.get_by_text("1 filled", exact=True)).to_be_visible()
     expect(desk.get_by_text("0 filled")).to_have_count(0)
     expect(bot.get_by_role("heading", name="Send the first signal")).to_have_count(0)
-    expect(bot.get_by_text("1 accepted, 0 refused in the last day")).to_be_visible()
+    expect(bot.get_by_role("img", name="1 filled, 0 refused")).to_be_visible()
     for page in (desk, bot):
         assert page.evaluate("window.unchanged")
     context.close()
@@ -235,7 +235,7 @@ def test_the_copy_button_says_what_it_copies_and_selects_what_it_cannot_copy(sta
     button = page.get_by_role("button", name="Copy the token", exact=True)
     expect(page.get_by_role("button", name="Copy the command", exact=True)).to_be_visible()
     said = page.get_by_role("main").get_by_role("status")
-    page.evaluate("navigator.clipboard.writeText = () => Promise.reject(new Error())")
+    page.evaluate("() => { navigator.clipboard.writeText = () => Promise.reject(new Error()); }")
     button.click()
     expect(said).to_contain_text("It is selected: copy it with the keyboard.")
     assert page.evaluate("getSelection().toString()") == value
