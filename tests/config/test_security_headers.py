@@ -100,7 +100,7 @@ def test_each_way_of_saying_no_has_them(https, monkeypatch, caplog):
     for status, fault in ((500, RuntimeError), (503, OperationalError)):
         monkeypatch.setattr(Head.objects, "exists", _failing(fault))
         answers[f"a fault, {status}"] = (status, sender.get("/readyz", secure=True))
-        monkeypatch.setattr("config.catalog.Card.objects.published", _failing(fault))
+        monkeypatch.setattr("desks.models.Card.objects.published", _failing(fault))
         answers[f"a page's fault, {status}"] = (status, sender.get("/", secure=True))
     for name, (status, response) in answers.items():
         assert (name, response.status_code, lacking(response)) == (name, status, [])

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.django_db
 
 OWNERS = "Your webhooks may repeat or miss events"
 STAFFS = "The platform's webhooks may repeat or miss events"
-RETIRED = "Morning was retired: enrol again"
+RETIRED = "Morning was retired"
 
 
 def start_epoch():
