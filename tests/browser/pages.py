@@ -89,7 +89,7 @@ def address(stage: Stage, route: str) -> str:
         "<str:chat_id>": stage.ids["chat"],
         "<str:secret_id>": stage.ids["secret"],
         "<str:code>": "direction_mismatch",
-        "^(?P<app_label>events|signals|tokens|desks)/$": "tokens/",
+        "^(?P<app_label>desks|events|signals|tokens)/$": "tokens/",
     }
     for part, value in values.items():
         route = route.replace(part, value)

@@ -203,7 +203,7 @@ ROWS: dict[str, dict[str, Row]] = {
     "control/": {"GET": OF_STAFF, "POST": CHANGING},
     "control/stream": {"GET": OF_STAFF},
     "control/jsi18n/": {"GET": OF_STAFF, "POST": CHANGING | {MFA: "method_not_allowed"}},
-    "control/^(?P<app_label>events|signals|tokens|desks)/$": {"GET": OF_STAFF, "POST": CHANGING},
+    "control/^(?P<app_label>desks|events|signals|tokens)/$": {"GET": OF_STAFF, "POST": CHANGING},
     "control/(?P<url>.*)$": {"GET": NOT_THERE, "POST": CHANGING | {MFA: "not_found"}},
 }
 MODELS = (Automation, Card, Desk, Election, Event, Signal, SigningSecret, Subscription, Token, User)

@@ -113,7 +113,7 @@ class World:
             "<str:chat_id>": lambda: self.desk.user.chats.get().public_id,
             "<str:code>": lambda: "malformed",
             "<str:token>": lambda: stop_link(self.desk.user),
-            "^(?P<app_label>events|signals|tokens|desks)/$": lambda: "tokens/",
+            "^(?P<app_label>desks|events|signals|tokens)/$": lambda: "tokens/",
             "(?P<url>.*)$": lambda: "no/such/page/",
             ONE: lambda: str(quote(_model(route).objects.order_by("pk").first().pk)),
         }
