@@ -193,7 +193,7 @@ def test_a_part_holds_many_lines_and_no_page_of_the_log_is_lost(browser, desk, m
 
 @pytest.mark.alone
 def test_the_statements_of_others_do_not_wait_for_an_export_that_computes(desk):
-    """While another thread waits once, the export computes less than between two of its pauses."""
+    """While another thread waits once, the export computes for a few of its pauses, and no more."""
     request = RequestFactory().get(CSV)
     lines = iter(lambda: json.dumps([0] * 500).encode(), None)
     began = time.thread_time()
@@ -203,7 +203,8 @@ def test_the_statements_of_others_do_not_wait_for_an_export_that_computes(desk):
     answer = downloads.download(request, desk, lines, filename="x", content_type="text/plain")
     computed = computed_during_ten_waits(answer.streaming_content)
     leave(answer)
-    assert computed < 10 * between_pauses
+    # Six to twenty times in trials on a quiet machine; 150 to 270 times without the pauses.
+    assert computed < 30 * between_pauses
 
 
 def computed_during_ten_waits(parts):
