@@ -24,10 +24,10 @@ from signals.webhooks.runner.sessions import AT_ONCE, Lease, Session, due, finis
 MOST_SESSIONS = 1500  # at a time, in one process
 MOST_SLOW = 500  # of them, with endpoints that failed last or were slow
 TOGETHER = 100  # webhooks in one lease, and sessions that are saved at once
-SLOW_TOGETHER = 5  # of those in one lease of their own
+SLOW_TOGETHER = 5  # slow webhooks in one lease
 MOST_KEPT = 1000  # connections that are not in use
 
-SLOW_INTERVAL = 0.1  # seconds between two leases of those: together they begin 50 a second
+SLOW_INTERVAL = 0.1  # seconds between two leases of slow webhooks: 50 sessions a second begin
 DUE_INTERVAL = 1.0  # seconds
 TRIM_INTERVAL = 5.0  # seconds
 QUIET_INTERVAL = 600.0  # seconds
