@@ -100,6 +100,7 @@ bench: .venv/dev ## measure speed against baselines on TEST_DATABASE_URL; QUICK=
 
 drills: .venv/dev ## inject faults under load and check that nothing is lost, on TEST_DATABASE_URL and TEST_REDIS_URL; about an hour
 	@: $${TEST_DATABASE_URL:?must name a PostgreSQL database} $${TEST_REDIS_URL:?must name a Redis database}
+	@$(BIN)/python -m tests.drills.one_account
 	@$(BIN)/python -m tests.drills
 	@$(BIN)/python -m tests.drills.layout_conformance
 	@BATCH_KILLS=200 $(BIN)/pytest -q tests/signals/intake/test_batch_kills.py
@@ -110,7 +111,6 @@ drills: .venv/dev ## inject faults under load and check that nothing is lost, on
 	@ROTATION=1 $(BIN)/pytest -q tests/drills/test_key_rotation.py
 	@LIVE_KILLS=1 STREAM_ORACLE_ROUNDS=1000 $(BIN)/pytest -q tests/drills/test_live_kills.py tests/events/live/test_stream_oracle.py
 	@WALK=all $(BIN)/pytest -q tests/browser/test_walk.py
-	@$(BIN)/python -m tests.drills.one_account
 
 mutants: .venv/dev ## plant the bugs of tests/mutants/ one at a time and name those that no test sees
 	@$(BIN)/python -m tests.mutants

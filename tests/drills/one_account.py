@@ -114,10 +114,14 @@ class Seen:
 
 @dataclass(frozen=True)
 class Place:
-    """Where the attacks happen: the layout, the service, and the accounts that attack."""
+    """Where the attacks happen: the layout, the service, and the accounts that attack.
+
+    ``cookies`` is the session of the seeded user, whom an attack leaves without a sign-in to spare.
+    """
 
     served: Layout
     service: Service
+    cookies: str
     accounts: list[dict[str, str]]
     runner: RunnerProcess
 
@@ -178,12 +182,11 @@ Attack = Callable[[Place, Event], None]
 
 def exports(place: Place, over: Event) -> None:
     """Thirty slow readers of one account's CSV."""
-    with _signed_in(place, place.service.seed["user"]) as browser:
-        head = (
-            f"GET /activity.csv HTTP/1.1\r\nHost: {ADDRESS}:{place.served.port}\r\n"
-            f"Cookie: {_cookies(browser)}\r\nConnection: close\r\n\r\n"
-        )
-        _all(30, over, lambda: _read_slowly(place.served.port, head.encode(), over))
+    head = (
+        f"GET /activity.csv HTTP/1.1\r\nHost: {ADDRESS}:{place.served.port}\r\n"
+        f"Cookie: {place.cookies}\r\nConnection: close\r\n\r\n"
+    )
+    _all(30, over, lambda: _read_slowly(place.served.port, head.encode(), over))
 
 
 def _read_slowly(port: int, head: bytes, over: Event) -> None:
@@ -244,7 +247,7 @@ def closings(place: Place, over: Event) -> None:
     for account in place.accounts[1:]:
         if over.is_set():
             return
-        with _signed_in(place, account) as browser, ThreadPoolExecutor(3) as pool:
+        with _signed_in(place.service, account) as browser, ThreadPoolExecutor(3) as pool:
             forms = [
                 pool.submit(browser.post, "/accounts/close/", {"understood": "on"})
                 for _ in range(3)
@@ -254,7 +257,7 @@ def closings(place: Place, over: Event) -> None:
 
 def sign_ins(place: Place, over: Event) -> None:
     """Thirty sign-ins of one address at once, with wrong passwords."""
-    with Browser(_service(place)) as browser:
+    with Browser(_own(place.service)) as browser:
         field = CSRF_FIELD.search(browser.get(SIGN_IN).text)
         assert field, "The page shows no form."
         cookies, token = _cookies(browser), field[1]
@@ -276,7 +279,7 @@ def sign_ins(place: Place, over: Event) -> None:
 def webhooks(place: Place, over: Event) -> None:
     """Webhooks to a server that says 200 to everything, tested and moved back all the time."""
     # Each round has an account with its whole allowance of changes.
-    with _victim() as (url, posts), _signed_in(place, place.accounts[0]) as browser:
+    with _victim() as (url, posts), _signed_in(place.service, place.accounts[0]) as browser:
         made = [_made(browser, f"{url}/{number}") for number in range(5)]
         while not over.is_set():
             for webhook in made:
@@ -319,8 +322,8 @@ def _victim() -> Iterator[tuple[str, list[str]]]:
 
 
 @contextmanager
-def _signed_in(place: Place, who: dict[str, str]) -> Iterator[Browser]:
-    with Browser(_service(place)) as browser:
+def _signed_in(service: Service, who: dict[str, str]) -> Iterator[Browser]:
+    with Browser(_own(service)) as browser:
         browser.sign_in(who)
         yield browser
 
@@ -329,8 +332,9 @@ def _cookies(browser: Browser) -> str:
     return "; ".join(f"{name}={value}" for name, value in browser.http.cookies.items())
 
 
-def _service(place: Place) -> Service:
-    return Service(place.served.http, place.service.seed)
+def _own(service: Service) -> Service:
+    """The service with a connection of this process."""
+    return Service(service.base_url, service.seed)
 
 
 def _all(number: int, over: Event, act: Callable[[], None]) -> None:
@@ -391,7 +395,9 @@ def _place(stack: ExitStack) -> Place:
     runner = RunnerProcess(Path(served.folder) / "runner", **web.environment)
     stack.callback(runner.kill)
     service = stack.enter_context(Service(served.http, web.seed))
-    return Place(served, service, accounts, runner)
+    with _signed_in(service, web.seed["user"]) as browser:
+        cookies = _cookies(browser)
+    return Place(served, service, cookies, accounts, runner)
 
 
 def _compare(place: Place, attack: Attack) -> tuple[Seen, Seen]:
