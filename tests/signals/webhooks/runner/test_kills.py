@@ -23,6 +23,7 @@ from django.db.models.functions import Now
 
 from desks import actions as desk_actions
 from events.actors import SYSTEM
+from events.feed import read_head
 from signals.webhooks.models import Subscription
 from signals.webhooks.runner.sessions import LEASE
 from tests.factories import a_bot, a_card, a_ready_desk
@@ -201,22 +202,28 @@ def test_nothing_is_lost_or_signed_wrongly_and_first_deliveries_are_in_order(tmp
         def requests_to(number, found):
             return [one for one in list(found.requests) if one.path == f"/{number}"]
 
-        ids, read = defaultdict(set), Counter()
+        # Runners go on to tell the log of webhooks that fail for long, and that work again.
+        head = read_head().position
+        expected = {
+            row.pk: [position for position in must_hear(row, starts[row.pk]) if position <= head]
+            for _, _, row, _ in subscribed
+        }
+        came, read = defaultdict(set), Counter()
 
         def hear():
-            """Notes the ids that came since the last call, by the path of the subscription."""
+            """Notes what came since the last call, by the path of the subscription."""
             for found in heard:
                 for one in found.requests[read[found.port] :]:
-                    ids[one.path].add(one.headers["webhook-id"])
+                    position = int(one.headers["webhook-id"].split("_")[1])
+                    if position <= head:
+                        came[one.path].add(position)
                     read[found.port] += 1
-
-        expected = {row.pk: must_hear(row, starts[row.pk]) for _, _, row, _ in subscribed}
 
         def missing():
             retries_are_due()
             hear()
             left = {
-                number: len(expected[row.pk]) - len(ids[f"/{number}"])
+                number: len(expected[row.pk]) - len(came[f"/{number}"])
                 for _, _, row, number in subscribed
             }
             return {number: count for number, count in left.items() if count > 0}
@@ -227,4 +234,5 @@ def test_nothing_is_lost_or_signed_wrongly_and_first_deliveries_are_in_order(tmp
         for runner in stage.running:
             assert runner.is_running
         for found, secret, row, number in subscribed:
-            assert first_heard(requests_to(number, found), [secret]) == expected[row.pk]
+            first = first_heard(requests_to(number, found), [secret])
+            assert [position for position in first if position <= head] == expected[row.pk]
