@@ -37,7 +37,7 @@ ENDED_WITHIN = 5  # seconds (contract, section 4, events)
 
 @pytest.fixture(scope="module")
 def web() -> Iterator[Server]:
-    with serving(METRICS_TOKEN=METRICS_TOKEN) as server:
+    with serving(METRICS_TOKEN=METRICS_TOKEN, WEB_CONCURRENCY="1") as server:
         yield server
 
 
