@@ -45,7 +45,8 @@ live: .venv/base .env ## run the live server beside make serve: the feed for tho
 	@exec $(BIN)/python -m config.live
 
 # One worker more than there are cores, because some always wait for a browser or a server. Each
-# file runs in one worker, so that its server starts once. Tests with deadlines run last, alone.
+# file runs in one worker, so that its server starts once, and so do files that share servers
+# (tests/distribution.py). Tests with deadlines run last, alone.
 PARALLEL = -n $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist loadfile --no-loadscope-reorder
 ALONE = $$(grep -rlE --include='test_*.py' 'mark\.alone' tests)
 # In CI a test that failed runs once more, with nothing beside it. Its name is printed.

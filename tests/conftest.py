@@ -23,7 +23,7 @@ from events.http import limits
 from events.live import hub
 from events.live.slots import slots
 from events.models import Event, Head
-from tests import factories, prepared, staff
+from tests import distribution, factories, prepared, staff
 from tests.client import signed_in
 from tokens.callers import credential_cache
 
@@ -151,13 +151,21 @@ def member(desk: Desk) -> User:
     return staff.verified(desk.user)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Let files that share servers run in one worker: --dist loadfile."""
+    is_by_file = config.getoption("dist") == "loadfile"
+    return distribution.Distribution(config, log) if is_by_file else None
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the slowest first, so that no worker ends with them: browsers, servers, slow files."""
+    """Run the slowest first, so that no worker ends with them: servers, slow files."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
+    units = [*distribution.TOGETHER, ""]
     items.sort(
         key=lambda item: (
-            "browser" not in item.path.parts,
+            next(place for place, unit in enumerate(units) if item.nodeid.startswith(unit)),
             not item.get_closest_marker("processes"),
             item.path not in slow,
         )

@@ -11,6 +11,7 @@ TEST_REDIS_URL is set. The server ends with the block and with the process that 
 process (``tests.guard``) starts the server and stops it when its pipe closes.
 """
 
+import atexit
 import json
 import os
 import re
@@ -49,7 +50,8 @@ READY, IDLE = 12, 3
 STARTING = 300  # seconds, on a slow machine
 POLL_INTERVAL = 0.05  # seconds
 
-_kept: list[socket.socket] = []  # the sockets of ``free_port``
+_kept = ExitStack()  # the sockets of ``free_port``
+atexit.register(_kept.close)
 
 # One process for all commands, because starting a process takes most of the time.
 PREPARE = """
@@ -266,9 +268,8 @@ def free_port() -> int:
     A socket keeps it, which is bound and never listens. A server can listen there nevertheless,
     because it sets SO_REUSEADDR as this socket does.
     """
-    keeper = socket.socket()
+    keeper = _kept.enter_context(socket.socket())
     keeper.bind((ADDRESS, 0))
     keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    _kept.append(keeper)
     port: int = keeper.getsockname()[1]
     return port

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.once
 
 @pytest.fixture(scope="module")
 def server():
-    with serving() as server:
+    with serving(WEB_CONCURRENCY="1") as server:
         yield server
 
 

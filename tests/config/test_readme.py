@@ -30,7 +30,7 @@ NEEDED = ("httpx2", "httpcore2", "h11", "anyio", "idna", "truststore", "typing-e
 
 @pytest.fixture(scope="module")
 def server():
-    with serving() as server:
+    with serving(WEB_CONCURRENCY="1") as server:
         yield server
 
 

@@ -66,7 +66,7 @@ def nox_service(request: pytest.FixtureRequest) -> Iterator[Service]:
         yield given
         return
     with (
-        _serving(nox=True) as server,
+        _serving(nox=True, WEB_CONCURRENCY="1") as server,
         Service(server.base_url, server.seed) as own,
     ):
         yield own
@@ -101,7 +101,10 @@ def service_to_end() -> Iterator[Service]:
     """A service for one test, which changes it for good."""
     if _is_named():
         pytest.skip("The test would end the cards, the users and the accounts of the seed.")
-    with _serving() as server, Service(server.base_url, server.seed) as own:
+    with (
+        _serving(WEB_CONCURRENCY="1") as server,
+        Service(server.base_url, server.seed) as own,
+    ):
         yield own
         _assert_as_described(own)
 
@@ -112,7 +115,7 @@ def service_that_delivers() -> Iterator[Service]:
     if _is_named():
         pytest.skip("This service cannot reach an endpoint of the tests.")
     with (
-        _serving(DELIVERY_ALLOW="127.0.0.1/32") as server,
+        _serving(DELIVERY_ALLOW="127.0.0.1/32", WEB_CONCURRENCY="1") as server,
         Service(server.base_url, server.seed) as own,
     ):
         from tests.server import delivering  # noqa: PLC0415 - not available without the product

@@ -11,7 +11,8 @@ FAILURES = 30  # a minute: more than the other tests cause
 
 @pytest.fixture(scope="package")
 def served():
-    with layout(LIMIT_FAILURES=f"{FAILURES}/minute", METRICS_TOKEN=secrets.token_hex(32)) as served:
+    token = secrets.token_hex(32)
+    with layout(LIMIT_FAILURES=f"{FAILURES}/minute", METRICS_TOKEN=token, PATIENCE="on") as served:
         yield served
 
 

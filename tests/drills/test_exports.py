@@ -18,7 +18,6 @@ from tests.drills.layout import ADDRESS, UNLIMITED, layout, needs_nginx, needs_p
 
 pytestmark = [
     pytest.mark.processes,
-    pytest.mark.alone,
     pytest.mark.timeout(400),
     needs_nginx,
     needs_postgresql,
@@ -42,7 +41,7 @@ FROM head, generate_series(1, %(events)s) AS i;
 
 @pytest.fixture(scope="module")
 def served():
-    with layout(changed=SMALL, THREADS="8", LIMIT_MINTING="off") as served:
+    with layout(changed=SMALL, THREADS="8", LIMIT_MINTING="off", PATIENCE="on") as served:
         web = served.webs[0]
         desk = web.seed["desks"][0]["userId"]
         with connect(web) as database:

@@ -6,7 +6,7 @@ from tests.drills import faults
 from tests.drills.drill import drill
 from tests.drills.stage import needs_servers, stage
 
-pytestmark = [pytest.mark.processes, pytest.mark.alone, pytest.mark.once, needs_servers]
+pytestmark = [pytest.mark.processes, pytest.mark.once, needs_servers]
 
 
 @pytest.fixture

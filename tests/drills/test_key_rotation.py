@@ -30,7 +30,6 @@ from tests.server import KEYS, ROOT, Server, manage, serving, serving_beside
 
 pytestmark = [
     pytest.mark.processes,
-    pytest.mark.alone,
     pytest.mark.once,
     pytest.mark.skipif("ROTATION" not in os.environ, reason="make drills runs it: a minute"),
 ]

@@ -19,7 +19,7 @@ from tests.config.server.test_framing import CHUNKED, GET, HOOK, REFUSED, SMUGGL
 from tests.drills.layout import ADDRESS, needs_nginx, needs_postgresql
 from tests.drills.test_layout import LARGEST, SENDERS, client_at, logged, said
 
-pytestmark = [pytest.mark.processes, pytest.mark.alone, needs_nginx, needs_postgresql]
+pytestmark = [pytest.mark.processes, needs_nginx, needs_postgresql]
 
 SENDER = (f"127.1.{number // 250}.{number % 250 + 1}" for number in itertools.count())
 LINE = f"GET {EVENTS} HTTP/1.1\r\n"

@@ -17,7 +17,6 @@ from tests.stream_oracle import assert_complete, follow_all
 
 pytestmark = [
     pytest.mark.processes,
-    pytest.mark.alone,
     pytest.mark.timeout(900),
     pytest.mark.skipif("LIVE_KILLS" not in os.environ, reason="make drills runs it: minutes"),
 ]

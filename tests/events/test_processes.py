@@ -27,7 +27,6 @@ from tests.processes import started_together
 pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.processes,
-    pytest.mark.alone,
 ]
 
 WRITERS = 8

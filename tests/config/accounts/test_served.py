@@ -143,6 +143,7 @@ def test_of_one_form_that_is_sent_to_four_workers_at_once_one_makes_a_token(
     assert minted(server) == before + 1
 
 
+@pytest.mark.once
 def test_many_who_sign_in_at_once_take_the_memory_of_a_few():
     many = 16
     with serving(WEB_CONCURRENCY="1", THREADS=str(many), TRUSTED_PROXIES="1") as server:

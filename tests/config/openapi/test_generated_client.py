@@ -21,7 +21,7 @@ PACKAGE = "generated_client"
 
 @pytest.fixture(scope="module")
 def server():
-    with serving(DELIVERY_ALLOW="127.0.0.1/32") as started:
+    with serving(DELIVERY_ALLOW="127.0.0.1/32", WEB_CONCURRENCY="1") as started:
         yield started
 
 

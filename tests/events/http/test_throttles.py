@@ -137,7 +137,7 @@ def test_with_limits_off_there_are_no_limit_headers(desk):
 
 def push_in_rounds(tokens: list[str], name: str) -> list[list[int]]:
     """The statuses of one worker's 16 pushes with each token. All workers start at once."""
-    limits = {**django_settings.LIMITS, "platform": f"{LIMIT}/minute"}
+    limits = {**django_settings.LIMITS, "platform": f"{LIMIT}/day"}
     rounds = []
     with override_settings(LIMITS=limits):
         for number, token in enumerate(tokens):
@@ -148,7 +148,6 @@ def push_in_rounds(tokens: list[str], name: str) -> list[list[int]]:
 
 
 @pytest.mark.processes
-@pytest.mark.alone
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.skipif(
     "not __import__('django.conf').conf.settings.LIMITS_URL",
@@ -172,7 +171,6 @@ def push_with_bot(bot: Bot, chosen: dict[str, str]) -> list[int]:
 
 
 @pytest.mark.processes
-@pytest.mark.alone
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.skipif(
     "not __import__('django.conf').conf.settings.LIMITS_URL",

@@ -22,7 +22,14 @@ from events.http.refusals import Unavailable
 from events.live import hub as hub_module
 from events.live import streams
 from events.live.frames import Version
-from events.live.hub import HEARTBEAT, RETRY_INTERVAL, Hub, Recent
+from events.live.hub import (
+    CHECK_INTERVAL,
+    HEARTBEAT,
+    POLL_INTERVAL,
+    RETRY_INTERVAL,
+    Hub,
+    Recent,
+)
 from events.live.readers import MAX_UNSENT, Credential, Reader, View
 from events.live.slots import ThreadReader
 from events.models import Event, Head
@@ -170,6 +177,12 @@ def test_no_statement_looks_at_a_credential_of_which_the_log_tells(hub):
     with CaptureQueriesContext(connection) as queries:
         hub.admit(reader)
     assert (len(queries), hub.readers) == (0, 2)
+
+
+def test_heartbeats_and_checks_of_tokens_are_as_frequent_as_the_contract_promises():
+    """Section 4: a heartbeat every 15 s; a stream ends at most 5 s after its token."""
+    assert HEARTBEAT == 15
+    assert CHECK_INTERVAL + POLL_INTERVAL < 5
 
 
 def test_heartbeats_tell_how_far_the_log_was_examined(hub):

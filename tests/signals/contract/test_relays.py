@@ -2,10 +2,12 @@
 
 import hmac
 import json
+import re
 import secrets
 import socket
 import time
 from hashlib import sha256
+from pathlib import Path
 
 import httpx2
 import pytest
@@ -419,11 +421,15 @@ def test_a_5xx_of_the_service_makes_the_platform_retry(behind, bot, status, expe
     assert (answer.status_code, answer.content) == (expected, b"{}")
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("drips", [False, True], ids=["silent", "a byte at a time"])
-def test_a_silent_service_gets_no_more_time_than_the_platform_allows(behind, bot, drips):
+def test_a_service_that_never_answers_is_reported_as_slow(behind, bot, drips):
     with slow_hook(drips) as address, behind(address, IN_TIME) as relay:
         assert code(send(relay, message(bot))) == (503, "hook_slow")
+
+
+def test_the_relay_gives_up_half_a_second_before_the_platform(kind):
+    limit = re.search(r"ANSWER_TIMEOUT = ([\d.]+)", Path(RELAYS[kind][-1]).read_text())
+    assert limit.group(1) in ("2.5", "2500")
 
 
 def test_an_unavailable_service_is_a_502(behind, bot):

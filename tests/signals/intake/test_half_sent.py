@@ -26,7 +26,7 @@ print(Token.objects.filter(name="Engine", last_used_at__isnull=False).exists())
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    with serving() as server:
+    with serving(WEB_CONCURRENCY="1") as server:
         yield server
 
 

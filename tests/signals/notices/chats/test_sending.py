@@ -412,7 +412,6 @@ def take_all(number: int) -> list[str]:
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.processes
-@pytest.mark.alone
 def test_processes_that_take_at_once_never_take_the_same(member):
     for number in range(40):
         chat = a_chat(member)

@@ -1,0 +1,25 @@
+"""Which tests a worker of xdist runs one after the other: those of a file, or of several.
+
+A folder's fixtures start its servers in each worker that runs one of its files. So one worker runs
+the files that share the most expensive ones.
+"""
+
+from xdist.scheduler import LoadFileScheduling
+
+# The beginnings of their paths. The longest comes first: it is started first.
+TOGETHER = ("tests/browser/", "tests/conformance/", "tests/drills/test_layout")
+
+
+def unit_of(file: str) -> str:
+    """The unit of work to which the tests of a file belong."""
+    return next((shared for shared in TOGETHER if file.startswith(shared)), file)
+
+
+class Distribution(LoadFileScheduling):
+    """Hands out units of work instead of files.
+
+    xdist has no public name for this difference of its own schedulers.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        return unit_of(super()._split_scope(nodeid))
