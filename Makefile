@@ -99,15 +99,15 @@ coverage: .venv/dev ## run the tests on SQLite and measure branch coverage
 bench: .venv/dev ## measure speed against baselines on TEST_DATABASE_URL; QUICK=1 takes a minute
 	@$(BIN)/python -m tests.bench $(if $(QUICK),--quick)
 
-drills: .venv/dev ## inject faults under load and check that nothing is lost, on TEST_DATABASE_URL and TEST_REDIS_URL; about an hour
+drills: .venv/dev ## inject faults under load and check that nothing is lost, on TEST_DATABASE_URL and TEST_REDIS_URL; half an hour
 	@: $${TEST_DATABASE_URL:?must name a PostgreSQL database} $${TEST_REDIS_URL:?must name a Redis database}
 	@$(BIN)/python -m tests.drills.one_account
 	@$(BIN)/python -m tests.drills
 	@$(BIN)/python -m tests.drills.layout_conformance
 	@BATCH_KILLS=200 $(BIN)/pytest -q tests/signals/intake/test_batch_kills.py
-	@DELIVERY_KILLS=100 $(BIN)/pytest -q tests/signals/webhooks/runner/test_kills.py
+	@DELIVERY_KILLS=60 $(BIN)/pytest -q tests/signals/webhooks/runner/test_kills.py
 	@RACE_ROUNDS=50 DEMO_ONCE=1 $(BIN)/pytest -q tests/signals/intake/test_processes.py tests/signals/demo/test_demo.py
-	@MODEL_HISTORIES=300 $(BIN)/pytest -q tests/model
+	@MODEL_HISTORIES=150 $(BIN)/pytest -q tests/model
 	@EVENTS_EACH=2500 $(BIN)/pytest -q tests/events/test_processes.py
 	@ROTATION=1 $(BIN)/pytest -q tests/drills/test_key_rotation.py
 	@LIVE_KILLS=1 STREAM_ORACLE_ROUNDS=1000 $(BIN)/pytest -q tests/drills/test_live_kills.py tests/events/live/test_stream_oracle.py

@@ -39,8 +39,8 @@ from tests.drills.layout import ADDRESS, Layout, layout  # noqa: E402
 from tests.server import manage  # noqa: E402
 from tests.signals.webhooks.runner.stage import RunnerProcess  # noqa: E402
 
-# A round has some 700 signals, of which seven are slower than the p99: one round compares nothing.
-ROUNDS, SECONDS = 4, 15.0
+# A round has some 500 signals, of which five are slower than the p99: one round compares nothing.
+ROUNDS, SECONDS = 4, 12.0
 OTHERS = "127.2.0.1"  # the address of those who are held up; attacks come from ADDRESS
 PAUSE = 0.03  # seconds between two signals of a sender
 PACE = 1.0  # seconds between two requests of one of the attacker's connections
