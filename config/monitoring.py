@@ -26,7 +26,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 from redis.exceptions import RedisError
 
-from events import schema
+from events import confirmation, schema
 from events.http import limits
 from events.http.pages import page
 from events.http.refusals import NotFound
@@ -34,6 +34,8 @@ from events.models import Head
 from signals.webhooks.runner.news import lag_seconds, webhooks_by_state
 
 OK, AWAY = "ok", "away"
+# The database waits for a standby to confirm commits: nothing can be written.
+UNCONFIRMED = "unconfirmed"
 # The database lacks what this release needs. Migrate first, then start the new release.
 BEHIND = "behind"
 # Without a shared store, or while it is down, each process counts separately.
@@ -67,7 +69,7 @@ def healthz(request: HttpRequest) -> JsonResponse:
 
 @page("GET")
 def readyz(request: HttpRequest) -> JsonResponse:
-    """The service is ready: the database holds the log and has what this release needs.
+    """The service is ready: the database holds the log, has what this release needs, and confirms.
 
     The service also runs without the limits' store or the cache. Their state is reported, but does
     not make the service unready.
@@ -82,7 +84,7 @@ def states() -> dict[str, str]:
     database = _database()
     return {
         "database": database,
-        "migrations": (OK if SCHEMA.fits() else BEHIND) if database == OK else AWAY,
+        "migrations": AWAY if database == AWAY else OK if SCHEMA.fits() else BEHIND,
         "limits": _limits(),
         "cache": _cache(),
     }
@@ -90,7 +92,9 @@ def states() -> dict[str, str]:
 
 def _database() -> str:
     try:
-        return OK if Head.objects.exists() else AWAY
+        if not Head.objects.exists():
+            return AWAY
+        return UNCONFIRMED if confirmation.is_missing() else OK
     except DatabaseError:
         SCHEMA.doubt()
         return AWAY
@@ -166,7 +170,7 @@ class Now(Collector):
         for part, state in parts.items():
             up.add_metric([part], state in UP)
         yield up
-        if parts["database"] in UP:
+        if parts["database"] != AWAY:
             with suppress(DatabaseError, Head.DoesNotExist):
                 yield _head()
                 yield _subscriptions()

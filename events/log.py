@@ -17,9 +17,10 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
-from django.db import transaction
+from django.db import OperationalError, transaction
 from django.utils import timezone
 
+from events import confirmation
 from events.actors import Actor
 from events.kinds import Kind
 from events.models import Event
@@ -134,7 +135,8 @@ def turn(*, actor: Actor | None, positions: int = 1) -> Iterator[Turn]:
     takes so many positions. If there are more events or fewer, the last one corrects the counter.
 
     Raises ``OperationalError`` if the lock is not free in time, and ``ValueError`` for another
-    actor inside a turn. Nothing is written then.
+    actor inside a turn. Nothing is written then. Raises ``OperationalError`` too if the commit is
+    not confirmed in time; it may have been written then.
     """
     current_turn: Turn | None = getattr(_thread, "turn", None)
     if current_turn is not None:
@@ -142,8 +144,13 @@ def turn(*, actor: Actor | None, positions: int = 1) -> Iterator[Turn]:
             raise ValueError(f"The actor of the turn is {current_turn.actor}, not {actor}.")
         yield current_turn
         return
+    confirmation.require()
     with wait_for_turn(), transaction.atomic(durable=True):
-        _thread.turn = current = Turn(actor, positions)
+        try:
+            _thread.turn = current = Turn(actor, positions)
+        except OperationalError:
+            confirmation.doubted.set()
+            raise
         try:
             yield current
             for callback in current.before_commit:

@@ -127,12 +127,14 @@ def lift_timeouts() -> None:
 
 @contextmanager
 def without_timeouts(database: BaseDatabaseWrapper) -> Iterator[None]:
-    """Lifts them from a session, until the block ends."""
+    """Lifts them from a session, and that of its commits, until the block ends."""
     if database.vendor == "postgresql":
         _each_timeout(database, "SET {} = 0")
+        database.connection.is_patient = True
     yield
     if database.vendor == "postgresql":
         _each_timeout(database, "RESET {}")
+        database.connection.is_patient = False
 
 
 def _each_timeout(database: BaseDatabaseWrapper, statement: str) -> None:

@@ -35,6 +35,7 @@ class Wait(StrEnum):
     LOCK = "lock"  # a lock of the database that another session held
     STATEMENT = "statement"  # the end of a statement
     PROCESS = "process"  # this process: it stood still in the middle of a transaction
+    CONFIRMATION = "confirmation"  # a standby's, of a commit
     DATABASE = "database"  # the database, which went away or refused
     CACHE = "cache"  # the cache
     READERS = "readers"  # a place for one more reader that waits or has a stream

@@ -18,7 +18,7 @@ from hypothesis import settings as hypothesis
 from limits.storage import MemoryStorage
 
 from desks.models import Card, Desk, User
-from events import log
+from events import confirmation, log
 from events.http import limits
 from events.live import hub
 from events.live.slots import slots
@@ -59,6 +59,12 @@ def no_cached_credentials() -> None:
     """Drop the credentials that this process cached: a test's rows are rolled back."""
     credential_cache.tokens._rows.clear()
     credential_cache.secrets._rows.clear()
+
+
+@pytest.fixture(autouse=True)
+def no_doubt() -> None:
+    """Forget that a test waited in vain: the process would ask the database once more."""
+    confirmation.doubted.clear()
 
 
 @pytest.fixture(autouse=True)

@@ -29,6 +29,7 @@ from django.utils.functional import SimpleLazyObject
 
 from config.problems import UNAVAILABLE_ERRORS
 from desks.models import User
+from events.confirmation import unconfirmed
 from events.http.requests import state_of
 from events.json_schema import JsonObject
 from tokens.callers.staff import session_end
@@ -152,4 +153,5 @@ def _note_use(request: HttpRequest, user: User) -> None:
         return
     name = salted_hmac("config.accounts.sessions.use", key, algorithm="sha256").hexdigest()
     if cache.add(f"session-use:{name}", True, USE_NOTED_EVERY):
-        UserSession.objects.filter(session_key=key).update(last_seen_at=timezone.now())
+        with unconfirmed():
+            UserSession.objects.filter(session_key=key).update(last_seen_at=timezone.now())

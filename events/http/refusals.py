@@ -349,6 +349,7 @@ ENDED = {
     Wait.LOCK: "Somebody else wrote to the database for too long.",
     Wait.STATEMENT: "The database took too long.",
     Wait.PROCESS: "The server was too busy to go on in time.",
+    Wait.CONFIRMATION: "The database did not confirm in time what was written.",
     Wait.DATABASE: "The database is not available.",
     Wait.CACHE: "The cache is not available.",
     Wait.READERS: "No place for another reader is free.",

@@ -127,6 +127,14 @@ class Postgresql(Process):
 
         wait_until(answers, "PostgreSQL")
 
+    def confirm_by(self, standby: str) -> None:
+        """Commits wait for this standby from now on; for nobody if it is empty."""
+        self.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{standby}'")
+        self.execute("SELECT pg_reload_conf()")
+        name = "SHOW synchronous_standby_names"
+        wait_until(lambda: self.execute(name) == [(standby,)], "the new setting")
+        self.execute("CHECKPOINT")  # whose process tells the others of it
+
     def recover(self) -> float:
         """Waits until it accepts connections. Starts it again if it ends before."""
 
@@ -142,18 +150,18 @@ class Postgresql(Process):
         self.end(signal.SIGQUIT)
 
     def execute(self, statement: str, database: str = "postgres") -> list[Any]:
-        with self._connect(database) as here:
+        with self.connect(database) as here:
             cursor = here.execute(statement)  # type: ignore[call-overload]
             return list(cursor.fetchall()) if cursor.description else []
 
-    def _connect(self, database: str) -> Any:
+    def connect(self, database: str) -> Any:
         return psycopg.connect(
             host=ADDRESS, port=self.port, user="postgres", dbname=database, autocommit=True
         )
 
     def _answers(self) -> bool:
         try:
-            self._connect("postgres").close()
+            self.connect("postgres").close()
         except psycopg.OperationalError:
             return False
         return True

@@ -13,6 +13,7 @@ from rest_framework.authentication import BaseAuthentication, CSRFCheck
 from rest_framework.request import Request
 
 from desks.models import User
+from events.confirmation import unconfirmed
 from events.http.refusals import (
     CredentialsMissing,
     CsrfFailed,
@@ -126,7 +127,8 @@ def _update_last_used(token: Token, now: datetime, digest: str, key_id: str) -> 
     with try_write_lock() as free:
         if free:
             use = {"last_used_at": now, "digest": digest, "key_id": key_id}
-            Token.objects.filter(pk=token.pk).update(**use)
+            with unconfirmed():
+                Token.objects.filter(pk=token.pk).update(**use)
             token.last_used_at = now
 
 

@@ -4,6 +4,7 @@ A reader's cursor may be from before the loss, so it is refused. What the restor
 follows the log with is as old as the log: bookmarks and webhooks go on in the new epoch.
 """
 
+from django.db import connection
 from django.db.models import F, Value
 from django.db.models.functions import Least
 
@@ -14,7 +15,7 @@ from events.columns import new_epoch
 from events.feed import read_head
 from events.management.log_command import LogCommand
 from events.models import Head
-from events.statements import lift_timeouts
+from events.statements import without_timeouts
 from signals.notices.writers import RESTORED
 from signals.webhooks.models import Subscription
 
@@ -30,8 +31,8 @@ class Command(LogCommand):
     )
 
     def handle(self, *args: object, **options: object) -> None:
-        with log.turn(actor=SYSTEM) as turn:
-            lift_timeouts()  # there may be many webhooks
+        # There may be many webhooks.
+        with without_timeouts(connection), log.turn(actor=SYSTEM) as turn:
             old, new, last = read_head().epoch, new_epoch(), turn.position - 1
             Head.objects.update(epoch=new)
             # ``epoch`` of other bookmarks is empty: their position is none of the log.
