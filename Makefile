@@ -22,7 +22,7 @@ key = $$($(BIN)/python -c 'import secrets; print(secrets.token_hex(32))')
 PRODUCTION = ENV_FILE=/dev/null DEBUG=off SECRET_KEY=$(key) TOKEN_KEYS=$(key) \
 	SECRET_KEYS=$(key) BASE_URL=https://signals.example DATABASE_URL=sqlite:////dev/null
 
-.PHONY: help demo serve live quick check other-checks lint types style test coverage bench drills mutants mutmut screenshots lock
+.PHONY: help demo serve live cluster quick check other-checks lint types style test coverage bench drills mutants mutmut screenshots lock
 
 help: ## list the commands
 	@sed -n 's/^\([a-z]*\):.* ## /  make \1	/p' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ serve: .venv/base .env ## run the server, and the runner of webhooks, with the s
 
 live: .venv/base .env ## run the live server beside make serve: the feed for thousands of readers
 	@exec $(BIN)/python -m config.live
+
+cluster: .venv/dev .venv/patroni ## serve on three machines for the database, played on this one, as root; ONCE=1 ends after the demonstration
+	@exec $(BIN)/python -m tests.drills.cluster_layout --port=$(PORT) $(if $(ONCE),--once)
 
 # One worker more than there are cores, because some always wait for a browser or a server. Each
 # file runs in one worker, so that its server starts once, and so do files that share servers
@@ -99,10 +102,11 @@ coverage: .venv/dev ## run the tests on SQLite and measure branch coverage
 bench: .venv/dev ## measure speed against baselines on TEST_DATABASE_URL; QUICK=1 takes a minute
 	@$(BIN)/python -m tests.bench $(if $(QUICK),--quick)
 
-drills: .venv/dev ## inject faults under load and check that nothing is lost, on TEST_DATABASE_URL and TEST_REDIS_URL; half an hour
+drills: .venv/dev .venv/patroni ## inject faults under load and check that nothing is lost, on TEST_DATABASE_URL and TEST_REDIS_URL; half an hour and more
 	@: $${TEST_DATABASE_URL:?must name a PostgreSQL database} $${TEST_REDIS_URL:?must name a Redis database}
 	@$(BIN)/python -m tests.drills.one_account
 	@$(BIN)/python -m tests.drills
+	@$(BIN)/python -m tests.drills.cluster_faults
 	@$(BIN)/python -m tests.drills.layout_conformance
 	@BATCH_KILLS=200 $(BIN)/pytest -q tests/signals/intake/test_batch_kills.py
 	@DELIVERY_KILLS=60 $(BIN)/pytest -q tests/signals/webhooks/runner/test_kills.py
@@ -136,6 +140,7 @@ lock: ## pin the requirements of pyproject.toml again; minutes
 	/tmp/signals-lock/bin/pip install --quiet pip-tools
 	$(LOCK) --strip-extras --output-file requirements/base.txt pyproject.toml
 	$(LOCK) --no-strip-extras --extra dev --constraint requirements/base.txt --output-file requirements/dev.txt pyproject.toml
+	cd deploy/cluster && $(LOCK) --strip-extras --output-file requirements.txt requirements.in
 	rm -r /tmp/signals-lock
 
 # --- Set-up: runs once, and again when the requirements change -----------------------------------
@@ -155,6 +160,14 @@ lock: ## pin the requirements of pyproject.toml again; minutes
 .venv/dev: requirements/dev.txt .venv/base
 	@echo 'Installing the requirements of the tests.'
 	@$(PIP) -r requirements/dev.txt
+	@touch $@
+
+# Patroni, for drills. It runs as the user postgres, who may not read a Python in somebody's home.
+.venv/patroni: deploy/cluster/requirements.txt | .venv/bin/pip
+	@echo 'Installing Patroni.'
+	@/usr/bin/python3 -m venv --clear $@
+	@$@/bin/pip install --quiet --disable-pip-version-check --require-hashes -r deploy/cluster/requirements.txt \
+		|| { rm -rf $@; exit 1; }
 	@touch $@
 
 .env:

@@ -11,7 +11,8 @@ pytestmark = pytest.mark.once
 
 PINNED = re.compile(r"[a-z0-9._-]+(\[[a-z0-9,-]+\])?==[^ ;]+( ; .+)?")
 HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
-FILES = ["base.txt", "dev.txt"]
+PATRONI = "../deploy/cluster/requirements.txt"
+FILES = ["base.txt", "dev.txt", PATRONI]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
@@ -26,7 +27,7 @@ def requirements(name: str) -> list[tuple[str, list[str]]]:
 @pytest.mark.parametrize("name", FILES)
 def test_every_requirement_is_pinned_and_has_hashes(name):
     found = requirements(name)
-    assert len(found) > 20
+    assert len(found) >= 20
     for requirement, hashes in found:
         assert PINNED.fullmatch(requirement), requirement
         assert hashes, requirement
@@ -49,6 +50,7 @@ def test_nor_does_what_they_are_made_from():
     [
         ("base.txt", PROJECT["dependencies"]),
         ("dev.txt", PROJECT["dependencies"] + PROJECT["optional-dependencies"]["dev"]),
+        (PATRONI, (ROOT / "deploy/cluster/requirements.in").read_text().split()),
     ],
 )
 def test_what_is_asked_for_is_what_is_pinned(name, wanted):
@@ -70,4 +72,9 @@ def test_nothing_is_installed_whose_hash_is_not_there():
     installed = re.findall(
         r"^\t@?\S*(?:\$\(PIP\)|pip) .*(?:install )?-r (\S+)", recipe, re.MULTILINE
     )
-    assert installed == ["requirements/base.txt", "requirements/dev.txt"]
+    assert installed == [
+        "requirements/base.txt",
+        "requirements/dev.txt",
+        "deploy/cluster/requirements.txt",
+    ]
+    assert recipe.count("--require-hashes") == 2  # PIP, and Patroni's

@@ -6,7 +6,6 @@ the service took longer than 5 to recover, or if no signals shared a turn at the
 """
 
 import os
-import platform
 import sys
 
 import django
@@ -15,12 +14,11 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.settings")
 django.setup()
 
 from tests.drills import faults  # noqa: E402 - what signs for the clients is the product's own
-from tests.drills.drill import Row, drill  # noqa: E402
+from tests.drills.drill import drill  # noqa: E402
 from tests.drills.stage import MISSING, Stage, stage  # noqa: E402
-from tests.server import ROOT  # noqa: E402
+from tests.drills.table import write  # noqa: E402
 
-DOCUMENT = ROOT / "SECURITY.md"
-BEGIN, END = "<!-- make drills writes this table -->\n", "<!-- up to here -->\n"
+BEGIN = "<!-- make drills writes this table -->\n"
 
 # Each fault, how often it is caused, and the seconds between two.
 ALL = (
@@ -60,10 +58,8 @@ def main() -> int:
         sys.exit(f"The drills need {', '.join(MISSING)}.")
     with stage(customers=3, away=5, like_a_disk=True) as staged:
         rows = list(_rows(staged))
-    table = _table(rows)
-    print(table)
-    before, rest = DOCUMENT.read_text().split(BEGIN)
-    DOCUMENT.write_text(f"{before}{BEGIN}\n{table}\n{END}{rest.partition(END)[2]}")
+    titles = COLUMNS.items()
+    write(BEGIN, [{title: getattr(row, name) for name, title in titles} for row in rows])
     slow = any(row.slow() for row in rows if row.fault not in STARTED_ANEW)
     return int(slow or any(row.wrong() for row in rows) or not any(row.shared for row in rows))
 
@@ -77,22 +73,6 @@ def _rows(staged: Stage):
         text = f"{row.fault}, {row.times} times: {row.wrong() + row.slow() or 'well'}"
         print(text, file=sys.stderr, flush=True)
         yield row
-
-
-def _table(rows: list[Row]) -> str:
-    lines = [COLUMNS.values(), ["---"] * len(COLUMNS)]
-    lines += [[_written(getattr(row, name)) for name in COLUMNS] for row in rows]
-    table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
-    cores, load = len(os.sched_getaffinity(0)), os.getloadavg()[2]
-    return f"""{table}
-Last run with Python {platform.python_version()} on {cores} cores, a load of {load:.1f} among them.
-"""
-
-
-def _written(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:.1f}"
-    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 """A drill: causes faults under load, and compares the clients' records with the log."""
 
-import itertools
 import json
 import math
 import random
@@ -11,12 +10,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import httpx2
 
 from tests.client import EVENTS, bearer
-from tests.drills.clients import PASSING, Book, Bot, Client, Customer, Engine, Reader
+from tests.drills.clients import PASSING, Accepted, Book, Bot, Client, Customer, Engine, Reader
 from tests.drills.faults import GRACEFUL
 from tests.drills.stage import Stage, wait_until
 
@@ -26,7 +26,8 @@ Event = dict[str, Any]
 ENGINES = 6  # enough for signals to wait for the log together
 SETTLED = 60  # seconds after which a client without an outcome is stuck
 FEW = 5
-NEVER = ("lost", "twice", "half")
+AUDITS = 5
+NEVER = ("lost", "twice", "gaps", "half")
 AT_MOST = {"slowest_503": 2.0, "outage": 5.0}  # seconds
 TURNS = re.compile(r'^signals_batch_size_bucket{le="([^"]+)"} (\S+)$', re.MULTILINE)
 ELECTIONS = ("election.made", "election.withdrawn")
@@ -36,10 +37,12 @@ ELECTIONS = ("election.made", "election.withdrawn")
 class Row:
     """The result of a drill.
 
-    ``unanswered`` counts requests whose connection broke. ``again`` counts accepted signals whose
-    sender learned so only from a retry. ``shared`` counts turns at the log with more than one
-    signal, as far as ``/metrics`` still knew them. ``half`` counts what the audit finds broken.
-    ``slowest_503`` and ``outage`` are seconds. An outage lasts from the end of the fault to the
+    ``unanswered`` counts requests whose connection broke, ``refused`` answers of 503. ``again``
+    counts accepted signals whose sender learned so only from a retry. ``shared`` counts turns at
+    the log with more than one signal, as far as ``/metrics`` still knew them. ``gaps`` counts
+    positions that follow no position. ``half`` counts what the audit finds broken.
+    ``slowest_503``, ``silence`` and ``outage`` are seconds. ``silence`` is the longest time in
+    which no signal was accepted. An outage lasts from the end of the fault to the
     last failed request or to the first successful one, whichever is later. ``odd`` describes what
     no fault explains.
     """
@@ -48,13 +51,16 @@ class Row:
     times: int
     answers: int
     unanswered: int
+    refused: int
     accepted: int
     again: int
     shared: int
     lost: int
     twice: int
+    gaps: int
     half: int
     slowest_503: float
+    silence: float
     outage: float
     odd: list[str]
 
@@ -96,13 +102,16 @@ def drill(stage: Stage, name: str, faults: Sequence[Fault], *, pause: float) -> 
         times=len(faults),
         answers=sum(bool(answer.status) for answer in book.answers),
         unanswered=sum(not answer.status for answer in book.answers),
+        refused=len(refusals),
         accepted=acceptances(book).total(),
         again=sum(accepted.again for accepted in book.accepted),
         shared=growth(shared),
         lost=(acceptances(book) - happened(log, book)).total(),
         twice=(happened(log, book) - acceptances(book)).total(),
+        gaps=sum(one["position"] + 1 != other["position"] for one, other in pairwise(log)),
         half=broken(stage),
         slowest_503=max((answer.took for answer in refusals), default=0),
+        silence=max(now.at - before.at for before, now in pairwise(in_time(book))),
         outage=longest_outage(book, moments, end),
         odd=book.odd,
     )
@@ -205,14 +214,25 @@ def longest_outage(book: Book, moments: Sequence[Moment], end: float) -> float:
     return longest
 
 
+def in_time(book: Book) -> list[Accepted]:
+    """What was accepted, the earliest first."""
+    return sorted(book.accepted, key=lambda accepted: accepted.at)
+
+
 def until_the_next(moments: Sequence[Moment], end: float) -> Iterable[tuple[Moment, float]]:
     """Each fault with the start of the next one."""
     return zip(moments, [*(moment.began for moment in moments[1:]), end], strict=True)
 
 
 def broken(stage: Stage) -> int:
-    """How many things the audit finds broken while the service runs."""
-    done = stage.manage("audit", "--json")
+    """How many things the audit finds broken while the service runs.
+
+    On a busy machine it may get no connection, and is run again.
+    """
+    for _ in range(AUDITS):
+        done = stage.manage("audit", "--json")
+        if done.stdout:
+            break
     assert done.stdout, done.stderr
     return sum(promise["broken"] for promise in json.loads(done.stdout)["promises"])
 
@@ -228,7 +248,7 @@ def shared_turns(stage: Stage) -> int:
 
 def growth(counts: Sequence[int]) -> int:
     """By how much a counter grew, which begins at 0 again when the service is started."""
-    pairs = itertools.pairwise(counts)
+    pairs = pairwise(counts)
     return sum(now - before if now >= before else now for before, now in pairs)
 
 
@@ -254,7 +274,7 @@ def whole_log(stage: Stage, cursor: str) -> list[Event]:
 def _page(stage: Stage, query: str) -> dict[str, Any]:
     url = f"{stage.web.base_url}{EVENTS}?{query}"
     headers = bearer(stage.cast["seed"]["platformToken"])
-    answer = httpx2.get(url, headers=headers, trust_env=False)
+    answer = httpx2.get(url, headers=headers, trust_env=False, timeout=SETTLED)
     answer.raise_for_status()
     page: dict[str, Any] = answer.json()
     return page

@@ -15,7 +15,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -70,7 +70,7 @@ class Layout:
     tls_port: int
     folder: Path
     webs: tuple[Server, ...]
-    live: Server | None
+    lives: tuple[Server, ...]
 
     def kill(self, web: Server) -> None:
         """Kills a web server and its workers at once."""
@@ -83,15 +83,17 @@ def layout(
     *,
     over_tls: bool = False,
     nox: bool = False,
+    lives: int = 1,
+    port: int = 0,
     changed: dict[str, str] = UNLIMITED,
     **settings: Any,
 ) -> Iterator[Layout]:
-    """nginx, two web servers and a live server until the block ends.
+    """nginx, two web servers and so many live servers until the block ends.
 
-    BASE_URL is the HTTP address, or with ``over_tls`` the HTTPS address. ``changed`` are further
-    replacements in nginx's files: by default, limits that no test reaches.
+    BASE_URL is the HTTP address, at ``port`` or a free one, or with ``over_tls`` the HTTPS address.
+    ``changed`` are further replacements in nginx's files: by default, limits that no test reaches.
     """
-    port, tls_port = free_port(), free_port()
+    port, tls_port = port or free_port(), free_port()
     public = f"https://{LOCAL}:{tls_port}" if over_tls else f"http://{ADDRESS}:{port}"
     given: Any = {
         "ALLOWED_HOSTS": ",".join(NAMES),
@@ -102,16 +104,17 @@ def layout(
     with (
         serving(nox=nox, BASE_URL=public, **given) as one,
         serving_beside(one, BASE_URL=public) as other,
-        serving_live(one) as live,
-        _fronted(port, tls_port, (one, other), live, changed) as served,
+        ExitStack() as stack,
     ):
-        yield served
+        streaming = tuple(stack.enter_context(serving_live(one)) for _ in range(lives))
+        with _fronted(port, tls_port, (one, other), streaming, changed) as served:
+            yield served
 
 
 @contextmanager
 def layout_without_webs() -> Iterator[Layout]:
     """nginx as it is deployed, with no server running, until the block ends."""
-    with _fronted(free_port(), free_port(), (), None, {}) as served:
+    with _fronted(free_port(), free_port(), (), (), {}) as served:
         yield served
 
 
@@ -120,17 +123,18 @@ def _fronted(
     port: int,
     tls_port: int,
     webs: tuple[Server, ...],
-    live: Server | None,
+    lives: tuple[Server, ...],
     changed: dict[str, str],
 ) -> Iterator[Layout]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)  # nginx's workers run as another user
         ports = [web.environment["PORT"] for web in webs] or [str(free_port()), str(free_port())]
+        streaming = [live.environment["LIVE_PORT"] for live in lives] or [str(free_port())]
         listening = {
             "127.0.0.1:8001": f"{ADDRESS}:{ports[0]}",
             "127.0.0.1:8002": f"{ADDRESS}:{ports[1]}",
-            "127.0.0.1:8010": f"{ADDRESS}:{live.environment['LIVE_PORT'] if live else free_port()}",
+            "127.0.0.1:8010": "; server ".join(f"{ADDRESS}:{live}" for live in streaming),
             "listen 80": f"listen {ADDRESS}:{port}",
             "listen 443": f"listen {ADDRESS}:{tls_port}",
         }
@@ -138,7 +142,7 @@ def _fronted(
         _certificate(folder / "tls")
         http, https = f"http://{ADDRESS}:{port}", f"https://{LOCAL}:{tls_port}"
         with _nginx(folder, port):
-            yield Layout(http, https, port, tls_port, folder, webs, live)
+            yield Layout(http, https, port, tls_port, folder, webs, lives)
 
 
 def _configure(folder: Path, changed: dict[str, str]) -> None:

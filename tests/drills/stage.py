@@ -204,13 +204,15 @@ class Web(Process):
 
 @dataclass(slots=True)
 class Stage:
-    """Everything that runs. ``disk`` is the folder that can be filled, or None.
+    """Everything that runs. ``postgresql`` is a ``Postgresql``, or the drill's own cluster.
+
+    ``disk`` is the folder that can be filled, or None.
 
     ``cast`` is what ``tests.drills.cast`` made: the accounts and their credentials. ``away`` is how
     many seconds a server stays down.
     """
 
-    postgresql: Postgresql
+    postgresql: Any
     redis: Process
     web: Web
     cast: dict[str, Any]
@@ -245,10 +247,20 @@ def stage(*, customers: int, away: float, like_a_disk: bool) -> Iterator[Stage]:
         stack.callback(postgresql.end, signal.SIGINT)
         postgresql.start()
         postgresql.execute("CREATE DATABASE signals")
-        redis = _redis(folder, port := free_port())
+        yield stack.enter_context(stage_on(postgresql, postgresql.url, customers, away, disk))
+
+
+@contextmanager
+def stage_on(
+    postgresql: Any, url: str, customers: int, away: float, disk: Path | None = None
+) -> Iterator[Stage]:
+    """The service on an empty database until the block ends."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        redis = redis_at(port := free_port(), folder)
         stack.callback(redis.end, signal.SIGTERM)
         redis.start()
-        environment = _environment(folder, postgresql.url, port)
+        environment = _environment(folder, url, port)
         collect_static_files(environment)
         cast = _cast(environment, customers)
         web = Web(environment, folder / "log")
@@ -277,9 +289,18 @@ def _disk(folder: Path, *, like_a_disk: bool) -> Iterator[Path | None]:
         subprocess.run(["umount", "--lazy", disk], check=True)
 
 
-def _redis(folder: Path, port: int) -> Process:
+def redis_at(port: int, folder: Path) -> Process:
+    """Redis, which is not started yet. It keeps nothing."""
     command = ["setpriv", "--pdeathsig=KILL", "redis-server", "--bind", ADDRESS, "--save", ""]
     return Process([*command, "--port", str(port), "--dir", str(folder)], folder / "redis.log")
+
+
+def settings_of_redis(port: int) -> dict[str, str]:
+    """The settings of a service that uses it."""
+    return {
+        "LIMITS_URL": f"redis://{ADDRESS}:{port}/1",
+        "CACHE_URL": f"rediscache://{ADDRESS}:{port}/0",
+    }
 
 
 def _environment(folder: Path, database: str, redis: int) -> dict[str, str]:
@@ -289,8 +310,7 @@ def _environment(folder: Path, database: str, redis: int) -> dict[str, str]:
         **environment_of(folder, free_port()),
         **limits,
         "DATABASE_URL": database,
-        "LIMITS_URL": f"redis://{ADDRESS}:{redis}/1",
-        "CACHE_URL": f"rediscache://{ADDRESS}:{redis}/0",
+        **settings_of_redis(redis),
         "METRICS_TOKEN": secrets.token_hex(32),
         "LOG_LEVEL": "warning",
     }

@@ -61,7 +61,6 @@ def test_every_stream_shows_what_the_list_shows_while_the_live_server_comes_and_
 @needs_postgresql
 def test_every_stream_shows_what_the_list_shows_behind_nginx_too():
     with layout() as served:
-        assert served.live
-        os.kill(process_of(served.live), signal.SIGKILL)
-        port = served.live.environment["LIVE_PORT"]
+        os.kill(process_of(served.lives[0]), signal.SIGKILL)
+        port = served.lives[0].environment["LIVE_PORT"]
         assert_nothing_is_missed(served.webs[0], port, served.http)
