@@ -15,7 +15,8 @@ QUICK ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 BIN := .venv/bin
-PIP := $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes
+# In CI Python compiles what it imports. pip would compile everything, on one core.
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes $(if $(CI),--no-compile)
 
 # Settings for the deployment checks: those of a production server, with temporary keys.
 key = $$($(BIN)/python -c 'import secrets; print(secrets.token_hex(32))')

@@ -192,6 +192,7 @@ def test_a_part_holds_many_lines_and_no_page_of_the_log_is_lost(browser, desk, m
 
 
 @pytest.mark.alone
+@pytest.mark.once
 def test_the_statements_of_others_do_not_wait_for_an_export_that_computes(desk):
     """While another thread waits once, the export computes for a few of its pauses, and no more."""
     request = RequestFactory().get(CSV)
