@@ -240,6 +240,14 @@ def test_a_back_up_is_tried_out_beside_the_service(here):
     assert push(here, a_signal(here)) == 200
 
 
+def test_the_audit_goes_on_where_it_ended(here):
+    assert "proved before" not in here.run("units: settings", "units: audit")
+    assert push(here, a_signal(here)) == 200
+    said = here.run("units: settings", "units: audit")
+    assert "Every promise holds" in said
+    assert "proved before" in said
+
+
 def back_up(here):
     here.shell("rm -f /var/lib/signals/*\nsystemctl start signals-daily")
 
