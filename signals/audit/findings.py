@@ -34,6 +34,11 @@ NOT_COVERED = (
     "that a newer release has migrated, any part of the schema that this release does not need",
     "the same change made to both the log and a table, by somebody with write access to both",
 )
+# And this, if it went on from a position that an audit had proved.
+PROVED_BEFORE = (
+    "events and signals up to position {after:,}, which were proved before: that they are as many, "
+    "with the same last event, and that no nonce among them was used twice"
+)
 
 
 class AuditMismatchError(Exception):

@@ -137,6 +137,11 @@ class Rows:
     def remove(self, key: Key) -> None:
         self.rows.pop(key)[self.table.ended_by] = True
 
+    def restore(self, rows: list[Row]) -> None:
+        """Begins with the rows that an earlier audit saved."""
+        for row in map(dict, rows):
+            self.rows[row["key"]] = self._latest[self.table.slot(row)] = row
+
     def compare(self, stored: Row) -> None:
         """Compares a stored row with the log."""
         self.finding.count += 1
@@ -154,6 +159,10 @@ class Rows:
         for key, row in self.rows.items():
             if "is_stored" not in row:
                 self.finding.breach(_name(key), "no row")
+
+
+def _without_mark(row: Row) -> Row:
+    return {name: value for name, value in row.items() if name != "is_stored"}
 
 
 def _name(key: Key) -> str:
@@ -218,6 +227,19 @@ class Owner:
         for table in TABLES:
             if event.kind in table.events:
                 self.rows[table].apply(self, event)
+
+    def restore(self, tables: dict[str, list[Row]]) -> None:
+        """Begins with what ``saved`` returned at an earlier position."""
+        for table, rows in self.rows.items():
+            rows.restore(tables.get(table.finding, []))
+
+    def saved(self) -> dict[str, list[Row]]:
+        """The rows of each table that has any, in the order in which they began."""
+        return {
+            table.finding: [_without_mark(row) for row in rows.rows.values()]
+            for table, rows in self.rows.items()
+            if rows.rows
+        }
 
     def require_active(self) -> None:
         """Raises ``AuditMismatchError`` unless the desk exists and is not deactivated."""

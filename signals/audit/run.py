@@ -2,11 +2,13 @@
 
 Everything is read once, one owner after the other: the platform, whose cards and credentials stay
 in memory, then each desk. Staff create those by hand, so they are few. The database sorts (on disk
-if it has to), and memory holds the rows of one desk.
+if it has to), and memory holds the rows of one desk. An audit may begin with the rows that an
+earlier one proved (``proof.py``). Then it reads the later events only, and all rows.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from heapq import merge
 from itertools import groupby
 from operator import itemgetter
@@ -36,25 +38,43 @@ SIGNAL_KINDS = frozenset(f"signal.{outcome}" for outcome in Outcome.values)
 AFTER_ALL_EVENTS = 2**63  # a row's place in the order of its owner's events
 MARKS = {"requestId", "nonce"}  # what names a refused request to its sender
 
-# The owner, the order among what is the owner's, and an event, a signal, or a table with its row.
-Item = tuple[str, int, Event | Signal | tuple[Table, Row]]
+# What an owner begins with: the names of tables, and their rows.
+Saved = dict[str, list[Row]]
+# The owner, the order among what is the owner's, and an event, a signal, a table with its row, or
+# what the owner begins with.
+Item = tuple[str, int, Event | Signal | tuple[Table, Row] | Saved]
 
 
-def run_audit() -> Findings:
+@dataclass(frozen=True, slots=True)
+class Proved:
+    """What an earlier audit proved: the rows of each owner at a position, by the owner's id."""
+
+    position: int = 0
+    owners: Iterable[tuple[str, Saved]] = ()
+
+
+def run_audit(
+    proved: Proved | None = None, keep: Callable[[Owner], None] = lambda owner: None
+) -> Findings:
     """Checks every promise but the schema's. Call it in a snapshot, to read everything at once.
 
-    It shows its progress on a terminal.
+    It goes on from what was ``proved``, and gives ``keep`` each owner at the end of its events, in
+    the order of ids. It shows its progress on a terminal.
     """
+    proved = proved or Proved()
+    after = proved.position
     findings = Findings()
     platform = Owner(findings)
     # ``merge`` keeps the order of the streams: a signal comes right before its event.
-    streams = [_signals(), _events(), *map(_rows, TABLES)]
+    begin: Iterator[Item] = ((owner_id, 0, saved) for owner_id, saved in proved.owners)
+    streams = [begin, _signals(after), _events(after), *map(_rows, TABLES)]
     items = merge(*streams, key=itemgetter(0, 1))
     for owner_id, of_owner in groupby(items, key=itemgetter(0)):
         owner = Owner(findings, owner_id, platform) if owner_id else platform
         _compare(findings, owner, of_owner)
-    _check_outcomes(findings)
-    state.check_order(findings)
+        keep(owner)
+    _check_outcomes(findings, after)
+    state.check_order(findings, after)
     state.check_nonces(findings)
     state.check_users(findings)
     state.check_places(findings)
@@ -65,22 +85,22 @@ def run_audit() -> Findings:
 # --- What is read ---------------------------------------------------------------------------------
 
 
-def _events() -> Iterator[Item]:
-    """All events, by owner and position. Cards are the platform's here."""
+def _events(after: int) -> Iterator[Item]:
+    """The events after a position, by owner and position. Cards are the platform's here."""
     owner = _by_bytes(NullIf("topic", Value(EVERYONE)))
     events = Event.objects.annotate(owner=owner).order_by("owner", "position").defer(*SEARCHED)
-    rows = events.iterator(chunk_size=CHUNK)
+    rows = events.filter(position__gt=after).iterator(chunk_size=CHUNK)
     # With disable=None, tqdm draws on a terminal only.
-    for event in tqdm(rows, total=read_head().position, unit=" events", disable=None):
+    for event in tqdm(rows, total=read_head().position - after, unit=" events", disable=None):
         yield event.owner, event.position, event  # type: ignore[attr-defined]  # annotated
 
 
-def _signals() -> Iterator[Item]:
-    """All signals, in the order of their events."""
+def _signals(after: int) -> Iterator[Item]:
+    """The signals after a position, in the order of their events."""
     on_card = When(user_id=None, outcome=Outcome.FILLED, then=F("card_id"))
     owner = _by_bytes(Case(on_card, default=F("user_id")))
     signals = Signal.objects.annotate(owner=owner).order_by("owner", "position")
-    for signal in signals.iterator(chunk_size=CHUNK):
+    for signal in signals.filter(position__gt=after).iterator(chunk_size=CHUNK):
         yield _topic_of(signal) or "", signal.position, signal
 
 
@@ -114,6 +134,8 @@ def _compare(findings: Findings, owner: Owner, items: Iterator[Item]) -> None:
                     signal = item
                 case table, row:
                     owner.rows[table].compare(row)
+                case saved:
+                    owner.restore(saved)
         _check_position(findings, owner, event, signal)
     for rows in owner.rows.values():
         rows.report_missing()
@@ -244,17 +266,21 @@ def _check_credential(owner: Owner, event: Event, signal: Signal) -> None:
     require(credential["owner"] == signer, f"{name} is not the secret of this source")
 
 
-def _check_outcomes(findings: Findings) -> None:
-    """Checks the outcome and the counts of each signal, and the count of each card.
+def _check_outcomes(findings: Findings, after: int) -> None:
+    """Checks the outcome and the counts of each later signal, and the count of each card.
 
     The tables alone tell how many elections stood on a card at a position.
     """
     on_cards = Election.objects.exclude(card=None)
     made = on_cards.order_by("opened").values_list("opened", "card", Value(1))
     withdrawn = on_cards.exclude(closed=None).order_by("closed")
-    signals = Signal.objects.order_by("position").values_list(
-        *("position", "card_id", "public_id", "mode", "outcome", "fanout"),
-        *("user_id", "matched", "filled"),
+    signals = (
+        Signal.objects.filter(position__gt=after)
+        .order_by("position")
+        .values_list(
+            *("position", "card_id", "public_id", "mode", "outcome", "fanout"),
+            *("user_id", "matched", "filled"),
+        )
     )
     standing: Counter[str] = Counter()
     streams = made, withdrawn.values_list("closed", "card", Value(-1)), signals

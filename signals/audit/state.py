@@ -35,19 +35,25 @@ def audit_schema() -> Finding:
     return finding
 
 
-def check_order(findings: Findings) -> None:
-    """Checks that the log has every position up to the head, and that time never goes back."""
+def check_order(findings: Findings, after: int) -> None:
+    """Checks that the log has every position up to the head, and that time never goes back.
+
+    ``after`` is the position of an event that was proved, from which it goes on, or 0.
+    """
     before, at_before = (Window(Lag(name), order_by="position") for name in ("position", "at"))
-    events = Event.objects.order_by("position").annotate(before=before, at_before=at_before)
+    log = Event.objects.filter(position__gte=after)
+    events = log.order_by("position").annotate(before=before, at_before=at_before)
     events = events.filter(Q(before=None) | ~Q(position=F("before") + 1) | Q(at_before__gt=F("at")))
     for position, at, previous, at_previous in events.values_list(
         "position", "at", "before", "at_before"
     ).iterator():
+        if position == after:
+            continue
         if position != (previous or 0) + 1:
             findings.positions.breach(f"evt_{(previous or 0) + 1}")
         if at_previous is not None and at_previous > at:
             findings.times.breach(f"evt_{position}")
-    findings.positions.count = findings.times.count = Event.objects.count()
+    findings.positions.count = findings.times.count = log.exclude(position=after).count()
     head, last = read_head(), Event.objects.order_by("-position").first()
     if head.position != (last.position if last else 0):
         findings.positions.breach("head")

@@ -36,6 +36,7 @@ from tests.server import ADDRESS, ROOT, free_port
 HANDBOOK = ROOT / "deploy" / "OPERATING.md"
 BLOCK = re.compile(r"^( *)```sh(?: ([^\n]+))?\n(.*?)^ *```$", re.M | re.S)
 PORTS = ("8001", "8002", "8010")
+CONFIGURED = ("cron.d", "nginx", "signals", "systemd/system")
 STOPPING = 60  # seconds, more than TimeoutStopSec
 SETPRIV = ("setpriv", "--pdeathsig=KILL")
 
@@ -52,7 +53,9 @@ sys.exit(status)
 RUNUSER = """#!/bin/sh -e
 [ "$1 $2 $3" = '-u postgres --' ]
 shift 3
-PGUSER=postgres exec "$@"
+export PGUSER=postgres
+[ "$(id -u)" != 0 ] || exec setpriv --reuid=postgres --regid=postgres --clear-groups "$@"
+exec "$@"
 """
 MAKE = f"""#!/bin/sh -e
 [ "$1 $3" = '-C .venv/base' ]
@@ -149,6 +152,7 @@ class Machine:
             "ENV_FILE": os.devnull,
             "PGHOST": ADDRESS,
             "PGPORT": str(self.postgresql.port),
+            "PGBACKREST_CONFIG": str(self.at("/etc/pgbackrest.conf")),
         }
 
     def logs(self) -> str:
@@ -182,6 +186,12 @@ class Machine:
     def _tell_unit(self, verb: str, name: str) -> None:
         if name == "nginx":
             assert verb == "reload"
+            return
+        if name == "postgresql":
+            if verb in ("stop", "restart"):
+                self.postgresql.end(signal.SIGINT)
+            if verb in ("start", "restart"):
+                self.postgresql.start()
             return
         lines = self._unit(name)
         if verb == "enable":
@@ -268,14 +278,19 @@ def machine() -> Iterator[Machine]:
 
 @contextmanager
 def _prepared(folder: Path) -> Iterator[Machine]:
-    for name in ("bin", "srv", "etc/nginx", "etc/signals", "etc/systemd/system", "log"):
+    for name in ("bin", "srv", "log", *(f"etc/{name}" for name in CONFIGURED)):
         (folder / name).mkdir(parents=True)
-    (folder / "var/lib/signals").mkdir(parents=True)
+    for name in ("signals", "pgbackrest", "postgresql/15"):
+        (folder / "var/lib" / name).mkdir(parents=True)
     folder.chmod(0o755)  # PostgreSQL runs as another user
-    database = folder / "database"
-    database.mkdir()
-    postgresql = Postgresql(database, folder / "log" / "postgresql")
-    here = Machine(folder, postgresql, {port: str(free_port()) for port in PORTS})
+    of_postgresql = [folder / "var/lib/pgbackrest", database := folder / "var/lib/postgresql/15"]
+    if os.geteuid() == 0:
+        for place in of_postgresql:
+            shutil.chown(place, "postgres", "postgres")
+    archive = {**os.environ, "PGBACKREST_CONFIG": str(folder / "etc/pgbackrest.conf")}
+    postgresql = Postgresql(database, folder / "log" / "postgresql", "main", env=archive)
+    ports = {port: str(free_port()) for port in (*PORTS, "5439")}
+    here = Machine(folder, postgresql, {**ports, "5432": str(postgresql.port)})
     scripts = {"runuser": RUNUSER, "make": MAKE, "docker": DOCKER}
     scripts |= dict.fromkeys(("systemctl", "docker-stand-in", "nginx"), STAND_IN)
     for name, script in scripts.items():

@@ -90,10 +90,13 @@ class Process:
 
 
 class Postgresql(Process):
-    """A PostgreSQL cluster on a free port."""
+    """A PostgreSQL cluster on a free port, with its data in a new folder of this name.
 
-    def __init__(self, folder: Path, log: Path) -> None:
-        self.port, self.data = free_port(), folder / "postgresql"
+    ``options`` are those of its process.
+    """
+
+    def __init__(self, folder: Path, log: Path, name: str = "postgresql", **options: Any) -> None:
+        self.port, self.data = free_port(), folder / name
         self.url = f"postgres://postgres@{ADDRESS}:{self.port}/signals"
         self.data.mkdir()
         assert INITDB is not None
@@ -115,7 +118,7 @@ class Postgresql(Process):
         }
         settings = [part for name, value in given.items() for part in ("-c", f"{name}={value}")]
         command = [*as_owner, str(programs / "postgres"), "-D", str(self.data), *settings]
-        super().__init__(command, log, cwd="/")
+        super().__init__(command, log, cwd="/", **options)
 
     def start(self) -> None:
         """Starts PostgreSQL and waits until it accepts connections."""

@@ -99,7 +99,7 @@ def prepare(here):
     keys = "".join(f"{name}={token_hex(32)}\n" for name in KEYS)
     host = f"{ADDRESS}:{here.postgresql.port}"
     passfile = here.at("/etc/signals/pgpass")
-    passfile.write_text(f"{host}:*:signals:the-password\n")
+    passfile.write_text(f"{ADDRESS}:*:*:signals:the-password\n")
     passfile.chmod(0o600)
     here.at("/etc/signals/environment").write_text(
         f"{keys}{WITHOUT_LIMITS}BASE_URL=https://{NAME}\nTRUSTED_PROXIES=1\nWEB_CONCURRENCY=1\n"
@@ -240,6 +240,14 @@ def test_a_back_up_is_tried_out_beside_the_service(here):
     assert push(here, a_signal(here)) == 200
 
 
+def test_the_audit_goes_on_where_it_ended(here):
+    assert "proved before" not in here.run("units: settings", "units: audit")
+    assert push(here, a_signal(here)) == 200
+    said = here.run("units: settings", "units: audit")
+    assert "Every promise holds" in said
+    assert "proved before" in said
+
+
 def back_up(here):
     here.shell("rm -f /var/lib/signals/*\nsystemctl start signals-daily")
 
@@ -310,6 +318,29 @@ def test_a_restore_with_other_keys_does_not_succeed(here):
     said = here.shell(f"{blocks()['units: settings']}{other}{tried}", status=1)
     assert "Do not serve" in said
     here.postgresql.execute("DROP DATABASE signals_restored")
+
+
+@pytest.mark.skipif(shutil.which("pgbackrest") is None, reason="pgbackrest is missing")
+def test_a_mistake_is_undone_to_a_point_in_time(here):
+    """Somebody deletes the bots' secrets. What came before is kept, and what came after is gone."""
+    here.run("units: archive")
+    kept, lost = a_signal(here), a_signal(here)
+    assert push(here, kept) == 200
+    seen_before, _ = tail(here)
+    ((before,),) = here.postgresql.execute("SELECT clock_timestamp()::text")
+    here.postgresql.execute("DELETE FROM tokens_signingsecret", "signals")
+    assert push(here, lost) == 401
+    assert "broken" in here.shell(f"{blocks()['units: settings']}{AUDIT}", status=1)
+    said = here.run("units: settings", "units: point", TIME=f'"{before}"')
+    assert "Every promise holds" in said
+    here.run("units: settings", "units: restart")
+    assert push(here, kept) == 409
+    assert push(here, lost) == 200
+    assert read(here, seen_before) == "cursor_lost"
+    assert here.postgresql.execute("SHOW archive_mode") == [("on",)]
+
+
+AUDIT = "cd /srv/signals && .venv/bin/python manage.py audit\n"
 
 
 def test_the_keys_rotate_without_a_refusal(here):

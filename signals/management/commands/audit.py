@@ -2,6 +2,8 @@
 
 from dataclasses import asdict
 from json import dumps
+from pathlib import Path
+from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 from django.db import DatabaseError
@@ -12,7 +14,8 @@ from events.feed import read_head
 from events.management.log_command import COULD_NOT_RUN, LogCommand
 from events.models import Head
 from events.statements import snapshot
-from signals.audit.findings import NOT_COVERED, Finding
+from signals.audit.findings import NOT_COVERED, PROVED_BEFORE, Finding
+from signals.audit.proof import ProofUnreadableError, continue_audit
 from signals.audit.run import run_audit
 from signals.audit.state import audit_schema
 from signals.notices.texts import staff_notices
@@ -34,12 +37,29 @@ class Command(LogCommand):
         parser.add_argument(
             "--tell", action="store_true", help="write a notice for staff if a promise is broken"
         )
+        parser.add_argument(
+            "--continue",
+            type=Path,
+            dest="file",
+            metavar="FILE",
+            help=(
+                "go on from the position that FILE proves, if it exists, and replace it if every "
+                "promise holds. Keep it where only the audit can write"
+            ),
+        )
 
-    def handle(self, *, json: bool, tell: bool, **options: object) -> None:
-        schema = audit_schema()
+    def handle(self, *, json: bool, tell: bool, file: Path | None, **options: object) -> None:
+        schema, after, digest = audit_schema(), 0, ""
         try:
             with snapshot():
-                head, findings = read_head(), run_audit()
+                head = read_head()
+                if file:
+                    findings, after, digest = continue_audit(file, schema)
+                else:
+                    findings = run_audit()
+        except (ProofUnreadableError, OSError) as fault:
+            what = f"{file} cannot be read or written. Without it the audit looks at the whole log."
+            raise CommandError(what, returncode=COULD_NOT_RUN) from fault
         except DatabaseError as fault:
             if not schema.broken:
                 raise
@@ -49,7 +69,8 @@ class Command(LogCommand):
         findings.schema = schema
         found = list(findings)
         broken = [_described(finding) for finding in found if finding.broken]
-        self.stdout.write(dumps(_report(head, found)) if json else _text(head, found))
+        report = _report(head, found, after, digest)
+        self.stdout.write(dumps(report) if json else _text(report, found))
         if broken and tell:
             title, what = "The audit found a broken promise", "\n\n".join(broken)
             write(staff_notices(title, what, timezone.now()))
@@ -57,14 +78,16 @@ class Command(LogCommand):
             raise CommandError(f"{len(broken)} of {len(found)} promises are broken.")
 
 
-def _text(head: Head, findings: list[Finding]) -> str:
-    holds = f"Every promise holds at position {head.position:,}, epoch {head.epoch}."
+def _text(report: dict[str, Any], findings: list[Finding]) -> str:
+    holds = f"Every promise holds at position {report['position']:,}, epoch {report['epoch']}."
+    digest = f"Digest of the rows that the log describes there: {report['digest']}"
     return "\n".join(
         [
             *map(_described, findings),
-            *([] if any(finding.broken for finding in findings) else [holds]),
+            *([holds] if report["holds"] else []),
+            *([digest] if report["holds"] and report["digest"] else []),
             "Not covered:",
-            *(f"- {what}" for what in NOT_COVERED),
+            *(f"- {what}" for what in report["notCovered"]),
         ]
     )
 
@@ -77,11 +100,14 @@ def _described(finding: Finding) -> str:
     return f"BROKEN {text}: {finding.broken:,} broken: {', '.join(finding.first)}{more}"
 
 
-def _report(head: Head, findings: list[Finding]) -> dict[str, object]:
+def _report(head: Head, findings: list[Finding], after: int, digest: str) -> dict[str, Any]:
+    """``after`` is the position that was proved before, ``digest`` empty without a file."""
     return {
         "epoch": head.epoch,
         "position": head.position,
+        "after": after,
+        "digest": digest or None,
         "holds": not any(finding.broken for finding in findings),
         "promises": [asdict(finding) for finding in findings],
-        "notCovered": list(NOT_COVERED),
+        "notCovered": [*NOT_COVERED, *([PROVED_BEFORE.format(after=after)] if after else [])],
     }

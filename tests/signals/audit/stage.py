@@ -1,5 +1,6 @@
 """Builds a database with every kind of event, for the tests of the audit."""
 
+import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -16,8 +17,10 @@ from desks.expectation_rules import Expectation
 from desks.expectations import Watch
 from desks.models import Automation, Card
 from events.actors import SYSTEM
+from events.models import Event
 from signals.audit.findings import Findings
-from signals.audit.run import run_audit
+from signals.audit.run import Proved, run_audit
+from signals.intake.models import Signal
 from tests.client import code, deploy_path, post, push
 from tests.factories import (
     a_bot,
@@ -146,10 +149,20 @@ def credentials(desk):
     RecoveryCodes.activate(staff)
 
 
-def broken() -> dict[str, list[str]]:
+def broken(proved: Proved | None = None) -> dict[str, list[str]]:
     """The broken promises by their names in ``Findings``, each with its first breaches."""
-    found: Findings = run_audit()
+    found: Findings = run_audit(proved)
     return {name: finding.first for name, finding in vars(found).items() if finding.broken}
+
+
+def proved_at(position: int) -> Proved:
+    """What an audit would have proved at an earlier position: what the log up to it describes."""
+    owners = []
+    with rolled_back():
+        for model in (Event, Signal):
+            model._default_manager.filter(position__gt=position).delete()
+        run_audit(keep=lambda owner: owners.append((owner.id, copy.deepcopy(owner.saved()))))
+    return Proved(position, owners)
 
 
 @contextmanager

@@ -1,0 +1,120 @@
+"""``manage.py audit --continue``: the file, and what of the proved part is compared again."""
+
+import gzip
+import io
+import json
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from desks.models import Desk
+from events.models import Event, Head
+from signals.audit.proof import AUDIT
+from signals.intake.models import Signal
+from tests.factories import a_desk
+from tests.signals.audit.stage import a_lively_history
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def lively(db):
+    a_lively_history()
+
+
+@pytest.fixture
+def file(tmp_path):
+    return tmp_path / "audit.gz"
+
+
+def run(file):
+    """What the command reports, and its error message or None."""
+    printed, said = io.StringIO(), None
+    try:
+        call_command("audit", "--json", "--continue", str(file), stdout=printed)
+    except CommandError as failure:
+        said = str(failure)
+    return json.loads(printed.getvalue() or "{}"), said
+
+
+def header(file):
+    with gzip.open(file) as lines:
+        return json.loads(next(lines))
+
+
+def positions(report):
+    return report["promises"][1]
+
+
+def test_it_goes_on_where_it_ended_and_says_what_it_does_not_look_at_again(lively, file):
+    first, said = run(file)
+    assert (said, first["after"], len(first["digest"])) == (None, 0, 64)
+    assert file.stat().st_mode & 0o077 == 0
+    desk = a_desk()
+    second, said = run(file)
+    assert (said, second["after"]) == (None, first["position"])
+    assert positions(second)["count"] == second["position"] - first["position"]
+    (added,) = set(second["notCovered"]) - set(first["notCovered"])
+    assert f"{first['position']:,}" in added
+    Desk.objects.filter(pk=desk.pk).update(connected=True)
+    third, said = run(file)
+    assert said
+    assert third["after"] == second["position"]
+    assert header(file)["position"] == second["position"]  # the proof stays as it was
+    assert list(file.parent.iterdir()) == [file]
+
+
+def test_the_digest_is_that_of_a_whole_audit_at_the_same_position(lively, file):
+    run(file)
+    a_desk()
+    assert run(file)[0]["digest"] == run(file.with_name("whole"))[0]["digest"]
+
+
+def test_it_prints_the_digest(lively, file):
+    printed = io.StringIO()
+    call_command("audit", "--continue", str(file), stdout=printed)
+    assert run(file)[0]["digest"] in printed.getvalue()
+
+
+@pytest.mark.parametrize("loss", ["an event", "a signal", "the last event", "the end"])
+def test_what_was_proved_and_is_lost_is_found_and_the_log_read_whole(lively, file, loss):
+    run(file)
+    position = Head.objects.get().position
+    a_desk()
+    if loss == "an event":
+        Event.objects.filter(kind="signal.refused").earliest("position").delete()
+    elif loss == "a signal":
+        Signal.objects.earliest("position").delete()
+    elif loss == "the last event":
+        Event.objects.filter(position=position).update(actor_id=None, actor_type=None)
+    else:
+        Event.objects.filter(position__gte=position).delete()
+        Head.objects.update(position=position - 1)
+    report, said = run(file)
+    assert said
+    assert report["after"] == 0
+    assert f"evt_{position}" in str(positions(report)["first"])
+
+
+@pytest.mark.parametrize("member", ["epoch", "audit"])
+def test_a_proof_of_another_epoch_or_release_is_replaced(lively, file, member):
+    run(file)
+    with gzip.open(file) as lines:
+        first, *rest = lines.readlines()
+    other = {**json.loads(first), member: "another"}
+    with gzip.open(file, "wb") as lines:
+        lines.writelines([json.dumps(other).encode() + b"\n", *rest])
+    report, said = run(file)
+    assert (said, report["after"], header(file)["audit"]) == (None, 0, AUDIT)
+
+
+def test_a_damaged_or_foreign_file_is_refused(lively, file):
+    run(file)
+    whole = file.read_bytes()
+    for damaged in (whole[:-9], whole[:40], b"", b"text", gzip.compress(b"{}\n")):
+        file.write_bytes(damaged)
+        with pytest.raises(CommandError) as failure:
+            call_command("audit", "--continue", str(file), stdout=io.StringIO())
+        assert failure.value.returncode == 2
+        assert file.read_bytes() == damaged
+    assert list(file.parent.iterdir()) == [file]

@@ -1,0 +1,58 @@
+"""An audit that goes on from a position that was proved finds what a whole one finds from there."""
+
+import pytest
+from django.db.models import F
+
+from events.models import Event, Head
+from signals.audit.run import Proved, run_audit
+from signals.intake.models import Signal
+from tests.signals.audit.stage import broken, proved_at
+
+pytestmark = [pytest.mark.django_db, pytest.mark.slow, pytest.mark.once]
+
+
+def kept(proved=None):
+    """What the audit passes on."""
+    owners = []
+    run_audit(proved, lambda owner: owners.append((owner.id, owner.saved())))
+    return owners
+
+
+def test_an_audit_from_any_position_describes_the_rows_as_a_whole_one_does(falsified):
+    whole, head = kept(), Head.objects.get().position
+    for position in range(1, head + 1, 5):
+        proved = proved_at(position)
+        assert broken(proved) == {}, position
+        assert kept(proved_at(position)) == whole, position
+
+
+def test_a_later_event_that_cannot_follow_is_found(falsified):
+    """Each event of a desk, a card or a credential, as the first that an audit looks at again."""
+    missed = []
+    for event in Event.objects.exclude(kind__startswith="signal.").order_by("position")[::5]:
+        proved = proved_at(event.position - 1)
+        Event.objects.filter(pk=event.pk).update(content={"signal": None, "data": {"forged": 1}})
+        if not broken(proved):
+            missed.append(event)
+        Event.objects.filter(pk=event.pk).update(content=event.content)
+    assert missed == []
+
+
+def test_a_later_signal_is_compared_with_the_rows_that_were_proved(falsified):
+    last = Signal.objects.latest("position")
+    proved = proved_at(last.position - 1)
+    Signal.objects.filter(pk=last.pk).update(matched=F("matched") + 1)
+    assert "signals" in broken(proved)
+
+
+def test_a_gap_behind_the_proved_position_is_found(falsified):
+    position = Head.objects.get().position - 5
+    proved = proved_at(position)
+    Event.objects.filter(position=position + 1).delete()
+    assert f"evt_{position + 1}" in broken(proved)["positions"]
+
+
+def test_a_row_that_was_proved_and_is_gone_is_found(falsified):
+    proved = proved_at(Head.objects.get().position)
+    without_a_desk = [(owner, rows) for owner, rows in proved.owners if owner]
+    assert broken(Proved(proved.position, without_a_desk))
