@@ -24,7 +24,7 @@ class CardForm(ElectionForm):
     """A new card: a name, a pair and a direction."""
 
     field_order = ["name", "pair", "direction"]
-    name = NameField("The name that customers see.")
+    name = NameField("The name that users see.")
 
 
 class PublishCard(ActionPage):
@@ -212,7 +212,7 @@ class ElectionAdmin(ReadOnlyAdmin):
         "opened",
         "desk",
         "card",
-        "automation",
+        "bot",
         "pair",
         "direction",
         "state",
@@ -227,6 +227,10 @@ class ElectionAdmin(ReadOnlyAdmin):
         "bot_": lambda text: Q(automation=text),
     }
     fields = [*list_display, "closed"]
+
+    @admin.display
+    def bot(self, election: Election) -> Automation | None:
+        return election.automation
 
     @admin.display
     def state(self, election: Election) -> SafeString:

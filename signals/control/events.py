@@ -153,7 +153,7 @@ class EventAdmin(ReadOnlyAdmin):
     def platform_view(self, event: Event) -> SafeString:
         return _folded_json(event.content_for(platform=True))
 
-    @admin.display(description="what customers see")
+    @admin.display(description="what users see")
     def customer_view(self, event: Event) -> SafeString | str:
         if event.topic is PLATFORM:
             return "Nothing. Only the platform sees this event."
