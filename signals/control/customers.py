@@ -67,8 +67,10 @@ def customer_of(desk: Desk, now: datetime) -> dict[str, object]:
             for line in lines(refusals, {bot.pk: bot.name for bot in bots})
         ],
         "webhooks": Subscription.objects.of_owner(desk),
-        "tokens": Token.objects.active(now).filter(desk=desk),
-        "secrets": SigningSecret.objects.of_desk(desk).live(now),
+        "credentials": [
+            *Token.objects.active(now).filter(desk=desk),
+            *SigningSecret.objects.of_desk(desk).live(now),
+        ],
         "acts": list_events(by_staff.order_by("-position")[:MAX_ACTS], "Nothing."),
     }
 
