@@ -148,7 +148,7 @@ class DeskAdmin(ReadOnlyAdmin):
     ordering = ["-id"]
     search_placeholder = "address, or usr_…"
     search_help_text = (
-        "The usr_… of the desk; or the beginning of its owner's e-mail address, or a part of it "
+        "The usr_… of the desk; or the beginning of its owner's email address, or a part of it "
         "among the newest 10,000 users."
     )
     searches_by_prefix = {

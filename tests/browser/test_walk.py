@@ -12,6 +12,7 @@ from playwright.sync_api import Page
 from tests.browser.axe import violations
 from tests.browser.pages import HALFWAY, STAFF, USER, VISITOR, address, signed_in, who_sees
 from tests.browser.stage import CHROMIUM, DESKTOP, PHONE, TABLET
+from tests.browser.weight import HEAVY, MOST, Scale
 from tests.routes import routes
 
 pytestmark = [
@@ -59,13 +60,14 @@ def test_every_page(stage, signed_in_visitor):
     paths = [address(stage, route) for route in routes() if who_sees(route) == who]
     context = stage.context(visitor)
     page = context.new_page()
-    faults = {path: check_page(page, stage.service.base_url, path) for path in paths}
+    scale = Scale(page)
+    faults = {path: check_page(page, stage.service.base_url, path, scale) for path in paths}
     context.close()
     lines = [f"{path}: {fault}" for path, of_page in faults.items() for fault in of_page]
     assert not lines, "\n".join(lines)
 
 
-def check_page(page: Page, base_url: str, path: str) -> list[str]:
+def check_page(page: Page, base_url: str, path: str, scale: Scale) -> list[str]:
     """Returns all faults of a page."""
     faults: list[str] = []
     listeners = {
@@ -81,6 +83,9 @@ def check_page(page: Page, base_url: str, path: str) -> list[str]:
     answer = page.goto(base_url + path, wait_until="load")
     if answer.status != 200:
         faults.append(f"status: {answer.status}")
+    weight = scale.take().received
+    if weight > MOST and path not in HEAVY:
+        faults.append(f"weight: {weight}")
     faults.extend(overflows(page))
     for event, listener in listeners.items():
         page.remove_listener(event, listener)  # axe-core violates the policy

@@ -114,7 +114,7 @@ def test_users_are_found_by_address_and_desk_and_narrowed_to_a_role(client, memb
     assert listed(client, q=desk.public_id) == [desk.user]
     assert listed(client, q="nobody") == []
     assert listed(client, role="staff") == [member]
-    assert listed(client, role="customers", active="yes") == [desk.user]
+    assert listed(client, role="users", active="yes") == [desk.user]
     assert listed(client, active="no") == [stranger.user]
 
 
