@@ -1,7 +1,6 @@
 """What pages weigh: what a browser without a cache receives, headers included.
 
-nginx passes on what the server sends: static files compressed, pages not, because they show
-credentials beside what others may choose (BREACH).
+nginx passes on what the server sends. Pages that read a session are not compressed (BREACH).
 """
 
 from collections import defaultdict
