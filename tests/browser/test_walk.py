@@ -5,6 +5,7 @@
 """
 
 import os
+from typing import Any
 
 import pytest
 from playwright.sync_api import Page
@@ -22,7 +23,7 @@ pytestmark = [
 ]
 
 # The rules of axe-core for each colour scheme: all, then those that depend on colour.
-RULES = {"light": [], "dark": ["color-contrast"]}
+RULES: dict[Any, list[str]] = {"light": [], "dark": ["color-contrast"]}
 # Waits for two frames and finishes all animations. Returns False if no frames came within a second.
 SETTLE = """() => new Promise((settled) => {
     const finish = () => {
