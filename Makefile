@@ -29,7 +29,7 @@ help: ## list the commands
 	@sed -n 's/^\([a-z]*\):.* ## /  make \1	/p' $(MAKEFILE_LIST)
 	@echo '  PORT=8001 sets the port, PYTHON=… the Python; make demo ONCE=1 exits after the demonstration.'
 
-demo: .venv/base .env ## serve a new database, play engine and automation, then stay up for a browser
+demo: .venv/base .env ## serve a new database, play engine and bot, then stay up for a browser
 	@exec $(BIN)/python manage.py demo --make $$PPID --port $(PORT) $(if $(ONCE),--once)
 
 serve: .venv/base .env ## run the server, and the runner of webhooks, with the settings of the environment and .env

@@ -177,8 +177,8 @@ SPECTACULAR_SETTINGS = {
     "VERSION": "1",
     "DESCRIPTION": (
         "Users own desks, an engine pulls them and deploys elected signals back, and "
-        "automations push signals of their own. **All of it is paper.** A signal repeats "
-        "the pair and the direction that the customer has elected: the service never "
+        "bots push signals of their own. **All of it is paper.** A signal repeats "
+        "the pair and the direction that the user has elected: the service never "
         "infers one.\n\n"
         "Members, kinds of events, codes and other values can be added without notice. Ignore "
         "members that you do not know, skip events of an unknown kind, treat a refusal of an "

@@ -24,7 +24,7 @@ class CardForm(ElectionForm):
     """A new card: a name, a pair and a direction."""
 
     field_order = ["name", "pair", "direction"]
-    name = NameField("The name that customers see.")
+    name = NameField("The name that users see.")
 
 
 class PublishCard(ActionPage):
@@ -148,7 +148,7 @@ class DeskAdmin(ReadOnlyAdmin):
     ordering = ["-id"]
     search_placeholder = "address, or usr_…"
     search_help_text = (
-        "The usr_… of the desk; or the beginning of its owner's e-mail address, or a part of it "
+        "The usr_… of the desk; or the beginning of its owner's email address, or a part of it "
         "among the newest 10,000 users."
     )
     searches_by_prefix = {
@@ -212,7 +212,7 @@ class ElectionAdmin(ReadOnlyAdmin):
         "opened",
         "desk",
         "card",
-        "automation",
+        "bot",
         "pair",
         "direction",
         "state",
@@ -227,6 +227,10 @@ class ElectionAdmin(ReadOnlyAdmin):
         "bot_": lambda text: Q(automation=text),
     }
     fields = [*list_display, "closed"]
+
+    @admin.display
+    def bot(self, election: Election) -> Automation | None:
+        return election.automation
 
     @admin.display
     def state(self, election: Election) -> SafeString:

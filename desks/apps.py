@@ -10,7 +10,7 @@ IN_PATHS = {"userId": USER, "signalId": SIGNAL, "subscriptionId": SUBSCRIPTION}
 
 class DesksConfig(AppConfig):
     name = "desks"
-    verbose_name = "Customers"
+    verbose_name = "Users and desks"
 
     def ready(self) -> None:
         for name, prefix in IN_PATHS.items():

@@ -3,6 +3,7 @@
 import re
 from datetime import UTC, datetime, timedelta
 from typing import overload
+from zoneinfo import ZoneInfo
 
 UNITS = {
     "year": timedelta(days=365),
@@ -36,6 +37,11 @@ def exact_span(length: timedelta) -> str:
     name = next((name for name, one in units.items() if length and not length % one), "second")
     count = length // units.get(name, timedelta(seconds=1))
     return f"{count} {name}{'' if count == 1 else 's'}"
+
+
+def in_zone(at: datetime, zone: str) -> str:
+    """Formats a time as ``23 November 2026, 10:11 CET``. An empty zone is UTC."""
+    return at.astimezone(ZoneInfo(zone or "UTC")).strftime("%-d %B %Y, %H:%M %Z")
 
 
 def truncate_to_milliseconds(time: datetime) -> datetime:

@@ -282,7 +282,11 @@ class SecretAdmin(ReadOnlyAdmin):
         "sec_": lambda text: Q(public_id=text),
         "bot_": lambda text: Q(automation=text),
     }
-    fields = ["public_id", "source", "automation", *list_display]
+    fields = ["public_id", "source", "bot", *list_display]
+
+    @admin.display
+    def bot(self, secret: SigningSecret) -> Automation | None:
+        return secret.automation
 
     @admin.display
     def state(self, secret: SigningSecret) -> SafeString:

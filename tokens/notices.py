@@ -4,8 +4,6 @@ Each turn at the log writes at most one notice for each desk, in its transaction
 credential's hint, never its value.
 """
 
-from datetime import UTC
-
 from django.conf import settings
 from django.urls import reverse
 
@@ -13,6 +11,7 @@ from desks.models import Desk
 from desks.notices.outbox import write_security
 from events.actors import SYSTEM, ActorType
 from events.log import Turn
+from events.times import in_zone
 
 
 class Changes:
@@ -40,10 +39,10 @@ class Changes:
         """The text. No template: the log's lock is held, and the first one takes long to load."""
         by_whom = ", done by our staff" if self.by_staff else ""
         changed = "\n".join(f"- {sentence}" for sentence in self.sentences)
+        at = in_zone(self.at, self.desk.user.time_zone)
         reset = settings.BASE_URL + reverse("account_reset_password")
         return (
-            f"This changed on your desk at {self.at.astimezone(UTC):%Y-%m-%d %H:%M} UTC{by_whom}:\n"
-            f"\n{changed}\n\n"
+            f"This changed on your desk at {at}{by_whom}:\n\n{changed}\n\n"
             "If you did not do this, sign in and check your desk and your bots. "
             f"If you cannot sign in, reset your password:\n\n{reset}"
         )

@@ -25,6 +25,7 @@ from desks import mails
 from desks.models import User
 from desks.notices.outbox import write_security
 from events.http.requests import client_address
+from events.times import in_zone
 from tokens.crypto import keys
 
 MAX_USER_AGENT = UserSession._meta.get_field("user_agent").max_length
@@ -110,6 +111,7 @@ class AccountAdapter(DefaultAccountAdapter):
         given = {
             "password_reset_url": reverse("account_reset_password"),
             "notice_for": user,
+            "at": in_zone(timezone.now(), cast(User, user).time_zone),
             **(context or {}),
         }
         super().send_notification_mail(template_prefix, user, given, email)

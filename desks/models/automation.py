@@ -87,6 +87,7 @@ class Automation(models.Model):
 
     class Meta:
         ordering = ["created_at", "id"]
+        verbose_name = "bot"  # in the control area, as on the pages
         indexes = [
             models.Index(fields=["due_at"], name="bot_due", condition=Q(due_at__isnull=False)),
             models.Index(

@@ -17,9 +17,9 @@ def ago(at: datetime) -> str:
 
 
 @register.filter
-def lasted(since: datetime) -> str:
-    """How long it is since the time."""
-    return span(timezone.now() - since)
+def lasted(since: datetime, until: datetime | None = None) -> str:
+    """How long it is since the time; with ``until`` how long it was then."""
+    return span((until or timezone.now()) - since)
 
 
 @register.filter

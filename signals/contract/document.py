@@ -24,7 +24,7 @@ ANY_PAIR = "<BASE>/<QUOTE>"
 
 # What each sample is, and what it needs to be accepted, beside its ids and a new nonce.
 NOTES = {
-    "tv": "A signal from one automation. It needs the bot's own signature, and a bot that has "
+    "tv": "A signal from one bot. It needs the bot's own signature, and a bot that has "
     "elected this pair and direction: send those that your bot has elected.",
     "fanout": "A signal to every ready desk. Fills every matching paper election. It needs a write "
     "token or the Floor secret's signature, and the published card's pair and direction.",

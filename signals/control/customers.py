@@ -11,6 +11,7 @@ from django.contrib import admin
 from django.contrib.sessions.models import Session
 from django.db.models import Count, Max, Q
 from django.http import HttpResponse
+from django.template.loader import render_to_string
 from django.utils import timezone
 from django.utils.safestring import SafeString
 
@@ -67,8 +68,10 @@ def customer_of(desk: Desk, now: datetime) -> dict[str, object]:
             for line in lines(refusals, {bot.pk: bot.name for bot in bots})
         ],
         "webhooks": Subscription.objects.of_owner(desk),
-        "tokens": Token.objects.active(now).filter(desk=desk),
-        "secrets": SigningSecret.objects.of_desk(desk).live(now),
+        "credentials": [
+            *Token.objects.active(now).filter(desk=desk),
+            *SigningSecret.objects.of_desk(desk).live(now),
+        ],
         "acts": list_events(by_staff.order_by("-position")[:MAX_ACTS], "Nothing."),
     }
 
@@ -140,7 +143,7 @@ class ReactivateUser(ActionPage):
 
 class RoleFilter(ChoiceFilter, name="role"):
     filters = {
-        "customers": lambda users: users.filter(is_staff=False),
+        "users": lambda users: users.filter(is_staff=False),
         "staff": lambda users: users.filter(is_staff=True),
     }
 
@@ -158,13 +161,13 @@ class UserAdmin(ReadOnlyAdmin):
 
     pages = {"deactivate": DeactivateUser, "reactivate": ReactivateUser}
     change_form_template = "control/customer.html"
-    list_display = ["email", "state", "desk", "date_joined", "last_login"]
+    list_display = ["address", "state", "desk", "signed_up", "last_sign_in"]
     list_filter = [RoleFilter, ActiveFilter]
     list_select_related = ["desk"]
     ordering = ["-id"]
     search_placeholder = "address, or usr_…"
     search_help_text = (
-        "The usr_… of a desk; or the beginning of an e-mail address, or a part of it among the "
+        "The usr_… of a desk; or the beginning of an email address, or a part of it among the "
         "newest 10,000 users."
     )
     searches_by_prefix = {
@@ -176,6 +179,19 @@ class UserAdmin(ReadOnlyAdmin):
     @admin.display
     def state(self, user: User) -> SafeString:
         return state_of(user)
+
+    @admin.display(description="email address")
+    def address(self, user: User) -> str:
+        return user.email
+
+    @admin.display
+    def signed_up(self, user: User) -> str:
+        return render_to_string("time.html", {"at": user.date_joined})
+
+    @admin.display(description="last sign-in")
+    def last_sign_in(self, user: User) -> str:
+        at = user.last_login
+        return render_to_string("time.html", {"at": at}) if at else "never"
 
     def row_context(self, row: Any) -> dict[str, object]:
         now = timezone.now()

@@ -92,7 +92,7 @@ class EventAdmin(ReadOnlyAdmin):
     search_help_text = (
         "By index: evt_… (this event and earlier ones), sig_…, usr_…, card_… or all; bot_…; tok_…, "
         "sec_… or stf_… (what it did); a nonce. Among the newest: a request ID or nonce of a "
-        f"refusal ({search.MAX_SCANNED:,} refusals); a part of an e-mail address or of a platform "
+        f"refusal ({search.MAX_SCANNED:,} refusals); a part of an email address or of a platform "
         f"token's name ({search.MAX_EVENTS} events of each of {search.MAX_NAMED}). The filters by "
         f"reason and source: of the newest {search.MAX_SCANNED:,} refusals."
     )
@@ -153,7 +153,7 @@ class EventAdmin(ReadOnlyAdmin):
     def platform_view(self, event: Event) -> SafeString:
         return _folded_json(event.content_for(platform=True))
 
-    @admin.display(description="what customers see")
+    @admin.display(description="what users see")
     def customer_view(self, event: Event) -> SafeString | str:
         if event.topic is PLATFORM:
             return "Nothing. Only the platform sees this event."

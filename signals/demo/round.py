@@ -1,4 +1,4 @@
-"""One round of requests over HTTP, as the engine and as an automation. Prints and checks each."""
+"""One round of requests over HTTP, as the engine and as a bot. Prints and checks each."""
 
 import itertools
 import json
@@ -83,10 +83,10 @@ class Round:
         return start
 
     def _play_automation(self) -> None:
-        """Pushes as an automation: accepted, repeated, with the wrong direction, ticker only."""
+        """Pushes as a bot: accepted, repeated, with the wrong direction, ticker only."""
         bot, nonce = self._seeded["automation"], _nonce()
         pair, direction = bot["pair"], bot["direction"]
-        self._announce("An automation pushes a signed signal.")
+        self._announce("A bot pushes a signed signal.")
         sent = {"pair": pair, "direction": direction, "nonce": nonce}
         first = self._push(sent, expected=_filled(1))
         self._announce("It repeats the signal: refused, with the first outcome.")
@@ -111,8 +111,8 @@ class Round:
     def _play_webhook(self) -> None:
         with Receiver() as receiver:
             self._announce(
-                "The customer signs in and adds a webhook. A signed test arrives, is verified, and "
-                "its answer proves that the customer wants it."
+                "A user signs in and adds a webhook. A signed test arrives, is verified, and its "
+                "answer proves that the user wants it."
             )
             receiver.secret = subscribe(self._base_url, self._seeded["user"], receiver.url)
             self._compare({"type": receiver.next()["type"]}, {"type": "subscription.test"})

@@ -133,7 +133,7 @@ def _floor_shape(name: str, description: str, **target: Member) -> Shape:
 
 AUTOMATION = _shape(
     "AutomationSignal",
-    "A signal of one automation. It repeats the bot's election and is signed with its secret.",
+    "A signal of one bot. It repeats the bot's election and is signed with its secret.",
     Source.TRADINGVIEW,
     mode=ONLY_PAPER,
     botId=ID_OF_BOT,

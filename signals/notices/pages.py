@@ -69,7 +69,11 @@ def test_notice(request: HttpRequest, user: User) -> HttpResponse:
         insert([test], to_chats=False)
     for chat in Chat.objects.filter(user=user):
         actions.request_test(chat=chat, now=now)
-    messages.success(request, "The test is on its way. Reload this page to see what became of it.")
+    messages.success(
+        request,
+        "The test is on its way. It should arrive within a minute. A chat that it does not reach "
+        "is shown here as failing.",
+    )
     return redirect("notices")
 
 

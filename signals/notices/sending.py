@@ -193,6 +193,7 @@ def mail_of(notice: QueuedNotice, address: str) -> EmailMultiAlternatives:
         "body": notice.body,
         "linked": _with_links(notice.body),
         "stop": stop,
+        "is_security": notice.kind == NoticeKind.SECURITY,
     }
     host = settings.DEFAULT_FROM_EMAIL.rpartition("@")[2].strip("> ")
     headers = {"Message-ID": f"<{notice.public_id}@{host}>", "Auto-Submitted": "auto-generated"}

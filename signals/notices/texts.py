@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
-from zoneinfo import ZoneInfo
 
 from django.conf import settings
 from django.template.loader import render_to_string
@@ -14,6 +13,7 @@ from events.control.lists import row_url
 from events.json_schema import JsonObject
 from events.kinds import Kind
 from events.models import Event
+from events.times import in_zone
 from signals.reports.reasons import reason_of
 from signals.webhooks.models import State, Subscription
 
@@ -83,9 +83,7 @@ def page(name: str, *args: str) -> str:
 
 def shown(at: datetime, user: User | None) -> str:
     """A time in the user's zone, or in UTC."""
-    return at.astimezone(ZoneInfo((user and user.time_zone) or "UTC")).strftime(
-        "%-d %B %Y, %H:%M %Z"
-    )
+    return in_zone(at, user.time_zone if user else "")
 
 
 def _quiet(event: Event, user: User) -> Text:

@@ -48,8 +48,8 @@ def concerns(
     for bot in bots:
         page = reverse("bot", args=[bot.pk])
         if bot.silent_since:
-            silent = f"{bot.name} is silent: no signal was accepted since"
-            found.append(Concern(silent, "See what it sent", page, bot.silent_since))
+            silent = f"{bot.name} is silent: no signal was accepted for"
+            found.append(Concern(silent, "See what it sent", page, bot.silent_since, lasting=True))
         if bot.secret_ends_at and bot.secret_ends_at < now + SOON:  # type: ignore[attr-defined]
             sentence = f"A signing secret of {bot.name} ends"
             found.append(Concern(sentence, f"Open {bot.name}", page, bot.secret_ends_at))  # type: ignore[attr-defined]

@@ -172,9 +172,9 @@ def count_bots_by_day(
     windows = _windows(dates, head)
     most = min(MAX_OF_BOT_MONTH, MAX_OF_BOARD // len(bots))
     statement = _Statement()
+    statement.count_days(topic, bots, windows, most)
     for bot_id in bots:
-        statement.count_days(topic, bot_id, windows, most)
-        statement.read_bot(topic, bot_id, windows[-1].low, head)
+        statement.read_latest(topic, bot_id, head)
     rows = statement.rows()
     found = _tallies([], bots, rows, True).bots
     for tally in found.values():
@@ -187,6 +187,8 @@ def count_bots_by_day(
     for bot_id, number in read.items():
         if number >= most:
             found[bot_id].month.cut()
+    for tally in found.values():
+        tally.today = tally.month.today
     return found
 
 
@@ -252,28 +254,41 @@ class _Statement(Union):
             [what, whose, part.key.get("kind", ""), *params],
         )
 
-    def count_days(self, topic: str, bot_id: str, windows: Sequence[Window], most: int) -> None:
-        """Counts the bot's latest events by kind and number of the day, which stands as code."""
-        whole = IndexRange({"topic": topic, "bot_id": bot_id}, windows[0].low, windows[-1].high)
+    def count_days(
+        self, topic: str, bots: Sequence[str], windows: Sequence[Window], most: int
+    ) -> None:
+        """Counts each bot's latest events by kind and number of the day, which stands as code."""
+        branches, all_params = list[str](), list[object]()
+        for number, bot_id in enumerate(bots):
+            whole = IndexRange({"topic": topic, "bot_id": bot_id}, windows[0].low, windows[-1].high)
+            found, params = in_order("bot_id, kind, position", whole, most, "DESC")
+            branches.append(f"SELECT * FROM ({found}) AS of_bot_{number}")
+            all_params += params
         numbered = reversed(list(enumerate(windows)))
         day = " ".join(
             f"WHEN position >= {window.low} THEN '{number}'" for number, window in numbered
         )
-        found, params = in_order(f"kind, CASE {day} END AS day", whole, most, "DESC")
         self.add(
-            f"SELECT 'month', %s, kind, count(*), day FROM ({found}) AS found GROUP BY kind, day",
-            [bot_id, *params],
+            "SELECT 'month', bot_id, kind, count(*), day FROM (SELECT bot_id, kind, "
+            f"CASE {day} END AS day FROM ({' UNION ALL '.join(branches)}) AS found) AS counted "
+            "GROUP BY bot_id, kind, day",
+            all_params,
         )
 
     def read_bot(self, topic: str, bot_id: str, low: int, head: int) -> None:
         """Counts the bot's events of today by kind, and lists its latest."""
-        of_bot = {"topic": topic, "bot_id": bot_id}
-        found, params = in_order("kind", IndexRange(of_bot, low, head), MAX_OF_BOT, "DESC")
+        today = IndexRange({"topic": topic, "bot_id": bot_id}, low, head)
+        found, params = in_order("kind", today, MAX_OF_BOT, "DESC")
         self.add(
             f"SELECT 'today', %s, kind, count(*), NULL FROM ({found}) AS found GROUP BY kind",
             [bot_id, *params],
         )
-        found, params = in_order("*", IndexRange(of_bot, 1, head), LATEST_OF_BOT, "DESC")
+        self.read_latest(topic, bot_id, head)
+
+    def read_latest(self, topic: str, bot_id: str, head: int) -> None:
+        """Lists the bot's latest events."""
+        whole = IndexRange({"topic": topic, "bot_id": bot_id}, 1, head)
+        found, params = in_order("*", whole, LATEST_OF_BOT, "DESC")
         self.add(
             f"SELECT 'latest', bot_id, kind, position, code FROM ({found}) AS found",
             params,

@@ -252,7 +252,7 @@ WITH_BODY = (*JSON_BODY, SignInRequired, NotAllowed, ExchangeSecret, Invalid)
 class SubscriptionViewSet(ViewSetMixin, ApiView):
     """Tokens only read; every change needs a session of the owner.
 
-    A customer's subscriptions are those of the desk, staff's are the platform's.
+    A user's subscriptions are those of the desk, staff's are the platform's.
     """
 
     tag = "Subscriptions"
@@ -282,7 +282,7 @@ class SubscriptionViewSet(ViewSetMixin, ApiView):
     def list(self, request: Request) -> ApiResponse[SubscriptionPage]:
         """List webhook subscriptions.
 
-        A desk token and a signed-in customer list the desk's own, a platform token and staff the
+        A desk token and a signed-in user list the desk's own, a platform token and staff the
         platform's. A token needs the scope read.
         """
         params = PageParameters.read(request.query_params)

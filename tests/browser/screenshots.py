@@ -1,7 +1,8 @@
-"""Takes screenshots of every page: phone and desktop, light and dark.
+"""Takes screenshots of every page: phone and desktop, light and dark. Or weighs every page.
 
 python -m tests.browser.screenshots FOLDER      # all pages, in a subfolder per visitor
 python -m tests.browser.screenshots --readme    # the screenshots in the README
+python -m tests.browser.screenshots --weigh     # the table in deploy/performance/README.md
 """
 
 import os
@@ -24,6 +25,7 @@ from tests.browser.pages import (  # noqa: E402 - after the settings
     who_sees,
 )
 from tests.browser.stage import COLOURS, DESKTOP, PHONE, Stage, chromium, set_up  # noqa: E402
+from tests.browser.weight import Scale, Weight, table  # noqa: E402
 from tests.routes import routes  # noqa: E402
 
 WIDTHS = {"phone": PHONE, "desktop": DESKTOP}
@@ -62,10 +64,28 @@ def take_for_readme(stage: Stage) -> None:
             context.close()
 
 
+def weigh(stage: Stage) -> dict[str, Weight]:
+    """The weight of every page, by path."""
+    weights = {}
+    for who in (VISITOR, USER, STAFF, HALFWAY):
+        with signed_in(stage, who) as visitor:
+            context = stage.context(visitor)
+            page = context.new_page()
+            scale = Scale(page)
+            for path in [address(stage, route) for route in routes() if who_sees(route) == who]:
+                page.goto(path, wait_until="load")
+                weights[path] = scale.take()
+            context.close()
+    return weights
+
+
 def main(target: str) -> None:
     with chromium() as browser, set_up(browser) as stage:
         if target == "--readme":
             take_for_readme(stage)
+            return
+        if target == "--weigh":
+            print("\n".join(table(weigh(stage))))
             return
         folder = Path(target)
         for who in (VISITOR, USER, STAFF, HALFWAY):

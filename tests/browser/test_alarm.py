@@ -107,7 +107,7 @@ def test_a_bot_that_goes_quiet_is_told_by_mail_and_page_once_and_so_when_it_is_h
     assert "silent for" in trader.says()
     trader.follow("Desk", "navigation")
     assert f"{BOT} silent for" in " ".join(trader.says().split())
-    expect(lines(trader, "is silent: nothing was accepted since")).to_have_count(1)
+    expect(lines(trader, "is silent: nothing was accepted for")).to_have_count(1)
 
     push(trader)
     until(lambda: len(subjects(trader)) > 1)
@@ -120,4 +120,4 @@ def test_a_bot_that_goes_quiet_is_told_by_mail_and_page_once_and_so_when_it_is_h
     an_hour_passes(trader)
     until(lambda: len(subjects(trader)) > 2)
     assert subjects(trader) == [SILENT, HEARD, SILENT]
-    expect(lines(trader, "is silent: nothing was accepted since")).to_have_count(2)
+    expect(lines(trader, "is silent: nothing was accepted for")).to_have_count(2)

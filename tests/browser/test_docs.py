@@ -1,10 +1,10 @@
 """GET /api/docs in a browser: every operation, a filter, and commands that work as shown."""
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
 from tests import described
+from tests.browser.axe import violations
 from tests.browser.stage import CHROMIUM, COLOURS
 from tests.browser.test_contract import run
 from tests.conformance.client import HOOK
@@ -16,9 +16,6 @@ pytestmark = [
 ]
 
 DOCS = "/api/docs"
-# What axe-core finds by all of its rules: WCAG 2.2 and best practice.
-FOUND = "axe.run({resultTypes: ['violations']}).then((found) => found.violations)"
-TARGET_SIZE = "axe.configure({rules: [{id: 'target-size', enabled: true}]})"
 
 
 @pytest.fixture
@@ -70,8 +67,6 @@ def test_axe_finds_nothing_by_any_of_its_rules(stage, path, colours):
     page = context.new_page()
     page.goto(path, wait_until="load")
     assert page.locator("main").count() == 1
-    page.evaluate(Axe().axe_script)
-    page.evaluate(TARGET_SIZE)
-    found = page.evaluate(FOUND)
+    found = violations(page)
     context.close()
-    assert [(each["id"], [node["html"][:90] for node in each["nodes"][:3]]) for each in found] == []
+    assert found == []

@@ -6,14 +6,14 @@
 
 import os
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
 
+from tests.browser.axe import violations
 from tests.browser.pages import HALFWAY, STAFF, USER, VISITOR, address, signed_in, who_sees
 from tests.browser.stage import CHROMIUM, DESKTOP, PHONE, TABLET
+from tests.browser.weight import HEAVY, MOST, Scale
 from tests.routes import routes
 
 pytestmark = [
@@ -22,11 +22,8 @@ pytestmark = [
     pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed"),
 ]
 
-SERIOUS = ("serious", "critical")
 # The rules of axe-core for each colour scheme: all, then those that depend on colour.
-RULES = {"light": [], "dark": ["color-contrast"]}
-# WCAG 2.5.8, which axe-core leaves out by default: every target has 24 px, or space around it.
-ENABLED = {"/control/": ["target-size"]}
+RULES: dict[Any, list[str]] = {"light": [], "dark": ["color-contrast"]}
 # Waits for two frames and finishes all animations. Returns False if no frames came within a second.
 SETTLE = """() => new Promise((settled) => {
     const finish = () => {
@@ -64,13 +61,14 @@ def test_every_page(stage, signed_in_visitor):
     paths = [address(stage, route) for route in routes() if who_sees(route) == who]
     context = stage.context(visitor)
     page = context.new_page()
-    faults = {path: check_page(page, stage.service.base_url, path) for path in paths}
+    scale = Scale(page)
+    faults = {path: check_page(page, stage.service.base_url, path, scale) for path in paths}
     context.close()
     lines = [f"{path}: {fault}" for path, of_page in faults.items() for fault in of_page]
     assert not lines, "\n".join(lines)
 
 
-def check_page(page: Page, base_url: str, path: str) -> list[str]:
+def check_page(page: Page, base_url: str, path: str, scale: Scale) -> list[str]:
     """Returns all faults of a page."""
     faults: list[str] = []
     listeners = {
@@ -86,6 +84,9 @@ def check_page(page: Page, base_url: str, path: str) -> list[str]:
     answer = page.goto(base_url + path, wait_until="load")
     if answer.status != 200:
         faults.append(f"status: {answer.status}")
+    weight = scale.take().received
+    if weight > MOST and path not in HEAVY:
+        faults.append(f"weight: {weight}")
     faults.extend(overflows(page))
     for event, listener in listeners.items():
         page.remove_listener(event, listener)  # axe-core violates the policy
@@ -109,28 +110,13 @@ def overflows(page: Page) -> list[str]:
 
 
 def accessibility_faults(page: Page) -> list[str]:
-    """Returns the serious faults that axe-core finds, by colour scheme."""
-    page.evaluate(Axe().axe_script)
-    return [
-        f"{colours}: {each['id']}: {node['html'][:120]}"
-        for colours, rules in RULES.items()
-        for each in violations(page, colours, rules)
-        if each["impact"] in SERIOUS
-        for node in each["nodes"]
-    ]
-
-
-def violations(page: Page, colours: Any, rules: list[str]) -> list[dict[str, Any]]:
-    page.emulate_media(color_scheme=colours)
-    settle(page)
-    path = urlsplit(page.url).path
-    more = [rule for part, added in ENABLED.items() if path.startswith(part) for rule in added]
-    options = {
-        "resultTypes": ["violations"],
-        "rules": {rule: {"enabled": True} for rule in more},
-        **({"runOnly": rules} if rules else {}),
-    }
-    return page.evaluate("options => axe.run(options).then((found) => found.violations)", options)
+    """Returns what axe-core finds, by colour scheme."""
+    faults = [] if page.locator("main").count() == 1 else ["not one main"]
+    for colours, rules in RULES.items():
+        page.emulate_media(color_scheme=colours)
+        settle(page)
+        faults += [f"{colours}: {each}" for each in violations(page, *rules)]
+    return faults
 
 
 def settle(page: Page) -> None:

@@ -1,4 +1,4 @@
-"""The README's examples work: engine, shell and loop."""
+"""The README's examples work: engine and shell."""
 
 import json
 import os
@@ -10,13 +10,10 @@ from contextlib import ExitStack
 from importlib.metadata import distribution
 from queue import Queue
 
-import httpx2
 import pytest
 
 from events.http.refusals import TokenInvalid
 from signals.client import Engine
-from tests.client import signed
-from tests.conformance.client import Service
 from tests.server import READY, ROOT, guarded, serving, serving_beside
 
 pytestmark = [pytest.mark.processes, pytest.mark.once]
@@ -196,20 +193,3 @@ def test_curl_shows_the_stream_as_it_says(server):
             assert "event: signal.filled\n" in process.stdout  # reads until it comes
         finally:
             process.terminate()
-
-
-def test_the_loop_ends_with_the_first_answer_however_often_it_is_asked(server):
-    with Service(server.base_url, server.seed) as service:
-        body = httpx2.Request("POST", "http://localhost", json=service.tradingview()).content
-    given = {
-        "httpx2": httpx2,
-        "url": f"{server.base_url}/api/hooks/signal",
-        "body": body,
-        "sign": lambda body: signed(server.seed["automation"]["secret"], body=body),
-    }
-    code = compile(block("python", "while True:\n    try:\n        answer"), "README.md", "exec")
-    first, again = dict(given), dict(given)
-    exec(code, first)  # noqa: S102 - the README's own
-    exec(code, again)  # noqa: S102
-    assert first["outcome"]["outcome"] == "filled"
-    assert again["outcome"]["signal"] == first["outcome"]["signal"]

@@ -16,7 +16,7 @@ PAGES = {"Desk": "/", "Control area": "/control/", "API": "/api/docs"}
 
 class Command(BaseCommand):
     help = (
-        "Creates and serves a new database, sends requests as the engine and as an automation, and "
+        "Creates and serves a new database, sends requests as the engine and as a bot, and "
         "keeps serving for a browser."
     )
     requires_system_checks = ()

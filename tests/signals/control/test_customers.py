@@ -114,7 +114,7 @@ def test_users_are_found_by_address_and_desk_and_narrowed_to_a_role(client, memb
     assert listed(client, q=desk.public_id) == [desk.user]
     assert listed(client, q="nobody") == []
     assert listed(client, role="staff") == [member]
-    assert listed(client, role="customers", active="yes") == [desk.user]
+    assert listed(client, role="users", active="yes") == [desk.user]
     assert listed(client, active="no") == [stranger.user]
 
 
@@ -189,7 +189,7 @@ def test_it_shows_webhooks_and_credentials_and_never_a_secret(client, desk):
         factories.a_desk_token(desk),
     )
     page = page_of(client, desk.user)
-    assert f"{failing.label} failing since" in page
+    assert f"{failing.label} failing for" in page
     assert f"Token {Token.objects.get(desk=desk)}" in page
     assert "Signing secret" in page
     source = client.get(staff.page_of(desk.user)).content.decode()

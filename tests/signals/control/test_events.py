@@ -51,10 +51,10 @@ def test_an_event_is_shown_as_the_platform_and_as_customers_see_it(client, desk)
     push(bodies.fanout(nonce="seen-by-the-platform"), factories.a_platform_token())
     filled = Event.objects.get(kind="signal.filled")
     page = client.get(staff.page_of(filled)).content.decode()
-    whole, _, for_customers = page.partition("What customers see")
+    whole, _, for_users = page.partition("What users see")
     assert "seen-by-the-platform" in whole
-    assert "seen-by-the-platform" not in for_customers
-    assert "pair" in for_customers
+    assert "seen-by-the-platform" not in for_users
+    assert "pair" in for_users
 
 
 def test_a_platform_only_event_is_labelled(client):

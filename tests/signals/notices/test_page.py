@@ -47,3 +47,4 @@ def test_a_test_takes_the_way_of_every_notice_and_one_waits_at_most(owner, membe
     assert "The test is on its way." in words(owner.get(NOTICES))
     (message,) = send()
     assert (message.subject, message.to) == ("A test notice", [member.email])
+    assert "cannot be turned off" not in message.body + message.alternatives[0][0]

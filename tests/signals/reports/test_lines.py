@@ -20,7 +20,9 @@ def test_every_kind_of_event_is_told_in_whole_sentences():
     page = render_to_string("events/list.html", {"lines": lines(events, {})})
     assert page.count('id="evt_') == len(events)
     for line in lines(events, {}):
-        told = render_to_string(line.templates, {"data": line.data, "signal": line.signal})
+        told = render_to_string(
+            line.templates, {"line": line, "data": line.data, "signal": line.signal}
+        )
         assert told.strip()
         assert "None" not in told
 

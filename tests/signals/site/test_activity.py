@@ -211,9 +211,9 @@ class TestFolds:
         for mode in ("dry_run", "dry_run", "draft", "draft"):
             push(nox(fanout=False, userId=desk.public_id, mode=mode), engine)
         assert folds(owner.get("/activity")) == [
-            ("2 signals from nox were recorded: BTC/USDT long. Nothing was filled.", 2),
-            ("2 dry runs from nox matched: BTC/USDT long. Nothing was filled.", 2),
-            ("2 fills on paper: BTC/USDT long from floor, for this desk.", 2),
+            ("2 signals from Nox were recorded: BTC/USDT long. Nothing was filled.", 2),
+            ("2 dry runs from Nox matched: BTC/USDT long. Nothing was filled.", 2),
+            ("2 fills on paper: BTC/USDT long from the engine, for your desk alone.", 2),
         ]
 
     def test_signals_of_another_bot_are_not_the_same(self, owner, desk, bot):

@@ -74,7 +74,9 @@ def test_pages_and_the_list_of_bots_say_since_when_a_bot_is_silent(owner, bot, d
     with time_machine.travel(timezone.now() + 2 * HOUR):
         Watch().look(timezone.now())
     assert "silent for less than a minute" in words(owner.get(f"/bots/{bot.id}"))
-    assert "Chart is silent: no signal was accepted since just now." in words(owner.get("/desk"))
+    assert "Chart is silent: no signal was accepted for less than a minute." in words(
+        owner.get("/desk")
+    )
     assert "The bot Chart is silent" in words(owner.get("/activity"))
     [record] = get(BOTS, token).json()["bots"]
     assert record["silentSince"] is not None
