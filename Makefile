@@ -135,7 +135,8 @@ lock: ## pin the requirements of pyproject.toml again; minutes
 	"$(PYTHON)" -m venv --clear /tmp/signals-lock
 	/tmp/signals-lock/bin/pip install --quiet pip-tools
 	$(LOCK) --strip-extras --output-file requirements/base.txt pyproject.toml
-	$(LOCK) --no-strip-extras --extra dev --constraint requirements/base.txt --output-file requirements/dev.txt pyproject.toml
+	$(LOCK) --no-strip-extras --extra telemetry --constraint requirements/base.txt --output-file requirements/telemetry.txt pyproject.toml
+	$(LOCK) --no-strip-extras --extra dev --extra telemetry --constraint requirements/base.txt --output-file requirements/dev.txt pyproject.toml
 	rm -r /tmp/signals-lock
 
 # --- Set-up: runs once, and again when the requirements change -----------------------------------
