@@ -84,11 +84,12 @@ def until(holds):
     return found
 
 
-def deploy(server, **headers):
-    """Deploys a signal to the first desk."""
+def deploy(server, changes=None, **headers):
+    """Deploys a signal to the first desk. Returns its nonce, and the answer."""
     card = server.seed["card"]
     body = {"nonce": secrets.token_hex(8), "elected": True, "source": "floor"}
     body |= {"pair": card["pair"], "direction": card["direction"]}
+    body |= changes or {}
     path = f"/api/v1/desks/{server.seed['desks'][0]['userId']}/signal"
     answer = httpx2.post(
         f"{server.base_url}{path}",
@@ -120,6 +121,7 @@ def test_the_spans_of_a_signal_and_of_its_delivery_hang_together_and_tell_no_sec
             )[0]
             own = hashlib.sha256(headers["webhook-id"].encode()).hexdigest()[:32]
             query = secrets.token_hex(8)
+            assert deploy(server, {"pair": "XXX/YYY"})[1].status_code == 422
             path = f"/api/v1/events?after={query}"
             token = server.seed["desks"][0]["deskToken"]
             httpx2.get(f"{server.base_url}{path}", headers=bearer(token), trust_env=False)
@@ -136,6 +138,8 @@ def test_the_spans_of_a_signal_and_of_its_delivery_hang_together_and_tell_no_sec
     assert request.parent_span_id.hex() == CALLER
     assert (queue.parent_span_id, turn.parent_span_id) == (request.span_id, queue.span_id)
     assert delivery.parent_span_id == b""
+    # A refusal is an exception within the span, whose text nobody sees.
+    assert "error.type" in {one.key for span in spans_of(exports) for one in span.attributes}
     for span in (queue, turn):
         assert own in [link.trace_id.hex() for link in span.links]
     assert headers["traceparent"] == f"00-{own}-{delivery.span_id.hex()}-01"
