@@ -115,6 +115,7 @@ drills: .venv/dev .venv/patroni ## inject faults under load and check that nothi
 	@MODEL_HISTORIES=150 $(BIN)/pytest -q tests/model
 	@EVENTS_EACH=2500 $(BIN)/pytest -q tests/events/test_processes.py
 	@ROTATION=1 $(BIN)/pytest -q tests/drills/test_key_rotation.py
+	@$(BIN)/pytest -q -rs tests/config/test_alerts.py
 	@LIVE_KILLS=1 STREAM_ORACLE_ROUNDS=1000 $(BIN)/pytest -q tests/drills/test_live_kills.py tests/events/live/test_stream_oracle.py
 	@WALK=all $(BIN)/pytest -q tests/browser/test_walk.py
 
@@ -140,7 +141,8 @@ lock: ## pin the requirements of pyproject.toml again; minutes
 	"$(PYTHON)" -m venv --clear /tmp/signals-lock
 	/tmp/signals-lock/bin/pip install --quiet pip-tools
 	$(LOCK) --strip-extras --output-file requirements/base.txt pyproject.toml
-	$(LOCK) --no-strip-extras --extra dev --constraint requirements/base.txt --output-file requirements/dev.txt pyproject.toml
+	$(LOCK) --no-strip-extras --extra telemetry --constraint requirements/base.txt --output-file requirements/telemetry.txt pyproject.toml
+	$(LOCK) --no-strip-extras --extra dev --extra telemetry --constraint requirements/base.txt --output-file requirements/dev.txt pyproject.toml
 	cd deploy/cluster && $(LOCK) --strip-extras --output-file requirements.txt requirements.in
 	rm -r /tmp/signals-lock
 

@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Callable, Iterable
 from email.utils import parseaddr
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TypedDict, TypeVar
 from urllib.parse import parse_qs, urlsplit
@@ -109,6 +110,17 @@ def number(name: str, default: int, *, least: int = 1, most: int = LARGEST_NUMBE
         return found
 
     return setting(name, str(default), convert, f"a whole number from {least} to {most}")
+
+
+def telemetry() -> bool:
+    """Whether spans are sent. OpenTelemetry itself reads the address, and its other variables."""
+    takes = "the address of a collector, such as http://127.0.0.1:4318, or nothing"
+    address = text("OTEL_EXPORTER_OTLP_ENDPOINT", "", r"(https?://[!-~]+)?", takes)
+    if address and not find_spec("opentelemetry"):
+        raise ImproperlyConfigured(
+            "OTEL_EXPORTER_OTLP_ENDPOINT needs what requirements/telemetry.txt lists."
+        )
+    return bool(address)
 
 
 def number_or_off(name: str, default: int) -> int | None:

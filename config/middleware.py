@@ -30,6 +30,7 @@ from whitenoise.responders import StaticFile
 from config import security_headers
 from config.monitoring import REQUESTS
 from config.problems import API, problem, to_refusal
+from events import tracing
 from events.http.api_view import ApiView
 from events.http.bodies import check_declared
 from events.http.pages import View
@@ -118,33 +119,49 @@ def call_view(request: HttpRequest) -> HttpResponse:
 
 
 def log_requests(get_response: Handler) -> Handler:
-    """Gives each request an id, counts it, and logs it in one line.
+    """Gives each request an id, counts it, and logs it in one line. It is a span of its trace.
 
-    The id is the client's own if it is valid, and is sent back. The line has the route, because a
-    path may hold a secret. ``who`` is the id of a token, a signing secret or a user. ``outcome`` is
-    the code of a refusal, the outcome of a signal, or None.
+    The id is the client's own if it is valid, and is sent back. Every line that is logged meanwhile
+    has it, and the id of the trace if there is one. The line has the route, because a path may hold
+    a secret. ``who`` is the id of a token, a signing secret or a user. ``outcome`` is the code of a
+    refusal, the outcome of a signal, or None.
     """
 
     def middleware(request: HttpRequest) -> HttpResponse:
         began = time.perf_counter()
         given = request.META.get("HTTP_X_REQUEST_ID", "")
         request_id = state_of(request).id = given if _is_fit_id(given) else secrets.token_hex(16)
-        bound = bind_contextvars(request=request_id)
-        try:
-            response = get_response(request)
-            route = getattr(request.resolver_match, "route", NO_ROUTE)
-            REQUESTS.labels(route, response.status_code).inc()
-            said = {
-                "method": request.method if request.method in METHODS else "another",
-                "route": route,
-                "status": response.status_code,
-                "who": _who(request),
-                "outcome": state_of(request).outcome,
-                "ms": round((time.perf_counter() - began) * 1000, 1),
-            }
-            logger.info("request", extra=said)
-        finally:
-            reset_contextvars(**bound)
+        parent = tracing.parse(request.META.get("HTTP_TRACEPARENT", ""))
+        with tracing.span("request", parent=parent) as span:
+            ids = {"trace_id": span.context.trace_id} if span.context else {}
+            bound = bind_contextvars(request=request_id, **ids)
+            try:
+                response = get_response(request)
+                route = getattr(request.resolver_match, "route", NO_ROUTE)
+                REQUESTS.labels(route, response.status_code).inc()
+                method = request.method if request.method in METHODS else "another"
+                outcome = state_of(request).outcome
+                said = {
+                    "method": method,
+                    "route": route,
+                    "status": response.status_code,
+                    "who": _who(request),
+                    "outcome": outcome,
+                    "ms": round((time.perf_counter() - began) * 1000, 1),
+                }
+                logger.info("request", extra=said)
+                span.note(
+                    {
+                        "http.request.method": method,
+                        "http.route": route,
+                        "http.response.status_code": response.status_code,
+                        "signals.outcome": outcome,
+                    },
+                    name=f"{method} {route}",
+                    is_error=response.status_code >= 500,
+                )
+            finally:
+                reset_contextvars(**bound)
         response[REQUEST_ID_HEADER] = request_id
         return response
 

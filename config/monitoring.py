@@ -31,6 +31,7 @@ from events.http import limits
 from events.http.pages import page
 from events.http.refusals import NotFound
 from events.models import Head
+from signals.notices.sending import failing_mails, mail_lag_seconds
 from signals.webhooks.runner.news import lag_seconds, webhooks_by_state
 
 OK, AWAY = "ok", "away"
@@ -175,6 +176,7 @@ class Now(Collector):
                 yield _head()
                 yield _subscriptions()
                 yield _lag()
+                yield from _mails()
 
 
 def _head() -> Metric:
@@ -194,6 +196,19 @@ def _lag() -> Metric:
         "signals_delivery_lag_seconds",
         "The age of the oldest event that waits for a runner of webhooks",
         value=lag_seconds(),
+    )
+
+
+def _mails() -> Iterator[Metric]:
+    yield GaugeMetricFamily(
+        "signals_mail_lag_seconds",
+        "How long the oldest notice that is due waits to be mailed, but for those that come last",
+        value=mail_lag_seconds(),
+    )
+    yield GaugeMetricFamily(
+        "signals_mails_failing",
+        "Notices that were not mailed at least once, and are tried again",
+        value=failing_mails(),
     )
 
 

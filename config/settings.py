@@ -253,8 +253,9 @@ LOG_LEVEL = env.text(
 )
 LOGGING = logging_settings(LOG_LEVEL)
 
-# --- Metrics -----------------------------------------------------------------------------------
+# --- Metrics and traces ------------------------------------------------------------------------
 
+TELEMETRY = env.telemetry()
 METRICS_TOKEN = env.text(
     "METRICS_TOKEN", "", "([!-~]{32,})?", "32 random characters or more, or nothing"
 )

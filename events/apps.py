@@ -1,4 +1,5 @@
 from django.apps import AppConfig
+from django.conf import settings
 from django.db.models.signals import post_migrate
 
 
@@ -8,6 +9,10 @@ class EventsConfig(AppConfig):
 
     def ready(self) -> None:
         post_migrate.connect(_create_head, sender=self)
+        if settings.TELEMETRY:
+            from events import telemetry  # noqa: PLC0415 - imports OpenTelemetry
+
+            telemetry.start()
 
 
 def _create_head(sender: EventsConfig, using: str, **kwargs: object) -> None:

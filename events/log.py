@@ -20,7 +20,7 @@ from typing import Any
 from django.db import OperationalError, transaction
 from django.utils import timezone
 
-from events import confirmation
+from events import confirmation, tracing
 from events.actors import Actor
 from events.kinds import Kind
 from events.models import Event
@@ -35,6 +35,8 @@ from events.statements import (
 from events.times import truncate_to_milliseconds
 from events.writer_queue import wait_for_turn
 
+MOST_LINKS = 64  # of a span: as many as the signals of a batch
+
 _thread = threading.local()
 
 
@@ -44,7 +46,7 @@ class Turn:
     ``position`` is the position of the next event, or of the last one if it has been written.
     ``at`` is the time of all events of the turn, and is never earlier than the last turn's. Both
     are known before anything is written, so other rows can store the position. Compare times of
-    expiry with ``at``.
+    expiry with ``at``. ``epoch`` is the log's.
     ``actor`` is who causes the events; None if the caller is not authenticated.
     ``before_commit`` is a list of functions that write their rows last in the transaction, and
     ``after_commit`` one of functions to call after the commit, when the lock is released.
@@ -54,8 +56,9 @@ class Turn:
         self.actor = actor
         self.before_commit: list[Callable[[], None]] = []
         self.after_commit: list[Callable[[], None]] = []
-        self._taken, self.at = _take_positions(positions, truncate_to_milliseconds(timezone.now()))
-        self.position = self._taken - positions + 1
+        now = truncate_to_milliseconds(timezone.now())
+        self._taken, self.at, self.epoch = _take_positions(positions, now)
+        self.position = self._first = self._taken - positions + 1
         self._is_written = False
         self._appended: list[Event] = []
 
@@ -120,9 +123,15 @@ class Turn:
     def _close(self) -> None:
         """Inserts the appended events, and sets the counter to the last position in use."""
         Event.objects.bulk_create(self._appended)
-        last = self.position if self._is_written else self.position - 1
+        last = self._last = self.position if self._is_written else self.position - 1
         if last != self._taken:
             execute(SET_POSITION, {"position": last})
+
+    def _describe(self, span: tracing.Span) -> None:
+        """Notes in the span what was committed, and links it to the traces of the events."""
+        span.note({"signals.events": self._last - self._first + 1})
+        for position in range(self._first, self._last + 1)[:MOST_LINKS]:
+            span.link(position, self.epoch)
 
 
 @contextmanager
@@ -145,12 +154,13 @@ def turn(*, actor: Actor | None, positions: int = 1) -> Iterator[Turn]:
         yield current_turn
         return
     confirmation.require()
-    with wait_for_turn(), transaction.atomic(durable=True):
+    with tracing.span("turn") as span, wait_for_turn(), transaction.atomic(durable=True):
         try:
             _thread.turn = current = Turn(actor, positions)
         except OperationalError:
             confirmation.doubted.set()
             raise
+        span.describe = current._describe
         try:
             yield current
             for callback in current.before_commit:
@@ -162,10 +172,10 @@ def turn(*, actor: Actor | None, positions: int = 1) -> Iterator[Turn]:
         callback()
 
 
-def _take_positions(count: int, now: datetime) -> tuple[int, datetime]:
+def _take_positions(count: int, now: datetime) -> tuple[int, datetime, str]:
     """Takes ``count`` positions from the counter.
 
-    Returns the last of them, and the later of ``now`` and the time of the last turn.
+    Returns the last of them, the later of ``now`` and the time of the last turn, and the epoch.
     """
-    position, at = fetch_one(TAKE_POSITIONS, {"count": count, "now": adapt_datetime(now)})
-    return int(position), parse_datetime(at)
+    position, at, epoch = fetch_one(TAKE_POSITIONS, {"count": count, "now": adapt_datetime(now)})
+    return int(position), parse_datetime(at), epoch

@@ -114,7 +114,7 @@ def written_fields(model: type[Model]) -> list[Any]:
 HEAD = Head._meta.db_table
 TAKE_POSITIONS = f"""UPDATE {HEAD} SET position = position + %(count)s,
                   at = CASE WHEN at > %(now)s THEN at ELSE %(now)s END
-WHERE id = 1 RETURNING position, at"""
+WHERE id = 1 RETURNING position, at, epoch"""
 SET_POSITION = f"UPDATE {HEAD} SET position = %(position)s WHERE id = 1"
 
 

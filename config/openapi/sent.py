@@ -94,6 +94,11 @@ def _operation(
             "stops. The key is what follows `whsec_` in the secret, decoded. While two secrets "
             "sign, there are two, separated by a space.",
         ),
+        "traceparent": (
+            pattern("00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}"),
+            "The attempt's place in the message's own trace (W3C Trace Context). The trace's id is "
+            "the beginning of the SHA-256 of `webhook-id`, in hex.",
+        ),
     }
     return {
         "operationId": name,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from django.db import connection
 from prometheus_client import Histogram
 
-from events import log
+from events import log, tracing
 from events.http.refusals import Refused
 from events.models import Event
 from events.writer_queue import DATABASE_ERRORS
@@ -37,7 +37,10 @@ def submit(candidate: Candidate) -> Signal:
     Raises its refusal. Raises ``OperationalError`` if the database or the log is not available in
     time. The outcome is unknown then if the database went away during the commit.
     """
-    return _queue.submit(candidate)
+    with tracing.span("queue") as span:
+        signal = _queue.submit(candidate)
+        span.link(signal.position, signal.epoch)
+    return signal
 
 
 def write(jobs: Sequence[Job[Candidate, Signal]]) -> None:
@@ -72,6 +75,7 @@ def _write_together(jobs: Sequence[Job[Candidate, Signal]]) -> None:
     unlocked = time.monotonic()
     for job, outcome in zip(jobs, outcomes, strict=True):
         if isinstance(outcome, Signal):
+            outcome.epoch = turn.epoch
             job.finish(outcome)
         else:
             job.fail(outcome)

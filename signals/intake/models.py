@@ -230,6 +230,8 @@ class Signal(models.Model):
     matched = models.PositiveIntegerField()
     filled = models.PositiveIntegerField()
 
+    epoch: str  # the log's: of a signal that was just written
+
     objects = SignalQuerySet.as_manager()
 
     class Meta:

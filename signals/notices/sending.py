@@ -20,6 +20,7 @@ from django.conf import settings
 from django.core import signing
 from django.core.mail import EmailMultiAlternatives, get_connection
 from django.db import DatabaseError, InterfaceError, transaction
+from django.db.models import Min
 from django.db.models.functions import Greatest
 from django.template.loader import render_to_string
 from django.urls import reverse
@@ -29,7 +30,7 @@ from django.utils.safestring import SafeString
 
 from desks.models import Chat, QueuedNotice
 from desks.models.chat import Problem, Service
-from desks.models.notice import MAIL, NO_MORE, OF_A_DESK, OF_STAFF, NoticeKind
+from desks.models.notice import LAST, MAIL, NO_MORE, OF_A_DESK, OF_STAFF, NoticeKind
 from desks.notices.outbox import write
 from signals.notices.chats import services
 from signals.notices.texts import new_notice, page
@@ -109,6 +110,19 @@ def send_mails(now: datetime) -> bool:
     taken = take(MAIL, now)
     deliver_mails(taken)
     return bool(taken)
+
+
+def mail_lag_seconds() -> float:
+    """How long the oldest mail that is due waits to be sent, but for those that come last."""
+    now = timezone.now()
+    due = QueuedNotice.objects.due(MAIL, now).filter(priority__lt=LAST)
+    oldest: datetime | None = due.order_by().aggregate(Min("due_at"))["due_at__min"]
+    return (now - oldest).total_seconds() if oldest else 0.0
+
+
+def failing_mails() -> int:
+    """The number of mails that failed and are tried again."""
+    return QueuedNotice.objects.filter(channel=MAIL, attempts__gt=1).count()
 
 
 def deliver_mails(notices: Sequence[QueuedNotice]) -> None:

@@ -4,17 +4,20 @@ Reads ``/proc``, so both run on this machine.
 """
 
 import os
+import timeit
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from events import tracing
 from tests.bench import growth, load
 from tests.bench.line import Effort, Line
 from tests.bench.load import MANY
 from tests.server import Server
 
+SPANS = 10_000  # deploys
 TICKS = os.sysconf("SC_CLK_TCK")  # of ``/proc/PID/stat``, in a second
 BACKENDS = "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
 
@@ -81,6 +84,26 @@ def lines(found: Costs) -> Iterator[Line]:
     ):
         yield Line(f"CPU of a deploy at {MANY} connections: {name} (ms)", seconds * 1000)
     yield Line(f"CPU of the bare view ÷ of a deploy at {MANY} connections", found.to_bare)
+    spans = min(timeit.repeat(_spans_of_a_deploy, number=SPANS, repeat=5)) / SPANS
+    yield Line(
+        "CPU of a deploy's spans where telemetry is off ÷ of the deploy",
+        spans / (found.gunicorn + found.application + found.database),
+        most=0.01,
+        note=f"{spans * 1_000_000:.1f} µs",
+    )
+
+
+def _spans_of_a_deploy() -> None:
+    """What the service calls of ``events.tracing`` in a deploy that makes a batch of its own."""
+    with tracing.span("request", parent=tracing.parse("")) as request:
+        with tracing.span("queue") as queue:
+            with tracing.span("turn") as turn:
+                turn.describe = print
+            queue.link(1, "epoch")
+        request.note(
+            {"http.request.method": "POST", "http.route": "r", "signals.outcome": "filled"},
+            name=f"{'POST'} {'r'}",
+        )
 
 
 def _of_a_round(server: Server, sent: load.Load, seconds: int) -> Used:

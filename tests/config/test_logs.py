@@ -8,8 +8,10 @@ import sys
 
 import httpx2
 import pytest
+from django.http import HttpResponse
 
 from config.logs import formatter
+from config.middleware import log_requests
 from tests.client import bearer
 from tests.config.test_settings import KEYS, ROOT, environment
 from tests.server import serving
@@ -87,6 +89,41 @@ class TestARequest:
         levels = {json.loads(line)["level"] for line in server.log.read_text().splitlines()}
         assert "info" in levels  # gunicorn's own lines about its start among them
         assert "Booting worker" in server.log.read_text()
+
+
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+
+
+@pytest.mark.parametrize(
+    ("given", "logged"),
+    [
+        (f"00-{TRACE}-00f067aa0ba902b7-01", TRACE),
+        (f"00-{TRACE.upper()}-00f067aa0ba902b7-01", None),
+        (f"00-{TRACE}-00f067aa0ba902b7-01,", None),
+        (None, None),
+    ],
+)
+def test_every_line_of_a_request_has_the_id_of_its_callers_trace(given, logged, rf):
+    lines = []
+
+    class Kept(logging.Handler):
+        def emit(self, record):
+            lines.append(json.loads(self.format(record)))
+
+    def answer(request):
+        logging.getLogger("a.view").warning("Something is wrong.")
+        return HttpResponse()
+
+    kept = Kept()
+    kept.setFormatter(formatter())
+    logging.getLogger().addHandler(kept)
+    try:
+        log_requests(answer)(rf.get("/", headers={"traceparent": given} if given else {}))
+        logging.getLogger("a.view").warning("The next request.")
+    finally:
+        logging.getLogger().removeHandler(kept)
+    found = {line["event"]: line.get("trace_id") for line in lines}
+    assert found == {"Something is wrong.": logged, "request": logged, "The next request.": None}
 
 
 def line_of(message, *arguments, **said):

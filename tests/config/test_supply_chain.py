@@ -12,8 +12,9 @@ pytestmark = pytest.mark.once
 PINNED = re.compile(r"[a-z0-9._-]+(\[[a-z0-9,-]+\])?==[^ ;]+( ; .+)?")
 HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
 PATRONI = "../deploy/cluster/requirements.txt"
-FILES = ["base.txt", "dev.txt", PATRONI]
+FILES = ["base.txt", "telemetry.txt", "dev.txt", PATRONI]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+SERVICE, EXTRAS = PROJECT["dependencies"], PROJECT["optional-dependencies"]
 
 
 def requirements(name: str) -> list[tuple[str, list[str]]]:
@@ -41,15 +42,16 @@ def test_no_requirement_comes_from_an_address_or_another_index(name):
 
 
 def test_nor_does_what_they_are_made_from():
-    for line in [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["dev"]]:
+    for line in [*SERVICE, *EXTRAS["telemetry"], *EXTRAS["dev"]]:
         assert re.fullmatch(r"[a-z0-9-]+(\[[a-z,-]+\])?[<>=!~.,0-9]+", line), line
 
 
 @pytest.mark.parametrize(
     ("name", "wanted"),
     [
-        ("base.txt", PROJECT["dependencies"]),
-        ("dev.txt", PROJECT["dependencies"] + PROJECT["optional-dependencies"]["dev"]),
+        ("base.txt", SERVICE),
+        ("telemetry.txt", SERVICE + EXTRAS["telemetry"]),
+        ("dev.txt", SERVICE + EXTRAS["telemetry"] + EXTRAS["dev"]),
         (PATRONI, (ROOT / "deploy/cluster/requirements.in").read_text().split()),
     ],
 )
@@ -58,11 +60,12 @@ def test_what_is_asked_for_is_what_is_pinned(name, wanted):
     assert {re.split(r"[\[<>=]", line)[0] for line in wanted} <= pinned
 
 
-def test_the_service_and_its_tests_stand_on_the_same_versions():
+@pytest.mark.parametrize("name", ["base.txt", "telemetry.txt"])
+def test_the_service_and_its_tests_stand_on_the_same_versions(name):
     tested = {
         re.sub(r"\[.*?\]| ;.*", "", named): hashes for named, hashes in requirements("dev.txt")
     }
-    for named, hashes in requirements("base.txt"):
+    for named, hashes in requirements(name):
         assert tested[re.sub(r"\[.*?\]| ;.*", "", named)] == hashes
 
 

@@ -201,6 +201,21 @@ def test_a_credential_as_request_id_is_replaced(service):
     assert answer.headers[REQUEST_ID] != service.platform
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+        "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01",
+        "01-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-more",
+        "x" * 1000,
+    ],
+)
+def test_a_traceparent_changes_no_answer(service, given):
+    """Section 4: any other value is ignored."""
+    traced = {"traceparent": given, "tracestate": given}
+    assert service.get(CATALOG, headers=traced).json() == service.get(CATALOG).json()
+
+
 def test_every_request_without_an_id_gets_one_of_its_own(service):
     """Section 4."""
     assert len({service.get(CATALOG).headers[REQUEST_ID] for _ in range(5)}) == 5

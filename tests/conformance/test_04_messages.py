@@ -1,5 +1,7 @@
 """Section 4, /api/v1/subscriptions: the messages of webhooks, at an endpoint of the tests."""
 
+import hashlib
+import re
 import time
 
 import pytest
@@ -66,3 +68,31 @@ def test_each_message_is_an_event_as_the_list_shows_it(service_that_delivers, wh
         expected = {"type": event["kind"], "timestamp": event["at"], "data": event}
         assert messages[event["position"]] == expected
     assert len({event["kind"] for event in listed}) > 12
+
+
+def test_an_attempt_is_in_the_trace_of_its_message_and_not_in_that_of_the_request(
+    service_that_delivers,
+):
+    """Section 4: the trace's id is the first 32 digits of the SHA-256 of webhook-id."""
+    service, given = service_that_delivers, "4bf92f3577b34da6a3ce929d0e0e4736"
+    sent = {}
+
+    def note(headers, body):
+        service.comparison.on_message(headers, body)
+        sent[headers["webhook-id"]] = headers["traceparent"]
+
+    with Browser(service) as subscriber, receiving(note) as receiver:
+        subscriber.sign_in(service.seed["user"])
+        made = subscriber.api("POST", SUBSCRIPTIONS, {"url": receiver.url}).json()
+        path = f"{SUBSCRIPTIONS}/{made['id']}"
+        receiver.learn(made["secret"])
+        until(lambda: subscriber.get(path).json()["lastTest"])
+        body = service.to_desk(userId=service.own_desk)
+        traced = {"traceparent": f"00-{given}-00f067aa0ba902b7-01"}
+        service.push(body, token=service.platform, headers=traced)
+        until(lambda: receiver.messages)
+        subscriber.api("DELETE", path)
+    assert {message_id[:4] for message_id in sent} == {"test", "evt_"}
+    for message_id, traceparent in sent.items():
+        own = hashlib.sha256(message_id.encode()).hexdigest()[:32]
+        assert re.fullmatch(f"00-{own}-(?!0{{16}})[0-9a-f]{{16}}-0[01]", traceparent)

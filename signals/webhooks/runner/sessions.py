@@ -19,6 +19,7 @@ from django.db.models import F, Prefetch, QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from events import tracing
 from events.times import truncate_to_milliseconds
 from signals.outbound.answers import Answer, Fault
 from signals.outbound.database import read_database, tell_log
@@ -279,9 +280,21 @@ class Session:
         """Sends a message once. One with a challenge fails if the answer does not solve that."""
         now, secrets = timezone.now(), self.lease.secrets
         headers = signed_headers(message, secrets, now.timestamp())
-        answer = await self.endpoint.send(message.body, headers)
-        if challenge and answer.is_success and not is_proof(answer.start, challenge, secrets):
-            answer = replace(answer, error=Fault.UNPROVEN)
+        with tracing.span("delivery", trace=tracing.of_message(message.id)) as span:
+            answer = await self.endpoint.send(
+                message.body, {**headers, "traceparent": str(span.context)}
+            )
+            if challenge and answer.is_success and not is_proof(answer.start, challenge, secrets):
+                answer = replace(answer, error=Fault.UNPROVEN)
+            span.note(
+                {
+                    "signals.webhook": self.lease.row.public_id,
+                    "signals.position": message.position or None,
+                    "http.response.status_code": answer.status,
+                    "error.type": answer.error,
+                },
+                is_error=not answer.is_success,
+            )
         self.slowest = max(self.slowest, answer.seconds)
         attempt = DeliveryAttempt(
             subscription=self.lease.row,

@@ -99,7 +99,8 @@ def test_it_says_what_an_endpoint_of_webhooks_gets():
         example = content["examples"]["Message"]["value"]
         assert described.shape_faults(content["schema"], example) == []
         named = {each["name"] for each in webhook["post"]["parameters"]}
-        assert named == {"webhook-id", "webhook-timestamp", "webhook-signature"}
+        signed = {"webhook-id", "webhook-timestamp", "webhook-signature"}
+        assert named == {*signed, "traceparent"}
 
 
 def test_wherever_a_token_is_read_a_wrong_one_and_too_many_are_answered():

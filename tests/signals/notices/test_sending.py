@@ -11,9 +11,16 @@ from django.test import Client
 from django.utils import timezone
 
 from desks.models import NoticeChoice, QueuedNotice
-from desks.models.notice import MAIL, NoticeKind
+from desks.models.notice import LAST, MAIL, NoticeKind
 from desks.notices import outbox
-from signals.notices.sending import LEASE, MOST_ATTEMPTS, SALT, take
+from signals.notices.sending import (
+    LEASE,
+    MOST_ATTEMPTS,
+    SALT,
+    failing_mails,
+    mail_lag_seconds,
+    take,
+)
 from signals.notices.texts import new_notice
 from tests.notices import send
 from tests.pages import words
@@ -81,6 +88,30 @@ def test_a_deactivated_user_gets_nothing_more_and_an_address_of_its_own_is_kept(
     type(member).objects.filter(pk=member.pk).update(is_active=False)
     (message,) = send()
     assert message.to == ["old@example.com"]
+
+
+def test_the_lag_is_that_of_the_oldest_mail_that_is_due_but_of_those_that_come_last(member):
+    assert mail_lag_seconds() == 0
+    a_notice(member, due_at=timezone.now() + MINUTE)
+    a_notice(member, due_at=timezone.now() - 2 * HOUR, priority=LAST)
+    assert mail_lag_seconds() == 0
+    a_notice(member, due_at=timezone.now() - HOUR)
+    a_notice(member, due_at=timezone.now() - MINUTE)
+    assert HOUR.total_seconds() <= mail_lag_seconds() < 2 * HOUR.total_seconds()
+
+
+def test_a_mail_that_failed_is_counted_until_it_is_sent(member, monkeypatch):
+    a_notice(member)
+    assert failing_mails() == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(EmailBackend, "send_messages", refuse)
+        assert (send(), failing_mails()) == ([], 1)
+    with time_machine.travel(timezone.now() + HOUR):
+        assert (len(send()), failing_mails()) == (1, 0)
+
+
+def refuse(backend, messages):
+    raise ConnectionError
 
 
 class TestPace:

@@ -9,6 +9,7 @@ import time_machine
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 from desks.ids import EXAMPLE_SUBSCRIPTION_ID
+from events import tracing
 from events.feed import EventRecord
 from signals.client.webhooks import InvalidWebhookError, verify_webhook, webhook_answer
 from signals.webhooks.messages import (
@@ -55,6 +56,7 @@ def at_that_time():
 def test_a_test_is_as_described():
     message = message_of_test(EXAMPLE_SUBSCRIPTION_ID, NOW, new_challenge())
     headers = signed_headers(message, [SECRET, OTHER], NOW.timestamp())
+    headers["traceparent"] = str(tracing.of_message(message.id))  # which the session adds
     assert described().message_faults(headers, message.body) == []
     missing = [f"{name} is missing" for name in list(headers)[1:]]
     assert described().message_faults({}, message.body) == missing
