@@ -1,50 +1,86 @@
-"""The cache: Django's back ends, with JSON for pickle.
+"""The cache: in Redis or in a table, with JSON for pickle.
 
-Django's own unpickle values, so anyone who can write to Redis or to the table could run code in the
-service. Its Redis cache takes a serializer instead. Its database cache takes none, so the methods
-that pickle are replaced; ``tests/config/test_caches.py`` plants pickles in both. What is not JSON
-is read as if it were not there.
+Django's back ends unpickle values, so anyone who can write to Redis or to the table could run code
+in the service. Of its database cache the methods that pickle are replaced;
+``tests/config/test_caches.py`` plants pickles in both. What is not JSON is read as if it were not
+there.
 """
 
 import json
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+import redis
 from django.core.cache import BaseCache
-from django.core.cache.backends import db, redis
+from django.core.cache.backends import db
 from django.db import DatabaseError, connection, transaction
 from django.db.backends.utils import CursorWrapper
 from django.utils import timezone
 
+USUAL = 300  # seconds that a value stays, unless its writer says more
 NO_EXPIRY = datetime(9999, 12, 31, tzinfo=UTC)
 
 
-class JSONSerializer:
-    """JSON."""
-
-    def dumps(self, value: object) -> str:
-        """Raises ``TypeError`` if JSON cannot represent the value."""
-        return json.dumps(value)
-
-    def loads(self, stored: str | bytes) -> Any:
-        """Raises ``ValueError`` if this is not JSON, or nested deeper than Python can read."""
-        try:
-            return json.loads(stored)
-        except RecursionError as error:
-            raise ValueError("This is nested too deeply.") from error
+def read_json(stored: str | bytes | None, default: object) -> Any:
+    """Returns the value that was stored; ``default`` for nothing, and for what is not JSON."""
+    try:
+        return default if stored is None else json.loads(stored)
+    except (ValueError, RecursionError):  # the latter: it is nested deeper than Python can read
+        return default
 
 
-class RedisCache(redis.RedisCache):
-    """Django's Redis cache."""
+class RedisCache(BaseCache):
+    """The cache in Redis. ``OPTIONS`` are those of the connections."""
 
-    get_many = BaseCache.get_many  # by ``get``
+    def __init__(self, url: str, params: dict[str, Any]) -> None:
+        super().__init__(params)
+        self._client = redis.Redis.from_url(url, **params["OPTIONS"])
 
     def get(self, key: str, default: object = None, version: int | None = None) -> Any:
-        try:
-            return super().get(key, default, version)
-        except ValueError:
-            return default
+        stored: Any = self._client.get(self.make_and_validate_key(key, version))
+        return read_json(stored, default)
+
+    def set(
+        self, key: str, value: object, timeout: float | None = USUAL, version: int | None = None
+    ) -> None:
+        self._write(key, value, timeout, version)
+
+    def add(
+        self, key: str, value: object, timeout: float | None = USUAL, version: int | None = None
+    ) -> bool:
+        return self._write(key, value, timeout, version, nx=True)
+
+    def _write(
+        self,
+        key: str,
+        value: object,
+        timeout: float | None,
+        version: int | None,
+        *,
+        nx: bool = False,
+    ) -> bool:
+        """Returns whether it was written: ``nx`` leaves a value that is there."""
+        left, name = self._left(timeout), self.make_and_validate_key(key, version)
+        end = None if left is None else max(1, left)
+        return bool(self._client.set(name, json.dumps(value), px=end, nx=nx))
+
+    def touch(self, key: str, timeout: float | None = USUAL, version: int | None = None) -> bool:
+        left, name = self._left(timeout), self.make_and_validate_key(key, version)
+        touched = self._client.persist(name) if left is None else self._client.pexpire(name, left)
+        return bool(touched)
+
+    def delete(self, key: str, version: int | None = None) -> bool:
+        return bool(self._client.delete(self.make_and_validate_key(key, version)))
+
+    def clear(self) -> None:
+        self._client.flushdb()
+
+    def _left(self, timeout: float | None) -> int | None:
+        """How long a value stays, in milliseconds; None for one without an end."""
+        until = self.get_backend_timeout(timeout)
+        return None if until is None else round((until - time.time()) * 1000)
 
 
 class DatabaseCache(db.DatabaseCache):
@@ -63,10 +99,7 @@ class DatabaseCache(db.DatabaseCache):
                 [_adapted(timezone.now()), name],
             )
             row = cursor.fetchone()
-        try:
-            return JSONSerializer().loads(row[0]) if row else default
-        except ValueError:
-            return default
+        return read_json(row[0] if row else None, default)
 
     def _base_set(self, mode: str, key: str, value: object, timeout: float | None) -> bool:
         """Writes one value in one statement; ``mode`` is ``set``, ``add`` or ``touch``.
@@ -74,7 +107,7 @@ class DatabaseCache(db.DatabaseCache):
         Returns False if ``add`` found a value, if ``touch`` found none, or if the database failed.
         As in Django's back end, a failed write to the cache is not an error.
         """
-        text = JSONSerializer().dumps(value)
+        text = json.dumps(value)
         until = self.get_backend_timeout(timeout)
         end = _adapted(NO_EXPIRY if until is None else datetime.fromtimestamp(until, tz=UTC))
         if mode == "touch":

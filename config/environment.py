@@ -354,7 +354,6 @@ def cache() -> Backend:
             "BACKEND": "config.caches.RedisCache",
             "LOCATION": _redis(f"redis://{rest}"),
             "OPTIONS": {
-                "serializer": "config.caches.JSONSerializer",
                 # A Redis that hangs counts as down. The contract's `unavailable` allows two
                 # seconds.
                 "socket_timeout": 1,

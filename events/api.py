@@ -54,8 +54,8 @@ from events.kinds import Kind
 from events.live.frames import MEDIA_TYPE, Version
 from events.live.hub import hub
 from events.live.readers import Credential, View
-from events.live.slots import Waiter
 from events.live.streams import is_live, open_stream, topics_at
+from events.live.waiting import Waiter
 from events.models import Event, Head
 from events.waits import give_way
 

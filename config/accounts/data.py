@@ -15,7 +15,7 @@ from events.kinds import Kind
 from events.models import Event
 from signals.page_access import customer_page
 from signals.site.downloads import download
-from signals.site.export import export
+from signals.site.own_data import export
 from signals.webhooks.models import Subscription
 from tokens.account_closing import close_account
 from tokens.callers.staff import signed_in_recently

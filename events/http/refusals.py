@@ -64,6 +64,8 @@ class Refused(Exception):
     # Its additional members, as an example for the OpenAPI document.
     example: ClassVar[Mapping[str, Any]] = {}
     usual_headers: ClassVar[Mapping[str, str]] = {}
+    # The members of a signal that are wrong, as far as the code says it.
+    wrong_members: ClassVar[tuple[str, ...]] = ()
     do_not_call_in_templates = True  # a template shows the class
 
     def __init__(self, detail: str | None = None, **members: object) -> None:
@@ -142,6 +144,7 @@ class SignatureInvalid(Unauthenticated):
         "Sign the timestamp, a full stop and the raw body with the secret of this source "
         "(HMAC-SHA256, v1= and lower-case hex). Check the source and the botId in the body."
     )
+    wrong_members = ("source", "botId")
 
 
 class TimestampInvalid(Unauthenticated):

@@ -15,6 +15,7 @@ class NonceUsed(Refused):
         "The signal was not processed again. The member first holds the answer to the signal that "
         "used this nonce. Send a new signal with a new nonce."
     )
+    wrong_members = ("nonce",)
 
 
 class TickerOnly(Unlawful):
@@ -23,6 +24,7 @@ class TickerOnly(Unlawful):
         "Send the elected pair as BASE/QUOTE and the elected direction. The service never maps a "
         "ticker to a pair."
     )
+    wrong_members = ("pair", "direction")
 
 
 class ModeRefused(Unlawful):
@@ -33,6 +35,7 @@ class ModeRefused(Unlawful):
 class NotElected(Unlawful):
     code, title = "not_elected", "The signal is not marked as elected"
     detail = "Send elected as JSON true, with a pair and direction that the customer has elected."
+    wrong_members = ("elected",)
 
 
 class SignalTooOld(Unlawful):
@@ -41,18 +44,21 @@ class SignalTooOld(Unlawful):
         "The bot refuses a signal whose sentAt is older than its owner allows. Send each signal at "
         "once, and check the clock of the sender."
     )
+    wrong_members = ("sentAt",)
 
 
 class PairMismatch(Unlawful):
     code, title = "pair_mismatch", "Pair differs from the election"
     detail = "Send exactly the elected pair. The member elected holds it."
     example = {"sent": {**ELECTED, "pair": "ETH/USDT"}, "elected": ELECTED}
+    wrong_members = ("pair",)
 
 
 class DirectionMismatch(Unlawful):
     code, title = "direction_mismatch", "Direction differs from the election"
     detail = "Send exactly the elected direction. The member elected holds it."
     example = {"sent": {**ELECTED, "direction": "short"}, "elected": ELECTED}
+    wrong_members = ("direction",)
 
 
 class NoElection(Unlawful):

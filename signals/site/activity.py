@@ -44,7 +44,7 @@ from signals.reports.counts import facets
 from signals.reports.explanation import story_of, visible_event
 from signals.reports.reasons import title_of
 from signals.site.downloads import download
-from signals.site.export import all_pages, csv_line
+from signals.site.own_data import all_pages, csv_line
 from tokens.callers.sessions import session_credential
 
 # --- The search -----------------------------------------------------------------------------------

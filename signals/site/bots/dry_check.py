@@ -123,22 +123,12 @@ def _written(body: JsonObject) -> str:
 
 # --- Corrections: one mistake at a time, with the values of the bot's own message -----------------
 
-# The members that each refusal takes from the bot's own message. ``Invalid`` names its own.
-TAKEN = {
-    "signature_invalid": ("source", "botId"),
-    "ticker_only": ("pair", "direction"),
-    "not_elected": ("elected",),
-    "nonce_used": ("nonce",),
-    "signal_too_old": ("sentAt",),
-    "pair_mismatch": ("pair",),
-    "direction_mismatch": ("direction",),
-}
 DROPPED: dict[type[Refused], tuple[str, ...]] = {TickerOnly: TICKERS, ModeRefused: ("mode",)}
 
 
 def corrected(body: JsonObject, refusal: Refused, sample: JsonObject) -> JsonObject:
     """Returns the body without the mistake that the refusal names."""
-    taken: tuple[str, ...] = TAKEN.get(refusal.code, ())
+    taken = refusal.wrong_members
     if isinstance(refusal, Invalid):
         taken = tuple(error["field"] for error in refusal.members["errors"])
     if isinstance(refusal, TickerOnly):

@@ -13,7 +13,7 @@ from desks.models.notice import NoticeKind
 from signals.notices.writers import LASTING, write_lost_keys
 from signals.webhooks import actions
 from signals.webhooks.models import Reason, Subscription
-from signals.webhooks.runner.sessions import finish, lease
+from signals.webhooks.runner.delivery import finish, lease
 from tests import pages
 from tests.factories import a_bot, a_connected_desk, a_desk, a_staff_user
 from tests.notices import mails_in, waiting, write

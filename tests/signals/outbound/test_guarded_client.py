@@ -16,7 +16,7 @@ from signals.outbound.answers import Fault
 from signals.outbound.guarded_client import KEPT_BODY, Client
 from signals.outbound.resolver import Resolver
 from signals.webhooks.models import DeliveryAttempt, Subscription
-from signals.webhooks.runner.sessions import LEAST_LEFT
+from signals.webhooks.runner.delivery import LEAST_LEFT
 from tests.signals.outbound.listeners import (
     LOOPBACK,
     OTHER_LOOPBACK,

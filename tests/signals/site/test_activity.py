@@ -16,7 +16,7 @@ from events.feed import first_positions
 from events.models import Event, Head
 from signals.reports import counts
 from signals.site import activity
-from signals.site.export import safe_cell
+from signals.site.own_data import safe_cell
 from tests.client import push
 from tests.factories import a_bot, a_platform_token, move_the_log_back
 from tests.pages import lines, plain, problem, source, words

@@ -20,7 +20,7 @@ from events.http import limits
 from events.kinds import Kind
 from events.log import turn
 from events.models import Event
-from signals.site.export import export
+from signals.site.own_data import export
 from tests import factories, pages, staff
 from tests.client import EVENTS, get, push
 from tests.signals import bodies

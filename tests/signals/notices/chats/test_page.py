@@ -12,7 +12,7 @@ from desks.models.notice import MAIL
 from signals.notices.chats.actions import request_test
 from signals.notices.sending import finish, take_for_chats
 from signals.outbound.answers import Answer, Fault
-from signals.site.export import export
+from signals.site.own_data import export
 from tests import pages
 from tests.factories import a_staff_user
 from tests.notices import send

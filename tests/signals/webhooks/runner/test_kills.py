@@ -25,7 +25,7 @@ from desks import actions as desk_actions
 from events.actors import SYSTEM
 from events.feed import read_head
 from signals.webhooks.models import Subscription
-from signals.webhooks.runner.sessions import LEASE
+from signals.webhooks.runner.delivery import LEASE
 from tests.factories import a_bot, a_card, a_ready_desk
 from tests.signals.outbound.listeners import endpoint, reply
 from tests.signals.webhooks.runner.oracle import first_heard, must_hear

@@ -24,15 +24,15 @@ from signals.outbound.schedule import LONGEST_PAUSE, WEBHOOKS, pause_after
 from signals.webhooks import actions
 from signals.webhooks.models import DeliveryAttempt, State, Subscription
 from signals.webhooks.runner import news
-from signals.webhooks.runner.news import read_alone
-from signals.webhooks.runner.rates import Rates
-from signals.webhooks.runner.sessions import (
+from signals.webhooks.runner.delivery import (
     LEAST_LEFT,
     Session,
     due,
     finish,
     lease,
 )
+from signals.webhooks.runner.news import read_alone
+from signals.webhooks.runner.rates import Rates
 from tests.factories import a_bot, a_card, a_desk, a_ready_desk
 from tests.signals.outbound.listeners import endpoint, reply, taking
 from tests.signals.webhooks.runner.stage import LIMIT, close_connections, subscribe, until

@@ -15,9 +15,9 @@ from events.models import Head
 from events.statements import execute
 from signals.outbound.guarded_client import KEEP_ALIVE, Client
 from signals.webhooks.models import DeliveryAttempt, Subscription
+from signals.webhooks.runner.delivery import AT_ONCE, Lease, Session, lease
 from signals.webhooks.runner.loop import Connections, Runner
 from signals.webhooks.runner.rates import Rates
-from signals.webhooks.runner.sessions import AT_ONCE, Lease, Session, lease
 from tests.factories import a_desk
 from tests.signals.webhooks.runner.stage import LIMIT, close_connections, subscribe
 

@@ -13,8 +13,8 @@ from events.actors import SYSTEM
 from events.http.refusals import Refused
 from events.models import Event, Head
 from signals.webhooks.runner import news
+from signals.webhooks.runner.delivery import lease
 from signals.webhooks.runner.news import read_alone, read_together
-from signals.webhooks.runner.sessions import lease
 from tests.client import push
 from tests.factories import a_bot, a_card, a_platform_token, a_ready_desk
 from tests.signals.bodies import fanout
