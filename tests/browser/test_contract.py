@@ -46,14 +46,14 @@ def test_the_filter_leaves_what_matches_and_says_how_much(open_page, width):
     page = open_page(viewport={"width": width, "height": 900})
     all_rows = page.locator("#refusals [data-row]").count()
     page.get_by_label("Filter this page").fill("direction_mismatch")
-    expect(page.locator("#found")).to_have_text("1 of 15 parts")
+    expect(page.locator("#found")).to_have_text("1 of 14 parts")
     rows = page.locator("#refusals [data-row]:visible")
     expect(rows).to_have_count(1)
     expect(rows).to_contain_text("Direction differs from the election")
     expect(page.locator("#signing")).to_be_hidden()
     expect(page.locator(".contents li:visible")).to_have_count(1)
     page.get_by_label("Filter this page").fill("")
-    expect(page.locator(".parts > section:visible")).to_have_count(15)
+    expect(page.locator(".parts > section:visible")).to_have_count(14)
     expect(page.locator("#refusals [data-row]:visible")).to_have_count(all_rows)
 
 
@@ -66,7 +66,7 @@ def test_the_filter_keeps_all_rows_of_a_part_whose_heading_matches(open_page):
 def test_the_filter_of_what_is_nowhere_leaves_nothing(open_page):
     page = open_page()
     page.get_by_label("Filter this page").fill("zebra")
-    expect(page.locator("#found")).to_have_text("0 of 15 parts")
+    expect(page.locator("#found")).to_have_text("0 of 14 parts")
     expect(page.locator(".parts > section:visible")).to_have_count(0)
 
 
@@ -153,7 +153,7 @@ def test_without_a_typed_token_the_shell_takes_it_from_a_variable(stage, open_pa
 def test_without_scripts_all_is_there_but_the_tools(stage, open_page):
     page, shown = open_page(java_script_enabled=False), vector(stage)
     assert page.locator("form:visible").count() == 0
-    assert page.locator(".parts > section:visible").count() == 15
+    assert page.locator(".parts > section:visible").count() == 14
     told = stage.service.get(HOOK).json()["refusals"]
     assert page.locator("#refusals [data-row]:visible").count() == len(told)
     for value in shown.values():
