@@ -144,7 +144,7 @@ def test_a_customers_page_is_reached_from_a_refusal_and_leads_to_what_it_names(s
     page.set_viewport_size({"width": PHONE, "height": 900})
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE
     bots.get_by_role("link").first.click()
-    expect(page.get_by_role("heading", level=1)).to_contain_text("Automation")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Bot Chart alerts")
 
 
 def test_a_refusals_page_tells_it_before_the_folded_json(stage, open_page):

@@ -128,6 +128,7 @@ WRONG = {
     ],
     "TELEGRAM_BOT": ["@SignalsBot", "signals", "1bot", "SignalsBot", "https://t.me/SignalsBot"],
     "TELEGRAM_BOT_TOKEN": ["token", f"123456:{PASSWORD}", f"123456:{'a' * 35}", f"bot1:{'a' * 35}"],
+    "OTEL_EXPORTER_OTLP_ENDPOINT": ["collector:4318", "ftp://collector", "http://", "http://a b"],
     "ENV_FILE": ["", "/no/such/file", str(ROOT)],
     **dict.fromkeys(
         re.findall(r"^# (LIMIT_\w+)=", (ROOT / ".env.example").read_text(), re.M), A_LIMIT

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import threading
+import time
 from contextlib import contextmanager
 from secrets import token_hex
 
@@ -15,7 +16,7 @@ from tests.client import EVENTS, HOOK, JSON, TOKENS, bearer, signed, written
 from tests.drills.clients import push_of
 from tests.drills.layout import NAME, NGINX
 from tests.drills.machine import PORTS, blocks, machine
-from tests.drills.stage import needs_servers
+from tests.drills.stage import needs_servers, wait_until
 from tests.server import ADDRESS, KEYS, LIMITS, ROOT
 
 pytestmark = [
@@ -324,6 +325,8 @@ def test_a_restore_with_other_keys_does_not_succeed(here):
 def test_a_mistake_is_undone_to_a_point_in_time(here):
     """Somebody deletes the bots' secrets. What came before is kept, and what came after is gone."""
     here.run("units: archive")
+    began = int(time.time())
+    wait_until(lambda: time.time() >= began + 1, "a second after the back-up, as pgBackRest asks for")
     kept, lost = a_signal(here), a_signal(here)
     assert push(here, kept) == 200
     seen_before, _ = tail(here)
