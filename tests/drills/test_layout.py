@@ -360,7 +360,7 @@ def test_only_streams_are_asked_of_the_live_server(served, path, accept, is_live
     with curl(served, path, accept=accept) as lines:
         name = next(line for line in lines if line.startswith("x-request-id: "))
     port = logged(served, name.split()[1])["web"].rpartition(":")[2]
-    assert (port == served.live.environment["LIVE_PORT"]) == is_live
+    assert (port == served.lives[0].environment["LIVE_PORT"]) == is_live
 
 
 STREAM, JSON = "text/event-stream", "application/json"
@@ -379,7 +379,7 @@ def test_of_several_accept_headers_the_service_gets_what_nginx_decided_by(served
             answer += client.recv(65536)
     answer = answer.lower()
     request = re.search(rb"^x-request-id: (\S+)\r$", answer, re.M).group(1).decode()
-    is_live = logged(served, request)["web"].endswith(f":{served.live.environment['LIVE_PORT']}")
+    is_live = logged(served, request)["web"].endswith(f":{served.lives[0].environment['LIVE_PORT']}")
     is_stream = b"content-type: text/event-stream" in answer
     assert answer.startswith(b"http/1.1 200")
     assert is_stream or not is_live
@@ -412,7 +412,7 @@ def test_the_lists_of_one_token_never_reach_the_threads_that_let_readers_in(serv
             assert stream.status_code == 200
         answers = [each.result() for each in lists]
     assert {answer.status_code for answer in answers} == {200, 429}  # one at a time
-    live = f":{served.live.environment['LIVE_PORT']}"
+    live = f":{served.lives[0].environment['LIVE_PORT']}"
     for answer in answers:
         assert not logged(served, answer.headers["X-Request-Id"])["web"].endswith(live)
 

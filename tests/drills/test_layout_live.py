@@ -124,4 +124,4 @@ def test_the_live_server_answers_through_nginx_what_gunicorn_answers(served, wha
     assert content_of(ours) == content_of(theirs)
     assert web.seed["readToken"] not in str(ours.headers)
     web_of_nginx = logged(served, ours.headers["X-Request-Id"])["web"]
-    assert web_of_nginx.endswith(f":{served.live.environment['LIVE_PORT']}")
+    assert web_of_nginx.endswith(f":{served.lives[0].environment['LIVE_PORT']}")

@@ -154,7 +154,7 @@ def fill_log(served):
 
 def counted(served, name):
     """The value of a metric of the live server."""
-    url = f"{served.live.base_url}/metrics"
+    url = f"{served.lives[0].base_url}/metrics"
     text = httpx2.get(url, headers=bearer(METRICS_TOKEN), trust_env=False).text
     return int(float(re.search(rf"^{name} (\S+)$", text, re.MULTILINE).group(1)))
 
