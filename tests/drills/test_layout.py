@@ -379,7 +379,8 @@ def test_of_several_accept_headers_the_service_gets_what_nginx_decided_by(served
             answer += client.recv(65536)
     answer = answer.lower()
     request = re.search(rb"^x-request-id: (\S+)\r$", answer, re.M).group(1).decode()
-    is_live = logged(served, request)["web"].endswith(f":{served.lives[0].environment['LIVE_PORT']}")
+    live = f":{served.lives[0].environment['LIVE_PORT']}"
+    is_live = logged(served, request)["web"].endswith(live)
     is_stream = b"content-type: text/event-stream" in answer
     assert answer.startswith(b"http/1.1 200")
     assert is_stream or not is_live

@@ -325,8 +325,8 @@ def test_a_restore_with_other_keys_does_not_succeed(here):
 def test_a_mistake_is_undone_to_a_point_in_time(here):
     """Somebody deletes the bots' secrets. What came before is kept, and what came after is gone."""
     here.run("units: archive")
-    began = int(time.time())
-    wait_until(lambda: time.time() >= began + 1, "a second after the back-up, as pgBackRest asks for")
+    began = int(time.time())  # pgBackRest restores to no point in the back-up's own second
+    wait_until(lambda: time.time() >= began + 1, "the second after the back-up")
     kept, lost = a_signal(here), a_signal(here)
     assert push(here, kept) == 200
     seen_before, _ = tail(here)
