@@ -202,12 +202,12 @@ def _lag() -> Metric:
 def _mails() -> Iterator[Metric]:
     yield GaugeMetricFamily(
         "signals_mail_lag_seconds",
-        "How long the oldest notice that is due waits to be mailed, but for those that come last",
+        "How long the oldest mail that is due has waited, except for those that are sent last",
         value=mail_lag_seconds(),
     )
     yield GaugeMetricFamily(
         "signals_mails_failing",
-        "Notices that were not mailed at least once, and are tried again",
+        "Mails that failed at least once, and are tried again",
         value=failing_mails(),
     )
 

@@ -31,9 +31,9 @@ doubted = threading.Event()
 
 
 def is_missing() -> bool:
-    """Whether a commit has waited for a second, and waits still. One statement on PostgreSQL.
+    """Whether a commit has waited for a second and still waits. One statement on PostgreSQL.
 
-    It sees the sessions of its own role in the database only.
+    It sees only the sessions of its own role in the database.
     """
     if connection.vendor != "postgresql":
         return False
@@ -52,7 +52,7 @@ def require() -> None:
 
 @contextmanager
 def unconfirmed() -> Iterator[None]:
-    """A transaction that waits for no standby, so a failover may lose it. For notes of use."""
+    """A transaction that waits for no standby, so a failover may lose it: for times of last use."""
     with transaction.atomic(durable=True):
         if connection.vendor == "postgresql":
             with connection.cursor() as cursor:

@@ -127,7 +127,7 @@ def lift_timeouts() -> None:
 
 @contextmanager
 def without_timeouts(database: BaseDatabaseWrapper) -> Iterator[None]:
-    """Lifts them from a session, and that of its commits, until the block ends."""
+    """Lifts the timeouts of a session, and the limit for its commits, until the block ends."""
     if database.vendor == "postgresql":
         _each_timeout(database, "SET {} = 0")
         database.connection.is_patient = True

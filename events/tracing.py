@@ -2,7 +2,8 @@
 
 A request belongs to its caller's trace. What is sent of an event later belongs to a trace of the
 event's own, whose id is computed from that of the message. So nothing is stored for it, all
-attempts are in one trace, and no customer learns the id of another's. The request links to it.
+attempts are in one trace, and no customer learns the trace of another's request. The request links
+to it.
 
 ``events.telemetry`` makes spans that are recorded. Until it is started nothing of OpenTelemetry is
 imported, and a span only carries its context.
@@ -46,9 +47,9 @@ def of_message(message_id: str) -> TraceContext:
 class Span:
     """A part of the work of a trace, with its ``context``. This one is not recorded.
 
-    ``parent`` is the context of the caller. ``trace`` is that of a trace of which this is a root.
-    Without either the span is part of the one around it. ``describe`` is called when the span ends
-    without an error: what it takes time for is not done earlier, under a lock for example.
+    ``parent`` is the context of the caller. ``trace`` is the context of a trace in which this span
+    has no parent. Without either the span is part of the one around it. ``describe`` is called when
+    the span ends without an error: so it takes no time before, while a lock is held for example.
     """
 
     describe: Callable[["Span"], None] | None = None

@@ -29,9 +29,8 @@ NODE = shutil.which("node")
 HERE = "127.0.0.1"
 PATH = "/3mQ9cXo5uT2vWz8rYb1nKs7d"
 PLATFORM = {"User-Agent": "Go-http-client/1.1", "Content-Type": "application/json; charset=utf-8"}
-PATIENCE = (
-    50  # seconds that an alert may take: less than the limits that replace those of the relays
-)
+# Seconds that an alert may take: less than the limits that replace those of the relays.
+PATIENCE = 50
 IN_TIME = True
 # The relays give up before the platform does, after three seconds. A busy machine may need longer.
 LONGER = {

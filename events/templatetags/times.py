@@ -18,7 +18,7 @@ def ago(at: datetime) -> str:
 
 @register.filter
 def lasted(since: datetime, until: datetime | None = None) -> str:
-    """How long it is since the time; with ``until`` how long it was then."""
+    """How long it is from the time until now, or until another time."""
     return span((until or timezone.now()) - since)
 
 

@@ -36,8 +36,8 @@ NOT_COVERED = (
 )
 # And this, if it went on from a position that an audit had proved.
 PROVED_BEFORE = (
-    "events and signals up to position {after:,}, which were proved before: that they are as many, "
-    "with the same last event, and that no nonce among them was used twice"
+    "what events and signals say up to position {after:,}, which was proved before: compared were "
+    "only their numbers, the last event and the nonces"
 )
 
 

@@ -1,8 +1,8 @@
 """What an audit leaves for the next one: every row as the log describes it at a proved position.
 
 The next audit applies the later events to these rows, and compares the result with the tables. The
-file holds lines of JSON, packed with gzip: the place in the log, and then the rows of each owner.
-It has the names that users gave, and no secret.
+file holds lines of JSON, compressed with gzip: the place in the log, and then the rows of each
+owner. It has the names that users gave, and no secret.
 """
 
 import gzip

@@ -113,7 +113,7 @@ def send_mails(now: datetime) -> bool:
 
 
 def mail_lag_seconds() -> float:
-    """How long the oldest mail that is due waits to be sent, but for those that come last."""
+    """How long the oldest mail that is due has waited, except for those that are sent last."""
     now = timezone.now()
     due = QueuedNotice.objects.due(MAIL, now).filter(priority__lt=LAST)
     oldest: datetime | None = due.order_by().aggregate(Min("due_at"))["due_at__min"]

@@ -31,8 +31,8 @@ MAX_LISTED = 20
 class Concern:
     """Something that needs attention, with a link to the page that resolves it.
 
-    ``at`` is the time with which the sentence ends; with ``lasting`` it ends with how long it is
-    since then. ``card`` is the card to enrol in, if that is what to do.
+    ``at`` is the time with which the sentence ends; with ``lasting`` it ends with how long ago that
+    is. ``card`` is the card to enrol in, if that is what to do.
     """
 
     sentence: str

@@ -40,7 +40,7 @@ class Row:
     ``unanswered`` counts requests whose connection broke, ``refused`` answers of 503. ``again``
     counts accepted signals whose sender learned so only from a retry. ``shared`` counts turns at
     the log with more than one signal, as far as ``/metrics`` still knew them. ``gaps`` counts
-    positions that follow no position. ``half`` counts what the audit finds broken.
+    positions that do not follow the one before. ``half`` counts what the audit finds broken.
     ``slowest_503``, ``silence`` and ``outage`` are seconds. ``silence`` is the longest time in
     which no signal was accepted. An outage lasts from the end of the fault to the
     last failed request or to the first successful one, whichever is later. ``odd`` describes what
@@ -111,7 +111,7 @@ def drill(stage: Stage, name: str, faults: Sequence[Fault], *, pause: float) -> 
         gaps=sum(one["position"] + 1 != other["position"] for one, other in pairwise(log)),
         half=broken(stage),
         slowest_503=max((answer.took for answer in refusals), default=0),
-        silence=max(now.at - before.at for before, now in pairwise(in_time(book))),
+        silence=max(now.at - before.at for before, now in pairwise(by_time(book))),
         outage=longest_outage(book, moments, end),
         odd=book.odd,
     )
@@ -214,7 +214,7 @@ def longest_outage(book: Book, moments: Sequence[Moment], end: float) -> float:
     return longest
 
 
-def in_time(book: Book) -> list[Accepted]:
+def by_time(book: Book) -> list[Accepted]:
     """What was accepted, the earliest first."""
     return sorted(book.accepted, key=lambda accepted: accepted.at)
 
