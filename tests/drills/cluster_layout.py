@@ -23,7 +23,7 @@ import django
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.settings")
 django.setup()
 
-from signals.demo.round import Round  # noqa: E402 - what signs for the automation is the product's
+from signals.demo.round import Round  # noqa: E402 - what signs for the bot is the product's
 from signals.demo.server import check_port  # noqa: E402
 from tests.drills.cluster import Cluster, cluster, missing  # noqa: E402
 from tests.drills.layout import NGINX, Layout, layout  # noqa: E402
