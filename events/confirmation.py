@@ -52,9 +52,13 @@ def require() -> None:
 
 @contextmanager
 def unconfirmed() -> Iterator[None]:
-    """A transaction that waits for no standby, so a failover may lose it: for times of last use."""
-    with transaction.atomic(durable=True):
-        if connection.vendor == "postgresql":
+    """A transaction that waits for no standby, so a failover may lose it: for times of last use.
+
+    Inside another transaction it is part of that one, and waits with it.
+    """
+    is_own = not connection.in_atomic_block
+    with transaction.atomic():
+        if is_own and connection.vendor == "postgresql":
             with connection.cursor() as cursor:
                 cursor.execute("SET LOCAL synchronous_commit = local")
         yield
