@@ -15,9 +15,11 @@ from typing import Any
 import redis
 from django.core.cache import BaseCache
 from django.core.cache.backends import db
-from django.db import DatabaseError, connection, transaction
+from django.db import DatabaseError, connection
 from django.db.backends.utils import CursorWrapper
 from django.utils import timezone
+
+from events.confirmation import unconfirmed
 
 USUAL = 300  # seconds that a value stays, unless its writer says more
 NO_EXPIRY = datetime(9999, 12, 31, tzinfo=UTC)
@@ -105,7 +107,8 @@ class DatabaseCache(db.DatabaseCache):
         """Writes one value in one statement; ``mode`` is ``set``, ``add`` or ``touch``.
 
         Returns False if ``add`` found a value, if ``touch`` found none, or if the database failed.
-        As in Django's back end, a failed write to the cache is not an error.
+        As in Django's back end, a failed write to the cache is not an error. It waits for no
+        standby: while none confirms, wrong passwords must still be counted.
         """
         text = json.dumps(value)
         until = self.get_backend_timeout(timeout)
@@ -123,7 +126,7 @@ class DatabaseCache(db.DatabaseCache):
             parameters = [key, text, end, mode == "set", _adapted(timezone.now())]
         self._cull_if_full()
         try:
-            with transaction.atomic(), connection.cursor() as cursor:
+            with unconfirmed(), connection.cursor() as cursor:
                 cursor.execute(statement, parameters)
                 return bool(cursor.rowcount)
         except DatabaseError:

@@ -30,7 +30,7 @@ from whitenoise.responders import StaticFile
 from config import security_headers
 from config.monitoring import REQUESTS
 from config.problems import API, problem, to_refusal
-from events import tracing
+from events import confirmation, tracing
 from events.http.api_view import ApiView
 from events.http.bodies import check_declared
 from events.http.pages import View
@@ -44,6 +44,7 @@ from events.http.refusals import (
     Refused,
 )
 from events.http.requests import media_weights, state_of
+from events.writer_queue import DATABASE_ERRORS
 from tokens.crypto import formats
 from tokens.crypto.exchange_secrets import is_secret, text_contains_secret
 
@@ -390,7 +391,8 @@ class HandleErrors:
 class ValidateForms:
     """Refuses forms with an exchange secret or a NUL, and drops cookies with a NUL.
 
-    No database accepts a NUL.
+    No database accepts a NUL. Every form is refused while commits wait in vain: a page also writes
+    with statements outside of a transaction, and each would hold a thread and a connection.
     """
 
     def __init__(self, get_response: Handler) -> None:
@@ -409,8 +411,10 @@ class ValidateForms:
             return None
         try:
             _check_fields(request)
-        except Refused as refusal:
-            return problem(request, refusal)
+            if request.method == "POST":
+                confirmation.require()
+        except (Refused, *DATABASE_ERRORS) as error:
+            return problem(request, to_refusal(error))
         return None
 
 

@@ -20,7 +20,7 @@ from events.statements import without_timeouts
 from events.waits import Wait, wait_of
 from tests.client import EVENTS, HOOK
 from tests.drills.stage import Postgresql, needs_servers
-from tests.server import Server, serving
+from tests.server import Server, run_python, serving
 from tests.signals.bodies import fanout
 from tests.streams import wait_until
 
@@ -41,6 +41,13 @@ CREATE OR REPLACE FUNCTION wait_for_disk() RETURNS trigger LANGUAGE plpgsql
 AS $$ BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NULL; END $$;
 CREATE CONSTRAINT TRIGGER disk AFTER INSERT ON notes DEFERRABLE INITIALLY DEFERRED
 FOR EACH ROW EXECUTE FUNCTION wait_for_disk()"""
+
+USE_CACHE = """
+import django
+django.setup()
+from django.core.cache import cache
+print(cache.add("failures", "counted"), cache.get("failures"))
+"""
 
 
 @dataclass
@@ -133,6 +140,12 @@ def test_while_nobody_confirms_each_signal_gets_503_soon_and_none_is_lost_or_dou
         left = service.waiting()
         took += senders.map(send, nonces)
         assert service.waiting() == left  # no attempt leaves another session behind
+        # No form is taken, in the process that is in doubt.
+        closing = {"Connection": "close"}
+        wait_until(
+            lambda: service.http.post("/accounts/login/", headers=closing).status_code == 503,
+            "Forms are taken.",
+        )
         # Reads go on, also with a token whose first use is noted now.
         assert service.http.get(EVENTS, headers=service.of("readToken")).status_code == 200
     assert max(took) < SOON
@@ -142,6 +155,14 @@ def test_while_nobody_confirms_each_signal_gets_503_soon_and_none_is_lost_or_dou
         answer.status_code == 200 or answer.json().get("identical") is True for answer in answers
     )
     assert sum(answer.status_code == 409 for answer in answers) <= 64  # one batch
+
+
+def test_while_nobody_confirms_the_cache_in_the_database_goes_on(service):
+    """Wrong passwords are counted in it."""
+    environment = {**service.server.environment, "CACHE_URL": "dbcache://cache"}
+    run_python(environment, "manage.py", "createcachetable")
+    with service.unconfirmed():
+        assert run_python(environment, "-c", USE_CACHE).split() == ["True", "counted"]
 
 
 # --- The connection ------------------------------------------------------------------------------
