@@ -32,6 +32,8 @@ SOURCES = sorted(Path(__file__).parent.glob("*.py"))
 # Another audit may ask more of the events: it looks at all of them again.
 AUDIT = hashlib.sha256(b"".join(source.read_bytes() for source in SOURCES)).hexdigest()
 
+AT_ONCE = 2**20  # bytes
+
 
 class ProofUnreadableError(Exception):
     """The file was not written by an audit, or is damaged."""
@@ -91,26 +93,25 @@ def _usable(file: Path, head: Head) -> tuple[Proved, str]:
     nothing = Proved()
     if not file.exists():
         return nothing, ""
+    lines = _lines(file)
     try:
-        proved = Place(**next(_lines(file)))
+        proved = Place(**next(lines))
     except (StopIteration, TypeError) as fault:
         raise ProofUnreadableError from fault
     if (proved.epoch, proved.audit) != (head.epoch, AUDIT):
         return nothing, ""
     if proved != place_at(head, proved.position):
         return nothing, f"evt_{proved.position}"
-    return Proved(proved.position, _owners(file)), ""
-
-
-def _owners(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    lines = _lines(file)
-    next(lines)
-    yield from lines
+    return Proved(proved.position, lines), ""
 
 
 def _lines(file: Path) -> Iterator[Any]:
+    """The lines of one file, even if it is replaced meanwhile. None of one that is damaged."""
     try:
         with gzip.open(file) as lines:
+            while lines.read(AT_ONCE):
+                pass  # gzip compares its checksum at the end
+            lines.seek(0)
             for line in lines:
                 yield json.loads(line, object_hook=_read)
     except (OSError, EOFError, ValueError, zlib.error) as fault:

@@ -111,7 +111,9 @@ def test_a_proof_of_another_epoch_or_release_is_replaced(lively, file, member):
 def test_a_damaged_or_foreign_file_is_refused(lively, file):
     run(file)
     whole = file.read_bytes()
-    for damaged in (whole[:-9], whole[:40], b"", b"text", gzip.compress(b"{}\n")):
+    other = gzip.decompress(whole).replace(b'"events": ', b'"events": 1', 1)
+    in_its_place = gzip.compress(other)[:-8] + whole[-8:]  # with the checksum of the place before
+    for damaged in (whole[:-9], whole[:40], in_its_place, b"", b"text", gzip.compress(b"{}\n")):
         file.write_bytes(damaged)
         with pytest.raises(CommandError) as failure:
             call_command("audit", "--continue", str(file), stdout=io.StringIO())
