@@ -46,9 +46,11 @@ as_postgres sh -c 'cd "$0" && touch postgresql.conf pg_ident.conf && if [ ! -e p
     echo "host all all 127.0.0.1/32 scram-sha-256" >pg_hba.conf; fi' "$folder"
 trap 'control --mode=fast stop || true' EXIT
 # Nobody can connect before it has reached the point in time. It ends if the archive does not reach so far. What it
-# writes itself is archived once the folder is in the place of the service's own: pgBackRest refuses it before.
+# writes itself is archived once the folder is in the place of the service's own: pgBackRest refuses it before. No
+# standby follows the copy, so its commits must not wait for one that the back-up's settings name.
 control --timeout=86400 --log="$folder/restore.log" \
-    --options="-p $port -c listen_addresses=127.0.0.1 -c unix_socket_directories='' -c hot_standby=off" start
+    --options="-p $port -c listen_addresses=127.0.0.1 -c unix_socket_directories='' -c hot_standby=off \
+        -c synchronous_standby_names=''" start
 manage migrate --no-input --verbosity=0
 manage createcachetable
 manage new_epoch

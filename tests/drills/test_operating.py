@@ -325,6 +325,10 @@ def test_a_restore_with_other_keys_does_not_succeed(here):
 def test_a_mistake_is_undone_to_a_point_in_time(here):
     """Somebody deletes the bots' secrets. What came before is kept, and what came after is gone."""
     here.run("units: archive")
+    # A back-up has the settings of ALTER SYSTEM. No standby follows the copy.
+    here.postgresql.execute("ALTER SYSTEM SET synchronous_standby_names = 'standby'")
+    here.shell("runuser -u postgres -- pgbackrest --stanza=signals --type=full backup")
+    here.postgresql.execute(WITHOUT_STANDBY)
     began = int(time.time())  # pgBackRest restores to no point in the back-up's own second
     wait_until(lambda: time.time() >= began + 1, "the second after the back-up")
     kept, lost = a_signal(here), a_signal(here)
@@ -336,6 +340,8 @@ def test_a_mistake_is_undone_to_a_point_in_time(here):
     assert "broken" in here.shell(f"{blocks()['units: settings']}{AUDIT}", status=1)
     said = here.run("units: settings", "units: point", TIME=f'"{before}"')
     assert "Every promise holds" in said
+    here.postgresql.execute(WITHOUT_STANDBY)
+    here.postgresql.execute("SELECT pg_reload_conf()")
     here.run("units: settings", "units: restart")
     assert push(here, kept) == 409
     assert push(here, lost) == 200
@@ -343,6 +349,7 @@ def test_a_mistake_is_undone_to_a_point_in_time(here):
     assert here.postgresql.execute("SHOW archive_mode") == [("on",)]
 
 
+WITHOUT_STANDBY = "ALTER SYSTEM RESET synchronous_standby_names"
 AUDIT = "cd /srv/signals && .venv/bin/python manage.py audit\n"
 
 
