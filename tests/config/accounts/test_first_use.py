@@ -4,6 +4,7 @@ Real transactions: within those of a test Django allows what it refuses in servi
 """
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 import time_machine
@@ -16,7 +17,7 @@ from tests import factories, staff
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-GIVEN = {
+GIVEN: dict[str, dict[str, Any]] = {
     "account_reset_password_from_key": {"uidb36": "1", "key": "set-password"},
     "mfa_remove_webauthn": {"pk": 1},
 }
