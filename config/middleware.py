@@ -119,6 +119,11 @@ def call_view(request: HttpRequest) -> HttpResponse:
 # --- Every request and response ------------------------------------------------------------------
 
 
+# structlog makes a variable when it is first bound. Two first requests at once would make two of
+# one name, and one of them would end in a 500.
+reset_contextvars(**bind_contextvars(request="", trace_id=""))
+
+
 def log_requests(get_response: Handler) -> Handler:
     """Gives each request an id, counts it, and logs it in one line. It is a span of its trace.
 

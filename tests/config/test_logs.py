@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import secrets
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from config.logs import formatter
 from config.middleware import log_requests
 from tests.client import bearer
 from tests.config.test_settings import KEYS, ROOT, environment
-from tests.server import serving
+from tests.server import run_python, serving
 
 pytestmark = pytest.mark.once
 
@@ -170,3 +171,28 @@ def test_a_level_keeps_the_lines_below_it_out():
         [sys.executable, "-c", code], cwd=ROOT, env=given, capture_output=True, text=True
     )
     assert [json.loads(line)["event"] for line in done.stderr.splitlines()] == ["c"]
+
+
+# In a process of its own, in which no request was served yet.
+FIRST_REQUEST = """
+import contextvars
+
+import django
+
+django.setup()
+from django.test import Client
+
+from config import middleware
+
+make, made = contextvars.ContextVar, []
+contextvars.ContextVar = lambda name, **options: made.append(name) or make(name, **options)
+trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+assert Client(headers={"traceparent": trace}).get("/healthz").status_code == 200
+print([name for name in made if name.startswith("structlog")])
+"""
+
+
+@pytest.mark.processes
+def test_two_first_requests_at_once_cannot_make_two_variables_of_a_name():
+    variables = {**os.environ, "DJANGO_SETTINGS_MODULE": "tests.settings"}
+    assert run_python(variables, "-W", "ignore", "-c", FIRST_REQUEST).splitlines()[-1] == "[]"

@@ -63,12 +63,16 @@ def race(token: str, user_id: str, name: str) -> tuple[int, list[tuple[int, int,
 
     def one_thread(_: int) -> list[tuple[int, int, str | None, str]]:
         client, answers = engine(token), []
-        for number in range(ROUNDS):
-            start.wait()
-            answer = push(client, nonce=f"{name}-{number}", userId=user_id)
-            body = answer.json()
-            signal = body.get("first", body).get("signal", {}).get("id")
-            answers.append((number, answer.status_code, body.get("code"), signal))
+        try:
+            for number in range(ROUNDS):
+                start.wait()
+                answer = push(client, nonce=f"{name}-{number}", userId=user_id)
+                body = answer.json()
+                signal = body.get("first", body).get("signal", {}).get("id")
+                answers.append((number, answer.status_code, body.get("code"), signal))
+        except BaseException:
+            start.abort()  # so that the other threads do not wait for this one
+            raise
         connections.close_all()
         return answers
 
