@@ -121,7 +121,7 @@ def test_the_spans_of_a_signal_and_of_its_delivery_hang_together_and_tell_no_sec
             )[0]
             own = hashlib.sha256(headers["webhook-id"].encode()).hexdigest()[:32]
             query = secrets.token_hex(8)
-            assert deploy(server, {"pair": "XXX/YYY"})[1].status_code == 422
+            assert deploy(server, {"pair": "DOGE/USDT"})[1].status_code == 422
             path = f"/api/v1/events?after={query}"
             token = server.seed["desks"][0]["deskToken"]
             httpx2.get(f"{server.base_url}{path}", headers=bearer(token), trust_env=False)
