@@ -5,7 +5,7 @@ an accepted one becomes a row of ``Signal``.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import NoReturn
 
@@ -214,12 +214,15 @@ def authority(incoming: IncomingSignal) -> Question:
             return {}
 
 
+# What a signal keeps of its submission. ``dataclasses.asdict`` copies every value, for a tenth of
+# the time of a batch.
+STORED = [stored.name for stored in fields(Submission) if stored.name not in ("sent_at", "ignored")]
+
+
 def _build_signal(submission: Submission, incoming: IncomingSignal) -> Signal:
     """Builds the signal, without what is only known under the lock: position, time and match."""
-    stored = asdict(submission)
-    del stored["sent_at"], stored["ignored"]
     size = submission.size_quote
-    stored |= {
+    stored = {name: getattr(submission, name) for name in STORED} | {
         "signer": submission.signer,
         "user_id": incoming.owner_id or submission.user_id,
         "credential": incoming.credential_id or "",  # empty for a dry check
