@@ -10,7 +10,7 @@ from events.http.cursors import log_cursor
 from events.json_schema import JsonObject
 from events.kinds import Kind
 from events.models import Event
-from signals.reports.counts import BotTally, count_bots_by_day
+from signals.reports.counts import BotTally, count_bots
 from signals.reports.reasons import Reason, reason_of
 from signals.webhooks.models import Subscription
 
@@ -142,7 +142,7 @@ class BotStatus:
 def board(desk: Desk, bots: Sequence[Automation], now: datetime) -> list[BotStatus]:
     """How each of these bots is doing, in four queries and within the limits of ``counts``."""
     head = read_head().position
-    tallies = count_bots_by_day(desk.public_id, head, [bot.pk for bot in bots], now)
+    tallies = count_bots(desk.public_id, head, [bot.pk for bot in bots], now)
     positions = [position for tally in tallies.values() for _, position in tally.latest]
     found = Event.objects.filter(position__in=positions)
     if len(bots) > 1:

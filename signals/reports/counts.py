@@ -102,15 +102,17 @@ class Days:
 
 @dataclass(slots=True)
 class BotTally:
-    """Today's tally of a bot, and its latest signals: the code and position of each.
+    """The last days of a bot, and its latest signals, the newest first: code and position of each.
 
-    The code of a fill is None. The newest is the first. ``month`` has the last days, where they
-    were counted.
+    The code of a fill is None.
     """
 
-    today: Tally = field(default_factory=Tally)
+    month: Days
     latest: list[tuple[str | None, int]] = field(default_factory=list)
-    month: Days = field(default_factory=lambda: Days([]))
+
+    @property
+    def today(self) -> Tally:
+        return self.month.today
 
     @property
     def is_refused_in_a_row(self) -> bool:
@@ -135,8 +137,11 @@ class Tallies(Days):
 def count(
     topic: str, spans: Sequence[Span], head: int, bots: Sequence[str], now: datetime
 ) -> Tallies:
-    """Counts in two statements. ``spans`` is what the desk sees of the log up to ``head``."""
-    dates = _dates(now)
+    """Counts in two statements. ``spans`` is what the desk sees of the log up to ``head``.
+
+    The tallies of the bots are of today alone.
+    """
+    dates = _dates(now, DAYS)
     windows = _windows(dates, head)
     statement = _Statement()
     for number, window in enumerate(windows):
@@ -145,51 +150,33 @@ def count(
             statement.count("day", str(number), part, MAX_OF_DAY)
     for part in branches_of(spans, FILLS, Window(1, head, descending=False)):
         statement.count("ever", "", part, 1)
-    for bot_id in bots:
-        statement.read_bot(topic, bot_id, windows[-1].low, head)
-    return _tallies(dates, bots, statement.rows(), _is_complete(spans, windows[0].low))
+    statement.read_bots(topic, bots, windows[-1:], MAX_OF_BOT)
+    rows = statement.rows()
+    days = [(day, Tally()) for day in dates]
+    was_ever_filled = False
+    for what, whose, kind, number, _ in rows:
+        if what == "day":
+            days[int(whose)][1].add(kind, number, MAX_OF_DAY)
+        elif what == "ever":
+            was_ever_filled |= number > 0
+    of_bots = _of_bots(bots, dates[-1:], rows, MAX_OF_BOT)
+    return Tallies(days, of_bots, _is_complete(spans, windows[0].low), was_ever_filled)
 
 
-def count_bots(topic: str, head: int, bots: Sequence[str], now: datetime) -> dict[str, BotTally]:
-    """The tallies of bots by id, in two statements. Today is a day of the time zone of ``now``."""
-    [begin] = first_positions([datetime.combine(now.date(), time.min, now.tzinfo)])
-    statement = _Statement()
-    for bot_id in bots:
-        statement.read_bot(topic, bot_id, begin, head)
-    return _tallies([], bots, statement.rows(), True).bots
-
-
-def count_bots_by_day(
-    topic: str, head: int, bots: Sequence[str], now: datetime
+def count_bots(
+    topic: str, head: int, bots: Sequence[str], now: datetime, days: int = DAYS
 ) -> dict[str, BotTally]:
-    """The tallies of bots by id, each with its ``month``, in two statements.
+    """The tallies of bots by id, of so many days up to today, in two statements.
 
-    Of each bot the latest events are read: the more bots there are, the fewer.
+    Of each bot the latest events are read: of more days the fewer, the more bots there are.
     """
     if not bots:
         return {}
-    dates = _dates(now)
-    windows = _windows(dates, head)
-    most = min(MAX_OF_BOT_MONTH, MAX_OF_BOARD // len(bots))
+    dates = _dates(now, days)
+    most = MAX_OF_BOT if days == 1 else min(MAX_OF_BOT_MONTH, MAX_OF_BOARD // len(bots))
     statement = _Statement()
-    statement.count_days(topic, bots, windows, most)
-    for bot_id in bots:
-        statement.read_latest(topic, bot_id, head)
-    rows = statement.rows()
-    found = _tallies([], bots, rows, True).bots
-    for tally in found.values():
-        tally.month = Days([(day, Tally()) for day in dates])
-    read = Counter[str]()
-    for what, bot_id, kind, number, day in rows:
-        if what == "month" and day is not None:
-            read[bot_id] += number
-            found[bot_id].month.days[int(day)][1].add(kind, number, number + 1)
-    for bot_id, number in read.items():
-        if number >= most:
-            found[bot_id].month.cut()
-    for tally in found.values():
-        tally.today = tally.month.today
-    return found
+    statement.read_bots(topic, bots, _windows(dates, head), most)
+    return _of_bots(bots, dates, statement.rows(), most)
 
 
 def facets(
@@ -221,9 +208,9 @@ def facets(
 OF_OTHERS = {*GROUPS["signal.*"], *GROUPS["card.*"]}
 
 
-def _dates(now: datetime) -> list[date]:
+def _dates(now: datetime, days: int) -> list[date]:
     today = timezone.localdate(now)
-    return [today - timedelta(days=ago) for ago in reversed(range(DAYS))]
+    return [today - timedelta(days=ago) for ago in reversed(range(days))]
 
 
 def _windows(dates: Sequence[date], head: int) -> list[Window]:
@@ -254,10 +241,15 @@ class _Statement(Union):
             [what, whose, part.key.get("kind", ""), *params],
         )
 
-    def count_days(
+    def read_bots(
         self, topic: str, bots: Sequence[str], windows: Sequence[Window], most: int
     ) -> None:
-        """Counts each bot's latest events by kind and number of the day, which stands as code."""
+        """Counts each bot's latest events by kind and day, and lists its latest.
+
+        The number of the day stands as the code.
+        """
+        if not bots:
+            return
         branches, all_params = list[str](), list[object]()
         for number, bot_id in enumerate(bots):
             whole = IndexRange({"topic": topic, "bot_id": bot_id}, windows[0].low, windows[-1].high)
@@ -269,51 +261,34 @@ class _Statement(Union):
             f"WHEN position >= {window.low} THEN '{number}'" for number, window in numbered
         )
         self.add(
-            "SELECT 'month', bot_id, kind, count(*), day FROM (SELECT bot_id, kind, "
+            "SELECT 'of_day', bot_id, kind, count(*), day FROM (SELECT bot_id, kind, "
             f"CASE {day} END AS day FROM ({' UNION ALL '.join(branches)}) AS found) AS counted "
             "GROUP BY bot_id, kind, day",
             all_params,
         )
-
-    def read_bot(self, topic: str, bot_id: str, low: int, head: int) -> None:
-        """Counts the bot's events of today by kind, and lists its latest."""
-        today = IndexRange({"topic": topic, "bot_id": bot_id}, low, head)
-        found, params = in_order("kind", today, MAX_OF_BOT, "DESC")
-        self.add(
-            f"SELECT 'today', %s, kind, count(*), NULL FROM ({found}) AS found GROUP BY kind",
-            [bot_id, *params],
-        )
-        self.read_latest(topic, bot_id, head)
-
-    def read_latest(self, topic: str, bot_id: str, head: int) -> None:
-        """Lists the bot's latest events."""
-        whole = IndexRange({"topic": topic, "bot_id": bot_id}, 1, head)
-        found, params = in_order("*", whole, LATEST_OF_BOT, "DESC")
-        self.add(
-            f"SELECT 'latest', bot_id, kind, position, code FROM ({found}) AS found",
-            params,
-        )
+        for bot_id in bots:
+            whole = IndexRange({"topic": topic, "bot_id": bot_id}, 1, windows[-1].high)
+            found, params = in_order("*", whole, LATEST_OF_BOT, "DESC")
+            self.add(
+                f"SELECT 'latest', bot_id, kind, position, code FROM ({found}) AS found",
+                params,
+            )
 
 
-def _tallies(
-    dates: Sequence[date], bots: Sequence[str], rows: Sequence[Row], is_complete: bool
-) -> Tallies:
-    days = [(day, Tally()) for day in dates]
-    of_bots = {bot_id: BotTally() for bot_id in bots}
-    read_of_bots = Counter[str]()
-    was_ever_filled = False
-    for what, whose, kind, number, code in rows:
-        if what == "day":
-            days[int(whose)][1].add(kind, number, MAX_OF_DAY)
-        elif what == "today":
-            of_bots[whose].today.add(kind, number, MAX_OF_BOT)
-            read_of_bots[whose] += number
-        elif what == "ever":
-            was_ever_filled |= number > 0
+def _of_bots(
+    bots: Sequence[str], dates: Sequence[date], rows: Sequence[Row], most: int
+) -> dict[str, BotTally]:
+    """The tallies that the rows of ``read_bots`` say. A bot with ``most`` events may have more."""
+    found = {bot_id: BotTally(Days([(day, Tally()) for day in dates])) for bot_id in bots}
+    read = Counter[str]()
+    for what, bot_id, kind, number, more in rows:
+        if what == "of_day" and more is not None:
+            read[bot_id] += number
+            found[bot_id].month.days[int(more)][1].add(kind, number, number + 1)
         elif what == "latest" and kind in PUSHED:
-            of_bots[whose].latest.append((code, number))
-    for bot_id, bot in of_bots.items():
-        bot.latest.sort(key=lambda signal: signal[1], reverse=True)
-        if read_of_bots[bot_id] >= MAX_OF_BOT:
-            bot.today.filled.is_cut = bot.today.refused.is_cut = True
-    return Tallies(days, of_bots, is_complete, was_ever_filled)
+            found[bot_id].latest.append((more, number))
+    for bot_id, tally in found.items():
+        tally.latest.sort(key=lambda signal: signal[1], reverse=True)
+        if read[bot_id] >= most:
+            tally.month.cut()
+    return found

@@ -1,7 +1,7 @@
 """GET /api/v1/bots: a desk's own bots, and how they are doing (contract, section 4, bots)."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, TypedDict
 
 from django.urls import path
@@ -115,7 +115,8 @@ def bot_records(desk: Desk, bots: Sequence[Automation], now: datetime) -> list[B
     if not bots:
         return []
     head = read_head().position
-    tallies = count_bots(desk.public_id, head, [bot.pk for bot in bots], now)
+    with timezone.override(UTC):
+        tallies = count_bots(desk.public_id, head, [bot.pk for bot in bots], now, days=1)
     positions = [tally.latest[0][1] for tally in tallies.values() if tally.latest]
     last = Event.objects.in_bulk(positions)
     return [_record(bot, tallies[bot.pk], last) for bot in bots]
