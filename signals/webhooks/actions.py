@@ -4,7 +4,7 @@ A secret and a URL are encrypted before the log's lock is taken. A secret's text
 and never stored. Events name neither URL nor host (contract, section 4, subscriptions).
 
 The row's other writer, a runner, holds the row's lock for one short transaction and never waits for
-the log meanwhile. So an action may update the row in its turn.
+the log meanwhile. So an action may lock and update the row in its turn.
 """
 
 import hashlib
@@ -98,9 +98,9 @@ def create(
         webhook.save(force_insert=True)
         secret.save(force_insert=True)
         append(turn, Kind.SUBSCRIPTION_CREATED, webhook, secret=secret.to_record())
-        _notify(
+        notices.notify_owner(
             turn,
-            webhook,
+            webhook.desk,
             f"A webhook {webhook.label} was added.",
             f"A webhook to {webhook.shown_host} was added to your desk",
         )
@@ -216,7 +216,7 @@ def skip(*, webhook: Subscription, actor: Actor, until: int) -> int | None:
     ahead = webhook.ahead()
     is_counted = ahead.examined >= until or not ahead.more
     with log.turn(actor=actor) as turn:
-        row, head = _locked(webhook), read_head()
+        row, head = _current(webhook), read_head()
         # If nothing else waits, the event of the skip itself shall not wait either.
         cursor = until if _has_more(row, until) else turn.next_position()
         if row.cursor_epoch != head.epoch:
@@ -283,9 +283,9 @@ def replace_secret(
             secret=secret.to_record(),
             previousEndsAt=to_rfc3339(previous_ends_at),
         )
-        _notify(
+        notices.notify_owner(
             turn,
-            row,
+            row.desk,
             f"The secret of a webhook {row.label} was replaced: {secret.hint}.",
             f"The secret of a webhook to {row.shown_host} was replaced",
         )
@@ -310,9 +310,9 @@ def remove_rows(turn: log.Turn, webhooks: WebhookQuerySet) -> None:
     Subscription.objects.filter(pk__in=[row.pk for row in rows]).delete()
     for row in rows:
         append(turn, Kind.SUBSCRIPTION_REMOVED, row)
-        _notify(
+        notices.notify_owner(
             turn,
-            row,
+            row.desk,
             f"A webhook {row.label} was removed.",
             f"A webhook to {row.shown_host} was removed from your desk",
         )
@@ -365,7 +365,7 @@ def resend_failed(*, webhook: Subscription, since: datetime) -> int:
 def _add_resends(webhook: Subscription, positions: Sequence[int]) -> Subscription:
     """Adds events to those that wait to be sent again."""
     with log.turn(actor=None) as turn:
-        row = _locked(webhook)  # a runner takes from the list what it has sent
+        row = _current(webhook)  # a runner takes from the list what it has sent
         if not row.is_verified:
             raise Invalid("The URL must answer a test before an event is sent to it.")
         waiting = row.resends or []
@@ -543,9 +543,9 @@ def _replace_url(turn: log.Turn, row: Subscription, new: Subscription) -> None:
         **NOT_TESTED,
     )
     named = f"the webhook {row.name}" if row.name else "a webhook"
-    _notify(
+    notices.notify_owner(
         turn,
-        row,
+        row.desk,
         f"The URL of {named} was changed. It now leads to {row.shown_host}.",
         f"A webhook of your desk now leads to {row.shown_host}",
     )
@@ -556,10 +556,6 @@ def _new_secret(webhook: Subscription) -> tuple[str, SubscriptionSecret]:
     secret = SubscriptionSecret(subscription=webhook, hint=formats.hint(text))
     secret.encrypt(text)
     return text, secret
-
-
-def _notify(turn: log.Turn, webhook: Subscription, sentence: str, subject: str) -> None:
-    notices.notify_owner(turn, webhook.desk, sentence, subject)
 
 
 def _refuse_too_many(desk: Desk | None) -> None:
@@ -578,16 +574,11 @@ def _refuse_unknown(bot: str, desk: Desk | None) -> None:
 
 
 def _current(webhook: Subscription) -> Subscription:
-    """The row as it is under the log's lock. Raises ``NotFound`` if it was removed."""
-    return _found(Subscription.objects.filter(pk=webhook.pk))
+    """The row as it is under the log's lock, locked: no runner saves meanwhile what it has sent.
 
-
-def _locked(webhook: Subscription) -> Subscription:
-    """The same, with the row's lock: no runner saves meanwhile what it has sent."""
-    return _found(Subscription.objects.filter(pk=webhook.pk).select_for_update(of=("self",)))
-
-
-def _found(rows: WebhookQuerySet) -> Subscription:
+    Raises ``NotFound`` if it was removed.
+    """
+    rows = Subscription.objects.filter(pk=webhook.pk).select_for_update(of=("self",))
     row = rows.select_related("desk").first()
     if row is None:
         raise NotFound

@@ -52,49 +52,22 @@ def _of(*prefixes: str) -> tuple[str, ...]:
 
 
 class Group(NamedTuple):
-    """Kinds of events that people choose together: their label, and what one or many are called."""
+    """Kinds of events that people choose together."""
 
     label: str
-    one: str
-    many: str
     kinds: tuple[str, ...]
 
 
 # By its name in a form. Each kind is in exactly one.
 GROUPS = {
-    "fills": Group("Fills", "fill", "fills", (Kind.SIGNAL_FILLED.value,)),
-    "refusals": Group("Refusals", "refusal", "refusals", (Kind.SIGNAL_REFUSED.value,)),
-    "unfilled": Group(
-        "Dry runs and drafts",
-        "dry run or draft",
-        "dry runs or drafts",
-        (Kind.SIGNAL_DRY_RUN.value, Kind.SIGNAL_RECORDED.value),
-    ),
-    "bots": Group(
-        "Bots: created, removed, silent, sending again",
-        "event of a bot",
-        "events of bots",
-        _of("automation."),
-    ),
-    "cards": Group(
-        "Cards and elections",
-        "event of a card or an election",
-        "events of cards and elections",
-        _of("card.", "election."),
-    ),
-    "desk": Group(
-        "Desk: connected, disconnected, closed",
-        "event of the desk",
-        "events of the desk",
-        _of("desk."),
-    ),
-    "credentials": Group(
-        "Tokens and signing secrets",
-        "event of a token or a signing secret",
-        "events of tokens and signing secrets",
-        _of("token.", "secret."),
-    ),
-    "webhooks": Group("Webhooks", "event of a webhook", "events of webhooks", _of("subscription.")),
+    "fills": Group("Fills", _of("signal.filled")),
+    "refusals": Group("Refusals", _of("signal.refused")),
+    "unfilled": Group("Dry runs and drafts", _of("signal.dry_run", "signal.recorded")),
+    "bots": Group("Bots: created, removed, silent, sending again", _of("automation.")),
+    "cards": Group("Cards and elections", _of("card.", "election.")),
+    "desk": Group("Desk: connected, disconnected, closed", _of("desk.")),
+    "credentials": Group("Tokens and signing secrets", _of("token.", "secret.")),
+    "webhooks": Group("Webhooks", _of("subscription.")),
 }
 
 
@@ -121,14 +94,11 @@ def in_words(kinds: Sequence[str]) -> list[str]:
 
 
 def counted(kinds: Collection[str]) -> str:
-    """How many events of which groups these are, such as "3 events: 2 fills, 1 refusal"."""
+    """How many events of which groups these are, such as "3 events (Fills 2, Refusals 1)"."""
     found = Counter(name for kind in kinds for name in GROUPS if kind in GROUPS[name].kinds)
-    parts = [
-        f"{found[name]} {group.one if found[name] == 1 else group.many}"
-        for name, group in GROUPS.items()
-        if found[name]
-    ]
-    return f"{number_of(len(kinds))}: {', '.join(parts)}"
+    short = {name: group.label.partition(":")[0] for name, group in GROUPS.items()}
+    parts = [f"{short[name]} {found[name]}" for name in GROUPS if found[name]]
+    return f"{number_of(len(kinds))} ({', '.join(parts)})"
 
 
 def number_of(events: int | None) -> str:

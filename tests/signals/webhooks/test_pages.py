@@ -458,7 +458,7 @@ def test_skipping_says_what_it_skips_asks_first_and_tells_the_activity(desk, own
         add_automation(desk=desk, name=name, actor=SYSTEM)
     factories.a_desk(), factories.a_card()
     asked, until = ask_to_skip(owner, webhook)
-    what = "3 events: 2 events of bots, 1 event of a card or an election."
+    what = "3 events (Bots 2, Cards and elections 1)."
     assert what in pages.words(asked)
     assert "were skipped" not in pages.words(owner.get("/activity"))
     add_automation(desk=desk, name="three", actor=SYSTEM)  # after the question
@@ -476,7 +476,7 @@ def test_the_next_event_alone_is_skipped(desk, owner):
         add_automation(desk=desk, name=name, actor=SYSTEM)
     asked, until = ask_to_skip(owner, webhook, "?next")
     assert "Skip the next event?" in pages.words(asked)
-    assert "1 event: 1 event of a bot." in pages.words(asked)
+    assert "1 event (Bots 1)." in pages.words(asked)
     said = owner.post(at(webhook, "skip"), {"until": until}, follow=True)
     assert "1 event was skipped." in pages.words(said)
     assert "Waiting 1 event" in pages.words(said)
@@ -637,7 +637,7 @@ def test_staff_send_again_what_failed_of_the_platforms(staff):
 def test_staff_skip_what_waits_for_the_platforms_and_the_event_names_them(staff):
     webhook = a_failing_webhook(None)
     asked = staff.get(control("skip", webhook))
-    assert "1 event: 1 event of a webhook." in pages.words(asked)
+    assert "1 event (Webhooks 1)." in pages.words(asked)
     until = asked.context["form"]["until"].value()
     later = a_webhook(None)  # its event comes after the question
     shown = staff.post(control("skip", webhook), {"until": until}, follow=True)
