@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from django.urls import reverse
 
 from desks.models import Desk, Election
-from desks.visibility import desk_visibility
-from events.feed import Query, read_page
 from events.kinds import SUPPRESSED, Kind
 from events.models import Event
 from signals.law.refusals import PairMismatch, differing
@@ -43,13 +41,6 @@ class Action:
 
     text: str
     address: str
-
-
-def visible_event(desk: Desk, position: int) -> Event | None:
-    """The event at this position, or None if the desk does not see one there."""
-    query = Query(after=position + 1, limit=1, descending=True)
-    found = read_page(query, desk_visibility(desk)).events
-    return found[0] if found and found[0].position == position else None
 
 
 def story_of(event: Event, line: Line, desk: Desk) -> dict[str, object]:

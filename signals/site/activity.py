@@ -26,6 +26,7 @@ from events.feed import (
     Window,
     limit_spans,
     limit_to_times,
+    read_at,
     read_head,
     read_page,
 )
@@ -41,7 +42,7 @@ from signals.law.refusals import REASONS
 from signals.page_access import customer_page
 from signals.reports.activity import Line, bot_names, cursors, lines, newest_first
 from signals.reports.counts import facets
-from signals.reports.explanation import story_of, visible_event
+from signals.reports.explanation import story_of
 from signals.reports.reasons import title_of
 from signals.site.downloads import download
 from signals.site.own_data import all_pages, csv_line
@@ -226,8 +227,8 @@ EVENT_ID = re.compile(r"evt_([1-9][0-9]{0,17})", re.ASCII)
 @customer_page("GET")
 def one_event(request: HttpRequest, desk: Desk, event_id: str) -> HttpResponse:
     """One event that the desk sees. Raises ``NotFound`` for any other."""
-    match = EVENT_ID.fullmatch(event_id)
-    event = found_or_404(visible_event(desk, int(match[1])) if match else None, "event")
+    position = int(match[1]) if (match := EVENT_ID.fullmatch(event_id)) else 0
+    event = found_or_404(read_at([position], desk_visibility(desk)).get(position), "event")
     (line,) = lines([event], bot_names(desk))
     context = {"line": line, **story_of(event, line, desk)}
     return render(request, "pages/event.html", context)

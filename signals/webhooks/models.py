@@ -21,7 +21,6 @@ from events.feed import (
     kinds_ahead,
     read_at,
     read_head,
-    read_page,
     serialize_event,
 )
 from events.http.cursors import log_cursor
@@ -377,8 +376,7 @@ class Subscription(Sealed):
 
     def event_at(self, position: int) -> Event | None:
         """The event at this position; None if there is none that its owner sees."""
-        query = Query(after=position - 1, last=position, limit=1)
-        return next(iter(read_page(query, self.visibility).events), None)
+        return read_at([position], self.visibility).get(position)
 
     def events_of(self, attempts: Iterable["DeliveryAttempt"]) -> dict[int, Event]:
         """The events that these attempts sent, by position, but none that its owner does not see.
