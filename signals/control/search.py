@@ -15,12 +15,12 @@ from desks.models import Automation, User
 from events.kinds import Kind
 from events.models import Event
 from signals.intake.models import Signal
+from signals.reports.activity import ACCEPTED
 from tokens.models import Token
 
 MAX_SCANNED = 10_000  # rows that are read to find a text in them
 MAX_NAMED = 20  # users or tokens whose events a text finds
 MAX_EVENTS = 500  # events of each of them
-SIGNAL_KINDS = [Kind.SIGNAL_FILLED, Kind.SIGNAL_DRY_RUN, Kind.SIGNAL_RECORDED]
 
 
 def newest(events: QuerySet[Event]) -> QuerySet[Event, Any]:
@@ -56,7 +56,7 @@ def of_bot(bot_id: str) -> Q:
 
 def accepted(**of: object) -> Q:
     """The newest accepted signals whose events have these values."""
-    events = Event.objects.filter(kind__in=SIGNAL_KINDS, **of)
+    events = Event.objects.filter(kind__in=ACCEPTED, **of)
     return Q(position__in=newest(events))
 
 

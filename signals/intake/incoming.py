@@ -6,7 +6,7 @@ from enum import Enum, auto
 from functools import cached_property
 
 from desks.models import Automation, Desk
-from desks.pairs import PAIR_FORM, Direction, PairAndDirection
+from desks.pairs import PAIR_FORM, Direction
 from events.actors import Actor
 from events.http.limits import is_first_of_minute, try_consume_in_process
 from events.http.refusals import ExchangeSecret, Refused
@@ -112,9 +112,3 @@ class IncomingSignal:
         if not isinstance(value, str) or len(value) > MAX_SENT_LENGTH or not value.isprintable():
             return None
         return value if self.credential or re.fullmatch(form, value) else None
-
-
-def elected_by(bot: Automation | None) -> PairAndDirection | None:
-    """The pair and direction that the bot elected, to show beside what it sent."""
-    election = bot.elections.standing().first() if bot else None
-    return {"pair": election.pair, "direction": election.direction} if election else None

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from django.urls import reverse
 
 from desks.models import Desk, Election
+from desks.pairs import PairAndDirection
 from events.kinds import SUPPRESSED, Kind
 from events.models import Event
 from signals.law.refusals import PairMismatch, differing
@@ -58,13 +59,13 @@ def story_of(event: Event, line: Line, desk: Desk) -> dict[str, object]:
         sent, elected = line.data["sent"], line.data["elected"]
     else:
         sent = {name: line.signal[name] for name in ("pair", "direction")}
-        elected = _elected(election)
+        elected = elected_in(election)
     return {
         "title": _title(event, line),
         "checks": checks(line.data.get("code")),
         "sent": sent,
         "elected": elected,
-        "election": election if election and elected == _elected(election) else None,
+        "election": election if election and elected == elected_in(election) else None,
         "is_elected_now": line.is_refusal and _is_elected_now(line, sent),
         "action": _action(line),
     }
@@ -78,7 +79,8 @@ def _title(event: Event, line: Line) -> str:
     return title_of(line.data["code"])
 
 
-def _elected(election: Election | None) -> dict[str, str] | None:
+def elected_in(election: Election | None) -> PairAndDirection | None:
+    """The pair and direction of an election, to show beside what was sent."""
     return {"pair": election.pair, "direction": election.direction} if election else None
 
 
@@ -87,7 +89,7 @@ def _is_elected_now(line: Line, sent: dict[str, str | None]) -> bool:
     if line.data["code"] not in OF_THE_ELECTION:
         return False
     standing = Election.objects.standing().filter(automation=line.bot_id).first()
-    return bool(line.bot_name and _elected(standing) == sent)
+    return bool(line.bot_name and elected_in(standing) == sent)
 
 
 def _action(line: Line) -> Action | None:

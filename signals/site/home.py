@@ -1,7 +1,5 @@
 """The home page: the product, the published card, the first steps, and a message to try."""
 
-import json
-
 from django import forms
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse, QueryDict
@@ -26,7 +24,7 @@ from signals.intake.statements import State
 from signals.law.refusals import ELECTED
 from signals.page_access import PAGES
 from signals.reports.reasons import Check, checks
-from signals.site.bots.dry_check import DryCheck, examine
+from signals.site.bots.dry_check import DryCheck, examine, written
 
 MAX_MESSAGE = 4000  # characters
 ANY_BOT, ANY_CARD = "bot_0123456789abcdefghijkl", "card"
@@ -80,7 +78,7 @@ def _try(post: QueryDict) -> tuple[PlaygroundForm, DryCheck | None]:
     data, sample = post.copy(), _sample(elected)
     example = _examples(elected).get(post.get("example", ""))
     if example is not None:
-        data["message"] = _written(
+        data["message"] = written(
             {name: value for name, value in {**sample, **example}.items() if value is not None}
         )
     if len(data.get("message", "")) > MAX_MESSAGE:
@@ -124,7 +122,7 @@ def _checks(result: DryCheck) -> list[Check]:
 
 
 def _form(elected: PairAndDirection) -> PlaygroundForm:
-    return PlaygroundForm(initial={**elected, "message": _written(_sample(elected))})
+    return PlaygroundForm(initial={**elected, "message": written(_sample(elected))})
 
 
 def _sample(elected: PairAndDirection) -> JsonObject:
@@ -142,7 +140,3 @@ def _examples(elected: PairAndDirection) -> dict[str, JsonObject]:
         "Mode live": {"mode": "live"},
         "With an exchange key": {"apiKey": "…"},
     }
-
-
-def _written(body: JsonObject) -> str:
-    return json.dumps(body, indent=2, ensure_ascii=False)

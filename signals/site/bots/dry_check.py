@@ -17,11 +17,12 @@ from events.http.refusals import ExchangeSecret, Invalid, Malformed, Refused, Si
 from events.json_schema import JsonObject
 from events.times import to_rfc3339
 from signals.contract.samples import ALERT_TIME, STRATEGY
-from signals.intake.incoming import IncomingSignal, elected_by
+from signals.intake.incoming import IncomingSignal
 from signals.intake.models import Checked
 from signals.intake.receive import check
 from signals.law.refusals import ModeRefused, NoElection, TickerOnly
 from signals.law.rules import TICKERS
+from signals.reports.explanation import elected_in
 from tokens.choices import Source
 from tokens.crypto.exchange_secrets import contains_secret, malformed_contains_secret
 
@@ -60,7 +61,7 @@ def dry_check(bot: Automation, message: str, sample: JsonObject) -> DryCheck:
     the page must not show a message with a secret again. ``sample`` is the bot's own message. An
     alert's placeholder for the time counts as the present time, and a mended alert keeps it.
     """
-    return examine(message, sample, elected_by(bot), lambda body: _check(bot, body))
+    return examine(message, sample, elected_in(bot.election), lambda body: _check(bot, body))
 
 
 def examine(
@@ -73,7 +74,7 @@ def examine(
     try:
         body = _parse(message)
     except Refused as refusal:
-        return DryCheck([refusal], {}, None, "", [], _written(sample))
+        return DryCheck([refusal], {}, None, "", [], written(sample))
     sent = IncomingSignal(body, credential=None).sent()
     if ALERT_TIME in message and "sentAt" in sample:
         sample = sample | {"sentAt": ALERT_TIME}
@@ -94,7 +95,7 @@ def examine(
         elected,
         checked["wouldBe"] if checked else "",
         [name for name in checked["ignored"] if name not in STRATEGY] if checked else [],
-        _written(body) if checked and mistakes else "",
+        written(body) if checked and mistakes else "",
     )
 
 
@@ -117,7 +118,8 @@ def _check(bot: Automation, body: JsonObject) -> Checked:
     return check(IncomingSignal(body, credential=None, automation=bot))
 
 
-def _written(body: JsonObject) -> str:
+def written(body: JsonObject) -> str:
+    """A message as people read it."""
     return json.dumps(body, indent=2, ensure_ascii=False, default=str)
 
 
