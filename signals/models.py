@@ -1,6 +1,6 @@
 """The models of all rooms, for Django. Other code imports them from their rooms."""
 
-from desks.models import Chat, ChatCode, ChatMessage
+from desks.models import Chat, ChatCode
 from signals.intake.models import Signal
 from signals.notices.models import KnownConcern, TelegramReader
 from signals.outbound.schedule import Rate
@@ -10,7 +10,6 @@ from signals.webhooks.models import DeliveryAttempt, Subscription, SubscriptionS
 __all__ = [
     "Chat",
     "ChatCode",
-    "ChatMessage",
     "DeliveryAttempt",
     "ExportLease",
     "KnownConcern",

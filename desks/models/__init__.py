@@ -6,7 +6,6 @@ from desks.models.chat import Chat, ChatCode
 from desks.models.desk import Connection, Desk
 from desks.models.election import Election
 from desks.models.notice import Bookmark, NoticeChoice, QueuedNotice, RefusalTold
-from desks.models.unused import ChatMessage, Digest, Notice
 from desks.models.user import User
 
 __all__ = [
@@ -15,12 +14,9 @@ __all__ = [
     "Card",
     "Chat",
     "ChatCode",
-    "ChatMessage",
     "Connection",
     "Desk",
-    "Digest",
     "Election",
-    "Notice",
     "NoticeChoice",
     "QueuedNotice",
     "RefusalTold",

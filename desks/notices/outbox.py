@@ -21,7 +21,7 @@ MAX_WAITING_OF_CHAT = 100  # what comes after them is only mailed
 def write(notices: Iterable[QueuedNotice]) -> None:
     """Writes notices for every channel, but not those of a kind that the reader has turned off."""
     with transaction.atomic(savepoint=False):
-        insert(unless_off(notices))
+        _insert(unless_off(notices))
 
 
 def write_security(
@@ -51,7 +51,7 @@ def unless_off(notices: Iterable[QueuedNotice]) -> list[QueuedNotice]:
     return [notice for notice in found if notice.kind not in off.get(notice.user_id, ())]
 
 
-def insert(notices: Iterable[QueuedNotice], *, by_mail: bool = True, to_chats: bool = True) -> None:
+def _insert(notices: Iterable[QueuedNotice]) -> None:
     """Writes each notice as a row for the mail, and one for each chat of its reader that is on.
 
     One for an address of its own goes to no chat. It takes two statements, because it may run under
@@ -59,9 +59,8 @@ def insert(notices: Iterable[QueuedNotice], *, by_mail: bool = True, to_chats: b
     """
     rows, of_reader = [], defaultdict[int, list[QueuedNotice]](list)
     for notice in notices:
-        if by_mail:
-            rows.append(notice)
-        if to_chats and not notice.address:
+        rows.append(notice)
+        if not notice.address:
             of_reader[notice.user_id].append(notice)
     chats = Chat.objects.filter(user__in=of_reader, problem="").order_by("pk")
     found = chats.values_list("pk", "user_id", "service").annotate(Count("queued_notices"))

@@ -12,7 +12,6 @@ from django.views.decorators.csrf import csrf_exempt
 from desks.models import Chat, NoticeChoice, QueuedNotice, User
 from desks.models.chat import MAX_CHATS, Service
 from desks.models.notice import MAIL, OF_A_DESK, OF_STAFF, NoticeKind
-from desks.notices.outbox import insert
 from events.http.names import NameField
 from events.http.pages import ask, form_page, page, refusal_beside, sent
 from events.http.refusals import NotFound, found_or_404
@@ -65,8 +64,7 @@ def test_notice(request: HttpRequest, user: User) -> HttpResponse:
     tests = QueuedNotice.objects.filter(user=user, kind=NoticeKind.TEST, channel=MAIL)
     if not tests.exists():
         body = "You asked for this test. Notices reach you."
-        test = new_notice(user, NoticeKind.TEST, "A test notice", body, now)
-        insert([test], to_chats=False)
+        new_notice(user, NoticeKind.TEST, "A test notice", body, now).save()
     for chat in Chat.objects.filter(user=user):
         actions.request_test(chat=chat, now=now)
     messages.success(

@@ -19,7 +19,6 @@ from django.db.models import Exists, OuterRef, Q
 from desks.models import Automation, Bookmark, Card, Desk, QueuedNotice, RefusalTold, User
 from desks.models.desk import DeskQuerySet
 from desks.models.notice import MAIL, NoticeKind
-from desks.notices.old_rows import move_old_rows
 from desks.notices.outbox import unless_off, write
 from events.feed import read_head
 from events.kinds import Kind
@@ -313,7 +312,6 @@ def write_lost_keys(now: datetime) -> bool:
 
 
 WRITERS: tuple[Callable[[datetime], bool | None], ...] = (
-    move_old_rows,
     follow,
     summarise_refusals,
     write_to_many,

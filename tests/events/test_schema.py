@@ -74,7 +74,7 @@ def a_column():
 
 
 def a_table():
-    run("ALTER TABLE desks_digest RENAME TO digests")
+    run("ALTER TABLE desks_refusaltold RENAME TO refusals")
 
 
 def a_named_constraint():
@@ -126,7 +126,7 @@ def columns_that_are_unique_together():
     ("lose", "sentence"),
     [
         (a_column, "The column position of events_head is missing."),
-        (a_table, "The table desks_digest is missing."),
+        (a_table, "The table desks_refusaltold is missing."),
         (a_named_constraint, "The constraint nonce_is_single_use of signals_signal is missing."),
         (a_partial_constraint, "The constraint one_card_is_published of desks_card is missing."),
         (a_primary_key, "The primary key name of desks_bookmark is missing."),
@@ -199,11 +199,12 @@ def a_column_that_may_be_null():
 def another_condition():
     if ON_POSTGRESQL:
         run(
-            "ALTER TABLE desks_digest DROP CONSTRAINT digest_hour_is_of_a_day",
-            "ALTER TABLE desks_digest ADD CONSTRAINT digest_hour_is_of_a_day CHECK (hour <= 24)",
+            "ALTER TABLE events_event DROP CONSTRAINT event_position_counts_from_1",
+            "ALTER TABLE events_event ADD CONSTRAINT event_position_counts_from_1"
+            " CHECK (position >= 0)",
         )
     else:
-        rewrite("desks_digest", '"hour" <= 23', '"hour" <= 24')
+        rewrite("events_event", '"position" > 0', '"position" >= 0')
 
 
 @pytest.mark.parametrize(
@@ -217,7 +218,7 @@ def another_condition():
         (an_index_of_other_columns, "The index event_kind of events_event is "),
         (a_longer_column, "The column name of desks_automation is "),
         (a_column_that_may_be_null, "The column name of desks_card is "),
-        (another_condition, "The constraint digest_hour_is_of_a_day of desks_digest is "),
+        (another_condition, "The constraint event_position_counts_from_1 of events_event is "),
     ],
     ids=lambda each: getattr(each, "__name__", ""),
 )
