@@ -47,29 +47,17 @@ class RedisCache(BaseCache):
     def set(
         self, key: str, value: object, timeout: float | None = USUAL, version: int | None = None
     ) -> None:
-        self._write(key, value, timeout, version)
+        name, end = self.make_and_validate_key(key, version), self._left(timeout, least=1)
+        self._client.set(name, json.dumps(value), px=end)
 
     def add(
         self, key: str, value: object, timeout: float | None = USUAL, version: int | None = None
     ) -> bool:
-        return self._write(key, value, timeout, version, nx=True)
-
-    def _write(
-        self,
-        key: str,
-        value: object,
-        timeout: float | None,
-        version: int | None,
-        *,
-        nx: bool = False,
-    ) -> bool:
-        """Returns whether it was written: ``nx`` leaves a value that is there."""
-        left, name = self._left(timeout), self.make_and_validate_key(key, version)
-        end = None if left is None else max(1, left)
-        return bool(self._client.set(name, json.dumps(value), px=end, nx=nx))
+        name, end = self.make_and_validate_key(key, version), self._left(timeout, least=1)
+        return bool(self._client.set(name, json.dumps(value), px=end, nx=True))
 
     def touch(self, key: str, timeout: float | None = USUAL, version: int | None = None) -> bool:
-        left, name = self._left(timeout), self.make_and_validate_key(key, version)
+        left, name = self._left(timeout, least=0), self.make_and_validate_key(key, version)
         touched = self._client.persist(name) if left is None else self._client.pexpire(name, left)
         return bool(touched)
 
@@ -79,10 +67,13 @@ class RedisCache(BaseCache):
     def clear(self) -> None:
         self._client.flushdb()
 
-    def _left(self, timeout: float | None) -> int | None:
-        """How long a value stays, in milliseconds; None for one without an end."""
+    def _left(self, timeout: float | None, *, least: int) -> int | None:
+        """How long a value stays, in milliseconds; None for one without an end.
+
+        Redis stores none for less than one.
+        """
         until = self.get_backend_timeout(timeout)
-        return None if until is None else round((until - time.time()) * 1000)
+        return None if until is None else max(least, round((until - time.time()) * 1000))
 
 
 class DatabaseCache(db.DatabaseCache):
