@@ -173,33 +173,22 @@ class Now(Collector):
         yield up
         if parts["database"] != AWAY:
             with suppress(DatabaseError, Head.DoesNotExist):
-                yield _head()
-                yield _subscriptions()
-                yield _lag()
-                yield from _mails()
+                yield from _stored()
 
 
-def _head() -> Metric:
+def _stored() -> Iterator[Metric]:
+    """What the database says."""
     position = Head.objects.values_list("position", flat=True).get()
-    return GaugeMetricFamily("signals_log_head", "The newest position of the log", value=position)
-
-
-def _subscriptions() -> Metric:
-    found = GaugeMetricFamily("signals_subscriptions", "Webhooks, by state", labels=["state"])
+    yield GaugeMetricFamily("signals_log_head", "The newest position of the log", value=position)
+    webhooks = GaugeMetricFamily("signals_subscriptions", "Webhooks, by state", labels=["state"])
     for state, count in webhooks_by_state().items():
-        found.add_metric([state], count)
-    return found
-
-
-def _lag() -> Metric:
-    return GaugeMetricFamily(
+        webhooks.add_metric([state], count)
+    yield webhooks
+    yield GaugeMetricFamily(
         "signals_delivery_lag_seconds",
         "The age of the oldest event that waits for a runner of webhooks",
         value=lag_seconds(),
     )
-
-
-def _mails() -> Iterator[Metric]:
     yield GaugeMetricFamily(
         "signals_mail_lag_seconds",
         "How long the oldest mail that is due has waited, except for those that are sent last",
