@@ -1,9 +1,10 @@
 """Fixtures for every test."""
 
 import functools
+import gc
 import inspect
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any, cast
 
 import httpcore2
@@ -46,6 +47,20 @@ def pytest_configure() -> None:
     """Make the run's folder before the workers start, so that all of them have it."""
     prepared.folder()
     os.environ["PATIENCE"] = "on"  # of the servers that tests start: tests.served_settings
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect without the garbage collector, which would look at every module again and again.
+
+    What is loaded then stays for the whole run, so that no later collection looks at it.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(autouse=True)

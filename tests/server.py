@@ -34,6 +34,8 @@ from tests.guard import STOPPING
 
 ROOT = Path(__file__).resolve().parent.parent
 ADDRESS = "127.0.0.1"
+# Of every service that tests start: without the packages that only the tests have.
+AS_INSTALLED = {"PYTHONPATH": str(ROOT / "tests" / "absent")}
 KEYS = ("SECRET_KEY", "TOKEN_KEYS", "SECRET_KEYS")
 # A server with its own value for one of these gets a new database; any other gets a copy.
 PREPARED_WITH = {*KEYS, "DATABASE_URL"}
@@ -162,6 +164,7 @@ def environment_of(folder: Path, port: int) -> dict[str, str]:
     """The environment of a server on this port, without a DATABASE_URL."""
     return {
         "PATH": os.environ["PATH"],
+        **AS_INSTALLED,
         "ENV_FILE": os.devnull,
         "DJANGO_SETTINGS_MODULE": "tests.served_settings",
         "PYTHONUNBUFFERED": "1",

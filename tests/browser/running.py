@@ -58,9 +58,9 @@ class Running:
 def running(browser: Browser, **settings: Any) -> Iterator[Running]:
     """Runs all of it until the block ends. The runner ends before the database does."""
     with tempfile.TemporaryDirectory() as folder:
-        address: dict[str, Any] = {"EMAIL_URL": f"filemail:///{folder}"}
+        own: dict[str, Any] = {"EMAIL_URL": f"filemail:///{folder}", "WEB_CONCURRENCY": "1"}
         with (
-            serving(**address, **settings) as server,
+            serving(**own, **settings) as server,
             Service(server.base_url, server.seed) as service,
         ):
             context = browser.new_context(base_url=service.base_url)

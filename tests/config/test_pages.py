@@ -13,7 +13,7 @@ from tests.client import signed_in
 from tests.factories import a_card, a_desk, a_staff_user
 from tests.pages import problem, source, words
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 CODES = [refusal.code for refusal in Refused.registry()]
 PUBLIC = ["/problems", "/problems/pair_mismatch"]

@@ -11,7 +11,7 @@ from tests.client import ME, get, push
 from tests.factories import PASSWORD, a_card
 from tests.pages import copied, errors, lines, source, words
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.once]
 
 ADDRESS = "trader@example.com"
 LINK = re.compile(r"http://testserver(/accounts/\S+)")

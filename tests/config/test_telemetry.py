@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
+from typing import Any
 
 import httpx2
 import pytest
@@ -21,6 +22,7 @@ from tests.server import ADDRESS, delivering, free_port, run_python, serving
 pytestmark = pytest.mark.processes
 
 LIMIT = 90.0  # seconds for a condition, on a slow machine
+EXPORTING: Any = {"OTEL_BSP_SCHEDULE_DELAY": "50", "WEB_CONCURRENCY": "1"}
 TRACE, CALLER = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 ATTRIBUTES = {
     *("http.request.method", "http.route", "http.response.status_code", "error.type"),
@@ -104,7 +106,7 @@ def test_the_spans_of_a_signal_and_of_its_delivery_hang_together_and_tell_no_sec
     with (
         listening() as (collector, exports),
         listening() as (endpoint, messages),
-        serving(OTEL_EXPORTER_OTLP_ENDPOINT=collector, OTEL_BSP_SCHEDULE_DELAY="50") as server,
+        serving(**EXPORTING, OTEL_EXPORTER_OTLP_ENDPOINT=collector) as server,
     ):
         desk = server.seed["desks"][0]["userId"]
         url = f"{endpoint}/key-{secrets.token_hex(8)}"
@@ -162,7 +164,7 @@ def lines_of(server):
 
 def test_without_a_collector_the_service_serves_and_its_log_stays_json():
     away = f"http://{ADDRESS}:{free_port()}"
-    with serving(OTEL_EXPORTER_OTLP_ENDPOINT=away, OTEL_BSP_SCHEDULE_DELAY="50") as server:
+    with serving(**EXPORTING, OTEL_EXPORTER_OTLP_ENDPOINT=away) as server:
         assert [deploy(server)[1].status_code for _ in range(5)] == [200] * 5
         until(lambda: "opentelemetry" in server.log.read_text())
         lines = lines_of(server)

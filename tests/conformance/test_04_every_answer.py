@@ -23,6 +23,8 @@ from tests.conformance.client import (
     deploy_path,
 )
 
+pytestmark = pytest.mark.once
+
 METHODS = {
     CATALOG: {"GET", "HEAD", "OPTIONS"},
     ME: {"GET", "HEAD", "OPTIONS"},

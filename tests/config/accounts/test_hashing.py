@@ -25,6 +25,8 @@ from tests import pages, staff
 from tests.client import Response
 from tests.factories import PASSWORD
 
+pytestmark = pytest.mark.once
+
 KNOWN, FORMER, UNKNOWN = "known@example.com", "former@example.com", "nobody@example.com"
 LOGIN, REAUTHENTICATE = "/accounts/login/", "/accounts/reauthenticate/"
 NEW = "another horse battery"

@@ -10,7 +10,7 @@ from config.accounts.preferences import ZONES
 from desks.models import User
 from tests import pages, staff
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 PAGE = "/accounts/preferences/"
 META = '<meta name="color-scheme" content="{}">'

@@ -12,7 +12,7 @@ from desks.models import User
 from tests import factories, pages, staff
 from tokens.callers.staff import has_second_factor, verify_session
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.once]
 
 ACTIVATE = "/accounts/2fa/totp/activate/"
 

@@ -1,5 +1,6 @@
 """gunicorn's settings, and its responses to invalid requests."""
 
+import functools
 import http.client
 import json
 import os
@@ -29,8 +30,9 @@ REFUSED = (
 )
 
 
+@functools.cache
 def printed_settings(**settings):
-    """Returns gunicorn's settings under this environment, by name."""
+    """Returns gunicorn's settings under this environment, by name. It loads the application."""
     command = ["gunicorn", "-c", "config/gunicorn.conf.py", "--print-config", "--check-config"]
     done = subprocess.run(
         [sys.executable, "-m", *command],
@@ -44,13 +46,14 @@ def printed_settings(**settings):
     return {name.strip(): value.strip() for name, _, value in lines}
 
 
+# Two environments, each for several settings.
+ONE = {"HOST": "127.0.0.2", "PORT": "9000", "WEB_CONCURRENCY": "7", "THREADS": "5"}
+OTHER = {"HOST": "::1", "DATABASE_URL": "postgres://name@host/signals"}
+
+
 @pytest.mark.parametrize(
     ("settings", "address"),
-    [
-        ({}, "127.0.0.1:8000"),
-        ({"HOST": "127.0.0.2", "PORT": "9000"}, "127.0.0.2:9000"),
-        ({"HOST": "::1"}, "[::1]:8000"),
-    ],
+    [({}, "127.0.0.1:8000"), (ONE, "127.0.0.2:9000"), (OTHER, "[::1]:8000")],
 )
 def test_it_listens_on_the_address_of_the_settings_and_by_default_for_this_machine_alone(
     settings, address
@@ -177,12 +180,12 @@ def test_a_signal_that_comes_before_a_worker_can_handle_it_is_not_lost():
 
 
 def test_workers_and_threads_are_the_environments():
-    found = printed_settings(WEB_CONCURRENCY="7", THREADS="5")
+    found = printed_settings(**ONE)
     assert (found["workers"], found["threads"]) == ("7", "5")
 
 
 def test_the_connections_of_the_default_fit_postgresql():
-    found = printed_settings(DATABASE_URL="postgres://name@host/signals")
+    found = printed_settings(**OTHER)
     assert int(found["workers"]) * (int(found["threads"]) + 1) < 100
 
 

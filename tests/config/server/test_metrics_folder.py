@@ -8,17 +8,17 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import contextmanager
 from pathlib import Path
 
 import httpx2
 import pytest
 
 from config.environment import ROOT
+from config.server.metrics_folder import PREFIX, remove_abandoned
 from tests.config.test_settings import KEYS, environment
 from tests.server import METRICS_TOKEN, free_port, gauge
 
-pytestmark = [pytest.mark.processes, pytest.mark.once]
+pytestmark = pytest.mark.once
 
 MEMORY = Path("/dev/shm" if Path("/dev/shm").is_dir() else tempfile.gettempdir())  # noqa: S108
 COUNTED = 'signals_http_requests_total{route="healthz",status="200"}'
@@ -54,7 +54,7 @@ class Gunicorn:
             start_new_session=True,
         )
         wait_until(lambda: self.answers() or self.process.poll() is not None)
-        (self.folder,) = MEMORY.glob(f"signals-metrics-{self.process.pid}-*")
+        (self.folder,) = MEMORY.glob(f"{PREFIX}{self.process.pid}-*")
 
     def answers(self):
         try:
@@ -97,21 +97,7 @@ def start(tmp_path):
         server.process.wait(60)
 
 
-@contextmanager
-def planted(owner=None):
-    """A folder in memory that holds a lock's file and one more."""
-    folder = MEMORY / f"signals-metrics-1-{secrets.token_hex(4)}"
-    folder.mkdir(0o700)
-    try:
-        for name in ("lock", "counter_1.db"):
-            (folder / name).touch()
-        if owner:
-            os.chown(folder, owner, owner)
-        yield folder
-    finally:
-        subprocess.run(["rm", "-rf", folder], check=True)
-
-
+@pytest.mark.processes
 def test_a_server_that_starts_removes_what_a_killed_one_left_and_nothing_else(start):
     killed, running = start(), start()
     killed.kill()
@@ -125,44 +111,57 @@ def test_a_server_that_starts_removes_what_a_killed_one_left_and_nothing_else(st
     assert not folder.exists()
 
 
-def test_the_folder_of_workers_that_outlive_their_killed_master_stays(start):
-    with planted() as used, planted() as abandoned, open(used / "lock") as lock:
+def planted(parent, owner=None):
+    """A folder that holds a lock's file and one more."""
+    folder = parent / f"{PREFIX}1-{secrets.token_hex(4)}"
+    folder.mkdir(0o700)
+    for name in ("lock", "counter_1.db"):
+        (folder / name).touch()
+    if owner:
+        os.chown(folder, owner, owner)
+    return folder
+
+
+def test_the_folder_of_workers_that_outlive_their_killed_master_stays(tmp_path):
+    used, abandoned = planted(tmp_path), planted(tmp_path)
+    with open(used / "lock") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        start()
-        assert used.is_dir()
-        assert not abandoned.exists()
+        remove_abandoned(tmp_path)
+    assert used.is_dir()
+    assert not abandoned.exists()
 
 
-def test_a_folder_whose_lock_is_not_made_yet_stays(start):
-    with planted() as folder:
-        (folder / "lock").unlink()
-        start()
-        assert folder.is_dir()
+def test_a_folder_whose_lock_is_not_made_yet_stays(tmp_path):
+    folder = planted(tmp_path)
+    (folder / "lock").unlink()
+    remove_abandoned(tmp_path)
+    assert folder.is_dir()
 
 
-def test_a_link_that_somebody_planted_leads_nowhere(start, tmp_path):
-    (tmp_path / "lock").touch()
-    link = MEMORY / f"signals-metrics-1-{secrets.token_hex(4)}"
-    link.symlink_to(tmp_path)
-    try:
-        with planted() as folder:
-            (folder / "lock").unlink()
-            (folder / "lock").symlink_to(tmp_path / "lock")
-            start()
-            assert folder.is_dir()
-        assert link.is_symlink()
-        assert (tmp_path / "lock").exists()
-    finally:
-        link.unlink()
+def test_a_link_that_somebody_planted_leads_nowhere(tmp_path):
+    elsewhere, memory = tmp_path / "elsewhere", tmp_path / "memory"
+    elsewhere.mkdir()
+    memory.mkdir()
+    (elsewhere / "lock").touch()
+    link = memory / f"{PREFIX}1-{secrets.token_hex(4)}"
+    link.symlink_to(elsewhere)
+    folder = planted(memory)
+    (folder / "lock").unlink()
+    (folder / "lock").symlink_to(elsewhere / "lock")
+    remove_abandoned(memory)
+    assert folder.is_dir()
+    assert link.is_symlink()
+    assert (elsewhere / "lock").exists()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="not run for lack of another user: needs root")
-def test_another_users_folder_stays(start):
-    with planted(owner=NOBODY) as folder:
-        start()
-        assert folder.is_dir()
+def test_another_users_folder_stays(tmp_path):
+    folder = planted(tmp_path, owner=NOBODY)
+    remove_abandoned(tmp_path)
+    assert folder.is_dir()
 
 
+@pytest.mark.processes
 def test_reloads_and_killed_workers_lose_no_counts(start):
     server = start(workers=2)
     counted = gauge(server.base_url, COUNTED)

@@ -13,7 +13,7 @@ from tests.client import BOTS, get
 from tests.factories import a_desk_token, expect
 from tests.pages import errors, words
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 FORM = {"expected": "every", "every": "2", "unit": "hours", "grace": "5", "maxAge": ""}

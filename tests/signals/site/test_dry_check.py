@@ -19,7 +19,7 @@ from tests.pages import copied, errors, problem, source, words
 from tests.signals.bodies import tradingview
 from tokens.crypto import formats
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 # The changes to the bot's sample message, or whole messages.
 MESSAGES = {

@@ -14,7 +14,7 @@ from tests.factories import a_bot
 from tests.pages import copied, errors, source, words
 from tests.signals.contract.test_relay import MISTAKES
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 FILLED_IN = {
     "{{strategy.order.action}}": "buy",

@@ -19,7 +19,7 @@ from events.actors import SYSTEM
 from signals.outbound.database import follow_log, in_database, read_database, tell_log
 from signals.webhooks import actions
 from signals.webhooks.models import Subscription
-from tests.server import ROOT
+from tests.server import AS_INSTALLED, ROOT
 
 LIMIT = 90.0  # seconds for a condition, on a slow machine
 ALLOWED = {"DELIVERY_ALLOW": "127.0.0.0/8", "REQUIRE_HTTPS": "off"}
@@ -37,7 +37,7 @@ def database_url() -> str:
 def environment(**settings: str) -> dict[str, str]:
     """The environment of a runner on the test's database."""
     own = {"DJANGO_SETTINGS_MODULE": "config.settings", "DATABASE_URL": database_url()}
-    return {**os.environ, **ALLOWED, **own, **settings}
+    return {**os.environ, **AS_INSTALLED, **ALLOWED, **own, **settings}
 
 
 class RunnerProcess:
