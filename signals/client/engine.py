@@ -1,6 +1,7 @@
 """The engine's calls, how it follows the feed, and a copy of all desks that it keeps."""
 
 import json
+import logging
 import os
 import random
 import time
@@ -35,6 +36,10 @@ RESTARTING = "restarting"  # the reason of an end after which the stream can be 
 SAVING_INTERVAL = 1.0  # seconds between two writes of the file
 MIN_STREAM_PAUSE, MAX_STREAM_PAUSE = 15.0, 600.0  # seconds without a stream after it was refused
 RECONNECT_PAUSE = 4.0  # seconds, if the stream named none
+
+# It says when the service is away and when it is back. Without a configuration of logging Python
+# prints that to standard error.
+log = logging.getLogger(__name__)
 
 Direction = Literal["long", "short"]
 JsonObject = dict[str, Any]
@@ -172,6 +177,7 @@ class Connection:
         self._base_url = base_url.rstrip("/")
         self._headers = {"Authorization": f"Bearer {token}"}
         self._timeout = timeout
+        self._is_away = False
         self._http = http or httpx2.Client(timeout=RESPONSE_TIMEOUT)
 
     def close(self) -> None:
@@ -202,8 +208,22 @@ class Connection:
             self._base_url + path, params=params, headers=headers, timeout=SILENCE_TIMEOUT
         )
 
+    def say_away(self, status: int | None) -> None:
+        """Says once that the service is away. ``status`` is its answer's, None without one."""
+        if not self._is_away:
+            self._is_away = True
+            what = "does not answer" if status is None else f"answers {status}"
+            log.warning("The service %s. The client waits and tries again.", what)
+
+    def _say_back(self) -> None:
+        if self._is_away:
+            self._is_away = False
+            log.warning("The service answers again.")
+
     def _result(self, request: httpx2.Request) -> Any:
         response = self._response(request)
+        if response.status_code not in RETRYABLE:
+            self._say_back()
         if response.is_success:
             return response.json()
         is_json = "json" in response.headers.get("Content-Type", "")
@@ -221,6 +241,7 @@ class Connection:
             delay = _retry_after(response) or pause
             if time.monotonic() + delay > deadline:
                 break
+            self.say_away(None if response is None else response.status_code)
             time.sleep(delay)
         if response is None:
             raise UnreachableError("The service did not respond. It is safe to repeat the call.")
@@ -347,8 +368,10 @@ class Follower:
             try:
                 page: Page = self._connection.get(FEED, {**self._query, **after})
             except ClientError as error:
-                if isinstance(error, Refusal) and error.status not in RETRYABLE:
+                status = error.status if isinstance(error, Refusal) else None
+                if status is not None and status not in RETRYABLE:
                     raise
+                self._connection.say_away(status)
                 time.sleep(next(self._pauses))
                 continue
             caught_up = not page["events"] and not page["more"]

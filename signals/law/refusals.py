@@ -12,8 +12,8 @@ ELECTED: PairAndDirection = {"pair": "BTC/USDT", "direction": "long"}  # in exam
 class NonceUsed(Refused):
     code, status, title = "nonce_used", 409, "Nonce already used"
     detail = (
-        "The signal was not processed again. The member first holds the answer to the signal that "
-        "used this nonce. Send a new signal with a new nonce."
+        "The signal was not processed again. The field first of this answer has the answer to the "
+        "signal that used this nonce. Send a new signal with a new nonce."
     )
     wrong_members = ("nonce",)
 
@@ -49,14 +49,14 @@ class SignalTooOld(Unlawful):
 
 class PairMismatch(Unlawful):
     code, title = "pair_mismatch", "Pair differs from the election"
-    detail = "Send exactly the elected pair. The member elected holds it."
+    detail = "Send exactly the elected pair: it is in the field elected of this answer."
     example = {"sent": {**ELECTED, "pair": "ETH/USDT"}, "elected": ELECTED}
     wrong_members = ("pair",)
 
 
 class DirectionMismatch(Unlawful):
     code, title = "direction_mismatch", "Direction differs from the election"
-    detail = "Send exactly the elected direction. The member elected holds it."
+    detail = "Send exactly the elected direction: it is in the field elected of this answer."
     example = {"sent": {**ELECTED, "direction": "short"}, "elected": ELECTED}
     wrong_members = ("direction",)
 

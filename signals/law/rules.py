@@ -16,7 +16,8 @@ from tokens.crypto.exchange_secrets import contains_secret
 LAW = (
     "A signal must repeat the pair and the direction that the customer has already elected. The "
     "service never infers or recommends a pair: it refuses a ticker alone. Every signal is paper: "
-    "live execution would need the owner to arm a local vault; modes armed and live are refused. "
+    "live execution would need the owner to arm a local vault, a store of exchange keys that this "
+    "service does not have; modes armed and live are refused. "
     "The service accepts no exchange secret. A nonce is single-use within its signer, so that no "
     "sender can use up another's."
 )

@@ -20,6 +20,7 @@ from events.feed import (
     branches_of,
     first_positions,
     in_order,
+    latest_of_each,
 )
 from events.kinds import GROUPS, Kind
 from events.statements import Union
@@ -250,29 +251,20 @@ class _Statement(Union):
         """
         if not bots:
             return
-        branches, all_params = list[str](), list[object]()
-        for number, bot_id in enumerate(bots):
-            whole = IndexRange({"topic": topic, "bot_id": bot_id}, windows[0].low, windows[-1].high)
-            found, params = in_order("bot_id, kind, position", whole, most, "DESC")
-            branches.append(f"SELECT * FROM ({found}) AS of_bot_{number}")
-            all_params += params
+        days = Window(windows[0].low, windows[-1].high, descending=True)
+        found, params = latest_of_each("bot_id, kind, position", topic, "bot_id", bots, days, most)
         numbered = reversed(list(enumerate(windows)))
         day = " ".join(
             f"WHEN position >= {window.low} THEN '{number}'" for number, window in numbered
         )
         self.add(
             "SELECT 'of_day', bot_id, kind, count(*), day FROM (SELECT bot_id, kind, "
-            f"CASE {day} END AS day FROM ({' UNION ALL '.join(branches)}) AS found) AS counted "
+            f"CASE {day} END AS day FROM ({found}) AS found) AS counted "
             "GROUP BY bot_id, kind, day",
-            all_params,
+            params,
         )
-        for bot_id in bots:
-            whole = IndexRange({"topic": topic, "bot_id": bot_id}, 1, windows[-1].high)
-            found, params = in_order("*", whole, LATEST_OF_BOT, "DESC")
-            self.add(
-                f"SELECT 'latest', bot_id, kind, position, code FROM ({found}) AS found",
-                params,
-            )
+        columns, whole = "'latest', bot_id, kind, position, code", days._replace(low=1)
+        self.add(*latest_of_each(columns, topic, "bot_id", bots, whole, LATEST_OF_BOT))
 
 
 def _of_bots(

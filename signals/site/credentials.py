@@ -16,7 +16,7 @@ from desks.models import Desk
 from events.http.pages import ask, form_page, refusal_beside, sent
 from events.http.refusals import found_or_404
 from signals.page_access import back_to, customer_page, own_bot
-from signals.site.bots.pages import live_secrets, sample_of, tab_page
+from signals.site.bots.pages import live_secrets, page_nonce, sample_of, tab_page
 from tokens import actions as token_actions
 from tokens.choices import Source
 from tokens.forms import EndForm, SecretForm, refuse_used, used_once
@@ -66,7 +66,13 @@ def generate(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
             text, _ = token_actions.generate_secret(
                 source=Source.TRADINGVIEW, actor=desk.actor, automation=bot, **form.cleaned_data
             )
-            context = {"bot": bot, "value": text, "election": bot.election, **sample_of(bot, text)}
+            context = {
+                "bot": bot,
+                "value": text,
+                "election": bot.election,
+                "nonce": page_nonce(bot),
+                **sample_of(bot, text),
+            }
             return render(request, "pages/secret_shown.html", context)
     return tab_page(request, bot, "generate", form, secrets=in_use)
 

@@ -24,6 +24,13 @@ from signals.webhooks.models import Subscription
 from tokens.models import Token
 
 LATEST = 20
+ENROLLED = (
+    "You are now enrolled in the published card. The engine's signals fill your desk from now on."
+)
+NEXT_A_BOT = (
+    "Next, create a bot if you want signals of your own, such as chart alerts. Your desk is ready "
+    "without one, too."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +132,9 @@ def enrol(request: HttpRequest, desk: Desk) -> HttpResponse:
     if form.is_valid():
         with refusal_beside(form):
             desk_actions.enrol(desk=desk, card_id=form.cleaned_data["card"], actor=desk.actor)
-            messages.success(request, "You are now enrolled in the published card.")
             is_set_up = desk.automations.exists() or Token.objects.filter(desk=desk).exists()
+            done = f"{ENROLLED} {'' if is_set_up else NEXT_A_BOT}"
+            messages.success(request, done.rstrip())
             return redirect("desk" if is_set_up else "bots")
     card = Card.objects.published().first()
     return form_page(request, "pages/enrol.html", form, desk=desk, card=card)

@@ -66,8 +66,9 @@ def home(request: HttpRequest) -> HttpResponse:
 
 
 def _try(post: QueryDict) -> tuple[PlaygroundForm, DryCheck | None]:
-    """The form to show, and the result if it is valid. A message with a secret is not shown again.
+    """The form to show, and the result if it is valid.
 
+    A message with a secret is not shown again, unless it is an example of this page.
     The code of the hook decides, for a bot that has elected what the form says. It reads nothing.
     """
     election = ElectionForm(post)
@@ -85,7 +86,8 @@ def _try(post: QueryDict) -> tuple[PlaygroundForm, DryCheck | None]:
         data["message"] = ""
     form = PlaygroundForm(data)
     result = examine(data.get("message", ""), sample, elected, lambda body: _judge(body, elected))
-    if any(isinstance(mistake, ExchangeSecret) for mistake in result.mistakes):
+    has_secret = any(isinstance(mistake, ExchangeSecret) for mistake in result.mistakes)
+    if has_secret and example is None:
         return _form(elected), result
     return form, result if form.is_valid() else None
 
@@ -138,5 +140,5 @@ def _examples(elected: PairAndDirection) -> dict[str, JsonObject]:
         "Another pair": {"pair": "ETH/BTC" if pair != "ETH/BTC" else "BTC/USDT"},
         "Only a ticker": {"pair": None, "direction": None, "ticker": pair.replace("/", "")},
         "Mode live": {"mode": "live"},
-        "With an exchange key": {"apiKey": "…"},
+        "With an exchange key": {"apiKey": "… (a made-up key)"},
     }

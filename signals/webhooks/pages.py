@@ -8,9 +8,11 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from typing import Any, NamedTuple, Self
 
 from django import forms
+from django.conf import settings
 from django.contrib import messages
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
@@ -28,7 +30,7 @@ from events.http.refusals import FieldCode, Invalid
 from events.kinds import Kind
 from events.models import Event
 from signals.contract.samples import Sample, plain_text
-from signals.outbound.addresses import MAX_URL_LENGTH
+from signals.outbound.addresses import MAX_URL_LENGTH, is_open
 from signals.page_access import customer_page
 from signals.webhooks import actions
 from signals.webhooks.messages import Message
@@ -62,7 +64,9 @@ class Group(NamedTuple):
 GROUPS = {
     "fills": Group("Fills", _of("signal.filled")),
     "refusals": Group("Refusals", _of("signal.refused")),
-    "unfilled": Group("Dry runs and drafts", _of("signal.dry_run", "signal.recorded")),
+    "unfilled": Group(
+        "Dry runs and drafts: signals that fill nothing", _of("signal.dry_run", "signal.recorded")
+    ),
     "bots": Group("Bots: created, removed, silent, sending again", _of("automation.")),
     "cards": Group("Cards and elections", _of("card.", "election.")),
     "desk": Group("Desk: connected, disconnected, closed", _of("desk.")),
@@ -94,10 +98,13 @@ def in_words(kinds: Sequence[str]) -> list[str]:
 
 
 def counted(kinds: Collection[str]) -> str:
-    """How many events of which groups these are, such as "3 events (Fills 2, Refusals 1)"."""
+    """How many events of which groups: "3 events (Fills 2, Refusals 1)", or "1 event (Fills)"."""
     found = Counter(name for kind in kinds for name in GROUPS if kind in GROUPS[name].kinds)
     short = {name: group.label.partition(":")[0] for name, group in GROUPS.items()}
-    parts = [f"{short[name]} {found[name]}" for name in GROUPS if found[name]]
+    is_one = len(found) == 1
+    parts = [
+        short[name] if is_one else f"{short[name]} {found[name]}" for name in GROUPS if found[name]
+    ]
     return f"{number_of(len(kinds))} ({', '.join(parts)})"
 
 
@@ -110,6 +117,22 @@ def number_of(events: int | None) -> str:
 
 # --- Forms ----------------------------------------------------------------------------------------
 
+SAMPLES_LISTEN_AT = "127.0.0.1:8081"  # those of LANGUAGES that have a server of their own
+SEALED = "We encrypt it and never show it again."
+
+
+def url_form() -> str:
+    """Which URLs webhooks take here, in words: an operator can open other networks."""
+    if is_open(ip_address("127.0.0.1"), usual=False):
+        return (
+            "It begins with https://. A program on this machine can have http:// and any port, "
+            f"such as http://{SAMPLES_LISTEN_AT}, where the samples of the next page listen."
+        )
+    if settings.DELIVERY_ALLOW:
+        return "It begins with https://, or with http:// in a network that the operator has opened."
+    return "It begins with https://, and its port is 443 or 8443."
+
+
 URL_INPUT = forms.TextInput({"autocomplete": "off", "spellcheck": "false", "inputmode": "url"})
 
 
@@ -120,7 +143,6 @@ class WebhookForm(forms.Form):
     url = forms.CharField(
         label="URL",
         max_length=MAX_URL_LENGTH,
-        help_text="It begins with https://. We encrypt it and never show it again.",
         widget=URL_INPUT,
         error_messages={"required": "Enter the URL."},
     )
@@ -134,6 +156,7 @@ class WebhookForm(forms.Form):
 
     def __init__(self, *args: Any, bots: Iterable[Automation] = (), **options: Any) -> None:
         super().__init__(*args, **options)
+        self.fields["url"].help_text = self.fields["url"].help_text or f"{url_form()} {SEALED}"
         offered = [(bot.pk, bot.name) for bot in bots]
         if offered:
             self.fields["bot"] = forms.ChoiceField(
@@ -494,8 +517,8 @@ class Waiting:
 
     def sentences(self) -> tuple[str, str]:
         """What to say before it is skipped."""
-        what = counted(self.kinds) if len(self.kinds) <= MAX_LAG else number_of(None)
-        known = f"{what}." if self.is_counted else NOT_COUNTED
+        what = counted(self.kinds) if len(self.kinds) <= MAX_LAG else number_of(None).lower()
+        known = f"This skips {what}." if self.is_counted else NOT_COUNTED
         unsent = "What is skipped is not sent any more, unless you send it again."
         return LOST if self.is_lost else known, unsent
 

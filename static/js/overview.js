@@ -4,6 +4,7 @@
 
 const SPACING = 5000; // milliseconds between two updates
 const MAX_AGE = 60000;
+const UPDATES = "This page updates itself.";
 const live = document.querySelector("[data-live]");
 const bar = document.querySelector(".live");
 const status = bar.querySelector("[data-live-status]");
@@ -16,7 +17,7 @@ async function update() {
     const answer = await fetch("?fragment=1", { redirect: "error" });
     if (!answer.ok) throw new Error(answer.status);
     replace(await answer.text());
-    say(`Live. Updated ${new Date().toLocaleTimeString("en-GB")}.`);
+    say(`${UPDATES} Last at ${new Date().toLocaleTimeString("en-GB")}.`);
   } catch (failure) {
     say("Not updated: the service does not answer, or you are signed out. Reload the page.");
     throw failure;
@@ -77,13 +78,13 @@ live.addEventListener("focusin", showValue);
 live.addEventListener("keydown", move);
 button.addEventListener("click", () => {
   paused = !paused;
-  button.textContent = paused ? "Resume" : "Pause";
-  say(paused ? "Paused." : "Live.");
+  button.textContent = paused ? "Update again" : "Stop updating";
+  say(paused ? "This page no longer updates itself. The service runs on." : UPDATES);
   if (!paused) updateSoon();
 });
 
 bar.hidden = false;
-say("Live.");
+say(UPDATES);
 startCharts();
 const updateSoon = hearNews(live.dataset.live, update, SPACING);
 setInterval(updateSoon, MAX_AGE);

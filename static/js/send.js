@@ -9,7 +9,9 @@ let unanswered = null; // the body of a signal that may have been recorded
 let isSending = false;
 
 function newBody() {
-  const signal = { ...JSON.parse(sending.dataset.message), nonce: crypto.randomUUID() };
+  // The nonce says that this page sent it, so that nobody takes it for an alert of a chart.
+  const nonce = sending.dataset.nonce + crypto.randomUUID();
+  const signal = { ...JSON.parse(sending.dataset.message), nonce };
   if ("sentAt" in signal) signal.sentAt = new Date().toISOString();
   return JSON.stringify(signal);
 }

@@ -86,20 +86,20 @@ def test_the_overview_follows_what_happens_and_can_be_paused(stage, open_page):
     page.locator("#hour-table summary").click()
     stage.service.push(stage.service.fanout(), stage.service.platform)
     expect(figure.first).to_have_text(str(before + 1))
-    expect(page.get_by_text("Live. Updated")).to_be_visible()
+    expect(page.get_by_text("This page updates itself. Last at")).to_be_visible()
     expect(page.locator("#hour-table table")).to_be_visible()  # it stays open
-    page.get_by_role("button", name="Pause").click()
-    expect(page.get_by_text("Paused.")).to_be_visible()
+    page.get_by_role("button", name="Stop updating").click()
+    expect(page.get_by_text("This page no longer updates itself.")).to_be_visible()
     stage.service.push(stage.service.fanout(), stage.service.platform)
-    page.get_by_role("button", name="Resume").click()
+    page.get_by_role("button", name="Update again").click()
     expect(figure.first).to_have_text(str(before + 2))
 
 
 def test_the_overview_says_that_it_is_not_current(open_page):
     page = open_page("/control/")
     page.route("**/control/?fragment=1", lambda route: route.abort())
-    page.get_by_role("button", name="Pause").click()
-    page.get_by_role("button", name="Resume").click()
+    page.get_by_role("button", name="Stop updating").click()
+    page.get_by_role("button", name="Update again").click()
     expect(page.get_by_text("Not updated: the service does not answer")).to_be_visible()
 
 
@@ -112,7 +112,7 @@ def test_without_scripts_the_overview_is_whole_and_not_live(open_page):
 
 def test_a_charts_value_is_shown_on_hover_and_on_focus(open_page):
     page = open_page("/control/")
-    page.get_by_role("button", name="Pause").click()  # what is live may draw the chart anew
+    page.get_by_role("button", name="Stop updating").click()  # what is live may draw the chart anew
     chart = page.locator("[data-chart]").first
     value = chart.locator("[data-value]")
     expect(value).to_be_hidden()

@@ -62,6 +62,8 @@ def test_from_the_home_page_to_the_first_fill_with_every_consent_and_no_other_pr
         *("/accounts/signup/", "/accounts/signup/password/", "/desk/connect", "/desk/enrol"),
         *("/bots", "/bots/BOT/elect", "/bots/BOT/secret", "/api/hooks/signal"),
     ]
+    visitor.click("link", "Set up TradingView")
+    expect(page.get_by_role("heading", name="Waiting for your first alert …")).to_be_visible()
 
 
 def answer_of(visitor):

@@ -1,6 +1,7 @@
 """The home page tries a message for a stranger, and says which check decides."""
 
 import json
+import re
 
 import pytest
 from playwright.sync_api import expect
@@ -49,7 +50,11 @@ def test_a_stranger_sees_which_check_decides_and_what_the_answer_would_be(page):
     press("With an exchange key")
     expect(answer).to_contain_text("exchange_secret")
     expect(decided).to_contain_text("Is the message free of secrets?")
-    assert "apiKey" not in page.content()
+    expect(message).to_have_value(re.compile('"apiKey": "… .a made-up key."'))
+    message.fill('{"apiKey": "hunter-mark"}')
+    press("Check")
+    expect(page.get_by_text("Your message is not shown again")).to_be_visible()
+    assert "hunter-mark" not in page.content()
 
 
 def test_axe_finds_nothing_on_the_page_with_an_answer(stage):

@@ -12,6 +12,7 @@ from queue import Queue
 
 import pytest
 
+from events.http.cursors import log_cursor
 from events.http.refusals import TokenInvalid
 from signals.client import Engine
 from tests.server import READY, ROOT, guarded, serving, serving_beside
@@ -138,9 +139,12 @@ def test_the_example_engine_misses_and_repeats_nothing_over_a_restart(server, py
                 rf"{READY} of {READY} desks filled: {card['pair']} {card['direction']}"
             )
             example.wait_for(fan_out("before"))
+        example.wait_for("The service does not answer. The client waits and tries again.")
         meanwhile = fan_out("meanwhile")
         with guarded(beside):
             example.wait_for(meanwhile)
+            said = "".join(example.printed)
+            assert said.count("The client waits") == said.count("The service answers again.") == 1
             example.wait_for(fan_out("after"))
         page = other.page(kinds=["signal.filled", "signal.refused"])
         happened = [event["position"] for event in page["events"]]
@@ -154,7 +158,17 @@ def test_the_example_engine_ends_with_one_sentence_if_its_token_is_not_valid(
         status, printed = example.end()
     detail = re.escape(TokenInvalid.detail)
     assert status == 1
-    assert re.fullmatch(rf"The engine stops: 401 token_invalid: {detail}\n", printed)
+    advice = r"Mint a token in the control area, .*SIGNALS_TOKEN\."
+    assert re.fullmatch(rf"The engine stops: 401 token_invalid: {detail}\n{advice}\n", printed)
+
+
+def test_the_example_engine_says_what_to_delete_if_the_log_is_another_one(server, python, tmp_path):
+    (tmp_path / "engine.cursor").write_text(log_cursor("another", 1))
+    with ExampleEngine(python, tmp_path, server.base_url, server.seed["platformToken"]) as example:
+        status, printed = example.end()
+    assert status == 1
+    assert "The engine stops: 422 cursor_lost: " in printed
+    assert "delete the file engine.cursor, and start again." in printed
 
 
 def test_a_signal_is_signed_in_a_shell_as_it_says(server):

@@ -150,7 +150,9 @@ def test_what_else_there_is_stands_apart_beside_a_link_to_the_schema(service):
 def test_the_law_says_what_live_execution_would_need_and_whose_nonces_are(service):
     """Section 4: in the catalog and in the contract; the customer's section 1, 4."""
     law = catalog(service)["law"]
-    assert "live execution would need the owner to arm a local vault" in law
+    assert (
+        "live execution would need the owner to arm a local vault, a store of exchange keys" in law
+    )
     assert "modes armed and live are refused" in law
     assert "A nonce is single-use within its signer" in law
     assert contract(service)["law"] == law

@@ -31,7 +31,8 @@ class Command(BaseCommand):
         )
 
     def handle(self, *, port: int, once: bool, make: int | None, **options: object) -> None:
-        for number in (signal.SIGTERM, signal.SIGHUP):
+        # SIGINT too: Python ignores it in a shell's background, where the server stops on it.
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, _interrupt)
         try:
             self._show(port, once=once)

@@ -25,6 +25,7 @@ from desks.models.automation import MAX_BOTS
 from events.feed import Query, Span, read_page
 from events.http.pages import ask, form_page, refusal_beside, sent
 from events.http.refusals import ExchangeSecret
+from events.models import Event
 from signals.contract.samples import SECRET, Push, plain_text, push
 from signals.intake.models import Signal
 from signals.page_access import back_to, customer_page, own_bot
@@ -38,6 +39,7 @@ from tokens.choices import Source
 from tokens.models import SigningSecret
 
 LATEST = 10
+LATEST_ALERTS = 100  # signals among which the latest alert is looked for
 # The names of the tabs' routes, in order, and their labels.
 TABS = {
     "bot": "Overview",
@@ -79,6 +81,11 @@ def sample_of(bot: Automation, secret: str = SECRET) -> Push:
     """The template context that shows how the bot sends: message, alerts and code."""
     hook, says_when = settings.BASE_URL + reverse("hook"), bot.max_age is not None
     return push(hook, bot.pk, bot.election, secret, says_when=says_when)
+
+
+def page_nonce(bot: Automation) -> str:
+    """How the nonces of the signals begin that the page of a secret sends itself."""
+    return f"page-{bot.pk}-"
 
 
 def live_secrets(bot: Automation) -> list[SigningSecret]:
@@ -175,17 +182,18 @@ def send(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
 
 @customer_page("GET")
 def tradingview(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
-    """The relay's whole set-up, the alert, and what became of the bot's latest signal.
+    """The relay's whole set-up, the alert, and what became of the latest one.
 
-    ``host`` is the relay's host name.
+    ``host`` is the relay's host name. Signals that a page of the service sent are no alerts.
     """
     bot = own_bot(desk, bot_id)
     form = RelayHostForm(request.GET if "host" in request.GET else None)
     host = form.cleaned_data["host"] if form.is_valid() else EXAMPLE_HOST
     samples = sample_of(bot)
     relay = _relay(bot, host, samples["alerts"][0].message)
-    of_bot = Query(limit=1, kinds=PUSHED, having={"bot_id": bot.pk}, descending=True)
-    event = next(iter(read_page(of_bot, lambda window: [Span(desk.public_id)]).events), None)
+    of_bot = Query(limit=LATEST_ALERTS, kinds=PUSHED, having={"bot_id": bot.pk}, descending=True)
+    found = read_page(of_bot, lambda window: [Span(desk.public_id)])
+    event = next((each for each in found.events if not _is_of_page(each, bot)), None)
     signers = SigningSecret.objects.of(Source.TRADINGVIEW, bot.pk)
     return tab_page(
         request,
@@ -194,11 +202,18 @@ def tradingview(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
         form,
         relay=relay,
         event=event,
+        is_first=not found.more,
         line=lines([event], {bot.pk: bot.name})[0] if event else None,
         signer=signers.filter(public_id=event.actor_id).first() if event else None,
         is_local=not settings.BASE_URL.startswith("https://"),
         **samples,
     )
+
+
+def _is_of_page(event: Event, bot: Automation) -> bool:
+    """Whether a page of the service sent the signal, accepted or refused."""
+    said = event.content["signal"] or event.data
+    return str(said.get("nonce")).startswith(page_nonce(bot))
 
 
 # --- A relay's set-up: what a trader copies -------------------------------------------------------

@@ -121,7 +121,7 @@ def listening():
         yield somebody.getsockname()[1]
 
 
-def demo(*arguments):
+def demo(*arguments, **how):
     return subprocess.Popen(
         [sys.executable, "manage.py", "demo", *arguments],
         cwd=ROOT,
@@ -129,7 +129,13 @@ def demo(*arguments):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        **how,
     )
+
+
+def ignore_ctrl_c():
+    """As a shell does for what it starts in the background."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def answers(port):
@@ -153,18 +159,18 @@ def test_once_it_ends_after_the_round_and_leaves_no_server(alone):
 @pytest.mark.processes
 def test_it_stays_for_a_browser_until_it_is_interrupted(alone):
     port = free_port()
-    process = demo(f"--port={port}")
+    process = demo(f"--port={port}", start_new_session=True, preexec_fn=ignore_ctrl_c)
     printed = []
     for line in process.stdout:
         printed.append(line)
         if "Press Ctrl-C to stop" in line:
             break
     assert answers(port)
-    process.send_signal(signal.SIGTERM)  # treated as Ctrl-C is
-    assert process.wait() == 0
+    os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C: to the server, too
+    end, err = process.communicate()
+    assert (process.returncode, err) == (0, "")
+    assert end.endswith("The demonstration is over.\n")
     assert not answers(port)
-    process.stdout.close()
-    process.stderr.close()
     text = "".join(printed)
     assert f"http://localhost:{port}/control/" in text
     assert "admin@example.com" in text

@@ -101,6 +101,7 @@ class TestEnrolling:
         answer = signed_in(desk.user).post("/desk/enrol", {"card": card.pk}, follow=True)
         assert "You are now enrolled in the published card." in words(answer)
         assert answer.redirect_chain == [("/bots", 302)]
+        assert "Next, create a bot if you want signals of your own" in words(answer)
         assert elected(desk) == [("BTC/USDT", "long")]
 
     @pytest.mark.parametrize("has_one", [a_bot, a_desk_token])

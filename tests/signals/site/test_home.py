@@ -73,7 +73,10 @@ def test_each_example_shows_another_decision():
         for name in ("As elected", "Another pair", "Only a ticker", "Mode live")
     }
     assert list(found.values()) == ["ok", "pair_mismatch", "ticker_only", "mode_refused"]
-    assert code(attempt("{}", example="With an exchange key")) == "exchange_secret"
+    key = attempt("{}", example="With an exchange key")
+    assert code(key) == "exchange_secret"
+    assert '"apiKey": "… (a made-up key)"' in words(key)
+    assert "not shown again" not in words(key)
     page = source(Client().get("/"))
     assert all(f'value="{name}"' in page for name in found)
 
@@ -108,6 +111,7 @@ def test_a_secret_is_refused_and_shown_and_logged_nowhere(message, form, caplog)
     assert page.status_code in (200, 422)
     for secret in ("hunter-mark", SECRET, "svc_sign_"):
         assert secret not in source(page) + str(page.headers) + caplog.text
+    assert ("Your message is not shown again" in words(page)) is (code(page) == "exchange_secret")
 
 
 @pytest.mark.parametrize("field", ["pair", "direction", "message", "example", "more"])

@@ -12,6 +12,7 @@ from signals.intake.models import Signal
 from tests.client import push, signed_in
 from tests.factories import a_bot
 from tests.pages import copied, errors, source, words
+from tests.signals.bodies import tradingview
 from tests.signals.contract.test_relay import MISTAKES
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
@@ -170,3 +171,34 @@ def test_every_linked_mistake_is_explained(page, client):
     assert set(MISTAKES) - {"direction_mismatch"} <= named
     for code in named:
         assert client.get(f"/problems/{code}").status_code == 200
+
+
+# --- What became of the latest alert --------------------------------------------------------------
+
+
+def heard(desk, bot):
+    """What the page says of the latest alert."""
+    text = words(signed_in(desk.user).get(f"/bots/{bot.id}/tradingview"))
+    return text[: text.index("Have you a server?")]
+
+
+def test_what_the_page_of_a_secret_sends_is_no_alert(desk, bot):
+    shown = signed_in(desk.user).post(f"/bots/{bot.id}/secret", {"overlap": "3600"})
+    own = re.search(r'data-nonce="([^"]+)"', source(shown))[1]  # as static/js/send.js begins nonces
+    for number, direction in enumerate(["short", "long"]):
+        push(tradingview(bot, nonce=f"{own}{number}", direction=direction), secret=bot.secret)
+    assert Signal.objects.filter(nonce=f"{own}0").exists()
+    assert "Waiting for your first alert" in heard(desk, bot)
+    assert "(done)" not in heard(desk, bot)
+
+    push(tradingview(bot, nonce="60-2026-11-24T09:30:00Z"), secret=bot.secret)
+    push(tradingview(bot, nonce=f"{own}2"), secret=bot.secret)
+    assert "The latest alert" in heard(desk, bot)
+    assert "with the nonce 60-2026-11-24T09:30:00Z" in heard(desk, bot)
+    assert heard(desk, bot).count("(done)") == 3
+
+
+def test_a_message_without_a_valid_signature_is_no_alert(desk, bot):
+    push(tradingview(bot), secret="svc_sign_wrong")
+    assert "A message without a valid signature" in heard(desk, bot)
+    assert "(done)" not in heard(desk, bot)

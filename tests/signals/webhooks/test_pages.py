@@ -2,6 +2,7 @@
 
 import html
 from datetime import timedelta
+from ipaddress import ip_network
 
 import pytest
 import time_machine
@@ -116,6 +117,19 @@ def test_a_new_one_shows_its_secret_and_code_with_it_once(owner):
         assert "hooks.example.com" in source
         assert "quietly" not in source
         assert secret not in source
+
+
+def test_the_form_says_which_urls_it_takes(owner, settings):
+    def said():
+        return pages.words(owner.get("/webhooks/new"))
+
+    listens_at = "127.0.0.1:8081"
+    assert "It begins with https://, and its port is 443 or 8443. We encrypt it" in said()
+    settings.DELIVERY_ALLOW = [ip_network("10.1.0.0/16")]
+    assert "or with http:// in a network that the operator has opened. We encrypt it" in said()
+    settings.DELIVERY_ALLOW = [ip_network("127.0.0.0/8")]
+    assert f"such as http://{listens_at}, where the samples of the next page listen" in said()
+    assert listens_at in next(each.code for each in receivers() if each.language == "Go")
 
 
 def test_a_name_is_given_changed_and_removed(desk, owner):
@@ -458,7 +472,7 @@ def test_skipping_says_what_it_skips_asks_first_and_tells_the_activity(desk, own
         add_automation(desk=desk, name=name, actor=SYSTEM)
     factories.a_desk(), factories.a_card()
     asked, until = ask_to_skip(owner, webhook)
-    what = "3 events (Bots 2, Cards and elections 1)."
+    what = "This skips 3 events (Bots 2, Cards and elections 1)."
     assert what in pages.words(asked)
     assert "were skipped" not in pages.words(owner.get("/activity"))
     add_automation(desk=desk, name="three", actor=SYSTEM)  # after the question
@@ -476,7 +490,7 @@ def test_the_next_event_alone_is_skipped(desk, owner):
         add_automation(desk=desk, name=name, actor=SYSTEM)
     asked, until = ask_to_skip(owner, webhook, "?next")
     assert "Skip the next event?" in pages.words(asked)
-    assert "1 event (Bots 1)." in pages.words(asked)
+    assert "This skips 1 event (Bots)." in pages.words(asked)
     said = owner.post(at(webhook, "skip"), {"until": until}, follow=True)
     assert "1 event was skipped." in pages.words(said)
     assert "Waiting 1 event" in pages.words(said)
@@ -490,7 +504,7 @@ def test_more_events_than_anybody_counts_are_skipped(desk, owner, monkeypatch):
     for module in ("models", "actions", "pages"):
         monkeypatch.setattr(f"signals.webhooks.{module}.MAX_LAG", 2)
     asked, until = ask_to_skip(owner, webhook)
-    assert "More than 2 events." in pages.words(asked)
+    assert "This skips more than 2 events." in pages.words(asked)
     owner.post(at(webhook, "skip"), {"until": until})
     assert "More than 1,000 events were skipped" in pages.words(owner.get("/activity"))
 
@@ -637,7 +651,7 @@ def test_staff_send_again_what_failed_of_the_platforms(staff):
 def test_staff_skip_what_waits_for_the_platforms_and_the_event_names_them(staff):
     webhook = a_failing_webhook(None)
     asked = staff.get(control("skip", webhook))
-    assert "1 event (Webhooks 1)." in pages.words(asked)
+    assert "This skips 1 event (Webhooks)." in pages.words(asked)
     until = asked.context["form"]["until"].value()
     later = a_webhook(None)  # its event comes after the question
     shown = staff.post(control("skip", webhook), {"until": until}, follow=True)
