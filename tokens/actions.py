@@ -1,13 +1,14 @@
 """Minting and revoking tokens, generating and ending signing secrets.
 
-A credential's value is generated, digested or encrypted before the log's lock is taken. It is
-returned once, with its record, and is never stored (contract, section 2).
+A credential's value is generated, digested or encrypted before the log's lock is taken. So is the
+owner read, to whom the notice goes. The value is returned once, with its record, and is never
+stored (contract, section 2).
 """
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from django.db.models import QuerySet
+from django.db.models import QuerySet, prefetch_related_objects
 from django.dispatch import Signal
 from django.utils import timezone
 
@@ -41,6 +42,7 @@ def mint_desk_token(*, desk: Desk, actor: Actor, name: str = DESK_TOKEN_NAME) ->
     """Mints the desk's token, revokes the previous one, and returns the value and the record."""
     value = formats.new(formats.DESK_TOKEN)
     token = _new_token(value, scope=Scope.DESK, desk=desk, name=name, can_read=True)
+    prefetch_related_objects([desk], "user")
     with log.turn(actor=actor) as turn:
         refuse_inactive(desk)
         _revoke_all(desk, actor)
@@ -80,9 +82,10 @@ def revoke(*, token: Token, actor: Actor) -> Token:
     """
     if token.revoked_at is not None:
         return token
+    prefetch_related_objects([token], "desk__user")
     with log.turn(actor=actor) as turn:
         _refuse_ended_token(actor, turn.at)
-        token.refresh_from_db()
+        token.refresh_from_db(fields=["revoked_at"])
         if token.revoked_at is None:
             token.revoked_at = turn.at
             token.save(update_fields=["revoked_at"])
@@ -111,10 +114,12 @@ def generate_secret(
     text = formats.new(formats.SIGNING_SECRET)
     secret = SigningSecret(source=source, automation=automation, hint=formats.hint(text))
     secret.encrypt(text)
+    prefetch_related_objects([secret], "automation__desk__user")
     with log.turn(actor=actor) as turn:
         if automation:
             refuse_removed(automation)
         for old in SigningSecret.objects.of(source, secret.automation_id).live(turn.at):
+            old.automation = automation
             _end(turn, [old], turn.at if old.ends_at else turn.at + overlap)
         secret.created_at = turn.at
         secret.save(force_insert=True)
@@ -133,8 +138,9 @@ def end_secret(*, secret: SigningSecret, actor: Actor) -> None:
     """Ends a secret at once. A secret that has already ended takes no turn at the log."""
     if secret.ends_at is not None and secret.ends_at <= timezone.now():
         return
+    prefetch_related_objects([secret], "automation__desk__user")
     with log.turn(actor=actor) as turn:
-        secret.refresh_from_db()
+        secret.refresh_from_db(fields=["ends_at"])
         if secret.ends_at is None or secret.ends_at > turn.at:
             _end(turn, [secret], turn.at)
 
@@ -146,6 +152,7 @@ def remove_automation(*, automation: Automation, actor: Actor) -> None:
     """
     current = Automation.objects.not_removed().filter(pk=automation.pk)
     if current.exists():
+        prefetch_related_objects([automation], "desk__user")
         with log.turn(actor=actor) as turn:
             _remove_bots(turn, automation.desk, current.all(), Reason.REMOVED)
 
@@ -185,8 +192,9 @@ def remove_some_bots(*, desk: Desk, actor: Actor, most: int) -> bool:
 
 def _revoke_all(desk: Desk, actor: Actor) -> int:
     """Revokes the desk's tokens and returns their number."""
-    live = list(Token.objects.filter(desk=desk, revoked_at=None).select_related("desk"))
+    live = list(Token.objects.filter(desk=desk, revoked_at=None))
     for token in live:
+        token.desk = desk
         revoke(token=token, actor=actor)
     return len(live)
 
@@ -215,7 +223,7 @@ def _remove_bots(turn: log.Turn, desk: Desk, bots: QuerySet[Automation], reason:
     """Removes bots of a desk, with their secrets and elections."""
     removed = list(bots)
     live = SigningSecret.objects.filter(automation__in=removed).live(turn.at)
-    secrets = list(live.select_related("automation__desk"))
+    secrets = list(live.select_related("automation__desk__user"))
     _store_end(turn, secrets, turn.at)
 
     def end_secrets(bot: Automation) -> None:

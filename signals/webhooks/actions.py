@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
+from django.db.models import prefetch_related_objects
 from django.dispatch import receiver
 from django.utils import timezone
 
@@ -84,6 +85,7 @@ def create(
         owned = f"{webhook.topic} {idempotency_key}"
         webhook.idempotency_digest = hashlib.sha256(owned.encode()).hexdigest()
     text, secret = _new_secret(webhook)
+    prefetch_related_objects([webhook], "desk__user")  # not under the log's lock
     with log.turn(actor=actor) as turn:
         if desk is not None:
             refuse_inactive(desk)
@@ -306,7 +308,7 @@ def remove(*, webhook: Subscription, actor: Actor) -> None:
 def remove_rows(turn: log.Turn, webhooks: WebhookQuerySet) -> None:
     """Removes webhooks. Needs the caller's turn at the log."""
     # The lock keeps runners from adding attempts to rows that are about to be deleted.
-    rows = list(webhooks.select_related("desk").select_for_update(of=("self",)))
+    rows = list(webhooks.select_related("desk__user").select_for_update(of=("self",)))
     Subscription.objects.filter(pk__in=[row.pk for row in rows]).delete()
     for row in rows:
         append(turn, Kind.SUBSCRIPTION_REMOVED, row)
@@ -579,7 +581,7 @@ def _current(webhook: Subscription) -> Subscription:
     Raises ``NotFound`` if it was removed.
     """
     rows = Subscription.objects.filter(pk=webhook.pk).select_for_update(of=("self",))
-    row = rows.select_related("desk").first()
+    row = rows.select_related("desk__user").first()
     if row is None:
         raise NotFound
     return row

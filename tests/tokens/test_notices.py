@@ -1,11 +1,16 @@
 """Notices that tell a desk's owner of changes to tokens and secrets."""
 
+import re
+
 import pytest
 from django.core.mail.backends.locmem import EmailBackend
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
 from desks.models import QueuedNotice
 from events import log
+from events.statements import TAKE_POSITIONS
 from tests import factories
 from tests.client import signed_in
 from tests.notices import send
@@ -14,6 +19,9 @@ from tokens.choices import Source
 from tokens.models import SigningSecret, Token
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+TAKES_LOCK = TAKE_POSITIONS.partition("%(count)s")[0]
+OWNER = re.compile(r'SELECT "desks_(?:user|desk)"\."id".*? FROM "desks_(?:user|desk)"')
 
 
 def sent_notices():
@@ -93,6 +101,28 @@ def test_no_request_sends_a_notice(desk, owner, monkeypatch):
     monkeypatch.setattr(EmailBackend, "send_messages", lambda *_: 1 / 0)
     assert owner.post("/desk/token").status_code == 200
     assert QueuedNotice.objects.count() == 1
+
+
+def test_no_owner_is_read_under_the_log_s_lock(desk, owner):
+    """All writers wait meanwhile. A mint revokes the token before it, and an overlap ends one."""
+    bot = factories.a_bot(desk).automation
+    secret = SigningSecret.objects.get()
+    steps = [
+        ("/desk/token", {}),
+        ("/desk/token", {}),
+        ("/desk/token/revoke", {}),
+        (f"/bots/{bot.pk}/secret", {"overlap": "3600"}),
+        (f"/bots/{bot.pk}/secrets/{secret.public_id}/end", {}),
+        (f"/bots/{bot.pk}/remove", {}),
+    ]
+    for path, fields in steps:
+        with CaptureQueriesContext(connection) as captured:
+            owner.post(path, fields)
+        every = [query["sql"] for query in captured]
+        (first,) = [n for n, sql in enumerate(every) if TAKES_LOCK in sql]
+        under_the_lock = every[first : every.index("COMMIT", first)]
+        assert any(QueuedNotice._meta.db_table in sql for sql in under_the_lock), path
+        assert not [sql for sql in under_the_lock if OWNER.search(sql)], path
 
 
 def test_a_failed_turn_sends_no_mail(desk):

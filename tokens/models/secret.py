@@ -94,7 +94,7 @@ class SigningSecretQuerySet(SealedSecretQuerySet):
 
     def of_desk(self, desk: Desk) -> Self:
         """The secrets of all automations of a desk."""
-        return self.filter(automation__desk=desk).select_related("automation__desk")
+        return self.filter(automation__desk=desk).select_related("automation__desk__user")
 
     def with_text(self) -> Self:
         """The secrets whose text is not erased."""
