@@ -131,10 +131,12 @@ def without_timeouts(database: BaseDatabaseWrapper) -> Iterator[None]:
     if database.vendor == "postgresql":
         _each_timeout(database, "SET {} = 0")
         database.connection.is_patient = True
-    yield
-    if database.vendor == "postgresql":
-        _each_timeout(database, "RESET {}")
-        database.connection.is_patient = False
+    try:
+        yield
+    finally:
+        if database.vendor == "postgresql":
+            _each_timeout(database, "RESET {}")
+            database.connection.is_patient = False
 
 
 def _each_timeout(database: BaseDatabaseWrapper, statement: str) -> None:

@@ -6,7 +6,7 @@ from django.db import connection
 from django.db.migrations.recorder import MigrationRecorder
 from django.db.models.signals import post_migrate
 
-from events.statements import TIMEOUTS
+from events.statements import TIMEOUTS, without_timeouts
 
 NOT_POSTGRESQL = connection.vendor != "postgresql"
 ALL_OFF = ["0"] * len(TIMEOUTS)
@@ -47,6 +47,14 @@ def test_the_timeouts_are_restored_after_migrations():
     call_command("migrate", verbosity=0)
     assert timeouts() == before
     assert "0" not in before
+
+
+@has_timeouts
+def test_the_timeouts_are_restored_when_the_block_raises():
+    before = timeouts()
+    with pytest.raises(ZeroDivisionError), without_timeouts(connection):
+        1 / 0
+    assert (timeouts(), connection.connection.is_patient) == (before, False)
 
 
 def run(statement):
