@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 
 import time_machine
@@ -199,3 +199,20 @@ def _dropping(table, rule):
         on_postgresql = f"ALTER TABLE {table} DROP CONSTRAINT {rule.name}"
         return [on_postgresql] if connection.vendor == "postgresql" else []
     return [f"DROP INDEX {rule.name}"]
+
+
+@contextmanager
+def changed(change: str, back: str) -> Iterator[None]:
+    """Executes one statement, and the other one at the end."""
+    with connection.cursor() as cursor:
+        cursor.execute(change)
+    try:
+        yield
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute(back)
+
+
+def without_an_index() -> AbstractContextManager[None]:
+    made = "CREATE INDEX event_kind ON events_event (kind, position)"
+    return changed("DROP INDEX event_kind", made)

@@ -3,18 +3,17 @@
 import io
 import json
 import threading
-from contextlib import contextmanager
 
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import InternalError, OperationalError, connection, connections
+from django.db import InternalError, OperationalError, connections
 
 from events.kinds import Kind
 from events.models import Event, Head
 from events.statements import snapshot
 from signals.audit.findings import NOT_COVERED, Findings
 from tests.factories import a_desk
-from tests.signals.audit.stage import a_lively_history, broken
+from tests.signals.audit.stage import a_lively_history, broken, changed, without_an_index
 
 PROMISES = {name: finding.says for name, finding in vars(Findings()).items()}
 
@@ -61,20 +60,8 @@ def test_it_names_the_first_breaches_and_fails(lively):
     assert failed == f"1 of {len(PROMISES)} promises are broken."
 
 
-@contextmanager
-def changed(change, back):
-    with connection.cursor() as cursor:
-        cursor.execute(change)
-    try:
-        yield
-    finally:
-        with connection.cursor() as cursor:
-            cursor.execute(back)
-
-
 def test_it_names_what_differs_from_the_migrations(lively):
-    made = "CREATE INDEX event_kind ON events_event (kind, position)"
-    with changed("DROP INDEX event_kind", made):
+    with without_an_index():
         printed, failed = run()
     assert f"{PROMISES['schema']}: 1 broken: The index event_kind of events_event is m" in printed
     assert failed == f"1 of {len(PROMISES)} promises are broken."

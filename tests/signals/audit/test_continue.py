@@ -12,7 +12,7 @@ from events.models import Event, Head
 from signals.audit.proof import AUDIT
 from signals.intake.models import Signal
 from tests.factories import a_desk
-from tests.signals.audit.stage import a_lively_history
+from tests.signals.audit.stage import a_lively_history, without_an_index
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -56,6 +56,7 @@ def test_it_goes_on_where_it_ended_and_says_what_it_does_not_look_at_again(livel
     assert positions(second)["count"] == second["position"] - first["position"]
     (added,) = set(second["notCovered"]) - set(first["notCovered"])
     assert f"{first['position']:,}" in added
+    a_desk()
     Desk.objects.filter(pk=desk.pk).update(connected=True)
     third, said = run(file)
     assert said
@@ -94,6 +95,14 @@ def test_what_was_proved_and_is_lost_is_found_and_the_log_read_whole(lively, fil
     assert said
     assert report["after"] == 0
     assert f"evt_{position}" in str(positions(report)["first"])
+
+
+def test_nothing_is_proved_while_the_tables_are_not_as_the_migrations_describe(lively, file):
+    position = run(file)[0]["position"]
+    a_desk()
+    with without_an_index():
+        assert run(file)[1]
+    assert header(file)["position"] == position
 
 
 @pytest.mark.parametrize("member", ["epoch", "audit"])
