@@ -47,6 +47,7 @@ def require() -> None:
     if doubted.is_set():
         if is_missing():
             raise WaitEnded(Wait.CONFIRMATION)
+        # A doubt that began meanwhile may go too. The next commit in vain raises it again.
         doubted.clear()
 
 

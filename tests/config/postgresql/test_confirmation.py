@@ -273,9 +273,11 @@ def test_in_doubt_a_commit_that_would_wait_in_vain_writes_nothing(
     assert not confirmation.doubted.is_set()
 
 
-def test_a_migration_waits_as_long_as_it_takes(database, postgresql):
+def test_a_migration_waits_as_long_as_it_takes(database, postgresql, monkeypatch):
     def migrate() -> None:
         with without_timeouts(database):
+            # A statement of a request would end before it is seen to wait.
+            monkeypatch.setattr(confirmation, "TIMEOUT", 0.05)
             note(database, "migrated")
 
     postgresql.confirm_by("nobody")
