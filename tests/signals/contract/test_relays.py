@@ -2,12 +2,10 @@
 
 import hmac
 import json
-import re
 import secrets
 import socket
 import time
 from hashlib import sha256
-from pathlib import Path
 
 import httpx2
 import pytest
@@ -37,6 +35,7 @@ pytestmark = [pytest.mark.processes, pytest.mark.once]
 
 SENDER, STRANGER = "192.0.2.1", "203.0.113.9"
 HEADER = "X-Forwarded-For"
+SERVICE_TAKES, PLATFORM_WAITS = 2, 3  # seconds
 RELAYS = {"relay.py": PYTHON_RELAY, "relay.worker.js": WORKER_RELAY}
 # Both learn the sender's address from this header: of the proxy, or of the serverless platform.
 BEHIND = {
@@ -315,8 +314,9 @@ def test_only_the_platforms_addresses_are_allowed_by_default(behind, bot):
         assert send(relay, message(bot)).status_code == 403
 
 
-def test_only_post_is_an_alert(relay):
-    answer = httpx2.get(relay.url(), headers={HEADER: SENDER}, trust_env=False)
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
+def test_only_post_is_an_alert(relay, method):
+    answer = httpx2.request(method, relay.url(), headers={HEADER: SENDER}, trust_env=False)
     assert code(answer) == (405, "not_an_alert")
 
 
@@ -423,13 +423,16 @@ def test_a_5xx_of_the_service_makes_the_platform_retry(behind, bot, status, expe
 
 @pytest.mark.parametrize("drips", [False, True], ids=["silent", "a byte at a time"])
 def test_a_service_that_never_answers_is_reported_as_slow(behind, bot, drips):
+    """The service may take two seconds, and the platform gives up after three."""
+    took = float(PLATFORM_WAITS)
     with slow_hook(drips) as address, behind(address, IN_TIME) as relay:
-        assert code(send(relay, message(bot))) == (503, "hook_slow")
-
-
-def test_the_relay_gives_up_half_a_second_before_the_platform(kind):
-    limit = re.search(r"ANSWER_TIMEOUT = ([\d.]+)", Path(RELAYS[kind][-1]).read_text())
-    assert limit.group(1) in ("2.5", "2500")
+        for _ in range(20):  # a busy machine may delay an answer, and does not delay all of them
+            began = time.monotonic()
+            assert code(send(relay, message(bot))) == (503, "hook_slow")
+            took = min(took, time.monotonic() - began)
+            if took < PLATFORM_WAITS:
+                break
+    assert SERVICE_TAKES < took < PLATFORM_WAITS
 
 
 def test_an_unavailable_service_is_a_502(behind, bot):
