@@ -1,6 +1,8 @@
-"""Requests with Django's test client: paths, credentials, bodies and responses."""
+"""Requests with Django's test client, and their responses.
 
-import json
+Paths, credentials and bodies are those of the client that is written from the contract alone.
+"""
+
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -9,8 +11,24 @@ from django.db import close_old_connections
 from django.test import Client
 
 from desks.models import User
+from tests.conformance.client import (  # noqa: F401 - tests import them from here
+    BOTS,
+    CATALOG,
+    CHECK,
+    DESKS,
+    EVENTS,
+    HOOK,
+    JSON,
+    ME,
+    SIGNALS,
+    SUBSCRIPTIONS,
+    TOKENS,
+    bearer,
+    deploy_path,
+    signed,
+    written,
+)
 from tokens.callers.staff import SIGNED_IN_AT
-from tokens.crypto import signing
 
 if TYPE_CHECKING:
     # The type of the test client's responses has no public name in django-stubs.
@@ -18,44 +36,8 @@ if TYPE_CHECKING:
 else:
     from django.http import HttpResponse as Response
 
-CATALOG = "/api/v1"
-ME = "/api/v1/me"
-DESKS = "/api/v1/desks"
-EVENTS = "/api/v1/events"
-TOKENS = "/api/v1/tokens"
-HOOK = "/api/hooks/signal"
-CHECK = "/api/hooks/check"
-SIGNALS = "/api/v1/signals"
-BOTS = "/api/v1/bots"
-SUBSCRIPTIONS = "/api/v1/subscriptions"
-
-JSON = "application/json"
-
 # Shared, because creating a client loads the middleware. Each request clears its cookies first.
 _sender = Client(raise_request_exception=False)
-
-
-def deploy_path(user_id: str) -> str:
-    return f"{DESKS}/{user_id}/signal"
-
-
-def bearer(token: str) -> dict[str, str]:
-    """The ``Authorization`` header with this token."""
-    return {"Authorization": f"Bearer {token}"}
-
-
-def signed(*secrets: str, body: bytes, at: int | None = None) -> dict[str, str]:
-    """The two headers that sign the body with each secret, now or at the Unix time ``at``."""
-    moment = int(time.time()) if at is None else at
-    return {
-        signing.TIMESTAMP_HEADER: str(moment),
-        signing.SIGNATURE_HEADER: ",".join(signing.sign(s, moment, body) for s in secrets),
-    }
-
-
-def written(body: dict[str, Any] | bytes) -> bytes:
-    """The body as bytes: a dictionary is encoded as JSON."""
-    return body if isinstance(body, bytes) else json.dumps(body).encode()
 
 
 def end_stream(response: Response) -> Response:
