@@ -25,6 +25,26 @@ def test_the_right_form_is_suggested_where_it_is_clear(typed, suggested):
     assert suggested_pair(typed) == suggested
 
 
+REFUSED = [
+    "",
+    "BTCUSDT",
+    "btc/usdt",
+    "BTC/",
+    "/USDT",
+    "A/B/C",
+    "BTC /USDT",
+    "Б/USDT",
+    "x",
+    "A" * 42,
+]
+REFUSED += ["A" * 21 + "/USDT", "BTC/USDT\n/"]
+
+
+@pytest.mark.parametrize("typed", REFUSED)
+def test_another_form_is_refused(typed):
+    assert list(ElectionForm({"pair": typed, "direction": "long"}).errors) == ["pair"]
+
+
 @pytest.mark.parametrize("typed", ["btcusdt", "BTC-USDT"])
 def test_the_form_asks_and_fills_in_nothing(typed):
     form = ElectionForm({"pair": typed, "direction": "long"})

@@ -13,14 +13,11 @@ from django.utils import timezone
 
 from desks.models import (
     Automation,
-    Desk,
     Election,
-    User,
 )
 from events.feed import MAX_CHECKED_PER_PAGE
 from events.http.cursors import log_cursor, scan_cursor
 from events.models import Event, Head
-from signals.intake.models import Signal
 from signals.reports import counts
 from signals.webhooks.models import Subscription
 from tests.bench import growth
@@ -423,29 +420,6 @@ def test_the_desk_at_a_glance_reads_a_limited_part_of_a_large_log(desk, monkeypa
             assert_bounded(query["sql"], most=1000)
 
 
-@on_postgresql
-@pytest.mark.parametrize("path", ["/bots", "/bots/{bot}"])
-def test_the_board_of_bots_reads_a_limited_part_of_a_large_log(desk, monkeypatch, path):
-    monkeypatch.setattr(counts, "MAX_OF_BOT_MONTH", 80)
-    monkeypatch.setattr(counts, "MAX_OF_BOT", 50)
-    bot, owner = a_bot(desk), signed_in(desk.user)
-    with connection.cursor() as cursor:
-        cursor.execute(MANY_OF_ONE_DESK.format(desk=desk.public_id, bot=bot.id))
-        # Once for each row: an index also leads to the versions that were there before.
-        cursor.execute(
-            "UPDATE events_event SET content = replace(content::text, 'bot_1', %s)::jsonb,"
-            " at = now() - CASE WHEN position > 10000 THEN '0 days' ELSE '1 day' END::interval",
-            [bot.id],
-        )
-        cursor.execute("ANALYZE events_event")
-    with CaptureQueriesContext(connection) as queries:
-        page = owner.get(path.format(bot=bot.id))
-    assert b"64+" in page.content
-    for query in queries:
-        if "events_event" in query["sql"]:
-            assert_bounded(query["sql"], most=1000)
-
-
 # Nine of ten desks are deactivated, and only those before and behind them are listed.
 MOST_DEACTIVATED = """
 DELETE FROM desks_connection WHERE desk_id BETWEEN 10001000 AND 10018999;
@@ -546,14 +520,6 @@ def wants(of_desk, of_bot, of_token, signal):
 
 
 @on_postgresql
-def test_no_statement_is_compiled(db):
-    """PostgreSQL expects some of our statements to be long, and would compile them for 300 ms."""
-    with connection.cursor() as cursor:
-        cursor.execute("SHOW jit")
-        assert cursor.fetchone() == ("off",)
-
-
-@on_postgresql
 def test_what_is_asked_of_large_tables_has_its_index(desk):
     bot, engine, operator = a_bot(desk), a_platform_token(), a_client()
     owner = signed_in(desk.user)
@@ -572,71 +538,6 @@ def test_what_is_asked_of_large_tables_has_its_index(desk):
         assert answer.status_code == 200
         used = re.compile(rf" {index}(_like)? ")
         assert any(used.search(plan) for _, plan in plans_of(queries)), index
-
-
-@on_postgresql
-@pytest.mark.parametrize(
-    "query",
-    [
-        "?kind=signal.refused",
-        "?reason=pair_mismatch&source=floor",
-        "?q=evt_9",
-        "?q={signal}",
-        "?q={desk}",
-        "?q={token}",
-        "?q={bot}",
-        "?q=a-nonce",
-        "?q=rader-",
-        "?q=ngine",
-    ],
-)
-def test_no_search_of_the_log_by_staff_scans_a_whole_table(desk, query):
-    bot, engine, operator = a_bot(desk), a_platform_token(), a_client()
-    token = Token.objects.get(desk=None).public_id
-    signal = push(fanout(nonce="a-nonce"), engine).json()["signal"]["id"]
-    push(fanout(pair="SOL/USDT"), engine)
-    address = query.format(signal=signal, desk=desk.public_id, token=token, bot=bot.id)
-    with CaptureQueriesContext(connection) as queries:
-        answer = operator.get(list_of(Event) + address)
-    assert answer.status_code == 200
-    assert answer.context["cl"].result_count > 0
-    assert whole_reads(queries) == []
-
-
-@on_postgresql
-def test_the_overview_of_staff_scans_no_whole_table(desk):
-    engine, secret, operator = a_platform_token(), a_shared_secret(), a_client()
-    push(fanout(), engine)
-    push(fanout(pair="SOL/USDT"), secret=secret)
-    with CaptureQueriesContext(connection) as queries:
-        assert operator.get("/control/").status_code == 200
-    assert whole_reads(queries) == []
-
-
-@on_postgresql
-@pytest.mark.parametrize(
-    ("model", "query"),
-    [
-        (Signal, "?q=a-nonce"),
-        (Signal, "?q={desk}"),
-        (Signal, "?q={token}"),
-        (Signal, "?q={bot}"),
-        (User, "?q=rader-"),
-        (Desk, "?q=rader-"),
-        (Token, "?q=ngine"),
-    ],
-)
-def test_no_search_of_a_list_by_staff_scans_a_whole_table(desk, model, query):
-    bot, engine, operator = a_bot(desk), a_platform_token(), a_client()
-    push(fanout(nonce="a-nonce"), engine)
-    push(floor(desk), engine)
-    push(tradingview(bot), secret=bot.secret)
-    token = Token.objects.get(desk=None).public_id
-    address = query.format(desk=desk.public_id, token=token, bot=bot.id)
-    with CaptureQueriesContext(connection) as queries:
-        answer = operator.get(list_of(model) + address)
-    assert answer.context["cl"].result_count > 0
-    assert whole_reads(queries) == []
 
 
 @on_postgresql

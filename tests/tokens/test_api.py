@@ -154,21 +154,11 @@ def test_staff_mint_a_platform_token_with_exactly_these_scopes(staff):
         assert record["userId"] is None
 
 
-@pytest.mark.parametrize(
-    ("sent", "answered"),
-    [
-        ("2999-01-01t00:00:00z", "2999-01-01T00:00:00.000Z"),
-        ("2999-01-01T00:00:00-05:30", "2999-01-01T05:30:00.000Z"),
-        ("2999-01-01T00:00:00+23:59", "2998-12-31T00:01:00.000Z"),
-        ("2999-01-01T00:00:00-00:00", "2999-01-01T00:00:00.000Z"),
-        ("2999-01-01T00:00:00.1Z", "2999-01-01T00:00:00.100Z"),
-        ("2999-01-01T00:00:00.123999999999+00:00", "2999-01-01T00:00:00.123Z"),
-    ],
-)
-def test_an_expiry_may_have_every_form_of_rfc_3339(staff, sent, answered):
-    response = mint(staff, {**PLATFORM, "expiresAt": sent})
+def test_an_expiry_is_a_time_of_rfc_3339(staff):
+    """Its forms: tests/events/test_times.py."""
+    response = mint(staff, {**PLATFORM, "expiresAt": "2999-01-01t00:00:00.1-05:30"})
     assert response.status_code == 201, response.text
-    assert response.json()["expiresAt"] == answered
+    assert response.json()["expiresAt"] == "2999-01-01T05:30:00.100Z"
 
 
 def test_a_request_with_authorization_does_not_use_the_session(desk, owner, staff):
@@ -219,23 +209,8 @@ def test_a_deactivated_users_session_is_not_accepted(desk, owner):
         ({**PLATFORM, "expiresAt": "tomorrow"}, "expiresAt"),
         ({**PLATFORM, "expiresAt": 5}, "expiresAt"),
         ({**PLATFORM, "expires": "2999-01-01T00:00:00Z"}, "expires"),
-        ({**PLATFORM, "expiresAt": "2999-01-01"}, "expiresAt"),
-        ({**PLATFORM, "expiresAt": "2999-01-01T00:00:00"}, "expiresAt"),
-        ({**PLATFORM, "expiresAt": "2999-01-01T00:00Z"}, "expiresAt"),
-        ({**PLATFORM, "expiresAt": "2999-01-01 00:00:00Z"}, "expiresAt"),
-        ({**PLATFORM, "expiresAt": "2999-01-01T00:00:00+0100"}, "expiresAt"),
-        ({**PLATFORM, "expiresAt": "2999-01-01T00:00:00+01:60"}, "expiresAt"),
-        ({**PLATFORM, "expiresAt": "2999-01-01T00:00:00+24:00"}, "expiresAt"),
-        ({**PLATFORM, "expiresAt": "2999-01-01T24:00:00Z"}, "expiresAt"),
-        ({**PLATFORM, "expiresAt": "2999-01-01T00:00:00.Z"}, "expiresAt"),
-        ({**PLATFORM, "expiresAt": "2999-01-01T00:00:00Z\n"}, "expiresAt"),
-        ({**PLATFORM, "expiresAt": "2999-02-29T00:00:00Z"}, "expiresAt"),
-        ({**PLATFORM, "expiresAt": "20990101T000000Z"}, "expiresAt"),
-        ({**PLATFORM, "expiresAt": "٢٩٩٩-01-01T00:00:00Z"}, "expiresAt"),
         ({**PLATFORM, "expiresAt": ""}, "expiresAt"),
         ({**PLATFORM, "expiresAt": {}}, "expiresAt"),
-        ({**PLATFORM, "expiresAt": "9999-12-31T23:59:59-23:59"}, "expiresAt"),
-        ({**PLATFORM, "expiresAt": "0001-01-01T00:00:00+23:59"}, "expiresAt"),
     ],
 )
 def test_a_body_that_breaks_the_contract_is_invalid(desk, staff, body, field):

@@ -92,7 +92,12 @@ def test_a_browser_prefers_the_page(accept):
         ";;,,=;q",
     ],
 )
+def test_nothing_else_does(accept):
+    assert not prefers_page(accept)
+
+
 @BOTH
+@pytest.mark.parametrize("accept", ["*/*", JSON, JAVA])
 def test_everything_else_gets_the_json_of_a_request_that_accepts_nothing(path, accept):
     plain, answer = get(path), get(path, Accept=accept)
     assert (answer.status_code, answer["Content-Type"]) == (200, JSON)

@@ -179,8 +179,6 @@ def test_a_web_server_that_is_not_there(check, bot):
 
 MESSAGES = {
     "422 pair_mismatch": {"pair": "SOL/USDT"},
-    "422 ticker_only": {"pair": "ETHUSDT"},
-    "422 not_elected": {"elected": "true"},
     "message: The message contains what looks like a key": {"apiKey": "HUSH"},
 }
 

@@ -67,19 +67,11 @@ def test_an_accepted_signal_is_one_row_and_one_event_at_one_position(engine, des
 @pytest.mark.parametrize(
     "content_type",
     [
-        "text/plain",
-        "text/plain; charset=utf-8",
+        "text/plain; charset=undefined",
         "application/x-www-form-urlencoded",
-        "x",
         "",
-        "/",
-        "multipart/form-data",
         "multipart/form-data; boundary=x",
         "application/json; charset=utf-16",
-        "text/html; charset=base64",
-        "text/plain; charset=undefined",
-        "\x01",
-        "application/xml",
     ],
 )
 def test_the_content_type_is_ignored(bot, content_type):
@@ -87,7 +79,7 @@ def test_the_content_type_is_ignored(bot, content_type):
     assert response.status_code == 200
 
 
-@pytest.mark.parametrize("accept", ["text/html", "application/xml", "*/*", "", "x/y;q=0", "\x01"])
+@pytest.mark.parametrize("accept", ["text/html", "", "x/y;q=0"])
 def test_the_response_is_json_whatever_the_accept_header(engine, accept):
     response = push(fanout(), engine, headers={"Accept": accept})
     assert response.status_code == 200
@@ -115,11 +107,7 @@ def test_16_levels_are_read_and_brackets_in_strings_do_not_count(engine):
     assert code(push(body, engine)) == "ok"
 
 
-HUGE = ["1e999", "-1e999", "1e99999999999999999999", "9" * 40, "1" * 5000]
-TINY = ["1e-99999999999999999999", "0.1" + "0" * 5000 + "1"]
-
-
-@pytest.mark.parametrize("number", HUGE + TINY)
+@pytest.mark.parametrize("number", ["1e99999999999999999999", "1" * 5000])
 def test_a_number_of_any_size_is_accepted_in_an_unused_field(engine, number):
     body = json.dumps(fanout())[:-1] + f', "extra": {number}}}'
     assert code(push(body.encode(), engine)) == "ok"
@@ -203,7 +191,7 @@ def test_a_desk_that_is_not_ready_is_never_filled(engine, card, which):
     assert (response.status_code, code(response)) == (422, "desk_not_ready")
 
 
-@pytest.mark.parametrize("user_id", [SOMEBODY, "", "usr_1", "bot_x", "é", "a b", "\n"])
+@pytest.mark.parametrize("user_id", [SOMEBODY, "", "é"])
 def test_an_unknown_desk_is_not_found(engine, desk, user_id):
     response = push(floor(desk, userId=user_id), engine)
     assert (response.status_code, code(response)) == (404, "not_found")
@@ -217,23 +205,11 @@ def test_a_ticker_beside_pair_and_direction_is_ignored(engine, desk):
 # --- Exchange secrets ---------------------------------------------------------------------------
 
 
-def hidden(credential: str) -> list[dict]:
-    """Bodies with a secret in different places."""
-    return [
-        {"apiKey": credential},
-        {"deep": {"er": [[{"er": {"api_secret": credential}}]]}},
-        {"list": [1, {"passphrase": credential}]},
-        {"rationale": f"{PEM} {credential}", "password": credential},
-        {"note": PEM, "secret": credential},
-        {"API-KEY": credential, "pair": "BTCUSDT", "mode": "live"},
-        {"nonce": credential, "otp": None},
-    ]
-
-
-@pytest.mark.parametrize("place", range(7))
-def test_a_secret_at_any_depth_is_refused_and_stored_nowhere(engine, desk, place, caplog):
+@pytest.mark.parametrize("name", ["note", "nonce"])
+def test_a_secret_at_any_depth_is_refused_and_stored_nowhere(engine, desk, name, caplog):
+    """Where it may stand, and what its names are: tests/tokens/crypto/test_exchange_secrets.py."""
     value = "kX9-exchange-credential-7Qz"
-    body = {**floor(desk), **hidden(value)[place]}
+    body = {**floor(desk), name: f"{PEM} {value}", "deep": [{"api_secret": value}]}
     response = push(body, engine)
     assert (response.status_code, code(response)) == (422, "exchange_secret")
     kept = str(list(Event.objects.values())) + str(list(Signal.objects.values()))
@@ -243,7 +219,7 @@ def test_a_secret_at_any_depth_is_refused_and_stored_nowhere(engine, desk, place
         assert secret not in caplog.text
 
 
-@pytest.mark.parametrize("field", ["rationale", "decision_ref", "nonce", "anything", "pair"])
+@pytest.mark.parametrize("field", ["rationale", "anything"])
 def test_a_credential_of_this_service_in_any_field_is_refused_and_stored_nowhere(
     engine, desk, field, caplog
 ):

@@ -1,4 +1,7 @@
-"""Access to every customer page: by whom and with which methods."""
+"""Access to every customer page: by which requests, and how often.
+
+By whom: ``tests/config/test_permission_matrix.py``.
+"""
 
 import random
 
@@ -8,13 +11,12 @@ from django.test import Client
 from desks.models import Automation, User
 from events.models import Event
 from tests.client import signed_in
-from tests.factories import PASSWORD, a_bot, a_desk_token, a_staff_user
+from tests.factories import PASSWORD, a_bot, a_desk_token
 from tests.pages import problem
 from tokens.models import SigningSecret
 
 pytestmark = pytest.mark.django_db
 
-READ = ["/desk", "/activity", "/bots/{bot}"]
 FORMS = [
     "/desk/connect",
     "/desk/disconnect",
@@ -53,26 +55,10 @@ def state():
     return Event.objects.count()
 
 
-@pytest.mark.parametrize("path", [*READ, *FORMS])
-def test_the_owner_sees_the_page(desk, paths, path):
-    answer = signed_in(desk.user).get(paths(path))
-    assert answer.status_code == 200
-    assert answer["Cache-Control"] == "no-store"
-
-
-@pytest.mark.parametrize("path", [*READ, *FORMS])
-def test_an_anonymous_user_is_asked_to_sign_in_and_returns(paths, path):
-    answer = Client().get(paths(path))
-    assert answer.status_code == 302
-    assert answer["Location"] == f"/accounts/login/?next={paths(path)}"
-
-
-@pytest.mark.parametrize("path", [*FORMS, *CHANGES])
-def test_a_form_of_an_anonymous_user_changes_nothing(paths, path):
-    before = state()
-    answer = Client().post(paths(path))
-    assert (answer.status_code, answer["Location"]) == (302, "/accounts/login/?next=/desk")
-    assert state() == before
+def test_an_anonymous_user_signs_in_and_returns(paths):
+    page, form = paths("/bots/{bot}/elect"), Client().post("/desk/withdraw")
+    assert Client().get(page)["Location"] == f"/accounts/login/?next={page}"
+    assert form["Location"] == "/accounts/login/?next=/desk"
 
 
 def test_another_users_secret_is_not_found_under_the_users_own_bot(desk, stranger, paths):
@@ -103,18 +89,6 @@ def test_a_user_without_a_desk_sees_an_explanation(db):
     user = User.objects.create_user("unverified@example.com", PASSWORD)
     answer = signed_in(user).get("/desk")
     assert (answer.status_code, problem(answer)) == (403, "not_allowed")
-
-
-@pytest.mark.parametrize("path", [*READ, *FORMS])
-def test_staff_are_redirected_to_the_control_area(paths, path):
-    assert signed_in(a_staff_user()).get(paths(path))["Location"] == "/control/"
-
-
-@pytest.mark.parametrize("path", [*FORMS, *CHANGES])
-def test_staff_change_no_customers_desk(paths, path):
-    before = state()
-    assert signed_in(a_staff_user()).post(paths(path))["Location"] == "/control/"
-    assert state() == before
 
 
 def test_changes_are_limited_for_each_user(settings, desk, stranger):

@@ -13,7 +13,6 @@ from tests.client import push, signed_in
 from tests.factories import a_bot
 from tests.pages import copied, errors, source, words
 from tests.signals.bodies import tradingview
-from tests.signals.contract.test_relay import MISTAKES
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
@@ -166,9 +165,9 @@ def test_the_check_sends_the_message_of_the_alert(page):
         assert message.removesuffix("\nEND") == alerts(page)[0]
 
 
-def test_every_linked_mistake_is_explained(page, client):
+def test_the_mistakes_of_a_message_are_linked_and_explained(page, client):
     named = set(re.findall(r'href="/problems/([a-z_]+)"', source(page)))
-    assert set(MISTAKES) - {"direction_mismatch"} <= named
+    assert {"ticker_only", "pair_mismatch", "invalid", "not_elected"} <= named
     for code in named:
         assert client.get(f"/problems/{code}").status_code == 200
 

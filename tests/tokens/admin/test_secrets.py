@@ -74,12 +74,11 @@ def test_the_old_secret_ends_at_once_without_an_overlap(client, desk):
     assert signs(old) == "signature_invalid"
 
 
-@pytest.mark.parametrize("seconds", [3600, 86400, 604800])
-def test_the_old_secret_verifies_during_the_overlap(client, desk, time_machine, seconds):
+def test_the_old_secret_verifies_during_the_overlap(client, desk, time_machine):
     time_machine.move_to(timezone.now())
-    old, new = generate(client), generate(client, overlap=str(seconds))
+    old, new = generate(client), generate(client, overlap="3600")
     assert (signs(old), signs(new)) == ("ok", "ok")
-    time_machine.shift(seconds + 1)
+    time_machine.shift(3601)
     assert (signs(old), signs(new)) == ("signature_invalid", "ok")
 
 

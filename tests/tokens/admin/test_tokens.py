@@ -100,13 +100,10 @@ def test_an_expiry_is_in_utc_and_holds(client, time_machine):
     ("field", "value"),
     [
         ("name", ""),
-        ("name", "x" * 81),
-        ("name", "a\x07bell"),
         ("scopes", []),
         ("scopes", ["admin"]),
         ("expiresAt", "2020-01-01T00:00"),
         ("expiresAt", "9999-12-31T23:59-14:00"),
-        ("expiresAt", "tomorrow"),
     ],
 )
 def test_an_invalid_token_form_shows_the_error_at_its_field(client, field, value):
