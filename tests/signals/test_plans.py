@@ -554,6 +554,14 @@ def test_no_statement_is_compiled(db):
 
 
 @on_postgresql
+def test_an_index_in_order_is_not_taken_for_dear(db):
+    """PostgreSQL expects few events of a bot, and would rather collect and sort all of them."""
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW random_page_cost")
+        assert cursor.fetchone() == ("1.1",)
+
+
+@on_postgresql
 def test_what_is_asked_of_large_tables_has_its_index(desk):
     bot, engine, operator = a_bot(desk), a_platform_token(), a_client()
     owner = signed_in(desk.user)
