@@ -116,7 +116,10 @@ def plans(client: Client, file: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command: seconds, seconds of the processor in it, and the most memory in bytes."""
+    """A command: seconds, seconds of the processor in it, and the most memory in bytes.
+
+    The memory of a command that takes less than this process is this process's.
+    """
 
     name: str
     seconds: float
