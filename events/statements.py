@@ -122,6 +122,7 @@ IDENTITY = ", ".join(f"event.{name}" for name in Identity._fields)
 FIND_SEEN = f"""SELECT {IDENTITY}
 FROM {HEAD} AS head LEFT JOIN {Event._meta.db_table} AS event ON event.position = %s
 WHERE NOT pg_is_in_recovery()"""
+FIND_IDENTITY = f"SELECT {IDENTITY} FROM {Event._meta.db_table} AS event WHERE position = %s"
 HALT = f"UPDATE {HEAD} SET halted = true WHERE epoch = %s AND NOT halted"
 
 

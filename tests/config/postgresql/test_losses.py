@@ -177,6 +177,23 @@ def test_of_many_processes_that_notice_it_one_says_so_and_none_writes(service):
         assert sum(now) == sum(said) + 1
 
 
+def test_a_reader_of_a_lost_event_is_told_even_if_every_process_was_restarted(service):
+    token = service.of("readToken")
+    with serving_beside(service.server) as server:
+        feed = f"{server.base_url}{EVENTS}?order=desc&limit=1"
+        assert service.push("read-and-lost", server).status_code == 200
+        lost = service.http.get(feed, headers=token).json()["next"]
+    service.promote(GONE)
+    with serving_beside(service.server) as server:
+        for number in range(3):
+            assert service.push(f"unaware-{number}", server).status_code == 200
+        assert not service.is_halted()
+        feed = f"{server.base_url}{EVENTS}"
+        for headers in ({}, {"Accept": "text/event-stream"}):
+            answer = service.http.get(f"{feed}?after={lost}", headers={**token, **headers})
+            assert (answer.status_code, answer.json()["code"]) == (422, "cursor_lost")
+
+
 def test_a_standby_is_not_compared(postgresql, service):
     """It may be late, and nothing can be written there."""
     memory = Memory()
