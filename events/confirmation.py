@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from django.db import connection, transaction
 
-from events.waits import Wait
+from events.unavailable_reasons import Wait
 from events.writer_queue import WaitEnded
 
 TIMEOUT = 1.5  # seconds for a commit

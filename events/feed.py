@@ -35,7 +35,7 @@ from events.statements import (
     parse_datetime,
 )
 from events.times import to_rfc3339
-from events.waits import give_way
+from events.unavailable_reasons import give_way
 
 EVENT_TABLE = Event._meta.db_table
 MAX_SPANS_PER_PAGE = 20

@@ -33,7 +33,7 @@ from events.statements import (
     parse_datetime,
 )
 from events.times import truncate_to_milliseconds
-from events.waits import Wait
+from events.unavailable_reasons import Wait
 from events.writer_queue import WaitEnded, wait_for_turn
 
 MOST_LINKS = 64  # of a span: as many as the signals of a batch

@@ -38,7 +38,7 @@ from events.live.readers import (
     View,
 )
 from events.models import Event, Head
-from events.waits import Wait
+from events.unavailable_reasons import Wait
 
 logger = logging.getLogger(__name__)
 

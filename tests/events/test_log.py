@@ -12,7 +12,7 @@ from events import log
 from events.actors import SYSTEM
 from events.kinds import EVERYONE, Kind
 from events.models import Event, Head
-from events.waits import Wait
+from events.unavailable_reasons import Wait
 from events.writer_queue import WaitEnded
 
 pytestmark = pytest.mark.django_db

@@ -18,7 +18,7 @@ from django.db import connection
 from events.http.refusals import ENDED
 from events.identity import Identity
 from events.losses import Memory
-from events.waits import Wait
+from events.unavailable_reasons import Wait
 from tests.client import EVENTS, HOOK
 from tests.drills.stage import Postgresql, needs_servers
 from tests.server import Server, run_python, serving, serving_beside, serving_live
