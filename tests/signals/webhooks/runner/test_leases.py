@@ -203,6 +203,16 @@ def test_a_test_that_is_asked_for_meanwhile_is_due_and_what_was_paused_is_not(ro
     assert (current(row).next_attempt_at, take(row)) == (None, [])
 
 
+def test_what_came_during_a_pause_is_due_if_a_session_went_on_through_pause_and_resume(desk, row):
+    """Its events are no news to the runner: they came while the webhook was paused."""
+    (leased,) = take(row)
+    actions.pause(webhook=row, actor=SYSTEM)
+    a_bot(desk)
+    actions.resume(webhook=row, actor=SYSTEM)
+    end(leased, position=leased.position, pause=None)
+    assert due(10) == [(row.pk, False)]
+
+
 def test_a_failure_waits_although_there_is_news(row):
     (leased,) = take(row)
     end(leased, pause=timedelta(seconds=30), failures=1, status=500)
