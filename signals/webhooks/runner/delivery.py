@@ -144,8 +144,8 @@ def finish(leases: Sequence[Lease]) -> None:
             lease = done[row.pk]
             if row.lease_generation != lease.row.lease_generation:
                 continue
-            # The lease made the webhook due at its end. Any other time is of an action since then: of
-            # a resume, for one. What came while the webhook was paused is no news.
+            # The lease made the webhook due at its end. Any other time is of an action since then,
+            # such as a resume: what came while the webhook was paused is no news.
             if row.next_attempt_at != row.leased_until and lease.pause is None:
                 lease.pause = AT_ONCE
             row.leased_until = None
