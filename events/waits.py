@@ -36,6 +36,7 @@ class Wait(StrEnum):
     STATEMENT = "statement"  # the end of a statement
     PROCESS = "process"  # this process: it stood still in the middle of a transaction
     CONFIRMATION = "confirmation"  # a standby's, of a commit
+    REPLICA = "replica"  # a standby that may be read and is not behind what was asked for
     DATABASE = "database"  # the database, which went away or refused
     CACHE = "cache"  # the cache
     READERS = "readers"  # a place for one more reader that waits or has a stream

@@ -1,0 +1,104 @@
+"""What a live server does where the replica that it reads is behind what a reader has read.
+
+It waits a moment for the replica. That a cursor is lost, or that another log has taken the place of
+this one, only the primary can say. Without a replica, nothing here takes a statement.
+"""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from events.databases import PRIMARY, reads_replica
+from events.feed import read_head
+from events.http.cursors import epoch_of, log_position
+from events.http.refusals import CursorLost
+from events.models import Head
+from events.waits import Wait
+from events.writer_queue import WaitEnded
+
+TIMEOUT = 1.0  # seconds
+LOOK_INTERVAL = 0.05  # seconds
+# Threads that wait at once. They are among the few that let readers in: whoever finds no place gets
+# the answer of those who waited in vain, and comes back.
+PLACES = 2
+
+_places = threading.BoundedSemaphore(PLACES)
+# Epochs that the primary did not know. None becomes the log's again, so it is asked once for each.
+_lost: deque[str] = deque(maxlen=100)
+
+
+def reach(position: int) -> None:
+    """Waits until what this thread reads has the log up to this position.
+
+    A process reads one node at a time. The next one may be behind. Raises ``WaitEnded`` if it
+    stays so.
+    """
+    if not reads_replica() or read_head().position >= position:
+        return
+    with _place():
+        _wait(lambda head: head.position >= position)
+
+
+def head_for(cursor: str) -> Head:
+    """The head of the log as far as this cursor needs it.
+
+    Raises ``CursorLost`` if the primary does not know the cursor, ``Invalid`` if it is none, and
+    ``WaitEnded`` if only the replica does not know it.
+    """
+    head = read_head()
+    if not reads_replica() or _knows(head, cursor):
+        return head
+    epoch = epoch_of(cursor)
+    if epoch in _lost:
+        raise CursorLost
+    with _place():
+        try:
+            return _wait(lambda head: _knows(head, cursor))
+        except WaitEnded:
+            head = read_head(PRIMARY)
+            if _knows(head, cursor):
+                raise
+    if head.epoch != epoch:
+        _lost.append(epoch)
+    raise CursorLost
+
+
+def is_behind(head: Head, position: int, epoch: str) -> bool:
+    """Whether the replica with this head lacks what was read of the log before.
+
+    If its log is another one than that of ``epoch``, the primary says which is the later one.
+    """
+    if not reads_replica():
+        return False
+    if head.epoch != epoch:
+        return read_head(PRIMARY).epoch != head.epoch
+    return head.position < position
+
+
+def _knows(head: Head, cursor: str) -> bool:
+    try:
+        log_position(cursor, head.epoch, head.position)
+    except CursorLost:
+        return False
+    return True
+
+
+def _wait(is_there: Callable[[Head], bool]) -> Head:
+    deadline = time.monotonic() + TIMEOUT
+    while time.monotonic() < deadline:
+        time.sleep(LOOK_INTERVAL)
+        if is_there(head := read_head()):
+            return head
+    raise WaitEnded(Wait.REPLICA)
+
+
+@contextmanager
+def _place() -> Iterator[None]:
+    if not _places.acquire(blocking=False):
+        raise WaitEnded(Wait.REPLICA)
+    try:
+        yield
+    finally:
+        _places.release()
