@@ -17,8 +17,8 @@ from django.utils import timezone
 from django.views.generic import FormView, View
 
 from events.http import limits
-from events.http.pages import View as AnyView
-from events.http.pages import page
+from events.http.web_pages import View as AnyView
+from events.http.web_pages import page
 from signals.reports.overview import platform_overview
 from signals.site.activity import log_news
 from tokens.callers.staff import (

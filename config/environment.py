@@ -41,7 +41,7 @@ MAILBOX = re.compile(r"[^\s@]+@[^\s@]+")
 POSTGRESQL = {"postgres", "postgresql", "psql", "pgsql"}
 SMTP = {"smtp", "smtps", "smtp+tls", "smtp+ssl"}
 OTHER_MAIL = {"consolemail", "filemail", "memorymail", "dummymail"}
-CONSOLE_MAIL = "config.accounts.sent_mail.PrintedMail"
+CONSOLE_MAIL = "config.accounts.check_your_email.PrintedMail"
 # What `manage.py deliver` opens at most, whatever THREADS is: each of its threads keeps its own.
 RUNNER_CONNECTIONS = 16
 # The cache counts failed sign-ins. In a small cache, failures elsewhere would evict the counters.

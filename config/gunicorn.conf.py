@@ -68,7 +68,7 @@ globals().update(heads.SETTINGS)
 # gunicorn would log paths, which may hold secrets. The service logs its own requests.
 accesslog = None
 errorlog = "-"
-logger_class = "config.logs.GunicornLogger"
+logger_class = "config.logging_setup.GunicornLogger"
 loglevel = LOG_LEVEL
 # A running service is controlled by Unix signals only. No control socket.
 control_socket_disable = True

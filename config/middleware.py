@@ -33,7 +33,6 @@ from config.problems import API, problem, to_refusal
 from events import confirmation, tracing
 from events.http.api_view import ApiView
 from events.http.bodies import check_declared
-from events.http.pages import View
 from events.http.refusals import (
     ExchangeSecret,
     HostInvalid,
@@ -44,6 +43,7 @@ from events.http.refusals import (
     Refused,
 )
 from events.http.requests import media_weights, state_of
+from events.http.web_pages import View
 from events.writer_queue import DATABASE_ERRORS
 from tokens.crypto import formats
 from tokens.crypto.exchange_secrets import is_secret, text_contains_secret
@@ -329,7 +329,7 @@ def _offered(view: View) -> tuple[str, ...]:
 
     All other views of the control area and the account pages are forms: GET and POST.
     """
-    declared = getattr(view, "methods", None)  # by events.http.pages.page
+    declared = getattr(view, "methods", None)  # by events.http.web_pages.page
     if declared:
         return tuple(declared)
     actions = getattr(view, "actions", None)

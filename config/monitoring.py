@@ -26,13 +26,13 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 from redis.exceptions import RedisError
 
-from events import confirmation, schema
+from events import confirmation, database_schema
 from events.http import limits
-from events.http.pages import page
 from events.http.refusals import NotFound
+from events.http.web_pages import page
 from events.models import Head
 from signals.notices.sending import failing_mails, mail_lag_seconds
-from signals.webhooks.runner.news import lag_seconds, webhooks_by_state
+from signals.webhooks.runner.pending_events import lag_seconds, webhooks_by_state
 
 OK, AWAY = "ok", "away"
 # The database waits for a standby to confirm commits: nothing can be written.
@@ -102,7 +102,7 @@ def _database() -> str:
 
 
 class SchemaState:
-    """Whether the database has what this release needs (``events.schema``).
+    """Whether the database has what this release needs (``events.database_schema``).
 
     It is read when it is first asked for. After that it is read again only if something was missing
     or a statement has failed since, and at most once in ``READ_AGAIN_AFTER`` seconds.
@@ -129,7 +129,7 @@ class SchemaState:
         self._is_doubted = False
         before = self._lacks
         try:
-            self._lacks = schema.lacks(connection)
+            self._lacks = database_schema.lacks(connection)
         except DatabaseError:
             self._is_doubted = True  # what was read before counts until the next attempt
             return

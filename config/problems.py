@@ -21,9 +21,9 @@ from redis.exceptions import RedisError
 
 from config import monitoring
 from events.http import refusals
-from events.http.pages import page
 from events.http.requests import state_of
-from events.waits import Wait, wait_of
+from events.http.web_pages import page
+from events.unavailable_reasons import Wait, wait_of
 from events.writer_queue import DATABASE_ERRORS
 from signals.intake.api import PUBLIC
 

@@ -4,7 +4,7 @@ from config import environment as env
 from config import security_headers
 from config.accounts.settings import *  # noqa: F403 - Django reads all of them from this module
 from config.environment import ROOT
-from config.logs import logging_settings
+from config.logging_setup import logging_settings
 from desks.ids import SIGNAL_ID, SUBSCRIPTION_ID, USER_ID
 
 env.read_file()

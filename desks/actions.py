@@ -19,7 +19,7 @@ from desks.models.automation import MAX_BOTS, NOT_EXPECTED
 from desks.models.election import Reason
 from events import log
 from events.actors import Actor
-from events.http.names import require_name
+from events.http.name_rules import require_name
 from events.http.refusals import Invalid, NotAllowed
 from events.kinds import EVERYONE, Kind
 from events.log import Turn

@@ -16,7 +16,7 @@ from desks.models import Automation, Card, Desk, Election, User
 from desks.models.desk import DeskQuerySet
 from events.control.lists import EMPTY_VALUE, ChoiceFilter, add_related, pill
 from events.control.pages import ActionPage, ReadOnlyAdmin
-from events.http.names import NameField
+from events.http.name_rules import NameField
 from events.models import Event
 
 

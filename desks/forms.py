@@ -11,7 +11,7 @@ from django.forms import ChoiceField, IntegerField, RadioSelect
 from desks.expectation_rules import MAX_AGE, MAX_EVERY, MAX_GRACE, SECOND, Expectation
 from desks.models import Automation
 from desks.pairs import MAX_PAIR_LENGTH, PAIR_FORM, Direction
-from events.http.names import NameField
+from events.http.name_rules import NameField
 
 # The venues that a desk can connect to, in alphabetical order, and any other. Desks stay connected
 # to a venue that is removed from the list.

@@ -56,9 +56,9 @@ from events.live.frames import MEDIA_TYPE, Version
 from events.live.hub import hub
 from events.live.readers import Credential, View
 from events.live.streams import is_live, open_stream, topics_at
-from events.live.waiting import Waiter
+from events.live.waiting_readers import Waiter
 from events.models import Event, Head
-from events.waits import give_way
+from events.unavailable_reasons import give_way
 
 LAST_EVENT_ID = "Last-Event-ID"
 PAGE_TIME = 30  # seconds, more than a request takes to make a page

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from django.db import connection, connections, transaction
 
 from events.databases import written
-from events.waits import Wait
+from events.unavailable_reasons import Wait
 from events.writer_queue import WaitEnded
 
 TIMEOUT = 1.5  # seconds for a commit

@@ -27,7 +27,7 @@ from events.kinds import Kind
 from events.models import SEARCHED, Event, Head
 from events.statements import Union, adapt_datetime, fetch_all
 from events.times import to_rfc3339
-from events.waits import give_way
+from events.unavailable_reasons import give_way
 
 EVENT_TABLE = Event._meta.db_table
 MAX_SPANS_PER_PAGE = 20

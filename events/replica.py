@@ -15,7 +15,7 @@ from events.feed import read_head
 from events.http.cursors import epoch_of, log_position
 from events.http.refusals import CursorLost
 from events.models import Head
-from events.waits import Wait
+from events.unavailable_reasons import Wait
 from events.writer_queue import WaitEnded
 
 TIMEOUT = 1.0  # seconds

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 
 from django.db import InterfaceError, InternalError, OperationalError, connection
 
-from events.waits import Wait, wait_of
+from events.unavailable_reasons import Wait, wait_of
 
 TIMEOUT = 1.8  # seconds: leaves time to answer within the contract's two seconds
 POLL_INTERVAL = 0.001  # seconds

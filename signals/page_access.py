@@ -10,8 +10,8 @@ from django.urls import reverse
 
 from desks.models import Automation, Desk, User
 from events.http import limits
-from events.http.pages import View, page
 from events.http.refusals import NotAllowed, found_or_404
+from events.http.web_pages import View, page
 from tokens.callers.staff import is_staff, require_staff, signed_in_recently
 
 Spends = str | None | Callable[[HttpRequest], str]

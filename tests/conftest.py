@@ -22,7 +22,7 @@ from desks.models import Card, Desk, User
 from events import confirmation, log
 from events.http import limits
 from events.live import hub
-from events.live.waiting import slots
+from events.live.waiting_readers import slots
 from events.models import Event, Head
 from tests import distribution, factories, prepared, staff
 from tests.client import signed_in

@@ -18,7 +18,7 @@ from desks.models import Automation, Desk
 from desks.models.election import Reason
 from events import log
 from events.actors import Actor, ActorType
-from events.http.names import require_name
+from events.http.name_rules import require_name
 from events.http.refusals import FieldCode, Invalid, TokenInvalid
 from events.kinds import Kind
 from events.times import to_rfc3339, truncate_to_milliseconds

@@ -21,7 +21,7 @@ from desks.models import Automation
 from events.control.lists import ChoiceFilter, add_related, pill
 from events.control.pages import ActionPage, ReadOnlyAdmin
 from events.http import limits
-from events.http.names import NameField
+from events.http.name_rules import NameField
 from tokens import actions
 from tokens.choices import Source
 from tokens.forms import SecretForm, refuse_used, used_once

@@ -18,7 +18,7 @@ from config.accounts.hashing import keep_session
 from config.accounts.settings import MIN_PASSWORD_LENGTH
 from desks.models import User
 from desks.models.user import MAX_ADDRESS_LENGTH, normalize_address
-from events.http.names import MAX_NAME_LENGTH, validate_name
+from events.http.name_rules import MAX_NAME_LENGTH, validate_name
 
 PASSWORD_RULE = f"{MIN_PASSWORD_LENGTH} characters or more, and not a common password."
 

@@ -26,10 +26,10 @@ from django.http import HttpRequest, HttpResponseBase
 from desks.models import User
 from desks.models.user import normalize_address
 from events.http import limits
-from events.http.pages import View
 from events.http.refusals import RateLimited, Unavailable
 from events.http.requests import rate_limit_address
-from events.waits import Wait
+from events.http.web_pages import View
+from events.unavailable_reasons import Wait
 
 AT_ONCE = 2
 ADMITTED = max(1, settings.THREADS // 2)

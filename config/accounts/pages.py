@@ -21,10 +21,10 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
 
-from config.accounts import sent_mail
+from config.accounts import check_your_email
 from config.accounts.forms import ResetPasswordForm
 from desks.models import User
-from events.http.pages import ask, page
+from events.http.web_pages import ask, page
 
 RESET_SENT = "account_reset_password_done"
 LINK_SENT = "account_email_verification_sent"
@@ -38,7 +38,7 @@ class AskForReset(PasswordResetView):
 
     def form_valid(self, form: ResetPasswordForm) -> HttpResponse:
         address = form.cleaned_data["email"]
-        return sent_mail.send(self.request, RESET_SENT, address, lambda: self._deliver(form))
+        return check_your_email.send(self.request, RESET_SENT, address, lambda: self._deliver(form))
 
     def _deliver(self, form: ResetPasswordForm) -> HttpResponse | None:
         """Sends the mail, or returns the response of allauth's limit."""
@@ -49,7 +49,7 @@ class AskForReset(PasswordResetView):
 @page("GET")
 def reset_sent(request: HttpRequest) -> HttpResponse:
     """Says that an email was sent. The page is the same for every address."""
-    return sent_mail.show(request, RESET_SENT, "account/password_reset_done.html")
+    return check_your_email.show(request, RESET_SENT, "account/password_reset_done.html")
 
 
 # --- An address that is not confirmed yet: at a first sign-in, and while the address changes ------
@@ -64,10 +64,14 @@ def link_sent(request: HttpRequest) -> HttpResponse:
     awaited = _awaited_address(request)
     if request.method != "POST":
         known = awaited.email if awaited else ""
-        return sent_mail.show(request, LINK_SENT, "account/verification_sent.html", known=known)
+        return check_your_email.show(
+            request, LINK_SENT, "account/verification_sent.html", known=known
+        )
     if awaited is None:
         return redirect("account_login")
-    return sent_mail.send(request, LINK_SENT, awaited.email, lambda: _send_link(request, awaited))
+    return check_your_email.send(
+        request, LINK_SENT, awaited.email, lambda: _send_link(request, awaited)
+    )
 
 
 def _awaited_address(request: HttpRequest) -> EmailAddress | None:

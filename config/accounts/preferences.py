@@ -18,7 +18,7 @@ from django.shortcuts import redirect
 from desks.expectations import count_days_in_new_zone
 from desks.models import User
 from desks.models.user import Theme
-from events.http.pages import form_page, page, sent
+from events.http.web_pages import form_page, page, sent
 
 BY_DEVICE = "light dark"
 THEMES = [(Theme.SYSTEM, "As my device"), (Theme.LIGHT, "Light"), (Theme.DARK, "Dark")]

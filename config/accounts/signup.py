@@ -17,11 +17,11 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 
-from config.accounts import sent_mail
+from config.accounts import check_your_email
 from config.accounts.forms import PasswordForm, SignUpForm
 from desks.actions import is_taken, open_account
 from desks.models import User
-from events.http.pages import form_page, page, sent
+from events.http.web_pages import form_page, page, sent
 
 LIFETIME = timedelta(hours=24)  # of a link
 SALT = "config.accounts.sign-up"
@@ -42,14 +42,18 @@ def sign_up(request: HttpRequest) -> HttpResponse:
     if not form.is_valid():
         return form_page(request, "account/signup.html", form)
     address = form.cleaned_data["email"]
-    return sent_mail.send(request, "account_signup_sent", address, lambda: _mail(request, address))
+    return check_your_email.send(
+        request, "account_signup_sent", address, lambda: _mail(request, address)
+    )
 
 
 @page("GET")
 def check_email(request: HttpRequest) -> HttpResponse:
     """Says that an email was sent. The page is the same for every address."""
     hours = int(LIFETIME.total_seconds() // 3600)
-    return sent_mail.show(request, "account_signup_sent", "account/signup_sent.html", hours=hours)
+    return check_your_email.show(
+        request, "account_signup_sent", "account/signup_sent.html", hours=hours
+    )
 
 
 @page("GET")

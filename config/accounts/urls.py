@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from django.db import transaction
 from django.urls import URLPattern, URLResolver, include, path
 
-from config.accounts import data, pages, preferences, signup
+from config.accounts import data_page, pages, preferences, signup
 from config.accounts.hashing import limit_hashing
 
 # Pages whose change and its notice are one transaction. allauth tells of an added authenticator app
@@ -57,8 +57,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("sessions/end/", pages.end_sessions, name="end_other_sessions"),
     path("sessions/<int:pk>/end/", pages.end_sessions, name="end_session"),
     path("preferences/", preferences.preferences, name="account_preferences"),
-    path("data/", data.own_data, name="account_data"),
-    path("close/", data.close, name="account_close"),
+    path("data/", data_page.own_data, name="account_data"),
+    path("close/", data_page.close, name="account_close"),
     path("", include("allauth.urls")),
 ]
 _decorate(urlpatterns)

@@ -23,7 +23,7 @@ from events.live import metrics
 from events.live.hub import hub
 from events.live.readers import MAX_UNSENT, Reader, View
 from events.live.streams import Stream
-from events.waits import Wait
+from events.unavailable_reasons import Wait
 
 logger = logging.getLogger(__name__)
 

@@ -26,8 +26,8 @@ from config.openapi import responses
 from config.openapi.responses import Document
 from events.feed import EventRecord
 from events.http.api_view import ApiResponse, ApiView
-from events.http.pages import View
 from events.http.schemas import Body
+from events.http.web_pages import View
 from events.json_schema import schema_of
 from events.kinds import DATA, Kind
 from signals.intake.api import PUBLIC
@@ -162,7 +162,7 @@ class BearerScheme(OpenApiAuthenticationExtension):
 class SignerScheme(BearerScheme):
     """A token, or a signature and its timestamp."""
 
-    target_class = "signals.intake.authentication.SignerAuthentication"
+    target_class = "signals.intake.sender.SignerAuthentication"
     name = ["signature", "timestamp"]  # type: ignore[assignment]
 
     def get_security_requirement(self, auto_schema: AutoSchema) -> list[dict[str, list[Any]]]:

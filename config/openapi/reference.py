@@ -17,8 +17,8 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from config.openapi.generator import document
-from events.http.pages import page
 from events.http.refusals import Refused
+from events.http.web_pages import page
 from signals.contract.page import TOKEN, Row
 
 Document = dict[str, Any]

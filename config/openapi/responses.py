@@ -9,7 +9,7 @@ from http import HTTPStatus
 from typing import Any
 
 from config import security_headers
-from config.openapi import sent
+from config.openapi import messages_and_streams
 from config.problems import MEDIA_TYPE, usual_members
 from events.http import refusals
 from events.http.refusals import Refused
@@ -140,8 +140,8 @@ def finish(result: Document) -> Document:
             components["schemas"][described.__name__] = object_schema(described, refer)
         return {"$ref": f"#/components/schemas/{described.__name__}"}
 
-    result["webhooks"] = sent.webhooks(refer)
-    components["schemas"]["Stream"] = sent.stream(refer)
+    result["webhooks"] = messages_and_streams.webhooks(refer)
+    components["schemas"]["Stream"] = messages_and_streams.stream(refer)
     components["headers"] = HEADERS
     components["responses"] = NOT_HTTP | {
         refusal.code: _refused([refusal]) for refusal in EVERYWHERE
@@ -169,7 +169,7 @@ def _finish_operation(operation: Document) -> None:
         response["headers"] = response.get("headers", {}) | _headers(headers)
         if streamed := response.get("content", {}).get(STREAM):
             streamed["schema"] = {"$ref": "#/components/schemas/Stream"}
-            streamed["example"] = sent.STREAM_EXAMPLE
+            streamed["example"] = messages_and_streams.STREAM_EXAMPLE
     if headers is PUBLIC:
         responses["304"] = {"description": "As the ETag names it.", "headers": _headers(headers)}
     for name in NOT_HTTP:

@@ -20,7 +20,7 @@ from psycopg.errors import Diagnostic
 from psycopg.pq import TransactionStatus
 
 from events import confirmation
-from events.waits import Wait
+from events.unavailable_reasons import Wait
 from events.writer_queue import WaitEnded
 
 

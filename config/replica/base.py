@@ -11,7 +11,7 @@ from psycopg.abc import RV, PQGen
 
 from config.postgresql import base
 from config.replica.patroni import Node, nodes
-from events.waits import Wait
+from events.unavailable_reasons import Wait
 from events.writer_queue import WaitEnded
 
 ATTEMPTS = 3

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import httpx2
 
-from events.waits import Wait
+from events.unavailable_reasons import Wait
 from events.writer_queue import WaitEnded
 
 logger = logging.getLogger(__name__)

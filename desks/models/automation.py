@@ -9,7 +9,7 @@ from django.utils.functional import cached_property
 
 from desks.expectation_rules import Expectation, ExpectationRecord, MaxAge
 from desks.ids import MAX_ID_LENGTH, BotId, new_bot_id
-from events.http.names import MAX_NAME_LENGTH
+from events.http.name_rules import MAX_NAME_LENGTH
 from events.json_schema import DateTime
 from events.kinds import Kind, data_of
 

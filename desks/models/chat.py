@@ -10,7 +10,7 @@ from django.db import models
 from django.db.models import Q
 
 from desks.ids import MAX_ID_LENGTH, new_chat_id
-from events.http.names import MAX_NAME_LENGTH
+from events.http.name_rules import MAX_NAME_LENGTH
 from events.times import to_rfc3339
 
 MAX_CHATS = 5  # of a user

@@ -8,7 +8,7 @@ from django.db.models import F, FilteredRelation, Q
 from desks.ids import MAX_ID_LENGTH, new_user_id
 from desks.models.card import Card
 from events.actors import Actor, ActorType
-from events.http.names import MAX_NAME_LENGTH
+from events.http.name_rules import MAX_NAME_LENGTH
 from events.kinds import Kind, data_of
 from events.models import Event
 

@@ -24,8 +24,8 @@ from events.control.lists import (
     related_links,
     sections_of,
 )
-from events.http.pages import refusal_beside
 from events.http.refusals import Invalid
+from events.http.web_pages import refusal_beside
 
 
 class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Annotated, Any, ClassVar, TypedDict, TypeVar
 
 from events.json_schema import one_of
-from events.waits import Wait
+from events.unavailable_reasons import Wait
 
 Row = TypeVar("Row")
 

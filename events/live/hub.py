@@ -36,7 +36,7 @@ from events.live.readers import (
     View,
 )
 from events.models import Event, Head
-from events.waits import Wait
+from events.unavailable_reasons import Wait
 from events.writer_queue import WaitEnded
 
 logger = logging.getLogger(__name__)

@@ -19,9 +19,9 @@ from events.http.refusals import CursorLost
 from events.live.frames import MEDIA_TYPE, event_frame, first_frame, position_frame
 from events.live.hub import hub
 from events.live.readers import Reader, Topic, View
-from events.live.waiting import ThreadReader
+from events.live.waiting_readers import ThreadReader
 from events.models import Head
-from events.waits import Wait
+from events.unavailable_reasons import Wait
 from events.writer_queue import WaitEnded
 
 HEADERS = {"X-Accel-Buffering": "no"}  # tells nginx to pass each frame on at once

@@ -11,7 +11,7 @@ from django.db.models.functions import Lag
 
 from desks.models import Bookmark, Desk, User
 from desks.models.chat import Chat
-from events import schema
+from events import database_schema
 from events.feed import read_head
 from events.models import Event, Head
 from signals.audit.findings import Finding, Findings
@@ -20,7 +20,7 @@ from signals.webhooks.models import DeliveryAttempt, Subscription, SubscriptionS
 from tokens.crypto import keys
 from tokens.models import Sealed, SigningSecret, Token
 from tokens.models.secret import NO_TEXT, decrypt
-from tokens.sealed_texts import ENCRYPTED_FIELDS
+from tokens.reencryption import ENCRYPTED_FIELDS
 
 
 def audit_schema() -> Finding:
@@ -29,8 +29,8 @@ def audit_schema() -> Finding:
     Call it outside a snapshot: it makes temporary tables to compare with.
     """
     finding = Findings().schema
-    finding.count = len(schema.stored_models(connection))
-    finding.first = schema.differences(connection)
+    finding.count = len(database_schema.stored_models(connection))
+    finding.first = database_schema.differences(connection)
     finding.broken = len(finding.first)
     return finding
 

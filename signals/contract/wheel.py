@@ -13,7 +13,7 @@ from pathlib import Path
 
 from django.http import HttpRequest, HttpResponse
 
-from events.http.pages import page
+from events.http.web_pages import page
 from signals import client
 
 PACKAGE, VERSION = "signals_client", "0.1.0"

@@ -20,7 +20,7 @@ from events.http.refusals import (
 from events.kinds import SUPPRESSED, Kind
 from events.log import Turn
 from events.models import Event
-from signals.intake.incoming import Allowance, IncomingSignal
+from signals.intake.incoming_signal import Allowance, IncomingSignal
 from signals.intake.models import Outcome, Signal
 from signals.intake.statements import Question, State
 from signals.law import rules

@@ -20,7 +20,7 @@ from typing import Generic, TypeVar
 
 from django.db import OperationalError
 
-from events.waits import Wait
+from events.unavailable_reasons import Wait
 from events.writer_queue import DATABASE_ERRORS, TIMEOUT, WaitEnded, fails_all
 
 MAX_BATCH = 64  # bounds how long one batch holds the log's lock

@@ -16,10 +16,10 @@ from desks.models import Automation
 from events.http.refusals import Refused, SignatureInvalid, Unlawful
 from events.json_schema import JsonObject
 from signals.intake import statements
-from signals.intake.batch import submit
 from signals.intake.decision import LawfulSignal, UnlawfulSignal, authority, check_authority
-from signals.intake.incoming import Allowance, IncomingSignal
+from signals.intake.incoming_signal import Allowance, IncomingSignal
 from signals.intake.models import CHECKED, Accepted, Checked, Signal
+from signals.intake.recording import submit
 from signals.intake.statements import State
 from signals.law import rules, shapes
 from signals.law.shapes import Submission

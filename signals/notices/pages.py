@@ -12,9 +12,9 @@ from django.views.decorators.csrf import csrf_exempt
 from desks.models import Chat, NoticeChoice, QueuedNotice, User
 from desks.models.chat import MAX_CHATS, Service
 from desks.models.notice import MAIL, OF_A_DESK, OF_STAFF, NoticeKind
-from events.http.names import NameField
-from events.http.pages import ask, form_page, page, refusal_beside, sent
+from events.http.name_rules import NameField
 from events.http.refusals import NotFound, found_or_404
+from events.http.web_pages import ask, form_page, page, refusal_beside, sent
 from signals.notices.chats import actions, services, telegram
 from signals.notices.sending import CAN_BE_OFF, outcome_of, read_stop_link
 from signals.notices.texts import new_notice

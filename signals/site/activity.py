@@ -37,7 +37,7 @@ from events.live.frames import Version
 from events.live.readers import View
 from events.live.streams import open_stream
 from events.times import to_rfc3339
-from signals.intake.incoming import MAX_SENT_LENGTH
+from signals.intake.incoming_signal import MAX_SENT_LENGTH
 from signals.law.refusals import REASONS
 from signals.page_access import customer_page
 from signals.reports.activity import Line, bot_names, cursors, lines, newest_first

@@ -13,8 +13,8 @@ from django.urls import reverse
 from django.utils import timezone
 
 from desks.models import Desk
-from events.http.pages import ask, form_page, refusal_beside, sent
 from events.http.refusals import found_or_404
+from events.http.web_pages import ask, form_page, refusal_beside, sent
 from signals.page_access import back_to, customer_page, own_bot
 from signals.site.bots.pages import live_secrets, page_nonce, sample_of, tab_page
 from tokens import actions as token_actions

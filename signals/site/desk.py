@@ -15,7 +15,7 @@ from desks.forms import ConnectionForm, EnrolmentForm
 from desks.models import Card, Desk, Election
 from desks.visibility import desk_visibility
 from events.feed import Query, Window, read_page
-from events.http.pages import ask, form_page, refusal_beside, sent
+from events.http.web_pages import ask, form_page, refusal_beside, sent
 from signals.page_access import customer_page
 from signals.reports.activity import lines
 from signals.reports.attention import bots_at_a_glance, cards_of, concerns

@@ -23,7 +23,7 @@ from django.http import HttpRequest, StreamingHttpResponse
 from desks.models import Desk
 from events.http import limits
 from events.http.refusals import Unavailable
-from events.waits import Wait, give_way
+from events.unavailable_reasons import Wait, give_way
 from events.writer_queue import DATABASE_ERRORS
 
 LEASE = timedelta(seconds=60)

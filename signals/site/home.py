@@ -11,20 +11,20 @@ from desks.forms import ElectionForm
 from desks.models import Card
 from desks.pairs import PairAndDirection
 from events.http import limits
-from events.http.pages import page
 from events.http.refusals import ExchangeSecret, Malformed
 from events.http.requests import rate_limit_address
+from events.http.web_pages import page
 from events.json_schema import JsonObject
 from signals.contract.document import bodies
 from signals.intake.decision import LawfulSignal
-from signals.intake.incoming import IncomingSignal
+from signals.intake.incoming_signal import IncomingSignal
 from signals.intake.models import Checked
 from signals.intake.receive import judge, parse_lawful
 from signals.intake.statements import State
 from signals.law.refusals import ELECTED
 from signals.page_access import PAGES
 from signals.reports.reasons import Check, checks
-from signals.site.bots.dry_check import DryCheck, examine, written
+from signals.site.bots.message_check import DryCheck, examine, written
 
 MAX_MESSAGE = 4000  # characters
 ANY_BOT, ANY_CARD = "bot_0123456789abcdefghijkl", "card"

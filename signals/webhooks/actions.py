@@ -21,7 +21,7 @@ from events import log
 from events.actors import SYSTEM, Actor
 from events.feed import first_positions, read_head, read_page
 from events.http.cursors import log_cursor, log_position
-from events.http.names import require_name
+from events.http.name_rules import require_name
 from events.http.refusals import CursorLost, FieldCode, IdempotencyKeyReused, Invalid, NotFound
 from events.kinds import Kind
 from events.times import to_rfc3339

@@ -18,7 +18,7 @@ from events.feed import read_head
 from events.http.api_view import ApiResponse, ApiView
 from events.http.bodies import json_body, raw_body
 from events.http.cursors import list_page
-from events.http.names import MAX_NAME_LENGTH, validate_name
+from events.http.name_rules import MAX_NAME_LENGTH, validate_name
 from events.http.parameters import (
     MAX_TEXT_LENGTH,
     PageParameters,

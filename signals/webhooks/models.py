@@ -24,7 +24,7 @@ from events.feed import (
     serialize_event,
 )
 from events.http.cursors import log_cursor
-from events.http.names import MAX_NAME_LENGTH
+from events.http.name_rules import MAX_NAME_LENGTH
 from events.http.refusals import found_or_404
 from events.json_schema import Count, DateTime, Example, JsonSchema, one_of
 from events.kinds import GROUPS, Kind, data_of

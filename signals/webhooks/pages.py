@@ -24,9 +24,9 @@ from desks.models import Automation, Desk
 from events.actors import Actor
 from events.feed import read_head
 from events.http.cursors import log_cursor
-from events.http.names import NameField
-from events.http.pages import ask, form_page, refusal_beside, sent
+from events.http.name_rules import NameField
 from events.http.refusals import FieldCode, Invalid
+from events.http.web_pages import ask, form_page, refusal_beside, sent
 from events.kinds import Kind
 from events.models import Event
 from signals.contract.samples import Sample, plain_text

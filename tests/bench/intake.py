@@ -20,10 +20,10 @@ from prometheus_client import REGISTRY
 
 django.setup()
 
-from signals.intake import batch  # noqa: E402 - Django must be set up first
+from signals.intake import recording  # noqa: E402 - Django must be set up first
 from signals.intake.decision import Candidate, LawfulSignal  # noqa: E402
 from signals.intake.group_commit import Job  # noqa: E402
-from signals.intake.incoming import IncomingSignal  # noqa: E402
+from signals.intake.incoming_signal import IncomingSignal  # noqa: E402
 from signals.intake.models import Signal  # noqa: E402
 from signals.intake.receive import parse_lawful, receive  # noqa: E402
 from tests.bench.batches import BATCHES, LOCK, Asked, Found, Received, Turn  # noqa: E402
@@ -48,7 +48,7 @@ class Sender:
             Job(LawfulSignal(incoming, parse_lawful(incoming)))
             for incoming, _ in zip(self.signals(), range(size), strict=False)
         ]
-        batch.write(jobs)
+        recording.write(jobs)
         for job in jobs:
             job.outcome()  # raises a refusal
 

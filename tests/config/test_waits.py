@@ -15,7 +15,7 @@ from prometheus_client import REGISTRY
 
 from config.postgresql.base import DatabaseWrapper
 from events.http.refusals import ENDED
-from events.waits import Wait, wait_of
+from events.unavailable_reasons import Wait, wait_of
 from signals.intake import group_commit
 from signals.intake.models import Signal
 from tests.client import ME, get, push

@@ -106,7 +106,7 @@ class SigningSecretQuerySet(SealedSecretQuerySet):
 
 
 class SigningSecret(SealedSecret):
-    """A signing secret, encrypted and bound to its row. ``tokens.sealed_texts`` erases its text."""
+    """A signing secret, encrypted and bound to its row. ``tokens.reencryption`` erases its text."""
 
     source = models.CharField(max_length=16, choices=Source.choices())
     automation = models.ForeignKey(

@@ -13,7 +13,7 @@ from desks.models import Desk
 from desks.visibility import desk_visibility
 from events.actors import Actor, ActorType
 from events.feed import WHOLE_LOG, Visibility
-from events.http.names import MAX_NAME_LENGTH
+from events.http.name_rules import MAX_NAME_LENGTH
 from events.json_schema import EXAMPLE_USER_ID, DateTime, Example, JsonSchema, one_of
 from events.kinds import Kind, data_of
 from events.live.frames import EndReason

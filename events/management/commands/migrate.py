@@ -9,7 +9,7 @@ from django.core.management.commands.migrate import Command as Migrate
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from events.schema import differences
+from events.database_schema import differences
 from events.statements import without_timeouts
 
 

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from desks.notices.outbox import write
 from events.feed import read_head
-from events.management.log_command import COULD_NOT_RUN, LogCommand
+from events.management.base_command import COULD_NOT_RUN, LogCommand
 from events.models import Head
 from events.statements import snapshot
 from signals.audit.findings import NOT_COVERED, PROVED_BEFORE, Finding

@@ -14,14 +14,14 @@ import uvloop
 from django.utils import timezone
 
 from desks.expectations import Watch
-from events.management.log_command import LogCommand
+from events.management.base_command import LogCommand
 from signals.notices.chats.telegram import poll_telegram
 from signals.notices.sending import send_mails, send_to_chats
 from signals.notices.writers import EVERY, WRITERS, write_concerns
 from signals.outbound.database import DatabaseThreads
 from signals.webhooks.actions import note_failing
 from signals.webhooks.runner.loop import deliver_webhooks
-from tokens.sealed_texts import erase_ended
+from tokens.reencryption import erase_ended
 
 TICK = 2.0  # seconds between two looks; an alarm is at most 10 s late
 MAIL_TICK = 0.5  # less than what a rate saves up

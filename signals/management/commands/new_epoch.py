@@ -13,7 +13,7 @@ from events import log
 from events.actors import SYSTEM
 from events.columns import new_epoch
 from events.feed import read_head
-from events.management.log_command import LogCommand
+from events.management.base_command import LogCommand
 from events.models import Head
 from events.statements import without_timeouts
 from signals.notices.writers import RESTORED

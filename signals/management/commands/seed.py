@@ -11,7 +11,7 @@ from django.utils import timezone
 from tqdm import tqdm
 
 from desks.models import User
-from events.management.log_command import LogCommand
+from events.management.base_command import LogCommand
 from events.statements import without_timeouts
 from signals.demo.seeding import seed
 from signals.notices.writers import follow

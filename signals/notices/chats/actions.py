@@ -9,7 +9,7 @@ from desks.models import Chat, ChatCode, Desk, User
 from desks.models.chat import MAX_CHATS
 from desks.models.notice import FIRST, NoticeKind
 from desks.notices.outbox import write_security
-from events.http.names import require_name
+from events.http.name_rules import require_name
 from events.http.refusals import FieldCode, Invalid
 from signals.notices.chats import services
 from signals.notices.texts import page

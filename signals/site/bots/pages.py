@@ -23,8 +23,8 @@ from desks.forms import BotForm, ElectionForm, ExpectationForm, initial_of
 from desks.models import Automation, Desk
 from desks.models.automation import MAX_BOTS
 from events.feed import Query, Span, read_page
-from events.http.pages import ask, form_page, refusal_beside, sent
 from events.http.refusals import ExchangeSecret
+from events.http.web_pages import ask, form_page, refusal_beside, sent
 from events.models import Event
 from signals.contract.samples import SECRET, Push, plain_text, push
 from signals.intake.models import Signal
@@ -32,7 +32,7 @@ from signals.page_access import back_to, customer_page, own_bot
 from signals.reports.activity import board, lines
 from signals.reports.attention import bots_at_a_glance
 from signals.reports.counts import DAYS, PUSHED
-from signals.site.bots.dry_check import dry_check
+from signals.site.bots.message_check import dry_check
 from signals.site.desk import Step, next_of
 from tokens import actions as token_actions
 from tokens.choices import Source

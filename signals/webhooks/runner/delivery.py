@@ -40,7 +40,7 @@ from signals.webhooks.models import (
     Subscription,
     SubscriptionSecret,
 )
-from signals.webhooks.runner.news import Batch, read_alone, read_one
+from signals.webhooks.runner.pending_events import Batch, read_alone, read_one
 from signals.webhooks.runner.rates import Rates
 from tokens.crypto.keys import KeyLostError
 

@@ -18,7 +18,13 @@ from signals.outbound.database import follow_log, in_database, read_database
 from signals.outbound.guarded_client import KEEP_ALIVE, Client, Endpoint
 from signals.webhooks.models import DeliveryAttempt
 from signals.webhooks.runner.delivery import AT_ONCE, Lease, Session, due, finish, lease
-from signals.webhooks.runner.news import Batch, advance_quiet, behind, read_together, with_news
+from signals.webhooks.runner.pending_events import (
+    Batch,
+    advance_quiet,
+    behind,
+    read_together,
+    with_news,
+)
 from signals.webhooks.runner.rates import Rates, forget_old
 
 MOST_SESSIONS = 1500  # at a time, in one process

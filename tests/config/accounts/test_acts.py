@@ -12,7 +12,7 @@ from django.core import mail
 from django.test import Client
 from django.utils import timezone
 
-from config.accounts.sent_mail import COOLDOWN
+from config.accounts.check_your_email import COOLDOWN
 from tests import factories, pages, staff
 from tests.config.accounts.test_words import in_title_case
 

@@ -17,7 +17,7 @@ from config.postgresql.base import DatabaseWrapper
 from events import confirmation
 from events.http.refusals import ENDED
 from events.statements import without_timeouts
-from events.waits import Wait, wait_of
+from events.unavailable_reasons import Wait, wait_of
 from tests.client import EVENTS, HOOK
 from tests.drills.stage import Postgresql, needs_servers
 from tests.server import Server, run_python, serving

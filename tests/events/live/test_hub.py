@@ -31,7 +31,7 @@ from events.live.hub import (
     Recent,
 )
 from events.live.readers import MAX_UNSENT, Credential, Reader, View
-from events.live.waiting import ThreadReader
+from events.live.waiting_readers import ThreadReader
 from events.models import Event, Head
 from events.statements import execute
 from tests.factories import a_card, a_desk, a_ready_desk

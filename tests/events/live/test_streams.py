@@ -18,7 +18,7 @@ from events.live import streams
 from events.live.frames import EndReason
 from events.live.hub import hub
 from events.live.readers import MAX_UNSENT
-from events.live.waiting import slots
+from events.live.waiting_readers import slots
 from events.models import Head
 from tests import client
 from tests.factories import (

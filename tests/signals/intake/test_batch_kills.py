@@ -19,8 +19,8 @@ from django.core.management import call_command
 from django.db import connection, connections
 
 from events.models import Event, Head
-from signals.intake import batch
-from signals.intake.incoming import IncomingSignal
+from signals.intake import recording
+from signals.intake.incoming_signal import IncomingSignal
 from signals.intake.models import Signal
 from signals.intake.receive import receive
 from tests.client import post
@@ -90,7 +90,7 @@ def _send_until_killed(phase: str, token: Token, pipe: int) -> None:
     def tell(kind: str, value: object) -> None:
         os.write(pipe, f"{kind} {value}\n".encode())  # shorter than PIPE_BUF: in one piece
 
-    batch._queue._process = _killing(phase, tell)
+    recording._queue._process = _killing(phase, tell)
 
     def send() -> None:
         while True:
@@ -111,13 +111,13 @@ def _killing(phase: str, tell: Callable[[str, object], None]) -> Callable[[Any],
     def write(jobs: Any) -> None:
         numbers["batches"] += 1
         if numbers["batches"] <= BATCHES_BEFORE or len(jobs) == 1:
-            return batch.write(jobs)
+            return recording.write(jobs)
         tell("batch", len(jobs))
         if phase in ("commit", "wake"):
             _kill_at_commit(before=phase == "commit")
-            return batch.write(jobs)
+            return recording.write(jobs)
         with connection.execute_wrapper(kill):
-            return batch.write(jobs)
+            return recording.write(jobs)
 
     def kill(execute: Any, sql: str, *arguments: Any) -> Any:
         if phase in sql:

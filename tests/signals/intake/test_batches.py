@@ -16,13 +16,13 @@ from desks.models import Desk
 from events.actors import SYSTEM
 from events.http.refusals import Refused, TokenInvalid
 from events.models import Event, Head
-from signals.intake import batch
-from signals.intake.batch import write
+from signals.intake import recording
 from signals.intake.decision import LawfulSignal
 from signals.intake.group_commit import Job
-from signals.intake.incoming import IncomingSignal
+from signals.intake.incoming_signal import IncomingSignal
 from signals.intake.models import Signal
 from signals.intake.receive import parse_lawful
+from signals.intake.recording import write
 from signals.law.refusals import NonceUsed, PairMismatch
 from tests.factories import a_platform_token
 from tests.signals.bodies import deploy, fanout, floor
@@ -173,7 +173,7 @@ def test_who_comes_while_the_first_one_waits_for_a_connection_waits_for_the_same
 
     def send(job: CandidateJob) -> Signal:
         try:
-            return batch.submit(job.work)
+            return recording.submit(job.work)
         finally:
             connection.close()
 
@@ -184,7 +184,7 @@ def test_who_comes_while_the_first_one_waits_for_a_connection_waits_for_the_same
             assert connecting.wait(60)
             sent += [pool.submit(send, job) for job in candidates[1:]]
             limit = time.monotonic() + 60
-            while len(batch._queue._waiting) < len(candidates):
+            while len(recording._queue._waiting) < len(candidates):
                 assert time.monotonic() < limit
             goes_on.set()
             positions = [each.result(60).position for each in sent]

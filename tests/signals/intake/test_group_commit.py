@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.db import OperationalError
 
-from events.waits import Wait
+from events.unavailable_reasons import Wait
 from events.writer_queue import WaitEnded
 from signals.intake import group_commit
 from signals.intake.group_commit import MAX_BATCH, GroupCommit, Job

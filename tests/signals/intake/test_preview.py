@@ -4,7 +4,7 @@ import pytest
 
 from events.models import Event
 from signals.intake import receive
-from signals.intake.incoming import IncomingSignal
+from signals.intake.incoming_signal import IncomingSignal
 from signals.intake.models import Outcome, Signal
 from signals.law.refusals import DirectionMismatch
 from tests import factories

@@ -17,7 +17,7 @@ from desks.models import Card, Desk
 from events.actors import SYSTEM
 from events.kinds import Kind
 from events.models import Event, Head
-from signals.intake import batch
+from signals.intake import recording
 from signals.intake.models import Signal
 from tests.factories import a_card, a_platform_token, a_ready_desk
 from tests.processes import meet, run_together
@@ -48,7 +48,7 @@ def push(client: Client, **fields: Any) -> Any:
 
 def largest_batch() -> int:
     """The upper bound of the largest batch that this process wrote."""
-    [metric] = batch.BATCH.collect()
+    [metric] = recording.BATCH.collect()
     buckets = [sample for sample in metric.samples if sample.name.endswith("_bucket")]
     most = max(sample.value for sample in buckets)
     return next(int(float(b.labels["le"])) for b in buckets if b.value == most)

@@ -15,7 +15,7 @@ from tests.client import push
 from tests.factories import a_bot
 from tests.pages import errors, problem, source, words
 from tests.signals.bodies import tradingview
-from tests.signals.site.test_dry_check import MESSAGES, code
+from tests.signals.site.test_message_check import MESSAGES, code
 from tokens.crypto import formats
 
 pytestmark = pytest.mark.django_db

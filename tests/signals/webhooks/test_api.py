@@ -23,7 +23,7 @@ from signals.webhooks.models import (
     Subscription,
     SubscriptionSecret,
 )
-from signals.webhooks.runner.news import read_alone, read_together, with_news
+from signals.webhooks.runner.pending_events import read_alone, read_together, with_news
 from tests import factories
 from tests.client import EVENTS, JSON, SUBSCRIPTIONS, bearer, code, faults, get, signed_in
 from tests.notices import send

@@ -27,7 +27,7 @@ from signals.webhooks.models import (
     without_groups,
 )
 from signals.webhooks.pages import GROUPS, groups_of, in_words, kinds_of, receivers
-from signals.webhooks.runner.news import read_one
+from signals.webhooks.runner.pending_events import read_one
 from tests import factories, pages
 from tests.client import push
 from tests.signals.bodies import tradingview

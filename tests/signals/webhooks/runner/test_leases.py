@@ -23,7 +23,7 @@ from signals.outbound.guarded_client import Client
 from signals.outbound.schedule import LONGEST_PAUSE, WEBHOOKS, pause_after
 from signals.webhooks import actions
 from signals.webhooks.models import DeliveryAttempt, State, Subscription
-from signals.webhooks.runner import news
+from signals.webhooks.runner import pending_events
 from signals.webhooks.runner.delivery import (
     LEAST_LEFT,
     Session,
@@ -31,7 +31,7 @@ from signals.webhooks.runner.delivery import (
     finish,
     lease,
 )
-from signals.webhooks.runner.news import read_alone
+from signals.webhooks.runner.pending_events import read_alone
 from signals.webhooks.runner.rates import Rates
 from tests.factories import a_bot, a_card, a_desk, a_ready_desk
 from tests.signals.outbound.listeners import endpoint, reply, taking
@@ -330,12 +330,12 @@ def test_nobody_with_news_is_left_out(desk):
         before = read_head().position
         happen()
         now = read_head().position
-        named = news.with_news(before, now)
+        named = pending_events.with_news(before, now)
         for one in rows:
             query = Query(after=before, kinds=tuple(one.kinds))
             sees = bool(read_page(query, one.visibility).events)
             assert sees <= (one.pk in named)
-    assert set(news.behind()) == {one.pk for one in rows}
+    assert set(pending_events.behind()) == {one.pk for one in rows}
 
 
 def test_the_cursors_of_the_quiet_advance_and_no_other(desk, row):
@@ -343,11 +343,11 @@ def test_the_cursors_of_the_quiet_advance_and_no_other(desk, row):
     everything = subscribe("https://a.example/")[1]
     a_bot(desk)
     head = Head.objects.get()
-    news.advance_quiet(head.epoch, head.position)
+    pending_events.advance_quiet(head.epoch, head.position)
     assert current(other).cursor_position == head.position
     assert current(row).cursor_position < head.position
     assert current(everything).cursor_position < head.position
-    assert other.pk not in news.behind()
+    assert other.pk not in pending_events.behind()
 
 
 def test_retries_come_ever_later_and_never_earlier_than_the_endpoint_asks():
@@ -370,7 +370,7 @@ def test_the_cursor_of_a_session_that_runs_is_not_moved(desk, row):
     (leased,) = take(row)
     a_desk()
     head = Head.objects.get()
-    news.advance_quiet(head.epoch, head.position)
+    pending_events.advance_quiet(head.epoch, head.position)
     assert current(row).cursor_position == leased.position < head.position
 
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from signals.webhooks.models import Subscription
-from signals.webhooks.runner.news import lag_seconds, webhooks_by_state
+from signals.webhooks.runner.pending_events import lag_seconds, webhooks_by_state
 from tests.factories import a_bot, a_card, a_ready_desk, move_the_log_back
 from tests.signals.webhooks.runner.stage import subscribe
 

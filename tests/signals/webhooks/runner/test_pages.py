@@ -12,9 +12,9 @@ from desks.visibility import desks_spans
 from events.actors import SYSTEM
 from events.http.refusals import Refused
 from events.models import Event, Head
-from signals.webhooks.runner import news
+from signals.webhooks.runner import pending_events
 from signals.webhooks.runner.delivery import lease
-from signals.webhooks.runner.news import read_alone, read_together
+from signals.webhooks.runner.pending_events import read_alone, read_together
 from tests.client import push
 from tests.factories import a_bot, a_card, a_platform_token, a_ready_desk
 from tests.signals.bodies import fanout
@@ -99,7 +99,7 @@ def test_they_are_those_that_each_reads_alone(rows, seed):
 
 
 def test_what_is_more_than_a_page_follows(rows, monkeypatch):
-    monkeypatch.setattr(news, "PAGE", 3)
+    monkeypatch.setattr(pending_events, "PAGE", 3)
     a_history(1)
     start = rows[0].cursor_position
     together, alone = each_way(rows, start)
@@ -123,7 +123,7 @@ def test_the_spans_are_read_after_the_head_and_before_the_events(rows, monkeypat
         push(fanout(), a_platform_token())
         return desks_spans(desks, window)
 
-    monkeypatch.setattr(news, "desks_spans", withdraw_first)
+    monkeypatch.setattr(pending_events, "desks_spans", withdraw_first)
     head = Head.objects.get().position
     together = read_together([row])
     assert together[row.pk].examined == head
@@ -149,7 +149,7 @@ class TestAlone:
 
     def test_one_that_is_far_behind(self, rows, monkeypatch):
         a_history(2)
-        monkeypatch.setattr(news, "REACH", 3)
+        monkeypatch.setattr(pending_events, "REACH", 3)
         head = Head.objects.get().position
         assert each_way(rows[:1], head - 4)[0] == {}
         together, alone = each_way(rows[:1], head - 3)
@@ -157,5 +157,5 @@ class TestAlone:
 
     def test_those_with_too_many_events_for_one_query(self, rows, monkeypatch):
         a_history(2)
-        monkeypatch.setattr(news, "MOST_EVENTS", 5)
+        monkeypatch.setattr(pending_events, "MOST_EVENTS", 5)
         assert each_way(rows, rows[0].cursor_position)[0] == {}

@@ -8,7 +8,7 @@ from typing import ClassVar
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, connection
 
-from events import schema
+from events import database_schema
 from events.models import Head
 
 COULD_NOT_RUN = 2
@@ -22,12 +22,12 @@ class LogCommand(BaseCommand):
 
     def execute(self, *args: object, **options: object) -> str | None:
         try:
-            if schema.pending(connection) or not Head.objects.exists():
+            if database_schema.pending(connection) or not Head.objects.exists():
                 raise CommandError(
                     "This database is not migrated. Run manage.py migrate first.",
                     returncode=COULD_NOT_RUN,
                 )
-            if not self.reports_schema and (missing := schema.missing(connection)):
+            if not self.reports_schema and (missing := database_schema.missing(connection)):
                 raise CommandError(
                     "\n".join(["The database lacks what this release needs.", *missing]),
                     returncode=COULD_NOT_RUN,

@@ -57,7 +57,7 @@ def logging_settings(level: str) -> dict[str, object]:
     return {
         "version": 1,
         "disable_existing_loggers": False,
-        "formatters": {"json": {"()": "config.logs.formatter"}},
+        "formatters": {"json": {"()": "config.logging_setup.formatter"}},
         "handlers": {"terminal": {"class": "logging.StreamHandler", "formatter": "json"}},
         "root": {"handlers": ["terminal"], "level": level.upper()},
         "loggers": {

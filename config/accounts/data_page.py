@@ -10,7 +10,7 @@ from django.shortcuts import redirect, render
 from desks.models import Automation, Desk, Election
 from desks.models.chat import Chat
 from events.http import limits
-from events.http.pages import form_page, sent
+from events.http.web_pages import form_page, sent
 from events.kinds import Kind
 from events.models import Event
 from signals.page_access import customer_page

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 from django.http import HttpResponse
 
-from config.logs import formatter
+from config.logging_setup import formatter
 from config.middleware import log_requests
 from tests.client import bearer
 from tests.config.test_settings import KEYS, ROOT, environment

@@ -8,7 +8,7 @@ from django.core import mail
 from django.test import Client
 from django.utils import timezone
 
-from config.accounts.sent_mail import COOLDOWN
+from config.accounts.check_your_email import COOLDOWN
 from config.environment import CONSOLE_MAIL
 from tests import pages, staff
 from tests.factories import UserFactory

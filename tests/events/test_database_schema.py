@@ -7,7 +7,7 @@ from django.db import connection, migrations, models, transaction
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 
-from events import schema
+from events import database_schema
 
 pytestmark = pytest.mark.django_db
 
@@ -45,13 +45,13 @@ def drop_constraint(table, kind):
 
 
 def test_a_migrated_database_lacks_nothing_and_differs_in_nothing():
-    assert (schema.lacks(connection), schema.differences(connection)) == ([], [])
+    assert (database_schema.lacks(connection), database_schema.differences(connection)) == ([], [])
 
 
 def test_comparing_leaves_nothing_behind():
     with connection.cursor() as cursor:
         before = connection.introspection.table_names(cursor)
-        schema.differences(connection)
+        database_schema.differences(connection)
         assert connection.introspection.table_names(cursor) == before
 
 
@@ -127,21 +127,22 @@ def columns_that_are_unique_together():
 )
 def test_what_the_models_need_and_is_missing_is_named(lose, sentence):
     lose()
-    assert sentence in schema.lacks(connection)
-    assert schema.differences(connection) != []
+    assert sentence in database_schema.lacks(connection)
+    assert database_schema.differences(connection) != []
 
 
 def test_a_column_that_the_models_do_not_know_and_a_row_must_have_is_named():
     a_column()
-    assert "The column place of events_head must be given, and no model has it." in schema.lacks(
-        connection
+    assert (
+        "The column place of events_head must be given, and no model has it."
+        in database_schema.lacks(connection)
     )
 
 
 def test_a_migration_that_is_not_applied_is_named():
     ((_, last),) = MigrationLoader(connection).graph.leaf_nodes("signals")
     MigrationRecorder(connection).record_unapplied("signals", last)
-    assert f"The migration signals.{last} is not applied." in schema.lacks(connection)
+    assert f"The migration signals.{last} is not applied." in database_schema.lacks(connection)
 
 
 def another_column():
@@ -210,8 +211,8 @@ def another_condition():
 )
 def test_what_the_models_can_do_with_is_only_found_by_the_exact_comparison(change, named):
     change()
-    assert schema.lacks(connection) == []
-    found = schema.differences(connection)
+    assert database_schema.lacks(connection) == []
+    found = database_schema.differences(connection)
     assert len(found) == 1
     assert found[0].replace('"', "").startswith(named)
 
@@ -231,16 +232,16 @@ def test_conditions_as_a_restore_writes_them_differ_in_nothing():
             f'ALTER TABLE {table} DROP CONSTRAINT "{name}"',
             f'ALTER TABLE {table} ADD CONSTRAINT "{name}" {definition}',
         )
-    assert schema.differences(connection) == []
+    assert database_schema.differences(connection) == []
 
 
 def test_after_a_newer_release_only_what_is_missing_counts():
     """This release does not know what the newer migration makes."""
     MigrationRecorder(connection).record_applied("desks", "9999_of_a_newer_release")
     another_column()
-    assert (schema.lacks(connection), schema.differences(connection)) == ([], [])
+    assert (database_schema.lacks(connection), database_schema.differences(connection)) == ([], [])
     a_named_constraint()
-    assert schema.differences(connection) == [
+    assert database_schema.differences(connection) == [
         "The constraint nonce_is_single_use of signals_signal is missing."
     ]
 
@@ -250,7 +251,7 @@ def test_after_a_newer_release_only_what_is_missing_counts():
 def test_a_server_that_takes_no_writes_is_compared_without_writing():
     with transaction.atomic():
         run("SET TRANSACTION READ ONLY")
-        assert schema.differences(connection) == []
+        assert database_schema.differences(connection) == []
 
 
 @pytest.mark.skipif(not ON_POSTGRESQL, reason="Only PostgreSQL ends a transaction that idles.")
@@ -265,7 +266,7 @@ def test_the_comparison_may_stand_still_on_a_busy_machine():
         return execute(sql, *rest)
 
     with connection.execute_wrapper(record):
-        assert schema.differences(connection) == []
+        assert database_schema.differences(connection) == []
     assert set(during) == {"0"}
 
 
@@ -278,7 +279,7 @@ def tables_of(state, tmp_path):
     other = connection.copy()
     other.settings_dict["NAME"] = str(tmp_path / "other.sqlite3")
     with contextlib.closing(other):
-        schema._make(other, schema.stored_models(other, state.apps))
+        database_schema._make(other, database_schema.stored_models(other, state.apps))
         yield other
 
 
@@ -309,5 +310,7 @@ def test_tables_that_later_migrations_have_changed_differ_in_nothing(tmp_path):
             operation.state_forwards("desks", state)
             with changed.schema_editor() as editor:
                 operation.database_forwards("desks", editor, before, state)
-        found = schema.differences_from(changed, schema.stored_models(changed, state.apps))
+        found = database_schema.differences_from(
+            changed, database_schema.stored_models(changed, state.apps)
+        )
     assert found == []

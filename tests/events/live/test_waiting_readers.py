@@ -18,7 +18,7 @@ from events.actors import SYSTEM
 from events.live.frames import Version
 from events.live.hub import hub
 from events.live.readers import Credential, View
-from events.live.waiting import Slots
+from events.live.waiting_readers import Slots
 from events.models import Event, Head
 from tests.factories import a_card, a_connected_desk, a_desk_token, a_platform_token
 from tokens import actions as tokens

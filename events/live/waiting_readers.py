@@ -14,7 +14,7 @@ from events.http.refusals import RateLimited, Unavailable
 from events.live.hub import WAIT_FOR_PLACE
 from events.live.metrics import SLOTS
 from events.live.readers import Reader, View
-from events.waits import Wait
+from events.unavailable_reasons import Wait
 
 NO_SLOT = (
     "No place is free for this stream. Open it again after the number of seconds in Retry-After, "

@@ -10,7 +10,7 @@ from config.accounts.forms import AddPasskeyForm, RenamePasskeyForm
 from desks import actions as desks
 from desks.models import Automation, Card, Connection
 from events.actors import SYSTEM
-from events.http.names import DETAIL, validate_name
+from events.http.name_rules import DETAIL, validate_name
 from events.http.refusals import Invalid
 from tests import factories, pages, staff
 from tests.client import code, faults, signed_in
