@@ -37,6 +37,8 @@ from signals.webhooks.runner.pending_events import lag_seconds, webhooks_by_stat
 OK, AWAY = "ok", "away"
 # The database waits for a standby to confirm commits: nothing can be written.
 UNCONFIRMED = "unconfirmed"
+# The database has lost events: nothing is written until manage.py new_epoch.
+HALTED = "halted"
 # The database lacks what this release needs. Migrate first, then start the new release.
 BEHIND = "behind"
 # Without a shared store, or while it is down, each process counts separately.
@@ -72,6 +74,8 @@ def healthz(request: HttpRequest) -> JsonResponse:
 def readyz(request: HttpRequest) -> JsonResponse:
     """The service is ready: the database holds the log, has what this release needs, and confirms.
 
+    It has lost no event, either.
+
     The service also runs without the limits' store or the cache. Their state is reported, but does
     not make the service unready.
     """
@@ -83,9 +87,10 @@ def readyz(request: HttpRequest) -> JsonResponse:
 def states() -> dict[str, str]:
     """Returns the state of each part that the service depends on."""
     database = _database()
+    fits = database != AWAY and SCHEMA.fits()
     return {
-        "database": database,
-        "migrations": AWAY if database == AWAY else OK if SCHEMA.fits() else BEHIND,
+        "database": HALTED if fits and _is_halted() else database,
+        "migrations": AWAY if database == AWAY else OK if fits else BEHIND,
         "limits": _limits(),
         "cache": _cache(),
     }
@@ -99,6 +104,12 @@ def _database() -> str:
     except DatabaseError:
         SCHEMA.doubt()
         return AWAY
+
+
+def _is_halted() -> bool:
+    with suppress(DatabaseError):
+        return Head.objects.filter(halted=True).exists()
+    return False
 
 
 class SchemaState:
@@ -178,8 +189,15 @@ class Now(Collector):
 
 def _stored() -> Iterator[Metric]:
     """What the database says."""
-    position = Head.objects.values_list("position", flat=True).get()
-    yield GaugeMetricFamily("signals_log_head", "The newest position of the log", value=position)
+    head = Head.objects.get()
+    yield GaugeMetricFamily(
+        "signals_log_head", "The newest position of the log", value=head.position
+    )
+    yield GaugeMetricFamily(
+        "signals_log_halted",
+        "1 if the log was found to have lost events, so that nothing is written",
+        value=head.halted,
+    )
     webhooks = GaugeMetricFamily("signals_subscriptions", "Webhooks, by state", labels=["state"])
     for state, count in webhooks_by_state().items():
         webhooks.add_metric([state], count)

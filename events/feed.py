@@ -13,6 +13,7 @@ from typing import Annotated, NamedTuple, TypedDict
 from django.db import DEFAULT_DB_ALIAS, connection
 
 from events.actors import ActorRecord
+from events.identity import Identity
 from events.json_schema import (
     EXAMPLE_USER_ID,
     DateTime,
@@ -25,7 +26,14 @@ from events.json_schema import (
 )
 from events.kinds import Kind
 from events.models import SEARCHED, Event, Head
-from events.statements import Union, adapt_datetime, fetch_all
+from events.statements import (
+    FIND_IDENTITY,
+    Union,
+    adapt_datetime,
+    fetch_all,
+    fetch_one,
+    parse_datetime,
+)
 from events.times import to_rfc3339
 from events.unavailable_reasons import give_way
 
@@ -109,6 +117,15 @@ class IndexRange(NamedTuple):
 def read_head(database: str = DEFAULT_DB_ALIAS) -> Head:
     """The head of the log, as the database of this alias has it."""
     return Head.objects.using(database).get()
+
+
+def read_identity(position: int, database: str = DEFAULT_DB_ALIAS) -> Identity | None:
+    """What tells the event at this position from another one. None if there is no event."""
+    found = fetch_one(FIND_IDENTITY, [position], database)
+    if found is None:
+        return None
+    identity = Identity(*found)
+    return identity._replace(at=parse_datetime(identity.at))
 
 
 def read_page(query: Query, visibility: Visibility) -> Page:

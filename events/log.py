@@ -20,7 +20,7 @@ from typing import Any
 from django.db import OperationalError, transaction
 from django.utils import timezone
 
-from events import confirmation, tracing
+from events import confirmation, losses, tracing
 from events.actors import Actor
 from events.kinds import Kind
 from events.models import Event
@@ -33,7 +33,8 @@ from events.statements import (
     parse_datetime,
 )
 from events.times import truncate_to_milliseconds
-from events.writer_queue import wait_for_turn
+from events.unavailable_reasons import Wait
+from events.writer_queue import WaitEnded, wait_for_turn
 
 MOST_LINKS = 64  # of a span: as many as the signals of a batch
 
@@ -52,14 +53,19 @@ class Turn:
     ``after_commit`` one of functions to call after the commit, when the lock is released.
     """
 
-    def __init__(self, actor: Actor | None, positions: int) -> None:
+    def __init__(
+        self, actor: Actor | None, positions: int, *, although_halted: bool = False
+    ) -> None:
         self.actor = actor
         self.before_commit: list[Callable[[], None]] = []
         self.after_commit: list[Callable[[], None]] = []
         now = truncate_to_milliseconds(timezone.now())
-        self._taken, self.at, self.epoch = _take_positions(positions, now)
+        self._taken, self.at, self.epoch = _take_positions(
+            positions, now, although_halted=although_halted
+        )
         self.position = self._first = self._taken - positions + 1
         self._is_written = False
+        self._last_event: Event | None = None
         self._appended: list[Event] = []
 
     def append(self, kind: Kind, **content: Any) -> Event:
@@ -112,6 +118,7 @@ class Turn:
         if event.position != self.position:
             raise ValueError(f"{event} does not have the turn's position {self.position}.")
         self._is_written = True
+        self._last_event = event
 
     def next_position(self) -> int:
         """The position of the next event. Nobody else can take it: this turn holds the lock."""
@@ -127,6 +134,11 @@ class Turn:
         if last != self._taken:
             execute(SET_POSITION, {"position": last})
 
+    def _remember(self) -> None:
+        """Remembers the last event of a turn that is committed."""
+        if self._last_event:
+            losses.memory.note(self._last_event.identity, self.epoch)
+
     def _describe(self, span: tracing.Span) -> None:
         """Notes in the span what was committed, and links it to the traces of the events."""
         span.note({"signals.events": self._last - self._first + 1})
@@ -135,17 +147,20 @@ class Turn:
 
 
 @contextmanager
-def turn(*, actor: Actor | None, positions: int = 1) -> Iterator[Turn]:
+def turn(
+    *, actor: Actor | None, positions: int = 1, although_halted: bool = False
+) -> Iterator[Turn]:
     """A turn at the log. Inside another turn it joins that turn, so that actions compose.
 
     ``actor`` is who causes the events; None if the caller is not authenticated. An action inside
     another one has the same actor.
     ``positions`` is the number of events that the caller expects to write. The first statement
     takes so many positions. If there are more events or fewer, the last one corrects the counter.
+    ``although_halted`` takes a turn also if the log is halted.
 
-    Raises ``OperationalError`` if the lock is not free in time, and ``ValueError`` for another
-    actor inside a turn. Nothing is written then. Raises ``OperationalError`` too if the commit is
-    not confirmed in time; it may have been written then.
+    Raises ``OperationalError`` if the lock is not free in time or the log is halted, and
+    ``ValueError`` for another actor inside a turn. Nothing is written then. Raises
+    ``OperationalError`` too if the commit is not confirmed in time; it may have been written then.
     """
     current_turn: Turn | None = getattr(_thread, "turn", None)
     if current_turn is not None:
@@ -156,11 +171,12 @@ def turn(*, actor: Actor | None, positions: int = 1) -> Iterator[Turn]:
     confirmation.require()
     with tracing.span("turn") as span, wait_for_turn(), transaction.atomic(durable=True):
         try:
-            _thread.turn = current = Turn(actor, positions)
+            _thread.turn = current = Turn(actor, positions, although_halted=although_halted)
         except OperationalError:
             confirmation.doubted.set()
             raise
         span.describe = current._describe
+        transaction.on_commit(current._remember)
         try:
             yield current
             for callback in current.before_commit:
@@ -172,10 +188,16 @@ def turn(*, actor: Actor | None, positions: int = 1) -> Iterator[Turn]:
         callback()
 
 
-def _take_positions(count: int, now: datetime) -> tuple[int, datetime, str]:
+def _take_positions(
+    count: int, now: datetime, *, although_halted: bool
+) -> tuple[int, datetime, str]:
     """Takes ``count`` positions from the counter.
 
     Returns the last of them, the later of ``now`` and the time of the last turn, and the epoch.
     """
-    position, at, epoch = fetch_one(TAKE_POSITIONS, {"count": count, "now": adapt_datetime(now)})
+    params = {"count": count, "now": adapt_datetime(now), "although_halted": although_halted}
+    taken = fetch_one(TAKE_POSITIONS, params)
+    if taken is None:
+        raise WaitEnded(Wait.NEW_EPOCH)
+    position, at, epoch = taken
     return int(position), parse_datetime(at), epoch

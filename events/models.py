@@ -9,6 +9,7 @@ from django.db.models.functions import Coalesce
 
 from events.actors import Actor, ActorType
 from events.columns import EPOCH_BYTES, Member, new_epoch
+from events.identity import Identity
 from events.json_schema import JsonObject
 
 # The computed columns of an event, the one that few events share first.
@@ -27,12 +28,14 @@ class Head(models.Model):
     """The log's counter and clock. It has one row, and the lock of that row orders all writers.
 
     ``at`` is the time of the last turn. It never runs back, even if a server's clock does.
+    ``halted`` is whether the log was found to have lost events, so that nobody may write.
     """
 
     id = models.PositiveSmallIntegerField(primary_key=True, default=1)
     position = models.BigIntegerField(default=0)
     at = models.DateTimeField(default=INITIAL_TIME)
     epoch = models.CharField(max_length=2 * EPOCH_BYTES, default=new_epoch)
+    halted = models.BooleanField(default=False, db_default=False)
 
     class Meta:
         constraints = [models.CheckConstraint(condition=Q(id=1), name="head_is_one_row")]
@@ -116,6 +119,12 @@ class Event(models.Model):
     def id(self) -> str:
         """The public id, ``evt_`` and the position."""
         return f"evt_{self.position}"
+
+    @property
+    def identity(self) -> Identity:
+        return Identity(
+            self.position, self.at, self.kind, self.actor_id, self.topic, self.signal_id
+        )
 
     @property
     def data(self) -> JsonObject:

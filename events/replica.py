@@ -7,11 +7,12 @@ this one, only the primary can say. Without a replica, nothing here takes a stat
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
 
 from events.databases import PRIMARY, reads_replica
-from events.feed import read_head
+from events.feed import read_head, read_identity
 from events.http.cursors import epoch_of, log_position
 from events.http.refusals import CursorLost
 from events.models import Head
@@ -38,31 +39,36 @@ def reach(position: int) -> None:
     if not reads_replica() or read_head().position >= position:
         return
     with _place():
-        _wait(lambda head: head.position >= position)
+        for _ in _attempts():
+            if read_head().position >= position:
+                return
+    raise WaitEnded(Wait.REPLICA)
 
 
-def head_for(cursor: str) -> Head:
-    """The head of the log as far as this cursor needs it.
+def find(cursor: str) -> tuple[Head, int]:
+    """The head of the log, and the position of this cursor.
 
-    Raises ``CursorLost`` if the primary does not know the cursor, ``Invalid`` if it is none, and
-    ``WaitEnded`` if only the replica does not know it.
+    Raises ``Invalid`` if it is none, and ``CursorLost`` if it is lost. A replica may lack what the
+    cursor names, or have another event there until the primary's log has come: it is waited for,
+    and then the primary is asked. Raises ``WaitEnded`` if only the replica does not know it.
     """
-    head = read_head()
-    if not reads_replica() or _knows(head, cursor):
-        return head
+    if not reads_replica():
+        return _look_for(cursor)
+    with suppress(CursorLost):
+        return _look_for(cursor)
     epoch = epoch_of(cursor)
     if epoch in _lost:
         raise CursorLost
     with _place():
-        try:
-            return _wait(lambda head: _knows(head, cursor))
-        except WaitEnded:
-            head = read_head(PRIMARY)
-            if _knows(head, cursor):
-                raise
-    if head.epoch != epoch:
-        _lost.append(epoch)
-    raise CursorLost
+        for _ in _attempts():
+            with suppress(CursorLost):
+                return _look_for(cursor)
+        head = read_head(PRIMARY)
+        if head.epoch != epoch:
+            _lost.append(epoch)
+            raise CursorLost
+        log_position(cursor, epoch, head.position, partial(read_identity, database=PRIMARY))
+    raise WaitEnded(Wait.REPLICA)
 
 
 def is_behind(head: Head, position: int, epoch: str) -> bool:
@@ -77,21 +83,17 @@ def is_behind(head: Head, position: int, epoch: str) -> bool:
     return head.position < position
 
 
-def _knows(head: Head, cursor: str) -> bool:
-    try:
-        log_position(cursor, head.epoch, head.position)
-    except CursorLost:
-        return False
-    return True
+def _look_for(cursor: str) -> tuple[Head, int]:
+    head = read_head()
+    return head, log_position(cursor, head.epoch, head.position, read_identity)
 
 
-def _wait(is_there: Callable[[Head], bool]) -> Head:
+def _attempts() -> Iterator[None]:
+    """Yields after each ``LOOK_INTERVAL``, for ``TIMEOUT`` seconds."""
     deadline = time.monotonic() + TIMEOUT
     while time.monotonic() < deadline:
         time.sleep(LOOK_INTERVAL)
-        if is_there(head := read_head()):
-            return head
-    raise WaitEnded(Wait.REPLICA)
+        yield
 
 
 @contextmanager

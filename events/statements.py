@@ -11,12 +11,13 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
-from django.db import connection, transaction
+from django.db import DEFAULT_DB_ALIAS, connection, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model
 from django.db.models.expressions import RawSQL
 
-from events.models import Head
+from events.identity import Identity
+from events.models import Event, Head
 
 TIMEOUTS = ("lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout")
 
@@ -28,9 +29,9 @@ def execute(statement: str, params: Parameters = None) -> None:
         cursor.execute(statement, params)
 
 
-def fetch_one(statement: str, params: Parameters = None) -> Any:
-    """The first row as a tuple, or None if there is none."""
-    with connection.cursor() as cursor:
+def fetch_one(statement: str, params: Parameters = None, database: str = DEFAULT_DB_ALIAS) -> Any:
+    """The first row as a tuple, or None if there is none, from the database of this alias."""
+    with connections[database].cursor() as cursor:
         cursor.execute(statement, params)
         return cursor.fetchone()
 
@@ -114,8 +115,15 @@ def written_fields(model: type[Model]) -> list[Any]:
 HEAD = Head._meta.db_table
 TAKE_POSITIONS = f"""UPDATE {HEAD} SET position = position + %(count)s,
                   at = CASE WHEN at > %(now)s THEN at ELSE %(now)s END
-WHERE id = 1 RETURNING position, at, epoch"""
+WHERE id = 1 AND (NOT halted OR %(although_halted)s) RETURNING position, at, epoch"""
 SET_POSITION = f"UPDATE {HEAD} SET position = %(position)s WHERE id = 1"
+IDENTITY = ", ".join(f"event.{name}" for name in Identity._fields)
+# The event at a position: NULLs if there is none, and no row at a standby.
+FIND_SEEN = f"""SELECT {IDENTITY}
+FROM {HEAD} AS head LEFT JOIN {Event._meta.db_table} AS event ON event.position = %s
+WHERE NOT pg_is_in_recovery()"""
+FIND_IDENTITY = f"SELECT {IDENTITY} FROM {Event._meta.db_table} AS event WHERE position = %s"
+HALT = f"UPDATE {HEAD} SET halted = true WHERE epoch = %s AND NOT halted"
 
 
 def lift_timeouts() -> None:

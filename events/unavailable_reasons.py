@@ -37,6 +37,7 @@ class Wait(StrEnum):
     PROCESS = "process"  # this process: it stood still in the middle of a transaction
     CONFIRMATION = "confirmation"  # a standby's, of a commit
     REPLICA = "replica"  # a standby that may be read and is not behind what was asked for
+    NEW_EPOCH = "new_epoch"  # manage.py new_epoch, after the database has lost events
     DATABASE = "database"  # the database, which went away or refused
     CACHE = "cache"  # the cache
     READERS = "readers"  # a place for one more reader that waits or has a stream

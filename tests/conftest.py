@@ -19,7 +19,7 @@ from hypothesis import settings as hypothesis
 from limits.storage import MemoryStorage
 
 from desks.models import Card, Desk, User
-from events import confirmation, log
+from events import confirmation, log, losses
 from events.http import limits
 from events.live import hub
 from events.live.waiting_readers import slots
@@ -80,6 +80,12 @@ def no_cached_credentials() -> None:
 def no_doubt() -> None:
     """Forget that a test waited in vain: the process would ask the database once more."""
     confirmation.doubted.clear()
+
+
+@pytest.fixture(autouse=True)
+def nothing_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget the last event: the next test has another log."""
+    monkeypatch.setattr(losses, "memory", losses.Memory())
 
 
 @pytest.fixture(autouse=True)

@@ -21,7 +21,7 @@ APP = "tests.patience.Patience"
 # Of connections to PostgreSQL. 0 is the system's own, of many minutes.
 OPTIONS: dict[str, Any] = {
     "options": f"-c lock_timeout={LIMIT}s -c statement_timeout={10 * LIMIT}s "
-    f"-c idle_in_transaction_session_timeout={10 * LIMIT}s -c jit=off",
+    f"-c idle_in_transaction_session_timeout={10 * LIMIT}s -c jit=off -c random_page_cost=1.1",
     "connect_timeout": LIMIT,
     "tcp_user_timeout": 0,
 }

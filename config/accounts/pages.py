@@ -1,6 +1,6 @@
 """Our pages around allauth's: where a mail went, and what is asked before an act.
 
-``sent_mail`` keeps what "Check your email" shows, and for how long nothing is sent again.
+``check_your_email`` keeps what "Check your email" shows, and for how long nothing is sent again.
 """
 
 from http import HTTPStatus

@@ -8,7 +8,7 @@ touched. If the database fails, the readers stay, and the hub goes on from its p
 import logging
 import threading
 import time
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
@@ -20,9 +20,12 @@ from django.conf import settings
 from django.db import DatabaseError, OperationalError, connections
 from django.utils import timezone
 
-from events import replica
-from events.feed import read_head
+from events import losses, replica
+from events.databases import reads_replica
+from events.feed import read_head, read_identity
+from events.http.cursors import log_cursor
 from events.http.refusals import RateLimited, Unavailable
+from events.identity import Identity
 from events.kinds import Kind
 from events.live import metrics
 from events.live.frames import EndReason, Version, end_frame, event_frame, position_frame
@@ -154,6 +157,12 @@ class Recent:
     def reaches(self, position: int) -> bool:
         """Whether every event after this position is here."""
         return position >= self._begin
+
+    def identity_at(self, position: int) -> Identity | None:
+        """What tells the event at this position from another one. None if it is not here."""
+        found = bisect_left(self._events, position, key=attrgetter("position"))
+        live = self._events[found] if found < len(self._events) else None
+        return live.event.identity if live and live.position == position else None
 
     def since(self, head: Head | None, epoch: str) -> list[Event] | None:
         """The events after this head of the log of ``epoch``. None if they are not all here."""
@@ -329,13 +338,13 @@ class Roster:
             reader.end(end_frame(reason or reader.view.credential.kind.end_reason))
             self.remove(reader)
 
-    def beat(self, epoch: str, position: int) -> None:
-        """Gives heartbeats to the readers of every second that has passed.
+    def beat(self, cursor: str, position: int) -> None:
+        """Gives heartbeats with this cursor to the readers of every second that has passed.
 
         One that still reads the log gets none: it gets pages.
         """
         now = time.monotonic() // 1
-        frame = position_frame(epoch, position)
+        frame = position_frame(cursor)
         for second in range(int(max(self.beaten_until, now - HEARTBEAT)), int(now)):
             for reader in self.seconds[second % HEARTBEAT]:
                 if reader.position is not None and reader.position <= position:
@@ -402,6 +411,12 @@ class Hub:
     def reaches(self, position: int) -> bool:
         """Whether the hub still has every event after this position."""
         return self._recent.reaches(position)
+
+    def identity_at(self, position: int) -> Identity | None:
+        """What tells the event at this position from another one. Reads it if it is not kept."""
+        with self._lock:
+            found = self._recent.identity_at(position)
+        return found or read_identity(position)
 
     def attach(self, reader: Reader, position: int, topics: tuple[Topic, ...]) -> Missed | None:
         """Delivers to the reader what comes after ``position``, where it sees ``topics``.
@@ -490,7 +505,8 @@ class Hub:
                 self._thread = None
                 self._started.notify_all()
             self._roster.end(self._roster.credentials.expired(timezone.now()))
-            self._roster.beat(self.epoch, self.position)
+            event = self._recent.identity_at(self.position)
+            self._roster.beat(log_cursor(self.epoch, self.position, event), self.position)
         metrics.TOPICS.set(len(self._roster.topics))
         return pause
 
@@ -519,6 +535,8 @@ class Hub:
                 self._roster.end(self._roster.everybody(), EndReason.CURSOR_LOST)
             self.epoch, self._recent = head.epoch, recent
             self._roster.beaten_until = time.monotonic() // 1
+        if last := recent.identity_at(recent.end):
+            self._remember(last)
 
     def _apply(self, event: Event) -> None:
         with self._lock:
@@ -529,6 +547,16 @@ class Hub:
                 live.give_to(reader)
             self._roster.topics.apply(live.changes)
             self._recent.append(live)
+        self._remember(event.identity)
+
+    def _remember(self, event: Identity) -> None:
+        """Remembers a committed event, by which a new connection is compared.
+
+        A standby may show an event before the primary confirms it, and before it is certain to be
+        kept. The log would be halted for one that nobody was told of.
+        """
+        if not reads_replica():
+            losses.memory.note(event, self.epoch)
 
     def _check_credentials(self) -> None:
         if time.monotonic() < self._checked_at + CHECK_INTERVAL:

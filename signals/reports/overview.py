@@ -16,7 +16,7 @@ from django.urls import reverse
 from desks.models import Bookmark, Card, Desk
 from events.control.lists import row_url
 from events.kinds import Kind
-from events.models import Event
+from events.models import Event, Head
 from events.times import span
 from signals.reports.charts import Chart
 from signals.reports.traffic import Traffic, recent_traffic
@@ -106,6 +106,7 @@ def platform_overview(now: datetime) -> PlatformOverview:
     heard = heard_from([sender.public_id for sender in senders])
     in_use = [sender for sender in senders if getattr(sender, "ends_at", None) is None]
     notified = [
+        *of_loss(),
         *of_log(latest, now),
         *of_silence(in_use, heard, now),
         *of_refusals(traffic),
@@ -288,6 +289,17 @@ def of_log(events: Sequence[Event], now: datetime) -> Iterator[Concern]:
         yield Concern(
             f"The log has not moved {silence}. Check /readyz, and that engines reach the service.",
             "Open the log",
+            reverse("admin:events_event_changelist"),
+        )
+
+
+def of_loss() -> Iterator[Concern]:
+    """The log was found to have lost events."""
+    if Head.objects.filter(halted=True).exists():
+        yield Concern(
+            "The database has lost events, so nothing is written. See the operating instructions "
+            "under LogHalted: look at what is lost, then run manage.py new_epoch.",
+            "See the last events",
             reverse("admin:events_event_changelist"),
         )
 

@@ -7,6 +7,7 @@ from django.db.migrations.recorder import MigrationRecorder
 
 from config import monitoring
 from config.problems import to_refusal
+from events.models import Head
 from tests.config.test_unavailable import away
 
 pytestmark = pytest.mark.django_db
@@ -130,6 +131,16 @@ def test_a_database_without_the_log_is_not_ready(client):
         cursor.execute("DELETE FROM events_head")
     status, parts = ready(client)
     assert (status, parts["database"]) == (503, "away")
+
+
+def test_a_halted_log_is_not_ready(client, settings):
+    settings.METRICS_TOKEN = "t" * 32
+    Head.objects.update(halted=True)
+    status, parts = ready(client)
+    assert (status, parts["database"], parts["migrations"]) == (503, "halted", "ok")
+    metrics = client.get("/metrics", headers={"Authorization": f"Bearer {settings.METRICS_TOKEN}"})
+    assert b"\nsignals_log_halted 1.0\n" in metrics.content
+    assert b'\nsignals_part_up{part="database"} 0.0\n' in metrics.content
 
 
 def test_without_the_store_of_the_limits_it_goes_on_and_says_so(client, settings):

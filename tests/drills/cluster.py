@@ -24,6 +24,8 @@ from shutil import which
 from typing import Any
 
 import httpx2
+import psycopg
+import pytest
 
 from tests.drills.machine import HANDBOOK, blocks
 from tests.drills.stage import MISSING as SERVERS_MISSING
@@ -282,7 +284,22 @@ def cluster() -> Iterator[Cluster]:
         primary = made.machine(made.leader())
         assert "Quorum Standby" in primary.shell(blocks()["cluster: list"])
         primary.shell(blocks()["units: database"])
+        _check_that_only_the_service_connects(made)
         yield made
+
+
+def _check_that_only_the_service_connects(database: Cluster) -> None:
+    """From the network, that is. Nodes among themselves are asked for a password."""
+    for machine in database.machines:
+        for user, refused in {
+            "postgres": "no pg_hba.conf entry",
+            "somebody": "no pg_hba.conf entry",
+            "replicator": "no pg_hba.conf entry",  # for a database
+            "signals": "password",
+        }.items():
+            asked = f"host={machine.address} user={user} dbname=postgres"
+            with pytest.raises(psycopg.OperationalError, match=refused):
+                psycopg.connect(asked)
 
 
 @contextmanager

@@ -12,6 +12,8 @@ from events import log
 from events.actors import SYSTEM
 from events.kinds import EVERYONE, Kind
 from events.models import Event, Head
+from events.unavailable_reasons import Wait
+from events.writer_queue import WaitEnded
 
 pytestmark = pytest.mark.django_db
 
@@ -54,6 +56,14 @@ def test_a_turn_that_writes_nothing_returns_its_position():
     assert Head.objects.get().position == 0
     with log.turn(actor=SYSTEM) as turn:
         assert write(turn).position == 1
+
+
+def test_a_halted_log_is_not_written():
+    Head.objects.update(halted=True)
+    with pytest.raises(WaitEnded) as refused, log.turn(actor=SYSTEM):
+        pass
+    assert refused.value.wait is Wait.NEW_EPOCH
+    assert Head.objects.get().position == 0
 
 
 def test_nobody_else_acts_inside_a_turn():

@@ -27,14 +27,15 @@ class Command(LogCommand):
         "refused with cursor_lost, and their readers start again. Webhooks and notices go on at "
         "their own position, or at the end of the log if that is beyond it. Owners of webhooks "
         "get one notice that events may repeat or be missing; of the platform's, staff get it. "
+        "Signals are written again if the log was halted, because events were found to be lost. "
         "Nothing else changes. It is one transaction, and running it again does no harm."
     )
 
     def handle(self, *args: object, **options: object) -> None:
         # There may be many webhooks.
-        with without_timeouts(connection), log.turn(actor=SYSTEM) as turn:
+        with without_timeouts(connection), log.turn(actor=SYSTEM, although_halted=True) as turn:
             old, new, last = read_head().epoch, new_epoch(), turn.position - 1
-            Head.objects.update(epoch=new)
+            Head.objects.update(epoch=new, halted=False)
             # ``epoch`` of other bookmarks is empty: their position is none of the log.
             Bookmark.objects.filter(epoch=old).update(
                 epoch=new, position=Least(F("position"), Value(last))

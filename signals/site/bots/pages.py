@@ -27,7 +27,6 @@ from events.http.refusals import ExchangeSecret
 from events.http.web_pages import ask, form_page, refusal_beside, sent
 from events.models import Event
 from signals.contract.samples import SECRET, Push, plain_text, push
-from signals.intake.models import Signal
 from signals.page_access import back_to, customer_page, own_bot
 from signals.reports.activity import board, lines
 from signals.reports.attention import bots_at_a_glance
@@ -124,8 +123,9 @@ def overview(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
     secrets, steps, form = live_secrets(bot), list[Step](), ElectionForm()
     if not bot.election:
         form.fields["pair"].widget.attrs["autofocus"] = True
-    # Every accepted signal of a bot is a fill.
-    if not Signal.objects.filter(signer=bot.pk).exists():
+    # Every accepted signal of a bot is a fill. The log finds those of one bot by an index.
+    of_bot = Event.objects.filter(topic=desk.public_id, bot_id=bot.pk)
+    if not of_bot.exclude(signal_id=None).exists():
         steps = _steps(bot, secrets, is_heard=bool(latest))
     return tab_page(
         request,

@@ -20,6 +20,7 @@ from django.db import connection
 from config.replica import base, patroni
 from events.columns import new_epoch
 from events.http.cursors import log_cursor
+from events.identity import Identity
 from tests.client import EVENTS, bearer
 from tests.conformance.streams import Frame, frames_of
 from tests.drills.stage import Postgresql, needs_servers
@@ -51,6 +52,9 @@ INSERT INTO tokens_token
     (public_id, scope, name, can_read, can_write, digest, key_id, hint, created_at)
 SELECT %s, scope, name, can_read, can_write, %s, key_id, hint, created_at
 FROM tokens_token WHERE scope = 'platform' LIMIT 1"""
+FIND = """
+SELECT position, at, kind, actor_id, topic, signal_id FROM events_event WHERE position = %s"""
+CHANGE = "UPDATE events_event SET at = at + interval '1 s' WHERE position = %s"
 COPIED = "SELECT count(*) FROM tokens_token WHERE public_id LIKE 'tok_copy%'"
 UNUSED = f"{COPIED} AND last_used_at IS NULL"
 PAUSED = "SELECT pg_get_wal_replay_pause_state()"
@@ -123,6 +127,15 @@ class Cluster:
     def renew(self, epoch: str) -> None:
         with self.primary.connect("signals") as primary:
             primary.execute("UPDATE events_head SET epoch = %s", [epoch])
+
+    def change(self, position: int) -> None:
+        """Another event takes the place of the one at this position, as in another history."""
+        with self.primary.connect("signals") as primary:
+            primary.execute(CHANGE, [position])
+
+    def event(self, position: int) -> Identity:
+        with self.primary.connect("signals") as primary:
+            return Identity(*primary.execute(FIND, [position]).fetchone())
 
     def head(self, server: Postgresql) -> int:
         [(position,)] = server.execute("SELECT position FROM events_head", "signals")
@@ -278,6 +291,56 @@ def test_a_cursor_that_only_the_standby_does_not_know_is_not_lost(cluster, live)
         assert answer.headers["Retry-After"] == "1"
     for answer in (beyond, replaced):
         assert (answer.status_code, answer.json()["code"]) == (422, "cursor_lost")
+
+
+def test_an_event_that_only_the_standby_does_not_have_is_not_lost(cluster, live, settings):
+    settings.SECRET_KEY = live.server.environment["SECRET_KEY"]
+    standby, epoch = cluster.standbys[0], cluster.epoch()
+    changed = cluster.happen()
+    lost = log_cursor(epoch, changed, cluster.event(changed))
+    cluster.wait_for(standby)
+    assert live.ask(lost).status_code == 200
+    with cluster.paused(standby):
+        cluster.change(changed)
+        there = live.ask(log_cursor(epoch, changed, cluster.event(changed)))
+        later = cluster.happen()
+        ahead = live.ask(log_cursor(epoch, later, cluster.event(later)))
+        for answer in (there, ahead):
+            assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
+    cluster.wait_for(standby)
+    answer = live.ask(lost)
+    assert (answer.status_code, answer.json()["code"]) == (422, "cursor_lost")
+
+
+def test_what_a_standby_showed_and_the_primary_does_not_have_halts_nothing(cluster):
+    """It may show an event before the primary confirms it, and the primary may lose that one."""
+    standby = cluster.standbys[0]
+    cluster.wait_for(standby)
+    nodes = [standby, cluster.primary]
+    with ExitStack() as stack:
+        patronis = [Patroni(free_port()) for _ in nodes]
+        for each in patronis:
+            stack.callback(each.stop)
+        patronis[1].may_be_read = False
+        hosts = ",".join(f"{ADDRESS}:{node.port}" for node in nodes)
+        live = stack.enter_context(
+            cluster.live(
+                REPLICA_URL=f"postgres://postgres@{hosts}/signals",
+                PATRONI_URLS=",".join(each.url for each in patronis),
+                PATIENCE="",
+            )
+        )
+        follower = stack.enter_context(live.follow())
+        assert live.reads(standby)
+        seen = [cluster.happen()]
+        wait_until(lambda: follower.shown == seen, "The event did not come.")
+        stack.enter_context(cluster.paused(standby))
+        cluster.change(seen[0])
+        patronis[0].may_be_read, patronis[1].may_be_read = False, True
+        wait_until(lambda: live.reads(cluster.primary), "It reads the standby.")
+        seen.append(cluster.happen())
+        wait_until(lambda: follower.shown == seen, "The event did not come.")
+        assert cluster.primary.execute("SELECT halted FROM events_head", "signals") == [(False,)]
 
 
 def test_a_cursor_ahead_of_the_standby_waits_for_it_and_few_wait_at_once(cluster):

@@ -99,6 +99,7 @@ NOT_COVERED = {
     (Head, "id"),
     (Head, "epoch"),
     (Head, "at"),
+    (Head, "halted"),
 }
 COLUMNS = [
     (model, field.name)

@@ -163,6 +163,13 @@ class TestNotices:
             push(bodies.fanout(), engine)
         assert not any("sent nothing" in sentence for sentence in notices(later(days=1)))
 
+    def test_a_halted_log_has_a_notice_of_which_staff_are_told(self, client, engine):
+        Head.objects.update(halted=True)
+        (notice,) = notices()
+        assert "nothing is written" in notice
+        assert notice in words(client.get(CONTROL))
+        assert [each.sentence for each in platform_overview(timezone.now()).notified] == [notice]
+
     def test_a_log_that_does_not_move_has_a_notice(self, card):
         factories.a_platform_token()
         for _ in range(4):
@@ -345,14 +352,14 @@ class TestTraffic:
 def test_the_number_of_queries_does_not_depend_on_the_size_of_the_platform(
     client, engine, card, django_assert_num_queries
 ):
-    with django_assert_num_queries(13):  # one for the steps of its set-up
+    with django_assert_num_queries(14):  # one for the steps of its set-up
         client.get(CONTROL)
     a_crowd(card, 50)
     for _ in range(20):
         push(bodies.fanout(), engine)
         push(bodies.fanout(pair="SOL/USDT"), engine)
         factories.a_platform_token()
-    with django_assert_num_queries(12):
+    with django_assert_num_queries(13):
         client.get(CONTROL)
 
 

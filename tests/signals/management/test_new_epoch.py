@@ -23,7 +23,7 @@ from tests.client import EVENTS, code, get, push
 from tests.factories import a_bot, a_card, a_desk, a_platform_token, a_ready_desk, a_staff_user
 from tests.notices import mails_in, waiting, write
 from tests.server import ROOT
-from tests.signals.bodies import tradingview
+from tests.signals.bodies import fanout, tradingview
 from tests.signals.outbound.listeners import endpoint
 from tests.signals.webhooks.runner.stage import environment, runners, subscribe, until
 from tests.signals.webhooks.stage import an_active_webhook
@@ -64,6 +64,14 @@ class TestReaders:
         (event,) = get(f"{EVENTS}?after={after}", engine).json()["events"]
         assert (event["kind"], event["userId"]) == ("desk.created", desk.public_id)
         assert Head.objects.get().epoch in output
+
+    def test_a_halted_log_is_written_again(self):
+        engine = a_platform_token()
+        Head.objects.update(halted=True)
+        assert code(push(fanout(), engine)) == "unavailable"
+        start_epoch()
+        a_card()
+        assert code(push(fanout(), engine)) == "ok"
 
     def test_the_log_stays_as_it_is(self):
         a_platform_token()

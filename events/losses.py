@@ -1,0 +1,54 @@
+"""Whether the database has lost events: after a promotion of a standby that did not have them all.
+
+A process remembers the last event that it has written, or that its hub has read. Before it uses a
+new connection to PostgreSQL, it looks whether that event is still there. If not, it halts the log:
+no turn at the log is taken until ``manage.py new_epoch``. Reads go on. SQLite has no other server
+that could have lost something.
+"""
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from events.identity import Identity
+from events.statements import FIND_SEEN, HALT
+
+if TYPE_CHECKING:
+    import psycopg
+
+logger = logging.getLogger(__name__)
+
+
+class Memory:
+    """The last event that this process has seen committed."""
+
+    def __init__(self) -> None:
+        self._last: tuple[str, Identity] | None = None  # with the epoch of its log
+
+    def note(self, event: Identity, epoch: str) -> None:
+        """Remembers a committed event, unless a later one of the same log is remembered."""
+        last = self._last
+        if last is None or last[0] != epoch or last[1].position < event.position:
+            self._last = epoch, event
+
+    def compare(self, connection: "psycopg.Connection[Any]") -> None:
+        """Halts the log of this connection, which is in no transaction, if it has lost the event.
+
+        After ``manage.py new_epoch`` an event of the epoch before is not lost.
+
+        Takes one statement, and another one to halt. A standby is not compared, as it may be late.
+        """
+        if self._last is None:
+            return
+        epoch, event = self._last
+        found = connection.execute(FIND_SEEN, [event.position]).fetchone()
+        if found is None or found == event:
+            return
+        if connection.execute(HALT, [epoch]).rowcount:
+            logger.error(
+                "The database has lost events: at position %d it has none or another one. Nothing "
+                "is written until manage.py new_epoch.",
+                event.position,
+            )
+
+
+memory = Memory()
