@@ -15,6 +15,7 @@ from events.databases import PRIMARY, reads_replica
 from events.feed import read_head, read_identity
 from events.http.cursors import epoch_of, log_position
 from events.http.refusals import CursorLost
+from events.identity import Identity
 from events.models import Head
 from events.unavailable_reasons import Wait
 from events.writer_queue import WaitEnded
@@ -81,6 +82,19 @@ def is_behind(head: Head, position: int, epoch: str) -> bool:
     if head.epoch != epoch:
         return read_head(PRIMARY).epoch != head.epoch
     return head.position < position
+
+
+def has_lost(event: Identity | None) -> bool:
+    """Whether the log has lost this event, which was read of it, and has another one there.
+
+    A promotion may lose what a standby showed before it was confirmed. Raises ``WaitEnded`` if only
+    the replica has another one.
+    """
+    if event is None or not reads_replica() or read_identity(event.position) == event:
+        return False
+    if read_identity(event.position, PRIMARY) == event:
+        raise WaitEnded(Wait.REPLICA)
+    return True
 
 
 def _look_for(cursor: str) -> tuple[Head, int]:

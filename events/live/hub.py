@@ -514,7 +514,12 @@ class Hub:
         head = read_head()
         if self._is_ready and replica.is_behind(head, self.position, self.epoch):
             raise WaitEnded(Wait.REPLICA)
-        if not self._is_ready or head.epoch != self.epoch or head.position < self.position:
+        if (
+            not self._is_ready
+            or head.epoch != self.epoch
+            or head.position < self.position
+            or replica.has_lost(self._recent.identity_at(self.position))
+        ):
             self._begin(head)
         while self.position < head.position:
             events = read_after(self.position)
