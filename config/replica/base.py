@@ -1,0 +1,82 @@
+"""Django's backend for the replicas that a live server reads (``config.replica`` as ``ENGINE``).
+
+Each statement goes to the node that may be read (``config.replica.patroni``), or to none.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from django.db import OperationalError
+from psycopg.abc import RV, PQGen
+
+from config.postgresql import base
+from config.replica.patroni import Node, nodes
+from events.unavailable_reasons import Wait
+from events.writer_queue import WaitEnded
+
+ATTEMPTS = 3
+# A standby ends a statement that still needs what the primary has removed.
+CONFLICTS = ("40001", "40P01")
+CONFLICT = "conflict with recovery"
+
+
+class DatabaseWrapper(base.DatabaseWrapper):
+    """The backend. A statement that the replay of the log has cancelled is tried again."""
+
+    def __init__(self, settings_dict: dict[str, Any], alias: str = "default") -> None:
+        settings_dict["OPTIONS"]["pool"]["connection_class"] = Connection
+        super().__init__(settings_dict, alias)
+        self.execute_wrappers.append(_try_again)
+
+    def get_new_connection(self, conn_params: Any) -> Any:
+        nodes.current()  # says at once that there is none
+        return super().get_new_connection(conn_params)
+
+    def is_unfit(self, connection: Any) -> bool:
+        return super().is_unfit(connection) or connection.node != nodes.current()
+
+
+class Connection(base.Connection):
+    """A connection to one node, which closes as soon as another one is to be read, or none."""
+
+    node: Node | None = None
+
+    @classmethod
+    def connect(cls, conninfo: str = "", **options: Any) -> "Connection":
+        node = nodes.current()
+        made = super().connect(conninfo, **{**options, "host": node.host, "port": node.port})
+        made.node = node
+        return made
+
+    def wait(self, gen: PQGen[RV], *args: Any, **options: Any) -> RV:
+        if self.node not in (None, nodes.current()):
+            self.close()
+            raise WaitEnded(Wait.REPLICA)
+        return super().wait(gen, *args, **options)
+
+
+def _try_again(
+    execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Mapping[str, Any]
+) -> Any:
+    """Executes a statement, up to ``ATTEMPTS`` times at one node.
+
+    A cancelled statement's connection may end a moment later, so the next attempt has another one.
+    """
+    database = context["connection"]
+    node = database.connection.node
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return execute(sql, params, many, context)
+        except OperationalError as error:
+            is_lost = database.connection.closed and not isinstance(error, WaitEnded)
+            if database.in_atomic_block or not (is_lost or _is_conflict(error)):
+                raise
+            database.close()
+            context["cursor"].cursor = database.cursor().cursor
+            if database.connection.node != node:
+                raise
+    return execute(sql, params, many, context)
+
+
+def _is_conflict(error: OperationalError) -> bool:
+    return getattr(error.__cause__, "sqlstate", None) in CONFLICTS or CONFLICT in str(error)
