@@ -34,9 +34,6 @@ HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,252})", re.ASCII)
 HOST_AND_PORT = re.compile(r"[a-z0-9]([a-z0-9.-]{0,252}[a-z0-9])?(:[1-9][0-9]{0,4})?", re.ASCII)
 BOT_NAME = "(?i:[a-z][a-z0-9_]{1,28}bot)?"
 BOT_TOKEN = "([0-9]{6,16}:[-_A-Za-z0-9]{30,64})?"  # noqa: S105 - its form
-PATRONI = re.compile(r"https?://[A-Za-z0-9.\[\]:-]+", re.ASCII)
-STANDBYS = {"standby", "prefer-standby"}  # of libpq's target_session_attrs
-OTHER_HOSTS = {"host", "hostaddr", "port", "service"}  # libpq's ways to name hosts again
 MAILBOX = re.compile(r"[^\s@]+@[^\s@]+")
 POSTGRESQL = {"postgres", "postgresql", "psql", "pgsql"}
 SMTP = {"smtp", "smtps", "smtp+tls", "smtp+ssl"}
@@ -56,8 +53,6 @@ class Backend(TypedDict, total=False):
     BACKEND: str
     ENGINE: str
     NAME: str
-    HOST: str
-    PORT: str
     LOCATION: str
     KEY_PREFIX: str
     CONN_MAX_AGE: None
@@ -306,77 +301,26 @@ def _items(given: str) -> list[str]:
 
 def database(threads: int) -> Backend:
     """Returns Django's settings for the database in ``DATABASE_URL``."""
+
+    def convert(given: str) -> Backend:
+        parts = urlsplit(given)
+        if parts.scheme == "sqlite":
+            _require(len(parts.path) > 1 and not (parts.netloc or parts.query or parts.fragment))
+        else:
+            known = {option.keyword.decode() for option in pq.Conninfo.get_defaults()}
+            _require(parts.scheme in POSTGRESQL and parse_qs(parts.query).keys() <= known)
+        chosen: Backend = Env.db_url_config(given)
+        file = Path(chosen["NAME"])
+        _require(parts.scheme != "sqlite" or (file.parent.is_dir() and not file.is_dir()))
+        _require(chosen["NAME"])
+        return chosen
+
     takes = (
         "postgres://name:password@host:5432/database or sqlite:////folder/file, in an existing "
         "folder"
     )
-    chosen = setting("DATABASE_URL", f"sqlite:///{ROOT / 'service.sqlite3'}", _database, takes)
-    return _with_ours(chosen, _sqlite() if "sqlite" in chosen["ENGINE"] else _postgresql(threads))
-
-
-def replicas(threads: int, database: Backend) -> tuple[Backend | None, dict[tuple[str, int], str]]:
-    """Returns Django's settings for ``REPLICA_URL``, and the address of Patroni for each host.
-
-    Without ``REPLICA_URL``, None and no address.
-    """
-
-    def convert(given: str) -> Backend | None:
-        if not given:
-            return None
-        chosen = _database(given)
-        options = chosen.get("OPTIONS", {})
-        _require("sqlite" not in chosen["ENGINE"] and not options.keys() & OTHER_HOSTS)
-        _require(options.get("target_session_attrs", "standby") in STANDBYS)
-        _require(len(_nodes(chosen)) == str(chosen["HOST"]).count(",") + 1)
-        return chosen
-
-    def convert_addresses(given: str) -> list[str]:
-        found = _items(given)
-        _require(all(urlsplit(each).port != 0 and PATRONI.fullmatch(each) for each in found))
-        return found
-
-    takes = (
-        "postgres://name@host1:5432,host2:5432/database?target_session_attrs=prefer-standby, with "
-        "a port for each host, or nothing"
-    )
-    chosen = setting("REPLICA_URL", "", convert, takes)
-    takes = "addresses such as http://db1:8008, separated by commas, or nothing"
-    addresses = setting("PATRONI_URLS", "", convert_addresses, takes)
-    nodes = _nodes(chosen) if chosen else []
-    if len(addresses) != len(nodes):
-        raise ImproperlyConfigured(
-            "PATRONI_URLS takes as many addresses as REPLICA_URL has hosts, in the same order."
-        )
-    if chosen is None:
-        return None, {}
-    if "sqlite" in database["ENGINE"]:
-        raise ImproperlyConfigured("REPLICA_URL takes effect with PostgreSQL in DATABASE_URL only.")
-    ours = _postgresql(threads)
-    ours["ENGINE"] = "config.replica"
-    return _with_ours(chosen, ours), dict(zip(nodes, addresses, strict=True))
-
-
-def _nodes(database: Backend) -> list[tuple[str, int]]:
-    """The hosts of a database, each with its port. Those without a port are left out."""
-    pairs = zip(str(database["HOST"]).split(","), str(database["PORT"]).split(","), strict=False)
-    return [(host, int(port)) for host, port in pairs if host and port]
-
-
-def _database(given: str) -> Backend:
-    parts = urlsplit(given)
-    if parts.scheme == "sqlite":
-        _require(len(parts.path) > 1 and not (parts.netloc or parts.query or parts.fragment))
-    else:
-        known = {option.keyword.decode() for option in pq.Conninfo.get_defaults()}
-        _require(parts.scheme in POSTGRESQL and parse_qs(parts.query).keys() <= known)
-    chosen: Backend = Env.db_url_config(given)
-    file = Path(chosen["NAME"])
-    _require(parts.scheme != "sqlite" or (file.parent.is_dir() and not file.is_dir()))
-    _require(chosen["NAME"])
-    return chosen
-
-
-def _with_ours(chosen: Backend, ours: Backend) -> Backend:
+    chosen = setting("DATABASE_URL", f"sqlite:///{ROOT / 'service.sqlite3'}", convert, takes)
+    ours = _sqlite() if "sqlite" in chosen["ENGINE"] else _postgresql(threads)
     # Options in the address, such as sslmode, override ours.
     return {**chosen, **ours, "OPTIONS": {**ours["OPTIONS"], **chosen.get("OPTIONS", {})}}
 

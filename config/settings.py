@@ -84,9 +84,6 @@ TELEGRAM_BOT, TELEGRAM_BOT_TOKEN = env.telegram()
 # --- Data --------------------------------------------------------------------------------------
 
 DATABASES = {"default": env.database(THREADS)}
-# For the live server, which reads replicas in place of the database if there are any.
-REPLICA, PATRONI = env.replicas(THREADS, DATABASES["default"])
-DATABASE_ROUTERS: list[str] = []
 WEB_CONCURRENCY = env.number("WEB_CONCURRENCY", env.usual_workers(DATABASES["default"]), most=1000)
 CACHES = {"default": env.cache()}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"

@@ -16,7 +16,6 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.viewsets import ViewSetMixin
 
-from events import replica
 from events.feed import (
     EVENTS_BETWEEN_PAUSES,
     EventRecord,
@@ -180,8 +179,6 @@ class EventViewSet(ViewSetMixin, ApiView):
         if is_live(request._request) and not self._is_stream:
             raise NotAcceptable
         self._known = hub.head  # before the token is read
-        if self._known is not None:
-            replica.reach(self._known.position)
         super().initial(request, *args, **kwargs)
 
     @endpoint(
@@ -292,7 +289,8 @@ def _found(cursor: str, known: Head | None = None) -> tuple[Head, int]:
     if known is not None:
         with suppress(CursorLost):  # it may be a moment old
             return known, log_position(cursor, known.epoch, known.position, hub.identity_at)
-    return replica.find(cursor)
+    head = read_head()
+    return head, log_position(cursor, head.epoch, head.position, read_identity)
 
 
 class _Feed:

@@ -11,9 +11,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from django.db import connection, connections, transaction
+from django.db import connection, transaction
 
-from events.databases import written
 from events.unavailable_reasons import Wait
 from events.writer_queue import WaitEnded
 
@@ -58,10 +57,9 @@ def unconfirmed() -> Iterator[None]:
 
     Inside another transaction it is part of that one, and waits with it.
     """
-    database = connections[written()]
-    is_own = not database.in_atomic_block
-    with transaction.atomic(using=database.alias):
-        if is_own and database.vendor == "postgresql":
-            with database.cursor() as cursor:
+    is_own = not connection.in_atomic_block
+    with transaction.atomic():
+        if is_own and connection.vendor == "postgresql":
+            with connection.cursor() as cursor:
                 cursor.execute("SET LOCAL synchronous_commit = local")
         yield

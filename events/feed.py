@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Annotated, NamedTuple, TypedDict
 
-from django.db import DEFAULT_DB_ALIAS, connection
+from django.db import connection
 
 from events.actors import ActorRecord
 from events.identity import Identity
@@ -114,14 +114,14 @@ class IndexRange(NamedTuple):
     high: int
 
 
-def read_head(database: str = DEFAULT_DB_ALIAS) -> Head:
-    """The head of the log, as the database of this alias has it."""
-    return Head.objects.using(database).get()
+def read_head() -> Head:
+    """The head of the log."""
+    return Head.objects.get()
 
 
-def read_identity(position: int, database: str = DEFAULT_DB_ALIAS) -> Identity | None:
+def read_identity(position: int) -> Identity | None:
     """What tells the event at this position from another one. None if there is no event."""
-    found = fetch_one(FIND_IDENTITY, [position], database)
+    found = fetch_one(FIND_IDENTITY, [position])
     if found is None:
         return None
     identity = Identity(*found)

@@ -7,7 +7,6 @@ import os
 import resource
 import signal
 import socket
-import threading
 from contextlib import suppress
 
 import uvloop
@@ -15,10 +14,7 @@ from django.conf import settings
 
 from config.live.connection import Connection, Threads
 from config.monitoring import LIVE_SEATS
-from config.replica.patroni import Node, nodes
-from events.databases import reads_replica
 from events.live.hub import hub
-from tokens.callers.uses import uses
 
 logger = logging.getLogger(__name__)
 
@@ -38,9 +34,6 @@ MOST_THREADS = 8
 
 def serve(host: str, port: int) -> None:
     """Serves until SIGTERM or SIGINT. Raises ``OSError`` if it cannot listen."""
-    if reads_replica():
-        nodes.watch({Node(*node): address for node, address in settings.PATRONI.items()})
-        threading.Thread(target=uses.keep_writing, daemon=True).start()
     with (
         _listener(host, port) as listener,
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,

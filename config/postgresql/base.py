@@ -46,17 +46,13 @@ class DatabaseWrapper(base.DatabaseWrapper):
         """
         began = time.monotonic()
         connection = super().get_new_connection(conn_params)
-        while self.pool and self.is_unfit(connection):
+        while self.pool and _is_closed(connection):
             connection.close()
             self.pool.putconn(connection)  # which replaces it
             connection = self.pool.getconn(max(0.0, began + self.pool.timeout - time.monotonic()))
         if self.alias == DEFAULT_DB_ALIAS and not getattr(connection, "is_compared", False):
             self._compare(connection)
         return connection
-
-    def is_unfit(self, connection: Any) -> bool:
-        """Whether an idle connection of the pool must be replaced."""
-        return _is_closed(connection)
 
     def _compare(self, connection: Any) -> None:
         from events import losses  # noqa: PLC0415 - its models need this module

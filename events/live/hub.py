@@ -17,11 +17,10 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from django.conf import settings
-from django.db import DatabaseError, OperationalError, connections
+from django.db import DatabaseError, OperationalError, connection
 from django.utils import timezone
 
-from events import losses, replica
-from events.databases import reads_replica
+from events import losses
 from events.feed import read_head, read_identity
 from events.http.cursors import log_cursor
 from events.http.refusals import RateLimited, Unavailable
@@ -40,7 +39,6 @@ from events.live.readers import (
 )
 from events.models import Event, Head
 from events.unavailable_reasons import Wait
-from events.writer_queue import WaitEnded
 
 logger = logging.getLogger(__name__)
 
@@ -472,7 +470,7 @@ class Hub:
         except Exception:
             logger.exception("The hub failed. Its readers come back by their cursors.")
         finally:
-            connections.close_all()
+            connection.close()
             with self._lock:
                 if self._thread is threading.current_thread():  # an error of ours ended it
                     self._thread, self._is_ready = None, False
@@ -498,7 +496,7 @@ class Hub:
             self._check_credentials()
         except DatabaseError as error:
             logger.warning("The hub cannot read the log: %s", type(error).__name__)
-            connections.close_all()
+            connection.close()
             pause = RETRY_INTERVAL
         with self._lock:
             if not self._is_ready:  # it never read the log: whoever asks next tries again
@@ -512,14 +510,7 @@ class Hub:
 
     def _poll(self) -> None:
         head = read_head()
-        if self._is_ready and replica.is_behind(head, self.position, self.epoch):
-            raise WaitEnded(Wait.REPLICA)
-        if (
-            not self._is_ready
-            or head.epoch != self.epoch
-            or head.position < self.position
-            or replica.has_lost(self._recent.identity_at(self.position))
-        ):
+        if not self._is_ready or head.epoch != self.epoch or head.position < self.position:
             self._begin(head)
         while self.position < head.position:
             events = read_after(self.position)
@@ -541,7 +532,7 @@ class Hub:
             self.epoch, self._recent = head.epoch, recent
             self._roster.beaten_until = time.monotonic() // 1
         if last := recent.identity_at(recent.end):
-            self._remember(last)
+            losses.memory.note(last, head.epoch)
 
     def _apply(self, event: Event) -> None:
         with self._lock:
@@ -552,16 +543,7 @@ class Hub:
                 live.give_to(reader)
             self._roster.topics.apply(live.changes)
             self._recent.append(live)
-        self._remember(event.identity)
-
-    def _remember(self, event: Identity) -> None:
-        """Remembers a committed event, by which a new connection is compared.
-
-        A standby may show an event before the primary confirms it, and before it is certain to be
-        kept. The log would be halted for one that nobody was told of.
-        """
-        if not reads_replica():
-            losses.memory.note(event, self.epoch)
+        losses.memory.note(event.identity, self.epoch)
 
     def _check_credentials(self) -> None:
         if time.monotonic() < self._checked_at + CHECK_INTERVAL:

@@ -185,17 +185,3 @@ def test_the_bot_of_telegram_needs_its_name_and_its_token():
         said = refusal(**KEYS, **{name: value})
         assert said.startswith(f"{name} takes effect with TELEGRAM_BOT")
         assert token not in said
-
-
-def test_replicas_need_patroni_for_each_and_postgresql():
-    postgresql = {"DATABASE_URL": "postgres://name@db1/signals"}
-    hosts = "postgres://name:password@db1:5432,db2:5433/signals?target_session_attrs=standby"
-    one, both = "http://db1:8008", "http://db1:8008,https://db2:8008"
-    given = {"REPLICA_URL": hosts, "PATRONI_URLS": both}
-    assert look("REPLICA", **KEYS, **postgresql, **given)["REPLICA"]["ENGINE"] == "config.replica"
-    for given in ({"REPLICA_URL": hosts}, {"PATRONI_URLS": one}):
-        assert refusal(**KEYS, **postgresql, **given).startswith("PATRONI_URLS takes as many")
-    too_few = {"REPLICA_URL": hosts, "PATRONI_URLS": one}
-    assert refusal(**KEYS, **postgresql, **too_few).startswith("PATRONI_URLS takes as many")
-    of_sqlite = {"REPLICA_URL": hosts, "PATRONI_URLS": both}
-    assert refusal(**KEYS, **of_sqlite).startswith("REPLICA_URL takes effect with PostgreSQL")

@@ -90,16 +90,6 @@ WRONG = {
         f"sqlite:///{ROOT}",
         "sqlite:///file?timeout=soon",
     ],
-    "REPLICA_URL": [
-        *SCHEMES[1:],
-        "sqlite:///file",
-        "postgres:///signals",
-        f"postgres://name:{PASSWORD}@db1:5432,db2/signals",
-        f"postgres://name:{PASSWORD}@db1/signals",
-        f"postgres://name:{PASSWORD}@db1:5432/signals?target_session_attrs=read-write",
-        f"postgres://name:{PASSWORD}@db1:5432/signals?hostaddr=192.0.2.1",
-    ],
-    "PATRONI_URLS": ["db1:8008", "http://db1:port", "http://db1:8008/path", "http://db1:8008,"],
     "CACHE_URL": [
         *SCHEMES,
         *(address.replace("redis", "rediscache", 1) for address in OF_REDIS),

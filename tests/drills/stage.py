@@ -92,17 +92,10 @@ class Process:
 class Postgresql(Process):
     """A PostgreSQL cluster on a free port, with its data in a new folder of this name.
 
-    It is empty, or a standby of ``primary``. ``options`` are those of its process.
+    ``options`` are those of its process.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        log: Path,
-        name: str = "postgresql",
-        primary: "Postgresql | None" = None,
-        **options: Any,
-    ) -> None:
+    def __init__(self, folder: Path, log: Path, name: str = "postgresql", **options: Any) -> None:
         self.port, self.data = free_port(), folder / name
         self.url = f"postgres://postgres@{ADDRESS}:{self.port}/signals"
         self.data.mkdir()
@@ -112,17 +105,9 @@ class Postgresql(Process):
         if os.geteuid() == 0:
             shutil.chown(self.data, "postgres", "postgres")
             as_owner += ["--reuid=postgres", "--regid=postgres", "--clear-groups"]
-        make = [INITDB, "--auth=trust", "--username=postgres", "--wal-segsize=1"]
-        if primary is not None:
-            self.data.chmod(0o700)
-            source = f"host={ADDRESS} port={primary.port} user=postgres"
-            make = [str(programs / "pg_basebackup"), "--write-recovery-conf", "--dbname", source]
-            make.append("--checkpoint=fast")
+        make = ["--auth=trust", "--username=postgres", "--wal-segsize=1", "--no-sync"]
         subprocess.run(
-            [*as_owner, *make, "--no-sync", "-D", self.data],
-            check=True,
-            capture_output=True,
-            cwd="/",
+            [*as_owner, INITDB, *make, "-D", self.data], check=True, capture_output=True, cwd="/"
         )
         given = {
             "port": self.port,
