@@ -30,25 +30,27 @@ class Memory:
         if last is None or last[0] != epoch or last[1].position < event.position:
             self._last = epoch, event
 
-    def compare(self, connection: "psycopg.Connection[Any]") -> None:
+    def compare(self, connection: "psycopg.Connection[Any]") -> bool:
         """Halts the log of this connection, which is in no transaction, if it has lost the event.
 
         After ``manage.py new_epoch`` an event of the epoch before is not lost.
 
-        Takes one statement, and another one to halt. A standby is not compared, as it may be late.
+        Returns False at a standby: it may be late, so it is not compared. If it is promoted, its
+        connections stay. Takes one statement, and another one to halt.
         """
         if self._last is None:
-            return
+            return True
         epoch, event = self._last
         found = connection.execute(FIND_SEEN, [event.position]).fetchone()
-        if found is None or found == event:
-            return
-        if connection.execute(HALT, [epoch]).rowcount:
+        if found is None:
+            return False
+        if found != event and connection.execute(HALT, [epoch]).rowcount:
             logger.error(
                 "The database has lost events: at position %d it has none or another one. Nothing "
                 "is written until manage.py new_epoch.",
                 event.position,
             )
+        return True
 
 
 memory = Memory()

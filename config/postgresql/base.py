@@ -59,13 +59,13 @@ class DatabaseWrapper(base.DatabaseWrapper):
 
         connection.autocommit = True  # as Django sets it next
         try:
-            losses.memory.compare(connection)
+            is_compared = losses.memory.compare(connection)
         except BaseException:
             connection.close()
             if self.pool:
                 self.pool.putconn(connection)
             raise
-        connection.is_compared = True
+        connection.is_compared = is_compared
 
 
 class Connection(psycopg.Connection[Any]):

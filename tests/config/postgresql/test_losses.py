@@ -15,13 +15,14 @@ import httpx2
 import pytest
 from django.db import connection
 
+from events import losses
 from events.http.refusals import ENDED
 from events.identity import Identity
 from events.losses import Memory
 from events.unavailable_reasons import Wait
 from tests.client import EVENTS, HOOK
 from tests.drills.stage import Postgresql, needs_servers
-from tests.server import Server, run_python, serving, serving_beside, serving_live
+from tests.server import ADDRESS, Server, run_python, serving, serving_beside, serving_live
 from tests.signals.bodies import fanout
 from tests.streams import wait_until
 
@@ -112,6 +113,20 @@ def streaming(service: Service, server: Server) -> Iterator[Iterator[str]]:
         yield lines
 
 
+@contextmanager
+def standing_by(postgresql: Postgresql) -> Iterator[None]:
+    """PostgreSQL as a standby, which can be promoted."""
+    postgresql.end(signal.SIGINT)
+    (standby := postgresql.data / "standby.signal").touch()
+    postgresql.start()
+    try:
+        yield
+    finally:
+        postgresql.end(signal.SIGINT)
+        standby.unlink(missing_ok=True)
+        postgresql.start()
+
+
 def is_refused(answer: httpx2.Response) -> bool:
     said = answer.json()
     return (answer.status_code, said.get("code")) == (503, "unavailable") and said[
@@ -194,6 +209,45 @@ def test_a_reader_of_a_lost_event_is_told_even_if_every_process_was_restarted(se
             assert (answer.status_code, answer.json()["code"]) == (422, "cursor_lost")
 
 
+def test_reads_go_on_and_the_log_is_halted_although_nobody_confirms(postgresql, service):
+    assert service.push("confirmed-and-lost").status_code == 200
+    service.promote(ANOTHER)
+    postgresql.confirm_by("nobody")
+    try:
+        feed = f"{service.server.base_url}{EVENTS}"
+        assert service.http.get(feed, headers=service.of("readToken")).is_success
+        assert service.is_halted()
+    finally:
+        postgresql.confirm_by("")
+
+
+def test_a_connection_of_a_standby_is_compared_once_that_is_promoted(
+    postgresql, service, monkeypatch
+):
+    """A promotion ends no connection."""
+    epoch = postgresql.execute("SELECT epoch FROM events_head", "signals")[0][0]
+    losses.memory.note(Identity(10**9, datetime.now(UTC), "desk.created", None, None, None), epoch)
+    here = connection.copy()
+    monkeypatch.setattr(type(here), "_connection_pools", {})
+    here.settings_dict.update(HOST=ADDRESS, PORT=postgresql.port, USER="postgres", NAME="signals")
+    here.settings_dict["OPTIONS"]["pool"] = {"min_size": 1, "max_size": 1}
+    with standing_by(postgresql):
+        try:
+            backends = []
+            for _ in range(2):
+                here.ensure_connection()
+                backends.append(here.connection.info.backend_pid)
+                assert not service.is_halted()
+                here.close()
+            postgresql.execute("SELECT pg_promote()")
+            here.ensure_connection()
+            assert {*backends} == {here.connection.info.backend_pid}
+            assert service.is_halted()
+        finally:
+            here.close()
+            here.close_pool()
+
+
 def test_a_standby_is_not_compared(postgresql, service):
     """It may be late, and nothing can be written there."""
     memory = Memory()
@@ -201,16 +255,8 @@ def test_a_standby_is_not_compared(postgresql, service):
     epoch = postgresql.execute("SELECT epoch FROM events_head", "signals")[0][0]
     memory.note(event, epoch)
     service.promote(NOTHING)
-    postgresql.end(signal.SIGINT)
-    (standby := postgresql.data / "standby.signal").touch()
-    postgresql.start()
-    try:
-        with postgresql.connect("signals") as here:
-            memory.compare(here)
-    finally:
-        postgresql.end(signal.SIGINT)
-        standby.unlink()
-        postgresql.start()
+    with standing_by(postgresql), postgresql.connect("signals") as here:
+        memory.compare(here)
     with postgresql.connect("signals") as here:
         memory.compare(here)
     assert service.is_halted()
