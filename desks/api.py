@@ -14,7 +14,7 @@ from desks.models import Card, Desk
 from desks.models.desk import TRADE_ONLY, DeskQuerySet
 from desks.pairs import PairAndDirection
 from events.columns import ToRfc3339
-from events.feed import read_head, read_identity
+from events.feed import read_head
 from events.http.api_view import ApiResponse, ApiView
 from events.http.cursors import log_cursor, log_position, page_of, scan_cursor, scan_place
 from events.http.parameters import MAX_TEXT_LENGTH, PageParameters
@@ -210,8 +210,7 @@ class Scan:
             return None
         try:
             head = self._head
-            since = self._params["changedSince"]
-            return log_position(since, head.epoch, head.position, read_identity)
+            return log_position(self._params["changedSince"], head.epoch, head.position)
         except Invalid:
             detail = "Send the value of asOf from an earlier response, unchanged."
             raise Invalid.field("changedSince", FieldCode.CURSOR, detail) from None
@@ -225,7 +224,7 @@ class Scan:
     @property
     def as_of(self) -> str:
         """The cursor of the log's position before the first page. The same on every page."""
-        return log_cursor(self._head.epoch, self._start, read_identity(self._start))
+        return log_cursor(self._head.epoch, self._start)
 
     def page(self, card: Card | None) -> tuple[Sequence[Listed], str | None]:
         """What is on the page, and the cursor of the next one; None at the end of the list."""

@@ -24,7 +24,6 @@ from events.feed import (
     Visibility,
     limit_to_times,
     read_head,
-    read_identity,
     read_page,
     serialize_event,
 )
@@ -231,9 +230,9 @@ def _page(request: Request) -> ApiResponse[EventPage]:
     with _turn_to_read(caller):
         page = feed.read(feed.query)
         if not parameters["wait"] or not feed.awaits_more(page):
-            return _page_response(page, feed.next, platform)
+            return _page_response(page, platform)
     page = _wait_for_page(feed, page, caller, parameters["wait"])
-    return _page_response(page, feed.next, platform)
+    return _page_response(page, platform)
 
 
 def _turn_to_read(caller: Caller) -> AbstractContextManager[None]:
@@ -243,14 +242,14 @@ def _turn_to_read(caller: Caller) -> AbstractContextManager[None]:
     return limits.one_at_a_time("events", caller.public_id, PAGE_TIME)
 
 
-def _page_response(page: Page, cursor: str, platform: bool) -> ApiResponse[EventPage]:
+def _page_response(page: Page, platform: bool) -> ApiResponse[EventPage]:
     return ApiResponse(
         {
             "events": [
                 serialize_event(event, platform=platform)
                 for event in give_way(page.events, EVENTS_BETWEEN_PAUSES)
             ],
-            "next": cursor,
+            "next": log_cursor(page.head.epoch, page.examined),
             "more": page.more,
         }
     )
@@ -259,38 +258,35 @@ def _page_response(page: Page, cursor: str, platform: bool) -> ApiResponse[Event
 def _stream(request: Request, known: Head | None) -> HttpResponseBase:
     """A stream. ``known`` is the head of the log as the hub knew it before the token was read."""
     parameters = StreamParameters.read(request.query_params)
-    head, after, cursor = _begin(request, parameters.get("after"), known)
+    head, after = _begin(request, parameters.get("after"), known)
     query = replace(_query(parameters), after=after)
     caller = cast(Caller, request.auth)
     visibility = caller.visibility_of(parameters.get("userId"), parameters.get("botId"))
     view = replace(_view(caller, query), since=known)
-    return open_stream(request._request, view, query, visibility, head, cursor)
+    return open_stream(request._request, view, query, visibility, head)
 
 
-def _begin(request: Request, after: str | None, known: Head | None) -> tuple[Head, int | None, str]:
-    """The head of the log, where a stream begins, and its cursor.
-
-    It begins behind ``Last-Event-ID`` or else behind ``after``; None: now.
+def _begin(request: Request, after: str | None, known: Head | None) -> tuple[Head, int | None]:
+    """The head of the log, and where a stream begins: behind ``Last-Event-ID`` or else behind
+    ``after``; None: now.
     """
-    if last := request.headers.get(LAST_EVENT_ID):
-        try:
-            return *_found(last, known), last
-        except Invalid:
-            detail = "Send the id of an event of this stream, unchanged."
-            raise Invalid.field(LAST_EVENT_ID, FieldCode.CURSOR, detail) from None
-    if after is not None:
-        return *_found(after, known), after
-    head = read_head()
-    return head, None, log_cursor(head.epoch, head.position, read_identity(head.position))
+    last = request.headers.get(LAST_EVENT_ID)
+    if not last:
+        return (read_head(), None) if after is None else _found(after, known)
+    try:
+        return _found(last, known)
+    except Invalid:
+        detail = "Send the id of an event of this stream, unchanged."
+        raise Invalid.field(LAST_EVENT_ID, FieldCode.CURSOR, detail) from None
 
 
 def _found(cursor: str, known: Head | None = None) -> tuple[Head, int]:
     """The head of the log and the position of a cursor, without a query if ``known`` will do."""
     if known is not None:
         with suppress(CursorLost):  # it may be a moment old
-            return known, log_position(cursor, known.epoch, known.position, hub.identity_at)
+            return known, log_position(cursor, known.epoch, known.position)
     head = read_head()
-    return head, log_position(cursor, head.epoch, head.position, read_identity)
+    return head, log_position(cursor, head.epoch, head.position)
 
 
 class _Feed:
@@ -298,9 +294,7 @@ class _Feed:
 
     def __init__(self, parameters: dict[str, Any], caller: Caller) -> None:
         user_id, bot_id = parameters.get("userId"), parameters.get("botId")
-        after: str | None = parameters.get("after")
-        self._after = after
-        self.next = ""
+        after = parameters.get("after")
         self.query = replace(
             _query(parameters),
             after=None if after is None else _found(after)[1],
@@ -311,21 +305,8 @@ class _Feed:
         self._since, self._until = parameters.get("since"), parameters.get("until")
 
     def read(self, query: Query) -> Page:
-        """A page between the times that were asked for, as far as the log has come.
-
-        ``next`` is its cursor then, made while the connection is the page's own.
-        """
-        page = read_page(limit_to_times(query, self._since, self._until), self.visibility)
-        self.next = self._cursor(page)
-        return page
-
-    def _cursor(self, page: Page) -> str:
-        if self._after is not None and page.examined == self.query.after:
-            return self._after
-        last = page.events[-1] if page.events else None
-        if last and last.position == page.examined:
-            return log_cursor(page.head.epoch, page.examined, last.identity)
-        return log_cursor(page.head.epoch, page.examined, read_identity(page.examined))
+        """A page between the times that were asked for, as far as the log has come."""
+        return read_page(limit_to_times(query, self._since, self._until), self.visibility)
 
     def awaits_more(self, page: Page) -> bool:
         """Whether the page is empty and a later event can still be in the feed."""

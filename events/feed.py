@@ -13,7 +13,6 @@ from typing import Annotated, NamedTuple, TypedDict
 from django.db import connection
 
 from events.actors import ActorRecord
-from events.identity import Identity
 from events.json_schema import (
     EXAMPLE_USER_ID,
     DateTime,
@@ -26,14 +25,7 @@ from events.json_schema import (
 )
 from events.kinds import Kind
 from events.models import SEARCHED, Event, Head
-from events.statements import (
-    FIND_IDENTITY,
-    Union,
-    adapt_datetime,
-    fetch_all,
-    fetch_one,
-    parse_datetime,
-)
+from events.statements import Union, adapt_datetime, fetch_all
 from events.times import to_rfc3339
 from events.unavailable_reasons import give_way
 
@@ -117,15 +109,6 @@ class IndexRange(NamedTuple):
 def read_head() -> Head:
     """The head of the log."""
     return Head.objects.get()
-
-
-def read_identity(position: int) -> Identity | None:
-    """What tells the event at this position from another one. None if there is no event."""
-    found = fetch_one(FIND_IDENTITY, [position])
-    if found is None:
-        return None
-    identity = Identity(*found)
-    return identity._replace(at=parse_datetime(identity.at))
 
 
 def read_page(query: Query, visibility: Visibility) -> Page:

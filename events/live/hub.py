@@ -21,8 +21,7 @@ from django.db import DatabaseError, OperationalError, connection
 from django.utils import timezone
 
 from events import losses
-from events.feed import read_head, read_identity
-from events.http.cursors import log_cursor
+from events.feed import read_head
 from events.http.refusals import RateLimited, Unavailable
 from events.identity import Identity
 from events.kinds import Kind
@@ -336,13 +335,13 @@ class Roster:
             reader.end(end_frame(reason or reader.view.credential.kind.end_reason))
             self.remove(reader)
 
-    def beat(self, cursor: str, position: int) -> None:
-        """Gives heartbeats with this cursor to the readers of every second that has passed.
+    def beat(self, epoch: str, position: int) -> None:
+        """Gives heartbeats to the readers of every second that has passed.
 
         One that still reads the log gets none: it gets pages.
         """
         now = time.monotonic() // 1
-        frame = position_frame(cursor)
+        frame = position_frame(epoch, position)
         for second in range(int(max(self.beaten_until, now - HEARTBEAT)), int(now)):
             for reader in self.seconds[second % HEARTBEAT]:
                 if reader.position is not None and reader.position <= position:
@@ -409,12 +408,6 @@ class Hub:
     def reaches(self, position: int) -> bool:
         """Whether the hub still has every event after this position."""
         return self._recent.reaches(position)
-
-    def identity_at(self, position: int) -> Identity | None:
-        """What tells the event at this position from another one. Reads it if it is not kept."""
-        with self._lock:
-            found = self._recent.identity_at(position)
-        return found or read_identity(position)
 
     def attach(self, reader: Reader, position: int, topics: tuple[Topic, ...]) -> Missed | None:
         """Delivers to the reader what comes after ``position``, where it sees ``topics``.
@@ -503,8 +496,7 @@ class Hub:
                 self._thread = None
                 self._started.notify_all()
             self._roster.end(self._roster.credentials.expired(timezone.now()))
-            event = self._recent.identity_at(self.position)
-            self._roster.beat(log_cursor(self.epoch, self.position, event), self.position)
+            self._roster.beat(self.epoch, self.position)
         metrics.TOPICS.set(len(self._roster.topics))
         return pause
 

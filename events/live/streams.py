@@ -12,8 +12,7 @@ from typing import cast
 from django.db import connection
 from django.http import HttpRequest, HttpResponseBase, StreamingHttpResponse
 
-from events.feed import Page, Query, Visibility, Window, read_identity, read_page
-from events.http.cursors import log_cursor
+from events.feed import Page, Query, Visibility, Window, read_page
 from events.http.refusals import CursorLost
 from events.live.frames import MEDIA_TYPE, event_frame, first_frame, position_frame
 from events.live.hub import hub
@@ -34,19 +33,13 @@ def is_live(request: HttpRequest) -> bool:
 
 
 def open_stream(
-    request: HttpRequest,
-    view: View,
-    query: Query,
-    visibility: Visibility,
-    head: Head,
-    cursor: str | None = None,
+    request: HttpRequest, view: View, query: Query, visibility: Visibility, head: Head
 ) -> HttpResponseBase:
     """A stream of what ``query`` asks for and ``view`` may see, after ``query.after``.
 
-    ``query.after`` None begins at ``head``. ``cursor`` is the cursor of where it begins; None: one
-    without a digest. Raises ``RateLimited`` beyond ``LIMIT_STREAMS`` or the slots of one owner,
-    ``Unavailable`` if the process has no place for another reader, and ``CursorLost`` if ``head``
-    is of another log.
+    ``query.after`` None begins at ``head``. Raises ``RateLimited`` beyond ``LIMIT_STREAMS`` or the
+    slots of one owner, ``Unavailable`` if the process has no place for another reader, and
+    ``CursorLost`` if ``head`` is of another log.
     """
     if request.method == "HEAD":
         return StreamingHttpResponse((), content_type=MEDIA_TYPE, headers=HEADERS)
@@ -55,7 +48,7 @@ def open_stream(
         reader = request.META[READER_OF](view)
     else:
         reader = ThreadReader(view, request.META.get("gunicorn.socket"))
-    stream = Stream(reader, query, visibility, head, cursor)
+    stream = Stream(reader, query, visibility, head)
     try:
         hub.admit(reader)
         if hub.epoch != head.epoch:  # the log was replaced after the cursor was read
@@ -72,14 +65,7 @@ class Stream:
     From then on the hub delivers to ``reader``. In the end ``close`` must be called.
     """
 
-    def __init__(
-        self,
-        reader: Reader,
-        query: Query,
-        visibility: Visibility,
-        head: Head,
-        cursor: str | None = None,
-    ) -> None:
+    def __init__(self, reader: Reader, query: Query, visibility: Visibility, head: Head) -> None:
         """``query.after`` is where the reader has read to; None begins at the head."""
         self.reader = reader
         self._epoch = head.epoch
@@ -87,7 +73,7 @@ class Stream:
         self._query = replace(query, limit=PAGE_SIZE)
         self._visibility = visibility
         self._topics: tuple[Topic, ...] | None = None  # at the position; None: not known yet
-        self.first = first_frame(cursor or log_cursor(self._epoch, self._position))
+        self.first = first_frame(self._epoch, self._position)
 
     def read(self) -> bytes | None:
         """The frames that follow; None once the hub delivers, or the stream ended.
@@ -127,8 +113,7 @@ class Stream:
         version = self.reader.view.version
         frames = [event_frame(event, self._epoch, version) for event in page.events]
         if not page.events or page.events[-1].position < page.examined:
-            event = read_identity(page.examined)
-            frames.append(position_frame(log_cursor(self._epoch, page.examined, event)))
+            frames.append(position_frame(self._epoch, page.examined))
         return b"".join(frames)
 
 

@@ -1,17 +1,14 @@
 """GET /api/v1/events: the feed, for platform tokens and desk tokens."""
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db.models import F
 from django.test import Client
 
 from desks import actions
 from desks.models import Desk
 from events.actors import SYSTEM
 from events.columns import new_epoch
-from events.http.cursors import log_cursor
 from events.models import Event, Head
 from tests.factories import (
     a_bot,
@@ -159,40 +156,6 @@ class TestCursors:
         tail = engine.get(f"{EVENTS}?order=desc&limit=1").json()["next"]
         Head.objects.update(epoch=new_epoch())
         assert code(engine.get(f"{EVENTS}?after={tail}")) == (422, "cursor_lost")
-
-    def test_a_cursor_whose_event_is_lost_is_lost_although_the_log_has_grown(
-        self, engine, card, stranger
-    ):
-        """Also one of an event that its reader does not see, in a list and as a stream's."""
-        push(engine, nonce="lost", userId=stranger.public_id)
-        client = desk_client(a_connected_desk())
-        push(engine, nonce="lost-too", userId=stranger.public_id)
-        cursors = [
-            engine.get(f"{EVENTS}?order=desc&limit=1").json()["next"],
-            engine.get(EVENTS).json()["next"],
-            client.get(EVENTS).json()["next"],
-        ]
-        cursors.append(client.get(f"{EVENTS}?after={cursors[-1]}").json()["next"])
-        assert all(positions(engine.get(f"{EVENTS}?after={cursor}")) == [] for cursor in cursors)
-        # Another event is at its position, as in a history that went on without it.
-        last = Event.objects.filter(position=Head.objects.get().position)
-        last.update(at=F("at") + timedelta(seconds=1))
-        push(engine, nonce="after", userId=stranger.public_id)
-        stream = {"Accept": "text/event-stream"}
-        for cursor in cursors:
-            lost = (422, "cursor_lost")
-            assert code(engine.get(f"{EVENTS}?after={cursor}")) == lost
-            assert code(engine.get(EVENTS, headers={**stream, "Last-Event-ID": cursor})) == lost
-
-    @pytest.mark.parametrize("order", ["asc", "desc"])
-    def test_a_cursor_without_a_digest_resumes(self, order, engine, desk):
-        """The release before made it."""
-        head = Head.objects.get()
-        for position in range(head.position + 1):
-            after = f"after={log_cursor(head.epoch, position)}&limit=1000&order={order}"
-            shown = positions(engine.get(f"{EVENTS}?{after}"))
-            behind = range(position + 1, head.position + 1)
-            assert shown == (list(behind) if order == "asc" else list(range(position - 1, 0, -1)))
 
     def test_a_desk_that_enrolled_and_withdrew_many_times_misses_no_fill(self, engine, card):
         desk = a_connected_desk()

@@ -192,23 +192,6 @@ def test_of_many_processes_that_notice_it_one_says_so_and_none_writes(service):
         assert sum(now) == sum(said) + 1
 
 
-def test_a_reader_of_a_lost_event_is_told_even_if_every_process_was_restarted(service):
-    token = service.of("readToken")
-    with serving_beside(service.server) as server:
-        feed = f"{server.base_url}{EVENTS}?order=desc&limit=1"
-        assert service.push("read-and-lost", server).status_code == 200
-        lost = service.http.get(feed, headers=token).json()["next"]
-    service.promote(GONE)
-    with serving_beside(service.server) as server:
-        for number in range(3):
-            assert service.push(f"unaware-{number}", server).status_code == 200
-        assert not service.is_halted()
-        feed = f"{server.base_url}{EVENTS}"
-        for headers in ({}, {"Accept": "text/event-stream"}):
-            answer = service.http.get(f"{feed}?after={lost}", headers={**token, **headers})
-            assert (answer.status_code, answer.json()["code"]) == (422, "cursor_lost")
-
-
 def test_reads_go_on_and_the_log_is_halted_although_nobody_confirms(postgresql, service):
     assert service.push("confirmed-and-lost").status_code == 200
     service.promote(ANOTHER)
@@ -219,33 +202,6 @@ def test_reads_go_on_and_the_log_is_halted_although_nobody_confirms(postgresql, 
         assert service.is_halted()
     finally:
         postgresql.confirm_by("")
-
-
-def test_a_connection_of_a_standby_is_compared_once_that_is_promoted(
-    postgresql, service, monkeypatch
-):
-    """A promotion ends no connection."""
-    epoch = postgresql.execute("SELECT epoch FROM events_head", "signals")[0][0]
-    losses.memory.note(Identity(10**9, datetime.now(UTC), "desk.created", None, None, None), epoch)
-    here = connection.copy()
-    monkeypatch.setattr(type(here), "_connection_pools", {})
-    here.settings_dict.update(HOST=ADDRESS, PORT=postgresql.port, USER="postgres", NAME="signals")
-    here.settings_dict["OPTIONS"]["pool"] = {"min_size": 1, "max_size": 1}
-    with standing_by(postgresql):
-        try:
-            backends = []
-            for _ in range(2):
-                here.ensure_connection()
-                backends.append(here.connection.info.backend_pid)
-                assert not service.is_halted()
-                here.close()
-            postgresql.execute("SELECT pg_promote()")
-            here.ensure_connection()
-            assert {*backends} == {here.connection.info.backend_pid}
-            assert service.is_halted()
-        finally:
-            here.close()
-            here.close_pool()
 
 
 def test_a_standby_is_not_compared(postgresql, service):

@@ -1,7 +1,6 @@
 """Cursors resume exactly where they were issued, or are refused."""
 
 import contextlib
-from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
@@ -17,15 +16,13 @@ from events.http.cursors import (
     scan_place,
 )
 from events.http.refusals import CursorLost, Invalid
-from events.identity import Identity
 
 EPOCH = "0011aabb"
-NOTHING: dict[int, Identity] = {}
 
 
 @given(st.integers(min_value=0, max_value=10**18 - 1))
 def test_a_cursor_returns_its_position(position: int):
-    assert log_position(log_cursor(EPOCH, position), EPOCH, position, NOTHING.get) == position
+    assert log_position(log_cursor(EPOCH, position), EPOCH, head=position) == position
     assert list_key(list_cursor("desks", position), "desks") == str(position)
     walk = scan_cursor("desks", EPOCH, position, position)
     assert scan_place(walk, "desks", EPOCH, head=position) == (position, position)
@@ -41,54 +38,13 @@ def test_a_list_of_ids_takes_an_id_of_its_form_only(key: str):
 
 def test_a_cursor_of_another_epoch_is_lost():
     with pytest.raises(CursorLost):
-        log_position(log_cursor(new_epoch(), 3), EPOCH, 10, NOTHING.get)
+        log_position(log_cursor(new_epoch(), 3), EPOCH, head=10)
 
 
 def test_a_cursor_beyond_the_head_is_lost():
-    assert log_position(log_cursor(EPOCH, 10), EPOCH, 10, NOTHING.get) == 10
+    assert log_position(log_cursor(EPOCH, 10), EPOCH, head=10) == 10
     with pytest.raises(CursorLost):
-        log_position(log_cursor(EPOCH, 11), EPOCH, 10, NOTHING.get)
-
-
-AT = datetime(2026, 11, 24, 12, tzinfo=UTC)
-EVENT = Identity(7, AT, "signal.filled", "tok_1", "usr_1", "sig_1")
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        None,
-        EVENT._replace(at=AT + timedelta(milliseconds=1)),
-        EVENT._replace(kind="signal.refused"),
-        EVENT._replace(actor_id=None),
-        EVENT._replace(topic="all"),
-        EVENT._replace(signal_id="sig_2"),
-    ],
-)
-def test_a_cursor_is_lost_if_its_event_is_not_there(other):
-    cursor = log_cursor(EPOCH, 7, EVENT)
-    assert log_position(cursor, EPOCH, 9, {7: EVENT}.get) == 7
-    with pytest.raises(CursorLost):
-        log_position(cursor, EPOCH, 9, {7: other}.get)
-
-
-def test_a_cursor_outlives_the_key_of_its_digest(settings):
-    """It is compared as long as its key is configured."""
-    cursor, lost = log_cursor(EPOCH, 7, EVENT), {7: None}.get
-    old = settings.SECRET_KEY
-    settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = "b" * 32, [old]
-    assert log_position(cursor, EPOCH, 9, {7: EVENT}.get) == 7
-    with pytest.raises(CursorLost):
-        log_position(cursor, EPOCH, 9, lost)
-    assert log_cursor(EPOCH, 7, EVENT) != cursor
-    settings.SECRET_KEY_FALLBACKS = []
-    assert log_position(cursor, EPOCH, 9, lost) == 7
-
-
-def test_who_does_not_know_the_key_cannot_find_an_event_by_its_digest(settings):
-    cursor = log_cursor(EPOCH, 7, EVENT)
-    settings.SECRET_KEY = "b" * 32
-    assert log_cursor(EPOCH, 7, EVENT)[-12:] != cursor[-12:]
+        log_position(log_cursor(EPOCH, 11), EPOCH, head=10)
 
 
 def test_a_cursor_of_a_walk_is_lost_with_the_log_in_which_the_walk_began():
@@ -104,7 +60,7 @@ def test_a_cursor_of_a_walk_is_lost_with_the_log_in_which_the_walk_began():
 
 @given(st.text())
 def test_any_text_is_a_cursor_or_refused(text: str):
-    for read in (lambda t: list_key(t, "desks"), lambda t: log_position(t, EPOCH, 10, NOTHING.get)):
+    for read in (lambda t: list_key(t, "desks"), lambda t: log_position(t, EPOCH, head=10)):
         with contextlib.suppress(Invalid, CursorLost):
             assert int(read(text)) >= 0
 
@@ -117,7 +73,7 @@ def test_a_cursor_is_valid_for_its_list_only():
     with pytest.raises(Invalid):
         list_key(of_log, "desks")
     with pytest.raises(Invalid):
-        log_position(of_desks, EPOCH, 10, NOTHING.get)
+        log_position(of_desks, EPOCH, head=10)
 
 
 GOOD = list_cursor("desks", 1)
