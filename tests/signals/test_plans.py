@@ -381,6 +381,7 @@ def test_what_waits_for_a_webhook_is_looked_for_in_a_limited_part_of_the_log(des
         cursor.execute(
             "UPDATE events_event SET content = replace(content::text, 'bot_1', %s)::jsonb", [bot.id]
         )
+        cursor.execute("ANALYZE events_event")
     owner = signed_in(desk.user, "password")
     asked = [
         lambda: owner.get(SUBSCRIPTIONS),

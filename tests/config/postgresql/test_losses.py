@@ -15,14 +15,13 @@ import httpx2
 import pytest
 from django.db import connection
 
-from events import losses
 from events.http.refusals import ENDED
 from events.identity import Identity
 from events.losses import Memory
 from events.unavailable_reasons import Wait
 from tests.client import EVENTS, HOOK
 from tests.drills.stage import Postgresql, needs_servers
-from tests.server import ADDRESS, Server, run_python, serving, serving_beside, serving_live
+from tests.server import Server, run_python, serving, serving_beside, serving_live
 from tests.signals.bodies import fanout
 from tests.streams import wait_until
 
