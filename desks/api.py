@@ -14,7 +14,7 @@ from desks.models import Card, Desk
 from desks.models.desk import TRADE_ONLY, DeskQuerySet
 from desks.pairs import PairAndDirection
 from events.columns import ToRfc3339
-from events.feed import read_head
+from events.feed import read_head, read_identity
 from events.http.api_view import ApiResponse, ApiView
 from events.http.cursors import log_cursor, log_position, page_of, scan_cursor, scan_place
 from events.http.parameters import MAX_TEXT_LENGTH, PageParameters
@@ -210,7 +210,8 @@ class Scan:
             return None
         try:
             head = self._head
-            return log_position(self._params["changedSince"], head.epoch, head.position)
+            since = self._params["changedSince"]
+            return log_position(since, head.epoch, head.position, read_identity)
         except Invalid:
             detail = "Send the value of asOf from an earlier response, unchanged."
             raise Invalid.field("changedSince", FieldCode.CURSOR, detail) from None

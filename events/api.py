@@ -24,6 +24,7 @@ from events.feed import (
     Visibility,
     limit_to_times,
     read_head,
+    read_identity,
     read_page,
     serialize_event,
 )
@@ -284,9 +285,9 @@ def _found(cursor: str, known: Head | None = None) -> tuple[Head, int]:
     """The head of the log and the position of a cursor, without a query if ``known`` will do."""
     if known is not None:
         with suppress(CursorLost):  # it may be a moment old
-            return known, log_position(cursor, known.epoch, known.position)
+            return known, log_position(cursor, known.epoch, known.position, read_identity)
     head = read_head()
-    return head, log_position(cursor, head.epoch, head.position)
+    return head, log_position(cursor, head.epoch, head.position, read_identity)
 
 
 class _Feed:

@@ -13,6 +13,7 @@ from typing import Annotated, NamedTuple, TypedDict
 from django.db import connection
 
 from events.actors import ActorRecord
+from events.identity import Identity
 from events.json_schema import (
     EXAMPLE_USER_ID,
     DateTime,
@@ -109,6 +110,12 @@ class IndexRange(NamedTuple):
 def read_head() -> Head:
     """The head of the log."""
     return Head.objects.get()
+
+
+def read_identity(position: int) -> Identity | None:
+    """What tells the event at this position from another one. None if there is no event."""
+    event = Event.objects.filter(position=position).first()
+    return event.identity if event else None
 
 
 def read_page(query: Query, visibility: Visibility) -> Page:

@@ -1,19 +1,27 @@
 """Cursors: a reader's position in a list, as opaque text.
 
 A cursor is valid for one list only. A cursor of the log contains the log's epoch, so that a cursor
-from before a restore is detected. A cursor of any other list contains the last key of the page, and
+from before a restore is detected. It may also contain a digest of the event at its position, so
+that a cursor of an event that the database has lost is detected. The digest is keyed, because the
+reader may not see that event. A cursor of any other list contains the last key of the page, and
 that of a scan also the position of the log at which the scan began.
 """
 
 import base64
 import binascii
+import functools
+import hashlib
+import hmac
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from django.conf import settings
 from django.db.models import Model, QuerySet
+from django.utils.crypto import salted_hmac
 
 from events.http.refusals import CursorLost, FieldCode, Invalid
+from events.identity import Identity
 
 CURSOR_FIELD = "after"
 LOG = "events"
@@ -21,22 +29,40 @@ LOG = "events"
 # What keys and positions are, unless a list has ids: a number that the database can hold.
 NUMBER = "[0-9]{1,18}"
 
+KEY_ID_LENGTH = 4
+DIGEST_BYTES = 8
+DIGEST = f"[0-9a-f]{{{KEY_ID_LENGTH + 2 * DIGEST_BYTES}}}"
+
 Row = TypeVar("Row")
 ModelRow = TypeVar("ModelRow", bound=Model)
 
 
-def log_cursor(epoch: str, position: int) -> str:
-    """The cursor of a position in the log."""
-    return _encode(LOG, f"{epoch}.{position}")
+def log_cursor(epoch: str, position: int, event: Identity | None = None) -> str:
+    """The cursor of a position in the log, with the digest of the event there if it is given.
+
+    No cursor is given a digest yet: the release before refuses such a cursor.
+    """
+    digest = f".{_digest(epoch, event, settings.SECRET_KEY)}" if event else ""
+    return _encode(LOG, f"{epoch}.{position}{digest}")
 
 
-def log_position(cursor: str, epoch: str, head: int) -> int:
+def log_position(
+    cursor: str, epoch: str, head: int, event_at: Callable[[int], Identity | None]
+) -> int:
     """The position of a cursor of the log.
 
+    ``event_at`` finds the event at a position. It is called if the cursor has a digest.
+
     Raises ``Invalid`` if the text is not a cursor of the log, and ``CursorLost`` if its epoch is
-    not ``epoch`` or its position is beyond ``head``.
+    not ``epoch``, its position is beyond ``head``, or its digest is of another event.
     """
-    return _numbers(cursor, LOG, epoch, head, count=1)[0]
+    place, dot, digest = _decode(cursor, LOG).rpartition(".")
+    if not re.fullmatch(DIGEST, digest):
+        place, digest = f"{place}{dot}{digest}", ""
+    (position,) = _numbers(place, epoch, head, count=1)
+    if digest and not _is_of(digest, epoch, event_at(position)):
+        raise CursorLost
+    return position
 
 
 def scan_cursor(name: str, epoch: str, start: int, key: int) -> str:
@@ -49,7 +75,7 @@ def scan_cursor(name: str, epoch: str, start: int, key: int) -> str:
 
 def scan_place(cursor: str, name: str, epoch: str, head: int) -> tuple[int, int]:
     """The start and the key of a cursor of a scan. Raises as ``log_position``."""
-    start, key = _numbers(cursor, name, epoch, head, count=2)
+    start, key = _numbers(_decode(cursor, name), epoch, head, count=2)
     return start, key
 
 
@@ -105,9 +131,33 @@ def invalid_cursor() -> Invalid:
     return Invalid.field(CURSOR_FIELD, FieldCode.CURSOR, detail)
 
 
-def _numbers(cursor: str, name: str, epoch: str, head: int, *, count: int) -> list[int]:
-    """The numbers after the epoch in a cursor. The first is a position of the log."""
-    cursor_epoch, *numbers = _decode(cursor, name).split(".")
+def _digest(epoch: str, event: Identity, secret_key: str) -> str:
+    """The id of the key, and the digest of an event of this epoch under it."""
+    key_id, key = _cursor_key(secret_key)
+    text = "\n".join([epoch, *map(str, event)])
+    return key_id + hashlib.blake2b(text.encode(), key=key, digest_size=DIGEST_BYTES).hexdigest()
+
+
+def _is_of(digest: str, epoch: str, event: Identity | None) -> bool:
+    """Whether a digest is of this event. It is also if its key is not configured any more."""
+    for secret_key in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS):
+        if digest.startswith(_cursor_key(secret_key)[0]):
+            return event is not None and hmac.compare_digest(
+                digest, _digest(epoch, event, secret_key)
+            )
+    return True
+
+
+@functools.cache
+def _cursor_key(secret_key: str) -> tuple[str, bytes]:
+    """The key of the digests that is derived from a key of the service, and its id."""
+    key = salted_hmac("events.http.cursors", "", secret_key, algorithm="sha256").digest()
+    return hashlib.sha256(b"key id" + key).hexdigest()[:KEY_ID_LENGTH], key
+
+
+def _numbers(value: str, epoch: str, head: int, *, count: int) -> list[int]:
+    """The numbers after the epoch in a cursor's value. The first is a position of the log."""
+    cursor_epoch, *numbers = value.split(".")
     if len(numbers) != count or not all(re.fullmatch(NUMBER, number) for number in numbers):
         raise invalid_cursor()
     if cursor_epoch != epoch or int(numbers[0]) > head:

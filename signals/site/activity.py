@@ -28,6 +28,7 @@ from events.feed import (
     limit_to_times,
     read_at,
     read_head,
+    read_identity,
     read_page,
 )
 from events.http.cursors import log_position
@@ -216,7 +217,7 @@ def _after(request: HttpRequest) -> int | None:
     if not after:
         return None
     head = read_head()
-    return log_position(after, head.epoch, head.position)
+    return log_position(after, head.epoch, head.position, read_identity)
 
 
 # --- One event: what was sent, what was elected, what decided it, what to do now ------------------

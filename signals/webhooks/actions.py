@@ -19,7 +19,7 @@ from desks.actions import refuse_inactive
 from desks.models import Automation, Desk
 from events import log
 from events.actors import SYSTEM, Actor
-from events.feed import first_positions, read_head, read_page
+from events.feed import first_positions, read_head, read_identity, read_page
 from events.http.cursors import log_cursor, log_position
 from events.http.name_rules import require_name
 from events.http.refusals import CursorLost, FieldCode, IdempotencyKeyReused, Invalid, NotFound
@@ -191,7 +191,7 @@ def rewind(*, webhook: Subscription, after: str, actor: Actor) -> Subscription:
     """
     with log.turn(actor=actor) as turn:
         row, head = _current(webhook), read_head()
-        position = log_position(after, head.epoch, turn.position - 1)
+        position = log_position(after, head.epoch, turn.position - 1, read_identity)
         _move(turn, row, head.epoch, position, NO_FAILURES, position=position)
     return row
 

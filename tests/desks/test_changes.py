@@ -10,6 +10,7 @@ from desks import actions
 from desks.actions import open_desks
 from desks.models import Automation, Card, Desk
 from events.actors import SYSTEM
+from events.feed import read_identity
 from events.http.cursors import log_cursor, log_position
 from events.http.refusals import Refused
 from events.models import Head
@@ -215,7 +216,8 @@ def test_a_copy_starts_again_after_a_restore(desk, stranger, engine):
     Head.objects.update(epoch="0" * 8)
     copy.refresh(reader)
     assert list(copy.desks) == [desk.public_id]
-    assert log_position(copy.as_of, *head()) == head()[1]
+    epoch, position = head()
+    assert log_position(copy.as_of, epoch, position, read_identity) == position
 
 
 # --- The oracle: a copy that follows the changes, and a full pull ---------------------------------

@@ -1,14 +1,18 @@
 """GET /api/v1/events: the feed, for platform tokens and desk tokens."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db.models import F
 from django.test import Client
 
 from desks import actions
 from desks.models import Desk
+from events import feed
 from events.actors import SYSTEM
 from events.columns import new_epoch
+from events.http.cursors import log_cursor
 from events.models import Event, Head
 from tests.factories import (
     a_bot,
@@ -156,6 +160,31 @@ class TestCursors:
         tail = engine.get(f"{EVENTS}?order=desc&limit=1").json()["next"]
         Head.objects.update(epoch=new_epoch())
         assert code(engine.get(f"{EVENTS}?after={tail}")) == (422, "cursor_lost")
+
+    def test_a_cursor_whose_event_is_lost_is_lost_although_the_log_has_grown(
+        self, engine, desk, stranger
+    ):
+        """Also if its reader does not see that event."""
+        head = Head.objects.get()
+        cursor = log_cursor(head.epoch, head.position, feed.read_identity(head.position))
+        reads = [
+            lambda reader: reader.get(f"{EVENTS}?after={cursor}"),
+            lambda reader: reader.get(
+                EVENTS, headers={"Accept": "text/event-stream", "Last-Event-ID": cursor}
+            ),
+        ]
+        readers = [engine, desk_client(desk)]
+        for reader in readers:
+            assert reads[0](reader).status_code == 200
+        # Another event is at its position, as in a history that went on without it.
+        last = Event.objects.filter(position=head.position)
+        last.update(at=F("at") + timedelta(microseconds=1))
+        push(engine, nonce="after", userId=stranger.public_id)
+        for reader in readers:
+            for read in reads:
+                assert code(read(reader)) == (422, "cursor_lost")
+        as_of = f"/api/v1/desks?changedSince={cursor}"
+        assert code(engine.get(as_of)) == (422, "cursor_lost")
 
     def test_a_desk_that_enrolled_and_withdrew_many_times_misses_no_fill(self, engine, card):
         desk = a_connected_desk()

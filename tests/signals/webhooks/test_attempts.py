@@ -191,7 +191,9 @@ def test_what_is_not_found_in_reasonable_time_is_looked_for_with_the_next_reques
     head, cursors, record = Head.objects.get().position, [], {"lag": None}
     while record["lag"] is None:
         record = act(owner, webhook, "skip", events="next").json()
-        cursors.append(log_position(record["cursor"], webhook.cursor_epoch, head))
+        cursors.append(
+            log_position(record["cursor"], webhook.cursor_epoch, head, feed.read_identity)
+        )
     assert cursors == sorted(set(cursors))  # each request looks on
     assert (moves(), record["lag"]) == ([], 1)
     act(owner, webhook, "skip", events="next")
