@@ -77,7 +77,8 @@ class ControlAreaSite(admin.AdminSite):
         def guarded(request: HttpRequest, *args: str, **kwargs: str) -> HttpResponseBase:
             if not request.user.is_authenticated:
                 return redirect_to_login(request.get_full_path())
-            if request.method in SAFE_METHODS and can_prove_second_factor(request):
+            is_asked = is_staff(request) and not has_second_factor(request)
+            if request.method in SAFE_METHODS and is_asked and can_prove_second_factor(request):
                 return redirect_to_login(request.get_full_path(), "mfa_reauthenticate")
             require_staff(request, recently=request.method not in SAFE_METHODS)
             if _is_change_form(view) and not signed_in_recently(request):

@@ -1,12 +1,16 @@
 """The account pages. Sign-up is our own, the rest is allauth's."""
 
-from collections.abc import Iterable
+import functools
+from collections.abc import Callable, Iterable
 
+from django.contrib.auth.views import redirect_to_login
 from django.db import transaction
+from django.http import HttpRequest, HttpResponseBase
 from django.urls import URLPattern, URLResolver, include, path
 
 from config.accounts import data_page, pages, preferences, signup
 from config.accounts.hashing import limit_hashing
+from tokens.callers.staff import can_prove_second_factor
 
 # Pages whose change and its notice are one transaction. allauth tells of an added authenticator app
 # and of new recovery codes after the commit.
@@ -28,6 +32,29 @@ HASHING = {
     "account_set_password",
     "account_reset_password_from_key",
 }
+# allauth's pages of second factors that a session may open before it used the factor. The others
+# change factors or show recovery codes, with which it could prove a factor that it never had.
+MFA_PAGES = "mfa_"
+BEFORE_SECOND_FACTOR = {
+    "mfa_index",
+    "mfa_authenticate",
+    "mfa_reauthenticate",
+    "mfa_reauthenticate_webauthn",
+}
+
+
+def _require_second_factor(
+    view: Callable[..., HttpResponseBase],
+) -> Callable[..., HttpResponseBase]:
+    """Leads a user who has a second factor to entering it, if the session did not use it."""
+
+    @functools.wraps(view)
+    def guarded(request: HttpRequest, *args: object, **kwargs: object) -> HttpResponseBase:
+        if request.user.is_authenticated and can_prove_second_factor(request):
+            return redirect_to_login(request.get_full_path(), "mfa_reauthenticate")
+        return view(request, *args, **kwargs)
+
+    return guarded
 
 
 def _decorate(patterns: Iterable[URLPattern | URLResolver]) -> None:
@@ -40,6 +67,9 @@ def _decorate(patterns: Iterable[URLPattern | URLResolver]) -> None:
             pattern.callback = transaction.atomic(pattern.callback)
         if pattern.name in HASHING:
             pattern.callback = limit_hashing(pattern.callback)
+        name = pattern.name or ""
+        if name.startswith(MFA_PAGES) and name not in BEFORE_SECOND_FACTOR:
+            pattern.callback = _require_second_factor(pattern.callback)
 
 
 urlpatterns: list[URLPattern | URLResolver] = [

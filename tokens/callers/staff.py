@@ -59,20 +59,14 @@ def is_staff(request: HttpRequest) -> bool:
 
 
 def has_second_factor(request: HttpRequest) -> bool:
-    """Whether the session was opened with a second factor, or does not need one."""
-    if not settings.REQUIRE_STAFF_MFA:
-        return True
-    used = any(record.get("method") == "mfa" for record in _records(request))
-    return used or request.session.get(FACTOR_ADDED_BY, 0) == request.user.pk
+    """Whether a staff session was opened with a second factor, or does not need one."""
+    return not settings.REQUIRE_STAFF_MFA or _used_second_factor(request)
 
 
 def can_prove_second_factor(request: HttpRequest) -> bool:
-    """Whether the user has a second factor, which this session was not opened with."""
-    return (
-        is_staff(request)
-        and not has_second_factor(request)
-        and Authenticator.objects.filter(user=request.user.pk, type__in=SECOND_FACTORS).exists()
-    )
+    """Whether the user, of staff or not, has a second factor that this session did not use."""
+    factors = Authenticator.objects.filter(user=request.user.pk, type__in=SECOND_FACTORS)
+    return not _used_second_factor(request) and factors.exists()
 
 
 def signed_in_recently(request: HttpRequest) -> bool:
@@ -93,6 +87,11 @@ def require_staff(request: HttpRequest, *, recently: bool) -> None:
         raise SecondFactorRequired
     if recently and not signed_in_recently(request):
         raise ReauthenticationRequired
+
+
+def _used_second_factor(request: HttpRequest) -> bool:
+    used = any(record.get("method") == "mfa" for record in _records(request))
+    return used or request.session.get(FACTOR_ADDED_BY, 0) == request.user.pk
 
 
 def _records(request: HttpRequest) -> list[dict[str, str | float]]:

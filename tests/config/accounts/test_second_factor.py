@@ -7,9 +7,12 @@ from allauth.mfa.models import Authenticator
 from allauth.mfa.totp.internal.auth import SECRET_SESSION_KEY
 from allauth.mfa.webauthn.internal.auth import WebAuthn
 from django.test import Client, RequestFactory
+from django.urls import reverse
 
+from config.accounts import urls
 from desks.models import User
 from tests import factories, pages, staff
+from tests.routes import address, routes
 from tokens.callers.staff import has_second_factor, verify_session
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.once]
@@ -66,6 +69,26 @@ def test_a_session_from_before_the_factor_is_asked_for_it_and_led_back(member):
     proved = browser.post(asked["Location"], {"code": staff.code_of(secret)})
     assert proved["Location"] == "/control/"
     assert browser.get("/control/").status_code == HTTPStatus.OK
+
+
+CHANGES = sorted(
+    {address(route) for route in routes() if route.startswith("accounts/2fa/")}
+    - {reverse(name) for name in urls.BEFORE_SECOND_FACTOR}
+)
+
+
+@pytest.mark.parametrize("is_staff", [True, False])
+def test_a_session_from_before_the_factor_changes_no_factor_and_sees_no_codes(is_staff, desk):
+    user = factories.a_staff_user() if is_staff else desk.user
+    browser = staff.a_client(staff.verified(user), "password")
+    staff.totp.TOTP.activate(user, staff.totp.generate_totp_secret())  # in another browser
+    assert reverse("mfa_generate_recovery_codes") in CHANGES
+    for path in CHANGES:
+        answers = [browser.get(path), browser.post(path)]
+        allowed = [a for a in answers if a.status_code != HTTPStatus.METHOD_NOT_ALLOWED]
+        led_to = {answer["Location"] for answer in allowed}
+        assert led_to == {f"/accounts/2fa/reauthenticate/?next={path}"}
+    assert [factor.type for factor in Authenticator.objects.all()] == ["totp"]
 
 
 def test_a_session_from_before_the_factor_does_not_pass_by_adding_another(
