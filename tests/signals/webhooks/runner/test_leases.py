@@ -141,6 +141,25 @@ def test_what_began_before_a_change_counts_for_nothing(row):
     assert due(10) == [(row.pk, False)]
 
 
+@pytest.mark.parametrize("choice", [{"kinds": []}, {"bot": ""}])
+def test_an_event_that_a_session_passed_over_before_it_was_chosen_is_delivered(desk, row, choice):
+    bot = a_bot(desk).id
+    actions.change(webhook=row, kinds=["card.retired"], bot=bot, actor=SYSTEM)
+    other = {"bot": ""} if "kinds" in choice else {"kinds": []}
+    actions.change(webhook=row, actor=SYSTEM, **other)
+    (leased,) = take(row)
+    actions.change(webhook=row, actor=SYSTEM, **choice)
+    a_bot(desk)
+    newest = read_head().position
+    page = read_alone(leased.row)
+    assert page.examined == newest
+    assert newest not in [message.position for message in page.messages]
+    end(leased, position=page.examined, pause=None)
+    assert due(10) == [(row.pk, False)]
+    (leased,) = take(row)
+    assert newest in [message.position for message in read_alone(leased.row).messages]
+
+
 def skip(row, until):
     return actions.skip(webhook=current(row), until=until, actor=SYSTEM)
 
