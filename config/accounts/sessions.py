@@ -8,6 +8,7 @@ verified and decrypted with every key.
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import cast
 
 from allauth.account.authentication import get_authentication_records
@@ -144,7 +145,7 @@ def _user(request: HttpRequest) -> User | AnonymousUser:
 def _note_use(request: HttpRequest, user: User) -> None:
     """Saves when the session was last used, at most every five minutes. Its begin is saved already.
 
-    The cache holds no session's key, which would open the account.
+    The cache holds no session's key, which would open the account. Without the cache it is left out.
     """
     records = get_authentication_records(request, user)
     signed_in = max((record["at"] for record in records), default=None)
@@ -152,6 +153,9 @@ def _note_use(request: HttpRequest, user: User) -> None:
     if not key or signed_in is None or timezone.now().timestamp() < signed_in + USE_NOTED_EVERY:
         return
     name = salted_hmac("config.accounts.sessions.use", key, algorithm="sha256").hexdigest()
-    if cache.add(f"session-use:{name}", True, USE_NOTED_EVERY):
+    is_due = False
+    with suppress(*UNAVAILABLE_ERRORS):
+        is_due = cache.add(f"session-use:{name}", True, USE_NOTED_EVERY)
+    if is_due:
         with unconfirmed():
             UserSession.objects.filter(session_key=key).update(last_seen_at=timezone.now())

@@ -9,7 +9,8 @@ import pytest
 from django.db import OperationalError, connection
 from django.test import Client
 
-from tests import patience
+from desks.models import Desk
+from tests import patience, staff
 from tests.client import DESKS, EVENTS, HOOK, get, push, signed_in
 from tests.factories import PASSWORD, UserFactory, a_platform_token
 from tests.pages import problem
@@ -90,6 +91,14 @@ def test_without_the_cache_signing_in_asks_to_come_again(settings, caplog):
     assert (answer.status_code, problem(answer)) == (503, "unavailable")
     assert answer["Retry-After"] == "1"
     assert "A request waited in vain for: cache " in caplog.text
+
+
+def test_without_the_cache_a_session_goes_on_and_consent_can_be_withdrawn(settings, desk):
+    settings.CACHES = {"default": settings_of_cache(NOBODY)}
+    browser = staff.a_client(desk.user, "password", seconds_ago=400)
+    assert browser.get("/desk").status_code == 200
+    assert browser.post("/desk/withdraw").status_code == 302
+    assert Desk.objects.get().enrolled is None
 
 
 def settings_of_cache(url):
