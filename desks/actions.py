@@ -24,6 +24,7 @@ from events.http.refusals import Invalid, NotAllowed
 from events.kinds import EVERYONE, Kind
 from events.log import Turn
 
+DEACTIVATED = "This account was deactivated."
 NOT_PUBLISHED = "This card is no longer published. Review the current card."
 
 # --- An account -----------------------------------------------------------------------------------
@@ -319,7 +320,7 @@ def require_connection(desk: Desk) -> None:
 def refuse_inactive(desk: Desk) -> None:
     """Raises ``NotAllowed`` if the desk's owner is deactivated."""
     if not User.objects.filter(pk=desk.user_id, is_active=True).exists():
-        raise NotAllowed("This account was deactivated.")
+        raise NotAllowed(DEACTIVATED)
 
 
 def refuse_removed(automation: Automation) -> None:

@@ -63,9 +63,10 @@ def close_account(desk: Desk) -> None:
 
 
 def deactivate(*, user: User, actor: Actor) -> None:
-    """Deactivates a user. Ends the desk with its token, bots and webhooks."""
+    """Deactivates a user. Ends the sessions, and the desk with its token, bots and webhooks."""
     with log.turn(actor=actor) as turn:
         User.objects.filter(pk=user.pk).update(is_active=False)
+        _end_sessions(user)
         desk = Desk.objects.filter(user=user).first()
         if desk is not None:
             end_desk(turn, desk, actor, Reason.DEACTIVATED)
@@ -91,6 +92,10 @@ def _delete_credentials(user: User) -> None:
     Authenticator.objects.filter(user=user).delete()
     QueuedNotice.objects.filter(user=user).delete()
     NoticeChoice.objects.filter(user=user).delete()
+    _end_sessions(user)
+
+
+def _end_sessions(user: User) -> None:
     sessions = UserSession.objects.filter(user=user)
     Session.objects.filter(pk__in=list(sessions.values_list("session_key", flat=True))).delete()
     sessions.delete()

@@ -145,7 +145,8 @@ def _user(request: HttpRequest) -> User | AnonymousUser:
 def _note_use(request: HttpRequest, user: User) -> None:
     """Saves when the session was last used, at most every five minutes. Its begin is saved already.
 
-    The cache holds no session's key, which would open the account. Without the cache it is left out.
+    The cache holds no session's key, which would open the account. Without the cache nothing is
+    saved.
     """
     records = get_authentication_records(request, user)
     signed_in = max((record["at"] for record in records), default=None)

@@ -5,7 +5,7 @@ Everything that needs no lock happens before it. Under the lock run only the SQL
 the signal's position.
 """
 
-from contextlib import suppress
+import logging
 from datetime import datetime
 from typing import NoReturn
 
@@ -15,6 +15,8 @@ from prometheus_client import Counter, Histogram
 from desks.models import Automation
 from events.http.refusals import Refused, SignatureInvalid, Unlawful
 from events.json_schema import JsonObject
+from events.unavailable_reasons import wait_of
+from events.writer_queue import DATABASE_ERRORS
 from signals.intake import statements
 from signals.intake.decision import LawfulSignal, UnlawfulSignal, authority, check_authority
 from signals.intake.incoming_signal import Allowance, IncomingSignal
@@ -24,6 +26,8 @@ from signals.intake.statements import State
 from signals.law import rules, shapes
 from signals.law.shapes import Submission
 from tokens.choices import Source
+
+logger = logging.getLogger(__name__)
 
 # No label of a metric names a user, a desk, a bot or a token.
 RECEIVED = Counter(
@@ -105,14 +109,22 @@ def parse_lawful(incoming: IncomingSignal) -> Submission:
 
 
 def record_bad_signature(body: JsonObject, request_id: str | None) -> None:
-    """Records a push with a bad signature, so that the owner of the named bot sees it."""
+    """Records a push with a bad signature, so that the owner of the named bot sees it.
+
+    If the log cannot be written, the push is not recorded: the sender's answer must not tell
+    whether there is such a bot.
+    """
     bot_id = body.get("botId")
     if body.get("source") == Source.TRADINGVIEW and isinstance(bot_id, str):
         bot = Automation.objects.not_removed().select_related("desk").filter(pk=bot_id).first()
         if bot is not None:
             unsigned = IncomingSignal(body, None, automation=bot, request_id=request_id)
-            with suppress(SignatureInvalid):
+            try:
                 _refuse(SignatureInvalid(), unsigned)
+            except SignatureInvalid:
+                pass
+            except DATABASE_ERRORS as error:
+                logger.warning("A bad signature was not recorded: %s.", wait_of(error))
 
 
 def _refuse(refusal: Refused, incoming: IncomingSignal) -> NoReturn:

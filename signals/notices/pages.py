@@ -91,6 +91,8 @@ def stop(request: HttpRequest, token: str) -> HttpResponse:
 
 
 def _turn_off(user_id: int, kind: NoticeKind) -> None:
+    if not User.objects.filter(pk=user_id, is_active=True).exists():
+        return  # it gets none, and a closed account keeps no choices
     with transaction.atomic():
         choice, _ = NoticeChoice.objects.select_for_update().get_or_create(user_id=user_id)
         if kind not in choice.off:

@@ -22,7 +22,7 @@ from tests.notices import send
 from tests.signals import bodies
 from tests.signals.audit.stage import broken
 from tokens import account_closing
-from tokens.account_closing import close_account
+from tokens.account_closing import close_account, deactivate, reactivate
 from tokens.models import SigningSecret
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -95,6 +95,16 @@ def test_a_closed_account_cannot_sign_in_and_its_address_can_sign_up_again(desk,
     assert again is not None
     assert again.pk != user.pk
     assert again.desk.public_id != desk.public_id
+
+
+def test_a_user_whom_staff_deactivated_signs_in_anew_after_a_reactivation(desk, user):
+    browser = Client()
+    staff.sign_in(browser, user, staff.with_totp(user))
+    assert browser.get("/desk").status_code == 200
+    deactivate(user=user, actor=SYSTEM)
+    reactivate(user=user, actor=SYSTEM)
+    assert browser.get("/desk")["Location"].startswith("/accounts/login/")
+    assert not UserSession.objects.exists()
 
 
 def test_the_audit_holds_after_it(desk, user, bot):

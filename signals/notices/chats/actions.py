@@ -5,12 +5,13 @@ from datetime import datetime
 from django.db import transaction
 from django.dispatch import receiver
 
+from desks.actions import DEACTIVATED
 from desks.models import Chat, ChatCode, Desk, User
 from desks.models.chat import MAX_CHATS
 from desks.models.notice import FIRST, NoticeKind
 from desks.notices.outbox import write_security
 from events.http.name_rules import require_name
-from events.http.refusals import FieldCode, Invalid
+from events.http.refusals import FieldCode, Invalid, NotAllowed
 from signals.notices.chats import services
 from signals.notices.texts import page
 from signals.outbound.addresses import ForbiddenURL
@@ -42,10 +43,13 @@ def add(*, user: User, url: str, name: str = "", now: datetime) -> Chat:
 def save(chat: Chat, address: str, now: datetime) -> None:
     """Stores a new chat at this address, the URL or Telegram's number, and notifies its owner.
 
-    Raises ``Invalid`` if the user has that chat already, or too many.
+    Raises ``Invalid`` if the user has that chat already, or too many, and ``NotAllowed`` if the
+    user was deactivated meanwhile.
     """
     with transaction.atomic():
-        User.objects.select_for_update(no_key=True).get(pk=chat.user_id)  # one at a time counts
+        owner = User.objects.select_for_update(no_key=True).get(pk=chat.user_id)  # one at a time
+        if not owner.is_active:
+            raise NotAllowed(DEACTIVATED)
         others = list(Chat.objects.filter(user=chat.user_id))
         if any(_is_at(other, address) for other in others):  # a form may be sent twice
             raise Invalid.field("url", FieldCode.TAKEN, "You have added this chat already.")

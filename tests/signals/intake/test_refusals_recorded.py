@@ -235,6 +235,16 @@ def test_a_bad_signature_from_a_rate_limited_address_is_not_recorded(bot, settin
     assert len(recorded()) == 1
 
 
+def test_a_bad_signature_is_answered_alike_for_a_bot_and_no_bot_while_nothing_is_written(bot):
+    Head.objects.update(halted=True)
+    unknown = {**tradingview(bot), "botId": "bot_" + "0" * 22}
+    for body in (tradingview(bot), unknown):
+        answer = push(body, secret="wrong")
+        assert (answer.status_code, code(answer)) == (401, "signature_invalid")
+    Head.objects.update(halted=False)
+    assert recorded() == []
+
+
 # --- To whom ------------------------------------------------------------------------------------
 
 

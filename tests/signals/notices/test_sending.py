@@ -13,6 +13,7 @@ from django.utils import timezone
 from desks.models import NoticeChoice, QueuedNotice
 from desks.models.notice import LAST, MAIL, NoticeKind
 from desks.notices import outbox
+from events.actors import SYSTEM
 from signals.notices.sending import (
     LEASE,
     MOST_ATTEMPTS,
@@ -25,6 +26,7 @@ from signals.notices.texts import new_notice
 from tests.notices import send
 from tests.pages import words
 from tests.processes import run_together
+from tokens.account_closing import deactivate
 
 pytestmark = pytest.mark.django_db
 
@@ -294,6 +296,11 @@ class TestUnsubscribing:
         dated = signing.dumps([member.pk, "silence"], salt=SALT)
         assert Client().post(f"/notices/stop/{dated}").status_code == 200
         assert NoticeChoice.objects.get().off == ["silence"]
+
+    def test_a_link_of_an_account_that_ended_stores_nothing(self, member, link):
+        deactivate(user=member, actor=SYSTEM)
+        assert Client().post(link).status_code == 200
+        assert not NoticeChoice.objects.exists()
 
     def test_the_text_says_what_its_link_does_before_the_link(self, member):
         a_notice(member)

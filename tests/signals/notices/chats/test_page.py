@@ -9,7 +9,8 @@ from django.utils import timezone
 from desks.models import QueuedNotice
 from desks.models.chat import MAX_CHATS, Chat
 from desks.models.notice import MAIL
-from signals.notices.chats.actions import request_test
+from events.http.refusals import NotAllowed
+from signals.notices.chats.actions import add, request_test
 from signals.notices.sending import finish, take_for_chats
 from signals.outbound.answers import Answer, Fault
 from signals.site.own_data import export
@@ -191,6 +192,13 @@ class TestOwnData:
     def test_they_end_when_staff_deactivate_the_user(self, desk):
         a_chat(desk.user)
         deactivate(user=desk.user, actor=desk.actor)
+        assert not Chat.objects.exists()
+
+    @pytest.mark.django_db(transaction=True)
+    def test_one_that_is_added_while_the_account_ends_is_refused(self, desk):
+        deactivate(user=desk.user, actor=desk.actor)
+        with pytest.raises(NotAllowed):
+            add(user=desk.user, url=DISCORD, now=timezone.now())
         assert not Chat.objects.exists()
 
     def test_the_page_that_closes_the_account_counts_them(self, visitor, member):
