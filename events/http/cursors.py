@@ -140,12 +140,10 @@ def _digest(epoch: str, event: Identity, secret_key: str) -> str:
 
 def _is_of(digest: str, epoch: str, event: Identity | None) -> bool:
     """Whether a digest is of this event. It is also if its key is not configured any more."""
-    for secret_key in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS):
-        if digest.startswith(_cursor_key(secret_key)[0]):
-            return event is not None and hmac.compare_digest(
-                digest, _digest(epoch, event, secret_key)
-            )
-    return True
+    secret_keys = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
+    keys = [key for key in secret_keys if digest.startswith(_cursor_key(key)[0])]
+    expected = [_digest(epoch, event, key) for key in keys] if event else []
+    return not keys or any(hmac.compare_digest(digest, one) for one in expected)
 
 
 @functools.cache

@@ -24,9 +24,8 @@ from signals.intake.statements import State
 from signals.law.refusals import ELECTED
 from signals.page_access import PAGES
 from signals.reports.reasons import Check, checks
-from signals.site.bots.message_check import DryCheck, examine, written
+from signals.site.bots.message_check import NO_MESSAGE, DryCheck, examine, message_form, written
 
-MAX_MESSAGE = 4000  # characters
 ANY_BOT, ANY_CARD = "bot_0123456789abcdefghijkl", "card"
 
 
@@ -38,7 +37,7 @@ class PlaygroundForm(ElectionForm):
         strip=False,
         help_text="The JSON that a bot sends. Never enter a secret.",
         widget=forms.Textarea({"rows": 9, "spellcheck": "false", "autocomplete": "off"}),
-        error_messages={"required": f"Enter a message of at most {MAX_MESSAGE:,} characters."},
+        error_messages={"required": NO_MESSAGE},
     )
 
 
@@ -76,14 +75,12 @@ def _try(post: QueryDict) -> tuple[PlaygroundForm, DryCheck | None]:
     if election.is_valid():
         pair, direction = election.cleaned_data["pair"], election.cleaned_data["direction"]
         elected = PairAndDirection(pair=pair, direction=direction)
-    data, sample = post.copy(), _sample(elected)
+    data, sample = message_form(post), _sample(elected)
     example = _examples(elected).get(post.get("example", ""))
     if example is not None:
         data["message"] = written(
             {name: value for name, value in {**sample, **example}.items() if value is not None}
         )
-    if len(data.get("message", "")) > MAX_MESSAGE:
-        data["message"] = ""
     form = PlaygroundForm(data)
     result = examine(data.get("message", ""), sample, elected, lambda body: _judge(body, elected))
     has_secret = any(isinstance(mistake, ExchangeSecret) for mistake in result.mistakes)

@@ -31,7 +31,7 @@ from signals.page_access import back_to, customer_page, own_bot
 from signals.reports.activity import board, lines
 from signals.reports.attention import bots_at_a_glance
 from signals.reports.counts import DAYS, PUSHED
-from signals.site.bots.message_check import dry_check
+from signals.site.bots.message_check import NO_MESSAGE, dry_check, message_form
 from signals.site.desk import Step, next_of
 from tokens import actions as token_actions
 from tokens.choices import Source
@@ -260,7 +260,7 @@ class MessageForm(forms.Form):
         strip=False,
         help_text="The whole JSON text, exactly as your alert or program sends it.",
         widget=forms.Textarea({"rows": 10, "spellcheck": "false", "autocomplete": "off"}),
-        error_messages={"required": "Paste the message that you want to check."},
+        error_messages={"required": NO_MESSAGE},
     )
 
 
@@ -270,7 +270,7 @@ def check(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
     bot = own_bot(desk, bot_id)
     sample = sample_of(bot)["body"]
     unbound = MessageForm(initial={"message": sample})
-    form = MessageForm(request.POST) if request.method == "POST" else unbound
+    form = MessageForm(message_form(request.POST)) if request.method == "POST" else unbound
     if not form.is_valid():
         return tab_page(request, bot, "check", form)
     result = dry_check(bot, form.cleaned_data["message"], json.loads(sample))
