@@ -13,7 +13,6 @@ from typing import Annotated, NamedTuple, TypedDict
 from django.db import connection
 
 from events.actors import ActorRecord
-from events.identity import Identity
 from events.json_schema import (
     EXAMPLE_USER_ID,
     DateTime,
@@ -25,7 +24,7 @@ from events.json_schema import (
     pattern,
 )
 from events.kinds import Kind
-from events.models import SEARCHED, Event, Head
+from events.models import SEARCHED, Event, Head, Identity
 from events.statements import Union, adapt_datetime, fetch_all
 from events.times import to_rfc3339
 from events.unavailable_reasons import give_way

@@ -137,7 +137,7 @@ class Turn:
     def _remember(self) -> None:
         """Remembers the last event of a turn that is committed."""
         if self._last_event:
-            losses.memory.note(self._last_event.identity, self.epoch)
+            losses.memory.note(self._last_event, self.epoch)
 
     def _describe(self, span: tracing.Span) -> None:
         """Notes in the span what was committed, and links it to the traces of the events."""

@@ -9,22 +9,30 @@ that could have lost something.
 import logging
 from typing import TYPE_CHECKING, Any
 
-from events.identity import Identity
-from events.statements import FIND_SEEN, HALT
+from events.models import Event, Identity
+from events.statements import HEAD
 
 if TYPE_CHECKING:
     import psycopg
 
 logger = logging.getLogger(__name__)
 
+# The event at a position: NULLs if there is none, and no row at a standby.
+FIND = f"""SELECT {", ".join(f"event.{column}" for column in Identity._fields)}
+FROM {HEAD} AS head LEFT JOIN {Event._meta.db_table} AS event ON event.position = %s
+WHERE NOT pg_is_in_recovery()"""
+# It waits for no standby: after a promotion there may be none yet, and reads go on.
+HALT = f"""UPDATE {HEAD} SET halted = true WHERE epoch = %s AND NOT halted
+AND set_config('synchronous_commit', 'local', true) = 'local'"""
+
 
 class Memory:
     """The last event that this process has seen committed."""
 
     def __init__(self) -> None:
-        self._last: tuple[str, Identity] | None = None  # with the epoch of its log
+        self._last: tuple[str, Event] | None = None  # with the epoch of its log
 
-    def note(self, event: Identity, epoch: str) -> None:
+    def note(self, event: Event, epoch: str) -> None:
         """Remembers a committed event, unless a later one of the same log is remembered."""
         last = self._last
         if last is None or last[0] != epoch or last[1].position < event.position:
@@ -41,10 +49,10 @@ class Memory:
         if self._last is None:
             return True
         epoch, event = self._last
-        found = connection.execute(FIND_SEEN, [event.position]).fetchone()
+        found = connection.execute(FIND, [event.position]).fetchone()
         if found is None:
             return False
-        if found != event and connection.execute(HALT, [epoch]).rowcount:
+        if found != event.identity and connection.execute(HALT, [epoch]).rowcount:
             logger.error(
                 "The database has lost events: at position %d it has none or another one. Nothing "
                 "is written until manage.py new_epoch.",

@@ -1,7 +1,7 @@
 """The ordered log of all events, and the counter that orders it."""
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db import models
 from django.db.models import GeneratedField, Q, TextField
@@ -9,7 +9,6 @@ from django.db.models.functions import Coalesce
 
 from events.actors import Actor, ActorType
 from events.columns import EPOCH_BYTES, Member, new_epoch
-from events.identity import Identity
 from events.json_schema import JsonObject
 
 # The computed columns of an event, the one that few events share first.
@@ -42,6 +41,21 @@ class Head(models.Model):
 
     def __str__(self) -> str:
         return f"{self.epoch} at {self.position}"
+
+
+class Identity(NamedTuple):
+    """What tells an event from one that another history of the log has at its position.
+
+    The names are those of the columns. The first event that two histories do not share differs in
+    its time.
+    """
+
+    position: int
+    at: datetime
+    kind: str
+    actor_id: str | None
+    topic: str | None
+    signal_id: str | None
 
 
 class EventQuerySet(models.QuerySet["Event"]):

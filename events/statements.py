@@ -16,8 +16,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model
 from django.db.models.expressions import RawSQL
 
-from events.identity import Identity
-from events.models import Event, Head
+from events.models import Head
 
 TIMEOUTS = ("lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout")
 
@@ -117,14 +116,6 @@ TAKE_POSITIONS = f"""UPDATE {HEAD} SET position = position + %(count)s,
                   at = CASE WHEN at > %(now)s THEN at ELSE %(now)s END
 WHERE id = 1 AND (NOT halted OR %(although_halted)s) RETURNING position, at, epoch"""
 SET_POSITION = f"UPDATE {HEAD} SET position = %(position)s WHERE id = 1"
-IDENTITY = ", ".join(f"event.{name}" for name in Identity._fields)
-# The event at a position: NULLs if there is none, and no row at a standby.
-FIND_SEEN = f"""SELECT {IDENTITY}
-FROM {HEAD} AS head LEFT JOIN {Event._meta.db_table} AS event ON event.position = %s
-WHERE NOT pg_is_in_recovery()"""
-# It waits for no standby: after a promotion there may be none yet, and reads go on.
-HALT = f"""UPDATE {HEAD} SET halted = true WHERE epoch = %s AND NOT halted
-AND set_config('synchronous_commit', 'local', true) = 'local'"""
 
 
 def lift_timeouts() -> None:

@@ -21,7 +21,7 @@ from django.db.models import Model, QuerySet
 from django.utils.crypto import salted_hmac
 
 from events.http.refusals import CursorLost, FieldCode, Invalid
-from events.identity import Identity
+from events.models import Identity
 
 CURSOR_FIELD = "after"
 LOG = "events"

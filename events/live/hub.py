@@ -8,7 +8,7 @@ touched. If the database fails, the readers stay, and the hub goes on from its p
 import logging
 import threading
 import time
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
@@ -23,7 +23,6 @@ from django.utils import timezone
 from events import losses
 from events.feed import read_head
 from events.http.refusals import RateLimited, Unavailable
-from events.identity import Identity
 from events.kinds import Kind
 from events.live import metrics
 from events.live.frames import EndReason, Version, end_frame, event_frame, position_frame
@@ -145,6 +144,11 @@ class Recent:
         for live in events:
             self.append(live)
 
+    @property
+    def last(self) -> Event | None:
+        """The last of these events. None if there are none."""
+        return self._events[-1].event if self._events else None
+
     def append(self, live: LiveEvent) -> None:
         self.end = live.position
         self._events.append(live)
@@ -154,12 +158,6 @@ class Recent:
     def reaches(self, position: int) -> bool:
         """Whether every event after this position is here."""
         return position >= self._begin
-
-    def identity_at(self, position: int) -> Identity | None:
-        """What tells the event at this position from another one. None if it is not here."""
-        found = bisect_left(self._events, position, key=attrgetter("position"))
-        live = self._events[found] if found < len(self._events) else None
-        return live.event.identity if live and live.position == position else None
 
     def since(self, head: Head | None, epoch: str) -> list[Event] | None:
         """The events after this head of the log of ``epoch``. None if they are not all here."""
@@ -523,8 +521,8 @@ class Hub:
                 self._roster.end(self._roster.everybody(), EndReason.CURSOR_LOST)
             self.epoch, self._recent = head.epoch, recent
             self._roster.beaten_until = time.monotonic() // 1
-        if last := recent.identity_at(recent.end):
-            losses.memory.note(last, head.epoch)
+        if recent.last:
+            losses.memory.note(recent.last, head.epoch)
 
     def _apply(self, event: Event) -> None:
         with self._lock:
@@ -535,7 +533,7 @@ class Hub:
                 live.give_to(reader)
             self._roster.topics.apply(live.changes)
             self._recent.append(live)
-        losses.memory.note(event.identity, self.epoch)
+        losses.memory.note(event, self.epoch)
 
     def _check_credentials(self) -> None:
         if time.monotonic() < self._checked_at + CHECK_INTERVAL:

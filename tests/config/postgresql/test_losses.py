@@ -16,8 +16,8 @@ import pytest
 from django.db import connection
 
 from events.http.refusals import ENDED
-from events.identity import Identity
 from events.losses import Memory
+from events.models import Event
 from events.unavailable_reasons import Wait
 from tests.client import EVENTS, HOOK
 from tests.drills.stage import Postgresql, needs_servers
@@ -206,7 +206,7 @@ def test_reads_go_on_and_the_log_is_halted_although_nobody_confirms(postgresql, 
 def test_a_standby_is_not_compared(postgresql, service):
     """It may be late, and nothing can be written there."""
     memory = Memory()
-    event = Identity(10**9, datetime.now(UTC), "desk.created", None, None, None)
+    event = Event(position=10**9, at=datetime.now(UTC), kind="desk.created")
     epoch = postgresql.execute("SELECT epoch FROM events_head", "signals")[0][0]
     memory.note(event, epoch)
     service.promote(NOTHING)

@@ -17,7 +17,7 @@ from events.http.cursors import (
     scan_place,
 )
 from events.http.refusals import CursorLost, Invalid
-from events.identity import Identity
+from events.models import Identity
 
 EPOCH = "0011aabb"
 AT = datetime(2026, 11, 24, 12, tzinfo=UTC)
