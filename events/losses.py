@@ -43,11 +43,12 @@ class Memory:
 
         After ``manage.py new_epoch`` an event of the epoch before is not lost.
 
-        Returns False at a standby: it may be late, so it is not compared. If it is promoted, its
-        connections stay. Takes one statement, and another one to halt.
+        Returns whether it was compared: not if nothing is remembered, and not at a standby, which
+        may be late; if that is promoted, its connections stay. Takes one statement, and another one
+        to halt.
         """
         if self._last is None:
-            return True
+            return False
         epoch, event = self._last
         found = connection.execute(FIND, [event.position]).fetchone()
         if found is None:

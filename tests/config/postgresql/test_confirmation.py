@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import httpx2
 import pytest
@@ -18,18 +17,13 @@ from events import confirmation
 from events.http.refusals import ENDED
 from events.statements import without_timeouts
 from events.unavailable_reasons import Wait, wait_of
-from tests.client import EVENTS, HOOK
-from tests.drills.stage import Postgresql, needs_servers
-from tests.server import Server, run_python, serving
-from tests.signals.bodies import fanout
+from tests.client import EVENTS
+from tests.config.postgresql.conftest import MARKS, Service
+from tests.drills.stage import Postgresql
+from tests.server import run_python, serving
 from tests.streams import wait_until
 
-pytestmark = [
-    pytest.mark.processes,
-    pytest.mark.alone,
-    needs_servers,
-    pytest.mark.skipif("connection.vendor != 'postgresql'", reason="SQLite has no standby"),
-]
+pytestmark = MARKS
 
 LONG, SHORT = 60, 0.2  # seconds, for a commit
 SENDERS = 32  # twice the threads of a process and more
@@ -50,19 +44,7 @@ print(cache.add("failures", "counted"), cache.get("failures"))
 """
 
 
-@dataclass
-class Service:
-    postgresql: Postgresql
-    server: Server
-    http: httpx2.Client
-
-    def push(self, nonce: str) -> httpx2.Response:
-        body = fanout(nonce=nonce, **self.server.seed["card"])
-        return self.http.post(HOOK, json=body, headers=self.of("platformToken"))
-
-    def of(self, token: str) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self.server.seed[token]}"}
-
+class Waiting(Service):
     def waiting(self) -> list[int]:
         """The sessions that wait for a standby."""
         return [pid for (pid,) in self.postgresql.execute(WAITING)]
@@ -78,29 +60,14 @@ class Service:
 
 
 @pytest.fixture(scope="module")
-def postgresql(tmp_path_factory) -> Iterator[Postgresql]:
-    folder = tmp_path_factory.mktemp("postgresql")
-    for parent in (folder, folder.parent, folder.parent.parent):
-        parent.chmod(0o755)  # PostgreSQL runs as another user
-    server = Postgresql(folder, folder / "log")
-    server.start()
-    server.execute("CREATE DATABASE signals")
-    yield server
-    server.stop()
-
-
-@pytest.fixture(scope="module")
-def service(postgresql: Postgresql) -> Iterator[Service]:
+def service(postgresql: Postgresql) -> Iterator[Waiting]:
     with (
         serving(DATABASE_URL=postgresql.url, PATIENCE="") as server,
         httpx2.Client(
-            base_url=server.base_url,
-            trust_env=False,
-            timeout=60,
-            limits=httpx2.Limits(max_connections=None),
+            trust_env=False, timeout=60, limits=httpx2.Limits(max_connections=None)
         ) as http,
     ):
-        yield Service(postgresql, server, http)
+        yield Waiting(postgresql, server, http)
 
 
 def is_unconfirmed(answer: httpx2.Response) -> bool:
@@ -135,21 +102,19 @@ def test_while_nobody_confirms_each_signal_gets_503_soon_and_none_is_lost_or_dou
     nonces = [f"unconfirmed-{number}" for number in range(3 * SENDERS)]
     with ThreadPoolExecutor(SENDERS) as senders, service.unconfirmed():
         took = list(senders.map(send, nonces))
-        wait_until(lambda: service.http.get("/readyz").status_code == 503, "It remains ready.")
-        assert service.http.get("/readyz").json()["database"] == "unconfirmed"
+        wait_until(lambda: service.state() == (503, "unconfirmed"), "It remains ready.")
         left = service.waiting()
         took += senders.map(send, nonces)
         assert service.waiting() == left  # no attempt leaves another session behind
         # No form is taken, in the process that is in doubt.
-        closing = {"Connection": "close"}
+        form, closing = f"{service.server.base_url}/accounts/login/", {"Connection": "close"}
         wait_until(
-            lambda: service.http.post("/accounts/login/", headers=closing).status_code == 503,
-            "Forms are taken.",
+            lambda: service.http.post(form, headers=closing).status_code == 503, "Forms are taken."
         )
         # Reads go on, also with a token whose first use is noted now.
-        assert service.http.get(EVENTS, headers=service.of("readToken")).status_code == 200
+        assert service.get(EVENTS, "readToken").status_code == 200
     assert max(took) < SOON
-    wait_until(lambda: service.http.get("/readyz").status_code == 200, "It does not get ready.")
+    wait_until(lambda: service.state() == (200, "ok"), "It does not get ready.")
     answers = [service.push(nonce) for nonce in nonces]
     assert all(
         answer.status_code == 200 or answer.json().get("identical") is True for answer in answers

@@ -8,29 +8,19 @@ import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from datetime import UTC, datetime
 
 import httpx2
 import pytest
-from django.db import connection
 
 from events.http.refusals import ENDED
-from events.losses import Memory
-from events.models import Event
 from events.unavailable_reasons import Wait
-from tests.client import EVENTS, HOOK
-from tests.drills.stage import Postgresql, needs_servers
+from tests.client import EVENTS
+from tests.config.postgresql.conftest import MARKS, Service
+from tests.drills.stage import Postgresql
 from tests.server import Server, run_python, serving, serving_beside, serving_live
-from tests.signals.bodies import fanout
 from tests.streams import wait_until
 
-pytestmark = [
-    pytest.mark.processes,
-    pytest.mark.alone,
-    needs_servers,
-    pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite has no standby"),
-]
+pytestmark = MARKS
 
 GONE = """DELETE FROM events_event WHERE position > (SELECT position - 2 FROM events_head);
 DELETE FROM signals_signal WHERE position > (SELECT position - 2 FROM events_head);
@@ -42,22 +32,10 @@ NOTHING = "SELECT"
 END_OTHERS = """SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity
 WHERE datname = 'signals' AND pid <> pg_backend_pid()"""
 FOUND = "The database has lost events"
+CONNECTIONS = 20  # as many as a process has, and more
 
 
-@dataclass
-class Service:
-    postgresql: Postgresql
-    server: Server
-    http: httpx2.Client
-
-    def push(self, nonce: str, server: Server | None = None) -> httpx2.Response:
-        body = fanout(nonce=nonce, **self.server.seed["card"])
-        url = f"{(server or self.server).base_url}{HOOK}"
-        return self.http.post(url, json=body, headers=self.of("platformToken"))
-
-    def of(self, token: str) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self.server.seed[token]}"}
-
+class Losing(Service):
     def promote(self, change: str) -> None:
         """Ends all connections. A new one finds the database changed."""
         with self.postgresql.connect("signals") as here:
@@ -69,30 +47,14 @@ class Service:
     def is_halted(self) -> bool:
         return self.postgresql.execute("SELECT halted FROM events_head", "signals") == [(True,)]
 
-    def state(self) -> tuple[int, str]:
-        answer = self.http.get(f"{self.server.base_url}/readyz")
-        return answer.status_code, answer.json()["database"]
-
 
 @pytest.fixture(scope="module")
-def postgresql(tmp_path_factory) -> Iterator[Postgresql]:
-    folder = tmp_path_factory.mktemp("postgresql")
-    for parent in (folder, folder.parent, folder.parent.parent):
-        parent.chmod(0o755)  # PostgreSQL runs as another user
-    server = Postgresql(folder, folder / "log")
-    server.start()
-    server.execute("CREATE DATABASE signals")
-    yield server
-    server.stop()
-
-
-@pytest.fixture(scope="module")
-def service(postgresql: Postgresql) -> Iterator[Service]:
+def service(postgresql: Postgresql) -> Iterator[Losing]:
     with (
-        serving(DATABASE_URL=postgresql.url) as server,
+        serving(DATABASE_URL=postgresql.url, WEB_CONCURRENCY="1") as server,
         httpx2.Client(trust_env=False, timeout=60) as http,
     ):
-        yield Service(postgresql, server, http)
+        yield Losing(postgresql, server, http)
 
 
 @pytest.fixture(autouse=True)
@@ -114,16 +76,14 @@ def streaming(service: Service, server: Server) -> Iterator[Iterator[str]]:
 
 @contextmanager
 def standing_by(postgresql: Postgresql) -> Iterator[None]:
-    """PostgreSQL as a standby, which can be promoted."""
+    """PostgreSQL is a standby, which is promoted when the block ends."""
     postgresql.end(signal.SIGINT)
-    (standby := postgresql.data / "standby.signal").touch()
+    (postgresql.data / "standby.signal").touch()
     postgresql.start()
     try:
         yield
     finally:
-        postgresql.end(signal.SIGINT)
-        standby.unlink(missing_ok=True)
-        postgresql.start()
+        postgresql.execute("SELECT pg_promote()")
 
 
 def is_refused(answer: httpx2.Response) -> bool:
@@ -143,9 +103,7 @@ def test_after_a_loss_nothing_is_written_until_new_epoch(change, service, reques
     assert is_refused(service.push(f"after-{case}"))
     assert service.is_halted()
     assert is_refused(service.push(f"again-{case}"))
-    assert service.http.get(
-        f"{service.server.base_url}{EVENTS}", headers=service.of("readToken")
-    ).is_success
+    assert service.get(EVENTS, "readToken").is_success
     assert service.state() == (503, "halted")
     assert service.server.log.read_text().count(FOUND) == said + 1
     run_python(service.server.environment, "manage.py", "new_epoch")
@@ -196,22 +154,19 @@ def test_reads_go_on_and_the_log_is_halted_although_nobody_confirms(postgresql, 
     service.promote(ANOTHER)
     postgresql.confirm_by("nobody")
     try:
-        feed = f"{service.server.base_url}{EVENTS}"
-        assert service.http.get(feed, headers=service.of("readToken")).is_success
+        assert service.get(EVENTS, "readToken").is_success
         assert service.is_halted()
     finally:
         postgresql.confirm_by("")
 
 
-def test_a_standby_is_not_compared(postgresql, service):
-    """It may be late, and nothing can be written there."""
-    memory = Memory()
-    event = Event(position=10**9, at=datetime.now(UTC), kind="desk.created")
-    epoch = postgresql.execute("SELECT epoch FROM events_head", "signals")[0][0]
-    memory.note(event, epoch)
-    service.promote(NOTHING)
-    with standing_by(postgresql), postgresql.connect("signals") as here:
-        memory.compare(here)
-    with postgresql.connect("signals") as here:
-        memory.compare(here)
+def test_a_connection_made_at_a_standby_is_compared_after_its_promotion(postgresql, service):
+    """Not before: a standby may be late, and nothing can be written there."""
+    assert service.push("lost-by-a-standby").status_code == 200
+    postgresql.execute(ANOTHER, "signals")
+    with standing_by(postgresql):
+        wait_until(lambda: service.state() == (200, "ok"), "It does not reach the standby.")
+        for _ in range(CONNECTIONS):  # the pool gives out each in turn
+            assert service.state() == (200, "ok")
+    assert is_refused(service.push("after-its-promotion"))
     assert service.is_halted()

@@ -5,9 +5,12 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 
 import pytest
-from django.db import OperationalError, connection
+from django.db import DEFAULT_DB_ALIAS, OperationalError, connection
 
 from config.postgresql.base import DatabaseWrapper
+from events import losses
+from events.kinds import Kind
+from events.models import Event, Head
 from tests.network import network_to
 from tests.streams import wait_until
 
@@ -23,11 +26,11 @@ LAST_ASKED = "SELECT query FROM pg_stat_activity WHERE application_name = 'poole
 
 
 @contextmanager
-def a_pool(timeout=60, **address):
+def a_pool(timeout=60, alias="pooled", **address):
     """A database with a pool of ``SIZE`` idle connections."""
     pool = {"min_size": SIZE, "max_size": SIZE, "timeout": timeout, "reconnect_timeout": 0.5}
     given = {**connection.settings_dict["OPTIONS"], "application_name": "pooled", "pool": pool}
-    database = DatabaseWrapper({**connection.settings_dict, **address, "OPTIONS": given}, "pooled")
+    database = DatabaseWrapper({**connection.settings_dict, **address, "OPTIONS": given}, alias)
     database.pool.open()
     database.pool.wait(60)
     try:
@@ -89,6 +92,15 @@ def test_a_server_that_is_away_is_reported_and_found_again_when_it_is_back():
             answers(database)
         network.restore()
         wait_until(lambda: is_back(database), "The server is not found again.")
+
+
+def test_one_that_was_used_before_anything_was_seen_is_compared_later():
+    with a_pool(alias=DEFAULT_DB_ALIAS) as database:
+        assert all(answers(database) for _ in range(SIZE))
+        head = Head.objects.get()
+        losses.memory.note(Event(position=head.position + 1, kind=Kind.DESK_CREATED), head.epoch)
+        assert answers(database)
+    assert Head.objects.get().halted
 
 
 @pytest.mark.parametrize("fraction", ["", ".5", ".123", ".123456"])
