@@ -54,8 +54,8 @@ from events.json_schema import Example
 from events.kinds import Kind
 from events.live.frames import MEDIA_TYPE, Version
 from events.live.hub import hub
-from events.live.readers import Credential, View
-from events.live.streams import is_live, open_stream, topics_at
+from events.live.opening import is_live, open_stream, topics_at
+from events.live.streams import Credential, View
 from events.live.waiting_readers import Waiter
 from events.models import Event, Head
 from events.unavailable_reasons import give_way

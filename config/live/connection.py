@@ -21,8 +21,8 @@ from config.server.heads import Environ, environ_of, refusal
 from events.http.refusals import Unavailable
 from events.live import metrics
 from events.live.hub import hub
-from events.live.readers import MAX_UNSENT, Reader, View
-from events.live.streams import Stream
+from events.live.opening import Stream
+from events.live.streams import MAX_UNSENT, Reader, View
 from events.unavailable_reasons import Wait
 
 logger = logging.getLogger(__name__)

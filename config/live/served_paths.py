@@ -12,8 +12,8 @@ from config.problems import problem, to_refusal
 from config.server.heads import Environ
 from config.wsgi import SanitizedRequest, application
 from events.http.refusals import NotFound
-from events.live.readers import Reader, View
-from events.live.streams import READER_OF, Stream, StreamResponse
+from events.live.opening import READER_OF, Stream, StreamResponse
+from events.live.streams import Reader, View
 
 # What this server serves. Every other path is a 404.
 PATHS = frozenset(

@@ -9,28 +9,28 @@ import logging
 import threading
 import time
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import cycle
 from operator import attrgetter
 from typing import NamedTuple
 
-from django.conf import settings
 from django.db import DatabaseError, OperationalError, connection
 from django.utils import timezone
 
 from events import losses
 from events.feed import read_head
-from events.http.refusals import RateLimited, Unavailable
+from events.http.refusals import Unavailable
 from events.kinds import Kind
 from events.live import metrics
 from events.live.frames import EndReason, Version, end_frame, event_frame, position_frame
-from events.live.readers import (
+from events.live.streams import (
+    HEARTBEAT,
     MAX_UNSENT,
     WHOLE_LOG,
     Credential,
     CredentialKind,
+    OpenStreams,
     Reader,
     Topic,
     View,
@@ -45,8 +45,6 @@ RETRY_INTERVAL = 0.5  # seconds, while the database is down
 STARTING = 5  # seconds that a reader waits for the first query
 REST = 3  # seconds without use after which the thread ends
 CHECK_INTERVAL = 4  # seconds between two checks of all credentials
-HEARTBEAT = 15  # seconds between two heartbeats of a reader
-WAIT_FOR_PLACE = 15  # seconds after which a reader with too many streams may try again
 KEPT = 2000  # events
 BATCH = 200  # events that one query reads
 PART = MAX_UNSENT // 2  # bytes
@@ -293,19 +291,16 @@ class Roster:
         self.beaten_until = 0.0
         self.seconds: list[set[Reader]] = [set() for _ in range(HEARTBEAT)]
         self._next_second = cycle(range(HEARTBEAT))
-        self._owners: Counter[str] = Counter()
+        self._open = OpenStreams()
 
     def __len__(self) -> int:
         return sum(map(len, self.seconds))
 
     def add(self, reader: Reader) -> None:
         """Adds a reader. Raises ``RateLimited`` if its owner has ``LIMIT_STREAMS`` streams."""
-        limit, owner = settings.LIMIT_STREAMS, reader.view.owner
-        if reader.counts and limit is not None and self._owners[owner] >= limit:
-            raise RateLimited(WAIT_FOR_PLACE)
+        self._open.add(reader)
         reader.second = next(self._next_second)
         self.seconds[reader.second].add(reader)
-        self._owners[owner] += reader.counts
         self.credentials.add(reader)
         metrics.READERS.inc()
 
@@ -317,9 +312,7 @@ class Roster:
         if not self.knows(reader):
             return
         self.seconds[reader.second].discard(reader)
-        self._owners[reader.view.owner] -= reader.counts
-        if not self._owners[reader.view.owner]:
-            del self._owners[reader.view.owner]
+        self._open.remove(reader)
         self.credentials.remove(reader)
         self.topics.show(reader, ())
         metrics.READERS.dec()

@@ -1,131 +1,173 @@
-"""Opens a stream: admits the reader, and brings it from its cursor to where the hub is.
+"""Streams that are open, and their limits (contract, section 4, streams).
 
-The reader joins the hub at a position, with the topics that it sees there. The hub still has the
-last events, so nothing is missed and nothing comes twice. A reader from before them first reads the
-log with the code of the list, up to the position that the hub has applied.
+A reader is the hub's side of a stream: what it may see, what it asked for, and where its bytes go.
 """
 
-from collections.abc import Iterator
-from dataclasses import replace
-from typing import cast
+import threading
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple, Protocol
 
-from django.db import connection
-from django.http import HttpRequest, HttpResponseBase, StreamingHttpResponse
+from django.conf import settings
 
-from events.feed import Page, Query, Visibility, Window, read_page
-from events.http.refusals import CursorLost
-from events.live.frames import MEDIA_TYPE, event_frame, first_frame, position_frame
-from events.live.hub import hub
-from events.live.readers import Reader, Topic, View
-from events.live.waiting_readers import ThreadReader
-from events.models import Head
+from events.http.refusals import RateLimited
+from events.live import metrics
+from events.live.frames import EndReason, Version
+from events.models import Event, Head
 
-HEADERS = {"X-Accel-Buffering": "no"}  # tells nginx to pass each frame on at once
-PAGE_SIZE = 100  # events
-# The live server puts a function under this name into a request's META: it makes the reader of a
-# view. Without it, the thread that answers the request writes the stream.
-READER_OF = "live.reader_of"
-
-
-def is_live(request: HttpRequest) -> bool:
-    """Whether the live server answers this request."""
-    return READER_OF in request.META
+Topic = str | None
+WHOLE_LOG = None  # the topic of a reader of all topics. Nobody else reads events without a topic.
+HEARTBEAT = 15  # seconds between two heartbeats of a reader
+WAIT_FOR_PLACE = 15  # seconds after which an owner with too many streams may try again
+# Bytes that may wait for a reader. One that leaves more untaken is cut; it resumes by its cursor.
+MAX_UNSENT = 64 * 1024
 
 
-def open_stream(
-    request: HttpRequest, view: View, query: Query, visibility: Visibility, head: Head
-) -> HttpResponseBase:
-    """A stream of what ``query`` asks for and ``view`` may see, after ``query.after``.
+class CredentialKind(Protocol):
+    """Tokens, or sessions: how the hub learns that one ended."""
 
-    ``query.after`` None begins at ``head``. Raises ``RateLimited`` beyond ``LIMIT_STREAMS`` or the
-    slots of one owner, ``Unavailable`` if the process has no place for another reader, and
-    ``CursorLost`` if ``head`` is of another log.
-    """
-    if request.method == "HEAD":
-        return StreamingHttpResponse((), content_type=MEDIA_TYPE, headers=HEADERS)
-    reader: Reader
-    if is_live(request):
-        reader = request.META[READER_OF](view)
-    else:
-        reader = ThreadReader(view, request.META.get("gunicorn.socket"))
-    stream = Stream(reader, query, visibility, head)
-    try:
-        hub.admit(reader)
-        if hub.epoch != head.epoch:  # the log was replaced after the cursor was read
-            raise CursorLost
-        return StreamResponse(stream)
-    except BaseException:
-        stream.close()
-        raise
+    end_reason: EndReason
+    # Whether the log has an event of each end that is not an expiry, as far as the service itself
+    # ends a credential.
+    is_recorded: bool
+
+    def ended_by(self, event: Event) -> Iterable[str]:
+        """The ids that this event of the log ends."""
+
+    def find_ended(self, ids: Collection[str]) -> Collection[str]:
+        """Those of these ids that are no longer valid. One statement."""
 
 
-class Stream:
-    """What is written to a reader: ``first``, then what ``read`` returns until that is None.
+class Credential(NamedTuple):
+    """What a reader presented. ``expires_at`` None: it does not expire by itself."""
 
-    From then on the hub delivers to ``reader``. In the end ``close`` must be called.
-    """
+    kind: CredentialKind
+    id: str
+    expires_at: datetime | None
 
-    def __init__(self, reader: Reader, query: Query, visibility: Visibility, head: Head) -> None:
-        """``query.after`` is where the reader has read to; None begins at the head."""
-        self.reader = reader
-        self._epoch = head.epoch
-        self._position = head.position if query.after is None else query.after
-        self._query = replace(query, limit=PAGE_SIZE)
-        self._visibility = visibility
-        self._topics: tuple[Topic, ...] | None = None  # at the position; None: not known yet
-        self.first = first_frame(self._epoch, self._position)
+    def has_ended(self, events: Iterable[Event] | None) -> bool:
+        """Whether it has ended since it was read.
 
-    def read(self) -> bytes | None:
-        """The frames that follow; None once the hub delivers, or the stream ended.
-
-        What the hub still has takes one statement, for the topics. A page of the log takes a few.
-        Nothing is read after what the hub has applied, so a token that was revoked at a position
-        does not read beyond it.
+        ``events`` are those of the log since then; None: unknown, which takes a statement.
         """
-        applied = hub.position
-        if not hub.knows(self.reader):
-            return None
-        if hub.reaches(self._position):
-            topics = self._topics or topics_at(self._visibility, self._position)
-            if missed := hub.attach(self.reader, self._position, topics):
-                self._position, self._topics = missed.position, missed.topics
-                return None if missed.is_all else missed.frames(self.reader.view.version)
-        page = read_page(replace(self._query, after=self._position, last=applied), self._visibility)
-        self._position, self._topics = page.examined, None
-        return self._frames(page)
+        if events is None or not self.kind.is_recorded:
+            return bool(self.kind.find_ended([self.id]))
+        return any(self.id in self.kind.ended_by(event) for event in events)
 
-    def __iter__(self) -> Iterator[bytes]:
-        """The bytes, for a thread of gunicorn. It has written each part when it asks for more."""
-        reader = cast(ThreadReader, self.reader)
-        yield self.first
-        while page := self.read():
-            yield page
-        connection.close()
-        while frames := reader.take():
-            yield frames
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a reader may see of the log, and what it asked for.
+
+    ``credential`` is what the reader presented: the stream ends with it. ``owner`` is whose streams
+    are counted together: a token's id, or a user. ``matches`` is the reader's filter; None lets
+    every event pass. ``since`` is the head of the log as the hub knew it before the credential was
+    read; None: it knew none.
+    """
+
+    credential: Credential
+    owner: str
+    is_platform: bool
+    version: Version
+    matches: Callable[[Event], bool] | None = None
+    since: Head | None = None
+
+
+class Reader:
+    """One open stream: what it may see, and the frames that wait to be written to it.
+
+    The hub calls ``deliver``, ``beat`` and ``end`` under its lock, in the order in which the bytes
+    belong. Whoever writes the stream takes what waits with ``waiting``. A subclass defines how the
+    writer is woken, and how the connection of a client that takes too little is cut.
+    """
+
+    counts = True  # whether ``LIMIT_STREAMS`` counts it
+    # ``position`` is where the hub took over: it delivers later events. None: it has not yet.
+    # ``second`` is that, of those between two heartbeats, in which the reader gets its own.
+    __slots__ = (
+        *("_at", "_frames", "_lock", "_unsent"),
+        *("is_over", "position", "second", "topics", "view"),
+    )
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self.position: int | None = None
+        self.topics: tuple[Topic, ...] = ()
+        self.second = 0
+        self.is_over = False  # nothing comes after the frames that wait
+        self._lock = threading.Lock()
+        self._frames: list[bytes] = []
+        self._unsent = 0
+        self._at = 0.0  # the time of the oldest event among the frames
+
+    def deliver(self, frame: bytes, at: float) -> None:
+        """Takes an event's frame. ``at`` is the event's time, in Unix seconds."""
+        self._put(frame, at)
+
+    def beat(self, frame: bytes) -> None:
+        """Takes a heartbeat, unless other frames wait: they say as much."""
+        if not self._frames:
+            self._put(frame)
+
+    def end(self, frame: bytes) -> None:
+        """Takes the last frame."""
+        self._put(frame, is_last=True)
+
+    def waiting(self) -> bytes:
+        """Takes the frames that wait, to write them."""
+        with self._lock:
+            frames, at = b"".join(self._frames), self._at
+            self._frames, self._unsent, self._at = [], 0, 0.0
+        metrics.WRITTEN.inc(len(frames))
+        metrics.observe_lag(at)
+        return frames
+
+    def wake(self) -> None:
+        """Wakes the writer. It is called in any thread, and must neither block nor call the hub."""
+        raise NotImplementedError
+
+    def cut(self) -> None:
+        """Closes the connection of a client that leaves too much untaken. Called like ``wake``."""
+        raise NotImplementedError
 
     def close(self) -> None:
-        """Forgets the reader. It can be called at any time, once."""
-        hub.dismiss(self.reader)
-        self.reader.close()
+        """Frees what the reader occupies."""
 
-    def _frames(self, page: Page) -> bytes:
-        version = self.reader.view.version
-        frames = [event_frame(event, self._epoch, version) for event in page.events]
-        if not page.events or page.events[-1].position < page.examined:
-            frames.append(position_frame(self._epoch, page.examined))
-        return b"".join(frames)
+    def _put(self, frame: bytes, at: float = 0.0, *, is_last: bool = False) -> None:
+        with self._lock:
+            if self.is_over:
+                return
+            self._frames.append(frame)
+            self._unsent += len(frame)
+            self._at = self._at or at
+            is_cut = self._unsent > MAX_UNSENT
+            self.is_over = is_last or is_cut
+            if is_cut:
+                self._frames = []
+        if is_cut:
+            metrics.CUT.inc()
+            self.cut()
+        self.wake()
 
 
-class StreamResponse(StreamingHttpResponse):
-    """A stream that begins. The live server writes ``stream`` by itself."""
+class OpenStreams:
+    """How many streams each owner has in this process. Whoever uses it holds a lock."""
 
-    def __init__(self, stream: Stream) -> None:
-        self.stream = stream
-        super().__init__(stream, content_type=MEDIA_TYPE, headers=HEADERS)
+    def __init__(self) -> None:
+        self._of: Counter[str] = Counter()
 
+    def add(self, reader: Reader) -> None:
+        """Counts a stream. Raises ``RateLimited`` if its owner has ``LIMIT_STREAMS``."""
+        limit, owner = settings.LIMIT_STREAMS, reader.view.owner
+        if reader.counts and limit is not None and self._of[owner] >= limit:
+            raise RateLimited(WAIT_FOR_PLACE)
+        self._of[owner] += reader.counts
 
-def topics_at(visibility: Visibility, position: int) -> tuple[Topic, ...]:
-    """The topics of the spans that stand after this position. One statement."""
-    spans = visibility(Window(position, position + 1, descending=False))
-    return tuple({span.topic: None for span in spans if span.opened <= position < span.closed})
+    def remove(self, reader: Reader) -> None:
+        """Counts a stream no more."""
+        owner = reader.view.owner
+        self._of[owner] -= reader.counts
+        if not self._of[owner]:
+            del self._of[owner]

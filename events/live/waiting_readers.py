@@ -11,9 +11,8 @@ from contextlib import suppress
 from django.conf import settings
 
 from events.http.refusals import RateLimited, Unavailable
-from events.live.hub import WAIT_FOR_PLACE
 from events.live.metrics import SLOTS
-from events.live.readers import Reader, View
+from events.live.streams import WAIT_FOR_PLACE, Reader, View
 from events.unavailable_reasons import Wait
 
 NO_SLOT = (

@@ -35,8 +35,8 @@ from events.http.cursors import log_position
 from events.http.refusals import FieldCode, Invalid, found_or_404
 from events.kinds import SUPPRESSED, Kind
 from events.live.frames import Version
-from events.live.readers import View
-from events.live.streams import open_stream
+from events.live.opening import open_stream
+from events.live.streams import View
 from events.times import to_rfc3339
 from signals.intake.incoming_signal import MAX_SENT_LENGTH
 from signals.law.refusals import REASONS

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from desks.models import User
 from events.live.frames import EndReason
-from events.live.readers import Credential
+from events.live.streams import Credential
 from events.models import Event
 from tokens.callers.staff import session_end
 

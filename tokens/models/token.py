@@ -17,7 +17,7 @@ from events.http.name_rules import MAX_NAME_LENGTH
 from events.json_schema import EXAMPLE_USER_ID, DateTime, Example, JsonSchema, one_of
 from events.kinds import Kind, data_of
 from events.live.frames import EndReason
-from events.live.readers import Credential
+from events.live.streams import Credential
 from events.models import Event
 from events.statements import listed
 from events.times import to_rfc3339

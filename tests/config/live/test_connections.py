@@ -20,7 +20,7 @@ from config.live.served_paths import Answer, respond
 from config.server.heads import MAX_HEAD, Environ, environ_of
 from events.http.refusals import Unavailable
 from events.live.hub import hub
-from events.live.readers import MAX_UNSENT, Reader, View
+from events.live.streams import MAX_UNSENT, Reader, View
 from tests.client import EVENTS
 from tests.events.live.test_hub import Noting, a_view
 from tests.factories import a_platform_token

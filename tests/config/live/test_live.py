@@ -18,7 +18,7 @@ from config.environment import ROOT
 from config.live import server
 from config.live.served_paths import respond
 from config.server.heads import environ_of
-from events.live.readers import Reader
+from events.live.streams import Reader
 from tests.client import EVENTS, bearer
 from tests.config.server.test_gunicorn import EVERYWHERE, NOT_REQUESTS, REFUSED, SECRET, exchange
 from tests.config.test_settings import KEYS, environment

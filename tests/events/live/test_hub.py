@@ -20,17 +20,16 @@ from events.feed import WHOLE_LOG, Query
 from events.http.cursors import log_cursor
 from events.http.refusals import Unavailable
 from events.live import hub as hub_module
-from events.live import streams
+from events.live import opening
 from events.live.frames import Version
 from events.live.hub import (
     CHECK_INTERVAL,
-    HEARTBEAT,
     POLL_INTERVAL,
     RETRY_INTERVAL,
     Hub,
     Recent,
 )
-from events.live.readers import MAX_UNSENT, Credential, Reader, View
+from events.live.streams import HEARTBEAT, MAX_UNSENT, Credential, Reader, View
 from events.live.waiting_readers import ThreadReader
 from events.models import Event, Head
 from events.statements import execute
@@ -227,12 +226,12 @@ def test_a_reader_from_before_the_hubs_last_events_must_read_on(hub, monkeypatch
 def test_a_reader_that_catches_up_does_not_read_beyond_the_hub(hub, monkeypatch):
     """The hub may not have applied the end of its token yet."""
     a_desk()
-    monkeypatch.setattr(streams, "hub", hub)
+    monkeypatch.setattr(opening, "hub", hub)
     monkeypatch.setattr(Recent, "reaches", lambda self, position: False)
     reader = Noting(a_view())
     hub.admit(reader)
     a_desk()
-    opened = streams.Stream(reader, Query(after=0), lambda window: WHOLE_LOG, Head.objects.get())
+    opened = opening.Stream(reader, Query(after=0), lambda window: WHOLE_LOG, Head.objects.get())
     assert (opened.read() or b"").count(b"event: desk.created") == 1
 
 
@@ -253,14 +252,14 @@ def test_a_token_that_is_revoked_while_its_reader_catches_up_reads_nothing_more(
     settings, monkeypatch
 ):
     hub = MovingOn()
-    monkeypatch.setattr(streams, "hub", hub)
+    monkeypatch.setattr(opening, "hub", hub)
     monkeypatch.setattr(Recent, "reaches", lambda self, position: False)
     _, token = tokens.mint_platform_token(name="T", scopes=["read"], actor=SYSTEM)
     reader = Noting(replace(a_view(), credential=token.credential))
     hub.admit(reader)
     tokens.revoke(token=token, actor=SYSTEM)
     a_desk()
-    opened = streams.Stream(reader, Query(after=0), lambda window: WHOLE_LOG, Head.objects.get())
+    opened = opening.Stream(reader, Query(after=0), lambda window: WHOLE_LOG, Head.objects.get())
     hub.moves_on = True
     assert opened.read() is None
     assert len(reader.ends) == 1
@@ -271,16 +270,16 @@ def test_an_election_at_the_very_position_of_a_reader_is_among_its_topics():
     desk = a_ready_desk(card)
     elected = Event.objects.get(kind="election.made").position
     for position, is_seen in ((elected - 1, False), (elected, True)):
-        assert (card.pk in streams.topics_at(desk_visibility(desk), position)) == is_seen
+        assert (card.pk in opening.topics_at(desk_visibility(desk), position)) == is_seen
 
 
 def test_a_stream_of_a_thread_keeps_no_connection_to_the_database(hub, monkeypatch):
-    monkeypatch.setattr(streams, "hub", hub)
+    monkeypatch.setattr(opening, "hub", hub)
     reader = ThreadReader(a_view(), None)
     try:
         hub.admit(reader)
         head = Head.objects.get()
-        parts = iter(streams.Stream(reader, Query(), lambda window: WHOLE_LOG, head))
+        parts = iter(opening.Stream(reader, Query(), lambda window: WHOLE_LOG, head))
         next(parts)
         reader.deliver(b"id: 1\n\n", 1.0)
         assert next(parts) == b"id: 1\n\n"

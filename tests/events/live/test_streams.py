@@ -14,10 +14,10 @@ from events import log
 from events.actors import SYSTEM
 from events.kinds import Kind
 from events.live import hub as hub_module
-from events.live import streams
+from events.live import opening
 from events.live.frames import EndReason
 from events.live.hub import hub
-from events.live.readers import MAX_UNSENT
+from events.live.streams import MAX_UNSENT
 from events.live.waiting_readers import slots
 from events.models import Head
 from tests import client
@@ -98,7 +98,7 @@ class TestWhatItShows:
         assert Stream(engine).frames[0].id == cursor(engine, "order=desc&limit=1")
 
     def test_a_long_way_is_read_in_pages_and_ends_at_the_hub(self, desk, engine, monkeypatch):
-        monkeypatch.setattr(streams, "PAGE_SIZE", 2)
+        monkeypatch.setattr(opening, "PAGE_SIZE", 2)
         monkeypatch.setattr(hub_module, "KEPT", 1)
         first = cursor(engine)
         stream = Stream(engine, f"after={first}&kind=signal.filled")

@@ -17,7 +17,7 @@ from desks.models import Desk
 from events.actors import SYSTEM
 from events.live.frames import Version
 from events.live.hub import hub
-from events.live.readers import Credential, View
+from events.live.streams import Credential, View
 from events.live.waiting_readers import Slots
 from events.models import Event, Head
 from tests.factories import a_card, a_connected_desk, a_desk_token, a_platform_token

@@ -1,0 +1,131 @@
+"""Opens a stream: admits the reader, and brings it from its cursor to where the hub is.
+
+The reader joins the hub at a position, with the topics that it sees there. The hub still has the
+last events, so nothing is missed and nothing comes twice. A reader from before them first reads the
+log with the code of the list, up to the position that the hub has applied.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import cast
+
+from django.db import connection
+from django.http import HttpRequest, HttpResponseBase, StreamingHttpResponse
+
+from events.feed import Page, Query, Visibility, Window, read_page
+from events.http.refusals import CursorLost
+from events.live.frames import MEDIA_TYPE, event_frame, first_frame, position_frame
+from events.live.hub import hub
+from events.live.streams import Reader, Topic, View
+from events.live.waiting_readers import ThreadReader
+from events.models import Head
+
+HEADERS = {"X-Accel-Buffering": "no"}  # tells nginx to pass each frame on at once
+PAGE_SIZE = 100  # events
+# The live server puts a function under this name into a request's META: it makes the reader of a
+# view. Without it, the thread that answers the request writes the stream.
+READER_OF = "live.reader_of"
+
+
+def is_live(request: HttpRequest) -> bool:
+    """Whether the live server answers this request."""
+    return READER_OF in request.META
+
+
+def open_stream(
+    request: HttpRequest, view: View, query: Query, visibility: Visibility, head: Head
+) -> HttpResponseBase:
+    """A stream of what ``query`` asks for and ``view`` may see, after ``query.after``.
+
+    ``query.after`` None begins at ``head``. Raises ``RateLimited`` beyond ``LIMIT_STREAMS`` or the
+    slots of one owner, ``Unavailable`` if the process has no place for another reader, and
+    ``CursorLost`` if ``head`` is of another log.
+    """
+    if request.method == "HEAD":
+        return StreamingHttpResponse((), content_type=MEDIA_TYPE, headers=HEADERS)
+    reader: Reader
+    if is_live(request):
+        reader = request.META[READER_OF](view)
+    else:
+        reader = ThreadReader(view, request.META.get("gunicorn.socket"))
+    stream = Stream(reader, query, visibility, head)
+    try:
+        hub.admit(reader)
+        if hub.epoch != head.epoch:  # the log was replaced after the cursor was read
+            raise CursorLost
+        return StreamResponse(stream)
+    except BaseException:
+        stream.close()
+        raise
+
+
+class Stream:
+    """What is written to a reader: ``first``, then what ``read`` returns until that is None.
+
+    From then on the hub delivers to ``reader``. In the end ``close`` must be called.
+    """
+
+    def __init__(self, reader: Reader, query: Query, visibility: Visibility, head: Head) -> None:
+        """``query.after`` is where the reader has read to; None begins at the head."""
+        self.reader = reader
+        self._epoch = head.epoch
+        self._position = head.position if query.after is None else query.after
+        self._query = replace(query, limit=PAGE_SIZE)
+        self._visibility = visibility
+        self._topics: tuple[Topic, ...] | None = None  # at the position; None: not known yet
+        self.first = first_frame(self._epoch, self._position)
+
+    def read(self) -> bytes | None:
+        """The frames that follow; None once the hub delivers, or the stream ended.
+
+        What the hub still has takes one statement, for the topics. A page of the log takes a few.
+        Nothing is read after what the hub has applied, so a token that was revoked at a position
+        does not read beyond it.
+        """
+        applied = hub.position
+        if not hub.knows(self.reader):
+            return None
+        if hub.reaches(self._position):
+            topics = self._topics or topics_at(self._visibility, self._position)
+            if missed := hub.attach(self.reader, self._position, topics):
+                self._position, self._topics = missed.position, missed.topics
+                return None if missed.is_all else missed.frames(self.reader.view.version)
+        page = read_page(replace(self._query, after=self._position, last=applied), self._visibility)
+        self._position, self._topics = page.examined, None
+        return self._frames(page)
+
+    def __iter__(self) -> Iterator[bytes]:
+        """The bytes, for a thread of gunicorn. It has written each part when it asks for more."""
+        reader = cast(ThreadReader, self.reader)
+        yield self.first
+        while page := self.read():
+            yield page
+        connection.close()
+        while frames := reader.take():
+            yield frames
+
+    def close(self) -> None:
+        """Forgets the reader. It can be called at any time, once."""
+        hub.dismiss(self.reader)
+        self.reader.close()
+
+    def _frames(self, page: Page) -> bytes:
+        version = self.reader.view.version
+        frames = [event_frame(event, self._epoch, version) for event in page.events]
+        if not page.events or page.events[-1].position < page.examined:
+            frames.append(position_frame(self._epoch, page.examined))
+        return b"".join(frames)
+
+
+class StreamResponse(StreamingHttpResponse):
+    """A stream that begins. The live server writes ``stream`` by itself."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+        super().__init__(stream, content_type=MEDIA_TYPE, headers=HEADERS)
+
+
+def topics_at(visibility: Visibility, position: int) -> tuple[Topic, ...]:
+    """The topics of the spans that stand after this position. One statement."""
+    spans = visibility(Window(position, position + 1, descending=False))
+    return tuple({span.topic: None for span in spans if span.opened <= position < span.closed})
