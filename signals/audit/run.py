@@ -29,7 +29,7 @@ from signals.audit import state
 from signals.audit.findings import AuditMismatchError, Findings, require
 from signals.audit.rows import BOTS, SECRETS, TABLES, TOKENS, Owner, Row, Table
 from signals.intake.models import Outcome, Signal
-from signals.law.shapes import Mode
+from signals.law.fields import Mode
 from tokens.choices import Source
 from tokens.models.token import WRITE
 

@@ -46,9 +46,9 @@ from signals.intake.models import (
 )
 from signals.intake.receive import check, receive, record_bad_signature
 from signals.intake.sender import SignerAuthentication
-from signals.law import shapes
+from signals.law import fields
+from signals.law.fields import Shape
 from signals.law.refusals import ELECTED, NoCard, NoElection, NonceUsed
-from signals.law.shapes import Shape
 from tokens.callers.authentication import BearerAuthentication, CredentialReader
 from tokens.callers.permissions import count_failure
 from tokens.choices import Source
@@ -58,11 +58,11 @@ class SignalParameters(StrictSerializer):
     """The parameters that find a signal: its nonce, and who sent it (contract, section 4)."""
 
     nonce = serializers.CharField(
-        max_length=shapes.MAX_NONCE_LENGTH,
+        max_length=fields.MAX_NONCE_LENGTH,
         validators=[
             RegexValidator(
-                rf"^[{shapes.VISIBLE}]+\Z",  # $ would let a newline follow
-                f"Send 1 to {shapes.MAX_NONCE_LENGTH} visible ASCII characters.",
+                rf"^[{fields.VISIBLE}]+\Z",  # $ would let a newline follow
+                f"Send 1 to {fields.MAX_NONCE_LENGTH} visible ASCII characters.",
                 FieldCode.FORM,
             )
         ],
@@ -107,18 +107,18 @@ def described(shape: Shape) -> Body:
     return Body(shape.name, schema)
 
 
-DEPLOY_SIGNAL = described(shapes.DEPLOY)
+DEPLOY_SIGNAL = described(fields.DEPLOY)
 FLOOR_SIGNAL = PolymorphicProxySerializer(
     "FloorSignal",
-    [described(shapes.ONE_DESK), described(shapes.FANOUT)],
+    [described(fields.ONE_DESK), described(fields.FANOUT)],
     resource_type_field_name=None,
 )
 PUSHED_SIGNAL = PolymorphicProxySerializer(
     "PushedSignal",
     {
-        Source.TRADINGVIEW.value: described(shapes.AUTOMATION),
+        Source.TRADINGVIEW.value: described(fields.AUTOMATION),
         Source.FLOOR.value: FLOOR_SIGNAL,
-        Source.NOX.value: described(shapes.NOX),
+        Source.NOX.value: described(fields.NOX),
     },
     resource_type_field_name="source",
 )

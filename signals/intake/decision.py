@@ -22,10 +22,11 @@ from events.log import Turn
 from events.models import Event
 from signals.intake.incoming_signal import Allowance, IncomingSignal
 from signals.intake.models import Outcome, Signal
+from signals.intake.sender import signer_of
 from signals.intake.statements import Question, State
 from signals.law import rules
+from signals.law.fields import Mode, Submission
 from signals.law.refusals import NonceUsed
-from signals.law.shapes import Mode, Submission
 from tokens.choices import Source
 from tokens.models import SigningSecret, Token
 
@@ -223,7 +224,7 @@ def _build_signal(submission: Submission, incoming: IncomingSignal) -> Signal:
     """Builds the signal, without what is only known under the lock: position, time and match."""
     size = submission.size_quote
     stored = {name: getattr(submission, name) for name in STORED} | {
-        "signer": submission.signer,
+        "signer": signer_of(submission),
         "user_id": incoming.owner_id or submission.user_id,
         "credential": incoming.credential_id or "",  # empty for a dry check
         "size_quote": None if size is None else f"{size:f}",

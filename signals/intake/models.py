@@ -17,9 +17,10 @@ from events.http.schemas import PaperOnly
 from events.json_schema import Count, DateTime, Example, JsonSchema, Position, one_of, pattern
 from events.kinds import Kind, data_of
 from events.times import to_rfc3339
-from signals.law import shapes
-from signals.law.members import DIGITS_AFTER_POINT, DIGITS_BEFORE_POINT
-from signals.law.shapes import (
+from signals.law import fields
+from signals.law.fields import (
+    DIGITS_AFTER_POINT,
+    DIGITS_BEFORE_POINT,
     MAX_DECISION_REF_LENGTH,
     MAX_NONCE_LENGTH,
     MAX_RATIONALE_LENGTH,
@@ -50,7 +51,7 @@ Amount = Annotated[
     ),
 ]
 EXAMPLE_NONCE = "20261120-0930-1"
-Nonce = Annotated[str, JsonSchema(shapes.NONCE.schema), Example(EXAMPLE_NONCE)]
+Nonce = Annotated[str, JsonSchema(fields.NONCE.schema), Example(EXAMPLE_NONCE)]
 Path = Annotated[str, JsonSchema(format="uri-reference")]
 SourceName = Annotated[str, one_of(Source), Example(Source.FLOOR.value)]
 ModeName = Annotated[str, one_of(Mode), Example(Mode.PAPER.value)]
@@ -68,7 +69,7 @@ class SignalOfDesk(PairAndDirection):
     userId: TargetDesk
     botId: BotId | None
     sizeQuote: Amount | None
-    rationale: Annotated[str, JsonSchema(shapes.RATIONALE.schema)] | None
+    rationale: Annotated[str, JsonSchema(fields.RATIONALE.schema)] | None
     receivedAt: DateTime
     position: Position
 
@@ -77,8 +78,8 @@ class SignalRecord(SignalOfDesk):
     """A signal as its sender and the platform see it."""
 
     nonce: Nonce
-    traceId: Annotated[str, JsonSchema(shapes.TRACE_ID.schema)] | None
-    decisionRef: Annotated[str, JsonSchema(shapes.DECISION_REF.schema)] | None
+    traceId: Annotated[str, JsonSchema(fields.TRACE_ID.schema)] | None
+    decisionRef: Annotated[str, JsonSchema(fields.DECISION_REF.schema)] | None
 
 
 class FirstAnswer(PaperOnly):
@@ -101,8 +102,8 @@ class FirstAnswer(PaperOnly):
 
 
 Ignored = Annotated[
-    list[Annotated[str, JsonSchema(maxLength=shapes.MAX_IGNORED_LENGTH)]],
-    JsonSchema(maxItems=shapes.MAX_IGNORED),
+    list[Annotated[str, JsonSchema(maxLength=fields.MAX_IGNORED_LENGTH)]],
+    JsonSchema(maxItems=fields.MAX_IGNORED),
     Example([]),
 ]
 

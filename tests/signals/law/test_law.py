@@ -8,6 +8,7 @@ import pytest
 from desks.pairs import PairAndDirection
 from events.http.refusals import ExchangeSecret, Invalid
 from signals.law import rules
+from signals.law.fields import Mode, Submission
 from signals.law.refusals import (
     DeskNotReady,
     DirectionMismatch,
@@ -19,7 +20,6 @@ from signals.law.refusals import (
     SignalTooOld,
     TickerOnly,
 )
-from signals.law.shapes import Mode, Submission
 from tests.signals.bodies import deploy, fanout
 from tokens.choices import Source
 
