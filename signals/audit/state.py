@@ -18,9 +18,9 @@ from signals.audit.findings import Finding, Findings
 from signals.intake.models import Signal
 from signals.webhooks.models import DeliveryAttempt, Subscription, SubscriptionSecret
 from tokens.crypto import keys
+from tokens.encrypted_texts import ENCRYPTED_FIELDS
 from tokens.models import Sealed, SigningSecret, Token
 from tokens.models.secret import NO_TEXT, decrypt
-from tokens.reencryption import ENCRYPTED_FIELDS
 
 
 def audit_schema() -> Finding:

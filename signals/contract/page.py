@@ -20,7 +20,7 @@ from events.http.refusals import FieldCode
 from events.http.requests import json_weight, media_weights
 from events.json_schema import JsonObject
 from events.kinds import Kind
-from signals.contract import samples
+from signals.contract import sample_code
 from signals.contract.document import ANY_PAIR, BOT_ID, NONCE, USER_ID, contract
 from signals.law import fields
 
@@ -76,12 +76,12 @@ def contract_page() -> str:
             for name in ("oneDesk", "fanout")
         },
         "client_url": settings.BASE_URL + reverse("client"),
-        "quickstart": samples.push(document["url"], BOT_ID, None),
+        "quickstart": sample_code.push(document["url"], BOT_ID, None),
         "placeholders": {
             "bot": BOT_ID,
-            "secret": samples.SECRET,
+            "secret": sample_code.SECRET,
             "pair": ANY_PAIR,
-            "direction": samples.ANY_DIRECTION,
+            "direction": sample_code.ANY_DIRECTION,
             "token": TOKEN,
             "user": USER_ID,
         },

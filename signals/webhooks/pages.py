@@ -29,7 +29,7 @@ from events.http.refusals import FieldCode, Invalid
 from events.http.web_pages import ask, form_page, refusal_beside, sent
 from events.kinds import Kind
 from events.models import Event
-from signals.contract.samples import Sample, plain_text
+from signals.contract.sample_code import Sample, plain_text
 from signals.outbound.addresses import MAX_URL_LENGTH, is_open
 from signals.page_access import customer_page
 from signals.webhooks import actions

@@ -106,7 +106,7 @@ class SigningSecretQuerySet(SealedSecretQuerySet):
 
 
 class SigningSecret(SealedSecret):
-    """A signing secret, encrypted and bound to its row. ``tokens.reencryption`` erases its text."""
+    """A signing secret, bound to its row. ``tokens.encrypted_texts`` erases its text at the end."""
 
     source = models.CharField(max_length=16, choices=Source.choices())
     automation = models.ForeignKey(

@@ -15,7 +15,7 @@ from desks.models import Chat
 from events.management.base_command import COULD_NOT_RUN, LogCommand
 from events.times import to_rfc3339
 from signals.webhooks.models import DeliveryAttempt, Subscription, SubscriptionSecret
-from tokens import reencryption
+from tokens import encrypted_texts
 from tokens.crypto.keys import KeyLostError
 from tokens.models import Sealed, SigningSecret, Token
 
@@ -56,7 +56,7 @@ class Command(LogCommand):
                 f"{lost} Put its key back into SECRET_KEYS and run again.",
                 returncode=COULD_NOT_RUN,
             ) from lost
-        waiting = [_described(token) for token in reencryption.tokens_on_old_keys(now)]
+        waiting = [_described(token) for token in encrypted_texts.tokens_on_old_keys(now)]
         links_end = to_rfc3339(now + _longest_link()) if settings.SECRET_KEY_FALLBACKS else None
         if options["json"]:
             report = {**moved, "tokensOnOldKeys": waiting, "linksEnd": links_end}
@@ -98,13 +98,13 @@ def _moved() -> dict[str, int]:
         "secrets": _reencrypted(SigningSecret),
         "webhooks": _reencrypted(*OF_WEBHOOKS),
         "chats": _reencrypted(Chat),
-        "secondFactors": sum(reencryption.reencrypt_second_factors()),
+        "secondFactors": sum(encrypted_texts.reencrypt_second_factors()),
         "sessions": sum(reseal_sessions()),
     }
 
 
 def _reencrypted(*models: type[Sealed | Chat]) -> int:
-    return sum(1 for model in models for _ in reencryption.reencrypt(model))
+    return sum(1 for model in models for _ in encrypted_texts.reencrypt(model))
 
 
 def _described(token: Token) -> WaitingToken:

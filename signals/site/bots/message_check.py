@@ -17,7 +17,7 @@ from events.http import strict_json
 from events.http.refusals import ExchangeSecret, Invalid, Malformed, Refused, SignatureInvalid
 from events.json_schema import JsonObject
 from events.times import to_rfc3339
-from signals.contract.samples import ALERT_TIME, STRATEGY
+from signals.contract.sample_code import ALERT_TIME, STRATEGY
 from signals.intake.incoming_signal import IncomingSignal
 from signals.intake.models import Checked
 from signals.intake.receive import check

@@ -26,7 +26,7 @@ from events.feed import Query, Span, read_page
 from events.http.refusals import ExchangeSecret
 from events.http.web_pages import ask, form_page, refusal_beside, sent
 from events.models import Event
-from signals.contract.samples import SECRET, Push, plain_text, push
+from signals.contract.sample_code import SECRET, Push, plain_text, push
 from signals.page_access import back_to, customer_page, own_bot
 from signals.reports.activity import board, lines
 from signals.reports.attention import bots_at_a_glance

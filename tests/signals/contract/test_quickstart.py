@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from signals.contract import samples
+from signals.contract import sample_code
 from signals.contract.document import ANY_PAIR, BOT_ID
 from signals.intake.models import Signal
 from tests.client import HOOK, get
@@ -27,7 +27,7 @@ PROGRAMS = {
 
 def codes() -> dict[str, str]:
     """The code of the page in each language, as it is copied."""
-    shown = [text for text in copied(get(HOOK, Accept=FIREFOX)) if samples.SECRET in text]
+    shown = [text for text in copied(get(HOOK, Accept=FIREFOX)) if sample_code.SECRET in text]
     return dict(zip(PROGRAMS, shown, strict=True))
 
 
@@ -46,9 +46,9 @@ def test_the_code_sends_a_signal_each_time_it_is_pasted(live_server, settings, l
     code = codes()[language]
     for placeholder, value in {
         BOT_ID: bot.id,
-        samples.SECRET: bot.secret,
+        sample_code.SECRET: bot.secret,
         ANY_PAIR: "ETH/USDT",
-        samples.ANY_DIRECTION: "short",
+        sample_code.ANY_DIRECTION: "short",
     }.items():
         assert placeholder in code
         code = code.replace(placeholder, value)

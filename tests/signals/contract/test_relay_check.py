@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from signals.contract.samples import ALERTS
+from signals.contract.sample_code import ALERTS
 from tests.relays import (
     HERE,
     NODE,

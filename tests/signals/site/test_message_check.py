@@ -11,7 +11,7 @@ from django.utils.timezone import now
 from desks import actions as desks
 from events.actors import SYSTEM
 from events.models import Event
-from signals.contract.samples import STRATEGY
+from signals.contract.sample_code import STRATEGY
 from signals.intake.models import Signal
 from tests.client import push, signed_in
 from tests.factories import a_bot, expect

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 from standardwebhooks import Webhook
 
-from signals.contract.samples import plain_text
+from signals.contract.sample_code import plain_text
 from signals.webhooks.messages import is_proof, message_of_test, new_challenge
 from signals.webhooks.pages import receivers
 from tests.server import free_port
