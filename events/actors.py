@@ -1,6 +1,7 @@
 """Who caused an event: a customer, a member of the staff, a credential, or the service itself."""
 
-from typing import Annotated, NamedTuple, TypedDict
+from collections.abc import Mapping
+from typing import Annotated, Any, NamedTuple, TypedDict
 
 from django.db import models
 
@@ -40,3 +41,16 @@ class Actor(NamedTuple):
 
 
 SYSTEM = Actor(ActorType.SYSTEM, None)
+
+
+def is_own(actor: Actor, content: Mapping[str, Any]) -> bool:
+    """Whether the actor of an event is the desk's own user, token or bot's secret.
+
+    ``content`` is the event's: ``{"signal": …, "data": …}``. A desk sees no other actor.
+    """
+    data, signal = content["data"], content["signal"]
+    if actor.type == ActorType.SECRET:
+        return bool((signal or data).get("botId"))
+    if actor.type == ActorType.TOKEN:
+        return bool(data.get("id") == actor.id)  # the token revoked itself
+    return actor.type == ActorType.USER

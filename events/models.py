@@ -7,7 +7,7 @@ from django.db import models
 from django.db.models import GeneratedField, Q, TextField
 from django.db.models.functions import Coalesce
 
-from events.actors import Actor, ActorType
+from events.actors import Actor, ActorType, is_own
 from events.columns import EPOCH_BYTES, Member, new_epoch
 from events.json_schema import JsonObject
 
@@ -158,16 +158,8 @@ class Event(models.Model):
 
     def actor_for(self, *, platform: bool) -> Actor | None:
         """Who caused the event. A desk sees only actors of its own."""
-        return self.actor if platform or self._caused_by_own_desk() else None
-
-    def _caused_by_own_desk(self) -> bool:
-        """Whether the desk's own user, token or bot's secret caused the event."""
-        data, signal = self.data, self.content["signal"]
-        if self.actor_type == ActorType.SECRET:
-            return bool((signal or data).get("botId"))
-        if self.actor_type == ActorType.TOKEN:
-            return bool(data.get("id") == self.actor_id)  # the token revoked itself
-        return self.actor_type == ActorType.USER
+        actor = self.actor
+        return actor if actor and (platform or is_own(actor, self.content)) else None
 
     def content_for(self, *, platform: bool) -> dict[str, Any]:
         """The content as the platform or as a desk sees it."""

@@ -75,7 +75,7 @@ class LawfulSignal:
             raise NonceUsed(first=first.answer(), identical=first.is_identical_to(self.signal))
         rules.check_age(submission, state.max_age, at)
         elected = rules.required_election(
-            submission, card=state.card, elected=state.elected, not_ready=state.why_not_ready
+            submission, card=state.card, elected=state.elected, not_ready=why_not_ready(state)
         )
         rules.check_match(submission, elected)
         signal = self.signal
@@ -133,6 +133,20 @@ def check_authority(incoming: IncomingSignal, state: State) -> None:
         raise TokenInvalid if isinstance(incoming.credential, Token) else SignatureInvalid
     if state.nox_has_own_secret:
         raise FloorSecretRefused
+
+
+def why_not_ready(state: State) -> str:
+    """Why the desk has no election on the published card: a key of ``DeskNotReady.REASONS``.
+
+    A desk whose account is closed is deactivated.
+    """
+    if state.deactivated:
+        return "deactivated"
+    if not state.connected:
+        return "not_connected"
+    if state.enrolled_id:
+        return "card_changed"
+    return "withdrawn" if state.was_enrolled else "not_enrolled"
 
 
 Candidate = LawfulSignal | UnlawfulSignal  # a signal before its turn at the log

@@ -78,17 +78,6 @@ class State(NamedTuple):
         """How old a signal of the bot may be, None if that does not matter."""
         return None if self.max_age_seconds is None else timedelta(seconds=self.max_age_seconds)
 
-    @property
-    def why_not_ready(self) -> str:
-        """Why the desk has no election on the published card: a key of ``DeskNotReady.REASONS``."""
-        if self.deactivated:
-            return "deactivated"
-        if not self.connected:
-            return "not_connected"
-        if self.enrolled_id:
-            return "card_changed"
-        return "withdrawn" if self.was_enrolled else "not_enrolled"
-
 
 SPENT = "spent.signer = sent.signer AND spent.nonce = sent.nonce"
 # The election of a signal's target: the bot's own, else the desk's on the published card.
