@@ -113,10 +113,10 @@ def problems(request: HttpRequest) -> HttpResponse:
 @page("GET")
 def one_problem(request: HttpRequest, code: str) -> HttpResponse:
     """Explains one refusal. The ``type`` of every problem links here."""
-    for refusal in refusals.Refused.registry():
-        if refusal.code == code:
-            return _public(request, "problems/one.html", {"refusal": refusal})
-    raise refusals.NotFound
+    refusal = refusals.Refused.of(code)
+    if refusal is None:
+        raise refusals.NotFound
+    return _public(request, "problems/one.html", {"refusal": refusal})
 
 
 def too_many(request: HttpRequest) -> HttpResponse:

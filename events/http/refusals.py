@@ -82,6 +82,11 @@ class Refused(Exception):
             found += refusal.registry()
         return sorted(found, key=lambda refusal: refusal.status)
 
+    @classmethod
+    def of(cls, code: str | None) -> type["Refused"] | None:
+        """The refusal with this code; None if there is none."""
+        return next((refusal for refusal in cls.registry() if refusal.code == code), None)
+
 
 # --- 400 ---------------------------------------------------------------------------------------
 

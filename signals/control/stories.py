@@ -10,10 +10,9 @@ from django.utils.safestring import SafeString
 from desks.models import Automation, Card, Desk, User
 from events.control.lists import PageLink, add_related, add_section, row_url
 from events.http.refusals import Refused
-from events.kinds import Kind
+from events.kinds import GROUPS, Kind
 from events.models import Event
 from signals.reports.activity import webhook_of
-from signals.reports.explanation import SIGNALS
 from signals.reports.reasons import checks
 from signals.webhooks.models import Subscription
 from tokens.models import SigningSecret, Token
@@ -80,7 +79,7 @@ def show_event(event: Event) -> SafeString:
     """The event as sentences; of a refusal also the advice, and which check decided."""
     attach_names([event])
     code = event.content["data"].get("code")
-    refusal = next((each for each in Refused.registry() if each.code == code), None)
+    refusal = Refused.of(code)
     context = {**_context(event), "refusal": refusal, "checks": checks(code) if refusal else []}
     return render_to_string("control/story.html", context)
 
@@ -93,7 +92,7 @@ def show_acts(row: Model) -> SafeString:
 
 def show_signals(credential: Token | SigningSecret) -> SafeString:
     """The latest signals and refusals of a token or a secret."""
-    sent = Event.objects.filter(actor_id=credential.public_id, kind__in=SIGNALS)
+    sent = Event.objects.filter(actor_id=credential.public_id, kind__in=GROUPS["signal.*"])
     return list_events(sent.order_by("-position")[:MAX_LISTED], "It has sent no signal.")
 
 

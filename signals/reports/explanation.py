@@ -6,14 +6,13 @@ from django.urls import reverse
 
 from desks.models import Desk, Election
 from desks.pairs import PairAndDirection
-from events.kinds import SUPPRESSED, Kind
+from events.kinds import GROUPS, SUPPRESSED, Kind
 from events.models import Event
 from signals.law.refusals import PairMismatch, differing
 from signals.reports.activity import Line
 from signals.reports.reasons import checks, title_of
 
-SIGNALS = (Kind.SIGNAL_FILLED, Kind.SIGNAL_DRY_RUN, Kind.SIGNAL_RECORDED, Kind.SIGNAL_REFUSED)
-ACCEPTED = {
+TITLES = {
     Kind.SIGNAL_FILLED: "Filled on paper",
     Kind.SIGNAL_DRY_RUN: "A dry run that matched",
     Kind.SIGNAL_RECORDED: "Recorded",
@@ -51,7 +50,7 @@ def story_of(event: Event, line: Line, desk: Desk) -> dict[str, object]:
     ``election`` is the desk's election that stood at the event's position. ``is_elected_now`` says
     that what was refused is elected by now.
     """
-    if event.kind not in SIGNALS or line.data.get("code") == SUPPRESSED:
+    if event.kind not in GROUPS["signal.*"] or line.data.get("code") == SUPPRESSED:
         title = title_of(None) if line.is_refusal else line.label
         return {"title": title, "action": _action(line)}
     election = election_at(event.position, desk.public_id, line.bot_id)
@@ -73,7 +72,7 @@ def story_of(event: Event, line: Line, desk: Desk) -> dict[str, object]:
 
 def _title(event: Event, line: Line) -> str:
     if not line.is_refusal:
-        return ACCEPTED[Kind(event.kind)]
+        return TITLES[Kind(event.kind)]
     if len(differing(line.data)) > 1 and line.data["code"] == PairMismatch.code:
         return "Pair and direction differ from the election"
     return title_of(line.data["code"])

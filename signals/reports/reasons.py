@@ -40,8 +40,8 @@ def reason_of(data: Data, bot_name: str | None) -> Reason:
 
 def title_of(code: str | None) -> str:
     """A few words for the code of a recorded refusal."""
-    titles = (each.title for each in Refused.registry() if each.code == code)
-    return next(titles, "Refusals that were left out")
+    refusal = Refused.of(code)
+    return refusal.title if refusal else "Refusals that were left out"
 
 
 def _sender(data: Data, bot_name: str | None) -> str:
