@@ -273,7 +273,8 @@ def _problem() -> Document:
     usual = ["type", "title", "status", "detail", "code", "requestId"]
     return {
         "type": "object",
-        "description": "Why a request was refused. Nothing that it asked for has happened.",
+        "description": "Why a request was refused. Nothing was changed, except that after "
+        "`unavailable` what it asked for may have happened.",
         "properties": properties,
         "required": usual,
     }

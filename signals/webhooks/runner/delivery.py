@@ -196,7 +196,10 @@ def _apply(row: Subscription, lease: Lease, now: datetime) -> None:
 
 
 def _look_again(row: Subscription, lease: Lease, now: datetime) -> datetime | None:
-    """When to look again: never if the webhook was paused."""
+    """When to look again. None: when there is news or an action asks.
+
+    A webhook that is not active has only tests and resends.
+    """
     has_work = row.state == State.ACTIVE or row.test_requested_at or row.resends
     return now + lease.pause if has_work and lease.pause is not None else None
 
