@@ -36,8 +36,8 @@ def _event(refer: Refer) -> Document:
     return _operation(
         "receiveEvent",
         "Receive an event",
-        f"{VERIFY} Events come in order, one at a time, each at least once: what came before has "
-        "the same `webhook-id`. Only an event that its owner has sent again comes beside the "
+        f"{VERIFY} Events come in order, one at a time, each at least once; a repeated event "
+        "has the same `webhook-id`. Only an event that its owner sends again can arrive out of "
         "order.",
         id_pattern="evt_[0-9]+_[0-9a-f]{8}",
         body=refer(EventMessage),

@@ -175,7 +175,8 @@ def _failing(data: JsonObject, user: User | None) -> tuple[str, str]:
         return "is not verified", (
             f". Since {since} its URL has failed each test. A test needs an answer with a 2xx "
             "status and the proof that the endpoint knows the secret. The page of the webhook "
-            "shows what was answered, and programs that answer rightly. Events wait meanwhile."
+            "shows what was answered, and sample programs that answer correctly. Events wait "
+            "meanwhile."
         )
     return "fails", (
         f". Since {since} no attempt to deliver succeeded. Nothing is lost: events wait, and we "

@@ -202,7 +202,7 @@ def replay(*, webhook: Subscription, since: datetime, actor: Actor) -> Subscript
     Raises ``Invalid`` for a time in the future, which would skip what waits.
     """
     if since > timezone.now():
-        raise Invalid.field("since", FieldCode.RANGE, "Send a time that has been.")
+        raise Invalid.field("since", FieldCode.RANGE, "Send a time in the past.")
     epoch, (first,) = read_head().epoch, first_positions([since])
     return rewind(webhook=webhook, after=log_cursor(epoch, first - 1), actor=actor)
 
@@ -335,7 +335,7 @@ def request_test(*, webhook: Subscription) -> Subscription:
 
 
 def resend(*, webhook: Subscription, position: int) -> Subscription:
-    """Asks a runner to send one event again, beside the order: the cursor stays.
+    """Asks a runner to send one event again, out of order: the cursor stays.
 
     As a test, it is sent once, whatever the state, and no event of the log. Raises ``NotFound``
     if the owner does not see the event, and ``Invalid`` if the URL never answered a test or too

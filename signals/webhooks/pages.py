@@ -430,7 +430,7 @@ class AgainForm(forms.Form):
         if (since := chosen.get("since")) and EARLIEST < since <= timezone.now():
             return chosen
         if "since" not in self.errors:
-            self.add_error("since", "Enter a time that has been.")
+            self.add_error("since", "Enter a time in the past.")
         return chosen
 
 
@@ -490,8 +490,10 @@ def skip(request: HttpRequest, desk: Desk, webhook_id: str) -> HttpResponse:
 
 
 NOTHING_WAITS = "Nothing waits."
-NOT_COUNTED = "Too many events that it does not get come first to count those that wait."
-LOST = "The place up to which events were delivered is lost. Deliveries go on with the next event."
+NOT_COUNTED = (
+    "How many events wait is not known: too many that this webhook does not get come before them."
+)
+LOST = "The position of the last delivery is lost. Deliveries continue with the next event."
 
 
 @dataclass(frozen=True)

@@ -384,7 +384,7 @@ class Session:
             await tell_log(note_that_it_works, webhook=row)
 
     async def _resend(self, positions: Sequence[int]) -> timedelta:
-        """Sends single events again, each once, beside the order: the cursor stays."""
+        """Sends single events again, each once, out of order: the cursor stays."""
         row, answer = self.lease.row, Answer()
         for position in positions:
             if (pause := await self._wait()) is not None:
