@@ -1,4 +1,4 @@
-"""The paths of the API, below ``/api/``, and of the pages of all rooms."""
+"""The paths of the API, below ``/api/``, and of the pages of all packages."""
 
 from django.urls import path
 
