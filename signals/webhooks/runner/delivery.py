@@ -147,7 +147,7 @@ def finish(leases: Sequence[Lease]) -> None:
             # The lease made the webhook due at its end. Any other time is of an action since then,
             # such as a resume: what came while the webhook was paused is no news.
             if row.next_attempt_at != row.leased_until and lease.pause is None:
-                lease.pause = AT_ONCE
+                lease.pause = NO_PAUSE
             row.leased_until = None
             if row.revision == lease.row.revision:
                 _apply(row, lease, row.clock)
@@ -210,7 +210,7 @@ GONE = 410
 LEAST_LEFT = 12.0  # seconds of the lease when a message is sent, which may take 10
 LONGEST_SESSION = 1.0  # seconds; then what was done is saved, and a new lease goes on
 SLOW = 1.0  # seconds of an answer that holds up nobody
-AT_ONCE = timedelta(0)
+NO_PAUSE = timedelta(0)
 WITHOUT_TURN = timedelta(seconds=1)  # for one that waited in vain for its turn
 WITHOUT_KEY = timedelta(minutes=10)  # for one whose URL or secret cannot be decrypted
 
@@ -255,7 +255,7 @@ class Session:
         ends_at = time.monotonic() + LONGEST_SESSION
         for message in batch.messages:
             if time.monotonic() >= ends_at:
-                return AT_ONCE
+                return NO_PAUSE
             if (pause := await self._wait()) is not None:
                 return pause
             answer = await self._send(message)
@@ -266,7 +266,7 @@ class Session:
                 await tell_log(note_that_it_works, webhook=self.lease.row)
                 self.lease.row.failing_told_at = None
         self.lease.position = max(self.lease.position, batch.examined)
-        return AT_ONCE if batch.more else None
+        return NO_PAUSE if batch.more else None
 
     async def _wait(self) -> timedelta | None:
         """Waits a little until a message may be sent.
@@ -281,7 +281,7 @@ class Session:
         if not has_turn:
             return WITHOUT_TURN
         is_ending = self.lease.until - now < LEAST_LEFT
-        return AT_ONCE if is_ending or self.stop.is_set() else None
+        return NO_PAUSE if is_ending or self.stop.is_set() else None
 
     async def _send(self, message: Message, challenge: str | None = None) -> Answer:
         """Sends a message once. One with a challenge fails if the answer does not solve that."""
@@ -339,7 +339,7 @@ class Session:
     def _asked_before(self) -> timedelta:
         """How long it is until an earlier Retry-After of the endpoint is over."""
         clock = self.lease.clock
-        return max(AT_ONCE, (self.lease.row.not_before or clock) - clock)
+        return max(NO_PAUSE, (self.lease.row.not_before or clock) - clock)
 
     async def _disable(self, reason: Reason) -> None:
         await tell_log(disable, webhook=self.lease.row, reason=reason)
