@@ -46,7 +46,7 @@ RATE = "notices by "  # the name of a rate: then the channel
 CHAT_RATE = "25/second"  # of each service
 LEASE = timedelta(minutes=2)
 MOST_ATTEMPTS = 1 + len(NOTICES.pauses)
-AT_ONCE = 25  # notices of a channel that a process takes
+BATCH_SIZE = 25  # notices of a channel that a process takes
 MOST_CHATS = 100  # in flight
 PAUSE = timedelta(seconds=1)  # between two messages to one chat
 CLOSED = (401, 403, 404, 410)  # the chat is gone, or closed to us
@@ -77,7 +77,7 @@ def take(channel: str, now: datetime) -> list[QueuedNotice]:
     related = ["user"] if channel == MAIL else ["user", "chat"]
     due = QueuedNotice.objects.due(channel, now).select_related(*related)
     with transaction.atomic():
-        free = list(due.select_for_update(skip_locked=True, of=("self",))[:AT_ONCE])
+        free = list(due.select_for_update(skip_locked=True, of=("self",))[:BATCH_SIZE])
         granted, _ = spend([(name,)] * len(free), {name: between}, now)
         taken = free[: len(granted)]
         for notice in taken:
