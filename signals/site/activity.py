@@ -39,7 +39,7 @@ from events.live.readers import View
 from events.live.streams import open_stream
 from events.times import to_rfc3339
 from signals.intake.incoming_signal import MAX_SENT_LENGTH
-from signals.law.refusals import REASONS
+from signals.law.refusals import EXPLANATIONS
 from signals.page_access import customer_page
 from signals.reports.activity import Line, bot_names, cursors, lines, newest_first
 from signals.reports.counts import facets
@@ -52,7 +52,7 @@ from tokens.callers.sessions import session_credential
 # --- The search -----------------------------------------------------------------------------------
 
 # The labels of the codes that the log records.
-CODE_LABELS = {code: f"{title_of(code)} ({code})" for code in (*REASONS, SUPPRESSED)}
+CODE_LABELS = {code: f"{title_of(code)} ({code})" for code in (*EXPLANATIONS, SUPPRESSED)}
 ALL_KINDS, ALL_BOTS, ALL_CODES = "Every kind", "Every bot", "Every refusal"
 # The columns of ``Event`` by the fields of the form.
 SEARCHED = {"bot": "bot_id", "pair": "pair", "code": "code"}
