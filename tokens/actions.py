@@ -1,8 +1,8 @@
 """Minting and revoking tokens, generating and ending signing secrets.
 
-A credential's value is generated, digested or encrypted before the log's lock is taken. So is the
-owner read, to whom the notice goes. The value is returned once, with its record, and is never
-stored (contract, section 2).
+A credential's value is generated, digested or encrypted before the log's lock is taken. The owner,
+who gets the notice, is read before it too. The value is returned once, with its record, and is
+never stored (contract, section 2).
 """
 
 from collections.abc import Sequence
@@ -33,8 +33,9 @@ MAX_OVERLAP = timedelta(days=7)
 DESK_TOKEN_NAME = "Desk token"  # noqa: S105 - a label
 
 # Sent in the turn that deactivates a desk or closes an account, before the event that says so. Its
-# arguments are the ``desk`` and the ``turn``. A receiver in an app to the left ends what the desk
-# owns there and appends the events. It ends many things with the statements of one.
+# arguments are the ``desk`` and the ``turn``. A receiver in ``signals`` ends what the desk
+# owns there and appends the events, with a number of statements that does not depend on how much
+# there is.
 desk_ends = Signal()
 
 

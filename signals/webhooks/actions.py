@@ -416,7 +416,7 @@ def verify(*, webhook: Subscription, test: DeliveryAttempt | None = None) -> boo
 
 
 def note_that_it_works(*, webhook: Subscription) -> None:
-    """Notes that an event was delivered to a webhook of whose failures the log told.
+    """Notes that an event was delivered to a webhook whose failures are in the log.
 
     ``webhook`` is the row as the runner leased it. Nothing is noted if it changed since.
     """
@@ -512,19 +512,22 @@ def _move(
     row: Subscription,
     epoch: str,
     cursor: int,
-    ended: Mapping[str, object],
-    **told: object,
+    columns: Mapping[str, object],
+    **data: object,
 ) -> None:
-    """Moves the cursor, and what it ends with it. What is in flight counts for nothing."""
+    """Moves the cursor, and changes these columns too. What is in flight counts for nothing.
+
+    ``data`` is what the event says of it.
+    """
     update(
         row,
         cursor_epoch=epoch,
         cursor_position=cursor,
         revision=row.revision + 1,
         next_attempt_at=turn.at,
-        **ended,
+        **columns,
     )
-    append(turn, Kind.SUBSCRIPTION_REWOUND, row, **told)
+    append(turn, Kind.SUBSCRIPTION_REWOUND, row, **data)
 
 
 def _filter(row: Subscription, **chosen: object) -> None:
