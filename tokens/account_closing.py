@@ -10,7 +10,7 @@ from django.template.loader import render_to_string
 
 from desks import actions as desks
 from desks.models import Desk, NoticeChoice, QueuedNotice, User
-from desks.models.election import Reason
+from desks.models.election import WithdrawalReason
 from desks.notices.outbox import write_security
 from events import log
 from events.actors import Actor
@@ -56,7 +56,7 @@ def close_account(desk: Desk) -> None:
             last_login=None,
         )
         _delete_credentials(user)
-        end_desk(turn, desk, actor, Reason.CLOSED)
+        end_desk(turn, desk, actor, WithdrawalReason.CLOSED)
         desks.set_deactivated(desk=desk, kind=Kind.DESK_CLOSED, actor=actor)
         write_security(user.pk, subject, body, at=turn.at, address=user.email)
     erase_secrets_of(desk)
@@ -69,7 +69,7 @@ def deactivate(*, user: User, actor: Actor) -> None:
         _end_sessions(user)
         desk = Desk.objects.filter(user=user).first()
         if desk is not None:
-            end_desk(turn, desk, actor, Reason.DEACTIVATED)
+            end_desk(turn, desk, actor, WithdrawalReason.DEACTIVATED)
             desks.set_deactivated(desk=desk, kind=Kind.DESK_DEACTIVATED, actor=actor)
 
 

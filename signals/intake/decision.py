@@ -22,7 +22,7 @@ from events.log import Turn
 from events.models import Event
 from signals.intake.incoming_signal import Allowance, IncomingSignal
 from signals.intake.models import Outcome, Signal
-from signals.intake.statements import Question, State
+from signals.intake.statements import DecisionState, StateQuery
 from signals.law import rules
 from signals.law.refusals import NonceUsed
 from signals.law.shapes import Mode, Submission
@@ -49,7 +49,7 @@ class LawfulSignal:
     def sent(self) -> Mapping[str, object]:
         return self.submission.pair_and_direction
 
-    def question(self) -> Question:
+    def question(self) -> StateQuery:
         """What its state depends on."""
         signal = self.signal
         return {
@@ -60,7 +60,7 @@ class LawfulSignal:
             "bot_id": signal.bot_id,
         }
 
-    def match(self, state: State, first: Signal | None, at: datetime) -> None:
+    def match(self, state: DecisionState, first: Signal | None, at: datetime) -> None:
         """Sets what the signal matches at ``at``. Raises the first refusal that applies.
 
         ``first`` is the signal that spent the nonce.
@@ -82,7 +82,9 @@ class LawfulSignal:
         signal.outcome, signal.matched = _outcome(submission, state.standing or 0)
         signal.filled = signal.matched if signal.outcome == Outcome.FILLED else 0
 
-    def decide(self, turn: Turn, state: State, first: Signal | None) -> tuple[Signal, Event]:
+    def decide(
+        self, turn: Turn, state: DecisionState, first: Signal | None
+    ) -> tuple[Signal, Event]:
         """Completes the signal at the turn's position. Raises what ``match`` raises."""
         self.match(state, first, turn.at)
         signal = self.signal
@@ -111,12 +113,12 @@ class UnlawfulSignal:
     def __post_init__(self) -> None:
         self.user_id, self.sent = self.incoming.user_id(), self.incoming.sent()
 
-    def question(self) -> Question:
+    def question(self) -> StateQuery:
         """What its state depends on: the credential, and what the bot elected."""
         bot = self.incoming.automation
         return {**authority(self.incoming), "bot_id": bot.pk if bot else None}
 
-    def decide(self, turn: Turn, state: State, first: Signal | None) -> NoReturn:
+    def decide(self, turn: Turn, state: DecisionState, first: Signal | None) -> NoReturn:
         """Raises the refusal, or the one of a credential that is no longer valid."""
         check_authority(self.incoming, state)
         raise self.refusal
@@ -126,7 +128,7 @@ class UnlawfulSignal:
         return refusal is self.refusal
 
 
-def check_authority(incoming: IncomingSignal, state: State) -> None:
+def check_authority(incoming: IncomingSignal, state: DecisionState) -> None:
     """Raises ``Unauthenticated`` if the credential was not valid at the time of the turn."""
     if not state.credential_is_valid:
         raise TokenInvalid if isinstance(incoming.credential, Token) else SignatureInvalid
@@ -137,7 +139,9 @@ def check_authority(incoming: IncomingSignal, state: State) -> None:
 Candidate = LawfulSignal | UnlawfulSignal  # a signal before its turn at the log
 
 
-def build_refusal(turn: Turn, refusal: Refused, candidate: Candidate, state: State) -> Event | None:
+def build_refusal(
+    turn: Turn, refusal: Refused, candidate: Candidate, state: DecisionState
+) -> Event | None:
     """The event of a refusal, at the turn's next position. None if it is not recorded."""
     if not candidate.is_recorded(refusal) or candidate.incoming.allowance is Allowance.REPORTED:
         return None
@@ -147,7 +151,9 @@ def build_refusal(turn: Turn, refusal: Refused, candidate: Candidate, state: Sta
     return _build_refusal(turn, refusal, candidate, state)
 
 
-def _build_refusal(turn: Turn, refusal: Refused, candidate: Candidate, state: State) -> Event:
+def _build_refusal(
+    turn: Turn, refusal: Refused, candidate: Candidate, state: DecisionState
+) -> Event:
     bot = candidate.incoming.automation
     marks = candidate.incoming.marks(refusal)
     errors = refusal.members.get("errors")
@@ -202,7 +208,7 @@ def _build_event(turn: Turn, signal: Signal) -> Event:
     )
 
 
-def authority(incoming: IncomingSignal) -> Question:
+def authority(incoming: IncomingSignal) -> StateQuery:
     """What the validity of the credential depends on."""
     match incoming.credential:
         case Token() as token:

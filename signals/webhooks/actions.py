@@ -33,7 +33,7 @@ from signals.webhooks.models import (
     MAX_OF_PLATFORM,
     MAX_RESENDS,
     DeliveryAttempt,
-    Reason,
+    DisabledReason,
     State,
     Subscription,
     SubscriptionSecret,
@@ -449,7 +449,7 @@ def note_failing(now: datetime) -> bool:
     return len(rows) == MAX_PER_TURN
 
 
-def disable(*, webhook: Subscription, reason: Reason) -> bool:
+def disable(*, webhook: Subscription, reason: DisabledReason) -> bool:
     """Disables an active webhook: the service gives up until its owner resumes it.
 
     ``webhook`` is the row as the runner leased it. Returns False if it changed since.

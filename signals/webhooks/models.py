@@ -60,7 +60,7 @@ FAILING = "failing"
 SHOWN_STATES = (State.UNVERIFIED, State.ACTIVE, State.PAUSED, FAILING, State.DISABLED)
 
 
-class Reason(models.TextChoices):
+class DisabledReason(models.TextChoices):
     """Why the service disabled a webhook."""
 
     GONE = "gone"  # the endpoint answered 410
@@ -102,7 +102,7 @@ def delivered(stored: Iterable[str]) -> list[str]:
     return [name for name in with_groups(stored) if name not in GROUPS]
 
 
-ReasonName = Annotated[str, one_of(Reason)]
+ReasonName = Annotated[str, one_of(DisabledReason)]
 
 
 class SubscriptionSecretRecord(TypedDict):
@@ -271,7 +271,7 @@ class Subscription(Sealed):
     kinds = models.JSONField(default=list)
     bot = models.CharField(max_length=MAX_ID_LENGTH, blank=True, default="", db_default="")
     state = models.CharField(max_length=10, choices=State, default=State.UNVERIFIED)
-    reason = models.CharField(max_length=16, choices=Reason, null=True)  # noqa: DJ001 - None: not disabled
+    reason = models.CharField(max_length=16, choices=DisabledReason, null=True)  # noqa: DJ001 - None: not disabled
     is_verified = models.BooleanField(default=False)  # whether this URL answered a test
     created_at = models.DateTimeField()
     revision = models.PositiveIntegerField(default=0)

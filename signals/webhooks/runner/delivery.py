@@ -35,7 +35,7 @@ from signals.webhooks.messages import (
 )
 from signals.webhooks.models import (
     DeliveryAttempt,
-    Reason,
+    DisabledReason,
     State,
     Subscription,
     SubscriptionSecret,
@@ -250,7 +250,7 @@ class Session:
             return await self._resend(self.lease.row.resends)
         batch = self.batch or await read_database(read_alone, self.lease.row)
         if batch is None:
-            await self._disable(Reason.CURSOR_LOST)
+            await self._disable(DisabledReason.CURSOR_LOST)
             return None
         ends_at = time.monotonic() + LONGEST_SESSION
         for message in batch.messages:
@@ -326,9 +326,9 @@ class Session:
         self.lease.failures, self.lease.status = failures, answer.status
         since = self.lease.row.failing_since if failures > 1 else None
         if answer.status == GONE:
-            await self._disable(Reason.GONE)
+            await self._disable(DisabledReason.GONE)
         elif since and self.lease.clock - since >= WEBHOOKS.give_up_after:
-            await self._disable(Reason.FAILED)
+            await self._disable(DisabledReason.FAILED)
         return self._pause_after(failures, answer)
 
     def _pause_after(self, failures: int, answer: Answer) -> timedelta:
@@ -341,7 +341,7 @@ class Session:
         clock = self.lease.clock
         return max(NO_PAUSE, (self.lease.row.not_before or clock) - clock)
 
-    async def _disable(self, reason: Reason) -> None:
+    async def _disable(self, reason: DisabledReason) -> None:
         await tell_log(disable, webhook=self.lease.row, reason=reason)
 
     async def _test(self, asked_at: datetime) -> timedelta:
@@ -365,7 +365,7 @@ class Session:
             self.lease.was_tested = is_over or answer.status == GONE
             return self._pause_after(self.lease.failures, answer)
         elif answer.status == GONE and row.state == State.ACTIVE:
-            await self._disable(Reason.GONE)
+            await self._disable(DisabledReason.GONE)
         elif row.failures:
             return self._pause_after(row.failures, answer)
         return self._asked_before()
@@ -396,6 +396,6 @@ class Session:
                     await self._end_failing()
             self.lease.resent.append(position)
             if answer.status == GONE and row.state == State.ACTIVE:
-                await self._disable(Reason.GONE)
+                await self._disable(DisabledReason.GONE)
                 break
         return self._pause_after(row.failures, answer) if row.failures else self._asked_before()
