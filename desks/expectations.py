@@ -29,7 +29,7 @@ from events.times import to_rfc3339
 NO_TIME = timedelta(0)
 MAX_PER_TURN = 50  # bounds how long one turn holds the log's lock
 Columns = Mapping[str, int | datetime | None]  # of a bot
-ACCEPTED = Kind.SIGNAL_FILLED  # every accepted signal of a bot is a fill
+FILL = Kind.SIGNAL_FILLED  # every accepted signal of a bot is a fill
 
 
 def change_automation(
@@ -119,7 +119,7 @@ class Watch:
         silent = Automation.objects.silent()
         if self._read_to is not None and self._read_to <= head:
             new = Event.objects.filter(position__gt=self._read_to, position__lte=head)
-            found = new.filter(kind=ACCEPTED, bot_id__in=silent.values("pk"))
+            found = new.filter(kind=FILL, bot_id__in=silent.values("pk"))
             silent = silent.filter(pk__in=set(found.values_list("bot_id", flat=True)))
         heard = _with_heard(silent, first_after="silent_from").filter(heard__isnull=False)
         while bots := list(heard[:MAX_PER_TURN]):
@@ -149,7 +149,7 @@ def _record_late(late: Sequence[Automation], head: int) -> int:
     ``head`` is the position up to which it is known when they were heard.
     """
     with log.turn(actor=SYSTEM) as turn:
-        fills = Event.objects.filter(position__gt=head, kind=ACCEPTED)
+        fills = Event.objects.filter(position__gt=head, kind=FILL)
         fills = fills.filter(bot_id__in=[bot.pk for bot in late]).order_by()
         heard = dict(fills.values_list("bot_id").annotate(Max("at")))
         recorded = 0
@@ -187,7 +187,7 @@ def _with_heard(bots: AutomationQuerySet, first_after: str = "") -> QuerySet[Any
     ``first_after`` names a column with a position: then it is the first signal after that.
     """
     fills = Event.objects.filter(
-        topic=OuterRef("desk__public_id"), bot_id=OuterRef("pk"), kind=ACCEPTED
+        topic=OuterRef("desk__public_id"), bot_id=OuterRef("pk"), kind=FILL
     )
     if first_after:
         fills = fills.filter(position__gt=OuterRef(first_after))

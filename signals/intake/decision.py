@@ -139,7 +139,7 @@ def check_authority(incoming: IncomingSignal, state: DecisionState) -> None:
 Candidate = LawfulSignal | UnlawfulSignal  # a signal before its turn at the log
 
 
-def build_refusal(
+def refusal_event(
     turn: Turn, refusal: Refused, candidate: Candidate, state: DecisionState
 ) -> Event | None:
     """The event of a refusal, at the turn's next position. None if it is not recorded."""
@@ -147,11 +147,11 @@ def build_refusal(
         return None
     turn.next_position()
     if candidate.incoming.allowance is Allowance.USED_UP:
-        return _build_suppressed(turn, candidate.incoming)
-    return _build_refusal(turn, refusal, candidate, state)
+        return _suppressed_refusals(turn, candidate.incoming)
+    return _recorded_refusal(turn, refusal, candidate, state)
 
 
-def _build_refusal(
+def _recorded_refusal(
     turn: Turn, refusal: Refused, candidate: Candidate, state: DecisionState
 ) -> Event:
     bot = candidate.incoming.automation
@@ -173,7 +173,7 @@ def _build_refusal(
     )
 
 
-def _build_suppressed(turn: Turn, incoming: IncomingSignal) -> Event:
+def _suppressed_refusals(turn: Turn, incoming: IncomingSignal) -> Event:
     """The event of all refusals that are not recorded. The owner of the bots sees it.
 
     It names the bot of a credential. What strangers send may name any bot of the desk.

@@ -13,7 +13,7 @@ from signals.reports.activity import Line
 from signals.reports.reasons import checks, title_of
 
 SIGNALS = (Kind.SIGNAL_FILLED, Kind.SIGNAL_DRY_RUN, Kind.SIGNAL_RECORDED, Kind.SIGNAL_REFUSED)
-ACCEPTED = {
+TITLES = {
     Kind.SIGNAL_FILLED: "Filled on paper",
     Kind.SIGNAL_DRY_RUN: "A dry run that matched",
     Kind.SIGNAL_RECORDED: "Recorded",
@@ -73,7 +73,7 @@ def story_of(event: Event, line: Line, desk: Desk) -> dict[str, object]:
 
 def _title(event: Event, line: Line) -> str:
     if not line.is_refusal:
-        return ACCEPTED[Kind(event.kind)]
+        return TITLES[Kind(event.kind)]
     if len(differing(line.data)) > 1 and line.data["code"] == PairMismatch.code:
         return "Pair and direction differ from the election"
     return title_of(line.data["code"])

@@ -53,7 +53,7 @@ def _of(*prefixes: str) -> tuple[str, ...]:
     return tuple(kind.value for kind in Kind if kind.startswith(prefixes))
 
 
-class Group(NamedTuple):
+class EventChoice(NamedTuple):
     """Kinds of events that people choose together."""
 
     label: str
@@ -61,30 +61,30 @@ class Group(NamedTuple):
 
 
 # By its name in a form. Each kind is in exactly one.
-GROUPS = {
-    "fills": Group("Fills", _of("signal.filled")),
-    "refusals": Group("Refusals", _of("signal.refused")),
-    "unfilled": Group(
+EVENT_CHOICES = {
+    "fills": EventChoice("Fills", _of("signal.filled")),
+    "refusals": EventChoice("Refusals", _of("signal.refused")),
+    "unfilled": EventChoice(
         "Dry runs and drafts: signals that fill nothing", _of("signal.dry_run", "signal.recorded")
     ),
-    "bots": Group("Bots: created, removed, silent, sending again", _of("automation.")),
-    "cards": Group("Cards and elections", _of("card.", "election.")),
-    "desk": Group("Desk: connected, disconnected, closed", _of("desk.")),
-    "credentials": Group("Tokens and signing secrets", _of("token.", "secret.")),
-    "webhooks": Group("Webhooks", _of("subscription.")),
+    "bots": EventChoice("Bots: created, removed, silent, sending again", _of("automation.")),
+    "cards": EventChoice("Cards and elections", _of("card.", "election.")),
+    "desk": EventChoice("Desk: connected, disconnected, closed", _of("desk.")),
+    "credentials": EventChoice("Tokens and signing secrets", _of("token.", "secret.")),
+    "webhooks": EventChoice("Webhooks", _of("subscription.")),
 }
 
 
 def kinds_of(groups: Collection[str]) -> list[str]:
     """The kinds of these groups. All groups or none mean every kind: an empty list."""
-    if len(groups) in (0, len(GROUPS)):
+    if len(groups) in (0, len(EVENT_CHOICES)):
         return []
-    return [kind for name in GROUPS if name in groups for kind in GROUPS[name].kinds]
+    return [kind for name in EVENT_CHOICES if name in groups for kind in EVENT_CHOICES[name].kinds]
 
 
 def groups_of(kinds: Sequence[str]) -> list[str]:
     """The groups whose kinds are all among these."""
-    return [name for name, group in GROUPS.items() if {*group.kinds} <= {*kinds}]
+    return [name for name, group in EVENT_CHOICES.items() if {*group.kinds} <= {*kinds}]
 
 
 def in_words(kinds: Sequence[str]) -> list[str]:
@@ -93,17 +93,24 @@ def in_words(kinds: Sequence[str]) -> list[str]:
     A group of the API, such as ``signal.*``, stays as it is.
     """
     groups = groups_of(kinds)
-    grouped = {kind for name in groups for kind in GROUPS[name].kinds}
-    return [*(GROUPS[name].label for name in groups), *(k for k in kinds if k not in grouped)]
+    grouped = {kind for name in groups for kind in EVENT_CHOICES[name].kinds}
+    return [
+        *(EVENT_CHOICES[name].label for name in groups),
+        *(k for k in kinds if k not in grouped),
+    ]
 
 
 def counted(kinds: Collection[str]) -> str:
     """How many events of which groups: "3 events (Fills 2, Refusals 1)", or "1 event (Fills)"."""
-    found = Counter(name for kind in kinds for name in GROUPS if kind in GROUPS[name].kinds)
-    short = {name: group.label.partition(":")[0] for name, group in GROUPS.items()}
+    found = Counter(
+        name for kind in kinds for name in EVENT_CHOICES if kind in EVENT_CHOICES[name].kinds
+    )
+    short = {name: group.label.partition(":")[0] for name, group in EVENT_CHOICES.items()}
     is_one = len(found) == 1
     parts = [
-        short[name] if is_one else f"{short[name]} {found[name]}" for name in GROUPS if found[name]
+        short[name] if is_one else f"{short[name]} {found[name]}"
+        for name in EVENT_CHOICES
+        if found[name]
     ]
     return f"{number_of(len(kinds))} ({', '.join(parts)})"
 
@@ -148,7 +155,7 @@ class WebhookForm(forms.Form):
     )
     groups = forms.MultipleChoiceField(
         label="Events",
-        choices=[(name, group.label) for name, group in GROUPS.items()],
+        choices=[(name, group.label) for name, group in EVENT_CHOICES.items()],
         required=False,
         help_text="Choose none to get all events, and those of later versions.",
         widget=forms.CheckboxSelectMultiple,
@@ -233,7 +240,7 @@ def webhook(request: HttpRequest, desk: Desk, webhook_id: str) -> HttpResponse:
 
 
 # What attempts call the kinds of signals. Other kinds are called as the activity calls them.
-SIGNALS = {
+ATTEMPT_LABELS = {
     Kind.SIGNAL_FILLED: "Filled",
     Kind.SIGNAL_REFUSED: "Refused",
     Kind.SIGNAL_DRY_RUN: "Dry run of",
@@ -299,7 +306,7 @@ def _named(event: Event) -> tuple[str, object]:
     """What an event is called, and the pair and direction that belong to it, or None."""
     kind = Kind(event.kind)
     of = event.content["signal"] or event.data.get("sent")
-    return (SIGNALS[kind], of) if kind in SIGNALS and of else (kind.label, None)
+    return (ATTEMPT_LABELS[kind], of) if kind in ATTEMPT_LABELS and of else (kind.label, None)
 
 
 def _lag(found: Subscription) -> str:

@@ -26,7 +26,7 @@ from signals.webhooks.models import (
     Subscription,
     without_groups,
 )
-from signals.webhooks.pages import GROUPS, groups_of, in_words, kinds_of, receivers
+from signals.webhooks.pages import EVENT_CHOICES, groups_of, in_words, kinds_of, receivers
 from signals.webhooks.runner.pending_events import read_one
 from tests import factories, pages
 from tests.client import push
@@ -85,11 +85,11 @@ def control(page: str, row: Subscription | None = None) -> str:
 
 class TestGroups:
     def test_each_kind_is_in_exactly_one_group(self):
-        kinds = [kind for group in GROUPS.values() for kind in group.kinds]
+        kinds = [kind for group in EVENT_CHOICES.values() for kind in group.kinds]
         assert sorted(kinds) == sorted(Kind)
 
     def test_none_and_all_mean_every_kind(self):
-        assert kinds_of([]) == kinds_of(list(GROUPS)) == []
+        assert kinds_of([]) == kinds_of(list(EVENT_CHOICES)) == []
 
     def test_what_was_chosen_is_chosen_again(self):
         kinds = kinds_of(["bots", "fills"])
