@@ -173,7 +173,7 @@ def _cache() -> str:
 # --- Metrics -------------------------------------------------------------------------------------
 
 
-class Now(Collector):
+class StateCollector(Collector):
     """Metrics that are read on each request: which parts are up, the log's head, deliveries."""
 
     def collect(self) -> Iterator[Metric]:
@@ -224,10 +224,10 @@ def metrics(request: HttpRequest) -> HttpResponse:
     """Returns the metrics of all workers. Without the token, the page does not exist."""
     if not _may_read(request.headers.get("Authorization", "")):
         raise NotFound
-    now = CollectorRegistry()
-    now.register(Now())
+    state = CollectorRegistry()
+    state.register(StateCollector())
     return HttpResponse(
-        generate_latest(_counted()) + generate_latest(now), content_type=CONTENT_TYPE_LATEST
+        generate_latest(_counted()) + generate_latest(state), content_type=CONTENT_TYPE_LATEST
     )
 
 
