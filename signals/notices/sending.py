@@ -33,7 +33,7 @@ from desks.models.chat import Problem, Service
 from desks.models.notice import LAST, MAIL, NO_MORE, OF_A_DESK, OF_STAFF, NoticeKind
 from desks.notices.outbox import write
 from signals.notices.chats import services
-from signals.notices.texts import new_notice, page
+from signals.notices.texts import new_notice, page_url
 from signals.outbound.answers import Answer, Fault
 from signals.outbound.database import in_database
 from signals.outbound.guarded_client import Client
@@ -375,7 +375,7 @@ def _turn_off(chat: Chat, problem: Problem, now: datetime) -> None:
             f"{chat.label} gets no more notices. {outcome_of(chat)} They still come by mail.\n\n"
             "If you have repaired it, send a test from the page of your notices: a test that "
             "arrives turns the chat on again. If not, remove it, and add it anew.\n\n"
-            f"{page('notices')}"
+            f"{page_url('notices')}"
         )
         subject = "A chat gets no more notices"
         write([new_notice(chat.user, NoticeKind.ENDINGS, subject, body, now)])

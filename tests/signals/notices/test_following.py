@@ -280,16 +280,16 @@ class TestEndings:
 
 def test_a_process_that_another_one_overtook_tells_nothing_again(bot, desk, clock, monkeypatch):
     sent(bot, pair="NOT/IT")
-    page = texts.page
+    load_routes = texts.load_routes
 
-    def overtake(name):
+    def overtake():
         """What another process does between this one's look at the log and its turn."""
-        monkeypatch.setattr(writers, "page", page)
+        monkeypatch.setattr(writers, "load_routes", load_routes)
         webhook_actions.disable(webhook=an_active_webhook(desk), reason=DisabledReason.GONE)
         writers.follow(timezone.now())
-        return page(name)
+        load_routes()
 
-    monkeypatch.setattr(writers, "page", overtake)
+    monkeypatch.setattr(writers, "load_routes", overtake)
     writers.follow(timezone.now())
     write()
     assert waiting(NoticeKind.ENDINGS) == ["Your webhook to hooks.example.com is disabled"]
