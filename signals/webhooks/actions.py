@@ -20,7 +20,7 @@ from desks.models import Automation, Desk
 from events import log
 from events.actors import SYSTEM, Actor
 from events.feed import first_positions, read_head, read_identity, read_page
-from events.http.cursors import log_cursor, log_position
+from events.http.cursors import log_position
 from events.http.name_rules import require_name
 from events.http.refusals import CursorLost, FieldCode, IdempotencyKeyReused, Invalid, NotFound
 from events.kinds import Kind
@@ -185,7 +185,7 @@ def resume(*, webhook: Subscription, actor: Actor) -> Subscription:
 
 
 def rewind(*, webhook: Subscription, after: str, actor: Actor) -> Subscription:
-    """Moves the cursor: back, to send everything after it again, or forward, to skip.
+    """Moves the cursor, as ``move`` does, to that of the feed in ``after``.
 
     Raises ``Invalid`` or ``CursorLost`` as the feed does.
     """
@@ -196,6 +196,19 @@ def rewind(*, webhook: Subscription, after: str, actor: Actor) -> Subscription:
     return row
 
 
+def move(*, webhook: Subscription, position: int, actor: Actor) -> Subscription:
+    """Moves the cursor: back, to send what follows again, or forward, to skip.
+
+    Raises ``CursorLost`` beyond the end of the log.
+    """
+    with log.turn(actor=actor) as turn:
+        row = _current(webhook)
+        if position >= turn.position:
+            raise CursorLost
+        _move(turn, row, read_head().epoch, position, NO_FAILURES, position=position)
+    return row
+
+
 def replay(*, webhook: Subscription, since: datetime, actor: Actor) -> Subscription:
     """Moves the cursor so that the next event is the first that is not before ``since``.
 
@@ -203,8 +216,8 @@ def replay(*, webhook: Subscription, since: datetime, actor: Actor) -> Subscript
     """
     if since > timezone.now():
         raise Invalid.field("since", FieldCode.RANGE, "Send a time in the past.")
-    epoch, (first,) = read_head().epoch, first_positions([since])
-    return rewind(webhook=webhook, after=log_cursor(epoch, first - 1), actor=actor)
+    (first,) = first_positions([since])
+    return move(webhook=webhook, position=first - 1, actor=actor)
 
 
 def skip(*, webhook: Subscription, actor: Actor, until: int) -> int | None:

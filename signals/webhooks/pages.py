@@ -23,7 +23,6 @@ from django.utils import timezone
 from desks.models import Automation, Desk
 from events.actors import Actor
 from events.feed import read_head
-from events.http.cursors import log_cursor
 from events.http.name_rules import NameField
 from events.http.refusals import FieldCode, Invalid
 from events.http.web_pages import ask, form_page, refusal_beside, sent
@@ -575,7 +574,7 @@ def press(button: str, webhook: Subscription, actor: Actor, position: str = "") 
             return f"evt_{only} is sent again."
         case "again":
             first = _position(position)
-            move(webhook, actor, first - 1)
+            actions.move(webhook=webhook, position=first - 1, actor=actor)
             return f"evt_{first} and everything after it is sent again."
     raise Invalid.field("act", FieldCode.CHOICE, OF_THE_PAGE)
 
@@ -586,12 +585,6 @@ def _position(text: str) -> int:
         return int(forms.IntegerField(min_value=1, max_value=read_head().position).clean(text))
     except forms.ValidationError:
         raise Invalid.field("position", FieldCode.CHOICE, OF_THE_PAGE) from None
-
-
-def move(webhook: Subscription, actor: Actor, position: int) -> None:
-    """Moves the cursor to this position."""
-    after = log_cursor(read_head().epoch, position)
-    actions.rewind(webhook=webhook, after=after, actor=actor)
 
 
 def _show(request: HttpRequest, text: str, webhook: Subscription) -> HttpResponse:
