@@ -43,7 +43,7 @@ def fetch_all(statement: str, params: Parameters = None) -> list[Any]:
         return list(cursor.fetchall())
 
 
-class Union:
+class UnionAll:
     """A statement of parts that each have a limit, which SQLite takes in a subquery only."""
 
     def __init__(self) -> None:

@@ -24,7 +24,7 @@ from events.feed import (
     latest_of_each,
 )
 from events.kinds import GROUPS, Kind
-from events.statements import Union
+from events.statements import UnionAll
 from signals.reports.charts import Chart, chart
 
 DAYS = 30
@@ -244,7 +244,7 @@ class Row(NamedTuple):
     extra: str | None
 
 
-class _Statement(Union):
+class _Statement(UnionAll):
     """One statement. Its rows have the columns of ``Row``."""
 
     def read(self) -> list[Row]:
