@@ -21,9 +21,10 @@ from desks.models import Automation, User
 from desks.models.automation import NOT_EXPECTED, AutomationQuerySet
 from events import log
 from events.actors import SYSTEM, Actor
+from events.feed import read_head
 from events.http.refusals import FieldCode, Invalid
 from events.kinds import Kind
-from events.models import Event, Head
+from events.models import Event
 from events.times import to_rfc3339
 
 NO_TIME = timedelta(0)
@@ -115,7 +116,7 @@ class Watch:
 
     def _look_for_heard(self) -> None:
         """Records ``automation.heard`` for each silent bot that had a signal accepted."""
-        head = Head.objects.values_list("position", flat=True).get()
+        head = read_head().position
         silent = Automation.objects.silent()
         if self._read_to is not None and self._read_to <= head:
             new = Event.objects.filter(position__gt=self._read_to, position__lte=head)
@@ -129,7 +130,7 @@ class Watch:
 
 def _look_for_late(now: datetime) -> bool:
     """Looks at the next bots that are due. Returns whether more may be."""
-    head = Head.objects.values_list("position", flat=True).get()
+    head = read_head().position
     due = Automation.objects.filter(due_at__lte=now).order_by("due_at", "pk")
     bots = list(_with_heard(due)[:MAX_PER_TURN])
     late = []

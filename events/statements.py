@@ -127,13 +127,6 @@ HALT = f"""UPDATE {HEAD} SET halted = true WHERE epoch = %s AND NOT halted
 AND set_config('synchronous_commit', 'local', true) = 'local'"""
 
 
-def lift_timeouts() -> None:
-    """Lifts PostgreSQL's timeouts of requests until the end of this transaction."""
-    if connection.vendor == "postgresql":
-        for name in TIMEOUTS:
-            execute(f"SET LOCAL {name} = 0")
-
-
 @contextmanager
 def without_timeouts(database: BaseDatabaseWrapper) -> Iterator[None]:
     """Lifts the timeouts of a session, and the limit for its commits, until the block ends."""
@@ -160,7 +153,8 @@ def snapshot() -> Iterator[None]:
     if connection.vendor == "postgresql":
         with transaction.atomic(durable=True):
             execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            lift_timeouts()
+            for name in TIMEOUTS:
+                execute(f"SET LOCAL {name} = 0")
             yield
         return
     with connection.cursor() as cursor:

@@ -21,7 +21,7 @@ from events.statements import adapt_datetime, columns, execute, fetch_all, writt
 from signals.intake.models import Signal
 from tokens.callers.statements import NOX_SECRET_EXISTS, SECRET_IS_LIVE, TOKEN_IS_ACTIVE
 
-SIGNAL, EVENT = Signal._meta.db_table, Event._meta.db_table
+SIGNAL = Signal._meta.db_table
 DESK, CARD, ELECTION = Desk._meta.db_table, Card._meta.db_table, Election._meta.db_table
 BOT = Automation._meta.db_table
 

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
+from http import HTTPStatus
 from smtplib import SMTPDataError, SMTPRecipientsRefused
 
 from allauth.account.models import EmailAddress
@@ -53,7 +54,6 @@ CLOSED = (401, 403, 404, 410)  # the chat is gone, or closed to us
 # With 401 and 404, Telegram speaks of the operator's bot, not of the chat.
 CLOSED_AT = {Service.TELEGRAM: (403,)}
 NOT_TAKEN = (400, 413, 422)  # this message, not the next one
-TOO_MANY_REQUESTS = 429
 HEADERS = {"Content-Type": "application/json"}
 # A mail server raises these because of an address or a content. Then the connection goes on.
 OF_ONE_MAIL = (SMTPRecipientsRefused, SMTPDataError)
@@ -358,7 +358,7 @@ def _failed(chat: Chat, notice: QueuedNotice, answer: Answer, now: datetime) -> 
 def _pause_after(failures: int, answer: Answer) -> timedelta:
     """How long to wait. A service that limits its rate says how long, which may be short."""
     asked = answer.retry_after
-    if answer.status == TOO_MANY_REQUESTS and asked:
+    if answer.status == HTTPStatus.TOO_MANY_REQUESTS and asked:
         return asked_pause(asked)
     return pause_after(failures, NOTICES, asked)
 

@@ -1,6 +1,7 @@
 """Adds, tests and removes the chats of a user. The owner gets a notice of each change."""
 
 from datetime import datetime
+from http import HTTPStatus
 
 from django.db import transaction
 from django.dispatch import receiver
@@ -21,7 +22,6 @@ from tokens.models.secret import decrypt, encrypt
 
 TOO_MANY = f"You have {MAX_CHATS} chats, and can have no more. Remove one first."
 NOT_YOU = "If this was not you, change your password, and look at your chats and sessions."
-TOO_MANY_REQUESTS = 429
 
 
 def add(*, user: User, url: str, name: str = "", now: datetime) -> Chat:
@@ -91,7 +91,7 @@ def request_test(*, chat: Chat, now: datetime) -> None:
                     body=body,
                     due_at=now,
                 )
-            if row.next_attempt_at is None or row.last_status != TOO_MANY_REQUESTS:
+            if row.next_attempt_at is None or row.last_status != HTTPStatus.TOO_MANY_REQUESTS:
                 row.next_attempt_at = now
                 row.save(update_fields=["next_attempt_at"])
 
