@@ -55,7 +55,8 @@ def close_account(desk: Desk) -> None:
             closed_at=turn.at,
             last_login=None,
         )
-        _delete_credentials(user)
+        # Before the notices of the closing are written: this deletes those that wait.
+        _delete_personal_rows(user)
         end_desk(turn, desk, actor, WithdrawalReason.CLOSED)
         desks.set_deactivated(desk=desk, kind=Kind.DESK_CLOSED, actor=actor)
         write_security(user.pk, subject, body, at=turn.at, address=user.email)
@@ -87,7 +88,7 @@ def reactivate(*, user: User, actor: Actor) -> None:
             desks.set_deactivated(desk=desk, kind=Kind.DESK_REACTIVATED, actor=actor)
 
 
-def _delete_credentials(user: User) -> None:
+def _delete_personal_rows(user: User) -> None:
     EmailAddress.objects.filter(user=user).delete()
     Authenticator.objects.filter(user=user).delete()
     QueuedNotice.objects.filter(user=user).delete()

@@ -89,6 +89,8 @@ def create(
     with log.turn(actor=actor) as turn:
         if desk is not None:
             refuse_inactive(desk)
+        # Before the next checks: a repeated request succeeds although the owner has too many by
+        # now, or the bot is gone.
         if made := _made_before(webhook):
             return "", made
         _refuse_unknown(bot, desk)
@@ -130,6 +132,8 @@ def change(
         _seal(new, url)
     with log.turn(actor=actor) as turn:
         row = _current(webhook)
+        # In the order of ``CHANGEABLE``, which events keep. The name comes before the URL, whose
+        # notice says it.
         changed = []
         if name is not None and name != row.name:
             changed.append("name")
