@@ -20,7 +20,7 @@ from events.http import limits
 from events.http.web_pages import View as AnyView
 from events.http.web_pages import page
 from signals.reports.overview import platform_overview
-from signals.site.activity import log_news
+from signals.site.activity import log_hints
 from tokens.callers.staff import (
     can_prove_second_factor,
     has_second_factor,
@@ -105,11 +105,11 @@ class ControlAreaSite(admin.AdminSite):
         return sorted(listed, key=lambda app: APPS.index(app["app_label"]))
 
     def get_urls(self) -> list[Any]:
-        """Returns the stream of news and Django's pages, without those that nothing links to."""
+        """Returns the stream of hints and Django's pages, without those that nothing links to."""
         stock = [
             url for url in super().get_urls() if getattr(url, "name", None) not in EXCLUDED_URLS
         ]
-        return [path("stream", self.admin_view(page("GET")(log_news)), name="stream"), *stock]
+        return [path("stream", self.admin_view(page("GET")(log_hints)), name="stream"), *stock]
 
 
 def _is_change_form(view: AnyView) -> bool:

@@ -72,9 +72,9 @@ def healthz(request: HttpRequest) -> JsonResponse:
 
 @page("GET")
 def readyz(request: HttpRequest) -> JsonResponse:
-    """The service is ready: the database holds the log, has what this release needs, and confirms.
+    """The service is ready: the database holds the log and has what this release needs.
 
-    It has lost no event, either.
+    It confirms commits, and has lost no event.
 
     The service also runs without the limits' store or the cache. Their state is reported, but does
     not make the service unready.
@@ -173,7 +173,7 @@ def _cache() -> str:
 # --- Metrics -------------------------------------------------------------------------------------
 
 
-class Now(Collector):
+class StateCollector(Collector):
     """Metrics that are read on each request: which parts are up, the log's head, deliveries."""
 
     def collect(self) -> Iterator[Metric]:
@@ -204,7 +204,7 @@ def _stored() -> Iterator[Metric]:
     yield webhooks
     yield GaugeMetricFamily(
         "signals_delivery_lag_seconds",
-        "The age of the oldest event that waits for a runner of webhooks",
+        "The age of the oldest event that waits for a runner, for webhooks that get all events",
         value=lag_seconds(),
     )
     yield GaugeMetricFamily(
@@ -224,10 +224,10 @@ def metrics(request: HttpRequest) -> HttpResponse:
     """Returns the metrics of all workers. Without the token, the page does not exist."""
     if not _may_read(request.headers.get("Authorization", "")):
         raise NotFound
-    now = CollectorRegistry()
-    now.register(Now())
+    state = CollectorRegistry()
+    state.register(StateCollector())
     return HttpResponse(
-        generate_latest(_counted()) + generate_latest(now), content_type=CONTENT_TYPE_LATEST
+        generate_latest(_counted()) + generate_latest(state), content_type=CONTENT_TYPE_LATEST
     )
 
 

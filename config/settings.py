@@ -113,7 +113,8 @@ INSTALLED_APPS = [
 ]
 
 # Pages, and the API paths that accept a session. ``serve_api`` sends the rest of the API through
-# API_MIDDLEWARE instead.
+# API_MIDDLEWARE instead. From the outside in: every response is logged and finished, those of other
+# middleware too; hosts, methods and sizes are checked before sessions and forms are read.
 MIDDLEWARE = [
     "config.middleware.serve_api",
     "config.middleware.log_requests",
@@ -132,6 +133,8 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "allauth.account.middleware.AccountMiddleware",
 ]
+# ``compress`` is outside ``set_caching``, whose ETag is of the uncompressed body, and inside
+# ``finish_responses``, which adds the length.
 API_MIDDLEWARE = [
     "config.middleware.log_requests",
     "config.middleware.finish_responses",

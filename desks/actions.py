@@ -16,7 +16,7 @@ from django.db.models import F
 
 from desks.models import Automation, Card, Connection, Desk, Election, User
 from desks.models.automation import MAX_BOTS, NOT_EXPECTED
-from desks.models.election import Reason
+from desks.models.election import WithdrawalReason
 from events import log
 from events.actors import Actor
 from events.http.name_rules import require_name
@@ -99,7 +99,9 @@ def connect(*, desk: Desk, venue: str, actor: Actor) -> None:
         turn.append(Kind.DESK_CONNECTED, topic=desk.public_id, data={"venue": venue})
 
 
-def disconnect(*, desk: Desk, actor: Actor, reason: Reason = Reason.DISCONNECTED) -> None:
+def disconnect(
+    *, desk: Desk, actor: Actor, reason: WithdrawalReason = WithdrawalReason.DISCONNECTED
+) -> None:
     """Disconnects the desk and withdraws all of its elections."""
     connections = Connection.objects.filter(desk=desk)
     if not connections.exists():
@@ -150,7 +152,7 @@ def withdraw(*, desk: Desk, actor: Actor, automation: Automation | None = None) 
     elections = Election.objects.standing().filter(desk=desk, automation=automation)
     if elections.exists():
         with log.turn(actor=actor) as turn:
-            close_elections(turn, desk, elections.select_related("card"), Reason.ASKED)
+            close_elections(turn, desk, elections.select_related("card"), WithdrawalReason.ASKED)
 
 
 def add_automation(*, desk: Desk, name: str, actor: Actor) -> Automation:
@@ -180,7 +182,7 @@ def elect(*, automation: Automation, pair: str, direction: str, actor: Actor) ->
         if standing is not None:
             if (standing.pair, standing.direction) == (pair, direction):
                 return
-            close_elections(turn, desk, [standing], Reason.REPLACED)
+            close_elections(turn, desk, [standing], WithdrawalReason.REPLACED)
         open_election(turn, desk, pair, direction, automation=automation)
 
 
@@ -251,7 +253,9 @@ def open_election(
     turn.append(Kind.ELECTION_MADE, topic=desk.public_id, data=election.as_event_data())
 
 
-def close_elections(turn: Turn, desk: Desk, elections: Iterable[Election], reason: Reason) -> None:
+def close_elections(
+    turn: Turn, desk: Desk, elections: Iterable[Election], reason: WithdrawalReason
+) -> None:
     """Withdraws elections of a desk: one statement for each table, however many they are."""
     closed = list(elections)
     for election in closed:
@@ -263,7 +267,7 @@ def remove_bots(
     turn: Turn,
     desk: Desk,
     bots: Sequence[Automation],
-    reason: Reason,
+    reason: WithdrawalReason,
     *,
     end_secrets: Callable[[Automation], None],
 ) -> None:
@@ -283,7 +287,9 @@ def remove_bots(
     rows.update(removed_at=turn.at, **NOT_EXPECTED)
 
 
-def _append_withdrawal(turn: Turn, desk: Desk, election: Election, reason: Reason) -> None:
+def _append_withdrawal(
+    turn: Turn, desk: Desk, election: Election, reason: WithdrawalReason
+) -> None:
     election.closed, election.reason = turn.next_position(), reason
     data = {**election.as_event_data(), "reason": reason}
     turn.append(Kind.ELECTION_WITHDRAWN, topic=desk.public_id, data=data)

@@ -21,15 +21,16 @@ from desks.models import Automation, User
 from desks.models.automation import NOT_EXPECTED, AutomationQuerySet
 from events import log
 from events.actors import SYSTEM, Actor
+from events.feed import read_head
 from events.http.refusals import FieldCode, Invalid
 from events.kinds import Kind
-from events.models import Event, Head
+from events.models import Event
 from events.times import to_rfc3339
 
 NO_TIME = timedelta(0)
 MAX_PER_TURN = 50  # bounds how long one turn holds the log's lock
 Columns = Mapping[str, int | datetime | None]  # of a bot
-ACCEPTED = Kind.SIGNAL_FILLED  # every accepted signal of a bot is a fill
+FILL = Kind.SIGNAL_FILLED  # every accepted signal of a bot is a fill
 
 
 def change_automation(
@@ -115,11 +116,11 @@ class Watch:
 
     def _look_for_heard(self) -> None:
         """Records ``automation.heard`` for each silent bot that had a signal accepted."""
-        head = Head.objects.values_list("position", flat=True).get()
+        head = read_head().position
         silent = Automation.objects.silent()
         if self._read_to is not None and self._read_to <= head:
             new = Event.objects.filter(position__gt=self._read_to, position__lte=head)
-            found = new.filter(kind=ACCEPTED, bot_id__in=silent.values("pk"))
+            found = new.filter(kind=FILL, bot_id__in=silent.values("pk"))
             silent = silent.filter(pk__in=set(found.values_list("bot_id", flat=True)))
         heard = _with_heard(silent, first_after="silent_from").filter(heard__isnull=False)
         while bots := list(heard[:MAX_PER_TURN]):
@@ -129,7 +130,7 @@ class Watch:
 
 def _look_for_late(now: datetime) -> bool:
     """Looks at the next bots that are due. Returns whether more may be."""
-    head = Head.objects.values_list("position", flat=True).get()
+    head = read_head().position
     due = Automation.objects.filter(due_at__lte=now).order_by("due_at", "pk")
     bots = list(_with_heard(due)[:MAX_PER_TURN])
     late = []
@@ -149,7 +150,7 @@ def _record_late(late: Sequence[Automation], head: int) -> int:
     ``head`` is the position up to which it is known when they were heard.
     """
     with log.turn(actor=SYSTEM) as turn:
-        fills = Event.objects.filter(position__gt=head, kind=ACCEPTED)
+        fills = Event.objects.filter(position__gt=head, kind=FILL)
         fills = fills.filter(bot_id__in=[bot.pk for bot in late]).order_by()
         heard = dict(fills.values_list("bot_id").annotate(Max("at")))
         recorded = 0
@@ -187,7 +188,7 @@ def _with_heard(bots: AutomationQuerySet, first_after: str = "") -> QuerySet[Any
     ``first_after`` names a column with a position: then it is the first signal after that.
     """
     fills = Event.objects.filter(
-        topic=OuterRef("desk__public_id"), bot_id=OuterRef("pk"), kind=ACCEPTED
+        topic=OuterRef("desk__public_id"), bot_id=OuterRef("pk"), kind=FILL
     )
     if first_after:
         fills = fills.filter(position__gt=OuterRef(first_after))

@@ -53,9 +53,10 @@ def require() -> None:
 
 @contextmanager
 def unconfirmed() -> Iterator[None]:
-    """A transaction that waits for no standby, so a failover may lose it: for times of last use.
+    """A transaction that waits for no standby, so a failover may lose it.
 
-    Inside another transaction it is part of that one, and waits with it.
+    It is for times of last use, and for the cache. Inside another transaction it is part of that
+    one, and waits with it.
     """
     is_own = not connection.in_atomic_block
     with transaction.atomic():

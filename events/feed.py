@@ -25,7 +25,7 @@ from events.json_schema import (
 )
 from events.kinds import Kind
 from events.models import SEARCHED, Event, Head, Identity
-from events.statements import Union, adapt_datetime, fetch_all
+from events.statements import UnionAll, adapt_datetime, fetch_all
 from events.times import to_rfc3339
 from events.unavailable_reasons import give_way
 
@@ -187,7 +187,7 @@ def _limit_rows(branches: Sequence[IndexRange], window: Window) -> Window | None
     None if the whole window is one.
     """
     order = "DESC" if window.descending else "ASC"
-    union = Union()
+    union = UnionAll()
     for branch in branches:
         part, params = in_order("position", branch, MAX_CHECKED_PER_PAGE, order)
         union.add(f"{part} LIMIT 1 OFFSET %s", [*params, MAX_CHECKED_PER_PAGE - 1])
@@ -223,7 +223,7 @@ def _first_of(
 ) -> tuple[str, list[object]]:
     """The statement that reads the first events of all branches, one more than the limit."""
     order = "DESC" if query.descending else "ASC"
-    union = Union()
+    union = UnionAll()
     for branch in branches:
         union.add(*_branch_sql(columns, branch, query, order))
     return f"{union} ORDER BY position {order} LIMIT %s", [*union.values, query.limit + 1]
@@ -278,13 +278,11 @@ def latest_of_each(
     that the order needs the column, and no other index than that of topic and column has it.
     """
     if connection.vendor != "postgresql":
-        parts, params = list[str](), list[object]()
-        for number, value in enumerate(values):
+        union = UnionAll()
+        for value in values:
             branch = IndexRange({"topic": topic, column: value}, window.low, window.high)
-            part, of_part = in_order(columns, branch, limit, "DESC")
-            parts.append(f"SELECT * FROM ({part}) AS part_{number}")
-            params += of_part
-        return " UNION ALL ".join(parts), params
+            union.add(*in_order(columns, branch, limit, "DESC"))
+        return str(union), union.values
     found = (
         f"SELECT * FROM {EVENT_TABLE} WHERE topic = %s "
         f"AND {column} BETWEEN one.value AND one.value AND {column} IS NOT NULL "

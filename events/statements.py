@@ -42,7 +42,7 @@ def fetch_all(statement: str, params: Parameters = None) -> list[Any]:
         return list(cursor.fetchall())
 
 
-class Union:
+class UnionAll:
     """A statement of parts that each have a limit, which SQLite takes in a subquery only."""
 
     def __init__(self) -> None:
@@ -118,13 +118,6 @@ WHERE id = 1 AND (NOT halted OR %(although_halted)s) RETURNING position, at, epo
 SET_POSITION = f"UPDATE {HEAD} SET position = %(position)s WHERE id = 1"
 
 
-def lift_timeouts() -> None:
-    """Lifts PostgreSQL's timeouts of requests until the end of this transaction."""
-    if connection.vendor == "postgresql":
-        for name in TIMEOUTS:
-            execute(f"SET LOCAL {name} = 0")
-
-
 @contextmanager
 def without_timeouts(database: BaseDatabaseWrapper) -> Iterator[None]:
     """Lifts the timeouts of a session, and the limit for its commits, until the block ends."""
@@ -151,7 +144,8 @@ def snapshot() -> Iterator[None]:
     if connection.vendor == "postgresql":
         with transaction.atomic(durable=True):
             execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            lift_timeouts()
+            for name in TIMEOUTS:
+                execute(f"SET LOCAL {name} = 0")
             yield
         return
     with connection.cursor() as cursor:

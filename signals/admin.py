@@ -1,4 +1,4 @@
-"""The control area's pages of all rooms, for Django."""
+"""The control area's pages of all packages, for Django."""
 
 from signals.control import customers, events, signals, stories
 from signals.webhooks import admin as webhooks

@@ -1,4 +1,4 @@
-"""The models of all rooms, for Django. Other code imports them from their rooms."""
+"""The models of all packages, for Django. Other code imports them from their packages."""
 
 from desks.models import Chat, ChatCode
 from signals.intake.models import Signal

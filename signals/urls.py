@@ -1,4 +1,4 @@
-"""The paths of the API, below ``/api/``, and of the pages of all rooms."""
+"""The paths of the API, below ``/api/``, and of the pages of all packages."""
 
 from django.urls import path
 
@@ -52,6 +52,6 @@ pages = [
     path(f"client/{FILE}", client_wheel, name="client"),
     path("activity", activity.activity, name="activity"),
     path("activity.csv", activity.export, name="activity-csv"),
-    path("activity/stream", activity.desk_news, name="stream"),
+    path("activity/stream", activity.desk_hints, name="stream"),
     path("activity/<str:event_id>", activity.one_event, name="event"),
 ]

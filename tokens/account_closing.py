@@ -10,7 +10,7 @@ from django.template.loader import render_to_string
 
 from desks import actions as desks
 from desks.models import Desk, NoticeChoice, QueuedNotice, User
-from desks.models.election import Reason
+from desks.models.election import WithdrawalReason
 from desks.notices.outbox import write_security
 from events import log
 from events.actors import Actor
@@ -55,8 +55,9 @@ def close_account(desk: Desk) -> None:
             closed_at=turn.at,
             last_login=None,
         )
-        _delete_credentials(user)
-        end_desk(turn, desk, actor, Reason.CLOSED)
+        # Before the notices of the closing are written: this deletes those that wait.
+        _delete_personal_rows(user)
+        end_desk(turn, desk, actor, WithdrawalReason.CLOSED)
         desks.set_deactivated(desk=desk, kind=Kind.DESK_CLOSED, actor=actor)
         write_security(user.pk, subject, body, at=turn.at, address=user.email)
     erase_secrets_of(desk)
@@ -69,7 +70,7 @@ def deactivate(*, user: User, actor: Actor) -> None:
         _end_sessions(user)
         desk = Desk.objects.filter(user=user).first()
         if desk is not None:
-            end_desk(turn, desk, actor, Reason.DEACTIVATED)
+            end_desk(turn, desk, actor, WithdrawalReason.DEACTIVATED)
             desks.set_deactivated(desk=desk, kind=Kind.DESK_DEACTIVATED, actor=actor)
 
 
@@ -87,7 +88,7 @@ def reactivate(*, user: User, actor: Actor) -> None:
             desks.set_deactivated(desk=desk, kind=Kind.DESK_REACTIVATED, actor=actor)
 
 
-def _delete_credentials(user: User) -> None:
+def _delete_personal_rows(user: User) -> None:
     EmailAddress.objects.filter(user=user).delete()
     Authenticator.objects.filter(user=user).delete()
     QueuedNotice.objects.filter(user=user).delete()

@@ -1,8 +1,8 @@
 """Minting and revoking tokens, generating and ending signing secrets.
 
-A credential's value is generated, digested or encrypted before the log's lock is taken. So is the
-owner read, to whom the notice goes. The value is returned once, with its record, and is never
-stored (contract, section 2).
+A credential's value is generated, digested or encrypted before the log's lock is taken. The owner,
+who gets the notice, is read before it too. The value is returned once, with its record, and is
+never stored (contract, section 2).
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from django.utils import timezone
 from desks import actions as desks
 from desks.actions import refuse_inactive, refuse_removed, remove_bots
 from desks.models import Automation, Desk
-from desks.models.election import Reason
+from desks.models.election import WithdrawalReason
 from events import log
 from events.actors import Actor, ActorType
 from events.http.name_rules import require_name
@@ -33,8 +33,9 @@ MAX_OVERLAP = timedelta(days=7)
 DESK_TOKEN_NAME = "Desk token"  # noqa: S105 - a label
 
 # Sent in the turn that deactivates a desk or closes an account, before the event that says so. Its
-# arguments are the ``desk`` and the ``turn``. A receiver in an app to the left ends what the desk
-# owns there and appends the events. It ends many things with the statements of one.
+# arguments are the ``desk`` and the ``turn``. A receiver in ``signals`` ends what the desk
+# owns there and appends the events, with a number of statements that does not depend on how much
+# there is.
 desk_ends = Signal()
 
 
@@ -154,7 +155,7 @@ def remove_automation(*, automation: Automation, actor: Actor) -> None:
     if current.exists():
         prefetch_related_objects([automation], "desk__user")
         with log.turn(actor=actor) as turn:
-            _remove_bots(turn, automation.desk, current.all(), Reason.REMOVED)
+            _remove_bots(turn, automation.desk, current.all(), WithdrawalReason.REMOVED)
 
 
 def end_credentials(*, desk: Desk, actor: Actor, token: bool, secrets: bool) -> tuple[int, int]:
@@ -166,7 +167,7 @@ def end_credentials(*, desk: Desk, actor: Actor, token: bool, secrets: bool) -> 
     return revoked, len(ended)
 
 
-def end_desk(turn: log.Turn, desk: Desk, actor: Actor, reason: Reason) -> None:
+def end_desk(turn: log.Turn, desk: Desk, actor: Actor, reason: WithdrawalReason) -> None:
     """Ends everything that a desk owns. Needs the caller's turn at the log.
 
     Its statements are the same for a bot as for fifty: everybody's signals wait meanwhile.
@@ -186,7 +187,7 @@ def remove_some_bots(*, desk: Desk, actor: Actor, most: int) -> bool:
     some = list(bots.values_list("pk", flat=True)[:most])
     if some:
         with log.turn(actor=actor) as turn:
-            _remove_bots(turn, desk, bots.filter(pk__in=some), Reason.CLOSED)
+            _remove_bots(turn, desk, bots.filter(pk__in=some), WithdrawalReason.CLOSED)
     return bool(some)
 
 
@@ -219,7 +220,9 @@ def _save(turn: log.Turn, token: Token) -> None:
     notices.notify_owner(turn, token.desk, sentence, "A token of your desk was minted")
 
 
-def _remove_bots(turn: log.Turn, desk: Desk, bots: QuerySet[Automation], reason: Reason) -> None:
+def _remove_bots(
+    turn: log.Turn, desk: Desk, bots: QuerySet[Automation], reason: WithdrawalReason
+) -> None:
     """Removes bots of a desk, with their secrets and elections."""
     removed = list(bots)
     live = SigningSecret.objects.filter(automation__in=removed).live(turn.at)
@@ -229,7 +232,7 @@ def _remove_bots(turn: log.Turn, desk: Desk, bots: QuerySet[Automation], reason:
     def end_secrets(bot: Automation) -> None:
         for secret in secrets:
             if secret.automation_id == bot.pk:
-                _record_end(turn, secret, notifies=reason != Reason.CLOSED)
+                _record_end(turn, secret, notifies=reason != WithdrawalReason.CLOSED)
 
     remove_bots(turn, desk, removed, reason, end_secrets=end_secrets)
 

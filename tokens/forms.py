@@ -23,6 +23,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from events.http.refusals import Invalid, MadeAlready, Unavailable
+from events.unavailable_reasons import Wait
 from tokens.models import Token
 
 OVERLAPS = (
@@ -92,14 +93,15 @@ def used_once(request: HttpRequest) -> Iterator[None]:
     """Uses the key of the submitted form; frees it again if the block raises.
 
     A request without a key was not sent by our form and makes something each time. Raises
-    ``MadeAlready`` if the key was used, and ``Invalid`` if it expired or is of another session.
+    ``MadeAlready`` if the key was used, ``Invalid`` if it expired or is of another session, and
+    ``Unavailable`` if the cache did not keep it.
     """
     entry = _entry(request)
     if entry is None:
         yield
         return
     if not cache.add(entry, True, LIFETIME.total_seconds()):
-        raise MadeAlready if cache.get(entry) else Unavailable
+        raise MadeAlready if cache.get(entry) else Unavailable(Wait.CACHE)
     try:
         yield
     except BaseException:

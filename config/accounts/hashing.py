@@ -1,8 +1,8 @@
 """Passwords: how they are hashed, and how many are hashed at once.
 
-A hash takes 46 MiB of memory and some 80 ms of a core. So a process computes at most ``AT_ONCE`` of
-them at a time, wherever they are asked for. ``limit_hashing`` bounds the requests that lead to
-one, so that no stranger takes the others' turns:
+A hash takes 46 MiB of memory and some 80 ms of a core. So a process computes at most
+``MAX_CONCURRENT_HASHES`` of them at a time, wherever they are asked for. ``limit_hashing`` bounds
+the requests that lead to one, so that no stranger takes the others' turns:
 
 * Of one client address one request is admitted, in whichever process. Another gets 429 at once.
 * Of one account one request runs, and one more waits for it. Others get 429. Who signs in from an
@@ -31,22 +31,23 @@ from events.http.requests import rate_limit_address
 from events.http.web_pages import View
 from events.unavailable_reasons import Wait
 
-AT_ONCE = 2
+MAX_CONCURRENT_HASHES = 2
 ADMITTED = max(1, settings.THREADS // 2)
 OF_AN_ACCOUNT = 2  # one that runs and one that waits
 LOOKED_FOR_EVERY = 3600  # seconds between two searches for hashes with former parameters
 ADMISSION_TIME = 30  # seconds, more than a request may take
 TIMEOUT = 2.0  # seconds that a request waits for its account, and again for a place to hash
 
-_places = threading.BoundedSemaphore(AT_ONCE)
+_places = threading.BoundedSemaphore(MAX_CONCURRENT_HASHES)
 
 
 class PasswordHasher(hashers.Argon2PasswordHasher):
-    """Argon2id with parameters of OWASP, at most ``AT_ONCE`` at a time in this process.
+    """Argon2id with parameters of OWASP, at most ``MAX_CONCURRENT_HASHES`` at a time.
 
-    Raises ``Unavailable`` if no place is free in time. Of OWASP's equal choices this is the one
-    with the most memory, because the C library returns blocks of more than 32 MiB to the system
-    at once. With 19 MiB each, 28 threads kept 300 MB for good, although two hashed at a time.
+    Others of this process wait, and raise ``Unavailable`` if no place is free in time. Of OWASP's
+    equal choices this is the one with the most memory, because the C library returns blocks of more
+    than 32 MiB to the system at once. With 19 MiB each, 28 threads kept 300 MB for good, although
+    two hashed at a time.
     """
 
     memory_cost, time_cost, parallelism = 46 * 1024, 1, 1

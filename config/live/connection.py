@@ -34,8 +34,8 @@ RETRY_AFTER = 5  # seconds after which a reader without a place asks again
 ENDING = 1  # seconds that a client has to take the last frame of its stream
 
 
-class Threads:
-    """The connections of the process, and the threads that answer them.
+class Workload:
+    """What the process serves: its connections, and the thread pools that answer them.
 
     Requests are checked and readers catch up in two small pools, which work for a bounded number
     at a time, in the order of arrival. ``most`` is the number of database connections that they
@@ -118,14 +118,14 @@ class Connection(asyncio.Protocol):
     """
 
     __slots__ = (
-        *("_deadline", "_head", "_is_asked", "_reader", "_resumed", "_task", "_threads"),
+        *("_deadline", "_head", "_is_asked", "_reader", "_resumed", "_task", "_workload"),
         "transport",
     )
     _deadline: asyncio.TimerHandle
     transport: asyncio.Transport
 
-    def __init__(self, threads: Threads) -> None:
-        self._threads = threads
+    def __init__(self, workload: Workload) -> None:
+        self._workload = workload
         self._head = b""  # until it is complete
         self._is_asked = False  # whether the head is complete
         self._task: asyncio.Task[None] | None = None
@@ -136,8 +136,8 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self.transport = transport
-        self._threads.connections.add(self)
-        self._deadline = self._threads.loop.call_later(HEAD_TIMEOUT, transport.abort)
+        self._workload.connections.add(self)
+        self._deadline = self._workload.loop.call_later(HEAD_TIMEOUT, transport.abort)
 
     def data_received(self, data: bytes) -> None:
         if self._is_asked:  # what comes behind the head is not read
@@ -154,7 +154,7 @@ class Connection(asyncio.Protocol):
             return
         if environ is not None:
             self._begin()
-            self._task = self._threads.loop.create_task(self._serve(environ))
+            self._task = self._workload.loop.create_task(self._serve(environ))
 
     def _begin(self) -> None:
         """The head is read: its answer begins."""
@@ -165,7 +165,9 @@ class Connection(asyncio.Protocol):
 
     async def _serve(self, environ: Environ) -> None:
         try:
-            answer = await self._threads.answer(environ["PATH_INFO"], lambda: self._answer(environ))
+            answer = await self._workload.answer(
+                environ["PATH_INFO"], lambda: self._answer(environ)
+            )
             if answer is not None:
                 await self._write(answer)
         except Exception:
@@ -179,7 +181,7 @@ class Connection(asyncio.Protocol):
         return None if self.transport.is_closing() else respond(environ, self._new_reader)
 
     def _new_reader(self, view: View) -> Reader:
-        self._threads.admit()
+        self._workload.admit()
         return LiveReader(view, self)
 
     async def _write(self, answer: Answer) -> None:
@@ -201,7 +203,7 @@ class Connection(asyncio.Protocol):
         await self._taken()
         while not self.transport.is_closing():
             try:
-                page = await self._threads.read(stream)
+                page = await self._workload.read(stream)
             except Exception as error:  # the reader comes back, and may be refused then
                 to_refusal(error)  # logs it
                 self._close(ENDING)
@@ -236,17 +238,17 @@ class Connection(asyncio.Protocol):
 
     def wake(self) -> None:
         """Lets the event loop write the frames that wait."""
-        self._threads.wake(self)
+        self._workload.wake(self)
 
     def abort(self) -> None:
         """Lets the event loop cut the connection."""
         with suppress(RuntimeError):  # the event loop has ended
-            self._threads.loop.call_soon_threadsafe(self.transport.abort)
+            self._workload.loop.call_soon_threadsafe(self.transport.abort)
 
     # --- The end ----------------------------------------------------------------------------------
 
     def pause_writing(self) -> None:
-        self._resumed = self._threads.loop.create_future()
+        self._resumed = self._workload.loop.create_future()
 
     def resume_writing(self) -> None:
         resumed, self._resumed = self._resumed, None
@@ -255,7 +257,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._deadline.cancel()
-        self._threads.connections.discard(self)
+        self._workload.connections.discard(self)
         self.resume_writing()
         reader, self._reader = self._reader, None
         if reader is not None:
@@ -270,4 +272,4 @@ class Connection(asyncio.Protocol):
         """Ends the connection when what was written is sent, and after ``seconds`` in any case."""
         self.transport.close()
         self._deadline.cancel()
-        self._deadline = self._threads.loop.call_later(seconds, self.transport.abort)
+        self._deadline = self._workload.loop.call_later(seconds, self.transport.abort)

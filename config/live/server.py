@@ -12,7 +12,7 @@ from contextlib import suppress
 import uvloop
 from django.conf import settings
 
-from config.live.connection import Connection, Threads
+from config.live.connection import Connection, Workload
 from config.monitoring import LIVE_SEATS
 from events.live.hub import hub
 
@@ -49,16 +49,17 @@ async def _run(listener: socket.socket) -> None:
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    threads = Threads(loop, readers=_most_readers(), most=_threads())
-    server = await loop.create_server(lambda: Connection(threads), sock=listener, backlog=BACKLOG)
+    workload = Workload(loop, readers=_most_readers(), most=_threads())
+    server = await loop.create_server(lambda: Connection(workload), sock=listener, backlog=BACKLOG)
     logger.info("Started server process [%d]", os.getpid())
     await stop.wait()
     hub.stop(STOPPING)
     server.close()
     with suppress(TimeoutError):
         async with asyncio.timeout(STOPPED):
-            while threads.connections:
-                for connection in list(threads.connections):  # the loop may just have accepted some
+            while workload.connections:
+                # A copy: the loop may just have accepted some.
+                for connection in list(workload.connections):
                     connection.stop()
                 await asyncio.sleep(0.1)
 

@@ -23,12 +23,11 @@ from drf_spectacular.utils import Direction, extend_schema
 from rest_framework.request import Request
 
 from config.openapi import responses
-from config.openapi.responses import Document
 from events.feed import EventRecord
 from events.http.api_view import ApiResponse, ApiView
 from events.http.schemas import Body
 from events.http.web_pages import View
-from events.json_schema import schema_of
+from events.json_schema import JsonObject, schema_of
 from events.kinds import DATA, Kind
 from signals.intake.api import PUBLIC
 from signals.intake.models import SignalOfDesk, SignalRecord
@@ -38,7 +37,7 @@ from tokens.crypto import formats, signing
 class Generator(SchemaGenerator):
     """Generates the OpenAPI document."""
 
-    def get_schema(self, request: Request | None = None, public: bool = False) -> Document:
+    def get_schema(self, request: Request | None = None, public: bool = False) -> JsonObject:
         return responses.finish(super().get_schema(request, public))
 
     def create_view(self, callback: View, method: str, request: Request | None = None) -> ApiView:
@@ -64,7 +63,7 @@ def in_order(endpoints: list[tuple[str, str, str, Any]]) -> list[tuple[str, str,
 
 
 @functools.cache
-def document() -> Document:
+def document() -> JsonObject:
     """Returns the OpenAPI document. Each process generates it once."""
     return Generator().get_schema(request=None, public=True)
 
@@ -76,7 +75,7 @@ class SchemaView(ApiView):
     permission_classes = []
 
     @extend_schema(exclude=True)
-    def get(self, request: Request) -> ApiResponse[Document]:
+    def get(self, request: Request) -> ApiResponse[JsonObject]:
         return ApiResponse(document(), headers=PUBLIC)
 
 
@@ -89,7 +88,7 @@ class StrictBody(OpenApiSerializerExtension):
     target_class = "events.http.parameters.StrictSerializer"
     match_subclasses = True
 
-    def map_serializer(self, auto_schema: AutoSchema, direction: Direction) -> Document:
+    def map_serializer(self, auto_schema: AutoSchema, direction: Direction) -> JsonObject:
         schema = auto_schema._map_serializer(self.target, direction, bypass_extensions=True)
         return {**schema, "additionalProperties": False}
 
@@ -103,12 +102,14 @@ class TypedBody(OpenApiSerializerExtension):
         name: str = self.target.name
         return name
 
-    def map_serializer(self, auto_schema: AutoSchema, direction: Direction) -> Document:
-        def refer(described: type) -> Document:
-            reference: Document = auto_schema.resolve_serializer(Body.of(described), direction).ref
+    def map_serializer(self, auto_schema: AutoSchema, direction: Direction) -> JsonObject:
+        def refer(described: type) -> JsonObject:
+            reference: JsonObject = auto_schema.resolve_serializer(
+                Body.of(described), direction
+            ).ref
             return reference
 
-        schema: Document = self.target.schema(refer)
+        schema: JsonObject = self.target.schema(refer)
         if self.target.name == EventRecord.__name__:
             schema["properties"]["signal"] = schema_of(SignalRecord | SignalOfDesk | None, refer)
             schema["properties"]["data"] = {"anyOf": [refer(data) for data in kinds_of_data()]}
@@ -126,7 +127,7 @@ def kinds_of_data() -> dict[type, list[Kind]]:
     return kinds
 
 
-def _data_of(kinds: Iterable[Kind], ref: Document) -> Document:
+def _data_of(kinds: Iterable[Kind], ref: JsonObject) -> JsonObject:
     """Returns the rule that events of these kinds have data of this schema."""
     return {
         "if": {"properties": {"kind": {"enum": [kind.value for kind in kinds]}}},
@@ -145,7 +146,7 @@ class BearerScheme(OpenApiAuthenticationExtension):
         scope = view.required_scopes.get(auto_schema.method)
         return [{"bearer": [scope] if scope else []}]
 
-    def get_security_definition(self, auto_schema: AutoSchema) -> Document:
+    def get_security_definition(self, auto_schema: AutoSchema) -> JsonObject:
         return {
             "type": "http",
             "scheme": "bearer",
@@ -209,5 +210,5 @@ class SessionScheme(BearerScheme):
         ]
 
 
-def _key(location: str, name: str, description: str) -> Document:
+def _key(location: str, name: str, description: str) -> JsonObject:
     return {"type": "apiKey", "in": location, "name": name, "description": description}

@@ -4,16 +4,23 @@ OpenAPI 3.1 has a section for webhooks. It has none for the frames of a stream: 
 ``contentSchema`` describes what the text of a stream is, once it is read.
 """
 
-from typing import Annotated, Any, Literal, TypedDict
+from typing import Annotated, Literal, TypedDict
 
 from events.feed import EventRecord, KindName
 from events.http.cursors import log_cursor
-from events.json_schema import STRING, Example, JsonSchema, Refer, example_of, one_of, pattern
+from events.json_schema import (
+    STRING,
+    Example,
+    JsonObject,
+    JsonSchema,
+    Refer,
+    example_of,
+    one_of,
+    pattern,
+)
 from events.kinds import Kind
 from events.live.frames import MEDIA_TYPE, RETRY_FROM, RETRY_TO, EndReason
 from signals.webhooks.messages import TEST, ChallengeAnswer, ChallengeMessage, EventMessage
-
-Document = dict[str, Any]
 
 # --- Webhooks -------------------------------------------------------------------------------------
 
@@ -24,7 +31,7 @@ VERIFY = (
 )
 
 
-def webhooks(refer: Refer) -> Document:
+def webhooks(refer: Refer) -> JsonObject:
     """The section ``webhooks``: the operations of an endpoint that takes our messages."""
     return {
         "event": {"post": _event(refer)},
@@ -32,12 +39,12 @@ def webhooks(refer: Refer) -> Document:
     }
 
 
-def _event(refer: Refer) -> Document:
+def _event(refer: Refer) -> JsonObject:
     return _operation(
         "receiveEvent",
         "Receive an event",
-        f"{VERIFY} Events come in order, one at a time, each at least once: what came before has "
-        "the same `webhook-id`. Only an event that its owner has sent again comes beside the "
+        f"{VERIFY} Events come in order, one at a time, each at least once; a repeated event "
+        "has the same `webhook-id`. Only an event that its owner sends again can arrive out of "
         "order.",
         id_pattern="evt_[0-9]+_[0-9a-f]{8}",
         body=refer(EventMessage),
@@ -54,7 +61,7 @@ def _event(refer: Refer) -> Document:
     )
 
 
-def _test(refer: Refer) -> Document:
+def _test(refer: Refer) -> JsonObject:
     answered = {"application/json": {"schema": refer(ChallengeAnswer)}}
     return _operation(
         "receiveTest",
@@ -81,10 +88,10 @@ def _operation(
     description: str,
     *,
     id_pattern: str,
-    body: Document,
+    body: JsonObject,
     example: object,
-    responses: Document,
-) -> Document:
+    responses: JsonObject,
+) -> JsonObject:
     headers = {
         "webhook-id": (pattern(id_pattern), "The same on every attempt."),
         "webhook-timestamp": (pattern("[0-9]{10}"), "The Unix time of the attempt."),
@@ -178,7 +185,7 @@ class EndFrame(TypedDict):
     data: Annotated[str, _json_text(StreamEnd.__name__)]
 
 
-def stream(refer: Refer) -> Document:
+def stream(refer: Refer) -> JsonObject:
     """The schema of a stream: a text that is a list of frames."""
     refer(StreamEnd)
     frames = [refer(each) for each in (FirstFrame, EventFrame, PositionFrame, EndFrame)]

@@ -19,9 +19,8 @@ from django.utils.safestring import SafeString
 from config.openapi.generator import document
 from events.http.refusals import Refused
 from events.http.web_pages import page
+from events.json_schema import JsonObject
 from signals.contract.page import TOKEN, Row
-
-Document = dict[str, Any]
 
 # Who may call, by the schemes that a caller presents together.
 CALLERS = {
@@ -114,7 +113,7 @@ def reference() -> str:
     )  # a sixth is indentation; no line of code begins with <
 
 
-def _operation(method: str, path: str, operation: Document) -> Operation:
+def _operation(method: str, path: str, operation: JsonObject) -> Operation:
     body = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
     answers = [
         _answer(status, response)
@@ -136,7 +135,7 @@ def _operation(method: str, path: str, operation: Document) -> Operation:
     )
 
 
-def _callers(path: str, operation: Document) -> str:
+def _callers(path: str, operation: JsonObject) -> str:
     """Returns who may call, as a sentence."""
     if path == YOUR_URL:
         return "Signed by the service."
@@ -149,7 +148,7 @@ def _callers(path: str, operation: Document) -> str:
     return f"Needs {' or '.join(callers)}." if callers else "Public."
 
 
-def _parameter(parameter: Document) -> Row:
+def _parameter(parameter: JsonObject) -> Row:
     return Row(
         parameter["name"],
         format_html("{} ({})", _values(parameter["schema"]), parameter["in"]),
@@ -158,7 +157,7 @@ def _parameter(parameter: Document) -> Row:
     )
 
 
-def _answer(status: str, response: Document) -> Answer:
+def _answer(status: str, response: JsonObject) -> Answer:
     content = response.get("content", {})
     problem = content.get("application/problem+json", {}).get("schema", {})
     return Answer(
@@ -171,7 +170,7 @@ def _answer(status: str, response: Document) -> Answer:
     )
 
 
-def _request(method: str, path: str, operation: Document, body: Document) -> str:
+def _request(method: str, path: str, operation: JsonObject, body: JsonObject) -> str:
     """Returns a command that sends the request; of a message, its body."""
     if path == YOUR_URL:
         return _json(body)
@@ -193,13 +192,13 @@ def _request(method: str, path: str, operation: Document, body: Document) -> str
     return " \\\n  ".join(lines)
 
 
-def _json(content: Document) -> str:
+def _json(content: JsonObject) -> str:
     """The first example of a media type, as JSON."""
     example = next(iter(content.get("examples", {}).values()), None)
     return json.dumps(example["value"], indent=2, ensure_ascii=False) if example else ""
 
 
-def _example(content: Document) -> str:
+def _example(content: JsonObject) -> str:
     return _json(content.get("application/json", {}))
 
 
@@ -219,14 +218,14 @@ BOUNDS = {
 }
 
 
-def _members(schema: Document) -> Iterator[Row]:
+def _members(schema: JsonObject) -> Iterator[Row]:
     required = schema.get("required", [])
     for name, member in schema.get("properties", {}).items():
         text = _prose(member.get("description", ""))
         yield Row(name, _values(member), text, name in required)
 
 
-def _values(schema: Document) -> SafeString:
+def _values(schema: JsonObject) -> SafeString:
     """Returns the values of a JSON schema in words, with links to the objects."""
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]

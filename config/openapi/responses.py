@@ -14,12 +14,10 @@ from config.problems import MEDIA_TYPE, usual_members
 from events.http import refusals
 from events.http.refusals import Refused
 from events.http.schemas import JSON, REFUSALS
-from events.json_schema import COUNT, STRING, example_of, object_schema, pattern
+from events.json_schema import COUNT, STRING, JsonObject, example_of, object_schema, pattern
 from events.live.frames import MEDIA_TYPE as STREAM
 from signals.intake.models import SpentNonce
 from signals.law.refusals import DeskNotReady, NonceUsed
-
-Document = dict[str, Any]
 
 REQUEST_ID = "5f0c4a7be2d14e0b9d7a3c1f88e6b2a0"
 CHALLENGES = [
@@ -27,12 +25,12 @@ CHALLENGES = [
     for refusal in (refusals.Unauthenticated, refusals.TokenInvalid)
 ]
 
-REQUEST_ID_HEADER: Document = {
+REQUEST_ID_HEADER: JsonObject = {
     "description": "The caller's, if it is 1 to 64 of A-Za-z0-9_- and holds no credential, "
     "else a new one.",
     "schema": {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"},
 }
-HEADERS: Document = {
+HEADERS: JsonObject = {
     "X-Request-Id": {**REQUEST_ID_HEADER, "required": True},
     "X-Request-Id-If-Read": REQUEST_ID_HEADER,
     "NoStore": {"schema": {"const": "no-store"}, "required": True},
@@ -117,8 +115,8 @@ TAGS = {
     "Catalog": "What there is, and how one begins.",
 }
 # Responses to invalid HTTP requests, on every path. A 400 may also be a refusal.
-UNREAD: Document = {"text/plain": {"schema": STRING}}
-NOT_HTTP: Document = {
+UNREAD: JsonObject = {"text/plain": {"schema": STRING}}
+NOT_HTTP: JsonObject = {
     f"NotHttp{status}": {
         "description": f"{reason}: {security_headers.DETAIL}",
         "content": UNREAD,
@@ -128,14 +126,14 @@ NOT_HTTP: Document = {
 }
 
 
-def finish(result: Document) -> Document:
+def finish(result: JsonObject) -> JsonObject:
     """Adds refusals and headers to the document, and removes drf-spectacular's internal marks."""
     result["tags"] = [{"name": name, "description": text} for name, text in TAGS.items()]
     result["paths"] = dict(sorted(result["paths"].items(), key=_place))
     components = result["components"]
     components["schemas"]["Problem"] = _problem()
 
-    def refer(described: type) -> Document:
+    def refer(described: type) -> JsonObject:
         if described.__name__ not in components["schemas"]:
             components["schemas"][described.__name__] = object_schema(described, refer)
         return {"$ref": f"#/components/schemas/{described.__name__}"}
@@ -150,17 +148,17 @@ def finish(result: Document) -> Document:
     for path in result["paths"].values():
         for operation in path.values():
             _finish_operation(operation)
-    finished: Document = _without_notes(result)
+    finished: JsonObject = _without_notes(result)
     return finished
 
 
-def _place(path: tuple[str, Document]) -> int:
+def _place(path: tuple[str, JsonObject]) -> int:
     """Returns the place of a path in the document: that of its operations' tag."""
     operation = next(iter(path[1].values()))
     return list(TAGS).index(operation["tags"][0])
 
 
-def _finish_operation(operation: Document) -> None:
+def _finish_operation(operation: JsonObject) -> None:
     for parameter in _in_path(operation):
         parameter["description"] = parameter["schema"].pop("description")
     responses = operation["responses"]
@@ -182,11 +180,11 @@ def _finish_operation(operation: Document) -> None:
     operation["responses"] = dict(sorted(responses.items()))
 
 
-def _in_path(operation: Document) -> list[Document]:
+def _in_path(operation: JsonObject) -> list[JsonObject]:
     return [each for each in operation.get("parameters", ()) if each["in"] == "path"]
 
 
-def _derived(operation: Document) -> Iterator[type[Refused]]:
+def _derived(operation: JsonObject) -> Iterator[type[Refused]]:
     """Yields the refusals that follow from an operation's authentication."""
     yield from EVERYWHERE
     if _in_path(operation):
@@ -197,14 +195,14 @@ def _derived(operation: Document) -> Iterator[type[Refused]]:
             yield from OF_SCOPE if scopes else ()
 
 
-def _answer(of_status: list[type[Refused]], declared: Document | None) -> Document:
+def _answer(of_status: list[type[Refused]], declared: JsonObject | None) -> JsonObject:
     """Returns the response of one status: inline, or a reference if all operations share it."""
     if len(of_status) == 1 and of_status[0] in EVERYWHERE:
         return {"$ref": f"#/components/responses/{of_status[0].code}"}
     return _refused(of_status, declared)
 
 
-def _refused(of_status: list[type[Refused]], declared: Document | None = None) -> Document:
+def _refused(of_status: list[type[Refused]], declared: JsonObject | None = None) -> JsonObject:
     """Returns the response of one status: its codes, and the members that the view declares."""
     status = of_status[0].status
     always = set.intersection(*(set(_members(refusal)) for refusal in of_status))
@@ -235,11 +233,11 @@ def _refused(of_status: list[type[Refused]], declared: Document | None = None) -
     }
 
 
-def _headers(names: dict[str, str]) -> Document:
+def _headers(names: dict[str, str]) -> JsonObject:
     return {name: {"$ref": f"#/components/headers/{kept}"} for name, kept in names.items()}
 
 
-def _example(refusal: type[Refused]) -> Document:
+def _example(refusal: type[Refused]) -> JsonObject:
     return {
         "summary": refusal.title,
         "value": {**usual_members(refusal, REQUEST_ID), **_members(refusal)},
@@ -250,7 +248,7 @@ def _members(refusal: type[Refused]) -> Mapping[str, Any]:
     return EXAMPLES.get(refusal, refusal.example)
 
 
-def _problem() -> Document:
+def _problem() -> JsonObject:
     """Returns the schema of a problem: RFC 9457, with the members of the contract's section 5."""
     pair_and_direction = {"$ref": "#/components/schemas/SentPairAndDirection"}
     properties = {
@@ -273,7 +271,8 @@ def _problem() -> Document:
     usual = ["type", "title", "status", "detail", "code", "requestId"]
     return {
         "type": "object",
-        "description": "Why a request was refused. Nothing that it asked for has happened.",
+        "description": "Why a request was refused. Nothing was changed, except that after "
+        "`unavailable` what it asked for may have happened.",
         "properties": properties,
         "required": usual,
     }

@@ -13,7 +13,7 @@ from events.json_schema import one_of
 from events.kinds import Kind, data_of
 
 
-class Reason(models.TextChoices):
+class WithdrawalReason(models.TextChoices):
     """Why an election was withdrawn."""
 
     ASKED = "asked"
@@ -37,7 +37,7 @@ class ElectionData(PairAndDirection):
 class WithdrawalData(ElectionData):
     """Data of ``election.withdrawn``."""
 
-    reason: Annotated[str, one_of(Reason.values)]
+    reason: Annotated[str, one_of(WithdrawalReason.values)]
 
 
 class ElectionQuerySet(models.QuerySet["Election"]):
@@ -76,7 +76,7 @@ class Election(models.Model):
     opened = models.BigIntegerField(unique=True)
     closed = models.BigIntegerField(null=True)
     elected_at = models.DateTimeField()
-    reason = models.CharField(max_length=16, choices=Reason, null=True)  # noqa: DJ001 - None: open
+    reason = models.CharField(max_length=16, choices=WithdrawalReason, null=True)  # noqa: DJ001 - None: open
 
     objects = ElectionQuerySet.as_manager()
 
@@ -111,7 +111,7 @@ class Election(models.Model):
             ),
             models.CheckConstraint(
                 condition=Q(closed=None, reason=None)
-                | Q(closed__isnull=False, reason__isnull=False, reason__in=Reason.values),
+                | Q(closed__isnull=False, reason__isnull=False, reason__in=WithdrawalReason.values),
                 name="election_closes_for_a_reason",
             ),
         ]

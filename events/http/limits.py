@@ -135,7 +135,7 @@ def try_consume_in_process(name: str, client_id: str) -> bool:
 
 
 def is_first_of_minute(name: str, client_id: str) -> bool:
-    """Whether this process was not asked about it for a minute."""
+    """True for the first call in each minute, for each client, in this process."""
     return _in_memory(lambda store: _limiter(store, name).hit(ONCE_A_MINUTE, name, client_id))
 
 
@@ -179,9 +179,7 @@ def _rate_limited(budget: Budget | None) -> RateLimited:
     return RateLimited(budget.resets_in, budget.headers()) if budget else RateLimited(1)
 
 
-@functools.cache
-def _parse(text: str) -> RateLimitItem:
-    return parse(text)
+_parse = functools.cache(parse)
 
 
 def _limit(name: str) -> RateLimitItem | None:

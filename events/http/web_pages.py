@@ -67,8 +67,9 @@ def ask(
 
     The page's form posts to the same address. Then the page ``after``, or the one back to, says
     that it is ``done``, which may depend on what ``perform`` returned. ``act`` labels the red
-    button. ``back`` is a page's label and address. ``context`` may have ``elections``, which the
-    page lists, and a ``form``, which is sent along.
+    button. ``back`` is a page's label and address. ``context`` may have ``keep``, the label of the
+    link back (Cancel by default), ``elections``, which the page lists, and a ``form``, which is
+    sent along.
     """
     place, address = back
     if request.method == "POST":

@@ -22,8 +22,9 @@ NOT_COVERED = (
     "the exact time of a disconnection, a withdrawal, a deactivation or the decision to end a "
     "secret: no table repeats it, so only its order among the other events is checked",
     "when the service looks next whether a bot is silent, and the time zone of its trading days",
-    "notices that wait to be sent, what each user wants to be told, what was told of refusals and "
-    "to staff, and up to where notices tell the log, except that this is not beyond its end",
+    "notices that wait to be sent, which kinds of notice each user gets, which refusals and "
+    "concerns had one, and the position up to which notices were written, except that it is not "
+    "beyond the end of the log",
     "chats to which notices are sent, their messages and codes, except that a configured key can "
     "read the addresses",
     "which exports are being made",

@@ -32,7 +32,7 @@ SOURCES = sorted(Path(__file__).parent.glob("*.py"))
 # Another audit may ask more of the events: it looks at all of them again.
 AUDIT = hashlib.sha256(b"".join(source.read_bytes() for source in SOURCES)).hexdigest()
 
-AT_ONCE = 2**20  # bytes
+READ_SIZE = 2**20  # bytes
 
 
 class ProofUnreadableError(Exception):
@@ -109,7 +109,7 @@ def _lines(file: Path) -> Iterator[Any]:
     """The lines of one file, even if it is replaced meanwhile. None of one that is damaged."""
     try:
         with gzip.open(file) as lines:
-            while lines.read(AT_ONCE):
+            while lines.read(READ_SIZE):
                 pass  # gzip compares its checksum at the end
             lines.seek(0)
             for line in lines:

@@ -21,13 +21,18 @@ from django.db.models.expressions import Combinable
 from desks.expectation_rules import Expectation
 from desks.ids import USER
 from desks.models import Automation, Card, Connection, Desk, Election
-from desks.models.election import Reason
+from desks.models.election import WithdrawalReason
 from events.kinds import DATA, EVERYONE, PLATFORM, Kind
 from events.models import Event
 from events.times import to_rfc3339
 from signals.audit.findings import AuditMismatchError, Finding, Findings, require, require_same
-from signals.webhooks.models import MAX_LAG, State, Subscription, SubscriptionSecret
-from signals.webhooks.models import Reason as DisabledReason
+from signals.webhooks.models import (
+    MAX_LAG,
+    DisabledReason,
+    State,
+    Subscription,
+    SubscriptionSecret,
+)
 from tokens.choices import Scope, Source
 from tokens.models import SigningSecret, Token
 from tokens.models.token import READ, WRITE
@@ -377,7 +382,7 @@ def _check_target(owner: Owner, event: Event, row: Row) -> None:
     else:
         elected = {"name": target.pop("card"), "pair": data["pair"], "direction": data["direction"]}
         require_same({**target, **elected}, {"cardId": card["id"], **card["card"]})
-    require(data.get("reason") in (None, *Reason.values), "reason")
+    require(data.get("reason") in (None, *WithdrawalReason.values), "reason")
 
 
 ELECTIONS = Table(

@@ -57,10 +57,10 @@ LIMITS = {
     "minting": "Tokens and signing secrets that one user makes, and exports",
     "destinations": "Webhooks, secrets of webhooks, and chats that one user makes",
     "changes": "Requests of one user that change something, refused ones too",
-    "rewinds": "Webhooks that one user has sent events again",
+    "rewinds": "Requests of one user to send a webhook's events again",
     "desk": "What the owner and the bots of one desk write to the log",
     "desk_day": "What they write to the log in a day",
-    "pages": "Page views of one signed-in user, and messages that one address tries at home",
+    "pages": "Page views of one signed-in user; messages that one address tries on the home page",
 }
 
 

@@ -20,7 +20,7 @@ from events.kinds import PLATFORM, SUPPRESSED, Kind
 from events.models import Event
 from signals.control import search
 from signals.control.stories import attach_names, name_of, show_event
-from signals.law.refusals import REASONS
+from signals.law.refusals import EXPLANATIONS
 from signals.reports.reasons import title_of
 from tokens.choices import Source
 
@@ -58,7 +58,7 @@ class ReasonFilter(RefusalFilter, name="reason"):
 
     filters = {
         code: partial(_filter_refusals, "code", code)
-        for code in sorted([*REASONS, SUPPRESSED], key=title_of)
+        for code in sorted([*EXPLANATIONS, SUPPRESSED], key=title_of)
     }
     labels = {code: title_of(code) for code in filters}
 

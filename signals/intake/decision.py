@@ -23,7 +23,7 @@ from events.models import Event
 from signals.intake.incoming_signal import Allowance, IncomingSignal
 from signals.intake.models import Outcome, Signal
 from signals.intake.sender import signer_of
-from signals.intake.statements import Question, State
+from signals.intake.statements import DecisionState, StateQuery
 from signals.law import rules
 from signals.law.fields import Mode, Submission
 from signals.law.refusals import NonceUsed
@@ -50,7 +50,7 @@ class LawfulSignal:
     def sent(self) -> Mapping[str, object]:
         return self.submission.pair_and_direction
 
-    def question(self) -> Question:
+    def question(self) -> StateQuery:
         """What its state depends on."""
         signal = self.signal
         return {
@@ -61,7 +61,7 @@ class LawfulSignal:
             "bot_id": signal.bot_id,
         }
 
-    def match(self, state: State, first: Signal | None, at: datetime) -> None:
+    def match(self, state: DecisionState, first: Signal | None, at: datetime) -> None:
         """Sets what the signal matches at ``at``. Raises the first refusal that applies.
 
         ``first`` is the signal that spent the nonce.
@@ -83,7 +83,9 @@ class LawfulSignal:
         signal.outcome, signal.matched = _outcome(submission, state.standing or 0)
         signal.filled = signal.matched if signal.outcome == Outcome.FILLED else 0
 
-    def decide(self, turn: Turn, state: State, first: Signal | None) -> tuple[Signal, Event]:
+    def decide(
+        self, turn: Turn, state: DecisionState, first: Signal | None
+    ) -> tuple[Signal, Event]:
         """Completes the signal at the turn's position. Raises what ``match`` raises."""
         self.match(state, first, turn.at)
         signal = self.signal
@@ -112,12 +114,12 @@ class UnlawfulSignal:
     def __post_init__(self) -> None:
         self.user_id, self.sent = self.incoming.user_id(), self.incoming.sent()
 
-    def question(self) -> Question:
+    def question(self) -> StateQuery:
         """What its state depends on: the credential, and what the bot elected."""
         bot = self.incoming.automation
         return {**authority(self.incoming), "bot_id": bot.pk if bot else None}
 
-    def decide(self, turn: Turn, state: State, first: Signal | None) -> NoReturn:
+    def decide(self, turn: Turn, state: DecisionState, first: Signal | None) -> NoReturn:
         """Raises the refusal, or the one of a credential that is no longer valid."""
         check_authority(self.incoming, state)
         raise self.refusal
@@ -127,7 +129,7 @@ class UnlawfulSignal:
         return refusal is self.refusal
 
 
-def check_authority(incoming: IncomingSignal, state: State) -> None:
+def check_authority(incoming: IncomingSignal, state: DecisionState) -> None:
     """Raises ``Unauthenticated`` if the credential was not valid at the time of the turn."""
     if not state.credential_is_valid:
         raise TokenInvalid if isinstance(incoming.credential, Token) else SignatureInvalid
@@ -135,7 +137,7 @@ def check_authority(incoming: IncomingSignal, state: State) -> None:
         raise FloorSecretRefused
 
 
-def why_not_ready(state: State) -> str:
+def why_not_ready(state: DecisionState) -> str:
     """Why the desk has no election on the published card: a key of ``DeskNotReady.REASONS``.
 
     A desk whose account is closed is deactivated.
@@ -152,17 +154,21 @@ def why_not_ready(state: State) -> str:
 Candidate = LawfulSignal | UnlawfulSignal  # a signal before its turn at the log
 
 
-def build_refusal(turn: Turn, refusal: Refused, candidate: Candidate, state: State) -> Event | None:
+def refusal_event(
+    turn: Turn, refusal: Refused, candidate: Candidate, state: DecisionState
+) -> Event | None:
     """The event of a refusal, at the turn's next position. None if it is not recorded."""
     if not candidate.is_recorded(refusal) or candidate.incoming.allowance is Allowance.REPORTED:
         return None
     turn.next_position()
     if candidate.incoming.allowance is Allowance.USED_UP:
-        return _build_suppressed(turn, candidate.incoming)
-    return _build_refusal(turn, refusal, candidate, state)
+        return _suppressed_refusals(turn, candidate.incoming)
+    return _recorded_refusal(turn, refusal, candidate, state)
 
 
-def _build_refusal(turn: Turn, refusal: Refused, candidate: Candidate, state: State) -> Event:
+def _recorded_refusal(
+    turn: Turn, refusal: Refused, candidate: Candidate, state: DecisionState
+) -> Event:
     bot = candidate.incoming.automation
     marks = candidate.incoming.marks(refusal)
     errors = refusal.members.get("errors")
@@ -182,7 +188,7 @@ def _build_refusal(turn: Turn, refusal: Refused, candidate: Candidate, state: St
     )
 
 
-def _build_suppressed(turn: Turn, incoming: IncomingSignal) -> Event:
+def _suppressed_refusals(turn: Turn, incoming: IncomingSignal) -> Event:
     """The event of all refusals that are not recorded. The owner of the bots sees it.
 
     It names the bot of a credential. What strangers send may name any bot of the desk.
@@ -217,7 +223,7 @@ def _build_event(turn: Turn, signal: Signal) -> Event:
     )
 
 
-def authority(incoming: IncomingSignal) -> Question:
+def authority(incoming: IncomingSignal) -> StateQuery:
     """What the validity of the credential depends on."""
     match incoming.credential:
         case Token() as token:

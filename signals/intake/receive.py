@@ -22,7 +22,7 @@ from signals.intake.decision import LawfulSignal, UnlawfulSignal, authority, che
 from signals.intake.incoming_signal import Allowance, IncomingSignal
 from signals.intake.models import CHECKED, Accepted, Checked, Signal
 from signals.intake.recording import submit
-from signals.intake.statements import State
+from signals.intake.statements import DecisionState
 from signals.law import fields, rules
 from signals.law.fields import Submission
 from tokens.choices import Source
@@ -77,7 +77,9 @@ def check(incoming: IncomingSignal) -> Checked:
     return judge(candidate, state, next(iter(first.values()), None), now)
 
 
-def judge(candidate: LawfulSignal, state: State, first: Signal | None, now: datetime) -> Checked:
+def judge(
+    candidate: LawfulSignal, state: DecisionState, first: Signal | None, now: datetime
+) -> Checked:
     """The same for a state that is known. ``first`` is the signal that spent the nonce."""
     candidate.match(state, first, now)
     signal = candidate.signal

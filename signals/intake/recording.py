@@ -15,7 +15,7 @@ from events.http.refusals import Refused
 from events.models import Event
 from events.writer_queue import DATABASE_ERRORS
 from signals.intake import statements
-from signals.intake.decision import Candidate, build_refusal
+from signals.intake.decision import Candidate, refusal_event
 from signals.intake.group_commit import GroupCommit, Job
 from signals.intake.models import Signal
 
@@ -99,7 +99,7 @@ def _decide(turn: log.Turn, candidates: Sequence[Candidate]) -> list[Signal | Re
             signal, event = candidate.decide(turn, state, first.get(nonce))
         except Refused as refusal:
             outcomes.append(refusal.with_traceback(None))
-            event = build_refusal(turn, refusal, candidate, state)
+            event = refusal_event(turn, refusal, candidate, state)
         else:
             outcomes.append(signal)
             signals.append(signal)

@@ -21,12 +21,12 @@ from events.statements import adapt_datetime, columns, execute, fetch_all, writt
 from signals.intake.models import Signal
 from tokens.callers.statements import NOX_SECRET_EXISTS, SECRET_IS_LIVE, TOKEN_IS_ACTIVE
 
-SIGNAL, EVENT = Signal._meta.db_table, Event._meta.db_table
+SIGNAL = Signal._meta.db_table
 DESK, CARD, ELECTION = Desk._meta.db_table, Card._meta.db_table, Election._meta.db_table
 BOT = Automation._meta.db_table
 
 
-class Question(TypedDict, total=False):
+class StateQuery(TypedDict, total=False):
     """What the state of one signal depends on. What does not apply is absent or None.
 
     ``token`` and ``secret`` are the id of the credential. ``stands_in`` is whether the Floor secret
@@ -42,7 +42,7 @@ class Question(TypedDict, total=False):
     bot_id: str | None
 
 
-class State(NamedTuple):
+class DecisionState(NamedTuple):
     """Everything that decides a signal. A field is None if its row does not exist."""
 
     credential_is_valid: bool | None
@@ -84,13 +84,13 @@ SPENT = "spent.signer = sent.signer AND spent.nonce = sent.nonce"
 OF_BOT = "of_bot.automation_id = sent.bot_id AND of_bot.closed IS NULL"
 OF_DESK = """of_desk.card_id = card.id AND of_desk.desk_id = desk.id AND of_desk.closed IS NULL
          AND sent.bot_id IS NULL"""
-FIELDS = {name: "boolean" if name == "stands_in" else "text" for name in Question.__annotations__}
+FIELDS = {name: "boolean" if name == "stands_in" else "text" for name in StateQuery.__annotations__}
 
 
-def load_states(questions: Sequence[Question], at: datetime) -> list[State]:
+def load_states(questions: Sequence[StateQuery], at: datetime) -> list[DecisionState]:
     """Loads the state of each signal, with the validity of its credential at ``at``."""
     params = {"sent": json.dumps(questions), "at": adapt_datetime(at)}
-    return [State(*row) for row in fetch_all(_state_query(connection.vendor), params)]
+    return [DecisionState(*row) for row in fetch_all(_state_query(connection.vendor), params)]
 
 
 def load_signals(positions: Collection[int]) -> dict[tuple[str | None, str | None], Signal]:
@@ -111,7 +111,7 @@ def insert(signals: Sequence[Signal], events: Sequence[Event]) -> None:
 
 @functools.cache
 def _state_query(vendor: str) -> str:
-    """The statement that selects one row of ``State`` for each question, in their order."""
+    """The statement that selects one row of ``DecisionState`` for each question, in their order."""
     join = _join_by_row if vendor == "postgresql" else _join
     return f"""
 SELECT CASE WHEN sent.token IS NOT NULL THEN {TOKEN_IS_ACTIVE}

@@ -103,8 +103,12 @@ UNTIL_A_CARD = "You need to do nothing. The sender must wait until a card is pub
 AS_ELECTED = "Send exactly what you elected, or elect what the bot sends."
 
 
-class Words(NamedTuple):
-    """Which check decided, what the sender did, and the advice if that was one of the own bots."""
+class Explanation(NamedTuple):
+    """What a desk's owner reads of a refusal.
+
+    ``question`` is the check that decided, ``fault`` what the sender did, ``advice`` what the owner
+    of the bot can do.
+    """
 
     question: str
     fault: Text
@@ -143,70 +147,70 @@ def _each_field(data: Data) -> str:
 
 
 # By code, in the order of the checks. Several refusals may answer one question.
-REASONS: dict[str, Words] = {
-    SignatureInvalid.code: Words(
+EXPLANATIONS: dict[str, Explanation] = {
+    SignatureInvalid.code: Explanation(
         "Is the sender who it says?",
         "was named in a message whose signature is not valid.",
         "If your own program sent it, give it the bot's current secret. If not, do nothing: "
         "without the secret nobody can signal for your bot.",
     ),
-    ExchangeSecret.code: Words(
+    ExchangeSecret.code: Explanation(
         "Is the message free of secrets?",
         "sent a message that contains what looks like a secret. Nothing of it was stored.",
         "Remove the secret from the message, revoke it where it was issued, and replace it.",
     ),
-    TickerOnly.code: Words(
+    TickerOnly.code: Explanation(
         "Does it name a pair and a direction, not a ticker?",
         "sent a ticker instead of a pair and a direction.",
         "Write the elected pair as BASE/QUOTE and the elected direction into the message.",
     ),
-    ModeRefused.code: Words(
+    ModeRefused.code: Explanation(
         "Is it on paper?",
         "asked for a mode other than paper.",
         "Write paper as the mode. Every signal is paper.",
     ),
-    NotElected.code: Words(
+    NotElected.code: Explanation(
         "Is it marked as elected?",
         "sent a signal that is not marked as elected.",
         "Write elected as true, without quotes, into the message.",
     ),
-    Invalid.code: Words(
+    Invalid.code: Explanation(
         "Is every field valid?",
         _invalid,
         _each_field,
     ),
-    NonceUsed.code: Words(
+    NonceUsed.code: Explanation(
         "Is the nonce new?",
         "used a nonce a second time. The first signal with it stands.",
         "Use a new nonce for each signal. If this was a retry, nothing is lost.",
     ),
-    SignalTooOld.code: Words(
+    SignalTooOld.code: Explanation(
         "Is it recent enough?",
         "sent a signal that was older than you allow.",
         "Find out why it arrived late. If the sender's clock is wrong, set it.",
     ),
-    DeskNotReady.code: Words(
+    DeskNotReady.code: Explanation(
         "Was something elected?",
         "sent a signal while your desk was not ready.",
         "Connect the desk and enrol in the published card to receive signals. Your desk's page "
         "says which is missing.",
     ),
-    NoCard.code: Words(
+    NoCard.code: Explanation(
         "Was something elected?",
         "sent a signal while no card was published.",
         UNTIL_A_CARD,
     ),
-    NoElection.code: Words(
+    NoElection.code: Explanation(
         "Was something elected?",
         "sent a signal, but you had elected nothing for it.",
         "Elect a pair and a direction for the bot. Then send a new signal.",
     ),
-    PairMismatch.code: Words(
+    PairMismatch.code: Explanation(
         "Is the pair the elected one?",
         _mismatch,
         AS_ELECTED,
     ),
-    DirectionMismatch.code: Words(
+    DirectionMismatch.code: Explanation(
         "Is the direction the elected one?",
         _mismatch,
         AS_ELECTED,

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
+from http import HTTPStatus
 from smtplib import SMTPDataError, SMTPRecipientsRefused
 
 from allauth.account.models import EmailAddress
@@ -33,7 +34,7 @@ from desks.models.chat import Problem, Service
 from desks.models.notice import LAST, MAIL, NO_MORE, OF_A_DESK, OF_STAFF, NoticeKind
 from desks.notices.outbox import write
 from signals.notices.chats import services
-from signals.notices.texts import new_notice, page
+from signals.notices.texts import new_notice, page_url
 from signals.outbound.answers import Answer, Fault
 from signals.outbound.database import in_database
 from signals.outbound.guarded_client import Client
@@ -46,14 +47,13 @@ RATE = "notices by "  # the name of a rate: then the channel
 CHAT_RATE = "25/second"  # of each service
 LEASE = timedelta(minutes=2)
 MOST_ATTEMPTS = 1 + len(NOTICES.pauses)
-AT_ONCE = 25  # notices of a channel that a process takes
+BATCH_SIZE = 25  # notices of a channel that a process takes
 MOST_CHATS = 100  # in flight
 PAUSE = timedelta(seconds=1)  # between two messages to one chat
 CLOSED = (401, 403, 404, 410)  # the chat is gone, or closed to us
 # With 401 and 404, Telegram speaks of the operator's bot, not of the chat.
 CLOSED_AT = {Service.TELEGRAM: (403,)}
 NOT_TAKEN = (400, 413, 422)  # this message, not the next one
-TOO_MANY_REQUESTS = 429
 HEADERS = {"Content-Type": "application/json"}
 # A mail server raises these because of an address or a content. Then the connection goes on.
 OF_ONE_MAIL = (SMTPRecipientsRefused, SMTPDataError)
@@ -77,7 +77,7 @@ def take(channel: str, now: datetime) -> list[QueuedNotice]:
     related = ["user"] if channel == MAIL else ["user", "chat"]
     due = QueuedNotice.objects.due(channel, now).select_related(*related)
     with transaction.atomic():
-        free = list(due.select_for_update(skip_locked=True, of=("self",))[:AT_ONCE])
+        free = list(due.select_for_update(skip_locked=True, of=("self",))[:BATCH_SIZE])
         granted, _ = spend([(name,)] * len(free), {name: between}, now)
         taken = free[: len(granted)]
         for notice in taken:
@@ -358,7 +358,7 @@ def _failed(chat: Chat, notice: QueuedNotice, answer: Answer, now: datetime) -> 
 def _pause_after(failures: int, answer: Answer) -> timedelta:
     """How long to wait. A service that limits its rate says how long, which may be short."""
     asked = answer.retry_after
-    if answer.status == TOO_MANY_REQUESTS and asked:
+    if answer.status == HTTPStatus.TOO_MANY_REQUESTS and asked:
         return asked_pause(asked)
     return pause_after(failures, NOTICES, asked)
 
@@ -375,7 +375,7 @@ def _turn_off(chat: Chat, problem: Problem, now: datetime) -> None:
             f"{chat.label} gets no more notices. {outcome_of(chat)} They still come by mail.\n\n"
             "If you have repaired it, send a test from the page of your notices: a test that "
             "arrives turns the chat on again. If not, remove it, and add it anew.\n\n"
-            f"{page('notices')}"
+            f"{page_url('notices')}"
         )
         subject = "A chat gets no more notices"
         write([new_notice(chat.user, NoticeKind.ENDINGS, subject, body, now)])

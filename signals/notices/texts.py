@@ -43,7 +43,7 @@ def new_notice(
 def refusal_notice(event: Event, user: User, bot: str) -> QueuedNotice:
     """The first refusal of a bot after a while without one."""
     reason = reason_of(event.content["data"], bot)
-    body = f"{reason.sentence}\n\n{reason.advice}\n\n{page('event', event.id)}"
+    body = f"{reason.sentence}\n\n{reason.advice}\n\n{page_url('event', event.id)}"
     subject = f"A signal of {bot} was refused"
     return new_notice(user, NoticeKind.REFUSALS, subject, body, event.at)
 
@@ -51,7 +51,7 @@ def refusal_notice(event: Event, user: User, bot: str) -> QueuedNotice:
 def refusals_notice(user: User, bot: Automation, count: int, now: datetime) -> QueuedNotice:
     """How many refusals were recorded since the last notice about the bot."""
     more = "refusal was" if count == 1 else "refusals were"
-    body = f"{count} more {more} recorded since the last notice.\n\n{page('bot', bot.pk)}"
+    body = f"{count} more {more} recorded since the last notice.\n\n{page_url('bot', bot.pk)}"
     subject = f"{count} more refusals of {bot}" if count > 1 else f"Another refusal of {bot}"
     return new_notice(user, NoticeKind.REFUSALS, subject, body, now)
 
@@ -69,16 +69,21 @@ def lapse_notice(user: User, card: Card, published: Card | None, now: datetime) 
     body = (
         f"The card {card.name} ({card.pair} {card.direction}) was retired, and your consent ended "
         "with it. No signal of the engine reaches your desk until you enrol in another card.\n\n"
-        f"{what_next}\n\n{page('desk')}"
+        f"{what_next}\n\n{page_url('desk')}"
     )
     notice = new_notice(user, NoticeKind.CONSENT, subject, body, now)
     notice.priority = LAST
     return notice
 
 
-def page(name: str, *args: str) -> str:
+def page_url(name: str, *args: str) -> str:
     """The address of a page."""
     return settings.BASE_URL + reverse(name, args=args)
+
+
+def load_routes() -> None:
+    """Loads the URL map, which takes longer than a transaction may idle."""
+    reverse("desk")
 
 
 def shown(at: datetime, user: User | None) -> str:
@@ -93,7 +98,7 @@ def _quiet(event: Event, user: User) -> Text:
         f"No signal of your bot {data['name']} was accepted after {shown(since, user)}. One was "
         f"expected by {shown(due, user)}.\n\n"
         f"Look whether your chart's alert still runs and whether your relay is up.\n\n"
-        f"{page('bot', data['botId'])}"
+        f"{page_url('bot', data['botId'])}"
     )
     return NoticeKind.SILENCE, f"{data['name']} is silent", body
 
@@ -103,7 +108,7 @@ def _heard(event: Event, user: User) -> Text:
     since, heard = (datetime.fromisoformat(data[name]) for name in ("since", "heardAt"))
     body = (
         f"A signal of your bot {data['name']} was accepted at {shown(heard, user)}. The one "
-        f"before was accepted at {shown(since, user)}.\n\n{page('bot', data['botId'])}"
+        f"before was accepted at {shown(since, user)}.\n\n{page_url('bot', data['botId'])}"
     )
     return NoticeKind.SILENCE, f"{data['name']} sends again", body
 
@@ -116,7 +121,7 @@ def _secret(event: Event, user: User) -> Text | None:
     body = (
         f"The signing secret {data['hint']} ends at {shown(ends, user)}. From then on signals that "
         "are signed with it are refused. If a relay or a program still uses it, give it the new "
-        f"one.\n\n{page('generate', data['owner'])}"
+        f"one.\n\n{page_url('generate', data['owner'])}"
     )
     return NoticeKind.ENDINGS, "A signing secret ends soon", body
 
@@ -175,7 +180,8 @@ def _failing(data: JsonObject, user: User | None) -> tuple[str, str]:
         return "is not verified", (
             f". Since {since} its URL has failed each test. A test needs an answer with a 2xx "
             "status and the proof that the endpoint knows the secret. The page of the webhook "
-            "shows what was answered, and programs that answer rightly. Events wait meanwhile."
+            "shows what was answered, and sample programs that answer correctly. Events wait "
+            "meanwhile."
         )
     return "fails", (
         f". Since {since} no attempt to deliver succeeded. Nothing is lost: events wait, and we "
@@ -220,13 +226,15 @@ def _of_webhooks(
     ``row`` is the one webhook that it is about; None for all, or if that one was removed.
     """
     if user is not None:
-        link = page("webhook", row.public_id) if row else page("webhooks")
+        link = page_url("webhook", row.public_id) if row else page_url("webhooks")
         yield new_notice(user, NoticeKind.ENDINGS, subject, f"{body}\n\n{link}", due)
         return
     subject = subject.replace("Your webhook", "The platform's webhook")
     body = body.replace("Your webhook", "The platform's webhook")
     body = body.replace("your webhook", "the platform's webhook")
     link = (
-        settings.BASE_URL + row_url(row) if row else page("admin:signals_subscription_changelist")
+        settings.BASE_URL + row_url(row)
+        if row
+        else page_url("admin:signals_subscription_changelist")
     )
     yield from staff_notices(subject, f"{body}\n\n{link}", due)

@@ -28,10 +28,11 @@ from signals.notices.texts import (
     TEXTS,
     TEXTS_OF_WEBHOOKS,
     lapse_notice,
+    load_routes,
     lost_key_notices,
     new_notice,
     notice_of,
-    page,
+    page_url,
     refusal_notice,
     refusals_notice,
     restore_notices,
@@ -68,7 +69,7 @@ def follow(now: datetime) -> bool:
     mark = Bookmark.objects.filter(name=LOG).first()
     if mark and (mark.epoch, mark.position) == (head.epoch, head.position):
         return False
-    page("desk")  # loads the routes, which takes longer than a transaction may idle
+    load_routes()
     with bookmarked(LOG) as mark:
         if mark is None:
             return False
@@ -144,7 +145,7 @@ def _write_late(notices: Iterable[QueuedNotice], now: datetime) -> None:
         rows = late.filter(attempts=0, due_at__gt=now)  # nobody has it yet, on any channel
         first, due_at = rows.select_for_update(of=("self",)).first(), now + LATE_WAIT
         if first is None:
-            body = f"These notices are more than a day late:\n\n{entry}\n\n{page('activity')}"
+            body = f"These notices are more than a day late:\n\n{entry}\n\n{page_url('activity')}"
             write([new_notice(notice.user, NoticeKind.MISSED, "Late notices", body, due_at)])
             continue
         beginning, _, link = first.body.rpartition("\n\n")
@@ -171,7 +172,7 @@ def write_to_many(now: datetime) -> bool:
     marks = Bookmark.objects.filter(Q(name__startswith=LAPSED) | Q(name=RESTORED))
     if not marks.exists() or QueuedNotice.objects.filter(channel=MAIL).count() >= MAX_WAITING:
         return False
-    page("desk")  # loads the routes, which takes longer than a transaction may idle
+    load_routes()
     with transaction.atomic():
         mark = marks.select_for_update(skip_locked=True).order_by("name").first()
         if mark is None:

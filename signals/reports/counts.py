@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
+from typing import NamedTuple
 
 from django.utils import timezone
 
@@ -23,7 +24,7 @@ from events.feed import (
     latest_of_each,
 )
 from events.kinds import GROUPS, Kind
-from events.statements import Union
+from events.statements import UnionAll
 from signals.reports.charts import Chart, chart
 
 DAYS = 30
@@ -152,14 +153,14 @@ def count(
     for part in branches_of(spans, FILLS, Window(1, head, descending=False)):
         statement.count("ever", "", part, 1)
     statement.read_bots(topic, bots, windows[-1:], MAX_OF_BOT)
-    rows = statement.rows()
+    rows = statement.read()
     days = [(day, Tally()) for day in dates]
     was_ever_filled = False
-    for what, whose, kind, number, _ in rows:
-        if what == "day":
-            days[int(whose)][1].add(kind, number, MAX_OF_DAY)
-        elif what == "ever":
-            was_ever_filled |= number > 0
+    for row in rows:
+        if row.what == "day":
+            days[int(row.key)][1].add(row.kind, row.number, MAX_OF_DAY)
+        elif row.what == "ever":
+            was_ever_filled |= row.number > 0
     of_bots = _of_bots(bots, dates[-1:], rows, MAX_OF_BOT)
     return Tallies(days, of_bots, _is_complete(spans, windows[0].low), was_ever_filled)
 
@@ -177,7 +178,7 @@ def count_bots(
     most = MAX_OF_BOT if days == 1 else min(MAX_OF_BOT_MONTH, MAX_OF_BOARD // len(bots))
     statement = _Statement()
     statement.read_bots(topic, bots, _windows(dates, head), most)
-    return _of_bots(bots, dates, statement.rows(), most)
+    return _of_bots(bots, dates, statement.read(), most)
 
 
 def facets(
@@ -198,10 +199,10 @@ def facets(
         seen = spans if kind in OF_OTHERS else own
         for part in branches_of(seen, Query(kinds=[kind]), window):
             statement.count("kind", kind, part, MAX_OF_FACET)
-    for column, value, _, number, _ in statement.rows():
-        if number:
-            count = found[column].setdefault(value, Count())
-            count.add(number, is_cut=number >= MAX_OF_FACET)
+    for row in statement.read():
+        if row.number:
+            count = found[row.what].setdefault(row.key, Count())
+            count.add(row.number, is_cut=row.number >= MAX_OF_FACET)
     return found
 
 
@@ -228,27 +229,39 @@ def _is_complete(spans: Sequence[Span], begin: int) -> bool:
     return len(ended) <= MAX_SPANS_PER_PAGE or min(span.opened for span in ended) < begin
 
 
-Row = tuple[str, str, str, int, str | None]
+class Row(NamedTuple):
+    """What a statement found.
+
+    ``what`` is "day", "ever", "of_day", "latest" or a column. ``key`` is the day's number, the
+    bot's id or the column's value. ``number`` is how many events it counted: of "latest" it is the
+    position of one. ``extra`` is the day's number for "of_day", and the code for "latest".
+    """
+
+    what: str
+    key: str
+    kind: str
+    number: int
+    extra: str | None
 
 
-class _Statement(Union):
-    """One statement. Each of its rows is: what, whose, kind, number, code."""
+class _Statement(UnionAll):
+    """One statement. Its rows have the columns of ``Row``."""
 
-    def count(self, what: str, whose: str, part: IndexRange, limit: int) -> None:
-        """Counts the events of a range. Of a day it is the number of the day, whose they are."""
+    def read(self) -> list[Row]:
+        return [Row(*row) for row in self.rows()]
+
+    def count(self, what: str, key: str, part: IndexRange, limit: int) -> None:
+        """Counts the events of a range, up to the limit."""
         found, params = in_order("position", part, limit)
         self.add(
             f"SELECT %s, %s, %s, count(*), NULL FROM ({found}) AS found",
-            [what, whose, part.key.get("kind", ""), *params],
+            [what, key, part.key.get("kind", ""), *params],
         )
 
     def read_bots(
         self, topic: str, bots: Sequence[str], windows: Sequence[Window], most: int
     ) -> None:
-        """Counts each bot's latest events by kind and day, and lists its latest.
-
-        The number of the day stands as the code.
-        """
+        """Counts each bot's latest events by kind and day, and lists its latest."""
         if not bots:
             return
         days = Window(windows[0].low, windows[-1].high, descending=True)
@@ -273,12 +286,13 @@ def _of_bots(
     """The tallies that the rows of ``read_bots`` say. A bot with ``most`` events may have more."""
     found = {bot_id: BotTally(Days([(day, Tally()) for day in dates])) for bot_id in bots}
     read = Counter[str]()
-    for what, bot_id, kind, number, more in rows:
-        if what == "of_day" and more is not None:
-            read[bot_id] += number
-            found[bot_id].month.days[int(more)][1].add(kind, number, number + 1)
-        elif what == "latest" and kind in PUSHED:
-            found[bot_id].latest.append((more, number))
+    for row in rows:
+        if row.what == "of_day" and row.extra is not None:
+            read[row.key] += row.number
+            of_day = found[row.key].month.days[int(row.extra)][1]
+            of_day.add(row.kind, row.number, row.number + 1)
+        elif row.what == "latest" and row.kind in PUSHED:
+            found[row.key].latest.append((row.extra, row.number))
     for bot_id, tally in found.items():
         tally.latest.sort(key=lambda signal: signal[1], reverse=True)
         if read[bot_id] >= most:

@@ -311,8 +311,8 @@ def of_webhooks(now: datetime) -> Iterator[Concern]:
     if failing:
         webhooks = "webhook has" if failing == 1 else "webhooks have"
         yield Concern(
-            f"{failing} {webhooks} failed for more than an hour. If they are many, check the way "
-            "out of the runner's machine.",
+            f"{failing} {webhooks} failed for more than an hour. If there are many, check the "
+            "outgoing network connection of the machine that runs manage.py deliver.",
             "Open the webhooks",
             reverse("admin:signals_subscription_changelist"),
         )
@@ -324,7 +324,7 @@ def of_expiry(tokens: Sequence[Token], now: datetime) -> Iterator[Concern]:
         if token.expires_at and token.expires_at < now + EXPIRY_NOTICE:
             yield Concern(
                 f"The token {token} expires in {days(token.expires_at - now)}. "
-                "Mint and hand over another one before.",
+                "Mint another one and hand it over before then.",
                 "Open the token",
                 row_url(token),
             )

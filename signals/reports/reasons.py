@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from events.http.refusals import Refused
 from events.kinds import SUPPRESSED
-from signals.law.refusals import REASONS, Data, DeskNotReady, NoCard
+from signals.law.refusals import EXPLANATIONS, Data, DeskNotReady, NoCard
 
 OF_THE_SENDER = "You need to do nothing. The sender must correct its signal."
 
@@ -30,7 +30,7 @@ def reason_of(data: Data, bot_name: str | None) -> Reason:
     """
     if data["code"] == SUPPRESSED:
         return _suppressed(data, bot_name)
-    _, *texts = REASONS[data["code"]]
+    _, *texts = EXPLANATIONS[data["code"]]
     predicate, advice = (text(data) if callable(text) else text for text in texts)
     is_for_owner = data["botId"] or data["code"] in (DeskNotReady.code, NoCard.code)
     return Reason(
@@ -74,7 +74,8 @@ class Check:
 
 def checks(code: str | None) -> list[Check]:
     """The checks of a signal that was refused with ``code``, or accepted if that is None."""
-    questions = list(dict.fromkeys(words.question for words in REASONS.values()))
-    decided = questions.index(REASONS[code].question) if code in REASONS else len(questions)
+    questions = list(dict.fromkeys(each.question for each in EXPLANATIONS.values()))
+    found = EXPLANATIONS.get(code or "")
+    decided = questions.index(found.question) if found else len(questions)
     states = [PASSED] * decided + [DECIDED] + [NOT_REACHED] * len(questions)
     return [Check(question, state) for question, state in zip(questions, states, strict=False)]

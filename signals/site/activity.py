@@ -39,7 +39,7 @@ from events.live.opening import open_stream
 from events.live.streams import View
 from events.times import to_rfc3339
 from signals.intake.incoming_signal import MAX_SENT_LENGTH
-from signals.law.refusals import REASONS
+from signals.law.refusals import EXPLANATIONS
 from signals.page_access import customer_page
 from signals.reports.activity import Line, bot_names, cursors, lines, newest_first
 from signals.reports.counts import facets
@@ -52,10 +52,10 @@ from tokens.callers.sessions import session_credential
 # --- The search -----------------------------------------------------------------------------------
 
 # The labels of the codes that the log records.
-CODE_LABELS = {code: f"{title_of(code)} ({code})" for code in (*REASONS, SUPPRESSED)}
+CODE_LABELS = {code: f"{title_of(code)} ({code})" for code in (*EXPLANATIONS, SUPPRESSED)}
 ALL_KINDS, ALL_BOTS, ALL_CODES = "Every kind", "Every bot", "Every refusal"
 # The columns of ``Event`` by the fields of the form.
-SEARCHED = {"bot": "bot_id", "pair": "pair", "code": "code"}
+COLUMNS = {"bot": "bot_id", "pair": "pair", "code": "code"}
 
 
 class FilterForm(forms.Form):
@@ -102,7 +102,7 @@ class FilterForm(forms.Form):
         values = {"bot_id": self.names, "code": CODE_LABELS}
         found = facets(desk.public_id, spans, window, values)
         for name in ("kind", "bot", "code"):
-            counts = found.get(SEARCHED.get(name, name), {})
+            counts = found.get(COLUMNS.get(name, name), {})
             (_, everything), *choices = self.fields[name].choices  # type: ignore[attr-defined]
             chosen = self.cleaned_data[name]
             self.fields[name].widget.choices = [
@@ -154,7 +154,7 @@ def query_of(form: FilterForm) -> Query:
     asked = form.cleaned_data
     query = Query(
         kinds=(asked["kind"],) if asked["kind"] else (),
-        having={column: asked[name] for name, column in SEARCHED.items() if asked[name]},
+        having={column: asked[name] for name, column in COLUMNS.items() if asked[name]},
     )
     return limit_to_times(query, *form.range)
 
@@ -298,17 +298,19 @@ def _pair_of(recorded: object) -> tuple[object, object]:
 
 
 @customer_page("GET")
-def desk_news(request: HttpRequest, desk: Desk) -> HttpResponseBase:
+def desk_hints(request: HttpRequest, desk: Desk) -> HttpResponseBase:
     """A hint for each new event of the desk."""
-    return _news(request, desk_visibility(desk), is_platform=False)
+    return _hint_stream(request, desk_visibility(desk), is_platform=False)
 
 
-def log_news(request: HttpRequest) -> HttpResponseBase:
+def log_hints(request: HttpRequest) -> HttpResponseBase:
     """A hint for each new event of the log, for staff."""
-    return _news(request, lambda window: WHOLE_LOG, is_platform=True)
+    return _hint_stream(request, lambda window: WHOLE_LOG, is_platform=True)
 
 
-def _news(request: HttpRequest, visibility: Visibility, *, is_platform: bool) -> HttpResponseBase:
+def _hint_stream(
+    request: HttpRequest, visibility: Visibility, *, is_platform: bool
+) -> HttpResponseBase:
     user = cast(User, request.user)
     view = View(
         credential=session_credential(request, user),

@@ -20,7 +20,7 @@ from signals.intake.decision import LawfulSignal
 from signals.intake.incoming_signal import IncomingSignal
 from signals.intake.models import Checked
 from signals.intake.receive import judge, parse_lawful
-from signals.intake.statements import State
+from signals.intake.statements import DecisionState
 from signals.law.refusals import ELECTED
 from signals.page_access import PAGES
 from signals.reports.reasons import Check, checks
@@ -94,7 +94,7 @@ def _judge(body: JsonObject, elected: PairAndDirection) -> Checked:
     incoming = IncomingSignal(body, credential=None)
     candidate = LawfulSignal(incoming, parse_lawful(incoming))
     pair, direction = elected["pair"], elected["direction"]
-    state = State(
+    state = DecisionState(
         credential_is_valid=True,
         nox_has_own_secret=False,
         spent_at=None,

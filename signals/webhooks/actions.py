@@ -20,7 +20,7 @@ from desks.models import Automation, Desk
 from events import log
 from events.actors import SYSTEM, Actor
 from events.feed import first_positions, read_head, read_identity, read_page
-from events.http.cursors import log_cursor, log_position
+from events.http.cursors import log_position
 from events.http.name_rules import require_name
 from events.http.refusals import CursorLost, FieldCode, IdempotencyKeyReused, Invalid, NotFound
 from events.kinds import Kind
@@ -33,7 +33,7 @@ from signals.webhooks.models import (
     MAX_OF_PLATFORM,
     MAX_RESENDS,
     DeliveryAttempt,
-    Reason,
+    DisabledReason,
     State,
     Subscription,
     SubscriptionSecret,
@@ -89,6 +89,8 @@ def create(
     with log.turn(actor=actor) as turn:
         if desk is not None:
             refuse_inactive(desk)
+        # Before the next checks: a repeated request succeeds although the owner has too many by
+        # now, or the bot is gone.
         if made := _made_before(webhook):
             return "", made
         _refuse_unknown(bot, desk)
@@ -130,6 +132,8 @@ def change(
         _seal(new, url)
     with log.turn(actor=actor) as turn:
         row = _current(webhook)
+        # In the order of ``CHANGEABLE``, which events keep. The name comes before the URL, whose
+        # notice says it.
         changed = []
         if name is not None and name != row.name:
             changed.append("name")
@@ -185,7 +189,7 @@ def resume(*, webhook: Subscription, actor: Actor) -> Subscription:
 
 
 def rewind(*, webhook: Subscription, after: str, actor: Actor) -> Subscription:
-    """Moves the cursor: back, to send everything after it again, or forward, to skip.
+    """Moves the cursor, as ``move`` does, to that of the feed in ``after``.
 
     Raises ``Invalid`` or ``CursorLost`` as the feed does.
     """
@@ -196,15 +200,28 @@ def rewind(*, webhook: Subscription, after: str, actor: Actor) -> Subscription:
     return row
 
 
+def move(*, webhook: Subscription, position: int, actor: Actor) -> Subscription:
+    """Moves the cursor: back, to send what follows again, or forward, to skip.
+
+    Raises ``CursorLost`` beyond the end of the log.
+    """
+    with log.turn(actor=actor) as turn:
+        row = _current(webhook)
+        if position >= turn.position:
+            raise CursorLost
+        _move(turn, row, read_head().epoch, position, NO_FAILURES, position=position)
+    return row
+
+
 def replay(*, webhook: Subscription, since: datetime, actor: Actor) -> Subscription:
     """Moves the cursor so that the next event is the first that is not before ``since``.
 
     Raises ``Invalid`` for a time in the future, which would skip what waits.
     """
     if since > timezone.now():
-        raise Invalid.field("since", FieldCode.RANGE, "Send a time that has been.")
-    epoch, (first,) = read_head().epoch, first_positions([since])
-    return rewind(webhook=webhook, after=log_cursor(epoch, first - 1), actor=actor)
+        raise Invalid.field("since", FieldCode.RANGE, "Send a time in the past.")
+    (first,) = first_positions([since])
+    return move(webhook=webhook, position=first - 1, actor=actor)
 
 
 def skip(*, webhook: Subscription, actor: Actor, until: int) -> int | None:
@@ -335,7 +352,7 @@ def request_test(*, webhook: Subscription) -> Subscription:
 
 
 def resend(*, webhook: Subscription, position: int) -> Subscription:
-    """Asks a runner to send one event again, beside the order: the cursor stays.
+    """Asks a runner to send one event again, out of order: the cursor stays.
 
     As a test, it is sent once, whatever the state, and no event of the log. Raises ``NotFound``
     if the owner does not see the event, and ``Invalid`` if the URL never answered a test or too
@@ -416,7 +433,7 @@ def verify(*, webhook: Subscription, test: DeliveryAttempt | None = None) -> boo
 
 
 def note_that_it_works(*, webhook: Subscription) -> None:
-    """Notes that an event was delivered to a webhook of whose failures the log told.
+    """Notes that an event was delivered to a webhook whose failures are in the log.
 
     ``webhook`` is the row as the runner leased it. Nothing is noted if it changed since.
     """
@@ -449,7 +466,7 @@ def note_failing(now: datetime) -> bool:
     return len(rows) == MAX_PER_TURN
 
 
-def disable(*, webhook: Subscription, reason: Reason) -> bool:
+def disable(*, webhook: Subscription, reason: DisabledReason) -> bool:
     """Disables an active webhook: the service gives up until its owner resumes it.
 
     ``webhook`` is the row as the runner leased it. Returns False if it changed since.
@@ -512,19 +529,22 @@ def _move(
     row: Subscription,
     epoch: str,
     cursor: int,
-    ended: Mapping[str, object],
-    **told: object,
+    columns: Mapping[str, object],
+    **data: object,
 ) -> None:
-    """Moves the cursor, and what it ends with it. What is in flight counts for nothing."""
+    """Moves the cursor, and changes these columns too. What is in flight counts for nothing.
+
+    ``data`` is what the event says of it.
+    """
     update(
         row,
         cursor_epoch=epoch,
         cursor_position=cursor,
         revision=row.revision + 1,
         next_attempt_at=turn.at,
-        **ended,
+        **columns,
     )
-    append(turn, Kind.SUBSCRIPTION_REWOUND, row, **told)
+    append(turn, Kind.SUBSCRIPTION_REWOUND, row, **data)
 
 
 def _filter(row: Subscription, **chosen: object) -> None:

@@ -26,7 +26,6 @@ from signals.webhooks.pages import (
     attempts_of,
     in_words,
     initial_of,
-    move,
     press,
     receivers,
     send_again,
@@ -115,7 +114,7 @@ class Rewind(OfThePlatform):
 
     def perform(self, form: PositionForm) -> HttpResponse:
         position = min(form.cleaned_data["position"], read_head().position)
-        move(self.row, self.actor, position)
+        actions.move(webhook=self.row, position=position, actor=self.actor)
         return self.redirect_to_row(self.row, "Moved.")
 
 

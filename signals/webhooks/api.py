@@ -464,9 +464,9 @@ class SubscriptionViewSet(ViewSetMixin, ApiView):
     def resend(self, request: Request, subscription_id: str) -> ApiResponse[SubscriptionRecord]:
         """Send one event again.
 
-        It is sent after this answer, beside the order: the cursor stays. It has its own
-        `webhook-id`, the same as before. It is sent once: `attempts` says what became of it. The
-        kinds do not count, and a paused subscription sends it too.
+        It is sent after this response, out of order: the cursor stays. Its `webhook-id` is the same
+        as before. It is sent once: `attempts` says what became of it. The kinds do not count, and a
+        paused subscription sends it too.
         """
         event = Resending.read(_body(request))["event"]
         asked = actions.resend(

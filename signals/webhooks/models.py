@@ -40,7 +40,7 @@ MAX_HOST_LENGTH = 260  # a host name, a colon and a port
 MAX_SHOWN_HOST = 60  # characters of a host in a sentence
 MAX_OF_DESK, MAX_OF_PLATFORM = 5, 50
 MAX_RESENDS = 50  # events that wait to be sent again by themselves
-# A webhook that has failed for so long is told to its owner.
+# How long a webhook must have failed before its owner is notified.
 UNVERIFIED_FOR, FAILING_FOR = timedelta(minutes=10), timedelta(minutes=15)
 MAX_LAG = 1000  # counting stops here: the lag is this or more
 EXAMPLE_CURSOR = log_cursor("4f1c2a90", 12)
@@ -60,7 +60,7 @@ FAILING = "failing"
 SHOWN_STATES = (State.UNVERIFIED, State.ACTIVE, State.PAUSED, FAILING, State.DISABLED)
 
 
-class Reason(models.TextChoices):
+class DisabledReason(models.TextChoices):
     """Why the service disabled a webhook."""
 
     GONE = "gone"  # the endpoint answered 410
@@ -102,7 +102,7 @@ def delivered(stored: Iterable[str]) -> list[str]:
     return [name for name in with_groups(stored) if name not in GROUPS]
 
 
-ReasonName = Annotated[str, one_of(Reason)]
+ReasonName = Annotated[str, one_of(DisabledReason)]
 
 
 class SubscriptionSecretRecord(TypedDict):
@@ -238,8 +238,10 @@ class WebhookQuerySet(models.QuerySet["Subscription"]):
         """Those of whose failures the log does not tell yet, and to which nothing is sent now."""
         unverified = Q(state=State.UNVERIFIED)
         active = Q(state=State.ACTIVE, failing_since__lte=now - FAILING_FOR)
-        told = {"failing_told_at": None, "leased_until": None}
-        return self.filter(unverified | active, failing_since__lte=now - UNVERIFIED_FOR, **told)
+        unnoticed = {"failing_told_at": None, "leased_until": None}
+        return self.filter(
+            unverified | active, failing_since__lte=now - UNVERIFIED_FOR, **unnoticed
+        )
 
     def due(self, now: datetime) -> Self:
         """Those that a runner has to look at without news."""
@@ -269,7 +271,7 @@ class Subscription(Sealed):
     kinds = models.JSONField(default=list)
     bot = models.CharField(max_length=MAX_ID_LENGTH, blank=True, default="", db_default="")
     state = models.CharField(max_length=10, choices=State, default=State.UNVERIFIED)
-    reason = models.CharField(max_length=16, choices=Reason, null=True)  # noqa: DJ001 - None: not disabled
+    reason = models.CharField(max_length=16, choices=DisabledReason, null=True)  # noqa: DJ001 - None: not disabled
     is_verified = models.BooleanField(default=False)  # whether this URL answered a test
     created_at = models.DateTimeField()
     revision = models.PositiveIntegerField(default=0)

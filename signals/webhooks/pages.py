@@ -23,7 +23,6 @@ from django.utils import timezone
 from desks.models import Automation, Desk
 from events.actors import Actor
 from events.feed import read_head
-from events.http.cursors import log_cursor
 from events.http.name_rules import NameField
 from events.http.refusals import FieldCode, Invalid
 from events.http.web_pages import ask, form_page, refusal_beside, sent
@@ -53,7 +52,7 @@ def _of(*prefixes: str) -> tuple[str, ...]:
     return tuple(kind.value for kind in Kind if kind.startswith(prefixes))
 
 
-class Group(NamedTuple):
+class EventChoice(NamedTuple):
     """Kinds of events that people choose together."""
 
     label: str
@@ -61,30 +60,30 @@ class Group(NamedTuple):
 
 
 # By its name in a form. Each kind is in exactly one.
-GROUPS = {
-    "fills": Group("Fills", _of("signal.filled")),
-    "refusals": Group("Refusals", _of("signal.refused")),
-    "unfilled": Group(
+EVENT_CHOICES = {
+    "fills": EventChoice("Fills", _of("signal.filled")),
+    "refusals": EventChoice("Refusals", _of("signal.refused")),
+    "unfilled": EventChoice(
         "Dry runs and drafts: signals that fill nothing", _of("signal.dry_run", "signal.recorded")
     ),
-    "bots": Group("Bots: created, removed, silent, sending again", _of("automation.")),
-    "cards": Group("Cards and elections", _of("card.", "election.")),
-    "desk": Group("Desk: connected, disconnected, closed", _of("desk.")),
-    "credentials": Group("Tokens and signing secrets", _of("token.", "secret.")),
-    "webhooks": Group("Webhooks", _of("subscription.")),
+    "bots": EventChoice("Bots: created, removed, silent, sending again", _of("automation.")),
+    "cards": EventChoice("Cards and elections", _of("card.", "election.")),
+    "desk": EventChoice("Desk: connected, disconnected, closed", _of("desk.")),
+    "credentials": EventChoice("Tokens and signing secrets", _of("token.", "secret.")),
+    "webhooks": EventChoice("Webhooks", _of("subscription.")),
 }
 
 
 def kinds_of(groups: Collection[str]) -> list[str]:
     """The kinds of these groups. All groups or none mean every kind: an empty list."""
-    if len(groups) in (0, len(GROUPS)):
+    if len(groups) in (0, len(EVENT_CHOICES)):
         return []
-    return [kind for name in GROUPS if name in groups for kind in GROUPS[name].kinds]
+    return [kind for name in EVENT_CHOICES if name in groups for kind in EVENT_CHOICES[name].kinds]
 
 
 def groups_of(kinds: Sequence[str]) -> list[str]:
     """The groups whose kinds are all among these."""
-    return [name for name, group in GROUPS.items() if {*group.kinds} <= {*kinds}]
+    return [name for name, group in EVENT_CHOICES.items() if {*group.kinds} <= {*kinds}]
 
 
 def in_words(kinds: Sequence[str]) -> list[str]:
@@ -93,17 +92,24 @@ def in_words(kinds: Sequence[str]) -> list[str]:
     A group of the API, such as ``signal.*``, stays as it is.
     """
     groups = groups_of(kinds)
-    grouped = {kind for name in groups for kind in GROUPS[name].kinds}
-    return [*(GROUPS[name].label for name in groups), *(k for k in kinds if k not in grouped)]
+    grouped = {kind for name in groups for kind in EVENT_CHOICES[name].kinds}
+    return [
+        *(EVENT_CHOICES[name].label for name in groups),
+        *(k for k in kinds if k not in grouped),
+    ]
 
 
 def counted(kinds: Collection[str]) -> str:
     """How many events of which groups: "3 events (Fills 2, Refusals 1)", or "1 event (Fills)"."""
-    found = Counter(name for kind in kinds for name in GROUPS if kind in GROUPS[name].kinds)
-    short = {name: group.label.partition(":")[0] for name, group in GROUPS.items()}
+    found = Counter(
+        name for kind in kinds for name in EVENT_CHOICES if kind in EVENT_CHOICES[name].kinds
+    )
+    short = {name: group.label.partition(":")[0] for name, group in EVENT_CHOICES.items()}
     is_one = len(found) == 1
     parts = [
-        short[name] if is_one else f"{short[name]} {found[name]}" for name in GROUPS if found[name]
+        short[name] if is_one else f"{short[name]} {found[name]}"
+        for name in EVENT_CHOICES
+        if found[name]
     ]
     return f"{number_of(len(kinds))} ({', '.join(parts)})"
 
@@ -148,7 +154,7 @@ class WebhookForm(forms.Form):
     )
     groups = forms.MultipleChoiceField(
         label="Events",
-        choices=[(name, group.label) for name, group in GROUPS.items()],
+        choices=[(name, group.label) for name, group in EVENT_CHOICES.items()],
         required=False,
         help_text="Choose none to get all events, and those of later versions.",
         widget=forms.CheckboxSelectMultiple,
@@ -233,7 +239,7 @@ def webhook(request: HttpRequest, desk: Desk, webhook_id: str) -> HttpResponse:
 
 
 # What attempts call the kinds of signals. Other kinds are called as the activity calls them.
-SIGNALS = {
+ATTEMPT_LABELS = {
     Kind.SIGNAL_FILLED: "Filled",
     Kind.SIGNAL_REFUSED: "Refused",
     Kind.SIGNAL_DRY_RUN: "Dry run of",
@@ -299,7 +305,7 @@ def _named(event: Event) -> tuple[str, object]:
     """What an event is called, and the pair and direction that belong to it, or None."""
     kind = Kind(event.kind)
     of = event.content["signal"] or event.data.get("sent")
-    return (SIGNALS[kind], of) if kind in SIGNALS and of else (kind.label, None)
+    return (ATTEMPT_LABELS[kind], of) if kind in ATTEMPT_LABELS and of else (kind.label, None)
 
 
 def _lag(found: Subscription) -> str:
@@ -430,7 +436,7 @@ class AgainForm(forms.Form):
         if (since := chosen.get("since")) and EARLIEST < since <= timezone.now():
             return chosen
         if "since" not in self.errors:
-            self.add_error("since", "Enter a time that has been.")
+            self.add_error("since", "Enter a time in the past.")
         return chosen
 
 
@@ -490,8 +496,10 @@ def skip(request: HttpRequest, desk: Desk, webhook_id: str) -> HttpResponse:
 
 
 NOTHING_WAITS = "Nothing waits."
-NOT_COUNTED = "Too many events that it does not get come first to count those that wait."
-LOST = "The place up to which events were delivered is lost. Deliveries go on with the next event."
+NOT_COUNTED = (
+    "How many events wait is not known: too many that this webhook does not get come before them."
+)
+LOST = "The position of the last delivery is lost. Deliveries continue with the next event."
 
 
 @dataclass(frozen=True)
@@ -566,7 +574,7 @@ def press(button: str, webhook: Subscription, actor: Actor, position: str = "") 
             return f"evt_{only} is sent again."
         case "again":
             first = _position(position)
-            move(webhook, actor, first - 1)
+            actions.move(webhook=webhook, position=first - 1, actor=actor)
             return f"evt_{first} and everything after it is sent again."
     raise Invalid.field("act", FieldCode.CHOICE, OF_THE_PAGE)
 
@@ -577,12 +585,6 @@ def _position(text: str) -> int:
         return int(forms.IntegerField(min_value=1, max_value=read_head().position).clean(text))
     except forms.ValidationError:
         raise Invalid.field("position", FieldCode.CHOICE, OF_THE_PAGE) from None
-
-
-def move(webhook: Subscription, actor: Actor, position: int) -> None:
-    """Moves the cursor to this position."""
-    after = log_cursor(read_head().epoch, position)
-    actions.rewind(webhook=webhook, after=after, actor=actor)
 
 
 def _show(request: HttpRequest, text: str, webhook: Subscription) -> HttpResponse:

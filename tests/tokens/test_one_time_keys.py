@@ -6,6 +6,7 @@ from http import HTTPStatus
 import pytest
 import time_machine
 from django.core.cache import cache
+from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
@@ -16,6 +17,11 @@ from tests.factories import Bot
 from tokens.choices import Source
 from tokens.forms import FIELD, LIFETIME
 from tokens.models import SigningSecret, Token
+
+# A table that the cache can read, and that takes no row.
+FULL_CACHE = """CREATE TABLE full_cache (
+    cache_key varchar(255) PRIMARY KEY, value text, expires timestamp, CHECK (value = '')
+)"""
 
 pytestmark = pytest.mark.django_db
 
@@ -105,6 +111,18 @@ def test_only_a_digest_of_the_key_is_kept(owner: Client, monkeypatch):
     assert key not in entry
     assert value not in f"{entry}{stored}"
     assert seconds == LIFETIME.total_seconds()
+
+
+def test_a_form_makes_nothing_while_the_cache_cannot_keep_its_key(owner: Client, settings):
+    with connection.cursor() as cursor:
+        cursor.execute(FULL_CACHE)
+    settings.CACHES = {
+        "default": {"BACKEND": "config.caches.DatabaseCache", "LOCATION": "full_cache"}
+    }
+    answer = owner.post(MINT, {FIELD: key_of(owner.get(MINT))})
+    assert answer.status_code == HTTPStatus.SERVICE_UNAVAILABLE
+    assert pages.problem(answer) == "unavailable"
+    assert not Token.objects.filter(desk__isnull=False).exists()
 
 
 def test_a_first_secret_is_generated_once(owner: Client, desk):

@@ -79,7 +79,8 @@ class Command(LogCommand):
         "Delivers events to webhook subscriptions, decides which expected bots are silent and "
         "which webhooks have failed for long, erases ended secrets, and sends notices. Any number "
         "of these processes may run, also on several machines; with SQLite, one. SIGTERM and "
-        "SIGINT stop it: what is in flight is finished first, which takes 10 seconds at most."
+        "SIGINT stop it: what is in flight is finished first, usually within 15 seconds; a slow "
+        "mail server can take longer."
     )
 
     def handle(self, *args: object, **options: object) -> None:

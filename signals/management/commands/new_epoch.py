@@ -58,5 +58,5 @@ class Command(LogCommand):
             f"Epoch {new} starts at position {last:,}. "
             "Earlier cursors are refused with cursor_lost.\n"
             f"Webhooks that go on at their own position: {count:,}; "
-            f"of these from the end of the log: {beyond:,}. Their owners are told."
+            f"of these from the end of the log: {beyond:,}. Their owners get a notice."
         )

@@ -1,6 +1,7 @@
 """Adds, tests and removes the chats of a user. The owner gets a notice of each change."""
 
 from datetime import datetime
+from http import HTTPStatus
 
 from django.db import transaction
 from django.dispatch import receiver
@@ -13,7 +14,7 @@ from desks.notices.outbox import write_security
 from events.http.name_rules import require_name
 from events.http.refusals import FieldCode, Invalid, NotAllowed
 from signals.notices.chats import services
-from signals.notices.texts import page
+from signals.notices.texts import page_url
 from signals.outbound.addresses import ForbiddenURL
 from tokens.actions import desk_ends
 from tokens.crypto.keys import KeyLostError
@@ -21,7 +22,6 @@ from tokens.models.secret import decrypt, encrypt
 
 TOO_MANY = f"You have {MAX_CHATS} chats, and can have no more. Remove one first."
 NOT_YOU = "If this was not you, change your password, and look at your chats and sessions."
-TOO_MANY_REQUESTS = 429
 
 
 def add(*, user: User, url: str, name: str = "", now: datetime) -> Chat:
@@ -78,7 +78,7 @@ def request_test(*, chat: Chat, now: datetime) -> None:
 
     The test does not wait for the end of a pause, unless the service asked for that.
     """
-    body = f"You asked for this test. Notices reach this chat.\n\n{page('notices')}"
+    body = f"You asked for this test. Notices reach this chat.\n\n{page_url('notices')}"
     with transaction.atomic():
         for row in Chat.objects.select_for_update().filter(pk=chat.pk):
             if not row.queued_notices.filter(kind=NoticeKind.TEST).exists():
@@ -91,7 +91,7 @@ def request_test(*, chat: Chat, now: datetime) -> None:
                     body=body,
                     due_at=now,
                 )
-            if row.next_attempt_at is None or row.last_status != TOO_MANY_REQUESTS:
+            if row.next_attempt_at is None or row.last_status != HTTPStatus.TOO_MANY_REQUESTS:
                 row.next_attempt_at = now
                 row.save(update_fields=["next_attempt_at"])
 
@@ -104,5 +104,5 @@ def _is_at(chat: Chat, url: str) -> bool:
 
 
 def _notify(chat: Chat, subject: str, fact: str, now: datetime) -> None:
-    body = f"{chat.label} {fact}.\n\n{NOT_YOU}\n\n{page('notices')}"
+    body = f"{chat.label} {fact}.\n\n{NOT_YOU}\n\n{page_url('notices')}"
     write_security(chat.user_id, subject, body, at=now)

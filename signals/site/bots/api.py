@@ -28,7 +28,7 @@ from signals.reports.counts import BotTally, count_bots
 LIST = "bots"
 
 
-class State(TextEnum):
+class BotState(TextEnum):
     """Whether a bot's signals are accepted, or what is missing first."""
 
     ACCEPTS_SIGNALS = "accepts_signals"
@@ -69,7 +69,7 @@ class BotRecord(TypedDict):
     name: Annotated[str, Example("Chart")]
     createdAt: DateTime
     state: Annotated[
-        str, one_of(State), "Whether its signals are accepted, or what is missing first."
+        str, one_of(BotState), "Whether its signals are accepted, or what is missing first."
     ]
     expected: ExpectationRecord | None
     silentSince: Annotated[DateTime | None, "When an expected bot was last heard, if it is silent."]
@@ -147,10 +147,10 @@ def _record(bot: Any, tally: BotTally, last: Mapping[int, Event]) -> BotRecord:
     }
 
 
-def _state(pair: str | None, *, has_secret: bool) -> State:
+def _state(pair: str | None, *, has_secret: bool) -> BotState:
     if not pair:
-        return State.NO_ELECTION
-    return State.ACCEPTS_SIGNALS if has_secret else State.NO_SECRET
+        return BotState.NO_ELECTION
+    return BotState.ACCEPTS_SIGNALS if has_secret else BotState.NO_SECRET
 
 
 def _outcome(event: Event) -> LastOutcome:

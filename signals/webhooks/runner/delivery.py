@@ -35,7 +35,7 @@ from signals.webhooks.messages import (
 )
 from signals.webhooks.models import (
     DeliveryAttempt,
-    Reason,
+    DisabledReason,
     State,
     Subscription,
     SubscriptionSecret,
@@ -147,7 +147,7 @@ def finish(leases: Sequence[Lease]) -> None:
             # The lease made the webhook due at its end. Any other time is of an action since then,
             # such as a resume: what came while the webhook was paused is no news.
             if row.next_attempt_at != row.leased_until and lease.pause is None:
-                lease.pause = AT_ONCE
+                lease.pause = NO_PAUSE
             row.leased_until = None
             if row.revision == lease.row.revision:
                 _apply(row, lease, row.clock)
@@ -196,7 +196,10 @@ def _apply(row: Subscription, lease: Lease, now: datetime) -> None:
 
 
 def _look_again(row: Subscription, lease: Lease, now: datetime) -> datetime | None:
-    """When to look again: never if the webhook was paused."""
+    """When to look again. None: when there is news or an action asks.
+
+    A webhook that is not active has only tests and resends.
+    """
     has_work = row.state == State.ACTIVE or row.test_requested_at or row.resends
     return now + lease.pause if has_work and lease.pause is not None else None
 
@@ -207,7 +210,7 @@ GONE = 410
 LEAST_LEFT = 12.0  # seconds of the lease when a message is sent, which may take 10
 LONGEST_SESSION = 1.0  # seconds; then what was done is saved, and a new lease goes on
 SLOW = 1.0  # seconds of an answer that holds up nobody
-AT_ONCE = timedelta(0)
+NO_PAUSE = timedelta(0)
 WITHOUT_TURN = timedelta(seconds=1)  # for one that waited in vain for its turn
 WITHOUT_KEY = timedelta(minutes=10)  # for one whose URL or secret cannot be decrypted
 
@@ -247,12 +250,12 @@ class Session:
             return await self._resend(self.lease.row.resends)
         batch = self.batch or await read_database(read_alone, self.lease.row)
         if batch is None:
-            await self._disable(Reason.CURSOR_LOST)
+            await self._disable(DisabledReason.CURSOR_LOST)
             return None
         ends_at = time.monotonic() + LONGEST_SESSION
         for message in batch.messages:
             if time.monotonic() >= ends_at:
-                return AT_ONCE
+                return NO_PAUSE
             if (pause := await self._wait()) is not None:
                 return pause
             answer = await self._send(message)
@@ -263,7 +266,7 @@ class Session:
                 await tell_log(note_that_it_works, webhook=self.lease.row)
                 self.lease.row.failing_told_at = None
         self.lease.position = max(self.lease.position, batch.examined)
-        return AT_ONCE if batch.more else None
+        return NO_PAUSE if batch.more else None
 
     async def _wait(self) -> timedelta | None:
         """Waits a little until a message may be sent.
@@ -278,7 +281,7 @@ class Session:
         if not has_turn:
             return WITHOUT_TURN
         is_ending = self.lease.until - now < LEAST_LEFT
-        return AT_ONCE if is_ending or self.stop.is_set() else None
+        return NO_PAUSE if is_ending or self.stop.is_set() else None
 
     async def _send(self, message: Message, challenge: str | None = None) -> Answer:
         """Sends a message once. One with a challenge fails if the answer does not solve that."""
@@ -323,9 +326,9 @@ class Session:
         self.lease.failures, self.lease.status = failures, answer.status
         since = self.lease.row.failing_since if failures > 1 else None
         if answer.status == GONE:
-            await self._disable(Reason.GONE)
+            await self._disable(DisabledReason.GONE)
         elif since and self.lease.clock - since >= WEBHOOKS.give_up_after:
-            await self._disable(Reason.FAILED)
+            await self._disable(DisabledReason.FAILED)
         return self._pause_after(failures, answer)
 
     def _pause_after(self, failures: int, answer: Answer) -> timedelta:
@@ -336,9 +339,9 @@ class Session:
     def _asked_before(self) -> timedelta:
         """How long it is until an earlier Retry-After of the endpoint is over."""
         clock = self.lease.clock
-        return max(AT_ONCE, (self.lease.row.not_before or clock) - clock)
+        return max(NO_PAUSE, (self.lease.row.not_before or clock) - clock)
 
-    async def _disable(self, reason: Reason) -> None:
+    async def _disable(self, reason: DisabledReason) -> None:
         await tell_log(disable, webhook=self.lease.row, reason=reason)
 
     async def _test(self, asked_at: datetime) -> timedelta:
@@ -362,7 +365,7 @@ class Session:
             self.lease.was_tested = is_over or answer.status == GONE
             return self._pause_after(self.lease.failures, answer)
         elif answer.status == GONE and row.state == State.ACTIVE:
-            await self._disable(Reason.GONE)
+            await self._disable(DisabledReason.GONE)
         elif row.failures:
             return self._pause_after(row.failures, answer)
         return self._asked_before()
@@ -381,7 +384,7 @@ class Session:
             await tell_log(note_that_it_works, webhook=row)
 
     async def _resend(self, positions: Sequence[int]) -> timedelta:
-        """Sends single events again, each once, beside the order: the cursor stays."""
+        """Sends single events again, each once, out of order: the cursor stays."""
         row, answer = self.lease.row, Answer()
         for position in positions:
             if (pause := await self._wait()) is not None:
@@ -393,6 +396,6 @@ class Session:
                     await self._end_failing()
             self.lease.resent.append(position)
             if answer.status == GONE and row.state == State.ACTIVE:
-                await self._disable(Reason.GONE)
+                await self._disable(DisabledReason.GONE)
                 break
         return self._pause_after(row.failures, answer) if row.failures else self._asked_before()

@@ -1,7 +1,7 @@
 """The runner of webhooks: finds what is due, leases it, and starts sessions.
 
-Any number of processes may run it. Each hears of every new event and tries to lease whom it
-concerns; the database gives each webhook to one of them.
+Any number of processes may run it. Each hears of every new event and tries to lease the webhooks
+that it concerns; the database gives each webhook to one of them.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from events.feed import read_head
 from signals.outbound.database import follow_log, in_database, read_database
 from signals.outbound.guarded_client import KEEP_ALIVE, Client, Endpoint
 from signals.webhooks.models import DeliveryAttempt
-from signals.webhooks.runner.delivery import AT_ONCE, Lease, Session, due, finish, lease
+from signals.webhooks.runner.delivery import NO_PAUSE, Lease, Session, due, finish, lease
 from signals.webhooks.runner.pending_events import (
     Batch,
     advance_quiet,
@@ -29,8 +29,8 @@ from signals.webhooks.runner.rates import Rates, forget_old
 
 MOST_SESSIONS = 1500  # at a time, in one process
 MOST_SLOW = 500  # of them, with endpoints that failed last or were slow
-TOGETHER = 100  # webhooks in one lease, and sessions that are saved at once
-SLOW_TOGETHER = 5  # slow webhooks in one lease
+BATCH_SIZE = 100  # webhooks in one lease, and sessions that are saved at once
+SLOW_BATCH_SIZE = 5  # slow webhooks in one lease
 MOST_KEPT = 1000  # connections that are not in use
 
 SLOW_INTERVAL = 0.1  # seconds between two leases of slow webhooks: 50 sessions a second begin
@@ -51,8 +51,10 @@ async def deliver_webhooks(stop: asyncio.Event) -> None:
     await Runner(Client(), stop).run()
 
 
-class Slots:
-    """Who waits for a session, in order, and who has one: an endpoint that hangs costs its own.
+class SessionQueue:
+    """The webhooks that wait for a session, in order, and those that have one.
+
+    An endpoint that hangs occupies one session only.
 
     Webhooks whose last delivery failed or was slow wait apart, and get a part of the sessions
     only. They are leased apart, at a steady rate, because many that failed together are due again
@@ -80,12 +82,12 @@ class Slots:
 
     def take(self) -> list[int]:
         """The next ones for which there is room. Call ``end`` for each of them."""
-        return self._take(min(self._room, TOGETHER), slow=False)
+        return self._take(min(self._room, BATCH_SIZE), slow=False)
 
     def take_slow(self) -> list[int]:
         """The same of those whose last delivery failed or was slow."""
         slow_room = MOST_SLOW - len(self._running.keys() & self._slow)
-        return self._take(min(self._room, slow_room, SLOW_TOGETHER), slow=True)
+        return self._take(min(self._room, slow_room, SLOW_BATCH_SIZE), slow=True)
 
     @property
     def _room(self) -> int:
@@ -151,7 +153,7 @@ class Runner:
         self._stop = stop
         self._connections = Connections(client)
         self._rates = Rates()
-        self._slots = Slots()
+        self._queue = SessionQueue()
         self._tasks: set[asyncio.Task[None]] = set()
         self._ended: list[Session] = []  # what they have done is not saved yet
         self._tried: set[int] = set()  # webhooks with attempts since the last look
@@ -205,10 +207,10 @@ class Runner:
 
     def _is_done(self) -> bool:
         """Whether the runner stops, and nothing is in flight or to be saved."""
-        return self._stop.is_set() and not self._slots.has_running
+        return self._stop.is_set() and not self._queue.has_running
 
     def _add(self, ids: Iterable[int]) -> None:
-        self._slots.add(ids)
+        self._queue.add(ids)
         self._changed.set()
 
     async def _follow(self) -> None:
@@ -227,7 +229,7 @@ class Runner:
 
     async def _find_due(self) -> None:
         found = await in_database(due, MOST_SESSIONS)
-        self._slots.add_slow([pk for pk, has_failed in found if has_failed])
+        self._queue.add_slow([pk for pk, has_failed in found if has_failed])
         self._add(pk for pk, has_failed in found if not has_failed)
 
     async def _look_behind(self) -> None:
@@ -247,12 +249,12 @@ class Runner:
         """Leases who waits, as far as there is room."""
         await self._changed.wait()
         self._changed.clear()
-        while not self._stop.is_set() and (ids := self._slots.take()):
+        while not self._stop.is_set() and (ids := self._queue.take()):
             await self._lease(ids)
 
     async def _lease_slow(self) -> None:
         """Leases some of those whose last delivery failed or was slow."""
-        if ids := self._slots.take_slow():
+        if ids := self._queue.take_slow():
             await self._lease(ids)
 
     async def _lease(self, ids: list[int]) -> None:
@@ -263,7 +265,7 @@ class Runner:
             leased, again = await in_database(lease, ids)
         finally:
             for pk in set(ids).difference(one.row.pk for one in leased):
-                self._slots.end(pk)
+                self._queue.end(pk)
             if again:
                 asyncio.get_running_loop().call_later(RETRY, self._add, again)
         await self._start(leased)
@@ -272,7 +274,7 @@ class Runner:
         """Saves what sessions have done, many of them together, and makes room for others."""
         await self._has_ended.wait()
         self._has_ended.clear()
-        while some := self._ended[:TOGETHER]:
+        while some := self._ended[:BATCH_SIZE]:
             try:
                 await in_database(finish, [session.lease for session in some])
             except (OperationalError, InterfaceError):
@@ -284,9 +286,9 @@ class Runner:
                 pk = session.lease.row.pk
                 if session.lease.attempts:
                     self._tried.add(pk)
-                if session.lease.pause == AT_ONCE:
-                    self._slots.add([pk])
-                self._slots.end(pk, is_slow=session.is_slow)
+                if session.lease.pause == NO_PAUSE:
+                    self._queue.add([pk])
+                self._queue.end(pk, is_slow=session.is_slow)
             self._changed.set()
 
     async def _start(self, leased: Sequence[Lease]) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from config.accounts.hashing import AT_ONCE, PasswordHasher
+from config.accounts.hashing import MAX_CONCURRENT_HASHES, PasswordHasher
 from tests import shared_store, staff
 from tests.client import EVENTS, bearer
 from tests.config.accounts.test_sign_in import LOGIN, TOO_MANY
@@ -161,7 +161,7 @@ def test_many_who_sign_in_at_once_take_the_memory_of_a_few():
             list(pool.map(sign_in, range(many)))
         grown = _memory(worker, "VmHWM") - before
     of_one = PasswordHasher.memory_cost
-    assert grown < (AT_ONCE + 1) * of_one, f"{grown} KiB"
+    assert grown < (MAX_CONCURRENT_HASHES + 1) * of_one, f"{grown} KiB"
 
 
 def _children(process: int) -> list[int]:

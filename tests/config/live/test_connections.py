@@ -15,7 +15,7 @@ from django.db import connection as database
 from prometheus_client import REGISTRY
 
 from config.live import connection
-from config.live.connection import Connection, LiveReader, Threads
+from config.live.connection import Connection, LiveReader, Workload
 from config.live.served_paths import Answer, respond
 from config.server.heads import MAX_HEAD, Environ, environ_of
 from events.http.refusals import Unavailable
@@ -44,8 +44,8 @@ def in_the_loop(test: Callable[[], Awaitable[None]]) -> None:
         runner.run(within())
 
 
-def threads() -> Threads:
-    return Threads(asyncio.get_running_loop(), readers=1, most=2)
+def workload() -> Workload:
+    return Workload(asyncio.get_running_loop(), readers=1, most=2)
 
 
 # --- Before the answer --------------------------------------------------------------------------
@@ -53,7 +53,7 @@ def threads() -> Threads:
 
 async def closed_after(*parts: bytes) -> bytes:
     """What a client gets until its connection is closed. It sends the parts one by one, slowly."""
-    loop, ours = asyncio.get_running_loop(), threads()
+    loop, ours = asyncio.get_running_loop(), workload()
     server = await loop.create_server(lambda: Connection(ours), "127.0.0.1", 0)
     received = b""
     async with server:
@@ -171,7 +171,7 @@ def test_a_client_has_ten_seconds_for_a_head_thirty_for_an_answer_and_one_for_th
 
 def test_probes_do_not_wait_behind_readers():
     async def test() -> None:
-        pools, goes_on = threads(), threading.Event()
+        pools, goes_on = workload(), threading.Event()
 
         def wait() -> None:
             goes_on.wait(PATIENCE)
@@ -189,7 +189,7 @@ def test_probes_do_not_wait_behind_readers():
 
 def test_beyond_its_seats_the_server_takes_no_reader():
     async def test() -> None:
-        pools = Threads(asyncio.get_running_loop(), readers=0, most=2)
+        pools = Workload(asyncio.get_running_loop(), readers=0, most=2)
         with pytest.raises(Unavailable):
             pools.admit()
 
@@ -241,7 +241,7 @@ async def a_reader(*pages: bytes) -> AsyncIterator[tuple[LiveReader, Connection,
     for end in (ours, theirs):
         end.setblocking(False)
         end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
-    loop, pools = asyncio.get_running_loop(), threads()
+    loop, pools = asyncio.get_running_loop(), workload()
     _, protocol = await loop.connect_accepted_socket(lambda: Connection(pools), ours)
     reader = LiveReader(None, protocol)
     first, *others = pages or (b"",)
@@ -259,7 +259,7 @@ def cut_readers() -> float:
 
 async def lost(protocol: Connection) -> None:
     """Waits until the connection is closed."""
-    while protocol in protocol._threads.connections:
+    while protocol in protocol._workload.connections:
         await asyncio.sleep(0)
 
 
@@ -332,7 +332,7 @@ def test_frames_arrive_in_order_from_another_thread_and_the_last_one_closes():
 def test_what_comes_before_the_answer_is_written_after_it():
     async def test() -> None:
         ours, theirs = socket.socketpair()
-        loop, pools = asyncio.get_running_loop(), threads()
+        loop, pools = asyncio.get_running_loop(), workload()
         _, protocol = await loop.connect_accepted_socket(lambda: Connection(pools), ours)
         reader = LiveReader(None, protocol)
         reader.deliver(b"id: 1\n\n", 1.0)

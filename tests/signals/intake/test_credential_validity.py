@@ -16,7 +16,7 @@ from django.test import Client
 from django.utils import timezone
 
 from desks import actions as desks
-from desks.models.election import Reason
+from desks.models.election import WithdrawalReason
 from events import log
 from events.actors import SYSTEM
 from events.models import Event, Head
@@ -150,7 +150,7 @@ def test_a_secret_does_not_outlive_its_bot(bot):
                 turn,
                 bot.automation.desk,
                 [bot.automation],
-                Reason.REMOVED,
+                WithdrawalReason.REMOVED,
                 end_secrets=lambda removed: None,
             )
 

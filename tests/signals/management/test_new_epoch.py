@@ -18,7 +18,7 @@ from events.columns import new_epoch as another_epoch
 from events.models import Event, Head
 from signals.notices.writers import LAPSED, LOG, RESTORED
 from signals.webhooks import actions
-from signals.webhooks.models import Reason, State, Subscription
+from signals.webhooks.models import DisabledReason, State, Subscription
 from tests.client import EVENTS, code, get, push
 from tests.factories import a_bot, a_card, a_desk, a_platform_token, a_ready_desk, a_staff_user
 from tests.notices import mails_in, waiting, write
@@ -156,7 +156,7 @@ class TestWebhooks:
     def test_a_runner_that_leased_one_before_changes_nothing_after(self, desk):
         webhook = an_active_webhook(desk)
         start_epoch()
-        assert not actions.disable(webhook=webhook, reason=Reason.CURSOR_LOST)
+        assert not actions.disable(webhook=webhook, reason=DisabledReason.CURSOR_LOST)
         webhook.refresh_from_db()
         assert webhook.state == State.ACTIVE
 

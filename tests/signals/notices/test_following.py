@@ -18,7 +18,7 @@ from events.models import Event, Head
 from signals.notices import texts, writers
 from signals.notices.sending import take
 from signals.webhooks import actions as webhook_actions
-from signals.webhooks.models import Reason
+from signals.webhooks.models import DisabledReason
 from tests.client import push
 from tests.factories import (
     a_bot,
@@ -86,7 +86,7 @@ def test_a_mail_about_an_invalid_signal_names_its_fields(bot, clock):
 
 def a_webhook_is_disabled(bot):
     webhook = an_active_webhook(bot.automation.desk)
-    assert webhook_actions.disable(webhook=webhook, reason=Reason.GONE)
+    assert webhook_actions.disable(webhook=webhook, reason=DisabledReason.GONE)
 
 
 def a_secret_is_replaced(bot):
@@ -273,23 +273,23 @@ class TestEndings:
         return {"source": Source.TRADINGVIEW, "automation": bot.automation, "actor": SYSTEM}
 
     def test_a_webhook_that_the_service_disabled_is_told(self, desk, clock):
-        webhook_actions.disable(webhook=an_active_webhook(desk), reason=Reason.GONE)
+        webhook_actions.disable(webhook=an_active_webhook(desk), reason=DisabledReason.GONE)
         write()
         assert waiting(NoticeKind.ENDINGS) == ["Your webhook to hooks.example.com is disabled"]
 
 
 def test_a_process_that_another_one_overtook_tells_nothing_again(bot, desk, clock, monkeypatch):
     sent(bot, pair="NOT/IT")
-    page = texts.page
+    load_routes = texts.load_routes
 
-    def overtake(name):
+    def overtake():
         """What another process does between this one's look at the log and its turn."""
-        monkeypatch.setattr(writers, "page", page)
-        webhook_actions.disable(webhook=an_active_webhook(desk), reason=Reason.GONE)
+        monkeypatch.setattr(writers, "load_routes", load_routes)
+        webhook_actions.disable(webhook=an_active_webhook(desk), reason=DisabledReason.GONE)
         writers.follow(timezone.now())
-        return page(name)
+        load_routes()
 
-    monkeypatch.setattr(writers, "page", overtake)
+    monkeypatch.setattr(writers, "load_routes", overtake)
     writers.follow(timezone.now())
     write()
     assert waiting(NoticeKind.ENDINGS) == ["Your webhook to hooks.example.com is disabled"]

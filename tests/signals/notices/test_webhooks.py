@@ -12,7 +12,7 @@ from desks.models import NoticeChoice, QueuedNotice
 from desks.models.notice import NoticeKind
 from signals.notices.writers import LASTING, write_lost_keys
 from signals.webhooks import actions
-from signals.webhooks.models import Reason, Subscription
+from signals.webhooks.models import DisabledReason, Subscription
 from signals.webhooks.runner.delivery import finish, lease
 from tests import pages
 from tests.factories import a_bot, a_connected_desk, a_desk, a_staff_user
@@ -57,7 +57,7 @@ class TestThePlatformsWebhook:
         return a_staff_user()
 
     def disable(self, webhook):
-        assert actions.disable(webhook=webhook, reason=Reason.FAILED)
+        assert actions.disable(webhook=webhook, reason=DisabledReason.FAILED)
         write()
         write()
 
@@ -76,7 +76,7 @@ class TestThePlatformsWebhook:
     def test_it_can_be_turned_off_and_a_removed_one_leads_to_the_list(self, staff):
         other, webhook = a_staff_user("other@example.com"), an_active_webhook()
         NoticeChoice.objects.create(user=other, off=["operations"])
-        assert actions.disable(webhook=webhook, reason=Reason.GONE)
+        assert actions.disable(webhook=webhook, reason=DisabledReason.GONE)
         webhook.delete()
         write()
         assert waiting() == ["The platform's webhook is disabled"]

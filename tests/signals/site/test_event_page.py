@@ -11,7 +11,7 @@ from desks.models import User
 from events.actors import SYSTEM
 from events.kinds import SUPPRESSED, Kind
 from events.models import Event
-from signals.law.refusals import REASONS
+from signals.law.refusals import EXPLANATIONS
 from signals.reports.reasons import DECIDED, NOT_REACHED, PASSED, checks
 from tests.client import push, signed_in
 from tests.factories import (
@@ -74,7 +74,7 @@ class TestReason:
     def test_every_code_that_the_intake_can_record_has_a_reason_and_a_check(self):
         recorded = {"signature_invalid", "nonce_used", "signal_too_old", *REFUSED}
         recorded |= {"no_election", "no_card", "desk_not_ready"}
-        assert set(REASONS) == recorded
+        assert set(EXPLANATIONS) == recorded
 
     def test_only_the_pair_is_told_where_only_the_pair_differs(self, owner, bot):
         refuse(bot, pair="SOL/USDT")

@@ -12,7 +12,7 @@ from events.http.cursors import log_cursor
 from events.models import Head
 from events.times import truncate_to_milliseconds
 from signals.webhooks import actions
-from signals.webhooks.models import DeliveryAttempt, Reason, Subscription
+from signals.webhooks.models import DeliveryAttempt, DisabledReason, Subscription
 from tests.client import JSON, SUBSCRIPTIONS, Response
 
 URL = "https://hooks.example.com/quietly/1f3a?team=7"
@@ -54,7 +54,7 @@ def a_webhooks_life(desk: Desk | None) -> None:
         actions.note_failing(timezone.now())
         webhook.refresh_from_db()
         actions.note_that_it_works(webhook=webhook)
-        assert actions.disable(webhook=webhook, reason=Reason.GONE)
+        assert actions.disable(webhook=webhook, reason=DisabledReason.GONE)
         if comes_to_nothing:
             actions.remove(webhook=webhook, actor=SYSTEM)
     an_active_webhook(desk)

@@ -19,7 +19,7 @@ from signals.webhooks.models import (
     MAX_OF_DESK,
     MAX_OF_PLATFORM,
     DeliveryAttempt,
-    Reason,
+    DisabledReason,
     Subscription,
     SubscriptionSecret,
 )
@@ -491,7 +491,7 @@ def test_what_was_never_verified_is_not_active_after_resuming(desk, owner):
 def test_a_disabled_one_resumes_where_it_stopped(desk, owner):
     webhook = an_active_webhook(desk)
     Subscription.objects.update(failures=30, failing_since=timezone.now())
-    assert actions.disable(webhook=webhook, reason=Reason.FAILED)
+    assert actions.disable(webhook=webhook, reason=DisabledReason.FAILED)
     record = owner.get(of(webhook)).json()
     assert (record["state"], record["reason"]) == ("disabled", "failed")
     record = change(owner, webhook, paused=False).json()
@@ -569,7 +569,7 @@ def test_rewinding_goes_back_and_forward(desk, owner):
 def test_a_cursor_of_another_epoch_has_no_lag_and_must_be_moved_before_resuming(desk, owner):
     webhook = an_active_webhook(desk)
     Head.objects.update(epoch="0" * 8)
-    assert actions.disable(webhook=webhook, reason=Reason.CURSOR_LOST)
+    assert actions.disable(webhook=webhook, reason=DisabledReason.CURSOR_LOST)
     assert owner.get(of(webhook)).json()["lag"] is None
     assert code(change(owner, webhook, paused=False)) == "cursor_lost"
     assert act(owner, webhook, "rewind", after=cursor_at(1)).json()["state"] == "disabled"
@@ -589,7 +589,7 @@ def test_what_changed_meanwhile_is_neither_verified_nor_disabled(desk, owner):
     assert Subscription.objects.get().state == "unverified"
     active = an_active_webhook(desk)
     change(owner, active, paused=True)
-    assert not actions.disable(webhook=active, reason=Reason.GONE)
+    assert not actions.disable(webhook=active, reason=DisabledReason.GONE)
 
 
 def test_an_active_one_that_fails_is_shown_as_failing(desk, owner):

@@ -22,11 +22,11 @@ from signals.webhooks.models import (
     MAX_ATTEMPTS,
     MAX_OF_DESK,
     DeliveryAttempt,
-    Reason,
+    DisabledReason,
     Subscription,
     without_groups,
 )
-from signals.webhooks.pages import GROUPS, groups_of, in_words, kinds_of, receivers
+from signals.webhooks.pages import EVENT_CHOICES, groups_of, in_words, kinds_of, receivers
 from signals.webhooks.runner.pending_events import read_one
 from tests import factories, pages
 from tests.client import push
@@ -85,11 +85,11 @@ def control(page: str, row: Subscription | None = None) -> str:
 
 class TestGroups:
     def test_each_kind_is_in_exactly_one_group(self):
-        kinds = [kind for group in GROUPS.values() for kind in group.kinds]
+        kinds = [kind for group in EVENT_CHOICES.values() for kind in group.kinds]
         assert sorted(kinds) == sorted(Kind)
 
     def test_none_and_all_mean_every_kind(self):
-        assert kinds_of([]) == kinds_of(list(GROUPS)) == []
+        assert kinds_of([]) == kinds_of(list(EVENT_CHOICES)) == []
 
     def test_what_was_chosen_is_chosen_again(self):
         kinds = kinds_of(["bots", "fills"])
@@ -393,7 +393,7 @@ def test_the_page_says_when_a_failed_delivery_is_tried_again(desk, owner, ahead,
 def test_the_desks_page_says_that_a_webhook_fails_or_is_disabled(desk, owner):
     webhook = a_failing_webhook(desk)
     assert "The webhook to hooks.example.com fails." in pages.words(owner.get("/desk"))
-    actions.disable(webhook=webhook, reason=Reason.FAILED)
+    actions.disable(webhook=webhook, reason=DisabledReason.FAILED)
     assert "is disabled. Its events wait." in pages.words(owner.get("/desk"))
     assert "every attempt failed for 75 hours" in pages.words(owner.get(at(webhook)))
 
@@ -433,7 +433,7 @@ def test_the_activity_says_what_changed_in_the_words_of_the_page(desk, owner):
 
 def test_the_activity_shows_the_host_of_a_webhook_that_is_there_and_the_log_names_none(desk, owner):
     webhook = an_active_webhook(desk)
-    assert actions.disable(webhook=webhook, reason=Reason.GONE)
+    assert actions.disable(webhook=webhook, reason=DisabledReason.GONE)
     event = Event.objects.latest("position")
     page = f"/activity/{event.id}"
     assert "The webhook to hooks.example.com was disabled" in pages.words(owner.get(page))
@@ -521,7 +521,7 @@ def test_a_webhook_whose_place_is_lost_skips_what_waits_and_is_resumed(desk, own
     webhook = an_active_webhook(desk)
     Subscription.objects.update(cursor_epoch="00000000", cursor_position=10**6)
     webhook.refresh_from_db()
-    actions.disable(webhook=webhook, reason=Reason.CURSOR_LOST)
+    actions.disable(webhook=webhook, reason=DisabledReason.CURSOR_LOST)
     assert "Skip what waits" in pages.words(owner.get(at(webhook)))
     asked, until = ask_to_skip(owner, webhook)
     assert "is lost" in pages.words(asked)

@@ -15,7 +15,7 @@ from events.models import Head
 from events.statements import execute
 from signals.outbound.guarded_client import KEEP_ALIVE, Client
 from signals.webhooks.models import DeliveryAttempt, Subscription
-from signals.webhooks.runner.delivery import AT_ONCE, Lease, Session, lease
+from signals.webhooks.runner.delivery import NO_PAUSE, Lease, Session, lease
 from signals.webhooks.runner.loop import Connections, Runner
 from signals.webhooks.runner.rates import Rates
 from tests.factories import a_desk
@@ -83,7 +83,7 @@ def test_what_cannot_be_saved_while_the_database_is_away_is_saved_later(caplog):
 
     async def test(runner: Runner) -> None:
         runner._add([row.pk])
-        assert runner._slots.take() == [row.pk]
+        assert runner._queue.take() == [row.pk]
         runner._ended.append(a_session(leased))
         runner._has_ended.set()
         saving = asyncio.create_task(runner._repeat(runner._save, 0.0, runner._is_done))
@@ -116,7 +116,7 @@ def test_a_webhook_whose_row_was_locked_for_a_moment_waits_again():
         runner._add([row.pk])
         await runner._lease_waiting()
         await runner._changed.wait()
-        assert runner._slots.take() == [row.pk]
+        assert runner._queue.take() == [row.pk]
 
     with ThreadPoolExecutor(1) as other:
         locking = other.submit(lock)
@@ -132,17 +132,17 @@ def test_a_webhook_whose_row_was_locked_for_a_moment_waits_again():
 def test_an_endpoint_that_failed_waits_apart_from_then_on():
     row = subscribe("https://a.example/")[1]
     (leased,), _ = lease([row.pk])
-    leased.failures, leased.pause = 1, AT_ONCE
+    leased.failures, leased.pause = 1, NO_PAUSE
 
     async def test(runner: Runner) -> None:
         runner._add([row.pk])
-        assert runner._slots.take() == [row.pk]
+        assert runner._queue.take() == [row.pk]
         runner._ended.append(a_session(leased))
         runner._has_ended.set()
         await runner._save()
         runner._add([0])
-        assert runner._slots.take() == [0]
-        assert runner._slots.take_slow() == [row.pk]
+        assert runner._queue.take() == [0]
+        assert runner._queue.take_slow() == [row.pk]
 
     run(test)
 
@@ -157,6 +157,6 @@ def test_after_a_restore_to_an_earlier_head_a_runner_looks_for_who_is_behind():
         runner._position = beyond
         runner._stop.set()
         await runner._follow()
-        assert runner._slots.take() == [row.pk]
+        assert runner._queue.take() == [row.pk]
 
     run(test)

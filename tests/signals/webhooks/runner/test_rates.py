@@ -16,7 +16,7 @@ from events.models import Head
 from signals.outbound.schedule import Rate
 from signals.webhooks import actions
 from signals.webhooks.models import DeliveryAttempt
-from signals.webhooks.runner.rates import NAME, ask_for, forget_old, take
+from signals.webhooks.runner.rates import NAME_PREFIX, forget_old, rate_names, take
 from tests.factories import a_bot, a_card, a_ready_desk
 from tests.signals.outbound.listeners import LOOPBACK, OTHER_LOOPBACK, endpoint
 from tests.signals.webhooks.runner.oracle import must_hear
@@ -123,12 +123,12 @@ class TestRunners:
         rates: Any = {"DELIVERY_HOST_RATE": "1/hour", "DELIVERY_DESK_RATE": "1/hour"}
         with runners(tmp_path, **rates):
             until(have(HISTORY, found))
-        assert not Rate.objects.filter(name__startswith=NAME).exists()
+        assert not Rate.objects.filter(name__startswith=NAME_PREFIX).exists()
         free = heard()
         replay(free, desk)
         with runners(tmp_path, DELIVERY_HOST_RATE=OFF, DELIVERY_DESK_RATE=OFF):
             until(have(HISTORY, free))
-        assert not Rate.objects.filter(name__startswith=NAME).exists()
+        assert not Rate.objects.filter(name__startswith=NAME_PREFIX).exists()
 
     def test_one_that_waits_in_vain_goes_on_later_and_holds_up_nobody_elsewhere(
         self, tmp_path, heard
@@ -155,27 +155,29 @@ class TestRunners:
 class TestTake:
     def test_a_desk_gets_what_its_rate_allows_and_the_next_one_its_own(self, settings):
         settings.DELIVERY_HOST_RATE, settings.DELIVERY_DESK_RATE = OFF, "1/hour"
-        first, second = ask_for("a.example", 1), ask_for("b.example", 2)
+        first, second = rate_names("a.example", 1), rate_names("b.example", 2)
         assert take([first, first, second]) == ([first, second], {first.desk})
         assert take([first, second]) == ([], {first.desk, second.desk})
 
     def test_a_host_gets_what_its_rate_allows_from_all_desks(self, settings):
         settings.DELIVERY_HOST_RATE, settings.DELIVERY_DESK_RATE = "1/hour", "1/hour"
-        first, second, third = (ask_for(*one) for one in (("a.x", 1), ("a.x", 2), ("b.x", 2)))
+        first, second, third = (rate_names(*one) for one in (("a.x", 1), ("a.x", 2), ("b.x", 2)))
         assert first.host == second.host != third.host
         # What its host refuses does not count for a desk.
         assert take([first, second, third]) == ([first, third], {first.host})
 
     def test_a_rate_that_is_off_has_no_row(self, settings):
         settings.DELIVERY_HOST_RATE, settings.DELIVERY_DESK_RATE = OFF, "1/hour"
-        ask = ask_for("a.example", 1)
+        ask = rate_names("a.example", 1)
         take([ask])
-        assert Rate.objects.get(name__startswith=NAME).name == ask.desk
+        assert Rate.objects.get(name__startswith=NAME_PREFIX).name == ask.desk
 
     def test_old_ones_are_forgotten_and_none_that_still_says_something(self, settings):
         settings.DELIVERY_HOST_RATE = settings.DELIVERY_DESK_RATE = "1/minute"
-        take([ask_for("a.example", 1)])
-        names = set(Rate.objects.filter(name__startswith=NAME).values_list("name", flat=True))
+        take([rate_names("a.example", 1)])
+        names = set(
+            Rate.objects.filter(name__startswith=NAME_PREFIX).values_list("name", flat=True)
+        )
         other = Rate.objects.create(name="another", used_until=timezone.now() - timedelta(days=9))
         forget_old()
         assert Rate.objects.filter(name__in=names).count() == len(names) == 2
@@ -187,13 +189,13 @@ class TestTake:
     def test_forgetting_waits_for_no_row_in_use(self, settings):
         """Whoever uses it may wait for another that is about to be deleted."""
         settings.DELIVERY_HOST_RATE, settings.DELIVERY_DESK_RATE = OFF, "1/minute"
-        in_use, unused = ask_for("a.example", 1).desk, ask_for("a.example", 2).desk
+        in_use, unused = rate_names("a.example", 1).desk, rate_names("a.example", 2).desk
         old = timezone.now() - timedelta(hours=2)
         Rate.objects.bulk_create([Rate(name=name, used_until=old) for name in (in_use, unused)])
         with ThreadPoolExecutor(1) as other, transaction.atomic():
             Rate.objects.select_for_update().get(name=in_use)
             other.submit(_forget_old).result()
-        assert Rate.objects.get(name__startswith=NAME).name == in_use
+        assert Rate.objects.get(name__startswith=NAME_PREFIX).name == in_use
 
 
 def _forget_old():

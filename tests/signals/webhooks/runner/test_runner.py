@@ -14,7 +14,7 @@ from events.actors import SYSTEM
 from events.http.cursors import log_cursor
 from events.models import Event, Head
 from signals.webhooks import actions
-from signals.webhooks.models import DeliveryAttempt, Reason, State, Subscription
+from signals.webhooks.models import DeliveryAttempt, DisabledReason, State, Subscription
 from tests import client
 from tests.factories import a_bot, a_card, a_desk_token, a_ready_desk
 from tests.signals.outbound.listeners import endpoint, reply, taking
@@ -138,15 +138,15 @@ def test_what_ends_a_subscription(tmp_path, card):
         with runners(tmp_path):
             a_bot(desk)
             for row, reason in (
-                (gone_row, Reason.GONE),
-                (failing_row, Reason.FAILED),
-                (lost_row, Reason.CURSOR_LOST),
+                (gone_row, DisabledReason.GONE),
+                (failing_row, DisabledReason.FAILED),
+                (lost_row, DisabledReason.CURSOR_LOST),
             ):
                 until(lambda row=row: current(row).state == State.DISABLED and not row.leased_until)
                 assert (row.reason, row.next_attempt_at) == (reason, None)
         assert (len(gone.requests), len(failing.requests), well.requests) == (1, 1, [])
     told = Event.objects.filter(kind="subscription.disabled").values_list("content", flat=True)
-    assert {one["data"]["reason"] for one in told} == set(Reason)
+    assert {one["data"]["reason"] for one in told} == set(DisabledReason)
 
 
 def test_a_proven_test_makes_a_new_subscription_active(tmp_path, card):

@@ -2,12 +2,12 @@
 
 import pytest
 
-from signals.webhooks.runner.loop import MOST_SESSIONS, MOST_SLOW, SLOW_TOGETHER, Slots
+from signals.webhooks.runner.loop import MOST_SESSIONS, MOST_SLOW, SLOW_BATCH_SIZE, SessionQueue
 
 
 @pytest.fixture
 def slots():
-    return Slots()
+    return SessionQueue()
 
 
 def start(slots):
@@ -66,9 +66,9 @@ def test_nobody_waits_behind_those_that_hang(slots):
 
 
 def test_those_that_hang_begin_a_few_at_a_time_however_many_others_wait(slots):
-    hang(slots, range(2 * SLOW_TOGETHER))
+    hang(slots, range(2 * SLOW_BATCH_SIZE))
     slots.add(range(-1000, 0))
-    assert slots.take_slow() == list(range(SLOW_TOGETHER))
+    assert slots.take_slow() == list(range(SLOW_BATCH_SIZE))
 
 
 def test_one_that_fails_meanwhile_waits_apart_and_no_more_once_it_is_well(slots):
