@@ -39,7 +39,6 @@ from tests.client import (
 )
 from tests.client import code as code_of
 from tests.client import signed_in as browser_of
-from tests.config.test_permission_matrix import undone
 from tests.factories import Bot
 from tests.routes import address, routes
 from tests.signals import bodies
@@ -478,15 +477,14 @@ def test_every_route_of_the_api_has_its_operations():
     assert {" ".join(name.split()[:2]) for name in OPERATIONS} == expected
 
 
-def test_of_several_faults_the_first_of_the_contracts_order_is_told(world):
-    unlimited = dict.fromkeys(world.settings.LIMITS, "off")
-    for name, (make, faults) in OPERATIONS.items():
-        with undone():
-            for mended in range(len(faults) + 1):
-                world.settings.LIMITS, world.settings.REQUIRE_HTTPS = unlimited, False
-                ask = make(world)
-                for _, spoil in reversed(faults[mended:]):
-                    spoil(ask, world)
-                expected = faults[mended][0] if mended < len(faults) else "ok"
-                left = [code for code, _ in faults[mended:]]
-                assert code_of(world.send(ask)) == expected, (name, left)
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_of_several_faults_the_first_of_the_contracts_order_is_told(world, name):
+    make, faults = OPERATIONS[name]
+    unlimited = {**world.settings.LIMITS, **dict.fromkeys(world.settings.LIMITS, "off")}
+    for mended in range(len(faults) + 1):
+        world.settings.LIMITS, world.settings.REQUIRE_HTTPS = unlimited, False
+        ask = make(world)
+        for _, spoil in reversed(faults[mended:]):
+            spoil(ask, world)
+        expected = faults[mended][0] if mended < len(faults) else "ok"
+        assert code_of(world.send(ask)) == expected, [expected for expected, _ in faults[mended:]]
