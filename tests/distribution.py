@@ -10,8 +10,22 @@ from xdist.scheduler import LoadFileScheduling
 TOGETHER = ("tests/browser/", "tests/conformance/", "tests/drills/test_layout")
 
 
+# The files that share the servers of tests/config/conftest.py.
+WITH_WEB = (
+    "tests/config/live/test_live",
+    "tests/config/openapi/test_generated_client",
+    "tests/config/server/test_framing",
+    "tests/config/test_files",
+    "tests/config/test_logging_setup",
+    "tests/config/test_metrics",
+    "tests/config/test_readme",
+)
+
+
 def unit_of(file: str) -> str:
     """The unit of work to which the tests of a file belong."""
+    if file.startswith(WITH_WEB):
+        return WITH_WEB[0]
     return next((shared for shared in TOGETHER if file.startswith(shared)), file)
 
 

@@ -3,7 +3,7 @@
 import pytest
 from xdist.scheduler import LoadFileScheduling, LoadScopeScheduling
 
-from tests.distribution import TOGETHER, Distribution
+from tests.distribution import TOGETHER, WITH_WEB, Distribution, unit_of
 
 pytestmark = pytest.mark.once
 
@@ -21,3 +21,7 @@ def test_files_that_share_servers_are_one_unit(shared):
     assert (
         distribution._split_scope("tests/events/test_log.py::test_it") == "tests/events/test_log.py"
     )
+
+
+def test_so_are_those_that_share_a_service_from_several_folders():
+    assert {unit_of(f"{file}.py") for file in WITH_WEB} == {WITH_WEB[0]}

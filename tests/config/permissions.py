@@ -284,5 +284,3 @@ SIGNED_IN = {
     "sessions/end/",
     "sessions/<int:pk>/end/",
 }
-
-METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")

@@ -12,7 +12,7 @@ from django.db import connection
 from config.environment import ROOT
 from events import writer_queue
 from tests.drills.layout import listeners
-from tests.server import KEYS, serving
+from tests.server import KEYS
 
 pytestmark = [pytest.mark.once, pytest.mark.processes]
 
@@ -25,7 +25,7 @@ def others_may(file: Path) -> bool:
 
 
 def test_what_is_written_is_its_owners_alone(tmp_path):
-    """The files of database, journal and queue, made by the real commands."""
+    """The file of the database, made by a real command."""
     given = {
         "PATH": os.environ["PATH"],
         "ENV_FILE": os.devnull,
@@ -33,23 +33,16 @@ def test_what_is_written_is_its_owners_alone(tmp_path):
         "DATABASE_URL": f"sqlite:///{tmp_path / 'service.sqlite3'}",
         **dict.fromkeys(KEYS, KEY),
     }
-    for command in (["migrate", "--no-input"], ["seed", "--desks=1"]):
-        line = ["sh", "-c", 'umask 0 && exec "$@"', "sh", sys.executable, "manage.py", *command]
-        subprocess.run(line, cwd=ROOT, env=given, check=True, capture_output=True)
-    written = {file.name for file in tmp_path.iterdir()}
-    assert {"service.sqlite3", "service.sqlite3.queue"} <= written
+    command = (sys.executable, "manage.py", "createcachetable")
+    line = ["sh", "-c", 'umask 0 && exec "$@"', "sh", *command]
+    subprocess.run(line, cwd=ROOT, env=given, check=True, capture_output=True)
+    assert (tmp_path / "service.sqlite3").stat().st_size
     assert not [file for file in tmp_path.iterdir() if others_may(file)]
 
 
-def test_what_the_server_writes_is_too():
-    before = os.umask(0)
-    try:
-        with serving(WEB_CONCURRENCY="1") as server:
-            port = int(server.environment["PORT"])
-            masks = {mask_of(pid) for pid in listeners(port)}
-            static = [*Path(server.environment["STATIC_ROOT"]).rglob("*.css")]
-    finally:
-        os.umask(before)
+def test_what_the_server_writes_is_too(web):
+    masks = {mask_of(pid) for pid in listeners(int(web.environment["PORT"]))}
+    static = [*Path(web.environment["STATIC_ROOT"]).rglob("*.css")]
     assert masks == {OWNER_ONLY}
     assert static
     assert all(file.stat().st_mode & stat.S_IROTH for file in static), "those are everybody's"

@@ -12,27 +12,19 @@ from prometheus_client.parser import text_string_to_metric_families
 from config.environment import ROOT
 from tests.client import HOOK, signed
 from tests.conformance.streams import MEDIA_TYPE, frames_of
-from tests.server import serving
+from tests.server import METRICS_TOKEN
 from tests.signals.contract.test_relay import message
 from tests.streams import wait_until
 
 pytestmark = [pytest.mark.processes, pytest.mark.once]
 
-TOKEN = secrets.token_hex(32)
-READER = {"Authorization": f"Bearer {TOKEN}"}
+READER = {"Authorization": f"Bearer {METRICS_TOKEN}"}
 LOAD = 24  # requests of each sort
 
 
-@pytest.fixture(scope="module")
-def server():
-    """Two workers, whose metrics are added up."""
-    with serving(METRICS_TOKEN=TOKEN) as server:
-        yield server
-
-
-def numbers(server):
+def numbers(web):
     """Returns every sample by name and labels."""
-    answer = httpx2.get(f"{server.base_url}/metrics", headers=READER, trust_env=False)
+    answer = httpx2.get(f"{web.base_url}/metrics", headers=READER, trust_env=False)
     assert answer.status_code == 200, answer.text
     assert answer.headers["Content-Type"].startswith("text/plain")
     families = text_string_to_metric_families(answer.text)
@@ -43,12 +35,12 @@ def numbers(server):
     }
 
 
-def pushed(server, **changes):
+def pushed(web, **changes):
     """Sends each request on a new connection, so that both workers get some."""
-    bot = server.seed["automation"]
+    bot = web.seed["automation"]
     body = message(bot, **changes).encode()
     return httpx2.post(
-        f"{server.base_url}{HOOK}",
+        f"{web.base_url}{HOOK}",
         content=body,
         headers=signed(bot["secret"], body=body),
         trust_env=False,
@@ -64,15 +56,15 @@ def grown(before, after, name):
     }
 
 
-def test_after_a_load_they_equal_what_was_sent(server):
-    before = numbers(server)
+def test_after_a_load_they_equal_what_was_sent(web):
+    before = numbers(web)
     sent = Counter()
     for _ in range(LOAD):
-        sent[pushed(server).status_code] += 1
-        sent[pushed(server, direction="short").status_code] += 1
-        sent[pushed(server, pair="ETHUSDT").status_code] += 1
-    httpx2.get(f"{server.base_url}/api/v1/me", trust_env=False)
-    after = numbers(server)
+        sent[pushed(web).status_code] += 1
+        sent[pushed(web, direction="short").status_code] += 1
+        sent[pushed(web, pair="ETHUSDT").status_code] += 1
+    httpx2.get(f"{web.base_url}/api/v1/me", trust_env=False)
+    after = numbers(web)
     assert sent == {200: LOAD, 422: 2 * LOAD}
     assert grown(before, after, "signals_received_total") == {
         ("filled", "tradingview"): LOAD,
@@ -91,32 +83,32 @@ def test_after_a_load_they_equal_what_was_sent(server):
     assert after["signals_log_head",] - before["signals_log_head",] == 3 * LOAD
 
 
-def test_every_metric_that_an_alert_reads_is_there(server):
+def test_every_metric_that_an_alert_reads_is_there(web):
     rules = (ROOT / "deploy" / "alerts.yaml").read_text()
-    pushed(server)
-    pushed(server, direction="short")
-    assert set(re.findall(r"signals_\w+", rules)) <= {key[0] for key in numbers(server)}
+    pushed(web)
+    pushed(web, direction="short")
+    assert set(re.findall(r"signals_\w+", rules)) <= {key[0] for key in numbers(web)}
 
 
-def test_no_label_names_who_was_counted(server):
-    pushed(server)
-    names = {name for key in numbers(server) for name, _ in key[1:]}
+def test_no_label_names_who_was_counted(web):
+    pushed(web)
+    names = {name for key in numbers(web) for name, _ in key[1:]}
     numbered = {"route", "status", "source", "outcome", "code", "le", "part", "state"}
     assert names <= numbered | {"waited_for"}
 
 
-def test_paths_and_sources_that_anybody_makes_up_are_one_label(server):
+def test_paths_and_sources_that_anybody_makes_up_are_one_label(web):
     def labels():
-        return {value for key in numbers(server) for _, value in key[1:]}
+        return {value for key in numbers(web) for _, value in key[1:]}
 
     def made_up_once():
         made_up = secrets.token_hex(8)
-        httpx2.get(f"{server.base_url}/{made_up}", trust_env=False)
-        httpx2.get(f"{server.base_url}/problems/{made_up}", trust_env=False)
+        httpx2.get(f"{web.base_url}/{made_up}", trust_env=False)
+        httpx2.get(f"{web.base_url}/problems/{made_up}", trust_env=False)
         httpx2.post(
-            f"{server.base_url}/api/hooks/signal",
+            f"{web.base_url}/api/hooks/signal",
             json={"source": made_up},
-            headers={"Authorization": f"Bearer {server.seed['platformToken']}"},
+            headers={"Authorization": f"Bearer {web.seed['platformToken']}"},
             trust_env=False,
         )
 
@@ -129,38 +121,38 @@ def test_paths_and_sources_that_anybody_makes_up_are_one_label(server):
     assert {"none", "unknown", "problems/<str:code>"} <= before
 
 
-def test_a_waiting_reader_is_counted_while_it_waits(server):
-    reader = {"Authorization": f"Bearer {server.seed['readToken']}"}
-    events = f"{server.base_url}/api/v1/events"
+def test_a_waiting_reader_is_counted_while_it_waits(web):
+    reader = {"Authorization": f"Bearer {web.seed['readToken']}"}
+    events = f"{web.base_url}/api/v1/events"
     tail = httpx2.get(f"{events}?order=desc&limit=1", headers=reader, trust_env=False).json()[
         "next"
     ]
-    assert numbers(server)["signals_waiting_readers",] == 0
+    wait_until(lambda: not numbers(web)["signals_waiting_readers",], "others wait")
     with httpx2.Client(trust_env=False, timeout=60) as client:
         request = client.build_request("GET", f"{events}?after={tail}&wait=25", headers=reader)
         waiting = threading.Thread(target=client.send, args=(request,))
         waiting.start()
-        while numbers(server)["signals_waiting_readers",] != 1:
+        while numbers(web)["signals_waiting_readers",] != 1:
             assert waiting.is_alive()
-        pushed(server)
+        pushed(web)
         waiting.join()
-    assert numbers(server)["signals_waiting_readers",] == 0
+    assert numbers(web)["signals_waiting_readers",] == 0
 
 
-def test_a_stream_is_counted_while_it_is_open_and_so_is_what_it_gets(server):
-    headers = {"Authorization": f"Bearer {server.seed['readToken']}", "Accept": MEDIA_TYPE}
-    before = numbers(server)
-    assert before["signals_live_readers",] == 0
-    with httpx2.Client(base_url=server.base_url, trust_env=False, timeout=60) as client:
+def test_a_stream_is_counted_while_it_is_open_and_so_is_what_it_gets(web):
+    headers = {"Authorization": f"Bearer {web.seed['readToken']}", "Accept": MEDIA_TYPE}
+    wait_until(lambda: not numbers(web)["signals_live_readers",], "others read")
+    before = numbers(web)
+    with httpx2.Client(base_url=web.base_url, trust_env=False, timeout=60) as client:
         with client.stream("GET", "/api/v1/events", headers=headers) as answer:
             frames = frames_of(answer.iter_lines())
             assert next(frames).retry
-            during = numbers(server)
+            during = numbers(web)
             assert during["signals_live_readers",] == during["signals_waiting_readers",] == 1
-            pushed(server)
+            pushed(web)
             event = next(frame for frame in frames if frame.data)
-        wait_until(lambda: not numbers(server)["signals_live_readers",], "the reader is not gone")
-    after = numbers(server)
+        wait_until(lambda: not numbers(web)["signals_live_readers",], "the reader is not gone")
+    after = numbers(web)
     assert grown(before, after, "signals_live_lag_seconds_count") == {(): 1}
     [written] = grown(before, after, "signals_live_written_bytes_total").values()
     assert written > len(event.data)
@@ -169,11 +161,11 @@ def test_a_stream_is_counted_while_it_is_open_and_so_is_what_it_gets(server):
 
 @pytest.mark.parametrize(
     "authorization",
-    [None, "Bearer", "Bearer wrong", pytest.param(TOKEN, id="no scheme"), "Bearer é"],
+    [None, "Bearer", "Bearer wrong", pytest.param(METRICS_TOKEN, id="no scheme"), "Bearer é"],
 )
-def test_without_the_token_there_is_nothing(server, authorization):
+def test_without_the_token_there_is_nothing(web, authorization):
     headers = {"Authorization": authorization.encode()} if authorization else {}
-    answer = httpx2.get(f"{server.base_url}/metrics", headers=headers, trust_env=False)
+    answer = httpx2.get(f"{web.base_url}/metrics", headers=headers, trust_env=False)
     assert answer.status_code == 404
     assert "signals_" not in answer.text
 
@@ -184,6 +176,6 @@ def test_by_default_nobody_has_one(client, headers):
     assert client.get("/metrics", headers=headers).status_code == 404
 
 
-def test_which_parts_are_up_is_a_number(server):
-    parts = {key[1][1]: value for key, value in numbers(server).items() if key[0].endswith("_up")}
+def test_which_parts_are_up_is_a_number(web):
+    parts = {key[1][1]: value for key, value in numbers(web).items() if key[0].endswith("_up")}
     assert parts == {"database": 1, "migrations": 1, "limits": 1, "cache": 1}

@@ -15,7 +15,7 @@ import pytest
 from events.http.cursors import log_cursor
 from events.http.refusals import TokenInvalid
 from signals.client import Engine
-from tests.server import READY, ROOT, guarded, serving, serving_beside
+from tests.server import READY, ROOT, guarded, serving_beside
 
 pytestmark = [pytest.mark.processes, pytest.mark.once]
 
@@ -26,12 +26,6 @@ IN_TIME = 120  # seconds
 NEEDED = ("httpx2", "httpcore2", "h11", "anyio", "idna", "truststore", "typing-extensions")
 
 
-@pytest.fixture(scope="module")
-def server():
-    with serving(WEB_CONCURRENCY="1") as server:
-        yield server
-
-
 def block(language: str, holding: str) -> str:
     """Returns the one code block of a language that contains this text."""
     (found,) = [
@@ -40,8 +34,8 @@ def block(language: str, holding: str) -> str:
     return found
 
 
-def in_shell(script: str, server, **environment: str) -> str:
-    script = script.replace("http://localhost:8000", server.base_url)
+def in_shell(script: str, web, **environment: str) -> str:
+    script = script.replace("http://localhost:8000", web.base_url)
     done = subprocess.run(
         ["sh", "-e", "-c", script],
         env={"PATH": os.environ["PATH"], **environment},
@@ -54,7 +48,7 @@ def in_shell(script: str, server, **environment: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def python(server, tmp_path_factory):
+def python(web, tmp_path_factory):
     """The Python of a new environment, into which pip installs the client as the README says.
 
     pip is linked there, which takes less time than its installation, and so is what the client
@@ -70,7 +64,7 @@ def python(server, tmp_path_factory):
             (packages / name).symlink_to(needed.locate_file(name))
     command = block("sh", "pip install").strip()
     assert command.startswith("pip install ")
-    in_shell(f"{folder}/bin/python -m {command} --no-index --quiet", server)
+    in_shell(f"{folder}/bin/python -m {command} --no-index --quiet", web)
     return folder / "bin" / "python"
 
 
@@ -125,15 +119,15 @@ class ExampleEngine:
         self._process.stdout.close()
 
 
-def test_the_example_engine_misses_and_repeats_nothing_over_a_restart(server, python, tmp_path):
-    card, token = server.seed["card"], server.seed["platformToken"]
-    with Engine(server.base_url, token) as other, ExitStack() as stack:
+def test_the_example_engine_misses_and_repeats_nothing_over_a_restart(web, python, tmp_path):
+    card, token = web.seed["card"], web.seed["platformToken"]
+    with Engine(web.base_url, token) as other, ExitStack() as stack:
 
         def fan_out(nonce):
             position = other.fan_out(card, nonce=nonce).signal["position"]
             return rf"(?<!\d){position} signal\.filled  all"
 
-        with serving_beside(server) as beside:
+        with serving_beside(web, WEB_CONCURRENCY="1") as beside:
             example = stack.enter_context(ExampleEngine(python, tmp_path, beside.base_url, token))
             example.wait_for(
                 rf"{READY} of {READY} desks filled: {card['pair']} {card['direction']}"
@@ -146,15 +140,15 @@ def test_the_example_engine_misses_and_repeats_nothing_over_a_restart(server, py
             said = "".join(example.printed)
             assert said.count("The client waits") == said.count("The service answers again.") == 1
             example.wait_for(fan_out("after"))
-        page = other.page(kinds=["signal.filled", "signal.refused"])
-        happened = [event["position"] for event in page["events"]]
+        happened, after = [], None
+        while (page := other.page(after, kinds=["signal.filled", "signal.refused"]))["events"]:
+            happened += [event["position"] for event in page["events"]]
+            after = page["next"]
         assert example.positions == happened[: len(example.positions)]
 
 
-def test_the_example_engine_ends_with_one_sentence_if_its_token_is_not_valid(
-    server, python, tmp_path
-):
-    with ExampleEngine(python, tmp_path, server.base_url, "svc_plat_none") as example:
+def test_the_example_engine_ends_with_one_sentence_if_its_token_is_not_valid(web, python, tmp_path):
+    with ExampleEngine(python, tmp_path, web.base_url, "svc_plat_none") as example:
         status, printed = example.end()
     detail = re.escape(TokenInvalid.detail)
     assert status == 1
@@ -162,17 +156,17 @@ def test_the_example_engine_ends_with_one_sentence_if_its_token_is_not_valid(
     assert re.fullmatch(rf"The engine stops: 401 token_invalid: {detail}\n{advice}\n", printed)
 
 
-def test_the_example_engine_says_what_to_delete_if_the_log_is_another_one(server, python, tmp_path):
+def test_the_example_engine_says_what_to_delete_if_the_log_is_another_one(web, python, tmp_path):
     (tmp_path / "engine.cursor").write_text(log_cursor("another", 1))
-    with ExampleEngine(python, tmp_path, server.base_url, server.seed["platformToken"]) as example:
+    with ExampleEngine(python, tmp_path, web.base_url, web.seed["platformToken"]) as example:
         status, printed = example.end()
     assert status == 1
     assert "The engine stops: 422 cursor_lost: " in printed
     assert "delete the file engine.cursor, and start again." in printed
 
 
-def test_a_signal_is_signed_in_a_shell_as_it_says(server):
-    bot = server.seed["automation"]
+def test_a_signal_is_signed_in_a_shell_as_it_says(web):
+    bot = web.seed["automation"]
     script = block("sh", "openssl dgst")
     for placeholder, value in (
         ("bot_…", bot["botId"]),
@@ -181,23 +175,23 @@ def test_a_signal_is_signed_in_a_shell_as_it_says(server):
     ):
         assert placeholder in script
         script = script.replace(placeholder, value)
-    first = json.loads(in_shell(script, server, SECRET=bot["secret"]))
-    again = json.loads(in_shell(script, server, SECRET=bot["secret"]))
+    first = json.loads(in_shell(script, web, SECRET=bot["secret"]))
+    again = json.loads(in_shell(script, web, SECRET=bot["secret"]))
     assert (first["outcome"], again["code"]) == ("filled", "nonce_used")
 
 
-def test_the_engines_calls_answer_as_it_says(server):
-    said = in_shell(block("sh", "desks?ready=1"), server, TOKEN=server.seed["platformToken"])
+def test_the_engines_calls_answer_as_it_says(web):
+    said = in_shell(block("sh", "desks?ready=1"), web, TOKEN=web.seed["platformToken"])
     assert said.count('"ready":true') == READY
     assert '"outcome":"filled"' in said
     assert '"kind":"signal.filled"' in said
 
 
-def test_curl_shows_the_stream_as_it_says(server):
-    token = server.seed["platformToken"]
+def test_curl_shows_the_stream_as_it_says(web):
+    token = web.seed["platformToken"]
     script = f"exec {block('sh', 'event-stream')}"
     with subprocess.Popen(
-        ["sh", "-c", script.replace("http://localhost:8000", server.base_url)],
+        ["sh", "-c", script.replace("http://localhost:8000", web.base_url)],
         env={"PATH": os.environ["PATH"], "TOKEN": token},
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -205,7 +199,7 @@ def test_curl_shows_the_stream_as_it_says(server):
     ) as process:
         try:
             assert process.stdout.readline().startswith("retry: ")
-            with Engine(server.base_url, token) as engine:
+            with Engine(web.base_url, token) as engine:
                 engine.fan_out(engine.card(), nonce="curl")
             assert "event: signal.filled\n" in process.stdout  # reads until it comes
         finally:

@@ -22,29 +22,16 @@ from events.live.streams import Reader
 from tests.client import EVENTS, bearer
 from tests.config.server.test_gunicorn import EVERYWHERE, NOT_REQUESTS, REFUSED, SECRET, exchange
 from tests.config.test_settings import KEYS, environment
-from tests.server import ADDRESS, Server, free_port, process_of, serving, serving_live
+from tests.server import ADDRESS, METRICS_TOKEN, Server, free_port, process_of, serving_live
 from tokens.crypto import formats
 
 pytestmark = [pytest.mark.processes, pytest.mark.once]
 
-METRICS_TOKEN = secrets.token_hex(32)
 STREAM = {"Accept": "text/event-stream"}
 # Names of headers that a server adds by itself, or that differ from request to request.
 OF_THE_SERVER = {"connection", "content-length", "date", "server", "transfer-encoding"}
 OF_THE_REQUEST = {"x-request-id"}
 ENDED_WITHIN = 5  # seconds (contract, section 4, events)
-
-
-@pytest.fixture(scope="module")
-def web() -> Iterator[Server]:
-    with serving(METRICS_TOKEN=METRICS_TOKEN, WEB_CONCURRENCY="1") as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def live(web) -> Iterator[Server]:
-    with serving_live(web) as server:
-        yield server
 
 
 def asked(server: Server, path: str, method: str = "GET", **headers: str) -> httpx2.Response:
@@ -260,19 +247,6 @@ def test_a_port_in_use_is_named(live):
     )
 
 
-def test_a_stop_is_no_failure(live):
-    given = {**live.environment, "LIVE_PORT": str(free_port())}
-    command = [sys.executable, "-m", "config.live"]
-    with subprocess.Popen(
-        command, cwd=ROOT, env=given, stderr=subprocess.PIPE, text=True
-    ) as second:
-        while "Started server" not in second.stderr.readline():
-            assert second.poll() is None
-        second.terminate()
-        second.stderr.read()
-    assert second.returncode == 0
-
-
 # A server whose database never answers.
 HANGING = """
 import sys, time
@@ -383,7 +357,7 @@ def test_a_stop_gives_up_in_the_time_that_the_contract_promises():
 
 
 def test_a_stop_ends_the_streams_one_after_the_other_and_nothing_is_lost(web):
-    """Each reader goes on at its cursor when the server is back, after a kill too."""
+    """Each reader goes on at its cursor when the server is back."""
     port, readers = str(free_port()), 15
     token = web.seed["platformToken"]
     url = f"http://{ADDRESS}:{port}{EVENTS}"
@@ -405,15 +379,12 @@ def test_a_stop_ends_the_streams_one_after_the_other_and_nothing_is_lost(web):
                 assert text.endswith('event: end\ndata: {"reason":"restarting"}\n\n')
                 cursors += re.findall(r"^id: (\S+)$", text, re.MULTILINE)[-1:]
             assert len(cursors) == readers
-        for _ in range(2):
-            with serving_live(web, LIVE_PORT=port) as live:
-                fill(web)
-                with client.stream(
-                    "GET", url, headers={**headers, "Last-Event-ID": cursors[0]}
-                ) as stream:
-                    assert next(positions(stream)) == head(web)
-                os.kill(process_of(live), signal.SIGKILL)
-                cursors = [listed(web)["next"]]
+        with serving_live(web, LIVE_PORT=port):
+            fill(web)
+            with client.stream(
+                "GET", url, headers={**headers, "Last-Event-ID": cursors[0]}
+            ) as back:
+                assert next(positions(back)) == head(web)
 
 
 def fill(web: Server) -> None:
@@ -428,14 +399,10 @@ def fill(web: Server) -> None:
     assert answer.status_code == 200, answer.text
 
 
-def listed(web: Server) -> dict[str, object]:
-    path = f"{EVENTS}?order=desc&limit=1"
-    page: dict[str, object] = asked(web, path, **bearer(web.seed["platformToken"])).json()
-    return page
-
-
 def head(web: Server) -> int:
-    return listed(web)["events"][0]["position"]
+    path = f"{EVENTS}?order=desc&limit=1"
+    page = asked(web, path, **bearer(web.seed["platformToken"])).json()
+    return page["events"][0]["position"]
 
 
 def positions(stream: httpx2.Response) -> Iterator[int]:

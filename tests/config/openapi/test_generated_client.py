@@ -10,7 +10,7 @@ import pytest
 from tests.conformance.browser import Browser
 from tests.conformance.client import Service, nonce
 from tests.conformance.streams import MEDIA_TYPE, PATIENCE, frames_of
-from tests.server import delivering, serving
+from tests.server import delivering
 from tests.signals.outbound.listeners import endpoint, reply, taking
 from tests.signals.webhooks.runner.stage import until
 
@@ -20,25 +20,19 @@ PACKAGE = "generated_client"
 
 
 @pytest.fixture(scope="module")
-def server():
-    with serving(DELIVERY_ALLOW="127.0.0.1/32", WEB_CONCURRENCY="1") as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def service(server):
-    with Service(server.base_url, server.seed) as found:
+def service(web):
+    with Service(web.base_url, web.seed) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
-def generated(server, tmp_path_factory):
+def generated(web, tmp_path_factory):
     """The folder of the generated package, which can be imported. Any warning is a failure."""
     folder = tmp_path_factory.mktemp("generated")
     settings = folder / "settings.json"
     settings.write_text('{"post_hooks": []}')  # it is not formatted
     options = {
-        "--url": f"{server.base_url}/api/schema",
+        "--url": f"{web.base_url}/api/schema",
         "--output-path": str(folder / PACKAGE),
         "--config": str(settings),
         "--meta": "none",
@@ -138,7 +132,7 @@ def test_it_deploys_fans_out_and_follows_the_feed(service, api, engine, models):
     assert events == followed
 
 
-def test_it_manages_a_webhook(service, api, engine, owner, models, server):
+def test_it_manages_a_webhook(service, api, engine, owner, models, web):
     def act(name, *body, status=200):
         done = api[name].sync_detailed(made.id, client=owner, **({"body": body[0]} if body else {}))
         assert done.status_code == status, done.content
@@ -169,7 +163,7 @@ def test_it_manages_a_webhook(service, api, engine, owner, models, server):
         again = create(client=owner, body=body, idempotency_key=key)
         assert (again.id, again.secret) == (made.id, None)
         heard.answer = taking(made.secret)
-        with delivering(server):
+        with delivering(web):
             tested = until(lambda: read().last_test)
             assert (read().state, tested.status) == ("active", 200)
             act("test_subscription", status=202)

@@ -6,12 +6,11 @@ would be a hang.
 
 import re
 import socket
-from collections.abc import Iterator
 
 import httpx2
 import pytest
 
-from tests.server import Server, serving, serving_live
+from tests.server import Server
 
 pytestmark = [pytest.mark.processes, pytest.mark.once]
 
@@ -50,18 +49,6 @@ REFUSED = {
     "large headers together": GET + f"A: {'a' * 8000}\r\n" * 70 + "\r\n",
     "many headers": GET + "A: a\r\n" * 500 + "\r\n",
 }
-
-
-@pytest.fixture(scope="module")
-def web() -> Iterator[Server]:
-    with serving(WEB_CONCURRENCY="1") as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def live(web) -> Iterator[Server]:
-    with serving_live(web) as server:
-        yield server
 
 
 @pytest.fixture(params=["web", "live"])
