@@ -27,7 +27,6 @@ from tests.streams import wait_until
 
 pytestmark = [
     pytest.mark.processes,
-    pytest.mark.alone,
     needs_servers,
     pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite has no standby"),
 ]
