@@ -14,6 +14,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -107,25 +108,26 @@ def layout(
         ExitStack() as stack,
     ):
         streaming = tuple(stack.enter_context(serving_live(one)) for _ in range(lives))
-        with _fronted(port, tls_port, (one, other), streaming, changed) as served:
+        with fronted(port, tls_port, (one, other), streaming, changed) as served:
             yield served
 
 
 @contextmanager
 def layout_without_webs() -> Iterator[Layout]:
     """nginx as it is deployed, with no server running, until the block ends."""
-    with _fronted(free_port(), free_port(), (), (), {}) as served:
+    with fronted(free_port(), free_port(), (), (), {}) as served:
         yield served
 
 
 @contextmanager
-def _fronted(
+def fronted(
     port: int,
     tls_port: int,
     webs: tuple[Server, ...],
     lives: tuple[Server, ...],
     changed: dict[str, str],
 ) -> Iterator[Layout]:
+    """nginx at these ports, in front of these servers, until the block ends."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)  # nginx's workers run as another user
@@ -198,12 +200,26 @@ def _wait_for(port: int, nginx: subprocess.Popen[bytes], log: Path) -> None:
 
 def listeners(port: int) -> list[int]:
     """The processes of the gunicorn that listens on the port, the oldest first."""
-    wanted = f"0100007F:{port:04X}"
-    lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
-    inode = next(
-        line.split()[9] for line in lines if line.split()[1] == wanted and line.split()[3] == "0A"
-    )
+    inode = next(inode for _, state, inode in _sockets(port) if state == "0A")
     return sorted(pid for pid in _processes() if f"socket:[{inode}]" in _open_files(pid))
+
+
+def connections(port: int) -> Counter[str]:
+    """How many connections the server at the port has not closed, by the address of the client."""
+    return Counter(
+        socket.inet_ntoa(bytes.fromhex(peer.partition(":")[0])[::-1])
+        for peer, state, _ in _sockets(port)
+        if state == "01"
+    )
+
+
+def _sockets(port: int) -> Iterator[tuple[str, str, str]]:
+    """The peer, the state and the inode of each socket at the port, as the kernel writes them."""
+    local = f"0100007F:{port:04X}"
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        fields = line.split()
+        if fields[1] == local:
+            yield fields[2], fields[3], fields[9]
 
 
 def _processes() -> list[int]:

@@ -31,7 +31,7 @@ import yaml
 
 from tests.drills.layout import HERE, NGINX
 from tests.drills.stage import Postgresql
-from tests.server import ADDRESS, ROOT, free_port
+from tests.server import ADDRESS, AS_INSTALLED, ROOT, free_port
 
 HANDBOOK = ROOT / "deploy" / "OPERATING.md"
 BLOCK = re.compile(r"^( *)```sh(?: ([^\n]+))?\n(.*?)^ *```$", re.M | re.S)
@@ -149,6 +149,7 @@ class Machine:
             "MACHINE": str(self.folder / "socket"),
             "CHECKOUT": str(self.at("/srv/containers")),
             "CONTAINER_SETTINGS": str(self.at("/srv/container")),
+            **AS_INSTALLED,
             "ENV_FILE": os.devnull,
             "PGHOST": ADDRESS,
             "PGPORT": str(self.postgresql.port),

@@ -37,6 +37,7 @@ class Crowd:
     """Clients of one kind. They send ``begun``, then one byte at a time if it is unfinished."""
 
     def __init__(self, port: int, address: str, number: int, begun: str) -> None:
+        self.address = address
         self.clients = [_connected(port, address) for _ in range(number)]
         self.drips = bool(begun) and not begun.endswith("\r\n\r\n")
         self._send(begun.encode())
@@ -54,10 +55,6 @@ class Crowd:
         """How many clients received an answer with this status."""
         begun = f"HTTP/1.1 {status} ".encode()
         return sum(_peek(client).startswith(begun) for client in self.clients)
-
-    def standing(self) -> int:
-        """How many connections the server has not closed."""
-        return sum(_stands(client) for client in self.clients)
 
     def close(self) -> None:
         for client in self.clients:
@@ -99,14 +96,3 @@ def _peek(client: socket.socket) -> bytes:
     with suppress(OSError):
         return client.recv(SMALL, socket.MSG_PEEK)
     return b""
-
-
-def _stands(client: socket.socket) -> bool:
-    try:
-        while client.recv(65536):
-            pass
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    return False

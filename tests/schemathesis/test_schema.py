@@ -63,7 +63,8 @@ def input_file(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 
 def test_nobody(server, input_file, tmp_path):
-    served = attack(server, input_file, tmp_path)
+    """Without the cases for each rule of a schema: nearly every answer is 401."""
+    served = attack(server, input_file, tmp_path, "--phases", "examples,fuzzing")
     assert served == {"GET /api/v1", "GET /api/hooks/signal"}
 
 
@@ -106,8 +107,9 @@ def test_a_platform_token_that_revokes_itself(server, input_file, tmp_path):
 
 
 def test_a_desk_token(server, input_file, tmp_path):
+    """Only GET, because it changes nothing."""
     token = server.seed["desks"][1]["deskToken"]
-    served = attack(server, input_file, tmp_path, *bearer(token), "--exclude-method", "DELETE")
+    served = attack(server, input_file, tmp_path, *bearer(token), "--include-method", "GET")
     assert served == {
         "GET /api/v1",
         "GET /api/v1/me",

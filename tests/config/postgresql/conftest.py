@@ -14,7 +14,6 @@ from tests.signals.bodies import fanout
 
 MARKS = [
     pytest.mark.processes,
-    pytest.mark.alone,
     needs_servers,
     pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite has no standby"),
 ]
