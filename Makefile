@@ -108,7 +108,7 @@ drills: .venv/dev .venv/patroni ## inject faults under load and check that nothi
 	@$(BIN)/python -m tests.drills.layout_conformance
 	@BATCH_KILLS=200 $(BIN)/pytest -q tests/signals/intake/test_batch_kills.py
 	@DELIVERY_KILLS=60 $(BIN)/pytest -q tests/signals/webhooks/runner/test_kills.py
-	@RACE_ROUNDS=50 DEMO_ONCE=1 $(BIN)/pytest -q tests/signals/intake/test_processes.py tests/signals/demo/test_demo.py
+	@RACE_ROUNDS=50 DEMO=1 $(BIN)/pytest -q tests/signals/intake/test_processes.py tests/signals/demo/test_demo.py
 	@MODEL_HISTORIES=150 $(BIN)/pytest -q tests/model
 	@EVENTS_EACH=2500 $(BIN)/pytest -q tests/events/test_processes.py
 	@ROTATION=1 $(BIN)/pytest -q tests/drills/test_key_rotation.py

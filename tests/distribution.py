@@ -7,7 +7,12 @@ the files that share the most expensive ones.
 from xdist.scheduler import LoadFileScheduling
 
 # The beginnings of their paths. The longest comes first: it is started first.
-TOGETHER = ("tests/browser/", "tests/conformance/", "tests/drills/test_layout")
+TOGETHER = (
+    "tests/browser/",
+    "tests/conformance/",
+    "tests/drills/test_layout",
+    "tests/signals/contract/test_relay",
+)
 
 
 # The files that share the servers of tests/config/conftest.py.

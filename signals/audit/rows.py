@@ -40,6 +40,8 @@ from tokens.models.token import READ, WRITE
 Row = dict[str, Any]
 Key = str | int | None  # of a row, or of what only one row may have
 
+KINDS = frozenset(Kind.values)  # ``Kind.values`` would be made anew for each event
+
 
 @dataclass(frozen=True)
 class Change:
@@ -220,7 +222,7 @@ class Owner:
 
     def apply(self, event: Event) -> None:
         """Applies the next event. Raises ``AuditMismatchError`` if it cannot follow."""
-        require(event.kind in Kind.values, "kind")
+        require(event.kind in KINDS, "kind")
         family = event.kind.partition(".")[0]
         if event.topic is PLATFORM or event.topic == EVERYONE:
             families = ("card",) if event.topic else ("token", "secret", "subscription")

@@ -9,6 +9,7 @@ import socket
 import threading
 import time
 from contextlib import contextmanager
+from typing import Any
 
 import httpx2
 import pytest
@@ -30,7 +31,7 @@ SLOWLY = 1024  # bytes that a slow reader takes at a time
 PATIENCE = 100  # seconds
 TIMEOUT = 60  # seconds
 SMALL = {**UNLIMITED, "backlog=4096": "backlog=4096 sndbuf=16k"}
-SETTINGS = {
+SETTINGS: dict[str, Any] = {
     "WEB_CONCURRENCY": "1",
     "THREADS": "8",
     "LIMIT_MINTING": "off",

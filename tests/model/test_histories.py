@@ -70,7 +70,7 @@ from tokens.models import SigningSecret
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 
 HISTORIES = int(os.environ.get("MODEL_HISTORIES", "0"))  # make drills: 150
-IN_CI = 40
+IN_CI = 20
 STEPS = 40
 START = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
 MAX_DESKS, MAX_BOTS = 4, 3  # more would need longer histories to be busy
@@ -887,7 +887,7 @@ class Histories(RuleBasedStateMachine):
         query = {"userId": desk.user_id} if desk else {}
         page: Json = {"next": None, "more": True}
         while page["more"]:
-            page = self.get(EVENTS, token, **query, after=page["next"], limit=7).json()
+            page = self.get(EVENTS, token, **query, after=page["next"], limit=25).json()
             seen += page["events"]
         assert seen == [event.seen_by(reader) for event in self.model.view(desk)]
         newest_first = self.get(EVENTS, token, **query, order="desc", limit=1000).json()

@@ -17,7 +17,7 @@ from tests.client import code, faults, signed_in
 from tokens import actions as tokens
 from tokens.models import Token
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 REFUSED = {
     "right-to-left override": "txt\u202egpj",

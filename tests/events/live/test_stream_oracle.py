@@ -8,41 +8,49 @@ change, tokens are minted, revoked and expire, fan-outs run, and readers lose th
 import os
 import signal
 import subprocess
+from collections.abc import Iterator
 from contextlib import ExitStack
 
 import httpx2
 import pytest
 
 from config.server.worker import STOP_STREAMS
+from tests.client import bearer
 from tests.conformance.streams import MEDIA_TYPE, frames_of
 from tests.server import Server, serving
 from tests.stream_oracle import assert_complete, follow_all
 
 pytestmark = [pytest.mark.processes]
 
-ROUNDS = int(os.environ.get("STREAM_ORACLE_ROUNDS", "25"))  # make drills: 300
+ROUNDS = int(os.environ.get("STREAM_ORACLE_ROUNDS", "25"))  # make drills: 1000
 
 
-def test_every_stream_shows_what_the_list_shows():
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    """The last test stops it."""
     with serving(THREADS="40", WAITING_READERS="34") as server:
-        followed = follow_all(server, server.base_url, ROUNDS)
+        yield server
+
+
+def test_every_stream_shows_what_the_list_shows(server):
+    followed = follow_all(server, server.base_url, ROUNDS)
     assert_complete(followed)
     assert all(follower.streams > 1 for follower, _ in followed)
 
 
-def test_a_stop_ends_every_stream_and_says_why():
+def test_a_stop_ends_every_stream_and_says_why(server):
     assert STOP_STREAMS < 5  # seconds (contract, section 4, events)
-    with serving() as server, ExitStack() as streams:
+    with ExitStack() as streams:
         client = streams.enter_context(httpx2.Client(base_url=server.base_url, trust_env=False))
         opened = [
             streams.enter_context(
                 client.stream(
                     "GET",
                     "/api/v1/events",
-                    headers={"Authorization": f"Bearer {desk['deskToken']}", "Accept": MEDIA_TYPE},
+                    headers={**bearer(server.seed[token]), "Accept": MEDIA_TYPE},
                 )
             )
-            for desk in server.seed["desks"][:3]
+            for token in ("platformToken", "platformToken", "readToken")
         ]
         frames = [frames_of(answer.iter_lines()) for answer in opened]
         assert all(next(each).retry for each in frames)

@@ -76,6 +76,14 @@ def a_lively_history() -> None:
     assert code(push(fanout(pair="DOGE/USDT"), engine)) == "pair_mismatch"
 
 
+def a_brief_history() -> None:
+    """A signal that was refused and one that filled."""
+    engine = a_platform_token()
+    a_ready_desk(a_card())
+    assert code(push(fanout(pair="DOGE/USDT"), engine)) == "pair_mismatch"
+    accepted(push(fanout(), engine))
+
+
 def accepted(answer):
     assert code(answer) == "ok"
 

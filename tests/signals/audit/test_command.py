@@ -13,7 +13,7 @@ from events.models import Event, Head
 from events.statements import snapshot
 from signals.audit.findings import NOT_COVERED, Findings
 from tests.factories import a_desk
-from tests.signals.audit.stage import a_lively_history, broken, changed, without_an_index
+from tests.signals.audit.stage import a_brief_history, broken, changed, without_an_index
 
 PROMISES = {name: finding.says for name, finding in vars(Findings()).items()}
 
@@ -21,8 +21,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture
-def lively(db):
-    a_lively_history()
+def brief(db):
+    a_brief_history()
 
 
 def run(*arguments):
@@ -41,7 +41,7 @@ def lose_the_first_refusal():
     return event.id
 
 
-def test_it_prints_a_line_for_each_promise_and_what_it_does_not_cover(lively):
+def test_it_prints_a_line_for_each_promise_and_what_it_does_not_cover(brief):
     printed, failed = run()
     head = Head.objects.get()
     assert failed is None
@@ -52,7 +52,7 @@ def test_it_prints_a_line_for_each_promise_and_what_it_does_not_cover(lively):
         assert f"- {what}" in printed
 
 
-def test_it_names_the_first_breaches_and_fails(lively):
+def test_it_names_the_first_breaches_and_fails(brief):
     missing = lose_the_first_refusal()
     printed, failed = run()
     assert f"{PROMISES['positions']}: 1 broken: {missing}\n" in printed
@@ -60,14 +60,14 @@ def test_it_names_the_first_breaches_and_fails(lively):
     assert failed == f"1 of {len(PROMISES)} promises are broken."
 
 
-def test_it_names_what_differs_from_the_migrations(lively):
+def test_it_names_what_differs_from_the_migrations(brief):
     with without_an_index():
         printed, failed = run()
     assert f"{PROMISES['schema']}: 1 broken: The index event_kind of events_event is m" in printed
     assert failed == f"1 of {len(PROMISES)} promises are broken."
 
 
-def test_tables_that_it_cannot_read_are_named(lively):
+def test_tables_that_it_cannot_read_are_named(brief):
     renamed = "ALTER TABLE events_head RENAME COLUMN {} TO {}"
     back = changed(renamed.format("at", "was_at"), renamed.format("was_at", "at"))
     with back, pytest.raises(CommandError) as failure:
@@ -80,7 +80,7 @@ def test_tables_that_it_cannot_read_are_named(lively):
     ]
 
 
-def test_another_command_refuses_a_database_that_lacks_what_it_needs(lively):
+def test_another_command_refuses_a_database_that_lacks_what_it_needs(brief):
     renamed = "ALTER TABLE signals_signal RENAME COLUMN {} TO {}"
     back = changed(renamed.format("nonce", "once"), renamed.format("once", "nonce"))
     with back, pytest.raises(CommandError) as failure:
@@ -93,7 +93,7 @@ def test_another_command_refuses_a_database_that_lacks_what_it_needs(lively):
     ]
 
 
-def test_the_json_option_prints_one_object(lively):
+def test_the_json_option_prints_one_object(brief):
     said = json.loads(run("--json")[0])
     head = Head.objects.get()
     assert (said["holds"], said["position"], said["epoch"]) == (True, head.position, head.epoch)
@@ -116,7 +116,7 @@ def test_a_seeded_database_keeps_every_promise(db):
     assert broken() == {}
 
 
-def test_concurrent_writes_do_not_wait_and_are_not_seen(lively):
+def test_concurrent_writes_do_not_wait_and_are_not_seen(brief):
     """Another connection writes while the snapshot is open."""
     before = Head.objects.get().position
     with snapshot():
@@ -127,7 +127,7 @@ def test_concurrent_writes_do_not_wait_and_are_not_seen(lively):
     assert Head.objects.get().position == before + 1
 
 
-def test_a_snapshot_writes_nothing(lively):
+def test_a_snapshot_writes_nothing(brief):
     with pytest.raises((OperationalError, InternalError)), snapshot():
         Head.objects.update(epoch="written")
     Head.objects.update(epoch="afterwar")

@@ -12,14 +12,14 @@ from events.models import Event, Head
 from signals.audit.proof import AUDIT
 from signals.intake.models import Signal
 from tests.factories import a_desk
-from tests.signals.audit.stage import a_lively_history, without_an_index
+from tests.signals.audit.stage import a_brief_history, a_lively_history, without_an_index
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture
-def lively(db):
-    a_lively_history()
+def brief(db):
+    a_brief_history()
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def positions(report):
     return report["promises"][1]
 
 
-def test_it_goes_on_where_it_ended_and_says_what_it_does_not_look_at_again(lively, file):
+def test_it_goes_on_where_it_ended_and_says_what_it_does_not_look_at_again(brief, file):
     first, said = run(file)
     assert (said, first["after"], len(first["digest"])) == (None, 0, 64)
     assert file.stat().st_mode & 0o077 == 0
@@ -65,20 +65,21 @@ def test_it_goes_on_where_it_ended_and_says_what_it_does_not_look_at_again(livel
     assert list(file.parent.iterdir()) == [file]
 
 
-def test_the_digest_is_that_of_a_whole_audit_at_the_same_position(lively, file):
+def test_the_digest_is_that_of_a_whole_audit_at_the_same_position(db, file):
+    a_lively_history()
     run(file)
     a_desk()
     assert run(file)[0]["digest"] == run(file.with_name("whole"))[0]["digest"]
 
 
-def test_it_prints_the_digest(lively, file):
+def test_it_prints_the_digest(brief, file):
     printed = io.StringIO()
     call_command("audit", "--continue", str(file), stdout=printed)
     assert run(file)[0]["digest"] in printed.getvalue()
 
 
 @pytest.mark.parametrize("loss", ["an event", "a signal", "the last event", "the end"])
-def test_what_was_proved_and_is_lost_is_found_and_the_log_read_whole(lively, file, loss):
+def test_what_was_proved_and_is_lost_is_found_and_the_log_read_whole(brief, file, loss):
     run(file)
     position = Head.objects.get().position
     a_desk()
@@ -97,7 +98,7 @@ def test_what_was_proved_and_is_lost_is_found_and_the_log_read_whole(lively, fil
     assert f"evt_{position}" in str(positions(report)["first"])
 
 
-def test_nothing_is_proved_while_the_tables_are_not_as_the_migrations_describe(lively, file):
+def test_nothing_is_proved_while_the_tables_are_not_as_the_migrations_describe(brief, file):
     position = run(file)[0]["position"]
     a_desk()
     with without_an_index():
@@ -106,7 +107,7 @@ def test_nothing_is_proved_while_the_tables_are_not_as_the_migrations_describe(l
 
 
 @pytest.mark.parametrize("member", ["epoch", "audit"])
-def test_a_proof_of_another_epoch_or_release_is_replaced(lively, file, member):
+def test_a_proof_of_another_epoch_or_release_is_replaced(brief, file, member):
     run(file)
     with gzip.open(file) as lines:
         first, *rest = lines.readlines()
@@ -117,7 +118,7 @@ def test_a_proof_of_another_epoch_or_release_is_replaced(lively, file, member):
     assert (said, report["after"], header(file)["audit"]) == (None, 0, AUDIT)
 
 
-def test_a_damaged_or_foreign_file_is_refused(lively, file):
+def test_a_damaged_or_foreign_file_is_refused(brief, file):
     run(file)
     whole = file.read_bytes()
     other = gzip.decompress(whole).replace(b'"events": ', b'"events": 1', 1)

@@ -34,19 +34,12 @@ from tests.relays import (
     secret_of,
     slow_hook,
 )
-from tests.server import serving
 from tokens.crypto import formats, signing
 
 pytestmark = [pytest.mark.processes, pytest.mark.once]
 
 NO_HOOK = f"http://{HERE}:9/api/hooks/signal"
 SLOW_BODY = f"POST {PATH} HTTP/1.1\r\nContent-Length: 1000\r\n\r\n{{"
-
-
-@pytest.fixture(scope="module")
-def server():
-    with serving(WEB_CONCURRENCY="1") as server:
-        yield server
 
 
 @pytest.fixture

@@ -21,19 +21,12 @@ from tests.relays import (
     running,
     secret_of,
 )
-from tests.server import serving
 from tokens.crypto import formats
 
 pytestmark = [pytest.mark.processes, pytest.mark.once]
 
 SENDER = "192.0.2.1"
 PROXIED = {"RELAY_PROXY": HERE, "RELAY_SENDERS": SENDER}
-
-
-@pytest.fixture(scope="module")
-def server():
-    with serving(WEB_CONCURRENCY="1") as server:
-        yield server
 
 
 @pytest.fixture(scope="module")

@@ -249,6 +249,7 @@ class TestStory:
         page = words(client.get(staff.page_of(last(Kind.SIGNAL_REFUSED))))
         assert "nonce: Send 1 to 128 visible ASCII characters." in page
 
+    @pytest.mark.once
     def test_every_kind_is_told_in_whole_sentences(self, client):
         a_lively_history()
         assert set(Event.objects.values_list("kind", flat=True)) == set(Kind.values)

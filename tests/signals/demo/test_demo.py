@@ -146,7 +146,7 @@ def answers(port):
 
 
 @pytest.mark.processes
-@pytest.mark.skipif("DEMO_ONCE" not in os.environ, reason="make drills runs it, CI make demo")
+@pytest.mark.skipif("DEMO" not in os.environ, reason="make drills runs it, CI make demo")
 def test_once_it_ends_after_the_round_and_leaves_no_server(alone):
     port = free_port()
     process = demo("--once", f"--port={port}")
@@ -157,6 +157,7 @@ def test_once_it_ends_after_the_round_and_leaves_no_server(alone):
 
 
 @pytest.mark.processes
+@pytest.mark.skipif("DEMO" not in os.environ, reason="make drills runs it")
 def test_it_stays_for_a_browser_until_it_is_interrupted(alone):
     port = free_port()
     process = demo(f"--port={port}", start_new_session=True, preexec_fn=ignore_ctrl_c)

@@ -129,7 +129,7 @@ STEPS = st.lists(st.one_of(SENT, SENT, SENT, CHANGED, CUT), max_size=25)
 
 @given(steps=STEPS)
 @settings(
-    max_examples=30,
+    max_examples=15,
     deadline=None,
     phases=[Phase.explicit, Phase.generate],  # shrinking takes minutes
     suppress_health_check=[HealthCheck.function_scoped_fixture],

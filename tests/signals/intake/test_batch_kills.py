@@ -34,7 +34,7 @@ pytestmark = [
     pytest.mark.timeout(900),
 ]
 
-KILLS = int(os.environ.get("BATCH_KILLS", "10"))
+KILLS = int(os.environ.get("BATCH_KILLS", "5"))
 THREADS = 12
 # The phases of a batch: before each of its statements, before the commit, and after it.
 PHASES = ["UPDATE", "SELECT", "INSERT", "commit", "wake"]

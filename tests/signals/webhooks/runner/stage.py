@@ -1,6 +1,7 @@
-"""Runners as real processes on the test's database, and subscriptions for them."""
+"""Runners on the test's database, as processes or in a thread, and subscriptions for them."""
 
 import asyncio
+import logging
 import os
 import signal
 import subprocess
@@ -8,10 +9,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import uvloop
 from django.db import connection
 
 from desks.models import Desk
@@ -19,6 +23,7 @@ from events.actors import SYSTEM
 from signals.outbound.database import follow_log, in_database, read_database, tell_log
 from signals.webhooks import actions
 from signals.webhooks.models import Subscription
+from signals.webhooks.runner.loop import deliver_webhooks
 from tests.server import AS_INSTALLED, ROOT
 
 LIMIT = 90.0  # seconds for a condition, on a slow machine
@@ -86,6 +91,51 @@ def runners(folder: Path, count: int = 1, **settings: str) -> Iterator[list[Runn
             runner.kill()
     for runner in running:
         assert "Traceback" not in runner.log.read_text(), runner.log.read_text()
+
+
+@contextmanager
+def running(count: int = 1) -> Iterator[None]:
+    """Runs so many runners in a thread until the block ends, with the test's settings.
+
+    A process takes longer to start than most of these tests. Fails if one of them logged an error.
+    """
+    errors = Errors(logging.ERROR)
+    log = logging.getLogger("signals.webhooks")
+    log.addHandler(errors)
+    began: Future[Callable[[], object]] = Future()
+    try:
+        with ThreadPoolExecutor(1) as thread:
+            ended = thread.submit(uvloop.run, _run(count, began))
+            stop = began.result(LIMIT)
+            try:
+                yield
+            finally:
+                stop()
+                ended.result(LIMIT)
+    finally:
+        log.removeHandler(errors)
+    assert errors.logged == []
+
+
+async def _run(count: int, began: Future[Callable[[], object]]) -> None:
+    """Runs runners until somebody calls the result of ``began``."""
+    stop = asyncio.Event()
+    began.set_result(partial(asyncio.get_running_loop().call_soon_threadsafe, stop.set))
+    try:
+        await asyncio.gather(*(deliver_webhooks(stop) for _ in range(count)))
+    finally:
+        await close_connections()
+
+
+class Errors(logging.Handler):
+    """What was logged, with tracebacks."""
+
+    def __init__(self, level: int) -> None:
+        super().__init__(level)
+        self.logged: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.logged.append(self.format(record))
 
 
 def subscribe(url: str, desk: Desk | None = None, kinds: Sequence[str] = ()) -> tuple[str, Any]:

@@ -2,7 +2,8 @@
 
 Two runners are at work, and endpoints of every kind: quick, slow, failing now and then, hanging
 up. After the faults an oracle compares what each endpoint heard with what its view of the log
-shows. ``DELIVERY_KILLS`` sets how many runners are killed; other faults come between.
+shows. ``DELIVERY_KILLS`` sets how many runners are killed, if more than ten; other faults come
+between.
 """
 
 import os
@@ -18,7 +19,7 @@ from ipaddress import ip_network
 
 import pytest
 from django.db import DatabaseError, OperationalError, connection
-from django.db.models import Q
+from django.db.models import Max, Q
 from django.db.models.functions import Now
 
 from desks import actions as desk_actions
@@ -32,15 +33,15 @@ from tests.signals.webhooks.runner.oracle import first_heard, must_hear
 from tests.signals.webhooks.runner.stage import RunnerProcess, subscribe, until
 from tokens import actions as tokens
 
-KILLS = int(os.environ.get("DELIVERY_KILLS", "3"))
+KILLS = int(os.environ.get("DELIVERY_KILLS", "1"))
 IS_WHOLE = KILLS > 10
 pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.processes,
-    pytest.mark.timeout(120 + 40 * KILLS),
+    pytest.mark.timeout(600 + 40 * KILLS),
 ]
 
-DESKS = 6
+DESKS = 6 if IS_WHOLE else 3
 RUNNERS = 2 if os.environ.get("TEST_DATABASE_URL", "").startswith("postgres") else 1
 STARTING = 120.0  # seconds in which new runners deliver, on a machine that does much else
 # A runner whose wall clock is an hour ahead.
@@ -121,10 +122,30 @@ class Stage:
         runner.send(signal.SIGCONT)
 
 
+def faults(stage):
+    """What happens to the runners, one after the other."""
+    if connection.vendor == "sqlite":  # one that stands still may have the lock of the database
+        return [stage.kill, stage.restart]
+    if not IS_WHOLE:
+        return [stage.kill, stage.cut, stage.stall, stage.restart]
+    others = [stage.restart, stage.cut, stage.stall, stage.clock_is_moved]
+    return [
+        fault
+        for number in range(KILLS)
+        for fault in [stage.kill, *others[number % 4 :][: number < 4 or number % 10 == 9]]
+    ]
+
+
 def leases_end():
     """As if the time of every lease had passed: those of killed runners are free."""
     past = Now() - timedelta(seconds=1)
     _each(Q(leased_until__isnull=False), leased_until=past, next_attempt_at=past)
+
+
+def are_behind():
+    """Whether much was written of which no runner delivers anything, as while new ones start."""
+    newest = Subscription.objects.aggregate(newest=Max("cursor_position"))["newest"]
+    return read_head().position > newest + 30
 
 
 def retries_are_due():
@@ -172,6 +193,8 @@ def test_nothing_is_lost_or_signed_wrongly_and_first_deliveries_are_in_order(tmp
         def write():
             while not is_over.wait(0.1):
                 with suppress(DatabaseError):  # its connection is cut too
+                    if are_behind():
+                        continue
                     desk = random.choice(desks)
                     bot = a_bot(desk).automation
                     tokens.remove_automation(automation=bot, actor=SYSTEM)
@@ -186,14 +209,11 @@ def test_nothing_is_lost_or_signed_wrongly_and_first_deliveries_are_in_order(tmp
         writer = threading.Thread(target=write)
         writer.start()
         try:
-            others = [stage.restart, stage.cut, stage.stall, stage.clock_is_moved]
-            for number in range(KILLS):
+            for fault in faults(stage):
                 before = total()
                 until(lambda before=before: total() > before + 10, STARTING)
                 time.sleep(random.uniform(0, 0.5))
-                stage.kill()
-                if number < len(others) or (IS_WHOLE and number % 10 == 9):
-                    others[number % len(others)]()
+                fault()
                 leases_end()
         finally:
             is_over.set()

@@ -19,10 +19,10 @@ from tests import client
 from tests.described import described
 from tests.factories import a_ready_desk
 from tests.signals.outbound.listeners import endpoint, reply
-from tests.signals.webhooks.runner.stage import runners, subscribe, until
+from tests.signals.webhooks.runner.stage import running, subscribe, until
 from tests.signals.webhooks.stage import act, create, of
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.processes]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +54,7 @@ class Receiver:
             reply(410 if self.gone else 204)(handler, request)
 
 
-def test_test_failure_resend_skip_replay_and_rotation(tmp_path, card):
+def test_test_failure_resend_skip_replay_and_rotation(card):
     desk, receiver = a_ready_desk(card), Receiver()
     owner = client.signed_in(desk.user, "password")
 
@@ -70,7 +70,7 @@ def test_test_failure_resend_skip_replay_and_rotation(tmp_path, card):
         made = create(owner, {"url": found.url(), "kinds": ["automation.created"]}).json()
         receiver.secrets.append(made["secret"])
         webhook = Subscription.objects.get()
-        with runners(tmp_path):
+        with running():
             verified = until(lambda: read()["lastTest"])
             assert (read()["state"], verified["status"]) == ("active", 200)
             act(owner, webhook, "test")
@@ -126,9 +126,7 @@ def attempts(owner, webhook):
     return listed
 
 
-def test_a_single_event_reaches_a_paused_webhook_and_a_410_disables_only_an_active_one(
-    tmp_path, card
-):
+def test_a_single_event_reaches_a_paused_webhook_and_a_410_disables_only_an_active_one(card):
     desk, receiver = a_ready_desk(card), Receiver()
     owner = client.signed_in(desk.user, "password")
     with endpoint(receiver) as found:
@@ -136,7 +134,7 @@ def test_a_single_event_reaches_a_paused_webhook_and_a_410_disables_only_an_acti
         receiver.secrets.append(made["secret"])
         webhook, receiver.gone = Subscription.objects.get(), True
         event = f"evt_{webhook.cursor_position}"  # of another kind
-        with runners(tmp_path):
+        with running():
             until(lambda: Subscription.objects.get().state == "active")
             owner.patch(of(webhook), {"paused": True}, content_type="application/json")
             act(owner, webhook, "resend", event=event)
@@ -148,9 +146,7 @@ def test_a_single_event_reaches_a_paused_webhook_and_a_410_disables_only_an_acti
     assert receiver.taken == [event, event]
 
 
-def test_an_event_asked_for_while_it_is_sent_is_sent_again_and_a_skip_repeats_nothing(
-    tmp_path, card
-):
+def test_an_event_asked_for_while_it_is_sent_is_sent_again_and_a_skip_repeats_nothing(card):
     desk, heard, held, goes_on = a_ready_desk(card), [], set(), threading.Event()
 
     def answer(handler, request):
@@ -167,7 +163,7 @@ def test_an_event_asked_for_while_it_is_sent_is_sent_again_and_a_skip_repeats_no
         row.refresh_from_db()
         return row
 
-    with endpoint(answer) as found, runners(tmp_path):
+    with endpoint(answer) as found, running():
         row = subscribe(found.url(), desk, ["automation.created"])[1]
         first = a_bot()
         until(lambda: heard == [first] and current().cursor_position >= first)

@@ -10,6 +10,7 @@ import pytest
 from django.db import connection, transaction
 from django.utils import timezone
 
+from desks.actions import add_automation
 from events.actors import SYSTEM
 from events.http.cursors import log_cursor
 from events.models import Head
@@ -17,10 +18,10 @@ from signals.outbound.schedule import Rate
 from signals.webhooks import actions
 from signals.webhooks.models import DeliveryAttempt
 from signals.webhooks.runner.rates import NAME_PREFIX, forget_old, rate_names, take
-from tests.factories import a_bot, a_card, a_ready_desk
+from tests.factories import a_card, a_ready_desk
 from tests.signals.outbound.listeners import LOOPBACK, OTHER_LOOPBACK, endpoint
 from tests.signals.webhooks.runner.oracle import must_hear
-from tests.signals.webhooks.runner.stage import runners, subscribe, until
+from tests.signals.webhooks.runner.stage import runners, running, subscribe, until
 
 OFF = "off"
 HISTORY = 30  # events of each desk
@@ -41,7 +42,7 @@ def heard(allowed):
 def a_desk_with_a_history():
     desk = a_ready_desk(a_card())
     for _ in range(HISTORY):
-        a_bot(desk)
+        add_automation(desk=desk, name="Chart", actor=SYSTEM)
     return desk
 
 
@@ -77,8 +78,9 @@ def have(count, *founds):
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.processes
+@pytest.mark.slow
 class TestRunners:
+    @pytest.mark.processes
     def test_a_host_gets_no_more_from_several_desks_ports_and_runners(self, tmp_path, heard):
         ports = heard(), heard()
         rows = [replay(found, a_desk_with_a_history()) for found in ports]
@@ -88,64 +90,66 @@ class TestRunners:
         # What a second saves up comes at once; the rest at the rate.
         assert seconds(rows) >= (60 - 20) / 20 - 0.2
 
-    def test_a_desk_sends_no_more_to_several_hosts_and_by_several_runners(self, tmp_path, heard):
+    def test_a_desk_sends_no_more_to_several_hosts_and_by_several_runners(self, settings, heard):
         hosts = heard(), heard(OTHER_LOOPBACK)
         desk = a_desk_with_a_history()
         rows = [
             replay(found, desk, host)
             for found, host in zip(hosts, (LOOPBACK, OTHER_LOOPBACK), strict=True)
         ]
-        rates: Any = {"DELIVERY_DESK_RATE": "20/second", "DELIVERY_HOST_RATE": OFF}
-        with runners(tmp_path, 2, **rates):
+        settings.DELIVERY_DESK_RATE, settings.DELIVERY_HOST_RATE = "20/second", OFF
+        with running(2):
             until(have_saved(60, rows))
         assert seconds(rows) >= (60 - 20) / 20 - 0.2
 
     def test_a_desk_with_many_webhooks_does_not_starve_another_at_the_same_host(
-        self, tmp_path, heard
+        self, settings, heard
     ):
         greedy, modest = a_desk_with_a_history(), a_desk_with_a_history()
         theirs, ours = [heard() for _ in range(4)], heard()
         for found in theirs:
             replay(found, greedy)
         replay(ours, modest)
-        rates: Any = {"DELIVERY_HOST_RATE": "10/second", "DELIVERY_DESK_RATE": OFF}
-        with runners(tmp_path, **rates):
+        settings.DELIVERY_HOST_RATE, settings.DELIVERY_DESK_RATE = "10/second", OFF
+        with running():
             until(have(HISTORY, ours))
             taken = sum(len(found.requests) for found in theirs)
         # One each in turn, not one for each webhook. While ours is under way, as on a busy machine,
         # another of theirs may go; before the turns begin, a second's go to whoever asks first.
         assert taken <= 2 * HISTORY + 2 * 10
 
-    def test_the_platforms_are_not_counted_and_off_is_off(self, tmp_path, heard):
+    def test_the_platforms_are_not_counted_and_off_is_off(self, settings, heard):
         found = heard()
         desk = a_desk_with_a_history()
         replay(found, None)
-        rates: Any = {"DELIVERY_HOST_RATE": "1/hour", "DELIVERY_DESK_RATE": "1/hour"}
-        with runners(tmp_path, **rates):
+        settings.DELIVERY_HOST_RATE = settings.DELIVERY_DESK_RATE = "1/hour"
+        with running():
             until(have(HISTORY, found))
         assert not Rate.objects.filter(name__startswith=NAME_PREFIX).exists()
         free = heard()
         replay(free, desk)
-        with runners(tmp_path, DELIVERY_HOST_RATE=OFF, DELIVERY_DESK_RATE=OFF):
+        settings.DELIVERY_HOST_RATE = settings.DELIVERY_DESK_RATE = OFF
+        with running():
             until(have(HISTORY, free))
         assert not Rate.objects.filter(name__startswith=NAME_PREFIX).exists()
 
     def test_one_that_waits_in_vain_goes_on_later_and_holds_up_nobody_elsewhere(
-        self, tmp_path, heard
+        self, settings, heard
     ):
         """Its desk's rate is used up for an hour. It has not failed, and loses nothing."""
         slow, other = heard(), heard(OTHER_LOOPBACK)
         rows = [replay(slow, a_desk_with_a_history()) for _ in range(2)]
         neighbour = a_desk_with_a_history()
-        rates: Any = {"DELIVERY_HOST_RATE": "1/hour", "DELIVERY_DESK_RATE": OFF}
-        with runners(tmp_path, **rates):
+        settings.DELIVERY_HOST_RATE, settings.DELIVERY_DESK_RATE = "1/hour", OFF
+        with running():
             until(have(1, slow))
             replay(other, neighbour, OTHER_LOOPBACK)
             until(have(1, other))
             for row in rows:
                 until(lambda row=row: not current(row).leased_until)
                 assert (row.failures, row.state, row.test_requested_at) == (0, "active", None)
-        with runners(tmp_path, DELIVERY_HOST_RATE=OFF, DELIVERY_DESK_RATE=OFF):
+        settings.DELIVERY_HOST_RATE = settings.DELIVERY_DESK_RATE = OFF
+        with running():
             for row in rows:
                 until(lambda row=row: current(row).cursor_position >= Head.objects.get().position)
         assert len(slow.requests) == sum(len(must_hear(row, 0)) for row in rows)

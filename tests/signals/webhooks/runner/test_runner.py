@@ -1,4 +1,4 @@
-"""The runner as a real process, with real endpoints: what arrives, and what becomes of failures."""
+"""The runner, with real endpoints: what arrives, and what becomes of failures."""
 
 import json
 import signal
@@ -7,6 +7,7 @@ from datetime import timedelta
 from ipaddress import ip_network
 
 import pytest
+from django.db import connection  # noqa: F401 - for skipif
 from django.utils import timezone
 
 from desks import actions as desk_actions
@@ -19,9 +20,9 @@ from tests import client
 from tests.factories import a_bot, a_card, a_desk_token, a_ready_desk
 from tests.signals.outbound.listeners import endpoint, reply, taking
 from tests.signals.webhooks.runner.oracle import first_heard, heard, must_hear
-from tests.signals.webhooks.runner.stage import runners, subscribe, until
+from tests.signals.webhooks.runner.stage import runners, running, subscribe, until
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.processes]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
 
 @pytest.fixture(autouse=True)
@@ -46,6 +47,8 @@ def try_again(row):
     Subscription.objects.filter(pk=row.pk).update(**passed)
 
 
+@pytest.mark.processes
+@pytest.mark.skipif("connection.vendor != 'postgresql'", reason="SQLite has no pool")
 def test_one_thread_for_requests_is_enough_for_a_runner(tmp_path, desk):
     """Its own threads keep a connection each: more than a web server with so few threads needs."""
     with endpoint() as found:
@@ -57,7 +60,7 @@ def test_one_thread_for_requests_is_enough_for_a_runner(tmp_path, desk):
             until(lambda: rests(row))
 
 
-def test_everybody_hears_what_the_feed_shows_them_in_order_and_verified(tmp_path, card):
+def test_everybody_hears_what_the_feed_shows_them_in_order_and_verified(card):
     desk, other = a_ready_desk(card), a_ready_desk(card)
     token = a_desk_token(desk)
     with endpoint() as ours, endpoint() as theirs, endpoint() as platform, endpoint() as some:
@@ -66,7 +69,7 @@ def test_everybody_hears_what_the_feed_shows_them_in_order_and_verified(tmp_path
         every_secret, every_row = subscribe(platform.url())
         subscribe(some.url(), kinds=["card.retired"])
         starts = {one: one.cursor_position for one in (row, their_row, every_row)}
-        with runners(tmp_path) as (runner,):
+        with running():
             for _ in range(3):
                 a_bot(desk)
             desk_actions.retire_card(card=card, actor=SYSTEM)
@@ -74,7 +77,6 @@ def test_everybody_hears_what_the_feed_shows_them_in_order_and_verified(tmp_path
             for found, one in ((ours, row), (theirs, their_row), (platform, every_row)):
                 expected = must_hear(one, starts[one])
                 until(lambda found=found, most=expected: len(found.requests) == len(most))
-            assert runner.stop() == 0
         for found, one, key in (
             (ours, row, secret),
             (theirs, their_row, their_secret),
@@ -94,14 +96,14 @@ def test_everybody_hears_what_the_feed_shows_them_in_order_and_verified(tmp_path
     )
 
 
-def test_a_failure_stops_at_its_event_and_resuming_loses_nothing(tmp_path, card):
+def test_a_failure_stops_at_its_event_and_resuming_loses_nothing(card):
     desk = a_ready_desk(card)
     broken = [True]
 
     def answer(handler, request):
         reply(*((500, b"kaputt") if broken[0] else (200,)), Retry_After="40")(handler, request)
 
-    with endpoint(answer) as found, runners(tmp_path, 2):
+    with endpoint(answer) as found, running(2):
         secret, row = subscribe(found.url(), desk)
         start = row.cursor_position
         for _ in range(3):
@@ -124,7 +126,7 @@ def test_a_failure_stops_at_its_event_and_resuming_loses_nothing(tmp_path, card)
     assert row.failing_since is None
 
 
-def test_what_ends_a_subscription(tmp_path, card):
+def test_what_ends_a_subscription(card):
     """410, 75 hours of failures only, and a cursor of another epoch."""
     desk = a_ready_desk(card)
     with endpoint(reply(410)) as gone, endpoint(reply(500)) as failing, endpoint() as well:
@@ -135,7 +137,7 @@ def test_what_ends_a_subscription(tmp_path, card):
         failed = {"failures": 30, "failing_since": long_ago, "next_attempt_at": timezone.now()}
         Subscription.objects.filter(pk=failing_row.pk).update(**failed)
         Subscription.objects.filter(pk=lost_row.pk).update(cursor_epoch="00000000")
-        with runners(tmp_path):
+        with running():
             a_bot(desk)
             for row, reason in (
                 (gone_row, DisabledReason.GONE),
@@ -149,13 +151,13 @@ def test_what_ends_a_subscription(tmp_path, card):
     assert {one["data"]["reason"] for one in told} == set(DisabledReason)
 
 
-def test_a_proven_test_makes_a_new_subscription_active(tmp_path, card):
+def test_a_proven_test_makes_a_new_subscription_active(card):
     desk = a_ready_desk(card)
     with endpoint() as found:
         secret, row = actions.create(desk=desk, url=found.url(), kinds=[], actor=SYSTEM)
         found.answer = taking(secret)
         a_bot(desk)
-        with runners(tmp_path):
+        with running():
             until(lambda: current(row).state == State.ACTIVE)
             until(
                 lambda: (
@@ -179,7 +181,7 @@ def reflect(handler, request):
     reply(200, answer, Retry_After="3600")(handler, request)
 
 
-def test_a_stranger_is_never_verified_and_gets_nothing_but_tests(tmp_path, card):
+def test_a_stranger_is_never_verified_and_gets_nothing_but_tests(card):
     desk = a_ready_desk(card)
     moved = reply(307, Location="https://a.example/", Retry_After="3600")
     # Each asks for an hour: nothing is tried again in this test.
@@ -192,7 +194,7 @@ def test_a_stranger_is_never_verified_and_gets_nothing_but_tests(tmp_path, card)
         for _, row in made:
             actions.rewind(webhook=row, after=log_cursor(row.cursor_epoch, 0), actor=SYSTEM)
         a_bot(desk)
-        with runners(tmp_path, 2):
+        with running(2):
             for asked in (1, 2):
                 for _, row in made:
                     until(lambda row=row, n=asked: current(row).failures == n)
@@ -210,7 +212,7 @@ def test_a_stranger_is_never_verified_and_gets_nothing_but_tests(tmp_path, card)
         assert (attempt.error, attempt.is_success) == ("unproven", False)
 
 
-def test_an_active_one_stays_active_and_goes_on_if_a_test_is_not_proven(tmp_path, card):
+def test_an_active_one_stays_active_and_goes_on_if_a_test_is_not_proven(card):
     """Also one that was verified before endpoints had to prove anything."""
     desk = a_ready_desk(card)
     with endpoint() as found:
@@ -218,7 +220,7 @@ def test_an_active_one_stays_active_and_goes_on_if_a_test_is_not_proven(tmp_path
         start = row.cursor_position
         a_bot(desk)
         actions.request_test(webhook=row)
-        with runners(tmp_path):
+        with running():
             until(lambda: rests(row))
         first, *rest = found.requests
         assert json.loads(first.body)["type"] == "subscription.test"
@@ -227,10 +229,10 @@ def test_an_active_one_stays_active_and_goes_on_if_a_test_is_not_proven(tmp_path
     assert DeliveryAttempt.objects.get(subscription=row, position=None).error == "unproven"
 
 
-def test_changes_take_effect_and_what_was_in_flight_counts_for_nothing(tmp_path, card):
+def test_changes_take_effect_and_what_was_in_flight_counts_for_nothing(card):
     """Rewinding, pausing and a new secret, while messages are under way."""
     desk = a_ready_desk(card)
-    with endpoint() as found, runners(tmp_path, 2):
+    with endpoint() as found, running(2):
         secret, row = subscribe(found.url(), desk)
         start = row.cursor_position
         for _ in range(4):
@@ -263,6 +265,7 @@ def test_changes_take_effect_and_what_was_in_flight_counts_for_nothing(tmp_path,
     assert first_heard(found.requests, [secret, new_secret]) == must_hear(row, start)
 
 
+@pytest.mark.processes
 def test_a_stop_finishes_what_is_in_flight_and_leaves_nothing_leased_or_too_much(tmp_path, card):
     desk = a_ready_desk(card)
     running = []
