@@ -140,11 +140,11 @@ def change(
             update(row, name=name)
         if kinds is not None and without_groups(with_groups(kinds)) != without_groups(row.kinds):
             changed.append("kinds")
-            _filter(row, kinds=with_groups(kinds))
+            update(row, kinds=with_groups(kinds))
         if bot is not None and bot != row.bot:
             _refuse_unknown(bot, row.desk)
             changed.append("bot")
-            _filter(row, bot=bot)
+            update(row, bot=bot)
         if url is not None and _differ(row, new):
             changed.append("url")
             _replace_url(turn, row, new)
@@ -241,7 +241,7 @@ def skip(*, webhook: Subscription, actor: Actor, until: int) -> int | None:
         if row.cursor_epoch != head.epoch:
             _move(turn, row, head.epoch, cursor, {"not_before": None}, position=until)
             return None
-        if row.revision != webhook.revision:
+        if row.is_obsolete(webhook):
             return 0  # something else waits now
         left = [position for position in ahead.kinds if row.cursor_position < position <= until]
         if is_counted and not left:
@@ -545,14 +545,6 @@ def _move(
         **columns,
     )
     append(turn, Kind.SUBSCRIPTION_REWOUND, row, **data)
-
-
-def _filter(row: Subscription, **chosen: object) -> None:
-    """Changes which events are delivered.
-
-    What is in flight counts for nothing: it has passed over events that the new choice includes.
-    """
-    update(row, revision=row.revision + 1, **chosen)
 
 
 def _replace_url(turn: log.Turn, row: Subscription, new: Subscription) -> None:

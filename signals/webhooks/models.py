@@ -259,7 +259,8 @@ class Subscription(Sealed):
     Two writers change a row. An action changes what the log tells, in a turn at the log. A runner
     changes what the log does not tell (the cursor, the failures, the lease) in a short transaction,
     where ``lease_generation`` is still its own. An action that makes what is in flight obsolete
-    increments ``revision``: the outcome of a session that began with another one changes nothing.
+    increments ``revision``: the outcome of a session that began with another one, or with another
+    choice of events, changes nothing.
     """
 
     public_id = models.CharField(max_length=MAX_ID_LENGTH, default=new_subscription_id)
@@ -369,6 +370,13 @@ class Subscription(Sealed):
         """What it gets next after a position."""
         having = {"bot_id": self.bot} if self.bot else {}
         return Query(after=after, kinds=delivered(self.kinds), having=having, limit=limit)
+
+    def is_obsolete(self, earlier: "Subscription") -> bool:
+        """Whether what was done with the row as it was earlier counts for nothing.
+
+        After another choice of events it does too: events of the new one were passed over.
+        """
+        return self.revision != earlier.revision or self.query(after=0) != earlier.query(after=0)
 
     def ahead(self) -> Ahead:
         """What waits: at most one event more than ``MAX_LAG``."""

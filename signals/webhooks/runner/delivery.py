@@ -149,11 +149,11 @@ def finish(leases: Sequence[Lease]) -> None:
             if row.next_attempt_at != row.leased_until and lease.pause is None:
                 lease.pause = NO_PAUSE
             row.leased_until = None
-            if row.revision == lease.row.revision:
+            if row.is_obsolete(lease.row):
+                row.next_attempt_at = row.clock
+            else:
                 _apply(row, lease, row.clock)
                 attempts += lease.attempts
-            else:
-                row.next_attempt_at = row.clock
             row.save(update_fields=SAVED)
         DeliveryAttempt.objects.bulk_create(attempts)
 
