@@ -5,7 +5,7 @@ import pytest
 from tests.client import CATALOG, get
 from tests.factories import a_card
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 
 def test_the_published_card_is_exactly_name_pair_and_direction():

@@ -127,7 +127,7 @@ def test_the_example_engine_misses_and_repeats_nothing_over_a_restart(web, pytho
             position = other.fan_out(card, nonce=nonce).signal["position"]
             return rf"(?<!\d){position} signal\.filled  all"
 
-        with serving_beside(web) as beside:
+        with serving_beside(web, WEB_CONCURRENCY="1") as beside:
             example = stack.enter_context(ExampleEngine(python, tmp_path, beside.base_url, token))
             example.wait_for(
                 rf"{READY} of {READY} desks filled: {card['pair']} {card['direction']}"

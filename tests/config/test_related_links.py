@@ -7,7 +7,7 @@ import pytest
 from signals.intake.models import Signal
 from tests import factories, staff
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 LINK = re.compile(r'<a href="([^"]+[?]q=[^"]+)">Its (\w+)</a>')
 

@@ -3,9 +3,9 @@
 import json
 import os
 import re
-import runpy
 import subprocess
 import sys
+from importlib.util import module_from_spec, spec_from_file_location
 from unittest import mock
 
 import pytest
@@ -31,10 +31,18 @@ def run(command, given):
     return subprocess.run(command, cwd=ROOT, env=given, capture_output=True, text=True)
 
 
+def read():
+    """The settings, read again."""
+    spec = spec_from_file_location("config.settings", ROOT / "config" / "settings.py")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return vars(module)
+
+
 def look(names, **settings):
     """Reads the settings again in an environment with these only. Returns the values of some."""
     with mock.patch.dict(os.environ, environment(**settings), clear=True):
-        found = runpy.run_path(str(ROOT / "config" / "settings.py"))
+        found = read()
     return json.loads(json.dumps({name: found[name] for name in names.split()}, default=repr))
 
 

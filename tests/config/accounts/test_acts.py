@@ -16,7 +16,7 @@ from config.accounts.check_your_email import COOLDOWN
 from tests import factories, pages, staff
 from tests.config.accounts.test_words import in_title_case
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 SESSIONS, END = "/accounts/sessions/", "/accounts/sessions/end/"
 ADDRESS, CANCEL = "/accounts/email/", "/accounts/email/cancel/"

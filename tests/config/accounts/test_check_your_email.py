@@ -13,7 +13,7 @@ from config.environment import CONSOLE_MAIL
 from tests import pages, staff
 from tests.factories import UserFactory
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 KNOWN, UNKNOWN = "known@example.com", "unknown@example.com"
 FORMS = ("/accounts/signup/", "/accounts/password/reset/")

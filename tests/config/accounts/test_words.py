@@ -24,7 +24,7 @@ from desks.models import User
 from tests import factories, pages, staff
 from tests.routes import routes
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 SPOKEN = re.compile(r"<(h[1-6]|button|label|legend|th|summary|title)\b[^>]*>(.*?)</\1>", re.DOTALL)
 LINKS = re.compile(r'<(a) class="button[^>]*>(.*?)</a>', re.DOTALL)

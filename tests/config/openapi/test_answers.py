@@ -187,17 +187,18 @@ def test_a_wrong_type_is_seen_wherever_it_is_in_an_answer_a_message_and_a_frame(
     )
     (frame,) = ({name: value for name, value in asdict(each).items() if value} for each in first)
     for record in {event["kind"]: event for event in answer.json()["events"]}.values():
-        message = event_message(record, epoch)
-        headers = signed_headers(message, ["whsec_" + "A" * 40], 1_700_000_000)
         for wrong in faulty({**answer.json(), "events": [record]}):
             body = json.dumps(wrong).encode()
             assert document.answer_faults(operation, 200, answer.headers, body), wrong
-        for wrong in faulty(json.loads(message.body)):
-            assert document.message_faults(headers, json.dumps(wrong).encode()), wrong
-        for wrong in faulty(record):
-            assert document.frame_faults({**frame, "data": json.dumps(wrong)}), wrong
-        for name in headers.keys() - {"Content-Type"}:
-            assert document.message_faults({**headers, name: "x"}, message.body), name
+    # Messages and frames hold the same records.
+    message = event_message(record, epoch)
+    headers = signed_headers(message, ["whsec_" + "A" * 40], 1_700_000_000)
+    for wrong in faulty(json.loads(message.body)):
+        assert document.message_faults(headers, json.dumps(wrong).encode()), wrong
+    for wrong in faulty(record):
+        assert document.frame_faults({**frame, "data": json.dumps(wrong)}), wrong
+    for name in headers.keys() - {"Content-Type"}:
+        assert document.message_faults({**headers, name: "x"}, message.body), name
     for name in operation["responses"]["200"]["headers"]:
         assert document.answer_faults(operation, 200, {**answer.headers, name: "?"}, b""), name
     for name in ("event", "data", "unknown"):

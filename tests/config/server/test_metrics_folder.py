@@ -32,17 +32,17 @@ def wait_until(condition):
 
 
 class Gunicorn:
-    """A web server with its folder of metrics."""
+    """A web server of one worker with its folder of metrics."""
 
-    def __init__(self, database, workers):
-        self.port, self._number = free_port(), workers
+    def __init__(self, database):
+        self.port = free_port()
         self.base_url = f"http://localhost:{self.port}"
         settings = environment(
             **KEYS,
             DATABASE_URL=f"sqlite:///{database}",
             REQUIRE_HTTPS="off",
             PORT=str(self.port),
-            WEB_CONCURRENCY=str(workers),
+            WEB_CONCURRENCY="1",
             METRICS_TOKEN=METRICS_TOKEN,
         )
         self.process = subprocess.Popen(
@@ -51,7 +51,6 @@ class Gunicorn:
             env=settings,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,
         )
         wait_until(lambda: self.answers() or self.process.poll() is not None)
         (self.folder,) = MEMORY.glob(f"{PREFIX}{self.process.pid}-*")
@@ -62,53 +61,36 @@ class Gunicorn:
         except httpx2.TransportError:
             return False
 
-    def workers(self):
-        return set(
-            Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
-        )
+    def worker(self):
+        """The worker's process, or None while there is none, or two."""
+        children = f"/proc/{self.process.pid}/task/{self.process.pid}/children"
+        found = Path(children).read_text().split()
+        return int(found[0]) if len(found) == 1 else None
 
-    def kill(self):
-        os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-
-    def reload(self):
-        """Returns once all workers are new ones."""
-        before = self.workers()
-        self.process.send_signal(signal.SIGHUP)
-        self.wait_for_workers_other_than(before)
-
-    def wait_for_workers_other_than(self, gone):
-        wait_until(lambda: len(now := self.workers()) == self._number and not now & gone)
+    def send(self, number, process):
+        """Sends a signal, and returns once another worker answers."""
+        before = self.worker()
+        os.kill(process, number)
+        wait_until(lambda: self.worker() not in (None, before))
         wait_until(self.answers)
 
 
-@pytest.fixture
-def start(tmp_path):
-    """Starts web servers, which end with the test."""
-    started = []
-
-    def start_one(workers=1):
-        started.append(Gunicorn(tmp_path / "service.sqlite3", workers))
-        return started[-1]
-
-    yield start_one
-    for server in started:
+@pytest.mark.processes
+def test_a_server_loses_no_counts_by_a_reload_or_a_kill_and_removes_what_nobody_uses(tmp_path):
+    abandoned = planted(MEMORY)
+    server = Gunicorn(tmp_path / "service.sqlite3")
+    try:
+        assert not abandoned.exists()
+        counted = gauge(server.base_url, COUNTED)
+        server.send(signal.SIGHUP, server.process.pid)
+        server.send(signal.SIGKILL, server.worker())
+        assert gauge(server.base_url, COUNTED) >= counted + 2
+        remove_abandoned(MEMORY)  # as another server that starts
+        assert server.folder.is_dir()
+    finally:
         server.process.terminate()
         server.process.wait(60)
-
-
-@pytest.mark.processes
-def test_a_server_that_starts_removes_what_a_killed_one_left_and_nothing_else(start):
-    killed, running = start(), start()
-    killed.kill()
-    assert killed.folder.is_dir()
-    assert start().folder.is_dir()
-    assert not killed.folder.exists()
-    assert gauge(running.base_url, COUNTED) >= 1
-    folder = running.folder
-    running.process.terminate()
-    running.process.wait(60)
-    assert not folder.exists()
+    assert not server.folder.exists()
 
 
 def planted(parent, owner=None):
@@ -159,15 +141,3 @@ def test_another_users_folder_stays(tmp_path):
     folder = planted(tmp_path, owner=NOBODY)
     remove_abandoned(tmp_path)
     assert folder.is_dir()
-
-
-@pytest.mark.processes
-def test_reloads_and_killed_workers_lose_no_counts(start):
-    server = start(workers=2)
-    counted = gauge(server.base_url, COUNTED)
-    for _ in range(2):
-        server.reload()
-    killed = server.workers().pop()
-    os.kill(int(killed), signal.SIGKILL)
-    server.wait_for_workers_other_than({killed})
-    assert gauge(server.base_url, COUNTED) >= counted + 3
