@@ -4,6 +4,8 @@ import pytest
 
 from desks.forms import WRONG_FORM, ElectionForm, suggested_pair
 
+pytestmark = pytest.mark.once
+
 
 @pytest.mark.parametrize(
     ("typed", "suggested"),

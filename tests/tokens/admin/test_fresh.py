@@ -27,7 +27,7 @@ WITHOUT_POST = {"control/stream"}
 # Values for the parameters of routes. Any value will do.
 PART_OF_ROUTE = re.compile(r"<[^>]*>|\^|\(.*\)|\$")
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 
 @pytest.fixture(autouse=True)

@@ -102,16 +102,23 @@ MALFORMED = [
 ]
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("header", MALFORMED)
-def test_a_malformed_authorization_header_is_a_401_on_every_path(header, desk):
-    answers = [
+def test_a_malformed_authorization_header_is_a_401(header):
+    for answer in (
         get(ME, Authorization=header),
-        get(DESKS, Authorization=header),
-        get(EVENTS, Authorization=header),
-        get(TOKENS, Authorization=header),
-        post(TOKENS, {"scope": "desk"}, headers={"Authorization": header}),
         push(fanout(), headers={"Authorization": header}),
-        post(deploy_path(desk.public_id), deploy(), headers={"Authorization": header}),
+    ):
+        assert (answer.status_code, code(answer)) == (401, "token_invalid")
+
+
+def test_so_it_is_on_every_path(desk):
+    headers = {"Authorization": "Bearer x"}
+    answers = [
+        *(get(path, **headers) for path in (ME, DESKS, EVENTS, TOKENS)),
+        post(TOKENS, {"scope": "desk"}, headers=headers),
+        push(fanout(), headers=headers),
+        post(deploy_path(desk.public_id), deploy(), headers=headers),
     ]
     assert {(answer.status_code, code(answer)) for answer in answers} == {(401, "token_invalid")}
 

@@ -11,7 +11,7 @@ from tests.factories import a_desk, a_desk_token, a_platform_token
 from tokens.callers.authentication import BearerAuthentication
 from tokens.callers.permissions import DeclaredScope
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 PUBLIC_TO_ALL = {"catalog", "schema"}
 

@@ -14,7 +14,7 @@ from tokens.models import Token
 LOGIN = "/accounts/login/"
 HOUR = 3600
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 
 def is_signed_in(browser: Client) -> bool:
