@@ -40,17 +40,17 @@ def engine(card) -> str:
 VARY = dict.fromkeys([EVENTS, CATALOG, HOOK], "Accept, Accept-Encoding")
 
 
-@pytest.mark.parametrize("path", [DESKS, EVENTS, HOOK, SCHEMA, CATALOG])
-def test_a_large_answer_is_the_same_in_fewer_bytes(engine, path):
-    plain, small = get(path, engine), get(path, engine, **GZIP)
-    assert len(plain.content) >= SMALLEST
-    assert "Content-Encoding" not in plain
-    assert small["Content-Encoding"] == "gzip"
-    assert gzip.decompress(small.content) == plain.content
-    assert len(small.content) < len(plain.content) / 2
-    for response in (plain, small):
-        assert response["Vary"] == VARY.get(path, "Accept-Encoding")
-        assert response["Content-Type"] == JSON
+def test_a_large_answer_is_the_same_in_fewer_bytes(engine):
+    for path in (DESKS, EVENTS, HOOK, SCHEMA, CATALOG):
+        plain, small = get(path, engine), get(path, engine, **GZIP)
+        assert len(plain.content) >= SMALLEST, path
+        assert "Content-Encoding" not in plain
+        assert small["Content-Encoding"] == "gzip"
+        assert gzip.decompress(small.content) == plain.content
+        assert len(small.content) < len(plain.content) / 2
+        for response in (plain, small):
+            assert response["Vary"] == VARY.get(path, "Accept-Encoding")
+            assert response["Content-Type"] == JSON
 
 
 def test_a_small_answer_stays_as_it_is():
@@ -81,16 +81,16 @@ def test_a_small_answer_stays_as_it_is():
     ],
 )
 def test_gzip_is_sent_only_to_who_takes_it(accepted, is_compressed):
-    response = get(SCHEMA, **{"Accept-Encoding": accepted})
+    response = get(CATALOG, **{"Accept-Encoding": accepted})
     assert ("Content-Encoding" in response) == is_compressed
 
 
-@pytest.mark.parametrize("path", [DESKS, SCHEMA])
-def test_head_has_the_headers_of_get(engine, path):
+def test_head_has_the_headers_of_get(engine):
     headers = {**GZIP, "Authorization": f"Bearer {engine}", "X-Request-Id": "x"}
-    got, head = Client().get(path, headers=headers), Client().head(path, headers=headers)
-    assert dict(head.items()) == dict(got.items())
-    assert head.content == b""
+    for path in (DESKS, SCHEMA):
+        got, head = Client().get(path, headers=headers), Client().head(path, headers=headers)
+        assert dict(head.items()) == dict(got.items())
+        assert head.content == b""
 
 
 @pytest.mark.parametrize("path", [SCHEMA, CATALOG, HOOK])

@@ -99,10 +99,10 @@ def test_head_has_the_etag_of_get_and_is_asked_after_like_it(path):
     assert Client().head(path, headers={"If-None-Match": '"other"'}).status_code == 200
 
 
-@pytest.mark.parametrize("name", ["If-Match", "If-Unmodified-Since", "Range", "If-Range", "Expect"])
-@pytest.mark.parametrize("value", ['"x"', "Mon, 01 Jan 1990 00:00:00 GMT", "bytes=0-1", "\x00"])
-def test_no_answer_depends_on_another_precondition(name, value):
-    assert get(CATALOG, **{name: value}).status_code == 200
+def test_no_answer_depends_on_another_precondition():
+    for name in ("If-Match", "If-Unmodified-Since", "Range", "If-Range", "Expect"):
+        for value in ('"x"', "Mon, 01 Jan 1990 00:00:00 GMT", "bytes=0-1", "\x00"):
+            assert get(CATALOG, **{name: value}).status_code == 200, (name, value)
 
 
 def test_what_is_private_is_never_answered_as_unchanged():
@@ -116,14 +116,14 @@ def test_what_is_private_is_never_answered_as_unchanged():
 @pytest.mark.parametrize(
     "host", ["elsewhere.example", "", "a b", "testserver.evil.example", "é", "["]
 )
-@pytest.mark.parametrize("path", [CATALOG, "/api/v1/nothing", HOOK, "/nothing", "/accounts/login/"])
-def test_a_host_that_is_not_ours_is_refused_before_anything_else(host, path):
-    response = post(path, b"x" * 65537, "nonsense", headers={"Host": host})
-    if host:
-        assert response.status_code == 400
-        assert "host_invalid" in response.text or not path.startswith("/api/")
-    else:
-        assert response.status_code in (400, 404, 405, 413)
+def test_a_host_that_is_not_ours_is_refused_before_anything_else(host):
+    for path in (CATALOG, "/api/v1/nothing", HOOK, "/nothing", "/accounts/login/"):
+        response = post(path, b"x" * 65537, "nonsense", headers={"Host": host})
+        if host:
+            assert response.status_code == 400, path
+            assert "host_invalid" in response.text or not path.startswith("/api/")
+        else:
+            assert response.status_code in (400, 404, 405, 413), path
 
 
 def test_plain_http_is_refused_by_the_api_where_https_is_required(settings):

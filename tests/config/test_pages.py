@@ -46,13 +46,6 @@ class TestHome:
 
 
 class TestRefusals:
-    @pytest.mark.parametrize("code", CODES)
-    def test_each_has_a_page_that_explains_it(self, code):
-        refusal = next(each for each in Refused.registry() if each.code == code)
-        page = Client().get(f"/problems/{code}")
-        assert page.status_code == 200
-        assert (refusal.title in words(page), refusal.detail in words(page)) == (True, True)
-
     def test_the_index_names_all_of_them(self):
         page = source(Client().get("/problems"))
         assert re.findall(r'href="/problems/([a-z_]+)"', page) == CODES
