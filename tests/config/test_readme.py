@@ -140,8 +140,10 @@ def test_the_example_engine_misses_and_repeats_nothing_over_a_restart(web, pytho
             said = "".join(example.printed)
             assert said.count("The client waits") == said.count("The service answers again.") == 1
             example.wait_for(fan_out("after"))
-        page = other.page(limit=1000, kinds=["signal.filled", "signal.refused"])
-        happened = [event["position"] for event in page["events"]]
+        happened, after = [], None
+        while (page := other.page(after, kinds=["signal.filled", "signal.refused"]))["events"]:
+            happened += [event["position"] for event in page["events"]]
+            after = page["next"]
         assert example.positions == happened[: len(example.positions)]
 
 

@@ -127,8 +127,10 @@ def test_of_one_form_that_is_sent_to_several_workers_at_once_one_makes_a_token(
     server, session, settings
 ):
     with ExitStack() as stack:
-        served = stack.enter_context(serving_beside(server, **settings)) if settings else server
-        manage(served, "createcachetable")
+        served = server
+        if settings:
+            served = stack.enter_context(serving_beside(server, **settings))
+            manage(served, "createcachetable")
         browser = stack.enter_context(Browser(served))
         browser.cookies.update(session)
         answer = browser.get(MINT)
