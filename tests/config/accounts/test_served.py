@@ -12,7 +12,7 @@ import pytest
 from tests import shared_store, staff
 from tests.client import EVENTS, bearer
 from tests.config.accounts.test_sign_in import LOGIN, TOO_MANY
-from tests.server import Server, serving, serving_beside
+from tests.server import Server, manage, serving, serving_beside
 from tokens.forms import FIELD
 
 pytestmark = [pytest.mark.processes]
@@ -127,7 +127,10 @@ def test_of_one_form_that_is_sent_to_several_workers_at_once_one_makes_a_token(
     server, session, settings
 ):
     with ExitStack() as stack:
-        served = stack.enter_context(serving_beside(server, **settings)) if settings else server
+        served = server
+        if settings:
+            served = stack.enter_context(serving_beside(server, **settings))
+            manage(served, "createcachetable")
         browser = stack.enter_context(Browser(served))
         browser.cookies.update(session)
         answer = browser.get(MINT)
