@@ -9,6 +9,7 @@ import socket
 import threading
 import time
 from contextlib import contextmanager
+from typing import Any
 
 import httpx2
 import pytest
@@ -30,6 +31,12 @@ SLOWLY = 1024  # bytes that a slow reader takes at a time
 PATIENCE = 100  # seconds
 TIMEOUT = 60  # seconds
 SMALL = {**UNLIMITED, "backlog=4096": "backlog=4096 sndbuf=16k"}
+SETTINGS: Any = {
+    "WEB_CONCURRENCY": "1",
+    "THREADS": "8",
+    "LIMIT_MINTING": "off",
+    "PATIENCE": "on",
+}
 FILL = """
 WITH head AS (SELECT position, at FROM events_head)
 INSERT INTO events_event (position, kind, at, topic, content)
@@ -41,7 +48,7 @@ FROM head, generate_series(1, %(events)s) AS i;
 
 @pytest.fixture(scope="module")
 def served():
-    with layout(changed=SMALL, THREADS="8", LIMIT_MINTING="off", PATIENCE="on") as served:
+    with layout(changed=SMALL, **SETTINGS) as served:
         web = served.webs[0]
         desk = web.seed["desks"][0]["userId"]
         with connect(web) as database:

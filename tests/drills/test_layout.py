@@ -448,7 +448,7 @@ def push(served, http):
 
 
 def test_killing_a_web_server_under_load_loses_no_signal():
-    with layout() as served:
+    with layout(WEB_CONCURRENCY="1") as served:
         killed = []
 
         def send(number):
