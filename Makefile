@@ -50,27 +50,25 @@ cluster: .venv/dev .venv/patroni ## serve on three machines for the database, pl
 
 # One worker more than there are cores, because some always wait for a browser or a server. Each
 # file runs in one worker, so that its server starts once, and so do files that share servers
-# (tests/distribution.py). Tests with deadlines run last, alone.
+# (tests/distribution.py).
 PARALLEL = -n $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist loadfile --no-loadscope-reorder
-ALONE = $$(grep -rlE --include='test_*.py' 'mark\.alone' tests)
 # In CI a test that failed runs once more, with nothing beside it. Its name is printed.
 AGAIN = { [ "$$?$$CI" = 1true ] && echo 'Failed. Once more, alone:' \
 	&& $(BIN)/pytest -v --maxfail=1 --last-failed --last-failed-no-failures=none; }
-SUITE = { $(BIN)/pytest $(PARALLEL) -m "not alone$$except" || $(AGAIN); } \
-	&& { $(BIN)/pytest -m alone $(ALONE) || $(AGAIN); }
+SUITE = { $(BIN)/pytest $(PARALLEL) -m "$$only" || $(AGAIN); }
 test: .venv/dev ## run every test on SQLite, and on TEST_DATABASE_URL and TEST_REDIS_URL if they are set
 	@echo 'On SQLite:'
 	@unset TEST_DATABASE_URL TEST_REDIS_URL; $(SUITE)
 	@if [ -n "$$TEST_DATABASE_URL$$TEST_REDIS_URL" ]; then \
 		echo 'On TEST_DATABASE_URL and TEST_REDIS_URL, without the tests that need no database:'; \
-		except=' and not once'; $(SUITE); \
+		only='not once'; $(SUITE); \
 	else echo 'Not run on PostgreSQL and Redis: TEST_DATABASE_URL and TEST_REDIS_URL are not set.'; fi
 
 # The unit tests need no server, no browser and no other process. They run on SQLite.
-QUICK_TESTS = not (processes or alone or slow)
+QUICK_TESTS = not (processes or slow)
 quick: lint ## lint, format, types, imports and the unit tests; under a minute
 	@unset TEST_DATABASE_URL TEST_REDIS_URL; $(BIN)/pytest -q -n $$(getconf _NPROCESSORS_ONLN) --dist loadfile -m "$(QUICK_TESTS)"
-	@echo 'Left out: tests marked processes, alone or slow; PostgreSQL and Redis; bandit, djlint,' \
+	@echo 'Left out: tests marked processes or slow; PostgreSQL and Redis; bandit, djlint,' \
 		'migrations, deployment. Run make check and make test before you commit.'
 
 APPS = config signals tokens desks events
@@ -97,8 +95,7 @@ style: .venv/dev
 	$(BIN)/lint-imports
 
 coverage: .venv/dev ## run the tests on SQLite and measure branch coverage
-	@unset TEST_DATABASE_URL TEST_REDIS_URL; $(BIN)/pytest $(PARALLEL) -m "not alone" --cov --cov-report= \
-		&& $(BIN)/pytest -m alone --cov --cov-append
+	@unset TEST_DATABASE_URL TEST_REDIS_URL; $(BIN)/pytest $(PARALLEL) --cov
 
 bench: .venv/dev ## measure speed against baselines on TEST_DATABASE_URL; QUICK=1 takes a minute
 	@$(BIN)/python -m tests.bench $(if $(QUICK),--quick)

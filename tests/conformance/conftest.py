@@ -30,7 +30,6 @@ SMALL_LIMITS = {
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "processes: runs real processes")
-    config.addinivalue_line("markers", "alone: has a deadline, so nothing may run beside it")
     config.addinivalue_line("markers", "once: does not depend on the database")
 
 

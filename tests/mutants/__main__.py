@@ -29,7 +29,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LIMIT = 900  # seconds for the tests of one bug
-QUICK = "not (processes or alone or slow)"
+QUICK = "not (processes or slow)"
 DATABASES = {"postgresql": "TEST_DATABASE_URL", "redis": "TEST_REDIS_URL"}
 ONE_AT_A_TIME = Lock()  # for tests that share a database
 FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
