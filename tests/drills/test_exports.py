@@ -31,7 +31,7 @@ SLOWLY = 1024  # bytes that a slow reader takes at a time
 PATIENCE = 100  # seconds
 TIMEOUT = 60  # seconds
 SMALL = {**UNLIMITED, "backlog=4096": "backlog=4096 sndbuf=16k"}
-SETTINGS: dict[str, Any] = {
+SETTINGS: Any = {
     "WEB_CONCURRENCY": "1",
     "THREADS": "8",
     "LIMIT_MINTING": "off",
