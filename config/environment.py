@@ -53,6 +53,8 @@ class Backend(TypedDict, total=False):
     BACKEND: str
     ENGINE: str
     NAME: str
+    HOST: str
+    PORT: str
     LOCATION: str
     KEY_PREFIX: str
     CONN_MAX_AGE: None
@@ -301,26 +303,53 @@ def _items(given: str) -> list[str]:
 
 def database(threads: int) -> Backend:
     """Returns Django's settings for the database in ``DATABASE_URL``."""
-
-    def convert(given: str) -> Backend:
-        parts = urlsplit(given)
-        if parts.scheme == "sqlite":
-            _require(len(parts.path) > 1 and not (parts.netloc or parts.query or parts.fragment))
-        else:
-            known = {option.keyword.decode() for option in pq.Conninfo.get_defaults()}
-            _require(parts.scheme in POSTGRESQL and parse_qs(parts.query).keys() <= known)
-        chosen: Backend = Env.db_url_config(given)
-        file = Path(chosen["NAME"])
-        _require(parts.scheme != "sqlite" or (file.parent.is_dir() and not file.is_dir()))
-        _require(chosen["NAME"])
-        return chosen
-
     takes = (
         "postgres://name:password@host:5432/database or sqlite:////folder/file, in an existing "
         "folder"
     )
-    chosen = setting("DATABASE_URL", f"sqlite:///{ROOT / 'service.sqlite3'}", convert, takes)
-    ours = _sqlite() if "sqlite" in chosen["ENGINE"] else _postgresql(threads)
+    chosen = setting("DATABASE_URL", f"sqlite:///{ROOT / 'service.sqlite3'}", _database, takes)
+    return _with_ours(chosen, _sqlite() if "sqlite" in chosen["ENGINE"] else _postgresql(threads))
+
+
+def replica(threads: int, database: Backend) -> Backend | None:
+    """Returns Django's settings for ``REPLICA_URL``; None if there is none.
+
+    ``HOST`` and ``PORT`` have as many items, separated by commas.
+    """
+
+    def convert(given: str) -> Backend | None:
+        if not given:
+            return None
+        chosen = _database(given)
+        _require("sqlite" not in chosen["ENGINE"] and "hostaddr" not in chosen.get("OPTIONS", {}))
+        hosts, ports = str(chosen["HOST"]).split(","), str(chosen["PORT"]).split(",")
+        _require(len(hosts) == len(ports) and all([*hosts, *ports]))
+        return chosen
+
+    takes = "postgres://name@host1:5432,host2:5432/database, with a port for each host, or nothing"
+    chosen = setting("REPLICA_URL", "", convert, takes)
+    if chosen is None:
+        return None
+    if "sqlite" in database["ENGINE"]:
+        raise ImproperlyConfigured("REPLICA_URL takes effect with PostgreSQL in DATABASE_URL only.")
+    return _with_ours(chosen, {**_postgresql(threads), "ENGINE": "config.replica"})
+
+
+def _database(given: str) -> Backend:
+    parts = urlsplit(given)
+    if parts.scheme == "sqlite":
+        _require(len(parts.path) > 1 and not (parts.netloc or parts.query or parts.fragment))
+    else:
+        known = {option.keyword.decode() for option in pq.Conninfo.get_defaults()}
+        _require(parts.scheme in POSTGRESQL and parse_qs(parts.query).keys() <= known)
+    chosen: Backend = Env.db_url_config(given)
+    file = Path(chosen["NAME"])
+    _require(parts.scheme != "sqlite" or (file.parent.is_dir() and not file.is_dir()))
+    _require(chosen["NAME"])
+    return chosen
+
+
+def _with_ours(chosen: Backend, ours: Backend) -> Backend:
     # Options in the address, such as sslmode, override ours.
     return {**chosen, **ours, "OPTIONS": {**ours["OPTIONS"], **chosen.get("OPTIONS", {})}}
 

@@ -84,6 +84,10 @@ TELEGRAM_BOT, TELEGRAM_BOT_TOKEN = env.telegram()
 # --- Data --------------------------------------------------------------------------------------
 
 DATABASES = {"default": env.database(THREADS)}
+# The standbys that live servers read (events/databases.py); None: they read the database.
+REPLICA = env.replica(THREADS, DATABASES["default"])
+PATRONI_PORT = env.number("PATRONI_PORT", 8008, most=env.HIGHEST_PORT)
+DATABASE_ROUTERS: list[str] = []
 WEB_CONCURRENCY = env.number("WEB_CONCURRENCY", env.usual_workers(DATABASES["default"]), most=1000)
 CACHES = {"default": env.cache()}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"

@@ -16,6 +16,8 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.viewsets import ViewSetMixin
 
+from events import replica
+from events.databases import reads_replica
 from events.feed import (
     EVENTS_BETWEEN_PAUSES,
     EventRecord,
@@ -178,7 +180,8 @@ class EventViewSet(ViewSetMixin, ApiView):
         self._is_stream = _prefers_stream(request.headers.get("Accept", ""))
         if is_live(request._request) and not self._is_stream:
             raise NotAcceptable
-        self._known = hub.head  # before the token is read
+        # Before the token is read. The hub may have read another replica, which was ahead.
+        self._known = read_head() if reads_replica() else hub.head
         super().initial(request, *args, **kwargs)
 
     @endpoint(
@@ -286,8 +289,7 @@ def _found(cursor: str, known: Head | None = None) -> tuple[Head, int]:
     if known is not None:
         with suppress(CursorLost):  # it may be a moment old
             return known, log_position(cursor, known.epoch, known.position, read_identity)
-    head = read_head()
-    return head, log_position(cursor, head.epoch, head.position, read_identity)
+    return replica.find(cursor)
 
 
 class _Feed:

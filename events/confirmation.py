@@ -11,8 +11,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from django.db import connection, transaction
+from django.db import DEFAULT_DB_ALIAS, connections, transaction
 
+from events.databases import written
 from events.unavailable_reasons import Wait
 from events.writer_queue import WaitEnded
 
@@ -30,14 +31,14 @@ AND current_setting('synchronous_commit') NOT IN ('local', 'off')"""
 doubted = threading.Event()
 
 
-def is_missing() -> bool:
+def is_missing(database: str = DEFAULT_DB_ALIAS) -> bool:
     """Whether a commit has waited for a second and still waits. One statement on PostgreSQL.
 
-    It sees only the sessions of its own role in the database.
+    It sees only the sessions of its own role in the database of this alias.
     """
-    if connection.vendor != "postgresql":
+    if connections[database].vendor != "postgresql":
         return False
-    with connection.cursor() as cursor:
+    with connections[database].cursor() as cursor:
         cursor.execute(f"SELECT {IS_MISSING}")
         return bool(cursor.fetchone() == (True,))
 
@@ -58,9 +59,10 @@ def unconfirmed() -> Iterator[None]:
     It is for times of last use, and for the cache. Inside another transaction it is part of that
     one, and waits with it.
     """
-    is_own = not connection.in_atomic_block
-    with transaction.atomic():
-        if is_own and connection.vendor == "postgresql":
-            with connection.cursor() as cursor:
+    database = connections[written()]
+    is_own = not database.in_atomic_block
+    with transaction.atomic(using=database.alias):
+        if is_own and database.vendor == "postgresql":
+            with database.cursor() as cursor:
                 cursor.execute("SET LOCAL synchronous_commit = local")
         yield

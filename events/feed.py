@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Annotated, NamedTuple, TypedDict
 
-from django.db import connection
+from django.db import DEFAULT_DB_ALIAS, connection
 
 from events.actors import ActorRecord
 from events.json_schema import (
@@ -106,14 +106,14 @@ class IndexRange(NamedTuple):
     high: int
 
 
-def read_head() -> Head:
-    """The head of the log."""
-    return Head.objects.get()
+def read_head(database: str = DEFAULT_DB_ALIAS) -> Head:
+    """The head of the log, as the database of this alias has it."""
+    return Head.objects.using(database).get()
 
 
-def read_identity(position: int) -> Identity | None:
+def read_identity(position: int, database: str = DEFAULT_DB_ALIAS) -> Identity | None:
     """What tells the event at this position from another one. None if there is no event."""
-    event = Event.objects.filter(position=position).first()
+    event = Event.objects.using(database).filter(position=position).first()
     return event.identity if event else None
 
 

@@ -36,6 +36,7 @@ class Wait(StrEnum):
     STATEMENT = "statement"  # the end of a statement
     PROCESS = "process"  # this process: it stood still in the middle of a transaction
     CONFIRMATION = "confirmation"  # a standby's, of a commit
+    REPLICA = "replica"  # a standby that may be read and is not behind what was asked for
     NEW_EPOCH = "new_epoch"  # manage.py new_epoch, after the database has lost events
     DATABASE = "database"  # the database, which went away or refused
     CACHE = "cache"  # the cache

@@ -14,23 +14,26 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
 def main() -> None:
     try:
-        from config.environment import refuse_public  # noqa: PLC0415 - reads the settings
-        from config.settings import HOST, LIVE_PORT, TRUSTED_PROXIES  # noqa: PLC0415
+        from config import settings  # noqa: PLC0415 - reads the settings
+        from config.environment import refuse_public  # noqa: PLC0415
 
-        refuse_public([HOST], TRUSTED_PROXIES)
+        refuse_public([settings.HOST], settings.TRUSTED_PROXIES)
     except ImproperlyConfigured as fault:
         sys.exit(f"Invalid settings: {fault}")
+    if settings.REPLICA:
+        settings.DATABASES.update(default=settings.REPLICA, primary=settings.DATABASES["default"])
+        settings.DATABASE_ROUTERS.append("config.replica.router.Router")
     django.setup(set_prefix=False)
     from config.live import server  # noqa: PLC0415 - needs the models
 
     try:
-        server.serve(HOST, LIVE_PORT)
+        server.serve(settings.HOST, settings.LIVE_PORT)
         logging.shutdown()
         os._exit(0)  # does not wait for threads that a database without an answer holds
     except OSError as error:
         number = error.errno or 0
         why = os.strerror(number) if number > 0 else "unknown name"
-        sys.exit(f"It cannot listen at {HOST}, port {LIVE_PORT}: {why}.")
+        sys.exit(f"It cannot listen at {settings.HOST}, port {settings.LIVE_PORT}: {why}.")
 
 
 if __name__ == "__main__":

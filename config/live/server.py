@@ -7,6 +7,7 @@ import os
 import resource
 import signal
 import socket
+import threading
 from contextlib import suppress
 
 import uvloop
@@ -14,7 +15,10 @@ from django.conf import settings
 
 from config.live.connection import Connection, Workload
 from config.monitoring import LIVE_SEATS
+from config.replica.patroni import nodes
+from events.databases import reads_replica
 from events.live.hub import hub
+from tokens.callers import uses
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +38,10 @@ MOST_THREADS = 8
 
 def serve(host: str, port: int) -> None:
     """Serves until SIGTERM or SIGINT. Raises ``OSError`` if it cannot listen."""
+    if reads_replica():
+        standbys = settings.DATABASES["default"]
+        nodes.watch(standbys["HOST"], standbys["PORT"], settings.PATRONI_PORT)
+        threading.Thread(target=uses.keep_writing, daemon=True).start()
     with (
         _listener(host, port) as listener,
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,

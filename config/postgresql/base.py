@@ -46,7 +46,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
         """
         began = time.monotonic()
         connection = super().get_new_connection(conn_params)
-        while self.pool and _is_closed(connection):
+        while self.pool and connection.is_unfit():
             connection.close()
             self.pool.putconn(connection)  # which replaces it
             connection = self.pool.getconn(max(0.0, began + self.pool.timeout - time.monotonic()))
@@ -84,6 +84,15 @@ class Connection(psycopg.Connection[Any]):
         self.is_patient = False
         self._commits = self._was_cancelled = False
         self.add_notice_handler(self._notice)
+
+    def is_unfit(self) -> bool:
+        """Whether the server has closed this idle connection, as far as this machine knows.
+
+        It sends nothing on one that is idle, except its reason to close it.
+        """
+        idle = select.poll()
+        idle.register(self, select.POLLIN)
+        return bool(idle.poll(0))
 
     def commit(self) -> None:
         """Commits. In doubt it raises before, if that would wait in vain: the caller rolls back."""
@@ -136,13 +145,3 @@ class UtcLoader(Loader):
 
     def load(self, data: Buffer) -> datetime:
         return datetime.fromisoformat(bytes(data).decode())
-
-
-def _is_closed(connection: psycopg.Connection[object]) -> bool:
-    """Whether the server has closed an idle connection, as far as this machine knows.
-
-    It sends nothing on one that is idle, except its reason to close it.
-    """
-    idle = select.poll()
-    idle.register(connection, select.POLLIN)
-    return bool(idle.poll(0))

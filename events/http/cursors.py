@@ -65,6 +65,11 @@ def log_position(
     return position
 
 
+def epoch_of(cursor: str) -> str:
+    """The epoch of a cursor of the log. Raises ``Invalid`` if the text is none."""
+    return _decode(cursor, LOG).split(".")[0]
+
+
 def scan_cursor(name: str, epoch: str, start: int, key: int) -> str:
     """The cursor of the list ``name`` after ``key``, in a scan that began at ``start``.
 

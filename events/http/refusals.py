@@ -358,6 +358,7 @@ ENDED = {
     Wait.STATEMENT: "The database took too long.",
     Wait.PROCESS: "The server was too busy to go on in time.",
     Wait.CONFIRMATION: "The database did not confirm in time what was written.",
+    Wait.REPLICA: "No replica of the database has what was asked for.",
     Wait.NEW_EPOCH: "The database has lost events, and its operators have not resumed writing yet.",
     Wait.DATABASE: "The database is not available.",
     Wait.CACHE: "The cache is not available.",

@@ -15,10 +15,10 @@ from itertools import cycle
 from operator import attrgetter
 from typing import NamedTuple
 
-from django.db import DatabaseError, OperationalError, connection
+from django.db import DatabaseError, OperationalError, connections
 from django.utils import timezone
 
-from events import losses
+from events import losses, replica
 from events.feed import read_head
 from events.http.refusals import Unavailable
 from events.kinds import Kind
@@ -454,7 +454,7 @@ class Hub:
         except Exception:
             logger.exception("The hub failed. Its readers come back by their cursors.")
         finally:
-            connection.close()
+            connections.close_all()
             with self._lock:
                 if self._thread is threading.current_thread():  # an error of ours ended it
                     self._thread, self._is_ready = None, False
@@ -480,7 +480,7 @@ class Hub:
             self._check_credentials()
         except DatabaseError as error:
             logger.warning("The hub cannot read the log: %s", type(error).__name__)
-            connection.close()
+            connections.close_all()
             pause = RETRY_INTERVAL
         with self._lock:
             if not self._is_ready:  # it never read the log: whoever asks next tries again
@@ -493,6 +493,8 @@ class Hub:
 
     def _poll(self) -> None:
         head = read_head()
+        if self._is_ready:
+            replica.require(self.position, self.epoch, head)
         if not self._is_ready or head.epoch != self.epoch or head.position < self.position:
             self._begin(head)
         while self.position < head.position:

@@ -12,6 +12,8 @@ from typing import cast
 from django.db import connection
 from django.http import HttpRequest, HttpResponseBase, StreamingHttpResponse
 
+from events import replica
+from events.databases import reads_replica
 from events.feed import Page, Query, Visibility, Window, read_page
 from events.http.refusals import CursorLost
 from events.live.frames import MEDIA_TYPE, event_frame, first_frame, position_frame
@@ -19,6 +21,8 @@ from events.live.hub import hub
 from events.live.streams import Reader, Topic, View
 from events.live.waiting_readers import ThreadReader
 from events.models import Head
+from events.unavailable_reasons import Wait
+from events.writer_queue import WaitEnded
 
 HEADERS = {"X-Accel-Buffering": "no"}  # tells nginx to pass each frame on at once
 PAGE_SIZE = 100  # events
@@ -52,7 +56,7 @@ def open_stream(
     try:
         hub.admit(reader)
         if hub.epoch != head.epoch:  # the log was replaced after the cursor was read
-            raise CursorLost
+            raise WaitEnded(Wait.REPLICA) if reads_replica() else CursorLost
         return StreamResponse(stream)
     except BaseException:
         stream.close()
@@ -85,6 +89,7 @@ class Stream:
         applied = hub.position
         if not hub.knows(self.reader):
             return None
+        replica.require(self._position, self._epoch)
         if hub.reaches(self._position):
             topics = self._topics or topics_at(self._visibility, self._position)
             if missed := hub.attach(self.reader, self._position, topics):

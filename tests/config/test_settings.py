@@ -193,3 +193,11 @@ def test_the_bot_of_telegram_needs_its_name_and_its_token():
         said = refusal(**KEYS, **{name: value})
         assert said.startswith(f"{name} takes effect with TELEGRAM_BOT")
         assert token not in said
+
+
+def test_replicas_need_postgresql():
+    replicas = {"REPLICA_URL": "postgres://name:password@db1:5432,db2:5433/signals"}
+    postgresql = {"DATABASE_URL": "postgres://name@db1/signals"}
+    found = look("REPLICA", **KEYS, **postgresql, **replicas)["REPLICA"]
+    assert (found["HOST"], found["PORT"]) == ("db1,db2", "5432,5433")
+    assert refusal(**KEYS, **replicas).startswith("REPLICA_URL takes effect with PostgreSQL")

@@ -89,6 +89,15 @@ WRONG = {
         f"sqlite:///{ROOT}",
         "sqlite:///file?timeout=soon",
     ],
+    "REPLICA_URL": [
+        *SCHEMES[1:],
+        "sqlite:///file",
+        "postgres:///signals",
+        f"postgres://name:{PASSWORD}@db1:5432,db2/signals",
+        f"postgres://name:{PASSWORD}@db1/signals",
+        f"postgres://name:{PASSWORD}@db1:5432/signals?hostaddr=192.0.2.1",
+    ],
+    "PATRONI_PORT": ["0", "65536", "http"],
     "CACHE_URL": [
         *SCHEMES,
         *(address.replace("redis", "rediscache", 1) for address in OF_REDIS),

@@ -92,12 +92,21 @@ class Process:
 class Postgresql(Process):
     """A PostgreSQL cluster on a free port, with its data in a new folder of this name.
 
-    ``options`` are those of its process.
+    It is empty, or a standby of ``primary``. It listens at an address of this machine. ``options``
+    are those of its process.
     """
 
-    def __init__(self, folder: Path, log: Path, name: str = "postgresql", **options: Any) -> None:
-        self.port, self.data = free_port(), folder / name
-        self.url = f"postgres://postgres@{ADDRESS}:{self.port}/signals"
+    def __init__(
+        self,
+        folder: Path,
+        log: Path,
+        name: str = "postgresql",
+        primary: "Postgresql | None" = None,
+        address: str = ADDRESS,
+        **options: Any,
+    ) -> None:
+        self.address, self.port, self.data = address, free_port(), folder / name
+        self.url = f"postgres://postgres@{address}:{self.port}/signals"
         self.data.mkdir()
         assert INITDB is not None
         programs = Path(INITDB).parent
@@ -105,13 +114,21 @@ class Postgresql(Process):
         if os.geteuid() == 0:
             shutil.chown(self.data, "postgres", "postgres")
             as_owner += ["--reuid=postgres", "--regid=postgres", "--clear-groups"]
-        make = ["--auth=trust", "--username=postgres", "--wal-segsize=1", "--no-sync"]
+        make = [INITDB, "--auth=trust", "--username=postgres", "--wal-segsize=1"]
+        if primary is not None:
+            self.data.chmod(0o700)
+            source = f"host={primary.address} port={primary.port} user=postgres"
+            make = [str(programs / "pg_basebackup"), "--write-recovery-conf", "--dbname", source]
+            make.append("--checkpoint=fast")
         subprocess.run(
-            [*as_owner, INITDB, *make, "-D", self.data], check=True, capture_output=True, cwd="/"
+            [*as_owner, *make, "--no-sync", "-D", self.data],
+            check=True,
+            capture_output=True,
+            cwd="/",
         )
         given = {
             "port": self.port,
-            "listen_addresses": ADDRESS,
+            "listen_addresses": address,
             "unix_socket_directories": "",
             "max_wal_size": "32MB",
             "min_wal_size": "2MB",
@@ -159,7 +176,7 @@ class Postgresql(Process):
 
     def connect(self, database: str) -> Any:
         return psycopg.connect(
-            host=ADDRESS, port=self.port, user="postgres", dbname=database, autocommit=True
+            host=self.address, port=self.port, user="postgres", dbname=database, autocommit=True
         )
 
     def _answers(self) -> bool:

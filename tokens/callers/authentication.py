@@ -14,6 +14,7 @@ from rest_framework.request import Request
 
 from desks.models import User
 from events.confirmation import unconfirmed
+from events.databases import reads_replica
 from events.http.refusals import (
     CredentialsMissing,
     CsrfFailed,
@@ -23,6 +24,7 @@ from events.http.refusals import (
 )
 from events.writer_queue import try_write_lock
 from tokens.callers import credential_cache as cache
+from tokens.callers import uses
 from tokens.callers.permissions import count_failure
 from tokens.callers.statements import find_active_token
 from tokens.choices import Source
@@ -124,6 +126,9 @@ def _update_last_used(token: Token, now: datetime, digest: str, key_id: str) -> 
     During a rolling restart, servers may list their keys in different orders. Each would replace
     the other's digest at every request if the digest were updated more often.
     """
+    if reads_replica():
+        uses.add(token.pk, now, digest, key_id)
+        return
     with try_write_lock() as free:
         if free:
             use = {"last_used_at": now, "digest": digest, "key_id": key_id}

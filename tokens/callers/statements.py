@@ -60,6 +60,14 @@ SECRET_IS_LIVE = f"""
 NOX_SECRET_EXISTS = f"""
 EXISTS (SELECT 1 FROM {SECRET} WHERE automation_id IS NULL AND source = '{Source.NOX}')"""
 
+# Times of last use, one list for each column.
+WRITE_USES = f"""
+UPDATE {TOKEN} AS token
+SET last_used_at = used.at, digest = used.digest, key_id = used.key_id
+FROM unnest(%s::bigint[], %s::timestamptz[], %s::text[], %s::text[])
+    AS used (id, at, digest, key_id)
+WHERE token.id = used.id AND (token.last_used_at IS NULL OR token.last_used_at < used.at)"""
+
 
 def find_active_token(digests: Sequence[str], now: datetime) -> Token | None:
     """The active token with one of these digests."""

@@ -1,0 +1,420 @@
+"""A live server on replicas.
+
+The primary and its two standbys are the test's own. A stand-in answers for Patroni.
+"""
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import httpx2
+import pytest
+from django.db import connection
+
+from config.replica import base, patroni
+from events.columns import new_epoch
+from events.http.cursors import log_cursor
+from tests.client import EVENTS, bearer
+from tests.conformance.streams import Frame, frames_of
+from tests.drills.stage import Postgresql, needs_servers
+from tests.server import (
+    PREPARE,
+    Server,
+    environment_of,
+    free_port,
+    run_python,
+    serving_live,
+)
+from tests.streams import wait_until
+from tokens.crypto import formats, keys
+
+pytestmark = [
+    pytest.mark.processes,
+    needs_servers,
+    pytest.mark.skipif("connection.vendor != 'postgresql'", reason="SQLite has no standby"),
+]
+
+HAPPEN = """
+WITH head AS (UPDATE events_head SET position = position + 1 RETURNING position, at)
+INSERT INTO events_event (position, kind, at, content)
+SELECT position, 'desk.connected', at, '{"signal": null, "data": {}}' FROM head
+RETURNING position"""
+COPY_TOKEN = """
+INSERT INTO tokens_token
+    (public_id, scope, name, can_read, can_write, digest, key_id, hint, created_at)
+SELECT %s, scope, name, can_read, can_write, %s, key_id, hint, created_at
+FROM tokens_token WHERE scope = 'platform' LIMIT 1"""
+COPIED = "SELECT count(*) FROM tokens_token WHERE public_id LIKE 'tok_copy%'"
+UNUSED = f"{COPIED} AND last_used_at IS NULL"
+PAUSED = "SELECT pg_get_wal_replay_pause_state()"
+
+
+class Patroni(ThreadingHTTPServer):
+    """Answers as the Patroni of a standby: whether it is in the quorum, and streams."""
+
+    may_be_read, streams = True, True
+
+    def __init__(self, address: str, port: int) -> None:
+        super().__init__((address, port), Answer)
+        threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
+
+    def stop(self) -> None:
+        self.shutdown()
+        self.server_close()
+
+
+class Answer(BaseHTTPRequestHandler):
+    server: Patroni
+
+    def do_GET(self) -> None:
+        assert self.path == "/quorum"
+        state = {"replication_state": "streaming"} if self.server.streams else {}
+        body = json.dumps({"state": "running", "role": "replica", **state}).encode()
+        self.send_response(200 if self.server.may_be_read else 503)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def handle_one_request(self) -> None:
+        with suppress(BrokenPipeError):  # who asked is gone
+            super().handle_one_request()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+class Cluster:
+    """``service`` is what a web server on the primary would be; none runs."""
+
+    def __init__(self, primary: Postgresql, standbys: list[Postgresql], service: Server) -> None:
+        self.primary, self.standbys, self.service = primary, standbys, service
+        self.log = service.log.with_name("primary.log")
+        self.patroni_port = free_port()
+        self.patronis = [Patroni(each.address, self.patroni_port) for each in standbys]
+
+    @contextmanager
+    def live(self) -> Iterator["Live"]:
+        hosts = ",".join(f"{each.address}:{each.port}" for each in self.standbys)
+        given = {
+            "DATABASE_URL": f"{self.primary.url}?application_name=live",
+            "REPLICA_URL": f"postgres://postgres@{hosts}/signals?target_session_attrs=read-write",
+            "PATRONI_PORT": str(self.patroni_port),
+            "LIMIT_STREAMS": "off",
+            "PATIENCE": "",
+        }
+        with serving_live(self.service, **given) as server:
+            yield Live(server, self)
+
+    def happen(self) -> int:
+        """An event of the log. Returns its position."""
+        [(position,)] = self.primary.execute(HAPPEN, "signals")
+        return int(position)
+
+    def epoch(self) -> str:
+        [(epoch,)] = self.primary.execute("SELECT epoch FROM events_head", "signals")
+        return str(epoch)
+
+    def renew(self, epoch: str) -> None:
+        with self.primary.connect("signals") as primary:
+            primary.execute("UPDATE events_head SET epoch = %s", [epoch])
+
+    def head(self, server: Postgresql) -> int:
+        [(position,)] = server.execute("SELECT position FROM events_head", "signals")
+        return int(position)
+
+    def wait_for(self, standby: Postgresql) -> None:
+        head = self.head(self.primary)
+        wait_until(lambda: self.head(standby) >= head, "The standby stays behind.")
+
+    @contextmanager
+    def paused(self, standby: Postgresql) -> Iterator[None]:
+        """The standby does not replay what it gets."""
+        standby.execute("SELECT pg_wal_replay_pause()")
+        wait_until(lambda: standby.execute(PAUSED) == [("paused",)], "It replays on.")
+        try:
+            yield
+        finally:
+            standby.execute("SELECT pg_wal_replay_resume()")
+
+
+class Live:
+    def __init__(self, server: Server, cluster: Cluster) -> None:
+        self.server, self.cluster = server, cluster
+        self.token = server.seed["readToken"]
+        self._client = httpx2.Client(base_url=server.base_url, trust_env=False, timeout=120)
+
+    def ask(self, cursor: str, token: str = "") -> httpx2.Response:
+        """The answer to the request for a stream, without the stream."""
+        with self._asked(cursor, token) as answer:
+            if answer.status_code != 200:
+                answer.read()
+            return answer
+
+    def is_ready(self) -> bool:
+        return self._client.get("/readyz").is_success
+
+    @contextmanager
+    def follow(self) -> Iterator["Follower"]:
+        with ExitStack() as streams:
+            answer = streams.enter_context(self._asked())
+            while answer.status_code == 503:
+                time.sleep(int(answer.headers["Retry-After"]))
+                answer = streams.enter_context(self._asked())
+            assert answer.status_code == 200
+            yield Follower(answer)
+
+    def _asked(self, cursor: str = "", token: str = "") -> Any:
+        headers = {**bearer(token or self.token), "Accept": "text/event-stream"}
+        params = {"after": cursor} if cursor else {}
+        return self._client.stream("GET", EVENTS, params=params, headers=headers)
+
+    def reads(self, standby: Postgresql) -> bool:
+        """Whether the last node that it named is this one."""
+        lines = [line for line in self.server.log.read_text().splitlines() if "is now" in line]
+        return bool(lines) and f"port='{standby.port}')" in lines[-1]
+
+
+class Follower(threading.Thread):
+    """Reads a stream until it ends."""
+
+    def __init__(self, answer: httpx2.Response) -> None:
+        super().__init__(daemon=True)
+        self._answer = answer
+        self.frames: list[Frame] = []
+        self.start()
+        wait_until(lambda: self.frames, "no first frame")
+
+    def run(self) -> None:
+        try:
+            for frame in frames_of(self._answer.iter_lines()):
+                self.frames.append(frame)
+        except (httpx2.HTTPError, httpx2.StreamError):
+            pass  # the test closed it
+
+    @property
+    def shown(self) -> list[int | str]:
+        """The positions of its events, and the end."""
+        frames = [frame for frame in self.frames if frame.data]
+        return [json.loads(frame.data).get("position", frame.event) for frame in frames]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory()))
+        folder.chmod(0o755)  # PostgreSQL runs as another user
+        primary = Postgresql(folder, folder / "primary.log")
+        primary.start()
+        stack.callback(primary.stop)
+        primary.execute("CREATE DATABASE signals")
+        service = _service(folder, primary)
+        standbys = []
+        for name, address in {"one": "127.0.0.2", "other": "127.0.0.3"}.items():
+            standby = Postgresql(folder, folder / f"{name}.log", name, primary, address)
+            standby.start()
+            stack.callback(standby.stop)
+            standbys.append(standby)
+        cluster = Cluster(primary, standbys, service)
+        stack.callback(lambda: [each.stop() for each in cluster.patronis])
+        yield cluster
+
+
+def _service(folder: Path, primary: Postgresql) -> Server:
+    environment = {**environment_of(folder, free_port()), "DATABASE_URL": primary.url}
+    seed = json.loads(run_python(environment, "-c", PREPARE, "--desks=1", "--idle=0"))
+    return Server(environment["BASE_URL"], seed, environment, folder / "log")
+
+
+@pytest.fixture(scope="module")
+def shared(cluster) -> Iterator[Live]:
+    with cluster.live() as live:
+        yield live
+
+
+@pytest.fixture
+def live(shared) -> Iterator[Live]:
+    """The live server, which reads the first standby."""
+    first, second = shared.cluster.patronis
+    first.may_be_read, second.may_be_read = True, False
+    wait_until(lambda: shared.is_ready() and shared.reads(shared.cluster.standbys[0]), "not ready")
+    first.may_be_read = second.may_be_read = True
+    yield shared
+    first.may_be_read = second.may_be_read = True
+
+
+def test_the_feed_comes_from_the_standby_and_uses_are_noted_at_the_primary(cluster, live):
+    standby = cluster.standbys[0]
+    with live.follow() as follower:
+        with cluster.paused(standby):
+            position = cluster.happen()
+            assert cluster.head(standby) < position
+            used = "SELECT count(*) FROM tokens_token WHERE last_used_at IS NOT NULL"
+            wait_until(lambda: cluster.primary.execute(used, "signals") != [(0,)], "not noted")
+            assert follower.shown == []
+        wait_until(lambda: follower.shown == [position], "The event did not come.")
+    assert "ReadOnly" not in live.server.log.read_text()
+
+
+def test_a_cursor_that_only_the_standby_does_not_know_is_not_lost(cluster, live):
+    standby = cluster.standbys[0]
+    epoch = cluster.epoch()
+    cluster.wait_for(standby)
+    with cluster.paused(standby):
+        ahead = live.ask(log_cursor(epoch, cluster.happen()))
+        beyond = live.ask(log_cursor(epoch, cluster.happen() + 100))
+        cluster.renew(new_epoch())
+        renewed = live.ask(log_cursor(cluster.epoch(), 1))
+        cluster.renew(epoch)
+        replaced = live.ask(log_cursor(new_epoch(), 1))
+    for answer in (ahead, renewed):
+        assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
+        assert answer.headers["Retry-After"] == "1"
+    for answer in (beyond, replaced):
+        assert (answer.status_code, answer.json()["code"]) == (422, "cursor_lost")
+
+
+def test_an_event_that_is_shown_before_it_is_confirmed_is_not_lost(cluster, live):
+    """Neither the standby that is read nor the primary shows it; another standby did."""
+    with cluster.paused(cluster.standbys[0]), ThreadPoolExecutor(1) as threads:
+        position = cluster.head(cluster.primary) + 1
+        cluster.primary.confirm_by("nobody")
+        try:
+            writing = threads.submit(cluster.happen)
+            wait_until(lambda: cluster.head(cluster.standbys[1]) == position, "It is not shown.")
+            assert live.ask(log_cursor(cluster.epoch(), position)).status_code == 503
+            assert cluster.head(cluster.primary) < position
+        finally:
+            cluster.primary.confirm_by("")
+        assert writing.result() == position
+
+
+def test_a_move_to_a_standby_that_is_behind_ends_no_stream_and_shows_each_event_once(cluster, live):
+    first, second = cluster.standbys
+    cluster.wait_for(second)
+    with live.follow() as follower:
+        with cluster.paused(second):
+            seen = [cluster.happen() for _ in range(2)]
+            wait_until(lambda: follower.shown == seen, "The events did not come.")
+            cluster.patronis[0].may_be_read = False
+            wait_until(lambda: live.reads(second), "It reads the first standby.")
+            later = cluster.happen()
+            cluster.wait_for(first)
+            # A reader that was further than this standby is neither refused for good nor let in.
+            assert live.ask(log_cursor(cluster.epoch(), seen[-1])).status_code == 503
+            assert follower.shown == seen
+        wait_until(lambda: len(follower.shown) > 2, "The stream stands still.")
+        last = cluster.happen()
+        wait_until(lambda: last in follower.shown, "The stream stands still.")
+        assert follower.shown == [*seen, later, last]
+
+
+def test_a_move_to_a_standby_with_an_older_epoch_ends_no_stream(cluster, live):
+    first, second = cluster.standbys
+    cluster.wait_for(second)
+    with cluster.paused(second):
+        cluster.renew(new_epoch())
+        cluster.happen()
+        cluster.wait_for(first)
+        with live.follow() as follower:
+            cluster.patronis[0].may_be_read = False
+            wait_until(lambda: live.reads(second), "It reads the first standby.")
+            live.ask(log_cursor(cluster.epoch(), 1))
+            second.execute("SELECT pg_wal_replay_resume()")
+            position = cluster.happen()
+            wait_until(lambda: position in follower.shown, "The event did not come.")
+            assert follower.shown == [position]
+
+
+@pytest.mark.parametrize("case", ["denied", "not streaming", "no answer"])
+def test_what_is_not_in_the_quorum_or_does_not_stream_or_answer_is_not_read(case, cluster, live):
+    with live.follow() as follower:
+        for each in cluster.patronis:
+            each.may_be_read = case != "denied"
+            each.streams = case != "not streaming"
+            if case == "no answer":
+                each.stop()
+        wait_until(lambda: not live.is_ready(), "It reads on.")
+        position = cluster.happen()
+        for standby in cluster.standbys:
+            cluster.wait_for(standby)
+        for _ in range(3):
+            assert live.ask(log_cursor(cluster.epoch(), 1)).status_code == 503
+        assert follower.shown == []
+        if case == "no answer":
+            cluster.patronis[:] = [
+                Patroni(each.address, cluster.patroni_port) for each in cluster.standbys
+            ]
+        for each in cluster.patronis:
+            each.may_be_read = each.streams = True
+        wait_until(lambda: follower.shown == [position], "The event did not come.")
+
+
+def test_the_primary_gets_as_few_statements_for_200_readers_as_for_10(cluster, live):
+    cluster.primary.execute("ALTER SYSTEM SET log_line_prefix = '%a|'")
+    cluster.primary.execute("ALTER SYSTEM SET log_statement = 'all'")
+    cluster.primary.execute("SELECT pg_reload_conf()")
+    key = bytes.fromhex(live.server.environment["TOKEN_KEYS"])
+    values = [formats.new(formats.PLATFORM_TOKEN) for _ in range(210)]
+    with cluster.primary.connect("signals") as primary:
+        for number, value in enumerate(values):
+            primary.execute(COPY_TOKEN, [f"tok_copy{number}", keys.digest(value, key)])
+    for standby in cluster.standbys:
+        wait_until(lambda: standby.execute(COPIED, "signals") == [(210,)], "no tokens")  # noqa: B023
+    for some in (values[:10], values[10:]):
+        began, size = time.monotonic(), cluster.log.stat().st_size
+        for value in some:
+            assert live.ask("", value).status_code == 200
+        left = 210 - 10 if len(some) == 10 else 0
+        wait_until(lambda: cluster.primary.execute(UNUSED, "signals") == [(left,)], "not noted")  # noqa: B023
+        lines = cluster.log.read_bytes()[size:].decode().splitlines()
+        asked = [line for line in lines if line.startswith("live|LOG:")]
+        # A statement a second, and the three of its transaction.
+        assert len(asked) <= 5 * (time.monotonic() - began + 2)
+
+
+def test_a_statement_that_the_replay_cancelled_is_tried_again(
+    cluster, monkeypatch, django_db_blocker
+):
+    primary, standby = cluster.primary, cluster.standbys[0]
+    node = patroni.Node(standby.address, str(standby.port))
+    monkeypatch.setattr(patroni.nodes, "_until", {node: float("inf")})
+    primary.execute("CREATE TABLE notes (text text)", "signals")
+    primary.execute("INSERT INTO notes VALUES ('one'), ('other')", "signals")
+    standby.execute("ALTER SYSTEM SET max_standby_streaming_delay = 0")
+    standby.execute("SELECT pg_reload_conf()")
+    there = "SELECT to_regclass('notes')"
+    wait_until(lambda: standby.execute(there, "signals") == [("notes",)], "no table")
+    options = {**connection.settings_dict["OPTIONS"], "pool": {"min_size": 0, "max_size": 2}}
+    given = {**connection.settings_dict, "HOST": "", "PORT": "", "NAME": "signals"}
+    given |= {"USER": "postgres", "PASSWORD": "", "OPTIONS": options}
+
+    def read() -> Any:
+        with django_db_blocker.unblock(), database.cursor() as cursor:
+            cursor.execute("SELECT count(*) FROM notes, (SELECT pg_advisory_xact_lock(1)) AS held")
+            return cursor.fetchone()
+
+    log, cancelled = cluster.log.with_name("one.log"), "canceling statement due to conflict"
+    database = base.DatabaseWrapper(given, "replica")
+    database.inc_thread_sharing()
+    try:
+        with ThreadPoolExecutor() as threads, standby.connect("signals") as other:
+            other.execute("SELECT pg_advisory_lock(1)")
+            reading = threads.submit(read)
+            waits = "SELECT 1 FROM pg_locks WHERE NOT granted AND locktype = 'advisory'"
+            wait_until(lambda: standby.execute(waits), "It does not wait.")
+            primary.execute("DELETE FROM notes WHERE text = 'other'", "signals")
+            primary.execute("VACUUM notes", "signals")
+            wait_until(lambda: cancelled in log.read_text(), "no conflict")
+            other.execute("SELECT pg_advisory_unlock(1)")
+            assert reading.result() == (1,)
+    finally:
+        with django_db_blocker.unblock():
+            database.close()
+            database.close_pool()
