@@ -265,14 +265,14 @@ def _wait_until_ready(guard: subprocess.Popen[bytes], server: Server) -> None:
     raise AssertionError(f"The server did not become ready: {server.log.read_text()}")
 
 
-def free_port() -> int:
-    """A port that nobody else gets while this process runs.
+def free_port(address: str = ADDRESS) -> int:
+    """A port that nobody else gets at this address while this process runs.
 
     A socket keeps it, which is bound and never listens. A server can listen there nevertheless,
     because it sets SO_REUSEADDR as this socket does.
     """
     keeper = _kept.enter_context(socket.socket())
-    keeper.bind((ADDRESS, 0))
+    keeper.bind((address, 0))
     keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     port: int = keeper.getsockname()[1]
     return port

@@ -218,6 +218,7 @@ def test_who_dawdles_is_ended(served):
     listener = Listener(served)
     kinds = {kind: (FEW, begun) for kind, (_, begun) in KINDS.items() if kind not in DRIPPING}
     ports = free_port(), free_port()
+    wait_until(lambda: counted(served, "signals_live_readers") == 1, "A reader is left.")
     with (
         fronted(*ports, served.webs, served.lives, timeouts(SHORT)) as ending,
         crowds(ending, {**kinds, **followers(served, FEW)}) as came,

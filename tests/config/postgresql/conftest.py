@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import httpx2
 import pytest
@@ -45,12 +47,12 @@ class Service:
 
 
 @pytest.fixture(scope="module")
-def postgresql(tmp_path_factory) -> Iterator[Postgresql]:
-    folder = tmp_path_factory.mktemp("postgresql")
-    for parent in (folder, folder.parent, folder.parent.parent):
-        parent.chmod(0o755)  # PostgreSQL runs as another user
-    server = Postgresql(folder, folder / "log")
-    server.start()
-    server.execute("CREATE DATABASE signals")
-    yield server
-    server.stop()
+def postgresql() -> Iterator[Postgresql]:
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)  # PostgreSQL runs as another user
+        server = Postgresql(folder, folder / "log")
+        server.start()
+        server.execute("CREATE DATABASE signals")
+        yield server
+        server.stop()

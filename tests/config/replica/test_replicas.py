@@ -96,7 +96,7 @@ class Cluster:
     def __init__(self, primary: Postgresql, standbys: list[Postgresql], service: Server) -> None:
         self.primary, self.standbys, self.service = primary, standbys, service
         self.log = service.log.with_name("primary.log")
-        self.patroni_port = free_port()
+        self.patroni_port = free_port("")  # the same one at each address
         self.patronis = [Patroni(each.address, self.patroni_port) for each in standbys]
 
     @contextmanager

@@ -25,9 +25,8 @@ pytestmark = [pytest.mark.processes]
 ROUNDS = int(os.environ.get("STREAM_ORACLE_ROUNDS", "25"))  # make drills: 1000
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def server() -> Iterator[Server]:
-    """The last test stops it."""
     with serving(THREADS="40", WAITING_READERS="34") as server:
         yield server
 
