@@ -17,10 +17,10 @@ from events.http.refusals import (
     TokenInvalid,
     Unlawful,
 )
-from events.kinds import SUPPRESSED, Kind
+from events.kinds import Kind
 from events.log import Turn
 from events.models import Event
-from signals.intake.incoming_signal import Allowance, IncomingSignal
+from signals.intake.incoming_signal import IncomingSignal
 from signals.intake.models import Outcome, Signal
 from signals.intake.sender import signer_of
 from signals.intake.statements import DecisionState, StateQuery
@@ -152,60 +152,6 @@ def why_not_ready(state: DecisionState) -> str:
 
 
 Candidate = LawfulSignal | UnlawfulSignal  # a signal before its turn at the log
-
-
-def refusal_event(
-    turn: Turn, refusal: Refused, candidate: Candidate, state: DecisionState
-) -> Event | None:
-    """The event of a refusal, at the turn's next position. None if it is not recorded."""
-    if not candidate.is_recorded(refusal) or candidate.incoming.allowance is Allowance.REPORTED:
-        return None
-    turn.next_position()
-    if candidate.incoming.allowance is Allowance.USED_UP:
-        return _suppressed_refusals(turn, candidate.incoming)
-    return _recorded_refusal(turn, refusal, candidate, state)
-
-
-def _recorded_refusal(
-    turn: Turn, refusal: Refused, candidate: Candidate, state: DecisionState
-) -> Event:
-    bot = candidate.incoming.automation
-    marks = candidate.incoming.marks(refusal)
-    errors = refusal.members.get("errors")
-    return turn.build_event(
-        Kind.SIGNAL_REFUSED,
-        topic=candidate.user_id,
-        data={
-            "code": refusal.code,
-            "source": candidate.incoming.source,
-            "sent": candidate.sent,
-            "elected": refusal.members.get("elected") or (state.elected if bot else None),
-            "botId": bot and bot.pk,
-            **({"errors": errors} if errors else {}),
-            **(marks if bot else {}),
-        },
-        platform_data=None if bot else marks,
-    )
-
-
-def _suppressed_refusals(turn: Turn, incoming: IncomingSignal) -> Event:
-    """The event of all refusals that are not recorded. The owner of the bots sees it.
-
-    It names the bot of a credential. What strangers send may name any bot of the desk.
-    """
-    bot = incoming.automation if incoming.credential else None
-    return turn.build_event(
-        Kind.SIGNAL_REFUSED,
-        topic=incoming.owner_id,
-        data={
-            "code": SUPPRESSED,
-            "source": None,
-            "sent": {"pair": None, "direction": None},
-            "elected": None,
-            "botId": bot and bot.pk,
-            "suppressed": 1,  # at least
-        },
-    )
 
 
 def _build_event(turn: Turn, signal: Signal) -> Event:

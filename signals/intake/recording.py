@@ -12,12 +12,15 @@ from prometheus_client import Histogram
 
 from events import log, tracing
 from events.http.refusals import Refused
+from events.kinds import SUPPRESSED, Kind
 from events.models import Event
 from events.writer_queue import DATABASE_ERRORS
 from signals.intake import statements
-from signals.intake.decision import Candidate, refusal_event
+from signals.intake.decision import Candidate
 from signals.intake.group_commit import GroupCommit, Job
+from signals.intake.incoming_signal import Allowance, IncomingSignal
 from signals.intake.models import Signal
+from signals.intake.statements import DecisionState
 
 BATCH = Histogram(
     "signals_batch_size",
@@ -99,7 +102,7 @@ def _decide(turn: log.Turn, candidates: Sequence[Candidate]) -> list[Signal | Re
             signal, event = candidate.decide(turn, state, first.get(nonce))
         except Refused as refusal:
             outcomes.append(refusal.with_traceback(None))
-            event = refusal_event(turn, refusal, candidate, state)
+            event = _refusal_event(turn, refusal, candidate, state)
         else:
             outcomes.append(signal)
             signals.append(signal)
@@ -109,3 +112,60 @@ def _decide(turn: log.Turn, candidates: Sequence[Candidate]) -> list[Signal | Re
             turn.mark_written(event)
     statements.insert(signals, events)
     return outcomes
+
+
+# --- Refusals: which the log records, and what of them -------------------------------------------
+
+
+def _refusal_event(
+    turn: log.Turn, refusal: Refused, candidate: Candidate, state: DecisionState
+) -> Event | None:
+    """The event of a refusal, at the turn's next position. None if it is not recorded."""
+    if not candidate.is_recorded(refusal) or candidate.incoming.allowance is Allowance.REPORTED:
+        return None
+    turn.next_position()
+    if candidate.incoming.allowance is Allowance.USED_UP:
+        return _suppressed_refusals(turn, candidate.incoming)
+    return _recorded_refusal(turn, refusal, candidate, state)
+
+
+def _recorded_refusal(
+    turn: log.Turn, refusal: Refused, candidate: Candidate, state: DecisionState
+) -> Event:
+    bot = candidate.incoming.automation
+    marks = candidate.incoming.marks(refusal)
+    errors = refusal.members.get("errors")
+    return turn.build_event(
+        Kind.SIGNAL_REFUSED,
+        topic=candidate.user_id,
+        data={
+            "code": refusal.code,
+            "source": candidate.incoming.source,
+            "sent": candidate.sent,
+            "elected": refusal.members.get("elected") or (state.elected if bot else None),
+            "botId": bot and bot.pk,
+            **({"errors": errors} if errors else {}),
+            **(marks if bot else {}),
+        },
+        platform_data=None if bot else marks,
+    )
+
+
+def _suppressed_refusals(turn: log.Turn, incoming: IncomingSignal) -> Event:
+    """The event of all refusals that are not recorded. The owner of the bots sees it.
+
+    It names the bot of a credential. What strangers send may name any bot of the desk.
+    """
+    bot = incoming.automation if incoming.credential else None
+    return turn.build_event(
+        Kind.SIGNAL_REFUSED,
+        topic=incoming.owner_id,
+        data={
+            "code": SUPPRESSED,
+            "source": None,
+            "sent": {"pair": None, "direction": None},
+            "elected": None,
+            "botId": bot and bot.pk,
+            "suppressed": 1,  # at least
+        },
+    )
