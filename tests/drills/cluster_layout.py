@@ -44,8 +44,8 @@ class Running:
 
 
 @contextmanager
-def running(port: int = 0) -> Iterator[Running]:
-    """Everything, until the block ends."""
+def running(port: int = 0, **changed: str) -> Iterator[Running]:
+    """Everything, with these settings changed, until the block ends."""
     with cluster() as database, TemporaryDirectory() as folder:
         redis = redis_at(at := free_port(), Path(folder))
         redis.start()
@@ -54,6 +54,7 @@ def running(port: int = 0) -> Iterator[Running]:
                 **settings_of_redis(at),
                 "DATABASE_URL": database.url,
                 "DELIVERY_ALLOW": "127.0.0.0/8",
+                **changed,
             }
             with (
                 layout(lives=2, port=port, **settings) as served,
