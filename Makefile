@@ -106,6 +106,7 @@ drills: .venv/dev .venv/patroni ## inject faults under load and check that nothi
 	@$(BIN)/python -m tests.drills
 	@$(BIN)/python -m tests.drills.cluster_faults
 	@$(BIN)/python -m tests.drills.cluster_replicas
+	@$(BIN)/python -m tests.drills.cluster_conformance
 	@$(BIN)/python -m tests.drills.layout_conformance
 	@BATCH_KILLS=200 $(BIN)/pytest -q tests/signals/intake/test_batch_kills.py
 	@DELIVERY_KILLS=60 $(BIN)/pytest -q tests/signals/webhooks/runner/test_kills.py
