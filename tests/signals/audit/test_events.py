@@ -11,6 +11,7 @@ from django.db.models import F
 from desks.models import Automation, Card, Connection, Desk, Election
 from events.kinds import Kind
 from events.models import Event, Head
+from events.times import to_rfc3339
 from signals.audit import findings
 from signals.intake.models import Signal
 from tests.signals.audit.stage import broken, rolled_back
@@ -479,6 +480,34 @@ def test_a_signal_with_an_expired_token_is_found(falsified):
     Token.objects.filter(public_id=fan_out.credential).update(expires_at=minted.at)
     found = broken()
     assert list(found) == ["credentials"]
+
+
+def test_a_signal_at_the_moment_at_which_its_token_expires_is_found(falsified):
+    """Its last one. Sets the expiry both in the log and in the table."""
+    name = a_fan_out().credential
+    moment = Signal.objects.filter(credential=name).latest("position").received_at
+    minted = Event.objects.get(kind=Kind.TOKEN_MINTED, content__data__id=name)
+    data = {**minted.content["data"], "expiresAt": to_rfc3339(moment)}
+    change(minted, content={"signal": None, "data": data})
+    Token.objects.filter(public_id=name).update(expires_at=moment)
+    assert "credentials" in broken()
+
+
+def test_a_signal_with_a_token_that_may_only_read_is_found(falsified):
+    """Takes the scope away both in the log and in the table."""
+    name = a_fan_out().credential
+    minted = Event.objects.get(kind=Kind.TOKEN_MINTED, content__data__id=name)
+    data = {**minted.content["data"], "scopes": ["read"]}
+    change(minted, content={"signal": None, "data": data})
+    Token.objects.filter(public_id=name).update(can_write=False)
+    assert "credentials" in broken()
+
+
+def test_a_webhook_that_was_moved_to_its_own_event_is_found(falsified):
+    event = the_last(Kind.SUBSCRIPTION_REWOUND)
+    data = {**event.data, "position": event.position}
+    change(event, content={**event.content, "data": data})
+    assert spoken_of(event) & named(broken())
 
 
 def test_the_floor_secret_signs_for_nox_only_until_there_is_one_of_nox(falsified):
