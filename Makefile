@@ -23,7 +23,7 @@ key = $$($(BIN)/python -c 'import secrets; print(secrets.token_hex(32))')
 PRODUCTION = ENV_FILE=/dev/null DEBUG=off SECRET_KEY=$(key) TOKEN_KEYS=$(key) \
 	SECRET_KEYS=$(key) BASE_URL=https://signals.example DATABASE_URL=sqlite:////dev/null
 
-.PHONY: help demo serve live cluster quick check other-checks lint types style test coverage bench drills mutants mutmut screenshots lock
+.PHONY: help demo serve live cluster quick check other-checks lint types style test test-sqlite test-postgresql coverage bench drills mutants mutmut screenshots lock
 
 help: ## list the commands
 	@sed -n 's/^\([a-z]*\):.* ## /  make \1	/p' $(MAKEFILE_LIST)
@@ -51,14 +51,20 @@ cluster: .venv/dev .venv/patroni ## serve on three machines for the database, pl
 # One worker more than there are cores, because some always wait for a browser or a server. Each
 # file runs in one worker, so that its server starts once, and so do files that share servers
 # (tests/distribution.py).
-PARALLEL = -n $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist loadfile --no-loadscope-reorder
-# In CI a test that failed runs once more, with nothing beside it. Its name is printed.
-AGAIN = { [ "$$?$$CI" = 1true ] && echo 'Failed. Once more, alone:' \
-	&& $(BIN)/pytest -v --maxfail=1 --last-failed --last-failed-no-failures=none; }
-SUITE = { $(BIN)/pytest $(PARALLEL) -m "$$only" || $(AGAIN); }
-test: .venv/dev ## run every test on SQLite, and on TEST_DATABASE_URL and TEST_REDIS_URL if they are set
+WORKERS ?= $$(($$(getconf _NPROCESSORS_ONLN) + 1))
+PARALLEL = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+# In CI a test that failed runs once more, without other tests of its database. Its name is printed.
+AGAIN = { [ "$$?$$CI" = 1true ] && echo 'Failed. Once more:' \
+	&& $(BIN)/pytest $(CACHE) -v --maxfail=1 --last-failed --last-failed-no-failures=none; }
+CACHE = -o cache_dir=.pytest_cache/$@
+SUITE = { $(BIN)/pytest $(CACHE) $(PARALLEL) -m "$$only" || $(AGAIN); }
+test: test-sqlite test-postgresql ## run every test on SQLite, and on TEST_DATABASE_URL and TEST_REDIS_URL if they are set
+
+test-sqlite: .venv/dev
 	@echo 'On SQLite:'
 	@unset TEST_DATABASE_URL TEST_REDIS_URL; $(SUITE)
+
+test-postgresql: .venv/dev
 	@if [ -n "$$TEST_DATABASE_URL$$TEST_REDIS_URL" ]; then \
 		echo 'On TEST_DATABASE_URL and TEST_REDIS_URL, without the tests that need no database:'; \
 		only='not once'; $(SUITE); \
@@ -113,7 +119,7 @@ drills: .venv/dev .venv/patroni ## inject faults under load and check that nothi
 	@RACE_ROUNDS=50 DEMO=1 $(BIN)/pytest -q tests/signals/intake/test_processes.py tests/signals/demo/test_demo.py
 	@MODEL_HISTORIES=150 $(BIN)/pytest -q tests/model
 	@EVENTS_EACH=2500 $(BIN)/pytest -q tests/events/test_processes.py
-	@ROTATION=1 $(BIN)/pytest -q tests/drills/test_key_rotation.py
+	@OPERATING=1 ROTATION=1 $(BIN)/pytest -q tests/drills/test_operating.py tests/drills/test_key_rotation.py
 	@$(BIN)/pytest -q -rs tests/config/test_alerts.py
 	@LIVE_KILLS=1 STREAM_ORACLE_ROUNDS=1000 $(BIN)/pytest -q tests/drills/test_live_kills.py tests/events/live/test_stream_oracle.py
 	@WALK=all $(BIN)/pytest -q tests/browser/test_walk.py

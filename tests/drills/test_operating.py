@@ -30,6 +30,8 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("git") is None, reason="git is missing"),
     pytest.mark.skipif(not (ROOT / ".git").exists(), reason="this is no checkout"),
 ]
+# Each takes up to a minute, because every unit restarts several times.
+in_drills = pytest.mark.skipif("OPERATING" not in os.environ, reason="make drills runs it")
 
 FIRST, SECOND = "0.1.0", "0.2.0"
 WEBS = PORTS[:2]
@@ -267,6 +269,7 @@ def back_up(here):
     here.shell("rm -f /var/lib/signals/*\nsystemctl start signals-daily")
 
 
+@in_drills
 def test_after_an_upgrade_a_back_up_of_the_release_before_is_restored_whole(here, repository):
     kept = a_signal(here)
     assert push(here, kept) == 200
@@ -326,6 +329,7 @@ def test_a_restore_goes_into_a_new_database_only_and_leaves_no_half_of_one(here)
     here.postgresql.execute("DROP DATABASE signals_restored")
 
 
+@in_drills
 @pytest.mark.skipif(shutil.which("pgbackrest") is None, reason="pgbackrest is missing")
 def test_a_mistake_is_undone_to_a_point_in_time(here):
     """Somebody deletes the bots' secrets. What came before is kept, and what came after is gone."""
@@ -356,6 +360,7 @@ def test_a_mistake_is_undone_to_a_point_in_time(here):
 WITHOUT_STANDBY = "ALTER SYSTEM RESET synchronous_standby_names"
 
 
+@in_drills
 def test_the_keys_rotate_without_a_refusal(here):
     def step(name):
         here.run("settings", name)
@@ -401,6 +406,7 @@ def tokens(here):
     ]
 
 
+@in_drills
 def test_the_commands_for_containers_name_what_there_is_and_restore_a_back_up(here, repository):
     """What containers run is run here, on the database of the units. None is built or started."""
     service = "signals-web@8001 signals-web@8002 signals-live@8010 signals-deliver"
