@@ -116,12 +116,13 @@ drills: .venv/dev .venv/patroni ## inject faults under load and check that nothi
 	@$(BIN)/python -m tests.drills.layout_conformance
 	@BATCH_KILLS=200 $(BIN)/pytest -q tests/signals/intake/test_batch_kills.py
 	@DELIVERY_KILLS=60 $(BIN)/pytest -q tests/signals/webhooks/runner/test_kills.py
-	@RACE_ROUNDS=50 DEMO=1 $(BIN)/pytest -q tests/signals/intake/test_processes.py tests/signals/demo/test_demo.py
+	@RACE_ROUNDS=50 DRILLS=1 $(BIN)/pytest -q tests/signals/intake/test_processes.py tests/signals/demo/test_demo.py
 	@MODEL_HISTORIES=150 $(BIN)/pytest -q tests/model
 	@EVENTS_EACH=2500 $(BIN)/pytest -q tests/events/test_processes.py
-	@OPERATING=1 ROTATION=1 $(BIN)/pytest -q tests/drills/test_operating.py tests/drills/test_key_rotation.py
+	@DRILLS=1 $(BIN)/pytest -q tests/drills/test_operating.py tests/drills/test_key_rotation.py \
+		tests/drills/test_slow_clients.py tests/drills/test_exports.py
 	@$(BIN)/pytest -q -rs tests/config/test_alerts.py
-	@LIVE_KILLS=1 STREAM_ORACLE_ROUNDS=1000 $(BIN)/pytest -q tests/drills/test_live_kills.py tests/events/live/test_stream_oracle.py
+	@DRILLS=1 STREAM_ORACLE_ROUNDS=1000 $(BIN)/pytest -q tests/drills/test_live_kills.py tests/events/live/test_stream_oracle.py
 	@WALK=all $(BIN)/pytest -q tests/browser/test_walk.py
 
 mutants: .venv/dev ## plant the bugs of tests/mutants/ one at a time and name those that no test sees

@@ -48,6 +48,8 @@ INITDB = max(glob.glob("/usr/lib/postgresql/*/bin/initdb"), default=None)
 TOOLS = {"initdb": INITDB, **{name: shutil.which(name) for name in ("redis-server", "setpriv")}}
 MISSING = [name for name, found in TOOLS.items() if found is None]
 needs_servers = pytest.mark.skipif(bool(MISSING), reason=f"{MISSING} is missing")
+# Takes most of a minute, or a busy machine would fail it.
+in_drills = pytest.mark.skipif("DRILLS" not in os.environ, reason="make drills runs it")
 
 
 def wait_until(true: Any, what: str) -> float:

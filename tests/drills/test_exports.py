@@ -16,10 +16,12 @@ import pytest
 
 from tests.bench.growth import connect
 from tests.drills.layout import ADDRESS, UNLIMITED, layout, needs_nginx, needs_postgresql
+from tests.drills.stage import in_drills
 
 pytestmark = [
     pytest.mark.processes,
     pytest.mark.timeout(400),
+    in_drills,
     needs_nginx,
     needs_postgresql,
 ]

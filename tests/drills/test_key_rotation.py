@@ -5,7 +5,6 @@ At every moment each server accepts everything that the other one made.
 
 import itertools
 import json
-import os
 import re
 import secrets
 import subprocess
@@ -26,12 +25,13 @@ import pytest
 from tests import staff
 from tests.client import DESKS, HOOK, JSON, ME, TOKENS, bearer, signed, written
 from tests.drills.clients import push_of
+from tests.drills.stage import in_drills
 from tests.server import KEYS, ROOT, Server, manage, serving, serving_beside
 
 pytestmark = [
     pytest.mark.processes,
     pytest.mark.once,
-    pytest.mark.skipif("ROTATION" not in os.environ, reason="make drills runs it: a minute"),
+    in_drills,
 ]
 
 LOGIN, RESET = "/accounts/login/", "/accounts/password/reset/"

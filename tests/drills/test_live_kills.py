@@ -12,13 +12,14 @@ import threading
 import pytest
 
 from tests.drills.layout import layout, needs_nginx, needs_postgresql
+from tests.drills.stage import in_drills
 from tests.server import ADDRESS, Server, free_port, process_of, serving, serving_live
 from tests.stream_oracle import assert_complete, follow_all
 
 pytestmark = [
     pytest.mark.processes,
     pytest.mark.timeout(900),
-    pytest.mark.skipif("LIVE_KILLS" not in os.environ, reason="make drills runs it: minutes"),
+    in_drills,
 ]
 
 ROUNDS = int(os.environ.get("STREAM_ORACLE_ROUNDS", "60"))

@@ -17,7 +17,7 @@ from tests.client import EVENTS, HOOK, JSON, TOKENS, bearer, signed, written
 from tests.drills.clients import push_of
 from tests.drills.layout import NAME, NGINX
 from tests.drills.machine import PORTS, blocks, machine
-from tests.drills.stage import needs_servers, wait_until
+from tests.drills.stage import in_drills, needs_servers, wait_until
 from tests.server import ADDRESS, KEYS, LIMITS, ROOT
 
 pytestmark = [
@@ -30,8 +30,6 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("git") is None, reason="git is missing"),
     pytest.mark.skipif(not (ROOT / ".git").exists(), reason="this is no checkout"),
 ]
-# Each takes up to a minute, because every unit restarts several times.
-in_drills = pytest.mark.skipif("OPERATING" not in os.environ, reason="make drills runs it")
 
 FIRST, SECOND = "0.1.0", "0.2.0"
 WEBS = PORTS[:2]

@@ -30,6 +30,7 @@ from tests.drills.slow_clients import (
     crowds,
     following,
 )
+from tests.drills.stage import in_drills
 from tests.server import free_port
 from tests.signals.bodies import nox
 from tests.signals.contract.test_relay import message
@@ -73,6 +74,7 @@ TIMEOUT = 60  # seconds
 
 pytestmark = [
     pytest.mark.processes,
+    in_drills,
     needs_nginx,
     needs_postgresql,
     pytest.mark.skipif(

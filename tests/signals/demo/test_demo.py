@@ -19,6 +19,7 @@ from desks.models.notice import NoticeKind
 from events.actors import SYSTEM
 from signals.demo.round import Round
 from signals.demo.server import FOLDER, ROOT
+from tests.drills.stage import in_drills
 from tests.notices import waiting, write
 from tests.server import free_port
 
@@ -146,7 +147,7 @@ def answers(port):
 
 
 @pytest.mark.processes
-@pytest.mark.skipif("DEMO" not in os.environ, reason="make drills runs it, CI make demo")
+@in_drills
 def test_once_it_ends_after_the_round_and_leaves_no_server(alone):
     port = free_port()
     process = demo("--once", f"--port={port}")
@@ -157,7 +158,7 @@ def test_once_it_ends_after_the_round_and_leaves_no_server(alone):
 
 
 @pytest.mark.processes
-@pytest.mark.skipif("DEMO" not in os.environ, reason="make drills runs it")
+@in_drills
 def test_it_stays_for_a_browser_until_it_is_interrupted(alone):
     port = free_port()
     process = demo(f"--port={port}", start_new_session=True, preexec_fn=ignore_ctrl_c)
