@@ -42,7 +42,7 @@ INLINE = re.compile(r"<style|\sstyle=|\son[a-z]+=|<script(?![^>]*\ssrc=)|javascr
 BREADCRUMBS = re.compile(r'<div class="breadcrumbs">(.*?)</div>', re.DOTALL)
 TAGS = re.compile(r"<[^>]+>")
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 
 @pytest.fixture

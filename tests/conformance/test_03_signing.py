@@ -21,6 +21,8 @@ from tests.conformance.client import (
 )
 from tests.conformance.credentials import credential
 
+pytestmark = pytest.mark.once
+
 TIME, SIGNATURE = "X-SVC-Timestamp", "X-SVC-Signature"
 
 

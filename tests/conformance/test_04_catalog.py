@@ -14,6 +14,8 @@ from tests.conformance.client import (
     nonce,
 )
 
+pytestmark = pytest.mark.once
+
 PUBLIC = [CATALOG, HOOK]
 PATHS = {
     "catalog": "GET /api/v1",

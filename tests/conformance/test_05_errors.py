@@ -23,6 +23,8 @@ from tests.conformance.client import (
 )
 from tests.conformance.credentials import credential
 
+pytestmark = pytest.mark.once
+
 LIMIT = 64 * 1024
 CONTINUE = b"HTTP/1.1 100 "
 

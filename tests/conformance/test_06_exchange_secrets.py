@@ -7,6 +7,8 @@ from tests.conformance.credentials import credential
 from tests.conformance.witness import EXCHANGE_SECRET as VALUE
 from tests.conformance.witness import PEM
 
+pytestmark = pytest.mark.once
+
 
 def full_width(text):
     """The text in the letters of East Asian type, which Unicode counts as the same letters."""

@@ -18,7 +18,7 @@ from tests.staff import staff_client  # noqa: F401 - the fixture "client"
 
 CARD = {"name": "Evening", "pair": "ETH/USDT", "direction": "short"}
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 
 def shown(client: Client, page: str) -> str:

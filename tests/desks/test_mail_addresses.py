@@ -11,6 +11,8 @@ from tests import staff
 from tests.desks.test_models import refused
 from tests.factories import PASSWORD, a_desk
 
+pytestmark = pytest.mark.once
+
 ASCII = "user@xn--exmple-cua.com"
 
 

@@ -15,7 +15,7 @@ from django.utils import timezone
 from config.accounts.urls import WITH_NOTICE
 from tests import factories, staff
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.once]
 
 GIVEN: dict[str, dict[str, Any]] = {
     "account_reset_password_from_key": {"uidb36": "1", "key": "set-password"},

@@ -19,7 +19,7 @@ from tests import staff
 from tests.factories import PASSWORD
 from tests.notices import send
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.once]
 
 NEW = "another horse battery"
 

@@ -14,7 +14,7 @@ from tests.factories import PASSWORD, a_bot
 from tests.tokens.admin.test_fresh import FORM
 from tokens.models import Token
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 LOGIN, RESET, CHANGE = "/accounts/login/", "/accounts/password/reset/", "/accounts/password/change/"
 SESSION = "session"

@@ -22,7 +22,7 @@ from tests import factories, pages, staff
 from tests.client import Response
 from tests.factories import PASSWORD
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 KNOWN, UNKNOWN = "known@example.com", "nobody@example.com"
 LOGIN, SIGNUP, RESET = "/accounts/login/", "/accounts/signup/", "/accounts/password/reset/"

@@ -26,7 +26,7 @@ from events.models import Event
 from tests import pages, staff
 from tests.factories import PASSWORD, UserFactory, a_staff_user
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.once]
 
 SIGN_UP, CHOOSE = "/accounts/signup/", "/accounts/signup/password/"
 ADDRESS, KNOWN = "new@example.com", "known@example.com"

@@ -9,6 +9,8 @@ from tests import staff
 from tests.client import bearer, code, get
 from tests.factories import PASSWORD
 
+pytestmark = pytest.mark.once
+
 PROXY = "10.0.0.1"
 
 

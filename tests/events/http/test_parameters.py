@@ -9,6 +9,8 @@ from rest_framework import serializers
 from events.http.parameters import CODES, StrictSerializer
 from events.http.refusals import FieldCode
 
+pytestmark = pytest.mark.once
+
 # What the field of a time would say if ours did not read it.
 NEVER_SAID = {"date", "make_aware", "overflow"}
 

@@ -9,7 +9,7 @@ from tests.notices import send
 from tests.pages import words
 from tests.staff import a_client
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 NOTICES = "/notices"
 ALL = [kind.value for kind in OF_A_DESK]

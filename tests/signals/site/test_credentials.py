@@ -16,7 +16,7 @@ from tests.signals.bodies import tradingview
 from tokens.crypto import formats
 from tokens.models import SigningSecret, Token
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 ONCE = "We show it only once"
 

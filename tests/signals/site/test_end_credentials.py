@@ -15,7 +15,7 @@ from tests.client import ME, get, push
 from tests.factories import PASSWORD, a_bot, a_desk_token
 from tests.signals import bodies
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.once]
 
 END, RESET, CODE = "/desk/end", "/accounts/password/reset/", "/accounts/2fa/authenticate/"
 NEW = "another horse battery"

@@ -26,7 +26,7 @@ from tests.pages import problem, source, words
 from tests.signals.bodies import fanout, floor, nox, tradingview
 from tokens import actions as tokens
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 # What changes a bot's message so that it is refused with the code.
 REFUSED = {
@@ -61,7 +61,6 @@ class TestWords:
         assert "<h1>Bot created</h1>" in source(owner.get(f"/activity/{created.id}"))
 
 
-@pytest.mark.once
 class TestReason:
     @pytest.mark.parametrize("code", REFUSED)
     def test_each_refusal_has_a_sentence_advice_and_an_action_before_its_code(

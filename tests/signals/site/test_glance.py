@@ -28,7 +28,7 @@ from tokens import actions as tokens
 from tokens.choices import Source
 from tokens.models import SigningSecret, Token
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 
 def send(bot, **changes):

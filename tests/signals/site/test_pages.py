@@ -31,7 +31,7 @@ from tokens import actions as tokens
 from tokens.choices import Source
 from tokens.crypto import formats
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 MOST_QUERIES = 12
 

@@ -42,7 +42,7 @@ from tests.signals.webhooks.stage import (
 from tests.staff import LONG_AGO, a_client
 from tokens.crypto import formats
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 PROVE = "/accounts/reauthenticate/"
 

@@ -14,7 +14,7 @@ from tokens.choices import Source
 from tokens.crypto import formats
 from tokens.models import SigningSecret
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 
 def page_of(source: Source) -> str:

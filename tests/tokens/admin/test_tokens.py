@@ -23,7 +23,7 @@ from tokens.models import Token
 
 ENGINE = {"name": "Engine", "scopes": ["read", "write"], "expiresAt": ""}
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 
 def mint(client: Client, **changes: object) -> str:

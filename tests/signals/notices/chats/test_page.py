@@ -24,7 +24,7 @@ from tokens.account_closing import close_account, deactivate
 from tokens.crypto.keys import KeyLostError
 from tokens.models.secret import decrypt
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 NOTICES, NEW = "/notices", "/notices/chats/new"
 SECRETS = ("1234567890123456789", "KLMNOP")

@@ -34,7 +34,7 @@ from tests.staff import LONG_AGO, a_client
 from tokens.account_closing import close_account
 from tokens.models.secret import decrypt
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 TOKEN = "123456:tokentokentokentokentokentokentoken"
 NUMBER = 4_712_345_678
