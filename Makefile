@@ -149,17 +149,20 @@ lock: ## pin the requirements of pyproject.toml again; minutes
 	$(LOCK) --strip-extras --output-file requirements/base.txt pyproject.toml
 	$(LOCK) --no-strip-extras --extra telemetry --constraint requirements/base.txt --output-file requirements/telemetry.txt pyproject.toml
 	$(LOCK) --no-strip-extras --extra dev --extra telemetry --constraint requirements/base.txt --output-file requirements/dev.txt pyproject.toml
+	echo pip | $(LOCK) --strip-extras --allow-unsafe --no-annotate --output-file requirements/pip.txt -
 	cd deploy/cluster && $(LOCK) --strip-extras --output-file requirements.txt requirements.in
 	rm -r /tmp/signals-lock
 
 # --- Set-up: runs once, and again when the requirements change -----------------------------------
 
+# The pip that comes with Python 3.11 takes twice the time.
 .venv/bin/pip:
 	@if [ -z "$(PYTHON)" ]; then \
 		echo 'Python 3.11 or newer is required. Tried python3, python3.11, python3.12 and python3.13.' >&2; \
 		exit 1; fi
 	@"$(PYTHON)" -m venv .venv || { rm -rf .venv; \
 		echo "$(PYTHON) cannot create a virtual environment. On Debian: apt install python3-venv" >&2; exit 1; }
+	@$(PIP) -r requirements/pip.txt || { rm -rf .venv; exit 1; }
 
 .venv/base: requirements/base.txt | .venv/bin/pip
 	@echo 'Installing the requirements of the service.'

@@ -76,6 +76,7 @@ def test_nothing_is_installed_whose_hash_is_not_there():
         r"^\t@?\S*(?:\$\(PIP\)|pip) .*(?:install )?-r (\S+)", recipe, re.MULTILINE
     )
     assert installed == [
+        "requirements/pip.txt",
         "requirements/base.txt",
         "requirements/dev.txt",
         "deploy/cluster/requirements.txt",

@@ -60,7 +60,8 @@ def service(postgresql: Postgresql) -> Iterator[Losing]:
 @pytest.fixture(autouse=True)
 def resumed(service: Service) -> Iterator[None]:
     yield
-    run_python(service.server.environment, "manage.py", "new_epoch")
+    if service.is_halted():
+        run_python(service.server.environment, "manage.py", "new_epoch")
 
 
 @contextmanager
