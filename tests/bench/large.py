@@ -51,7 +51,8 @@ class Client:
 @contextmanager
 def asking(server: Server) -> Iterator[Client]:
     command = [sys.executable, "-m", "tests.bench.client"]
-    environment = {**server.environment, "SEED": json.dumps(server.seed)}
+    # Without PYTHONPATH, which hides the packages of the tests from the service.
+    environment = {**server.environment, "PYTHONPATH": "", "SEED": json.dumps(server.seed)}
     pipe = subprocess.PIPE
     with (
         server.log.with_name("log-client").open("a") as log,
@@ -248,7 +249,11 @@ def weigh(few: Server, many: Server, events: tuple[int, int]) -> None:
     taken = []
     for server in (few, many):
         with tempfile.TemporaryDirectory() as folder:
-            taken.append(list(commands(server, Path(folder))))
+            of_one = []
+            for command in commands(server, Path(folder)):
+                print(command, file=sys.stderr, flush=True)
+                of_one.append(command)
+            taken.append(of_one)
     print("", command_table(taken[0], taken[1], events), sep="\n", flush=True)
     print(f"\nThe load was {os.getloadavg()[0]:.1f} at the end.", flush=True)
 
@@ -256,6 +261,7 @@ def weigh(few: Server, many: Server, events: tuple[int, int]) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--events", type=int, default=MANY, help="of the larger log")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="of the requests")
     parser.add_argument("--plans", type=Path, default=Path("test-results"), help="a folder")
     asked = parser.parse_args()
     address = os.environ.get("TEST_DATABASE_URL", "")
@@ -270,7 +276,7 @@ def main() -> int:
         print(
             *report.machine(address.replace("postgres://", "postgresql://", 1)).values(), sep=", "
         )
-        failed = measure(few, many, events, ROUNDS, asked.plans)
+        failed = measure(few, many, events, asked.rounds, asked.plans)
         weigh(few, many, events)
     return failed
 
