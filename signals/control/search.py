@@ -5,9 +5,8 @@ index of nonces, or among the newest ``MAX_SCANNED`` rows.
 """
 
 from collections.abc import Iterable
-from typing import Any
 
-from django.db.models import Q, QuerySet
+from django.db.models import Q
 from django.db.models.fields.json import KT
 from django.db.models.functions import Coalesce
 
@@ -23,9 +22,16 @@ MAX_NAMED = 20  # users or tokens whose events a text finds
 MAX_EVENTS = 500  # events of each of them
 
 
-def newest(events: QuerySet[Event]) -> QuerySet[Event, Any]:
-    """The newest ``MAX_SCANNED`` of these events, as a query for ``position__in``."""
-    return events.order_by("-position").values("position")[:MAX_SCANNED]
+def newest_refusals() -> Q:
+    """The newest ``MAX_SCANNED`` refusals, as a range of the index of kinds.
+
+    With their positions as a query, PostgreSQL may read all refusals, and look for the newest among
+    them.
+    """
+    refusals = Event.objects.filter(kind=Kind.SIGNAL_REFUSED).order_by("-position")
+    positions = refusals.values_list("position", flat=True)
+    oldest = positions[MAX_SCANNED - 1 : MAX_SCANNED].first()
+    return Q(kind=Kind.SIGNAL_REFUSED, position__gte=oldest or 1)
 
 
 def matching(text: str) -> Q:
@@ -56,16 +62,15 @@ def of_bot(bot_id: str) -> Q:
 
 def accepted(**of: object) -> Q:
     """The newest accepted signals whose events have these values."""
-    events = Event.objects.filter(kind__in=ACCEPTED, **of)
-    return Q(position__in=newest(events))
+    events = Event.objects.filter(kind__in=ACCEPTED, **of).order_by("-position")
+    return Q(position__in=events.values("position")[:MAX_SCANNED])
 
 
 def _of_nonce(text: str) -> list[int]:
     """The accepted signals with this nonce; recent refusals with it, or with this request ID."""
     accepted: Iterable[int] = Signal.objects.filter(nonce=text).values_list("position", flat=True)
-    refusals = Event.objects.filter(kind=Kind.SIGNAL_REFUSED)
     refused = (
-        Event.objects.filter(position__in=newest(refusals))
+        Event.objects.filter(newest_refusals())
         .annotate(
             nonce=Coalesce(KT("platform_content__data__nonce"), KT("content__data__nonce")),
             request=Coalesce(

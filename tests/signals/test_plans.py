@@ -18,6 +18,7 @@ from desks.models import (
 from events.feed import MAX_CHECKED_PER_PAGE
 from events.http.cursors import log_cursor, scan_cursor
 from events.models import Event, Head
+from signals.control import search
 from signals.reports import counts
 from signals.webhooks.models import Subscription
 from tests.bench import growth
@@ -301,6 +302,29 @@ def assert_bounded(statement, most=MAX_CHECKED_PER_PAGE):
     assert sum(map(int, passed)) <= most
     rows = [int(rows) * int(times) for rows, times in ACTUAL.findall(plan)]
     assert max(rows) <= most, plan + statement
+
+
+@on_postgresql
+def test_a_search_of_refusals_reads_the_newest_of_a_large_log(desk, monkeypatch):
+    monkeypatch.setattr(search, "MAX_SCANNED", 500)
+    operator = a_client()
+    with connection.cursor() as cursor:
+        cursor.execute(MANY_OF_ONE_DESK.format(desk=desk.public_id, bot="bot_2"))
+    for query, count in {
+        "reason=pair_mismatch": 500,
+        "reason=nonce_used": 0,  # the oldest of 2,000
+        "source=tradingview": 500,
+        "reason=pair_mismatch&source=tradingview": 500,
+        "reason=pair_mismatch&source=floor": 0,
+        "q=any-nonce": 0,
+    }.items():
+        with CaptureQueriesContext(connection) as queries:
+            page = operator.get(f"{list_of(Event)}?kind=signal.refused&{query}")
+        assert page.context["cl"].result_count == count, query
+        read = [query["sql"] for query in queries if "events_event" in query["sql"]]
+        assert read
+        for statement in read:
+            assert_bounded(statement, most=500)
 
 
 @on_postgresql
