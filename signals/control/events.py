@@ -99,13 +99,13 @@ class EventAdmin(ReadOnlyAdmin):
     searches_by_prefix = {
         "evt_": lambda text: _up_to_position(text.removeprefix("evt_")),
         "sig_": lambda text: Q(signal_id=text),
-        "usr_": lambda text: Q(topic=text),
-        "card_": lambda text: Q(topic=text),
-        "tok_": lambda text: Q(actor_id=text),
-        "sec_": lambda text: Q(actor_id=text),
-        "stf_": lambda text: Q(actor_id=text),
+        "usr_": lambda text: search.of(topic=text),
+        "card_": lambda text: search.of(topic=text),
+        "tok_": lambda text: search.of(actor_id=text),
+        "sec_": lambda text: search.of(actor_id=text),
+        "stf_": lambda text: search.of(actor_id=text),
         "bot_": search.of_bot,
-        "": lambda text: Q(topic=text) if text == "all" else search.matching(text),
+        "": lambda text: search.of(topic=text) if text == "all" else search.matching(text),
     }
     fields = ["story", "id", "kind", "at", "topic", "platform_view", "customer_view"]
 

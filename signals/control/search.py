@@ -11,8 +11,10 @@ from django.db.models.fields.json import KT
 from django.db.models.functions import Coalesce
 
 from desks.models import Automation, User
+from events.feed import IndexRange, in_order
 from events.kinds import Kind
 from events.models import Event
+from events.statements import fetch_all
 from signals.intake.models import Signal
 from signals.reports.activity import ACCEPTED
 from tokens.models import Token
@@ -20,6 +22,7 @@ from tokens.models import Token
 MAX_SCANNED = 10_000  # rows that are read to find a text in them
 MAX_NAMED = 20  # users or tokens whose events a text finds
 MAX_EVENTS = 500  # events of each of them
+LAST_POSITION = 2**63 - 1  # that the column can hold
 
 
 def newest_refusals() -> Q:
@@ -52,6 +55,17 @@ def matching(text: str) -> Q:
         of_all = Event.objects.none().union(*of_each, all=True)
         positions = list(of_all.values_list("position", flat=True))
     return Q(position__in=positions)
+
+
+def of(**value: str) -> Q:
+    """The events with this value of a column that has an index with the position.
+
+    By the value alone PostgreSQL reads the log backwards if the value is frequent, and passes all
+    events since the last one that has it: those of the last weeks if a token was replaced then.
+    """
+    last, params = in_order("position", IndexRange(value, 1, LAST_POSITION), 1, "DESC")
+    found = fetch_all(last, params)
+    return Q(position__lte=found[0][0], **value) if found else Q(pk__in=[])
 
 
 def of_bot(bot_id: str) -> Q:

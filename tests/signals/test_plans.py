@@ -327,6 +327,34 @@ def test_a_search_of_refusals_reads_the_newest_of_a_large_log(desk, monkeypatch)
             assert_bounded(statement, most=500)
 
 
+# Most of the log is of a token and of a desk that sent nothing lately. Others are among theirs.
+ENDED = """
+INSERT INTO events_event (position, kind, at, actor_type, actor_id, topic, content)
+SELECT head.position + i, 'signal.filled', now(), 'token', 'tok_' || name, 'usr_' || name,
+       jsonb_build_object('data', '{}'::jsonb, 'signal', jsonb_build_object(
+           'botId', NULL, 'pair', 'BBB/A', 'direction', 'long', 'source', 'floor'))
+FROM events_head AS head, generate_series(1, 20000) AS i, LATERAL (
+    SELECT CASE WHEN i > 17000 THEN 'a_new' WHEN i % 40 = 0 THEN 'a' WHEN i % 40 = 20 THEN 'z'
+           ELSE 'ended' END AS name) AS named;
+UPDATE events_head SET position = position + 20000;
+REINDEX TABLE events_event;
+ANALYZE events_event"""
+
+
+@on_postgresql
+def test_a_search_for_what_has_ended_does_not_pass_all_that_came_later(desk):
+    operator = a_client()
+    with connection.cursor() as cursor:
+        cursor.execute(ENDED)
+    for text in ("tok_ended", "usr_ended"):
+        with CaptureQueriesContext(connection) as queries:
+            page = operator.get(f"{list_of(Event)}?q={text}")
+        assert page.context["cl"].result_count == search.MAX_SCANNED
+        listed = [one["sql"] for one in queries if '"events_event"."content"' in one["sql"]]
+        assert len(listed) == 1
+        assert_bounded(listed[0], most=100)
+
+
 @on_postgresql
 def test_no_filter_of_the_feed_reads_the_log_of_a_large_desk(desk):
     bot, engine, own = a_bot(desk), a_platform_token(), a_desk_token(desk)
