@@ -269,12 +269,6 @@ const NAME = new RegExp(
     String.raw`(?:[-_. ]?(?:data|hex|raw|string|text|v?[0-9]{1,3}|value))?(?![a-z0-9_-])))`,
   "g",
 );
-// Every name of the words of a wallet contains one of these, and every other name one of STEMS.
-const WALLET_STEMS = ["mnemonic", "phrase", "seed", "words"];
-const STEMS = [
-  ...["auth", "bearer", "cred", "jwt", "key", "otp", "pass", "pwd", "secret", "sign", "token"],
-  ...WALLET_STEMS,
-];
 // Before a name that has other meanings: together they name no secret.
 const HARMLESS = new RegExp(
   String.raw`(?:cache|cursor|foreign|idempotency|next|order|page|partition|position|primary|public|routing` +
@@ -340,13 +334,13 @@ function memberIsSecret(name, value) {
     return true;
   }
   const text = typeof value === "string" ? `${plain}: ${value}` : plain;
-  return hasStem(plain) && assignsSecret(normalized(text));
+  return assignsSecret(normalized(text));
 }
 
 // Returns whether text contains a secret, or the name of one and what looks like its value.
 function textContainsSecret(text) {
   const plain = normalized(text);
-  return isSecret(plain) || (hasStem(plain) && assignsSecret(plain));
+  return isSecret(plain) || assignsSecret(plain);
 }
 
 // Returns whether text that should be JSON contains a secret, or a name of one before ":" or "=".
@@ -361,18 +355,13 @@ function malformedContainsSecret(text) {
 // Returns whether a key is one that usually holds a secret.
 function isSecretName(name) {
   const joined = normalized(name).replace(SEPARATORS, "").toLowerCase();
-  return hasStem(joined) && FIELD.test(joined);
+  return FIELD.test(joined);
 }
 
 // Returns the text as a reader sees it: escapes and compatibility characters replaced.
 function normalized(text) {
   const plain = text.replace(ESCAPE, (_, code) => String.fromCharCode(parseInt(code, 16)));
   return plain.normalize("NFKC").replace(INVISIBLE, "");
-}
-
-function hasStem(text) {
-  const lower = text.toLowerCase();
-  return STEMS.some((stem) => lower.includes(stem));
 }
 
 // Returns whether the text contains the name of a secret, followed by what looks like its value.

@@ -45,12 +45,6 @@ NAME = re.compile(
     "(?:[-_. ]?(?:data|hex|raw|string|text|v?[0-9]{1,3}|value))?(?![a-z0-9_-])))",
     re.ASCII,
 )
-# Every name of the words of a wallet contains one of these, and every other name one of STEMS.
-WALLET_STEMS = ("mnemonic", "phrase", "seed", "words")
-STEMS = (
-    *("auth", "bearer", "cred", "jwt", "key", "otp", "pass", "pwd", "secret", "sign", "token"),
-    *WALLET_STEMS,
-)
 # Before a name that has other meanings: together they name no secret.
 HARMLESS = re.compile(
     "(?:cache|cursor|foreign|idempotency|next|order|page|partition|position|primary|public|routing"
@@ -108,13 +102,13 @@ def member_is_secret(name: str, value: object) -> bool:
     if is_secret_name(name) or is_secret(name) or contains_secret(value):
         return True
     text = f"{name}: {value}" if isinstance(value, str) else name
-    return has_stem(name) and assigns_secret(normalized(text))
+    return assigns_secret(normalized(text))
 
 
 def text_contains_secret(text: str) -> bool:
     """Whether text contains a secret, or the name of one and what looks like its value."""
     text = normalized(text)
-    return is_secret(text) or (has_stem(text) and assigns_secret(text))
+    return is_secret(text) or assigns_secret(text)
 
 
 def malformed_contains_secret(text: str) -> bool:
@@ -131,7 +125,7 @@ def malformed_contains_secret(text: str) -> bool:
 def is_secret_name(name: str) -> bool:
     """Whether a key is one that usually holds a secret."""
     joined = SEPARATORS.sub("", normalized(name)).lower()
-    return has_stem(joined) and bool(FIELD.search(joined))
+    return bool(FIELD.search(joined))
 
 
 def normalized(text: str) -> str:
@@ -143,19 +137,12 @@ def normalized(text: str) -> str:
     return INVISIBLE.sub("", unicodedata.normalize("NFKC", text))
 
 
-def has_stem(text: str) -> bool:
-    """Whether the text can contain a name of a secret. Much faster than the patterns."""
-    return any(map(text.lower().__contains__, STEMS))
-
-
 def assigns_secret(text: str) -> bool:
     """Whether the text contains the name of a secret, followed by what looks like its value."""
     lower = UPPER.sub(lambda found: found[0].lower(), text)
     if any(is_assignment(text, name) for name in NAME.finditer(lower)):
         return True
-    return any(stem in lower for stem in WALLET_STEMS) and any(
-        not SENTENCE.search(words[1]) for words in WALLET.finditer(lower)
-    )
+    return any(not SENTENCE.search(words[1]) for words in WALLET.finditer(lower))
 
 
 def is_assignment(text: str, name: re.Match[str]) -> bool:

@@ -183,8 +183,6 @@ def test_the_worker_has_the_same_patterns():
     assert {
         name: "".join(re.findall("String\\.raw`([^`]*)`", text)) for name, text in worker.items()
     } == patterns
-    for stem in exchange_secrets.STEMS:
-        assert f'"{stem}"' in WORKER.read_text()
 
 
 # --- The time -------------------------------------------------------------------------------------
