@@ -75,9 +75,9 @@ class Bug:
             raise LookupError(f"there is no {missing[0]}")
         if not found:
             raise LookupError("no test imports the module: name its tests")
-        room = f"tests/{package.replace('.', '/')}/"
+        folder = f"tests/{package.replace('.', '/')}/"
         near = self.tests or [path for path in found if path.endswith(f"/test_{name}.py")]
-        near = list(near or [path for path in found if path.startswith(room)])
+        near = list(near or [path for path in found if path.startswith(folder)])
         return [part for part in (near, [path for path in found if path not in near]) if part]
 
 
