@@ -57,7 +57,7 @@ from events.kinds import Kind
 from events.live.frames import MEDIA_TYPE, Version
 from events.live.hub import hub
 from events.live.opening import is_live, open_stream, topics_at
-from events.live.streams import Credential, View
+from events.live.streams import Credential, ReaderSpec
 from events.live.waiting_readers import Waiter
 from events.models import Event, Head
 from events.unavailable_reasons import give_way
@@ -266,8 +266,8 @@ def _stream(request: Request, known: Head | None) -> HttpResponseBase:
     query = replace(_query(parameters), after=after)
     caller = cast(Caller, request.auth)
     visibility = caller.visibility_of(parameters.get("userId"), parameters.get("botId"))
-    view = replace(_view(caller, query), since=known)
-    return open_stream(request._request, view, query, visibility, head)
+    spec = replace(_spec(caller, query), since=known)
+    return open_stream(request._request, spec, query, visibility, head)
 
 
 def _begin(request: Request, after: str | None, known: Head | None) -> tuple[Head, int | None]:
@@ -326,7 +326,7 @@ def _query(parameters: dict[str, Any]) -> Query:
     )
 
 
-def _view(caller: Caller, query: Query) -> View:
+def _spec(caller: Caller, query: Query) -> ReaderSpec:
     """The caller as a reader of the hub, with the filters of its query."""
 
     def matches(event: Event) -> bool:
@@ -336,7 +336,7 @@ def _view(caller: Caller, query: Query) -> View:
             and query.having.get("bot_id") in (None, event.bot_id)
         )
 
-    return View(
+    return ReaderSpec(
         credential=caller.credential,
         owner=caller.public_id,
         is_platform=caller.is_platform,
@@ -352,7 +352,7 @@ def _wait_for_page(feed: _Feed, page: Page, caller: Caller, seconds: int) -> Pag
     page is read, so that no page shows an event from after the token's end.
     """
     with suppress(RateLimited, Unavailable):  # no slot is free, or the server stops
-        waiter = Waiter(_view(caller, feed.query))
+        waiter = Waiter(_spec(caller, feed.query))
         try:
             hub.admit(waiter)
             page = _wait(feed, page, waiter, seconds)

@@ -38,7 +38,7 @@ class Memory:
         if last is None or last[0] != epoch or last[1].position < event.position:
             self._last = epoch, event
 
-    def compare(self, connection: "psycopg.Connection[Any]") -> bool:
+    def halt_if_lost(self, connection: "psycopg.Connection[Any]") -> bool:
         """Halts the log of this connection, which is in no transaction, if it has lost the event.
 
         After ``manage.py new_epoch`` an event of the epoch before is not lost.

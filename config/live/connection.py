@@ -22,7 +22,7 @@ from events.http.refusals import Unavailable
 from events.live import metrics
 from events.live.hub import hub
 from events.live.opening import Stream
-from events.live.streams import MAX_UNSENT, Reader, View
+from events.live.streams import MAX_UNSENT, Reader, ReaderSpec
 from events.unavailable_reasons import Wait
 
 logger = logging.getLogger(__name__)
@@ -99,8 +99,8 @@ class LiveReader(Reader):
 
     __slots__ = ("_connection",)
 
-    def __init__(self, view: View, connection: "Connection") -> None:
-        super().__init__(view)
+    def __init__(self, spec: ReaderSpec, connection: "Connection") -> None:
+        super().__init__(spec)
         self._connection = connection
 
     def wake(self) -> None:
@@ -180,9 +180,9 @@ class Connection(asyncio.Protocol):
         """The answer; None if the client left while the request waited for a thread."""
         return None if self.transport.is_closing() else respond(environ, self._new_reader)
 
-    def _new_reader(self, view: View) -> Reader:
+    def _new_reader(self, spec: ReaderSpec) -> Reader:
         self._workload.admit()
-        return LiveReader(view, self)
+        return LiveReader(spec, self)
 
     async def _write(self, answer: Answer) -> None:
         stream = answer.stream

@@ -13,7 +13,7 @@ from config.server.heads import Environ
 from config.wsgi import SanitizedRequest, application
 from events.http.refusals import NotFound
 from events.live.opening import READER_OF, Stream, StreamResponse
-from events.live.streams import Reader, View
+from events.live.streams import Reader, ReaderSpec
 
 # What this server serves. Every other path is a 404.
 PATHS = frozenset(
@@ -37,7 +37,7 @@ class Answer:
     is_behind: bool = False
 
 
-def respond(environ: Environ, new_reader: Callable[[View], Reader]) -> Answer:
+def respond(environ: Environ, new_reader: Callable[[ReaderSpec], Reader]) -> Answer:
     """Answers a request. Blocks: it checks the credential and reads the database."""
     request = SanitizedRequest({**environ, READER_OF: new_reader})
     signals.request_started.send(sender=SanitizedRequest, environ=environ)

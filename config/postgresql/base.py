@@ -59,7 +59,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
 
         connection.autocommit = True  # as Django sets it next
         try:
-            is_compared = losses.memory.compare(connection)
+            is_compared = losses.memory.halt_if_lost(connection)
         except psycopg.errors.UndefinedTable:  # it has no log: nothing can be written there
             is_compared = False
         except BaseException:

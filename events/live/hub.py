@@ -32,8 +32,8 @@ from events.live.streams import (
     CredentialKind,
     OpenStreams,
     Reader,
+    ReaderSpec,
     Topic,
-    View,
 )
 from events.models import Event, Head
 from events.unavailable_reasons import Wait
@@ -106,16 +106,16 @@ class LiveEvent:
             self._frames[version] = event_frame(self.event, self._epoch, version)
         return self._frames[version]
 
-    def passes(self, view: View) -> bool:
+    def passes(self, spec: ReaderSpec) -> bool:
         """Whether the filter of a reader of its topic lets it pass."""
-        return view.matches is None or view.matches(self.event)
+        return spec.matches is None or spec.matches(self.event)
 
     def give_to(self, reader: Reader) -> None:
         """Delivers the event to a reader of its topic, unless it is filtered out or was read."""
         if reader.position is None or self.position <= reader.position:
             return
-        if self.passes(reader.view):
-            reader.deliver(self.frame(reader.view.version), self.at)
+        if self.passes(reader.spec):
+            reader.deliver(self.frame(reader.spec.version), self.at)
 
 
 class Missed(NamedTuple):
@@ -163,15 +163,15 @@ class Recent:
             return None
         return [live.event for live in self._after(head.position)]
 
-    def missed(self, view: View, position: int, topics: tuple[Topic, ...]) -> Missed:
+    def missed(self, spec: ReaderSpec, position: int, topics: tuple[Topic, ...]) -> Missed:
         """What a reader has not read that sees ``topics`` at ``position``: about ``PART`` bytes."""
         found: list[LiveEvent] = []
         size, end = 0, max(self.end, position)
         sees_all = WHOLE_LOG in topics
         for live in self._after(position):
-            if (sees_all or live.topic in topics) and live.passes(view):
+            if (sees_all or live.topic in topics) and live.passes(spec):
                 found.append(live)
-                size += len(live.frame(view.version))
+                size += len(live.frame(spec.version))
             topics = changed(topics, live.changes)
             if size >= PART:
                 end = live.position
@@ -212,13 +212,13 @@ class Credentials:
         self._expiries: dict[Credential, datetime] = {}  # few: desks' tokens and sessions have none
 
     def add(self, reader: Reader) -> None:
-        credential = reader.view.credential
+        credential = reader.spec.credential
         self._readers.setdefault(credential.kind, {}).setdefault(credential.id, set()).add(reader)
         if credential.expires_at is not None:
             self._expiries[credential] = credential.expires_at
 
     def remove(self, reader: Reader) -> None:
-        credential = reader.view.credential
+        credential = reader.spec.credential
         readers = self._of(credential.kind, credential.id)
         readers.discard(reader)
         if not readers:
@@ -228,7 +228,7 @@ class Credentials:
     def ended_by(self, event: Event) -> Iterator[Reader]:
         """The readers whose credential this event ends."""
         for kind in self._readers:
-            yield from self.of(kind, kind.ended_by(event))
+            yield from self.readers_of(kind, kind.ended_by(event))
 
     def expired(self, now: datetime) -> Iterator[Reader]:
         """The readers whose credential has expired."""
@@ -240,7 +240,7 @@ class Credentials:
         """The ids of all credentials, by kind."""
         return {kind: list(readers) for kind, readers in self._readers.items() if readers}
 
-    def of(self, kind: CredentialKind, ids: Iterable[str]) -> Iterator[Reader]:
+    def readers_of(self, kind: CredentialKind, ids: Iterable[str]) -> Iterator[Reader]:
         """The readers of these credentials."""
         for credential_id in ids:
             yield from self._of(kind, credential_id)
@@ -323,7 +323,7 @@ class Roster:
     def end(self, readers: Iterable[Reader], reason: EndReason | None = None) -> None:
         """Ends readers for this reason; None for the one of their kind of credential."""
         for reader in list(readers):
-            reader.end(end_frame(reason or reader.view.credential.kind.end_reason))
+            reader.end(end_frame(reason or reader.spec.credential.kind.end_reason))
             self.remove(reader)
 
     def beat(self, epoch: str, position: int) -> None:
@@ -384,9 +384,9 @@ class Hub:
             if not self._is_ready:
                 self.dismiss(reader)
                 raise OperationalError("The log cannot be read.")
-            since = self._recent.since(reader.view.since, self.epoch)
+            since = self._recent.since(reader.spec.since, self.epoch)
         # The hub may have applied the end of the credential before it knew the reader.
-        if reader.view.credential.has_ended(since):
+        if reader.spec.credential.has_ended(since):
             with self._lock:
                 self._roster.end([reader])
 
@@ -410,7 +410,7 @@ class Hub:
         with self._lock:
             if not self._recent.reaches(position):
                 return None
-            missed = self._recent.missed(reader.view, position, topics)
+            missed = self._recent.missed(reader.spec, position, topics)
             if missed.is_all and self.knows(reader):
                 reader.position = position
                 self._roster.topics.show(reader, missed.topics)
@@ -450,7 +450,7 @@ class Hub:
     def _run(self) -> None:
         try:
             while self._is_used():
-                time.sleep(self._turn())
+                time.sleep(self._look_for_events())
         except Exception:
             logger.exception("The hub failed. Its readers come back by their cursors.")
         finally:
@@ -472,7 +472,7 @@ class Hub:
                 self._thread, self._is_ready = None, False
             return self._thread is not None
 
-    def _turn(self) -> float:
+    def _look_for_events(self) -> float:
         """One look at the log and at the clock; returns the seconds until the next one."""
         pause = POLL_INTERVAL
         try:
@@ -539,7 +539,7 @@ class Hub:
         for kind, ids in kinds.items():
             ended = kind.find_ended(ids)
             with self._lock:
-                self._roster.end(self._roster.credentials.of(kind, ended))
+                self._roster.end(self._roster.credentials.readers_of(kind, ended))
 
 
 hub = Hub()

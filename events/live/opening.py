@@ -18,7 +18,7 @@ from events.feed import Page, Query, Visibility, Window, read_page
 from events.http.refusals import CursorLost
 from events.live.frames import MEDIA_TYPE, event_frame, first_frame, position_frame
 from events.live.hub import hub
-from events.live.streams import Reader, Topic, View
+from events.live.streams import Reader, ReaderSpec, Topic
 from events.live.waiting_readers import ThreadReader
 from events.models import Head
 from events.unavailable_reasons import Wait
@@ -27,7 +27,7 @@ from events.writer_queue import WaitEnded
 HEADERS = {"X-Accel-Buffering": "no"}  # tells nginx to pass each frame on at once
 PAGE_SIZE = 100  # events
 # The live server puts a function under this name into a request's META: it makes the reader of a
-# view. Without it, the thread that answers the request writes the stream.
+# spec. Without it, the thread that answers the request writes the stream.
 READER_OF = "live.reader_of"
 
 
@@ -37,9 +37,9 @@ def is_live(request: HttpRequest) -> bool:
 
 
 def open_stream(
-    request: HttpRequest, view: View, query: Query, visibility: Visibility, head: Head
+    request: HttpRequest, spec: ReaderSpec, query: Query, visibility: Visibility, head: Head
 ) -> HttpResponseBase:
-    """A stream of what ``query`` asks for and ``view`` may see, after ``query.after``.
+    """A stream of what ``query`` asks for and ``spec`` may see, after ``query.after``.
 
     ``query.after`` None begins at ``head``. Raises ``RateLimited`` beyond ``LIMIT_STREAMS`` or the
     slots of one owner, ``Unavailable`` if the process has no place for another reader, and
@@ -49,9 +49,9 @@ def open_stream(
         return StreamingHttpResponse((), content_type=MEDIA_TYPE, headers=HEADERS)
     reader: Reader
     if is_live(request):
-        reader = request.META[READER_OF](view)
+        reader = request.META[READER_OF](spec)
     else:
-        reader = ThreadReader(view, request.META.get("gunicorn.socket"))
+        reader = ThreadReader(spec, request.META.get("gunicorn.socket"))
     stream = Stream(reader, query, visibility, head)
     try:
         hub.admit(reader)
@@ -94,7 +94,7 @@ class Stream:
             topics = self._topics or topics_at(self._visibility, self._position)
             if missed := hub.attach(self.reader, self._position, topics):
                 self._position, self._topics = missed.position, missed.topics
-                return None if missed.is_all else missed.frames(self.reader.view.version)
+                return None if missed.is_all else missed.frames(self.reader.spec.version)
         page = read_page(replace(self._query, after=self._position, last=applied), self._visibility)
         self._position, self._topics = page.examined, None
         return self._frames(page)
@@ -115,7 +115,7 @@ class Stream:
         self.reader.close()
 
     def _frames(self, page: Page) -> bytes:
-        version = self.reader.view.version
+        version = self.reader.spec.version
         frames = [event_frame(event, self._epoch, version) for event in page.events]
         if not page.events or page.events[-1].position < page.examined:
             frames.append(position_frame(self._epoch, page.examined))

@@ -58,7 +58,7 @@ class Credential(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class ReaderSpec:
     """What a reader may see of the log, and what it asked for.
 
     ``credential`` is what the reader presented: the stream ends with it. ``owner`` is whose streams
@@ -88,11 +88,11 @@ class Reader:
     # ``second`` is that, of those between two heartbeats, in which the reader gets its own.
     __slots__ = (
         *("_at", "_frames", "_lock", "_unsent"),
-        *("is_over", "position", "second", "topics", "view"),
+        *("is_over", "position", "second", "topics", "spec"),
     )
 
-    def __init__(self, view: View) -> None:
-        self.view = view
+    def __init__(self, spec: ReaderSpec) -> None:
+        self.spec = spec
         self.position: int | None = None
         self.topics: tuple[Topic, ...] = ()
         self.second = 0
@@ -160,14 +160,14 @@ class OpenStreams:
 
     def add(self, reader: Reader) -> None:
         """Counts a stream. Raises ``RateLimited`` if its owner has ``LIMIT_STREAMS``."""
-        limit, owner = settings.LIMIT_STREAMS, reader.view.owner
+        limit, owner = settings.LIMIT_STREAMS, reader.spec.owner
         if reader.counts and limit is not None and self._of[owner] >= limit:
             raise RateLimited(WAIT_FOR_PLACE)
         self._of[owner] += reader.counts
 
     def remove(self, reader: Reader) -> None:
         """Counts a stream no more."""
-        owner = reader.view.owner
+        owner = reader.spec.owner
         self._of[owner] -= reader.counts
         if not self._of[owner]:
             del self._of[owner]

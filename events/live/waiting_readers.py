@@ -12,7 +12,7 @@ from django.conf import settings
 
 from events.http.refusals import RateLimited, Unavailable
 from events.live.metrics import SLOTS
-from events.live.streams import WAIT_FOR_PLACE, Reader, View
+from events.live.streams import WAIT_FOR_PLACE, Reader, ReaderSpec
 from events.unavailable_reasons import Wait
 
 NO_SLOT = (
@@ -37,33 +37,33 @@ class Slots:
         self._lock = threading.Lock()
         self._taken: Counter[tuple[str, bool]] = Counter()  # by owner, and whether it is a platform
 
-    def take(self, view: View) -> bool:
+    def take(self, spec: ReaderSpec) -> bool:
         """Takes a slot. Returns False if none is free for this reader."""
         with self._lock:
-            if not self._has_free_slot(view):
+            if not self._has_free_slot(spec):
                 return False
-            self._taken[view.owner, view.is_platform] += 1
+            self._taken[spec.owner, spec.is_platform] += 1
             SLOTS.inc()
             return True
 
-    def leave(self, view: View) -> None:
+    def leave(self, spec: ReaderSpec) -> None:
         """Frees a slot that was taken."""
         with self._lock:
-            self._taken[view.owner, view.is_platform] -= 1
+            self._taken[spec.owner, spec.is_platform] -= 1
             self._taken += Counter()  # removes owners without a slot
             SLOTS.dec()
 
-    def has_own(self, view: View) -> bool:
+    def owner_is_at_limit(self, spec: ReaderSpec) -> bool:
         """Whether the reader's owner has all the slots that one owner may have."""
         most = settings.WAITING_READERS_PER_TOKEN
-        if not view.is_platform:
+        if not spec.is_platform:
             most = min(most, max(1, _of_desks() // 2))
-        return self._taken[view.owner, view.is_platform] >= most
+        return self._taken[spec.owner, spec.is_platform] >= most
 
-    def _has_free_slot(self, view: View) -> bool:
-        if self.has_own(view) or self._taken.total() >= settings.WAITING_READERS:
+    def _has_free_slot(self, spec: ReaderSpec) -> bool:
+        if self.owner_is_at_limit(spec) or self._taken.total() >= settings.WAITING_READERS:
             return False
-        if view.is_platform:
+        if spec.is_platform:
             return True
         by_desks = sum(taken for (_, is_platform), taken in self._taken.items() if not is_platform)
         return by_desks < _of_desks()
@@ -85,12 +85,12 @@ class ThreadReader(Reader):
 
     __slots__ = ("_news", "_socket")
 
-    def __init__(self, view: View, connection: socket.socket | None) -> None:
-        if not slots.take(view):
-            if slots.has_own(view):
+    def __init__(self, spec: ReaderSpec, connection: socket.socket | None) -> None:
+        if not slots.take(spec):
+            if slots.owner_is_at_limit(spec):
                 raise RateLimited(WAIT_FOR_PLACE)
             raise Unavailable(Wait.READERS, NO_SLOT, retry_after=PAUSE_WITHOUT_SLOT)
-        super().__init__(view)
+        super().__init__(spec)
         self._news = threading.Event()
         self._socket = connection
         if connection is not None and connection.family in (socket.AF_INET, socket.AF_INET6):
@@ -107,7 +107,7 @@ class ThreadReader(Reader):
             self._news.wait(LOOK_INTERVAL)
 
     def close(self) -> None:
-        slots.leave(self.view)
+        slots.leave(self.spec)
 
     def wake(self) -> None:
         self._news.set()
@@ -135,8 +135,8 @@ class Waiter(ThreadReader):
     counts = False
     __slots__ = ()
 
-    def __init__(self, view: View) -> None:
-        super().__init__(view, None)
+    def __init__(self, spec: ReaderSpec) -> None:
+        super().__init__(spec, None)
 
     def wait(self, seconds: float) -> bool:
         """Waits for news since the last call. Returns False after ``seconds``."""

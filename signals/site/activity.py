@@ -36,7 +36,7 @@ from events.http.refusals import FieldCode, Invalid, found_or_404
 from events.kinds import SUPPRESSED, Kind
 from events.live.frames import Version
 from events.live.opening import open_stream
-from events.live.streams import View
+from events.live.streams import ReaderSpec
 from events.times import to_rfc3339
 from signals.intake.incoming_signal import MAX_SENT_LENGTH
 from signals.law.refusals import EXPLANATIONS
@@ -312,10 +312,10 @@ def _hint_stream(
     request: HttpRequest, visibility: Visibility, *, is_platform: bool
 ) -> HttpResponseBase:
     user = cast(User, request.user)
-    view = View(
+    spec = ReaderSpec(
         credential=session_credential(request, user),
         owner=f"user:{user.pk}",
         is_platform=is_platform,
         version=Version.HINT,
     )
-    return open_stream(request, view, Query(), visibility, read_head())
+    return open_stream(request, spec, Query(), visibility, read_head())

@@ -20,9 +20,9 @@ from config.live.served_paths import Answer, respond
 from config.server.heads import MAX_HEAD, Environ, environ_of
 from events.http.refusals import Unavailable
 from events.live.hub import hub
-from events.live.streams import MAX_UNSENT, Reader, View
+from events.live.streams import MAX_UNSENT, Reader, ReaderSpec
 from tests.client import EVENTS
-from tests.events.live.test_hub import Noting, a_view
+from tests.events.live.test_hub import Noting, a_spec
 from tests.factories import a_platform_token
 from tests.streams import wait_until
 
@@ -421,9 +421,9 @@ def asking_for_a_stream() -> Environ:
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("resting_hub")
 def test_a_stream_that_begins_gives_its_connection_to_the_database_back():
-    def new_reader(view: View) -> Reader:
+    def new_reader(spec: ReaderSpec) -> Reader:
         expect_it_back()
-        return Noting(view)
+        return Noting(spec)
 
     answer = respond(asking_for_a_stream(), new_reader)
     assert is_given_back()
@@ -457,7 +457,7 @@ def test_a_reader_whose_first_page_cannot_be_read_is_refused_and_takes_no_seat()
 def test_the_hub_forgets_a_reader_whose_client_left():
     async def test() -> None:
         async with a_reader() as (_, protocol, client):
-            reader = LiveReader(a_view(), protocol)
+            reader = LiveReader(a_spec(), protocol)
             await asyncio.get_running_loop().run_in_executor(None, hub.admit, reader)
             protocol._reader = reader
             client.close()

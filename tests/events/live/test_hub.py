@@ -29,7 +29,7 @@ from events.live.hub import (
     Hub,
     Recent,
 )
-from events.live.streams import HEARTBEAT, MAX_UNSENT, Credential, Reader, View
+from events.live.streams import HEARTBEAT, MAX_UNSENT, Credential, Reader, ReaderSpec
 from events.live.waiting_readers import ThreadReader
 from events.models import Event, Head
 from events.statements import execute
@@ -45,8 +45,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 class Noting(Reader):
     """A reader that keeps what it gets."""
 
-    def __init__(self, view: View) -> None:
-        super().__init__(view)
+    def __init__(self, spec: ReaderSpec) -> None:
+        super().__init__(spec)
         self.frames: list[bytes] = []
         self.beats: list[bytes] = []
         self.ends: list[bytes] = []
@@ -71,9 +71,9 @@ class Endless(StreamTokens):
 ENDLESS = Endless()
 
 
-def a_view(version: Version = Version.DESK) -> View:
+def a_spec(version: Version = Version.DESK) -> ReaderSpec:
     credential = Credential(ENDLESS, "tok_1", None)
-    return View(credential, "tok_1", is_platform=False, version=version)
+    return ReaderSpec(credential, "tok_1", is_platform=False, version=version)
 
 
 class StillHub(Hub):
@@ -85,7 +85,7 @@ class StillHub(Hub):
 
     def look(self) -> float:
         """One turn; returns the seconds until the next one."""
-        return self._turn()
+        return self._look_for_events()
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def hub(settings: Any) -> StillHub:
 
 def joined(hub: Hub, *topics: str | None, version: Version = Version.DESK) -> Noting:
     """A reader of these topics, from the hub's position on."""
-    reader = Noting(a_view(version))
+    reader = Noting(a_spec(version))
     hub.admit(reader)
     assert hub.attach(reader, hub.position, topics)
     return reader
@@ -136,7 +136,7 @@ def test_one_statement_looks_at_all_tokens_together(hub):
     values = [tokens.mint_platform_token(name="T", scopes=["read"], actor=SYSTEM) for _ in range(5)]
     readers = []
     for _, token in values:
-        reader = Noting(replace(a_view(), credential=token.credential))
+        reader = Noting(replace(a_spec(), credential=token.credential))
         hub.admit(reader)
         readers.append(reader)
     Token.objects.filter(pk=values[2][1].pk).update(revoked_at=timezone.now())
@@ -165,14 +165,14 @@ def test_a_reader_whose_credential_ended_before_it_was_admitted_is_ended(hub, mo
     since = Head.objects.get() if known else None
     tokens.revoke(token=token, actor=SYSTEM)
     a_desk()
-    reader = Noting(replace(a_view(), credential=token.credential, since=since))
+    reader = Noting(replace(a_spec(), credential=token.credential, since=since))
     hub.admit(reader)
     assert (len(reader.ends), hub.readers) == (1, 0)
 
 
 def test_no_statement_looks_at_a_credential_of_which_the_log_tells(hub):
     joined(hub, None)
-    reader = Noting(replace(a_view(), since=hub.head))
+    reader = Noting(replace(a_spec(), since=hub.head))
     with CaptureQueriesContext(connection) as queries:
         hub.admit(reader)
     assert (len(queries), hub.readers) == (0, 2)
@@ -185,7 +185,7 @@ def test_heartbeats_and_checks_of_tokens_are_as_frequent_as_the_contract_promise
 
 
 def test_heartbeats_tell_how_far_the_log_was_examined(hub):
-    reader, waiting, ahead = joined(hub, "usr_other"), Noting(a_view()), Noting(a_view())
+    reader, waiting, ahead = joined(hub, "usr_other"), Noting(a_spec()), Noting(a_spec())
     hub.admit(waiting)
     hub.admit(ahead)
     a_desk()
@@ -202,7 +202,7 @@ def test_a_reader_that_has_read_on_in_the_log_gets_nothing_twice(hub):
     behind = joined(hub, None)
     for _ in range(2):
         a_desk()
-    ahead = Noting(a_view())
+    ahead = Noting(a_spec())
     hub.admit(ahead)
     hub.attach(ahead, hub.position + 1, (None,))
     hub.look()
@@ -216,7 +216,7 @@ def test_a_reader_from_before_the_hubs_last_events_must_read_on(hub, monkeypatch
     for _ in range(2):
         a_desk()
     hub.look()
-    late = Noting(a_view())
+    late = Noting(a_spec())
     hub.admit(late)
     assert not hub.attach(late, start, (None,))
     assert hub.attach(late, start + 1, (None,))
@@ -228,7 +228,7 @@ def test_a_reader_that_catches_up_does_not_read_beyond_the_hub(hub, monkeypatch)
     a_desk()
     monkeypatch.setattr(opening, "hub", hub)
     monkeypatch.setattr(Recent, "reaches", lambda self, position: False)
-    reader = Noting(a_view())
+    reader = Noting(a_spec())
     hub.admit(reader)
     a_desk()
     opened = opening.Stream(reader, Query(after=0), lambda window: WHOLE_LOG, Head.objects.get())
@@ -255,7 +255,7 @@ def test_a_token_that_is_revoked_while_its_reader_catches_up_reads_nothing_more(
     monkeypatch.setattr(opening, "hub", hub)
     monkeypatch.setattr(Recent, "reaches", lambda self, position: False)
     _, token = tokens.mint_platform_token(name="T", scopes=["read"], actor=SYSTEM)
-    reader = Noting(replace(a_view(), credential=token.credential))
+    reader = Noting(replace(a_spec(), credential=token.credential))
     hub.admit(reader)
     tokens.revoke(token=token, actor=SYSTEM)
     a_desk()
@@ -275,7 +275,7 @@ def test_an_election_at_the_very_position_of_a_reader_is_among_its_topics():
 
 def test_a_stream_of_a_thread_keeps_no_connection_to_the_database(hub, monkeypatch):
     monkeypatch.setattr(opening, "hub", hub)
-    reader = ThreadReader(a_view(), None)
+    reader = ThreadReader(a_spec(), None)
     try:
         hub.admit(reader)
         head = Head.objects.get()
@@ -304,12 +304,12 @@ def test_the_last_events_of_another_log_are_none_since_a_head():
 
 
 def test_a_reader_ahead_of_the_hub_stays_where_it_is():
-    missed = Recent(5).missed(a_view(), 9, (None,))
+    missed = Recent(5).missed(a_spec(), 9, (None,))
     assert (missed.position, missed.events, missed.is_all) == (9, [], True)
 
 
 def test_an_expiry_ends_a_stream_without_a_statement(hub, monkeypatch):
-    reader = Noting(replace(a_view(), credential=Credential(ENDLESS, "tok_1", timezone.now())))
+    reader = Noting(replace(a_spec(), credential=Credential(ENDLESS, "tok_1", timezone.now())))
     hub.admit(reader)
     monkeypatch.setattr("events.live.hub.CHECK_INTERVAL", float("inf"))
     with CaptureQueriesContext(connection) as queries:
@@ -335,7 +335,7 @@ def test_without_a_database_readers_stay_and_then_get_everything_once(hub):
 
 def test_a_reader_is_refused_while_the_log_cannot_be_read(settings):
     settings.LIMIT_STREAMS = None
-    hub, reader, table = Hub(), Noting(a_view()), Head._meta.db_table
+    hub, reader, table = Hub(), Noting(a_spec()), Head._meta.db_table
     execute(f"ALTER TABLE {table} RENAME TO away")
     try:
         with pytest.raises(OperationalError):
@@ -357,13 +357,13 @@ def test_a_stop_ends_everybody_spread_out_though_the_hub_looks_at_nothing(hub):
     assert readers[0].ends == [b'event: end\ndata: {"reason":"restarting"}\n\n']
     assert hub.readers == 0
     with pytest.raises(Unavailable):
-        hub.admit(Noting(a_view()))
+        hub.admit(Noting(a_spec()))
 
 
 def test_the_thread_goes_on_for_a_while_without_readers_and_follows_the_log(monkeypatch, settings):
     settings.LIMIT_STREAMS = None
     monkeypatch.setattr(hub_module, "REST", 60)
-    hub, reader = Hub(), Noting(a_view())
+    hub, reader = Hub(), Noting(a_spec())
     hub.admit(reader)
     hub.dismiss(reader)
     thread, start = hub._thread, hub.position
@@ -383,7 +383,7 @@ def a_thread_reader() -> Iterator[Callable[..., ThreadReader]]:
     made: list[ThreadReader] = []
 
     def make(connection: socket.socket | None) -> ThreadReader:
-        made.append(ThreadReader(a_view(), connection))
+        made.append(ThreadReader(a_spec(), connection))
         return made[-1]
 
     yield make
@@ -426,7 +426,7 @@ def is_running() -> bool:
 @pytest.mark.skipif("connection.vendor != 'postgresql'", reason="SQLite has no server")
 def test_a_hub_whose_connection_was_lost_opens_another_one(settings):
     settings.LIMIT_STREAMS = None
-    hub, reader = Hub(), Noting(a_view())
+    hub, reader = Hub(), Noting(a_spec())
     hub.admit(reader)
     hub.attach(reader, hub.position, (None,))
     execute(

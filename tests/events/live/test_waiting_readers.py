@@ -17,7 +17,7 @@ from desks.models import Desk
 from events.actors import SYSTEM
 from events.live.frames import Version
 from events.live.hub import hub
-from events.live.streams import Credential, View
+from events.live.streams import Credential, ReaderSpec
 from events.live.waiting_readers import Slots
 from events.models import Event, Head
 from tests.factories import a_card, a_connected_desk, a_desk_token, a_platform_token
@@ -163,25 +163,25 @@ def test_a_reader_without_a_free_seat_is_answered_at_once(settings):
     waiting.join()
 
 
-def a_view(owner: str, *, is_platform: bool = False) -> View:
-    """What slots ask of a view: whose it is."""
+def a_spec(owner: str, *, is_platform: bool = False) -> ReaderSpec:
+    """What slots ask of a spec: whose it is."""
     credential = Credential(StreamTokens(), owner, None)
-    return View(credential, owner, is_platform, Version.DESK)
+    return ReaderSpec(credential, owner, is_platform, Version.DESK)
 
 
 def test_desks_can_take_half_of_the_seats_and_the_platform_all(settings):
     settings.WAITING_READERS = 5
     slots = Slots()
-    desks = [a_view(f"tok_{number}") for number in range(3)]
-    platform = [a_view(f"tok_engine_{number}", is_platform=True) for number in range(4)]
-    taken = [slots.take(view) for view in (*desks, *platform, desks[0])]
+    desks = [a_spec(f"tok_{number}") for number in range(3)]
+    platform = [a_spec(f"tok_engine_{number}", is_platform=True) for number in range(4)]
+    taken = [slots.take(spec) for spec in (*desks, *platform, desks[0])]
     assert taken == [True, True, False, True, True, True, False, False]
     slots.leave(desks[0])
     assert slots.take(desks[2])
 
 
 def test_one_desk_can_take_half_of_the_seats_of_desks_and_at_least_one(settings):
-    one, other = a_view("tok_one"), a_view("tok_other")
+    one, other = a_spec("tok_one"), a_spec("tok_other")
     for most, taken in {8: 2, 7: 1, 4: 1, 2: 1}.items():
         settings.WAITING_READERS = most
         slots = Slots()
@@ -207,11 +207,11 @@ def test_the_platform_can_wait_when_desks_have_taken_all_their_seats(settings):
 
 
 def test_a_slot_is_free_again_after_the_wait():
-    slots, view = Slots(), a_view("a", is_platform=True)
+    slots, spec = Slots(), a_spec("a", is_platform=True)
     for _ in range(3):
-        assert [slots.take(view) for _ in range(3)] == [True, True, False]
-        slots.leave(view)
-        slots.leave(view)
+        assert [slots.take(spec) for _ in range(3)] == [True, True, False]
+        slots.leave(spec)
+        slots.leave(spec)
     assert not slots._taken
 
 
