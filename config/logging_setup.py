@@ -4,7 +4,6 @@ No text can break a line. An exception is logged with its type, its text and its
 the values of variables. All Python loggers use this format, including gunicorn's.
 """
 
-import json
 import logging
 
 import structlog
@@ -17,9 +16,7 @@ MAX_FRAMES = 30
 OF_REQUESTS = ("method", "route", "status", "who", "outcome", "ms")
 
 
-# Created once: creating a JSON encoder takes longer than the rest of a line.
-_encoder = json.JSONEncoder(separators=(",", ":"), default=repr)
-_renderer = structlog.processors.JSONRenderer(lambda line, **_: _encoder.encode(line))
+_renderer = structlog.processors.JSONRenderer(separators=(",", ":"), default=repr)
 _exceptions = structlog.processors.ExceptionRenderer(
     ExceptionDictTransformer(show_locals=False, max_frames=MAX_FRAMES)
 )

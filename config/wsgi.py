@@ -6,8 +6,7 @@ from typing import Any
 
 import django
 from django.core.handlers.wsgi import WSGIHandler, WSGIRequest
-from django.http import HttpRequest
-from django.urls import ResolverMatch, get_resolver, reverse
+from django.urls import get_resolver, reverse
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
@@ -26,10 +25,6 @@ class SanitizedRequest(WSGIRequest):
 
 class Application(WSGIHandler):
     request_class = SanitizedRequest
-
-    def resolve_request(self, request: HttpRequest) -> ResolverMatch:
-        """Returns the route that the first checks resolved, instead of resolving it again."""
-        return request.resolver_match or super().resolve_request(request)
 
 
 # Hardly anything is garbage while the service loads: to look for it took an eighth of the start.

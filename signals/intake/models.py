@@ -1,6 +1,5 @@
 """Accepted signals."""
 
-import functools
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Annotated, NotRequired, Self, TypedDict
@@ -186,12 +185,6 @@ class RefusalData(TypedDict):
     ]
 
 
-@functools.cache
-def path_of(name: str) -> str:
-    """The path of a route. It is cached, because each response contains two."""
-    return reverse(name)
-
-
 class SignalQuerySet(models.QuerySet["Signal"]):
     def spending(self, signer: str, nonce: str) -> Self:
         """The signal that used this nonce, if there is one."""
@@ -294,6 +287,6 @@ class Signal(models.Model):
             "signal": self.to_dict(),
             "matched": self.matched,
             "filled": self.filled,
-            "events": path_of("events") + query,
-            "desks": path_of("desks") + query,
+            "events": reverse("events") + query,
+            "desks": reverse("desks") + query,
         }
