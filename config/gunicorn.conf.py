@@ -1,8 +1,10 @@
 """Settings of gunicorn, each with its reason. .env.example describes HOST, PORT and the others."""
 
 import os
+import socket
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from django.core.exceptions import ImproperlyConfigured
@@ -98,7 +100,16 @@ def on_starting(server: Arbiter) -> None:
 
 
 def when_ready(server: Arbiter) -> None:
-    """Says the address for a browser: gunicorn logs the one at which it listens."""
+    """Says the address for a browser: gunicorn logs the one at which it listens.
+
+    Behind a proxy the first worker that is ready listens (config/server/worker.py). Connections are
+    refused until then, so that the proxy asks another server. A browser would not: it waits.
+    """
+    if TRUSTED_PROXIES:
+        for listener in server.LISTENERS:
+            if not isinstance(listener.getsockname(), str):  # the path of a Unix socket
+                with suppress(OSError):  # only Linux can
+                    listener.shutdown(socket.SHUT_RD)
     if REQUIRE_HTTPS:
         text = (
             f"Serving {BASE_URL} behind a proxy that adds HTTPS. To look at it on this machine: "

@@ -53,7 +53,7 @@ def release_stops() -> None:
 
 
 class Worker(gthread.ThreadWorker):  # type: ignore[misc]
-    """gunicorn's threaded worker, with six differences.
+    """gunicorn's threaded worker, with seven differences.
 
     - It repeats no invalid line or header in its responses or its log. gunicorn's worker does, and
       that line may hold a credential (contract, section 5).
@@ -65,12 +65,23 @@ class Worker(gthread.ThreadWorker):  # type: ignore[misc]
       gunicorn's worker sends 100 to every client that waits for it.
     - It waits in a thread for the client of a connection that ends. gunicorn's worker waits up to
       two seconds for each in the loop that serves all connections.
+    - When it stops, it serves the connections that wait to be accepted and stops listening.
+      gunicorn's worker lets them, and those that still come, wait until its last answer, and then
+      resets them. A proxy repeats no change on a connection that was reset, but asks the next
+      server if one is refused.
     """
 
     requests = 0  # that have a thread or wait for one
     is_full = False  # since a request came while all threads are busy, until one is done
 
     # --- New connections --------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Listens from now on, if gunicorn left it to the first worker that is ready."""
+        for listener in self.sockets:
+            if not listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+                listener.listen(self.cfg.backlog)
+        super().run()
 
     def enqueue_req(self, conn: gthread.TConn) -> None:
         self.requests += 1
@@ -86,8 +97,26 @@ class Worker(gthread.ThreadWorker):  # type: ignore[misc]
         super().finish_request(conn, fs)
 
     def set_accept_enabled(self, enabled: bool) -> None:
-        """gunicorn's loop calls this in each round in which it may accept and does not."""
-        super().set_accept_enabled(enabled and not self.is_full)
+        """gunicorn's loop calls this when it stops, and in each round in which it may accept."""
+        is_stopping = not self.alive  # a signal may come at any time
+        super().set_accept_enabled(enabled and not is_stopping and not self.is_full)
+        if is_stopping:
+            self._stop_listening()
+
+    def _stop_listening(self) -> None:
+        """Accepts the connections that wait, and closes the listeners.
+
+        The port refuses connections once every process has closed them. After a reload gunicorn and
+        its new workers keep them open.
+        """
+        listeners, self.sockets = self.sockets, []
+        for listener in listeners:
+            is_empty = False
+            while not is_empty:
+                connections = self.nr_conns
+                self.accept(listener)  # lets other threads run; to ask for the backlog does not
+                is_empty = self.nr_conns == connections and listener.get_backlog() <= 0
+            listener.close()
 
     def handle(self, conn: gthread.TConn) -> object:
         outcome: object = super().handle(conn)

@@ -82,14 +82,15 @@ def a_nonce() -> str:
 class Client(threading.Thread):
     """A client that sends one request after another until it is stopped.
 
-    ``waits`` is how long it asks the service to wait for news, in seconds.
+    ``waits`` is how long it asks the service to wait for news, in seconds, and ``pause`` how long
+    it waits itself before each request or group of them.
     """
 
     waits = 0
 
-    def __init__(self, base_url: str, book: Book) -> None:
+    def __init__(self, base_url: str, book: Book, pause: float = 0) -> None:
         super().__init__(daemon=True)
-        self.base_url, self.book = base_url, book
+        self.base_url, self.book, self.pause = base_url, book, pause
         self.stopping = threading.Event()
 
     def run(self) -> None:
@@ -97,7 +98,7 @@ class Client(threading.Thread):
         with httpx2.Client(base_url=self.base_url, **options) as self.http:
             try:
                 self.enter()
-                while not self.stopping.is_set():
+                while not self.stopping.wait(self.pause):
                     self.act()
             except Exception as fault:
                 self.book.odd.append(f"{type(self).__name__}: {fault!r}")

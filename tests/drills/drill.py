@@ -130,15 +130,20 @@ def bring_about(stage: Stage, book: Book, fault: Fault, pause: float) -> Moment:
 
 
 @contextmanager
-def load(stage: Stage, book: Book, cursor: str) -> Iterator[None]:
-    """Runs bots, engines, customers and a reader until the block ends."""
-    url, seed, customers = stage.web.base_url, stage.cast["seed"], stage.cast["customers"]
+def load(stage: Stage, book: Book, cursor: str, pause: float = 0) -> Iterator[None]:
+    """Runs bots, engines, customers and a reader until the block ends.
+
+    ``pause`` is how many seconds each waits before its next signal or change.
+    """
+    url, seed, customers = stage.base_url, stage.cast["seed"], stage.cast["customers"]
     reader = Reader(url, book, seed["platformToken"], cursor)
     busy: list[Client] = [
         *(Bot(url, book, customer) for customer in customers),
         *(Engine(url, book, seed) for _ in range(ENGINES)),
         *(Customer(url, book, customer) for customer in customers),
     ]
+    for client in busy:
+        client.pause = pause
     for client in [reader, *busy]:
         client.start()
     wait_until(lambda: len(book.minted) >= len(customers) or book.odd, "the load")
@@ -260,19 +265,19 @@ def tail(stage: Stage) -> dict[str, Any]:
     return _page(stage, "order=desc&limit=1")
 
 
-def whole_log(stage: Stage, cursor: str) -> list[Event]:
-    """All events after a cursor."""
+def whole_log(stage: Stage, cursor: str, only: str = "") -> list[Event]:
+    """All events after a cursor. ``only`` is a query that narrows them."""
     events: list[Event] = []
     more = True
     while more:
-        page = _page(stage, f"after={cursor}&limit=1000")
+        page = _page(stage, f"after={cursor}&limit=1000&{only}")
         events += page["events"]
         cursor, more = page["next"], page["more"]
     return events
 
 
 def _page(stage: Stage, query: str) -> dict[str, Any]:
-    url = f"{stage.web.base_url}{EVENTS}?{query}"
+    url = f"{stage.base_url}{EVENTS}?{query}"
     headers = bearer(stage.cast["seed"]["platformToken"])
     answer = httpx2.get(url, headers=headers, trust_env=False, timeout=SETTLED)
     answer.raise_for_status()

@@ -107,7 +107,7 @@ def _without_redis(stage: Stage, book: Book) -> None:
 
 def sign_in_while_redis_is_down(stage: Stage, book: Book) -> None:
     customer = stage.cast["customers"][0]
-    with httpx2.Client(base_url=stage.web.base_url, trust_env=False) as http:
+    with httpx2.Client(base_url=stage.base_url, trust_env=False) as http:
         http.get("/accounts/login/")
         form = {name: customer[name] for name in ("login", "password")}
         token = {"csrfmiddlewaretoken": http.cookies["csrf"]}

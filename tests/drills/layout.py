@@ -37,6 +37,8 @@ DEPLOY = ROOT / "deploy"
 NAME, LOCAL = "signals.example", "localhost"
 NAMES = (NAME, LOCAL, ADDRESS)
 FILES = ("nginx.conf", "headers.conf", "refusals.conf", "service.conf", "web.conf")
+LIVE_AT = "127.0.0.1:8010"
+LIVE = f"server {LIVE_AT} max_fails=1 fail_timeout=2s;"
 # Replacements in these files for this machine, and for a load from one address.
 HERE = {
     "worker_processes": "daemon off;\nworker_processes",
@@ -136,7 +138,7 @@ def fronted(
         listening = {
             "127.0.0.1:8001": f"{ADDRESS}:{ports[0]}",
             "127.0.0.1:8002": f"{ADDRESS}:{ports[1]}",
-            "127.0.0.1:8010": "; server ".join(f"{ADDRESS}:{live}" for live in streaming),
+            LIVE: "\n    ".join(LIVE.replace(LIVE_AT, f"{ADDRESS}:{live}") for live in streaming),
             "listen 80": f"listen {ADDRESS}:{port}",
             "listen 443": f"listen {ADDRESS}:{tls_port}",
         }

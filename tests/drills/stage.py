@@ -190,12 +190,18 @@ class Postgresql(Process):
 
 
 class Web(Process):
-    """The service, run by gunicorn."""
+    """The service, run by gunicorn, or another of its programs that listens."""
 
-    def __init__(self, environment: dict[str, str], log: Path) -> None:
-        self.base_url = environment["BASE_URL"]
+    def __init__(
+        self,
+        environment: dict[str, str],
+        log: Path,
+        program: Sequence[str] = GUNICORN,
+        port: str = "PORT",
+    ) -> None:
+        self.base_url = f"http://{environment['HOST']}:{environment[port]}"
         super().__init__(
-            ["setpriv", "--pdeathsig=KILL", *GUNICORN],
+            ["setpriv", "--pdeathsig=KILL", *program],
             log,
             cwd=ROOT,
             env=environment,
@@ -231,7 +237,7 @@ class Stage:
     ``disk`` is the folder that can be filled, or None.
 
     ``cast`` is what ``tests.drills.cast`` made: the accounts and their credentials. ``away`` is how
-    many seconds a server stays down.
+    many seconds a server stays down. Clients send to ``base_url``.
     """
 
     postgresql: Any
@@ -242,6 +248,7 @@ class Stage:
     log: Path
     disk: Path | None
     away: float
+    base_url: str
 
     def manage(self, *command: str) -> subprocess.CompletedProcess[str]:
         """Runs a command of manage.py on the service's database."""
@@ -255,11 +262,11 @@ class Stage:
 
 
 @contextmanager
-def stage(*, customers: int, away: float, like_a_disk: bool) -> Iterator[Stage]:
+def stage(*, customers: int, away: float, like_a_disk: bool, **settings: str) -> Iterator[Stage]:
     """The service until the block ends.
 
     ``like_a_disk`` puts PostgreSQL on the machine's disk instead of in memory. ``away`` is how many
-    seconds a server stays down.
+    seconds a server stays down. ``settings`` override those of the service.
     """
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -269,12 +276,19 @@ def stage(*, customers: int, away: float, like_a_disk: bool) -> Iterator[Stage]:
         stack.callback(postgresql.end, signal.SIGINT)
         postgresql.start()
         postgresql.execute("CREATE DATABASE signals")
-        yield stack.enter_context(stage_on(postgresql, postgresql.url, customers, away, disk))
+        yield stack.enter_context(
+            stage_on(postgresql, postgresql.url, customers, away, disk, **settings)
+        )
 
 
 @contextmanager
 def stage_on(
-    postgresql: Any, url: str, customers: int, away: float, disk: Path | None = None
+    postgresql: Any,
+    url: str,
+    customers: int,
+    away: float,
+    disk: Path | None = None,
+    **settings: str,
 ) -> Iterator[Stage]:
     """The service on an empty database until the block ends."""
     with ExitStack() as stack:
@@ -282,14 +296,16 @@ def stage_on(
         redis = redis_at(port := free_port(), folder)
         stack.callback(redis.end, signal.SIGTERM)
         redis.start()
-        environment = _environment(folder, url, port)
+        environment = {**_environment(folder, url, port), **settings}
         collect_static_files(environment)
         cast = _cast(environment, customers)
         web = Web(environment, folder / "log")
         stack.callback(web.end, signal.SIGTERM)
         web.start()
         web.wait_until_ready()
-        yield Stage(postgresql, redis, web, cast, environment, folder / "log", disk, away)
+        yield Stage(
+            postgresql, redis, web, cast, environment, folder / "log", disk, away, web.base_url
+        )
 
 
 @contextmanager

@@ -1,5 +1,7 @@
-"""A gunicorn process whose threads are all busy, and new connections."""
+"""gunicorn and new connections: while all threads are busy, while it stops, and while it starts."""
 
+import os
+import signal
 import socket
 import subprocess
 import sys
@@ -10,6 +12,7 @@ import pytest
 
 from config.environment import ROOT
 from tests.config.test_settings import KEYS, environment
+from tests.drills.layout import listeners
 from tests.server import ADDRESS, free_port
 from tests.streams import wait_until
 
@@ -37,22 +40,41 @@ def application(environ, start_response):
     start_response("200 OK", [("Content-Length", "0")])
     return []
 """
+# It is imported once the folder holds a file `release`.
+STARTING = """
+import pathlib, time
+folder = pathlib.Path({folder!r})
+(folder / "starts").touch()
+while not (folder / "release").exists():
+    time.sleep(0.02)
+import config.wsgi
+def application(environ, start_response):
+    start_response("200 OK", [("Content-Length", "0")])
+    return []
+"""
 
 
 @contextmanager
 def gunicorn(folder, processes):
     """gunicorn with this many processes. Yields its port."""
-    (folder / "slow_application.py").write_text(APPLICATION.format(folder=str(folder)))
+    with started(folder, APPLICATION, processes) as port:
+        wait_until(lambda: answers(port), "The server does not answer.")
+        yield port
+
+
+@contextmanager
+def started(folder, application, processes, **settings):
+    """gunicorn, which need not answer yet. Yields its port."""
+    (folder / "slow_application.py").write_text(application.format(folder=str(folder)))
     port = free_port()
     command = [sys.executable, "-m", "gunicorn", "-c", "config/gunicorn.conf.py"]
-    settings = {"WEB_CONCURRENCY": str(processes), "THREADS": str(THREADS)}
+    settings |= {"WEB_CONCURRENCY": str(processes), "THREADS": str(THREADS)}
     process = subprocess.Popen(
         [*command, "--pythonpath", str(folder), "slow_application:application"],
         cwd=ROOT,
         env=environment(**KEYS, PORT=str(port), **settings),
     )
     try:
-        wait_until(lambda: answers(port), "The server does not answer.")
         yield port
     finally:
         (folder / "release").touch()
@@ -66,6 +88,15 @@ def connected(port):
         yield client
 
 
+def is_refused(port):
+    """Whether nobody listens at the port."""
+    try:
+        with connected(port):
+            return False
+    except ConnectionRefusedError:
+        return True
+
+
 def ask(client, path, *headers):
     lines = "".join(f"{line}\r\n" for line in (f"GET {path} HTTP/1.1", "Host: localhost", *headers))
     client.sendall(f"{lines}\r\n".encode())
@@ -76,9 +107,13 @@ def answers(port, path="/"):
     try:
         with connected(port) as client:
             ask(client, path, "Connection: close")
-            return client.recv(4096).startswith(b"HTTP/1.1 200 ")
+            return is_answered(client)
     except (ConnectionRefusedError, TimeoutError):
         return False
+
+
+def is_answered(client):
+    return client.recv(4096).startswith(b"HTTP/1.1 200 ")
 
 
 def test_it_leaves_them_to_a_process_that_has_a_free_thread(tmp_path):
@@ -124,3 +159,28 @@ def test_a_client_that_takes_nothing_in_time_loses_its_connection_without_a_trac
             client.sendall(b"GET /endless HTTP/1.1\r\nHost: x\r\n\r\n")
         assert answers(port)
     assert '"level":"error"' not in capfd.readouterr().err
+
+
+def test_a_stop_answers_who_waits_to_be_accepted_and_refuses_who_comes_later(tmp_path):
+    busy = 2 * THREADS
+    with gunicorn(tmp_path, processes=2) as port, ExitStack() as stack:
+        for _ in range(busy):
+            ask(stack.enter_context(connected(port)), "/wait")
+        wait_until(lambda: len(list(tmp_path.glob("waits-*"))) == busy, "Not all threads are busy.")
+        waiting = [stack.enter_context(connected(port)) for _ in range(20)]
+        for client in waiting:
+            ask(client, "/")
+        os.kill(listeners(port)[0], signal.SIGTERM)
+        wait_until(lambda: is_refused(port), "It listens although it stops.")
+        (tmp_path / "release").touch()
+        assert all(is_answered(client) for client in waiting)
+
+
+@pytest.mark.parametrize("proxies", [0, 1])
+def test_behind_a_proxy_it_refuses_connections_until_a_process_is_ready(tmp_path, proxies):
+    """So that the proxy asks another server. Without one a browser waits."""
+    with started(tmp_path, STARTING, 1, TRUSTED_PROXIES=str(proxies)) as port:
+        wait_until((tmp_path / "starts").exists, "It does not start.")
+        assert is_refused(port) is bool(proxies)
+        (tmp_path / "release").touch()
+        wait_until(lambda: answers(port), "It does not answer.")
