@@ -114,6 +114,7 @@ drills: .venv/dev .venv/patroni ## inject faults under load and check that nothi
 	@$(BIN)/python -m tests.drills.cluster_replicas
 	@$(BIN)/python -m tests.drills.cluster_conformance
 	@$(BIN)/python -m tests.drills.layout_conformance
+	@$(BIN)/python -m tests.drills.rolling
 	@BATCH_KILLS=200 $(BIN)/pytest -q tests/signals/intake/test_batch_kills.py
 	@DELIVERY_KILLS=60 $(BIN)/pytest -q tests/signals/webhooks/runner/test_kills.py
 	@RACE_ROUNDS=50 DRILLS=1 $(BIN)/pytest -q tests/signals/intake/test_processes.py tests/signals/demo/test_demo.py
