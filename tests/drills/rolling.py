@@ -102,7 +102,7 @@ class Looker(Client):
 
     def act(self) -> None:
         engine, desk = self.seed["platformToken"], self.seed["desks"][0]["deskToken"]
-        asked = [(ME, desk), (f"{DESKS}?limit=5", engine), (BOTS, self.seed["readToken"])]
+        asked = [(ME, desk), (f"{DESKS}?limit=5", engine), (BOTS, desk)]
         if self.book.accepted:
             asked.append((f"{SIGNALS}/{self.book.accepted[-1].id}", engine))
         for path, token in asked:

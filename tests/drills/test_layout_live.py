@@ -8,7 +8,11 @@ Each request has an address of its own, because the service counts failures by a
 """
 
 import itertools
+import socket
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 
 import pytest
 
@@ -16,8 +20,9 @@ from tests.client import EVENTS
 from tests.config.live.test_live import STREAM, asks_for_the_feed
 from tests.config.live.test_live import said as content_of
 from tests.config.server.test_framing import CHUNKED, GET, HOOK, REFUSED, SMUGGLED, statuses
-from tests.drills.layout import ADDRESS, needs_nginx, needs_postgresql
+from tests.drills.layout import ADDRESS, UNLIMITED, fronted, needs_nginx, needs_postgresql
 from tests.drills.test_layout import LARGEST, SENDERS, client_at, logged, said
+from tests.server import Server, free_port
 
 pytestmark = [pytest.mark.processes, needs_nginx, needs_postgresql]
 
@@ -125,3 +130,47 @@ def test_the_live_server_answers_through_nginx_what_gunicorn_answers(served, wha
     assert web.seed["readToken"] not in str(ours.headers)
     web_of_nginx = logged(served, ours.headers["X-Request-Id"])["web"]
     assert web_of_nginx.endswith(f":{served.lives[0].environment['LIVE_PORT']}")
+
+
+# --- Several live servers -------------------------------------------------------------------------
+
+BEGUN = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n: begun\n\n"
+
+
+@contextmanager
+def streaming_at(port):
+    """A server at the port whose streams begin, and stay open after the block."""
+    opened = []
+
+    def accept():
+        with suppress(OSError):
+            while True:
+                opened.append(listener.accept()[0])
+                opened[-1].sendall(BEGUN)
+
+    with socket.create_server((ADDRESS, port)) as listener:
+        thread = threading.Thread(target=accept)
+        thread.start()
+        yield
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
+def opened(stack, served):
+    """The first line of the answer to a request for a stream. The stream stays open."""
+    client = stack.enter_context(socket.create_connection((ADDRESS, served.port), 60))
+    client.sendall(f"{ASKS}\r\n".encode())
+    return client.recv(4096).partition(b"\r\n")[0]
+
+
+def test_a_live_server_that_was_down_takes_every_stream_when_another_one_stops():
+    ports = [free_port(), free_port()]
+    lives = tuple(Server("", {}, {"LIVE_PORT": str(port)}, Path()) for port in ports)
+    one_process = UNLIMITED | {"worker_processes auto": "worker_processes 1"}
+    with ExitStack() as stack:
+        served = stack.enter_context(fronted(free_port(), free_port(), (), lives, one_process))
+        with streaming_at(ports[1]):  # the first one is down
+            answers = [opened(stack, served) for _ in range(2)]
+            stack.enter_context(streaming_at(ports[0]))
+        answers += [opened(stack, served) for _ in range(5)]
+    assert answers == [b"HTTP/1.1 200 OK"] * 7
