@@ -26,6 +26,7 @@ BUSY = HTTPStatus.TOO_MANY_REQUESTS
 PASSING = (NOBODY, HTTPStatus.SERVICE_UNAVAILABLE)
 LOGIN = "/accounts/login/"
 signing_in = threading.Lock()  # the service admits one sign-in of an address at a time
+DETAIL = re.compile(r'"detail":\s*"([^"]*)"')
 CARD = re.compile(r'name="card" value="(\w+)"')
 
 
@@ -33,7 +34,8 @@ CARD = re.compile(r'name="card" value="(\w+)"')
 class Answer:
     """An answer: when it came (monotonic clock), its duration in seconds and its status.
 
-    The duration is without the seconds that the client asked the service to wait.
+    The duration is without the seconds that the client asked the service to wait. ``said`` is the
+    reason that a 503 names.
     """
 
     at: float
@@ -41,6 +43,13 @@ class Answer:
     status: int
     what: str
     retry_after: bool
+    said: str = ""
+
+
+def reason(answer: httpx2.Response) -> str:
+    """What a problem says, or where the answer is a page instead, that it is one."""
+    found = DETAIL.search(answer.text)
+    return found[1] if found else "a page"
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +139,10 @@ class Client(threading.Thread):
         took = max(0, now - began - self.waits)
         status = answer.status_code if answer is not None else NOBODY
         has_retry_after = answer is not None and "Retry-After" in answer.headers
-        self.book.answers.append(Answer(now, took, status, type(self).__name__, has_retry_after))
+        said = reason(answer) if answer is not None and status in PASSING else ""
+        self.book.answers.append(
+            Answer(now, took, status, type(self).__name__, has_retry_after, said)
+        )
         return answer
 
     def expect(self, answer: httpx2.Response, *statuses: int) -> bool:

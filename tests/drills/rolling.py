@@ -58,7 +58,7 @@ from tests.drills.stage import (  # noqa: E402
 from tests.drills.table import write  # noqa: E402
 from tests.guard import PROGRAMS  # noqa: E402
 from tests.server import ROOT, Server, free_port, run_python  # noqa: E402
-from tests.signals.outbound.listeners import Heard, endpoint  # noqa: E402
+from tests.signals.outbound.listeners import Heard, Request, endpoint, taking  # noqa: E402
 from tests.signals.webhooks.runner.oracle import heard  # noqa: E402
 
 BEGIN = "<!-- make drills writes the table of replacements -->\n"
@@ -70,24 +70,26 @@ WAIT = 20  # seconds for which a reader waits for what does not come
 PAGES = ("/desk", "/activity", "/bots", "/webhooks")
 NEVER = "kind=card.retired"  # nobody retires one here
 NARROW = "kind=signal.filled"
-KINDS = ("election.made", "token.minted", "token.revoked")
+KINDS = ["election.made", "token.minted", "token.revoked"]
 REDIS = "Redis, killed and emptied"
 FAILED = (0, 500, 502, 503, 504)
 # The shell function with which an operator waits for a server.
 READY = blocks()["units: restart"].partition("systemctl")[0]
-# Makes webhooks whose URLs count as tested: one of the platform and one of a desk.
-SUBSCRIBE = """
+# Makes a webhook of the platform and one of a desk.
+SUBSCRIBE = f"""
 import json, sys, django
 django.setup()
 from desks.models import Desk
-from tests.signals.webhooks.runner.stage import subscribe
-user_id, platforms, desks = sys.argv[1:]
+from events.actors import SYSTEM
+from signals.webhooks.actions import create
+user_id, *urls = sys.argv[1:]
+owners = [(None, {KINDS!r}), (Desk.objects.get(public_id=user_id), [])]
 made = [
-    subscribe(platforms, None, KINDS),
-    subscribe(desks, Desk.objects.get(public_id=user_id)),
+    create(desk=desk, kinds=kinds, url=url, actor=SYSTEM)
+    for (desk, kinds), url in zip(owners, urls, strict=True)
 ]
 print(json.dumps([[secret, row.cursor_position] for secret, row in made]))
-""".replace("KINDS", repr(list(KINDS)))
+"""
 
 
 # --- Clients that the other drills do not have ----------------------------------------------------
@@ -339,7 +341,7 @@ def drill(here: Scene, rounds: int) -> Result:
         for hook in hooks:
             events = whole_log(staged, cursor, hook.view)
             expected = [one["position"] for one in events if one["position"] > hook.start]
-            wait_until(lambda: len(hook.endpoint.requests) >= len(expected), "the deliveries")  # noqa: B023
+            wait_until(lambda: len(hook.events()) >= len(expected), "the deliveries")  # noqa: B023
             _compare(book, f"the webhook {hook.view}", expected, hook.positions)
         stop(list(followers.values()), book)
     log = whole_log(staged, cursor)
@@ -360,10 +362,10 @@ def _failures(book: Book, moments: Sequence[Moment]) -> list[str]:
     for moment, end in _spans(moments):
         for answer in book.answers:
             if answer.status in FAILED and moment.began <= answer.at < end and moment.what != REDIS:
-                since = answer.at - moment.began
+                since, lasted = answer.at - moment.began, moment.ended - moment.began
                 found.append(
                     f"{answer.what}: {answer.status} after {answer.took:.1f} s, {since:.1f} s from "
-                    f"the stop of {moment.what} (which took {moment.ended - moment.began:.1f} s)"
+                    f"the stop of {moment.what} ({lasted:.1f} s): {answer.said}"
                 )
     return found
 
@@ -438,9 +440,14 @@ class Hook:
     start: int
     view: str
 
+    def events(self) -> list[Request]:
+        """What it was sent, without tests."""
+        requests = list(self.endpoint.requests)
+        return [each for each in requests if each.headers["webhook-id"].startswith("evt_")]
+
     def positions(self) -> list[int]:
-        """What it was sent, in order. Every signature is valid."""
-        return heard(list(self.endpoint.requests), [self.secret])
+        """The positions of what it was sent, in order. Every signature is valid."""
+        return heard(self.events(), [self.secret])
 
 
 @contextmanager
@@ -453,10 +460,13 @@ def webhooks(staged: Stage) -> Iterator[list[Hook]]:
             run_python(environment, "-c", SUBSCRIBE, user, platforms.url(), desks.url())
         )
         views = ("&".join(f"kind={kind}" for kind in KINDS), f"userId={user}")
-        yield [
+        hooks = [
             Hook(each, secret, start, view)
             for each, (secret, start), view in zip((platforms, desks), made, views, strict=True)
         ]
+        for hook in hooks:
+            hook.endpoint.answer = taking(hook.secret)
+        yield hooks
 
 
 def main() -> int:
