@@ -71,6 +71,7 @@ class Worker(gthread.ThreadWorker):  # type: ignore[misc]
       server if one is refused.
     """
 
+    sockets: list[Any]  # the listeners
     requests = 0  # that have a thread or wait for one
     is_full = False  # since a request came while all threads are busy, until one is done
 

@@ -241,32 +241,24 @@ def scene() -> Iterator[Scene]:
         ExitStack() as stack,
     ):
 
-        def started(process: Process) -> Process:
-            process.start()
-            stack.callback(process.end, signal.SIGTERM)
-            return process
-
         def log(name: str) -> Path:
             return staged.log.with_name(name)
 
         environments = [{**staged.environment, "PORT": str(free_port())}]
         environments += [{**staged.environment, "LIVE_PORT": str(free_port())} for _ in range(2)]
-        webs = [staged.web, started(Web(environments[0], log("web-2")))]
+        webs = [staged.web, Web(environments[0], log("web-2"))]
         lives = [
-            started(Web(environment, log(f"live-{number}"), PROGRAMS["live"], "LIVE_PORT"))
+            Web(environment, log(f"live-{number}"), PROGRAMS["live"], "LIVE_PORT")
             for number, environment in enumerate(environments[1:], 1)
         ]
+        command = ["setpriv", "--pdeathsig=KILL", *PROGRAMS["deliver"]]
         runners = [
-            started(
-                Process(
-                    ["setpriv", "--pdeathsig=KILL", *PROGRAMS["deliver"]],
-                    log(f"runner-{number}"),
-                    cwd=ROOT,
-                    env=staged.environment,
-                )
-            )
+            Process(command, log(f"runner-{number}"), cwd=ROOT, env=staged.environment)
             for number in (1, 2)
         ]
+        for process in (webs[1], *lives, *runners):
+            process.start()
+            stack.callback(process.end, signal.SIGTERM)
         for server in (*webs, *lives):
             server.wait_until_ready()
         served = [
