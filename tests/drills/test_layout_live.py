@@ -138,15 +138,13 @@ BEGUN = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n: begun\n\n"
 
 
 @contextmanager
-def streaming_at(port):
-    """A server at the port whose streams begin, and stay open after the block."""
-    opened = []
+def streaming_at(port, stack):
+    """A server at the port until the block ends. Its streams stay open as long as the stack."""
 
     def accept():
         with suppress(OSError):
             while True:
-                opened.append(listener.accept()[0])
-                opened[-1].sendall(BEGUN)
+                stack.enter_context(listener.accept()[0]).sendall(BEGUN)
 
     with socket.create_server((ADDRESS, port)) as listener:
         thread = threading.Thread(target=accept)
@@ -169,8 +167,8 @@ def test_a_live_server_that_was_down_takes_every_stream_when_another_one_stops()
     one_process = UNLIMITED | {"worker_processes auto": "worker_processes 1"}
     with ExitStack() as stack:
         served = stack.enter_context(fronted(free_port(), free_port(), (), lives, one_process))
-        with streaming_at(ports[1]):  # the first one is down
+        with streaming_at(ports[1], stack):  # the first one is down
             answers = [opened(stack, served) for _ in range(2)]
-            stack.enter_context(streaming_at(ports[0]))
+            stack.enter_context(streaming_at(ports[0], stack))
         answers += [opened(stack, served) for _ in range(5)]
     assert answers == [b"HTTP/1.1 200 OK"] * 7
