@@ -133,8 +133,10 @@ def test_staff_who_are_signed_in(server, input_file, tmp_path):
 
     And without the cases for each rule: the customer's are of the same schema.
     """
-    only = ("--include-tag", "Tokens", "--exclude-method", "DELETE")
-    only += ("--phases", "examples,fuzzing")
+    only = (
+        *("--include-tag", "Tokens", "--exclude-method", "DELETE"),
+        *("--phases", "examples,fuzzing"),
+    )
     served = attack(server, input_file, tmp_path, *session(server, "admin"), *only)
     assert served == {"GET /api/v1/tokens", "POST /api/v1/tokens"}
 

@@ -58,7 +58,7 @@ def service(postgresql: Postgresql) -> Iterator[Losing]:
 
 
 @pytest.fixture(autouse=True)
-def resumed(service: Service) -> Iterator[None]:
+def resumed(service: Losing) -> Iterator[None]:
     yield
     if service.is_halted():
         run_python(service.server.environment, "manage.py", "new_epoch")
