@@ -14,7 +14,7 @@ from desks.models import Card, Desk
 from desks.models.desk import TRADE_ONLY, DeskQuerySet
 from desks.pairs import PairAndDirection
 from events.columns import ToRfc3339
-from events.feed import read_head, read_identity
+from events.feed import read_end, read_identity
 from events.http.api_view import ApiResponse, ApiView
 from events.http.cursors import log_cursor, log_position, page_of, scan_cursor, scan_place
 from events.http.parameters import MAX_TEXT_LENGTH, PageParameters
@@ -22,7 +22,7 @@ from events.http.refusals import CursorLost, FieldCode, Invalid, NotFound
 from events.http.schemas import NextPage, PaperOnly, endpoint
 from events.json_schema import DateTime, Example, JsonSchema
 from events.kinds import Kind
-from events.models import Event
+from events.models import Event, Identity
 from events.statements import planned_for_values
 
 TAG = "Desks"
@@ -195,7 +195,8 @@ class Scan:
     """
 
     def __init__(self, params: dict[str, Any]) -> None:
-        self._params, self._head = params, read_head()
+        self._params = params
+        self._head, self._last = read_end()
         self.since = self._changed_since()
         self._name = self._list_name()
         self._start, self.after = self._head.position, self.since or 0
@@ -211,7 +212,7 @@ class Scan:
         try:
             head = self._head
             since = self._params["changedSince"]
-            return log_position(since, head.epoch, head.position, read_identity)
+            return log_position(since, head.epoch, head.position, self._event_at)
         except Invalid:
             detail = "Send the value of asOf from an earlier response, unchanged."
             raise Invalid.field("changedSince", FieldCode.CURSOR, detail) from None
@@ -225,7 +226,11 @@ class Scan:
     @property
     def as_of(self) -> str:
         """The cursor of the log's position before the first page. The same on every page."""
-        return log_cursor(self._head.epoch, self._start)
+        return log_cursor(self._head.epoch, self._start, self._event_at(self._start))
+
+    def _event_at(self, position: int) -> Identity | None:
+        """What tells the event at this position from another one. None if there is no event."""
+        return self._last if position == self._head.position else read_identity(position)
 
     def page(self, card: Card | None) -> tuple[Sequence[Listed], str | None]:
         """What is on the page, and the cursor of the next one; None at the end of the list."""

@@ -25,14 +25,14 @@ from events.feed import (
     Query,
     Visibility,
     limit_to_times,
+    read_end,
     read_head,
-    read_identity,
     read_page,
     serialize_event,
 )
 from events.http import limits
 from events.http.api_view import ApiResponse, ApiView
-from events.http.cursors import log_cursor, log_position
+from events.http.cursors import log_cursor
 from events.http.parameters import (
     MAX_TEXT_LENGTH,
     PageParameters,
@@ -234,9 +234,9 @@ def _page(request: Request) -> ApiResponse[EventPage]:
     with _turn_to_read(caller):
         page = feed.read(feed.query)
         if not parameters["wait"] or not feed.awaits_more(page):
-            return _page_response(page, platform)
+            return _page_response(page, feed.next, platform)
     page = _wait_for_page(feed, page, caller, parameters["wait"])
-    return _page_response(page, platform)
+    return _page_response(page, feed.next, platform)
 
 
 def _turn_to_read(caller: Caller) -> AbstractContextManager[None]:
@@ -246,14 +246,14 @@ def _turn_to_read(caller: Caller) -> AbstractContextManager[None]:
     return limits.one_at_a_time("events", caller.public_id, PAGE_TIME)
 
 
-def _page_response(page: Page, platform: bool) -> ApiResponse[EventPage]:
+def _page_response(page: Page, cursor: str, platform: bool) -> ApiResponse[EventPage]:
     return ApiResponse(
         {
             "events": [
                 serialize_event(event, platform=platform)
                 for event in give_way(page.events, EVENTS_BETWEEN_PAUSES)
             ],
-            "next": log_cursor(page.head.epoch, page.examined),
+            "next": cursor,
             "more": page.more,
         }
     )
@@ -262,34 +262,29 @@ def _page_response(page: Page, platform: bool) -> ApiResponse[EventPage]:
 def _stream(request: Request, known: Head | None) -> HttpResponseBase:
     """A stream. ``known`` is the head of the log as the hub knew it before the token was read."""
     parameters = StreamParameters.read(request.query_params)
-    head, after = _begin(request, parameters.get("after"), known)
+    head, after, cursor = _begin(request, parameters.get("after"))
     query = replace(_query(parameters), after=after)
     caller = cast(Caller, request.auth)
     visibility = caller.visibility_of(parameters.get("userId"), parameters.get("botId"))
     spec = replace(_spec(caller, query), since=known)
-    return open_stream(request._request, spec, query, visibility, head)
+    return open_stream(request._request, spec, query, visibility, head, cursor)
 
 
-def _begin(request: Request, after: str | None, known: Head | None) -> tuple[Head, int | None]:
-    """The head of the log, and where a stream begins: behind ``Last-Event-ID`` or else behind
-    ``after``; None: now.
+def _begin(request: Request, after: str | None) -> tuple[Head, int | None, str]:
+    """The head of the log, and the position and the cursor of where a stream begins.
+
+    It begins behind ``Last-Event-ID`` or else behind ``after``; position None: now.
     """
-    last = request.headers.get(LAST_EVENT_ID)
-    if not last:
-        return (read_head(), None) if after is None else _found(after, known)
-    try:
-        return _found(last, known)
-    except Invalid:
-        detail = "Send the id of an event of this stream, unchanged."
-        raise Invalid.field(LAST_EVENT_ID, FieldCode.CURSOR, detail) from None
-
-
-def _found(cursor: str, known: Head | None = None) -> tuple[Head, int]:
-    """The head of the log and the position of a cursor, without a query if ``known`` will do."""
-    if known is not None:
-        with suppress(CursorLost):  # it may be a moment old
-            return known, log_position(cursor, known.epoch, known.position, read_identity)
-    return replica.find(cursor)
+    if last := request.headers.get(LAST_EVENT_ID):
+        try:
+            return *replica.find(last), last
+        except Invalid:
+            detail = "Send the id of an event of this stream, unchanged."
+            raise Invalid.field(LAST_EVENT_ID, FieldCode.CURSOR, detail) from None
+    if after is not None:
+        return *replica.find(after), after
+    head, event = read_end()
+    return head, None, log_cursor(head.epoch, head.position, event)
 
 
 class _Feed:
@@ -300,16 +295,22 @@ class _Feed:
         after = parameters.get("after")
         self.query = replace(
             _query(parameters),
-            after=None if after is None else _found(after)[1],
+            after=None if after is None else replica.find(after)[1],
             limit=parameters["limit"],
             descending=parameters["order"] == "desc",
         )
         self.visibility: Visibility = caller.visibility_of(user_id, bot_id)
         self._since, self._until = parameters.get("since"), parameters.get("until")
+        self.next = ""
 
     def read(self, query: Query) -> Page:
-        """A page between the times that were asked for, as far as the log has come."""
-        return read_page(limit_to_times(query, self._since, self._until), self.visibility)
+        """A page between the times that were asked for, as far as the log has come.
+
+        ``next`` is its cursor then, made while the connection to the database is the page's own.
+        """
+        page = read_page(limit_to_times(query, self._since, self._until), self.visibility)
+        self.next = page.next
+        return page
 
     def awaits_more(self, page: Page) -> bool:
         """Whether the page is empty and a later event can still be in the feed."""

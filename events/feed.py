@@ -13,6 +13,7 @@ from typing import Annotated, NamedTuple, TypedDict
 from django.db import DEFAULT_DB_ALIAS, connection
 
 from events.actors import ActorRecord
+from events.http.cursors import log_cursor
 from events.json_schema import (
     EXAMPLE_USER_ID,
     DateTime,
@@ -25,11 +26,16 @@ from events.json_schema import (
 )
 from events.kinds import Kind
 from events.models import SEARCHED, Event, Head, Identity
-from events.statements import UnionAll, adapt_datetime, fetch_all
+from events.statements import HEAD, UnionAll, adapt_datetime, fetch_all, fetch_one, parse_datetime
 from events.times import to_rfc3339
 from events.unavailable_reasons import give_way
 
 EVENT_TABLE = Event._meta.db_table
+HEAD_COLUMNS = tuple(field.attname for field in Head._meta.concrete_fields)
+HEAD_AND_EVENT = f"""SELECT {", ".join(f"head.{column}" for column in HEAD_COLUMNS)},
+{", ".join(f"event.{column}" for column in Identity._fields)}
+FROM {HEAD} AS head
+LEFT JOIN {EVENT_TABLE} AS event ON event.position = COALESCE(%s, head.position)"""
 MAX_SPANS_PER_PAGE = 20
 # With several conditions one index finds the events of the first, and the others are checked row by
 # row. A page checks at most so many rows of each span.
@@ -87,12 +93,31 @@ class Query:
 
 @dataclass(slots=True)
 class Page:
-    """Events in the requested order. ``examined`` is the last position that was read."""
+    """Events in the requested order. ``examined`` is the last position that was read.
+
+    ``last`` tells the last event of the log from another one. None if the log is empty.
+    """
 
     events: list[Event]
     examined: int
     more: bool
     head: Head = field(repr=False)
+    last: Identity | None = field(repr=False)
+
+    @property
+    def next(self) -> str:
+        """The cursor of the last position that was read, as ``cursor`` makes it."""
+        return self.cursor(self.examined)
+
+    def cursor(self, position: int) -> str:
+        """The cursor of a position.
+
+        Takes a statement, unless the first or the last event of the page or of the log is there.
+        """
+        ends = [event.identity for event in (*self.events[:1], *self.events[-1:])]
+        known = {event.position: event for event in (*ends, self.last) if event}
+        event = known.get(position) or read_identity(position)
+        return log_cursor(self.head.epoch, position, event)
 
 
 class IndexRange(NamedTuple):
@@ -111,10 +136,26 @@ def read_head(database: str = DEFAULT_DB_ALIAS) -> Head:
     return Head.objects.using(database).get()
 
 
-def read_identity(position: int, database: str = DEFAULT_DB_ALIAS) -> Identity | None:
+def read_identity(position: int) -> Identity | None:
     """What tells the event at this position from another one. None if there is no event."""
-    event = Event.objects.using(database).filter(position=position).first()
-    return event.identity if event else None
+    return read_end(position)[1] if position else None
+
+
+def read_end(
+    position: int | None = None, database: str = DEFAULT_DB_ALIAS
+) -> tuple[Head, Identity | None]:
+    """The head of the log, and what tells the event at this position from another one.
+
+    ``position`` None: the last event of the log. None if there is no event. Takes one statement.
+    """
+    row = fetch_one(HEAD_AND_EVENT, [position], database)
+    if row is None:
+        raise Head.DoesNotExist
+    of_head, of_event = row[: len(HEAD_COLUMNS)], row[len(HEAD_COLUMNS) :]
+    head, event = Head.from_db(database, HEAD_COLUMNS, of_head), Identity(*of_event)
+    head.at = parse_datetime(head.at)
+    is_there = event.position is not None
+    return head, event._replace(at=parse_datetime(event.at)) if is_there else None
 
 
 def read_page(query: Query, visibility: Visibility) -> Page:
@@ -122,11 +163,11 @@ def read_page(query: Query, visibility: Visibility) -> Page:
 
     Takes three statements, however large the log is, and a fourth with several conditions.
     """
-    head = read_head()
+    head, last = read_end()
     window = _window(query, head.position)
     if window.low > window.high:
         end = 0 if query.descending else window.high  # there is nothing up to it
-        return Page([], max(query.after or 0, end), False, head)
+        return Page([], max(query.after or 0, end), False, head, last)
     branches, window, is_cut = _branches_in(window, query, visibility)
     events: list[Event] = []
     if branches:
@@ -135,8 +176,8 @@ def read_page(query: Query, visibility: Visibility) -> Page:
         events = list(give_way(found.iterator(), EVENTS_BETWEEN_PAUSES))
     if len(events) > query.limit:
         events = events[: query.limit]
-        return Page(events, events[-1].position, True, head)
-    return Page(events, window.low if window.descending else window.high, is_cut, head)
+        return Page(events, events[-1].position, True, head, last)
+    return Page(events, window.low if window.descending else window.high, is_cut, head, last)
 
 
 def _branches_in(

@@ -8,15 +8,14 @@ import threading
 import time
 from collections import deque
 from contextlib import suppress
-from functools import partial
 
 from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS
 
 from events import confirmation
 from events.databases import PRIMARY, reads_replica, written
-from events.feed import read_head, read_identity
-from events.http.cursors import epoch_of, log_position
+from events.feed import read_end, read_head
+from events.http.cursors import log_position, place_of
 from events.http.refusals import CursorLost
 from events.models import Head
 from events.unavailable_reasons import Wait
@@ -42,7 +41,7 @@ def find(cursor: str) -> tuple[Head, int]:
     """
     with suppress(CursorLost):
         return _look_for(cursor)
-    epoch = epoch_of(cursor)
+    epoch, _ = place_of(cursor)
     if settings.REPLICA is None or epoch in _lost:
         raise CursorLost
     if not _places.acquire(blocking=False):
@@ -69,9 +68,9 @@ def _wait_for(cursor: str, epoch: str) -> tuple[Head, int]:
 
 
 def _look_for(cursor: str, database: str = DEFAULT_DB_ALIAS) -> tuple[Head, int]:
-    head = read_head(database)
-    event_at = partial(read_identity, database=database)
-    return head, log_position(cursor, head.epoch, head.position, event_at)
+    _, position = place_of(cursor)
+    head, event = read_end(position, database)
+    return head, log_position(cursor, head.epoch, head.position, lambda _: event)
 
 
 def require(position: int, epoch: str, head: Head | None = None) -> None:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
-from django.db import connection, transaction
+from django.db import DEFAULT_DB_ALIAS, connection, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model
 from django.db.models.expressions import RawSQL
@@ -28,9 +28,9 @@ def execute(statement: str, params: Parameters = None) -> None:
         cursor.execute(statement, params)
 
 
-def fetch_one(statement: str, params: Parameters = None) -> Any:
+def fetch_one(statement: str, params: Parameters = None, database: str = DEFAULT_DB_ALIAS) -> Any:
     """The first row as a tuple, or None if there is none."""
-    with connection.cursor() as cursor:
+    with connections[database].cursor() as cursor:
         cursor.execute(statement, params)
         return cursor.fetchone()
 

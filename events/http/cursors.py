@@ -1,10 +1,11 @@
 """Cursors: a reader's position in a list, as opaque text.
 
 A cursor is valid for one list only. A cursor of the log contains the log's epoch, so that a cursor
-from before a restore is detected. It may also contain a digest of the event at its position, so
-that a cursor of an event that the database has lost is detected. The digest is keyed, because the
-reader may not see that event. A cursor of any other list contains the last key of the page, and
-that of a scan also the position of the log at which the scan began.
+from before a restore is detected. It also contains a digest of the event at its position, so that a
+cursor of an event that the database has lost is detected. The digest is keyed, because the reader
+may not see that event. A cursor of position 0, where no event is, has none, and neither has a
+cursor of an earlier release. A cursor of any other list contains the last key of the page, and that
+of a scan also the position of the log at which the scan began.
 """
 
 import base64
@@ -38,9 +39,9 @@ ModelRow = TypeVar("ModelRow", bound=Model)
 
 
 def log_cursor(epoch: str, position: int, event: Identity | None = None) -> str:
-    """The cursor of a position in the log, with the digest of the event there if it is given.
+    """The cursor of a position in the log, with the digest of the event there.
 
-    No cursor is given a digest yet: the release before refuses such a cursor.
+    ``event`` None: no event is there.
     """
     digest = f".{_digest(epoch, event, settings.SECRET_KEY)}" if event else ""
     return _encode(LOG, f"{epoch}.{position}{digest}")
@@ -56,18 +57,18 @@ def log_position(
     Raises ``Invalid`` if the text is not a cursor of the log, and ``CursorLost`` if its epoch is
     not ``epoch``, its position is beyond ``head``, or its digest is of another event.
     """
-    place, dot, digest = _decode(cursor, LOG).rpartition(".")
-    if not re.fullmatch(DIGEST, digest):
-        place, digest = f"{place}{dot}{digest}", ""
+    place, digest = _split(cursor)
     (position,) = _numbers(place, epoch, head, count=1)
     if digest and not _is_of(digest, epoch, event_at(position)):
         raise CursorLost
     return position
 
 
-def epoch_of(cursor: str) -> str:
-    """The epoch of a cursor of the log. Raises ``Invalid`` if the text is none."""
-    return _decode(cursor, LOG).split(".")[0]
+def place_of(cursor: str) -> tuple[str, int]:
+    """The epoch and the position of a cursor of the log. Raises ``Invalid`` if the text is none."""
+    epoch, *numbers = _split(cursor)[0].split(".")
+    (position,) = _parse(numbers, count=1)
+    return epoch, position
 
 
 def scan_cursor(name: str, epoch: str, start: int, key: int) -> str:
@@ -160,12 +161,24 @@ def _cursor_key(secret_key: str) -> tuple[str, bytes]:
 
 def _numbers(value: str, epoch: str, head: int, *, count: int) -> list[int]:
     """The numbers after the epoch in a cursor's value. The first is a position of the log."""
-    cursor_epoch, *numbers = value.split(".")
+    cursor_epoch, *texts = value.split(".")
+    numbers = _parse(texts, count=count)
+    if cursor_epoch != epoch or numbers[0] > head:
+        raise CursorLost
+    return numbers
+
+
+def _parse(numbers: list[str], *, count: int) -> list[int]:
     if len(numbers) != count or not all(re.fullmatch(NUMBER, number) for number in numbers):
         raise invalid_cursor()
-    if cursor_epoch != epoch or int(numbers[0]) > head:
-        raise CursorLost
     return [int(number) for number in numbers]
+
+
+def _split(cursor: str) -> tuple[str, str]:
+    """The place in a cursor of the log, and the digest; empty if the cursor has none."""
+    value = _decode(cursor, LOG)
+    place, _, digest = value.rpartition(".")
+    return (place, digest) if re.fullmatch(DIGEST, digest) else (value, "")
 
 
 def _encode(name: str, value: str) -> str:

@@ -43,18 +43,19 @@ def event_frame(event: Event, epoch: str, version: Version) -> bytes:
     else:
         record = serialize_event(event, platform=version is Version.PLATFORM)
         kind, data = event.kind, ENCODER.encode(record)
-    return f"id: {log_cursor(epoch, event.position)}\nevent: {kind}\ndata: {data}\n\n".encode()
+    cursor = log_cursor(epoch, event.position, event.identity)
+    return f"id: {cursor}\nevent: {kind}\ndata: {data}\n\n".encode()
 
 
-def position_frame(epoch: str, position: int) -> bytes:
+def position_frame(cursor: str) -> bytes:
     """Moves the reader's cursor to a position that was examined. It is also the heartbeat."""
-    return f"id: {log_cursor(epoch, position)}\n\n".encode()
+    return f"id: {cursor}\n\n".encode()
 
 
-def first_frame(epoch: str, position: int) -> bytes:
+def first_frame(cursor: str) -> bytes:
     """What every stream begins with: when to open it again, and where the reader is."""
     retry = RETRY_FROM + secrets.randbelow(RETRY_TO - RETRY_FROM)
-    return f"retry: {retry}\n".encode() + position_frame(epoch, position)
+    return f"retry: {retry}\n".encode() + position_frame(cursor)
 
 
 def end_frame(reason: EndReason) -> bytes:

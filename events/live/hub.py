@@ -20,6 +20,7 @@ from django.utils import timezone
 
 from events import losses, replica
 from events.feed import read_head
+from events.http.cursors import log_cursor
 from events.http.refusals import Unavailable
 from events.kinds import Kind
 from events.live import metrics
@@ -146,6 +147,12 @@ class Recent:
     def last(self) -> Event | None:
         """The last of these events. None if there are none."""
         return self._events[-1].event if self._events else None
+
+    def cursor(self, epoch: str) -> str:
+        """The cursor of the end, in the log of this epoch."""
+        last = self.last
+        event = last.identity if last and last.position == self.end else None
+        return log_cursor(epoch, self.end, event)
 
     def append(self, live: LiveEvent) -> None:
         self.end = live.position
@@ -326,13 +333,13 @@ class Roster:
             reader.end(end_frame(reason or reader.spec.credential.kind.end_reason))
             self.remove(reader)
 
-    def beat(self, epoch: str, position: int) -> None:
-        """Gives heartbeats to the readers of every second that has passed.
+    def beat(self, cursor: str, position: int) -> None:
+        """Gives heartbeats with this cursor to the readers of every second that has passed.
 
         One that still reads the log gets none: it gets pages.
         """
         now = time.monotonic() // 1
-        frame = position_frame(epoch, position)
+        frame = position_frame(cursor)
         for second in range(int(max(self.beaten_until, now - HEARTBEAT)), int(now)):
             for reader in self.seconds[second % HEARTBEAT]:
                 if reader.position is not None and reader.position <= position:
@@ -487,7 +494,7 @@ class Hub:
                 self._thread = None
                 self._started.notify_all()
             self._roster.end(self._roster.credentials.expired(timezone.now()))
-            self._roster.beat(self.epoch, self.position)
+            self._roster.beat(self._recent.cursor(self.epoch), self.position)
         metrics.TOPICS.set(len(self._roster.topics))
         return pause
 

@@ -37,13 +37,18 @@ def is_live(request: HttpRequest) -> bool:
 
 
 def open_stream(
-    request: HttpRequest, spec: ReaderSpec, query: Query, visibility: Visibility, head: Head
+    request: HttpRequest,
+    spec: ReaderSpec,
+    query: Query,
+    visibility: Visibility,
+    head: Head,
+    cursor: str,
 ) -> HttpResponseBase:
     """A stream of what ``query`` asks for and ``spec`` may see, after ``query.after``.
 
-    ``query.after`` None begins at ``head``. Raises ``RateLimited`` beyond ``LIMIT_STREAMS`` or the
-    slots of one owner, ``Unavailable`` if the process has no place for another reader, and
-    ``CursorLost`` if ``head`` is of another log.
+    ``query.after`` None begins at ``head``. ``cursor`` is that of where it begins. Raises
+    ``RateLimited`` beyond ``LIMIT_STREAMS`` or the slots of one owner, ``Unavailable`` if the
+    process has no place for another reader, and ``CursorLost`` if ``head`` is of another log.
     """
     if request.method == "HEAD":
         return StreamingHttpResponse((), content_type=MEDIA_TYPE, headers=HEADERS)
@@ -52,7 +57,7 @@ def open_stream(
         reader = request.META[READER_OF](spec)
     else:
         reader = ThreadReader(spec, request.META.get("gunicorn.socket"))
-    stream = Stream(reader, query, visibility, head)
+    stream = Stream(reader, query, visibility, head, cursor)
     try:
         hub.admit(reader)
         if hub.epoch != head.epoch:  # the log was replaced after the cursor was read
@@ -69,15 +74,20 @@ class Stream:
     From then on the hub delivers to ``reader``. In the end ``close`` must be called.
     """
 
-    def __init__(self, reader: Reader, query: Query, visibility: Visibility, head: Head) -> None:
-        """``query.after`` is where the reader has read to; None begins at the head."""
+    def __init__(
+        self, reader: Reader, query: Query, visibility: Visibility, head: Head, cursor: str
+    ) -> None:
+        """``query.after`` is where the reader has read to; None begins at the head.
+
+        ``cursor`` is that of this position.
+        """
         self.reader = reader
         self._epoch = head.epoch
         self._position = head.position if query.after is None else query.after
         self._query = replace(query, limit=PAGE_SIZE)
         self._visibility = visibility
         self._topics: tuple[Topic, ...] | None = None  # at the position; None: not known yet
-        self.first = first_frame(self._epoch, self._position)
+        self.first = first_frame(cursor)
 
     def read(self) -> bytes | None:
         """The frames that follow; None once the hub delivers, or the stream ended.
@@ -118,7 +128,7 @@ class Stream:
         version = self.reader.spec.version
         frames = [event_frame(event, self._epoch, version) for event in page.events]
         if not page.events or page.events[-1].position < page.examined:
-            frames.append(position_frame(self._epoch, page.examined))
+            frames.append(position_frame(page.next))
         return b"".join(frames)
 
 

@@ -577,10 +577,10 @@ class DeskCopy:
     def _take_over(self, engine: Engine) -> None:
         if self.as_of is None:
             self.desks.clear()
-        as_of = self.as_of
+        as_of = None  # of the first page: it is lost if an event was lost while the pages were read
         for page in engine.desk_pages(changed_since=self.as_of):
             self._apply(page)
-            as_of = page["asOf"]
+            as_of = as_of or page["asOf"]
         self.as_of = as_of
 
     def _apply(self, page: DeskPage) -> None:

@@ -6,7 +6,6 @@ from datetime import datetime
 
 from desks.models import Automation, Desk
 from events.feed import Page, Query, read_head
-from events.http.cursors import log_cursor
 from events.json_schema import JsonObject
 from events.kinds import Kind
 from events.models import Event
@@ -104,7 +103,7 @@ def cursors(query: Query, page: Page) -> dict[str, str | None]:
 
 
 def _cursor(page: Page, position: int | None) -> str | None:
-    return None if position is None else log_cursor(page.head.epoch, position)
+    return None if position is None else page.cursor(position)
 
 
 def bot_names(desk: Desk) -> dict[str, str]:

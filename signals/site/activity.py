@@ -19,6 +19,7 @@ from django.utils.http import urlencode
 
 from desks.models import Automation, Desk, User
 from desks.visibility import desk_visibility
+from events import replica
 from events.feed import (
     WHOLE_LOG,
     Query,
@@ -27,11 +28,11 @@ from events.feed import (
     limit_spans,
     limit_to_times,
     read_at,
+    read_end,
     read_head,
-    read_identity,
     read_page,
 )
-from events.http.cursors import log_position
+from events.http.cursors import log_cursor
 from events.http.refusals import FieldCode, Invalid, found_or_404
 from events.kinds import SUPPRESSED, Kind
 from events.live.frames import Version
@@ -216,8 +217,7 @@ def _after(request: HttpRequest) -> int | None:
     after = request.GET.get("after", "")
     if not after:
         return None
-    head = read_head()
-    return log_position(after, head.epoch, head.position, read_identity)
+    return replica.find(after)[1]
 
 
 # --- One event: what was sent, what was elected, what decided it, what to do now ------------------
@@ -318,4 +318,6 @@ def _hint_stream(
         is_platform=is_platform,
         version=Version.HINT,
     )
-    return open_stream(request, spec, Query(), visibility, read_head())
+    head, last = read_end()
+    cursor = log_cursor(head.epoch, head.position, last)
+    return open_stream(request, spec, Query(), visibility, head, cursor)

@@ -20,7 +20,7 @@ from events.feed import (
     Visibility,
     kinds_ahead,
     read_at,
-    read_head,
+    read_end,
     serialize_event,
 )
 from events.http.cursors import log_cursor
@@ -401,11 +401,6 @@ class Subscription(Sealed):
         return event_message(serialize_event(event, platform=self.is_platform), epoch)
 
     @property
-    def cursor(self) -> str:
-        """The cursor as the feed gives and takes it."""
-        return log_cursor(self.cursor_epoch, self.cursor_position)
-
-    @property
     def shown_state(self) -> str:
         """The state as the API and pages show it: one of ``SHOWN_STATES``."""
         is_failing = self.state == State.ACTIVE and self.failures
@@ -449,7 +444,8 @@ class Subscription(Sealed):
 
     def to_record(self) -> SubscriptionRecord:
         """The record that its owner sees."""
-        is_lost = self.cursor_epoch != read_head().epoch
+        head, event = read_end(self.cursor_position)
+        is_lost = self.cursor_epoch != head.epoch
         return {
             "id": self.public_id,
             "name": self.name or None,
@@ -459,7 +455,10 @@ class Subscription(Sealed):
             "userId": self.topic,
             "state": self.shown_state,
             "reason": self.reason,
-            "cursor": self.cursor,
+            # As the feed gives and takes it.
+            "cursor": log_cursor(
+                self.cursor_epoch, self.cursor_position, None if is_lost else event
+            ),
             "lag": None if is_lost else self.lag,
             "failures": self.failures,
             "failingSince": to_rfc3339(self.failing_since),

@@ -42,7 +42,7 @@ from tests.client import signed_in as browser_of
 from tests.factories import Bot
 from tests.routes import address, routes
 from tests.signals import bodies
-from tests.signals.webhooks.stage import an_active_webhook
+from tests.signals.webhooks.stage import an_active_webhook, cursor_at
 from tokens import actions
 from tokens.crypto import formats
 from tokens.models import SigningSecret, Token
@@ -132,7 +132,7 @@ def world(settings, card) -> World:
         silent=silent,
         browser=browser,
         webhook=webhook.public_id,
-        cursor=webhook.cursor,
+        cursor=cursor_at(webhook.cursor_position),
         settings=settings,
     )
     _spend_everything(made)

@@ -2,6 +2,7 @@
 
 import contextlib
 import random
+from datetime import timedelta
 from urllib.parse import urlencode
 
 import pytest
@@ -13,7 +14,7 @@ from events.actors import SYSTEM
 from events.feed import read_identity
 from events.http.cursors import log_cursor, log_position
 from events.http.refusals import Refused
-from events.models import Head
+from events.models import Event, Head
 from signals.client import DeskCopy, Engine, Refusal
 from tests.client import DESKS, EVENTS, code, get
 from tests.factories import (
@@ -64,8 +65,10 @@ def removed(desk):
 
 
 def test_every_list_has_one_as_of_on_all_its_pages(card, stranger, desk, engine):
+    epoch, position = head()
+    as_of = log_cursor(epoch, position, read_identity(position))
     for query in ({}, {"ready": 1}, {"connected": 1}, {"signal": "sig_none"}):
-        assert listed(engine, **query)["asOf"] == log_cursor(*head()), query
+        assert listed(engine, **query)["asOf"] == as_of, query
     first = listed(engine, limit=1)
     a_ready_desk(card)
     rest = listed(engine, limit=5, after=first["next"])
@@ -218,6 +221,15 @@ def test_a_copy_starts_again_after_a_restore(desk, stranger, engine):
     assert list(copy.desks) == [desk.public_id]
     epoch, position = head()
     assert log_position(copy.as_of, epoch, position, read_identity) == position
+
+
+def test_a_copy_that_was_pulled_while_an_event_was_lost_starts_again(card, desk, stranger, engine):
+    a_ready_desk(card)
+    last, copy = Event.objects.filter(position=head()[1]), DeskCopy()
+    another = last.get().at + timedelta(milliseconds=1)
+    copy.refresh(Reader(engine, between=lambda: last.update(at=another)))
+    assert len(copy.desks) == 3
+    assert code(get(f"{DESKS}?changedSince={copy.as_of}", engine)) == "cursor_lost"
 
 
 # --- The oracle: a copy that follows the changes, and a full pull ---------------------------------

@@ -1,7 +1,10 @@
 """GET /api/v1/events: the feed, for platform tokens and desk tokens."""
 
+from base64 import urlsafe_b64decode as b64decode
+from base64 import urlsafe_b64encode as b64encode
 from datetime import timedelta
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from django.db.models import F
@@ -12,8 +15,9 @@ from desks.models import Desk
 from events import feed
 from events.actors import SYSTEM
 from events.columns import new_epoch
-from events.http.cursors import log_cursor
+from events.http.cursors import log_cursor, place_of
 from events.models import Event, Head
+from events.times import to_rfc3339
 from tests.factories import (
     a_bot,
     a_card,
@@ -165,26 +169,74 @@ class TestCursors:
         self, engine, desk, stranger
     ):
         """Also if its reader does not see that event."""
-        head = Head.objects.get()
-        cursor = log_cursor(head.epoch, head.position, feed.read_identity(head.position))
-        reads = [
-            lambda reader: reader.get(f"{EVENTS}?after={cursor}"),
-            lambda reader: reader.get(
-                EVENTS, headers={"Accept": "text/event-stream", "Last-Event-ID": cursor}
-            ),
+        push(engine, nonce="lost", userId=stranger.public_id)
+        owner, desks = desk_client(desk), "/api/v1/desks"
+        unseen = owner.get(EVENTS).json()["next"]
+        cursors = [
+            engine.get(EVENTS).json()["next"],
+            engine.get(f"{EVENTS}?order=desc&limit=1").json()["next"],
+            engine.get(f"{desks}?limit=1").json()["asOf"],
+            unseen,
+            owner.get(f"{EVENTS}?after={unseen}").json()["next"],
         ]
-        readers = [engine, desk_client(desk)]
-        for reader in readers:
-            assert reads[0](reader).status_code == 200
+        for cursor in cursors:
+            assert positions(engine.get(f"{EVENTS}?after={cursor}")) == []
         # Another event is at its position, as in a history that went on without it.
-        last = Event.objects.filter(position=head.position)
-        last.update(at=F("at") + timedelta(microseconds=1))
+        last = Event.objects.filter(position=Head.objects.get().position)
+        last.update(at=F("at") + timedelta(milliseconds=1))
         push(engine, nonce="after", userId=stranger.public_id)
+        for cursor in cursors:
+            stream = {"Accept": "text/event-stream", "Last-Event-ID": cursor}
+            for reader in (engine, owner):
+                assert code(reader.get(f"{EVENTS}?after={cursor}")) == (422, "cursor_lost")
+                assert code(reader.get(EVENTS, headers=stream)) == (422, "cursor_lost")
+            assert code(engine.get(f"{desks}?changedSince={cursor}")) == (422, "cursor_lost")
+
+    def test_the_cursor_of_any_page_has_the_digest_of_its_event(self, engine, desk, bot):
+        """Whether or not the event at its position is on the page, or the last of the log."""
+        readers = (engine, desk_client(desk))
+        head, until = Head.objects.get(), Event.objects.get(position=3).at
+        pages = [
+            *("", "limit=2", "kind=desk.created", "order=desc&limit=2", "order=desc"),
+            *(f"botId={bot.id}", f"until={quote(to_rfc3339(until))}"),
+        ]
+        examined = set()
         for reader in readers:
-            for read in reads:
-                assert code(read(reader)) == (422, "cursor_lost")
-        as_of = f"/api/v1/desks?changedSince={cursor}"
-        assert code(engine.get(as_of)) == (422, "cursor_lost")
+            for query in pages:
+                page = reader.get(f"{EVENTS}?{query}").json()
+                epoch, position = place_of(page["next"])
+                identity = feed.read_identity(position)
+                assert page["next"] == log_cursor(epoch, position, identity), query
+                examined.add(position)
+        assert {1, 2, head.position} < examined
+
+    def test_a_cursor_of_the_empty_log_resumes(self, desk):
+        """No event is at position 0."""
+        engine = Client(headers={"Authorization": f"Bearer {a_platform_token()}"})
+        at_0 = log_cursor(Head.objects.get().epoch, 0, feed.read_identity(0))
+        assert positions(engine.get(f"{EVENTS}?after={at_0}"))[0] == 1
+
+    @pytest.mark.parametrize("order", ["asc", "desc"])
+    def test_a_cursor_without_a_digest_resumes(self, order, engine, desk):
+        """The release before wrote it."""
+        head = Head.objects.get()
+        for position in range(head.position + 1):
+            after = f"after={log_cursor(head.epoch, position)}&limit=1000&order={order}"
+            behind = range(position + 1, head.position + 1)
+            before = range(position - 1, 0, -1)
+            shown = positions(engine.get(f"{EVENTS}?{after}"))
+            assert shown == list(behind if order == "asc" else before)
+
+    def test_a_cursor_whose_digest_was_changed_is_lost(self, engine, desk):
+        tail = engine.get(EVENTS).json()["next"]
+        text = b64decode(tail + "=" * (-len(tail) % 4)).decode()
+        for wrong, refused in (
+            (text[:-1] + "01"[text[-1] == "0"], "cursor_lost"),
+            (text[:-1], "invalid"),
+            (text[:-1] + "z", "invalid"),
+        ):
+            cursor = b64encode(wrong.encode()).decode().rstrip("=")
+            assert code(engine.get(f"{EVENTS}?after={cursor}")) == (422, refused)
 
     def test_a_desk_that_enrolled_and_withdrew_many_times_misses_no_fill(self, engine, card):
         desk = a_connected_desk()

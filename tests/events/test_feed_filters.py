@@ -7,7 +7,7 @@ import pytest
 
 from desks import actions
 from events.actors import SYSTEM
-from events.feed import Query, limit_to_times
+from events.feed import Query, limit_to_times, read_identity
 from events.http.cursors import log_cursor
 from events.models import Event, Head
 from events.times import to_rfc3339
@@ -134,7 +134,7 @@ def test_a_time_that_the_log_has_not_reached_shows_nothing_before_it(bots, engin
     later = to_rfc3339(datetime.now(UTC) + timedelta(hours=1))
     page = get(f"{EVENTS}?since={later}", engine).json()
     head.refresh_from_db()
-    assert page["next"] == log_cursor(head.epoch, head.position)
+    assert page["next"] == log_cursor(head.epoch, head.position, read_identity(head.position))
     push(fanout(), engine)
     assert get(f"{EVENTS}?since={later}&after={page['next']}", engine).json()["events"] == []
 

@@ -16,7 +16,8 @@ from desks.expectation_rules import Expectation
 from desks.expectations import Watch
 from desks.ids import EXAMPLE_BOT_ID, EXAMPLE_SIGNAL_ID, EXAMPLE_SUBSCRIPTION_ID
 from events.actors import SYSTEM
-from events.feed import read_head
+from events.feed import read_head, read_identity
+from events.http.cursors import log_cursor
 from events.http.limits import Budget
 from events.json_schema import EXAMPLE_USER_ID
 from events.kinds import Kind
@@ -36,7 +37,13 @@ from tests import client, described, factories
 from tests.conformance.document import Comparison
 from tests.conformance.streams import frames_of
 from tests.signals import bodies
-from tests.signals.webhooks.stage import a_webhook, a_webhooks_life, an_active_webhook, of
+from tests.signals.webhooks.stage import (
+    a_webhook,
+    a_webhooks_life,
+    an_active_webhook,
+    cursor_at,
+    of,
+)
 from tokens import account_closing
 from tokens import actions as tokens
 from tokens.account_closing import close_account
@@ -65,7 +72,7 @@ def stage(desk, card):
         EXAMPLE_BOT_ID: bot.id,
         EXAMPLE_TOKEN_ID: token,
         EXAMPLE_SUBSCRIPTION_ID: webhook,
-        EXAMPLE_CURSOR: webhook.cursor,
+        EXAMPLE_CURSOR: cursor_at(webhook.cursor_position),
     }
     return names, bot
 
@@ -149,7 +156,8 @@ def test_every_event_is_as_described_for_a_desk(history):
 
 def test_every_frame_of_a_stream_is_as_described(history):
     epoch = read_head().epoch
-    frames = [first_frame(epoch, 1), position_frame(epoch, 1)]
+    cursor = log_cursor(epoch, 1, read_identity(1))
+    frames = [first_frame(cursor), position_frame(cursor)]
     frames += [end_frame(reason) for reason in EndReason if reason is not EndReason.SIGNED_OUT]
     frames += [
         event_frame(event, epoch, version)

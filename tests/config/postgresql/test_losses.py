@@ -150,6 +150,26 @@ def test_of_many_processes_that_notice_it_one_says_so_and_none_writes(service):
         assert sum(now) == sum(said) + 1
 
 
+def test_a_reader_of_a_lost_event_is_refused_even_if_every_process_was_restarted(service):
+    token = service.of("readToken")
+    with serving_beside(service.server) as server:
+        assert service.push("read-and-lost", server).status_code == 200
+        tail = service.http.get(
+            f"{server.base_url}{EVENTS}", params={"order": "desc", "limit": 1}, headers=token
+        )
+        lost = tail.json()["next"]
+    service.promote(GONE)
+    with serving_beside(service.server) as server:
+        for number in range(3):
+            assert service.push(f"unaware-{number}", server).status_code == 200
+        assert not service.is_halted()
+        for headers in ({}, {"Accept": "text/event-stream"}):
+            answer = service.http.get(
+                f"{server.base_url}{EVENTS}", params={"after": lost}, headers={**token, **headers}
+            )
+            assert (answer.status_code, answer.json()["code"]) == (422, "cursor_lost")
+
+
 def test_reads_go_on_and_the_log_is_halted_although_nobody_confirms(postgresql, service):
     assert service.push("confirmed-and-lost").status_code == 200
     service.promote(ANOTHER)

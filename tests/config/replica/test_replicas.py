@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
+from datetime import UTC
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,6 +22,7 @@ from django.db import connection
 from config.replica import base, patroni
 from events.columns import new_epoch
 from events.http.cursors import log_cursor
+from events.models import Identity
 from tests.client import EVENTS, bearer
 from tests.conformance.streams import Frame, frames_of
 from tests.drills.stage import Postgresql, needs_servers
@@ -46,6 +48,10 @@ WITH head AS (UPDATE events_head SET position = position + 1 RETURNING position,
 INSERT INTO events_event (position, kind, at, content)
 SELECT position, 'desk.connected', at, '{"signal": null, "data": {}}' FROM head
 RETURNING position"""
+REPLACE = """
+UPDATE events_event SET at = at + interval '1 s'
+WHERE position = (SELECT position FROM events_head)
+RETURNING position, at, kind, actor_id, topic, signal_id"""
 COPY_TOKEN = """
 INSERT INTO tokens_token
     (public_id, scope, name, can_read, can_write, digest, key_id, hint, created_at)
@@ -278,6 +284,22 @@ def test_a_cursor_that_only_the_standby_does_not_know_is_not_lost(cluster, live)
         assert answer.headers["Retry-After"] == "1"
     for answer in (beyond, replaced):
         assert (answer.status_code, answer.json()["code"]) == (422, "cursor_lost")
+
+
+def test_only_the_primary_says_that_another_event_is_at_the_position_of_a_cursor(
+    cluster, live, settings
+):
+    """The standby still has the event that was replaced."""
+    settings.SECRET_KEY = live.server.environment["SECRET_KEY"]
+    standby, epoch, position = cluster.standbys[0], cluster.epoch(), cluster.happen()
+    cluster.wait_for(standby)
+    with cluster.paused(standby):
+        [row] = cluster.primary.execute(REPLACE, "signals")
+        event = Identity(*row)._replace(at=row[1].astimezone(UTC))
+        other = event._replace(kind="desk.created")
+        kept, lost = (live.ask(log_cursor(epoch, position, each)) for each in (event, other))
+    assert (kept.status_code, kept.json()["code"]) == (503, "unavailable")
+    assert (lost.status_code, lost.json()["code"]) == (422, "cursor_lost")
 
 
 def test_an_event_that_is_shown_before_it_is_confirmed_is_not_lost(cluster, live):

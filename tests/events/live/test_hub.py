@@ -16,7 +16,7 @@ from django.utils import timezone
 from desks import actions as desks
 from desks.visibility import desk_visibility
 from events.actors import SYSTEM
-from events.feed import WHOLE_LOG, Query
+from events.feed import WHOLE_LOG, Query, read_end
 from events.http.cursors import log_cursor
 from events.http.refusals import Unavailable
 from events.live import hub as hub_module
@@ -100,6 +100,13 @@ def joined(hub: Hub, *topics: str | None, version: Version = Version.DESK) -> No
     hub.admit(reader)
     assert hub.attach(reader, hub.position, topics)
     return reader
+
+
+def opened_stream(reader: Reader, query: Query) -> opening.Stream:
+    """A stream of the whole log for this reader."""
+    head, event = read_end(query.after)
+    cursor = log_cursor(head.epoch, head.position if query.after is None else query.after, event)
+    return opening.Stream(reader, query, lambda window: WHOLE_LOG, head, cursor)
 
 
 def test_everybody_who_sees_an_event_gets_the_same_bytes(hub):
@@ -194,8 +201,18 @@ def test_heartbeats_tell_how_far_the_log_was_examined(hub):
     hub._roster.beaten_until -= HEARTBEAT
     hub.look()
     head = Head.objects.get()
-    assert reader.beats == [f"id: {log_cursor(head.epoch, head.position)}\n\n".encode()]
+    cursor = log_cursor(head.epoch, head.position, Event.objects.get(pk=head.position).identity)
+    assert reader.beats == [f"id: {cursor}\n\n".encode()]
     assert (reader.frames, waiting.beats, ahead.beats) == ([], [], [])
+
+
+def test_a_heartbeat_at_a_position_without_an_event_has_no_digest(hub):
+    a_desk()
+    Head.objects.update(position=F("position") + 1)
+    reader, head = joined(hub, None), Head.objects.get()
+    hub._roster.beaten_until -= HEARTBEAT
+    hub.look()
+    assert reader.beats == [f"id: {log_cursor(head.epoch, head.position)}\n\n".encode()]
 
 
 def test_a_reader_that_has_read_on_in_the_log_gets_nothing_twice(hub):
@@ -231,7 +248,7 @@ def test_a_reader_that_catches_up_does_not_read_beyond_the_hub(hub, monkeypatch)
     reader = Noting(a_spec())
     hub.admit(reader)
     a_desk()
-    opened = opening.Stream(reader, Query(after=0), lambda window: WHOLE_LOG, Head.objects.get())
+    opened = opened_stream(reader, Query(after=0))
     assert (opened.read() or b"").count(b"event: desk.created") == 1
 
 
@@ -259,7 +276,7 @@ def test_a_token_that_is_revoked_while_its_reader_catches_up_reads_nothing_more(
     hub.admit(reader)
     tokens.revoke(token=token, actor=SYSTEM)
     a_desk()
-    opened = opening.Stream(reader, Query(after=0), lambda window: WHOLE_LOG, Head.objects.get())
+    opened = opened_stream(reader, Query(after=0))
     hub.moves_on = True
     assert opened.read() is None
     assert len(reader.ends) == 1
@@ -278,8 +295,7 @@ def test_a_stream_of_a_thread_keeps_no_connection_to_the_database(hub, monkeypat
     reader = ThreadReader(a_spec(), None)
     try:
         hub.admit(reader)
-        head = Head.objects.get()
-        parts = iter(opening.Stream(reader, Query(), lambda window: WHOLE_LOG, head))
+        parts = iter(opened_stream(reader, Query()))
         next(parts)
         reader.deliver(b"id: 1\n\n", 1.0)
         assert next(parts) == b"id: 1\n\n"

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db.models import F
 from django.utils import timezone
 
 from desks import actions as desks
@@ -19,7 +20,7 @@ from events.live.frames import EndReason
 from events.live.hub import hub
 from events.live.streams import MAX_UNSENT
 from events.live.waiting_readers import slots
-from events.models import Head
+from events.models import Event, Head
 from tests import client
 from tests.factories import (
     a_bot,
@@ -96,6 +97,20 @@ class TestWhatItShows:
         assert 2000 <= int(stream.frames[0].retry) < 6000
         assert stream.frames[0].id == first
         assert Stream(engine).frames[0].id == cursor(engine, "order=desc&limit=1")
+
+    def test_its_ids_are_lost_with_their_events(self, desk, engine):
+        """The first one, those of events, and those of positions that it does not show."""
+        first = cursor(engine)
+        stream = Stream(engine, f"after={first}&kind=signal.filled")
+        fan_out(engine)
+        stream.wait_for(1)
+        now = Stream(engine)
+        ids = {frame.id for frame in (*stream.frames, *now.frames)}
+        assert len(ids) > 1
+        Event.objects.update(at=F("at") + timedelta(milliseconds=1))
+        for each in ids:
+            sent = {"Accept": "text/event-stream", "Last-Event-ID": each}
+            assert client.code(client.get(EVENTS, engine, **sent)) == "cursor_lost"
 
     def test_a_long_way_is_read_in_pages_and_ends_at_the_hub(self, desk, engine, monkeypatch):
         monkeypatch.setattr(opening, "PAGE_SIZE", 2)

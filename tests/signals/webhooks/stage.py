@@ -8,6 +8,7 @@ from django.utils import timezone
 
 from desks.models import Automation, Desk
 from events.actors import SYSTEM
+from events.feed import read_identity
 from events.http.cursors import log_cursor
 from events.models import Head
 from events.times import truncate_to_milliseconds
@@ -132,4 +133,4 @@ def act(browser: Client, webhook: Subscription, name: str, **body: Any) -> Respo
 
 
 def cursor_at(position: int) -> str:
-    return log_cursor(Head.objects.get().epoch, position)
+    return log_cursor(Head.objects.get().epoch, position, read_identity(position))

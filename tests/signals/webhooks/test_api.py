@@ -496,7 +496,7 @@ def test_a_disabled_one_resumes_where_it_stopped(desk, owner):
     assert (record["state"], record["reason"]) == ("disabled", "failed")
     record = change(owner, webhook, paused=False).json()
     assert (record["state"], record["reason"], record["failures"]) == ("active", None, 0)
-    assert record["cursor"] == webhook.cursor
+    assert record["cursor"] == cursor_at(webhook.cursor_position)
 
 
 def test_a_removed_one_leaves_no_row(desk, owner):
@@ -564,6 +564,16 @@ def test_rewinding_goes_back_and_forward(desk, owner):
         ("", "invalid"),
     ):
         assert code(act(owner, webhook, "rewind", after=wrong)) == refusal
+
+
+def test_the_cursor_of_a_webhook_is_lost_with_its_event(desk, owner):
+    webhook, token = an_active_webhook(desk), factories.a_desk_token(desk)
+    after = owner.get(of(webhook)).json()["cursor"]
+    assert after == cursor_at(webhook.cursor_position)
+    assert code(get(f"{EVENTS}?after={after}", token)) == "ok"
+    Event.objects.filter(position=webhook.cursor_position).update(signal_id="sig_of_another")
+    assert code(get(f"{EVENTS}?after={after}", token)) == "cursor_lost"
+    assert code(act(owner, webhook, "rewind", after=after)) == "cursor_lost"
 
 
 def test_a_cursor_of_another_epoch_has_no_lag_and_must_be_moved_before_resuming(desk, owner):
