@@ -2,7 +2,7 @@
 
 They are the product's settings, with a separate folder for static files and a separate cache prefix
 for each run, so that servers that run at the same time do not share either. With PATIENCE they wait
-as long as a busy machine needs (``tests.patience``).
+as long as a busy machine needs (``tests.patience``). A standby may be MOST_BEHIND seconds behind.
 """
 
 import os
@@ -18,3 +18,8 @@ CACHES["default"]["KEY_PREFIX"] = os.environ["CACHE_PREFIX"]
 if os.environ.get("PATIENCE"):
     INSTALLED_APPS.append(patience.APP)
     patience.lengthen(DATABASES["default"], CACHES["default"])
+
+if behind := os.environ.get("MOST_BEHIND"):
+    from config.replica import patroni
+
+    patroni.MOST_BEHIND = float(behind)

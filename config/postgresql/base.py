@@ -118,8 +118,7 @@ class Connection(psycopg.Connection[Any]):
             if self.pgconn.transaction_status != TransactionStatus.ACTIVE:
                 raise  # the server has answered, or is gone
             self.close()
-            confirmation.doubted.set()
-            raise WaitEnded(Wait.CONFIRMATION) from None
+            raise WaitEnded(self._give_up()) from None
         if self._was_cancelled:
             raise WaitEnded(Wait.CONFIRMATION)
         return result
@@ -131,6 +130,11 @@ class Connection(psycopg.Connection[Any]):
         if self._commits:
             return confirmation.TIMEOUT
         return 10 * confirmation.TIMEOUT if self.autocommit else None
+
+    def _give_up(self) -> Wait:
+        """Called when the limit has passed. Returns what was waited for."""
+        confirmation.doubted.set()
+        return Wait.CONFIRMATION
 
     def _notice(self, notice: Diagnostic) -> None:
         # Its text depends on the language, and its code is that of any warning.

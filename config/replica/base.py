@@ -6,17 +6,19 @@ Each statement goes to the node that may be read (``config.replica.patroni``), o
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from django.db import OperationalError
+from django.db import DatabaseError
 from psycopg.abc import RV, PQGen
 
 from config.postgresql import base
-from config.replica.patroni import Node, nodes
+from config.replica.patroni import LASTING, Node, nodes
 from events.unavailable_reasons import Wait
 from events.writer_queue import WaitEnded
 
 ATTEMPTS = 3
 # A standby ends a statement that needs what the primary has removed.
 CONFLICTS = ("40001", "40P01")
+# Tables and columns that a standby does not have yet: this release came with a migration.
+MISSING = ("42P01", "42703")
 
 
 class Connection(base.Connection):
@@ -30,18 +32,22 @@ class Connection(base.Connection):
 
     @classmethod
     def connect(cls, conninfo: str = "", **options: Any) -> "Connection":
-        node = nodes.current()
-        options |= {"host": node.host, "port": node.port, "target_session_attrs": "any"}
-        return super().connect(conninfo, **options)
+        return super().connect(conninfo, **options | nodes.current().options)
 
     def is_unfit(self) -> bool:
-        return super().is_unfit() or self.node != nodes.current()
+        return super().is_unfit() or not nodes.reads(self.node)
 
     def wait(self, gen: PQGen[RV], *args: Any, **options: Any) -> RV:
-        if self.node != nodes.current():
+        if not nodes.reads(self.node):
             self.close()
             raise WaitEnded(Wait.REPLICA)
         return super().wait(gen, *args, **options)
+
+    def _limit(self) -> float:
+        return LASTING  # a standby that hangs is not read any longer
+
+    def _give_up(self) -> Wait:
+        return Wait.REPLICA
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
@@ -60,12 +66,18 @@ class DatabaseWrapper(base.DatabaseWrapper):
 def _try_again(
     execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Mapping[str, Any]
 ) -> Any:
-    """Executes a statement, up to ``ATTEMPTS`` times."""
-    for _ in range(ATTEMPTS - 1):
+    """Executes a statement, up to ``ATTEMPTS`` times.
+
+    Raises ``WaitEnded`` for a table or a column that the standby does not have yet.
+    """
+    left = ATTEMPTS
+    while True:
+        left -= 1
         try:
             return execute(sql, params, many, context)
-        except OperationalError as error:
-            is_conflict = getattr(error.__cause__, "sqlstate", None) in CONFLICTS
-            if not is_conflict or context["connection"].in_atomic_block:
+        except DatabaseError as error:
+            code = getattr(error.__cause__, "sqlstate", None)
+            if code in MISSING:
+                raise WaitEnded(Wait.REPLICA) from error
+            if not left or code not in CONFLICTS or context["connection"].in_atomic_block:
                 raise
-    return execute(sql, params, many, context)

@@ -4,13 +4,14 @@ The primary and its two standbys are the test's own. A stand-in answers for Patr
 """
 
 import json
+import os
+import signal
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -20,12 +21,16 @@ import pytest
 from django.db import connection
 
 from config.replica import base, patroni
+from events import confirmation
 from events.columns import new_epoch
 from events.http.cursors import log_cursor
 from events.models import Identity
+from events.unavailable_reasons import Wait
+from events.writer_queue import WaitEnded
 from tests.client import EVENTS, bearer
 from tests.conformance.streams import Frame, frames_of
 from tests.drills.stage import Postgresql, needs_servers
+from tests.patroni import Patroni
 from tests.server import (
     PREPARE,
     Server,
@@ -62,40 +67,6 @@ UNUSED = f"{COPIED} AND last_used_at IS NULL"
 PAUSED = "SELECT pg_get_wal_replay_pause_state()"
 
 
-class Patroni(ThreadingHTTPServer):
-    """Answers as the Patroni of a standby: whether it is in the quorum, and streams."""
-
-    may_be_read, streams = True, True
-
-    def __init__(self, address: str, port: int) -> None:
-        super().__init__((address, port), Answer)
-        threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
-
-    def stop(self) -> None:
-        self.shutdown()
-        self.server_close()
-
-
-class Answer(BaseHTTPRequestHandler):
-    server: Patroni
-
-    def do_GET(self) -> None:
-        assert self.path == "/quorum"
-        state = {"replication_state": "streaming"} if self.server.streams else {}
-        body = json.dumps({"state": "running", "role": "replica", **state}).encode()
-        self.send_response(200 if self.server.may_be_read else 503)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def handle_one_request(self) -> None:
-        with suppress(BrokenPipeError):  # who asked is gone
-            super().handle_one_request()
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
 class Cluster:
     """``service`` is what a web server on the primary would be; none runs."""
 
@@ -106,7 +77,7 @@ class Cluster:
         self.patronis = [Patroni(each.address, self.patroni_port) for each in standbys]
 
     @contextmanager
-    def live(self) -> Iterator["Live"]:
+    def live(self, **settings: str) -> Iterator["Live"]:
         hosts = ",".join(f"{each.address}:{each.port}" for each in self.standbys)
         given = {
             "DATABASE_URL": f"{self.primary.url}?application_name=live",
@@ -114,6 +85,7 @@ class Cluster:
             "PATRONI_PORT": str(self.patroni_port),
             "LIMIT_STREAMS": "off",
             "PATIENCE": "",
+            **settings,
         }
         with serving_live(self.service, **given) as server:
             yield Live(server, self)
@@ -240,7 +212,7 @@ def _service(folder: Path, primary: Postgresql) -> Server:
 
 @pytest.fixture(scope="module")
 def shared(cluster) -> Iterator[Live]:
-    with cluster.live() as live:
+    with cluster.live(MOST_BEHIND="600") as live:  # tests hold a standby back for some seconds
         yield live
 
 
@@ -354,12 +326,13 @@ def test_a_move_to_a_standby_with_an_older_epoch_ends_no_stream(cluster, live):
             assert follower.shown == [position]
 
 
-@pytest.mark.parametrize("case", ["denied", "not streaming", "no answer"])
+@pytest.mark.parametrize("case", ["denied", "not streaming", "another service", "no answer"])
 def test_what_is_not_in_the_quorum_or_does_not_stream_or_answer_is_not_read(case, cluster, live):
     with live.follow() as follower:
         for each in cluster.patronis:
             each.may_be_read = case != "denied"
             each.streams = case != "not streaming"
+            each.says = b'["streaming"]' if case == "another service" else b""
             if case == "no answer":
                 each.stop()
         wait_until(lambda: not live.is_ready(), "It reads on.")
@@ -374,8 +347,49 @@ def test_what_is_not_in_the_quorum_or_does_not_stream_or_answer_is_not_read(case
                 Patroni(each.address, cluster.patroni_port) for each in cluster.standbys
             ]
         for each in cluster.patronis:
-            each.may_be_read = each.streams = True
+            each.may_be_read, each.streams, each.says = True, True, b""
         wait_until(lambda: follower.shown == [position], "The event did not come.")
+
+
+def test_a_token_that_was_revoked_is_refused_although_the_standby_has_not_replayed_that(cluster):
+    first, second = cluster.standbys
+    value = formats.new(formats.PLATFORM_TOKEN)
+    with cluster.live() as live, cluster.primary.connect("signals") as primary:
+        key = bytes.fromhex(live.server.environment["TOKEN_KEYS"])
+        primary.execute(COPY_TOKEN, ["tok_revoked", keys.digest(value, key)])
+        wait_until(lambda: live.ask("", value).status_code == 200, "The token does not come.")
+        with cluster.paused(first), cluster.paused(second):
+            revoke = "UPDATE tokens_token SET revoked_at = now() WHERE public_id = 'tok_revoked'"
+            primary.execute(revoke)
+            wait_until(lambda: live.ask("", value).status_code != 200, "It is accepted.")
+            assert live.ask("", value).status_code == 503
+            assert not live.is_ready()
+        wait_until(lambda: live.ask("", value).status_code == 401, "It is not refused.")
+    cluster.primary.execute("DELETE FROM tokens_token WHERE public_id = 'tok_revoked'", "signals")
+
+
+def test_a_standby_that_hangs_is_left_although_its_patroni_goes_on(cluster, live):
+    first, second = cluster.standbys
+    with live.follow() as follower, frozen(first):
+        position = cluster.happen()
+        wait_until(lambda: follower.shown == [position], "The event did not come.")
+        assert live.reads(second)
+        wait_until(lambda: live.ask("").status_code == 200, "Its threads hang.")
+
+
+@contextmanager
+def frozen(server: Postgresql) -> Iterator[None]:
+    """Its processes stand still. The kernel goes on to take what is sent to them."""
+    children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
+    processes = [server.pid, *map(int, children)]
+    for process in processes:
+        os.kill(process, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for process in processes:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGCONT)
 
 
 def test_the_primary_gets_as_few_statements_for_200_readers_as_for_10(cluster, live):
@@ -397,46 +411,91 @@ def test_the_primary_gets_as_few_statements_for_200_readers_as_for_10(cluster, l
         wait_until(lambda: cluster.primary.execute(UNUSED, "signals") == [(left,)], "not noted")  # noqa: B023
         lines = cluster.log.read_bytes()[size:].decode().splitlines()
         asked = [line for line in lines if line.startswith("live|LOG:")]
-        # A statement a second, and the three of its transaction.
-        assert len(asked) <= 5 * (time.monotonic() - began + 2)
+        # Two statements a second, and the three of the transaction of one.
+        assert len(asked) <= 6 * (time.monotonic() - began + 2)
 
 
-def test_a_statement_that_the_replay_cancelled_is_tried_again(
-    cluster, monkeypatch, django_db_blocker
-):
-    primary, standby = cluster.primary, cluster.standbys[0]
+@pytest.fixture
+def database(cluster, monkeypatch, django_db_blocker) -> Iterator[Any]:
+    """The first standby, as the database of this process."""
+    standby = cluster.standbys[0]
     node = patroni.Node(standby.address, str(standby.port))
     monkeypatch.setattr(patroni.nodes, "_until", {node: float("inf")})
+    monkeypatch.setattr(patroni.nodes, "_current", None)
+    options = {**connection.settings_dict["OPTIONS"], "pool": {"min_size": 0, "max_size": 2}}
+    given = {**connection.settings_dict, "HOST": "", "PORT": "", "NAME": "signals"}
+    given |= {"USER": "postgres", "PASSWORD": "", "OPTIONS": options}
+    database = base.DatabaseWrapper(given, "replica")
+    database.inc_thread_sharing()
+    with django_db_blocker.unblock():
+        yield database
+        database.close()
+        database.close_pool()
+
+
+def ask(database: Any, statement: str) -> Any:
+    with database.cursor() as cursor:
+        cursor.execute(statement)
+        return cursor.fetchone()
+
+
+def test_a_statement_that_the_replay_cancelled_is_tried_again(cluster, database):
+    primary, standby = cluster.primary, cluster.standbys[0]
     primary.execute("CREATE TABLE notes (text text)", "signals")
     primary.execute("INSERT INTO notes VALUES ('one'), ('other')", "signals")
     standby.execute("ALTER SYSTEM SET max_standby_streaming_delay = 0")
     standby.execute("SELECT pg_reload_conf()")
     there = "SELECT to_regclass('notes')"
     wait_until(lambda: standby.execute(there, "signals") == [("notes",)], "no table")
-    options = {**connection.settings_dict["OPTIONS"], "pool": {"min_size": 0, "max_size": 2}}
-    given = {**connection.settings_dict, "HOST": "", "PORT": "", "NAME": "signals"}
-    given |= {"USER": "postgres", "PASSWORD": "", "OPTIONS": options}
-
-    def read() -> Any:
-        with django_db_blocker.unblock(), database.cursor() as cursor:
-            cursor.execute("SELECT count(*) FROM notes, (SELECT pg_advisory_xact_lock(1)) AS held")
-            return cursor.fetchone()
-
     log, cancelled = cluster.log.with_name("one.log"), "canceling statement due to conflict"
-    database = base.DatabaseWrapper(given, "replica")
-    database.inc_thread_sharing()
-    try:
-        with ThreadPoolExecutor() as threads, standby.connect("signals") as other:
-            other.execute("SELECT pg_advisory_lock(1)")
-            reading = threads.submit(read)
-            waits = "SELECT 1 FROM pg_locks WHERE NOT granted AND locktype = 'advisory'"
-            wait_until(lambda: standby.execute(waits), "It does not wait.")
-            primary.execute("DELETE FROM notes WHERE text = 'other'", "signals")
-            primary.execute("VACUUM notes", "signals")
-            wait_until(lambda: cancelled in log.read_text(), "no conflict")
-            other.execute("SELECT pg_advisory_unlock(1)")
-            assert reading.result() == (1,)
-    finally:
-        with django_db_blocker.unblock():
-            database.close()
-            database.close_pool()
+    count = "SELECT count(*) FROM notes, (SELECT pg_advisory_xact_lock(1)) AS held"
+    with ThreadPoolExecutor() as threads, standby.connect("signals") as other:
+        other.execute("SELECT pg_advisory_lock(1)")
+        reading = threads.submit(ask, database, count)
+        waits = "SELECT 1 FROM pg_locks WHERE NOT granted AND locktype = 'advisory'"
+        wait_until(lambda: standby.execute(waits), "It does not wait.")
+        primary.execute("DELETE FROM notes WHERE text = 'other'", "signals")
+        primary.execute("VACUUM notes", "signals")
+        wait_until(lambda: cancelled in log.read_text(), "no conflict")
+        other.execute("SELECT pg_advisory_unlock(1)")
+        assert reading.result() == (1,)
+
+
+@pytest.mark.parametrize("statement", ["SELECT 1 FROM nothing", "SELECT nothing FROM events_head"])
+def test_what_the_standby_does_not_have_yet_is_waited_for_in_vain(statement, database):
+    with pytest.raises(WaitEnded) as ended:
+        ask(database, statement)
+    assert ended.value.wait is Wait.REPLICA
+
+
+def test_a_statement_at_a_standby_that_hangs_is_given_up(database, monkeypatch):
+    monkeypatch.setattr(base, "LASTING", 0.2)
+    with pytest.raises(WaitEnded) as ended:
+        ask(database, "SELECT pg_sleep(30)")
+    assert ended.value.wait is Wait.REPLICA
+    assert not confirmation.doubted.is_set()
+
+
+def test_a_connection_goes_back_to_the_pool_if_no_node_may_be_read_any_more(database, monkeypatch):
+    assert ask(database, "SELECT 1") == (1,)
+    monkeypatch.setattr(patroni.nodes, "_until", dict.fromkeys(patroni.nodes._until, 0.0))
+    assert database.connection.is_unfit()
+
+
+def test_a_standby_is_as_late_as_the_last_time_at_which_it_lacked_nothing(cluster):
+    nodes, (primary, standby) = patroni.Nodes(), (cluster.primary, cluster.standbys[0])
+    [(known, length)] = primary.execute(patroni.WRITTEN, "signals")
+    marks = [(7.0, length), (8.0, length), (9.0, length + 10**9)]
+    nodes._marks = tuple(patroni.Mark(at, known, end) for at, end in marks)
+    with standby.connect("signals") as here:
+        wait_until(lambda: nodes._as_of(here) == 8.0, "It stays behind.")
+
+
+@pytest.mark.parametrize("case", ["the primary", "another database", "another cluster"])
+def test_what_is_no_copy_of_the_primary_is_not_read(case, cluster):
+    nodes, server = patroni.Nodes(), cluster.standbys[0]
+    [(known, _)] = cluster.primary.execute(patroni.WRITTEN, "signals")
+    nodes._marks = (patroni.Mark(7.0, f"1{known}" if case == "another cluster" else known, 0),)
+    server = cluster.primary if case == "the primary" else server
+    with server.connect("postgres" if case == "another database" else "signals") as here:
+        assert nodes._as_of(here) == patroni.NEVER
