@@ -15,11 +15,12 @@ from typing import Any
 import redis
 from django.core.cache import BaseCache
 from django.core.cache.backends import db
-from django.db import DatabaseError, connection
+from django.db import DatabaseError, connection, connections
 from django.db.backends.utils import CursorWrapper
 from django.utils import timezone
 
 from events.confirmation import unconfirmed
+from events.databases import written
 
 USUAL = 300  # seconds that a value stays, unless its writer says more
 NO_EXPIRY = datetime(9999, 12, 31, tzinfo=UTC)
@@ -99,7 +100,8 @@ class DatabaseCache(db.DatabaseCache):
 
         Returns False if ``add`` found a value, if ``touch`` found none, or if the database failed.
         As in Django's back end, a failed write to the cache is not an error. It waits for no
-        standby: while none confirms, wrong passwords must still be counted.
+        standby: while none confirms, wrong passwords must still be counted. The database is the
+        primary, also if a standby is read.
         """
         text = json.dumps(value)
         until = self.get_backend_timeout(timeout)
@@ -117,18 +119,18 @@ class DatabaseCache(db.DatabaseCache):
             parameters = [key, text, end, mode == "set", _adapted(timezone.now())]
         self._cull_if_full()
         try:
-            with unconfirmed(), connection.cursor() as cursor:
+            with unconfirmed(), connections[written()].cursor() as cursor:
                 cursor.execute(statement, parameters)
                 return bool(cursor.rowcount)
         except DatabaseError:
             return False
 
     def _cull_if_full(self) -> None:
-        with connection.cursor() as cursor:
+        with connections[written()].cursor() as cursor:
             cursor.execute(f"SELECT COUNT(*) FROM {self._quoted_table}")
             (count,) = cursor.fetchone()
             if count > self._max_entries:
-                self._cull(connection.alias, cursor, timezone.now(), count)
+                self._cull(written(), cursor, timezone.now(), count)
 
     @property
     def _quoted_table(self) -> str:

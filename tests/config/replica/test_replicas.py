@@ -18,11 +18,13 @@ from typing import Any
 
 import httpx2
 import pytest
-from django.db import connection
+from django.db import DEFAULT_DB_ALIAS, connection, connections
 
+from config.caches import DatabaseCache
 from config.replica import base, patroni
 from events import confirmation
 from events.columns import new_epoch
+from events.databases import PRIMARY
 from events.http.cursors import log_cursor
 from events.models import Identity
 from events.unavailable_reasons import Wait
@@ -62,6 +64,8 @@ INSERT INTO tokens_token
     (public_id, scope, name, can_read, can_write, digest, key_id, hint, created_at)
 SELECT %s, scope, name, can_read, can_write, %s, key_id, hint, created_at
 FROM tokens_token WHERE scope = 'platform' LIMIT 1"""
+CREATE_CACHE = """
+CREATE TABLE kept (cache_key varchar(255) PRIMARY KEY, value text, expires timestamptz)"""
 COPIED = "SELECT count(*) FROM tokens_token WHERE public_id LIKE 'tok_copy%'"
 UNUSED = f"{COPIED} AND last_used_at IS NULL"
 PAUSED = "SELECT pg_get_wal_replay_pause_state()"
@@ -499,3 +503,24 @@ def test_what_is_no_copy_of_the_primary_is_not_read(case, cluster):
     server = cluster.primary if case == "the primary" else server
     with server.connect("postgres" if case == "another database" else "signals") as here:
         assert nodes._as_of(here) == patroni.NEVER
+
+
+def test_the_cache_in_a_table_is_written_at_the_primary(cluster, database, monkeypatch):
+    primary = {"HOST": cluster.primary.address, "PORT": cluster.primary.port}
+    primary |= {"ENGINE": "config.postgresql", "OPTIONS": connection.settings_dict["OPTIONS"]}
+    monkeypatch.setitem(connections.settings, PRIMARY, {**database.settings_dict, **primary})
+    before, connections[DEFAULT_DB_ALIAS] = connections[DEFAULT_DB_ALIAS], database
+    cluster.primary.execute(CREATE_CACHE, "signals")
+    there = "SELECT to_regclass('kept')"
+    standby = cluster.standbys[0]
+    wait_until(lambda: standby.execute(there, "signals") == [("kept",)], "no table")
+    kept = DatabaseCache("kept", {})
+    try:
+        assert kept.add("used", True, 600)
+        wait_until(lambda: kept.get("used"), "The standby does not have it.")
+    finally:
+        connections[DEFAULT_DB_ALIAS] = before
+        opened: Any = connections[PRIMARY]
+        opened.close()
+        opened.close_pool()
+        del connections[PRIMARY]
