@@ -87,7 +87,7 @@ def lines(effort: Effort) -> Iterator[Line]:
         process = process_of(stage.live)
         alone = statistics.median(_answered(stage.server, RATE, effort) for _ in range(3))
         _warm_up(stage)
-        empty = _memory(process)
+        empty = resident_memory(process)
         _open(stage, 0, few)
         yield from _single(stage, few)
         yield _fan_outs(stage, few, most=0.25)
@@ -95,7 +95,7 @@ def lines(effort: Effort) -> Iterator[Line]:
         _open(stage, few, many)
         held = stage.readers.report()["open"]
         yield Line("readers held by one live process", held, least=many)
-        each = (_memory(process) - empty) / many / 1024
+        each = (resident_memory(process) - empty) / many / 1024
         # With few readers most of it is what does not depend on their number.
         most = 14 if effort.whole else None
         yield Line(f"memory of the live process ÷ {many:,} readers (KiB)", each, most=most)
@@ -245,7 +245,7 @@ def _mistakes(stage: Stage) -> Line:
     return Line(name, missed + found["doubled"] + found["wrong"], most=0, note=note)
 
 
-def _memory(process: int) -> int:
+def resident_memory(process: int) -> int:
     """The resident bytes of a process."""
     pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
