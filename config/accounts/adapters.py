@@ -21,6 +21,7 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.safestring import SafeString
 
 from config.accounts import hashing
+from config.accounts.sessions import make_room_for_session
 from desks import mails
 from desks.models import User
 from desks.notices.outbox import write_security
@@ -82,6 +83,7 @@ class AccountAdapter(DefaultAccountAdapter):
     ) -> HttpResponse:
         """Asks a user who signed in by a password reset which other credentials should end."""
         self._notify_of_sign_in(request, user)
+        make_room_for_session(cast(User, user))
         answer: HttpResponse = super().post_login(request, user, **options)
         methods = {record["method"] for record in get_authentication_records(request, user)}
         return redirect("end-credentials") if "password_reset" in methods else answer

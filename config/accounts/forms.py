@@ -3,14 +3,16 @@
 The name of a security key is held to the rule of every name.
 """
 
-from typing import cast
+from typing import Any, cast
 
 from allauth.account import forms
 from allauth.account.fields import EmailField, PasswordField, SetPasswordField
 from allauth.core import context as allauth_context
 from allauth.mfa.base import forms as mfa
+from allauth.mfa.models import Authenticator
 from allauth.mfa.totp import forms as totp
 from allauth.mfa.webauthn import forms as webauthn
+from django.core.exceptions import ValidationError
 from django.forms import BooleanField, CharField, Form
 from django.http import QueryDict
 
@@ -20,6 +22,7 @@ from desks.models import User
 from desks.models.user import MAX_ADDRESS_LENGTH, normalize_address
 from events.http.name_rules import MAX_NAME_LENGTH, validate_name
 
+MAX_SECURITY_KEYS = 10  # of one user
 PASSWORD_RULE = f"{MIN_PASSWORD_LENGTH} characters or more, and not a common password."
 
 
@@ -116,6 +119,15 @@ class ActivateTOTPForm(NumericCode, totp.ActivateTOTPForm):
 
 class AddPasskeyForm(webauthn.AddWebAuthnForm):
     name = CharField(required=False, max_length=MAX_NAME_LENGTH, validators=[validate_name])
+
+    def clean(self) -> dict[str, Any]:
+        keys = Authenticator.objects.filter(user=self.user, type=Authenticator.Type.WEBAUTHN)
+        if keys.count() >= MAX_SECURITY_KEYS:
+            raise ValidationError(
+                f"You have {MAX_SECURITY_KEYS} security keys. Remove one before you add another."
+            )
+        cleaned: dict[str, Any] = super().clean()
+        return cleaned
 
 
 class RenamePasskeyForm(webauthn.EditWebAuthnForm):

@@ -4,7 +4,7 @@
 """
 
 from http import HTTPStatus
-from typing import Any, cast
+from typing import cast
 
 from allauth.account.adapter import get_adapter
 from allauth.account.decorators import reauthentication_required
@@ -14,15 +14,15 @@ from allauth.account.views import EmailView, PasswordResetView
 from allauth.core import ratelimit
 from allauth.usersessions.adapter import get_adapter as get_sessions_adapter
 from allauth.usersessions.models import UserSession
-from allauth.usersessions.views import ListUserSessionsView
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect
+from django.shortcuts import redirect, render
 from django.urls import reverse
 
 from config.accounts import check_your_email
 from config.accounts.forms import ResetPasswordForm
+from config.accounts.sessions import sessions_of
 from desks.models import User
 from events.http.web_pages import ask, page
 
@@ -141,24 +141,22 @@ def _remove(request: HttpRequest, user: User, address: EmailAddress) -> None:
 # --- Sessions ------------------------------------------------------------------------------------
 
 
-class ListSessions(ListUserSessionsView):
-    """allauth's list. Ending other sessions has a page of its own, which asks first."""
-
-    def get_context_data(self, **options: object) -> dict[str, Any]:
-        context: dict[str, Any] = super().get_context_data(**options)
-        newest = sorted(context["sessions"], key=lambda each: each.last_seen_at, reverse=True)
-        context["sessions"] = [(each, name_of(each)) for each in newest]
-        return context
-
-    def post(self, request: HttpRequest, *args: object, **kwargs: object) -> HttpResponse:
+@page("GET", "POST")
+@login_required
+def list_sessions(request: HttpRequest) -> HttpResponse:
+    """Lists the user's sessions. Ending other ones has a page of its own, which asks first."""
+    if request.method == "POST":
         return redirect("end_other_sessions")
+    found = sessions_of(cast(User, request.user))
+    context = {"sessions": [(each, name_of(each)) for each in found]}
+    return render(request, "usersessions/usersession_list.html", context)
 
 
 @page("GET", "POST")
 @login_required
 def end_sessions(request: HttpRequest, pk: int | None = None) -> HttpResponse:
     """Asks for confirmation, then signs out one session of the user, or every one but this one."""
-    sessions = UserSession.objects.purge_and_list(cast(User, request.user))
+    sessions = sessions_of(cast(User, request.user))
     others = [each for each in sessions if not each.is_current() and pk in (None, each.pk)]
     if not others:
         return redirect("usersessions_list")

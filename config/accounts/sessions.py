@@ -14,7 +14,7 @@ from typing import cast
 from allauth.account.authentication import get_authentication_records
 from allauth.usersessions.models import UserSession
 from django.conf import settings
-from django.contrib.auth import get_user
+from django.contrib.auth import HASH_SESSION_KEY, get_user
 from django.contrib.auth import middleware as auth
 from django.contrib.auth.models import AnonymousUser
 from django.contrib.sessions.backends import db
@@ -38,6 +38,7 @@ from tokens.crypto import keys
 
 BOUND_TO = "session"
 USE_NOTED_EVERY = 5 * 60  # seconds
+MAX_SESSIONS = 20  # of one user
 
 
 class SealedSerializer:
@@ -80,6 +81,35 @@ def sessions() -> QuerySet[AbstractBaseSession]:
     """Returns the sessions that have not expired."""
     model = SessionStore.get_model_class()
     return model.objects.filter(expire_date__gt=timezone.now()).order_by("pk")
+
+
+def sessions_of(user: User) -> list[UserSession]:
+    """Returns the sessions that are signed in as the user, the last used first, in two statements.
+
+    A session that another password or another ``SECRET_KEY`` has ended is not among them.
+    """
+    of_user = {each.session_key: each for each in _last_used(user)[:MAX_SESSIONS]}
+    store = SessionStore()
+    hashes = {user.get_session_auth_hash(), *user.get_session_auth_fallback_hash()}
+    live = {
+        session.pk
+        for session in sessions().filter(pk__in=of_user)
+        if store.decode(session.session_data).get(HASH_SESSION_KEY) in hashes
+    }
+    return [each for key, each in of_user.items() if key in live]
+
+
+def make_room_for_session(user: User) -> None:
+    """Ends all but the sessions used last, so that the one that begins now is within the limit."""
+    too_many = list(_last_used(user).values_list("session_key", flat=True)[MAX_SESSIONS - 1 :])
+    if too_many:
+        SessionStore.get_model_class().objects.filter(pk__in=too_many).delete()
+        UserSession.objects.filter(session_key__in=too_many).delete()
+
+
+def _last_used(user: User) -> QuerySet[UserSession]:
+    found: QuerySet[UserSession] = UserSession.objects.filter(user=user)
+    return found.order_by("-last_seen_at", "-pk")
 
 
 def reseal_sessions() -> Iterator[bool]:

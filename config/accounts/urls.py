@@ -10,6 +10,8 @@ from django.urls import URLPattern, URLResolver, include, path
 
 from config.accounts import data_page, pages, preferences, signup
 from config.accounts.hashing import limit_hashing
+from events.http import limits
+from signals.page_access import PAGES
 from tokens.callers.staff import can_prove_second_factor
 
 # Pages whose change and its notice are one transaction. allauth tells of an added authenticator app
@@ -41,6 +43,28 @@ BEFORE_SECOND_FACTOR = {
     "mfa_reauthenticate",
     "mfa_reauthenticate_webauthn",
 }
+# Pages whose views are not counted here: those of one's own data count them, a sign-out has no
+# limit, and pages without a limit, such as the closing, lead to the reauthentication.
+NOT_COUNTED = {
+    "account_data",
+    "account_close",
+    "account_logout",
+    "account_reauthenticate",
+    "mfa_reauthenticate",
+    "mfa_reauthenticate_webauthn",
+}
+
+
+def _count_views(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
+    """Counts each view of the page by a signed-in user against the limit ``pages``."""
+
+    @functools.wraps(view)
+    def counted(request: HttpRequest, *args: object, **kwargs: object) -> HttpResponseBase:
+        if request.method != "POST" and request.user.is_authenticated:
+            limits.consume(PAGES, str(request.user.pk))
+        return view(request, *args, **kwargs)
+
+    return counted
 
 
 def _require_second_factor(
@@ -70,6 +94,8 @@ def _decorate(patterns: Iterable[URLPattern | URLResolver]) -> None:
         name = pattern.name or ""
         if name.startswith(MFA_PAGES) and name not in BEFORE_SECOND_FACTOR:
             pattern.callback = _require_second_factor(pattern.callback)
+        if name not in NOT_COUNTED:
+            pattern.callback = _count_views(pattern.callback)
 
 
 urlpatterns: list[URLPattern | URLResolver] = [
@@ -83,7 +109,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("confirm-email/", pages.link_sent, name="account_email_verification_sent"),
     path("email/", pages.ChangeAddress.as_view(), name="account_email"),
     path("email/cancel/", pages.cancel_change, name="account_email_cancel"),
-    path("sessions/", pages.ListSessions.as_view(), name="usersessions_list"),
+    path("sessions/", pages.list_sessions, name="usersessions_list"),
     path("sessions/end/", pages.end_sessions, name="end_other_sessions"),
     path("sessions/<int:pk>/end/", pages.end_sessions, name="end_session"),
     path("preferences/", preferences.preferences, name="account_preferences"),

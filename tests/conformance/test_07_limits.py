@@ -180,7 +180,8 @@ def test_the_pages_that_a_user_looks_at(staff):
     answer = next(answer for _ in range(2) if not (answer := staff.get("/control/")).is_success)
     assert answer.status_code == 429
     assert 1 <= int(answer.headers["Retry-After"]) <= 60
-    assert staff.get("/accounts/2fa/").status_code == 200, "account pages are not counted"
+    assert staff.get("/accounts/2fa/").status_code == 429
+    assert staff.get("/accounts/reauthenticate/").status_code in (200, 302)
 
 
 def test_the_messages_that_an_address_tries(service_of_limited_desks):

@@ -7,12 +7,20 @@ from http import HTTPStatus
 import pytest
 import time_machine
 from allauth.account.models import EmailAddress
+from allauth.mfa.models import Authenticator
 from allauth.usersessions.models import UserSession
+from django.contrib.auth import HASH_SESSION_KEY
+from django.contrib.sessions.models import Session
 from django.core import mail
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from config.accounts.check_your_email import COOLDOWN
+from config.accounts.forms import MAX_SECURITY_KEYS, AddPasskeyForm
+from config.accounts.sessions import MAX_SESSIONS
+from desks.models import User
 from tests import factories, pages, staff
 from tests.config.accounts.test_words import in_title_case
 
@@ -113,6 +121,84 @@ class TestSigningOutTheOtherSessions:
     def test_a_visitor_is_asked_to_sign_in(self):
         assert "/accounts/login/" in Client().post(END)["Location"]
 
+    def test_a_session_that_ended_is_not_listed(self, here, elsewhere, member):
+        Session.objects.filter(pk=elsewhere.session.session_key).delete()
+        dead = Client()
+        dead.force_login(member)
+        session = dead.session
+        session[HASH_SESSION_KEY] = "of the password before"
+        session.save()
+        UserSession.objects.create(
+            user=member, session_key=session.session_key, ip="192.0.2.1", user_agent="Old"
+        )
+        assert pages.source(here.get(SESSIONS)).count("signed in <") == 1
+        assert here.get(END)["Location"] == SESSIONS
+
+
+def signed_in(user: User, clock, count: int) -> list[Client]:
+    """That many browsers of the user, which signed in one after the other."""
+    browsers = [Client() for _ in range(count)]
+    for browser in browsers:
+        clock.shift(timedelta(seconds=1))
+        staff.give_password(browser, user)
+    return browsers
+
+
+class TestTheNumberOfSessions:
+    def test_a_sign_in_beyond_it_ends_the_session_that_was_used_least_recently(self, member, clock):
+        first, second, *_ = signed_in(member, clock, MAX_SESSIONS)
+        clock.shift(timedelta(minutes=6))
+        assert (is_in(first), is_in(second)) == (True, True)
+        clock.shift(timedelta(minutes=6))
+        assert is_in(first)
+        UserSession.objects.filter(session_key=second.session.session_key).update(
+            last_seen_at=timezone.now() - timedelta(days=1)
+        )
+        signed_in(member, clock, 1)
+        assert (is_in(first), is_in(second)) == (True, False)
+        assert UserSession.objects.count() == Session.objects.count() == MAX_SESSIONS
+
+    def test_it_is_counted_for_each_user(self, member, stranger, clock):
+        [theirs] = signed_in(staff.verified(stranger.user), clock, 1)
+        signed_in(member, clock, MAX_SESSIONS + 1)
+        assert is_in(theirs)
+
+    def test_the_pages_take_as_many_statements_for_many_as_for_few(self, member, clock):
+        here, _ = signed_in(member, clock, 2)
+        few = [statements(here, path) for path in (SESSIONS, END)]
+        signed_in(member, clock, MAX_SESSIONS - 2)
+        assert [statements(here, path) for path in (SESSIONS, END)] == few
+
+
+def statements(browser: Client, path: str) -> int:
+    with CaptureQueriesContext(connection) as made:
+        assert browser.get(path).status_code == HTTPStatus.OK
+    return len(made)
+
+
+class TestTheLimitOfPages:
+    @pytest.fixture(autouse=True)
+    def two(self, settings):
+        settings.LIMITS = {**settings.LIMITS, "pages": "2/minute"}
+
+    def test_the_account_pages_count(self, here):
+        paths = (SESSIONS, "/accounts/preferences/", "/accounts/2fa/", SESSIONS, END)
+        answers = [here.get(path).status_code for path in paths]
+        assert answers == [200, 200, 429, 429, 429]
+        assert here.get("/desk").status_code == HTTPStatus.TOO_MANY_REQUESTS
+
+    def test_a_sign_out_and_the_closing_do_not(self, here):
+        for _ in range(3):
+            here.get(SESSIONS)
+        assert here.get("/accounts/reauthenticate/").status_code == HTTPStatus.OK
+        assert here.get("/accounts/close/").status_code in (HTTPStatus.OK, HTTPStatus.FOUND)
+        assert here.post("/accounts/logout/").status_code == HTTPStatus.FOUND
+        assert not is_in(here)
+
+    def test_a_visitor_has_none(self):
+        answers = [Client().get("/accounts/login/").status_code for _ in range(4)]
+        assert answers == [200] * 4
+
 
 class TestCancellingTheChangeOfTheAddress:
     @pytest.fixture
@@ -195,3 +281,13 @@ class TestAnAddressThatIsNotConfirmed:
         assert "We sent an email to your address." in pages.words(visitor.get(CONFIRM))
         assert visitor.post(CONFIRM, {"email": user.email})["Location"] == "/accounts/login/"
         assert len(mail.outbox) == 1
+
+
+def test_a_user_has_a_limited_number_of_security_keys(member):
+    def errors() -> list[str]:
+        return list(AddPasskeyForm({"name": "Key"}, user=member).non_field_errors())
+
+    for _ in range(MAX_SECURITY_KEYS):
+        assert errors() == []
+        Authenticator.objects.create(user=member, type=Authenticator.Type.WEBAUTHN, data={})
+    assert errors() == ["You have 10 security keys. Remove one before you add another."]
