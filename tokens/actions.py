@@ -162,7 +162,7 @@ def end_credentials(*, desk: Desk, actor: Actor, token: bool, secrets: bool) -> 
     """Revokes the desk's token, ends its bots' secrets, or both; returns how many of each."""
     with log.turn(actor=actor) as turn:
         revoked = _revoke_all(desk, actor) if token else 0
-        ended = list(SigningSecret.objects.of_desk(desk).live(turn.at)) if secrets else []
+        ended = list(SigningSecret.objects.of_present_bots(desk).live(turn.at)) if secrets else []
         _end(turn, ended, turn.at)
     return revoked, len(ended)
 

@@ -73,7 +73,7 @@ def _consequences(desk: Desk) -> list[str]:
     elections = Election.objects.standing().filter(desk=desk).count()
     bots = Automation.objects.not_removed().filter(desk=desk).count()
     token = Token.objects.filter(desk=desk, revoked_at=None).first()
-    secrets = SigningSecret.objects.of_desk(desk).filter(ends_at=None).count()
+    secrets = SigningSecret.objects.of_present_bots(desk).filter(ends_at=None).count()
     webhooks = Subscription.objects.of_owner(desk.pk).count()
     chats = Chat.objects.filter(user=desk.user_id).count()
     return [

@@ -89,6 +89,8 @@ class Automation(models.Model):
         ordering = ["created_at", "id"]
         verbose_name = "bot"  # in the control area, as on the pages
         indexes = [
+            # A desk's removed bots are without number, and some reads are under the log's lock.
+            models.Index(fields=["desk"], name="bot_of_desk", condition=Q(removed_at__isnull=True)),
             models.Index(fields=["due_at"], name="bot_due", condition=Q(due_at__isnull=False)),
             models.Index(
                 fields=["silent_from"], name="bot_silent", condition=Q(silent_from__isnull=False)

@@ -85,6 +85,9 @@ class Election(models.Model):
         indexes = [
             models.Index(fields=["card", "opened"], name="election_card"),
             models.Index(fields=["desk", "opened"], name="election_desk"),
+            models.Index(
+                fields=["desk", "opened"], name="election_open", condition=Q(closed__isnull=True)
+            ),
         ]
         constraints = [
             models.UniqueConstraint(

@@ -70,7 +70,7 @@ def customer_of(desk: Desk, now: datetime) -> dict[str, object]:
         "webhooks": Subscription.objects.of_owner(desk),
         "credentials": [
             *Token.objects.active(now).filter(desk=desk),
-            *SigningSecret.objects.of_desk(desk).live(now),
+            *SigningSecret.objects.of_present_bots(desk).live(now),
         ],
         "acts": list_events(by_staff.order_by("-position")[:MAX_ACTS], "Nothing."),
     }

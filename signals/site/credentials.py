@@ -99,7 +99,7 @@ def end(request: HttpRequest, desk: Desk, bot_id: str, secret_id: str) -> HttpRe
 def end_credentials(request: HttpRequest, desk: Desk) -> HttpResponse:
     """After a password reset, asks whether to end the desk token and the bots' secrets too."""
     token = Token.objects.active(timezone.now()).filter(desk=desk).first()
-    secrets = SigningSecret.objects.of_desk(desk).live(timezone.now()).count()
+    secrets = SigningSecret.objects.of_present_bots(desk).live(timezone.now()).count()
     if token is None and not secrets:
         return redirect("desk")
     form = EndForm(sent(request), token=token, secrets=secrets)

@@ -11,10 +11,13 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from desks import actions
 from desks.models import (
     Automation,
+    Card,
     Election,
 )
+from desks.models.election import WithdrawalReason
 from events.feed import MAX_CHECKED_PER_PAGE
 from events.http.cursors import log_cursor, scan_cursor
 from events.models import Event, Head
@@ -48,6 +51,7 @@ from tests.factories import (
 from tests.signals.bodies import deploy, fanout, floor, tradingview
 from tests.signals.webhooks.stage import a_webhook, act, an_active_webhook
 from tests.staff import a_client, list_of
+from tokens.actions import end_credentials
 from tokens.crypto import formats
 from tokens.models import SigningSecret, Token
 
@@ -106,6 +110,46 @@ def test_no_signal_scans_a_whole_table(desk):
         "not_found",
     ]
     assert whole_reads(queries) == []
+
+
+def test_what_a_desk_removed_and_withdrew_is_not_read_under_the_lock(desk):
+    """Others' signals wait meanwhile, and a desk can have removed any number of bots."""
+    now = timezone.now()
+    bot = a_bot(desk)
+    for gone in range(1000):
+        Automation.objects.create(desk=desk, name=f"{gone}", created_at=now, removed_at=now)
+    Election.objects.bulk_create(
+        Election(
+            desk=desk,
+            automation=bot.automation if at % 2 else None,
+            card=None if at % 2 else Card.objects.get(),
+            pair="A/B",
+            direction="long",
+            elected_at=now,
+            opened=at,
+            closed=at + 1,
+            reason=WithdrawalReason.ASKED,
+        )
+        for at in range(10**6, 10**6 + 2000)
+    )
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE")
+    with CaptureQueriesContext(connection) as queries:
+        actor = desk.actor
+        actions.add_automation(desk=desk, name="One more", actor=actor)
+        end_credentials(desk=desk, actor=actor, token=True, secrets=True)
+        actions.withdraw(desk=desk, actor=actor)
+        actions.disconnect(desk=desk, actor=actor)
+    explain = "EXPLAIN " if connection.vendor == "postgresql" else "EXPLAIN QUERY PLAN "
+    of_desk = re.compile(r'^SELECT .*"(?:automation|election)"\."desk_id" = ')
+    plans = []
+    for query in queries:
+        if of_desk.match(query["sql"].replace('"desks_', '"')):
+            with connection.cursor() as cursor:
+                cursor.execute(explain + query["sql"])
+                plans.append("\n".join(str(row) for row in cursor.fetchall()))
+    assert len(plans) >= 4
+    assert [plan for plan in plans if not re.search("bot_of_desk|election_open", plan)] == []
 
 
 @on_postgresql

@@ -96,6 +96,10 @@ class SigningSecretQuerySet(SealedSecretQuerySet):
         """The secrets of all automations of a desk."""
         return self.filter(automation__desk=desk).select_related("automation__desk__user")
 
+    def of_present_bots(self, desk: Desk) -> Self:
+        """The secrets of the desk's automations that are not removed. Others have ended."""
+        return self.of_desk(desk).filter(automation__removed_at=None)
+
     def with_text(self) -> Self:
         """The secrets whose text is not erased."""
         return self.exclude(key_id=NO_TEXT)
