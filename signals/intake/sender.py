@@ -49,7 +49,7 @@ class SignerAuthentication(BearerAuthentication):
             raise CredentialsMissing
         if signed:
             _check_clock(signed[0])
-        token = self.reader.token(request, value) if value else None
+        token = self.reader.token(request, value, authorises=not signed) if value else None
         body = json_body(request, any_type=True)
         if signed:
             return None, self._signer(request, signed, body)

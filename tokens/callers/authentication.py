@@ -81,13 +81,14 @@ class CredentialReader:
         """Notes that the database has the cached credential, too: it need not be read again."""
         self.used_cache = False
 
-    def token(self, request: Request, value: str) -> Token:
+    def token(self, request: Request, value: str, *, authorises: bool = True) -> Token:
         """The active token with this value.
 
+        One that authorises nothing is not checked again under the log's lock, so no cache is asked.
         Raises ``TokenInvalid``, which is the same for an unknown, a revoked and an expired token.
         """
         now, (digest, key_id) = timezone.now(), keys.new_digest(value)
-        token = cache.tokens.get(digest, now) if self._reads_cache else None
+        token = cache.tokens.get(digest, now) if self._reads_cache and authorises else None
         if token is not None:
             self.used_cache = True
             return token

@@ -245,6 +245,21 @@ def test_a_token_that_was_revoked_elsewhere_is_token_invalid_and_nothing_is_reco
     assert (Event.objects.count(), Signal.objects.count()) == (events, 1)
 
 
+@pytest.mark.parametrize("end", ["revoked", "expired"])
+def test_a_token_beside_a_signature_that_ended_elsewhere_is_refused_at_once(bot, engine, end):
+    """The signature authorises: nothing asks for the token under the lock."""
+
+    def send() -> Any:
+        return push(tradingview(bot), engine, secret=bot.secret)
+
+    assert code(push(fanout(), engine)) == "ok"
+    assert code(send()) == "ok"
+    column = "revoked_at" if end == "revoked" else "expires_at"
+    Token.objects.filter(revoked_at=None).update(**{column: timezone.now()})
+    assert code(send()) == "token_invalid"
+    assert Signal.objects.count() == 2
+
+
 def test_a_token_that_ended_elsewhere_comes_as_far_as_the_lock_once(sent):
     with on_another_server():
         revoke()
