@@ -33,7 +33,7 @@ from events.feed import (
     read_page,
 )
 from events.http.cursors import log_cursor
-from events.http.refusals import FieldCode, Invalid, found_or_404
+from events.http.refusals import CsrfFailed, FieldCode, Invalid, found_or_404
 from events.kinds import SUPPRESSED, Kind
 from events.live.frames import Version
 from events.live.opening import open_stream
@@ -238,6 +238,10 @@ def one_event(request: HttpRequest, desk: Desk, event_id: str) -> HttpResponse:
 # --- The search as a CSV file, made page by page while it is sent ---------------------------------
 
 CSV_PAGE_SIZE = 200
+# Another site's page can send a browser here with its cookie, and so use up its user's exports.
+# Browsers say so in Sec-Fetch-Site; of those that do not, every request is accepted.
+FROM_NO_PAGE, FROM_OUR_PAGE = "none", "same-origin"
+FROM_ANOTHER_SITE = "A page of another site asked for this file. Download it on the activity page."
 CSV_COLUMNS = (
     *("time", "event", "kind", "bot", "bot name", "source", "pair", "direction"),
     *("elected pair", "elected direction", "code", "reason", "nonce", "signal", "request"),
@@ -246,7 +250,9 @@ CSV_COLUMNS = (
 
 @customer_page("GET")
 def export(request: HttpRequest, desk: Desk) -> HttpResponseBase:
-    """Every event of the search, newest first. Raises ``Invalid``."""
+    """Every event of the search, newest first. Raises ``Invalid``, or ``CsrfFailed``."""
+    if request.headers.get("Sec-Fetch-Site", FROM_NO_PAGE) not in (FROM_NO_PAGE, FROM_OUR_PAGE):
+        raise CsrfFailed(FROM_ANOTHER_SITE)
     query = query_of(read_filter(request, desk))
     query = replace(query, limit=CSV_PAGE_SIZE, descending=True)
     rows = _rows(query, desk, bot_names(desk))

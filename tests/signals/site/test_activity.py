@@ -13,6 +13,7 @@ from desks import actions as desks
 from events import feed
 from events.actors import SYSTEM
 from events.feed import first_positions
+from events.http import limits
 from events.models import Event, Head
 from signals.reports import counts
 from signals.site import activity
@@ -264,6 +265,19 @@ class TestCsv:
         assert b"".join(answer.streaming_content)
         listed = [row["event"] for row in rows(owner)]
         assert listed == [event.id for event in reversed(Event.objects.all())]
+
+    @pytest.mark.parametrize("site", ["cross-site", "same-site", "new"])
+    def test_a_page_of_another_site_gets_none_and_uses_nothing_up(self, owner, desk, site):
+        before = limits.budget("minting", str(desk.user_id))
+        answer = owner.get("/activity.csv", headers={"Sec-Fetch-Site": site})
+        assert (answer.status_code, problem(answer)) == (403, "csrf_failed")
+        assert "A page of another site asked for this file." in words(answer)
+        assert limits.budget("minting", str(desk.user_id)) == before
+
+    @pytest.mark.parametrize("site", ["same-origin", "none"])
+    def test_the_services_own_page_and_a_typed_address_get_it(self, owner, site):
+        answer = owner.get("/activity.csv", headers={"Sec-Fetch-Site": site})
+        assert b"".join(answer.streaming_content)
 
     @pytest.mark.parametrize(
         "start",
