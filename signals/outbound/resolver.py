@@ -12,10 +12,10 @@ from ipaddress import ip_address
 from signals.outbound.addresses import Address
 
 # Lookups at a time in one process: one that hangs keeps its place until the system gives up. Names
-# that were slow last have places of their own, so they take none from the others.
-MAX_LOOKUPS, MAX_SLOW = 192, 64
+# that were quick last have places of their own, so neither slow nor new ones take any from them.
+MAX_QUICK, MAX_NEW, MAX_SLOW = 96, 96, 64
 QUICK = 1.0  # seconds
-MAX_REMEMBERED = 10_000  # names that were slow
+MAX_REMEMBERED = 10_000  # names
 
 Lookup = Callable[[str, int], list[Address]]
 
@@ -31,9 +31,12 @@ class Resolver:
 
     def __init__(self, lookup: Lookup = look_up) -> None:
         self._lookup = lookup
-        self._places = asyncio.Semaphore(MAX_LOOKUPS)
-        self._places_of_slow = asyncio.Semaphore(MAX_SLOW)
-        self._slow: set[str] = set()
+        self._was_slow: dict[str, bool] = {}  # names, the one looked up last at the end
+        self._places = {
+            False: asyncio.Semaphore(MAX_QUICK),
+            None: asyncio.Semaphore(MAX_NEW),
+            True: asyncio.Semaphore(MAX_SLOW),
+        }
         self._running: dict[str, asyncio.Task[list[Address]]] = {}
 
     async def resolve(self, host: str, port: int) -> list[Address]:
@@ -50,7 +53,7 @@ class Resolver:
             running.exception()  # nobody may wait for it any more
 
     async def _look_up(self, host: str, port: int) -> list[Address]:
-        async with self._places_of_slow if host in self._slow else self._places:
+        async with self._places[self._was_slow.get(host)]:
             began = time.monotonic()
             try:
                 return await _in_thread(self._lookup, host, port)
@@ -58,12 +61,10 @@ class Resolver:
                 self._remember(host, is_slow=time.monotonic() - began > QUICK)
 
     def _remember(self, host: str, *, is_slow: bool) -> None:
-        if not is_slow:
-            self._slow.discard(host)
-            return
-        if len(self._slow) >= MAX_REMEMBERED:
-            self._slow.clear()
-        self._slow.add(host)
+        self._was_slow.pop(host, None)
+        if len(self._was_slow) >= MAX_REMEMBERED:
+            del self._was_slow[next(iter(self._was_slow))]
+        self._was_slow[host] = is_slow
 
 
 async def _in_thread(lookup: Lookup, host: str, port: int) -> list[Address]:

@@ -289,7 +289,7 @@ class TestSending:
         """Many new ones, and many that hung before, leave places for the others."""
         monkeypatch.setattr(resolver, "QUICK", 0)  # whoever was found was slow
         is_over, hanging = threading.Event(), []
-        most = resolver.MAX_LOOKUPS - 1
+        most = resolver.MAX_NEW - 1
 
         def hangs(host, port):
             if host.startswith("hangs"):
@@ -315,6 +315,35 @@ class TestSending:
 
         try:
             asyncio.run(many())
+        finally:
+            is_over.set()
+
+    @pytest.mark.parametrize("remembered", [10_000, 1])
+    def test_however_many_new_names_hang_a_known_one_is_found(self, monkeypatch, remembered):
+        monkeypatch.setattr(resolver, "MAX_REMEMBERED", remembered)
+        monkeypatch.setattr(resolver, "QUICK", 60)
+        is_over = threading.Event()
+
+        def hangs(host, port):
+            if host.startswith("hangs"):
+                is_over.wait()
+            return [ip_address(LOOPBACK)]
+
+        async def known_beside_new():
+            names = Resolver(hangs)
+            for host in ("another.example", "known.example"):
+                await names.resolve(host, 443)
+            hosts = [f"hangs-{number}.example" for number in range(2 * resolver.MAX_NEW)]
+            asked = [asyncio.create_task(names.resolve(host, 443)) for host in hosts]
+            await asyncio.sleep(0)  # each of them has begun
+            found = await asyncio.wait_for(names.resolve("known.example", 443), 60)
+            assert found == [ip_address(LOOPBACK)]
+            assert not any(task.done() for task in asked)
+            is_over.set()
+            await asyncio.gather(*asked)
+
+        try:
+            asyncio.run(known_beside_new())
         finally:
             is_over.set()
 
