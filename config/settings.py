@@ -66,7 +66,7 @@ FILE_UPLOAD_HANDLERS: list[str] = []
 # Each waiting feed reader occupies a thread. Maximum per process, and per token.
 WAITING_READERS = env.number("WAITING_READERS", max(1, THREADS // 2), least=0)
 WAITING_READERS_PER_TOKEN = 2
-# Streams of one token or user in one process. None: any number.
+# Streams of one desk, platform token or member of staff in one process. None: any number.
 LIMIT_STREAMS = env.number_or_off("LIMIT_STREAMS", 5)
 
 # --- Webhooks and chats --------------------------------------------------------------------------

@@ -149,7 +149,11 @@ class Caller(Protocol):
 
     @property
     def public_id(self) -> str:
-        """Whose slots and streams are counted."""
+        """Of what one page of events is read at a time."""
+
+    @property
+    def reads_as(self) -> str:
+        """Whose slots and streams are counted together."""
 
     @property
     def is_platform(self) -> bool:
@@ -339,7 +343,7 @@ def _spec(caller: Caller, query: Query) -> ReaderSpec:
 
     return ReaderSpec(
         credential=caller.credential,
-        owner=caller.public_id,
+        owner=caller.reads_as,
         is_platform=caller.is_platform,
         version=Version.PLATFORM if caller.is_platform else Version.DESK,
         matches=matches if query.kinds or query.signal or query.having else None,

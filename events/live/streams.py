@@ -62,9 +62,9 @@ class ReaderSpec:
     """What a reader may see of the log, and what it asked for.
 
     ``credential`` is what the reader presented: the stream ends with it. ``owner`` is whose streams
-    are counted together: a token's id, or a user. ``matches`` is the reader's filter; None lets
-    every event pass. ``since`` is the head of the log as the hub knew it before the credential was
-    read; None: it knew none.
+    are counted together: a desk, a platform token or a member of staff. ``matches`` is the reader's
+    filter; None lets every event pass. ``since`` is the head of the log as the hub knew it before
+    the credential was read; None: it knew none.
     """
 
     credential: Credential

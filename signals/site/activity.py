@@ -306,21 +306,21 @@ def _pair_of(recorded: object) -> tuple[object, object]:
 @customer_page("GET")
 def desk_hints(request: HttpRequest, desk: Desk) -> HttpResponseBase:
     """A hint for each new event of the desk."""
-    return _hint_stream(request, desk_visibility(desk), is_platform=False)
+    return _hint_stream(request, desk.public_id, desk_visibility(desk), is_platform=False)
 
 
 def log_hints(request: HttpRequest) -> HttpResponseBase:
     """A hint for each new event of the log, for staff."""
-    return _hint_stream(request, lambda window: WHOLE_LOG, is_platform=True)
+    owner = f"user:{request.user.pk}"
+    return _hint_stream(request, owner, lambda window: WHOLE_LOG, is_platform=True)
 
 
 def _hint_stream(
-    request: HttpRequest, visibility: Visibility, *, is_platform: bool
+    request: HttpRequest, owner: str, visibility: Visibility, *, is_platform: bool
 ) -> HttpResponseBase:
-    user = cast(User, request.user)
     spec = ReaderSpec(
-        credential=session_credential(request, user),
-        owner=f"user:{user.pk}",
+        credential=session_credential(request, cast(User, request.user)),
+        owner=owner,
         is_platform=is_platform,
         version=Version.HINT,
     )

@@ -123,6 +123,11 @@ class Token(models.Model):
         """The topic of the token's events: its desk, or None for a platform token."""
         return self.desk.public_id if self.desk else None
 
+    @property
+    def reads_as(self) -> str:
+        """Whose slots and streams are counted together: the desk's, whose pages count too."""
+        return self.topic or self.public_id
+
     def is_active(self, now: datetime) -> bool:
         """Whether the token is neither revoked nor expired. Queries the database each time."""
         return Token.objects.active(now).filter(pk=self.pk).exists()

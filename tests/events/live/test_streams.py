@@ -409,6 +409,15 @@ class TestRefused:
             assert int(beyond.response["Retry-After"]) > 0
             assert client.get(f"{EVENTS}?wait=25&after={cursor(token)}", token).status_code == 200
 
+    def test_a_desks_pages_take_seats_of_its_token_and_none_of_another_desk(self, desk, settings):
+        settings.WAITING_READERS = 8
+        token = a_desk_token(desk)
+        streams = [Stream(token) for _ in range(settings.WAITING_READERS_PER_TOKEN)]
+        assert all(stream.frames for stream in streams)
+        assert client.signed_in(desk.user).get("/activity/stream").status_code == 429
+        others = [Stream(a_desk_token(a_connected_desk())) for _ in range(2)]
+        assert all(stream.frames for stream in others)
+
     def test_a_stream_beyond_the_seats_of_the_process(self, engine, settings):
         settings.WAITING_READERS = 1
         assert Stream(engine).frames
