@@ -173,15 +173,16 @@ def address_of(notice: QueuedNotice) -> str | None:
 def begin(notice: QueuedNotice) -> bool:
     """Counts an attempt before it is made: what ends the process is tried no more often.
 
-    Gives the notice up and returns False after the last attempt.
+    Gives the notice up and returns False after the last attempt. Also returns False if the row is
+    gone, or its lease is another process's by now.
     """
     if notice.attempts > MOST_ATTEMPTS:
         logger.error("A notice was given up: each attempt ended the process.")
         notice.delete()
         return False
     notice.attempts += 1
-    QueuedNotice.objects.filter(pk=notice.pk).update(attempts=notice.attempts)
-    return True
+    own = QueuedNotice.objects.filter(pk=notice.pk, due_at=notice.due_at)
+    return bool(own.update(attempts=notice.attempts))
 
 
 def retry(notice: QueuedNotice, now: datetime) -> bool:

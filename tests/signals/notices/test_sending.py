@@ -18,6 +18,7 @@ from signals.notices.sending import (
     LEASE,
     MOST_ATTEMPTS,
     SALT,
+    deliver_mails,
     failing_mails,
     mail_lag_seconds,
     take,
@@ -270,6 +271,20 @@ def test_what_a_process_took_and_did_not_send_is_taken_again_after_its_lease(mem
     assert len(take(MAIL, now)) == 1
     assert take(MAIL, now + lease - SECOND) == []
     assert len(take(MAIL, now + lease)) == 1
+
+
+@pytest.mark.parametrize("lost", ["deleted", "taken again"])
+def test_a_mail_whose_row_a_process_has_lost_is_not_sent(member, lost):
+    a_notice(member)
+    now = timezone.now()
+    taken = take(MAIL, now)
+    assert len(taken) == 1
+    if lost == "deleted":
+        QueuedNotice.objects.all().delete()
+    else:
+        assert len(take(MAIL, now + LEASE)) == 1
+    deliver_mails(taken)
+    assert mail.outbox == []
 
 
 class TestUnsubscribing:
