@@ -101,6 +101,13 @@ def compose():
     return yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 
 
+def test_no_container_takes_clients_whose_address_docker_hides(compose):
+    """The networks have IPv4 only: Docker would give all clients with IPv6 one address, its own."""
+    assert not any((net or {}).get("enable_ipv6") for net in compose["networks"].values())
+    published = [port for each in compose["services"].values() for port in each.get("ports", [])]
+    assert published == ["0.0.0.0:80:80", "0.0.0.0:443:443"]
+
+
 def test_the_containers_of_nginx_have_every_file_that_its_configuration_reads(compose):
     mounts = [volume.split(":") for volume in compose["services"]["nginx"]["volumes"]]
     inside = {target.removeprefix("/etc/signals/"): source for source, target, _ in mounts}
