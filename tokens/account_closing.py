@@ -27,8 +27,10 @@ BOTS_OF_A_TURN = 5
 NO_ADDRESS = "closed-{}@account.invalid"
 
 
-def close_account(desk: Desk) -> None:
+def close_account(desk: Desk) -> bool:
     """Closes the account of the desk's owner, in one turn whose last event is ``desk.closed``.
+
+    Returns False, and closes nothing, if staff deactivated it or it is closed already.
 
     The bots are removed before it, in turns of their own. If that breaks off, the account is still
     open, and can be closed again.
@@ -39,7 +41,7 @@ def close_account(desk: Desk) -> None:
     """
     actor, user = desk.actor, User.objects.get(pk=desk.user_id)
     if not user.is_active:
-        return
+        return False
     no_password = make_password(None)
     context = {"base": settings.BASE_URL}
     subject, body = (render_to_string(f"{KIND}_{part}.txt", context).strip() for part in PARTS)
@@ -47,7 +49,7 @@ def close_account(desk: Desk) -> None:
         pass
     with log.turn(actor=actor) as turn:
         if not User.objects.filter(pk=user.pk, is_active=True).exists():
-            return
+            return False
         User.objects.filter(pk=user.pk).update(
             email=NO_ADDRESS.format(user.pk),
             password=no_password,
@@ -61,6 +63,7 @@ def close_account(desk: Desk) -> None:
         desks.set_deactivated(desk=desk, kind=Kind.DESK_CLOSED, actor=actor)
         write_security(user.pk, subject, body, at=turn.at, address=user.email)
     erase_secrets_of(desk)
+    return True
 
 
 def deactivate(*, user: User, actor: Actor) -> None:

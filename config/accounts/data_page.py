@@ -22,6 +22,7 @@ from tokens.callers.staff import signed_in_recently
 from tokens.models import SigningSecret, Token
 
 CLOSING_TIME = 30  # seconds, more than a request may take
+NOT_CLOSED = "Your account was not closed: it was deactivated a moment ago."
 
 
 class CloseForm(Form):
@@ -50,9 +51,12 @@ def close(request: HttpRequest, desk: Desk) -> HttpResponse:
     form = CloseForm(sent(request))
     if form.is_valid():
         with limits.one_at_a_time("closing", str(desk.pk), CLOSING_TIME):
-            close_account(desk)
+            is_closed = close_account(desk)
         logout(request)
-        messages.success(request, "Your account is closed.")
+        if is_closed:
+            messages.success(request, "Your account is closed.")
+        else:
+            messages.error(request, NOT_CLOSED)
         return redirect("home")
     context = {
         "consequences": _consequences(desk),

@@ -9,6 +9,7 @@ from django.contrib.sessions.models import Session
 from django.test import Client
 from django.utils import timezone
 
+from config.accounts import data_page
 from desks.actions import is_taken, open_account
 from desks.models import Automation, Connection, Desk, Election, NoticeChoice, QueuedNotice, User
 from events.actors import SYSTEM
@@ -95,6 +96,21 @@ def test_a_closed_account_cannot_sign_in_and_its_address_can_sign_up_again(desk,
     assert again is not None
     assert again.pk != user.pk
     assert again.desk.public_id != desk.public_id
+
+
+def test_who_closes_an_account_that_staff_just_deactivated_is_not_told_that_it_is_closed(
+    desk, user, monkeypatch
+):
+    browser = staff.a_client(staff.verified(user))
+
+    def deactivated_first(closing: Desk) -> bool:
+        deactivate(user=user, actor=SYSTEM)
+        return close_account(closing)
+
+    monkeypatch.setattr(data_page, "close_account", deactivated_first)
+    page = browser.post("/accounts/close/", {"understood": "on"}, follow=True)
+    assert "Your account was not closed: it was deactivated a moment ago." in pages.words(page)
+    assert User.objects.get(pk=user.pk).closed_at is None
 
 
 def test_a_user_whom_staff_deactivated_signs_in_anew_after_a_reactivation(desk, user):

@@ -7,7 +7,11 @@ re-authentication within the last 15 minutes.
 import time
 from datetime import UTC, datetime, timedelta
 
-from allauth.account.authentication import get_authentication_records
+from allauth.account.authentication import (
+    AUTHENTICATION_METHODS_SESSION_KEY,
+    get_authentication_records,
+)
+from allauth.account.signals import authentication_step_completed
 from allauth.mfa.models import Authenticator
 from allauth.mfa.signals import authenticator_added
 from django.conf import settings
@@ -29,6 +33,20 @@ FACTOR_ADDED_BY = "second_factor_added_by"  # session key: the user who added th
 def record_sign_in(request: HttpRequest, **kwargs: object) -> None:
     """Stores the time of sign-in in the session. Re-authentication does not change it."""
     request.session[SIGNED_IN_AT] = time.time()
+
+
+@receiver(authentication_step_completed)
+def keep_last_of_each(request: HttpRequest, **kwargs: object) -> None:
+    """Keeps the last of equal records of sign-ins: every request reads the session.
+
+    allauth adds one with each re-authentication, and takes the last one for the time of it.
+    """
+    last: dict[tuple[object, ...], dict[str, object]] = {}
+    for record in request.session[AUTHENTICATION_METHODS_SESSION_KEY]:
+        what = tuple(sorted((name, value) for name, value in record.items() if name != "at"))
+        last.pop(what, None)
+        last[what] = record
+    request.session[AUTHENTICATION_METHODS_SESSION_KEY] = list(last.values())
 
 
 @receiver(authenticator_added)

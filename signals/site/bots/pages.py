@@ -232,7 +232,8 @@ def _relay(bot: Automation, host: str, message: str) -> dict[str, object]:
     """The host name and address of a relay, and its texts by the names of their files.
 
     ``message`` is the one that the relay's check sends. The path of the address is one that nobody
-    can guess, the same each time the page is opened. The service stores it nowhere.
+    can guess, the same each time the page is opened until the first ``SECRET_KEY`` is another one.
+    A relay that is installed keeps its own. The service stores it nowhere.
     """
     digest = salted_hmac("signals.pages.relay_path", bot.pk, algorithm="sha256").digest()
     path = "/" + urlsafe_b64encode(digest[:PATH_BYTES]).decode()

@@ -4,9 +4,12 @@ import secrets
 from http import HTTPStatus
 
 import pytest
+from allauth.account.authentication import get_authentication_records
+from allauth.account.internal.flows.login import record_authentication
 from django.contrib.sessions.models import Session
 from django.core import mail, signing
 from django.core.signing import JSONSerializer
+from django.http import HttpRequest
 from django.test import Client
 
 from tests import factories, staff
@@ -169,3 +172,19 @@ def test_staff_who_only_just_gave_a_password_reach_no_page_of_the_control_area(p
     staff.give_password(browser, member)
     assert is_nobodys(browser, paths)
     assert browser.post(staff.list_of(Token, "mint"), FORM)["Location"].startswith(LOGIN)
+
+
+def test_a_session_does_not_grow_with_each_re_authentication(member):
+    browser = staff.a_client(member, "password", "mfa")
+    request = HttpRequest()
+    request.user, request.session = member, browser.session
+    sizes = set()
+    for _ in range(50):
+        record_authentication(request, member, "password", reauthenticated=True)
+        sizes.add(len(get_authentication_records(request, member)))
+    assert sizes == {3}
+    *_, mfa, last = get_authentication_records(request, member)
+    assert (mfa["method"], last["method"]) == ("mfa", "password")
+    assert last["at"] > mfa["at"]
+    record_authentication(request, member, "mfa")
+    assert get_authentication_records(request, member)[-1]["method"] == "mfa"
