@@ -5,8 +5,10 @@ import re
 import pytest
 from playwright.sync_api import expect
 
+from events.http.name_rules import MAX_NAME_LENGTH
 from tests.browser.pages import HALFWAY, STAFF, USER, VISITOR, address, signed_in
 from tests.browser.stage import CHROMIUM
+from tests.conformance.browser import Bot
 
 pytestmark = [
     pytest.mark.processes,
@@ -62,6 +64,17 @@ def test_the_explanation_of_a_signal_fits_on_a_phone(open_page):
     page = open_page(STAFF, "control/signals/signal/<path:object_id>/change/")
     expect(page.locator(".why")).to_be_visible()
     assert page.evaluate(CUT) == 0
+
+
+def test_a_name_without_spaces_fits_on_a_phone(stage):
+    with signed_in(stage, USER) as owner:
+        bot = Bot(owner, "N" * MAX_NAME_LENGTH)
+        context = stage.context(owner, viewport=PHONE)
+    page = context.new_page()
+    for path in (f"/bots/{bot.id}", "/bots", "/desk", "/activity"):
+        page.goto(path, wait_until="load")
+        assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"], path
+    context.close()
 
 
 def test_a_field_with_an_error_has_a_red_border_and_the_sentence_beside_it(open_page):
