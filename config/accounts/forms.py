@@ -29,8 +29,8 @@ PASSWORD_RULE = f"{MIN_PASSWORD_LENGTH} characters or more, and not a common pas
 class AddressField(EmailField):
     """An email address, normalized as it is stored and compared."""
 
-    def __init__(self) -> None:
-        super().__init__(max_length=MAX_ADDRESS_LENGTH)
+    def __init__(self, *, label: str = "Email") -> None:
+        super().__init__(max_length=MAX_ADDRESS_LENGTH, label=label)
 
     def to_python(self, value: str | None) -> str:
         text = str(super().to_python(value))
@@ -69,7 +69,7 @@ class ResetPasswordKeyForm(NewPassword, forms.ResetPasswordKeyForm):
 
 
 class AddEmailForm(forms.AddEmailForm):
-    email = AddressField()
+    email = AddressField(label="New email address")
 
 
 class ResetPasswordForm(forms.ResetPasswordForm):

@@ -178,7 +178,7 @@ def test_the_mistakes_of_a_message_are_linked_and_explained(page, client):
 def heard(desk, bot):
     """What the page says of the latest alert."""
     text = words(signed_in(desk.user).get(f"/bots/{bot.id}/tradingview"))
-    return text[: text.index("Have you a server?")]
+    return text[: text.index("Do you have a server?")]
 
 
 def test_what_the_page_of_a_secret_sends_is_no_alert(desk, bot):
