@@ -63,8 +63,17 @@ def validate_pair(text: str) -> None:
 
 
 def suggested_pair(text: str) -> str | None:
-    """Returns BASE/QUOTE for such as ``btcusdt``, ``BTC-USDT`` or ``btc/usdt``; None if unclear."""
-    parts = [part for part in SEPARATORS.split(text.strip().upper()) if part]
+    """Returns BASE/QUOTE for such as ``btcusdt``, ``BTC-USDT`` or ``btc/usdt``; None if unclear.
+
+    A symbol of TradingView may name the exchange, and ends with .P for a perpetual contract:
+    ``BINANCE:BTCUSDT.P``.
+    """
+    symbol = text.strip().upper().removesuffix(".P")
+    return _in_form(symbol.rpartition(":")[2]) or _in_form(symbol)
+
+
+def _in_form(symbol: str) -> str | None:
+    parts = [part for part in SEPARATORS.split(symbol) if part]
     if len(parts) == 1:
         quote = next((quote for quote in QUOTES if parts[0].endswith(quote)), "")
         parts = [parts[0].removesuffix(quote), quote]
