@@ -71,7 +71,7 @@ def test_a_name_without_spaces_fits_on_a_phone(stage):
         bot = Bot(owner, "N" * MAX_NAME_LENGTH)
         context = stage.context(owner, viewport=PHONE)
     page = context.new_page()
-    for path in (f"/bots/{bot.id}", "/bots", "/desk", "/activity"):
+    for path in (f"/bots/{bot.id}", f"/bots/{bot.id}/elect", "/bots", "/desk", "/activity"):
         page.goto(path, wait_until="load")
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"], path
     context.close()
