@@ -88,7 +88,7 @@ def sessions_of(user: User) -> list[UserSession]:
 
     A session that another password or another ``SECRET_KEY`` has ended is not among them.
     """
-    of_user = {each.session_key: each for each in _last_used(user)[:MAX_SESSIONS]}
+    of_user = {each.session_key: each for each in _last_used(user)}
     store = SessionStore()
     hashes = {user.get_session_auth_hash(), *user.get_session_auth_fallback_hash()}
     live = {
