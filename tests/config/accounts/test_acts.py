@@ -285,7 +285,9 @@ class TestAnAddressThatIsNotConfirmed:
 
 def test_a_user_has_a_limited_number_of_security_keys(member):
     def errors() -> list[str]:
-        return list(AddPasskeyForm({"name": "Key"}, user=member).non_field_errors())
+        return [
+            str(each) for each in AddPasskeyForm({"name": "Key"}, user=member).non_field_errors()
+        ]
 
     for _ in range(MAX_SECURITY_KEYS):
         assert errors() == []
