@@ -63,7 +63,7 @@ def cluster() -> Iterator[tuple[Server, Postgresql, Postgresql]]:
         primary.start()
         stack.callback(primary.stop)
         primary.execute("CREATE DATABASE signals")
-        server = stack.enter_context(serving(DATABASE_URL=primary.url))
+        server = stack.enter_context(serving(idle=0, DATABASE_URL=primary.url))
         standby = Postgresql(folder, folder / "standby.log", "standby", primary, "127.0.0.2")
         standby.start()
         stack.callback(standby.stop)
