@@ -6,14 +6,10 @@ nothing, and the processor of the standbys is that of the service.
 
 import os
 import statistics
-import tempfile
-from contextlib import ExitStack
-from pathlib import Path
 
 from tests.bench import load
 from tests.bench.line import Round, rates, ratio
-from tests.drills.stage import Postgresql
-from tests.server import serving
+from tests.bench.replicas import cluster
 
 CONNECTIONS = (1, 16, 64)
 ROUNDS, SECONDS = 5, 3
@@ -22,19 +18,8 @@ NOBODY, QUORUM = "", "ANY 1 (*)"
 
 def main() -> None:
     print("load of the machine:", *os.getloadavg(), flush=True)
-    with tempfile.TemporaryDirectory() as path, ExitStack() as stack:
-        folder = Path(path)
-        folder.chmod(0o755)  # PostgreSQL runs as another user
-        primary = Postgresql(folder, folder / "primary.log")
-        primary.start()
-        stack.callback(primary.stop)
-        primary.execute("CREATE DATABASE signals")
-        for number in (2, 3):
-            name, address = f"standby-{number}", f"127.0.0.{number}"
-            standby = Postgresql(folder, folder / f"{name}.log", name, primary, address)
-            standby.start()
-            stack.callback(standby.stop)
-        deploy = load.deploy(stack.enter_context(serving(DATABASE_URL=primary.url)))
+    with cluster(2) as (server, primary, _):
+        deploy = load.deploy(server)
         deploy.measure(SECONDS)  # everything is warm
         for connections in CONNECTIONS:
             rounds: dict[str, list[Round]] = {NOBODY: [], QUORUM: []}

@@ -54,8 +54,8 @@ class Group:
 
 
 @contextmanager
-def cluster() -> Iterator[tuple[Server, Postgresql, Postgresql]]:
-    """The service, the primary with its database, and a standby."""
+def cluster(count: int) -> Iterator[tuple[Server, Postgresql, list[Postgresql]]]:
+    """The service, the primary with its database, and so many standbys."""
     with tempfile.TemporaryDirectory() as path, ExitStack() as stack:
         folder = Path(path)
         folder.chmod(0o755)  # PostgreSQL runs as another user
@@ -64,10 +64,14 @@ def cluster() -> Iterator[tuple[Server, Postgresql, Postgresql]]:
         stack.callback(primary.stop)
         primary.execute("CREATE DATABASE signals")
         server = stack.enter_context(serving(idle=0, DATABASE_URL=primary.url))
-        standby = Postgresql(folder, folder / "standby.log", "standby", primary, "127.0.0.2")
-        standby.start()
-        stack.callback(standby.stop)
-        yield server, primary, standby
+        standbys = []
+        for number in range(2, count + 2):
+            name, address = f"standby-{number}", f"127.0.0.{number}"
+            standby = Postgresql(folder, folder / f"{name}.log", name, primary, address)
+            standby.start()
+            stack.callback(standby.stop)
+            standbys.append(standby)
+        yield server, primary, standbys
 
 
 def measure(server: Server, primary: Postgresql, standby: Postgresql, count: int) -> Iterator[Line]:
@@ -167,7 +171,7 @@ def _fan_out(groups: list[Group]) -> float:
 def main() -> None:
     count = int(sys.argv[1]) if len(sys.argv) > 1 else READERS
     print("load of the machine:", *os.getloadavg(), flush=True)
-    with cluster() as (server, primary, standby):
+    with cluster(1) as (server, primary, (standby,)):
         for line in measure(server, primary, standby, count):
             goal = "" if line.met is None else " (met)" if line.met else " (missed)"
             print(f"{line.name}: {line.value:.2f}{goal} {line.note}", flush=True)

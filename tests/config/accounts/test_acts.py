@@ -17,6 +17,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from config.accounts import sessions
 from config.accounts.check_your_email import COOLDOWN
 from config.accounts.forms import MAX_SECURITY_KEYS, AddPasskeyForm
 from config.accounts.sessions import MAX_SESSIONS
@@ -162,6 +163,15 @@ class TestTheNumberOfSessions:
         [theirs] = signed_in(staff.verified(stranger.user), clock, 1)
         signed_in(member, clock, MAX_SESSIONS + 1)
         assert is_in(theirs)
+
+    def test_those_of_before_the_limit_are_listed_and_ended_too(self, member, clock, monkeypatch):
+        with monkeypatch.context() as before:
+            before.setattr(sessions, "MAX_SESSIONS", 2 * MAX_SESSIONS)
+            *others, here = signed_in(member, clock, MAX_SESSIONS + 2)
+        assert pages.source(here.get(SESSIONS)).count("signed in <") == MAX_SESSIONS + 2
+        here.post(END)
+        assert not any(map(is_in, others))
+        assert is_in(here)
 
     def test_the_pages_take_as_many_statements_for_many_as_for_few(self, member, clock):
         here, _ = signed_in(member, clock, 2)
