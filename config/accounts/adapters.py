@@ -143,6 +143,9 @@ class MfaAdapter(DefaultMFAAdapter):
         **DefaultMFAAdapter.error_messages,
         "incorrect_code": "This code is wrong, or was used before. Enter the code that your app "
         "shows now. If it is refused too, correct the clock of your device.",
+        # The address of an account is verified. What may wait is a new one.
+        "unverified_email": "You cannot add a second factor while your new email address waits for "
+        "its confirmation. Follow the link that we sent to it, or cancel the change.",
     }
 
     encrypt = staticmethod(keys.encrypt_factor)

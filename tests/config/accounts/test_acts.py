@@ -238,6 +238,13 @@ class TestCancellingTheChangeOfTheAddress:
         assert answer["Location"] == CANCEL
         assert EmailAddress.objects.filter(email=NEW).exists()
 
+    def test_a_second_factor_waits_for_it_and_the_page_says_so(self, changing):
+        page = pages.words(changing.get("/accounts/2fa/totp/activate/", follow=True))
+        assert "while your new email address waits for its confirmation" in page
+        changing.post(CANCEL)
+        page = pages.words(changing.get("/accounts/2fa/totp/activate/", follow=True))
+        assert "waits for its confirmation" not in page
+
     def test_the_link_is_sent_again_once_a_minute_and_the_page_says_so(self, clock, changing):
         again = {"email": NEW, "action_send": ""}
         early = changing.post(ADDRESS, again, follow=True)
