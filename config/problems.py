@@ -5,6 +5,7 @@ Each refusal of the contract has a public page, to which the ``type`` of every p
 
 import logging
 import sys
+from datetime import timedelta
 from typing import Any
 
 from django.conf import settings
@@ -17,6 +18,7 @@ from django.core.exceptions import (
 from django.db import DatabaseError
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
+from django.utils import timezone
 from redis.exceptions import RedisError
 
 from config import monitoring
@@ -62,7 +64,13 @@ def problem(request: HttpRequest, refusal: refusals.Refused) -> HttpResponse:
     if request.path.startswith(API):
         response = JsonResponse(body, status=refusal.status, content_type=MEDIA_TYPE)
     else:
-        response = render(request, "problem.html", {"problem": body}, status=refusal.status)
+        wait = refusal.headers.get("Retry-After")
+        context = {
+            "problem": body,
+            "sentence": refusal.on_page or refusal.detail,
+            "again": timezone.now() + timedelta(seconds=int(wait)) if wait else None,
+        }
+        response = render(request, "problem.html", context, status=refusal.status)
     for name, value in refusal.headers.items():
         response[name] = value
     return response

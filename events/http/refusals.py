@@ -61,6 +61,8 @@ class Refused(Exception):
     status: ClassVar[int]
     title: ClassVar[str]
     detail: str
+    # What a page says to a person, where ``detail`` is for programs only.
+    on_page: ClassVar[str | None] = None
     # Its additional members, as an example for the OpenAPI document.
     example: ClassVar[Mapping[str, Any]] = {}
     usual_headers: ClassVar[Mapping[str, str]] = {}
@@ -189,6 +191,7 @@ class SignInRequired(Refused):
 class CsrfFailed(Refused):
     code, status, title = "csrf_failed", 403, "CSRF check failed"
     detail = "Reload the page and try again. Scripts send the csrf cookie's value as X-CSRFToken."
+    on_page = "Reload the page and try again. Your browser must accept cookies of this site."
 
 
 class SecondFactorRequired(Refused):
@@ -323,6 +326,7 @@ class CursorLost(Unlawful):
 class RateLimited(Refused):
     code, status, title = "rate_limited", 429, "Too many requests"
     detail = "Wait for the number of seconds in the Retry-After header, then try again."
+    on_page = "You sent more requests than the service allows."
 
     def __init__(self, retry_after: int, budget: Mapping[str, str] | None = None) -> None:
         super().__init__()
@@ -342,6 +346,10 @@ class Unavailable(Refused):
     detail = (
         "Send the same request again after the number of seconds in Retry-After. Keep the nonce of "
         "a signal: it may have been recorded."
+    )
+    on_page = (
+        "The service could not answer in time. If you sent a form, look whether it took effect "
+        "before you send it again."
     )
 
     def __init__(self, wait: Wait, detail: str | None = None, retry_after: int = 1) -> None:

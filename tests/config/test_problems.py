@@ -16,7 +16,7 @@ from events.http.refusals import Refused
 from events.models import Event, Head
 from tests.client import CATALOG, DESKS, EVENTS, HOOK, ME, TOKENS, code, get, post, push, signed_in
 from tests.factories import a_card, a_desk, a_platform_token, a_ready_desk
-from tests.pages import source
+from tests.pages import source, words
 from tests.signals.bodies import fanout
 from tests.staff import a_client
 
@@ -274,3 +274,12 @@ def test_a_refusal_leads_back_to_where_the_visitor_was(path, back):
     page = browser.get(path, headers={"accept": "text/html,application/xhtml+xml"})
     assert page.status_code == 404
     assert re.findall(r'class="button quiet" href="[^"]+">([^<]+)<', source(page)) == [back]
+
+
+def test_a_page_says_of_a_form_without_its_token_what_a_person_can_do(desk):
+    browser = Client(enforce_csrf_checks=True)
+    browser.force_login(desk.user)
+    answer = browser.post("/bots", {"name": "Mine"})
+    assert answer.status_code == 403
+    assert "Your browser must accept cookies of this site." in words(answer)
+    assert "X-CSRFToken" not in words(answer)

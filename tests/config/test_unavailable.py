@@ -13,7 +13,7 @@ from desks.models import Desk
 from tests import patience, staff
 from tests.client import DESKS, EVENTS, HOOK, get, push, signed_in
 from tests.factories import PASSWORD, UserFactory, a_platform_token
-from tests.pages import problem
+from tests.pages import problem, words
 from tests.signals.bodies import fanout
 
 pytestmark = pytest.mark.django_db
@@ -49,6 +49,7 @@ def test_a_page_asks_to_come_again():
         answer = browser.get("/desk/enrol")
     assert (answer.status_code, problem(answer)) == (503, "unavailable")
     assert answer["Retry-After"] == "1"
+    assert "Try again in less than a minute." in words(answer)
 
 
 def test_so_it_does_when_only_the_session_cannot_be_saved(desk):

@@ -10,6 +10,7 @@ from django.test import Client
 
 from desks.models import Automation, User
 from events.models import Event
+from tests import pages
 from tests.client import signed_in
 from tests.factories import PASSWORD, a_bot, a_desk_token
 from tests.pages import problem
@@ -101,6 +102,9 @@ def test_changes_are_limited_for_each_user(settings, desk, stranger):
     answer = browser.post("/bots", {"name": "One too many"})
     assert (answer.status_code, problem(answer)) == (429, "rate_limited")
     assert int(answer["Retry-After"]) >= 1
+    words = pages.words(answer)
+    assert "more requests than the service allows. Try again in 1 day." in words
+    assert "header" not in words
     assert Automation.objects.count() == 3
     assert browser.get("/bots").status_code == 200
     assert signed_in(stranger.user).post("/bots", {"name": "Mine"}).status_code == 302
