@@ -208,11 +208,9 @@ def listeners(port: int) -> list[int]:
 
 def connections(port: int) -> Counter[str]:
     """How many connections the server at the port has not closed, by the address of the client."""
-    return Counter(
-        socket.inet_ntoa(bytes.fromhex(peer.partition(":")[0])[::-1])
-        for peer, state, _ in _sockets(port)
-        if state == "01"
-    )
+    # Each once: the kernel repeats sockets in a list that changes while it is read.
+    peers = {peer for peer, state, _ in _sockets(port) if state == "01"}
+    return Counter(socket.inet_ntoa(bytes.fromhex(peer.partition(":")[0])[::-1]) for peer in peers)
 
 
 def _sockets(port: int) -> Iterator[tuple[str, str, str]]:
