@@ -64,6 +64,7 @@ def running(browser: Browser, **settings: Any) -> Iterator[Running]:
             Service(server.base_url, server.seed) as service,
         ):
             context = browser.new_context(base_url=service.base_url)
+            context.set_default_timeout(60_000)  # as long as a slow machine needs
             page = context.new_page()
             _sign_in(page, service.seed["user"])
             found = Running(server, service, _runner(server), page, Path(folder))

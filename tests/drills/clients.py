@@ -19,7 +19,7 @@ import httpx2
 
 from tests.client import EVENTS, HOOK, JSON, TOKENS, bearer, deploy_path, signed, written
 
-TIMEOUT = 40  # seconds for one answer: longer than a stopping server takes to finish its requests
+TIMEOUT = 60  # seconds for one answer: longer than a stopping server takes to finish its requests
 PAUSE = 0.1  # seconds before the next attempt
 NOBODY = 0  # the status of a request without an answer
 BUSY = HTTPStatus.TOO_MANY_REQUESTS

@@ -178,7 +178,7 @@ def _do_not_listen(stage: Stage, book: Book, bot: dict[str, str], *, reset: bool
     book.sent.add(body["nonce"])
     _send_and_leave(stage, _request(stage, bot, raw), reset=reset)
     client = Client(stage.web.base_url, book)
-    with httpx2.Client(base_url=stage.web.base_url, trust_env=False, timeout=40) as client.http:
+    with httpx2.Client(base_url=stage.web.base_url, trust_env=False, timeout=60) as client.http:
         answer = client.ask("POST", HOOK, lambda: signed(bot["secret"], body=raw), content=raw)
         note(book, answer, body["nonce"], client)
 

@@ -87,7 +87,7 @@ class Visitor:
 
     def __init__(self, pair: Pair) -> None:
         self.pair = pair
-        self.http = pair.visitors.enter_context(httpx2.Client(trust_env=False, timeout=40))
+        self.http = pair.visitors.enter_context(httpx2.Client(trust_env=False, timeout=60))
 
     def ask(self, which: int, method: str, path: str, **options: Any) -> httpx2.Response:
         with self.pair.one(which) as url:

@@ -23,7 +23,7 @@ from tokens.crypto import formats
 
 pytestmark = [pytest.mark.processes, needs_nginx, needs_postgresql]
 
-TIMEOUT = 10  # seconds
+TIMEOUT = 60  # seconds
 LARGEST = 64 * 1024  # bytes of a body
 SENDERS, SIGNALS = 8, 400
 CROWD = 24  # readers of lists
@@ -395,7 +395,7 @@ def test_the_lists_of_one_token_never_reach_the_threads_that_let_readers_in(serv
         httpx2.Client(
             base_url=served.http,
             trust_env=False,
-            timeout=30,
+            timeout=TIMEOUT,
             limits=httpx2.Limits(max_connections=CROWD),
         ) as http,
         ExitStack() as streams,
@@ -408,7 +408,7 @@ def test_the_lists_of_one_token_never_reach_the_threads_that_let_readers_in(serv
             headers = {**bearer(token), "Accept": STREAM}
             url = f"{served.http}{EVENTS}"
             stream = streams.enter_context(
-                httpx2.stream("GET", url, headers=headers, trust_env=False, timeout=30)
+                httpx2.stream("GET", url, headers=headers, trust_env=False, timeout=TIMEOUT)
             )
             assert stream.status_code == 200
         answers = [each.result() for each in lists]
@@ -466,7 +466,7 @@ def test_killing_a_web_server_under_load_loses_no_signal():
             return push(served, http)
 
         with (
-            httpx2.Client(base_url=served.http, trust_env=False, timeout=40) as http,
+            httpx2.Client(base_url=served.http, trust_env=False, timeout=TIMEOUT) as http,
             ThreadPoolExecutor(SENDERS) as senders,
         ):
             outcomes = list(senders.map(send, range(SIGNALS)))

@@ -136,7 +136,7 @@ FORWARDED = {"Host": NAME, "X-Forwarded-Proto": "https", "X-Forwarded-For": "192
 def ask(here, path, token="", port=WEBS[0]):
     url = f"http://{ADDRESS}:{here.ports[port]}{path}"
     headers = {**FORWARDED, **(bearer(token) if token else {})}
-    return httpx2.get(url, headers=headers, trust_env=False, timeout=30)
+    return httpx2.get(url, headers=headers, trust_env=False, timeout=60)
 
 
 def is_ready(here, port):
@@ -161,7 +161,7 @@ def push(here, body, port=WEBS[0]):
     secret = here.seed["automation"]["secret"]
     headers = {**FORWARDED, **signed(secret, body=body), "Content-Type": JSON}
     url = f"http://{ADDRESS}:{here.ports[port]}{HOOK}"
-    return httpx2.post(url, content=body, headers=headers, trust_env=False, timeout=30).status_code
+    return httpx2.post(url, content=body, headers=headers, trust_env=False, timeout=60).status_code
 
 
 def read(here, cursor):

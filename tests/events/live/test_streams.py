@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+import time_machine
 from django.db.models import F
 from django.utils import timezone
 
@@ -311,11 +312,14 @@ class TestEnd:
         assert "desk.deactivated" not in stream.kinds
 
     def test_a_token_that_expires(self, engine):
-        soon = timezone.now() + timedelta(seconds=1)
-        Token.objects.update(expires_at=soon)
-        stream = Stream(engine)
-        assert stream.end() == self.REASON
-        assert timezone.now() >= soon
+        hour, now = timedelta(hours=1), timezone.now()
+        Token.objects.update(expires_at=now + hour)
+        with time_machine.travel(now) as clock:
+            stream = Stream(engine)
+            a_card()
+            stream.wait_for(1)
+            clock.shift(hour)
+            assert stream.end() == self.REASON
 
     def test_a_token_that_expires_by_the_clock_of_the_log(self, engine):
         """The writer's clock is ahead of this server's."""

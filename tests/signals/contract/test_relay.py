@@ -169,7 +169,7 @@ def crowd(relay, begun):
 
 @pytest.mark.parametrize("kind", STRANGERS)
 def test_many_slow_connections_do_not_block_an_alert(server, bot, tmp_path, kind):
-    """The relay would hang up on them after a minute, and the platform before that."""
+    """The relay would hang up on them later than the platform gives up."""
     settings = {"RELAY_PROXY": HERE, "RELAY_SENDERS": "192.0.2.1"}
     with (
         relaying(tmp_path, hook(server), bot["secret"], **settings) as relay,
@@ -225,7 +225,7 @@ def test_the_number_of_threads_is_bounded(bot, tmp_path):
         alerts = [platform.submit(relay.alert, message(bot)) for _ in range(ALERTS + BEYOND)]
         refused = list(itertools.islice(as_completed(alerts), BEYOND))
         assert {alert.result().json()["code"] for alert in refused} == {"busy"}
-        deadline = time.monotonic() + 30  # before the relay hangs up on the crowd
+        deadline = time.monotonic() + 60  # before the relay hangs up on the crowd
         while threads_of(relay) > THREADS:
             assert time.monotonic() < deadline, "more threads run"
         assert threads_of(relay) > 64

@@ -5,6 +5,7 @@ import hashlib
 import hmac
 import json
 import threading
+from datetime import timedelta
 from ipaddress import ip_network
 
 import pytest
@@ -13,13 +14,15 @@ from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 from desks.actions import add_automation
 from events.actors import SYSTEM
 from events.models import Event
+from signals.outbound import guarded_client
 from signals.webhooks import actions
 from signals.webhooks.models import Subscription
+from signals.webhooks.runner import delivery
 from tests import client
 from tests.described import described
 from tests.factories import a_ready_desk
 from tests.signals.outbound.listeners import endpoint, reply
-from tests.signals.webhooks.runner.stage import running, subscribe, until
+from tests.signals.webhooks.runner.stage import LIMIT, running, subscribe, until
 from tests.signals.webhooks.stage import act, create, of
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
@@ -146,13 +149,17 @@ def test_a_single_event_reaches_a_paused_webhook_and_a_410_disables_only_an_acti
     assert receiver.taken == [event, event]
 
 
-def test_an_event_asked_for_while_it_is_sent_is_sent_again_and_a_skip_repeats_nothing(card):
+def test_an_event_asked_for_while_it_is_sent_is_sent_again_and_a_skip_repeats_nothing(
+    card, monkeypatch
+):
+    monkeypatch.setattr(guarded_client, "TIMEOUT", 2 * LIMIT)
+    monkeypatch.setattr(delivery, "LEASE", timedelta(seconds=4 * LIMIT))
     desk, heard, held, goes_on = a_ready_desk(card), [], set(), threading.Event()
 
     def answer(handler, request):
         heard.append(json.loads(request.body)["data"]["position"])
         if heard[-1] in held:
-            goes_on.wait(8)
+            goes_on.wait(LIMIT)
         reply(204)(handler, request)
 
     def a_bot():
