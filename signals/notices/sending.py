@@ -21,7 +21,7 @@ from django.conf import settings
 from django.core import signing
 from django.core.mail import EmailMultiAlternatives, get_connection
 from django.db import DatabaseError, InterfaceError, transaction
-from django.db.models import Min
+from django.db.models import Min, QuerySet
 from django.db.models.functions import Greatest
 from django.template.loader import render_to_string
 from django.urls import reverse
@@ -181,18 +181,25 @@ def begin(notice: QueuedNotice) -> bool:
         notice.delete()
         return False
     notice.attempts += 1
-    own = QueuedNotice.objects.filter(pk=notice.pk, due_at=notice.due_at)
-    return bool(own.update(attempts=notice.attempts))
+    return bool(_leased(notice).update(attempts=notice.attempts))
 
 
 def retry(notice: QueuedNotice, now: datetime) -> bool:
-    """Tries a mail again later. Gives it up and returns False after the last attempt."""
+    """Tries a mail again later. Gives it up and returns False after the last attempt.
+
+    Changes nothing if the lease is another process's by now.
+    """
+    own = _leased(notice)
     if notice.attempts > MOST_ATTEMPTS:
-        notice.delete()
+        own.delete()
         return False
-    again = now + NOTICES.pauses[notice.attempts - 2]
-    QueuedNotice.objects.filter(pk=notice.pk).update(due_at=again)
+    own.update(due_at=now + NOTICES.pauses[notice.attempts - 2])
     return True
+
+
+def _leased(notice: QueuedNotice) -> QuerySet[QueuedNotice]:
+    """The row of a notice. None if it is gone, or its lease is another process's by now."""
+    return QueuedNotice.objects.filter(pk=notice.pk, due_at=notice.due_at)
 
 
 def _is_of_connection(error: Exception) -> bool:

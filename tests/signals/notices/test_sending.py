@@ -287,6 +287,24 @@ def test_a_mail_whose_row_a_process_has_lost_is_not_sent(member, lost):
     assert mail.outbox == []
 
 
+@pytest.mark.parametrize("attempts", [1, MOST_ATTEMPTS])
+def test_a_mail_that_fails_after_its_lease_is_left_to_the_process_that_has_it(
+    member, monkeypatch, attempts
+):
+    a_notice(member)
+    QueuedNotice.objects.update(attempts=attempts)
+    now = timezone.now()
+    taken = take(MAIL, now)
+
+    def takes_too_long(backend, messages):
+        assert len(take(MAIL, now + LEASE)) == 1
+        raise OSError
+
+    monkeypatch.setattr(EmailBackend, "send_messages", takes_too_long)
+    deliver_mails(taken)
+    assert QueuedNotice.objects.get().due_at == now + 2 * LEASE
+
+
 class TestUnsubscribing:
     @pytest.fixture
     def link(self, member):
