@@ -412,6 +412,8 @@ UPPER = re.compile("[A-Z]+")
 SEPARATORS = re.compile(r"[\x00-\x2f\x3a-\x40\x5b-\x60\x7b-\x7f]+")
 INVISIBLE = re.compile(r"[\u00ad\u034f\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
 ESCAPE = re.compile(r"\\u([0-9A-Fa-f]{4})")
+# What is normalized at once: to sort a run of combining marks takes quadratic time.
+PART = re.compile(r"[\s\S]{1,1000}")
 BREAK = re.compile(r"[\"'\x60{}\[\],;&?\n]")
 ALPHANUMERIC = re.compile("[A-Za-z0-9]+")
 CHANGE = re.compile("[a-z](?=[A-Z0-9])|[A-Z](?=[a-z0-9])|[0-9](?=[A-Za-z])")
@@ -464,7 +466,8 @@ def normalized(text: str) -> str:
         text = ESCAPE.sub(lambda found: chr(int(found[1], 16)), text)
     if text.isascii():
         return text
-    return INVISIBLE.sub("", unicodedata.normalize("NFKC", text))
+    text = PART.sub(lambda found: unicodedata.normalize("NFKC", found[0]), text)
+    return INVISIBLE.sub("", text)
 
 
 def assigns_secret(text: str) -> bool:

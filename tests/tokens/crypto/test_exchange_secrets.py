@@ -190,6 +190,7 @@ def test_the_worker_has_the_same_patterns():
 LONG = [
     *("a", " ", ":", '"', "key ", "key:", "seed:", "secret", "secret is ", "api key a ", "\\u0061"),
     *("mnemonic: abandon ", "-----BEGIN ", "key=%3d", "key: a1 ", "key:a1a1a1 ", "\u00e9", "[a]"),
+    "\u0316\u0301",  # combining marks that change their order
 ]
 
 
