@@ -1,6 +1,7 @@
-"""The base class of enumerations that columns, forms and pure rules share. Without Django."""
+"""Base classes of enumerations that columns, forms and pure rules share. Without Django."""
 
 from enum import StrEnum
+from typing import Self
 
 
 class TextEnum(StrEnum):
@@ -14,3 +15,14 @@ class TextEnum(StrEnum):
     def choices(cls) -> list[tuple[str, str]]:
         """Each value with its label."""
         return [(member.value, member.value.capitalize()) for member in cls]
+
+
+class ExplainedEnum(StrEnum):
+    """An enumeration of codes, each with a sentence for people: its ``meaning``."""
+
+    meaning: str
+
+    def __new__(cls, code: str, meaning: str) -> Self:
+        member = str.__new__(cls, code)
+        member._value_, member.meaning = code, meaning
+        return member

@@ -6,8 +6,9 @@ others from waiting for a long answer.
 
 import time
 from collections.abc import Iterable, Iterator
-from enum import StrEnum
 from typing import TypeVar
+
+from events.choices import ExplainedEnum
 
 Item = TypeVar("Item")
 
@@ -27,22 +28,25 @@ def give_way(items: Iterable[Item], every: int) -> Iterator[Item]:
         yield item
 
 
-class Wait(StrEnum):
-    """What a wait was for. Operators and alerts read the values."""
+class Wait(ExplainedEnum):
+    """What a wait was for. Operators and alerts read the values, and clients the sentences."""
 
-    QUEUE = "queue"  # the turn at the log, behind other writers of this process
-    CONNECTION = "connection"  # a connection to the database
-    LOCK = "lock"  # a lock of the database that another session held
-    STATEMENT = "statement"  # the end of a statement
-    PROCESS = "process"  # this process: it stood still in the middle of a transaction
-    CONFIRMATION = "confirmation"  # a standby's, of a commit
-    REPLICA = "replica"  # a standby that may be read and is not behind what was asked for
-    NEW_EPOCH = "new_epoch"  # manage.py new_epoch, after the database has lost events
-    DATABASE = "database"  # the database, which went away or refused
-    CACHE = "cache"  # the cache
-    READERS = "readers"  # a place for one more reader that waits or has a stream
-    DOWNLOADS = "downloads"  # a place for a download
-    PASSWORDS = "passwords"  # a place to check a password
+    QUEUE = "queue", "The request waited too long for its turn to write."
+    CONNECTION = "connection", "No connection to the database was free in time."
+    LOCK = "lock", "Somebody else wrote to the database for too long."
+    STATEMENT = "statement", "The database took too long."
+    PROCESS = "process", "The server was too busy to go on in time."
+    CONFIRMATION = "confirmation", "The database did not confirm in time what was written."
+    REPLICA = "replica", "No replica of the database has what was asked for."
+    NEW_EPOCH = (
+        "new_epoch",
+        "The database has lost events, and its operators have not resumed writing yet.",
+    )
+    DATABASE = "database", "The database is not available."
+    CACHE = "cache", "The cache is not available."
+    READERS = "readers", "No place for another reader is free."
+    DOWNLOADS = "downloads", "No place for another download is free."
+    PASSWORDS = "passwords", "Many passwords are being checked."
 
 
 _BY_CODE = {  # PostgreSQL's codes of errors

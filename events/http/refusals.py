@@ -6,24 +6,17 @@ are in ``signals.law.refusals``. ``Refused.registry`` lists all of them for the 
 """
 
 from collections.abc import Iterable, Mapping
-from enum import StrEnum
 from typing import Annotated, Any, ClassVar, TypedDict, TypeVar
 
+from events.choices import ExplainedEnum
 from events.json_schema import one_of
 from events.unavailable_reasons import Wait
 
 Row = TypeVar("Row")
 
 
-class FieldCode(StrEnum):
+class FieldCode(ExplainedEnum):
     """What can be wrong with a field: every ``code`` of ``errors``, with its one meaning."""
-
-    meaning: str
-
-    def __new__(cls, code: str, meaning: str) -> "FieldCode":
-        member = str.__new__(cls, code)
-        member._value_, member.meaning = code, meaning
-        return member
 
     REQUIRED = "required", "It is missing, null or empty, and must not be."
     UNKNOWN = "unknown", "The request has no field of this name."
@@ -353,24 +346,6 @@ class Unavailable(Refused):
     )
 
     def __init__(self, wait: Wait, detail: str | None = None, retry_after: int = 1) -> None:
-        super().__init__(detail or f"{ENDED[wait]} {self.detail}")
+        super().__init__(detail or f"{wait.meaning} {self.detail}")
         self.wait = wait
         self.headers["Retry-After"] = str(retry_after)
-
-
-# The wait that ended, in a sentence.
-ENDED = {
-    Wait.QUEUE: "The request waited too long for its turn to write.",
-    Wait.CONNECTION: "No connection to the database was free in time.",
-    Wait.LOCK: "Somebody else wrote to the database for too long.",
-    Wait.STATEMENT: "The database took too long.",
-    Wait.PROCESS: "The server was too busy to go on in time.",
-    Wait.CONFIRMATION: "The database did not confirm in time what was written.",
-    Wait.REPLICA: "No replica of the database has what was asked for.",
-    Wait.NEW_EPOCH: "The database has lost events, and its operators have not resumed writing yet.",
-    Wait.DATABASE: "The database is not available.",
-    Wait.CACHE: "The cache is not available.",
-    Wait.READERS: "No place for another reader is free.",
-    Wait.DOWNLOADS: "No place for another download is free.",
-    Wait.PASSWORDS: "Many passwords are being checked.",
-}

@@ -14,7 +14,6 @@ from django.db import OperationalError, connection
 from prometheus_client import REGISTRY
 
 from config.postgresql.base import DatabaseWrapper
-from events.http.refusals import ENDED
 from events.unavailable_reasons import Wait, wait_of
 from signals.intake import group_commit
 from signals.intake.models import Signal
@@ -84,7 +83,7 @@ def said(wait: Wait, caplog: Any) -> Iterator[list[Any]]:
     yield answers
     (answer,) = answers
     assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
-    assert answer.json()["detail"].startswith(ENDED[wait])
+    assert answer.json()["detail"].startswith(wait.meaning)
     assert f"A request waited in vain for: {wait} " in caplog.text
     assert counted(wait) == before + 1
 

@@ -15,7 +15,6 @@ from django.db import OperationalError, connection
 
 from config.postgresql.base import DatabaseWrapper
 from events import confirmation
-from events.http.refusals import ENDED
 from events.statements import without_timeouts
 from events.unavailable_reasons import Wait, wait_of
 from tests.client import EVENTS
@@ -76,7 +75,7 @@ def is_unconfirmed(answer: httpx2.Response) -> bool:
     said = answer.json()
     waits = (Wait.CONFIRMATION, Wait.LOCK, Wait.QUEUE)
     return (answer.status_code, said["code"]) == (503, "unavailable") and any(
-        said["detail"].startswith(ENDED[wait]) for wait in waits
+        said["detail"].startswith(wait.meaning) for wait in waits
     )
 
 
@@ -89,7 +88,7 @@ def test_a_commit_whose_wait_was_cancelled_is_not_answered_as_recorded(service):
             service.postgresql.execute(f"SELECT pg_cancel_backend({pid})")
         answer = pushed.result()
     assert is_unconfirmed(answer)
-    assert answer.json()["detail"].startswith(ENDED[Wait.CONFIRMATION])
+    assert answer.json()["detail"].startswith(Wait.CONFIRMATION.meaning)
     again = service.push("cancelled")
     assert (again.status_code, again.json()["identical"]) == (409, True)
 

@@ -12,7 +12,6 @@ from contextlib import ExitStack, contextmanager
 import httpx2
 import pytest
 
-from events.http.refusals import ENDED
 from events.unavailable_reasons import Wait
 from tests.client import EVENTS
 from tests.config.postgresql.conftest import MARKS, Service
@@ -91,7 +90,7 @@ def is_refused(answer: httpx2.Response) -> bool:
     said = answer.json()
     return (answer.status_code, said.get("code")) == (503, "unavailable") and said[
         "detail"
-    ].startswith(ENDED[Wait.NEW_EPOCH])
+    ].startswith(Wait.NEW_EPOCH.meaning)
 
 
 @pytest.mark.parametrize("change", [GONE, ANOTHER], ids=["gone", "another"])
