@@ -37,7 +37,7 @@ class CredentialKind(Protocol):
         """The ids that this event of the log ends."""
 
     def find_ended(self, ids: Collection[str]) -> Collection[str]:
-        """Those of these ids that are no longer valid. One statement."""
+        """Those of these ids that are no longer valid. A statement or two."""
 
 
 class Credential(NamedTuple):

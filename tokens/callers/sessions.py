@@ -8,8 +8,6 @@ import hashlib
 from collections.abc import Collection, Iterable
 
 from django.contrib.sessions.models import Session
-from django.db.models import BooleanField, CharField, Value
-from django.db.models.functions import Cast
 from django.http import HttpRequest
 from django.utils import timezone
 
@@ -17,11 +15,10 @@ from desks.models import User
 from events.live.frames import EndReason
 from events.live.streams import Credential
 from events.models import Event
+from events.statements import listed
 from tokens.callers.staff import session_end
 
 SEPARATOR = ":"
-# Sessions in one statement. Databases bound the number of parameters, and each session takes two.
-BATCH = 10_000
 
 
 class SessionKind:
@@ -33,10 +30,21 @@ class SessionKind:
         return ()
 
     def find_ended(self, ids: Collection[str]) -> Collection[str]:
-        """One statement for up to ``BATCH`` sessions."""
-        listed = list(ids)
-        batches = [listed[start : start + BATCH] for start in range(0, len(listed), BATCH)]
-        return [key for batch in batches for key in _find_ended(batch)]
+        """Those of these sessions that ended. Two statements."""
+        asked = {key: key.split(SEPARATOR) for key in ids}
+        names = listed({name for name, _, _ in asked.values()})
+        is_open = Session.objects.filter(pk__in=names, expire_date__gt=timezone.now())
+        users = User.objects.filter(pk__in={user for _, user, _ in asked.values()}, is_active=True)
+        names_found = set(is_open.values_list("pk", flat=True))
+        accounts_found = {
+            (str(pk), _account(password, is_staff))
+            for pk, password, is_staff in users.values_list("pk", "password", "is_staff")
+        }
+        return [
+            key
+            for key, (name, user, account) in asked.items()
+            if name not in names_found or (user, account) not in accounts_found
+        ]
 
 
 SESSIONS = SessionKind()
@@ -47,25 +55,6 @@ def session_credential(request: HttpRequest, user: User) -> Credential:
     account = _account(user.password, user.is_staff)
     parts = (request.session.session_key or "", str(user.pk), account)
     return Credential(SESSIONS, SEPARATOR.join(parts), session_end(request, user))
-
-
-def _find_ended(ids: Collection[str]) -> list[str]:
-    asked = {key: key.split(SEPARATOR) for key in ids}
-    sessions = Session.objects.filter(
-        pk__in={session for session, _, _ in asked.values()}, expire_date__gt=timezone.now()
-    ).values_list("pk", Value(""), Value(False, BooleanField()))
-    users = User.objects.filter(
-        pk__in={user for _, user, _ in asked.values()}, is_active=True
-    ).values_list(Cast("pk", CharField()), "password", "is_staff")
-    found = {
-        (name, _account(password, is_staff)) if password else name
-        for name, password, is_staff in sessions.union(users, all=True)
-    }
-    return [
-        key
-        for key, (session, user, account) in asked.items()
-        if session not in found or (user, account) not in found
-    ]
 
 
 def _account(password: str, is_staff: bool) -> str:
