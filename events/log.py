@@ -49,8 +49,7 @@ class Turn:
     are known before anything is written, so other rows can store the position. Compare times of
     expiry with ``at``. ``epoch`` is the log's.
     ``actor`` is who causes the events; None if the caller is not authenticated.
-    ``before_commit`` is a list of functions that write their rows last in the transaction, and
-    ``after_commit`` one of functions to call after the commit, when the lock is released.
+    ``before_commit`` is a list of functions that write their rows last in the transaction.
     """
 
     def __init__(
@@ -58,7 +57,6 @@ class Turn:
     ) -> None:
         self.actor = actor
         self.before_commit: list[Callable[[], None]] = []
-        self.after_commit: list[Callable[[], None]] = []
         now = truncate_to_milliseconds(timezone.now())
         self._taken, self.at, self.epoch = _take_positions(
             positions, now, although_halted=although_halted
@@ -184,8 +182,6 @@ def turn(
             current._close()
         finally:
             _thread.turn = None
-    for callback in current.after_commit:
-        callback()
 
 
 def _take_positions(

@@ -8,6 +8,7 @@ never stored (contract, section 2).
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+from django.db import transaction
 from django.db.models import QuerySet, prefetch_related_objects
 from django.dispatch import Signal
 from django.utils import timezone
@@ -91,7 +92,7 @@ def revoke(*, token: Token, actor: Actor) -> Token:
             token.revoked_at = turn.at
             token.save(update_fields=["revoked_at"])
             turn.append(Kind.TOKEN_REVOKED, topic=token.topic, data=token.as_event_data())
-            turn.after_commit.append(lambda: credential_cache.forget_token(token))
+            transaction.on_commit(lambda: credential_cache.forget_token(token))
             sentence = f"The desk token {token.hint} was revoked."
             notices.notify_owner(turn, token.desk, sentence, "The token of your desk was revoked")
     return token
@@ -125,7 +126,7 @@ def generate_secret(
         secret.created_at = turn.at
         secret.save(force_insert=True)
         turn.append(Kind.SECRET_GENERATED, topic=_topic(secret), data=secret.as_event_data())
-        turn.after_commit.append(lambda: credential_cache.forget_secrets([secret]))
+        transaction.on_commit(lambda: credential_cache.forget_secrets([secret]))
         if automation:
             sentence = (
                 f"A signing secret of the bot {automation.name} was generated: {secret.hint}."
@@ -249,7 +250,7 @@ def _store_end(turn: log.Turn, secrets: Sequence[SigningSecret], moment: datetim
     rows.update(ends_at=moment)
     for secret in secrets:
         secret.ends_at = moment
-    turn.after_commit.append(lambda: credential_cache.forget_secrets(secrets))
+    transaction.on_commit(lambda: credential_cache.forget_secrets(secrets))
 
 
 def _record_end(turn: log.Turn, secret: SigningSecret, *, notifies: bool = True) -> None:
