@@ -14,7 +14,6 @@ no gaps, on PostgreSQL and on SQLite. Three rules keep this true:
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import datetime
 from typing import Any
 
 from django.db import OperationalError, transaction
@@ -58,9 +57,16 @@ class Turn:
         self.actor = actor
         self.before_commit: list[Callable[[], None]] = []
         now = truncate_to_milliseconds(timezone.now())
-        self._taken, self.at, self.epoch = _take_positions(
-            positions, now, although_halted=although_halted
-        )
+        asked = {
+            "count": positions,
+            "now": adapt_datetime(now),
+            "although_halted": although_halted,
+        }
+        row = fetch_one(TAKE_POSITIONS, asked)
+        if row is None:
+            raise WaitEnded(Wait.NEW_EPOCH)
+        taken, at, self.epoch = row
+        self._taken, self.at = int(taken), parse_datetime(at)
         self.position = self._first = self._taken - positions + 1
         self._is_written = False
         self._last_event: Event | None = None
@@ -182,18 +188,3 @@ def turn(
             current._close()
         finally:
             _thread.turn = None
-
-
-def _take_positions(
-    count: int, now: datetime, *, although_halted: bool
-) -> tuple[int, datetime, str]:
-    """Takes ``count`` positions from the counter.
-
-    Returns the last of them, the later of ``now`` and the time of the last turn, and the epoch.
-    """
-    params = {"count": count, "now": adapt_datetime(now), "although_halted": although_halted}
-    taken = fetch_one(TAKE_POSITIONS, params)
-    if taken is None:
-        raise WaitEnded(Wait.NEW_EPOCH)
-    position, at, epoch = taken
-    return int(position), parse_datetime(at), epoch

@@ -9,29 +9,31 @@ import logging
 import threading
 import time
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import cycle
 from operator import attrgetter
 from typing import NamedTuple
 
+from django.conf import settings
 from django.db import DatabaseError, OperationalError, connections
 from django.utils import timezone
 
 from events import losses, replica
 from events.feed import read_head
 from events.http.cursors import log_cursor
-from events.http.refusals import Unavailable
+from events.http.refusals import RateLimited, Unavailable
 from events.kinds import Kind
 from events.live import metrics
 from events.live.frames import EndReason, Version, end_frame, event_frame, position_frame
 from events.live.streams import (
     HEARTBEAT,
     MAX_UNSENT,
+    WAIT_FOR_PLACE,
     WHOLE_LOG,
     Credential,
     CredentialKind,
-    OpenStreams,
     Reader,
     ReaderSpec,
     Topic,
@@ -190,11 +192,6 @@ class Recent:
         return self._events[bisect_right(self._events, position, key=attrgetter("position")) :]
 
 
-def read_after(position: int) -> list[Event]:
-    """The next events of the log after this position. One statement."""
-    return list(Event.objects.filter(position__gt=position).order_by("position")[:BATCH])
-
-
 def recall(end: int, epoch: str) -> Recent:
     """The last events of the log up to ``end``. One statement."""
     last = list(Event.objects.filter(position__lte=end).order_by("-position")[:KEPT])
@@ -298,14 +295,17 @@ class Roster:
         self.beaten_until = 0.0
         self.seconds: list[set[Reader]] = [set() for _ in range(HEARTBEAT)]
         self._next_second = cycle(range(HEARTBEAT))
-        self._open = OpenStreams()
+        self._streams = Counter[str]()  # how many are open, by owner
 
     def __len__(self) -> int:
         return sum(map(len, self.seconds))
 
     def add(self, reader: Reader) -> None:
         """Adds a reader. Raises ``RateLimited`` if its owner has ``LIMIT_STREAMS`` streams."""
-        self._open.add(reader)
+        limit, owner = settings.LIMIT_STREAMS, reader.spec.owner
+        if reader.counts and limit is not None and self._streams[owner] >= limit:
+            raise RateLimited(WAIT_FOR_PLACE)
+        self._streams[owner] += reader.counts
         reader.second = next(self._next_second)
         self.seconds[reader.second].add(reader)
         self.credentials.add(reader)
@@ -319,7 +319,9 @@ class Roster:
         if not self.knows(reader):
             return
         self.seconds[reader.second].discard(reader)
-        self._open.remove(reader)
+        self._streams[reader.spec.owner] -= reader.counts
+        if not self._streams[reader.spec.owner]:
+            del self._streams[reader.spec.owner]
         self.credentials.remove(reader)
         self.topics.show(reader, ())
         metrics.READERS.dec()
@@ -505,7 +507,7 @@ class Hub:
         if not self._is_ready or head.epoch != self.epoch or head.position < self.position:
             self._begin(head)
         while self.position < head.position:
-            events = read_after(self.position)
+            events = Event.objects.filter(position__gt=self.position).order_by("position")[:BATCH]
             for event in events:
                 self._apply(event)
             if not events:  # positions without events

@@ -1,7 +1,5 @@
 """What /metrics counts of streams and of readers that wait."""
 
-import time
-
 from prometheus_client import Counter, Gauge, Histogram
 
 READERS = Gauge(
@@ -24,9 +22,3 @@ LAG = Histogram(
     "From the time of an event to its write to a stream",
     buckets=(0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30),
 )
-
-
-def observe_lag(at: float) -> None:
-    """Notes that an event of this time, in Unix seconds, was written now. 0: a heartbeat."""
-    if at:
-        LAG.observe(max(0.0, time.time() - at))

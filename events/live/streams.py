@@ -4,15 +4,12 @@ A reader is the hub's side of a stream: what it may see, what it asked for, and 
 """
 
 import threading
-from collections import Counter
+import time
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
-from django.conf import settings
-
-from events.http.refusals import RateLimited
 from events.live import metrics
 from events.live.frames import EndReason, Version
 from events.models import Event, Head
@@ -121,7 +118,8 @@ class Reader:
             frames, at = b"".join(self._frames), self._at
             self._frames, self._unsent, self._at = [], 0, 0.0
         metrics.WRITTEN.inc(len(frames))
-        metrics.observe_lag(at)
+        if at:  # not only a heartbeat
+            metrics.LAG.observe(max(0.0, time.time() - at))
         return frames
 
     def wake(self) -> None:
@@ -150,24 +148,3 @@ class Reader:
             metrics.CUT.inc()
             self.cut()
         self.wake()
-
-
-class OpenStreams:
-    """How many streams each owner has in this process. Whoever uses it holds a lock."""
-
-    def __init__(self) -> None:
-        self._of: Counter[str] = Counter()
-
-    def add(self, reader: Reader) -> None:
-        """Counts a stream. Raises ``RateLimited`` if its owner has ``LIMIT_STREAMS``."""
-        limit, owner = settings.LIMIT_STREAMS, reader.spec.owner
-        if reader.counts and limit is not None and self._of[owner] >= limit:
-            raise RateLimited(WAIT_FOR_PLACE)
-        self._of[owner] += reader.counts
-
-    def remove(self, reader: Reader) -> None:
-        """Counts a stream no more."""
-        owner = reader.spec.owner
-        self._of[owner] -= reader.counts
-        if not self._of[owner]:
-            del self._of[owner]
