@@ -21,7 +21,6 @@ class Bar:
 
     label: str
     x: int
-    top: int
     up: int
     down: int
     accepted: int
@@ -86,7 +85,6 @@ def chart(counts: Sequence[tuple[int, int]], interval: timedelta) -> Chart:
         Bar(
             label=f"{ago[index]} to {ago[index + 1]} {unit}s ago",
             x=WIDTH * index,
-            top=HEIGHT - length(accepted, top, HEIGHT),
             up=length(accepted, top, HEIGHT),
             down=length(refused, top, HEIGHT),
             accepted=accepted,

@@ -323,7 +323,7 @@ def of_expiry(tokens: Sequence[Token], now: datetime) -> Iterator[Concern]:
     for token in tokens:
         if token.expires_at and token.expires_at < now + EXPIRY_NOTICE:
             yield Concern(
-                f"The token {token} expires in {days(token.expires_at - now)}. "
+                f"The token {token} expires in {span(token.expires_at - now)}. "
                 "Mint another one and hand it over before then.",
                 "Open the token",
                 row_url(token),
@@ -348,7 +348,7 @@ def of_secrets(
             )
         if shared.is_old:
             yield Concern(
-                f"The {name} secret is {days(shared.age)} old. Replace it with an overlap.",
+                f"The {name} secret is {span(shared.age)} old. Replace it with an overlap.",
                 f"Generate a {name} secret",
                 reverse(f"admin:tokens_signingsecret_generate-{shared.source}"),
             )
@@ -384,10 +384,3 @@ def _name(sender: Token | SigningSecret) -> str:
     if isinstance(sender, Token):
         return f"The engine with the token {sender}"
     return f"The engine that signs with the {sender.source.capitalize()} secret {sender.hint}"
-
-
-def days(length: timedelta) -> str:
-    """Formats a duration in whole days."""
-    if length < DAY:
-        return "less than a day"
-    return "1 day" if length.days == 1 else f"{length.days} days"

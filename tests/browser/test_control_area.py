@@ -111,22 +111,6 @@ def test_without_scripts_the_overview_is_whole_and_not_live(open_page):
     expect(page.locator("#day-table").get_by_role("row")).to_have_count(25)
 
 
-def test_a_charts_value_is_shown_on_hover_and_on_focus(open_page):
-    page = open_page("/control/")
-    page.get_by_role("button", name="Stop updating").click()  # what is live may draw the chart anew
-    chart = page.locator("[data-chart]").first
-    value = chart.locator("[data-value]")
-    expect(value).to_be_hidden()
-    chart.locator(".bar").nth(3).hover()
-    expect(value).to_have_text("45 to 40 minutes ago: 0 accepted, 0 refused")
-    page.mouse.move(0, 0)
-    assert chart.locator(".bar[tabindex='0']").count() == 1  # one stop of the Tab key
-    chart.locator(".bar[tabindex='0']").focus()
-    expect(value).to_contain_text("5 to 0 minutes ago")
-    page.keyboard.press("ArrowLeft")
-    expect(value).to_contain_text("10 to 5 minutes ago")
-
-
 def test_a_customers_page_is_reached_from_a_refusal_and_leads_to_what_it_names(stage, open_page):
     service = stage.service
     service.push(service.tradingview(direction="short"), secret=service.bot["secret"])

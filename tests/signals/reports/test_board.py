@@ -156,7 +156,6 @@ class TestChart:
     def test_the_highest_count_has_full_height_and_zero_has_no_bar(self):
         bars = chart([(4, 0), (2, 4), (0, 0)], HOUR).bars
         assert [(bar.up, bar.down) for bar in bars] == [(HEIGHT, 0), (HEIGHT // 2, HEIGHT), (0, 0)]
-        assert [bar.top for bar in bars] == [0, HEIGHT // 2, HEIGHT]
 
     def test_a_count_of_one_is_visible(self):
         assert chart([(10_000, 1)], HOUR).bars[0].down == MIN_LENGTH
