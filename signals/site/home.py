@@ -1,6 +1,5 @@
 """The home page: the product, the published card, the first steps, and a message to try."""
 
-from django import forms
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import render
@@ -24,21 +23,13 @@ from signals.intake.statements import DecisionState
 from signals.law.refusals import ELECTED
 from signals.page_access import PAGES
 from signals.reports.reasons import Check, checks
-from signals.site.bots.message_check import NO_MESSAGE, DryCheck, examine, message_form, written
+from signals.site.bots.message_check import DryCheck, MessageForm, examine, message_form, written
 
 ANY_BOT, ANY_CARD = "bot_0123456789abcdefghijkl", "card"
 
 
-class PlaygroundForm(ElectionForm):
-    """What is elected, and a message of a bot. ``message`` may be any text."""
-
-    message = forms.CharField(
-        label="Message",
-        strip=False,
-        help_text="The JSON that a bot sends. Never enter a secret.",
-        widget=forms.Textarea({"rows": 9, "spellcheck": "false", "autocomplete": "off"}),
-        error_messages={"required": NO_MESSAGE},
-    )
+class PlaygroundForm(MessageForm, ElectionForm):
+    """What is elected, and a message of a bot."""
 
 
 @page("GET", "POST")

@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from django import forms
 from django.http import QueryDict
 from django.utils import timezone
 
@@ -37,7 +38,20 @@ NOT_JSON = (
 )
 MAX_MISTAKES = 12
 MAX_MESSAGE = 4000  # characters: each mistake costs another look at the whole message
-NO_MESSAGE = f"Enter a message of at most {MAX_MESSAGE:,} characters."
+
+
+class MessageForm(forms.Form):
+    """A bot's message, to be checked before it is sent. It may be any text."""
+
+    message = forms.CharField(
+        label="Message",
+        strip=False,
+        help_text=(
+            "The whole JSON text, exactly as your alert or program sends it. Never enter a secret."
+        ),
+        widget=forms.Textarea({"rows": 10, "spellcheck": "false", "autocomplete": "off"}),
+        error_messages={"required": f"Enter a message of at most {MAX_MESSAGE:,} characters."},
+    )
 
 
 def message_form(data: QueryDict) -> QueryDict:

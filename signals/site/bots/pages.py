@@ -31,7 +31,7 @@ from signals.page_access import back_to, customer_page, own_bot
 from signals.reports.activity import board, lines
 from signals.reports.attention import bots_at_a_glance
 from signals.reports.counts import DAYS, PUSHED
-from signals.site.bots.message_check import NO_MESSAGE, dry_check, message_form
+from signals.site.bots.message_check import MessageForm, dry_check, message_form
 from signals.site.desk import Step, next_of
 from tokens import actions as token_actions
 from tokens.choices import Source
@@ -251,18 +251,6 @@ def _relay(bot: Automation, host: str, message: str) -> dict[str, object]:
 
 
 # --- Check: a message, as the hook would ----------------------------------------------------------
-
-
-class MessageForm(forms.Form):
-    """A bot's message, to be checked before it is sent."""
-
-    message = forms.CharField(
-        label="Message",
-        strip=False,
-        help_text="The whole JSON text, exactly as your alert or program sends it.",
-        widget=forms.Textarea({"rows": 10, "spellcheck": "false", "autocomplete": "off"}),
-        error_messages={"required": NO_MESSAGE},
-    )
 
 
 @customer_page("GET", "POST", spends="pages")
