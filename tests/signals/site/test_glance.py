@@ -191,7 +191,7 @@ class TestTimeZones:
                 assert file.count(b"signal.filled") == of_days[day]
             named = zone.removeprefix("Etc/")
             assert f"since midnight ({named})" in words(owner.get("/desk"))
-            assert f"From day ({named})" in words(owner.get("/activity"))
+            assert f"From day ({named}) To day ({named})" in words(owner.get("/activity"))
             for edge in ("since=0001-01-01", "until=0001-01-01", "since=9999-12-31"):
                 assert owner.get(f"/activity?{edge}").status_code == 200
 
