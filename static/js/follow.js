@@ -86,25 +86,12 @@ function replaceRows(list, rows) {
   if (next) (next.querySelector("details:not([open]) > summary") ?? sameAs(focused, next) ?? next.querySelector("a")).focus();
 }
 
-const sources = new WeakMap(); // of each part, as the service sent it
-
 function replaceParts(page) {
   for (const part of document.querySelectorAll("[data-part]")) {
     const fresh = page.querySelector(`[data-part="${part.dataset.part}"]`);
-    if (!fresh || fresh.innerHTML === sources.get(part) || isBeingFilledIn(part)) continue;
-    if (asksForAnother(part, fresh)) {
-      askToReload(part);
-      continue;
-    }
-    const focused = part.contains(document.activeElement) ? document.activeElement : null;
-    const nameOf = (details, index) => details.id || index;
-    const open = new Map(Array.from(part.querySelectorAll("details"), (each, index) => [nameOf(each, index), each.open]));
-    sources.set(part, fresh.innerHTML);
-    part.replaceChildren(...fresh.childNodes);
-    part.querySelectorAll("details").forEach((each, index) => (each.open = open.get(nameOf(each, index)) ?? false));
-    if (focused) sameAs(focused, part)?.focus();
-    showLocalTimes(part);
-    addCopyButtons(part);
+    if (!fresh || isBeingFilledIn(part)) continue;
+    if (asksForAnother(part, fresh)) askToReload(part);
+    else if (replacePart(part, fresh)) addCopyButtons(part);
   }
 }
 
@@ -136,12 +123,6 @@ function isBeingFilledIn(part) {
 function isChanged(field) {
   if (field.options) return Array.from(field.options).some((each) => each.selected !== each.defaultSelected);
   return field.value !== field.defaultValue || field.checked !== field.defaultChecked;
-}
-
-// The link or button in this part that was there before.
-function sameAs(before, part) {
-  const each = Array.from(part.querySelectorAll(before.localName));
-  return each.find((one) => one.textContent === before.textContent && one.href === before.href);
 }
 
 function rowsIn(within) {

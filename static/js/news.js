@@ -1,4 +1,4 @@
-// Hears of new events, with one stream for all windows of this browser.
+// Hears of new events, with one stream for all windows of this browser, and shows parts of a page anew.
 //
 //     hearNews(address, check, spacing)
 //
@@ -132,4 +132,27 @@ function spaced(check, spacing) {
     }
     running = false;
   };
+}
+
+const sources = new WeakMap(); // of each part of a page, as the service sent it
+
+// Shows a part as the service sent it now. What is open stays open, and the focus where it is. Returns
+// whether there was something to do.
+function replacePart(part, fresh) {
+  if (fresh.innerHTML === sources.get(part)) return false;
+  const focused = part.contains(document.activeElement) ? document.activeElement : null;
+  const nameOf = (details, index) => details.id || index;
+  const open = new Map(Array.from(part.querySelectorAll("details"), (each, index) => [nameOf(each, index), each.open]));
+  sources.set(part, fresh.innerHTML);
+  part.replaceChildren(...fresh.childNodes);
+  part.querySelectorAll("details").forEach((each, index) => (each.open = open.get(nameOf(each, index)) ?? false));
+  if (focused) sameAs(focused, part)?.focus();
+  showLocalTimes(part);
+  return true;
+}
+
+// The link or button in this part that was there before.
+function sameAs(before, part) {
+  const each = Array.from(part.querySelectorAll(before.localName));
+  return each.find((one) => one.textContent === before.textContent && one.href === before.href);
 }

@@ -30,15 +30,10 @@ function say(sentence) {
 
 function replace(text) {
   const fresh = new DOMParser().parseFromString(text, "text/html"); // safe: same origin, escaped
-  for (const part of fresh.body.children) {
+  for (const part of Array.from(fresh.body.children)) {
     const shown = document.getElementById(part.id);
-    if (!shown || shown.dataset.source === part.innerHTML || shown.matches(":active")) continue;
-    const open = Array.from(shown.querySelectorAll("details[open]"), (each) => each.id);
-    shown.innerHTML = part.innerHTML;
-    shown.dataset.source = part.innerHTML;
-    for (const id of open) document.getElementById(id)?.setAttribute("open", "");
+    if (shown && !shown.matches(":active")) replacePart(shown, part);
   }
-  showLocalTimes(live);
 }
 
 button.addEventListener("click", () => {
