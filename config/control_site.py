@@ -4,12 +4,11 @@
 """
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from django.contrib import admin
 from django.contrib.auth.views import redirect_to_login
-from django.db.models import Model
 from django.http import HttpRequest, HttpResponseBase
 from django.template.response import TemplateResponse
 from django.urls import path
@@ -51,17 +50,6 @@ class ControlAreaSite(admin.AdminSite):
     index_template = "control/overview.html"
     site_url = "/"
     enable_nav_sidebar = False  # the header of every page has the lists
-
-    def register(
-        self,
-        model_or_iterable: type[Model] | Iterable[type[Model]],
-        admin_class: "type[admin.ModelAdmin[Any]] | None" = None,
-        **options: Any,
-    ) -> None:
-        """Registers the models of our own apps. Autodiscovery also finds those of libraries."""
-        models = [model_or_iterable] if isinstance(model_or_iterable, type) else model_or_iterable
-        ours = [model for model in models if model._meta.app_label in APPS]
-        super().register(ours, admin_class, **options)
 
     def has_permission(self, request: HttpRequest) -> bool:
         return is_staff(request) and has_second_factor(request)
