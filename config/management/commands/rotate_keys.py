@@ -2,7 +2,6 @@
 
 import json
 from datetime import timedelta
-from typing import TypedDict
 
 from allauth.account import app_settings as accounts
 from django.conf import settings
@@ -17,21 +16,18 @@ from events.times import to_rfc3339
 from signals.webhooks.models import DeliveryAttempt, Subscription, SubscriptionSecret
 from tokens import encrypted_texts
 from tokens.crypto.keys import KeyLostError
-from tokens.models import Sealed, SigningSecret, Token
+from tokens.models import Sealed, SigningSecret
+from tokens.models.token import TokenRecord
 
 FOUND_SOME = 1  # exit status
 # A subscription's URL, its secrets, and what its endpoint answered.
 OF_WEBHOOKS: tuple[type[Sealed], ...] = (Subscription, SubscriptionSecret, DeliveryAttempt)
 
 
-class WaitingToken(TypedDict):
-    """What an operator needs to find the user of a token that uses an old key."""
+class WaitingToken(TokenRecord):
+    """A token that uses an old key. Its record says whose it is."""
 
-    id: str
-    name: str
-    hint: str
     key: str
-    lastUsedAt: str | None
 
 
 class Command(LogCommand):
@@ -56,7 +52,10 @@ class Command(LogCommand):
                 f"{lost} Put its key back into SECRET_KEYS and run again.",
                 returncode=COULD_NOT_RUN,
             ) from lost
-        waiting = [_described(token) for token in encrypted_texts.tokens_on_old_keys(now)]
+        waiting: list[WaitingToken] = [
+            {**token.to_dict(), "key": token.key_id}
+            for token in encrypted_texts.tokens_on_old_keys(now)
+        ]
         links_end = to_rfc3339(now + _longest_link()) if settings.SECRET_KEY_FALLBACKS else None
         if options["json"]:
             report = {**moved, "tokensOnOldKeys": waiting, "linksEnd": links_end}
@@ -105,16 +104,6 @@ def _moved() -> dict[str, int]:
 
 def _reencrypted(*models: type[Sealed | Chat]) -> int:
     return sum(1 for model in models for _ in encrypted_texts.reencrypt(model))
-
-
-def _described(token: Token) -> WaitingToken:
-    return {
-        "id": token.public_id,
-        "name": token.name,
-        "hint": token.hint,
-        "key": token.key_id,
-        "lastUsedAt": to_rfc3339(token.last_used_at),
-    }
 
 
 def _longest_link() -> timedelta:
