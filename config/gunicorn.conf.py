@@ -80,7 +80,8 @@ worker_tmp_dir = MEMORY if Path(MEMORY).is_dir() else None
 
 # All workers write their metrics to files of one folder. The worker that is asked adds them up.
 if METRICS_TOKEN:
-    metrics_folder.prepare(Path(worker_tmp_dir or tempfile.gettempdir()))
+    memory = os.environ.get("RUNTIME_DIRECTORY") or worker_tmp_dir or tempfile.gettempdir()
+    metrics_folder.prepare(memory)
 
 
 def on_starting(server: Arbiter) -> None:
