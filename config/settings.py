@@ -163,7 +163,6 @@ TEMPLATES = [
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
                 "tokens.forms.form_context",
-                "config.accounts.preferences.colours",
             ],
         },
     },

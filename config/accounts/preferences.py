@@ -5,7 +5,6 @@ each page's ``<meta name="color-scheme">``, so a page is never drawn in other co
 that are the same for everyone follow the device.
 """
 
-from collections.abc import Callable
 from typing import cast
 from zoneinfo import available_timezones
 
@@ -20,7 +19,6 @@ from desks.models import User
 from desks.models.user import Theme
 from events.http.web_pages import form_page, page, sent
 
-BY_DEVICE = "light dark"
 THEMES = [(Theme.SYSTEM, "As my device"), (Theme.LIGHT, "Light"), (Theme.DARK, "Dark")]
 # Areas and cities; not the old names and the files of rules that the database also lists.
 AREAS = ("Africa/", "America/", "Antarctica/", "Asia/", "Atlantic/", "Australia/", "Europe/")
@@ -44,16 +42,6 @@ class PreferencesForm(ModelForm):  # type: ignore[type-arg]
     class Meta:
         model = User
         fields = ("time_zone", "theme")
-
-
-def colours(request: HttpRequest) -> dict[str, Callable[[], str]]:
-    """The template variable ``colours``. It reads the session only where a page uses it."""
-
-    def chosen() -> str:
-        theme = getattr(getattr(request, "user", None), "theme", Theme.SYSTEM)
-        return BY_DEVICE if theme == Theme.SYSTEM else str(theme)
-
-    return {"colours": chosen}
 
 
 @page("GET", "POST")

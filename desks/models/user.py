@@ -145,6 +145,11 @@ class User(AbstractBaseUser, PermissionsMixin):
         return self.email
 
     @property
+    def colours(self) -> str:
+        """The colours that the user's pages have, as CSS names them."""
+        return "light dark" if self.theme == Theme.SYSTEM else self.theme
+
+    @property
     def actor(self) -> Actor:
         """The user as the actor of an event. A customer must have a desk: its id is the actor's."""
         return Actor(ActorType.STAFF, self.staff_id) if self.is_staff else self.desk.actor
