@@ -16,11 +16,9 @@ from django.db import DatabaseError, InterfaceError, OperationalError
 from events.feed import read_head
 from signals.outbound.database import follow_log, in_database, read_database
 from signals.outbound.guarded_client import KEEP_ALIVE, Client, Endpoint
-from signals.webhooks.models import DeliveryAttempt
 from signals.webhooks.runner.delivery import NO_PAUSE, Lease, Session, due, finish, lease
 from signals.webhooks.runner.pending_events import (
     Batch,
-    advance_quiet,
     behind,
     read_together,
     with_news,
@@ -35,12 +33,10 @@ MOST_KEPT = 1000  # connections that are not in use
 
 SLOW_INTERVAL = 0.1  # seconds between two leases of slow webhooks: 50 sessions a second begin
 DUE_INTERVAL = 1.0  # seconds
-TRIM_INTERVAL = 5.0  # seconds
-QUIET_INTERVAL = 600.0  # seconds
+BEHIND_INTERVAL = 600.0  # seconds
 RETRY = 0.5  # seconds until the next attempt while the database is down
-LOOK_INTERVAL = 0.05  # seconds between two looks at the head of the log
-IDLE_INTERVAL = 0.1  # the same while nothing comes
-IDLE_AFTER = 5.0  # seconds without an event
+LOOK_INTERVAL = 0.08  # seconds between two looks at the head of the log
+QUEUE_INTERVAL = 0.02  # seconds between two looks at what waits in this process
 DRAIN = 15.0  # seconds: a message that is in flight takes 10
 
 log = logging.getLogger(__name__)
@@ -156,99 +152,62 @@ class Runner:
         self._queue = SessionQueue()
         self._tasks: set[asyncio.Task[None]] = set()
         self._ended: list[Session] = []  # what they have done is not saved yet
-        self._tried: set[int] = set()  # webhooks with attempts since the last look
-        self._changed = asyncio.Event()  # somebody waits, or there is room
-        self._has_ended = asyncio.Event()  # something is to be saved
-        self._position: int | None = None  # of the log, up to which it is known who has news
-        self._moved_at = time.monotonic()
+        self._saved = asyncio.Event()  # the runner stops, and nothing is in flight or to be saved
+        self._position = 0  # of the log, up to which it is known who has news
 
     async def run(self) -> None:
         steps = (
-            (self._follow, 0.0),
-            (self._lease_waiting, 0.0),
+            (self._follow, LOOK_INTERVAL),
+            (self._lease_waiting, QUEUE_INTERVAL),
             (self._lease_slow, SLOW_INTERVAL),
             (self._find_due, DUE_INTERVAL),
-            (self._look_behind, QUIET_INTERVAL),
+            (self._look_behind, BEHIND_INTERVAL),
             (self._connections.close_old, DUE_INTERVAL),
-            (self._trim, TRIM_INTERVAL),
         )
-        loops = [asyncio.create_task(self._repeat(*each, self._stop.is_set)) for each in steps]
-        saving = asyncio.create_task(self._repeat(self._save, 0.0, self._is_done))
+        loops = [asyncio.create_task(self._repeat(*each, self._stop)) for each in steps]
+        saving = asyncio.create_task(self._repeat(self._save, QUEUE_INTERVAL, self._saved))
         await self._stop.wait()
-        self._wake()
         await asyncio.gather(*loops)
         await asyncio.wait([saving], timeout=DRAIN)
-        with suppress(DatabaseError, InterfaceError):
-            await self._trim()
         await self._connections.close_old(most=0)
 
     async def _repeat(
-        self, step: Callable[[], Awaitable[None]], pause: float, is_over: Callable[[], bool]
+        self, step: Callable[[], Awaitable[None]], pause: float, over: asyncio.Event
     ) -> None:
-        """Repeats a step until the end. While the database is down it tries again."""
-        while not is_over():
+        """Repeats a step until ``over`` is set. While the database is down it tries again."""
+        while not over.is_set():
+            wait = RETRY
             try:
                 await step()
+                wait = pause
             except (DatabaseError, InterfaceError) as error:
                 log.warning("The database is unavailable: %s", type(error).__name__)
             except Exception:  # an error of ours must not end this loop while the others go on
                 log.exception("A step of the runner failed.")
-            else:
-                if pause:
-                    with suppress(TimeoutError):
-                        await asyncio.wait_for(self._stop.wait(), pause)
-                continue
-            await asyncio.sleep(RETRY)
-            self._wake()  # what the step left is still to be done
-
-    def _wake(self) -> None:
-        self._changed.set()
-        self._has_ended.set()
-
-    def _is_done(self) -> bool:
-        """Whether the runner stops, and nothing is in flight or to be saved."""
-        return self._stop.is_set() and not self._queue.has_running
-
-    def _add(self, ids: Iterable[int]) -> None:
-        self._queue.add(ids)
-        self._changed.set()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(over.wait(), wait)
 
     async def _follow(self) -> None:
         """Looks for new events."""
         newest = (await follow_log(read_head)).position
-        if self._position is None or newest < self._position:  # the database was restored
-            self._add(await in_database(behind))
-        elif newest > self._position:
-            self._add(await in_database(with_news, self._position, newest))
-            self._moved_at = time.monotonic()
+        if newest < self._position:  # the database was restored
+            self._position = 0
+        if newest > self._position:
+            self._queue.add(await in_database(with_news, self._position, newest))
         self._position = newest
-        is_idle = time.monotonic() > self._moved_at + IDLE_AFTER
-        with suppress(TimeoutError):
-            pause = IDLE_INTERVAL if is_idle else LOOK_INTERVAL
-            await asyncio.wait_for(self._stop.wait(), pause)
 
     async def _find_due(self) -> None:
         found = await in_database(due, MOST_SESSIONS)
         self._queue.add_slow([pk for pk, has_failed in found if has_failed])
-        self._add(pk for pk, has_failed in found if not has_failed)
+        self._queue.add(pk for pk, has_failed in found if not has_failed)
 
     async def _look_behind(self) -> None:
-        """Finds what was missed, if anything was, and lets the cursors of the quiet catch up."""
-        head = await in_database(read_head)
-        self._add(await in_database(behind))
-        await in_database(advance_quiet, head.epoch, head.position)
+        """Finds what was missed, if anything was."""
+        self._queue.add(await in_database(behind))
         await in_database(forget_old)
-
-    async def _trim(self) -> None:
-        """Drops the attempts beyond those that are kept: not with each delivery."""
-        tried, self._tried = self._tried, set()
-        if tried:
-            await in_database(DeliveryAttempt.objects.trim, tried)
 
     async def _lease_waiting(self) -> None:
         """Leases who waits, as far as there is room."""
-        await self._changed.wait()
-        self._changed.clear()
         while not self._stop.is_set() and (ids := self._queue.take()):
             await self._lease(ids)
 
@@ -267,13 +226,11 @@ class Runner:
             for pk in set(ids).difference(one.row.pk for one in leased):
                 self._queue.end(pk)
             if again:
-                asyncio.get_running_loop().call_later(RETRY, self._add, again)
+                asyncio.get_running_loop().call_later(RETRY, self._queue.add, again)
         await self._start(leased)
 
     async def _save(self) -> None:
         """Saves what sessions have done, many of them together, and makes room for others."""
-        await self._has_ended.wait()
-        self._has_ended.clear()
         while some := self._ended[:BATCH_SIZE]:
             try:
                 await in_database(finish, [session.lease for session in some])
@@ -284,12 +241,11 @@ class Runner:
             del self._ended[: len(some)]
             for session in some:
                 pk = session.lease.row.pk
-                if session.lease.attempts:
-                    self._tried.add(pk)
                 if session.lease.pause == NO_PAUSE:
                     self._queue.add([pk])
                 self._queue.end(pk, is_slow=session.is_slow)
-            self._changed.set()
+        if self._stop.is_set() and not self._queue.has_running:
+            self._saved.set()
 
     async def _start(self, leased: Sequence[Lease]) -> None:
         """Starts a session for each, with the pages of those that can be read together."""
@@ -315,4 +271,3 @@ class Runner:
             log.exception("A session ended with an error.")
         self._connections.put(leased, endpoint)
         self._ended.append(session)
-        self._has_ended.set()

@@ -23,6 +23,7 @@ from signals.webhooks.models import (
     Subscription,
     SubscriptionSecret,
 )
+from signals.webhooks.runner.delivery import finish, lease
 from signals.webhooks.runner.pending_events import read_alone, read_together, with_news
 from tests import factories
 from tests.client import EVENTS, JSON, SUBSCRIPTIONS, bearer, code, faults, get, signed_in
@@ -619,8 +620,10 @@ def test_fifty_attempts_and_ten_answers_are_kept(desk):
         for attempt in attempts:
             attempt.keep_answer(b"no \xff\x00" + b"x" * 2000)
         alone = DeliveryAttempt(subscription=other, at=now, milliseconds=1)
-        DeliveryAttempt.objects.bulk_create([*attempts, alone])
-        DeliveryAttempt.objects.trim([webhook.pk, other.pk])
+        (leased,), _ = lease([webhook.pk])
+        (of_other,), _ = lease([other.pk])
+        leased.attempts, of_other.attempts = attempts, [alone]
+        finish([leased, of_other])
     kept = list(webhook.attempts.all())
     assert [attempt.position for attempt in kept] == list(range(74, 24, -1))
     assert [bool(attempt.answer) for attempt in kept] == [True] * 10 + [False] * 40

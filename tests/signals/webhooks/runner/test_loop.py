@@ -82,11 +82,10 @@ def test_what_cannot_be_saved_while_the_database_is_away_is_saved_later(caplog):
     table = DeliveryAttempt._meta.db_table
 
     async def test(runner: Runner) -> None:
-        runner._add([row.pk])
+        runner._queue.add([row.pk])
         assert runner._queue.take() == [row.pk]
         runner._ended.append(a_session(leased))
-        runner._has_ended.set()
-        saving = asyncio.create_task(runner._repeat(runner._save, 0.0, runner._is_done))
+        saving = asyncio.create_task(runner._repeat(runner._save, 0.0, runner._saved))
         while "The database is unavailable" not in caplog.text:
             await asyncio.sleep(0.01)
         await asyncio.to_thread(execute, f"ALTER TABLE away RENAME TO {table}")
@@ -113,10 +112,11 @@ def test_a_webhook_whose_row_was_locked_for_a_moment_waits_again():
         connection.close()
 
     async def test(runner: Runner) -> None:
-        runner._add([row.pk])
+        runner._queue.add([row.pk])
         await runner._lease_waiting()
-        await runner._changed.wait()
-        assert runner._queue.take() == [row.pk]
+        while not (waiting := runner._queue.take()):
+            await asyncio.sleep(0.01)
+        assert waiting == [row.pk]
 
     with ThreadPoolExecutor(1) as other:
         locking = other.submit(lock)
@@ -135,12 +135,11 @@ def test_an_endpoint_that_failed_waits_apart_from_then_on():
     leased.failures, leased.pause = 1, NO_PAUSE
 
     async def test(runner: Runner) -> None:
-        runner._add([row.pk])
+        runner._queue.add([row.pk])
         assert runner._queue.take() == [row.pk]
         runner._ended.append(a_session(leased))
-        runner._has_ended.set()
         await runner._save()
-        runner._add([0])
+        runner._queue.add([0])
         assert runner._queue.take() == [0]
         assert runner._queue.take_slow() == [row.pk]
 
