@@ -1,11 +1,10 @@
 """Explains one event of a desk to its owner: what was sent and elected, and what to do now."""
 
-from dataclasses import dataclass
-
 from django.urls import reverse
 
 from desks.models import Desk, Election
 from desks.pairs import PairAndDirection
+from events.control.lists import PageLink
 from events.kinds import GROUPS, SUPPRESSED, Kind
 from events.models import Event
 from signals.law.refusals import PairMismatch, differing
@@ -33,14 +32,6 @@ def election_at(position: int, user_id: str, bot_id: str | None) -> Election | N
     of = {"automation": bot_id} if bot_id else {"card__isnull": False}
     last = made.filter(**of).order_by("-opened").first()
     return last if last and last.end > position else None  # type: ignore[attr-defined]
-
-
-@dataclass(frozen=True, slots=True)
-class Action:
-    """What the owner can do now: the page and the text of the link to it."""
-
-    text: str
-    address: str
 
 
 def story_of(event: Event, line: Line, desk: Desk) -> dict[str, object]:
@@ -91,14 +82,14 @@ def _is_elected_now(line: Line, sent: dict[str, str | None]) -> bool:
     return bool(line.bot_name and elected_in(standing) == sent)
 
 
-def _action(line: Line) -> Action | None:
+def _action(line: Line) -> PageLink | None:
     """The page where the owner can do something about a refusal; None if there is nothing to do."""
     if not line.is_refusal:
         return None
     if line.data["code"] == "desk_not_ready":
-        return Action("Go to your desk", reverse("desk"))
+        return PageLink("Go to your desk", reverse("desk"))
     if line.bot_name is None:
         return None
     if line.data["code"] in OF_THE_MESSAGE:
-        return Action("Check a message", reverse("check", args=[line.bot_id]))
-    return Action(f"Open {line.bot_name}", reverse("bot", args=[line.bot_id]))
+        return PageLink("Check a message", reverse("check", args=[line.bot_id]))
+    return PageLink(f"Open {line.bot_name}", reverse("bot", args=[line.bot_id]))
