@@ -81,11 +81,8 @@ class ControlAreaSite(admin.AdminSite):
     def index(
         self, request: HttpRequest, extra_context: Mapping[str, object] | None = None
     ) -> TemplateResponse:
-        """The overview. With ``fragment`` only the parts that a script keeps current."""
-        context = {"overview": platform_overview(timezone.now())}
-        if "fragment" in request.GET:
-            return TemplateResponse(request, "control/live.html", context)
-        return super().index(request, context)
+        """The overview."""
+        return super().index(request, {"overview": platform_overview(timezone.now())})
 
     def get_app_list(self, request: HttpRequest, app_label: str | None = None) -> list[Any]:
         """Returns the apps, the most used first."""

@@ -1,5 +1,5 @@
-// Keeps the overview current: fetches its parts when there are new events, and every minute because
-// they cover the last hour and day. Replaces those that changed.
+// Keeps the overview current: fetches the page when there are new events, and every minute because its
+// parts cover the last hour and day. Replaces those that changed.
 "use strict";
 
 const SPACING = 5000; // milliseconds between two updates
@@ -14,7 +14,7 @@ let paused = false;
 async function update() {
   if (paused || document.hidden) return;
   try {
-    const answer = await fetch("?fragment=1", { redirect: "error" });
+    const answer = await fetch(location.pathname, { redirect: "error" });
     if (!answer.ok) throw new Error(answer.status);
     replace(await answer.text());
     say(`${UPDATES} Last at ${new Date().toLocaleTimeString("en-GB")}.`);
@@ -30,9 +30,8 @@ function say(sentence) {
 
 function replace(text) {
   const fresh = new DOMParser().parseFromString(text, "text/html"); // safe: same origin, escaped
-  for (const part of Array.from(fresh.body.children)) {
-    const shown = document.getElementById(part.id);
-    if (shown && !shown.matches(":active")) replacePart(shown, part);
+  for (const part of live.children) {
+    if (!part.matches(":active")) replacePart(part, fresh.getElementById(part.id));
   }
 }
 

@@ -98,7 +98,7 @@ def test_the_overview_follows_what_happens_and_can_be_paused(stage, open_page):
 
 def test_the_overview_says_that_it_is_not_current(open_page):
     page = open_page("/control/")
-    page.route("**/control/?fragment=1", lambda route: route.abort())
+    page.route("**/control/", lambda route: route.abort())
     page.get_by_role("button", name="Stop updating").click()
     page.get_by_role("button", name="Update again").click()
     expect(page.get_by_text("Not updated: the service does not answer")).to_be_visible()

@@ -343,12 +343,6 @@ class TestTraffic:
         assert table.count("<tr>") == 13
         assert '<th scope="row">5 to 0 minutes ago</th>' in table
 
-    def test_the_fragment_is_the_parts_alone(self, engine, client):
-        fragment = source(client.get(CONTROL, {"fragment": "1"}))
-        for part in ("notices", "figures", "traffic", "shares", "credentials"):
-            assert f'id="{part}"' in fragment
-        assert "<html" not in fragment
-
 
 def test_the_number_of_queries_does_not_depend_on_the_size_of_the_platform(
     client, engine, card, django_assert_num_queries
