@@ -23,29 +23,19 @@ from config.server import heads, metrics_folder  # noqa: E402 - on the path sinc
 from config.server.worker import hold_stops, release_stops  # noqa: E402
 
 try:
+    from config import settings
     from config.environment import refuse_public
-    from config.settings import (
-        BASE_URL,
-        BIND,
-        LOG_LEVEL,
-        METRICS_TOKEN,
-        PORT,
-        REQUIRE_HTTPS,
-        THREADS,
-        TRUSTED_PROXIES,
-        WEB_CONCURRENCY,
-    )
 except ImproperlyConfigured as fault:
     sys.exit(f"{INVALID}: {fault}")
 
 wsgi_app = "config.wsgi:application"
-bind = BIND
+bind = settings.BIND
 
 # Threads, because a request mostly waits: for the database, or for new events of the feed.
 worker_class = "config.server.worker.Worker"
-threads = THREADS
+threads = settings.THREADS
 
-workers = WEB_CONCURRENCY
+workers = settings.WEB_CONCURRENCY
 
 os.register_at_fork(before=hold_stops, after_in_parent=release_stops)
 
@@ -71,7 +61,7 @@ globals().update(heads.SETTINGS)
 accesslog = None
 errorlog = "-"
 logger_class = "config.logging_setup.GunicornLogger"
-loglevel = LOG_LEVEL
+loglevel = settings.LOG_LEVEL
 # A running service is controlled by Unix signals only. No control socket.
 control_socket_disable = True
 # The workers' heartbeat is a file. On a busy disk it would stall them.
@@ -79,7 +69,7 @@ MEMORY = "/dev/shm"  # noqa: S108 - in memory, with a unique name  # nosec B108
 worker_tmp_dir = MEMORY if Path(MEMORY).is_dir() else None
 
 # All workers write their metrics to files of one folder. The worker that is asked adds them up.
-if METRICS_TOKEN:
+if settings.METRICS_TOKEN:
     memory = os.environ.get("RUNTIME_DIRECTORY") or worker_tmp_dir or tempfile.gettempdir()
     metrics_folder.prepare(memory)
 
@@ -95,7 +85,7 @@ def on_starting(server: Arbiter) -> None:
         if not isinstance(at, str)  # the path of a Unix socket
     ]
     try:
-        refuse_public(hosts, TRUSTED_PROXIES)
+        refuse_public(hosts, settings.TRUSTED_PROXIES)
     except ImproperlyConfigured as fault:
         sys.exit(f"{INVALID}: {fault}")
 
@@ -106,18 +96,18 @@ def when_ready(server: Arbiter) -> None:
     Behind a proxy the first worker that is ready listens (config/server/worker.py). Connections are
     refused until then, so that the proxy asks another server. A browser would not: it waits.
     """
-    if TRUSTED_PROXIES:
+    if settings.TRUSTED_PROXIES:
         for listener in server.LISTENERS:
             if not isinstance(listener.getsockname(), str):  # the path of a Unix socket
                 with suppress(OSError):  # only Linux can
                     listener.shutdown(socket.SHUT_RD)
-    if REQUIRE_HTTPS:
+    if settings.REQUIRE_HTTPS:
         text = (
-            f"Serving {BASE_URL} behind a proxy that adds HTTPS. To look at it on this machine: "
-            f"REQUIRE_HTTPS=off BASE_URL=http://localhost:{PORT} make serve"
+            f"Serving {settings.BASE_URL} behind a proxy that adds HTTPS. To look at it on this "
+            f"machine: REQUIRE_HTTPS=off BASE_URL=http://localhost:{settings.PORT} make serve"
         )
     else:
-        text = f"Serving {BASE_URL}"
+        text = f"Serving {settings.BASE_URL}"
     if sys.stdout.isatty():
         print(text, flush=True)
     else:
@@ -125,10 +115,10 @@ def when_ready(server: Arbiter) -> None:
 
 
 def child_exit(server: Arbiter, worker: Worker) -> None:
-    if METRICS_TOKEN:
+    if settings.METRICS_TOKEN:
         metrics_folder.end_of(worker)
 
 
 def on_exit(server: Arbiter) -> None:
-    if METRICS_TOKEN:
+    if settings.METRICS_TOKEN:
         metrics_folder.remove()
