@@ -1,8 +1,8 @@
-"""Which middleware a request passes through, and what each does. The order is in the settings.
+"""Which middleware a request passes through, and what each does.
 
-``MIDDLEWARE`` serves pages, and the few paths under /api/ that accept a session. Its first entry is
-``serve_api``, which serves the rest of the API with ``API_MIDDLEWARE``: the API has no sessions,
-forms or cookies, so what handles those would only cost time.
+``MIDDLEWARE`` of the settings serves pages, and the few paths under /api/ that accept a session.
+Its first entry is ``serve_api``, which serves the rest of the API with ``API_CHAIN``: the API has
+no sessions, forms or cookies, so what handles those would only cost time.
 """
 
 import functools
@@ -12,6 +12,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable
+from typing import cast
 
 from django.conf import settings
 from django.core.exceptions import BadRequest, DisallowedHost
@@ -22,7 +23,6 @@ from django.http.request import UnreadablePostError
 from django.middleware.security import SecurityMiddleware
 from django.urls import Resolver404, ResolverMatch, resolve
 from django.utils.cache import get_conditional_response, patch_vary_headers, set_response_etag
-from django.utils.module_loading import import_string
 from structlog.contextvars import bind_contextvars, reset_contextvars
 from whitenoise.middleware import WhiteNoiseMiddleware
 from whitenoise.responders import StaticFile
@@ -85,7 +85,7 @@ ADDRESS_FIELD = "url"
 
 
 def serve_api(get_response: Handler) -> Handler:
-    """Serves API requests with ``API_MIDDLEWARE``. All others continue through ``MIDDLEWARE``."""
+    """Serves API requests with ``API_CHAIN``. All others continue through ``MIDDLEWARE``."""
     chain = api_chain(call_view)
 
     def middleware(request: HttpRequest) -> HttpResponse:
@@ -98,9 +98,9 @@ def serve_api(get_response: Handler) -> Handler:
 
 
 def api_chain(view: Handler) -> Handler:
-    """``API_MIDDLEWARE`` around a view."""
-    for name in reversed(settings.API_MIDDLEWARE):
-        view = import_string(name)(convert_exception_to_response(view))
+    """``API_CHAIN`` around a view."""
+    for middleware in reversed(API_CHAIN):
+        view = middleware(cast(Handler, convert_exception_to_response(view)))
     return view
 
 
@@ -217,7 +217,7 @@ def finish_responses(get_response: Handler) -> Handler:
 def compress(get_response: Handler) -> Handler:
     """Compresses large API responses with gzip, the only encoding that every client supports.
 
-    It stands in ``API_MIDDLEWARE`` only: no response that depends on a cookie is compressed. A
+    It stands in ``API_CHAIN`` only: no response that depends on a cookie is compressed. A
     browser could be made to request such a response repeatedly, to learn a secret from its length
     (BREACH). Only responses to GET and HEAD are compressed: credentials appear in responses to
     POST. The ETag is weak, because both encodings of a response share it.
@@ -376,6 +376,10 @@ def _has_page_with_slash(request: HttpRequest) -> bool:
         return False
     return _leads_to_view(_resolved(f"{path}/"))
 
+
+# From the outside in. ``compress`` is outside ``set_caching``, whose ETag is of the uncompressed
+# body, and inside ``finish_responses``, which adds the length.
+API_CHAIN = (log_requests, finish_responses, compress, set_caching, check_host, check_requests)
 
 # --- Pages only ----------------------------------------------------------------------------------
 

@@ -1,7 +1,6 @@
 """Django's settings. .env.example describes those that an operator may change."""
 
 from config import environment as env
-from config import security_headers
 from config.accounts.settings import *  # noqa: F403 - Django reads all of them from this module
 from config.environment import ROOT
 from config.logging_setup import logging_settings
@@ -117,7 +116,7 @@ INSTALLED_APPS = [
 ]
 
 # Pages, and the API paths that accept a session. ``serve_api`` sends the rest of the API through
-# API_MIDDLEWARE instead. From the outside in: every response is logged and finished, those of other
+# ``API_CHAIN`` instead. From the outside in: every response is logged and finished, those of other
 # middleware too; hosts, methods and sizes are checked before sessions and forms are read.
 MIDDLEWARE = [
     "config.middleware.serve_api",
@@ -136,16 +135,6 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "allauth.account.middleware.AccountMiddleware",
-]
-# ``compress`` is outside ``set_caching``, whose ETag is of the uncompressed body, and inside
-# ``finish_responses``, which adds the length.
-API_MIDDLEWARE = [
-    "config.middleware.log_requests",
-    "config.middleware.finish_responses",
-    "config.middleware.compress",
-    "config.middleware.set_caching",
-    "config.middleware.check_host",
-    "config.middleware.check_requests",
 ]
 
 ROOT_URLCONF = "config.urls"
@@ -212,8 +201,6 @@ SPECTACULAR_SETTINGS = {
 
 # --- Accounts ------------------------------------------------------------------------------------
 
-ACCOUNT_DEFAULT_HTTP_PROTOCOL = "https" if BASE_URL.startswith("https") else "http"
-
 globals().update(env.email())  # EMAIL_BACKEND, EMAIL_HOST and the others
 EMAIL_TIMEOUT = 10
 DEFAULT_FROM_EMAIL = env.from_email(default=f"signals@{env.host_of(BASE_URL)}")
@@ -235,9 +222,7 @@ SECURE_SSL_REDIRECT = REQUIRE_HTTPS
 SECURE_REDIRECT_EXEMPT = [r"^api/", r"^healthz$", r"^readyz$", r"^metrics$"]
 SECURE_HSTS_SECONDS = 365 * 24 * 3600 if REQUIRE_HTTPS else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = REQUIRE_HTTPS
-SECURE_REFERRER_POLICY = security_headers.HEADERS["Referrer-Policy"]
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if TRUSTED_PROXIES else None
-X_FRAME_OPTIONS = security_headers.HEADERS["X-Frame-Options"]
 
 STATIC_URL = "/static/"
 STATIC_ROOT = ROOT / "staticfiles"
