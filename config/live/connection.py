@@ -17,7 +17,8 @@ from gunicorn.http.errors import ParseException
 
 from config.live.served_paths import PROBES, Answer, respond
 from config.problems import to_refusal
-from config.server.heads import Environ, environ_of, refusal
+from config.server.heads import Environ, environ_of
+from config.server.worker import refusal
 from events.http.refusals import Unavailable
 from events.live import metrics
 from events.live.hub import hub

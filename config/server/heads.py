@@ -5,12 +5,9 @@ from typing import Any
 
 from gunicorn.config import Config
 from gunicorn.http import wsgi
-from gunicorn.http.errors import LimitRequestHeaders, NoMoreData, ParseException
+from gunicorn.http.errors import LimitRequestHeaders, NoMoreData
 from gunicorn.http.message import Request
 from gunicorn.http.unreader import IterUnreader
-
-from config import security_headers
-from config.server.worker import STATUSES
 
 Environ = dict[str, Any]  # as in WSGI
 
@@ -53,8 +50,3 @@ def environ_of(head: bytes, client: tuple[str, int], server: tuple[str, int]) ->
         raise LimitRequestHeaders("the head has no end") from None
     _, environ = wsgi.create(request, _NO_SOCKET, client, server, _config)
     return dict(environ)
-
-
-def refusal(error: ParseException) -> bytes:
-    """The whole answer to what is no request."""
-    return security_headers.answer_to_no_request(STATUSES.get(type(error), 400))

@@ -154,7 +154,7 @@ class Worker(gthread.ThreadWorker):  # type: ignore[misc]
             return
         self.log.info("Not a request: %s", type(exc).__name__)
         try:
-            client.sendall(security_headers.answer_to_no_request(STATUSES.get(type(exc), 400)))
+            client.sendall(refusal(exc))
         except OSError:
             self.log.debug("The client of an invalid request is gone.")
 
@@ -180,6 +180,11 @@ class Worker(gthread.ThreadWorker):  # type: ignore[misc]
         faulthandler.dump_traceback_later(STOP_AT_ONCE, exit=True)
         _stop_streams(0)
         super().handle_quit(sig, frame)
+
+
+def refusal(error: ParseException) -> bytes:
+    """The whole answer to what is no request."""
+    return security_headers.answer_to_no_request(STATUSES.get(type(error), 400))
 
 
 class AskedFor:
