@@ -8,10 +8,9 @@ verified and decrypted with every key.
 
 import json
 from collections.abc import Iterator
-from contextlib import suppress
+from datetime import timedelta
 from typing import cast
 
-from allauth.account.authentication import get_authentication_records
 from allauth.usersessions.models import UserSession
 from django.conf import settings
 from django.contrib.auth import HASH_SESSION_KEY, get_user
@@ -21,11 +20,9 @@ from django.contrib.sessions.backends import db
 from django.contrib.sessions.backends.base import UpdateError
 from django.contrib.sessions.base_session import AbstractBaseSession
 from django.core import signing
-from django.core.cache import cache
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponseBase
 from django.utils import timezone
-from django.utils.crypto import salted_hmac
 from django.utils.functional import SimpleLazyObject
 
 from config.problems import UNAVAILABLE_ERRORS
@@ -37,7 +34,7 @@ from tokens.callers.staff import session_end
 from tokens.crypto import keys
 
 BOUND_TO = "session"
-USE_NOTED_EVERY = 5 * 60  # seconds
+USE_NOTED_EVERY = timedelta(minutes=5)
 MAX_SESSIONS = 20  # of one user
 
 
@@ -166,27 +163,18 @@ def _user(request: HttpRequest) -> User | AnonymousUser:
         return AnonymousUser()
     state_of(request).user_pk = user.pk
     if isinstance(user, User):
-        _note_use(request, user)
+        _note_use(request)
         if user.time_zone:
             timezone.activate(user.time_zone)
     return user
 
 
-def _note_use(request: HttpRequest, user: User) -> None:
-    """Saves when the session was last used, at most every five minutes. Its begin is saved already.
-
-    The cache holds no session's key, which would open the account. Without the cache nothing is
-    saved.
-    """
-    records = get_authentication_records(request, user)
-    signed_in = max((record["at"] for record in records), default=None)
-    key = request.session.session_key
-    if not key or signed_in is None or timezone.now().timestamp() < signed_in + USE_NOTED_EVERY:
-        return
-    name = salted_hmac("config.accounts.sessions.use", key, algorithm="sha256").hexdigest()
-    is_due = False
-    with suppress(*UNAVAILABLE_ERRORS):
-        is_due = cache.add(f"session-use:{name}", True, USE_NOTED_EVERY)
-    if is_due:
+def _note_use(request: HttpRequest) -> None:
+    """Saves when the session was last used, at most every five minutes."""
+    now = timezone.now()
+    due = UserSession.objects.filter(
+        session_key=request.session.session_key, last_seen_at__lte=now - USE_NOTED_EVERY
+    )
+    if due.exists():  # with SQLite, an UPDATE waits for other writers also if it finds no row
         with unconfirmed():
-            UserSession.objects.filter(session_key=key).update(last_seen_at=timezone.now())
+            due.update(last_seen_at=now)
