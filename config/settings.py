@@ -186,7 +186,7 @@ SPECTACULAR_SETTINGS = {
     "SERVERS": [{"url": BASE_URL}],
     "DEFAULT_GENERATOR_CLASS": "config.openapi.generator.Generator",
     "PREPROCESSING_HOOKS": ["config.openapi.generator.in_order"],
-    "POSTPROCESSING_HOOKS": [],
+    "POSTPROCESSING_HOOKS": ["drf_spectacular.hooks.postprocess_schema_enum_id_removal"],
     "PATH_CONVERTER_OVERRIDES": {
         "userId": {**USER_ID, "description": "The desk."},
         "signalId": {**SIGNAL_ID, "description": "The signal."},

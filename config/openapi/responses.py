@@ -127,7 +127,7 @@ NOT_HTTP: JsonObject = {
 
 
 def finish(result: JsonObject) -> JsonObject:
-    """Adds refusals and headers to the document, and removes drf-spectacular's internal marks."""
+    """Adds refusals and headers to the document."""
     result["tags"] = [{"name": name, "description": text} for name, text in TAGS.items()]
     result["paths"] = dict(sorted(result["paths"].items(), key=_place))
     components = result["components"]
@@ -148,8 +148,7 @@ def finish(result: JsonObject) -> JsonObject:
     for path in result["paths"].values():
         for operation in path.values():
             _finish_operation(operation)
-    finished: JsonObject = _without_notes(result)
-    return finished
+    return result
 
 
 def _place(path: tuple[str, JsonObject]) -> int:
@@ -276,12 +275,3 @@ def _problem() -> JsonObject:
         "properties": properties,
         "required": usual,
     }
-
-
-def _without_notes(value: object) -> Any:
-    """Returns a copy in plain dictionaries, without drf-spectacular's marks of enumerations."""
-    if isinstance(value, dict):
-        return {
-            name: _without_notes(inner) for name, inner in value.items() if name != "x-spec-enum-id"
-        }
-    return [_without_notes(inner) for inner in value] if isinstance(value, list) else value
