@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from shutil import which
 from typing import Any
@@ -42,6 +43,21 @@ UNITS = {
     "etcd": ("/lib/systemd/system/etcd.service", "/etc/systemd/system/etcd.service.d/signals.conf"),
     "patroni": ("/etc/systemd/system/patroni.service",),
 }
+ETCD_PORTS = (2379, 2380)
+# What Patroni is told to do.
+COMMANDS = (
+    "POST failover",
+    "POST failsafe",
+    "POST reinitialize",
+    "POST reload",
+    "POST restart",
+    "POST sigterm",
+    "POST switchover",
+    "DELETE restart",
+    "DELETE switchover",
+    "PATCH config",
+    "PUT config",
+)
 ASKING = 2  # seconds for an answer of Patroni
 PACE = 0.2  # seconds between two questions to it
 
@@ -123,18 +139,17 @@ class Machine:
             f"ip address add {self.address}/24 dev eth0; ip link set eth0 up; ip link set lo up"
         )
 
-    def set_up(self, passwords: str = "") -> str:
-        """Sets the node up with the lines of the document. Returns its file of passwords.
+    def set_up(self, secrets: str = "") -> str:
+        """Sets the node up with the lines of the document. Returns its passwords and certificate.
 
-        The first node makes the passwords. The others get a copy.
+        The first node makes them. The others get a copy.
         """
-        kept = "/etc/patroni/passwords.yml"
-        if passwords:
-            self.shell(f"install -D --mode=600 --owner=postgres /dev/stdin {kept}", input=passwords)
+        if secrets:
+            self.shell("base64 --decode | tar --extract --directory=/etc", input=secrets)
         else:
             self.shell(blocks()["cluster: passwords"])
         self.shell(blocks()["cluster: node"])
-        return self.shell(f"cat {kept}")
+        return self.shell("tar --create --directory=/etc patroni | base64")
 
     def start_units(self) -> None:
         for name in UNITS:
@@ -269,11 +284,11 @@ def cluster() -> Iterator[Cluster]:
         folder.chmod(0o755)  # the machines' programs run as other users
         stack.enter_context(_bridge())
         machines = tuple(Machine(number, folder) for number in range(len(NAMES)))
-        passwords = ""
+        secrets = ""
         for machine in machines:
             machine.start()
             stack.callback(machine.kill)
-            passwords = machine.set_up(passwords)
+            secrets = machine.set_up(secrets)
         for machine in machines:
             machine.start_units()
         hosts = ",".join(f"{machine.address}:5432" for machine in machines)
@@ -285,6 +300,7 @@ def cluster() -> Iterator[Cluster]:
         assert "Quorum Standby" in primary.shell(blocks()["cluster: list"])
         primary.shell(blocks()["units: database"])
         _check_that_only_the_service_connects(made)
+        _check_that_only_nodes_choose_the_primary(made)
         yield made
 
 
@@ -300,6 +316,20 @@ def _check_that_only_the_service_connects(database: Cluster) -> None:
             asked = f"host={machine.address} user={user} dbname=postgres"
             with pytest.raises(psycopg.OperationalError, match=refused):
                 psycopg.connect(asked)
+
+
+def _check_that_only_nodes_choose_the_primary(database: Cluster) -> None:
+    """Patroni changes nothing without the password, and etcd talks to the nodes' certificate."""
+    options: Any = {"timeout": ASKING, "trust_env": False, "verify": False}
+    for machine in database.machines:
+        for command in COMMANDS:
+            method, path = command.split()
+            url = f"http://{machine.address}:8008/{path}"
+            answer = httpx2.request(method, url, json={}, **options)
+            assert answer.status_code == httpx2.codes.UNAUTHORIZED, f"{command}: {answer}"
+        for scheme, port in product(("http", "https"), ETCD_PORTS):
+            with pytest.raises(httpx2.TransportError):
+                httpx2.get(f"{scheme}://{machine.address}:{port}/version", **options)
 
 
 @contextmanager
