@@ -4,9 +4,9 @@
         database.machine(database.leader()).kill()
 
 A machine is a process with a network, a process table, a host name and a file system of its own: it
-sees this machine's files, and keeps what it writes in /etc, /srv and /var/lib for itself. Killing
-that process ends everything on the machine at once. The machines are joined by a bridge that leads
-nowhere else. All of it ends with the process that started it. It needs root.
+sees this machine's files, and keeps what it writes in /etc, /srv, /var/lib and PostgreSQL's folder
+for itself. Killing that process ends everything on the machine at once. The machines are joined by
+a bridge that leads nowhere else. All of it ends with the process that started it. It needs root.
 """
 
 import fcntl
@@ -38,7 +38,7 @@ LOCK = Path("/run/lock/signals-cluster")
 NAMES = ("db1", "db2", "db3")
 FILES = ROOT / "deploy" / "cluster"
 PATRONI = Path(os.environ.get("PATRONI", ROOT / ".venv" / "patroni"))
-OVERLAID = ("/etc", "/srv", "/var/lib")
+OVERLAID = ("/etc", "/srv", "/usr/lib/postgresql", "/var/lib")
 UNITS = {
     "etcd": ("/lib/systemd/system/etcd.service", "/etc/systemd/system/etcd.service.d/signals.conf"),
     "patroni": ("/etc/systemd/system/patroni.service",),
@@ -177,7 +177,7 @@ class Machine:
     def shell(self, lines: str, **options: Any) -> str:
         """Runs lines on the machine, as root. Returns what they print."""
         done = subprocess.run(
-            [*self._enter(), "bash", "-euo", "pipefail", "-c", f"{WITHOUT_SYSTEMD}{lines}"],
+            [*self._enter(), "bash", "-euo", "pipefail", "-c", f"{STAND_INS}{lines}"],
             capture_output=True,
             text=True,
             **options,
@@ -219,8 +219,16 @@ class Machine:
         return ["nsenter", f"--target={inside}", "--all", "--wd=/srv"]
 
 
-# There is no systemd on the machines. Their units are started as it would start them.
-WITHOUT_SYSTEMD = "systemctl() { :; }\n"
+# There is no systemd on the machines. Their units are started as it would start them. And there is
+# no later release of PostgreSQL: the same programs are installed anew, with the next number.
+STAND_INS = r"""
+systemctl() { :; }
+apt() {
+    local now=$(/usr/lib/postgresql/15/bin/postgres --version | sed -E 's/.* 15\.([0-9]+) .*/\1/')
+    LC_ALL=C find /usr/lib/postgresql/15 -type f -exec \
+        sed --in-place "s/15\.$now (Debian/15.$((now + 1)) (Debian/g" {} +
+}
+"""
 
 
 @dataclass(frozen=True, slots=True)

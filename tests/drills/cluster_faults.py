@@ -32,7 +32,9 @@ CUSTOMERS = 3
 TIMES = 1  # of each; the goals are for ten
 TAKEN_OVER = 1  # second: the time between a cut and its mending, after another primary was there
 ETCD_AWAY = 30  # seconds, more than ttl
-POSTMASTER = "kill -9 $(head -n 1 /var/lib/postgresql/15/signals/postmaster.pid)"
+PID = "$(head -n 1 /var/lib/postgresql/15/signals/postmaster.pid)"
+POSTMASTER = f"kill -9 {PID}"
+RUNNING = f"/proc/{PID}/exe --version"
 
 
 # Each causes a fault and returns when it began, once the cluster is whole again. So what the old
@@ -72,6 +74,28 @@ def the_primary_is_switched(stage: Stage, book: Book) -> float:
     database.machine(leader).shell(blocks()["cluster: switchover"])
     assert database.leader() != leader
     return _whole(database, began)
+
+
+def a_minor_release_is_installed(stage: Stage, book: Book) -> float:
+    """With the lines of the document, at one node after the other, until each runs the release."""
+    database: Cluster = stage.postgresql
+    before, began = _releases(database), time.monotonic()
+    primary = database.machine(database.leader())
+    for machine in database.standbys():
+        machine.shell(blocks()["cluster: upgrade a standby"])
+    said = primary.shell(blocks()["cluster: upgrade the primary"])
+    assert database.leader() != primary.name
+    running = _releases(database)
+    assert len(set(running)) == 1
+    assert not set(running) & set(before)
+    assert said.count(f"PostgreSQL {running[0]}\n") == len(running), said
+    return _whole(database, began)
+
+
+def _releases(database: Cluster) -> list[str]:
+    """Of PostgreSQL, as the program says that is run on each machine, in /proc."""
+    said = (machine.shell(RUNNING) for machine in database.machines)
+    return [line.removeprefix("postgres (PostgreSQL) ").partition(" ")[0] for line in said]
 
 
 def the_machine_of_a_standby_is_killed(stage: Stage, book: Book) -> float:
@@ -134,6 +158,7 @@ GOALS = (
     Goal(the_primary_is_cut_off, 30),
     Goal(postgresql_of_the_primary_is_killed, 15),
     Goal(the_primary_is_switched, 5),
+    Goal(a_minor_release_is_installed, 5),
     Goal(the_machine_of_a_standby_is_killed, 1),
     Goal(etcd_ends_on_one_machine, 0),
     Goal(etcd_ends_everywhere, 0),
