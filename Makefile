@@ -111,6 +111,7 @@ drills: .venv/dev .venv/patroni ## inject faults under load and check that nothi
 	@$(BIN)/python -m tests.drills.one_account
 	@$(BIN)/python -m tests.drills
 	@$(BIN)/python -m tests.drills.cluster_faults
+	@$(BIN)/python -m tests.drills.cluster_archive
 	@$(BIN)/python -m tests.drills.cluster_replicas
 	@$(BIN)/python -m tests.drills.cluster_conformance
 	@$(BIN)/python -m tests.drills.layout_conformance

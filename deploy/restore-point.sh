@@ -2,11 +2,13 @@
 # Restores PostgreSQL as it was at a point in time, from the archive of pgBackRest, and proves it.
 # It writes to a new folder: the service's own PostgreSQL stays as it is, and may run or be gone.
 #
-#     deploy/restore-point.sh TIME FOLDER PORT
+#     deploy/restore-point.sh [--cluster DUMP] TIME FOLDER PORT
 #
 # TIME    such as '2026-11-24 20:15:00+00'. What was committed later is left out
 # FOLDER  a folder that does not exist yet
 # PORT    a free port, at which PostgreSQL listens on 127.0.0.1 while the copy is proved
+# DUMP    a new file. The archive is that of three machines: follows the changes of the primary since the back-up, and
+#         writes what it has proved into this file, in the format of pg_dump --format=custom
 #
 # Run it as root. DATABASE_URL and the keys must be in the environment, and the requirements in .venv. It stops at
 # the first error. Exit status 0 means that FOLDER is complete, begins a new epoch of the log, has the tables of this
@@ -18,6 +20,12 @@ refuse() {
     exit 2
 }
 
+timeline=current dump=
+if [[ "${1-}" == --cluster && $# -eq 5 ]]; then
+    timeline=latest dump="$2"
+    shift 2
+    [[ "$dump" == /* && ! -e "$dump" ]] || refuse "$dump must be an absolute path of nothing that exists."
+fi
 [[ $# -eq 3 ]] || refuse "$(sed -n '5s/^# *//p' "$0")"
 time="$1" folder="$2" port="$3"
 cd -- "$(dirname -- "$0")/.."
@@ -39,7 +47,7 @@ manage() {
 trap 'echo "Stopped. Do not serve $folder: remove it and begin again. Nothing else was changed." >&2' ERR
 as_postgres mkdir --mode=700 "$folder"
 as_postgres pgbackrest --stanza=signals --pg1-path="$folder" --log-level-console=warn \
-    --type=time --target="$time" --target-timeline=current --target-action=promote restore
+    --type=time --target="$time" --target-timeline="$timeline" --target-action=promote restore
 # Debian keeps these files elsewhere, so the back-up has none.
 # shellcheck disable=SC2016 # the shell of the other user expands it
 as_postgres sh -c 'cd "$0" && touch postgresql.conf pg_ident.conf && if [ ! -e pg_hba.conf ]; then
@@ -55,4 +63,5 @@ manage migrate --no-input --verbosity=0
 manage createcachetable
 manage new_epoch
 manage audit
+[[ -z "$dump" ]] || (umask 077 && pg_dump --format=custom --file="$dump" "$DATABASE_URL")
 echo "$folder holds PostgreSQL as of $time, with the tables of this release and a new epoch."
