@@ -21,9 +21,9 @@ from django.db import DatabaseError, OperationalError, connections
 from django.utils import timezone
 
 from events import losses, replica
-from events.feed import read_head
+from events.feed import read_end
 from events.http.cursors import log_cursor
-from events.http.refusals import RateLimited, Unavailable
+from events.http.refusals import CursorLost, RateLimited, Unavailable
 from events.kinds import Kind
 from events.live import metrics
 from events.live.frames import EndReason, Version, end_frame, event_frame, position_frame
@@ -38,7 +38,7 @@ from events.live.streams import (
     ReaderSpec,
     Topic,
 )
-from events.models import Event, Head
+from events.models import Event, Head, Identity
 from events.unavailable_reasons import Wait
 
 logger = logging.getLogger(__name__)
@@ -150,11 +150,15 @@ class Recent:
         """The last of these events. None if there are none."""
         return self._events[-1].event if self._events else None
 
+    @property
+    def identity(self) -> Identity | None:
+        """What tells the event at the end from another one. None if no event is there."""
+        last = self.last
+        return last.identity if last and last.position == self.end else None
+
     def cursor(self, epoch: str) -> str:
         """The cursor of the end, in the log of this epoch."""
-        last = self.last
-        event = last.identity if last and last.position == self.end else None
-        return log_cursor(epoch, self.end, event)
+        return log_cursor(epoch, self.end, self.identity)
 
     def append(self, live: LiveEvent) -> None:
         self.end = live.position
@@ -501,10 +505,11 @@ class Hub:
         return pause
 
     def _poll(self) -> None:
-        head = read_head()
+        head, there = read_end(self.position)
         if self._is_ready:
             replica.require(self.position, self.epoch, head)
-        if not self._is_ready or head.epoch != self.epoch or head.position < self.position:
+        is_another = head.epoch != self.epoch or head.position < self.position
+        if not self._is_ready or is_another or self._has_lost_its_end(there):
             self._begin(head)
         while self.position < head.position:
             events = Event.objects.filter(position__gt=self.position).order_by("position")[:BATCH]
@@ -516,6 +521,17 @@ class Hub:
         with self._lock:
             self._is_ready = True
             self._started.notify_all()
+
+    def _has_lost_its_end(self, there: Identity | None) -> bool:
+        """Whether the last event that was applied is lost. ``there`` is at its position now."""
+        expected = self._recent.identity
+        if expected is None or there == expected:
+            return False
+        try:
+            replica.find(self._recent.cursor(self.epoch))
+        except CursorLost:
+            return True
+        return False
 
     def _begin(self, head: Head) -> None:
         """Begins at the head of this log. Readers of another one are ended."""

@@ -287,14 +287,14 @@ import django
 django.setup()
 from config.live import __main__
 from events.live import hub
-read_head, looks = hub.read_head, []
-def hang_later():
+read_end, looks = hub.read_end, []
+def hang_later(position):
     looks.append(1)
     if len(looks) > 5:
         print("Hanging", file=sys.stderr, flush=True)
         time.sleep(900)
-    return read_head()
-hub.read_head = hang_later
+    return read_end(position)
+hub.read_end = hang_later
 __main__.main()
 """
 

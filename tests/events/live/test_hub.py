@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -309,6 +310,19 @@ def test_after_a_restore_to_an_earlier_head_of_its_epoch_readers_are_ended(hub):
     reader = joined(hub, None)
     Head.objects.update(position=F("position") - 1)
     hub.look()
+    assert reader.ends == [b'event: end\ndata: {"reason":"cursor_lost"}\n\n']
+    assert hub.position == Head.objects.get().position
+
+
+def test_if_the_log_lost_an_event_and_grew_past_it_readers_are_ended(hub):
+    """They come back with their cursors, which are refused."""
+    a_desk()
+    reader = joined(hub, None)
+    # Another event is at the hub's position, as in a history that went on without it.
+    Event.objects.filter(position=hub.position).update(at=F("at") + timedelta(microseconds=1))
+    a_desk()
+    hub.look()
+    assert reader.frames == []
     assert reader.ends == [b'event: end\ndata: {"reason":"cursor_lost"}\n\n']
     assert hub.position == Head.objects.get().position
 
