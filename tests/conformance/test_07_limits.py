@@ -123,6 +123,8 @@ def test_changes_of_a_user(limited_service):
         assert answer.status_code == 429
         assert 1 <= int(answer.headers["Retry-After"]) <= 60
         assert "One more" not in user.get("/bots").text
+        preferences = {"time_zone": "Etc/UTC", "theme": "dark"}
+        assert user.post("/accounts/preferences/", preferences).status_code == 429
 
 
 def test_what_a_refused_attempt_counts_against(staff):

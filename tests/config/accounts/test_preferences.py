@@ -28,6 +28,15 @@ def test_they_are_stored_with_the_user(owner: Client, desk):
     assert 'value="Europe/Berlin" selected' in pages.source(page)
 
 
+def test_saving_them_is_a_change_that_is_limited(owner: Client, desk, settings):
+    settings.LIMITS = {**settings.LIMITS, "changes": "1/minute"}
+    choose(owner, theme="dark")
+    refused = choose(owner, theme="light")
+    assert (refused.status_code, pages.problem(refused)) == (429, "rate_limited")
+    assert User.objects.get(pk=desk.user_id).theme == "dark"
+    assert owner.get(PAGE).status_code == 200
+
+
 @pytest.mark.parametrize(
     ("theme", "colours"), [("system", "light dark"), ("light", "light"), ("dark", "dark")]
 )
