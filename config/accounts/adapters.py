@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any, cast
 from urllib.parse import urlsplit
 
+from allauth.account import app_settings as accounts
 from allauth.account.adapter import DefaultAccountAdapter
 from allauth.account.authentication import get_authentication_records
 from allauth.core import context as allauth_context
@@ -94,7 +95,13 @@ class AccountAdapter(DefaultAccountAdapter):
             name: _at_our_address(value) if name.endswith("_url") else value
             for name, value in context.items()
         }
-        given = {"request": allauth_context.request, "email": email, **ours}
+        given = {
+            "request": allauth_context.request,
+            "email": email,
+            "reset_days": settings.PASSWORD_RESET_TIMEOUT // 86_400,
+            "confirmation_days": accounts.EMAIL_CONFIRMATION_EXPIRE_DAYS,
+            **ours,
+        }
         message = self.render_mail(template_prefix, email, given)
         if "notice_for" in context:
             user_id, body = context["notice_for"].pk, str(message.body).strip()

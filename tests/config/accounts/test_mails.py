@@ -94,6 +94,14 @@ def test_a_password_that_is_reset(member):
     assert mail.outbox[-1].to == [member.email]
 
 
+def test_a_mail_with_a_link_says_when_the_link_expires(account, member):
+    Client().post("/accounts/password/reset/", {"email": member.email})
+    account.post("/accounts/email/", {"email": "new@example.com", "action_add": ""})
+    reset, confirmation = (message.body for message in mail.outbox)
+    assert "The link works once and expires after 3 days." in reset
+    assert "The link expires after 3 days." in confirmation
+
+
 def test_an_address_that_changes_is_told_at_the_old_and_at_the_new_one(account, member):
     old, new = member.email, "new@example.com"
     account.post("/accounts/email/", {"email": new, "action_add": ""})
