@@ -96,7 +96,7 @@ class CatalogView(ApiView):
     def get(self, request: Request) -> HttpResponse:
         """Read the catalog.
 
-        What there is, and how one begins. Public.
+        What there is, and how one begins.
         """
         return document_or_page(request, catalog)
 

@@ -145,7 +145,7 @@ def _callers(path: str, operation: JsonObject) -> str:
         )
         for presented in operation.get("security", [])
     ]
-    return f"Needs {' or '.join(callers)}." if callers else "Public."
+    return f"Needs {' or '.join(callers)}." if callers else "Needs no credential."
 
 
 def _parameter(parameter: JsonObject) -> Row:

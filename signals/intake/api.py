@@ -239,7 +239,7 @@ class HookView(SignalView):
         """Read the contract of signals.
 
         Everything a sender needs to know: the law, the published card, a sample of each shape, how
-        to sign with a test vector, and every refusal. Public.
+        to sign with a test vector, and every refusal.
         """
         return document_or_page(request, contract)
 
