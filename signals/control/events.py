@@ -104,7 +104,7 @@ class EventAdmin(ReadOnlyAdmin):
         "tok_": lambda text: search.of(actor_id=text),
         "sec_": lambda text: search.of(actor_id=text),
         "stf_": lambda text: search.of(actor_id=text),
-        "bot_": search.of_bot,
+        "bot_": lambda text: search.of(**search.key_of_bot(text)),
         "": lambda text: search.of(topic=text) if text == "all" else search.matching(text),
     }
     fields = ["story", "id", "kind", "at", "topic", "platform_view", "customer_view"]

@@ -68,16 +68,19 @@ def of(**value: str) -> Q:
     return Q(position__lte=found[0][0], **value) if found else Q(pk__in=[])
 
 
-def of_bot(bot_id: str) -> Q:
-    """The events about a bot, which are on the topic of its desk."""
+def key_of_bot(bot_id: str) -> dict[str, str]:
+    """The columns of the events about a bot, which are on the topic of its desk."""
     topic = Automation.objects.filter(pk=bot_id).values_list("desk__public_id", flat=True).first()
-    return Q(topic=topic or "", bot_id=bot_id)
+    return {"topic": topic or "", "bot_id": bot_id}
 
 
-def accepted(**of: object) -> Q:
-    """The newest accepted signals whose events have these values."""
-    events = Event.objects.filter(kind__in=ACCEPTED, **of).order_by("-position")
-    return Q(position__in=events.values("position")[:MAX_SCANNED])
+def accepted(**value: str) -> Q:
+    """The accepted signals among the newest ``MAX_SCANNED`` events with these columns.
+
+    The columns have an index with the position.
+    """
+    newest = in_order("position, kind", IndexRange(value, 1, LAST_POSITION), MAX_SCANNED, "DESC")
+    return Q(position__in=[position for position, kind in fetch_all(*newest) if kind in ACCEPTED])
 
 
 def _of_nonce(text: str) -> list[int]:

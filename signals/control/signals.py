@@ -35,7 +35,8 @@ class SignalAdmin(ReadOnlyAdmin):
     search_placeholder = "id or nonce"
     search_help_text = (
         "By index: sig_…, a nonce or action_id. "
-        f"The newest {search.MAX_SCANNED:,}: a desk's usr_…; the sender's tok_…, sec_… or bot_…."
+        f"Among its newest {search.MAX_SCANNED:,} events: a desk's usr_…; the sender's tok_…, "
+        "sec_… or bot_…."
     )
     searches_by_prefix = {
         "sig_": lambda text: Q(public_id=text),
@@ -60,11 +61,10 @@ class SignalAdmin(ReadOnlyAdmin):
 
 
 def _by_bot(bot_id: str, nonce: str | None = None) -> Q:
-    """With a nonce that signal; without one the newest of the bot, by the secrets that signed."""
+    """With a nonce that signal; without one the newest of the bot."""
     if nonce is not None:
         return Q(signer=bot_id, nonce=nonce)
-    secrets = SigningSecret.objects.filter(automation=bot_id)
-    return search.accepted(actor_id__in=secrets.values("public_id"))
+    return search.accepted(**search.key_of_bot(bot_id))
 
 
 def _explain(signal: Signal) -> dict[str, object]:

@@ -22,6 +22,7 @@ from events.feed import MAX_CHECKED_PER_PAGE
 from events.http.cursors import log_cursor, scan_cursor
 from events.models import Event, Head
 from signals.control import search
+from signals.intake.models import Signal
 from signals.reports import counts
 from signals.webhooks.models import Subscription
 from tests.bench import growth
@@ -397,6 +398,34 @@ def test_a_search_for_what_has_ended_does_not_pass_all_that_came_later(desk):
         listed = [one["sql"] for one in queries if '"events_event"."content"' in one["sql"]]
         assert len(listed) == 1
         assert_bounded(listed[0], most=100)
+
+
+# The signals of these events. Those of a bot are on the topic of its desk.
+SIGNALS_OF_ENDED = """
+UPDATE events_event SET topic = '{desk}', content = replace(content::text,
+    '"botId": null', '"botId": "{bot}"')::jsonb WHERE topic = 'usr_ended';
+INSERT INTO signals_signal (position, public_id, signer, nonce, source, mode, outcome, pair,
+    direction, fanout, user_id, credential, received_at, matched, filled)
+SELECT position, 'sig_' || position, 'floor', position, 'floor', 'paper', 'filled', 'BBB/A', 'long',
+    false, topic, actor_id, at, 1, 1 FROM events_event WHERE kind = 'signal.filled';
+ANALYZE events_event;
+ANALYZE signals_signal"""
+
+
+@on_postgresql
+def test_a_search_for_signals_reads_the_newest_events_of_what_it_names(desk, monkeypatch):
+    monkeypatch.setattr(search, "MAX_SCANNED", 500)
+    operator, bot = a_client(), a_bot(desk)
+    with connection.cursor() as cursor:
+        cursor.execute(ENDED)
+        cursor.execute(SIGNALS_OF_ENDED.format(desk=desk.public_id, bot=bot.id))
+    for text, count in {"tok_ended": 500, desk.public_id: 500, bot.id: 500, "tok_none": 0}.items():
+        with CaptureQueriesContext(connection) as queries:
+            page = operator.get(f"{list_of(Signal)}?q={text}")
+        assert page.context["cl"].result_count == count, text
+        for one in queries:
+            if "events_event" in one["sql"] or "signals_signal" in one["sql"]:
+                assert_bounded(one["sql"], most=500)
 
 
 @on_postgresql
