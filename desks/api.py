@@ -203,7 +203,7 @@ class Scan:
         if "after" in params:
             head = self._head
             self._start, self.after = scan_place(
-                params["after"], self._name, head.epoch, head.position
+                params["after"], self._name, head.epoch, head.position, self._event_at
             )
 
     def _changed_since(self) -> int | None:

@@ -5,7 +5,7 @@ from before a restore is detected. It also contains a digest of the event at its
 cursor of an event that the database has lost is detected. The digest is keyed, because the reader
 may not see that event. A cursor of position 0, where no event is, has none, and neither has a
 cursor of an earlier release. A cursor of any other list contains the last key of the page, and that
-of a scan also the position of the log at which the scan began.
+of a scan also the position of the log at which the scan began, with its digest.
 """
 
 import base64
@@ -57,7 +57,7 @@ def log_position(
     Raises ``Invalid`` if the text is not a cursor of the log, and ``CursorLost`` if its epoch is
     not ``epoch``, its position is beyond ``head``, or its digest is of another event.
     """
-    place, digest = _split(cursor)
+    place, digest = _split(cursor, LOG)
     (position,) = _numbers(place, epoch, head, count=1)
     if digest and not _is_of(digest, epoch, event_at(position)):
         raise CursorLost
@@ -66,22 +66,30 @@ def log_position(
 
 def place_of(cursor: str) -> tuple[str, int]:
     """The epoch and the position of a cursor of the log. Raises ``Invalid`` if the text is none."""
-    epoch, *numbers = _split(cursor)[0].split(".")
+    epoch, *numbers = _split(cursor, LOG)[0].split(".")
     (position,) = _parse(numbers, count=1)
     return epoch, position
 
 
-def scan_cursor(name: str, epoch: str, start: int, key: int) -> str:
+def scan_cursor(name: str, epoch: str, start: int, key: int, event: Identity | None = None) -> str:
     """The cursor of the list ``name`` after ``key``, in a scan that began at ``start``.
 
     A list that changes while it is read is scanned: every page says what it is complete up to.
+    ``event`` is the one at ``start``, whose digest the cursor has. No cursor is given one yet: the
+    release before refuses it.
     """
-    return _encode(name, f"{epoch}.{start}.{key}")
+    digest = f".{_digest(epoch, event, settings.SECRET_KEY)}" if event else ""
+    return _encode(name, f"{epoch}.{start}.{key}{digest}")
 
 
-def scan_place(cursor: str, name: str, epoch: str, head: int) -> tuple[int, int]:
+def scan_place(
+    cursor: str, name: str, epoch: str, head: int, event_at: Callable[[int], Identity | None]
+) -> tuple[int, int]:
     """The start and the key of a cursor of a scan. Raises as ``log_position``."""
-    start, key = _numbers(_decode(cursor, name), epoch, head, count=2)
+    place, digest = _split(cursor, name)
+    start, key = _numbers(place, epoch, head, count=2)
+    if digest and not _is_of(digest, epoch, event_at(start)):
+        raise CursorLost
     return start, key
 
 
@@ -174,9 +182,9 @@ def _parse(numbers: list[str], *, count: int) -> list[int]:
     return [int(number) for number in numbers]
 
 
-def _split(cursor: str) -> tuple[str, str]:
-    """The place in a cursor of the log, and the digest; empty if the cursor has none."""
-    value = _decode(cursor, LOG)
+def _split(cursor: str, name: str) -> tuple[str, str]:
+    """The place in a cursor of the list ``name``, and the digest; empty if the cursor has none."""
+    value = _decode(cursor, name)
     place, _, digest = value.rpartition(".")
     return (place, digest) if re.fullmatch(DIGEST, digest) else (value, "")
 

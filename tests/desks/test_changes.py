@@ -12,7 +12,7 @@ from desks.actions import open_desks
 from desks.models import Automation, Card, Desk
 from events.actors import SYSTEM
 from events.feed import read_identity
-from events.http.cursors import log_cursor, log_position
+from events.http.cursors import log_cursor, log_position, scan_cursor
 from events.http.refusals import Refused
 from events.models import Event, Head
 from signals.client import DeskCopy, Engine, Refusal
@@ -210,6 +210,19 @@ def test_the_cursors_of_another_history_are_lost(desk, stranger, engine):
         {"changedSince": log_cursor("0" * 8, 0), "after": changed["next"]},
     ):
         assert code(get(f"{DESKS}?{urlencode(query)}", engine)) == "cursor_lost"
+
+
+def test_a_next_with_a_digest_is_lost_with_the_event_at_which_the_list_began(
+    desk, stranger, engine
+):
+    """The next release gives every ``next`` one."""
+    epoch, position = head()
+    after = scan_cursor("desks", epoch, position, desk.pk, read_identity(position))
+    page = get(f"{DESKS}?after={after}", engine).json()
+    assert [listed["userId"] for listed in page["desks"]] == [stranger.public_id]
+    last = Event.objects.filter(position=position)
+    last.update(at=last.get().at + timedelta(milliseconds=1))
+    assert code(get(f"{DESKS}?after={after}", engine)) == "cursor_lost"
 
 
 def test_a_copy_starts_again_after_a_restore(desk, stranger, engine):
