@@ -1,7 +1,8 @@
 """When a bot that is expected to send signals is late. Pure: the caller passes times and zone.
 
 A bot is expected every so often, or on every trading day: Monday to Friday in its owner's time
-zone. It is late once its time and a grace have passed without an accepted signal.
+zone. It is late once its time and a grace have passed without an accepted signal. Lengths of time
+are whole seconds.
 """
 
 from dataclasses import dataclass
@@ -11,20 +12,15 @@ from zoneinfo import ZoneInfo
 
 from events.json_schema import Example, JsonSchema
 
-MIN_EVERY, MAX_EVERY = timedelta(minutes=15), timedelta(days=31)
-MAX_GRACE = timedelta(days=1)
-MAX_AGE = timedelta(days=1)  # the longest maximum age of a signal
-SECOND, DAY = timedelta(seconds=1), timedelta(days=1)
+MINUTE, HOUR, DAY = 60, 60 * 60, 24 * 60 * 60
+MIN_EVERY, MAX_EVERY = 15 * MINUTE, 31 * DAY
+MAX_GRACE = DAY
+MAX_AGE = DAY  # the longest maximum age of a signal
+NEXT_DAY = timedelta(days=1)
 SATURDAY = 5  # the first day of the week without trading, as ``weekday()`` counts
 
-
-def seconds(least: timedelta, most: timedelta) -> JsonSchema:
-    """The JSON schema of a length of time in seconds."""
-    return JsonSchema(minimum=least // SECOND, maximum=most // SECOND)
-
-
 MaxAge = Annotated[
-    Annotated[int, seconds(SECOND, MAX_AGE)] | None,
+    Annotated[int, JsonSchema(minimum=1, maximum=MAX_AGE)] | None,
     "Seconds. A signal with an older sentAt is refused. Null if the age does not matter.",
 ]
 
@@ -33,7 +29,7 @@ class ExpectationRecord(TypedDict):
     """How often the bot is expected to send: every so often, or on each trading day."""
 
     every: Annotated[
-        Annotated[int, seconds(MIN_EVERY, MAX_EVERY)] | None,
+        Annotated[int, JsonSchema(minimum=MIN_EVERY, maximum=MAX_EVERY)] | None,
         "Seconds. Null for each trading day.",
         Example(3600),
     ]
@@ -42,7 +38,7 @@ class ExpectationRecord(TypedDict):
     ]
     grace: Annotated[
         int,
-        seconds(timedelta(0), MAX_GRACE),
+        JsonSchema(minimum=0, maximum=MAX_GRACE),
         "Seconds by which a signal may be late.",
         Example(300),
     ]
@@ -52,16 +48,12 @@ class ExpectationRecord(TypedDict):
 class Expectation:
     """How often a bot is expected to send. ``every`` is None for every trading day."""
 
-    every: timedelta | None
-    grace: timedelta
+    every: int | None
+    grace: int
 
     def to_dict(self) -> ExpectationRecord:
-        """The expectation as the API shows it. Lengths are in seconds."""
-        return {
-            "every": None if self.every is None else self.every // SECOND,
-            "tradingDays": self.every is None,
-            "grace": self.grace // SECOND,
-        }
+        """The expectation as the API shows it."""
+        return {"every": self.every, "tradingDays": self.every is None, "grace": self.grace}
 
     def deadline(self, heard: datetime, zone: str) -> datetime:
         """When a bot that was last heard at ``heard`` is late. ``zone`` is its owner's time zone.
@@ -69,10 +61,12 @@ class Expectation:
         A trading day ends at midnight. The first one that counts is the one after the day of
         ``heard``.
         """
+        grace = timedelta(seconds=self.grace)
         if self.every is not None:
-            return heard + self.every + self.grace
+            return heard + timedelta(seconds=self.every) + grace
         local = ZoneInfo(zone)
-        day = heard.astimezone(local).date() + DAY
+        day = heard.astimezone(local).date() + NEXT_DAY
         while day.weekday() >= SATURDAY:
-            day += DAY
-        return datetime.combine(day + DAY, time.min, local).astimezone(heard.tzinfo) + self.grace
+            day += NEXT_DAY
+        midnight = datetime.combine(day + NEXT_DAY, time.min, local)
+        return midnight.astimezone(heard.tzinfo) + grace

@@ -9,14 +9,14 @@ silent bot was heard again.
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from django.db.models import Max, OuterRef, QuerySet, Subquery
 from django.utils import timezone
 
 from desks.actions import refuse_inactive, refuse_removed
-from desks.expectation_rules import MAX_AGE, MAX_EVERY, MAX_GRACE, MIN_EVERY, SECOND, Expectation
+from desks.expectation_rules import MAX_AGE, MAX_EVERY, MAX_GRACE, MIN_EVERY, Expectation
 from desks.models import Automation, User
 from desks.models.automation import NOT_EXPECTED, AutomationQuerySet
 from events import log
@@ -27,7 +27,6 @@ from events.kinds import Kind
 from events.models import Event
 from events.times import to_rfc3339
 
-NO_TIME = timedelta(0)
 MAX_PER_TURN = 50  # bounds how long one turn holds the log's lock
 Columns = Mapping[str, int | datetime | None]  # of a bot
 FILL = Kind.SIGNAL_FILLED  # every accepted signal of a bot is a fill
@@ -37,7 +36,7 @@ def change_automation(
     *,
     automation: Automation,
     expectation: Expectation | None,
-    max_age: timedelta | None,
+    max_age: int | None,
     actor: Actor,
 ) -> None:
     """Changes how often a bot is expected to send, and how old its signals may be.
@@ -50,9 +49,9 @@ def change_automation(
         refuse_inactive(automation.desk)
         refuse_removed(automation)
         bot = Automation.objects.select_related("desk__user").get(pk=automation.pk)
-        if (bot.expectation, bot.max_age) == (expectation, _seconds(max_age)):
+        if (bot.expectation, bot.max_age) == (expectation, max_age):
             return
-        changed: Columns = {"max_age": _seconds(max_age)}
+        changed: Columns = {"max_age": max_age}
         if bot.expectation != expectation:
             changed = {**changed, **_columns(expectation, turn.at, zone_of(bot))}
         for name, value in changed.items():
@@ -72,14 +71,14 @@ def zone_of(bot: Automation) -> str:
     return bot.desk.user.time_zone or "UTC"
 
 
-def _check_ranges(expectation: Expectation | None, max_age: timedelta | None) -> None:
-    if max_age is not None and not SECOND <= max_age <= MAX_AGE:
+def _check_ranges(expectation: Expectation | None, max_age: int | None) -> None:
+    if max_age is not None and not 1 <= max_age <= MAX_AGE:
         raise Invalid.field("maxAge", FieldCode.RANGE, "Choose an age of one second to one day.")
     if expectation is None:
         return
     if expectation.every is not None and not MIN_EVERY <= expectation.every <= MAX_EVERY:
         raise Invalid.field("every", FieldCode.RANGE, "Choose a time of 15 minutes to 31 days.")
-    if not NO_TIME <= expectation.grace <= MAX_GRACE:
+    if not 0 <= expectation.grace <= MAX_GRACE:
         raise Invalid.field("grace", FieldCode.RANGE, "Choose a grace of at most one day.")
 
 
@@ -88,15 +87,11 @@ def _columns(expectation: Expectation | None, at: datetime, zone: str) -> Column
         return NOT_EXPECTED
     return {
         **NOT_EXPECTED,
-        "every": _seconds(expectation.every),
-        "grace": _seconds(expectation.grace),
+        "every": expectation.every,
+        "grace": expectation.grace,
         "expected_since": at,
         "due_at": expectation.deadline(at, zone),
     }
-
-
-def _seconds(length: timedelta | None) -> int | None:
-    return None if length is None else length // SECOND
 
 
 # --- The watch ------------------------------------------------------------------------------------

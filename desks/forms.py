@@ -1,14 +1,13 @@
 """The customer's forms: connection, enrolment, bot, election, and what is expected of a bot."""
 
 import re
-from datetime import timedelta
 from typing import Any
 
 from django import forms
 from django.core.exceptions import ValidationError
 from django.forms import ChoiceField, IntegerField, RadioSelect
 
-from desks.expectation_rules import MAX_AGE, MAX_EVERY, MAX_GRACE, SECOND, Expectation
+from desks.expectation_rules import DAY, HOUR, MAX_AGE, MAX_EVERY, MAX_GRACE, MINUTE, Expectation
 from desks.models import Automation
 from desks.pairs import MAX_PAIR_LENGTH, PAIR_FORM, Direction
 from events.http.name_rules import NameField
@@ -145,9 +144,8 @@ RHYTHMS = [
     (EVERY, "Every"),
     (TRADING_DAYS, "Once on each trading day, Monday to Friday"),
 ]
-UNITS = {"minutes": timedelta(minutes=1), "hours": timedelta(hours=1), "days": timedelta(days=1)}
-MINUTE = UNITS["minutes"]
-DEFAULT_GRACE = timedelta(minutes=5)
+UNITS = {"minutes": MINUTE, "hours": HOUR, "days": DAY}
+DEFAULT_GRACE = 5 * MINUTE
 
 
 class ExpectationForm(forms.Form):
@@ -179,7 +177,7 @@ class ExpectationForm(forms.Form):
         label="Maximum age of a signal, in seconds",
         required=False,
         min_value=1,
-        max_value=MAX_AGE // SECOND,
+        max_value=MAX_AGE,
         help_text="Empty for none. With one, each signal must say when it was sent (sentAt), and "
         "an older one is refused.",
     )
@@ -193,12 +191,12 @@ class ExpectationForm(forms.Form):
 
     def chosen(self) -> dict[str, Any]:
         """The arguments of ``change_automation``."""
-        chosen, age = self.cleaned_data, self.cleaned_data["maxAge"]
+        chosen = self.cleaned_data
         grace = DEFAULT_GRACE if chosen["grace"] is None else chosen["grace"] * MINUTE
         every = chosen["every"] * UNITS[chosen["unit"]] if chosen["expected"] == EVERY else None
         return {
             "expectation": None if chosen["expected"] == NOT else Expectation(every, grace),
-            "max_age": None if age is None else timedelta(seconds=age),
+            "max_age": chosen["maxAge"],
         }
 
 

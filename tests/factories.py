@@ -18,6 +18,7 @@ from tokens.choices import Source
 
 PAIR, DIRECTION = "BTC/USDT", "long"
 PASSWORD = "correct horse battery staple"
+SECOND = timedelta(seconds=1)
 
 
 class UserFactory(DjangoModelFactory[User]):
@@ -87,12 +88,20 @@ def a_bot(desk: Desk, pair: str = "ETH/USDT", direction: str = "short") -> Bot:
     return Bot(automation, secret)
 
 
+def expecting(every: timedelta | None, grace: timedelta) -> Expectation:
+    """That a bot sends so often, or on each trading day."""
+    return Expectation(None if every is None else every // SECOND, grace // SECOND)
+
+
 def expect(
     bot: Bot, expectation: Expectation | None = None, max_age: timedelta | None = None
 ) -> None:
     """Says how often the bot is expected to send, and how old its signals may be."""
     change_automation(
-        automation=bot.automation, expectation=expectation, max_age=max_age, actor=SYSTEM
+        automation=bot.automation,
+        expectation=expectation,
+        max_age=None if max_age is None else max_age // SECOND,
+        actor=SYSTEM,
     )
 
 

@@ -1,6 +1,5 @@
 """Automations: a user's bots, which push signed signals to the user's desk."""
 
-from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, NotRequired, Self, TypedDict
 
 from django.db import models
@@ -114,10 +113,7 @@ class Automation(models.Model):
     @property
     def expectation(self) -> Expectation | None:
         """How often the bot is expected to send; None if it is not."""
-        if self.grace is None:
-            return None
-        every = None if self.every is None else timedelta(seconds=self.every)
-        return Expectation(every, timedelta(seconds=self.grace))
+        return None if self.grace is None else Expectation(self.every, self.grace)
 
     @cached_property
     def election(self) -> "Election | None":

@@ -450,8 +450,8 @@ def _check_silence(owner: Owner, event: Event, row: Row) -> None:
     """Checks since when the bot is silent. The log does not know the zone of trading days."""
     require(row["expected"], "the bot was not expected")
     since, due = _last_heard(event, row), datetime.fromisoformat(event.data["dueAt"])
-    every, grace = row["expected"]["every"], timedelta(seconds=row["expected"]["grace"])
-    by_utc = Expectation(every and timedelta(seconds=every), grace).deadline(since, "UTC")
+    every, grace = row["expected"]["every"], row["expected"]["grace"]
+    by_utc = Expectation(every, grace).deadline(since, "UTC")
     require(event.data["since"] == to_rfc3339(since), "since")
     is_late = event.data["dueAt"] == to_rfc3339(due) and due <= event.at
     require(is_late and abs(due - by_utc) <= timedelta(days=0 if every else 3), "dueAt")

@@ -4,14 +4,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from desks.expectation_rules import Expectation
 from desks.expectations import count_days_in_new_zone
 from desks.models import Automation, User
 from events.actors import SYSTEM
 from events.http.refusals import Invalid, NotAllowed
 from events.kinds import Kind
 from events.models import Event, Head
-from tests.factories import a_bot, a_ready_desk, expect
+from tests.factories import a_bot, a_ready_desk, expect, expecting
 from tokens import actions as tokens
 
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
@@ -21,12 +20,12 @@ NO_GRACE = timedelta(0)
 def deadline(heard: str, zone: str = "UTC", grace: timedelta = NO_GRACE) -> str:
     """When a bot of every trading day is late. Times are without a zone, in UTC."""
     at = datetime.fromisoformat(heard).replace(tzinfo=UTC)
-    return Expectation(None, grace).deadline(at, zone).replace(tzinfo=None).isoformat(" ")
+    return expecting(None, grace).deadline(at, zone).replace(tzinfo=None).isoformat(" ")
 
 
 def test_a_bot_of_every_so_often_is_late_after_its_time_and_grace():
     heard = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
-    assert Expectation(HOUR, 5 * MINUTE).deadline(heard, "UTC") == heard + 65 * MINUTE
+    assert expecting(HOUR, 5 * MINUTE).deadline(heard, "UTC") == heard + 65 * MINUTE
 
 
 @pytest.mark.parametrize(
@@ -72,7 +71,7 @@ def row(bot) -> Automation:
 @pytest.mark.django_db
 class TestTheAction:
     def test_a_change_is_an_event_that_says_what_is_expected(self, bot):
-        expect(bot, Expectation(HOUR, 5 * MINUTE), 90 * timedelta(seconds=1))
+        expect(bot, expecting(HOUR, 5 * MINUTE), 90 * timedelta(seconds=1))
         event = Event.objects.latest("position")
         assert (event.kind, event.topic) == ("automation.changed", row(bot).desk.public_id)
         assert event.content["data"] == {
@@ -82,7 +81,7 @@ class TestTheAction:
             "maxAge": 90,
         }
         assert row(bot).due_at == event.at + 65 * MINUTE
-        expect(bot, Expectation(None, NO_GRACE))
+        expect(bot, expecting(None, NO_GRACE))
         data = Event.objects.latest("position").content["data"]
         assert data["expected"] == {"every": None, "tradingDays": True, "grace": 0}
         assert data["maxAge"] is None
@@ -90,15 +89,15 @@ class TestTheAction:
     def test_a_deactivated_user_changes_nothing(self, bot):
         User.objects.filter(pk=row(bot).desk.user_id).update(is_active=False)
         with pytest.raises(NotAllowed):
-            expect(bot, Expectation(HOUR, NO_GRACE))
+            expect(bot, expecting(HOUR, NO_GRACE))
         assert row(bot).due_at is None
 
     def test_a_new_zone_looks_again_at_the_owners_bots_of_trading_days_alone(self, bot, card):
         own = row(bot).desk
         hourly, not_expected, anothers = a_bot(own), a_bot(own), a_bot(a_ready_desk(card))
         for each in (bot, anothers):
-            expect(each, Expectation(None, NO_GRACE))
-        expect(hourly, Expectation(HOUR, NO_GRACE))
+            expect(each, expecting(None, NO_GRACE))
+        expect(hourly, expecting(HOUR, NO_GRACE))
         bots = (bot, hourly, not_expected, anothers)
         before = [row(each).due_at for each in bots]
         count_days_in_new_zone(own.user)
@@ -106,24 +105,24 @@ class TestTheAction:
         assert moved == [True, False, False, False]
 
     def test_what_changes_nothing_writes_nothing(self, bot):
-        expect(bot, Expectation(HOUR, NO_GRACE))
+        expect(bot, expecting(HOUR, NO_GRACE))
         before = Head.objects.get().position
-        expect(bot, Expectation(HOUR, NO_GRACE))
+        expect(bot, expecting(HOUR, NO_GRACE))
         assert Head.objects.get().position == before
 
     def test_another_age_leaves_the_bots_time_running(self, bot):
-        expect(bot, Expectation(HOUR, NO_GRACE))
+        expect(bot, expecting(HOUR, NO_GRACE))
         due = row(bot).due_at
-        expect(bot, Expectation(HOUR, NO_GRACE), HOUR)
+        expect(bot, expecting(HOUR, NO_GRACE), HOUR)
         assert (row(bot).due_at, row(bot).max_age) == (due, 3600)
 
     @pytest.mark.parametrize(
         ("changed", "field"),
         [
-            ({"expectation": Expectation(15 * MINUTE - timedelta(seconds=1), NO_GRACE)}, "every"),
-            ({"expectation": Expectation(31 * DAY + timedelta(seconds=1), NO_GRACE)}, "every"),
-            ({"expectation": Expectation(HOUR, DAY + timedelta(seconds=1))}, "grace"),
-            ({"expectation": Expectation(HOUR, -MINUTE)}, "grace"),
+            ({"expectation": expecting(15 * MINUTE - timedelta(seconds=1), NO_GRACE)}, "every"),
+            ({"expectation": expecting(31 * DAY + timedelta(seconds=1), NO_GRACE)}, "every"),
+            ({"expectation": expecting(HOUR, DAY + timedelta(seconds=1))}, "grace"),
+            ({"expectation": expecting(HOUR, -MINUTE)}, "grace"),
             ({"max_age": timedelta(0)}, "maxAge"),
             ({"max_age": DAY + timedelta(seconds=1)}, "maxAge"),
         ],
@@ -135,8 +134,8 @@ class TestTheAction:
         assert not Event.objects.filter(kind=Kind.AUTOMATION_CHANGED).exists()
 
     def test_nothing_is_expected_of_a_removed_bot(self, bot):
-        expect(bot, Expectation(HOUR, NO_GRACE))
+        expect(bot, expecting(HOUR, NO_GRACE))
         tokens.remove_automation(automation=bot.automation, actor=SYSTEM)
         assert (row(bot).grace, row(bot).due_at) == (None, None)
         with pytest.raises(Invalid):
-            expect(bot, Expectation(HOUR, NO_GRACE))
+            expect(bot, expecting(HOUR, NO_GRACE))

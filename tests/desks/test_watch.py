@@ -8,21 +8,20 @@ from django.db.models.signals import post_init
 from django.utils import timezone
 
 from desks import expectations
-from desks.expectation_rules import Expectation
 from desks.expectations import Watch
 from desks.models import Automation, User
 from events.actors import SYSTEM
 from events.models import Event, Head
 from events.times import to_rfc3339
 from tests.client import code, push
-from tests.factories import a_bot, expect
+from tests.factories import a_bot, expect, expecting
 from tests.signals.bodies import tradingview
 from tokens import actions as tokens
 
 pytestmark = pytest.mark.django_db
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
-OFTEN = Expectation(HOUR, 5 * MINUTE)
+OFTEN = expecting(HOUR, 5 * MINUTE)
 WEDNESDAY = 2  # as weekday() counts
 
 
@@ -149,7 +148,7 @@ def test_another_expectation_ends_the_silence_without_an_event_of_its_own(bot, c
     expect(bot, OFTEN)
     clock.shift(2 * HOUR)
     look()
-    expect(bot, Expectation(2 * HOUR, MINUTE))
+    expect(bot, expecting(2 * HOUR, MINUTE))
     assert row(bot).silent_since is None
     heard(bot)
     look()
@@ -208,7 +207,7 @@ def test_bots_beyond_one_turn_are_all_decided(desk, clock, monkeypatch):
 def test_a_new_zone_of_the_owner_counts_from_now_on(bot, owner, clock):
     noon = timezone.now().replace(hour=12, minute=0) + timedelta(days=7)
     clock.move_to(noon + timedelta(days=WEDNESDAY - noon.weekday()))  # the log's time is before it
-    expect(bot, Expectation(None, timedelta(0)))
+    expect(bot, expecting(None, timedelta(0)))
     utc = row(bot).due_at
     answer = owner.post("/accounts/preferences/", {"time_zone": "Asia/Tokyo", "theme": "system"})
     assert answer.status_code == 302

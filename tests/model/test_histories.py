@@ -362,10 +362,10 @@ class Histories(RuleBasedStateMachine):
     @rule(which=some, seconds=st.sampled_from([None, 60]))
     def limit_age(self, which: int, seconds: int | None) -> None:
         bot = self.bot(which)
-        row, max_age = self.bot_row(bot), timedelta(seconds=seconds) if seconds else None
+        row = self.bot_row(bot)
         self.act(
             lambda: change_automation(
-                automation=row, expectation=None, max_age=max_age, actor=row.desk.actor
+                automation=row, expectation=None, max_age=seconds, actor=row.desk.actor
             ),
             lambda _: self.model.limit_age(bot, seconds),
         )

@@ -3,7 +3,6 @@
 import json
 from base64 import urlsafe_b64encode
 from collections.abc import Sequence
-from datetime import timedelta
 
 from django import forms
 from django.conf import settings
@@ -288,7 +287,7 @@ def alarm(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
             messages.success(request, "Saved.")
             return redirect("alarm", bot_id=bot.pk)
     zone = zone_of(bot)
-    midnight = Expectation(None, timedelta(0)).deadline(timezone.now(), zone)
+    midnight = Expectation(None, 0).deadline(timezone.now(), zone)
     context = {"time_zone": zone, "midnight": midnight, "presets": PRESETS}
     return tab_page(request, bot, "alarm", form, **context)
 

@@ -12,7 +12,6 @@ from django.utils import timezone
 
 from config.settings import LIMITS
 from desks import actions as desks
-from desks.expectation_rules import Expectation
 from desks.expectations import Watch
 from desks.ids import EXAMPLE_BOT_ID, EXAMPLE_SIGNAL_ID, EXAMPLE_SUBSCRIPTION_ID
 from events.actors import SYSTEM
@@ -121,8 +120,8 @@ def history(desk, stranger, card):
     client.push(bodies.tradingview(bot, pair="SOL/USDT"), secret=bot.secret)
     client.push(bodies.tradingview(bot), secret=factories.a_shared_secret(Source.NOX))
     hour = timedelta(hours=1)
-    factories.expect(bot, Expectation(hour, hour), max_age=hour)
-    factories.expect(bot, Expectation(hour, timedelta(0)))
+    factories.expect(bot, factories.expecting(hour, hour), max_age=hour)
+    factories.expect(bot, factories.expecting(hour, timedelta(0)))
     with time_machine.travel(timezone.now() + 2 * hour):
         Watch().look(timezone.now())
         client.push(bodies.tradingview(bot), secret=bot.secret)

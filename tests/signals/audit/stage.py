@@ -13,7 +13,6 @@ from django.db.models import CheckConstraint, Model
 from django.utils import timezone
 
 from desks import actions
-from desks.expectation_rules import Expectation
 from desks.expectations import Watch
 from desks.models import Automation, Card
 from events.actors import SYSTEM
@@ -33,6 +32,7 @@ from tests.factories import (
     a_shared_secret,
     a_staff_user,
     expect,
+    expecting,
 )
 from tests.signals.bodies import deploy, fanout, floor, nox, tradingview
 from tests.signals.notices.chats.stage import a_chat
@@ -110,7 +110,7 @@ def expected_bots() -> None:
     All of it happened in the last hours: the log's time never runs back.
     """
     hour, now = timedelta(hours=1), timezone.now()
-    often, daily = Expectation(hour, timedelta(0)), Expectation(None, hour)
+    often, daily = expecting(hour, timedelta(0)), expecting(None, hour)
     with time_machine.travel(now - 4 * hour):
         desk = a_connected_desk()
         heard, silent, weekly, over, gone = bots = [a_bot(desk) for _ in range(5)]

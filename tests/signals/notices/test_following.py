@@ -9,7 +9,6 @@ from django.db import Error, connection
 from django.utils import timezone
 
 from desks import actions as desks
-from desks.expectation_rules import Expectation
 from desks.expectations import Watch
 from desks.models import Bookmark, NoticeChoice, QueuedNotice, RefusalTold
 from desks.models.notice import MAIL, NoticeKind
@@ -27,6 +26,7 @@ from tests.factories import (
     a_platform_token,
     a_ready_desk,
     expect,
+    expecting,
     move_the_log_back,
 )
 from tests.notices import elsewhere, table_away, waiting, write
@@ -41,7 +41,7 @@ from tokens.models import SigningSecret
 pytestmark = pytest.mark.django_db
 
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
-OFTEN = Expectation(HOUR, timedelta(0))
+OFTEN = expecting(HOUR, timedelta(0))
 
 
 @pytest.fixture

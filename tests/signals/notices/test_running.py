@@ -8,7 +8,6 @@ import time_machine
 from django.db import connection  # noqa: F401 - the condition below names it
 from django.utils import timezone
 
-from desks.expectation_rules import Expectation
 from desks.models import Bookmark, Chat, QueuedNotice
 from desks.models.notice import NoticeKind
 from desks.notices.outbox import write as write_notices
@@ -17,7 +16,7 @@ from events.models import Event
 from signals.notices.texts import new_notice
 from signals.notices.writers import LOG
 from tests.client import push, signed_in
-from tests.factories import a_bot, a_card, a_ready_desk, expect, move_the_log_back
+from tests.factories import a_bot, a_card, a_ready_desk, expect, expecting, move_the_log_back
 from tests.notices import mails_in, table_away, waiting, write
 from tests.pages import words
 from tests.signals.bodies import tradingview
@@ -85,7 +84,7 @@ def test_a_bot_that_falls_silent_is_told_once_by_mail_chat_and_page(tmp_path, ch
     write()
     move_the_log_back(days=1)
     with time_machine.travel(timezone.now() - 2 * HOUR):
-        expect(bot, Expectation(HOUR, timedelta(0)))
+        expect(bot, expecting(HOUR, timedelta(0)))
     Event.objects.filter(kind="automation.changed").update(at=timezone.now() - 2 * HOUR)
     owner = signed_in(desk.user)
     address = f"filemail:///{folder}"

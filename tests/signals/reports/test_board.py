@@ -6,7 +6,6 @@ import pytest
 import time_machine
 from django.utils import timezone
 
-from desks.expectation_rules import Expectation
 from desks.expectations import Watch
 from events.models import Event, Head
 from signals.reports import counts
@@ -14,7 +13,7 @@ from signals.reports.activity import board
 from signals.reports.attention import bots_at_a_glance
 from signals.reports.charts import HEIGHT, MIN_LENGTH, chart
 from tests.client import push, signed_in
-from tests.factories import a_bot, a_platform_token, expect, move_the_log_back
+from tests.factories import a_bot, a_platform_token, expect, expecting, move_the_log_back
 from tests.pages import source, words
 from tests.signals.bodies import fanout, tradingview
 
@@ -98,7 +97,7 @@ class TestBoard:
     def test_the_next_signal_is_due_after_the_latest_fill_and_not_after_a_refusal(
         self, desk, bot, rhythm
     ):
-        expectation = Expectation(rhythm, HOUR)
+        expectation = expecting(rhythm, HOUR)
         expect(bot, expectation)
         expected_since = Event.objects.latest("position").at
         assert of(desk, bot).due_at == expectation.deadline(expected_since, "UTC")
@@ -110,7 +109,7 @@ class TestBoard:
 
     def test_the_page_marks_a_silent_bot_and_one_that_is_refused(self, desk, bot):
         owner, other = signed_in(desk.user), a_bot(desk)
-        expect(bot, Expectation(HOUR, timedelta(0)))
+        expect(bot, expecting(HOUR, timedelta(0)))
         assert "Next due in 59 minutes" in words(owner.get("/bots"))
         with time_machine.travel(timezone.now() + 2 * HOUR):
             Watch().look(timezone.now())

@@ -6,11 +6,10 @@ import pytest
 import time_machine
 from django.utils import timezone
 
-from desks.expectation_rules import Expectation
 from desks.expectations import Watch
 from desks.models import Automation
 from tests.client import BOTS, get
-from tests.factories import a_desk_token, expect
+from tests.factories import a_desk_token, expect, expecting
 from tests.pages import errors, words
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
@@ -30,10 +29,10 @@ def row(bot) -> Automation:
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({}, Expectation(2 * HOUR, HOUR / 12)),
-        ({"unit": "days", "every": "31", "grace": "1440"}, Expectation(31 * DAY, DAY)),
-        ({"unit": "minutes", "every": "15", "grace": "0"}, Expectation(HOUR / 4, timedelta(0))),
-        ({"expected": "trading_days", "every": ""}, Expectation(None, HOUR / 12)),
+        ({}, expecting(2 * HOUR, HOUR / 12)),
+        ({"unit": "days", "every": "31", "grace": "1440"}, expecting(31 * DAY, DAY)),
+        ({"unit": "minutes", "every": "15", "grace": "0"}, expecting(HOUR / 4, timedelta(0))),
+        ({"expected": "trading_days", "every": ""}, expecting(None, HOUR / 12)),
         ({"expected": "not"}, None),
         (
             {"expected": "not", "every": "", "unit": ""},
@@ -69,7 +68,7 @@ def test_an_error_stands_beside_its_field_and_changes_nothing(owner, bot, change
 
 def test_pages_and_the_list_of_bots_say_since_when_a_bot_is_silent(owner, bot, desk):
     token = a_desk_token(desk)
-    expect(bot, Expectation(HOUR, timedelta(0)))
+    expect(bot, expecting(HOUR, timedelta(0)))
     assert "silent" not in words(owner.get(f"/bots/{bot.id}"))
     with time_machine.travel(timezone.now() + 2 * HOUR):
         Watch().look(timezone.now())
