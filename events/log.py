@@ -57,11 +57,8 @@ class Turn:
         self.actor = actor
         self.before_commit: list[Callable[[], None]] = []
         now = truncate_to_milliseconds(timezone.now())
-        asked = {
-            "count": positions,
-            "now": adapt_datetime(now),
-            "although_halted": although_halted,
-        }
+        at_least = adapt_datetime(now)
+        asked = {"count": positions, "now": at_least, "although_halted": although_halted}
         row = fetch_one(TAKE_POSITIONS, asked)
         if row is None:
             raise WaitEnded(Wait.NEW_EPOCH)
