@@ -49,8 +49,10 @@ LIMITS = {
     "desk": env.limit("LIMIT_DESK", "600/minute"),
     "desk_day": env.limit("LIMIT_DESK_DAY", "50000/day"),
     "pages": env.limit("LIMIT_PAGES", "300/minute"),
-    # How many refusals of one sender are recorded in the log. Responses are not limited.
+    # How many refusals of one sender are recorded in the log, and how often it is recorded that
+    # others are left out. Responses are not limited.
     "refusals": "60/minute",
+    "refusals_suppressed": "1/minute",
 }
 
 # How many notices all processes together mail.

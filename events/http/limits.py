@@ -33,7 +33,6 @@ OFF = "off"
 # Limits with fixed windows, which store one number each. A moving window stores the time of every
 # request: 50,000 requests of a desk take 1 MB of Redis.
 FIXED_WINDOWS = ("desk_day", "refusals", "refusals_suppressed")
-ONCE_A_MINUTE = parse("1/minute")
 CHANGES = "changes"
 # They count what was made. A request to make it counts as a change (contract, section 7).
 OF_MADE = ("minting", "destinations")
@@ -132,11 +131,6 @@ def try_consume_in_process(name: str, client_id: str) -> bool:
     return limit is None or _in_memory(
         lambda store: _limiter(store, name).hit(limit, name, client_id)
     )
-
-
-def is_first_of_minute(name: str, client_id: str) -> bool:
-    """True for the first call in each minute, for each client, in this process."""
-    return _in_memory(lambda store: _limiter(store, name).hit(ONCE_A_MINUTE, name, client_id))
 
 
 @contextmanager

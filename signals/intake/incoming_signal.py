@@ -8,7 +8,7 @@ from functools import cached_property
 from desks.models import Automation, Desk
 from desks.pairs import PAIR_FORM, Direction
 from events.actors import Actor
-from events.http.limits import is_first_of_minute, try_consume_in_process
+from events.http.limits import try_consume_in_process
 from events.http.refusals import ExchangeSecret, Refused
 from events.json_schema import JsonObject
 from signals.law.fields import nonce_of
@@ -66,7 +66,7 @@ class IncomingSignal:
         sender = self.credential_id or self.owner_id or ""
         if try_consume_in_process("refusals", sender):
             return Allowance.LEFT
-        is_news = is_first_of_minute("refusals_suppressed", sender)
+        is_news = try_consume_in_process("refusals_suppressed", sender)
         return Allowance.USED_UP if is_news else Allowance.REPORTED
 
     @property

@@ -116,6 +116,7 @@ def test_the_default_limits_are_those_of_the_contract():
         "desk_day": "50000/day",
         "pages": "300/minute",
         "refusals": "60/minute",
+        "refusals_suppressed": "1/minute",
     }
 
 

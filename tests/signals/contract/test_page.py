@@ -264,7 +264,7 @@ def test_it_shows_the_limits_as_they_are_set(settings):
 
 def test_no_limit_of_the_settings_is_left_out():
     # How many refusals the log records limits no answer.
-    assert set(LIMITS) == set(settings.LIMITS) - {"refusals"}
+    assert set(LIMITS) == set(settings.LIMITS) - {"refusals", "refusals_suppressed"}
 
 
 def test_the_address_is_that_of_this_server(settings):
