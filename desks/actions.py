@@ -76,7 +76,7 @@ def open_desk(*, desk: Desk, actor: Actor) -> Desk | None:
         if opened is not None:
             return opened
         desk.created_at = desk.updated_at = turn.at
-        desk.changed = turn.next_position()
+        desk.changed = turn.position
         desk.save(force_insert=True)
         turn.append(Kind.DESK_CREATED, topic=desk.public_id, data={"venue": None})
     return desk
@@ -204,7 +204,7 @@ def publish_card(
             name=name,
             pair=pair,
             direction=direction,
-            opened=turn.next_position(),
+            opened=turn.position,
             published_at=turn.at,
         )
         turn.append(Kind.CARD_PUBLISHED, topic=EVERYONE, data=card.as_event_data())
@@ -222,7 +222,7 @@ def retire_card(*, actor: Actor, card: Card | None = None) -> None:
             raise Invalid("This card was already retired.")
         if published is None:
             return
-        ended = {"closed": turn.next_position(), "retired_at": turn.at}
+        ended = {"closed": turn.position, "retired_at": turn.at}
         Card.objects.filter(pk=published.pk).update(**ended)
         turn.append(Kind.CARD_RETIRED, topic=EVERYONE, data=published.as_event_data())
 
@@ -246,7 +246,7 @@ def open_election(
         automation=automation,
         pair=pair,
         direction=direction,
-        opened=turn.next_position(),
+        opened=turn.position,
         elected_at=turn.at,
     )
     update_desk(turn, desk, **({"enrolled": card} if card else {}))
@@ -290,7 +290,7 @@ def remove_bots(
 def _append_withdrawal(
     turn: Turn, desk: Desk, election: Election, reason: WithdrawalReason
 ) -> None:
-    election.closed, election.reason = turn.next_position(), reason
+    election.closed, election.reason = turn.position, reason
     data = {**election.as_event_data(), "reason": reason}
     turn.append(Kind.ELECTION_WITHDRAWN, topic=desk.public_id, data=data)
 
@@ -313,7 +313,7 @@ def update_desk(turn: Turn, desk: Desk, **columns: object) -> None:
 
     The position is that of the next event, which the caller appends.
     """
-    last_change = {"changed": turn.next_position(), "updated_at": turn.at}
+    last_change = {"changed": turn.position, "updated_at": turn.at}
     Desk.objects.filter(pk=desk.pk).update(**last_change, **columns)
 
 
@@ -348,7 +348,7 @@ def open_desks(
     with log.turn(actor=actor) as turn:
         if card and not Card.objects.published().filter(pk=card.pk).exists():
             raise Invalid(NOT_PUBLISHED)
-        before, events_of_each = turn.next_position() - 1, 3 if card else 1
+        before, events_of_each = turn.position - 1, 3 if card else 1
         desks = Desk.objects.bulk_create(
             Desk(
                 user=user,

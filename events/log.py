@@ -43,10 +43,10 @@ _thread = threading.local()
 class Turn:
     """A writer's exclusive use of the log, from its first position to the commit.
 
-    ``position`` is the position of the next event, or of the last one if it has been written.
-    ``at`` is the time of all events of the turn, and is never earlier than the last turn's. Both
-    are known before anything is written, so other rows can store the position. Compare times of
-    expiry with ``at``. ``epoch`` is the log's.
+    ``position`` is the position of the next event. Nobody else can take it: this turn holds the
+    lock. ``at`` is the time of all events of the turn, and is never earlier than the last turn's.
+    Both are known before anything is written, so other rows can store the position. Compare times
+    of expiry with ``at``. ``epoch`` is the log's.
     ``actor`` is who causes the events; None if the caller is not authenticated.
     ``before_commit`` is a list of functions that write their rows last in the transaction.
     """
@@ -65,7 +65,6 @@ class Turn:
         taken, at, self.epoch = row
         self._taken, self.at = int(taken), parse_datetime(at)
         self.position = self._first = self._taken - positions + 1
-        self._is_written = False
         self._last_event: Event | None = None
         self._appended: list[Event] = []
 
@@ -74,7 +73,6 @@ class Turn:
 
         All appended events are inserted at the end of the turn, in one statement.
         """
-        self.next_position()
         event = self.build_event(kind, **content)
         self._appended.append(event)
         self.mark_written(event)
@@ -112,26 +110,19 @@ class Turn:
         )
 
     def mark_written(self, event: Event) -> None:
-        """Marks the position as used by an event that the caller writes with its own statement.
+        """Takes the position for an event that the caller writes with its own statement.
 
         Raises ``ValueError`` if the event has another position than the turn.
         """
         if event.position != self.position:
             raise ValueError(f"{event} does not have the turn's position {self.position}.")
-        self._is_written = True
+        self.position += 1
         self._last_event = event
-
-    def next_position(self) -> int:
-        """The position of the next event. Nobody else can take it: this turn holds the lock."""
-        if self._is_written:
-            self.position += 1
-            self._is_written = False
-        return self.position
 
     def _close(self) -> None:
         """Inserts the appended events, and sets the counter to the last position in use."""
         Event.objects.bulk_create(self._appended)
-        last = self._last = self.position if self._is_written else self.position - 1
+        last = self.position - 1
         if last != self._taken:
             execute(SET_POSITION, {"position": last})
 
@@ -142,8 +133,8 @@ class Turn:
 
     def _describe(self, span: tracing.Span) -> None:
         """Notes in the span what was committed, and links it to the traces of the events."""
-        span.note({"signals.events": self._last - self._first + 1})
-        for position in range(self._first, self._last + 1)[:MOST_LINKS]:
+        span.note({"signals.events": self.position - self._first})
+        for position in range(self._first, self.position)[:MOST_LINKS]:
             span.link(position, self.epoch)
 
 

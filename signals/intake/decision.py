@@ -89,7 +89,7 @@ class LawfulSignal:
         """Completes the signal at the turn's position. Raises what ``match`` raises."""
         self.match(state, first, turn.at)
         signal = self.signal
-        signal.position, signal.received_at = turn.next_position(), turn.at
+        signal.position, signal.received_at = turn.position, turn.at
         return signal, _build_event(turn, signal)
 
     def is_recorded(self, refusal: Refused) -> bool:

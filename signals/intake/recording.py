@@ -123,7 +123,6 @@ def _refusal_event(
     """The event of a refusal, at the turn's next position. None if it is not recorded."""
     if not candidate.is_recorded(refusal) or candidate.incoming.allowance is Allowance.REPORTED:
         return None
-    turn.next_position()
     if candidate.incoming.allowance is Allowance.USED_UP:
         return _suppressed_refusals(turn, candidate.incoming)
     return _recorded_refusal(turn, refusal, candidate, state)

@@ -96,7 +96,7 @@ def create(
         _refuse_unknown(bot, desk)
         _refuse_too_many(desk)
         webhook.cursor_epoch = read_head().epoch
-        webhook.cursor_position = turn.next_position()
+        webhook.cursor_position = turn.position
         webhook.created_at = secret.created_at = turn.at
         webhook.test_requested_at = webhook.next_attempt_at = turn.at
         webhook.save(force_insert=True)
@@ -237,7 +237,7 @@ def skip(*, webhook: Subscription, actor: Actor, until: int) -> int | None:
     with log.turn(actor=actor) as turn:
         row, head = _current(webhook), read_head()
         # If nothing else waits, the event of the skip itself shall not wait either.
-        cursor = until if _has_more(row, until) else turn.next_position()
+        cursor = until if _has_more(row, until) else turn.position
         if row.cursor_epoch != head.epoch:
             _move(turn, row, head.epoch, cursor, {"not_before": None}, position=until)
             return None

@@ -179,7 +179,7 @@ def test_with_any_page_size_a_reader_sees_each_visible_event_once(
     with log.turn(actor=SYSTEM) as turn:
         for topic in topics:
             turn.append(Kind.DESK_CREATED, topic=topic, data={})
-        start = turn.position - len(topics)
+        start = turn.position - 1 - len(topics)
     edges = sorted(bounds)
     spans = [
         Span(CARD, start + opened, start + closed)

@@ -37,7 +37,7 @@ def test_positions_count_from_one_without_gaps():
 def test_one_turn_can_write_several_events_each_at_its_own_position():
     with log.turn(actor=SYSTEM) as turn:
         write(turn)
-        assert turn.next_position() == 2
+        assert turn.position == 2
         assert write(turn).position == 2
         write(turn)
     assert positions() == [1, 2, 3]
@@ -74,14 +74,14 @@ def test_nobody_else_acts_inside_a_turn():
 def test_an_unused_position_is_returned():
     with log.turn(actor=SYSTEM) as turn:
         write(turn)
-        turn.next_position()
+        assert turn.position == 2
     assert Head.objects.get().position == 1
 
 
 def test_a_turn_takes_many_positions_in_one_statement_and_returns_the_unused_ones_in_one():
     with CaptureQueriesContext(connection) as queries, log.turn(actor=SYSTEM, positions=5) as turn:
-        assert (turn.next_position(), write(turn).position, write(turn).position) == (1, 1, 2)
-        assert turn.next_position() == 3
+        assert (turn.position, write(turn).position, write(turn).position) == (1, 1, 2)
+        assert turn.position == 3
     assert positions() == [1, 2]
     assert Head.objects.get().position == 2
     assert sum("UPDATE" in query["sql"] for query in queries) == 2

@@ -30,7 +30,7 @@ def test_many_events_get_consecutive_positions_in_order():
 
 def test_the_first_position_is_known_before_anything_is_written():
     with log.turn(actor=SYSTEM) as turn:
-        first = turn.next_position()
+        first = turn.position
         append(turn, "usr_1", "usr_2")
     assert rows()[0] == (first, "usr_1")
 

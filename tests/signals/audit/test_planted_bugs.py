@@ -30,7 +30,7 @@ BUGS: list[tuple[Callable[..., Any], str, str, str]] = [
     (actions.disconnect, "close_elections(turn, desk, standing, reason)", "pass", "events"),
     (actions.disconnect, "turn.append(", NOTHING, "connections"),
     (actions.enrol, 'F("standing") + 1', 'F("standing") + 2', "cards"),
-    (actions.publish_card, "turn.next_position(),", "turn.next_position() - 1,", "cards"),
+    (actions.publish_card, "turn.position,", "turn.position - 1,", "cards"),
     (actions.connect, 'data={"venue": venue}', 'data={"venue": "Venue"}', "connections"),
     (actions.set_deactivated, "desk, deactivated=deactivated", "desk", "desks"),
     (
