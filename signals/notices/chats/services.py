@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from django.conf import settings
+from django.utils.text import get_text_list
 
 from desks.models.chat import Service
 from events.json_schema import JsonObject
@@ -69,7 +70,7 @@ def read(url: str) -> tuple[Service, Target]:
 
 def _expected() -> str:
     offered = [FORMS[service] for service, names in hosts().items() if names]
-    return f"Enter the address of {_any_of(offered)}."
+    return f"Enter the address of {get_text_list(offered, 'or')}."
 
 
 def is_offered(service: str, host: str) -> bool:
@@ -134,11 +135,6 @@ def _without_marks(text: str) -> str:
     parts = ours.split(text)
     parts[::2] = [DISCORD_MARKS.sub(r"\\\g<0>", part) for part in parts[::2]]
     return "".join(parts)
-
-
-def _any_of(forms: Sequence[str]) -> str:
-    *others, last = forms
-    return f"{', '.join(others)} or {last}" if others else last
 
 
 # --- The operator's bot at Telegram: its addresses and its links ----------------------------------
