@@ -16,6 +16,7 @@ This module knows nothing of signals.
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from typing import Generic, TypeVar
 
 from django.db import OperationalError
@@ -29,36 +30,17 @@ Work = TypeVar("Work")
 Result = TypeVar("Result")
 
 
-class Job(Generic[Work, Result]):
-    """The work of one thread. It is finished once its outcome is certain.
+class Job(Future[Result], Generic[Work, Result]):
+    """The work of one thread, and its result or error once that is certain.
 
     ``leads`` is whether the thread must lead the next batch, which includes its own work.
     """
 
-    __slots__ = ("_error", "_result", "_wake", "is_finished", "leads", "work")
-
-    _result: Result
-
     def __init__(self, work: Work) -> None:
-        self.work = work
-        self.leads = self.is_finished = False
-        self._error: BaseException | None = None
+        super().__init__()
+        self.work, self.leads = work, False
         self._wake = threading.Lock()
         self._wake.acquire()
-
-    def finish(self, result: Result) -> None:
-        self._result = result
-        self.is_finished = True
-
-    def fail(self, error: BaseException) -> None:
-        self._error = error
-        self.is_finished = True
-
-    def outcome(self) -> Result:
-        """Returns the result, or raises the error."""
-        if self._error is not None:
-            raise self._error
-        return self._result
 
     def sleep(self, timeout: float = -1) -> bool:
         """Sleeps until ``wake``. Returns False after ``timeout`` seconds."""
@@ -73,8 +55,8 @@ class GroupCommit(Generic[Work, Result]):
 
     ``get_ready`` is called by each leader first. Who comes meanwhile is in the batch too, and waits
     only once. If it raises an error, all who wait fail.
-    ``process`` receives a batch of at most ``MAX_BATCH`` jobs, in the order of arrival. It calls
-    ``finish`` or ``fail`` of each. If it raises an error, the jobs that are not finished fail.
+    ``process`` receives a batch of at most ``MAX_BATCH`` jobs, in the order of arrival. It sets the
+    result or the error of each. If it raises an error, the jobs that have neither fail.
     """
 
     def __init__(
@@ -102,7 +84,7 @@ class GroupCommit(Generic[Work, Result]):
             self._wait(job)
         if job.leads:
             self._lead()
-        return job.outcome()
+        return job.result()
 
     def _wait(self, job: Job[Work, Result]) -> None:
         """Waits until the job is finished or has to lead."""
@@ -148,8 +130,8 @@ class GroupCommit(Generic[Work, Result]):
         if following:
             following.wake()
         for job in batch:
-            if not job.is_finished:
-                job.fail(_unavailable(failure))
+            if not job.done():
+                job.set_exception(_unavailable(failure))
             job.wake()
 
 

@@ -53,9 +53,9 @@ def write(jobs: Sequence[Job[Candidate, Signal]]) -> None:
     except DATABASE_ERRORS:
         raise
     except Exception as error:
-        if len(jobs) == 1 and not jobs[0].is_finished:
-            jobs[0].fail(error)
-        elif any(job.is_finished for job in jobs):  # the batch was committed
+        if len(jobs) == 1 and not jobs[0].done():
+            jobs[0].set_exception(error)
+        elif any(job.done() for job in jobs):  # the batch was committed
             raise
         else:
             for job in jobs:
@@ -79,9 +79,9 @@ def _write_together(jobs: Sequence[Job[Candidate, Signal]]) -> None:
     for job, outcome in zip(jobs, outcomes, strict=True):
         if isinstance(outcome, Signal):
             outcome.epoch = turn.epoch
-            job.finish(outcome)
+            job.set_result(outcome)
         else:
-            job.fail(outcome)
+            job.set_exception(outcome)
     LOCK.observe(unlocked - locked)
     BATCH.observe(len(jobs))
 

@@ -50,7 +50,7 @@ class Sender:
         ]
         recording.write(jobs)
         for job in jobs:
-            job.outcome()  # raises a refusal
+            job.result()  # raises a refusal
 
 
 def main() -> None:

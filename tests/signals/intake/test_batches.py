@@ -50,7 +50,7 @@ def outcomes(jobs: Sequence[CandidateJob]) -> list[Any]:
     results: list[Any] = []
     for job in jobs:
         try:
-            results.append(job.outcome().position)
+            results.append(job.result().position)
         except Refused as refusal:
             results.append(refusal)
     return results
@@ -88,8 +88,8 @@ def test_the_second_use_of_a_nonce_in_a_batch_is_answered_with_the_first(desk, t
     turns = [query for query in queries if query["sql"].startswith("UPDATE")]
     assert sum("RETURNING" in turn["sql"] for turn in turns) == 1  # none was tried on its own
     assert isinstance(again, NonceUsed)
-    assert again.members == {"first": jobs[0].outcome().answer(), "identical": True}
-    assert other.members == {"first": jobs[0].outcome().answer(), "identical": False}
+    assert again.members == {"first": jobs[0].result().answer(), "identical": True}
+    assert other.members == {"first": jobs[0].result().answer(), "identical": False}
     assert Signal.objects.get().position == first
     assert [event.position for event in Event.objects.filter(position__gt=first)] == [first + 1]
     assert is_contiguous()
@@ -117,11 +117,11 @@ def test_a_signal_that_cannot_be_written_does_not_fail_the_others(desk, token):
     jobs = [signal(fanout(), token) for _ in range(4)]
     jobs[1].work.signal.public_id = jobs[0].work.signal.public_id
     write(jobs)
-    assert [job.outcome().position for job in (jobs[0], *jobs[2:])] == sorted(
+    assert [job.result().position for job in (jobs[0], *jobs[2:])] == sorted(
         Signal.objects.values_list("position", flat=True)
     )
     with pytest.raises(IntegrityError):
-        jobs[1].outcome()
+        jobs[1].result()
     assert is_contiguous()
 
 
@@ -133,7 +133,7 @@ def test_a_refusal_that_is_tried_again_uses_its_allowance_once(desk, token, sett
     refused = Event.objects.get(kind="signal.refused")
     assert refused.content["data"]["code"] == PairMismatch.code
     with pytest.raises(PairMismatch):
-        jobs[2].outcome()
+        jobs[2].result()
 
 
 def statements_of(jobs: Sequence[CandidateJob]) -> list[str]:

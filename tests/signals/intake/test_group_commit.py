@@ -38,8 +38,8 @@ class Batches:
         assert self.release.wait(60)
         self.fail(jobs)
         for job in jobs:
-            if not job.is_finished:
-                job.finish(2 * job.work)
+            if not job.done():
+                job.set_result(2 * job.work)
 
     def wait_for(self, number: int) -> None:
         """Waits until so many threads wait for the leader."""
@@ -148,7 +148,7 @@ def test_a_batch_has_at_most_64_jobs_and_the_next_leader_takes_the_rest(batches,
 def test_each_job_gets_its_own_error(batches, threads):
     def fail(jobs: Jobs) -> None:
         for job in jobs[1::2]:
-            job.fail(ValueError(job.work))
+            job.set_exception(ValueError(job.work))
 
     submitted = submit_one_by_one(batches, threads, 5)
     batches.fail = fail
@@ -191,7 +191,7 @@ def test_those_behind_a_batch_go_on_if_only_its_leader_stood_still(batches, thre
 def test_jobs_that_were_finished_before_the_database_went_away_keep_their_results(batches, threads):
     def fail(jobs: Jobs) -> None:
         if len(jobs) > 1:
-            jobs[0].finish(100)
+            jobs[0].set_result(100)
             raise OperationalError("down")
 
     submitted = submit_one_by_one(batches, threads, 3)
