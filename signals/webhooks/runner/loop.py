@@ -202,7 +202,7 @@ class Runner:
         self._queue.add(pk for pk, has_failed in found if not has_failed)
 
     async def _look_behind(self) -> None:
-        """Finds what was missed, if anything was."""
+        """Finds what was missed, if anything was, and deletes rates that say nothing."""
         self._queue.add(await in_database(behind))
         await in_database(forget_old)
 
