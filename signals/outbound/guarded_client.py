@@ -82,11 +82,12 @@ class GuardedBackend(httpcore2.AsyncNetworkBackend):
 class Endpoint:
     """One URL and the one connection to it, which is kept between messages.
 
-    It belongs to one event loop and sends one message at a time.
+    It belongs to one event loop and sends one message at a time. ``keep`` is how many bytes of an
+    answer are read and kept.
     """
 
-    def __init__(self, url: str, resolver: Resolver, context: ssl.SSLContext) -> None:
-        self._resolver, self._context = resolver, context
+    def __init__(self, url: str, resolver: Resolver, context: ssl.SSLContext, keep: int) -> None:
+        self._resolver, self._context, self._keep = resolver, context, keep
         self._connection: httpcore2.AsyncHTTPConnection | None = None
         self._target = _checked(url)
 
@@ -101,32 +102,25 @@ class Endpoint:
         if connection is not None:
             await connection.aclose()
 
-    async def send(
-        self, body: bytes, headers: Mapping[str, str], *, keep: int = KEPT_BODY
-    ) -> Answer:
-        """Sends a POST once, and keeps the beginning of the answer, so many bytes of it.
-
-        Never raises for what the other side does.
-        """
+    async def send(self, body: bytes, headers: Mapping[str, str]) -> Answer:
+        """Sends a POST once. Never raises for what the other side does."""
         if self._target is None:
             return Answer(error=Fault.FORBIDDEN)
         started = time.monotonic()
         try:
             async with asyncio.timeout(TIMEOUT):
-                answer = await self._try(self._target, body, headers, keep)
+                answer = await self._try(self._target, body, headers)
         except FAILURES as error:
             answer = Answer(error=_fault_of(error))
             await self.close()
         return replace(answer, seconds=time.monotonic() - started)
 
-    async def _try(
-        self, target: Target, body: bytes, headers: Mapping[str, str], keep: int
-    ) -> Answer:
+    async def _try(self, target: Target, body: bytes, headers: Mapping[str, str]) -> Answer:
         """Sends on the kept connection, and on a new one if the endpoint has closed that."""
         kept = self._connection
         if kept is not None and not kept.is_closed() and not kept.has_expired():
             try:
-                return await _exchange(kept, target, body, headers, keep)
+                return await self._exchange(kept, target, body, headers)
             except (httpcore2.ReadError, httpcore2.WriteError, httpcore2.RemoteProtocolError):
                 pass
         await self.close()
@@ -136,7 +130,24 @@ class Endpoint:
             keepalive_expiry=KEEP_ALIVE,
             network_backend=GuardedBackend(self._resolver, usual=target.is_usual),
         )
-        return await _exchange(self._connection, target, body, headers, keep)
+        return await self._exchange(self._connection, target, body, headers)
+
+    async def _exchange(
+        self,
+        connection: httpcore2.AsyncHTTPConnection,
+        target: Target,
+        body: bytes,
+        headers: Mapping[str, str],
+    ) -> Answer:
+        """Sends the message and reads the beginning of the answer."""
+        given = [("Host", target.authority), ("User-Agent", USER_AGENT), *headers.items()]
+        start = b""
+        async with connection.stream("POST", _url(target), headers=given, content=body) as answer:
+            async for chunk in answer.aiter_stream():
+                start += chunk[: self._keep]
+                if len(start) > self._keep:
+                    break  # the rest is not read; this ends the connection
+        return Answer(answer.status, None, retry_after(answer.headers), start[: self._keep])
 
 
 # What the other side may do. The rest is an error of ours.
@@ -168,16 +179,16 @@ class Client:
         self._resolver = Resolver(lookup)
         self._context = context or _usual_context()
 
-    def endpoint(self, url: str) -> Endpoint:
-        return Endpoint(url, self._resolver, self._context)
+    def endpoint(self, url: str, *, keep: int = KEPT_BODY) -> Endpoint:
+        return Endpoint(url, self._resolver, self._context, keep)
 
     async def send(
         self, url: str, body: bytes, headers: Mapping[str, str], *, keep: int = KEPT_BODY
     ) -> Answer:
         """Sends one POST on a connection of its own."""
-        endpoint = self.endpoint(url)
+        endpoint = self.endpoint(url, keep=keep)
         try:
-            return await endpoint.send(body, headers, keep=keep)
+            return await endpoint.send(body, headers)
         finally:
             await endpoint.close()
 
@@ -203,21 +214,3 @@ def _url(target: Target) -> httpcore2.URL:
         port=target.port,
         target=target.path.encode(),
     )
-
-
-async def _exchange(
-    connection: httpcore2.AsyncHTTPConnection,
-    target: Target,
-    body: bytes,
-    headers: Mapping[str, str],
-    keep: int,
-) -> Answer:
-    """Sends the message and reads the beginning of the answer."""
-    given = [("Host", target.authority), ("User-Agent", USER_AGENT), *headers.items()]
-    start = b""
-    async with connection.stream("POST", _url(target), headers=given, content=body) as answer:
-        async for chunk in answer.aiter_stream():
-            start += chunk[:keep]
-            if len(start) > keep:
-                break  # the rest is not read; this ends the connection
-    return Answer(answer.status, None, retry_after(answer.headers), start[:keep])
