@@ -19,6 +19,7 @@ from signals.outbound.guarded_client import KEEP_ALIVE, Client, Endpoint
 from signals.webhooks.runner.delivery import NO_PAUSE, Lease, Session, due, finish, lease
 from signals.webhooks.runner.pending_events import (
     Batch,
+    advance_quiet,
     behind,
     read_together,
     with_news,
@@ -202,8 +203,10 @@ class Runner:
         self._queue.add(pk for pk, has_failed in found if not has_failed)
 
     async def _look_behind(self) -> None:
-        """Finds what was missed, if anything was, and deletes rates that say nothing."""
+        """Finds what was missed, moves the cursors of the quiet, and forgets unused rates."""
+        head = await in_database(read_head)
         self._queue.add(await in_database(behind))
+        await in_database(advance_quiet, head.epoch, head.position)
         await in_database(forget_old)
 
     async def _lease_waiting(self) -> None:

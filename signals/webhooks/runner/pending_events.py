@@ -70,6 +70,24 @@ def behind() -> list[int]:
     )
 
 
+def advance_quiet(epoch: str, newest: int) -> int:
+    """Moves the cursors of desks' webhooks that saw nothing up to this position.
+
+    So their next event is among those that are read together. Returns their number. ``newest``
+    must have been read before, and nobody may hold a lease: what is in flight saves its own cursor.
+    """
+    quiet = Subscription.objects.filter(
+        ~_may_have(newest),
+        state=State.ACTIVE,
+        leased_until=None,
+        failures=0,
+        desk__isnull=False,
+        cursor_epoch=epoch,
+        cursor_position__lt=newest,
+    )
+    return quiet.update(cursor_position=newest)
+
+
 def _may_have(newest: int) -> Q:
     """Whether an event up to this position may be in the view of a webhook, after its cursor.
 

@@ -33,7 +33,7 @@ from signals.webhooks.runner.delivery import (
 )
 from signals.webhooks.runner.pending_events import read_alone
 from signals.webhooks.runner.rates import Rates
-from tests.factories import a_bot, a_card, a_ready_desk
+from tests.factories import a_bot, a_card, a_desk, a_ready_desk
 from tests.signals.outbound.listeners import endpoint, reply, taking
 from tests.signals.webhooks.runner.stage import LIMIT, close_connections, subscribe, until
 from tests.signals.webhooks.stage import let_fail
@@ -366,6 +366,26 @@ def test_nobody_with_news_is_left_out(desk):
             sees = bool(read_page(query, one.visibility).events)
             assert sees <= (one.pk in named)
     assert set(pending_events.behind()) == {one.pk for one in rows}
+
+
+def test_the_cursors_of_the_quiet_advance_and_no_other(desk, row):
+    other = subscribe("https://a.example/", a_ready_desk(a_card("Evening")))[1]
+    everything = subscribe("https://a.example/")[1]
+    a_bot(desk)
+    head = Head.objects.get()
+    pending_events.advance_quiet(head.epoch, head.position)
+    assert current(other).cursor_position == head.position
+    assert current(row).cursor_position < head.position
+    assert current(everything).cursor_position < head.position
+    assert other.pk not in pending_events.behind()
+
+
+def test_the_cursor_of_a_session_that_runs_is_not_moved(desk, row):
+    (leased,) = take(row)
+    a_desk()
+    head = Head.objects.get()
+    pending_events.advance_quiet(head.epoch, head.position)
+    assert current(row).cursor_position == leased.position < head.position
 
 
 def test_retries_come_ever_later_and_never_earlier_than_the_endpoint_asks():
