@@ -67,7 +67,7 @@ def problem(request: HttpRequest, refusal: refusals.Refused) -> HttpResponse:
         wait = refusal.headers.get("Retry-After")
         context = {
             "problem": body,
-            "sentence": refusal.on_page or refusal.detail,
+            "sentence": refusal.sentence,
             "again": timezone.now() + timedelta(seconds=int(wait)) if wait else None,
         }
         response = render(request, "problem.html", context, status=refusal.status)

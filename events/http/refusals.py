@@ -54,7 +54,7 @@ class Refused(Exception):
     status: ClassVar[int]
     title: ClassVar[str]
     detail: str
-    # What a page says to a person, where ``detail`` is for programs only.
+    # What a page says to a person, where this ``detail`` is for programs only.
     on_page: ClassVar[str | None] = None
     # Its additional members, as an example for the OpenAPI document.
     example: ClassVar[Mapping[str, Any]] = {}
@@ -64,6 +64,7 @@ class Refused(Exception):
     do_not_call_in_templates = True  # a template shows the class
 
     def __init__(self, detail: str | None = None, **members: object) -> None:
+        self.sentence = detail or self.on_page or type(self).detail
         self.detail = detail or type(self).detail
         self.members: dict[str, Any] = members
         self.headers = dict(self.usual_headers)
@@ -347,5 +348,6 @@ class Unavailable(Refused):
 
     def __init__(self, wait: Wait, detail: str | None = None, retry_after: int = 1) -> None:
         super().__init__(detail or f"{wait.meaning} {self.detail}")
+        self.sentence = detail or self.on_page
         self.wait = wait
         self.headers["Retry-After"] = str(retry_after)
