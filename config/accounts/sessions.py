@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import cast
 
+from allauth.account.authentication import get_authentication_records
 from allauth.usersessions.models import UserSession
 from django.conf import settings
 from django.contrib.auth import HASH_SESSION_KEY, get_user
@@ -163,17 +164,21 @@ def _user(request: HttpRequest) -> User | AnonymousUser:
         return AnonymousUser()
     state_of(request).user_pk = user.pk
     if isinstance(user, User):
-        _note_use(request)
+        _note_use(request, user)
         if user.time_zone:
             timezone.activate(user.time_zone)
     return user
 
 
-def _note_use(request: HttpRequest) -> None:
-    """Saves when the session was last used, at most every five minutes."""
+def _note_use(request: HttpRequest, user: User) -> None:
+    """Saves when the session was last used, at most every five minutes. A sign-in saves it."""
     now = timezone.now()
+    before = now - USE_NOTED_EVERY
+    records = get_authentication_records(request, user)
+    if max((record["at"] for record in records), default=now.timestamp()) > before.timestamp():
+        return
     due = UserSession.objects.filter(
-        session_key=request.session.session_key, last_seen_at__lte=now - USE_NOTED_EVERY
+        session_key=request.session.session_key, last_seen_at__lte=before
     )
     if due.exists():  # with SQLite, an UPDATE waits for other writers also if it finds no row
         with unconfirmed():

@@ -347,12 +347,12 @@ class TestTraffic:
 def test_the_number_of_queries_does_not_depend_on_the_size_of_the_platform(
     client, engine, card, django_assert_num_queries
 ):
-    with django_assert_num_queries(15):  # one for the steps of its set-up
+    with django_assert_num_queries(14):  # one for the steps of its set-up
         client.get(CONTROL)
     a_crowd(card, 50)
     for _ in range(20):
         push(bodies.fanout(), engine)
         push(bodies.fanout(pair="SOL/USDT"), engine)
         factories.a_platform_token()
-    with django_assert_num_queries(14):
+    with django_assert_num_queries(13):
         client.get(CONTROL)
