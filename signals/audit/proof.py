@@ -3,6 +3,8 @@
 The next audit applies the later events to these rows, and compares the result with the tables. The
 file holds lines of JSON, compressed with gzip: the place in the log, and then the rows of each
 owner. It has the names that users gave, and no secret.
+
+A long log is replayed in steps, of which each leaves such a file for the next one.
 """
 
 import gzip
@@ -15,18 +17,23 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from io import BufferedIOBase
+from itertools import islice
 from pathlib import Path
-from tempfile import mkstemp
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from django.forms.models import model_to_dict
 
 from events.feed import read_head
 from events.models import Event, Head
+from events.statements import snapshot
 from signals.audit.findings import Finding, Findings
 from signals.audit.rows import Owner
-from signals.audit.run import Proved, run_audit
+from signals.audit.run import Proved, replay, run_audit
 from signals.intake.models import Signal
+
+# The events of a step. The database sorts them, in a gigabyte of temporary files.
+STEP = 1_000_000
 
 SOURCES = sorted(Path(__file__).parent.glob("*.py"))
 # Another audit may ask more of the events: it looks at all of them again.
@@ -55,54 +62,89 @@ class Place:
     audit: str = AUDIT
 
 
-def place_at(head: Head, position: int) -> Place:
+NOWHERE = Place(epoch="", position=0, events=0, signals=0, last="")
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What an audit found at ``head``. It looked at the events behind the position ``after``.
+
+    ``digest`` is of all rows at the head that the log describes. It is the same for every audit of
+    this log at this position.
+    """
+
+    findings: Findings
+    head: Head
+    after: int
+    digest: str
+
+
+def audit(file: Path, schema: Finding) -> Audit:
+    """Audits from the position that ``file`` proves, in steps. Call it outside a snapshot.
+
+    Each step replaces the file, unless something was found broken until then. Without the file it
+    looks at the whole log; so it does if the file is of another epoch or of another release of the
+    audit. ``schema`` is what ``audit_schema`` found. Raises ``ProofUnreadableError``.
+    """
+    findings = Findings()
+    findings.schema = schema
+    with snapshot():
+        place, changed = _usable(file, read_head())
+    if changed:
+        findings.positions.breach(changed, "it was proved, and is not there any more")
+    begin, latest, is_last = place.position, file, False
+    with TemporaryDirectory(dir=file.parent, prefix=f"{file.name}.") as folder:
+        while not is_last:
+            with snapshot():
+                head = read_head()
+                is_last = head.position - place.position <= STEP
+                upto = head.position if is_last else place.position + STEP
+                proved = Proved(place.position, _owners(latest) if place.position else ())
+                place = place_at(head, upto, place)
+                beside = Path(folder) / str(upto)
+                with _successor(beside, place) as successor:
+                    if is_last:
+                        run_audit(proved, successor.add, findings)
+                    else:
+                        replay(findings, proved, successor.add, upto)
+            latest = beside
+            if not any(finding.broken for finding in findings):
+                latest = beside.replace(file)
+    return Audit(findings, head, begin, successor.digest)
+
+
+def place_at(head: Head, position: int, before: Place = NOWHERE) -> Place:
+    """The place of a position. What is up to the place ``before`` is not counted again."""
     last = Event.objects.filter(position=position).first()
     content = _packed(model_to_dict(last) if last else None)
+    later = {"position__gt": before.position, "position__lte": position}
     return Place(
         epoch=head.epoch,
         position=position,
-        events=Event.objects.filter(position__lte=position).count(),
-        signals=Signal.objects.filter(position__lte=position).count(),
+        events=before.events + Event.objects.filter(**later).count(),
+        signals=before.signals + Signal.objects.filter(**later).count(),
         last=hashlib.sha256(content).hexdigest(),
     )
 
 
-def continue_audit(file: Path, schema: Finding) -> tuple[Findings, int, str]:
-    """Audits from the position that ``file`` proves, and replaces the file if nothing is broken.
-
-    Without the file it looks at the whole log; so it does if the file is of another epoch or of
-    another release of the audit. Call it in a snapshot. ``schema`` is what ``audit_schema`` found.
-
-    Returns the findings, the position after which it looked at the log, and a digest of all rows
-    at the head that the log describes. It is the same for every audit of this log at this position.
-    Raises ``ProofUnreadableError``.
-    """
-    head = read_head()
-    proved, changed = _usable(file, head)
-    with _successor(file, place_at(head, head.position)) as successor:
-        findings = run_audit(proved, successor.add)
-        findings.schema = schema
-        if changed:
-            findings.positions.breach(changed, "it was proved, and is not there any more")
-        successor.is_sound = not any(finding.broken for finding in findings)
-    return findings, proved.position, successor.digest
-
-
-def _usable(file: Path, head: Head) -> tuple[Proved, str]:
-    """What the file proves, and the id of its last event if the log has lost what was proved."""
-    nothing = Proved()
+def _usable(file: Path, head: Head) -> tuple[Place, str]:
+    """The place that the file proves, and its event's id if the log has lost what was proved."""
     if not file.exists():
-        return nothing, ""
-    lines = _lines(file)
+        return NOWHERE, ""
     try:
-        proved = Place(**next(lines))
+        place = Place(**next(_lines(file)))
     except (StopIteration, TypeError) as fault:
         raise ProofUnreadableError from fault
-    if (proved.epoch, proved.audit) != (head.epoch, AUDIT):
-        return nothing, ""
-    if proved != place_at(head, proved.position):
-        return nothing, f"evt_{proved.position}"
-    return Proved(proved.position, lines), ""
+    if (place.epoch, place.audit) != (head.epoch, AUDIT):
+        return NOWHERE, ""
+    if place != place_at(head, place.position):
+        return NOWHERE, f"evt_{place.position}"
+    return place, ""
+
+
+def _owners(file: Path) -> Iterator[Any]:
+    """The rows of each owner in the file."""
+    return islice(_lines(file), 1, None)
 
 
 def _lines(file: Path) -> Iterator[Any]:
@@ -119,10 +161,9 @@ def _lines(file: Path) -> Iterator[Any]:
 
 
 class Successor:
-    """The proof that an audit writes. ``is_sound`` says whether it becomes one."""
+    """The proof that a step writes for the next one."""
 
     def __init__(self, packed: BufferedIOBase, place: Place) -> None:
-        self.is_sound = False
         self._packed, self._digest = packed, hashlib.sha256()
         packed.write(_packed(asdict(place)))
 
@@ -139,19 +180,13 @@ class Successor:
 
 @contextmanager
 def _successor(file: Path, place: Place) -> Iterator[Successor]:
-    """Writes beside the file, so that it is replaced whole or not at all."""
-    number, name = mkstemp(dir=file.parent, prefix=f"{file.name}.")
-    try:
-        with os.fdopen(number, "wb") as beside:
-            with gzip.GzipFile("", "wb", 1, beside, mtime=0) as packed:
-                successor = Successor(packed, place)
-                yield successor
-            beside.flush()
-            os.fsync(number)
-        if successor.is_sound:
-            Path(name).replace(file)
-    finally:
-        Path(name).unlink(missing_ok=True)
+    """Writes a new file, which is on the disk at the end of the block."""
+    number = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(number, "wb") as plain:
+        with gzip.GzipFile("", "wb", 1, plain, mtime=0) as packed:
+            yield Successor(packed, place)
+        plain.flush()
+        os.fsync(number)
 
 
 def _packed(value: object) -> bytes:

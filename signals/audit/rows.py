@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cache, cached_property
 from operator import itemgetter
-from typing import Any, get_type_hints
+from typing import Any, NamedTuple, get_type_hints
 
 from django.db.models import F, Model, OuterRef, Subquery, Value
 from django.db.models.expressions import Combinable
@@ -23,7 +23,6 @@ from desks.ids import USER
 from desks.models import Automation, Card, Connection, Desk, Election
 from desks.models.election import WithdrawalReason
 from events.kinds import DATA, EVERYONE, PLATFORM, Kind
-from events.models import Event
 from events.times import to_rfc3339
 from signals.audit.findings import AuditMismatchError, Finding, Findings, require, require_same
 from signals.webhooks.models import (
@@ -43,6 +42,32 @@ Key = str | int | None  # of a row, or of what only one row may have
 KINDS = frozenset(Kind.values)  # ``Kind.values`` would be made anew for each event
 
 
+class LoggedEvent(NamedTuple):
+    """An event as the log holds it. ``owner`` is the userId of its desk, or empty for the platform.
+
+    The fields have the names of the columns. It takes a fraction of the time of a model's instance.
+    """
+
+    owner: str
+    position: int
+    kind: str
+    at: datetime
+    actor_type: str | None
+    actor_id: str | None
+    topic: str | None
+    signal_id: str | None
+    content: Any
+    platform_content: Any
+
+    @property
+    def id(self) -> str:
+        return f"evt_{self.position}"
+
+    @property
+    def data(self) -> Any:
+        return self.content["data"]
+
+
 @dataclass(frozen=True)
 class Change:
     """What events of one kind change in a row.
@@ -54,10 +79,10 @@ class Change:
     the data about the row, if that is not the whole data; None if nothing repeats the row.
     """
 
-    sets: Row | Callable[[Event, Row], Row] = field(default_factory=dict)
+    sets: Row | Callable[[LoggedEvent, Row], Row] = field(default_factory=dict)
     reads: tuple[str, ...] = ()
     needs: Row = field(default_factory=dict)
-    check: Callable[["Owner", Event, Row], None] | None = None
+    check: Callable[["Owner", LoggedEvent, Row], None] | None = None
     checked: tuple[str, ...] = ()
     part: str | None = ""
     begins: bool = False
@@ -81,7 +106,7 @@ class Table:
     finding: str
     desk: Combinable
     key: str
-    named_by: Callable[["Owner", Event], Key]
+    named_by: Callable[["Owner", LoggedEvent], Key]
     events: Mapping[str, Change]
     ended_by: str = "removed"
     slot: Callable[[Row], Key] = itemgetter("key")
@@ -112,7 +137,7 @@ class Rows:
         self.rows: dict[Key, Row] = {}
         self._latest: dict[Key, Row] = {}  # by slot
 
-    def apply(self, owner: "Owner", event: Event) -> None:
+    def apply(self, owner: "Owner", event: LoggedEvent) -> None:
         """Applies the next event, unless it raises ``AuditMismatchError``."""
         table, change = self.table, self.table.events[event.kind]
         key = table.named_by(owner, event)
@@ -176,7 +201,7 @@ def _name(key: Key) -> str:
     return f"evt_{key}" if isinstance(key, int) else str(key)
 
 
-def _columns_after(table: Table, change: Change, event: Event, row: Row) -> Row:
+def _columns_after(table: Table, change: Change, event: LoggedEvent, row: Row) -> Row:
     """The columns that an event changes. Raises ``AuditMismatchError`` if its data differs."""
     data = event.data[change.part] if change.part else event.data
     data = {name: row.get(_column(name, table.key)) for name in table.later} | data
@@ -196,8 +221,12 @@ def _columns_after(table: Table, change: Change, event: Event, row: Row) -> Row:
 @cache
 def _column(member: str, key: str) -> str:
     """The column of a member: the key of the row, or the one of its name."""
-    is_id = member in ("id", "botId", "cardId")
-    return key if is_id else re.sub("[A-Z]", lambda capital: f"_{capital[0].lower()}", member)
+    return key if member in ("id", "botId", "cardId") else column_of(member)
+
+
+def column_of(member: str) -> str:
+    """The column of the same name: ``createdAt`` is ``created_at``."""
+    return re.sub("[A-Z]", lambda capital: f"_{capital[0].lower()}", member)
 
 
 def _read(member: str, value: object) -> object:
@@ -220,7 +249,7 @@ class Owner:
         self.id, self.platform = user_id, platform or self
         self.rows = {table: Rows(table, getattr(findings, table.finding)) for table in TABLES}
 
-    def apply(self, event: Event) -> None:
+    def apply(self, event: LoggedEvent) -> None:
         """Applies the next event. Raises ``AuditMismatchError`` if it cannot follow."""
         require(event.kind in KINDS, "kind")
         family = event.kind.partition(".")[0]
@@ -258,28 +287,32 @@ class Owner:
         card = next((card for card in cards if card["opened"] < position), None)
         return card if card and (card["closed"] or position) >= position else None
 
-    def election_at(self, position: int, bot_id: str | None) -> Row | None:
-        """The election that stands for a bot, or on the card published at a position."""
-        card = None if bot_id else self.card_at(position)
-        return self.rows[ELECTIONS].in_use(card["id"] if card else bot_id)
+    def election_of(self, bot_id: str | None, card: Row | None) -> Row | None:
+        """The election that stands for a bot, or without one on the card that is published."""
+        return self.rows[ELECTIONS].in_use(bot_id or (card["id"] if card else None))
+
+    def report_missing(self) -> None:
+        """Reports the rows that the tables do not hold."""
+        for rows in self.rows.values():
+            rows.report_missing()
 
 
 # --- What several tables need ---------------------------------------------------------------------
 
 
-def _at(event: Event, row: Row) -> datetime:
+def _at(event: LoggedEvent, row: Row) -> datetime:
     return event.at
 
 
-def _position(event: Event, row: Row) -> int:
+def _position(event: LoggedEvent, row: Row) -> int:
     return event.position
 
 
-def _topic(owner: Owner, event: Event) -> str | None:
+def _topic(owner: Owner, event: LoggedEvent) -> str | None:
     return event.topic
 
 
-def _data(member: str) -> Callable[[Owner, Event], Any]:
+def _data(member: str) -> Callable[[Owner, LoggedEvent], Any]:
     return lambda owner, event: event.data[member]
 
 
@@ -291,14 +324,14 @@ def _desk_of(rows: str) -> Subquery:
 # --- Desks, connections and cards -----------------------------------------------------------------
 
 
-def _check_disconnection(owner: Owner, event: Event, row: Row) -> None:
+def _check_disconnection(owner: Owner, event: LoggedEvent, row: Row) -> None:
     card = owner.card_at(event.position)
     still = (None, card["id"] if card else None)
     standing = [one for one in owner.rows[ELECTIONS].all_in_use() if one["card_id"] in still]
     require(not standing, "an election was still standing")
 
 
-def _check_end(owner: Owner, event: Event, row: Row) -> None:
+def _check_end(owner: Owner, event: LoggedEvent, row: Row) -> None:
     for table in (CONNECTIONS, BOTS, TOKENS, SECRETS, WEBHOOKS):
         require(not any(owner.rows[table].all_in_use()), f"it still had {table.finding}")
 
@@ -365,14 +398,14 @@ CARDS = Table(
 TARGET = ("card", "cardId", "botId")
 
 
-def _election(owner: Owner, event: Event) -> Key:
+def _election(owner: Owner, event: LoggedEvent) -> Key:
     if event.kind == Kind.ELECTION_MADE:
         return event.position
-    election = owner.election_at(event.position, event.data.get("botId"))
+    election = owner.election_of(event.data.get("botId"), owner.card_at(event.position))
     return election["opened"] if election else None
 
 
-def _check_target(owner: Owner, event: Event, row: Row) -> None:
+def _check_target(owner: Owner, event: LoggedEvent, row: Row) -> None:
     """The event names a bot that is not removed, or the published card, whose pair it repeats."""
     data, card = event.data, owner.card_at(event.position)
     target = {name: data[name] for name in TARGET if name in data}
@@ -427,26 +460,26 @@ def _expectation(every: int | None, grace: int | None) -> Row | None:
     return {"every": every, "tradingDays": every is None, "grace": grace}
 
 
-def _check_change(owner: Owner, event: Event, row: Row) -> None:
+def _check_change(owner: Owner, event: LoggedEvent, row: Row) -> None:
     expected, max_age = event.data["expected"], event.data["maxAge"]
     is_whole = expected is None or expected == _expectation(expected["every"], expected["grace"])
     require(is_whole, "expected")
     require((expected, max_age) != (row["expected"], row["max_age"]), "nothing changed")
 
 
-def _begin_anew(event: Event, row: Row) -> Row:
+def _begin_anew(event: LoggedEvent, row: Row) -> Row:
     """A bot of which something else is expected is not silent, and its time counts from now."""
     expected = event.data["expected"]
     since = event.at if expected else None
     return {} if expected == row["expected"] else {"expected_since": since, **NOT_SILENT}
 
 
-def _last_heard(event: Event, row: Row) -> datetime:
+def _last_heard(event: LoggedEvent, row: Row) -> datetime:
     since: datetime = row["expected_since"]
     return max(since, row["heard"] or since)
 
 
-def _check_silence(owner: Owner, event: Event, row: Row) -> None:
+def _check_silence(owner: Owner, event: LoggedEvent, row: Row) -> None:
     """Checks since when the bot is silent. The log does not know the zone of trading days."""
     require(row["expected"], "the bot was not expected")
     since, due = _last_heard(event, row), datetime.fromisoformat(event.data["dueAt"])
@@ -457,13 +490,13 @@ def _check_silence(owner: Owner, event: Event, row: Row) -> None:
     require(is_late and abs(due - by_utc) <= timedelta(days=0 if every else 3), "dueAt")
 
 
-def _check_heard(owner: Owner, event: Event, row: Row) -> None:
+def _check_heard(owner: Owner, event: LoggedEvent, row: Row) -> None:
     require(row["silent_from"] is not None, "the bot was not silent")
     for name, column in {"since": "silent_since", "heardAt": "heard_again"}.items():
         require(row[column] and event.data[name] == to_rfc3339(row[column]), name)
 
 
-def _check_removal(owner: Owner, event: Event, row: Row) -> None:
+def _check_removal(owner: Owner, event: LoggedEvent, row: Row) -> None:
     for table in (ELECTIONS, SECRETS):
         require(not owner.rows[table].in_use(row["key"]), f"it still had {table.finding}")
 
@@ -496,13 +529,13 @@ BOTS = Table(
 # --- Tokens and signing secrets -------------------------------------------------------------------
 
 
-def _check_owner(owner: Owner, event: Event, row: Row) -> None:
+def _check_owner(owner: Owner, event: LoggedEvent, row: Row) -> None:
     whose = event.data["owner"]
     is_shared = whose in (Source.FLOOR, Source.NOX)
     require(owner.rows[BOTS].in_use(whose) if owner.id else is_shared, "owner")
 
 
-def _check_secrets_end(owner: Owner, event: Event, row: Row) -> None:
+def _check_secrets_end(owner: Owner, event: LoggedEvent, row: Row) -> None:
     """The end of a secret is set once, and once more if an overlap is cut short."""
     ends_at, before = datetime.fromisoformat(event.data["endsAt"]), row["ends_at"]
     require(ends_at >= event.at, "endsAt")
@@ -563,7 +596,7 @@ SECRETS = Table(
 CHANGEABLE = ("name", "kinds", "bot", "url")  # in the order of the event's member ``changed``
 
 
-def _check_webhook_change(owner: Owner, event: Event, row: Row) -> None:
+def _check_webhook_change(owner: Owner, event: LoggedEvent, row: Row) -> None:
     changed = event.data["changed"]
     require(changed and changed == [one for one in CHANGEABLE if one in changed], "changed")
     for member in CHANGEABLE[:-1]:
@@ -571,7 +604,7 @@ def _check_webhook_change(owner: Owner, event: Event, row: Row) -> None:
         require((member in changed) == is_other, member)
 
 
-def _change_url(event: Event, row: Row) -> Row:
+def _change_url(event: LoggedEvent, row: Row) -> Row:
     if "url" not in event.data["changed"]:
         return {}
     state = row["state"] if row["state"] == State.PAUSED else State.UNVERIFIED
@@ -579,33 +612,33 @@ def _change_url(event: Event, row: Row) -> Row:
     return {**new, "revision": row["revision"] + 1}
 
 
-def _verify(event: Event, row: Row) -> Row:
+def _verify(event: LoggedEvent, row: Row) -> Row:
     state = State.ACTIVE if row["state"] == State.UNVERIFIED else row["state"]
     return {"state": state, "is_verified": True}
 
 
-def _resume(event: Event, row: Row) -> Row:
+def _resume(event: LoggedEvent, row: Row) -> Row:
     state = State.ACTIVE if row["is_verified"] else State.UNVERIFIED
     return {"state": state, "reason": None}
 
 
-def _check_position(owner: Owner, event: Event, row: Row) -> None:
+def _check_position(owner: Owner, event: LoggedEvent, row: Row) -> None:
     require(0 <= event.data["position"] < event.position, "position")
     skipped = event.data.get("skipped")
     require(skipped is None or skipped in range(1, MAX_LAG + 1), "skipped")
 
 
-def _check_failing(owner: Owner, event: Event, row: Row) -> None:
+def _check_failing(owner: Owner, event: LoggedEvent, row: Row) -> None:
     since = datetime.fromisoformat(event.data["since"])
     least = timedelta(minutes=10 if row["state"] == State.UNVERIFIED else 15)
     require(event.data["since"] == to_rfc3339(since) and since <= event.at - least, "since")
 
 
-def _check_failed_before(owner: Owner, event: Event, row: Row) -> None:
+def _check_failed_before(owner: Owner, event: LoggedEvent, row: Row) -> None:
     require(row["failing_told_at"], "no event told that it fails")
 
 
-def _check_reason(owner: Owner, event: Event, row: Row) -> None:
+def _check_reason(owner: Owner, event: LoggedEvent, row: Row) -> None:
     require(event.data["reason"] in DisabledReason.values, "reason")
 
 
@@ -616,7 +649,7 @@ def _chosen(row: Row) -> Row:
     return {"name": row["name"] or None, "kinds": single or None, "bot": row["bot"] or None}
 
 
-def _end_secrets(owner: Owner, event: Event, row: Row) -> None:
+def _end_secrets(owner: Owner, event: LoggedEvent, row: Row) -> None:
     """Without an overlap the secret in use is removed; one that was replaced before always is."""
     ends_at = event.at
     if event.kind == Kind.SUBSCRIPTION_SECRET_REPLACED:

@@ -1,48 +1,75 @@
-"""The audit: what must hold between the log and the tables, checked on a snapshot.
+"""The audit: what must hold between the log and the tables.
 
-Everything is read once, one owner after the other: the platform, whose cards and credentials stay
-in memory, then each desk. Staff create those by hand, so they are few. The database sorts (on disk
-if it has to), and memory holds the rows of one desk. An audit may begin with the rows that an
-earlier one proved (``proof.py``). Then it reads the later events only, and all rows.
+The log is replayed one owner after the other: the platform, whose cards and credentials stay in
+memory, then each desk. Staff create those by hand, so they are few. The database sorts by owner,
+and memory holds the rows of one desk. A replay begins with the rows that an earlier one left, and
+may end before the log does: ``proof.py`` replays a long log in steps, so that the database sorts
+the events of one step at a time. The last step compares the rows with the tables.
 """
 
-from collections import Counter
+from array import array
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from heapq import merge
 from itertools import groupby
-from operator import itemgetter
+from json import loads
+from operator import attrgetter, itemgetter
+from typing import Any
 
 from django.db import connection
-from django.db.models import Case, F, Value, When
+from django.db.models import Case, F, Model, QuerySet, TextField, Value, When
 from django.db.models.expressions import Combinable
-from django.db.models.functions import Coalesce, Collate, NullIf
+from django.db.models.functions import Cast, Coalesce, Collate, NullIf
 from tqdm import tqdm
 
 from desks.ids import USER
-from desks.models import Card, Election
+from desks.models import Card
 from events.actors import ActorType
-from events.feed import read_head
+from events.feed import MAX_POSITION, read_head
 from events.kinds import EVERYONE, Kind
-from events.models import SEARCHED, Event
+from events.models import Event
+from events.times import to_rfc3339
 from signals.audit import state
 from signals.audit.findings import AuditMismatchError, Findings, require
-from signals.audit.rows import BOTS, SECRETS, TABLES, TOKENS, Owner, Row, Table
-from signals.intake.models import Outcome, Signal
+from signals.audit.rows import (
+    BOTS,
+    ELECTIONS,
+    SECRETS,
+    TABLES,
+    TOKENS,
+    LoggedEvent,
+    Owner,
+    Row,
+    Table,
+    column_of,
+)
+from signals.intake.models import SENDER_MEMBERS, Outcome, Signal, SignalRecord
 from signals.law.fields import Mode
 from tokens.choices import Source
 from tokens.models.token import WRITE
 
 CHUNK = 2000  # how many rows are read at a time
 SIGNAL_KINDS = frozenset(f"signal.{outcome}" for outcome in Outcome.values)
-AFTER_ALL_EVENTS = 2**63  # a row's place in the order of its owner's events
 MARKS = {"requestId", "nonce"}  # what names a refused request to its sender
 
+# The members of a signal's record, and the columns that they repeat.
+RECORD = {
+    name: "public_id" if name == "id" else column_of(name)
+    for name in SignalRecord.__required_keys__
+}
+columns_of_record = attrgetter(*RECORD.values())
+
+# A row of the signals' table, with its ``owner``.
+StoredSignal = Any
+# The owner's id, and what is at a position: an event, a signal, or both.
+AtPosition = tuple[str, LoggedEvent | None, StoredSignal | None]
 # What an owner begins with: the names of tables, and their rows.
 Saved = dict[str, list[Row]]
-# The owner, the order among what is the owner's, and an event, a signal, a table with its row, or
-# what the owner begins with.
-Item = tuple[str, int, Event | Signal | tuple[Table, Row] | Saved]
+# The owner's id, and what is done with the items of one kind that the owner has.
+Part = tuple[str, Callable[[Owner, Iterator[Any]], None], Iterator[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,27 +81,18 @@ class Proved:
 
 
 def run_audit(
-    proved: Proved | None = None, keep: Callable[[Owner], None] = lambda owner: None
+    proved: Proved | None = None,
+    keep: Callable[[Owner], None] = lambda owner: None,
+    findings: Findings | None = None,
 ) -> Findings:
     """Checks every promise but the schema's. Call it in a snapshot, to read everything at once.
 
     It goes on from what was ``proved``, and gives ``keep`` each owner at the end of its events, in
-    the order of ids. It shows its progress on a terminal.
+    the order of ids. It adds to ``findings``, and shows its progress on a terminal.
     """
-    proved = proved or Proved()
-    after = proved.position
-    findings = Findings()
-    platform = Owner(findings)
-    # ``merge`` keeps the order of the streams: a signal comes right before its event.
-    begin: Iterator[Item] = ((owner_id, 0, saved) for owner_id, saved in proved.owners)
-    streams = [begin, _signals(after), _events(after), *map(_rows, TABLES)]
-    items = merge(*streams, key=itemgetter(0, 1))
-    for owner_id, of_owner in groupby(items, key=itemgetter(0)):
-        owner = Owner(findings, owner_id, platform) if owner_id else platform
-        _compare(findings, owner, of_owner)
-        keep(owner)
-    _check_outcomes(findings, after)
-    state.check_order(findings, after)
+    findings = findings or Findings()
+    replay(findings, proved or Proved(), keep)
+    state.check_head(findings)
     state.check_nonces(findings)
     state.check_users(findings)
     state.check_places(findings)
@@ -82,34 +100,100 @@ def run_audit(
     return findings
 
 
+def replay(
+    findings: Findings, proved: Proved, keep: Callable[[Owner], None], upto: int | None = None
+) -> None:
+    """Checks the events and signals after what was proved, up to the position ``upto``.
+
+    Without ``upto`` it checks all of them, and compares the rows of each table with the result.
+    """
+    after, platform, standing = proved.position, Owner(findings), Standing()
+    check = partial(_check_positions, findings, standing)
+    parts = [_parts(_restore, proved.owners), _parts(check, _positions(after, upto))]
+    if upto is None:
+        parts += [_parts(partial(_compare, table), _rows(table)) for table in TABLES]
+    by_owner = itemgetter(0)
+    for owner_id, of_owner in groupby(merge(*parts, key=by_owner), key=by_owner):
+        owner = Owner(findings, owner_id, platform) if owner_id else platform
+        for _, take, items in of_owner:
+            take(owner, items)
+        standing.add(owner)
+        if upto is None:
+            owner.report_missing()
+        keep(owner)
+    for position in standing.wrong_fan_outs():
+        findings.consent.breach(Signal.objects.get(position=position).public_id, "matched")
+    if upto is None:
+        for card_id, count in Card.objects.values_list("pk", "standing"):
+            if count != standing.at(card_id):
+                findings.cards.breach(card_id, "standing")
+    state.check_order(findings, after, upto)
+
+
 # --- What is read ---------------------------------------------------------------------------------
 
 
-def _events(after: int) -> Iterator[Item]:
-    """The events after a position, by owner and position. Cards are the platform's here."""
-    owner = _by_bytes(NullIf("topic", Value(EVERYONE)))
-    events = Event.objects.annotate(owner=owner).order_by("owner", "position").defer(*SEARCHED)
-    rows = events.filter(position__gt=after).iterator(chunk_size=CHUNK)
+def _parts(
+    take: Callable[[Owner, Iterator[Any]], None], items: Iterable[tuple[Any, ...]]
+) -> Iterator[Part]:
+    """Divides what is sorted by owner, its first member. ``take`` takes what one owner has."""
+    for owner_id, of_owner in groupby(items, key=itemgetter(0)):
+        yield owner_id, take, of_owner
+
+
+def _positions(after: int, upto: int | None) -> Iterator[AtPosition]:
+    """What is at each of these positions, by owner and position."""
+    signals = _signals(after, upto)
+    signal = next(signals, None)
+    for event in _events(after, upto):
+        while signal and signal[:2] < event[:2]:
+            yield signal.owner, None, signal
+            signal = next(signals, None)
+        if signal and signal[:2] == event[:2]:
+            yield event.owner, event, signal
+            signal = next(signals, None)
+        else:
+            yield event.owner, event, None
+    while signal:
+        yield signal.owner, None, signal
+        signal = next(signals, None)
+
+
+def _events(after: int, upto: int | None) -> Iterator[LoggedEvent]:
+    """The events of these positions. Cards are the platform's here."""
+    texts = [Cast(name, TextField()) for name in ("content", "platform_content")]
+    columns = [name for name in LoggedEvent._fields if name not in ("content", "platform_content")]
+    events = _sorted(Event, NullIf("topic", Value(EVERYONE)), after, upto)
+    rows = events.values_list(*columns, *texts).iterator(chunk_size=CHUNK)
     # With disable=None, tqdm draws on a terminal only.
-    for event in tqdm(rows, total=read_head().position - after, unit=" events", disable=None):
-        yield event.owner, event.position, event  # type: ignore[attr-defined]  # annotated
+    end = read_head().position
+    progress = tqdm(rows, initial=after, total=end, unit=" events", leave=False, disable=None)
+    for *row, content, other in progress:
+        yield LoggedEvent._make([*row, loads(content), other and loads(other)])
 
 
-def _signals(after: int) -> Iterator[Item]:
-    """The signals after a position, in the order of their events."""
+def _signals(after: int, upto: int | None) -> Iterator[StoredSignal]:
+    """The signals of these positions, in the order of their events."""
     on_card = When(user_id=None, outcome=Outcome.FILLED, then=F("card_id"))
-    owner = _by_bytes(Case(on_card, default=F("user_id")))
-    signals = Signal.objects.annotate(owner=owner).order_by("owner", "position")
-    for signal in signals.filter(position__gt=after).iterator(chunk_size=CHUNK):
-        yield _topic_of(signal) or "", signal.position, signal
+    signals = _sorted(Signal, Case(on_card, default=F("user_id")), after, upto)
+    columns = [field.attname for field in Signal._meta.concrete_fields]
+    return signals.values_list("owner", *columns, named=True).iterator(chunk_size=CHUNK)
 
 
-def _rows(table: Table) -> Iterator[Item]:
-    """The rows of a table by owner, each owner's after all events."""
+def _sorted(
+    model: type[Model], owner: Combinable, after: int, upto: int | None
+) -> QuerySet[Any, Any]:
+    """The rows of these positions, by owner and position."""
+    rows: QuerySet[Any, Any] = model._default_manager.annotate(owner=_by_bytes(owner))
+    rows = rows.filter(position__gt=after, position__lte=upto or MAX_POSITION)
+    return rows.order_by("owner", "position")
+
+
+def _rows(table: Table) -> Iterator[tuple[str, Row]]:
+    """The rows of a table by owner."""
     rows = table.model._default_manager.annotate(desk_user_id=_by_bytes(table.desk))
     ordered = rows.order_by("desk_user_id", "pk").values().iterator(chunk_size=CHUNK)
-    for row in ordered:
-        yield row["desk_user_id"], AFTER_ALL_EVENTS, (table, row)
+    return ((row["desk_user_id"], row) for row in ordered)
 
 
 def _by_bytes(owner: Combinable) -> Collate:
@@ -121,46 +205,40 @@ def _by_bytes(owner: Combinable) -> Collate:
 # --- One owner ------------------------------------------------------------------------------------
 
 
-def _compare(findings: Findings, owner: Owner, items: Iterator[Item]) -> None:
-    """Compares an owner's events with each other, with its signals, and then with its rows."""
-    for _, group in groupby(items, key=itemgetter(1)):
-        event: Event | None = None
-        signal: Signal | None = None
-        for *_, item in group:
-            match item:
-                case Event():
-                    event = item
-                case Signal():
-                    signal = item
-                case table, row:
-                    owner.rows[table].compare(row)
-                case saved:
-                    owner.restore(saved)
-        _check_position(findings, owner, event, signal)
-    for rows in owner.rows.values():
-        rows.report_missing()
+def _restore(owner: Owner, items: Iterator[tuple[str, Saved]]) -> None:
+    for _, saved in items:
+        owner.restore(saved)
 
 
-def _check_position(
-    findings: Findings, owner: Owner, event: Event | None, signal: Signal | None
+def _compare(table: Table, owner: Owner, items: Iterator[tuple[str, Row]]) -> None:
+    for _, row in items:
+        owner.rows[table].compare(row)
+
+
+def _check_positions(
+    findings: Findings,
+    standing: "Standing",
+    owner: Owner,
+    items: Iterator[AtPosition],
 ) -> None:
-    """Checks what is at one position: an event, and the signal if it is the event of one."""
-    findings.events.count += event is not None
-    if event and event.kind in SIGNAL_KINDS:
-        findings.signals.count += 1
+    """Compares an owner's events with each other, and with its signals."""
+    for _, event, signal in items:
+        findings.events.count += event is not None
+        if event and event.kind in SIGNAL_KINDS:
+            findings.signals.count += 1
+            if signal:
+                _check_signal(findings, standing, owner, event, signal)
+            else:
+                findings.signals.breach(event.id, "no row")
+            continue
         if signal:
-            _check_signal(findings, owner, event, signal)
-        else:
-            findings.signals.breach(event.id, "no row")
-        return
-    if signal:
-        findings.signals.count += 1
-        findings.signals.breach(signal.public_id, "no event")
-    if event:
-        findings.events.check(event.id, lambda: _apply(owner, event))
+            findings.signals.count += 1
+            findings.signals.breach(signal.public_id, "no event")
+        if event:
+            findings.events.check(event.id, partial(_apply, owner, event))
 
 
-def _apply(owner: Owner, event: Event) -> None:
+def _apply(owner: Owner, event: LoggedEvent) -> None:
     require(event.signal_id is None, "signal")
     if event.kind == Kind.SIGNAL_REFUSED:
         _check_refusal(event)
@@ -170,7 +248,7 @@ def _apply(owner: Owner, event: Event) -> None:
     owner.apply(event)
 
 
-def _check_refusal(event: Event) -> None:
+def _check_refusal(event: LoggedEvent) -> None:
     """A desk sees request id and nonce of its own bots' signals only, and the platform of all."""
     is_one = "suppressed" not in event.data
     seen = MARKS if is_one and event.data["botId"] else set()
@@ -182,53 +260,99 @@ def _check_refusal(event: Event) -> None:
 # --- Signals --------------------------------------------------------------------------------------
 
 
-def _check_signal(findings: Findings, owner: Owner, event: Event, signal: Signal) -> None:
+class Standing:
+    """How many elections stood on each card, by the log, and how many desks fan-outs say it were.
+
+    The desks come after the fan-outs, so these are compared at the end.
+    """
+
+    def __init__(self) -> None:
+        # By card, as positions: eight bytes each.
+        self._made: defaultdict[str | None, array[int]] = defaultdict(partial(array, "q"))
+        self._withdrawn: defaultdict[str | None, array[int]] = defaultdict(partial(array, "q"))
+        self._fan_outs: defaultdict[str | None, array[int]] = defaultdict(partial(array, "q"))
+
+    def add(self, owner: Owner) -> None:
+        for election in owner.rows[ELECTIONS].rows.values():
+            if card_id := election["card_id"]:
+                self._made[card_id].append(election["opened"])
+                if election["closed"]:
+                    self._withdrawn[card_id].append(election["closed"])
+
+    def add_fan_out(self, signal: StoredSignal) -> None:
+        self._fan_outs[signal.card_id].extend((signal.position, signal.matched))
+
+    def at(self, card_id: str) -> int:
+        """How many stand in the end."""
+        return len(self._made[card_id]) - len(self._withdrawn[card_id])
+
+    def wrong_fan_outs(self) -> Iterator[int]:
+        """The positions of the fan-outs that say another number."""
+        for card_id, said in self._fan_outs.items():
+            made, withdrawn = sorted(self._made[card_id]), sorted(self._withdrawn[card_id])
+            for position, matched in zip(said[::2], said[1::2], strict=True):
+                if bisect_left(made, position) - bisect_left(withdrawn, position) != matched:
+                    yield position
+
+
+def _check_signal(
+    findings: Findings, standing: Standing, owner: Owner, event: LoggedEvent, signal: StoredSignal
+) -> None:
     name, card = signal.public_id, owner.card_at(event.position)
     if differing := _differing(signal, event, card):
         findings.signals.breach(name, *differing)
     findings.credentials.count += 1
-    findings.credentials.check(name, lambda: _check_credential(owner, event, signal))
-    findings.consent.check(name, lambda: _check_consent(owner, event, signal, card))
+    findings.credentials.check(name, partial(_check_credential, owner, event, signal))
+    findings.consent.count += 1
+    findings.consent.check(name, partial(_check_consent, owner, event, signal, card))
+    findings.consent.check(name, partial(_check_outcome, standing, signal))
 
 
-def _differing(signal: Signal, event: Event, card: Row | None) -> list[str]:
+COMPARED = (
+    *("topic", "public_id", "outcome", "credential", "received_at", "signer", "card_id"),
+    *("what desks see", "what the platform sees"),
+)
+
+
+def _differing(signal: StoredSignal, event: LoggedEvent, card: Row | None) -> list[str]:
     """Returns the names in which a signal and its event differ. ``card`` is the published card."""
-    everything = signal.to_dict()
-    filled = {"filled": signal.filled} if signal.outcome == Outcome.FILLED else {}
-    logged_and_stored = {
-        "topic": (event.topic, _topic_of(signal)),
-        "public_id": (event.signal_id, signal.public_id),
-        "outcome": (event.kind, f"signal.{signal.outcome}"),
-        "credential": (event.actor_id, signal.credential),
-        "received_at": (event.at, signal.received_at),
-        "signer": (signal.bot_id or signal.source, signal.signer),
-        "card_id": (card["id"] if card and signal.bot_id is None else None, signal.card_id),
-        "what desks see": (
-            event.content,
-            {"signal": signal.visible_to_desks(everything), "data": {}},
-        ),
-        "what the platform sees": (
-            event.platform_content,
-            {"signal": everything, "data": {"matched": signal.matched, **filled}},
-        ),
-    }
-    return [name for name, (logged, stored) in logged_and_stored.items() if logged != stored]
+    record = dict(zip(RECORD, columns_of_record(signal), strict=True))
+    record["receivedAt"] = to_rfc3339(signal.received_at)
+    seen_by_desk = record
+    if signal.bot_id is None:
+        seen_by_desk = {name: record[name] for name in RECORD if name not in SENDER_MEMBERS}
+    is_filled = signal.outcome == Outcome.FILLED
+    filled = {"filled": signal.filled} if is_filled else {}
+    of_card = signal.user_id is None and is_filled
+    logged = (
+        *(event.topic, event.signal_id, event.kind, event.actor_id, event.at),
+        signal.bot_id or signal.source,
+        card["id"] if card and signal.bot_id is None else None,
+        *(event.content, event.platform_content),
+    )
+    stored = (
+        signal.card_id if of_card else signal.user_id,
+        *(signal.public_id, f"signal.{signal.outcome}", signal.credential, signal.received_at),
+        *(signal.signer, signal.card_id),
+        {"signal": seen_by_desk, "data": {}},
+        {"signal": record, "data": {"matched": signal.matched, **filled}},
+    )
+    if logged == stored:
+        return []
+    return [name for name, one, other in zip(COMPARED, logged, stored, strict=True) if one != other]
 
 
-def _topic_of(signal: Signal) -> str | None:
-    of_card = signal.user_id is None and signal.outcome == Outcome.FILLED
-    return signal.card_id if of_card else signal.user_id
-
-
-def _check_consent(owner: Owner, event: Event, signal: Signal, card: Row | None) -> None:
+def _check_consent(
+    owner: Owner, event: LoggedEvent, signal: StoredSignal, card: Row | None
+) -> None:
     """A signal repeats the published card or its bot's election; one to a desk, what that elected.
 
-    ``_check_outcomes`` counts the desks of a fan-out.
+    ``Standing`` counts the desks of a fan-out.
     """
     elected = [] if signal.bot_id else [card and card["card"]]
     if owner.id.startswith(USER) and signal.mode != Mode.DRAFT:
         owner.require_active()
-        elected.append(owner.election_at(event.position, signal.bot_id))
+        elected.append(owner.election_of(signal.bot_id, card))
     for one in elected:
         if one is None:
             raise AuditMismatchError("no election was standing")
@@ -239,7 +363,7 @@ def _check_consent(owner: Owner, event: Event, signal: Signal, card: Row | None)
         bot.update(heard=event.at, heard_again=bot["heard_again"] or event.at)
 
 
-def _check_credential(owner: Owner, event: Event, signal: Signal) -> None:
+def _check_credential(owner: Owner, event: LoggedEvent, signal: StoredSignal) -> None:
     """The credential was valid at the signal's position, and may send what it sent."""
     holder, name = owner if signal.bot_id else owner.platform, signal.credential
     tokens, secrets = owner.platform.rows[TOKENS].rows, holder.rows[SECRETS].rows
@@ -266,37 +390,13 @@ def _check_credential(owner: Owner, event: Event, signal: Signal) -> None:
     require(credential["owner"] == signer, f"{name} is not the secret of this source")
 
 
-def _check_outcomes(findings: Findings, after: int) -> None:
-    """Checks the outcome and the counts of each later signal, and the count of each card.
-
-    The tables alone tell how many elections stood on a card at a position.
-    """
-    on_cards = Election.objects.exclude(card=None)
-    made = on_cards.order_by("opened").values_list("opened", "card", Value(1))
-    withdrawn = on_cards.exclude(closed=None).order_by("closed")
-    signals = (
-        Signal.objects.filter(position__gt=after)
-        .order_by("position")
-        .values_list(
-            *("position", "card_id", "public_id", "mode", "outcome", "fanout"),
-            *("user_id", "matched", "filled"),
-        )
-    )
-    standing: Counter[str] = Counter()
-    streams = made, withdrawn.values_list("closed", "card", Value(-1)), signals
-    rows = (stream.iterator(chunk_size=CHUNK) for stream in streams)
-    for _, card_id, what, *more in merge(*rows, key=itemgetter(0)):
-        if not more:
-            standing[card_id] += what
-            continue
-        findings.consent.count += 1
-        mode, outcome, fanout, user_id, matched, filled = more
-        expected = _outcome(mode, fanout, user_id, standing[card_id])
-        if (outcome, matched, filled) != expected:
-            findings.consent.breach(what, "outcome" if outcome != expected[0] else "matched")
-    for card_id, count in Card.objects.values_list("pk", "standing"):
-        if count != standing[card_id]:
-            findings.cards.breach(card_id, "standing")
+def _check_outcome(standing: Standing, signal: StoredSignal) -> None:
+    """Checks the outcome and the counts, but for how many desks a fan-out matched."""
+    outcome, *counts = _outcome(signal.mode, signal.fanout, signal.user_id, signal.matched)
+    require(signal.outcome == outcome, "outcome")
+    require([signal.matched, signal.filled] == counts, "matched")
+    if signal.fanout and signal.user_id is None and signal.mode != Mode.DRAFT:
+        standing.add_fan_out(signal)
 
 
 def _outcome(mode: str, fanout: bool, user_id: str | None, standing: int) -> tuple[str, int, int]:

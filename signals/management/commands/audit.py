@@ -3,6 +3,7 @@
 from dataclasses import asdict
 from json import dumps
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
@@ -10,13 +11,9 @@ from django.db import DatabaseError
 from django.utils import timezone
 
 from desks.notices.outbox import write
-from events.feed import read_head
 from events.management.base_command import COULD_NOT_RUN, LogCommand
-from events.models import Head
-from events.statements import snapshot
 from signals.audit.findings import NOT_COVERED, PROVED_BEFORE, Finding
-from signals.audit.proof import ProofUnreadableError, continue_audit
-from signals.audit.run import run_audit
+from signals.audit.proof import Audit, ProofUnreadableError, audit
 from signals.audit.state import audit_schema
 from signals.notices.texts import staff_notices
 
@@ -25,11 +22,11 @@ class Command(LogCommand):
     reports_schema = True
     help = (
         "Compares the tables with what the migrations describe, then replays the log and compares "
-        "every row with it. It reads one snapshot of the database, blocks nobody, and leaves "
-        "nothing behind but what --tell asks for, so it can run while the service does. It prints "
-        "one line for each promise, with the number of things checked and the first breaches, and "
-        "then what it does not cover. Exit status: 0 if every promise holds, 1 if one is broken, 2 "
-        "if the audit could not run."
+        "every row with it. It reads snapshots of the database, blocks nobody, and leaves nothing "
+        "behind but what --tell and --continue ask for, so it can run while the service does. It "
+        "prints one line for each promise, with the number of things checked and the first "
+        "breaches, and then what it does not cover. Exit status: 0 if every promise holds, 1 if "
+        "one is broken, 2 if the audit could not run."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -43,20 +40,16 @@ class Command(LogCommand):
             dest="file",
             metavar="FILE",
             help=(
-                "go on from the position that FILE proves, if it exists, and replace it if every "
-                "promise holds. Keep it where only the audit can write"
+                "go on from the position that FILE proves, if it exists, and replace it as far as "
+                "every promise holds. Keep it where only the audit can write"
             ),
         )
 
     def handle(self, *, json: bool, tell: bool, file: Path | None, **options: object) -> None:
-        schema, after, digest = audit_schema(), 0, ""
+        schema = audit_schema()
         try:
-            with snapshot():
-                head = read_head()
-                if file:
-                    findings, after, digest = continue_audit(file, schema)
-                else:
-                    findings = run_audit()
+            with TemporaryDirectory() as folder:
+                done = audit(file or Path(folder) / "proof", schema)
         except (ProofUnreadableError, OSError) as fault:
             what = f"{file} cannot be read or written. Without it the audit looks at the whole log."
             raise CommandError(what, returncode=COULD_NOT_RUN) from fault
@@ -66,10 +59,9 @@ class Command(LogCommand):
             raise CommandError(
                 "\n".join(["The tables cannot be read.", *schema.first]), returncode=COULD_NOT_RUN
             ) from fault
-        findings.schema = schema
-        found = list(findings)
+        found = list(done.findings)
         broken = [_described(finding) for finding in found if finding.broken]
-        report = _report(head, found, after, digest)
+        report = _report(done, found)
         self.stdout.write(dumps(report) if json else _text(report, found))
         if broken and tell:
             title, what = "The audit found a broken promise", "\n\n".join(broken)
@@ -84,8 +76,7 @@ def _text(report: dict[str, Any], findings: list[Finding]) -> str:
     return "\n".join(
         [
             *map(_described, findings),
-            *([holds] if report["holds"] else []),
-            *([digest] if report["holds"] and report["digest"] else []),
+            *([holds, digest] if report["holds"] else []),
             "Not covered:",
             *(f"- {what}" for what in report["notCovered"]),
         ]
@@ -100,14 +91,14 @@ def _described(finding: Finding) -> str:
     return f"BROKEN {text}: {finding.broken:,} broken: {', '.join(finding.first)}{more}"
 
 
-def _report(head: Head, findings: list[Finding], after: int, digest: str) -> dict[str, Any]:
-    """``after`` is the position that was proved before, ``digest`` empty without a file."""
+def _report(done: Audit, findings: list[Finding]) -> dict[str, Any]:
+    proved_before = [PROVED_BEFORE.format(after=done.after)] if done.after else []
     return {
-        "epoch": head.epoch,
-        "position": head.position,
-        "after": after,
-        "digest": digest or None,
+        "epoch": done.head.epoch,
+        "position": done.head.position,
+        "after": done.after,
+        "digest": done.digest,
         "holds": not any(finding.broken for finding in findings),
         "promises": [asdict(finding) for finding in findings],
-        "notCovered": [*NOT_COVERED, *([PROVED_BEFORE.format(after=after)] if after else [])],
+        "notCovered": [*NOT_COVERED, *proved_before],
     }

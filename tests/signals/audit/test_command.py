@@ -45,7 +45,7 @@ def test_it_prints_a_line_for_each_promise_and_what_it_does_not_cover(brief):
     printed, failed = run()
     head = Head.objects.get()
     assert failed is None
-    assert len(printed.splitlines()) == len(PROMISES) + 2 + len(NOT_COVERED)
+    assert len(printed.splitlines()) == len(PROMISES) + 3 + len(NOT_COVERED)
     assert f"ok  {head.position:>16,} {PROMISES['positions']}" in printed
     assert f"Every promise holds at position {head.position:,}, epoch {head.epoch}." in printed
     for what in NOT_COVERED:

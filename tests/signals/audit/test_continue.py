@@ -9,6 +9,7 @@ from django.core.management import CommandError, call_command
 
 from desks.models import Desk
 from events.models import Event, Head
+from signals.audit import proof
 from signals.audit.proof import AUDIT
 from signals.intake.models import Signal
 from tests.factories import a_desk
@@ -70,6 +71,45 @@ def test_the_digest_is_that_of_a_whole_audit_at_the_same_position(db, file):
     run(file)
     a_desk()
     assert run(file)[0]["digest"] == run(file.with_name("whole"))[0]["digest"]
+
+
+def test_an_audit_in_steps_describes_the_rows_as_one_in_a_single_step(db, file, monkeypatch):
+    a_lively_history()
+    whole, _ = run(file.with_name("whole"))
+    monkeypatch.setattr(proof, "STEP", 7)
+    in_steps, said = run(file)
+    assert said is None
+    assert in_steps == whole
+    assert header(file) == header(file.with_name("whole"))
+
+
+def test_an_audit_that_ended_midway_goes_on_from_its_last_step(brief, file, monkeypatch):
+    monkeypatch.setattr(proof, "STEP", 3)
+    head = Head.objects.get().position
+    last = Event.objects.get(position=head)
+    Event.objects.filter(position=head).update(content={})
+    assert run(file)[1]
+    reached = header(file)["position"]
+    assert head - 3 <= reached < head
+    last.save()
+    report, said = run(file)
+    assert (said, report["after"]) == (None, reached)
+    assert report["digest"] == run(file.with_name("whole"))[0]["digest"]
+
+
+def test_a_step_that_finds_something_broken_proves_nothing_and_the_later_ones_follow(
+    brief, file, monkeypatch
+):
+    monkeypatch.setattr(proof, "STEP", 3)
+    head = Head.objects.get().position
+    Event.objects.filter(position__in=[4, head]).update(signal_id="sig_forged")
+    report, said = run(file)
+    assert said
+    named = str([line["first"] for line in report["promises"]])
+    assert "evt_4 " in named
+    assert Event.objects.get(position=head).id in named or "public_id" in named
+    assert header(file)["position"] == 3
+    assert list(file.parent.iterdir()) == [file]
 
 
 def test_it_prints_the_digest(brief, file):
