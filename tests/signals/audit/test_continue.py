@@ -100,15 +100,16 @@ def test_an_audit_that_ended_midway_goes_on_from_its_last_step(brief, file, monk
 def test_a_step_that_finds_something_broken_proves_nothing_and_the_later_ones_follow(
     brief, file, monkeypatch
 ):
-    monkeypatch.setattr(proof, "STEP", 3)
-    head = Head.objects.get().position
-    Event.objects.filter(position__in=[4, head]).update(signal_id="sig_forged")
+    monkeypatch.setattr(proof, "STEP", 1)
+    refused = Event.objects.get(kind="signal.refused")
+    Event.objects.filter(pk=refused.pk).update(signal_id="sig_forged")
+    a_desk(), a_desk()
     report, said = run(file)
     assert said
-    named = str([line["first"] for line in report["promises"]])
-    assert "evt_4 " in named
-    assert Event.objects.get(position=head).id in named or "public_id" in named
-    assert header(file)["position"] == 3
+    broken = [line["first"] for line in report["promises"] if line["broken"]]
+    assert broken == [[f"{refused.id} (signal)"]]
+    assert positions(report)["count"] == report["position"]
+    assert header(file)["position"] == refused.position - 1
     assert list(file.parent.iterdir()) == [file]
 
 
