@@ -19,6 +19,8 @@ from tests.conformance.client import (
     code,
 )
 
+pytestmark = pytest.mark.once
+
 CARDS, USERS = "/control/desks/card/", "/control/desks/user/"
 CARD_FIELD = re.compile(r'name="card" value="([^"]+)"')
 RETIRES_FIELD = re.compile(r'name="retires" value="([^"]*)"')

@@ -58,6 +58,7 @@ def test_sign_up_asks_for_the_address_only(service):
     assert "password1" not in page
 
 
+@pytest.mark.once
 def test_a_domain_that_idna_refuses_is_no_address(service):
     with Browser(service) as visitor:
         answer = visitor.post(SIGN_UP, {"email": "somebody@☃.example"})
@@ -113,6 +114,7 @@ def test_a_customer_takes_the_own_data_along_without_any_secret(service, owner):
     assert service.seed["user"]["password"] not in texts
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "url",
     [

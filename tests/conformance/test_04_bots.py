@@ -62,6 +62,7 @@ def test_a_bot_says_how_often_it_is_expected(service, user):
     bot.remove()
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "changes",
     [

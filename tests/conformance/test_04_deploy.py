@@ -40,6 +40,7 @@ def test_the_paths_own_desk_may_be_named_in_the_body(service):
     assert faults(other) == {"userId"}
 
 
+@pytest.mark.once
 def test_the_path_is_for_one_desk(service):
     """Section 4: fanout true is invalid."""
     answer = service.deploy(service.desk, service.one_desk(fanout=True))
@@ -47,6 +48,7 @@ def test_the_path_is_for_one_desk(service):
     assert faults(answer) == {"fanout"}
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("field", "value"),
     [("source", "nox"), ("mode", "draft"), ("direction", "up"), ("pair", "a/b"), ("nonce", "a b")],
@@ -111,6 +113,7 @@ def test_it_takes_a_platform_token_with_write(service):
     assert service.send("POST", path, body, service.platform).status_code == 200
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("kind", ["text/plain", None])
 def test_its_media_type_is_json(service, kind):
     """Section 5: 415, not on the hook."""
@@ -118,6 +121,7 @@ def test_its_media_type_is_json(service, kind):
     assert_refused(answer, 415, "unsupported_media_type")
 
 
+@pytest.mark.once
 def test_parameters_of_the_media_type_are_ignored(service):
     """Section 5: such as a charset."""
     kind = "application/json; charset=utf-8"

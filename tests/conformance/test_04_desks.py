@@ -147,6 +147,7 @@ def test_a_cursor_is_good_for_its_list_only(service):
     assert service.get(DESKS, platform, after=of_ready, ready=1, limit=3).status_code == 200
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "query",
     [

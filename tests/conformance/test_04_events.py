@@ -320,6 +320,7 @@ def test_a_desk_token_sees_nothing_of_another_desk(service):
     assert service.events(signal="sig_x") == []
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("name", ["userId", "signal", "botId", "after"])
 def test_an_id_in_a_query_has_1_to_128_characters(service, name):
     """Section 4: another length is invalid; of a signal's userId too."""
@@ -335,6 +336,7 @@ def test_an_id_in_a_query_has_1_to_128_characters(service, name):
     assert_refused(unknown, 404, "not_found")
 
 
+@pytest.mark.once
 def test_until_is_after_since(service):
     """Section 4."""
     for until in ("2026-11-20T00:00:00Z", "2026-11-19T00:00:00Z"):
@@ -453,6 +455,7 @@ def test_a_cursor_that_the_log_cannot_honour_is_refused(service, order):
     assert_refused(answer, 422, "cursor_lost")
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "query",
     [

@@ -73,6 +73,7 @@ def test_its_paths_list_what_it_did(service, shape):
     assert len(desks) == result["filled"]
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("kind", ["text/plain", None])
 def test_the_content_type_is_not_looked_at(service, kind):
     """Section 4: the bytes must be one JSON object."""
@@ -83,6 +84,7 @@ def test_the_content_type_is_not_looked_at(service, kind):
 # --- Fields that are not named ------------------------------------------------------------------
 
 
+@pytest.mark.once
 def test_the_names_of_fields_that_are_not_used_come_back(service):
     """Section 4: ignored; not used and not kept."""
     result, _ = accepted(service, "fanout", extra=1, another={"a": ["value-not-kept"]})
@@ -92,12 +94,14 @@ def test_the_names_of_fields_that_are_not_used_come_back(service):
     assert "value-not-kept" not in event
 
 
+@pytest.mark.once
 def test_at_most_20_names_of_at_most_64_characters_come_back(service):
     """Section 4."""
     result, _ = accepted(service, "fanout", **{f"{n:02}" + "x" * 100: n for n in range(30)})
     assert [len(name) for name in result["ignored"]] == [64] * 20
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("number", ["9" * 60_000, "-0." + "9" * 60_000, "1e" + "9" * 60_000])
 def test_a_number_in_an_unused_field_may_have_any_length(service, number):
     """Section 4: it is not converted."""

@@ -56,6 +56,7 @@ def test_a_checked_message_can_be_sent_unchanged(service):
     assert_refused(service.check(body, secret=service.bot["secret"]), 409, "nonce_used")
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "changes",
     [
@@ -79,6 +80,7 @@ def test_it_refuses_exactly_as_the_hook_does(service, changes):
     assert without_id(checked) == without_id(service.push(body, secret=service.bot["secret"]))
 
 
+@pytest.mark.once
 def test_it_asks_for_the_credentials_that_the_hook_asks_for(service):
     """The customer's section 7: source tradingview is signed, always."""
     assert_refused(service.check(service.tradingview()), 401, "credentials_missing")

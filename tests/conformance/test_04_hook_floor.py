@@ -50,6 +50,7 @@ def test_without_fanout_it_is_a_deploy(service, changes):
     )
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("changes", [{}, {"fanout": False}, {"fanout": None}, {"userId": None}])
 def test_without_fanout_a_user_id_is_required(service, changes):
     """Section 4."""
@@ -94,6 +95,7 @@ def test_it_must_repeat_the_card(service, shape):
         assert result["sent"] == {**service.elected, **changes}
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("mode", ["draft", "dry_run"])
 def test_mode_is_paper_or_absent(service, mode):
     """Section 4."""
@@ -102,6 +104,7 @@ def test_mode_is_paper_or_absent(service, mode):
     assert faults(answer) == {"mode"}
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("field", "value"),
     [("fanout", "true"), ("userId", 1), ("direction", "buy"), ("pair", "a/b"), ("nonce", "a b")],
@@ -113,6 +116,7 @@ def test_a_field_of_another_form_is_invalid_and_named(service, field, value):
     assert faults(answer) == {field}
 
 
+@pytest.mark.once
 def test_every_fault_is_named_at_once(service):
     """Section 5: errors, each with field, code and detail."""
     body = service.fanout(direction="up", nonce="a b", mode="draft", pair="a/b")
@@ -122,6 +126,7 @@ def test_every_fault_is_named_at_once(service):
     assert all(set(error) == {"field", "code", "detail"} for error in answer.json()["errors"])
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("elected", [None, False, "true"])
 def test_elected_is_json_true(service, elected):
     """The customer's section 2, signal: must be true; section 5: not_elected."""
@@ -129,6 +134,7 @@ def test_elected_is_json_true(service, elected):
     assert_refused(service.push(body, service.platform), 422, "not_elected")
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("mode", ["armed", "live"])
 @pytest.mark.parametrize("shape", ["fanout", "to_desk", "of_nox", "tradingview", "one_desk"])
 def test_the_modes_armed_and_live_are_refused(service, shape, mode):

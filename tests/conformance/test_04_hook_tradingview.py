@@ -30,6 +30,7 @@ def test_the_customers_body_fills_the_owners_desk_and_no_other(service):
     assert [desk["userId"] for desk in filled] == [service.own_desk]
 
 
+@pytest.mark.once
 def test_a_bearer_beside_the_signature_changes_nothing(service):
     """Section 3: always by signature; what is presented beside it must be valid."""
     for token in (service.platform, service.reader, service.other_desk_token):
@@ -37,12 +38,14 @@ def test_a_bearer_beside_the_signature_changes_nothing(service):
         assert answer.json()["signal"]["userId"] == service.own_desk
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("changes", [{"mode": "paper"}, {"mode": None}])
 def test_mode_is_paper_or_absent(service, changes):
     """Section 4."""
     assert push(service, **changes).json()["signal"]["mode"] == "paper"
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("mode", ["draft", "dry_run"])
 def test_another_mode_is_invalid(service, mode):
     """Section 4."""
@@ -99,6 +102,7 @@ def test_a_signal_older_than_the_bots_maximum_age_is_refused(service, bot):
     assert push(sentAt=None).status_code == 200
 
 
+@pytest.mark.once
 def test_sent_at_is_a_time_of_rfc_3339(service):
     """Section 4, whether or not the bot has a maximum age."""
     answer = push(service, sentAt="2026-11-20T09:30:00")
@@ -106,6 +110,7 @@ def test_sent_at_is_a_time_of_rfc_3339(service):
     assert faults(answer) == {"sentAt"}
 
 
+@pytest.mark.once
 def test_a_leap_second_is_a_time_of_rfc_3339(service):
     """The contract's head: the last second of a month in UTC, and no other."""
     for leap in ("2016-12-31T23:59:60Z", "2016-12-31T18:59:60.5-05:00"):
@@ -113,6 +118,7 @@ def test_a_leap_second_is_a_time_of_rfc_3339(service):
     assert_refused(push(service, sentAt="2016-12-31T22:59:60Z"), 422, "invalid")
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "changes",
     [
@@ -126,12 +132,14 @@ def test_a_signal_that_carries_only_a_ticker_is_refused(service, changes):
     assert_refused(push(service, **changes), 422, "ticker_only")
 
 
+@pytest.mark.once
 def test_a_ticker_beside_pair_and_direction_is_only_ignored(service):
     """Section 5: a ticker, and no pair or no direction."""
     answer = push(service, ticker="ETHUSDT", symbol="ETH")
     assert (answer.status_code, answer.json()["ignored"]) == (200, ["ticker", "symbol"])
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("field", ["fanout", "userId", "action_id"])
 def test_fields_of_other_shapes_are_not_used(service, field):
     """Section 4: fields that are not named are not used; their names come back."""

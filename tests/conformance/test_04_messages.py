@@ -10,6 +10,8 @@ from tests.conformance.browser import Bot, Browser
 from tests.conformance.client import SUBSCRIPTIONS, nonce
 from tests.conformance.receiver import PATIENCE, receiving
 
+pytestmark = pytest.mark.once
+
 
 def until(holds):
     deadline = time.monotonic() + PATIENCE

@@ -189,6 +189,7 @@ def test_it_is_refused_before_it_begins(service):
     assert unknown.headers["Content-Type"] == PROBLEM
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("query", ["wait=1", "x=1"])
 def test_a_parameter_that_it_does_not_take_is_refused(service, query):
     """Section 4: the query parameters of a stream."""
@@ -198,6 +199,7 @@ def test_a_parameter_that_it_does_not_take_is_refused(service, query):
     assert faults(answer) == {query.partition("=")[0]}
 
 
+@pytest.mark.once
 def test_its_headers_keep_it_out_of_caches_and_whole(service):
     """Section 4: no-store, not compressed, with a request id; HEAD as GET without the body."""
     sent = {"Accept-Encoding": "gzip", "X-Request-Id": "stream-1"}
@@ -217,6 +219,7 @@ def test_its_headers_keep_it_out_of_caches_and_whole(service):
     assert head.status_code == 200
 
 
+@pytest.mark.once
 def test_json_goes_to_who_gives_it_more_weight(service):
     """Section 4: named with at least the weight of JSON."""
     for accept in ("application/json", "*/*", f"{MEDIA_TYPE};q=0.5, application/json"):
@@ -224,6 +227,7 @@ def test_json_goes_to_who_gives_it_more_weight(service):
         assert answer.json()["events"]
 
 
+@pytest.mark.once
 def test_a_token_has_a_limited_number_of_streams(limited_service):
     """Section 7: LIMIT_STREAMS, then 429 until one is closed."""
     service = limited_service

@@ -244,6 +244,7 @@ def test_attempts_are_listed_for_tokens_too(service, user, webhook):
     assert_refused(foreign, 404, "not_found")
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("url", "expected"),
     [
@@ -269,6 +270,7 @@ def test_unknown_ones_are_not_found(service, user):
     assert_refused(user.api("DELETE", NOBODYS), 404, "not_found")
 
 
+@pytest.mark.once
 def test_a_secret_of_a_webhook_is_refused_as_any_other(service, webhook):
     """Section 6."""
     body = {**service.fanout(), "note": f"see {webhook['secret']}"}
@@ -290,6 +292,7 @@ def test_a_desk_has_at_most_five(user, webhook):
     assert len(listed) == 5
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("prefix", ["svc_desk_", "svc_sign_"])
 def test_a_secret_of_this_service_is_no_part_of_a_url(user, prefix):
     """Section 6: the address of a webhook is searched for this service's credentials."""

@@ -15,6 +15,8 @@ from tests.conformance.client import (
 from tests.conformance.conftest import FEW
 from tests.conformance.credentials import credential
 
+pytestmark = pytest.mark.once
+
 
 def assert_limited(answer, longest=60):
     """429 with a Retry-After that says when there is room again."""

@@ -116,6 +116,7 @@ class TestTheAction:
         expect(bot, expecting(HOUR, NO_GRACE), HOUR)
         assert (row(bot).due_at, row(bot).max_age) == (due, 3600)
 
+    @pytest.mark.once
     @pytest.mark.parametrize(
         ("changed", "field"),
         [

@@ -18,11 +18,13 @@ def test_the_database_formats_a_time_like_python(desk, millisecond):
     assert Desk.objects.values_list(ToRfc3339("created_at"), flat=True).get() == to_rfc3339(moment)
 
 
+@pytest.mark.once
 def test_none_is_formatted_as_none(desk):
     nothing = ToRfc3339("user__last_login")
     assert Desk.objects.values_list(nothing, flat=True).get() is to_rfc3339(None)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("distance", "text"),
     [
@@ -44,6 +46,7 @@ def test_a_relative_time_is_in_its_largest_unit(distance, text):
     assert relative(now - distance, now) == text
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("text", "read"),
     [
@@ -59,6 +62,7 @@ def test_every_form_of_rfc_3339_is_read(text, read):
     assert to_rfc3339(parse_rfc3339(text)) == read
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "text",
     [
@@ -86,6 +90,7 @@ def test_no_other_text_is_a_time(text):
         parse_rfc3339(text)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("text", "read"),
     [
@@ -99,6 +104,7 @@ def test_a_leap_second_is_the_second_after_it(text, read):
     assert to_rfc3339(parse_rfc3339(text)) == read
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "text",
     [

@@ -134,6 +134,7 @@ def test_an_unknown_parameter_or_value_is_refused(desk):
         assert faults(response), query
 
 
+@pytest.mark.once
 def test_a_refused_parameter_that_may_be_a_credential_is_not_repeated(desk):
     token = a_desk_token(desk)
     for query in (f"?{token}=1", f"?limit={token}", f"?after={token}", f"?id={token}"):
@@ -153,6 +154,7 @@ def test_staff_mint_a_platform_token_with_exactly_these_scopes(staff):
         assert record["userId"] is None
 
 
+@pytest.mark.once
 def test_an_expiry_is_a_time_of_rfc_3339(staff):
     """Its forms: tests/events/test_times.py."""
     response = mint(staff, {**PLATFORM, "expiresAt": "2999-01-01t00:00:00.1-05:30"})
@@ -237,6 +239,7 @@ def test_a_body_with_a_secret_is_refused_and_not_stored(staff, owner, caplog):
     assert value[9:] not in str(list(Event.objects.values())) + str(list(Token.objects.values()))
 
 
+@pytest.mark.once
 def test_the_body_of_minting_is_declared_as_json(owner):
     for content_type in (
         "text/plain",
@@ -251,6 +254,7 @@ def test_the_body_of_minting_is_declared_as_json(owner):
         assert response.status_code == 201
 
 
+@pytest.mark.once
 def test_a_body_of_minting_that_is_not_one_json_object_is_malformed(owner):
     body = b'{"scope": "desk", "scope": 1}'
     response = owner.generic("POST", TOKENS, body, JSON)
@@ -273,6 +277,7 @@ def test_the_body_is_not_parsed_as_a_form(desk, content_type):
 # --- Forged requests ----------------------------------------------------------------------------
 
 
+@pytest.mark.once
 def test_a_session_with_the_csrf_header_is_accepted(desk):
     browser = signed_in(desk.user, "password", csrf=True)
     browser.get("/accounts/login/")
@@ -282,6 +287,7 @@ def test_a_session_with_the_csrf_header_is_accepted(desk):
     assert code(mint(browser, {"scope": "desk"}, **{"X-CSRFToken": "b" * 32})) == "csrf_failed"
 
 
+@pytest.mark.once
 def test_a_request_from_another_site_is_refused_even_with_the_header(desk):
     browser = signed_in(desk.user, "password", csrf=True)
     browser.cookies["csrf"] = "a" * 32
@@ -289,6 +295,7 @@ def test_a_request_from_another_site_is_refused_even_with_the_header(desk):
     assert code(mint(browser, {"scope": "desk"}, **headers)) == "csrf_failed"
 
 
+@pytest.mark.once
 def test_a_bearer_needs_no_csrf_header(desk):
     value = a_desk_token(desk)
     assert revoke(Client(enforce_csrf_checks=True), value).status_code == 200

@@ -36,6 +36,7 @@ def test_a_cursor_returns_its_position(position: int):
     assert scan_place(walk, "desks", EPOCH, position, no_event) == (position, position)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("key", ["1", "bot_", "bot_a\n", "x", "bot_a:bot_b", "bot_%"])
 def test_a_list_of_ids_takes_an_id_of_its_form_only(key: str):
     assert list_key(list_cursor("bots", "bot_a"), "bots", "bot_[a-z]") == "bot_a"
@@ -108,6 +109,7 @@ def test_a_cursor_of_a_walk_is_lost_if_the_event_at_which_the_walk_began_is_not_
             scan_place(walk, "desks", EPOCH, 9, {7: other}.get)
 
 
+@pytest.mark.once
 @given(st.text())
 def test_any_text_is_a_cursor_or_refused(text: str):
     for read in (lambda t: list_key(t, "desks"), lambda t: log_position(t, EPOCH, 10, no_event)):
@@ -129,6 +131,7 @@ def test_a_cursor_is_valid_for_its_list_only():
 GOOD = list_cursor("desks", 1)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "text",
     ["", "1", "e", "MQ==", "MQ ", "LTE", "MQ", "ééé", "w6k", f"{GOOD}\n", f"{GOOD}=", GOOD[:-1]],

@@ -55,9 +55,12 @@ from tokens.models import SigningSecret, Token
 pytestmark = pytest.mark.django_db
 
 
-# Always in this process; also in Redis if one is configured.
+# In this process, and in Redis if one is configured.
 @pytest.fixture(
-    params=["", shared_store.URL] if shared_store.URL else [""],
+    params=[
+        pytest.param("", marks=pytest.mark.once),
+        *([shared_store.URL] if shared_store.URL else []),
+    ],
     ids=lambda url: url[:5] or "memory",
     autouse=True,
 )

@@ -37,6 +37,7 @@ def test_every_stream_shows_what_the_list_shows(server):
     assert all(follower.streams > 1 for follower, _ in followed)
 
 
+@pytest.mark.once
 def test_a_stop_ends_every_stream_and_says_why(server):
     assert STOP_STREAMS < 5  # seconds (contract, section 4, events)
     with ExitStack() as streams:

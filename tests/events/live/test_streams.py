@@ -378,12 +378,14 @@ class TestRefused:
     def refused(self, stream: Stream, status: int, code: str) -> bool:
         return (stream.response.status_code, stream.response.json()["code"]) == (status, code)
 
+    @pytest.mark.once
     @pytest.mark.parametrize(
         "query", ["wait=1", "limit=1", "order=asc", "since=2026-01-01T00:00:00Z", "after=x", "x=1"]
     )
     def test_a_parameter_that_a_stream_does_not_take(self, engine, query):
         assert self.refused(Stream(engine, query), 422, "invalid")
 
+    @pytest.mark.once
     def test_a_last_event_id_that_is_no_cursor(self, engine):
         stream = Stream(engine, **{"Last-Event-ID": "x"})
         assert self.refused(stream, 422, "invalid")
@@ -437,6 +439,7 @@ class TestRefused:
         wait_until(lambda: not slots._taken, "the seat is not free")
         assert Stream(engine).frames
 
+    @pytest.mark.once
     def test_json_is_sent_to_who_wants_it_more(self, engine):
         for accept, expected in {
             "text/event-stream": True,
@@ -449,6 +452,7 @@ class TestRefused:
             response = client.head(EVENTS, engine, Accept=accept)
             assert (response["Content-Type"] == "text/event-stream") is expected, accept
 
+    @pytest.mark.once
     def test_head_opens_no_stream(self, engine):
         response = client.head(EVENTS, engine, Accept="text/event-stream")
         assert (response.status_code, hub.readers) == (200, 0)

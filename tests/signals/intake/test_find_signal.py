@@ -76,6 +76,7 @@ def test_a_desk_token_names_its_bot(own, engine, bot):
         assert (code(answer), faults(answer)) == ("invalid", {"source": "forbidden"})
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("query", "field"),
     [

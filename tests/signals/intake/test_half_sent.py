@@ -15,7 +15,7 @@ import pytest
 
 from tests.server import Server, manage, serving
 
-pytestmark = [pytest.mark.processes]
+pytestmark = [pytest.mark.processes, pytest.mark.once]
 
 ANSWER_TIMEOUT = 60  # seconds
 # Waits until the token was used. A server that buffers authenticates later: then it waits in vain.

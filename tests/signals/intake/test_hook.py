@@ -64,6 +64,7 @@ def test_an_accepted_signal_is_one_row_and_one_event_at_one_position(engine, des
     assert event.signal_id == answer["signal"]["id"]
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "content_type",
     [
@@ -79,6 +80,7 @@ def test_the_content_type_is_ignored(bot, content_type):
     assert response.status_code == 200
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("accept", ["text/html", "", "x/y;q=0"])
 def test_the_response_is_json_whatever_the_accept_header(engine, accept):
     response = push(fanout(), engine, headers={"Accept": accept})
@@ -86,6 +88,7 @@ def test_the_response_is_json_whatever_the_accept_header(engine, accept):
     assert response["Content-Type"] == "application/json"
 
 
+@pytest.mark.once
 def test_query_parameters_of_the_hook_are_ignored(engine):
     assert post(f"{HOOK}?mode=live&format=xml", fanout(), engine).status_code == 200
 
@@ -95,18 +98,21 @@ def test_query_parameters_of_the_hook_are_ignored(engine):
 DEEP_16 = b'{"a":' * 16 + b"1" + b"}" * 16
 
 
+@pytest.mark.once
 def test_a_body_that_is_not_one_plain_json_object_is_malformed(engine):
     for token, secret in ((engine, None), (None, "wrong")):
         response = push(b'{"a":1,"\\u0061":2}', token, secret=secret)
         assert (response.status_code, code(response)) == (400, "malformed")
 
 
+@pytest.mark.once
 def test_16_levels_are_read_and_brackets_in_strings_do_not_count(engine):
     assert code(push(DEEP_16, engine)) == "not_elected"
     body = fanout(note="[" * 5000, escaped='\\"[[[[[[[[[[[[[[[[[[[[')
     assert code(push(body, engine)) == "ok"
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("number", ["1e99999999999999999999", "1" * 5000])
 def test_a_number_of_any_size_is_accepted_in_an_unused_field(engine, number):
     body = json.dumps(fanout())[:-1] + f', "extra": {number}}}'
@@ -126,6 +132,7 @@ INVALID = {"direction": "up"}
 UNKNOWN_DESK = {"userId": SOMEBODY}
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("fault", "expected"),
     [

@@ -328,6 +328,7 @@ def test_nothing_else_of_the_body_is_stored(engine, desk):
     assert "PRIVATE" not in str(list(Event.objects.values()))
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "sent",
     [5, True, None, ["BTC/USDT"], {"a": "BTC/USDT"}, "x" * 42, "A/B\n", "A/\x1b[31mB", "\u202eA/B"],
@@ -344,6 +345,7 @@ def test_pair_and_direction_of_a_body_with_a_secret_are_not_stored(engine, desk)
     assert "kX9" not in str(list(Event.objects.values()))
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("source", [5, None, ["floor"], "kX9", {"floor": 1}])
 def test_an_unknown_source_is_not_stored(engine, source):
     push(fanout(source=source), engine)

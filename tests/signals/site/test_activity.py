@@ -108,6 +108,7 @@ class TestSearch:
         assert 'value="NOT/HERE"' in source(page)
         assert 'href="/activity">Show everything' in source(page)
 
+    @pytest.mark.once
     @pytest.mark.parametrize(
         "query",
         ["kind=x", "bot=x", "code=x", "since=x", "until=2026-13-01", "pair=" + "x" * 42],
@@ -176,6 +177,7 @@ class TestSearch:
         assert part.count("<li ") == 1
         assert "<h1>" not in part
 
+    @pytest.mark.once
     def test_the_page_says_where_news_are_announced(self, owner, desk):
         page = source(owner.get("/activity"))
         followed = '<div data-follow="/activity/stream">'
@@ -266,6 +268,7 @@ class TestCsv:
         listed = [row["event"] for row in rows(owner)]
         assert listed == [event.id for event in reversed(Event.objects.all())]
 
+    @pytest.mark.once
     @pytest.mark.parametrize("site", ["cross-site", "same-site", "new"])
     def test_a_page_of_another_site_gets_none_and_uses_nothing_up(self, owner, desk, site):
         before = limits.budget("minting", str(desk.user_id))
@@ -274,11 +277,13 @@ class TestCsv:
         assert "A page of another site asked for this file." in words(answer)
         assert limits.budget("minting", str(desk.user_id)) == before
 
+    @pytest.mark.once
     @pytest.mark.parametrize("site", ["same-origin", "none"])
     def test_the_services_own_page_and_a_typed_address_get_it(self, owner, site):
         answer = owner.get("/activity.csv", headers={"Sec-Fetch-Site": site})
         assert b"".join(answer.streaming_content)
 
+    @pytest.mark.once
     @pytest.mark.parametrize(
         "start",
         [*"=+-@\uff1d\uff0b\uff0d\uff20\ufe66\u2212", " =", "\u3000=", '"=', "\t", "\r", "\n"],
@@ -286,11 +291,13 @@ class TestCsv:
     def test_a_cell_that_a_spreadsheet_takes_for_a_formula_is_quoted(self, start):
         assert safe_cell(f"{start}cmd|x") == f"'{start}cmd|x"
 
+    @pytest.mark.once
     @pytest.mark.parametrize("separator", [*";,|\t\n\r"])
     def test_a_cell_that_another_locale_takes_for_several_holds_no_formula(self, separator):
         cell = safe_cell(f'x{separator}=a{separator} \uff1db{separator}"@c{separator}d')
         assert cell == f"x{separator}'=a{separator}' \uff1db{separator}'\"@c{separator}d"
 
+    @pytest.mark.once
     def test_another_cell_is_not_quoted(self):
         plain = ("a=b", "'", "", "7", "BTC/USDT", "a - b", "a; b", "2026-11-23T10:00:00.000Z")
         assert [safe_cell(value) for value in (*plain, None, 7)] == [*plain, "", "7"]
@@ -306,6 +313,7 @@ class TestCsv:
         answer = owner.head("/activity.csv")
         assert (answer.status_code, b"".join(answer.streaming_content)) == (200, b"")
 
+    @pytest.mark.once
     def test_the_page_links_to_the_file_of_its_search(self, owner, bot):
         send(bot, pair="SOL/USDT")
         assert 'href="/activity.csv?pair=SOL%2FUSDT"' in source(
@@ -330,6 +338,7 @@ class TestDates:
 
 
 class TestQuickSearch:
+    @pytest.mark.once
     @pytest.mark.parametrize(
         ("text", "address"),
         [

@@ -112,6 +112,7 @@ def test_a_page_goes_on_after_a_bot_that_was_removed_meanwhile(own, desk):
     assert {first, *(record["botId"] for record in rest)} == {bot.id for bot in made}
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("query", "field"),
     [

@@ -142,6 +142,7 @@ def test_a_text_moved_to_another_row_cannot_be_decrypted(desk):
             row.decrypt()
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
@@ -168,6 +169,7 @@ def test_what_is_wrong_is_named_and_nothing_is_made(owner, body, expected):
     assert not Subscription.objects.exists()
 
 
+@pytest.mark.once
 def test_a_url_that_contains_a_secret_of_this_service_is_refused(owner):
     for secret in (formats.new_webhook_secret(), formats.new(formats.DESK_TOKEN)):
         assert code(create(owner, {"url": f"https://h.example/?{secret}"})) == "exchange_secret"
@@ -221,6 +223,7 @@ def test_a_refused_request_uses_no_key_and_a_removed_webhook_frees_its_own(owner
         assert faults(answer) == {"Idempotency-Key": "form"}
 
 
+@pytest.mark.once
 def test_a_name_that_contains_a_secret_is_refused(owner):
     named = {"url": URL, "name": f"orders {formats.new_webhook_secret()}"}
     assert code(create(owner, named)) == "exchange_secret"
@@ -250,6 +253,7 @@ def test_mails_call_a_webhook_by_its_name(desk, owner):
     ]
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("host", "shown"),
     [
@@ -271,6 +275,7 @@ def test_the_subject_of_a_mail_shows_whose_host_it_is(desk, owner, host, shown):
     assert linked == ["http://testserver/accounts/password/reset/"]
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "host", ["a.com\r\nBcc: x@y.example", "a.com\x00", "a\u202eb.com", "a b.com"]
 )
@@ -433,6 +438,7 @@ def test_a_change_needs_a_recent_sign_in_and_reading_does_not(desk, settings):
     assert set(Subscription.objects.values_list("state", flat=True)) == {"unverified"}
 
 
+@pytest.mark.once
 def test_a_change_by_session_needs_the_csrf_token(desk):
     browser = signed_in(desk.user, "password", csrf=True)
     assert code(create(browser)) == "csrf_failed"

@@ -112,6 +112,7 @@ def test_a_malformed_authorization_header_is_a_401(header):
         assert (answer.status_code, code(answer)) == (401, "token_invalid")
 
 
+@pytest.mark.once
 def test_so_it_is_on_every_path(desk):
     headers = {"Authorization": "Bearer x"}
     answers = [
@@ -123,6 +124,7 @@ def test_so_it_is_on_every_path(desk):
     assert {(answer.status_code, code(answer)) for answer in answers} == {(401, "token_invalid")}
 
 
+@pytest.mark.once
 def test_a_token_in_another_form_than_bearer_and_the_token_is_not_accepted(engine):
     for form in (
         "Bearer {}\n",
@@ -136,6 +138,7 @@ def test_a_token_in_another_form_than_bearer_and_the_token_is_not_accepted(engin
         assert code(get(EVENTS, Authorization=form.format(engine))) == "token_invalid", form
 
 
+@pytest.mark.once
 def test_one_or_more_spaces_follow_the_scheme(engine):
     for spaces in (" ", "  ", " " * 9):
         assert code(get(EVENTS, Authorization=f"Bearer{spaces}{engine}")) == "ok"
@@ -144,6 +147,7 @@ def test_one_or_more_spaces_follow_the_scheme(engine):
 INVALID_TOKEN = 'Bearer realm="signals", error="invalid_token"'
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("sent", "challenge"),
     [
@@ -158,6 +162,7 @@ def test_a_401_says_whether_a_token_was_sent_and_is_invalid(sent, challenge):
         assert (answer.status_code, answer["WWW-Authenticate"]) == (401, challenge)
 
 
+@pytest.mark.once
 def test_the_challenge_of_a_wrong_signature_has_no_error(engine):
     for token in (None, engine):
         answer = push(fanout(), token, secret=formats.new(formats.SIGNING_SECRET))
