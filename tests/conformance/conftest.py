@@ -56,7 +56,7 @@ def service() -> Iterator[Service]:
         _assert_no_secret_stored(own, server)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def nox_service(request: pytest.FixtureRequest) -> Iterator[Service]:
     """A service that has a Nox secret."""
     if _is_named():
@@ -79,7 +79,7 @@ def limited_service() -> Iterator[Service]:
     yield from _limited(SMALL_LIMITS)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def service_of_limited_desks() -> Iterator[Service]:
     """A service with small limits for a desk's events and reads, for pages and what is made."""
     yield from _limited(
@@ -109,7 +109,7 @@ def service_to_end() -> Iterator[Service]:
         _assert_as_described(own)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def service_that_delivers() -> Iterator[Service]:
     """A service that sends webhooks to endpoints on this machine."""
     if _is_named():

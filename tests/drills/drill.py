@@ -83,11 +83,16 @@ class Moment(NamedTuple):
     over: float
 
 
-def drill(stage: Stage, name: str, faults: Sequence[Fault], *, pause: float) -> Row:
-    """Causes the faults under load, one after the other, about ``pause`` seconds apart."""
+def drill(
+    stage: Stage, name: str, faults: Sequence[Fault], *, pause: float, rest: float = 0
+) -> Row:
+    """Causes the faults under load, one after the other, about ``pause`` seconds apart.
+
+    ``rest`` is the pause of each client (``load``).
+    """
     book, cursor = Book(), str(tail(stage)["next"])
     moments, shared = [], [shared_turns(stage)]
-    with load(stage, book, cursor):
+    with load(stage, book, cursor, rest):
         for fault in faults:
             moments.append(bring_about(stage, book, fault, pause))
             shared.append(shared_turns(stage))

@@ -26,7 +26,7 @@ def test_whatever_fails_nothing_accepted_is_lost_and_nothing_is_done_twice(stage
         faults.clients_hang_up,
         *([faults.the_disk_is_full] if staged.disk else []),
     ]
-    row = drill(staged, "each", some, pause=0.2)
+    row = drill(staged, "each", some, pause=0.2, rest=0.05)
     assert row.wrong() == []
     assert row.accepted > 100
     assert row.shared > 0
