@@ -105,7 +105,7 @@ def pauses(monkeypatch):
 
 @pytest.fixture(scope="module")
 def service():
-    with serving(METRICS_TOKEN=METRICS_TOKEN) as server:
+    with serving(METRICS_TOKEN=METRICS_TOKEN, WEB_CONCURRENCY="1") as server:
         yield server
 
 
