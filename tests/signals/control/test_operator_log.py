@@ -24,7 +24,7 @@ from tokens.models import SigningSecret, Token
 
 pytestmark = pytest.mark.django_db
 
-MOST_QUERIES = 14
+MOST_QUERIES = 13
 
 
 @pytest.fixture

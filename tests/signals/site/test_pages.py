@@ -33,7 +33,7 @@ from tokens.crypto import formats
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
-MOST_QUERIES = 13
+MOST_QUERIES = 12
 
 
 def steps(page):
