@@ -5,7 +5,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import connection
 from django.db.models import F
 
 from desks.models import Automation, Card, Connection, Desk, Election
@@ -347,14 +346,6 @@ def test_an_added_connection_is_found(falsified):
     assert broken() == {
         "connections": [f"{desk.public_id} (not in the log)"],
     }
-
-
-def test_a_nonce_spent_twice_is_found(falsified):
-    if connection.vendor == "sqlite":
-        pytest.skip("SQLite keeps its constraint")
-    first, second = Signal.objects.filter(signer="nox").order_by("position")[:2]
-    Signal.objects.filter(pk=second.pk).update(nonce=first.nonce)
-    assert "nonces" in broken()
 
 
 # --- The same change in the log and in a table ----------------------------------------------------

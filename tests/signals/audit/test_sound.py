@@ -1,11 +1,13 @@
-"""The audit of intact databases, and its checks of the configured keys."""
+"""The audit of intact databases, and its checks of nonces and of the configured keys."""
 
 import pytest
 from allauth.mfa.models import Authenticator
+from django.db import connection
 
 from signals.audit.findings import Findings
 from signals.audit.run import run_audit
 from signals.audit.state import audit_schema
+from signals.intake.models import Signal
 from tests.signals.audit.stage import broken
 from tokens.choices import Source
 from tokens.models import SigningSecret, Token
@@ -55,3 +57,11 @@ def test_a_second_factor_that_cannot_be_decrypted_is_found(falsified, kind, name
     factor.data[name] = factor.data[name][:-2] + "zz"
     factor.save()
     assert broken() == {"factors": [f"factor {factor.pk}"]}
+
+
+def test_a_nonce_spent_twice_is_found(falsified):
+    if connection.vendor == "sqlite":
+        pytest.skip("SQLite keeps its constraint")
+    first, second = Signal.objects.filter(signer="nox").order_by("position")[:2]
+    Signal.objects.filter(pk=second.pk).update(nonce=first.nonce)
+    assert "nonces" in broken()
