@@ -47,7 +47,7 @@ from signals.audit.rows import (
     column_of,
 )
 from signals.intake.models import SENDER_MEMBERS, Outcome, Signal, SignalRecord
-from signals.law.fields import Mode
+from signals.law.signal_body import Mode
 from tokens.choices import Source
 from tokens.models.token import WRITE
 

@@ -11,8 +11,8 @@ from desks.pairs import PairAndDirection
 from events.http.refusals import Refused
 from events.http.schemas import PaperOnly
 from events.json_schema import JsonObject, JsonSchema
-from signals.law.fields import ACTION, TRACE, Mode
 from signals.law.rules import LAW
+from signals.law.signal_body import ACTION, TRACE, Mode
 from tokens.choices import Source
 from tokens.crypto import signing
 

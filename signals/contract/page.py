@@ -22,7 +22,7 @@ from events.json_schema import JsonObject
 from events.kinds import Kind
 from signals.contract import sample_code
 from signals.contract.document import ANY_PAIR, BOT_ID, NONCE, USER_ID, contract
-from signals.law import fields
+from signals.law import signal_body
 
 KIBIBYTE = 1024
 TOKEN = "$SVC_TOKEN"  # noqa: S105 - a variable of the shell, which the page replaces by what is typed
@@ -41,10 +41,10 @@ class Row:
 
 # The customer's four shapes: anchor, title, shape of the law, names of the contract's samples.
 SHAPES = (
-    ("automation", "1. One bot", fields.AUTOMATION, ("tv",)),
-    ("one-desk", "2. One desk", fields.ONE_DESK, ("oneDesk", "floor")),
-    ("fan-out", "3. Every ready desk", fields.FANOUT, ("fanout", "oneUser")),
-    ("nox", "4. Nox", fields.NOX, ("nox",)),
+    ("automation", "1. One bot", signal_body.AUTOMATION, ("tv",)),
+    ("one-desk", "2. One desk", signal_body.ONE_DESK, ("oneDesk", "floor")),
+    ("fan-out", "3. Every ready desk", signal_body.FANOUT, ("fanout", "oneUser")),
+    ("nox", "4. Nox", signal_body.NOX, ("nox",)),
 )
 
 # What each limit of the settings counts.
@@ -104,7 +104,7 @@ def _shape(
     document: Mapping[str, Any],
     anchor: str,
     title: str,
-    shape: fields.Shape,
+    shape: signal_body.Shape,
     names: tuple[str, ...],
 ) -> dict[str, object]:
     return {

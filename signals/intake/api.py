@@ -46,9 +46,9 @@ from signals.intake.models import (
 )
 from signals.intake.receive import check, receive, record_bad_signature
 from signals.intake.sender import SignerAuthentication
-from signals.law import fields
-from signals.law.fields import Shape
+from signals.law import signal_body
 from signals.law.refusals import ELECTED, NoCard, NoElection, NonceUsed
+from signals.law.signal_body import Shape
 from tokens.callers.authentication import BearerAuthentication, CredentialReader
 from tokens.callers.permissions import count_failure
 from tokens.choices import Source
@@ -58,11 +58,11 @@ class SignalParameters(StrictSerializer):
     """The parameters that find a signal: its nonce, and who sent it (contract, section 4)."""
 
     nonce = serializers.CharField(
-        max_length=fields.MAX_NONCE_LENGTH,
+        max_length=signal_body.MAX_NONCE_LENGTH,
         validators=[
             RegexValidator(
-                rf"^[{fields.VISIBLE}]+\Z",  # $ would let a newline follow
-                f"Send 1 to {fields.MAX_NONCE_LENGTH} visible ASCII characters.",
+                rf"^[{signal_body.VISIBLE}]+\Z",  # $ would let a newline follow
+                f"Send 1 to {signal_body.MAX_NONCE_LENGTH} visible ASCII characters.",
                 FieldCode.FORM,
             )
         ],
@@ -107,18 +107,18 @@ def described(shape: Shape) -> Body:
     return Body(shape.name, schema)
 
 
-DEPLOY_SIGNAL = described(fields.DEPLOY)
+DEPLOY_SIGNAL = described(signal_body.DEPLOY)
 FLOOR_SIGNAL = PolymorphicProxySerializer(
     "FloorSignal",
-    [described(fields.ONE_DESK), described(fields.FANOUT)],
+    [described(signal_body.ONE_DESK), described(signal_body.FANOUT)],
     resource_type_field_name=None,
 )
 PUSHED_SIGNAL = PolymorphicProxySerializer(
     "PushedSignal",
     {
-        Source.TRADINGVIEW.value: described(fields.AUTOMATION),
+        Source.TRADINGVIEW.value: described(signal_body.AUTOMATION),
         Source.FLOOR.value: FLOOR_SIGNAL,
-        Source.NOX.value: described(fields.NOX),
+        Source.NOX.value: described(signal_body.NOX),
     },
     resource_type_field_name="source",
 )

@@ -25,8 +25,8 @@ from signals.intake.models import Outcome, Signal
 from signals.intake.sender import signer_of
 from signals.intake.statements import DecisionState, StateQuery
 from signals.law import rules
-from signals.law.fields import Mode, Submission
 from signals.law.refusals import NonceUsed
+from signals.law.signal_body import Mode, Submission
 from tokens.choices import Source
 from tokens.models import SigningSecret, Token
 

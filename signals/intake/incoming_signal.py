@@ -11,7 +11,7 @@ from events.actors import Actor
 from events.http.limits import try_consume_in_process
 from events.http.refusals import ExchangeSecret, Refused
 from events.json_schema import JsonObject
-from signals.law.fields import nonce_of
+from signals.law.signal_body import nonce_of
 from tokens.choices import Source
 from tokens.crypto.exchange_secrets import contains_secret
 from tokens.models import SigningSecret, Token

@@ -16,8 +16,8 @@ from events.http.schemas import PaperOnly
 from events.json_schema import Count, DateTime, Example, JsonSchema, Position, one_of, pattern
 from events.kinds import Kind, data_of
 from events.times import to_rfc3339
-from signals.law import fields
-from signals.law.fields import (
+from signals.law import signal_body
+from signals.law.signal_body import (
     DIGITS_AFTER_POINT,
     DIGITS_BEFORE_POINT,
     MAX_DECISION_REF_LENGTH,
@@ -50,7 +50,7 @@ Amount = Annotated[
     ),
 ]
 EXAMPLE_NONCE = "20261120-0930-1"
-Nonce = Annotated[str, JsonSchema(fields.NONCE.schema), Example(EXAMPLE_NONCE)]
+Nonce = Annotated[str, JsonSchema(signal_body.NONCE.schema), Example(EXAMPLE_NONCE)]
 Path = Annotated[str, JsonSchema(format="uri-reference")]
 SourceName = Annotated[str, one_of(Source), Example(Source.FLOOR.value)]
 ModeName = Annotated[str, one_of(Mode), Example(Mode.PAPER.value)]
@@ -68,7 +68,7 @@ class SignalOfDesk(PairAndDirection):
     userId: TargetDesk
     botId: BotId | None
     sizeQuote: Amount | None
-    rationale: Annotated[str, JsonSchema(fields.RATIONALE.schema)] | None
+    rationale: Annotated[str, JsonSchema(signal_body.RATIONALE.schema)] | None
     receivedAt: DateTime
     position: Position
 
@@ -77,8 +77,8 @@ class SignalRecord(SignalOfDesk):
     """A signal as its sender and the platform see it."""
 
     nonce: Nonce
-    traceId: Annotated[str, JsonSchema(fields.TRACE_ID.schema)] | None
-    decisionRef: Annotated[str, JsonSchema(fields.DECISION_REF.schema)] | None
+    traceId: Annotated[str, JsonSchema(signal_body.TRACE_ID.schema)] | None
+    decisionRef: Annotated[str, JsonSchema(signal_body.DECISION_REF.schema)] | None
 
 
 class FirstAnswer(PaperOnly):
@@ -101,8 +101,8 @@ class FirstAnswer(PaperOnly):
 
 
 Ignored = Annotated[
-    list[Annotated[str, JsonSchema(maxLength=fields.MAX_IGNORED_LENGTH)]],
-    JsonSchema(maxItems=fields.MAX_IGNORED),
+    list[Annotated[str, JsonSchema(maxLength=signal_body.MAX_IGNORED_LENGTH)]],
+    JsonSchema(maxItems=signal_body.MAX_IGNORED),
     Example([]),
 ]
 

@@ -23,8 +23,8 @@ from signals.intake.incoming_signal import Allowance, IncomingSignal
 from signals.intake.models import CHECKED, Accepted, Checked, Signal
 from signals.intake.recording import submit
 from signals.intake.statements import DecisionState
-from signals.law import fields, rules
-from signals.law.fields import Submission
+from signals.law import rules, signal_body
+from signals.law.signal_body import Submission
 from tokens.choices import Source
 
 logger = logging.getLogger(__name__)
@@ -107,7 +107,7 @@ def judge(
 def parse_lawful(incoming: IncomingSignal) -> Submission:
     """Parses a body. Raises the refusal of the law that applies. Uses no database."""
     rules.check_body(incoming.body)
-    return fields.read(incoming.body, incoming.deploy_to)
+    return signal_body.read(incoming.body, incoming.deploy_to)
 
 
 def record_bad_signature(body: JsonObject, request_id: str | None) -> None:

@@ -20,7 +20,7 @@ from events.http.refusals import (
     TimestampInvalid,
 )
 from events.json_schema import JsonObject
-from signals.law.fields import Submission
+from signals.law.signal_body import Submission
 from tokens.callers.authentication import BearerAuthentication, live_secrets, read_bearer
 from tokens.callers.permissions import count_failure
 from tokens.choices import Source

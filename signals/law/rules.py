@@ -10,7 +10,7 @@ from desks.pairs import PairAndDirection
 from events.http.refusals import ExchangeSecret, FieldCode, Invalid
 from events.json_schema import JsonObject
 from signals.law import refusals
-from signals.law.fields import Mode, Submission
+from signals.law.signal_body import Mode, Submission
 from tokens.crypto.exchange_secrets import contains_secret
 
 LAW = (

@@ -48,7 +48,7 @@ from signals.reports.explanation import story_of
 from signals.reports.reasons import title_of
 from signals.site.downloads import download
 from signals.site.own_data import all_pages, csv_line
-from tokens.callers.sessions import session_credential
+from tokens.callers.stream_sessions import session_credential
 
 # --- The search -----------------------------------------------------------------------------------
 

@@ -27,7 +27,8 @@ MODEL = re.compile(rf"(?:admin:)?({'|'.join(APPS)})[._]([A-Za-z]+)(?:_.*)?")
 def test_the_pure_modules_import_no_framework():
     """The linter does not count what a package's ``__init__`` imports."""
     script = (
-        f"import sys, signals.law.rules, signals.law.fields, {', '.join(PURE['source_modules'])}\n"
+        "import sys, signals.law.rules, signals.law.signal_body\n"
+        f"import {', '.join(PURE['source_modules'])}\n"
         f"print(sorted(sys.modules.keys() & set({PURE['forbidden_modules']!r})))"
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)

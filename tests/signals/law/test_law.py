@@ -8,7 +8,6 @@ import pytest
 from desks.pairs import PairAndDirection
 from events.http.refusals import ExchangeSecret, Invalid
 from signals.law import rules
-from signals.law.fields import Mode, Submission
 from signals.law.refusals import (
     DeskNotReady,
     DirectionMismatch,
@@ -20,6 +19,7 @@ from signals.law.refusals import (
     SignalTooOld,
     TickerOnly,
 )
+from signals.law.signal_body import Mode, Submission
 from tests.signals.bodies import deploy, fanout
 from tokens.choices import Source
 

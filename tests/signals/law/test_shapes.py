@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from events.http.refusals import Invalid
 from events.http.strict_json import Number
 from signals.intake.sender import signer_of
-from signals.law import fields
-from signals.law.fields import Mode
+from signals.law import signal_body
+from signals.law.signal_body import Mode
 from tests.signals.bodies import deploy, fanout, nox
 from tokens.choices import Source
 
@@ -34,7 +34,7 @@ def without(body, *names):
 def faults(body, deploy_to=None) -> dict[str, str]:
     """The faults of a body, by field."""
     with pytest.raises(Invalid) as refused:
-        fields.read(body, deploy_to)
+        signal_body.read(body, deploy_to)
     return {fault["field"]: fault["code"] for fault in refused.value.members["errors"]}
 
 
@@ -42,31 +42,31 @@ def faults(body, deploy_to=None) -> dict[str, str]:
 
 
 def test_an_automations_signal():
-    read = fields.read(bot())
+    read = signal_body.read(bot())
     assert (read.source, read.bot_id, read.mode) == (Source.TRADINGVIEW, "bot_1", Mode.PAPER)
     assert (read.fanout, read.user_id, read.has_target) == (False, None, True)
     assert signer_of(read) == "bot_1"
 
 
 def test_a_deploy_to_the_desk_of_the_path():
-    read = fields.read(deploy(), USER_ID)
+    read = signal_body.read(deploy(), USER_ID)
     assert (read.source, read.user_id, read.fanout) == (Source.FLOOR, USER_ID, False)
     assert signer_of(read) == "floor"
 
 
 def test_the_deploy_on_the_hook_names_its_desk_and_shares_the_signer():
-    read = fields.read(floor())
+    read = signal_body.read(floor())
     assert (read.user_id, read.fanout, signer_of(read)) == (USER_ID, False, "floor")
 
 
 def test_a_fan_out_to_all_and_one_restricted_to_a_desk():
-    assert fields.read(fanout()).user_id is None
-    read = fields.read(fanout(userId=USER_ID))
+    assert signal_body.read(fanout()).user_id is None
+    read = signal_body.read(fanout(userId=USER_ID))
     assert (read.fanout, read.user_id) == (True, USER_ID)
 
 
 def test_nox_names_its_nonce_action_id():
-    read = fields.read(nox(action_id="act_9", size_quote=Number("0.10"), decision_ref="d"))
+    read = signal_body.read(nox(action_id="act_9", size_quote=Number("0.10"), decision_ref="d"))
     assert (read.nonce, read.trace_id, signer_of(read)) == ("act_9", "trc_1", "nox")
     assert (read.size_quote, read.decision_ref) == (Decimal("0.10"), "d")
 
@@ -78,7 +78,7 @@ def test_nox_names_its_nonce_action_id():
     "pair", ["A/B", "BTC/USDT", "1INCH/USD-T", "A.B_C-9/X", "A" * 20 + "/" + "9" * 20]
 )
 def test_a_pair_is_base_and_quote_of_1_to_20_characters_each(pair):
-    assert fields.read(fanout(pair=pair)).pair == pair
+    assert signal_body.read(fanout(pair=pair)).pair == pair
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_anything_else_is_not_a_pair(pair):
 @pytest.mark.parametrize("direction", ["Long", "LONG", "buy", "", " long", 1, ["long"], True, {}])
 def test_a_direction_is_long_or_short(direction):
     assert faults(fanout(direction=direction)) == {"direction": "choice"}
-    assert fields.read(fanout(direction="short")).direction == "short"
+    assert signal_body.read(fanout(direction="short")).direction == "short"
 
 
 # --- Mode ---------------------------------------------------------------------------------------
@@ -120,22 +120,22 @@ def test_a_direction_is_long_or_short(direction):
 
 @pytest.mark.parametrize("body", [bot, floor, fanout])
 def test_mode_is_absent_null_or_paper_except_for_nox(body):
-    assert fields.read(without(body(), "mode")).mode == Mode.PAPER
-    assert fields.read(body(mode=None)).mode == Mode.PAPER
-    assert fields.read(body(mode="paper")).mode == Mode.PAPER
+    assert signal_body.read(without(body(), "mode")).mode == Mode.PAPER
+    assert signal_body.read(body(mode=None)).mode == Mode.PAPER
+    assert signal_body.read(body(mode="paper")).mode == Mode.PAPER
     for mode in ("draft", "dry_run", "Paper", "", 1, ["paper"], True):
         assert faults(body(mode=mode)) == {"mode": "choice"}
 
 
 def test_the_deploys_mode_is_absent_null_or_paper():
     for body in (without(deploy(), "mode"), deploy(mode=None), deploy(mode="paper")):
-        assert fields.read(body, USER_ID).mode == Mode.PAPER
+        assert signal_body.read(body, USER_ID).mode == Mode.PAPER
     assert faults(deploy(mode="draft"), USER_ID) == {"mode": "choice"}
 
 
 @pytest.mark.parametrize("mode", ["draft", "dry_run", "paper"])
 def test_nox_requires_a_mode(mode):
-    assert fields.read(nox(mode=mode)).mode == mode
+    assert signal_body.read(nox(mode=mode)).mode == mode
 
 
 def test_nox_without_a_mode_or_fanout_is_invalid():
@@ -149,7 +149,7 @@ def test_nox_without_a_mode_or_fanout_is_invalid():
 
 def test_floor_without_fanout_requires_a_desk():
     for body in (floor(), floor(fanout=False), floor(fanout=None)):
-        assert fields.read(body).user_id == USER_ID
+        assert signal_body.read(body).user_id == USER_ID
     for body in (without(floor(), "userId"), floor(userId=None), floor(userId=None, fanout=False)):
         assert faults(body) == {"userId": "required"}
 
@@ -171,8 +171,8 @@ def test_the_deploy_path_does_not_fan_out_and_names_one_desk():
     assert faults(deploy(fanout=True), USER_ID) == {"fanout": "contradiction"}
     assert faults(deploy(userId="usr_other"), USER_ID) == {"userId": "contradiction"}
     for body in (deploy(fanout=False), deploy(fanout=None), deploy(userId=USER_ID)):
-        assert fields.read(body, USER_ID).user_id == USER_ID
-    assert fields.read(deploy(userId=None), USER_ID).user_id == USER_ID
+        assert signal_body.read(body, USER_ID).user_id == USER_ID
+    assert signal_body.read(deploy(userId=None), USER_ID).user_id == USER_ID
 
 
 @pytest.mark.parametrize("source", ["tradingview", "nox", "Floor", "", None, 5, ["floor"], {}])
@@ -191,8 +191,8 @@ def test_an_unknown_source_is_invalid(source):
 @pytest.mark.parametrize("nonce", ["1", "x" * 128, "!~", "a/b?c=d&e#f", "{{timenow}}"])
 def test_a_nonce_is_1_to_128_visible_ascii_characters(nonce):
     for body in (bot, floor, fanout):
-        assert fields.read(body(nonce=nonce)).nonce == nonce
-    assert fields.read(deploy(nonce=nonce), USER_ID).nonce == nonce
+        assert signal_body.read(body(nonce=nonce)).nonce == nonce
+    assert signal_body.read(deploy(nonce=nonce), USER_ID).nonce == nonce
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_a_nonce_is_required_everywhere():
 
 def test_the_ids_of_nox_have_their_prefixes_and_at_most_128_characters():
     longest = nox(action_id="act_" + "x" * 124, trace_id="trc_" + "x" * 124)
-    assert len(fields.read(longest).nonce) == 128
+    assert len(signal_body.read(longest).nonce) == 128
     assert faults(nox(action_id="act_" + "x" * 125)) == {"action_id": "form"}
     assert faults(nox(action_id="n-1", trace_id="act_1")) == {
         "action_id": "form",
@@ -232,10 +232,10 @@ def test_the_ids_of_nox_have_their_prefixes_and_at_most_128_characters():
 )
 def test_the_time_of_a_bots_signal_is_of_rfc_3339(sent_at):
     assert set(faults(bot(sentAt=sent_at))) == {"sentAt"}
-    assert fields.read(bot(sentAt="2026-11-20T09:30:00+05:30")).sent_at.isoformat() == (
+    assert signal_body.read(bot(sentAt="2026-11-20T09:30:00+05:30")).sent_at.isoformat() == (
         "2026-11-20T04:00:00+00:00"
     )
-    assert fields.read(bot(sentAt=None)).sent_at is None
+    assert signal_body.read(bot(sentAt=None)).sent_at is None
 
 
 # --- What nox says beside it --------------------------------------------------------------------
@@ -261,7 +261,7 @@ def test_the_time_of_a_bots_signal_is_of_rfc_3339(sent_at):
     ],
 )
 def test_a_size_has_at_most_15_digits_before_and_8_after_the_point(amount):
-    assert fields.read(nox(size_quote=Number(amount))).size_quote == Decimal(amount)
+    assert signal_body.read(nox(size_quote=Number(amount))).size_quote == Decimal(amount)
 
 
 @pytest.mark.parametrize(
@@ -300,11 +300,11 @@ def test_a_size_is_a_number(amount):
 @given(st.integers(1, 10**23 - 1))
 def test_every_amount_within_the_bounds_is_read_exactly(units):
     amount = Decimal(units).scaleb(-8)
-    assert fields.read(nox(size_quote=Number(str(amount)))).size_quote == amount
+    assert signal_body.read(nox(size_quote=Number(str(amount)))).size_quote == amount
 
 
 def test_a_size_may_be_a_whole_number():
-    assert fields.read(nox(size_quote=10**15 - 1)).size_quote == Decimal(10**15 - 1)
+    assert signal_body.read(nox(size_quote=10**15 - 1)).size_quote == Decimal(10**15 - 1)
     assert faults(nox(size_quote=10**15)) == {"size_quote": "range"}
     assert faults(nox(size_quote=0)) == {"size_quote": "range"}
 
@@ -313,7 +313,7 @@ def test_a_size_may_be_a_whole_number():
     "rationale", ["", "x" * 500, "é" * 500, "🚀" * 500, "a\nb\tc", "\u2028\u200b", "<b>&amp;</b>"]
 )
 def test_a_rationale_is_at_most_500_code_points_of_plain_text(rationale):
-    assert fields.read(nox(rationale=rationale)).rationale == rationale
+    assert signal_body.read(nox(rationale=rationale)).rationale == rationale
 
 
 @pytest.mark.parametrize("rationale", ["x" * 501, "🚀" * 501])
@@ -330,7 +330,7 @@ def test_a_rationale_has_no_control_character_except_newline_and_tab(number):
     ("sent", "stored"), [("a\r\nb", "a\nb"), ("\r\n\r\n", "\n\n"), ("a\n\r\nb\t", "a\n\nb\t")]
 )
 def test_a_crlf_of_a_rationale_is_read_as_a_newline(sent, stored):
-    assert fields.read(nox(rationale=sent)).rationale == stored
+    assert signal_body.read(nox(rationale=sent)).rationale == stored
 
 
 @pytest.mark.parametrize("rationale", ["a\rb", "a\r", "\r\r\n", "a\n\r", "\r\n\x00"])
@@ -339,13 +339,13 @@ def test_any_other_carriage_return_is_a_control_character(rationale):
 
 
 def test_the_length_of_a_rationale_is_that_of_what_was_sent():
-    assert fields.read(nox(rationale="\r\n" * 250)).rationale == "\n" * 250
+    assert signal_body.read(nox(rationale="\r\n" * 250)).rationale == "\n" * 250
     assert faults(nox(rationale="\r\n" * 250 + "x")) == {"rationale": "length"}
 
 
 def test_a_decision_ref_is_text_of_at_most_128_characters():
     for text in ("", "x" * 128, "é\t\n\x01"):
-        assert fields.read(nox(decision_ref=text)).decision_ref == text
+        assert signal_body.read(nox(decision_ref=text)).decision_ref == text
     assert faults(nox(decision_ref="x" * 129)) == {"decision_ref": "length"}
     for wrong in (5, True, ["x"], {}):
         assert faults(nox(decision_ref=wrong, rationale=wrong)) == {
@@ -357,12 +357,12 @@ def test_a_decision_ref_is_text_of_at_most_128_characters():
 def test_null_is_the_same_as_absent_for_every_optional_field():
     optional = {"userId": None, "size_quote": None, "rationale": None, "decision_ref": None}
     bare = without(nox(action_id="act_1"), *optional)
-    assert fields.read({**bare, **optional}) == fields.read(bare)
+    assert signal_body.read({**bare, **optional}) == signal_body.read(bare)
     for body in (bot(nonce="1"), fanout(nonce="1")):
-        assert fields.read({**body, "mode": None}) == fields.read(without(body, "mode"))
+        assert signal_body.read({**body, "mode": None}) == signal_body.read(without(body, "mode"))
     for name in ("mode", "fanout"):
         body = floor(nonce="1")
-        assert fields.read({**body, name: None}) == fields.read(without(body, name))
+        assert signal_body.read({**body, name: None}) == signal_body.read(without(body, name))
 
 
 # --- Many faults, and what is ignored -----------------------------------------------------------
@@ -432,14 +432,14 @@ SENTENCES = {
 )
 def test_each_fault_says_what_to_send(body, field, code, detail):
     with pytest.raises(Invalid) as refused:
-        fields.read(body)
+        signal_body.read(body)
     fault = {"field": field, "code": code, "detail": detail}
     assert fault in refused.value.members["errors"]
 
 
 def test_the_deploy_path_says_what_to_send():
     with pytest.raises(Invalid) as refused:
-        fields.read(deploy(fanout=True, userId="usr_other", source="nox"), USER_ID)
+        signal_body.read(deploy(fanout=True, userId="usr_other", source="nox"), USER_ID)
     said = {(fault["field"], fault["detail"]) for fault in refused.value.members["errors"]}
     assert said == {
         ("fanout", SENTENCES["fanout"]),
@@ -449,20 +449,24 @@ def test_the_deploy_path_says_what_to_send():
 
 
 def test_only_the_names_of_unknown_fields_are_reported():
-    assert fields.read(fanout()).ignored == ()
-    assert fields.read(fanout(ticker="BTCUSDT", x=1, note=None)).ignored == ("ticker", "x", "note")
+    assert signal_body.read(fanout()).ignored == ()
+    assert signal_body.read(fanout(ticker="BTCUSDT", x=1, note=None)).ignored == (
+        "ticker",
+        "x",
+        "note",
+    )
 
 
 @pytest.mark.parametrize("name", ["fanout", "userId", "action_id", "rationale", "size_quote"])
 def test_a_field_of_another_shape_counts_as_unknown(name):
-    read = fields.read(bot(**{name: "whatever"}))
+    read = signal_body.read(bot(**{name: "whatever"}))
     assert read.ignored == (name,)
     assert (read.user_id, read.fanout, read.rationale) == (None, False, None)
 
 
 def test_at_most_20_ignored_names_of_at_most_64_characters_are_reported():
     more = {f"{number:03}" + "x" * 100: number for number in range(30)}
-    ignored = fields.read(fanout(**more)).ignored
+    ignored = signal_body.read(fanout(**more)).ignored
     assert len(ignored) == 20
     assert all(len(name) == 64 for name in ignored)
     assert ignored[0].startswith("000")
@@ -499,7 +503,7 @@ NAMES = [
 )
 def test_any_body_is_read_or_refused_and_never_an_exception(body, source, deploy_to):
     try:
-        read = fields.read({**body, "source": source}, deploy_to)
+        read = signal_body.read({**body, "source": source}, deploy_to)
     except Invalid:
         return
     assert 1 <= len(read.nonce) <= 128

@@ -13,8 +13,8 @@ from events.actors import SYSTEM
 from tests import factories
 from tests.client import signed_in
 from tokens.account_closing import close_account, deactivate
-from tokens.callers.sessions import SESSIONS, session_credential
 from tokens.callers.staff import MAX_SESSION_AGE
+from tokens.callers.stream_sessions import SESSIONS, session_credential
 
 pytestmark = pytest.mark.django_db
 
