@@ -126,9 +126,9 @@ class TestRunners:
             await close_connections()
 
         asyncio.run(everybody())
-        # One each in turn, not one for each webhook. Before the turns begin, a second's go to
-        # whoever asks first, and in the end each of the four has one more.
-        assert sent[greedy] <= sent[modest] + 10 + 4
+        # One each in turn, and not one for each webhook, which would be four times as many. Before
+        # the turns begin, a second's go to whoever asks first.
+        assert sent[greedy] < 3 * sent[modest]
 
     def test_the_platforms_are_not_counted_and_off_is_off(self, settings, heard):
         found = heard()
