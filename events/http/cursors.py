@@ -15,14 +15,16 @@ import hashlib
 import hmac
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from django.conf import settings
 from django.db.models import Model, QuerySet
 from django.utils.crypto import salted_hmac
 
 from events.http.refusals import CursorLost, FieldCode, Invalid
-from events.models import Identity
+
+if TYPE_CHECKING:  # the bench makes cursors without the apps
+    from events.models import Identity
 
 CURSOR_FIELD = "after"
 LOG = "events"
@@ -38,7 +40,7 @@ Row = TypeVar("Row")
 ModelRow = TypeVar("ModelRow", bound=Model)
 
 
-def log_cursor(epoch: str, position: int, event: Identity | None = None) -> str:
+def log_cursor(epoch: str, position: int, event: "Identity | None" = None) -> str:
     """The cursor of a position in the log, with the digest of the event there.
 
     ``event`` None: no event is there.
@@ -48,7 +50,7 @@ def log_cursor(epoch: str, position: int, event: Identity | None = None) -> str:
 
 
 def log_position(
-    cursor: str, epoch: str, head: int, event_at: Callable[[int], Identity | None]
+    cursor: str, epoch: str, head: int, event_at: "Callable[[int], Identity | None]"
 ) -> int:
     """The position of a cursor of the log.
 
@@ -71,7 +73,9 @@ def place_of(cursor: str) -> tuple[str, int]:
     return epoch, position
 
 
-def scan_cursor(name: str, epoch: str, start: int, key: int, event: Identity | None = None) -> str:
+def scan_cursor(
+    name: str, epoch: str, start: int, key: int, event: "Identity | None" = None
+) -> str:
     """The cursor of the list ``name`` after ``key``, in a scan that began at ``start``.
 
     A list that changes while it is read is scanned: every page says what it is complete up to.
@@ -83,7 +87,7 @@ def scan_cursor(name: str, epoch: str, start: int, key: int, event: Identity | N
 
 
 def scan_place(
-    cursor: str, name: str, epoch: str, head: int, event_at: Callable[[int], Identity | None]
+    cursor: str, name: str, epoch: str, head: int, event_at: "Callable[[int], Identity | None]"
 ) -> tuple[int, int]:
     """The start and the key of a cursor of a scan. Raises as ``log_position``."""
     place, digest = _split(cursor, name)
@@ -145,14 +149,14 @@ def invalid_cursor() -> Invalid:
     return Invalid.field(CURSOR_FIELD, FieldCode.CURSOR, detail)
 
 
-def _digest(epoch: str, event: Identity, secret_key: str) -> str:
+def _digest(epoch: str, event: "Identity", secret_key: str) -> str:
     """The id of the key, and the digest of an event of this epoch under it."""
     key_id, key = _cursor_key(secret_key)
     text = "\n".join([epoch, *map(str, event)])
     return key_id + hashlib.blake2b(text.encode(), key=key, digest_size=DIGEST_BYTES).hexdigest()
 
 
-def _is_of(digest: str, epoch: str, event: Identity | None) -> bool:
+def _is_of(digest: str, epoch: str, event: "Identity | None") -> bool:
     """Whether a digest is of this event. It is also if its key is not configured any more."""
     secret_keys = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
     keys = [key for key in secret_keys if digest.startswith(_cursor_key(key)[0])]

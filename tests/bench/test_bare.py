@@ -1,4 +1,4 @@
-"""The baseline of the benchmark loads in a web process, whatever the service imports."""
+"""The benchmark starts, and its baseline loads whatever the service imports."""
 
 import os
 import subprocess
@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from tests.bench.line import BARE
+from tests.server import ROOT
 
 pytestmark = [pytest.mark.processes, pytest.mark.once]
 
@@ -25,3 +26,11 @@ def test_the_baseline_loads_as_gunicorn_loads_it(tmp_path):
         text=True,
     )
     assert loaded.returncode == 0, loaded.stderr
+
+
+@pytest.mark.parametrize("name", ["tests.bench", "tests.bench.large"])
+def test_the_benchmarks_start(name):
+    started = subprocess.run(
+        [sys.executable, "-m", name, "--help"], capture_output=True, text=True, cwd=ROOT
+    )
+    assert started.returncode == 0, started.stderr
