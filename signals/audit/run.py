@@ -10,14 +10,14 @@ the events of one step at a time. The last step compares the rows with the table
 from array import array
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from heapq import merge
 from itertools import groupby
 from json import loads
 from operator import attrgetter, itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db import connection
 from django.db.models import Case, F, Model, QuerySet, TextField, Value, When
@@ -80,6 +80,18 @@ class Proved:
     owners: Iterable[tuple[str, Saved]] = ()
 
 
+class Stored(NamedTuple):
+    """What the database holds: the events and signals of some positions, and the rows of tables.
+
+    Each is sorted by owner; events and signals then by position. ``rows`` has every table at the
+    end of the log, and none before.
+    """
+
+    events: Iterable[LoggedEvent]
+    signals: Iterable[StoredSignal]
+    rows: Mapping[Table, Iterable[tuple[str, Row]]]
+
+
 def run_audit(
     proved: Proved | None = None,
     keep: Callable[[Owner], None] = lambda owner: None,
@@ -107,56 +119,23 @@ def replay(
 
     Without ``upto`` it checks all of them, and compares the rows of each table with the result.
     """
-    after, platform, standing = proved.position, Owner(findings), Standing()
-    check = partial(_check_positions, findings, standing)
-    parts = [_parts(_restore, proved.owners), _parts(check, _positions(after, upto))]
-    if upto is None:
-        parts += [_parts(partial(_compare, table), _rows(table)) for table in TABLES]
-    by_owner = itemgetter(0)
-    for owner_id, of_owner in groupby(merge(*parts, key=by_owner), key=by_owner):
-        owner = Owner(findings, owner_id, platform) if owner_id else platform
-        for _, take, items in of_owner:
-            take(owner, items)
-        standing.add(owner)
-        if upto is None:
-            owner.report_missing()
-        keep(owner)
+    standing = compare_owners(findings, proved, read(proved.position, upto), keep)
     for position in standing.wrong_fan_outs():
         findings.consent.breach(Signal.objects.get(position=position).public_id, "matched")
     if upto is None:
         for card_id, count in Card.objects.values_list("pk", "standing"):
             if count != standing.at(card_id):
                 findings.cards.breach(card_id, "standing")
-    state.check_order(findings, after, upto)
+    state.check_order(findings, proved.position, upto)
 
 
 # --- What is read ---------------------------------------------------------------------------------
 
 
-def _parts(
-    take: Callable[[Owner, Iterator[Any]], None], items: Iterable[tuple[Any, ...]]
-) -> Iterator[Part]:
-    """Divides what is sorted by owner, its first member. ``take`` takes what one owner has."""
-    for owner_id, of_owner in groupby(items, key=itemgetter(0)):
-        yield owner_id, take, of_owner
-
-
-def _positions(after: int, upto: int | None) -> Iterator[AtPosition]:
-    """What is at each of these positions, by owner and position."""
-    signals = _signals(after, upto)
-    signal = next(signals, None)
-    for event in _events(after, upto):
-        while signal and signal[:2] < event[:2]:
-            yield signal.owner, None, signal
-            signal = next(signals, None)
-        if signal and signal[:2] == event[:2]:
-            yield event.owner, event, signal
-            signal = next(signals, None)
-        else:
-            yield event.owner, event, None
-    while signal:
-        yield signal.owner, None, signal
-        signal = next(signals, None)
+def read(after: int, upto: int | None) -> Stored:
+    """Returns iterators that read these positions and, without ``upto``, the tables."""
+    rows = {table: _rows(table) for table in TABLES} if upto is None else {}
+    return Stored(_events(after, upto), _signals(after, upto), rows)
 
 
 def _events(after: int, upto: int | None) -> Iterator[LoggedEvent]:
@@ -202,7 +181,56 @@ def _by_bytes(owner: Combinable) -> Collate:
     return Collate(Coalesce(owner, Value("")), collation)
 
 
-# --- One owner ------------------------------------------------------------------------------------
+# --- Owners ---------------------------------------------------------------------------------------
+
+
+def compare_owners(
+    findings: Findings, proved: Proved, stored: Stored, keep: Callable[[Owner], None]
+) -> "Standing":
+    """Replays each owner's events after what was proved, and compares its signals and rows.
+
+    It reads nothing else. The cards and the fan-outs must agree with what it returns.
+    """
+    platform, standing = Owner(findings), Standing()
+    check = partial(_check_positions, findings, standing)
+    parts = [_parts(_restore, proved.owners), _parts(check, _positions(stored))]
+    parts += [_parts(partial(_compare, table), rows) for table, rows in stored.rows.items()]
+    by_owner = itemgetter(0)
+    for owner_id, of_owner in groupby(merge(*parts, key=by_owner), key=by_owner):
+        owner = Owner(findings, owner_id, platform) if owner_id else platform
+        for _, take, items in of_owner:
+            take(owner, items)
+        standing.add(owner)
+        if stored.rows:
+            owner.report_missing()
+        keep(owner)
+    return standing
+
+
+def _parts(
+    take: Callable[[Owner, Iterator[Any]], None], items: Iterable[tuple[Any, ...]]
+) -> Iterator[Part]:
+    """Divides what is sorted by owner, its first member. ``take`` takes what one owner has."""
+    for owner_id, of_owner in groupby(items, key=itemgetter(0)):
+        yield owner_id, take, of_owner
+
+
+def _positions(stored: Stored) -> Iterator[AtPosition]:
+    """What is at each position, by owner and position."""
+    signals = iter(stored.signals)
+    signal = next(signals, None)
+    for event in stored.events:
+        while signal and signal[:2] < event[:2]:
+            yield signal.owner, None, signal
+            signal = next(signals, None)
+        if signal and signal[:2] == event[:2]:
+            yield event.owner, event, signal
+            signal = next(signals, None)
+        else:
+            yield event.owner, event, None
+    while signal:
+        yield signal.owner, None, signal
+        signal = next(signals, None)
 
 
 def _restore(owner: Owner, items: Iterator[tuple[str, Saved]]) -> None:

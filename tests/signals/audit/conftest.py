@@ -6,6 +6,7 @@ from django.db import connection, transaction
 from desks.models import Automation, Card, Connection, Desk, Election
 from desks.models.chat import Chat
 from events.models import Event, Head
+from signals.audit.run import Stored, read
 from signals.intake.models import Signal
 from signals.webhooks.models import Subscription, SubscriptionSecret
 from tests.signals.audit import stage
@@ -50,3 +51,11 @@ def falsified(history, django_db_blocker):
     with django_db_blocker.unblock(), transaction.atomic():
         yield
         transaction.set_rollback(True)
+
+
+@pytest.fixture(scope="module")
+def stored(history, django_db_blocker):
+    """What an audit reads of the history. Tests compare it with something else in its place."""
+    with django_db_blocker.unblock():
+        events, signals, tables = read(0, None)
+        return Stored([*events], [*signals], {table: [*rows] for table, rows in tables.items()})

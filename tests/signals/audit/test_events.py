@@ -2,18 +2,27 @@
 
 import copy
 from datetime import timedelta
+from operator import attrgetter
 from typing import Any
 
 import pytest
 from django.db.models import F
 
+from desks.ids import USER
 from desks.models import Automation, Card, Connection, Desk, Election
 from events.kinds import Kind
 from events.models import Event, Head
 from events.times import to_rfc3339
-from signals.audit import findings
+from signals.audit.findings import MAX_EXAMPLES
 from signals.intake.models import Signal
-from tests.signals.audit.stage import broken, rolled_back
+from tests.signals.audit.stage import (
+    broken,
+    broken_by,
+    rolled_back,
+    spoken_of,
+    with_event,
+    with_values,
+)
 from tokens.choices import Source
 from tokens.models import SigningSecret, Token
 
@@ -26,6 +35,12 @@ SOME_KINDS = [Kind.DESK_CONNECTED, Kind.TOKEN_MINTED, Kind.SIGNAL_FILLED]
 
 def the_last(kind, **of):
     return Event.objects.filter(kind=kind, **of).latest("position")
+
+
+def the_last_read(stored, kind):
+    """The last event of a kind among what was read."""
+    events = (event for event in stored.events if event.kind == kind)
+    return max(events, key=attrgetter("position"))
 
 
 def change(event, **columns):
@@ -63,123 +78,106 @@ def forged(content, path):
 ONLY_IN_THE_LOG = {(Kind.SUBSCRIPTION_REWOUND, "data", name) for name in ("position", "skipped")}
 
 
-def spoken_of(event):
-    """The names that the audit may use for an event: its own, or that of its row."""
-    data = event.content["data"]
-    ids = [data.get(name) for name in ("id", "botId", "cardId")]
-    secret = data.get("secret") or {}
-    return {event.id, event.signal_id, event.topic, *ids, secret.get("id")} - {None}
-
-
 OF_SIGNALS = [kind for kind in KINDS if kind.startswith("signal.")]
 # The platform sees more than a desk does of signals only.
 CONTENTS = [(kind, "content") for kind in KINDS]
 CONTENTS += [(kind, "platform_content") for kind in OF_SIGNALS]
 
 
-def independent(kind, column):
-    """The last event of a kind, and those with the same members that no change of it concerns.
-
-    They are of other desks, or of other signals.
-    """
-    last = the_last(kind)
-    apart: dict[Any, Event] = {}
-    for event in Event.objects.filter(kind=kind).order_by("-position"):
-        is_alike = [*members(getattr(event, column))] == [*members(getattr(last, column))]
-        if is_alike:
-            apart.setdefault(event.signal_id or event.topic, event)
-    return list(apart.values())
+def test_a_change_of_any_member_of_any_kind_of_event_is_found(stored):
+    missed = set()
+    for kind, column in CONTENTS:
+        event = the_last_read(stored, kind)
+        content = getattr(event, column)
+        for path in members(content):
+            other = with_values(stored, event, **{column: forged(content, path)})
+            if not spoken_of(event) & named(broken_by(other)):
+                missed.add((kind, *path))
+    assert missed <= ONLY_IN_THE_LOG
 
 
-@pytest.mark.parametrize(("kind", "column"), CONTENTS)
-def test_a_change_of_any_member_of_any_kind_of_event_is_found(monkeypatch, falsified, kind, column):
-    """One audit looks at changes of different members in independent events."""
-    monkeypatch.setattr(findings, "MAX_EXAMPLES", 1000)
-    events = independent(kind, column)
-    paths = list(members(getattr(events[0], column)))
-    missed = []
-    for first in range(0, len(paths), len(events)):
-        changed = list(zip(paths[first:], events, strict=False))
-        with rolled_back():
-            for path, event in changed:
-                change(event, **{column: forged(getattr(event, column), path)})
-            found = named(broken())
-        missed += [path for path, event in changed if not spoken_of(event) & found]
-    # A row that is gone repeats nothing: that of the last event is there.
-    missed = [path for path in missed if not is_found(events[0], column, path)]
-    assert [path for path in missed if (kind, *path) not in ONLY_IN_THE_LOG] == []
+def test_a_number_of_skipped_events_that_no_skip_has_is_found(stored):
+    event = the_last_read(stored, Kind.SUBSCRIPTION_REWOUND)
+    for skipped in (0, 1001, "three", [3]):
+        content = {**event.content, "data": {**event.data, "skipped": skipped}}
+        found = broken_by(with_values(stored, event, content=content))
+        assert spoken_of(event) & named(found), skipped
 
 
-def is_found(event, column, path):
-    with rolled_back():
-        change(event, **{column: forged(getattr(event, column), path)})
-        return bool(spoken_of(event) & named(broken()))
+def test_an_event_with_any_wrong_content_is_reported(stored):
+    wrong = [
+        (the_last_read(stored, kind), {column: value})
+        for kind in SOME_KINDS
+        for column in ("content", "platform_content")
+        for value in ({}, [], "text", 7, {"signal": 1, "data": [1]})
+    ]
+    assert not_named(stored, wrong) == []
 
 
-@pytest.mark.parametrize("skipped", [0, 1001, "three", [3]])
-def test_a_number_of_skipped_events_that_no_skip_has_is_found(falsified, skipped):
-    event = the_last(Kind.SUBSCRIPTION_REWOUND)
-    change(event, content={**event.content, "data": {**event.data, "skipped": skipped}})
-    assert spoken_of(event) & named(broken())
+def not_named(stored, changes):
+    """The events that the audit does not name although they have these other values."""
+    return [
+        (event, values)
+        for event, values in changes
+        if not {event.id, event.signal_id} & named(broken_by(with_values(stored, event, **values)))
+    ]
 
 
-@pytest.mark.parametrize("column", ["content", "platform_content"])
-@pytest.mark.parametrize("value", [{}, [], "text", 7, {"signal": 1, "data": [1]}])
-@pytest.mark.parametrize("kind", SOME_KINDS)
-def test_an_event_with_any_wrong_content_is_reported(falsified, kind, column, value):
-    event = the_last(kind)
-    change(event, **{column: value})
-    assert {event.id, event.signal_id} & named(broken())
+def test_an_added_or_removed_member_is_found(stored):
+    events = [the_last_read(stored, kind) for kind in KINDS]
+    added = [(event, {**event.data, "more": 1}) for event in events]
+    removed = [(event, dict(list(event.data.items())[1:])) for event in events if event.data]
+    changes = [
+        (event, {"content": {**event.content, "data": data}}) for event, data in added + removed
+    ]
+    assert not_named(stored, changes) == []
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_added_or_removed_member_is_found(falsified, kind):
-    event = the_last(kind)
-    data = event.content["data"]
-    for other in ({**data, "more": 1}, dict(list(data.items())[1:]) if data else None):
-        if other is not None:
-            with rolled_back():
-                change(event, content={**event.content, "data": other})
-                assert {event.id, event.signal_id} & named(broken())
+def test_an_event_of_another_kind_is_found(stored):
+    kinds = list(Kind)
+    others = {kind: kinds[kinds.index(kind) - 1] for kind in KINDS}
+    assert missed_with(stored, "kind", others.items()) == []
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_event_of_another_kind_is_found(falsified, kind):
-    event, place = the_last(kind), list(Kind).index(kind)
-    change(event, kind=list(Kind)[place - 1])
-    assert broken()
+def missed_with(stored, column, values):
+    """The kinds whose last event may have another value without a broken promise."""
+    return [
+        (kind, value)
+        for kind, value in values
+        if not broken_by(with_values(stored, the_last_read(stored, kind), **{column: value}))
+    ]
 
 
-@pytest.mark.parametrize("kind", SOME_KINDS)
-@pytest.mark.parametrize("other", ["made.up", Kind.SIGNAL_REFUSED])
-def test_an_event_of_no_kind_or_of_a_refusal_is_found(falsified, kind, other):
-    change(the_last(kind), kind=other)
-    assert broken()
+def test_an_event_of_no_kind_or_of_a_refusal_is_found(stored):
+    others = [(kind, other) for kind in SOME_KINDS for other in ("made.up", Kind.SIGNAL_REFUSED)]
+    assert missed_with(stored, "kind", others) == []
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_event_with_the_topic_of_another_desk_is_found(falsified, kind):
-    event = the_last(kind)
-    change(event, topic=Desk.objects.exclude(public_id=event.topic).first().public_id)
-    assert broken()
+def test_an_event_with_the_topic_of_another_desk_is_found(stored):
+    one, two = sorted({event.owner for event in stored.events if event.owner.startswith(USER)})[:2]
+    topics = {kind: two if the_last_read(stored, kind).topic == one else one for kind in KINDS}
+    assert missed_with(stored, "topic", topics.items()) == []
 
 
-@pytest.mark.parametrize("kind", SOME_KINDS)
-@pytest.mark.parametrize("topic", [None, "all", "usr_nobody", "nobody"])
-def test_an_event_with_the_topic_of_no_desk_is_found(falsified, kind, topic):
-    event = Event.objects.filter(kind=kind).exclude(topic=topic).latest("position")
-    change(event, topic=topic)
-    assert broken()
+def test_an_event_with_the_topic_of_no_desk_is_found(stored):
+    topics = [
+        (kind, topic)
+        for kind in SOME_KINDS
+        for topic in (None, "all", "usr_nobody", "nobody")
+        if topic != the_last_read(stored, kind).topic
+    ]
+    assert missed_with(stored, "topic", topics) == []
 
 
 # --- The order of events --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("number", range(1, 12))
-def test_a_deleted_event_is_found(falsified, number):
-    event = Event.objects.order_by("position")[number * 7]
-    Event.objects.filter(pk=event.pk).delete()
-    assert event.id in broken()["positions"]
+def test_deleted_events_are_found(falsified):
+    """As many as a finding names."""
+    gone = Event.objects.order_by("position")[7::40][:MAX_EXAMPLES]
+    names = [event.id for event in gone]
+    Event.objects.filter(pk__in=[event.pk for event in gone]).delete()
+    assert broken()["positions"] == names
 
 
 def test_deleting_the_last_event_is_found_even_if_the_head_is_reset(falsified):
@@ -196,12 +194,12 @@ def test_a_wrong_head_is_found(falsified):
             assert broken() == {"positions": ["head"]}
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_event_repeated_at_the_end_is_found(falsified, kind):
-    event = the_last(kind)
-    event.position, event.at = put_at_the_end(event), Event.objects.latest("position").at
-    event.save(force_insert=True)
-    assert broken()
+def test_an_event_repeated_at_the_end_is_found(stored):
+    last = max(stored.events, key=attrgetter("position"))
+    end = {"position": last.position + 1, "at": last.at}
+    repeated = [the_last_read(stored, kind)._replace(**end) for kind in KINDS]
+    missed = [event.kind for event in repeated if not broken_by(with_event(stored, event))]
+    assert missed == []
 
 
 def put_at_the_end(event):

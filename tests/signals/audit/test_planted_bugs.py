@@ -1,7 +1,7 @@
 """The audit finds what mistakes in the code of the actions leave behind.
 
 Each case plants one mistake, by another line in the source of a function, and then lets two desks
-live through the actions.
+live through the actions: one is deactivated and comes back, the other one keeps what it has.
 """
 
 import inspect
@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from desks import actions, expectations
+from desks.models import Desk
 from events.actors import SYSTEM
 from signals.webhooks import actions as webhooks
-from tests.factories import a_bot, a_card, a_desk_token, a_ready_desk, expect, expecting
+from tests.factories import a_bot, a_card, a_desk, a_desk_token, a_ready_desk, expect, expecting
 from tests.signals.audit.stage import broken
 from tests.signals.webhooks.stage import a_webhooks_life
 from tokens import account_closing
@@ -26,7 +27,8 @@ pytestmark = [pytest.mark.django_db, pytest.mark.slow, pytest.mark.once]
 
 NOTHING = "(lambda *arguments, **named: None)("  # a call that does nothing
 # A function, a part of its source, the mistake in its place, and a promise that it breaks.
-BUGS: list[tuple[Callable[..., Any], str, str, str]] = [
+Bug = tuple[Callable[..., Any], str, str, str]
+OF_DESKS: list[Bug] = [
     (actions.disconnect, "close_elections(turn, desk, standing, reason)", "pass", "events"),
     (actions.disconnect, "turn.append(", NOTHING, "connections"),
     (actions.enrol, 'F("standing") + 1', 'F("standing") + 2', "cards"),
@@ -58,6 +60,8 @@ BUGS: list[tuple[Callable[..., Any], str, str, str]] = [
     (tokens._store_end, "rows.update(ends_at=moment)", "rows.update(ends_at=turn.at)", "secrets"),
     (tokens._remove_bots, "secrets = list(", "secrets = [] and list(", "events"),
     (tokens.end_desk, "_revoke_all(desk, actor)", "pass", "events"),
+]
+OF_WEBHOOKS: list[Bug] = [
     (tokens.end_desk, "desk_ends.send(Desk, desk=desk, turn=turn)", "pass", "events"),
     (webhooks._replace_url, "revision=row.revision + 1", "revision=row.revision", "subscriptions"),
     (webhooks.pause, "append(", NOTHING, "events"),
@@ -71,24 +75,7 @@ BUGS: list[tuple[Callable[..., Any], str, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("function", "right", "wrong", "promise"), BUGS)
-def test_a_mistake_in_an_action_is_found(monkeypatch, function, right, wrong, promise):
-    source = textwrap.dedent(inspect.getsource(function))
-    assert source.count(right) == 1
-    planted: dict[str, Any] = {}
-    exec(source.replace(right, wrong), function.__globals__, planted)  # noqa: S102 - our own source
-    monkeypatch.setattr(function, "__code__", planted[function.__name__].__code__)
-    two_desks_lives()
-    assert promise in broken()
-
-
-def test_the_lives_without_a_mistake_break_no_promise():
-    two_desks_lives()
-    assert broken() == {}
-
-
-def two_desks_lives() -> None:
-    """One desk is deactivated and comes back. The other one keeps what it has."""
+def desks_live() -> None:
     card, hour = a_card(), timedelta(hours=1)
     for is_deactivated in (True, False):
         desk = a_ready_desk(card)
@@ -100,11 +87,42 @@ def two_desks_lives() -> None:
             source=Source.TRADINGVIEW, automation=bot.automation, overlap=hour, actor=SYSTEM
         )
         tokens.remove_automation(automation=gone.automation, actor=SYSTEM)
-        a_webhooks_life(desk)
         actions.disconnect(desk=desk, actor=SYSTEM)
         actions.connect(desk=desk, venue="Kraken", actor=SYSTEM)
         actions.enrol(desk=desk, card_id=card.pk, actor=SYSTEM)
         if is_deactivated:
-            account_closing.deactivate(user=desk.user, actor=SYSTEM)
-            account_closing.reactivate(user=desk.user, actor=SYSTEM)
+            deactivate_and_reactivate(desk)
     actions.withdraw(desk=desk, actor=SYSTEM)
+
+
+def webhooks_live() -> None:
+    for is_deactivated in (True, False):
+        desk = a_desk()
+        a_webhooks_life(desk)
+        if is_deactivated:
+            deactivate_and_reactivate(desk)
+
+
+def deactivate_and_reactivate(desk: Desk) -> None:
+    account_closing.deactivate(user=desk.user, actor=SYSTEM)
+    account_closing.reactivate(user=desk.user, actor=SYSTEM)
+
+
+@pytest.mark.parametrize(
+    ("live", "function", "right", "wrong", "promise"),
+    [*((desks_live, *bug) for bug in OF_DESKS), *((webhooks_live, *bug) for bug in OF_WEBHOOKS)],
+)
+def test_a_mistake_in_an_action_is_found(monkeypatch, live, function, right, wrong, promise):
+    source = textwrap.dedent(inspect.getsource(function))
+    assert source.count(right) == 1
+    planted: dict[str, Any] = {}
+    exec(source.replace(right, wrong), function.__globals__, planted)  # noqa: S102 - our own source
+    monkeypatch.setattr(function, "__code__", planted[function.__name__].__code__)
+    live()
+    assert promise in broken()
+
+
+def test_the_lives_without_a_mistake_break_no_promise():
+    desks_live()
+    webhooks_live()
+    assert broken() == {}

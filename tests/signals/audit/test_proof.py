@@ -3,10 +3,11 @@
 import pytest
 from django.db.models import F
 
+from events.kinds import Kind
 from events.models import Event, Head
-from signals.audit.run import Proved, run_audit
+from signals.audit.run import Proved, Stored, read, run_audit
 from signals.intake.models import Signal
-from tests.signals.audit.stage import broken, proved_at, rolled_back
+from tests.signals.audit.stage import broken, broken_by, proved_at, with_values
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow, pytest.mark.once]
 
@@ -14,32 +15,63 @@ pytestmark = [pytest.mark.django_db, pytest.mark.slow, pytest.mark.once]
 STEP = 7  # positions from one audit that ended to the next
 
 
-def audited(proved=None):
-    """The names of the promises that an audit finds broken, and what it passes on."""
+def audited(stored, proved=None):
+    """The broken promises, and what the audit passes on of each owner."""
     owners = []
-    findings = run_audit(proved, lambda owner: owners.append((owner.id, owner.saved())))
-    return [name for name, finding in vars(findings).items() if finding.broken], owners
+    lines = broken_by(stored, proved, lambda owner: owners.append((owner.id, owner.saved())))
+    return lines, owners
 
 
-def test_an_audit_from_any_position_describes_the_rows_as_a_whole_one_does(falsified):
-    whole, head = audited(), Head.objects.get().position
-    assert whole[0] == []
-    for position in range(1, head + 1, STEP):
-        assert audited(proved_at(position)) == whole, position
+def divided(stored, position):
+    """What an audit up to a position proves, and what one from there reads."""
+    events, signals, rows = stored
+    proved = audited(Stored(up_to(events, position), up_to(signals, position), {}))[1]
+    return Proved(position, proved), Stored(after(events, position), after(signals, position), rows)
 
 
-def test_a_later_event_that_cannot_follow_is_found(falsified):
+def up_to(rows, position):
+    return [row for row in rows if row.position <= position]
+
+
+def after(rows, position):
+    return [row for row in rows if row.position > position]
+
+
+def test_an_audit_from_any_position_describes_the_rows_as_a_whole_one_does(stored):
+    whole = audited(stored)
+    assert whole[0] == {}
+    for position in range(1, len(stored.events) + 1, STEP):
+        proved, later = divided(stored, position)
+        assert audited(later, proved) == whole, position
+
+
+def test_it_reads_what_is_later_from_the_database(falsified, stored):
+    position = len(stored.events) // 4
+    events, signals, _ = read(position, None)
+    assert [*events] == after(stored.events, position)
+    assert [*signals] == after(stored.signals, position)
+    owners = []
+    run_audit(proved_at(position), lambda owner: owners.append((owner.id, owner.saved())))
+    assert owners == audited(stored)[1]
+
+
+def test_a_later_event_that_cannot_follow_is_found(stored):
     """Events of desks, cards and credentials, each as the first that an audit looks at again."""
+    events = [event for event in stored.events if not event.kind.startswith("signal.")]
+    forged = {"signal": None, "data": {"forged": 1}}
     missed = []
-    for event in Event.objects.exclude(kind__startswith="signal.").order_by("position")[::STEP]:
-        proved = proved_at(event.position - 1)
-        with rolled_back():
-            Event.objects.filter(pk=event.pk).update(
-                content={"signal": None, "data": {"forged": 1}}
-            )
-            if not broken(proved):
-                missed.append(event)
+    for event in events[::STEP]:
+        proved, later = divided(stored, event.position - 1)
+        if not broken_by(with_values(later, event, content=forged), proved):
+            missed.append(event)
     assert missed == []
+
+
+def test_the_first_later_event_is_looked_at(falsified):
+    event = Event.objects.filter(kind=Kind.DESK_CONNECTED).latest("position")
+    proved = proved_at(event.position - 1)
+    Event.objects.filter(pk=event.pk).update(content={"signal": None, "data": {"forged": 1}})
+    assert f"{event.id} (unreadable)" in broken(proved)["events"]
 
 
 def test_a_later_signal_is_compared_with_the_rows_that_were_proved(falsified):

@@ -10,7 +10,7 @@ from signals.webhooks.models import Subscription
 from tests.factories import a_staff_user
 from tests.signals.audit.stage import broken, drop_rules
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 
 def test_a_customer_who_was_made_staff_is_found(falsified):
