@@ -83,7 +83,7 @@ def tokens_on_old_keys(now: datetime) -> TokenQuerySet:
     A digest cannot be recomputed without the token's value, so it is replaced at the next use.
     """
     first = keys.key_id(settings.TOKEN_KEYS[0])
-    tokens = Token.objects.active(now).exclude(key_id=first)
+    tokens = Token.objects.active(now).exclude(key_id=first).select_related("desk")
     return tokens.order_by(F("last_used_at").asc(nulls_first=True), "id")
 
 

@@ -341,13 +341,10 @@ class Unavailable(Refused):
         "Send the same request again after the number of seconds in Retry-After. Keep the nonce of "
         "a signal: it may have been recorded."
     )
-    on_page = (
-        "The service could not answer in time. If you sent a form, look whether it took effect "
-        "before you send it again."
-    )
+    on_page = "If you sent a form, look whether it took effect before you send it again."
 
     def __init__(self, wait: Wait, detail: str | None = None, retry_after: int = 1) -> None:
         super().__init__(detail or f"{wait.meaning} {self.detail}")
-        self.sentence = detail or self.on_page
+        self.sentence = detail or f"{wait.meaning} {self.on_page}"
         self.wait = wait
         self.headers["Retry-After"] = str(retry_after)

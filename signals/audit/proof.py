@@ -17,7 +17,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from io import BufferedIOBase
-from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -99,7 +98,7 @@ def audit(file: Path, schema: Finding) -> Audit:
                 head = read_head()
                 is_last = head.position - place.position <= STEP
                 upto = head.position if is_last else place.position + STEP
-                proved = Proved(place.position, _owners(latest) if place.position else ())
+                proved = Proved(place.position, _owners(latest, place) if place.position else ())
                 place = place_at(head, upto, place)
                 beside = Path(folder) / str(upto)
                 with _successor(beside, place) as successor:
@@ -107,6 +106,8 @@ def audit(file: Path, schema: Finding) -> Audit:
                         run_audit(proved, successor.add, findings)
                     else:
                         replay(findings, proved, successor.add, upto)
+            if latest.parent == Path(folder):
+                latest.unlink()
             latest = beside
             if not any(finding.broken for finding in findings):
                 latest = beside.replace(file)
@@ -142,9 +143,12 @@ def _usable(file: Path, head: Head) -> tuple[Place, str]:
     return place, ""
 
 
-def _owners(file: Path) -> Iterator[Any]:
-    """The rows of each owner in the file."""
-    return islice(_lines(file), 1, None)
+def _owners(file: Path, place: Place) -> Iterator[Any]:
+    """The rows of each owner at this place. Another audit may have replaced the file meanwhile."""
+    lines = _lines(file)
+    if next(lines, None) != asdict(place):
+        raise ProofUnreadableError
+    yield from lines
 
 
 def _lines(file: Path) -> Iterator[Any]:

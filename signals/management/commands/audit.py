@@ -51,7 +51,9 @@ class Command(LogCommand):
             with TemporaryDirectory() as folder:
                 done = audit(file or Path(folder) / "proof", schema)
         except (ProofUnreadableError, OSError) as fault:
-            what = f"{file} cannot be read or written. Without it the audit looks at the whole log."
+            what = "No temporary file can be written."
+            if file:
+                what = f"{file} cannot be read or written. Without it the whole log is looked at."
             raise CommandError(what, returncode=COULD_NOT_RUN) from fault
         except DatabaseError as fault:
             if not schema.broken:
