@@ -20,7 +20,7 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 
-from tests.bench import batches, cpu, delivery, earlier, growth, live, model, reads, report, signals
+from tests.bench import batches, cpu, delivery, growth, live, model, reads, report, signals
 from tests.bench.line import QUICK, Effort, Line, bare_view
 from tests.bench.load import MANY
 from tests.bench.model import Parts
@@ -44,7 +44,6 @@ def lines(effort: Effort) -> Iterator[Line | Parts]:
             yield from signals.embedded(effort, folder)
         if effort.whole:
             yield from batches.with_slow_commits(effort)
-            yield from earlier.comparison(small, effort)
             yield from signals.workers(small, effort)
             yield from signals.limits(small, effort)
         ten = servers.enter_context(serving(ready=10)) if effort.whole else small

@@ -55,7 +55,7 @@ class Effort:
     """The size of a run: rounds, seconds of a round, the rows of the large service, live readers.
 
     ``whole`` adds a warm-up, more connections and threads, and the measurements that need more
-    servers: the number of workers, the cost of limits, slow commits, an earlier version, and the
+    servers: the number of workers, the cost of limits, slow commits, and the
     comparison with a small service.
     """
 
