@@ -112,6 +112,7 @@ def test_the_open_page_of_a_webhook_shows_tests_and_deliveries(trader, tmp_path)
         page.evaluate("window.unchanged = true")
         expect(state).to_have_text("active")
         expect(attempts.first).to_contain_text("Test")
+        expect(attempts.first).not_to_contain_text("no answer")  # saved after the state
         tests = attempts.count()
         fill(trader.service, 1)
         expect(attempts).to_have_count(tests + 1)
