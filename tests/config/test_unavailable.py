@@ -49,7 +49,10 @@ def test_a_page_asks_to_come_again():
         answer = browser.get("/desk/enrol")
     assert (answer.status_code, problem(answer)) == (503, "unavailable")
     assert answer["Retry-After"] == "1"
-    assert "Try again in less than a minute." in words(answer)
+    said = words(answer)
+    assert "The database is not available. If you sent a form, look whether it took effect" in said
+    assert "Try again in less than a minute." in said
+    assert "nonce" not in said
 
 
 def test_so_it_does_when_only_the_session_cannot_be_saved(desk):
