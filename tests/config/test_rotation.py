@@ -181,6 +181,17 @@ def test_the_most_recently_used_token_is_listed_last_with_its_time(desk, new_key
     assert waiting[1]["lastUsedAt"] == to_rfc3339(Token.objects.get(desk=desk).last_used_at)
 
 
+def test_one_statement_lists_the_tokens_of_many_desks(
+    desk, stranger, new_key, django_assert_num_queries
+):
+    a_desk_token(desk)
+    a_desk_token(stranger)
+    new_key()
+    with django_assert_num_queries(1):
+        records = [token.to_dict() for token in encrypted_texts.tokens_on_old_keys(timezone.now())]
+    assert {record["userId"] for record in records} == {desk.public_id, stranger.public_id}
+
+
 def test_revoked_and_expired_tokens_are_not_listed(desk, new_key):
     a_desk_token(desk)
     a_desk_token(desk)
