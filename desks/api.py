@@ -196,7 +196,8 @@ class Scan:
 
     def __init__(self, params: dict[str, Any]) -> None:
         self._params = params
-        self._head, self._last = read_end()
+        self._head, last = read_end()
+        self._known = {self._head.position: last}
         self.since = self._changed_since()
         self._name = self._list_name()
         self._start, self.after = self._head.position, self.since or 0
@@ -230,7 +231,9 @@ class Scan:
 
     def _event_at(self, position: int) -> Identity | None:
         """What tells the event at this position from another one. None if there is no event."""
-        return self._last if position == self._head.position else read_identity(position)
+        if position not in self._known:
+            self._known[position] = read_identity(position)
+        return self._known[position]
 
     def page(self, card: Card | None) -> tuple[Sequence[Listed], str | None]:
         """What is on the page, and the cursor of the next one; None at the end of the list."""
@@ -238,7 +241,8 @@ class Scan:
         return page_of(self._rows(card, limit + 1), limit, lambda row: self._cursor(row[1]))
 
     def _cursor(self, key: int) -> str:
-        return scan_cursor(self._name, self._head.epoch, self._start, key)
+        event = self._event_at(self._start)
+        return scan_cursor(self._name, self._head.epoch, self._start, key, event)
 
     def _rows(self, card: Card | None, limit: int) -> Sequence[Listed]:
         # Almost every desk may be not ready, or almost none: no one plan is good for both.

@@ -79,8 +79,7 @@ def scan_cursor(
     """The cursor of the list ``name`` after ``key``, in a scan that began at ``start``.
 
     A list that changes while it is read is scanned: every page says what it is complete up to.
-    ``event`` is the one at ``start``, whose digest the cursor has. No cursor is given one yet: the
-    release before refuses it.
+    ``event`` is the one at ``start``, whose digest the cursor has. None: no event is there.
     """
     digest = f".{_digest(epoch, event, settings.SECRET_KEY)}" if event else ""
     return _encode(name, f"{epoch}.{start}.{key}{digest}")

@@ -134,7 +134,10 @@ def test_a_page_costs_four_statements_whatever_its_size(engine, card, django_ass
         a_ready_desk(card)
     engine.get(DESKS)  # records the token's use
     with django_assert_num_queries(4):
-        engine.get(DESKS)
+        after = engine.get(f"{DESKS}?limit=2").json()["next"]
+    a_ready_desk(card)
+    with django_assert_num_queries(5):  # the event at which the list began, once
+        engine.get(f"{DESKS}?limit=2&after={after}")
 
 
 def test_unknown_parameters_and_values_are_refused_by_name(engine):

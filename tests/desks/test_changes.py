@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from desks import actions
+from desks import actions, api
 from desks.actions import open_desks
 from desks.models import Automation, Card, Desk
 from events.actors import SYSTEM
@@ -212,17 +212,21 @@ def test_the_cursors_of_another_history_are_lost(desk, stranger, engine):
         assert code(get(f"{DESKS}?{urlencode(query)}", engine)) == "cursor_lost"
 
 
-def test_a_next_with_a_digest_is_lost_with_the_event_at_which_the_list_began(
-    desk, stranger, engine
+@pytest.mark.parametrize("of_changes", [False, True])
+def test_every_next_is_lost_with_the_event_at_which_the_list_began(
+    card, desk, stranger, engine, of_changes
 ):
-    """The next release gives every ``next`` one."""
+    a_ready_desk(card)
     epoch, position = head()
-    after = scan_cursor("desks", epoch, position, desk.pk, read_identity(position))
-    page = get(f"{DESKS}?after={after}", engine).json()
-    assert [listed["userId"] for listed in page["desks"]] == [stranger.public_id]
-    last = Event.objects.filter(position=position)
-    last.update(at=last.get().at + timedelta(milliseconds=1))
-    assert code(get(f"{DESKS}?after={after}", engine)) == "cursor_lost"
+    query = {"limit": 1, **({"changedSince": log_cursor(epoch, 0)} if of_changes else {})}
+    first = listed(engine, **query)
+    a_desk()  # the log is longer than when the list began
+    second = listed(engine, **query, after=first["next"])
+    began = Event.objects.filter(position=position)
+    began.update(at=began.get().at + timedelta(milliseconds=1))
+    for page in (first, second):
+        answer = get(f"{DESKS}?{urlencode({**query, 'after': page['next']})}", engine)
+        assert code(answer) == "cursor_lost"
 
 
 def test_a_copy_starts_again_after_a_restore(desk, stranger, engine):
@@ -236,11 +240,26 @@ def test_a_copy_starts_again_after_a_restore(desk, stranger, engine):
     assert log_position(copy.as_of, epoch, position, read_identity) == position
 
 
-def test_a_copy_that_was_pulled_while_an_event_was_lost_starts_again(card, desk, stranger, engine):
+@pytest.fixture
+def a_loss(card, desk, stranger, engine):
+    """Three desks, and what puts another event in the place of the last one."""
     a_ready_desk(card)
-    last, copy = Event.objects.filter(position=head()[1]), DeskCopy()
+    last = Event.objects.filter(position=head()[1])
     another = last.get().at + timedelta(milliseconds=1)
-    copy.refresh(Reader(engine, between=lambda: last.update(at=another)))
+    return lambda: last.update(at=another)
+
+
+def test_a_copy_that_is_pulled_while_an_event_is_lost_starts_again(a_loss, engine):
+    copy = DeskCopy()
+    copy.refresh(Reader(engine, between=a_loss))
+    assert len(copy.desks) == 3
+    assert code(get(f"{DESKS}?changedSince={copy.as_of}", engine)) == "ok"
+
+
+def test_a_copy_whose_next_has_no_digest_starts_again_the_next_time(a_loss, engine, monkeypatch):
+    monkeypatch.setattr(api, "scan_cursor", lambda *place: scan_cursor(*place[:4]))
+    copy = DeskCopy()
+    copy.refresh(Reader(engine, between=a_loss))
     assert len(copy.desks) == 3
     assert code(get(f"{DESKS}?changedSince={copy.as_of}", engine)) == "cursor_lost"
 
