@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Annotated, NotRequired, Self, TypedDict
 
-from django.db import models
+from django.db import models, transaction
 from django.db.models import F, Q, Window
 from django.db.models.functions import RowNumber
 from django.utils import timezone
@@ -562,17 +562,24 @@ class AttemptRecord(TypedDict):
 
 class DeliveryAttemptQuerySet(models.QuerySet["DeliveryAttempt"]):
     def trim(self, subscription_ids: Collection[int]) -> None:
-        """Drops what is beyond the bounds of these webhooks, whose rows the caller has locked."""
+        """Drops what is beyond the bounds of these webhooks."""
         of_these = self.filter(subscription__in=subscription_ids)
-        of_these._beyond(MAX_ATTEMPTS).delete()
-        answers = of_these.exclude(key_id=NO_TEXT)._beyond(MAX_ANSWERS)
-        answers.update(ciphertext=b"", key_id=NO_TEXT)
+        with transaction.atomic():
+            of_these._beyond(MAX_ATTEMPTS).delete()
+            answers = of_these.exclude(key_id=NO_TEXT)._beyond(MAX_ANSWERS)
+            answers.update(ciphertext=b"", key_id=NO_TEXT)
 
     def _beyond(self, count: int) -> Self:
-        """All but the latest ``count`` of each webhook."""
+        """All but the latest ``count`` of each webhook, without those that somebody has locked.
+
+        They are removed with their webhook, in a turn at the log: to wait for each other would end
+        that turn.
+        """
         newest = Window(RowNumber(), partition_by=F("subscription"), order_by=F("id").desc())
         ranked = self.order_by().annotate(rank=newest).filter(rank__gt=count)
-        return type(self)(self.model, using=self.db).filter(pk__in=ranked.values("pk"))
+        every = type(self)(self.model, using=self.db).order_by()
+        free = every.filter(pk__in=ranked.values("pk")).select_for_update(skip_locked=True)
+        return every.filter(pk__in=free.values("pk"))
 
 
 def attempt_records(

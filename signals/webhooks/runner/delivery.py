@@ -156,7 +156,6 @@ def finish(leases: Sequence[Lease]) -> None:
                 attempts += lease.attempts
             row.save(update_fields=SAVED)
         DeliveryAttempt.objects.bulk_create(attempts)
-        DeliveryAttempt.objects.trim({attempt.subscription_id for attempt in attempts})
 
 
 def _apply(row: Subscription, lease: Lease, now: datetime) -> None:
