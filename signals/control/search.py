@@ -14,7 +14,7 @@ from desks.models import Automation, User
 from events.feed import IndexRange, in_order
 from events.kinds import Kind
 from events.models import Event
-from events.statements import fetch_all
+from events.statements import UnionAll, fetch_all
 from signals.intake.models import Signal
 from signals.reports.activity import ACCEPTED
 from tokens.models import Token
@@ -81,6 +81,16 @@ def accepted(**value: str) -> Q:
     """
     newest = in_order("position, kind", IndexRange(value, 1, LAST_POSITION), MAX_SCANNED, "DESC")
     return Q(position__in=[position for position, kind in fetch_all(*newest) if kind in ACCEPTED])
+
+
+def accepted_of_desk(user_id: str) -> Q:
+    """The newest ``MAX_SCANNED`` accepted signals of a desk, however many refusals it has."""
+    newest = UnionAll()
+    for kind in ACCEPTED:
+        branch = IndexRange({"topic": user_id, "kind": kind}, 1, LAST_POSITION)
+        newest.add(*in_order("position", branch, MAX_SCANNED, "DESC"))
+    found = fetch_all(f"{newest} ORDER BY position DESC LIMIT %s", [*newest.values, MAX_SCANNED])
+    return Q(position__in=[position for (position,) in found])
 
 
 def _of_nonce(text: str) -> list[int]:

@@ -34,13 +34,13 @@ class SignalAdmin(ReadOnlyAdmin):
     ordering = ["-position"]
     search_placeholder = "id or nonce"
     search_help_text = (
-        "By index: sig_…, a nonce or action_id. "
-        f"Among its newest {search.MAX_SCANNED:,} events: a desk's usr_…; the sender's tok_…, "
-        "sec_… or bot_…."
+        "By index: sig_…, a nonce or action_id; a desk's usr_… (the newest "
+        f"{search.MAX_SCANNED:,}). Among its newest {search.MAX_SCANNED:,} events: the sender's "
+        "tok_…, sec_… or bot_…."
     )
     searches_by_prefix = {
         "sig_": lambda text: Q(public_id=text),
-        "usr_": lambda text: search.accepted(topic=text),
+        "usr_": search.accepted_of_desk,
         "tok_": lambda text: search.accepted(actor_id=text),
         "sec_": lambda text: search.accepted(actor_id=text),
         "bot_": lambda text: _by_bot(*text.split(maxsplit=1)),

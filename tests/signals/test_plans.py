@@ -419,7 +419,8 @@ def test_a_search_for_signals_reads_the_newest_events_of_what_it_names(desk, mon
     with connection.cursor() as cursor:
         cursor.execute(ENDED)
         cursor.execute(SIGNALS_OF_ENDED.format(desk=desk.public_id, bot=bot.id))
-    for text, count in {"tok_ended": 500, desk.public_id: 500, bot.id: 500, "tok_none": 0}.items():
+    searches = {"tok_ended": 500, desk.public_id: 500, bot.id: 500, "tok_none": 0, "usr_none": 0}
+    for text, count in searches.items():
         with CaptureQueriesContext(connection) as queries:
             page = operator.get(f"{list_of(Signal)}?q={text}")
         assert page.context["cl"].result_count == count, text

@@ -64,6 +64,21 @@ def test_a_search_for_a_desk_shows_its_newest_signals(client, desk, monkeypatch)
     assert found(client, desk.public_id) == ids[:0:-1]
 
 
+def test_a_search_for_a_desk_shows_its_signals_behind_any_number_of_refusals(
+    client, desk, monkeypatch
+):
+    engine, bot = factories.a_platform_token(), factories.a_bot(desk)
+    of_each_kind = [
+        sent(bodies.floor(desk), engine),
+        sent(bodies.nox(userId=desk.public_id, mode="draft"), engine),
+        sent(bodies.nox(userId=desk.public_id, mode="dry_run"), engine),
+    ]
+    monkeypatch.setattr(search, "MAX_SCANNED", 3)
+    for _ in range(4):
+        assert push(bodies.tradingview(bot, pair="A/B"), secret=bot.secret).status_code == 422
+    assert found(client, desk.public_id) == of_each_kind[::-1]
+
+
 def test_the_page_of_a_signal_shows_every_field(client, desk):
     sent(bodies.nox(trace_id="trc_9", rationale="<b>The trend</b>"), factories.a_platform_token())
     page = client.get(staff.page_of(Signal.objects.get())).content.decode()
