@@ -85,14 +85,16 @@ def columns(model: type[Model]) -> str:
     return ", ".join(str(field.column) for field in written_fields(model))
 
 
-def listed(texts: Iterable[str]) -> RawSQL:
-    """Any number of texts as one parameter, for ``column__in``.
+def listed(values: Iterable[str] | Iterable[int], *, are_numbers: bool = False) -> RawSQL:
+    """Any number of texts, or of numbers, as one parameter, for ``column__in``.
 
     Databases bound the number of parameters: PostgreSQL at 65,535.
     """
-    if connection.vendor == "postgresql":
-        return RawSQL("SELECT unnest(%s::text[])", [list(texts)])
-    return RawSQL("SELECT value FROM json_each(%s)", [json.dumps(list(texts))])
+    if connection.vendor != "postgresql":
+        return RawSQL("SELECT value FROM json_each(%s)", [json.dumps(list(values))])
+    if are_numbers:
+        return RawSQL("SELECT unnest(%s::bigint[])", [list(values)])
+    return RawSQL("SELECT unnest(%s::text[])", [list(values)])
 
 
 def adapt_datetime(time: datetime) -> Any:

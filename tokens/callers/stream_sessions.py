@@ -34,7 +34,8 @@ class SessionKind:
         asked = {key: key.split(SEPARATOR) for key in ids}
         names = listed({name for name, _, _ in asked.values()})
         is_open = Session.objects.filter(pk__in=names, expire_date__gt=timezone.now())
-        users = User.objects.filter(pk__in={user for _, user, _ in asked.values()}, is_active=True)
+        owners = listed({int(user) for _, user, _ in asked.values()}, are_numbers=True)
+        users = User.objects.filter(pk__in=owners, is_active=True)
         names_found = set(is_open.values_list("pk", flat=True))
         accounts_found = {
             (str(pk), _account(password, is_staff))

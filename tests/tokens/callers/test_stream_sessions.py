@@ -78,6 +78,16 @@ def test_whatever_ends_a_session_ends_its_streams_and_no_others(
         assert list(SESSIONS.find_ended([ended.id, kept.id])) == [ended.id]
 
 
+def test_two_statements_look_at_more_sessions_than_a_statement_has_parameters(
+    user, django_assert_num_queries
+):
+    """PostgreSQL takes 65,535 parameters, SQLite as it is built for Debian 250,000."""
+    kept = credential_of(signed_in(user, "password"), user)
+    gone = {f"session{number}:{user.pk + number}:digest" for number in range(1, 300_001)}
+    with django_assert_num_queries(2):
+        assert set(SESSIONS.find_ended([kept.id, *gone])) == gone
+
+
 def test_a_session_of_staff_ends_its_streams_after_twelve_hours(user):
     member = factories.a_staff_user()
     began = timezone.now()
