@@ -113,6 +113,43 @@ def test_a_step_that_finds_something_broken_proves_nothing_and_the_later_ones_fo
     assert list(file.parent.iterdir()) == [file]
 
 
+def test_a_broken_audit_keeps_the_file_of_its_last_step_alone(brief, file, monkeypatch):
+    """Each is as large as all rows."""
+    kept, successor = [], proof._successor
+
+    def noting(beside, place):
+        kept.append(len(list(beside.parent.iterdir())))
+        return successor(beside, place)
+
+    monkeypatch.setattr(proof, "STEP", 1)
+    monkeypatch.setattr(proof, "_successor", noting)
+    Event.objects.filter(position=1).update(content={})
+    a_desk(), a_desk()
+    assert run(file)[1]
+    assert kept == [0, *[1] * (Head.objects.get().position - 1)]
+
+
+def test_a_file_that_another_audit_replaces_between_two_readings_is_refused(
+    brief, file, monkeypatch
+):
+    run(file)
+    a_desk()
+    other, usable = file.with_name("other"), proof._usable
+    run(other)
+    later = other.read_bytes()
+
+    def then_replaced(*given):
+        found = usable(*given)
+        other.replace(file)
+        return found
+
+    monkeypatch.setattr(proof, "_usable", then_replaced)
+    with pytest.raises(CommandError) as failure:
+        call_command("audit", "--continue", str(file), stdout=io.StringIO())
+    assert failure.value.returncode == 2
+    assert file.read_bytes() == later
+
+
 def test_it_prints_the_digest(brief, file):
     printed = io.StringIO()
     call_command("audit", "--continue", str(file), stdout=printed)
