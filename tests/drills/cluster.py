@@ -147,7 +147,7 @@ class Machine:
         if secrets:
             self.shell("base64 --decode | tar --extract --directory=/etc", input=secrets)
         else:
-            self.shell(blocks()["cluster: passwords"])
+            self.shell(blocks()["cluster: passwords"] + blocks()["cluster: certificate"])
         self.shell(blocks()["cluster: node"])
         return self.shell("tar --create --directory=/etc patroni | base64")
 

@@ -34,6 +34,12 @@ TAKEN_OVER = 1  # second: the time between a cut and its mending, after another 
 ETCD_AWAY = 30  # seconds, more than ttl
 PID = "$(head -n 1 /var/lib/postgresql/15/signals/postmaster.pid)"
 POSTMASTER = f"kill -9 {PID}"
+CERTIFICATE = "nodes.crt nodes.key"
+# Fails unless etcd of each node takes and shows the certificate that this node has.
+SHOWS_IT = """cd /etc/patroni
+for node in db1 db2 db3; do
+    curl --silent --fail --cacert nodes.crt --cert nodes.crt --key nodes.key "https://$node:2379/health"
+done"""
 RUNNING = f"/proc/{PID}/exe --version"
 
 
@@ -118,6 +124,26 @@ def etcd_ends_everywhere(stage: Stage, book: Book) -> float:
     return began
 
 
+def the_certificate_of_the_nodes_is_renewed(stage: Stage, book: Book) -> float:
+    """With the lines of the document. In the end etcd of every node shows and takes the new one."""
+    database: Cluster = stage.postgresql
+    first, *others = database.machines
+    began = time.monotonic()
+    first.shell(blocks()["cluster: certificate"])
+    files = first.shell(f"tar --create --directory=/etc/patroni {CERTIFICATE} | base64")
+    for machine in others:
+        machine.shell("base64 --decode | tar --extract --directory=/etc/patroni", input=files)
+    for machine in database.machines:
+        machine.shell(blocks()["cluster: new certificate"])
+        machine.units["etcd"].end(signal.SIGTERM)
+        machine.start_unit("etcd")
+    database.wait_until_whole()
+    for machine in database.machines:
+        machine.shell(SHOWS_IT)
+        assert "Quorum Standby" in machine.shell(blocks()["cluster: list"])
+    return began
+
+
 def _killed(database: Cluster, machine: Machine) -> float:
     """Cuts the machine's power. It starts again when the others have gone on without it."""
     was_leader, began = database.leader() == machine.name, time.monotonic()
@@ -160,6 +186,7 @@ GOALS = (
     Goal(the_primary_is_switched, 5),
     Goal(a_minor_release_is_installed, 5),
     Goal(the_machine_of_a_standby_is_killed, 1),
+    Goal(the_certificate_of_the_nodes_is_renewed, 1),
     Goal(etcd_ends_on_one_machine, 0),
     Goal(etcd_ends_everywhere, 0),
 )
