@@ -12,7 +12,7 @@ from rest_framework.viewsets import ViewSetMixin
 from desks.ids import UserId
 from desks.models import Card, Desk
 from desks.models.desk import TRADE_ONLY, DeskQuerySet
-from desks.pairs import PairAndDirection
+from desks.pair_and_direction import PairAndDirection
 from events.columns import ToRfc3339
 from events.feed import read_end, read_identity
 from events.http.api_view import ApiResponse, ApiView

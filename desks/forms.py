@@ -9,7 +9,7 @@ from django.forms import ChoiceField, IntegerField, RadioSelect
 
 from desks.expectation_rules import DAY, HOUR, MAX_AGE, MAX_EVERY, MAX_GRACE, MINUTE, Expectation
 from desks.models import Automation
-from desks.pairs import MAX_PAIR_LENGTH, PAIR_FORM, Direction
+from desks.pair_and_direction import MAX_PAIR_LENGTH, PAIR_FORM, Direction
 from events.http.name_rules import NameField
 
 # The venues that a desk can connect to, in alphabetical order, and any other. Desks stay connected

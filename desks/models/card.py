@@ -7,7 +7,7 @@ from django.db.models import Q
 from django.db.models.functions import Coalesce
 
 from desks.ids import MAX_ID_LENGTH, CardId, new_card_id
-from desks.pairs import MAX_PAIR_LENGTH, Direction, PairAndDirection
+from desks.pair_and_direction import MAX_PAIR_LENGTH, Direction, PairAndDirection
 from events.http.name_rules import MAX_NAME_LENGTH
 from events.kinds import Kind, data_of
 

@@ -7,7 +7,7 @@ from django.db.models import F, Q, Value
 from django.db.models.functions import Coalesce, Least
 
 from desks.ids import BotId, CardId
-from desks.pairs import MAX_PAIR_LENGTH, Direction, PairAndDirection
+from desks.pair_and_direction import MAX_PAIR_LENGTH, Direction, PairAndDirection
 from events.feed import MAX_POSITION
 from events.json_schema import one_of
 from events.kinds import Kind, data_of

@@ -7,7 +7,7 @@ from django.urls import reverse
 
 from desks.models import Card
 from desks.models.card import PublishedCard
-from desks.pairs import PairAndDirection
+from desks.pair_and_direction import PairAndDirection
 from events.http.refusals import Refused
 from events.http.schemas import PaperOnly
 from events.json_schema import JsonObject, JsonSchema

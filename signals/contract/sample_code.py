@@ -8,7 +8,7 @@ from django.template import Context, Engine
 from django.utils import timezone
 
 from desks.models import Election
-from desks.pairs import PairAndDirection
+from desks.pair_and_direction import PairAndDirection
 from events.times import to_rfc3339
 from signals.contract.document import ANY_PAIR, bodies
 

@@ -16,7 +16,7 @@ from django.contrib.auth.hashers import make_password
 
 from desks import actions as desks
 from desks.models import Automation, Card, Desk, User
-from desks.pairs import Direction
+from desks.pair_and_direction import Direction
 from events import log
 from events.actors import SYSTEM
 from events.json_schema import JsonObject

@@ -6,7 +6,7 @@ from enum import Enum, auto
 from functools import cached_property
 
 from desks.models import Automation, Desk
-from desks.pairs import PAIR_FORM, Direction
+from desks.pair_and_direction import PAIR_FORM, Direction
 from events.actors import Actor
 from events.http.limits import try_consume_in_process
 from events.http.refusals import ExchangeSecret, Refused

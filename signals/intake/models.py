@@ -9,7 +9,7 @@ from django.db.models import Q
 from django.urls import reverse
 
 from desks.ids import EXAMPLE_SIGNAL_ID, MAX_ID_LENGTH, BotId, SignalId, UserId, new_signal_id
-from desks.pairs import MAX_PAIR_LENGTH, Direction, PairAndDirection
+from desks.pair_and_direction import MAX_PAIR_LENGTH, Direction, PairAndDirection
 from events.actors import ActorRecord
 from events.http.refusals import FieldError
 from events.http.schemas import PaperOnly

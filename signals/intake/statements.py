@@ -15,7 +15,7 @@ from django.db import connection
 from django.db.models import Model
 
 from desks.models import Automation, Card, Desk, Election
-from desks.pairs import PairAndDirection
+from desks.pair_and_direction import PairAndDirection
 from events.models import Event
 from events.statements import adapt_datetime, columns, execute, fetch_all, written_fields
 from signals.intake.models import Signal

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NamedTuple
 
-from desks.pairs import PairAndDirection
+from desks.pair_and_direction import PairAndDirection
 from events.http.refusals import ExchangeSecret, Invalid, Refused, SignatureInvalid, Unlawful
 
 ELECTED: PairAndDirection = {"pair": "BTC/USDT", "direction": "long"}  # in examples

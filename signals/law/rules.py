@@ -6,7 +6,7 @@ decides which refusal the sender gets.
 
 from datetime import datetime, timedelta
 
-from desks.pairs import PairAndDirection
+from desks.pair_and_direction import PairAndDirection
 from events.http.refusals import ExchangeSecret, FieldCode, Invalid
 from events.json_schema import JsonObject
 from signals.law import refusals

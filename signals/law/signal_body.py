@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Any
 
 from desks.ids import BOT_ID, USER_ID
-from desks.pairs import PAIR_FORM, Direction, PairAndDirection
+from desks.pair_and_direction import PAIR_FORM, Direction, PairAndDirection
 from events.http.refusals import FieldCode, FieldError, Invalid
 from events.http.strict_json import Number
 from events.json_schema import BOOLEAN, STRING, JsonObject, nullable, one_of, pattern

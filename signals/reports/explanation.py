@@ -3,7 +3,7 @@
 from django.urls import reverse
 
 from desks.models import Desk, Election
-from desks.pairs import PairAndDirection
+from desks.pair_and_direction import PairAndDirection
 from events.control.lists import PageLink
 from events.kinds import GROUPS, SUPPRESSED, Kind
 from events.models import Event

@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from desks.forms import ElectionForm
 from desks.models import Card
-from desks.pairs import PairAndDirection
+from desks.pair_and_direction import PairAndDirection
 from events.http import limits
 from events.http.refusals import ExchangeSecret, Malformed
 from events.http.requests import rate_limit_address

@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from desks.expectation_rules import ExpectationRecord, MaxAge
 from desks.ids import BOT, BotId, SignalId, id_form
 from desks.models import Automation, Desk
-from desks.pairs import PairAndDirection
+from desks.pair_and_direction import PairAndDirection
 from events.choices import TextEnum
 from events.feed import EventId, read_head
 from events.http.api_view import ApiResponse, ApiView

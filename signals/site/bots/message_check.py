@@ -13,7 +13,7 @@ from django.http import QueryDict
 from django.utils import timezone
 
 from desks.models import Automation
-from desks.pairs import PairAndDirection
+from desks.pair_and_direction import PairAndDirection
 from events.http import strict_json
 from events.http.refusals import ExchangeSecret, Invalid, Malformed, Refused, SignatureInvalid
 from events.json_schema import JsonObject

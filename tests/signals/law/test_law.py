@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from desks.pairs import PairAndDirection
+from desks.pair_and_direction import PairAndDirection
 from events.http.refusals import ExchangeSecret, Invalid
 from signals.law import rules
 from signals.law.refusals import (
