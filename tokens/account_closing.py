@@ -17,7 +17,7 @@ from events.actors import Actor
 from events.http.refusals import Invalid
 from events.kinds import Kind
 from tokens.actions import end_desk, remove_some_bots
-from tokens.encrypted_texts import erase_secrets_of
+from tokens.secret_erasure import erase_secrets_of
 
 # The last notice, to the address that the account had.
 KIND, PARTS = "tokens/email/closed", ("subject", "message")

@@ -18,7 +18,7 @@ from signals.audit.findings import Finding, Findings
 from signals.intake.models import Signal
 from signals.webhooks.models import DeliveryAttempt, Subscription, SubscriptionSecret
 from tokens.crypto import keys
-from tokens.encrypted_texts import ENCRYPTED_FIELDS
+from tokens.key_rotation import ENCRYPTED_FIELDS
 from tokens.models import Sealed, SigningSecret, Token
 from tokens.models.secret import NO_TEXT, decrypt
 

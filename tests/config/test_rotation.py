@@ -29,7 +29,7 @@ from tests.client import ME, get
 from tests.factories import a_bot, a_desk_token, a_platform_token, a_shared_secret, a_staff_user
 from tests.signals.notices.chats.stage import DISCORD, a_chat
 from tests.signals.webhooks.stage import URL, a_webhook, secrets_of
-from tokens import encrypted_texts
+from tokens import key_rotation
 from tokens.choices import Source
 from tokens.crypto import keys
 from tokens.models import SigningSecret, Token
@@ -92,7 +92,7 @@ def test_a_second_factor_removed_meanwhile_is_skipped(settings, new_key):
     TOTP.activate(user, generate_totp_secret())
     RecoveryCodes.activate(user)
     new_key()
-    moving = encrypted_texts.reencrypt_second_factors()
+    moving = key_rotation.reencrypt_second_factors()
     assert next(moving)
     Authenticator.objects.all().delete()
     list(moving)
@@ -111,9 +111,9 @@ def test_a_second_run_has_nothing_to_do(desk, new_key):
 def test_after_being_killed_everything_is_readable_and_a_new_run_continues(settings, new_key):
     texts = {a_shared_secret(Source.FLOOR), a_shared_secret(Source.NOX)}
     new_key()
-    moved = next(encrypted_texts.reencrypt(SigningSecret))
+    moved = next(key_rotation.reencrypt(SigningSecret))
     assert {secret.decrypt() for secret in SigningSecret.objects.all()} == texts
-    assert moved not in list(encrypted_texts.reencrypt(SigningSecret))
+    assert moved not in list(key_rotation.reencrypt(SigningSecret))
     only_first(settings)
     assert {secret.decrypt() for secret in SigningSecret.objects.all()} == texts
 
@@ -148,7 +148,7 @@ def test_a_url_that_changes_while_keys_move_is_not_changed_back(settings, new_ke
     a_webhook()
     later, old = a_webhook(), settings.SECRET_KEYS
     new_key()
-    both, moving = settings.SECRET_KEYS, encrypted_texts.reencrypt(Subscription)
+    both, moving = settings.SECRET_KEYS, key_rotation.reencrypt(Subscription)
     next(moving)
     settings.SECRET_KEYS = old
     change(webhook=later, url="https://new.example/", actor=SYSTEM)
@@ -188,7 +188,7 @@ def test_one_statement_lists_the_tokens_of_many_desks(
     a_desk_token(stranger)
     new_key()
     with django_assert_num_queries(1):
-        records = [token.to_dict() for token in encrypted_texts.tokens_on_old_keys(timezone.now())]
+        records = [token.to_dict() for token in key_rotation.tokens_on_old_keys(timezone.now())]
     assert {record["userId"] for record in records} == {desk.public_id, stranger.public_id}
 
 

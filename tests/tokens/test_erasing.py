@@ -21,7 +21,7 @@ from tests.client import CHECK, HOOK, code, push, signed, written
 from tests.processes import meet, run_together
 from tests.signals import bodies
 from tests.signals.audit.stage import broken
-from tokens import actions, encrypted_texts
+from tokens import actions, key_rotation, secret_erasure
 from tokens.account_closing import close_account
 from tokens.callers import credential_cache
 from tokens.choices import Source
@@ -50,7 +50,7 @@ def texts() -> list[bool]:
 def test_the_text_of_an_ended_secret_is_erased_and_those_in_force_verify(bot):
     replace(bot)
     second, third = replace(bot), replace(bot, overlap=HOUR)
-    assert not encrypted_texts.erase_ended()
+    assert not secret_erasure.erase_ended()
     assert texts() == [False, False, True, True]
     for text in (second, third):
         assert code(push(bodies.tradingview(bot), secret=text)) == "ok"
@@ -61,10 +61,10 @@ def test_the_text_of_an_ended_secret_is_erased_and_those_in_force_verify(bot):
 def test_an_overlap_ends_by_the_logs_time(bot):
     new = replace(bot, overlap=HOUR)
     with time_machine.travel(timezone.now() + 2 * HOUR):
-        encrypted_texts.erase_ended()
+        secret_erasure.erase_ended()
         assert texts() == [True, True], "a server whose clock is behind may still accept it"
         assert code(push(bodies.tradingview(bot), secret=new)) == "ok"
-        encrypted_texts.erase_ended()
+        secret_erasure.erase_ended()
         assert texts() == [False, True]
     assert broken() == {}
 
@@ -73,7 +73,7 @@ def test_a_secret_that_ended_is_refused_whether_or_not_it_is_erased(bot):
     actions.end_secret(secret=SigningSecret.objects.get(), actor=SYSTEM)
     assert texts() == [True]
     assert code(push(bodies.tradingview(bot), secret=bot.secret)) == "signature_invalid"
-    encrypted_texts.erase_ended()
+    secret_erasure.erase_ended()
     assert texts() == [False]
     assert code(push(bodies.tradingview(bot), secret=bot.secret)) == "signature_invalid"
 
@@ -83,7 +83,7 @@ def test_a_server_whose_clock_is_behind_accepts_nothing_with_an_erased_secret(bo
     late = timezone.now() + HOUR
     with time_machine.travel(late):
         actions.end_secret(secret=SigningSecret.objects.get(), actor=SYSTEM)
-    encrypted_texts.erase_ended()
+    secret_erasure.erase_ended()
     assert SigningSecret.objects.live(timezone.now()).exists()
     body = written(bodies.tradingview(bot))
     for path, text in product((HOOK, CHECK), (bot.secret, "")):
@@ -97,7 +97,7 @@ def test_a_cached_secret_that_was_erased_is_refused(bot):
     owner = (Source.TRADINGVIEW, bot.id)
     cached = credential_cache.secrets.get(owner, timezone.now())
     actions.end_secret(secret=SigningSecret.objects.get(), actor=SYSTEM)
-    encrypted_texts.erase_ended()
+    secret_erasure.erase_ended()
     credential_cache.secrets.put(owner, cached, timezone.now())  # as in another process
     assert code(push(bodies.tradingview(bot), secret=bot.secret)) == "signature_invalid"
 
@@ -106,7 +106,7 @@ def test_an_erased_nox_secret_still_keeps_the_floor_secret_from_signing_for_nox(
     floor = factories.a_shared_secret(Source.FLOOR)
     factories.a_shared_secret(Source.NOX)
     actions.end_secret(secret=SigningSecret.objects.get(source=Source.NOX), actor=SYSTEM)
-    encrypted_texts.erase_ended()
+    secret_erasure.erase_ended()
     assert texts() == [True, False]
     factories.a_card()
     assert code(push(bodies.nox(), secret=floor)) == "floor_secret_refused"
@@ -114,11 +114,11 @@ def test_an_erased_nox_secret_still_keeps_the_floor_secret_from_signing_for_nox(
 
 def test_what_fails_at_closing_is_erased_by_the_runner(desk, bot, caplog):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(encrypted_texts, "_ended_secrets", unreachable)
+        patch.setattr(secret_erasure, "_ended_secrets", unreachable)
         close_account(desk)
     assert texts() == [True]
     assert "the runner does it" in caplog.text
-    encrypted_texts.erase_ended()
+    secret_erasure.erase_ended()
     assert texts() == [False]
 
 
@@ -131,8 +131,8 @@ def test_it_is_done_in_batches(bot):
     for _ in range(3):
         replace(bot)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(encrypted_texts, "MAX_ERASED", 2)
-        assert [encrypted_texts.erase_ended(), encrypted_texts.erase_ended()] == [True, False]
+        patch.setattr(secret_erasure, "MAX_ERASED", 2)
+        assert [secret_erasure.erase_ended(), secret_erasure.erase_ended()] == [True, False]
     assert texts() == [False, False, False, True]
 
 
@@ -152,12 +152,12 @@ def test_a_rotation_of_keys_brings_no_erased_text_back(bot, settings):
     replace(bot)
     replace(bot)
     settings.SECRET_KEYS = [secrets.token_bytes(32), *settings.SECRET_KEYS]
-    moving = encrypted_texts.reencrypt(SigningSecret)
+    moving = key_rotation.reencrypt(SigningSecret)
     next(moving)  # it has read the other rows, too
-    encrypted_texts.erase_ended()
+    secret_erasure.erase_ended()
     list(moving)
     assert texts() == [False, False, True]
-    assert not encrypted_texts.on_old_keys(SigningSecret).exists()
+    assert not key_rotation.on_old_keys(SigningSecret).exists()
 
 
 async def close_connections() -> None:
@@ -200,7 +200,7 @@ def race(bot: Automation | None) -> None:
     meet()
     for number in range(15):
         if bot is None:
-            encrypted_texts.erase_ended()
+            secret_erasure.erase_ended()
         else:
             actions.generate_secret(
                 source=Source.TRADINGVIEW,
@@ -214,7 +214,7 @@ def race(bot: Automation | None) -> None:
 def test_two_runners_erase_while_secrets_are_replaced_and_none_in_force_loses_its_text(desk):
     bots = [factories.a_bot(desk).automation for _ in range(2)]
     run_together(race, [(None,), (None,), *((bot,) for bot in bots)])
-    encrypted_texts.erase_ended()
+    secret_erasure.erase_ended()
     live = SigningSecret.objects.live(timezone.now())
     assert live.count() == 2
     assert {secret.decrypt()[:9] for secret in live} == {"svc_sign_"}

@@ -110,7 +110,7 @@ class SigningSecretQuerySet(SealedSecretQuerySet):
 
 
 class SigningSecret(SealedSecret):
-    """A signing secret, bound to its row. ``tokens.encrypted_texts`` erases its text at the end."""
+    """A signing secret, bound to its row. ``tokens.secret_erasure`` erases its text at the end."""
 
     source = models.CharField(max_length=16, choices=Source.choices())
     automation = models.ForeignKey(

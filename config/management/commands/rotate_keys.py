@@ -14,7 +14,7 @@ from desks.models import Chat
 from events.management.base_command import COULD_NOT_RUN, LogCommand
 from events.times import to_rfc3339
 from signals.webhooks.models import DeliveryAttempt, Subscription, SubscriptionSecret
-from tokens import encrypted_texts
+from tokens import key_rotation
 from tokens.crypto.keys import KeyLostError
 from tokens.models import Sealed, SigningSecret
 from tokens.models.token import TokenRecord
@@ -54,7 +54,7 @@ class Command(LogCommand):
             ) from lost
         waiting: list[WaitingToken] = [
             {**token.to_dict(), "key": token.key_id}
-            for token in encrypted_texts.tokens_on_old_keys(now)
+            for token in key_rotation.tokens_on_old_keys(now)
         ]
         links_end = to_rfc3339(now + _longest_link()) if settings.SECRET_KEY_FALLBACKS else None
         if options["json"]:
@@ -97,13 +97,13 @@ def _moved() -> dict[str, int]:
         "secrets": _reencrypted(SigningSecret),
         "webhooks": _reencrypted(*OF_WEBHOOKS),
         "chats": _reencrypted(Chat),
-        "secondFactors": sum(encrypted_texts.reencrypt_second_factors()),
+        "secondFactors": sum(key_rotation.reencrypt_second_factors()),
         "sessions": sum(reseal_sessions()),
     }
 
 
 def _reencrypted(*models: type[Sealed | Chat]) -> int:
-    return sum(1 for model in models for _ in encrypted_texts.reencrypt(model))
+    return sum(1 for model in models for _ in key_rotation.reencrypt(model))
 
 
 def _longest_link() -> timedelta:

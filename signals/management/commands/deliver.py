@@ -21,7 +21,7 @@ from signals.notices.writers import EVERY, WRITERS, write_concerns
 from signals.outbound.database import DatabaseThreads
 from signals.webhooks.actions import note_failing
 from signals.webhooks.runner.loop import deliver_webhooks
-from tokens.encrypted_texts import erase_ended
+from tokens.secret_erasure import erase_ended
 
 TICK = 2.0  # seconds between two looks; an alarm is at most 10 s late
 MAIL_TICK = 0.5  # less than what a rate saves up
