@@ -1,4 +1,4 @@
-"""allauth's hooks for accounts and second factors."""
+"""allauth's hooks for accounts (those for second factors: ``config.accounts.second_factors``)."""
 
 from datetime import timedelta
 from typing import Any, cast
@@ -8,7 +8,6 @@ from allauth.account import app_settings as accounts
 from allauth.account.adapter import DefaultAccountAdapter
 from allauth.account.authentication import get_authentication_records
 from allauth.core import context as allauth_context
-from allauth.mfa.adapter import DefaultMFAAdapter
 from allauth.usersessions.models import UserSession
 from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser
@@ -28,7 +27,6 @@ from desks.models import User
 from desks.notices.outbox import write_security
 from events.http.requests import client_address
 from events.times import in_zone
-from tokens.crypto import keys
 
 MAX_USER_AGENT = UserSession._meta.get_field("user_agent").max_length
 SIGN_UP = timedelta(minutes=1)
@@ -141,22 +139,6 @@ class AccountAdapter(DefaultAccountAdapter):
         is_new = cast(User, user).date_joined > timezone.now() - SIGN_UP
         if not is_known and not is_new:
             self.send_notification_mail("account/email/signed_in", user)
-
-
-class MfaAdapter(DefaultMFAAdapter):
-    """Encrypts TOTP seeds and recovery codes at rest, with ``SECRET_KEYS``."""
-
-    error_messages = {
-        **DefaultMFAAdapter.error_messages,
-        "incorrect_code": "This code is wrong, or was used before. Enter the code that your app "
-        "shows now. If it is refused too, correct the clock of your device.",
-        # The address of an account is verified. What may wait is a new one.
-        "unverified_email": "You cannot add a second factor while your new email address waits for "
-        "its confirmation. Follow the link that we sent to it, or cancel the change.",
-    }
-
-    encrypt = staticmethod(keys.encrypt_factor)
-    decrypt = staticmethod(keys.decrypt_factor)
 
 
 def _at_our_address(url: str) -> str:

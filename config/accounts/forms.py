@@ -1,28 +1,18 @@
-"""The forms of the account pages. Each normalizes its address (``normalize_address``).
+"""The forms of the account pages. Each normalizes its address (``normalize_address``)."""
 
-The name of a security key is held to the rule of every name.
-"""
-
-from typing import Any, cast
+from typing import cast
 
 from allauth.account import forms
 from allauth.account.fields import EmailField, PasswordField, SetPasswordField
 from allauth.core import context as allauth_context
-from allauth.mfa.base import forms as mfa
-from allauth.mfa.models import Authenticator
-from allauth.mfa.totp import forms as totp
-from allauth.mfa.webauthn import forms as webauthn
-from django.core.exceptions import ValidationError
-from django.forms import BooleanField, CharField, Form
+from django.forms import BooleanField, Form
 from django.http import QueryDict
 
 from config.accounts.hashing import keep_session
 from config.accounts.settings import MIN_PASSWORD_LENGTH
 from desks.models import User
 from desks.models.user import MAX_ADDRESS_LENGTH, normalize_address
-from events.http.name_rules import MAX_NAME_LENGTH, validate_name
 
-MAX_SECURITY_KEYS = 10  # of one user
 PASSWORD_RULE = f"{MIN_PASSWORD_LENGTH} characters or more, and not a common password."
 
 
@@ -95,40 +85,3 @@ class PasswordForm(Form):
         super().__init__(data)
         cast(SetPasswordField, self.fields["password1"]).user = User(email=address)
         self.fields["password1"].widget.attrs["autofocus"] = True
-
-
-class NumericCode(Form):
-    """A code of a second factor, for which a phone shows its keypad: all codes are digits."""
-
-    def __init__(self, *args: object, **options: object) -> None:
-        super().__init__(*args, **options)  # type: ignore[arg-type]
-        self.fields["code"].widget.attrs["inputmode"] = "numeric"
-
-
-class AuthenticateForm(NumericCode, mfa.AuthenticateForm):
-    """allauth's form."""
-
-
-class ReauthenticateForm(NumericCode, mfa.ReauthenticateForm):
-    """allauth's form."""
-
-
-class ActivateTOTPForm(NumericCode, totp.ActivateTOTPForm):
-    """allauth's form."""
-
-
-class AddPasskeyForm(webauthn.AddWebAuthnForm):
-    name = CharField(required=False, max_length=MAX_NAME_LENGTH, validators=[validate_name])
-
-    def clean(self) -> dict[str, Any]:
-        keys = Authenticator.objects.filter(user=self.user, type=Authenticator.Type.WEBAUTHN)
-        if keys.count() >= MAX_SECURITY_KEYS:
-            raise ValidationError(
-                f"You have {MAX_SECURITY_KEYS} security keys. Remove one before you add another."
-            )
-        cleaned: dict[str, Any] = super().clean()
-        return cleaned
-
-
-class RenamePasskeyForm(webauthn.EditWebAuthnForm):
-    name = CharField(max_length=MAX_NAME_LENGTH, validators=[validate_name])

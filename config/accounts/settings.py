@@ -44,13 +44,13 @@ ACCOUNT_REAUTHENTICATION_REQUIRED = True
 ACCOUNT_REAUTHENTICATION_TIMEOUT = 15 * 60
 ACCOUNT_EMAIL_SUBJECT_PREFIX = ""
 MFA_FORMS = {
-    "authenticate": "config.accounts.forms.AuthenticateForm",
-    "reauthenticate": "config.accounts.forms.ReauthenticateForm",
-    "activate_totp": "config.accounts.forms.ActivateTOTPForm",
-    "add_webauthn": "config.accounts.forms.AddPasskeyForm",
-    "edit_webauthn": "config.accounts.forms.RenamePasskeyForm",
+    "authenticate": "config.accounts.second_factors.AuthenticateForm",
+    "reauthenticate": "config.accounts.second_factors.ReauthenticateForm",
+    "activate_totp": "config.accounts.second_factors.ActivateTOTPForm",
+    "add_webauthn": "config.accounts.second_factors.AddPasskeyForm",
+    "edit_webauthn": "config.accounts.second_factors.RenamePasskeyForm",
 }
-MFA_ADAPTER = "config.accounts.adapters.MfaAdapter"
+MFA_ADAPTER = "config.accounts.second_factors.MfaAdapter"
 MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
 MFA_TOTP_ISSUER = "Signal Intermediary"
 LOGIN_URL = "account_login"

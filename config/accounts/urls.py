@@ -3,16 +3,14 @@
 import functools
 from collections.abc import Callable, Iterable
 
-from django.contrib.auth.views import redirect_to_login
 from django.db import transaction
 from django.http import HttpRequest, HttpResponseBase
 from django.urls import URLPattern, URLResolver, include, path
 
-from config.accounts import data_page, pages, preferences, signup
+from config.accounts import data_page, pages, preferences, second_factors, signup
 from config.accounts.hashing import limit_hashing
 from events.http import limits
 from signals.page_access import PAGES
-from tokens.callers.staff import can_prove_second_factor
 
 # Pages whose change and its notice are one transaction. allauth tells of an added authenticator app
 # and of new recovery codes after the commit.
@@ -33,15 +31,6 @@ HASHING = {
     "account_change_password",
     "account_set_password",
     "account_reset_password_from_key",
-}
-# allauth's pages of second factors that a session may open before it used the factor. The others
-# change factors or show recovery codes, with which it could prove a factor that it never had.
-MFA_PAGES = "mfa_"
-BEFORE_SECOND_FACTOR = {
-    "mfa_index",
-    "mfa_authenticate",
-    "mfa_reauthenticate",
-    "mfa_reauthenticate_webauthn",
 }
 # Pages whose views are not counted here: those of one's own data count them, a sign-out has no
 # limit, and pages without a limit, such as the closing, lead to the reauthentication.
@@ -67,20 +56,6 @@ def _count_views(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpRes
     return counted
 
 
-def _require_second_factor(
-    view: Callable[..., HttpResponseBase],
-) -> Callable[..., HttpResponseBase]:
-    """Leads a user who has a second factor to entering it, if the session did not use it."""
-
-    @functools.wraps(view)
-    def guarded(request: HttpRequest, *args: object, **kwargs: object) -> HttpResponseBase:
-        if request.user.is_authenticated and can_prove_second_factor(request):
-            return redirect_to_login(request.get_full_path(), "mfa_reauthenticate")
-        return view(request, *args, **kwargs)
-
-    return guarded
-
-
 def _decorate(patterns: Iterable[URLPattern | URLResolver]) -> None:
     """Decorates the pages of both sets. A request waits for its turn before its transaction."""
     for pattern in patterns:
@@ -92,8 +67,8 @@ def _decorate(patterns: Iterable[URLPattern | URLResolver]) -> None:
         if pattern.name in HASHING:
             pattern.callback = limit_hashing(pattern.callback)
         name = pattern.name or ""
-        if name.startswith(MFA_PAGES) and name not in BEFORE_SECOND_FACTOR:
-            pattern.callback = _require_second_factor(pattern.callback)
+        if second_factors.is_protected(name):
+            pattern.callback = second_factors.require(pattern.callback)
         if name not in NOT_COUNTED:
             pattern.callback = _count_views(pattern.callback)
 

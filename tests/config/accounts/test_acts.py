@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from config.accounts import sessions
 from config.accounts.check_your_email import COOLDOWN
-from config.accounts.forms import MAX_SECURITY_KEYS, AddPasskeyForm
+from config.accounts.second_factors import MAX_SECURITY_KEYS, AddPasskeyForm
 from config.accounts.sessions import MAX_SESSIONS
 from desks.models import User
 from tests import factories, pages, staff

@@ -9,7 +9,7 @@ from allauth.mfa.webauthn.internal.auth import WebAuthn
 from django.test import Client, RequestFactory
 from django.urls import reverse
 
-from config.accounts import urls
+from config.accounts.second_factors import BEFORE_SECOND_FACTOR
 from desks.models import User
 from tests import factories, pages, staff
 from tests.routes import address, routes
@@ -73,7 +73,7 @@ def test_a_session_from_before_the_factor_is_asked_for_it_and_led_back(member):
 
 CHANGES = sorted(
     {address(route) for route in routes() if route.startswith("accounts/2fa/")}
-    - {reverse(name) for name in urls.BEFORE_SECOND_FACTOR}
+    - {reverse(name) for name in BEFORE_SECOND_FACTOR}
 )
 
 

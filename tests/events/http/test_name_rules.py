@@ -6,7 +6,7 @@ import pytest
 from django import forms
 from django.core.exceptions import ValidationError
 
-from config.accounts.forms import AddPasskeyForm, RenamePasskeyForm
+from config.accounts.second_factors import AddPasskeyForm, RenamePasskeyForm
 from desks import actions as desks
 from desks.models import Automation, Card, Connection
 from events.actors import SYSTEM
@@ -128,4 +128,4 @@ def test_a_security_keys_name_is_a_name(form, settings):
     field: forms.Field = form.base_fields["name"]
     with pytest.raises(ValidationError):
         field.clean(OVERRIDE)
-    assert f"config.accounts.forms.{form.__name__}" in settings.MFA_FORMS.values()
+    assert f"config.accounts.second_factors.{form.__name__}" in settings.MFA_FORMS.values()
