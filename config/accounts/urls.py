@@ -1,16 +1,13 @@
 """The account pages. Sign-up is our own, the rest is allauth's."""
 
-import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from django.db import transaction
-from django.http import HttpRequest, HttpResponseBase
 from django.urls import URLPattern, URLResolver, include, path
 
 from config.accounts import data_page, pages, preferences, second_factors, signup
 from config.accounts.hashing import limit_hashing
-from events.http import limits
-from signals.page_access import PAGES
+from config.accounts.page_limits import HASHING, NOT_COUNTED, count_views
 
 # Pages whose change and its notice are one transaction. allauth tells of an added authenticator app
 # and of new recovery codes after the commit.
@@ -23,41 +20,10 @@ WITH_NOTICE = {
     "mfa_add_webauthn",
     "mfa_remove_webauthn",
 }
-# Pages whose form leads to a hash of a password.
-HASHING = {
-    "account_login",
-    "account_signup_password",
-    "account_reauthenticate",
-    "account_change_password",
-    "account_set_password",
-    "account_reset_password_from_key",
-}
-# Pages whose views are not counted here: those of one's own data count them, a sign-out has no
-# limit, and pages without a limit, such as the closing, lead to the reauthentication.
-NOT_COUNTED = {
-    "account_data",
-    "account_close",
-    "account_logout",
-    "account_reauthenticate",
-    "mfa_reauthenticate",
-    "mfa_reauthenticate_webauthn",
-}
-
-
-def _count_views(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
-    """Counts each view of the page by a signed-in user against the limit ``pages``."""
-
-    @functools.wraps(view)
-    def counted(request: HttpRequest, *args: object, **kwargs: object) -> HttpResponseBase:
-        if request.method != "POST" and request.user.is_authenticated:
-            limits.consume(PAGES, str(request.user.pk))
-        return view(request, *args, **kwargs)
-
-    return counted
 
 
 def _decorate(patterns: Iterable[URLPattern | URLResolver]) -> None:
-    """Decorates the pages of both sets. A request waits for its turn before its transaction."""
+    """Decorates the pages, by their names. A request waits for its turn before its transaction."""
     for pattern in patterns:
         if isinstance(pattern, URLResolver):
             _decorate(pattern.url_patterns)
@@ -70,7 +36,7 @@ def _decorate(patterns: Iterable[URLPattern | URLResolver]) -> None:
         if second_factors.is_protected(name):
             pattern.callback = second_factors.require(pattern.callback)
         if name not in NOT_COUNTED:
-            pattern.callback = _count_views(pattern.callback)
+            pattern.callback = count_views(pattern.callback)
 
 
 urlpatterns: list[URLPattern | URLResolver] = [
