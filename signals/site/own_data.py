@@ -24,6 +24,7 @@ from desks.visibility import desk_visibility
 from events.feed import Page, Query, Visibility, read_head, read_page, serialize_event
 from events.times import to_rfc3339
 from signals.webhooks.models import Subscription
+from signals.webhooks.records import record_of
 from tokens.models import SigningSecret, Token
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ def _tables(desk: Desk, head: int) -> dict[str, Rows]:
         "secrets": lambda: (
             row.as_event_data() for row in _paged(SigningSecret.objects.of_desk(desk))
         ),
-        "webhooks": lambda: [webhook.to_record() for webhook in webhooks.all()],
+        "webhooks": lambda: [record_of(webhook) for webhook in webhooks.all()],
         "chats": lambda: (chat.as_record() for chat in Chat.objects.filter(user=desk.user_id)),
         "events": lambda: _events(desk, head),
     }

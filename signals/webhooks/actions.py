@@ -41,6 +41,7 @@ from signals.webhooks.models import (
     with_groups,
     without_groups,
 )
+from signals.webhooks.records import event_data, secret_record
 from tokens import notices
 from tokens.actions import MAX_OVERLAP, desk_ends
 from tokens.crypto import formats
@@ -101,7 +102,7 @@ def create(
         webhook.test_requested_at = webhook.next_attempt_at = turn.at
         webhook.save(force_insert=True)
         secret.save(force_insert=True)
-        append(turn, Kind.SUBSCRIPTION_CREATED, webhook, secret=secret.to_record())
+        append(turn, Kind.SUBSCRIPTION_CREATED, webhook, secret=secret_record(secret))
         notices.notify_owner(
             turn,
             webhook.desk,
@@ -299,7 +300,7 @@ def replace_secret(
             turn,
             Kind.SUBSCRIPTION_SECRET_REPLACED,
             row,
-            secret=secret.to_record(),
+            secret=secret_record(secret),
             previousEndsAt=to_rfc3339(previous_ends_at),
         )
         notices.notify_owner(
@@ -616,5 +617,5 @@ def update(row: Subscription, **changed: object) -> None:
 
 def append(turn: log.Turn, kind: Kind, webhook: Subscription, **more: object) -> None:
     """Writes an event with the webhook's record after the change, and what else it tells."""
-    data = {**webhook.as_event_data(), **more}
+    data = {**event_data(webhook), **more}
     turn.append(kind, topic=webhook.topic, data=data)

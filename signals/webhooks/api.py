@@ -41,16 +41,15 @@ from events.json_schema import JsonObject, pattern
 from events.kinds import Kind
 from signals.outbound.addresses import MAX_URL_LENGTH
 from signals.webhooks import actions
-from signals.webhooks.models import (
+from signals.webhooks.models import MAX_OF_DESK, MAX_OF_PLATFORM, Subscription
+from signals.webhooks.records import (
     EXAMPLE_CURSOR,
     KINDS_AND_GROUPS,
     KINDS_HELP,
-    MAX_OF_DESK,
-    MAX_OF_PLATFORM,
     AttemptRecord,
-    Subscription,
     SubscriptionRecord,
     attempt_records,
+    record_of,
 )
 from tokens.actions import MAX_OVERLAP
 from tokens.callers.authentication import SessionOrBearerAuthentication
@@ -287,7 +286,7 @@ class SubscriptionViewSet(ViewSetMixin, ApiView):
         """
         params = PageParameters.read(request.query_params)
         page, next_cursor = list_page(Subscription.objects.of_owner(self.desk), params, LIST)
-        records = [row.to_record() for row in page]
+        records = [record_of(row) for row in page]
         return ApiResponse({"subscriptions": records, "next": next_cursor})
 
     @endpoint(
@@ -342,7 +341,7 @@ class SubscriptionViewSet(ViewSetMixin, ApiView):
         if secret:  # otherwise the request repeated its key, and made nothing
             count_made(request, SPENDS["create"])
         location = {"Location": reverse("subscription", args=[made.public_id])}
-        answer: SubscriptionMade = {**made.to_record(), "secret": secret or None}
+        answer: SubscriptionMade = {**record_of(made), "secret": secret or None}
         return ApiResponse(answer, status=201, headers=location)
 
     @endpoint("readSubscription", refusals=[NotAllowed])
@@ -351,7 +350,7 @@ class SubscriptionViewSet(ViewSetMixin, ApiView):
 
         State, cursor, lag and the latest outcome.
         """
-        return ApiResponse(self.found(subscription_id).to_record())
+        return ApiResponse(record_of(self.found(subscription_id)))
 
     @endpoint(
         "changeSubscription",
@@ -376,7 +375,7 @@ class SubscriptionViewSet(ViewSetMixin, ApiView):
             bot=(data["botId"] or "") if "botId" in data else None,
             paused=data.get("paused"),
         )
-        return ApiResponse(changed.to_record())
+        return ApiResponse(record_of(changed))
 
     @endpoint(
         "removeSubscription",
@@ -414,7 +413,7 @@ class SubscriptionViewSet(ViewSetMixin, ApiView):
             webhook=self.found(subscription_id), actor=self.actor, overlap=overlap
         )
         count_made(request, SPENDS["replace_secret"])
-        return ApiResponse({**changed.to_record(), "secret": secret}, status=201)
+        return ApiResponse({**record_of(changed), "secret": secret}, status=201)
 
     @endpoint("testSubscription", status=202, note=TO_CHANGE, refusals=WITH_BODY)
     def test(self, request: Request, subscription_id: str) -> ApiResponse[SubscriptionRecord]:
@@ -427,7 +426,7 @@ class SubscriptionViewSet(ViewSetMixin, ApiView):
         """
         StrictSerializer.read(_body(request))  # no members
         asked = actions.request_test(webhook=self.found(subscription_id))
-        return ApiResponse(asked.to_record(), status=202)
+        return ApiResponse(record_of(asked), status=202)
 
     @endpoint(
         "rewindSubscription",
@@ -451,7 +450,7 @@ class SubscriptionViewSet(ViewSetMixin, ApiView):
             moved = actions.replay(webhook=found, since=data["since"], actor=self.actor)
         else:
             moved = actions.rewind(webhook=found, after=data["after"], actor=self.actor)
-        return ApiResponse(moved.to_record())
+        return ApiResponse(record_of(moved))
 
     @endpoint(
         "resendEvent",
@@ -472,7 +471,7 @@ class SubscriptionViewSet(ViewSetMixin, ApiView):
         asked = actions.resend(
             webhook=self.found(subscription_id), position=int(event.removeprefix("evt_"))
         )
-        return ApiResponse(asked.to_record(), status=202)
+        return ApiResponse(record_of(asked), status=202)
 
     @endpoint(
         "skipEvents",
@@ -493,7 +492,7 @@ class SubscriptionViewSet(ViewSetMixin, ApiView):
         found = self.found(subscription_id)
         until = read_head().position if every else actions.next_position(found)
         actions.skip(webhook=found, actor=self.actor, until=until)
-        return ApiResponse(self.found(subscription_id).to_record())
+        return ApiResponse(record_of(self.found(subscription_id)))
 
     @endpoint("listAttempts", parameters=[PageParameters], refusals=[NotAllowed])
     def attempts(self, request: Request, subscription_id: str) -> ApiResponse[AttemptPage]:

@@ -1,39 +1,26 @@
 """Webhooks, the secrets that sign their deliveries, and their latest attempts."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
-from typing import Annotated, NotRequired, Self, TypedDict
+from typing import Self
 
 from django.db import models, transaction
 from django.db.models import F, Q, Window
 from django.db.models.functions import RowNumber
-from django.utils import timezone
 
-from desks.ids import MAX_ID_LENGTH, BotId, SubscriptionId, UserId, new_subscription_id
+from desks.ids import MAX_ID_LENGTH, new_subscription_id
 from desks.models import Desk
 from desks.visibility import desk_visibility
-from events.feed import (
-    WHOLE_LOG,
-    Ahead,
-    EventId,
-    Query,
-    Visibility,
-    kinds_ahead,
-    read_at,
-    read_end,
-    serialize_event,
-)
-from events.http.cursors import log_cursor
+from events.feed import WHOLE_LOG, Ahead, Query, Visibility, kinds_ahead, read_at, serialize_event
 from events.http.name_rules import MAX_NAME_LENGTH
 from events.http.refusals import found_or_404
-from events.json_schema import Count, DateTime, Example, JsonSchema, one_of
-from events.kinds import GROUPS, Kind, data_of
+from events.kinds import GROUPS, Kind
 from events.models import Event
 from events.times import to_rfc3339
 from signals.outbound.answers import Fault
-from signals.webhooks.messages import TEST, Message, event_message
+from signals.webhooks.messages import Message, event_message
 from tokens.crypto.keys import KeyLostError
-from tokens.models.secret import NO_TEXT, Sealed, SealedSecret, SealedSecretQuerySet, SecretId
+from tokens.models.secret import NO_TEXT, Sealed, SealedSecret, SealedSecretQuerySet
 
 MAX_ERROR_LENGTH = 32
 MAX_HOST_LENGTH = 260  # a host name, a colon and a port
@@ -43,7 +30,6 @@ MAX_RESENDS = 50  # events that wait to be sent again by themselves
 # How long a webhook must have failed before its owner is notified.
 UNVERIFIED_FOR, FAILING_FOR = timedelta(minutes=10), timedelta(minutes=15)
 MAX_LAG = 1000  # counting stops here: the lag is this or more
-EXAMPLE_CURSOR = log_cursor("4f1c2a90", 12)
 
 
 class State(models.TextChoices):
@@ -68,17 +54,6 @@ class DisabledReason(models.TextChoices):
     CURSOR_LOST = "cursor_lost"  # the log was restored, and the cursor is of another epoch
 
 
-KINDS_AND_GROUPS = [*Kind.values, *GROUPS]
-KINDS_HELP = (
-    "The kinds that are delivered. A group, such as `signal.*`, stands for all kinds that begin "
-    "so, and null for all kinds; both include those of later versions."
-)
-Kinds = Annotated[
-    Annotated[list[Annotated[str, one_of(KINDS_AND_GROUPS)]], JsonSchema(minItems=1)] | None,
-    KINDS_HELP,
-]
-
-
 def with_groups(chosen: Iterable[str]) -> list[str]:
     """Kinds and groups as they are stored: each once, and after the groups their kinds too.
 
@@ -100,117 +75,6 @@ def without_groups(stored: Iterable[str]) -> list[str]:
 def delivered(stored: Iterable[str]) -> list[str]:
     """The kinds that are delivered: also those that a group did not have when it was stored."""
     return [name for name in with_groups(stored) if name not in GROUPS]
-
-
-ReasonName = Annotated[str, one_of(DisabledReason)]
-
-
-class SubscriptionSecretRecord(TypedDict):
-    """A secret that signs deliveries. It never includes the text."""
-
-    id: SecretId
-    hint: Annotated[str, "Its prefix and its last four characters.", Example("whsec_…7dQz")]
-    createdAt: DateTime
-    endsAt: Annotated[DateTime | None, "When it stops signing. Null for the current one."]
-
-
-CHANGEABLE = ("name", "kinds", "bot", "url")  # in this order in events
-
-
-@data_of(*(kind for kind in Kind if kind.startswith("subscription.")))
-class SubscriptionData(TypedDict):
-    """Data of ``subscription.…`` events: the record after the change, without its URL."""
-
-    id: SubscriptionId
-    name: NotRequired[Annotated[str | None, "Not in events of releases before November 2026."]]
-    bot: NotRequired[
-        Annotated[BotId | None, "The one whose events it gets; null for no such limit."]
-    ]
-    host: NotRequired[Annotated[str, "In events of releases before November 2026 only."]]
-    kinds: Kinds
-    state: Annotated[str, one_of(State.values)]
-    reason: ReasonName | None
-    changed: NotRequired[
-        Annotated[list[Annotated[str, one_of(CHANGEABLE)]], "Of subscription.changed."]
-    ]
-    position: NotRequired[
-        Annotated[
-            Count, "Of subscription.rewound: the new cursor, or the last position that was skipped."
-        ]
-    ]
-    skipped: NotRequired[
-        Annotated[
-            Count | None,
-            "Of a subscription.rewound that skips what waited: how many events. Null for more than "
-            f"{MAX_LAG:,}. Not in events of releases before November 2026, nor if they were not "
-            "counted.",
-        ]
-    ]
-    since: NotRequired[Annotated[DateTime, "Of subscription.failing: the first failure."]]
-    secret: NotRequired[
-        Annotated[
-            SubscriptionSecretRecord,
-            "Of subscription.created and subscription.secret_replaced.",
-        ]
-    ]
-    previousEndsAt: NotRequired[
-        Annotated[DateTime, "Of subscription.secret_replaced: when the old one ends."]
-    ]
-
-
-class LastTest(TypedDict):
-    """What became of a test."""
-
-    at: DateTime
-    status: Annotated[Count | None, "The HTTP status. Null without an answer.", Example(200)]
-    error: Annotated[
-        Annotated[str, one_of(Fault.values)] | None,
-        "What went wrong, if no status says it. `unproven`: answered 2xx, but without the proof.",
-    ]
-
-
-class SubscriptionRecord(TypedDict):
-    """A webhook subscription: a cursor of the log with a URL."""
-
-    id: SubscriptionId
-    name: Annotated[str | None, "The name that its owner chose.", Example("Order book")]
-    url: Annotated[str, "The host. The rest can be a secret.", Example("hooks.example.com/…")]
-    kinds: Annotated[Kinds, Example([Kind.SIGNAL_FILLED.value, Kind.SIGNAL_REFUSED.value])]
-    botId: Annotated[
-        BotId | None, "Only events of this bot are delivered. Null: of all, and those of none."
-    ]
-    userId: Annotated[UserId | None, "The desk that owns it. Null for the platform's."]
-    state: Annotated[str, one_of(SHOWN_STATES), Example(State.ACTIVE.value)]
-    reason: Annotated[ReasonName | None, "Why it was disabled."]
-    cursor: Annotated[
-        str,
-        "The last position that was delivered, as a cursor of the feed.",
-        Example(EXAMPLE_CURSOR),
-    ]
-    lag: Annotated[
-        Annotated[int, JsonSchema(minimum=0, maximum=MAX_LAG)] | None,
-        f"Events that are not delivered yet, counted to {MAX_LAG:,}. Null if the cursor is lost, "
-        "or if it would take too long to count them.",
-        Example(0),
-    ]
-    failures: Annotated[
-        Count, "Failed attempts in a row; of an unverified one, to send its test.", Example(0)
-    ]
-    failingSince: DateTime | None
-    nextAttemptAt: DateTime | None
-    testRequestedAt: Annotated[
-        DateTime | None, "A test that has not been sent yet, or that is tried again."
-    ]
-    lastTest: Annotated[LastTest | None, "Null before the first test of its URL."]
-    resends: Annotated[
-        list[EventId], "The events that wait to be sent again by themselves.", Example([])
-    ]
-    lastDeliveredAt: DateTime | None
-    lastStatus: Annotated[
-        Count | None, "The HTTP status of the latest attempt to deliver an event.", Example(204)
-    ]
-    secrets: Annotated[list[SubscriptionSecretRecord], "The newest first; at most two."]
-    createdAt: DateTime
 
 
 class WebhookQuerySet(models.QuerySet["Subscription"]):
@@ -407,17 +271,6 @@ class Subscription(Sealed):
         return FAILING if is_failing else self.state
 
     @property
-    def last_test(self) -> LastTest | None:
-        """What became of the latest test of its URL; None before the first."""
-        if self.last_test_at is None:
-            return None
-        return {
-            "at": to_rfc3339(self.last_test_at),
-            "status": self.last_test_status,
-            "error": self.last_test_error or None,
-        }
-
-    @property
     def last_test_problem(self) -> str:
         """What went wrong with the latest test, as a sentence; empty if the status says it."""
         return problem_of(self.last_test_error)
@@ -441,47 +294,6 @@ class Subscription(Sealed):
         ahead = self.ahead()
         count = min(len(ahead.kinds), MAX_LAG)
         return None if ahead.more and count < MAX_LAG else count
-
-    def to_record(self) -> SubscriptionRecord:
-        """The record that its owner sees."""
-        head, event = read_end(self.cursor_position)
-        is_lost = self.cursor_epoch != head.epoch
-        return {
-            "id": self.public_id,
-            "name": self.name or None,
-            "url": f"{self.host}/…",
-            "kinds": without_groups(self.kinds) or None,
-            "botId": self.bot or None,
-            "userId": self.topic,
-            "state": self.shown_state,
-            "reason": self.reason,
-            # As the feed gives and takes it.
-            "cursor": log_cursor(
-                self.cursor_epoch, self.cursor_position, None if is_lost else event
-            ),
-            "lag": None if is_lost else self.lag,
-            "failures": self.failures,
-            "failingSince": to_rfc3339(self.failing_since),
-            "nextAttemptAt": to_rfc3339(self.next_attempt_at if self.failures else None),
-            "testRequestedAt": to_rfc3339(self.test_requested_at),
-            "lastTest": self.last_test,
-            "resends": [f"evt_{position}" for position in self.resends or ()],
-            "lastDeliveredAt": to_rfc3339(self.last_delivered_at),
-            "lastStatus": self.last_status,
-            "secrets": [secret.to_record() for secret in self.secrets.live(timezone.now())],
-            "createdAt": to_rfc3339(self.created_at),
-        }
-
-    def as_event_data(self) -> SubscriptionData:
-        """The data of ``subscription.…`` events. The log is for good, so it never names the URL."""
-        return {
-            "id": self.public_id,
-            "name": self.name or None,
-            "kinds": without_groups(self.kinds) or None,
-            "bot": self.bot or None,  # as botId it would be an event of the bot
-            "state": self.state,
-            "reason": self.reason,
-        }
 
 
 class SubscriptionSecret(SealedSecret):
@@ -512,15 +324,6 @@ class SubscriptionSecret(SealedSecret):
     def associated_data(self) -> str:
         return f"{self.public_id}:{self.subscription.public_id}"
 
-    def to_record(self) -> SubscriptionSecretRecord:
-        """The record that events and answers contain. It never includes the secret's text."""
-        return {
-            "id": self.public_id,
-            "hint": self.hint,
-            "createdAt": to_rfc3339(self.created_at),
-            "endsAt": to_rfc3339(self.ends_at),
-        }
-
 
 # --- Attempts -------------------------------------------------------------------------------------
 
@@ -538,26 +341,6 @@ def problem_of(error: str) -> str:
     if error == Fault.UNPROVEN:
         return PROOF
     return Fault(error).label if error in Fault.values else ""
-
-
-class AttemptRecord(TypedDict):
-    """An attempt to send a message to the URL of a subscription."""
-
-    at: DateTime
-    kind: Annotated[
-        Annotated[str, one_of([*Kind, TEST])] | None,
-        "What was sent: the event's kind, or a test. Null if the log was restored and does not "
-        "have the event any more.",
-        Example(Kind.SIGNAL_FILLED.value),
-    ]
-    event: Annotated[EventId | None, "The event. Null for a test.", Example("evt_8")]
-    status: Annotated[Count | None, "The HTTP status. Null without an answer.", Example(503)]
-    milliseconds: Annotated[Count, "How long it took.", Example(41)]
-    error: Annotated[
-        Annotated[str, one_of(Fault)] | None,
-        "What went wrong, if no status says it. "
-        + " ".join(f"`{fault.value}`: {fault.label}" for fault in Fault),
-    ]
 
 
 class DeliveryAttemptQuerySet(models.QuerySet["DeliveryAttempt"]):
@@ -580,24 +363,6 @@ class DeliveryAttemptQuerySet(models.QuerySet["DeliveryAttempt"]):
         every = type(self)(self.model, using=self.db).order_by()
         free = every.filter(pk__in=ranked.values("pk")).select_for_update(skip_locked=True)
         return every.filter(pk__in=free.values("pk"))
-
-
-def attempt_records(
-    webhook: Subscription, attempts: Sequence["DeliveryAttempt"]
-) -> list[AttemptRecord]:
-    """The records that the owner sees. They hold nothing of the answers, which can hold secrets."""
-    kinds = {position: event.kind for position, event in webhook.events_of(attempts).items()}
-    return [
-        {
-            "at": to_rfc3339(one.at),
-            "kind": TEST if one.position is None else kinds.get(one.position),
-            "event": one.event,
-            "status": one.status,
-            "milliseconds": one.milliseconds,
-            "error": one.error or None,
-        }
-        for one in attempts
-    ]
 
 
 class DeliveryAttempt(Sealed):

@@ -31,7 +31,7 @@ from events.live.frames import (
 from events.models import Event
 from signals.webhooks.api import EXAMPLE_EVENT_ID
 from signals.webhooks.messages import event_message, signed_headers
-from signals.webhooks.models import EXAMPLE_CURSOR
+from signals.webhooks.records import EXAMPLE_CURSOR
 from tests import client, described, factories
 from tests.conformance.document import Comparison
 from tests.conformance.streams import frames_of

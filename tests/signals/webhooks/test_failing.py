@@ -8,6 +8,7 @@ from events.actors import SYSTEM
 from events.models import Event
 from signals.webhooks import actions
 from signals.webhooks.models import Subscription
+from signals.webhooks.records import record_of
 from tests import factories, pages
 from tests.client import signed_in
 from tests.notices import waiting, write
@@ -45,7 +46,7 @@ def test_it_is_told_once_after_its_time_and_not_before(desk, make, minutes):
     [event] = Event.objects.filter(kind="subscription.failing")
     data = event.content["data"]
     assert (data["id"], data["state"]) == (webhook.public_id, webhook.state)
-    assert data["since"] == webhook.to_record()["failingSince"]
+    assert data["since"] == record_of(webhook)["failingSince"]
     webhook.refresh_from_db()
     assert (webhook.failing_told_at, webhook.failing_since) == (event.at, since)
 

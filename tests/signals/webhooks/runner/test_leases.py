@@ -23,6 +23,7 @@ from signals.outbound.guarded_client import Client
 from signals.outbound.schedule import LONGEST_PAUSE, WEBHOOKS, pause_after
 from signals.webhooks import actions
 from signals.webhooks.models import DeliveryAttempt, State, Subscription
+from signals.webhooks.records import last_test_of, record_of
 from signals.webhooks.runner import pending_events
 from signals.webhooks.runner.delivery import (
     LEAST_LEFT,
@@ -436,17 +437,17 @@ def test_the_test_of_an_unverified_url_is_tried_again_as_an_event_is_until_it_su
         assert usual * 0.8 - timedelta(seconds=1) < pause <= usual * 1.2
         assert (row.failures, row.state, row.last_status) == (failures, State.UNVERIFIED, None)
         assert (take(row), due(10)) == ([], [])
-    record = row.to_record()
+    record = record_of(row)
     assert record["lastTest"] | {"at": ""} == {"at": "", "status": 503, "error": None}
     assert None not in (record["failingSince"], record["nextAttemptAt"], record["testRequestedAt"])
     assert len({one.headers["webhook-id"] for one in found.requests}) == 1
     found.answer = reply(200)
     look(row)
-    assert row.last_test | {"at": ""} == {"at": "", "status": 200, "error": "unproven"}
+    assert last_test_of(row) | {"at": ""} == {"at": "", "status": 200, "error": "unproven"}
     found.answer = taking(secret)
     look(row)
     assert (row.state, row.failures, row.failing_since) == (State.ACTIVE, 0, None)
-    assert (row.test_requested_at, row.last_test["error"]) == (None, None)
+    assert (row.test_requested_at, last_test_of(row)["error"]) == (None, None)
 
 
 @IN_THREADS
@@ -473,7 +474,7 @@ def test_one_that_is_asked_for_is_sent_at_once_and_a_new_url_begins_anew(unverif
     finish([run(leased)])
     assert (current(row).failures, len(found.requests)) == (2, 2)
     actions.change(webhook=row, url=found.url("/new"), actor=SYSTEM)
-    assert (current(row).failures, row.last_test, row.not_before) == (0, None, None)
+    assert (current(row).failures, last_test_of(row), row.not_before) == (0, None, None)
 
 
 @IN_THREADS
@@ -512,7 +513,7 @@ def test_a_test_that_succeeds_shortens_the_schedule_and_not_the_endpoints_retry_
     actions.request_test(webhook=row)
     (leased,) = take(row)
     finish([run(leased)])
-    assert (current(row).failures, row.last_test["status"]) == (7, 200)
+    assert (current(row).failures, last_test_of(row)["status"]) == (7, 200)
     a_bot(desk)
     if retry_after == "0":
         assert [one.row.pk for one in take(row)] == [row.pk]
