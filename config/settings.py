@@ -162,7 +162,7 @@ TEMPLATES = [
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["tokens.callers.authentication.BearerAuthentication"],
     "DEFAULT_PERMISSION_CLASSES": ["tokens.callers.permissions.DeclaredScope"],
-    "DEFAULT_THROTTLE_CLASSES": ["tokens.callers.permissions.CallerThrottle"],
+    "DEFAULT_THROTTLE_CLASSES": ["tokens.callers.throttling.CallerThrottle"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": [],  # events.http.bodies reads bodies
     "DEFAULT_SCHEMA_CLASS": "events.http.schemas.ApiSchema",

@@ -38,8 +38,8 @@ from events.json_schema import JsonObject, pattern
 from tokens import actions
 from tokens.actions import DESK_TOKEN_NAME
 from tokens.callers.authentication import SessionOrBearerAuthentication
-from tokens.callers.permissions import count_change, count_failure, count_made
 from tokens.callers.staff import is_staff, require_staff
+from tokens.callers.throttling import count_change, count_failure, count_made
 from tokens.choices import Scope
 from tokens.crypto import formats
 from tokens.crypto.exchange_secrets import contains_secret

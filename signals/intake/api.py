@@ -50,7 +50,7 @@ from signals.law import signal_body
 from signals.law.refusals import ELECTED, NoCard, NoElection, NonceUsed
 from signals.law.signal_body import Shape
 from tokens.callers.authentication import BearerAuthentication, CredentialReader
-from tokens.callers.permissions import count_failure
+from tokens.callers.throttling import count_failure
 from tokens.choices import Source
 
 

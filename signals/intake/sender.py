@@ -22,7 +22,7 @@ from events.http.refusals import (
 from events.json_schema import JsonObject
 from signals.law.signal_body import Submission
 from tokens.callers.authentication import BearerAuthentication, live_secrets, read_bearer
-from tokens.callers.permissions import count_failure
+from tokens.callers.throttling import count_failure
 from tokens.choices import Source
 from tokens.crypto import formats, signing
 from tokens.crypto.keys import KeyLostError

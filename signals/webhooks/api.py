@@ -53,8 +53,9 @@ from signals.webhooks.records import (
 )
 from tokens.actions import MAX_OVERLAP
 from tokens.callers.authentication import SessionOrBearerAuthentication
-from tokens.callers.permissions import SignedInToChange, count_change, count_made
+from tokens.callers.permissions import SignedInToChange
 from tokens.callers.staff import is_staff
+from tokens.callers.throttling import count_change, count_made
 from tokens.crypto import formats
 from tokens.crypto.exchange_secrets import contains_secret, is_secret
 

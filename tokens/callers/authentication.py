@@ -25,8 +25,8 @@ from events.http.refusals import (
 from events.writer_queue import try_write_lock
 from tokens.callers import credential_cache as cache
 from tokens.callers import uses
-from tokens.callers.permissions import count_failure
 from tokens.callers.statements import find_active_token
+from tokens.callers.throttling import count_failure
 from tokens.choices import Source
 from tokens.crypto import formats, keys
 from tokens.models import SigningSecret, Token
