@@ -8,7 +8,7 @@ from django.urls import reverse
 from rest_framework.request import Request
 
 from config.openapi.generator import document
-from desks.models.card import PublishedCard
+from desks.pair_and_direction import PublishedCard
 from events.http.api_view import ApiView
 from events.http.schemas import PaperOnly, endpoint
 from events.json_schema import STRING, JsonSchema

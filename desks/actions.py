@@ -14,9 +14,9 @@ from allauth.account.models import EmailAddress
 from django.db import IntegrityError
 from django.db.models import F
 
+from desks.event_data import WithdrawalReason
 from desks.models import Automation, Card, Connection, Desk, Election, User
 from desks.models.automation import MAX_BOTS, NOT_EXPECTED
-from desks.models.election import WithdrawalReason
 from events import log
 from events.actors import Actor
 from events.http.name_rules import require_name

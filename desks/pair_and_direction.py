@@ -21,3 +21,9 @@ class PairAndDirection(TypedDict):
 
     pair: Annotated[str, pattern(PAIR_FORM), "BASE/QUOTE, compared exactly.", Example("BTC/USDT")]
     direction: Annotated[str, one_of(Direction)]
+
+
+class PublishedCard(PairAndDirection):
+    """The published card. Fan-outs and deploys must repeat its pair and direction."""
+
+    name: str

@@ -68,7 +68,8 @@ PLATFORM = None  # only the platform
 # The code of the one ``signal.refused`` that stands for all refusals that are not recorded.
 SUPPRESSED = "refusals_suppressed"
 
-# The ``TypedDict`` that describes ``data``, by kind of event. It stands where the event is made.
+# The ``TypedDict`` that describes ``data``, by kind of event. It stands in the package that writes
+# the event, such as ``desks.event_data``.
 DATA: dict[str, type] = {}
 
 

@@ -9,8 +9,8 @@ from django.contrib.sessions.models import Session
 from django.template.loader import render_to_string
 
 from desks import actions as desks
+from desks.event_data import WithdrawalReason
 from desks.models import Desk, NoticeChoice, QueuedNotice, User
-from desks.models.election import WithdrawalReason
 from desks.notices.outbox import write_security
 from events import log
 from events.actors import Actor

@@ -15,8 +15,8 @@ from django.utils import timezone
 
 from desks import actions as desks
 from desks.actions import refuse_inactive, refuse_removed, remove_bots
+from desks.event_data import WithdrawalReason
 from desks.models import Automation, Desk
-from desks.models.election import WithdrawalReason
 from events import log
 from events.actors import Actor, ActorType
 from events.http.name_rules import require_name

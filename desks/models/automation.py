@@ -1,16 +1,15 @@
 """Automations: a user's bots, which push signed signals to the user's desk."""
 
-from typing import TYPE_CHECKING, Annotated, NotRequired, Self, TypedDict
+from typing import TYPE_CHECKING, Self
 
 from django.db import models
 from django.db.models import Q
 from django.utils.functional import cached_property
 
-from desks.expectation_rules import Expectation, ExpectationRecord, MaxAge
-from desks.ids import MAX_ID_LENGTH, BotId, new_bot_id
+from desks.event_data import AutomationData, ChangeData
+from desks.expectation_rules import Expectation
+from desks.ids import MAX_ID_LENGTH, new_bot_id
 from events.http.name_rules import MAX_NAME_LENGTH
-from events.json_schema import DateTime
-from events.kinds import Kind, data_of
 
 if TYPE_CHECKING:
     from desks.models.election import Election
@@ -22,31 +21,6 @@ NOT_EXPECTED = dict.fromkeys(
     ("every", "grace", "expected_since", "due_at", "silent_since", "silent_from")
 )
 IS_NOT_EXPECTED = Q(**{f"{name}__isnull": True for name in NOT_EXPECTED})
-
-
-@data_of(Kind.AUTOMATION_CREATED, Kind.AUTOMATION_REMOVED)
-class AutomationData(TypedDict):
-    """Data of ``automation.created`` and ``automation.removed``."""
-
-    botId: BotId
-    name: str
-
-
-@data_of(Kind.AUTOMATION_CHANGED)
-class ChangeData(AutomationData):
-    """Data of ``automation.changed``: what is expected of the bot's signals."""
-
-    expected: ExpectationRecord | None
-    maxAge: MaxAge
-
-
-@data_of(Kind.AUTOMATION_QUIET, Kind.AUTOMATION_HEARD)
-class SilenceData(AutomationData):
-    """Data of ``automation.quiet`` and ``automation.heard``."""
-
-    since: Annotated[DateTime, "When the bot was last heard, or expected for the first time."]
-    dueAt: NotRequired[Annotated[DateTime, "Of automation.quiet: by when it was expected."]]
-    heardAt: NotRequired[Annotated[DateTime, "Of automation.heard: when a signal was accepted."]]
 
 
 class AutomationQuerySet(models.QuerySet["Automation"]):

@@ -1,29 +1,15 @@
 """Cards: the name, pair and direction that signals to enrolled desks must repeat."""
 
-from typing import Self, TypedDict
+from typing import Self
 
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Coalesce
 
-from desks.ids import MAX_ID_LENGTH, CardId, new_card_id
-from desks.pair_and_direction import MAX_PAIR_LENGTH, Direction, PairAndDirection
+from desks.event_data import CardData
+from desks.ids import MAX_ID_LENGTH, new_card_id
+from desks.pair_and_direction import MAX_PAIR_LENGTH, Direction, PublishedCard
 from events.http.name_rules import MAX_NAME_LENGTH
-from events.kinds import Kind, data_of
-
-
-class PublishedCard(PairAndDirection):
-    """The published card. Fan-outs and deploys must repeat its pair and direction."""
-
-    name: str
-
-
-@data_of(Kind.CARD_PUBLISHED, Kind.CARD_RETIRED)
-class CardData(TypedDict):
-    """Data of ``card.…`` events."""
-
-    card: PublishedCard
-    cardId: CardId
 
 
 class CardQuerySet(models.QuerySet["Card"]):

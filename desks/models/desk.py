@@ -1,6 +1,6 @@
 """Desks, of which each customer owns exactly one, and their connections to venues."""
 
-from typing import Self, TypedDict
+from typing import Self
 
 from django.db import models
 from django.db.models import F, FilteredRelation, Q
@@ -9,24 +9,9 @@ from desks.ids import MAX_ID_LENGTH, new_user_id
 from desks.models.card import Card
 from events.actors import Actor, ActorType
 from events.http.name_rules import MAX_NAME_LENGTH
-from events.kinds import Kind, data_of
 from events.models import Event
 
 TRADE_ONLY = "trade-only"
-
-
-@data_of(
-    Kind.DESK_CREATED,
-    Kind.DESK_CONNECTED,
-    Kind.DESK_DISCONNECTED,
-    Kind.DESK_DEACTIVATED,
-    Kind.DESK_REACTIVATED,
-    Kind.DESK_CLOSED,
-)
-class VenueData(TypedDict):
-    """Data of ``desk.…`` events. The venue is None if the desk has none."""
-
-    venue: str | None
 
 
 class DeskQuerySet(models.QuerySet["Desk"]):

@@ -1,43 +1,14 @@
 """Elections: a customer's choice of a pair and a direction."""
 
-from typing import Annotated, NotRequired, Self
+from typing import Self
 
 from django.db import models
 from django.db.models import F, Q, Value
 from django.db.models.functions import Coalesce, Least
 
-from desks.ids import BotId, CardId
-from desks.pair_and_direction import MAX_PAIR_LENGTH, Direction, PairAndDirection
+from desks.event_data import ElectionData, WithdrawalReason
+from desks.pair_and_direction import MAX_PAIR_LENGTH, Direction
 from events.feed import MAX_POSITION
-from events.json_schema import one_of
-from events.kinds import Kind, data_of
-
-
-class WithdrawalReason(models.TextChoices):
-    """Why an election was withdrawn."""
-
-    ASKED = "asked"
-    DISCONNECTED = "disconnected"
-    REMOVED = "removed"
-    REPLACED = "replaced"
-    DEACTIVATED = "deactivated"
-    CLOSED = "closed"
-
-
-@data_of(Kind.ELECTION_MADE)
-class ElectionData(PairAndDirection):
-    """Data of ``election.made``. An election is on a card or for a bot."""
-
-    card: NotRequired[Annotated[str, "The card's name."]]
-    cardId: NotRequired[CardId]
-    botId: NotRequired[BotId]
-
-
-@data_of(Kind.ELECTION_WITHDRAWN)
-class WithdrawalData(ElectionData):
-    """Data of ``election.withdrawn``."""
-
-    reason: Annotated[str, one_of(WithdrawalReason.values)]
 
 
 class ElectionQuerySet(models.QuerySet["Election"]):

@@ -18,10 +18,10 @@ from typing import Any, NamedTuple, get_type_hints
 from django.db.models import F, Model, OuterRef, Subquery, Value
 from django.db.models.expressions import Combinable
 
+from desks.event_data import WithdrawalReason
 from desks.expectation_rules import Expectation
 from desks.ids import USER
 from desks.models import Automation, Card, Connection, Desk, Election
-from desks.models.election import WithdrawalReason
 from events.kinds import DATA, EVERYONE, PLATFORM, Kind
 from events.times import to_rfc3339
 from signals.audit.findings import AuditMismatchError, Finding, Findings, require, require_same

@@ -6,8 +6,7 @@ from django.conf import settings
 from django.urls import reverse
 
 from desks.models import Card
-from desks.models.card import PublishedCard
-from desks.pair_and_direction import PairAndDirection
+from desks.pair_and_direction import PairAndDirection, PublishedCard
 from events.http.refusals import Refused
 from events.http.schemas import PaperOnly
 from events.json_schema import JsonObject, JsonSchema

@@ -12,12 +12,12 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from desks import actions
+from desks.event_data import WithdrawalReason
 from desks.models import (
     Automation,
     Card,
     Election,
 )
-from desks.models.election import WithdrawalReason
 from events.feed import MAX_CHECKED_PER_PAGE
 from events.http.cursors import log_cursor, scan_cursor
 from events.models import Event, Head

@@ -16,7 +16,7 @@ from django.test import Client
 from django.utils import timezone
 
 from desks import actions as desks
-from desks.models.election import WithdrawalReason
+from desks.event_data import WithdrawalReason
 from events import log
 from events.actors import SYSTEM
 from events.models import Event, Head
