@@ -94,7 +94,8 @@ def test_test_failure_resend_skip_replay_and_rotation(card):
             until(lambda: not read()["resends"])
             record = read()
             assert (record["cursor"], record["state"]) == (cursor, "failing")
-            assert attempts(owner, webhook)[0]["event"] == first
+            # What is broken may have been tried again since.
+            assert [one["event"] for one in attempts(owner, webhook)].count(first) == 2
 
             act(owner, webhook, "skip", events="next")
             until(lambda: receiver.taken == [first, first, waiting])
@@ -141,7 +142,7 @@ def test_a_single_event_reaches_a_paused_webhook_and_a_410_disables_only_an_acti
             until(lambda: Subscription.objects.get().state == "active")
             owner.patch(of(webhook), {"paused": True}, content_type="application/json")
             act(owner, webhook, "resend", event=event)
-            until(lambda: attempts(owner, webhook)[0]["status"] == 410)
+            until(lambda: 410 in [one["status"] for one in attempts(owner, webhook)])
             assert Subscription.objects.get().state == "paused"
             owner.patch(of(webhook), {"paused": False}, content_type="application/json")
             act(owner, webhook, "resend", event=event)

@@ -70,10 +70,12 @@ def attempts(rows):
     return DeliveryAttempt.objects.filter(subscription__in=rows)
 
 
-def seconds(rows):
-    """The time from the first to the last message of these webhooks, by the runners' clock."""
-    times = list(attempts(rows).values_list("at", flat=True))
-    return (max(times) - min(times)).total_seconds()
+def seconds(began, rows):
+    """The time from then to the last message of these webhooks, by the runners' clock.
+
+    The first message may leave later than it might: a busy machine lets a runner stand still.
+    """
+    return (max(attempts(rows).values_list("at", flat=True)) - began).total_seconds()
 
 
 def have_saved(count, rows):
@@ -90,13 +92,18 @@ def have(count, *founds):
 class TestRunners:
     @pytest.mark.processes
     def test_a_host_gets_no_more_from_several_desks_ports_and_runners(self, tmp_path, heard):
-        ports = heard(), heard()
-        rows = [replay(found, a_desk_with_a_history()) for found in ports]
+        ports, desks = (heard(), heard()), [a_desk_with_a_history() for _ in range(2)]
+        platform = heard()
+        subscribe(platform.url())
         rates: Any = {"DELIVERY_HOST_RATE": "20/second", "DELIVERY_DESK_RATE": OFF}
         with runners(tmp_path, 2, **rates):
+            add_automation(desk=desks[0], name="Chart", actor=SYSTEM)
+            until(have(1, platform))  # a runner is up
+            began = timezone.now()
+            rows = [replay(found, desk) for found, desk in zip(ports, desks, strict=True)]
             until(have_saved(60, rows))
         # What a second saves up comes at once; the rest at the rate.
-        assert seconds(rows) >= (60 - 20) / 20 - 0.2
+        assert seconds(began, rows) >= (60 - 20) / 20 - 0.2
 
     def test_a_desk_sends_no_more_to_several_hosts_and_by_several_runners(self, settings, heard):
         hosts = heard(), heard(OTHER_LOOPBACK)
@@ -106,17 +113,19 @@ class TestRunners:
             for found, host in zip(hosts, (LOOPBACK, OTHER_LOOPBACK), strict=True)
         ]
         settings.DELIVERY_DESK_RATE, settings.DELIVERY_HOST_RATE = "20/second", OFF
+        began = timezone.now()
         with running(2):
             until(have_saved(60, rows))
-        assert seconds(rows) >= (60 - 20) / 20 - 0.2
+        assert seconds(began, rows) >= (60 - 20) / 20 - 0.2
 
     def test_a_desk_with_many_webhooks_does_not_starve_another_at_the_same_host(self, settings):
-        settings.DELIVERY_HOST_RATE, settings.DELIVERY_DESK_RATE = "10/second", OFF
+        # So slow that after a pause fewer are granted at once than wait.
+        settings.DELIVERY_HOST_RATE, settings.DELIVERY_DESK_RATE = "2/second", OFF
         greedy, modest = 1, 2
         sent = Counter[int]()
 
         async def session(rates, desk_id):
-            while sent[modest] < 20:
+            while sent[modest] < 5:
                 is_granted = await rates.wait("hooks.example", desk_id)
                 sent[desk_id] += is_granted
 
