@@ -366,7 +366,7 @@ class TestLeases:
         finish(held, Answer(status=204), now)
         assert queued(chat) == []
 
-    def test_a_notice_that_came_meanwhile_is_not_overlooked(self, member):
+    def test_a_notice_that_came_meanwhile_is_not_overlooked(self, member, clock):
         request_test(chat=a_chat(member), now=timezone.now())
         now = timezone.now()
         (notice,) = take_for_chats(now)
