@@ -84,7 +84,7 @@ def test_the_signature_is_that_of_what_is_typed_and_nothing_is_sent(stage, open_
     page.get_by_label("Timestamp", exact=True).press("Enter")
     page.get_by_label("Secret", exact=True).fill("")
     expect(result).to_have_text("Type a secret.")
-    assert requests == []
+    assert [url for url in requests if not url.endswith(".svg")] == []  # the icon of the page
     assert page.url.endswith(HOOK)
 
 
@@ -133,7 +133,8 @@ def test_the_commands_of_an_engine_work_with_what_is_typed_and_nothing_leaves_th
     assert '"ready":true' in run(codes["pull"])
     assert '"matched":1,"filled":1' in run(codes["deploy"])
     assert '"outcome":"filled"' in run(codes["fanout"])
-    assert run(codes["follow"].replace("curl", "curl -sm 2")).startswith("retry: ")
+    follow = [codes["follow"].replace("curl", f"curl -sm {most}") for most in (2, 60)]  # seconds
+    assert any(run(code).startswith("retry: ") for code in follow)  # it does not end by itself
     assert [url for url in requests if not url.endswith(".svg")] == []  # the icon of the page
     assert page.url.endswith(HOOK)
     assert page.evaluate("[localStorage.length, sessionStorage.length, document.cookie]") == [

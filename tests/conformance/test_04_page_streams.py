@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import httpx2
@@ -25,7 +25,11 @@ def owner(service):
 
 @contextmanager
 def stream(browser: Browser, path: str = STREAM) -> Iterator[tuple[httpx2.Response, Any]]:
-    """Opens the stream of a signed-in browser. Yields its response and its messages."""
+    """Opens the stream of a signed-in browser. Yields its response and its messages.
+
+    The places of the streams before it are free once the service sees them closed.
+    """
+    deadline = time.monotonic() + PATIENCE
     cookies = {cookie.name: str(cookie.value) for cookie in browser.http.cookies.jar}
     with (
         httpx2.Client(
@@ -35,8 +39,11 @@ def stream(browser: Browser, path: str = STREAM) -> Iterator[tuple[httpx2.Respon
             trust_env=False,
             timeout=PATIENCE,
         ) as http,
-        http.sse(path) as source,
+        ExitStack() as opened,
     ):
+        while (source := opened.enter_context(http.sse(path))).response.status_code in (429, 503):
+            opened.close()
+            assert time.monotonic() < deadline, "no place became free"
         yield source.response, iter(source)
 
 
@@ -94,10 +101,5 @@ def test_a_visitor_gets_no_stream(service):
 def test_a_client_that_goes_away_leaves_its_place_to_the_next(service, owner):
     """Otherwise whoever opens a few pages in a row finds every place taken by those before."""
     for _ in range(5):
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            with stream(owner) as (response, _):
-                if response.status_code == 200:
-                    break
-                assert response.status_code == 429
-            assert time.monotonic() < deadline, "no place became free"
+        with stream(owner) as (response, _):
+            assert response.status_code == 200
