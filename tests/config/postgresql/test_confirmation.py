@@ -50,6 +50,12 @@ class Waiting(Service):
         """The sessions that wait for a standby."""
         return [pid for (pid,) in self.postgresql.execute(WAITING)]
 
+    def push_until_taken(self, nonce: str) -> httpx2.Response:
+        """On a busy machine a turn may not come in time."""
+        while (answer := self.push(nonce)).status_code == 503:
+            pass
+        return answer
+
     @contextmanager
     def unconfirmed(self) -> Iterator[None]:
         self.postgresql.confirm_by("nobody")
@@ -72,8 +78,9 @@ def service(postgresql: Postgresql) -> Iterator[Waiting]:
 
 
 def is_unconfirmed(answer: httpx2.Response) -> bool:
+    """A process of a busy machine may stand still before its commit."""
     said = answer.json()
-    waits = (Wait.CONFIRMATION, Wait.LOCK, Wait.QUEUE)
+    waits = (Wait.CONFIRMATION, Wait.LOCK, Wait.QUEUE, Wait.PROCESS)
     return (answer.status_code, said["code"]) == (503, "unavailable") and any(
         said["detail"].startswith(wait.meaning) for wait in waits
     )
@@ -113,7 +120,7 @@ def test_while_nobody_confirms_each_signal_gets_503_and_none_is_lost_or_doubled(
         # Reads go on, also with a token whose first use is noted now.
         assert service.get(EVENTS, "readToken").status_code == 200
     wait_until(lambda: service.state() == (200, "ok"), "It does not get ready.")
-    answers = [service.push(nonce) for nonce in nonces]
+    answers = [service.push_until_taken(nonce) for nonce in nonces]
     assert all(
         answer.status_code == 200 or answer.json().get("identical") is True for answer in answers
     )
@@ -204,7 +211,8 @@ def test_what_waits_too_long_raises_and_closes_the_connection(
         write(database, "late")
     assert wait_of(failed.value) is Wait.CONFIRMATION
     assert driver.closed
-    assert (len(postgresql.execute(WAITING)), notes(postgresql)) == (1, [])
+    wait_until(lambda: len(postgresql.execute(WAITING)) == 1, "Its session waits no more.")
+    assert notes(postgresql) == []
     postgresql.confirm_by("")
     wait_until(lambda: notes(postgresql) == ["late"], "What waited is not there.")
 

@@ -1,5 +1,6 @@
 """The database backend: connections that the server closed while they were idle, and times."""
 
+import secrets
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -20,16 +21,18 @@ pytestmark = [
 ]
 
 SIZE = 4
-END_OTHERS = """
-SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = 'pooled'"""
-LAST_ASKED = "SELECT query FROM pg_stat_activity WHERE application_name = 'pooled'"
+END_THEM = """
+SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE application_name = %s"""
+LAST_ASKED = "SELECT query FROM pg_stat_activity WHERE application_name = %s"
 
 
 @contextmanager
 def a_pool(timeout=60, alias="pooled", **address):
     """A database with a pool of ``SIZE`` idle connections."""
     pool = {"min_size": SIZE, "max_size": SIZE, "timeout": timeout, "reconnect_timeout": 0.5}
-    given = {**connection.settings_dict["OPTIONS"], "application_name": "pooled", "pool": pool}
+    # A name of its own: the server may not have ended the sessions of the pool before.
+    name = f"pooled-{secrets.token_hex(4)}"
+    given = {**connection.settings_dict["OPTIONS"], "application_name": name, "pool": pool}
     database = DatabaseWrapper({**connection.settings_dict, **address, "OPTIONS": given}, alias)
     database.pool.open()
     database.pool.wait(60)
@@ -40,10 +43,11 @@ def a_pool(timeout=60, alias="pooled", **address):
         database.close_pool()
 
 
-def end_idle():
+def of_each(database, query):
+    """What the server answers for each session of the pool."""
     with connection.cursor() as cursor:
-        cursor.execute(END_OTHERS)
-        assert cursor.fetchall() == [(True,)] * SIZE
+        cursor.execute(query, [database.settings_dict["OPTIONS"]["application_name"]])
+        return cursor.fetchall()
 
 
 def answers(database):
@@ -67,7 +71,7 @@ def is_back(database):
 def test_those_that_the_server_closed_are_replaced_and_no_request_fails():
     with a_pool() as database, ThreadPoolExecutor(SIZE) as requests:
         for _ in range(3):
-            end_idle()
+            assert of_each(database, END_THEM) == [(True,)] * SIZE
             assert all(requests.map(answers, [database] * SIZE))
             database.pool.wait(60)
 
@@ -79,9 +83,7 @@ def test_one_that_is_idle_is_asked_nothing():
         for _ in range(SIZE):
             database.connect()
             database.close()
-        with connection.cursor() as cursor:
-            cursor.execute(LAST_ASKED)
-            assert cursor.fetchall() == [("SELECT 1",)] * SIZE
+        assert of_each(database, LAST_ASKED) == [("SELECT 1",)] * SIZE
 
 
 def test_a_server_that_is_away_is_reported_and_found_again_when_it_is_back():
