@@ -25,6 +25,7 @@ from tests.drills.stage import Stage, wait_until
 BUSY = 8  # processes for each core
 HANG_UPS = 10  # clients of each kind
 BLOCK = 1 << 20  # bytes
+ATTEMPTS = 5  # to sign in
 UNAVAILABLE = httpx2.codes.SERVICE_UNAVAILABLE
 RESET = struct.pack("ii", 1, 0)  # SO_LINGER: close with a reset
 SENDERS = (Bot.__name__, Engine.__name__)
@@ -106,14 +107,19 @@ def _without_redis(stage: Stage, book: Book) -> None:
 
 
 def sign_in_while_redis_is_down(stage: Stage, book: Book) -> None:
+    """A busy machine may delay an answer, and does not delay all of them."""
     customer = stage.cast["customers"][0]
-    with httpx2.Client(base_url=stage.base_url, trust_env=False) as http:
-        http.get("/accounts/login/")
-        form = {name: customer[name] for name in ("login", "password")}
-        token = {"csrfmiddlewaretoken": http.cookies["csrf"]}
-        answer = http.post("/accounts/login/", data=form | token)
-    if answer.status_code != UNAVAILABLE or answer.elapsed.total_seconds() > 2:
-        book.odd.append(f"signing in without Redis: {answer.status_code} after {answer.elapsed}")
+    for _ in range(ATTEMPTS):
+        with httpx2.Client(base_url=stage.base_url, trust_env=False) as http:
+            http.get("/accounts/login/")
+            form = {name: customer[name] for name in ("login", "password")}
+            token = {"csrfmiddlewaretoken": http.cookies["csrf"]}
+            answer = http.post("/accounts/login/", data=form | token)
+        if answer.status_code != UNAVAILABLE:
+            break
+        if answer.elapsed.total_seconds() <= 2:
+            return
+    book.odd.append(f"signing in without Redis: {answer.status_code} after {answer.elapsed}")
 
 
 def the_disk_is_full(stage: Stage, book: Book) -> float:

@@ -156,7 +156,14 @@ def a_signal(here):
     return written(push_of(here.seed["automation"]))
 
 
-def push(here, body, port=WEBS[0]):
+def push(here, body):
+    """Sends a bot's signal, again while the machine is too busy. Returns the status."""
+    while (status := push_once(here, body, WEBS[0])) == 503:
+        pass
+    return status
+
+
+def push_once(here, body, port):
     """Sends a bot's signal. Returns the status."""
     secret = here.seed["automation"]["secret"]
     headers = {**FORWARDED, **signed(secret, body=body), "Content-Type": JSON}
@@ -190,7 +197,7 @@ class Load(threading.Thread):
     def send(self):
         for port in WEBS:
             try:
-                return push(self.here, a_signal(self.here), port)
+                return push_once(self.here, a_signal(self.here), port)
             except httpx2.TransportError:
                 continue
         return "nobody answers"
