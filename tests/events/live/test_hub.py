@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -389,6 +390,19 @@ def test_a_stop_ends_everybody_spread_out_though_the_hub_looks_at_nothing(hub):
     assert hub.readers == 0
     with pytest.raises(Unavailable):
         hub.admit(Noting(a_spec()))
+
+
+def test_a_stop_lasts_no_longer_though_each_of_its_pauses_does(hub, monkeypatch):
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds + 0.2
+
+    reader = joined(hub, "all")
+    monkeypatch.setattr(hub_module, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
+    hub._end_all(3.0)
+    assert 3.0 <= now[0] < 3.5
+    assert len(reader.ends) == 1
 
 
 def test_the_thread_goes_on_for_a_while_without_readers_and_follows_the_log(monkeypatch, settings):
