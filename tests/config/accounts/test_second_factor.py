@@ -34,7 +34,7 @@ def activate(browser: Client):
     browser.post("/accounts/reauthenticate/", {"password": factories.PASSWORD})
     browser.get(ACTIVATE)
     secret = browser.session[SECRET_SESSION_KEY]
-    return browser.post(ACTIVATE, {"code": staff.code_of(secret)})
+    return staff.give_code(browser, ACTIVATE, secret)
 
 
 def test_the_refusal_leads_to_a_factor_and_the_factor_into_the_control_area(member):
@@ -66,7 +66,7 @@ def test_a_session_from_before_the_factor_is_asked_for_it_and_led_back(member):
     staff.totp.TOTP.activate(member, secret)  # in another browser
     asked = browser.get("/control/")
     assert asked["Location"] == "/accounts/2fa/reauthenticate/?next=/control/"
-    proved = browser.post(asked["Location"], {"code": staff.code_of(secret)})
+    proved = staff.give_code(browser, asked["Location"], secret)
     assert proved["Location"] == "/control/"
     assert browser.get("/control/").status_code == HTTPStatus.OK
 
