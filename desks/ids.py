@@ -46,9 +46,18 @@ SignalId = Annotated[str, SIGNAL_ID, Example(EXAMPLE_SIGNAL_ID)]
 SubscriptionId = Annotated[str, SUBSCRIPTION_ID, Example(EXAMPLE_SUBSCRIPTION_ID)]
 
 
+def base62(number: int, length: int) -> str:
+    """The number in base62, big-endian and zero-padded."""
+    digits = ""
+    for _ in range(length):
+        number, digit = divmod(number, len(BASE62))
+        digits = BASE62[digit] + digits
+    return digits
+
+
 def random_base62(length: int) -> str:
     """A random string of ``length`` characters, uniformly distributed."""
-    return "".join(secrets.choice(BASE62) for _ in range(length))
+    return base62(secrets.randbelow(len(BASE62) ** length), length)
 
 
 def new_id(prefix: str) -> str:

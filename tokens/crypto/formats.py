@@ -13,7 +13,7 @@ import re
 import secrets
 import zlib
 
-from desks.ids import BASE62, random_base62
+from desks.ids import base62, random_base62
 
 PREFIX = "svc_"  # common to all credentials
 DESK_TOKEN = "svc_desk_"  # noqa: S105 - a prefix
@@ -49,11 +49,7 @@ def new_webhook_secret() -> str:
 
 def checksum(text: str) -> str:
     """The checksum of the text: six base62 characters."""
-    remainder, digits = zlib.crc32(text.encode()), ""
-    for _ in range(CHECKSUM_CHARACTERS):
-        remainder, digit = divmod(remainder, len(BASE62))
-        digits = BASE62[digit] + digits
-    return digits
+    return base62(zlib.crc32(text.encode()), CHECKSUM_CHARACTERS)
 
 
 def is_credential(text: str, *prefixes: str) -> bool:
