@@ -9,6 +9,7 @@ from django.urls import reverse
 from desks import actions
 from events.actors import SYSTEM
 from events.http.refusals import Refused
+from tests import staff
 from tests.client import signed_in
 from tests.factories import a_card, a_desk, a_staff_user
 from tests.pages import problem, source, words
@@ -108,6 +109,18 @@ class TestEveryPage:
         loaded = re.findall(r'(?:src|<link[^>]*href)="([^"]+)"', source(Client().get(path)))
         assert loaded
         assert all(address.startswith("/static/") for address in loaded)
+
+
+class TestMessages:
+    @pytest.mark.parametrize("make", [a_staff_user, lambda: a_desk().user])
+    def test_a_page_that_a_script_fetches_leaves_them_to_the_next_that_is_opened(self, make):
+        user = make()
+        browser, path = staff.a_client(user), "/control/" if user.is_staff else "/desk"
+        browser.post("/accounts/preferences/", {"time_zone": "", "theme": "dark"})
+        fetched = browser.get(path, headers={"Sec-Fetch-Dest": "empty"})
+        opened = browser.get(path, headers={"Sec-Fetch-Dest": "document"})
+        pages = (fetched, opened, browser.get(path))
+        assert ["preferences are saved" in words(page) for page in pages] == [False, True, False]
 
 
 def inline(answer):
