@@ -83,7 +83,7 @@ function replaceRows(list, rows) {
     if (row === place) place = place.nextElementSibling;
     else list.insertBefore(row, place);
   }
-  if (next) (next.querySelector("details:not([open]) > summary") ?? sameAs(focused, next) ?? next.querySelector("a")).focus();
+  if (next) (next.querySelector("details:not([open]) > summary") ?? alike(focused, next)[0] ?? next.querySelector("a")).focus();
 }
 
 function replaceParts(page) {

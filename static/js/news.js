@@ -143,16 +143,17 @@ function replacePart(part, fresh) {
   const focused = part.contains(document.activeElement) ? document.activeElement : null;
   const nameOf = (details, index) => details.id || index;
   const open = new Map(Array.from(part.querySelectorAll("details"), (each, index) => [nameOf(each, index), each.open]));
+  const place = focused && alike(focused, part).indexOf(focused);
   sources.set(part, fresh.innerHTML);
   part.replaceChildren(...fresh.childNodes);
   part.querySelectorAll("details").forEach((each, index) => (each.open = open.get(nameOf(each, index)) ?? false));
-  if (focused) sameAs(focused, part)?.focus();
+  if (focused) alike(focused, part)[place]?.focus();
   showLocalTimes(part);
   return true;
 }
 
-// The link or button in this part that was there before.
-function sameAs(before, part) {
-  const each = Array.from(part.querySelectorAll(before.localName));
-  return each.find((one) => one.textContent === before.textContent && one.href === before.href);
+// What a reader cannot tell from this element, in this part.
+function alike(one, part) {
+  const name = (each) => `${each.getAttribute("aria-label") ?? each.textContent} ${each.href}`;
+  return Array.from(part.querySelectorAll(one.localName)).filter((each) => name(each) === name(one));
 }

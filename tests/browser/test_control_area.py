@@ -96,6 +96,17 @@ def test_the_overview_follows_what_happens_and_can_be_paused(stage, open_page):
     expect(figure.first).to_have_text(str(before + 2))
 
 
+@pytest.mark.parametrize("focused", ["#day-table summary", "#shares section:nth-of-type(2)"])
+def test_the_focus_stays_where_it_is_when_the_overview_changes(stage, open_page, focused):
+    page = open_page("/control/")
+    figure = page.locator("#figures div").filter(has_text="Refused in the last hour").locator("dd")
+    before = int(figure.first.text_content())
+    page.locator(focused).focus()
+    stage.service.push(stage.service.fanout(pair="SOL/USDT"), stage.service.platform)
+    expect(figure.first).to_have_text(str(before + 1))
+    expect(page.locator(focused)).to_be_focused()
+
+
 def test_the_overview_says_that_it_is_not_current(open_page):
     page = open_page("/control/")
     page.route("**/control/", lambda route: route.abort())
