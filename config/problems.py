@@ -64,7 +64,8 @@ def problem(request: HttpRequest, refusal: refusals.Refused) -> HttpResponse:
     if request.path.startswith(API):
         response = JsonResponse(body, status=refusal.status, content_type=MEDIA_TYPE)
     else:
-        wait = refusal.headers.get("Retry-After")
+        is_halted = getattr(refusal, "wait", None) is Wait.NEW_EPOCH  # no time ends it
+        wait = None if is_halted else refusal.headers.get("Retry-After")
         context = {
             "problem": body,
             "sentence": refusal.sentence,

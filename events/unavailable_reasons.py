@@ -40,7 +40,7 @@ class Wait(ExplainedEnum):
     REPLICA = "replica", "No replica of the database has what was asked for."
     NEW_EPOCH = (
         "new_epoch",
-        "The database has lost events, and its operators have not resumed writing yet.",
+        "The database has lost events. Nothing is recorded until an operator allows it again.",
     )
     DATABASE = "database", "The database is not available."
     CACHE = "cache", "The cache is not available."

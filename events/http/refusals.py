@@ -335,6 +335,9 @@ class Internal(Refused):
     )
 
 
+NO_TIME_ENDS_IT = "Trying again does not help before, and we cannot say when that will be."
+
+
 class Unavailable(Refused):
     code, status, title = "unavailable", 503, "Temporarily unavailable"
     detail = (
@@ -345,6 +348,7 @@ class Unavailable(Refused):
 
     def __init__(self, wait: Wait, detail: str | None = None, retry_after: int = 1) -> None:
         super().__init__(detail or f"{wait.meaning} {self.detail}")
-        self.sentence = detail or f"{wait.meaning} {self.on_page}"
+        on_page = NO_TIME_ENDS_IT if wait is Wait.NEW_EPOCH else self.on_page
+        self.sentence = detail or f"{wait.meaning} {on_page}"
         self.wait = wait
         self.headers["Retry-After"] = str(retry_after)

@@ -10,6 +10,7 @@ from django.db import OperationalError, connection
 from django.test import Client
 
 from desks.models import Desk
+from events.models import Head
 from tests import patience, staff
 from tests.client import DESKS, EVENTS, HOOK, get, push, signed_in
 from tests.factories import PASSWORD, UserFactory, a_platform_token
@@ -53,6 +54,16 @@ def test_a_page_asks_to_come_again():
     assert "The database is not available. If you sent a form, look whether it took effect" in said
     assert "Try again in less than a minute." in said
     assert "nonce" not in said
+
+
+def test_a_page_promises_no_time_while_only_an_operator_can_end_it(desk):
+    browser = signed_in(desk.user)
+    Head.objects.update(halted=True)
+    answer = browser.post("/desk/connect", {"venue": "Kraken", "trade_only": "on"})
+    assert (answer.status_code, problem(answer)) == (503, "unavailable")
+    said = words(answer)
+    assert "Nothing is recorded until an operator allows it again. Trying again does not" in said
+    assert "Try again in" not in said
 
 
 def test_so_it_does_when_only_the_session_cannot_be_saved(desk):
