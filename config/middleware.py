@@ -296,8 +296,9 @@ def check_requests(get_response: Handler) -> Handler:
 
     def middleware(request: HttpRequest) -> HttpResponse:
         match = _resolved(request.path_info)
-        if not _leads_to_view(match) and _has_page_with_slash(request):
-            return HttpResponsePermanentRedirect(request.get_full_path(force_append_slash=True))
+        if not _leads_to_view(match) and (page := _page_with_other_slash(request)):
+            request.path = page
+            return HttpResponsePermanentRedirect(request.get_full_path())
         if match is None:
             return get_response(request)
         request.resolver_match = match
@@ -369,12 +370,13 @@ def _leads_to_view(match: ResolverMatch | None) -> bool:
     return match is not None and getattr(match.func, "should_append_slash", True)
 
 
-def _has_page_with_slash(request: HttpRequest) -> bool:
-    """Returns whether a page exists at this path with a trailing slash."""
+def _page_with_other_slash(request: HttpRequest) -> str | None:
+    """Returns the path of the page from which this path differs only in its last slash."""
     path = request.path_info
-    if request.method not in ("GET", "HEAD") or path.endswith("/") or path.startswith(API):
-        return False
-    return _leads_to_view(_resolved(f"{path}/"))
+    if request.method not in ("GET", "HEAD") or path.startswith(API):
+        return None
+    other = path[:-1] if path.endswith("/") else f"{path}/"
+    return other if _leads_to_view(_resolved(other)) else None
 
 
 # From the outside in. ``compress`` is outside ``set_caching``, whose ETag is of the uncompressed

@@ -162,14 +162,25 @@ def test_where_only_the_slash_is_missing_a_reader_is_led_on(method, path):
     assert (answer.status_code, answer["Location"]) == (301, f"{there}/{question}{query}")
 
 
-@pytest.mark.parametrize("path", ["/api/v1/desks/", "/desk/", "/nothing", "/accounts/nothing"])
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+@pytest.mark.parametrize("path", ["/desk/", "/bots/?q=x%26y", "/problems/a%20b/", "/control//"])
+def test_where_only_a_slash_is_too_much_a_reader_is_led_on(method, path):
+    answer = Client().generic(method, path)
+    there, question, query = path.partition("?")
+    assert (answer.status_code, answer["Location"]) == (301, f"{there[:-1]}{question}{query}")
+
+
+@pytest.mark.parametrize(
+    "path", ["/api/v1/desks/", "/api/docs/", "/desk//", "/nothing/", "/accounts/nothing"]
+)
 def test_elsewhere_a_slash_makes_another_path(path):
     assert Client().get(path).status_code == 404
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "OPTIONS"])
-def test_who_changes_something_is_not_led_on(method):
-    assert Client().generic(method, "/accounts/login").status_code == 404
+@pytest.mark.parametrize("path", ["/accounts/login", "/desk/connect/"])
+def test_who_changes_something_is_not_led_on(method, path):
+    assert Client().generic(method, path).status_code == 404
 
 
 def test_there_is_no_page_of_the_control_area_with_a_slash_where_there_is_none_at_all(browser):

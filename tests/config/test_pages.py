@@ -51,7 +51,7 @@ class TestRefusals:
         page = source(Client().get("/problems"))
         assert re.findall(r'href="/problems/([a-z_]+)"', page) == CODES
 
-    @pytest.mark.parametrize("code", ["nothing", "Invalid", "pair_mismatch/", "pair mismatch"])
+    @pytest.mark.parametrize("code", ["nothing", "Invalid", "pair_mismatch//", "pair mismatch"])
     def test_another_code_is_not_found(self, code):
         answer = Client().get(f"/problems/{code}")
         assert (answer.status_code, problem(answer)) == (404, "not_found")

@@ -103,11 +103,14 @@ def test_pages_and_static_files_know_their_methods_too(service):
         assert named(options.headers["Allow"]) == named(put.headers["Allow"]) == methods
 
 
-@pytest.mark.parametrize("path", ["/control", "/accounts/login"])
-def test_a_page_without_its_slash_leads_to_the_page(service, path):
+@pytest.mark.parametrize(
+    ("path", "page"),
+    [("/control", "/control/"), ("/accounts/login", "/accounts/login/"), ("/bots/", "/bots")],
+)
+def test_another_last_slash_leads_to_the_page(service, path, page):
     """Section 4."""
     for answer in (service.http.get(path), service.http.head(path)):
-        assert (answer.status_code, answer.headers["Location"]) == (301, f"{path}/")
+        assert (answer.status_code, answer.headers["Location"]) == (301, page)
 
 
 @pytest.mark.parametrize("path", [CATALOG, HOOK, EVENTS, DESKS])

@@ -108,7 +108,7 @@ def test_there_is_no_such_path(service, path, method):
     assert_refused(service.send(method, path, token="x"), 404, "not_found")
 
 
-@pytest.mark.parametrize("path", ["/no/such", "/api", "/%00", "/desk/", "/problems/x", "/%ff"])
+@pytest.mark.parametrize("path", ["/no/such", "/api", "/%00", "/desk//", "/problems/x", "/%ff"])
 def test_elsewhere_it_is_a_page(service, path):
     """Section 5: under /api/ problem+json, elsewhere a page."""
     answer = service.get(path)
