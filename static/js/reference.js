@@ -10,7 +10,7 @@ const filter = document.getElementById("filter");
 const found = document.getElementById("found");
 const parts = Array.from(page.querySelectorAll(".parts > section"), (section) => ({
   section,
-  link: page.querySelector(`.contents a[href="#${section.id}"]`).parentElement,
+  link: page.querySelector(`.contents a[href="#${section.id || section.querySelector("[id]").id}"]`).parentElement,
   heading: plain(section.querySelector("h1, h2, h3").textContent),
   rows: Array.from(section.querySelectorAll("[data-row]")),
 }));
@@ -33,6 +33,7 @@ function applyFilter() {
   for (const part of parts) {
     const shown = matches(part, sought);
     part.section.hidden = part.link.hidden = !shown;
+    for (const each of part.section.querySelectorAll(":scope > details")) each.open = Boolean(sought);
     count += shown;
   }
   found.textContent = sought ? `${count} of ${parts.length} parts` : "";

@@ -28,7 +28,7 @@ def page(stage):
 
 
 def test_it_shows_every_operation_and_message_once(page):
-    shown = page.locator(".parts > section h3 + p .quiet").all_text_contents()
+    shown = page.locator(".operation div p .quiet").all_text_contents()
     messages = [
         message["post"]["operationId"]
         for message in described.described().content["webhooks"].values()
@@ -40,6 +40,18 @@ def test_every_link_within_the_page_leads_somewhere(page):
     missing = """Array.from(document.querySelectorAll('a[href^="#"]'), (link) => link.hash.slice(1))
       .filter((id) => !document.getElementById(id))"""
     assert page.evaluate(missing) == []
+
+
+@pytest.mark.parametrize("name", ["pushSignal", "DeskRecord"])
+def test_what_is_folded_opens_for_a_link_without_scripts(stage, name):
+    context = stage.context(None, java_script_enabled=False)
+    page = context.new_page()
+    page.goto(DOCS)
+    expect(page.locator(f"#{name}")).to_be_hidden()
+    page.goto(f"{DOCS}#{name}")
+    expect(page.locator(f"#{name}")).to_be_visible()
+    expect(page.locator(f"details:has(#{name}) > summary")).to_be_in_viewport()
+    context.close()
 
 
 def test_the_filter_leaves_the_operations_that_match(page):
