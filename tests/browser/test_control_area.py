@@ -46,7 +46,7 @@ def test_on_a_phone_the_lists_and_the_tools_are_a_menu(open_page, scripts):
     page = open_page("/control/", PHONE, scripts)
     lists = page.get_by_role("navigation", name="Control area")
     expect(lists).to_be_hidden()
-    assert page.locator("#header").bounding_box()["height"] < 100
+    assert page.get_by_role("banner").bounding_box()["height"] < 100
     page.get_by_role("button", name="Menu").click()
     expect(page.get_by_role("button", name="Sign out")).to_be_visible()
     lists.get_by_role("link", name="Tokens").click()
@@ -58,7 +58,7 @@ def test_on_a_desktop_there_is_no_menu_button(open_page):
     expect(page.get_by_role("button", name="Menu")).to_be_hidden()
     expect(page.get_by_role("navigation", name="Control area")).to_be_visible()
     expect(page.get_by_role("button", name="Sign out")).to_be_visible()
-    reached = [each.bounding_box() for each in page.locator("#header :is(a, button):visible").all()]
+    reached = [each.bounding_box() for each in page.locator("header :is(a, button):visible").all()]
     places = [(box["y"] // 40, box["x"]) for box in reached]
     assert places == sorted(places), "the tab key follows another order than the eye"
 
@@ -117,7 +117,7 @@ def test_the_overview_says_that_it_is_not_current(open_page):
 
 def test_without_scripts_the_overview_is_whole_and_not_live(open_page):
     page = open_page("/control/", scripts=False)
-    expect(page.locator(".live")).to_be_hidden()
+    expect(page.locator(".updates")).to_be_hidden()
     page.locator("#day-table summary").click()
     expect(page.locator("#day-table").get_by_role("row")).to_have_count(25)
 
@@ -146,7 +146,8 @@ def test_a_customers_page_is_reached_from_a_refusal_and_leads_to_what_it_names(s
 def test_a_refusals_page_tells_it_before_the_folded_json(stage, open_page):
     stage.service.push(stage.service.fanout(pair="SOL/USDT"), stage.service.platform)
     page = open_page("/control/")
-    page.get_by_role("link", name="Refusals", exact=True).click()
+    lists = page.get_by_role("navigation", name="Control area")
+    lists.get_by_role("link", name="Refusals", exact=True).click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Refusals")
     page.locator("#result_list tbody th a").first.click()
     expect(page.get_by_text("It was refused: pair_mismatch.")).to_be_visible()

@@ -40,7 +40,7 @@ CONTROL = "/control/"
 MODELS = [Automation, Card, Desk, Election, Event, Signal, SigningSecret, Subscription, Token, User]
 # What the pages of the framework are written with, where a strict policy lets nothing run.
 INLINE = re.compile(r"<style|\sstyle=|\son[a-z]+=|<script(?![^>]*\ssrc=)|javascript:", re.I)
-BREADCRUMBS = re.compile(r'<div class="breadcrumbs">(.*?)</div>', re.DOTALL)
+BREADCRUMBS = re.compile(r'<nav class="trail"[^>]*>(.*?)</nav>', re.DOTALL)
 TAGS = re.compile(r"<[^>]+>")
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
@@ -190,7 +190,7 @@ def test_every_page_says_whose_it_is_and_that_it_is_paper(opened):
 
 def test_every_page_has_sign_out_and_breadcrumbs_from_the_overview_to_itself(opened):
     for page, each in opened.items():
-        assert '<button type="submit">Sign out</button>' in each.text, page
+        assert '<button type="submit" class="link">Sign out</button>' in each.text, page
         for trail in BREADCRUMBS.findall(each.text):
             words = html.unescape(TAGS.sub("", trail)).strip()
             assert re.search(r"^Overview\b.*\w[)”]?$", words, re.DOTALL), (page, trail)

@@ -9,7 +9,7 @@ from tests import factories, staff
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
-LINK = re.compile(r'<a href="([^"]+[?]q=[^"]+)">Its (\w+)</a>')
+LINK = re.compile(r' href="([^"]+[?]q=[^"]+)">Its (\w+)</a>')
 
 
 def related_links(client, row) -> dict[str, str]:

@@ -77,4 +77,4 @@ def test_the_control_area_asks_in_red(settings, card, desk):
     for row, act in acts:
         page = pages.source(browser.get(staff.page_of(row, act)))
         assert 'class="note warning"' in page
-        assert 'type="submit" class="danger"' in page
+        assert 'class="button danger"' in page
