@@ -175,6 +175,7 @@ class ScopeMissing(Refused):
 class NotAllowed(Refused):
     code, status, title = "not_allowed", 403, "Not allowed for this kind of caller"
     detail = "Use the kind of token that this endpoint accepts."
+    on_page = "Your account may not open this page."
 
 
 class SignInRequired(Refused):
@@ -212,6 +213,7 @@ class HttpsRequired(Refused):
 class NotFound(Refused):
     code, status, title = "not_found", 404, "Not found"
     detail = "The path, desk, signal, token or webhook does not exist, or you have no access to it."
+    on_page = "There is no such page, or you have no access to it. Check its address."
 
 
 def found_or_404(row: Row | None, noun: str) -> Row:

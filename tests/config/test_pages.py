@@ -73,6 +73,7 @@ class TestAPageThatSaysNo:
         answer = Client().get("/nowhere", headers={"X-Request-Id": "mine-1"})
         assert (answer.status_code, problem(answer)) == (404, "not_found")
         assert "quote the request ID: mine-1" in words(answer)
+        assert "There is no such page" in words(answer)
         assert 'href="/problems/not_found"' in source(answer)
 
     def test_what_was_asked_for_is_shown_as_text(self):
