@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import cast
 
-from allauth.account.authentication import get_authentication_records
 from allauth.usersessions.models import UserSession
 from django.conf import settings
 from django.contrib.auth import HASH_SESSION_KEY, get_user
@@ -31,7 +30,7 @@ from desks.models import User
 from events.confirmation import unconfirmed
 from events.http.requests import state_of
 from events.json_schema import JsonObject
-from tokens.callers.staff import session_end
+from tokens.callers.staff import SIGNED_IN_AT, session_end
 from tokens.crypto import keys
 
 BOUND_TO = "session"
@@ -164,18 +163,17 @@ def _user(request: HttpRequest) -> User | AnonymousUser:
         return AnonymousUser()
     state_of(request).user_pk = user.pk
     if isinstance(user, User):
-        _note_use(request, user)
+        _note_use(request)
         if user.time_zone:
             timezone.activate(user.time_zone)
     return user
 
 
-def _note_use(request: HttpRequest, user: User) -> None:
+def _note_use(request: HttpRequest) -> None:
     """Saves when the session was last used, at most every five minutes. A sign-in saves it."""
     now = timezone.now()
     before = now - USE_NOTED_EVERY
-    records = get_authentication_records(request, user)
-    if max((record["at"] for record in records), default=now.timestamp()) > before.timestamp():
+    if request.session.get(SIGNED_IN_AT, 0) > before.timestamp():
         return
     due = UserSession.objects.filter(
         session_key=request.session.session_key, last_seen_at__lte=before

@@ -80,6 +80,15 @@ def test_the_link_and_a_password_make_account_address_and_desk_and_sign_in():
     assert signed_in(browser)
 
 
+def test_the_use_of_the_session_that_a_sign_up_began_is_noted():
+    sign_up()
+    browser = a_browser_behind(link())
+    choose(browser)
+    with time_machine.travel(timezone.now() + timedelta(days=1)):
+        browser.get("/desk")
+        assert UserSession.objects.get().last_seen_at > timezone.now() - timedelta(minutes=1)
+
+
 def test_signing_up_stores_nothing():
     with CaptureQueriesContext(connection) as asked:
         sign_up()
