@@ -24,8 +24,8 @@ from events.writer_queue import WaitEnded
 TIMEOUT = 1.0  # seconds
 LOOK_INTERVAL = 0.05  # seconds
 # Threads that wait at once. They are among the few that let readers in: whoever finds no place gets
-# the answer of those who waited in vain, and comes back. A live server has four of these threads if
-# THREADS is 9 or more (config/live/server.py). With 6 or fewer it has one or two: all may wait.
+# the answer of those who waited in vain, and comes back. A live server has four of these threads
+# (config/live/connection.py).
 PLACES = 2
 
 _places = threading.BoundedSemaphore(PLACES)

@@ -33,25 +33,26 @@ BATCH = 500  # connections that the event loop writes to before it looks at its 
 TAKING = 30  # seconds that a client has to take an answer, or a page while it catches up
 RETRY_AFTER = 5  # seconds after which a reader without a place asks again
 ENDING = 1  # seconds that a client has to take the last frame of its stream
+# Threads that check requests, and as many in which readers catch up, whatever THREADS is. Two of
+# the first may wait for a replica (events/replica.py); the others go on.
+POOL_SIZE = 4
 
 
 class Workload:
     """What the process serves: its connections, and the thread pools that answer them.
 
     Requests are checked and readers catch up in two small pools, which work for a bounded number
-    at a time, in the order of arrival. ``most`` is the number of database connections that they
-    may use.
+    at a time, in the order of arrival.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, *, readers: int, most: int) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, readers: int) -> None:
         self.loop = loop
         self.connections: set[Connection] = set()
         self._readers = readers  # at most
         self._woken: deque[Connection] = deque()  # those for which frames wait
         self._is_awake = False
-        each = max(1, most // 2)
-        self._checking = ThreadPoolExecutor(each, thread_name_prefix="checking")
-        self._catching_up = ThreadPoolExecutor(each, thread_name_prefix="catching-up")
+        self._checking = ThreadPoolExecutor(POOL_SIZE, thread_name_prefix="checking")
+        self._catching_up = ThreadPoolExecutor(POOL_SIZE, thread_name_prefix="catching-up")
         self._probing = ThreadPoolExecutor(1, thread_name_prefix="probing")
 
     def admit(self) -> None:

@@ -33,7 +33,6 @@ GONE_AFTER = 60
 STOPPING, STOPPED = 3.2, 4.3
 # Open files that no reader takes: the database's, Redis', and those of requests being checked.
 SPARE_FILES = 512
-MOST_THREADS = 8
 
 
 def serve(host: str, port: int) -> None:
@@ -57,7 +56,7 @@ async def _run(listener: socket.socket) -> None:
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    workload = Workload(loop, readers=_most_readers(), most=_threads())
+    workload = Workload(loop, readers=_most_readers())
     server = await loop.create_server(lambda: Connection(workload), sock=listener, backlog=BACKLOG)
     logger.info("Started server process [%d]", os.getpid())
     await stop.wait()
@@ -88,8 +87,3 @@ def _most_readers() -> int:
     readers = max(1, most - SPARE_FILES)
     LIVE_SEATS.set(readers)
     return readers
-
-
-def _threads() -> int:
-    """The threads that read the database, beside the hub's and the one that answers probes."""
-    return max(2, min(MOST_THREADS, settings.THREADS - 1))

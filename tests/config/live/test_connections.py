@@ -18,6 +18,7 @@ from config.live import connection
 from config.live.connection import Connection, LiveReader, Workload
 from config.live.served_paths import Answer, respond
 from config.server.heads import MAX_HEAD, Environ, environ_of
+from events import replica
 from events.http.refusals import Unavailable
 from events.live.hub import hub
 from events.live.streams import MAX_UNSENT, Reader, ReaderSpec
@@ -45,7 +46,7 @@ def in_the_loop(test: Callable[[], Awaitable[None]]) -> None:
 
 
 def workload() -> Workload:
-    return Workload(asyncio.get_running_loop(), readers=1, most=2)
+    return Workload(asyncio.get_running_loop(), readers=1)
 
 
 # --- Before the answer --------------------------------------------------------------------------
@@ -187,9 +188,27 @@ def test_probes_do_not_wait_behind_readers():
     in_the_loop(test)
 
 
+def test_readers_that_are_ahead_of_a_replica_leave_threads_to_others():
+    async def test() -> None:
+        pools, goes_on = workload(), threading.Event()
+
+        def wait() -> None:
+            goes_on.wait(PATIENCE)
+
+        ahead = [asyncio.ensure_future(pools.answer(EVENTS, wait)) for _ in range(replica.PLACES)]
+        try:
+            await asyncio.wait_for(pools.answer(EVENTS, lambda: None), PATIENCE / 2)
+            assert not any(each.done() for each in ahead)
+        finally:
+            goes_on.set()
+            await asyncio.gather(*ahead)
+
+    in_the_loop(test)
+
+
 def test_beyond_its_seats_the_server_takes_no_reader():
     async def test() -> None:
-        pools = Workload(asyncio.get_running_loop(), readers=0, most=2)
+        pools = Workload(asyncio.get_running_loop(), readers=0)
         with pytest.raises(Unavailable):
             pools.admit()
 
