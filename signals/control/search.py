@@ -11,7 +11,7 @@ from django.db.models.fields.json import KT
 from django.db.models.functions import Coalesce
 
 from desks.models import Automation, User
-from events.feed import IndexRange, in_order
+from events.feed import MAX_POSITION, IndexRange, in_order
 from events.kinds import Kind
 from events.models import Event
 from events.statements import UnionAll, fetch_all
@@ -22,7 +22,6 @@ from tokens.models import Token
 MAX_SCANNED = 10_000  # rows that are read to find a text in them
 MAX_NAMED = 20  # users or tokens whose events a text finds
 MAX_EVENTS = 500  # events of each of them
-LAST_POSITION = 2**63 - 1  # that the column can hold
 
 
 def newest_refusals() -> Q:
@@ -63,7 +62,7 @@ def of(**value: str) -> Q:
     By the value alone PostgreSQL reads the log backwards if the value is frequent, and passes all
     events since the last one that has it: those of the last weeks if a token was replaced then.
     """
-    last, params = in_order("position", IndexRange(value, 1, LAST_POSITION), 1, "DESC")
+    last, params = in_order("position", IndexRange(value, 1, MAX_POSITION), 1, "DESC")
     found = fetch_all(last, params)
     return Q(position__lte=found[0][0], **value) if found else Q(pk__in=[])
 
@@ -79,7 +78,7 @@ def accepted(**value: str) -> Q:
 
     The columns have an index with the position.
     """
-    newest = in_order("position, kind", IndexRange(value, 1, LAST_POSITION), MAX_SCANNED, "DESC")
+    newest = in_order("position, kind", IndexRange(value, 1, MAX_POSITION), MAX_SCANNED, "DESC")
     return Q(position__in=[position for position, kind in fetch_all(*newest) if kind in ACCEPTED])
 
 
@@ -87,7 +86,7 @@ def accepted_of_desk(user_id: str) -> Q:
     """The newest ``MAX_SCANNED`` accepted signals of a desk, however many refusals it has."""
     newest = UnionAll()
     for kind in ACCEPTED:
-        branch = IndexRange({"topic": user_id, "kind": kind}, 1, LAST_POSITION)
+        branch = IndexRange({"topic": user_id, "kind": kind}, 1, MAX_POSITION)
         newest.add(*in_order("position", branch, MAX_SCANNED, "DESC"))
     found = fetch_all(f"{newest} ORDER BY position DESC LIMIT %s", [*newest.values, MAX_SCANNED])
     return Q(position__in=[position for (position,) in found])
