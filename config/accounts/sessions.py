@@ -85,7 +85,8 @@ def sessions_of(user: User) -> list[UserSession]:
 
     A session that another password or another ``SECRET_KEY`` has ended is not among them.
     """
-    of_user = {each.session_key: each for each in _last_used(user)}
+    last_used = UserSession.objects.filter(user=user).order_by("-last_seen_at", "-pk")
+    of_user = {each.session_key: each for each in last_used}
     store = SessionStore()
     hashes = {user.get_session_auth_hash(), *user.get_session_auth_fallback_hash()}
     live = {
@@ -98,15 +99,8 @@ def sessions_of(user: User) -> list[UserSession]:
 
 def make_room_for_session(user: User) -> None:
     """Ends all but the sessions used last, so that the one that begins now is within the limit."""
-    too_many = list(_last_used(user).values_list("session_key", flat=True)[MAX_SESSIONS - 1 :])
-    if too_many:
-        SessionStore.get_model_class().objects.filter(pk__in=too_many).delete()
-        UserSession.objects.filter(session_key__in=too_many).delete()
-
-
-def _last_used(user: User) -> QuerySet[UserSession]:
-    found: QuerySet[UserSession] = UserSession.objects.filter(user=user)
-    return found.order_by("-last_seen_at", "-pk")
+    for too_many in sessions_of(user)[MAX_SESSIONS - 1 :]:
+        too_many.end()
 
 
 def reseal_sessions() -> Iterator[bool]:

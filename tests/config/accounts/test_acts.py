@@ -159,6 +159,12 @@ class TestTheNumberOfSessions:
         assert (is_in(first), is_in(second)) == (True, False)
         assert UserSession.objects.count() == Session.objects.count() == MAX_SESSIONS
 
+    def test_one_that_has_ended_takes_no_place(self, member, clock):
+        first, *_, last = signed_in(member, clock, MAX_SESSIONS)
+        last.post("/accounts/logout/")
+        signed_in(member, clock, 1)
+        assert is_in(first)
+
     def test_it_is_counted_for_each_user(self, member, stranger, clock):
         [theirs] = signed_in(staff.verified(stranger.user), clock, 1)
         signed_in(member, clock, MAX_SESSIONS + 1)
