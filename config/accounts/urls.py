@@ -16,6 +16,7 @@ WITH_NOTICE = {
     "account_set_password",
     "account_reset_password_from_key",
     "account_confirm_email",
+    "account_email_cancel",
     "mfa_deactivate_totp",
     "mfa_add_webauthn",
     "mfa_remove_webauthn",

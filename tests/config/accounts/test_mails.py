@@ -154,6 +154,15 @@ def test_a_change_and_its_notice_are_one_transaction(account, member, monkeypatc
     assert Authenticator.objects.filter(type="totp").exists()
 
 
+def test_a_change_of_address_that_is_cancelled_and_its_notice_are_one_transaction(
+    account, monkeypatch
+):
+    account.post("/accounts/email/", {"email": "new@example.com", "action_add": ""})
+    monkeypatch.setattr("config.accounts.adapters.write_security", lambda *_, **__: 1 / 0)
+    assert account.post("/accounts/email/cancel/").status_code == 500
+    assert EmailAddress.objects.filter(email="new@example.com").exists()
+
+
 class TestSignIns:
     @pytest.fixture
     def sign_in(self, member):
