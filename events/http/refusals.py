@@ -226,6 +226,7 @@ def found_or_404(row: Row | None, noun: str) -> Row:
 class MethodNotAllowed(Refused):
     code, status, title = "method_not_allowed", 405, "Method not allowed"
     detail = "Use one of the methods in the Allow header."
+    on_page = "Go back, and use the link or the button that leads here."
 
     def __init__(self, allowed: Iterable[str]) -> None:
         super().__init__()
@@ -314,6 +315,7 @@ class CursorLost(Unlawful):
         "feed again from the beginning, or from the tail with order=desc&limit=1, and compare the "
         "result with the events you have."
     )
+    on_page = "The log does not have this place any more. Open the list again."
 
 
 # --- 429, 500 and 503 --------------------------------------------------------------------------

@@ -49,6 +49,10 @@ from tokens.crypto.keys import KeyLostError
 
 MAX_PER_TURN = 20  # webhooks
 UNKNOWN_BOT = "Send the id of a bot that exists and is not removed."
+LEFT_BEHIND = (
+    "A restore of the log has left this webhook behind. Send events again from a time, or skip "
+    "what waits. Then resume it."
+)
 # No failure counts any more.
 NO_FAILURES: dict[str, object] = {"failures": 0, "failing_since": None, "not_before": None}
 # No test was sent to this URL yet.
@@ -176,7 +180,7 @@ def resume(*, webhook: Subscription, actor: Actor) -> Subscription:
         row = _current(webhook)
         if row.state in (State.PAUSED, State.DISABLED):
             if row.cursor_epoch != read_head().epoch:
-                raise CursorLost
+                raise CursorLost(LEFT_BEHIND)
             update(
                 row,
                 state=State.ACTIVE if row.is_verified else State.UNVERIFIED,

@@ -12,6 +12,7 @@ from django.http import HttpResponse
 from django.test import Client, RequestFactory
 
 from config.wsgi import application
+from events.http.cursors import log_cursor
 from events.http.refusals import Refused
 from events.models import Event, Head
 from tests.client import CATALOG, DESKS, EVENTS, HOOK, ME, TOKENS, code, get, post, push, signed_in
@@ -283,3 +284,16 @@ def test_a_page_says_of_a_form_without_its_token_what_a_person_can_do(desk):
     assert answer.status_code == 403
     assert "Your browser must accept cookies of this site." in words(answer)
     assert "X-CSRFToken" not in words(answer)
+
+
+@pytest.mark.parametrize(
+    ("address", "status", "sentence"),
+    [
+        ("/webhooks/any/act", 405, "Go back, and use the link or the button that leads here."),
+        (f"/activity?after={log_cursor('0' * 8, 1)}", 422, "Open the list again."),
+    ],
+)
+def test_a_page_says_to_a_person_nothing_that_is_for_programs(desk, address, status, sentence):
+    answer = signed_in(desk.user).get(address)
+    assert answer.status_code == status
+    assert sentence in words(answer)

@@ -588,7 +588,9 @@ def test_a_cursor_of_another_epoch_has_no_lag_and_must_be_moved_before_resuming(
     Head.objects.update(epoch="0" * 8)
     assert actions.disable(webhook=webhook, reason=DisabledReason.CURSOR_LOST)
     assert owner.get(of(webhook)).json()["lag"] is None
-    assert code(change(owner, webhook, paused=False)) == "cursor_lost"
+    refusal = change(owner, webhook, paused=False).json()
+    assert refusal["code"] == "cursor_lost"
+    assert "Then resume it." in refusal["detail"]
     assert act(owner, webhook, "rewind", after=cursor_at(1)).json()["state"] == "disabled"
     assert change(owner, webhook, paused=False).json()["state"] == "active"
 
