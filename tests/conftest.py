@@ -4,7 +4,9 @@ import functools
 import gc
 import inspect
 import os
+import re
 from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import Any, cast
 
 import httpcore2
@@ -47,6 +49,17 @@ def pytest_configure() -> None:
     """Make the run's folder before the workers start, so that all of them have it."""
     prepared.folder()
     os.environ["PATIENCE"] = "on"  # of the servers that tests start: tests.served_settings
+
+
+# What says that no test of a file depends on the database.
+ALL_ONCE = re.compile(r"^pytestmark = (?:\[\n(?: .*\n)*?)?.*\bpytest\.mark\.once\b", re.MULTILINE)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import no file of which the run on PostgreSQL leaves out every test."""
+    if config.option.markexpr != "not once" or not collection_path.name.startswith("test_"):
+        return None
+    return True if ALL_ONCE.search(collection_path.read_text()) else None
 
 
 @pytest.hookimpl(wrapper=True)
