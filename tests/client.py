@@ -4,8 +4,12 @@ Paths, credentials and bodies are those of the client that is written from the c
 """
 
 import time
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from django.conf import settings
+from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
+from django.contrib.sessions.backends.base import SessionBase
 from django.core.signals import request_finished
 from django.db import close_old_connections
 from django.test import Client
@@ -98,14 +102,32 @@ def signed_in(user: User, *methods: str, at: float | None = None, csrf: bool = F
     ``csrf`` turns on the CSRF checks, which Django's test client turns off.
     """
     browser = Client(enforce_csrf_checks=csrf, raise_request_exception=False)
-    browser.force_login(user)
     moment = time.time() if at is None else at
-    session = browser.session
+    session = session_of(user)
     session["account_authentication_methods"] = [{"method": m, "at": moment} for m in methods]
     session["account_authentication_methods_user"] = str(user.pk)
     session[SIGNED_IN_AT] = moment
-    session.save()
+    keep(browser, session)
     return browser
+
+
+def session_of(user: User) -> SessionBase:
+    """A session in which this user is signed in, which is not saved yet.
+
+    Django's ``force_login`` saves five times until a session has what a test needs.
+    """
+    session: SessionBase = import_module(settings.SESSION_ENGINE).SessionStore()
+    session[SESSION_KEY] = str(user.pk)
+    session[BACKEND_SESSION_KEY] = settings.AUTHENTICATION_BACKENDS[0]
+    session[HASH_SESSION_KEY] = user.get_session_auth_hash()
+    return session
+
+
+def keep(browser: Client, session: SessionBase) -> None:
+    """Saves the session, which is the browser's from then on."""
+    session.save()
+    assert session.session_key
+    browser.cookies[settings.SESSION_COOKIE_NAME] = session.session_key
 
 
 def code(response: Response) -> str:

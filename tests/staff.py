@@ -17,7 +17,7 @@ from django.urls import reverse
 
 from desks.models import Card, User
 from events.control.pages import ReadOnlyAdmin
-from tests.client import Response
+from tests.client import Response, keep, session_of
 from tests.factories import PASSWORD, a_staff_user
 from tokens.callers.staff import SIGNED_IN_AT
 
@@ -46,8 +46,7 @@ def a_client(
     """
     user = user or a_staff_user()
     client = Client(**options)
-    client.force_login(user)
-    session = client.session
+    session = session_of(user)
     request = HttpRequest()
     request.user, request.session = user, session
     for method in methods or ("password", "mfa"):
@@ -55,7 +54,7 @@ def a_client(
     for record in session.get("account_authentication_methods", []):
         record["at"] = time.time() - seconds_ago
     session[SIGNED_IN_AT] = time.time() - max(opened_ago, seconds_ago)
-    session.save()
+    keep(client, session)
     return client
 
 
