@@ -4,6 +4,7 @@ test_relays.py tests what it has in common with relay.worker.js.
 """
 
 import ast
+import functools
 import itertools
 import json
 import os
@@ -310,6 +311,7 @@ def test_the_service_verifies_its_signature():
     assert made[signing.SIGNATURE_HEADER] == signing.sign(secret, 1763630000, body)
 
 
+@functools.cache
 def read_relay():
     """The names that the file defines, without starting the relay."""
     names = {"__name__": "relay"}
