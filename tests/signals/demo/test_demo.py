@@ -51,16 +51,13 @@ def seeded(transactional_db):
     return json.loads(printed.getvalue())
 
 
-def test_a_round_without_faults_reports_success(live_server, seeded):
+def test_a_round_prints_each_request_and_its_outcome_and_no_credential(live_server, seeded):
     printed = []
     assert Round(live_server.url, seeded, READY, printed.append).play()
-    assert OTHERWISE not in "".join(printed)
-
-
-def test_a_round_prints_each_request_and_its_outcome(live_server, seeded):
-    printed = []
-    Round(live_server.url, seeded, READY, printed.append).play()
     text = "\n".join(printed)
+    assert OTHERWISE not in text
+    for secret in (seeded["platformToken"], seeded["automation"]["secret"]):
+        assert secret not in text
     user_id = seeded["desks"][0]["userId"]
     for part in (
         "GET /api/v1/desks?ready=1&limit=3",
@@ -73,24 +70,14 @@ def test_a_round_prints_each_request_and_its_outcome(live_server, seeded):
         assert part in text
 
 
-def test_a_round_shows_no_credential(live_server, seeded):
-    printed = []
-    Round(live_server.url, seeded, READY, printed.append).play()
-    for secret in (seeded["platformToken"], seeded["automation"]["secret"]):
-        assert secret not in "".join(printed)
-
-
-def test_the_first_refusal_of_a_round_is_told_though_no_runner_worked_yet(live_server, seeded):
-    Round(live_server.url, seeded, READY, lambda line: None).play()
-    write()
-    assert waiting(NoticeKind.REFUSALS) == ["A signal of Chart alerts was refused"]
-
-
 def test_an_unexpected_count_is_reported_and_the_round_continues(live_server, seeded):
+    """Its first refusal is told, though no runner worked yet."""
     printed = []
     assert not Round(live_server.url, seeded, READY + 1, printed.append).play()
     assert sum(OTHERWISE in line for line in printed) == 1
     assert any("reads the feed from the saved cursor" in line for line in printed)
+    write()
+    assert waiting(NoticeKind.REFUSALS) == ["A signal of Chart alerts was refused"]
 
 
 def test_an_unexpected_status_is_reported(live_server, seeded):
