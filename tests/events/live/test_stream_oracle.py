@@ -8,7 +8,6 @@ change, tokens are minted, revoked and expire, fan-outs run, and readers lose th
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
 from contextlib import ExitStack
 
 import httpx2
@@ -25,22 +24,17 @@ pytestmark = [pytest.mark.processes]
 ROUNDS = int(os.environ.get("STREAM_ORACLE_ROUNDS", "25"))  # make drills: 1000
 
 
-@pytest.fixture
-def server() -> Iterator[Server]:
+def test_every_stream_shows_what_the_list_shows():
     with serving(THREADS="40", WAITING_READERS="34") as server:
-        yield server
-
-
-def test_every_stream_shows_what_the_list_shows(server):
-    followed = follow_all(server, server.base_url, ROUNDS)
+        followed = follow_all(server, server.base_url, ROUNDS)
     assert_complete(followed)
     assert all(follower.streams > 1 for follower, _ in followed)
 
 
 @pytest.mark.once
-def test_a_stop_ends_every_stream_and_says_why(server):
+def test_a_stop_ends_every_stream_and_says_why():
     assert STOP_STREAMS < 5  # seconds (contract, section 4, events)
-    with ExitStack() as streams:
+    with serving(WEB_CONCURRENCY="1") as server, ExitStack() as streams:
         client = streams.enter_context(httpx2.Client(base_url=server.base_url, trust_env=False))
         opened = [
             streams.enter_context(
