@@ -184,6 +184,7 @@ def _key_of(response):
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.processes
+@pytest.mark.once
 def test_a_runner_without_the_key_says_so_once_and_one_with_it_goes_on(tmp_path, settings):
     settings.DELIVERY_ALLOW = [ip_network("127.0.0.0/8")]
     desk = a_connected_desk()
