@@ -134,7 +134,7 @@ def code_of_base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def base(code_of_base: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """The base, which does not serve yet, with a database that it has filled."""
     folder, port = tmp_path_factory.mktemp("upgraded"), free_port()
-    environment = environment_of(folder, port)
+    environment = {**environment_of(folder, port), "WEB_CONCURRENCY": "1"}
     collect_static_files(environment)
     with prepared.database(folder) as url:
         environment["DATABASE_URL"] = url
