@@ -9,6 +9,8 @@ from django.core.mail import EmailMessage
 
 from desks import mails
 
+pytestmark = pytest.mark.once
+
 
 def send():
     message = EmailMessage("Subject", "What it says", "from@example.com", ["to@example.com"])

@@ -4,6 +4,8 @@ import pytest
 
 from signals.webhooks.runner.loop import MOST_SESSIONS, MOST_SLOW, SLOW_BATCH_SIZE, SessionQueue
 
+pytestmark = pytest.mark.once
+
 
 @pytest.fixture
 def slots():
