@@ -47,7 +47,7 @@ FORGET_USE = "from tokens.models import Token; Token.objects.update(last_used_at
 
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory):
-    """A repository with this release, and with one that adds a table."""
+    """A repository with this release."""
     folder = tmp_path_factory.mktemp("repository")
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
@@ -57,18 +57,24 @@ def repository(tmp_path_factory):
             shutil.copy2(ROOT / name, folder / name)
     git(folder, "init", "--quiet")
     commit(folder, FIRST)
-    with (folder / "signals" / "models.py").open("a") as models:
+    return folder
+
+
+@pytest.fixture(scope="module")
+def next_release(repository):
+    """The repository, with a release that adds a table."""
+    with (repository / "signals" / "models.py").open("a") as models:
         models.write(f"\nfrom django.db import models  # noqa: E402\n{LATER}")
-    (folder / ".venv").symlink_to(ROOT / ".venv")
+    (repository / ".venv").symlink_to(ROOT / ".venv")
     subprocess.run(
         [".venv/bin/python", "manage.py", "makemigrations", "signals", "--name", "later"],
-        cwd=folder,
+        cwd=repository,
         env={"DEBUG": "on", "ENV_FILE": "/dev/null", "PATH": "/usr/bin:/bin"},
         check=True,
         capture_output=True,
     )
-    commit(folder, SECOND)
-    return folder
+    commit(repository, SECOND)
+    return repository
 
 
 def git(folder, *arguments):
@@ -275,12 +281,12 @@ def back_up(here):
 
 
 @in_drills
-def test_after_an_upgrade_a_back_up_of_the_release_before_is_restored_whole(here, repository):
+def test_after_an_upgrade_a_back_up_of_the_release_before_is_restored_whole(here, next_release):
     kept = a_signal(here)
     assert push(here, kept) == 200
     back_up(here)
     with under_load(here):
-        upgrade(here, repository)
+        upgrade(here, next_release)
     later = schema(here)
     assert any("signals_later" in line for line in later)
     seen, lost = tail(here)
@@ -412,11 +418,11 @@ def tokens(here):
 
 
 @in_drills
-def test_the_commands_for_containers_name_what_there_is_and_restore_a_back_up(here, repository):
+def test_the_commands_for_containers_name_what_there_is_and_restore_a_back_up(here, next_release):
     """What containers run is run here, on the database of the units. None is built or started."""
     service = "signals-web@8001 signals-web@8002 signals-live@8010 signals-deliver"
     here.postgresql.execute("ALTER ROLE signals SUPERUSER")  # as the image of PostgreSQL makes it
-    here.shell(f"git clone --quiet --branch {FIRST} {repository} containers")
+    here.shell(f"git clone --quiet --branch {FIRST} {next_release} containers")
     here.shell("make -C containers .venv/base")
     here.at("/srv/container").write_text(
         "set -a\n"
