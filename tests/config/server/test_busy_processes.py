@@ -64,16 +64,19 @@ def gunicorn(folder, processes):
 
 @contextmanager
 def started(folder, application, processes, **settings):
-    """gunicorn, which need not answer yet. Yields its port."""
+    """gunicorn, which need not answer yet. Yields its port. It logs to a file of the folder."""
     (folder / "slow_application.py").write_text(application.format(folder=str(folder)))
     port = free_port()
     command = [sys.executable, "-m", "gunicorn", "-c", "config/gunicorn.conf.py"]
     settings |= {"WEB_CONCURRENCY": str(processes), "THREADS": str(THREADS)}
-    process = subprocess.Popen(
-        [*command, "--pythonpath", str(folder), "slow_application:application"],
-        cwd=ROOT,
-        env=environment(**KEYS, PORT=str(port), **settings),
-    )
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [*command, "--pythonpath", str(folder), "slow_application:application"],
+            cwd=ROOT,
+            env=environment(**KEYS, PORT=str(port), **settings),
+            stdout=log,
+            stderr=log,
+        )
     try:
         yield port
     finally:
@@ -116,19 +119,46 @@ def is_answered(client):
     return client.recv(4096).startswith(b"HTTP/1.1 200 ")
 
 
-def test_it_leaves_them_to_a_process_that_has_a_free_thread(tmp_path):
-    waiting = 2 * THREADS - 1
+def test_it_leaves_them_to_a_process_with_a_free_thread_and_a_stop_answers_who_waits_for_one(
+    tmp_path,
+):
+    """At a stop who comes later is refused."""
+    busy = 2 * THREADS
     with gunicorn(tmp_path, processes=2) as port, ExitStack() as stack:
-        for _ in range(waiting):
-            ask(stack.enter_context(connected(port)), "/wait")
-        wait_until(
-            lambda: len(list(tmp_path.glob("waits-*"))) == waiting,
-            "Requests wait for a thread although one is free.",
-        )
+
+        def occupied():
+            return len(list(tmp_path.glob("waits-*")))
+
+        def occupy(threads):
+            for _ in range(threads - occupied()):
+                ask(stack.enter_context(connected(port)), "/wait")
+            wait_until(
+                lambda: occupied() == threads,
+                "Requests wait for a thread although one is free.",
+            )
+
+        occupy(busy - 1)
         assert all(answers(port) for _ in range(20))
+        occupy(busy)
+        waiting = [stack.enter_context(connected(port)) for _ in range(20)]
+        for client in waiting:
+            ask(client, "/")
+        os.kill(listeners(port)[0], signal.SIGTERM)
+        wait_until(lambda: is_refused(port), "It listens although it stops.")
+        (tmp_path / "release").touch()
+        assert all(is_answered(client) for client in waiting)
 
 
-def test_it_takes_one_in_turn_although_open_connections_keep_it_busy(tmp_path):
+@pytest.fixture(scope="module")
+def one_process(tmp_path_factory):
+    """The port of a gunicorn with one process, and the file of its log."""
+    folder = tmp_path_factory.mktemp("one-process")
+    with gunicorn(folder, processes=1) as port:
+        yield port, folder / "log"
+
+
+def test_it_takes_one_in_turn_although_open_connections_keep_it_busy(one_process):
+    port, _ = one_process
     stopped = threading.Event()
 
     def keep_busy(client):
@@ -136,7 +166,7 @@ def test_it_takes_one_in_turn_although_open_connections_keep_it_busy(tmp_path):
             ask(client, "/slow")
             assert client.recv(4096)
 
-    with gunicorn(tmp_path, processes=1) as port, ExitStack() as stack:
+    with ExitStack() as stack:
         clients = [stack.enter_context(connected(port)) for _ in range(3 * THREADS)]
         threads = [threading.Thread(target=keep_busy, args=(client,)) for client in clients]
         for thread in threads:
@@ -149,31 +179,15 @@ def test_it_takes_one_in_turn_although_open_connections_keep_it_busy(tmp_path):
                 thread.join()
 
 
-def test_a_client_that_takes_nothing_in_time_loses_its_connection_without_a_traceback(
-    tmp_path, capfd
-):
+def test_a_client_that_takes_nothing_in_time_loses_its_connection_without_a_traceback(one_process):
     """As many of them as there are threads, and then somebody else is answered."""
-    with gunicorn(tmp_path, 1) as port, ExitStack() as silent:
+    port, log = one_process
+    with ExitStack() as silent:
         for _ in range(THREADS):
             client = silent.enter_context(socket.create_connection((ADDRESS, port), TIMEOUT))
             client.sendall(b"GET /endless HTTP/1.1\r\nHost: x\r\n\r\n")
         assert answers(port)
-    assert '"level":"error"' not in capfd.readouterr().err
-
-
-def test_a_stop_answers_who_waits_to_be_accepted_and_refuses_who_comes_later(tmp_path):
-    busy = 2 * THREADS
-    with gunicorn(tmp_path, processes=2) as port, ExitStack() as stack:
-        for _ in range(busy):
-            ask(stack.enter_context(connected(port)), "/wait")
-        wait_until(lambda: len(list(tmp_path.glob("waits-*"))) == busy, "Not all threads are busy.")
-        waiting = [stack.enter_context(connected(port)) for _ in range(20)]
-        for client in waiting:
-            ask(client, "/")
-        os.kill(listeners(port)[0], signal.SIGTERM)
-        wait_until(lambda: is_refused(port), "It listens although it stops.")
-        (tmp_path / "release").touch()
-        assert all(is_answered(client) for client in waiting)
+    assert '"level":"error"' not in log.read_text()
 
 
 @pytest.mark.parametrize("proxies", [0, 1])
