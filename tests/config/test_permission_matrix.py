@@ -70,7 +70,7 @@ from tokens import actions
 from tokens.choices import Source
 from tokens.models import Token
 
-pytestmark = [pytest.mark.django_db, pytest.mark.slow]
+pytestmark = [pytest.mark.django_db, pytest.mark.slow, pytest.mark.once]
 
 # --- The URL map ---------------------------------------------------------------------------------
 
