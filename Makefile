@@ -123,6 +123,7 @@ drills: .venv/dev .venv/patroni ## inject faults under load and check that nothi
 	@EVENTS_EACH=2500 $(BIN)/pytest -q tests/events/test_processes.py
 	@DRILLS=1 $(BIN)/pytest -q tests/drills/test_operating.py tests/drills/test_key_rotation.py \
 		tests/drills/test_slow_clients.py tests/drills/test_exports.py
+	@DRILLS=1 EXAMPLES=50 $(BIN)/pytest -q tests/schemathesis
 	@$(BIN)/pytest -q -rs tests/config/test_alerts.py
 	@DRILLS=1 STREAM_ORACLE_ROUNDS=1000 $(BIN)/pytest -q tests/drills/test_live_kills.py tests/events/live/test_stream_oracle.py
 	@WALK=all $(BIN)/pytest -q tests/browser/test_walk.py

@@ -2,7 +2,7 @@
 against the OpenAPI document.
 
 EXAMPLES=1000 sets the number of inputs for each operation. schemathesis.toml configures the input
-and lists the exceptions.
+and lists the exceptions. ``make test`` plays the callers who reach the most, ``make drills`` all.
 """
 
 import json
@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
+from tests.drills.stage import in_drills
 from tests.server import Server, serving
 
 EXAMPLES = int(os.environ.get("EXAMPLES", "5"))
@@ -62,6 +63,7 @@ def input_file(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Path
     return file
 
 
+@in_drills
 def test_nobody(server, input_file, tmp_path):
     """Without the cases for each rule of a schema: nearly every answer is 401."""
     served = attack(server, input_file, tmp_path, "--phases", "examples,fuzzing")
@@ -93,6 +95,7 @@ def test_a_platform_token(server, input_file, tmp_path):
     }
 
 
+@in_drills
 def test_a_platform_token_that_revokes_itself(server, input_file, tmp_path):
     """A separate test, because no request succeeds after the first revocation."""
     served = attack(
@@ -128,6 +131,7 @@ def test_a_customer_who_is_signed_in(server, input_file, tmp_path):
     assert served == {"GET /api/v1/tokens", "POST /api/v1/tokens", "DELETE /api/v1/tokens"}
 
 
+@in_drills
 def test_staff_who_are_signed_in(server, input_file, tmp_path):
     """Without DELETE, because staff could revoke the tokens of the other tests.
 
