@@ -10,6 +10,8 @@ from tests.conformance.browser import SHOWN
 from tests.conformance.client import EVENTS, ME, TOKENS, assert_refused, code, without_id
 from tests.conformance.credentials import BASE62, checksum, credential
 
+pytestmark = pytest.mark.once
+
 ONE_TIME_KEY = re.compile(r'name="one_time_key" value="([^"]+)"')
 RECORD = {
     "id",

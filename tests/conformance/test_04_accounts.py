@@ -10,6 +10,8 @@ import pytest
 from tests.conformance.browser import CSRF_FIELD, Browser
 from tests.conformance.credentials import credentials_in
 
+pytestmark = pytest.mark.once
+
 SIGN_UP, RESET = "/accounts/signup/", "/accounts/password/reset/"
 LINK, CHOOSE = "/accounts/signup/link/", "/accounts/signup/password/"
 
@@ -58,7 +60,6 @@ def test_sign_up_asks_for_the_address_only(service):
     assert "password1" not in page
 
 
-@pytest.mark.once
 def test_a_domain_that_idna_refuses_is_no_address(service):
     with Browser(service) as visitor:
         answer = visitor.post(SIGN_UP, {"email": "somebody@☃.example"})
@@ -114,7 +115,6 @@ def test_a_customer_takes_the_own_data_along_without_any_secret(service, owner):
     assert service.seed["user"]["password"] not in texts
 
 
-@pytest.mark.once
 @pytest.mark.parametrize(
     "url",
     [

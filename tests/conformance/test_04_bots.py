@@ -5,6 +5,8 @@ import pytest
 from tests.conformance.browser import Bot
 from tests.conformance.client import BOTS, assert_refused, faults
 
+pytestmark = pytest.mark.once
+
 RECORD = {"botId", "name", "createdAt", "state", "election", "last", "today"}
 RECORD |= {"expected", "silentSince", "maxAge"}
 
@@ -62,7 +64,6 @@ def test_a_bot_says_how_often_it_is_expected(service, user):
     bot.remove()
 
 
-@pytest.mark.once
 @pytest.mark.parametrize(
     "changes",
     [

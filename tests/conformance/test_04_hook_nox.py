@@ -6,6 +6,8 @@ import pytest
 
 from tests.conformance.client import SOMEBODY, assert_refused, faults, nonce
 
+pytestmark = pytest.mark.once
+
 
 @pytest.fixture
 def ready(service):
@@ -115,7 +117,6 @@ def test_the_customers_body_is_accepted_and_returned(service):
     assert expected["ignored"] == []
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("field", ["fanout", "mode", "action_id", "trace_id"])
 @pytest.mark.parametrize("value", ["absent", None])
 def test_these_fields_are_required(service, field, value):
@@ -128,7 +129,6 @@ def test_these_fields_are_required(service, field, value):
     assert faults(answer) == {field}
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("field", ["size_quote", "rationale", "decision_ref", "userId"])
 def test_these_fields_are_optional(service, field):
     """Section 4: null is the same as absent."""
@@ -138,7 +138,6 @@ def test_these_fields_are_optional(service, field):
     assert push(service, **{field: None}).status_code == 200
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("field", ["action_id", "trace_id"])
 @pytest.mark.parametrize("value", ["x", "{}", "{}long"])
 def test_ids_begin_with_their_prefix_and_have_1_to_128_visible_characters(service, field, value):
@@ -151,7 +150,6 @@ def test_ids_begin_with_their_prefix_and_have_1_to_128_visible_characters(servic
     assert faults(answer) == {field}
 
 
-@pytest.mark.once
 def test_ids_of_128_characters_are_taken(service):
     """Section 4."""
     action, trace = nonce("act_").ljust(128, "~"), nonce("trc_").ljust(128, "!")
@@ -179,7 +177,6 @@ def test_an_amount_is_kept_exactly_and_written_as_a_string(service, number, expe
     assert sized(service, number).json()["signal"]["sizeQuote"] == expected
 
 
-@pytest.mark.once
 @pytest.mark.parametrize(
     "number", ["0", "-1", "1e15", "0.000000001", '"1"', "9" * 5000, "1e" + "9" * 5000]
 )
@@ -190,7 +187,6 @@ def test_another_amount_is_invalid(service, number):
     assert faults(answer) == {"size_quote"}
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("text", ["\U0001f600" * 500, "a\nb\tc"])
 def test_a_rationale_has_at_most_500_code_points(service, text):
     """The customer's section 8; section 4: newline and tab are let through."""
@@ -206,7 +202,6 @@ def test_a_crlf_in_a_rationale_is_stored_as_a_newline(service):
     assert assert_refused(again, 409, "nonce_used")["identical"] is True
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("text", ["x" * 501, "a\x07", "a\rb", "\r\n" * 251])
 def test_a_rationale_is_plain_text(service, text):
     """Section 4: no control characters but newline and tab."""
@@ -215,7 +210,6 @@ def test_a_rationale_is_plain_text(service, text):
     assert faults(answer) == {"rationale"}
 
 
-@pytest.mark.once
 def test_a_decision_ref_has_at_most_128_characters(service):
     """Section 4."""
     longest = "é" * 128
@@ -226,7 +220,6 @@ def test_a_decision_ref_has_at_most_128_characters(service):
         assert faults(answer) == {"decision_ref"}
 
 
-@pytest.mark.once
 def test_another_mode_is_invalid(service):
     """Section 4; armed and live have a refusal of their own."""
     answer = push(service, mode="real")
@@ -234,7 +227,6 @@ def test_another_mode_is_invalid(service):
     assert faults(answer) == {"mode"}
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("fanout", ["true", 1, 0, []])
 def test_fanout_is_true_or_false(service, fanout):
     """Section 4."""

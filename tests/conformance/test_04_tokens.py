@@ -8,6 +8,8 @@ from tests.conformance.browser import Browser
 from tests.conformance.client import ME, TOKENS, assert_refused, faults
 from tests.conformance.credentials import credential
 
+pytestmark = pytest.mark.once
+
 UNKNOWN = "tok_" + "0" * 22
 
 
@@ -52,7 +54,6 @@ def test_a_session_does_not_count_where_authorization_is_present(service, user):
     assert_refused(wrong, 401, "token_invalid")
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("path", [ME, "/api/v1/desks", "/api/v1/events"])
 def test_sessions_count_here_only(user, admin, path):
     """Section 4."""
@@ -60,7 +61,6 @@ def test_sessions_count_here_only(user, admin, path):
         assert_refused(browser.get(path), 401, "credentials_missing")
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("method", ["POST", "DELETE"])
 def test_a_session_that_changes_something_sends_its_csrf_token(user, method):
     """Section 4: CSRF by X-CSRFToken; section 5: csrf_failed."""
@@ -109,7 +109,6 @@ def test_staff_list_all(service, admin):
     assert {token["userId"] for token in found} >= {service.desk, service.other_desk, None}
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("query", ["x=1", "limit=1001", "limit=1&limit=1"])
 def test_an_unknown_parameter_or_value_is_refused_never_ignored(service, user, query):
     """Section 4: this holds for every list."""
@@ -151,7 +150,6 @@ def test_a_customer_does_not_mint_platform_tokens(user):
     assert_refused(user.api("POST", TOKENS, wish), 403, "not_allowed")
 
 
-@pytest.mark.once
 @pytest.mark.parametrize(
     ("changes", "field"),
     [
@@ -174,7 +172,6 @@ def test_another_wish_is_invalid(admin, changes, field):
     assert faults(answer) == {field}
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("extra", [{"scopes": ["read"]}, {"expiresAt": "2999-01-01T00:00:00Z"}])
 def test_a_desk_token_has_no_such_choice(user, extra):
     """Section 4, POST: {"scope": "desk", "name"?}."""
@@ -198,21 +195,18 @@ def test_an_expiry_may_be_null_or_to_come(admin):
         assert token["expiresAt"] == moment.strftime("%Y-%m-%dT%H:%M:%S.000Z")
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b'{"scope":"desk","scope":"desk"}'])
 def test_the_body_is_one_json_object(user, body):
     """Section 5: malformed."""
     assert_refused(user.api("POST", TOKENS, body), 400, "malformed")
 
 
-@pytest.mark.once
 def test_the_media_type_is_json(user):
     """Section 5: 415, not on the hook."""
     answer = user.api("POST", TOKENS, {"scope": "desk"}, **{"Content-Type": "text/plain"})
     assert_refused(answer, 415, "unsupported_media_type")
 
 
-@pytest.mark.once
 def test_no_secret_stands_in_a_name(service, user):
     """Section 6, and section 5's order: exchange_secret before invalid."""
     value = credential("svc_sign_")
@@ -235,7 +229,6 @@ def test_a_token_revokes_itself(service, admin):
         assert_refused(again, 401, "token_invalid")
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("where", ["query", "body", "both"])
 def test_a_token_is_named_in_the_query_or_the_body(service, admin, where):
     """Section 4, DELETE: ?id=tok_…, or body {"id"}; revoked again, the same record."""
@@ -248,7 +241,6 @@ def test_a_token_is_named_in_the_query_or_the_body(service, admin, where):
         assert_refused(service.get("/api/v1/desks", token["token"]), 401, "token_invalid")
 
 
-@pytest.mark.once
 def test_two_different_ids_contradict_each_other(admin):
     """Section 4, DELETE: both and different is invalid."""
     with admin.platform_token("read") as one, admin.platform_token("read") as other:
@@ -264,7 +256,6 @@ def test_a_session_says_which_token(user, admin):
             assert faults(answer) == {"id"}
 
 
-@pytest.mark.once
 def test_a_body_without_an_id_revokes_nothing(service, admin):
     """Section 4, DELETE: a client that lost the id does not revoke its own token."""
     with admin.platform_token("read") as token:
@@ -319,7 +310,6 @@ def test_staff_revoke_any(service, user, admin):
     assert_refused(admin.api("DELETE", TOKENS, {"id": UNKNOWN}), 404, "not_found")
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("query", ["x=1", "id=", "id=a&id=b", "limit=1"])
 def test_an_unknown_parameter_of_a_revocation_is_refused(user, query):
     """Section 4: never ignored."""

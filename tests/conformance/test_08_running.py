@@ -7,6 +7,8 @@ import pytest
 
 from tests.conformance.client import DESKS, EVENTS, HOOK, ME, TOKENS
 
+pytestmark = pytest.mark.once
+
 OPERATIONS = {
     "/api/v1": {"get"},
     ME: {"get"},
@@ -28,7 +30,6 @@ def test_it_says_that_it_lives_and_is_ready(service, path):
     assert service.http.head(path).status_code == 200
 
 
-@pytest.mark.once
 def test_the_schema_describes_every_operation(service):
     """Sections 4 and 8: /api/schema, public, with an ETag."""
     answer = service.get("/api/schema", headers={"Accept": "application/json"})
@@ -47,7 +48,6 @@ def test_the_schema_describes_every_operation(service):
     assert again.status_code == 304
 
 
-@pytest.mark.once
 def test_the_schema_can_be_read_and_tried(service):
     """Section 8: /api/docs."""
     answer = service.get("/api/docs")
@@ -55,7 +55,6 @@ def test_the_schema_can_be_read_and_tried(service):
     assert answer.headers["Content-Type"].startswith("text/html")
 
 
-@pytest.mark.once
 def test_pip_can_install_the_client_of_engines(service):
     """Section 8: /client/…."""
     answer = service.get("/client/signals_client-0.1.0-py3-none-any.whl")
@@ -64,7 +63,6 @@ def test_pip_can_install_the_client_of_engines(service):
         assert "signals_client/__init__.py" in wheel.namelist()
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("path", ["/accounts/login/", "/accounts/signup/"])
 def test_people_sign_in_and_up(service, path):
     """Section 8: /accounts/…."""
