@@ -76,6 +76,10 @@ def who_sees(route: str) -> str | None:
 
 def address(stage: Stage, route: str) -> str:
     """Returns the path of a page, with the ids of existing objects."""
+    if route == "accounts/email/cancel/":
+        _change_address(stage, _new_address())
+    if not {"<", "^"} & {*route}:
+        return f"/{route}"
     model = route.split("/")[2] if route.startswith("control/") and ONE in route else ""
     if route.endswith("/reactivate/"):
         model = "deactivated"
@@ -93,8 +97,6 @@ def address(stage: Stage, route: str) -> str:
     }
     for part, value in values.items():
         route = route.replace(part, value)
-    if route == "accounts/email/cancel/":
-        _change_address(stage, _new_address())
     if "^" in route or "<str:token>" in route:
         return _emailed_link(stage, route)
     return f"/{route}"

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -48,18 +49,27 @@ print(json.dumps({**rows, "deactivated": str(idle.pk), "secret": secret}))
 """
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class Stage:
-    """The service, the browser, the folder of sent emails, and ids by model name.
+    """The server and its service, the browser, and the folder of sent emails.
 
     ``staff`` are the cookies of the seeded staff user, once somebody has signed in as that user.
     """
 
+    server: Server
     service: Service
     browser: Browser
     mails: Path
-    ids: dict[str, str]
     staff: httpx2.Cookies = field(default_factory=httpx2.Cookies)
+
+    @cached_property
+    def ids(self) -> dict[str, str]:
+        """Ids by model name, of rows that are made when first asked for."""
+        bot = self.service.bot["botId"]
+        script = f"BOT = {bot!r}\n{ROWS}"
+        printed = manage(self.server, "shell", "--no-imports", "-c", script)
+        refusals = self.service.events(userId=self.service.own_desk, kind="signal.refused")
+        return {**json.loads(printed), "bot": bot, "refusal": refusals[0]["id"]}
 
     def last_link(self) -> str:
         """Returns the path of the link in the newest email."""
@@ -98,7 +108,8 @@ def set_up(browser: Browser) -> Iterator[Stage]:
             "EMAIL_URL": f"filemail:///{folder}",
         }
         with serving(**settings) as server, Service(server.base_url, server.seed) as service:
-            yield Stage(service, browser, Path(folder), _ids(server, service))
+            add_sample_data(service)
+            yield Stage(server, service, browser, Path(folder))
 
 
 def add_sample_data(service: Service) -> None:
@@ -125,12 +136,3 @@ def add_sample_data(service: Service) -> None:
         owner.sign_in(service.seed["user"])
         visitors.Bot(owner, "Breakout on the daily")
         owner.mint_desk_token()
-
-
-def _ids(server: Server, service: Service) -> dict[str, str]:
-    add_sample_data(service)
-    bot = service.bot["botId"]
-    script = f"BOT = {bot!r}\n{ROWS}"
-    rows: dict[str, str] = json.loads(manage(server, "shell", "--no-imports", "-c", script))
-    refusals = service.events(userId=service.own_desk, kind="signal.refused")
-    return {**rows, "bot": bot, "refusal": refusals[0]["id"]}

@@ -28,8 +28,9 @@ pytestmark = [
 DELIVERED = re.compile(r"^evt_(\d+)_[0-9a-f]{8} signal\.filled ", re.MULTILINE)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def trader(browser):
+    """Each test adds a webhook of its own."""
     with running(browser, DELIVERY_ALLOW=ALLOWED["DELIVERY_ALLOW"]) as trader:
         yield trader
 
