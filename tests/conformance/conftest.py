@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.browser import Bot, Browser
+from tests.conformance.browser import SHOWN, Bot, Browser
 from tests.conformance.client import Service
 from tests.conformance.witness import traces
 
@@ -26,6 +26,8 @@ SMALL_LIMITS = {
     "LIMIT_STREAMS": "1",
     "WEB_CONCURRENCY": "1",  # without Redis each process counts separately
 }
+
+GENERATE_NOX = "/control/tokens/signingsecret/generate-nox/"
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -66,9 +68,14 @@ def nox_service(request: pytest.FixtureRequest) -> Iterator[Service]:
         yield given
         return
     with (
-        _serving(nox=True, WEB_CONCURRENCY="1") as server,
+        _serving(WEB_CONCURRENCY="1") as server,
         Service(server.base_url, server.seed) as own,
+        Browser(own) as staff,
     ):
+        staff.sign_in(own.seed["admin"])
+        shown = SHOWN.search(staff.post(GENERATE_NOX, {}).text)
+        assert shown
+        own.seed["noxSecret"] = shown.group(1)
         yield own
         _assert_as_described(own)
 
