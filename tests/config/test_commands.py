@@ -1,7 +1,5 @@
 """A command that cannot run reports why in one sentence, with exit status 2."""
 
-import os
-import secrets
 import subprocess
 import sys
 
@@ -11,6 +9,7 @@ from django.db import connection
 from django.db.migrations.recorder import MigrationRecorder
 
 from config.environment import ROOT
+from tests.config.test_settings import KEYS, environment
 
 pytestmark = [pytest.mark.once, pytest.mark.processes]
 
@@ -25,9 +24,7 @@ NOBODY = "postgres://name:hunter2@127.0.0.1:1/signals"
 
 
 def run(command, database):
-    key = secrets.token_hex(32)
-    keys = dict.fromkeys(("SECRET_KEY", "TOKEN_KEYS", "SECRET_KEYS"), key)
-    given = {"PATH": os.environ["PATH"], "ENV_FILE": os.devnull, "DATABASE_URL": database, **keys}
+    given = environment(**KEYS, DATABASE_URL=database)
     done = subprocess.run(
         [sys.executable, "manage.py", *command], cwd=ROOT, env=given, capture_output=True, text=True
     )

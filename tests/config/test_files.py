@@ -11,12 +11,11 @@ from django.db import connection
 
 from config.environment import ROOT
 from events import writer_queue
+from tests.config.test_settings import KEYS, environment
 from tests.drills.layout import listeners
-from tests.server import KEYS
 
 pytestmark = [pytest.mark.once, pytest.mark.processes]
 
-KEY = "5e" * 31 + "a1"
 OWNER_ONLY = 0o077
 
 
@@ -26,13 +25,7 @@ def others_may(file: Path) -> bool:
 
 def test_what_is_written_is_its_owners_alone(tmp_path):
     """The file of the database, made by a real command."""
-    given = {
-        "PATH": os.environ["PATH"],
-        "ENV_FILE": os.devnull,
-        "REQUIRE_STAFF_MFA": "off",
-        "DATABASE_URL": f"sqlite:///{tmp_path / 'service.sqlite3'}",
-        **dict.fromkeys(KEYS, KEY),
-    }
+    given = environment(**KEYS, DATABASE_URL=f"sqlite:///{tmp_path / 'service.sqlite3'}")
     command = (sys.executable, "manage.py", "createcachetable")
     line = ["sh", "-c", 'umask 0 && exec "$@"', "sh", *command]
     subprocess.run(line, cwd=ROOT, env=given, check=True, capture_output=True)
