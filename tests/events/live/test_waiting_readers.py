@@ -21,6 +21,7 @@ from events.live.streams import Credential, ReaderSpec
 from events.live.waiting_readers import Slots
 from events.models import Event, Head
 from tests.factories import a_card, a_connected_desk, a_desk_token, a_platform_token
+from tests.streams import wait_until
 from tokens import actions as tokens
 from tokens.models import Token
 from tokens.models.token import StreamTokens
@@ -80,9 +81,7 @@ def seated() -> int:
 
 def wait_until_seated(number: int) -> None:
     """Returns when this number of readers waits at the hub."""
-    deadline = time.monotonic() + 60
-    while seated() < number:
-        assert time.monotonic() < deadline, "no reader waits"
+    wait_until(lambda: seated() >= number, "no reader waits")
 
 
 def is_answered_without_a_seat(reader: WaitingReader, *, taken: int) -> bool:
@@ -195,9 +194,8 @@ def test_the_platform_can_wait_when_desks_have_taken_all_their_seats(settings):
     engine = a_platform_token()
     after = tail(engine)
     crowd = [WaitingReader(token, after) for token in desks for _ in range(2)]
-    deadline = time.monotonic() + 60
-    while len(seated := [each for each in crowd if each.is_alive()]) > 2:
-        assert time.monotonic() < deadline, "more than two desks wait"
+    wait_until(lambda: sum(each.is_alive() for each in crowd) <= 2, "more than two desks wait")
+    seated = [each for each in crowd if each.is_alive()]
     waiting = WaitingReader(engine, after)
     wait_until_seated(3)
     a_card()
@@ -219,9 +217,7 @@ def test_a_waiting_reader_holds_no_connection():
     token = a_platform_token()
     waiting = WaitingReader(token, tail(token))
     wait_until_seated(1)
-    deadline = time.monotonic() + 60
-    while waiting.connection.connection is not None:
-        assert time.monotonic() < deadline, "the reader keeps its connection"
+    wait_until(lambda: waiting.connection.connection is None, "the reader keeps its connection")
     a_card()
     waiting.join()
 
