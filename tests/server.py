@@ -57,8 +57,10 @@ atexit.register(_kept.close)
 
 # One process for all commands, because starting a process takes most of the time.
 PREPARE = """
+import gc
 import sys
 import django
+gc.disable()
 from django.core.management import call_command
 django.setup()
 call_command("migrate", interactive=False, verbosity=0)

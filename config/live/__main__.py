@@ -1,5 +1,6 @@
 """Starts the live server: ``python -m config.live``, which ``make live`` runs."""
 
+import gc
 import logging
 import os
 import sys
@@ -23,9 +24,12 @@ def main() -> None:
     if settings.REPLICA:
         settings.DATABASES.update(default=settings.REPLICA, primary=settings.DATABASES["default"])
         settings.DATABASE_ROUTERS.append("config.replica.router.Router")
+    gc.disable()  # hardly anything is garbage while the server loads
     django.setup(set_prefix=False)
     from config.live import server  # noqa: PLC0415 - needs the models
 
+    gc.freeze()  # what is loaded now stays: the collector need not look at it again
+    gc.enable()
     try:
         server.serve(settings.HOST, settings.LIVE_PORT)
         logging.shutdown()

@@ -1,7 +1,6 @@
 """Runs the live server: the feed, for as many readers as the machine holds."""
 
 import asyncio
-import gc
 import logging
 import os
 import resource
@@ -46,8 +45,6 @@ def serve(host: str, port: int) -> None:
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
         logger.info("Listening at: http://%s:%d", f"[{host}]" if ":" in host else host, port)
-        gc.collect()
-        gc.freeze()  # what is loaded now stays: the collector need not look at it again
         runner.run(_run(listener))
 
 

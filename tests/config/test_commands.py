@@ -1,5 +1,8 @@
 """A command that cannot run reports why in one sentence, with exit status 2."""
 
+import gc
+import os
+import runpy
 import subprocess
 import sys
 
@@ -50,3 +53,12 @@ def test_a_database_that_is_away():
     (sentence,) = [line for line in said if not line.startswith("{")]  # what the pool logs
     assert (status, "The database is unavailable: " in sentence) == (2, True)
     assert "hunter2" not in "".join(said)
+
+
+def test_a_command_collects_garbage_but_looks_at_nothing_that_was_loaded(monkeypatch, capsys):
+    script = "import gc; print(gc.isenabled(), gc.get_freeze_count() > 0)"
+    monkeypatch.setattr(sys, "argv", ["manage.py", "shell", "--no-imports", "-c", script])
+    monkeypatch.setattr(os, "umask", lambda mask: None)
+    gc.unfreeze()
+    runpy.run_path(str(ROOT / "manage.py"), run_name="__main__")
+    assert capsys.readouterr().out == "True True\n"

@@ -38,7 +38,8 @@ DISK = "400m"
 EVERY_KIND = "1000000/minute"  # counted, but never reached
 
 MAKE_CAST = """
-import json, sys, django
+import gc, json, sys, django
+gc.disable()
 django.setup()
 from tests.drills import cast
 print(json.dumps(cast.make(int(sys.argv[1]))))

@@ -249,12 +249,12 @@ def test_a_port_in_use_is_named(live):
 
 # A server whose database never answers.
 HANGING = """
-import sys, time
+import gc, sys, time
 import django
 django.setup()
 from config.live import __main__, connection
 def respond(*_):
-    print("Answering", file=sys.stderr, flush=True)
+    print("Answering", gc.isenabled() and gc.get_freeze_count() > 0, file=sys.stderr, flush=True)
     time.sleep(900)
 connection.respond = respond
 __main__.main()
@@ -271,13 +271,14 @@ def test_a_stop_does_not_wait_for_a_database_that_hangs(live):
             assert hanging.poll() is None
         with socket.create_connection((ADDRESS, port)) as client:
             client.sendall(b"GET /readyz HTTP/1.1\r\n\r\n")
-            while "Answering" not in hanging.stderr.readline():
+            while "Answering" not in (said := hanging.stderr.readline()):
                 assert hanging.poll() is None
             hanging.terminate()
             try:
                 assert hanging.wait(60) == 0
             finally:
                 hanging.kill()
+    assert said == "Answering True\n"  # it collects garbage, but looks at nothing that was loaded
 
 
 # A server whose database stops answering once a stream is open.
