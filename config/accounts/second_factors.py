@@ -1,4 +1,4 @@
-"""Second factors: how they are kept, their forms, and the pages that need the session's own.
+"""Second factors: how they are kept, their forms, and the pages that a session opens only with one.
 
 The name of a security key is held to the rule of every name.
 """

@@ -402,7 +402,7 @@ def _add_resends(webhook: Subscription, positions: Sequence[int]) -> Subscriptio
     return row
 
 
-def last_test(attempt: DeliveryAttempt) -> dict[str, object]:
+def last_test_columns(attempt: DeliveryAttempt) -> dict[str, object]:
     """What the row says of the latest test of its URL."""
     return {
         "last_test_at": attempt.at,
@@ -426,7 +426,7 @@ def verify(*, webhook: Subscription, test: DeliveryAttempt | None = None) -> boo
             return False
         if row.is_verified:
             return True
-        update(row, is_verified=True, **(last_test(test) if test else {}))
+        update(row, is_verified=True, **(last_test_columns(test) if test else {}))
         if row.state == State.UNVERIFIED:
             # What the endpoint asked for last still holds.
             begins = {"next_attempt_at": max(turn.at, row.not_before or turn.at)}

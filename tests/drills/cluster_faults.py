@@ -29,7 +29,7 @@ from tests.drills.table import write  # noqa: E402
 
 BEGIN = "<!-- make drills writes the cluster's table -->\n"
 CUSTOMERS = 3
-TIMES = 1  # of each; the goals are for ten
+TIMES = 1  # of each
 TAKEN_OVER = 1  # second: the time between a cut and its mending, after another primary was there
 ETCD_AWAY = 30  # seconds, more than ttl
 PID = "$(head -n 1 /var/lib/postgresql/15/signals/postmaster.pid)"

@@ -164,9 +164,14 @@ def a_signal(here):
 
 def push(here, body):
     """Sends a bot's signal, again while the machine is too busy. Returns the status."""
-    while (status := push_once(here, body, WEBS[0])) == 503:
-        pass
-    return status
+    statuses = []
+
+    def is_taken():
+        statuses.append(push_once(here, body, WEBS[0]))
+        return statuses[-1] != 503
+
+    wait_until(is_taken, "a server that takes a signal")
+    return statuses[-1]
 
 
 def push_once(here, body, port):

@@ -25,7 +25,7 @@ from signals.outbound.answers import Answer, Fault
 from signals.outbound.database import read_database, tell_log
 from signals.outbound.guarded_client import Endpoint
 from signals.outbound.schedule import WEBHOOKS, asked_pause, pause_after
-from signals.webhooks.actions import disable, last_test, note_that_it_works, verify
+from signals.webhooks.actions import disable, last_test_columns, note_that_it_works, verify
 from signals.webhooks.messages import (
     Message,
     is_proof,
@@ -177,7 +177,7 @@ def _apply(row: Subscription, lease: Lease, now: datetime) -> None:
         row.last_delivered_at = now
     for attempt in lease.attempts:
         if attempt.position is None:
-            for name, value in last_test(attempt).items():
+            for name, value in last_test_columns(attempt).items():
                 setattr(row, name, value)
     is_asked_anew = row.test_requested_at not in (None, lease.row.test_requested_at)
     if lease.was_tested and not is_asked_anew:

@@ -52,9 +52,14 @@ class Waiting(Service):
 
     def push_until_taken(self, nonce: str) -> httpx2.Response:
         """On a busy machine a turn may not come in time."""
-        while (answer := self.push(nonce)).status_code == 503:
-            pass
-        return answer
+        answers: list[httpx2.Response] = []
+
+        def is_taken() -> bool:
+            answers.append(self.push(nonce))
+            return answers[-1].status_code != 503
+
+        wait_until(is_taken, "The service takes no signal.")
+        return answers[-1]
 
     @contextmanager
     def unconfirmed(self) -> Iterator[None]:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import runpy
 import socket
 import subprocess
@@ -71,12 +72,17 @@ def check(server, relay, tmp_path, monkeypatch, capsys):
         file.write_text("# comment\n\n" + "".join(f"{name}={own[name]}\n" for name in own))
         monkeypatch.setattr(sys, "argv", [str(RELAY), "--settings", str(file), "--check"])
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+        for name in [name for name in os.environ if name.startswith("RELAY_")]:
+            monkeypatch.delenv(name)
         status, fault = 0, ""
         try:
             PROGRAM["main"]()
         except SystemExit as ended:
-            status, fault = 1, str(ended.code)
-        said = capsys.readouterr().out + fault
+            if isinstance(ended.code, str):
+                status, fault = 1, ended.code
+            else:
+                status = int(ended.code or 0)
+        said = "".join(capsys.readouterr()) + fault
         assert "svc_sign" not in said
         return status, said
 

@@ -70,8 +70,9 @@ def test_a_round_prints_each_request_and_its_outcome_and_no_credential(live_serv
         assert part in text
 
 
-def test_an_unexpected_count_is_reported_and_the_round_continues(live_server, seeded):
-    """Its first refusal is told, though no runner worked yet."""
+def test_after_an_unexpected_count_the_round_continues_and_its_first_refusal_is_told(
+    live_server, seeded
+):
     printed = []
     assert not Round(live_server.url, seeded, READY + 1, printed.append).play()
     assert sum(OTHERWISE in line for line in printed) == 1

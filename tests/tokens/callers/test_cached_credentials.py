@@ -39,7 +39,7 @@ from tokens.choices import Source
 from tokens.crypto import formats, signing
 from tokens.models import SigningSecret, Token
 
-pytestmark = [pytest.mark.django_db, pytest.mark.once]
+pytestmark = pytest.mark.django_db
 
 CHECK = "/api/hooks/check"
 TOKEN_TABLE, SECRET_TABLE = Token._meta.db_table, SigningSecret._meta.db_table

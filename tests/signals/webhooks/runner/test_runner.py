@@ -266,7 +266,6 @@ def test_changes_take_effect_and_what_was_in_flight_counts_for_nothing(card):
 
 
 @pytest.mark.processes
-@pytest.mark.once
 def test_a_stop_finishes_what_is_in_flight_and_leaves_nothing_leased_or_too_much(tmp_path, card):
     desk = a_ready_desk(card)
     running = []
