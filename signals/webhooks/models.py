@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 from typing import Self
 
-from django.db import models, transaction
+from django.db import models
 from django.db.models import F, Q, Window
 from django.db.models.functions import RowNumber
 
@@ -345,24 +345,17 @@ def problem_of(error: str) -> str:
 
 class DeliveryAttemptQuerySet(models.QuerySet["DeliveryAttempt"]):
     def trim(self, subscription_ids: Collection[int]) -> None:
-        """Drops what is beyond the bounds of these webhooks."""
+        """Drops what is beyond the bounds of these webhooks, whose rows the caller has locked."""
         of_these = self.filter(subscription__in=subscription_ids)
-        with transaction.atomic():
-            of_these._beyond(MAX_ATTEMPTS).delete()
-            answers = of_these.exclude(key_id=NO_TEXT)._beyond(MAX_ANSWERS)
-            answers.update(ciphertext=b"", key_id=NO_TEXT)
+        of_these._beyond(MAX_ATTEMPTS).delete()
+        answers = of_these.exclude(key_id=NO_TEXT)._beyond(MAX_ANSWERS)
+        answers.update(ciphertext=b"", key_id=NO_TEXT)
 
     def _beyond(self, count: int) -> Self:
-        """All but the latest ``count`` of each webhook, without those that somebody has locked.
-
-        They are removed with their webhook, in a turn at the log: to wait for each other would end
-        that turn.
-        """
+        """All but the latest ``count`` of each webhook."""
         newest = Window(RowNumber(), partition_by=F("subscription"), order_by=F("id").desc())
         ranked = self.order_by().annotate(rank=newest).filter(rank__gt=count)
-        every = type(self)(self.model, using=self.db).order_by()
-        free = every.filter(pk__in=ranked.values("pk")).select_for_update(skip_locked=True)
-        return every.filter(pk__in=free.values("pk"))
+        return type(self)(self.model, using=self.db).filter(pk__in=ranked.values("pk"))
 
 
 class DeliveryAttempt(Sealed):

@@ -156,6 +156,7 @@ def finish(leases: Sequence[Lease]) -> None:
                 attempts += lease.attempts
             row.save(update_fields=SAVED)
         DeliveryAttempt.objects.bulk_create(attempts)
+        DeliveryAttempt.objects.trim({attempt.subscription_id for attempt in attempts})
 
 
 def _apply(row: Subscription, lease: Lease, now: datetime) -> None:

@@ -16,7 +16,6 @@ from django.db import DatabaseError, InterfaceError, OperationalError
 from events.feed import read_head
 from signals.outbound.database import follow_log, in_database, read_database
 from signals.outbound.guarded_client import KEEP_ALIVE, Client, Endpoint
-from signals.webhooks.models import DeliveryAttempt
 from signals.webhooks.runner.delivery import NO_PAUSE, Lease, Session, due, finish, lease
 from signals.webhooks.runner.pending_events import (
     Batch,
@@ -248,9 +247,6 @@ class Runner:
                 if session.lease.pause == NO_PAUSE:
                     self._queue.add([pk])
                 self._queue.end(pk, is_slow=session.is_slow)
-            # If this fails, the next outcome of each webhook makes up for it.
-            tried = [session.lease.row.pk for session in some if session.lease.attempts]
-            await in_database(DeliveryAttempt.objects.trim, tried)
         if self._stop.is_set() and not self._queue.has_running:
             self._saved.set()
 

@@ -632,7 +632,6 @@ def test_fifty_attempts_and_ten_answers_are_kept(desk):
         (of_other,), _ = lease([other.pk])
         leased.attempts, of_other.attempts = attempts, [alone]
         finish([leased, of_other])
-        DeliveryAttempt.objects.trim([webhook.pk, other.pk])
     kept = list(webhook.attempts.all())
     assert [attempt.position for attempt in kept] == list(range(74, 24, -1))
     assert [bool(attempt.answer) for attempt in kept] == [True] * 10 + [False] * 40

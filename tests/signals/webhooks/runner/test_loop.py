@@ -3,23 +3,18 @@
 import asyncio
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from django.db import OperationalError, connection, transaction
+from django.db import connection, transaction
 from django.utils import timezone
 
 from events.models import Head
 from events.statements import execute
 from signals.outbound.guarded_client import KEEP_ALIVE, Client
-from signals.webhooks.models import (
-    MAX_ATTEMPTS,
-    DeliveryAttempt,
-    DeliveryAttemptQuerySet,
-    Subscription,
-)
+from signals.webhooks.models import DeliveryAttempt, Subscription
 from signals.webhooks.runner.delivery import NO_PAUSE, Lease, Session, lease
 from signals.webhooks.runner.loop import Connections, Runner
 from signals.webhooks.runner.rates import Rates
@@ -101,56 +96,6 @@ def test_what_cannot_be_saved_while_the_database_is_away_is_saved_later(caplog):
     with caplog.at_level(logging.WARNING):
         run(test)
     assert DeliveryAttempt.objects.count() == 1
-
-
-@pytest.mark.django_db(transaction=True)
-def test_what_was_delivered_is_saved_although_old_attempts_cannot_be_dropped(caplog, monkeypatch):
-    row = subscribe("https://a.example/")[1]
-    (leased,), _ = lease([row.pk])
-    leased.attempts = [
-        DeliveryAttempt(subscription=row, at=timezone.now(), milliseconds=1, status=204)
-    ]
-
-    def trim(attempts: object, webhooks: Sequence[int]) -> None:
-        assert (webhooks, connection.in_atomic_block) == ([row.pk], False)
-        raise OperationalError
-
-    async def test(runner: Runner) -> None:
-        runner._queue.add([row.pk])
-        assert runner._queue.take() == [row.pk]
-        runner._ended.append(a_session(leased))
-        runner._stop.set()
-        await runner._repeat(runner._save, 0.0, runner._saved)
-
-    monkeypatch.setattr(DeliveryAttemptQuerySet, "trim", trim)
-    with caplog.at_level(logging.WARNING):
-        run(test)
-    assert [record.message for record in caplog.records] == [
-        "The database is unavailable: OperationalError"
-    ]
-    row.refresh_from_db()
-    assert (row.leased_until, row.attempts.count()) == (None, 1)
-
-
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.skipif("connection.vendor != 'postgresql'", reason="SQLite locks no rows")
-def test_old_attempts_that_are_removed_with_their_webhook_are_not_waited_for():
-    row = subscribe("https://a.example/")[1]
-    old = {"subscription": row, "at": timezone.now(), "milliseconds": 1, "status": 204}
-    made = DeliveryAttempt.objects.bulk_create(
-        DeliveryAttempt(**old) for _ in range(MAX_ATTEMPTS + 2)
-    )
-
-    def trim() -> None:
-        DeliveryAttempt.objects.trim([row.pk])
-        connection.close()
-
-    with ThreadPoolExecutor(1) as other, transaction.atomic():
-        DeliveryAttempt.objects.select_for_update().get(pk=made[0].pk)
-        other.submit(trim).result(LIMIT)
-    assert row.attempts.count() == MAX_ATTEMPTS + 1
-    DeliveryAttempt.objects.trim([row.pk])
-    assert row.attempts.count() == MAX_ATTEMPTS
 
 
 @pytest.mark.django_db(transaction=True)
