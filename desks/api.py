@@ -241,8 +241,10 @@ class Scan:
         return page_of(self._rows(card, limit + 1), limit, lambda row: self._cursor(row[1]))
 
     def _cursor(self, key: int) -> str:
-        event = self._event_at(self._start)
-        return scan_cursor(self._name, self._head.epoch, self._start, key, event)
+        place = (self._name, self._head.epoch, self._start, key)
+        cursor = scan_cursor(*place, self._event_at(self._start))
+        # The name of a list with all filters leaves no room for a digest in a long log.
+        return cursor if len(cursor) <= MAX_TEXT_LENGTH else scan_cursor(*place)
 
     def _rows(self, card: Card | None, limit: int) -> Sequence[Listed]:
         # Almost every desk may be not ready, or almost none: no one plan is good for both.

@@ -8,6 +8,7 @@ from django.test import Client
 from desks import actions
 from desks.models import Card, Desk
 from events.actors import SYSTEM
+from events.models import Event, Head
 from tests.client import EVENTS, code, deploy_path, post, push
 from tests.factories import a_bot, a_card, a_connected_desk, a_platform_token, a_ready_desk
 from tests.signals.bodies import deploy, fanout
@@ -223,6 +224,16 @@ class TestDesksThatASignalFilled:
         actions.disconnect(desk=stranger, actor=SYSTEM)
         assert ids(whole.get(f"{DESKS}?signal={signal}&connected=1")) == [desk.public_id]
         assert ids(whole.get(f"{DESKS}?signal={signal}&ready=0")) == [stranger.public_id]
+
+    def test_every_page_of_a_list_with_all_filters_is_read_in_a_long_log(
+        self, whole, card, desk, stranger
+    ):
+        signal = self.push(whole, fanout=True, nonce="1")
+        for position in (10**4, 10**10):
+            Event.objects.filter(signal_id=signal).update(position=position)
+            Head.objects.update(position=position)
+            listed = every_page(whole, f"ready=1&connected=1&signal={signal}", 1)
+            assert listed == [desk.public_id, stranger.public_id]
 
 
 def test_no_model_has_a_field_for_a_venues_secret():
