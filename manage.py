@@ -20,8 +20,9 @@ if __name__ == "__main__":
     # Hardly anything is garbage while the apps load: to look for it took a third of the start.
     gc.disable()
     try:
-        django.setup()
-        gc.freeze()
+        if not any(each.startswith(("--settings", "--pythonpath")) for each in sys.argv):
+            django.setup()
+        gc.freeze()  # so that nobody looks at what is loaded, not even at the end
         gc.enable()
         execute_from_command_line(sys.argv)
     except ImproperlyConfigured as fault:

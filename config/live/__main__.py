@@ -28,6 +28,7 @@ def main() -> None:
     django.setup(set_prefix=False)
     from config.live import server  # noqa: PLC0415 - needs the models
 
+    gc.collect()
     gc.freeze()  # what is loaded now stays: the collector need not look at it again
     gc.enable()
     try:

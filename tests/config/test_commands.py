@@ -55,6 +55,11 @@ def test_a_database_that_is_away():
     assert "hunter2" not in "".join(said)
 
 
+def test_a_command_uses_the_settings_that_its_option_names():
+    status, said = run(["check", "--settings=no.such"], NOBODY)
+    assert (status, said[-1]) == (1, "ModuleNotFoundError: No module named 'no'")
+
+
 def test_a_command_collects_garbage_but_looks_at_nothing_that_was_loaded(monkeypatch, capsys):
     script = "import gc; print(gc.isenabled(), gc.get_freeze_count() > 0)"
     monkeypatch.setattr(sys, "argv", ["manage.py", "shell", "--no-imports", "-c", script])
