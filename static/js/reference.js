@@ -13,6 +13,7 @@ const parts = Array.from(page.querySelectorAll(".parts > section"), (section) =>
   link: page.querySelector(`.contents a[href="#${section.id || section.querySelector("[id]").id}"]`).parentElement,
   heading: plain(section.querySelector("h1, h2, h3").textContent),
   rows: Array.from(section.querySelectorAll("[data-row]")),
+  folds: Array.from(section.querySelectorAll(":scope > details")),
 }));
 
 function plain(text) {
@@ -27,15 +28,24 @@ function matches(part, sought) {
   return all ? plain(part.section.textContent).includes(sought) : true;
 }
 
+// A search opens all parts. When it ends, those are open that were before.
+let isFiltered = false;
+
 function applyFilter() {
   const sought = plain(filter.value);
   let count = 0;
   for (const part of parts) {
     const shown = matches(part, sought);
     part.section.hidden = part.link.hidden = !shown;
-    for (const each of part.section.querySelectorAll(":scope > details")) each.open = Boolean(sought);
+    for (const each of part.folds) {
+      if (sought && !isFiltered) {
+        each.dataset.wasOpen = each.open;
+        each.open = true;
+      } else if (!sought && isFiltered) each.open = each.dataset.wasOpen === "true";
+    }
     count += shown;
   }
+  isFiltered = Boolean(sought);
   found.textContent = sought ? `${count} of ${parts.length} parts` : "";
 }
 

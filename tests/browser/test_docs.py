@@ -55,9 +55,15 @@ def test_what_is_folded_opens_for_a_link_without_scripts(stage, name):
 
 
 def test_the_filter_leaves_the_operations_that_match(page):
+    first = page.locator("summary").first
+    first.click()
+    is_open = page.locator(".parts > section > details[open]")
+    expect(is_open).to_have_count(1)
     page.get_by_label("Filter this page").fill("changedSince")
     expect(page.locator("#listDesks")).to_be_visible()
     expect(page.locator("#mintToken")).to_be_hidden()
+    page.get_by_label("Filter this page").fill("")
+    expect(is_open).to_have_count(1)
 
 
 def test_commands_work_with_the_token_that_is_typed_and_nothing_leaves_the_browser(stage, page):
