@@ -72,7 +72,7 @@ test-postgresql: .venv/dev
 
 # The unit tests need no server, no browser and no other process. They run on SQLite.
 QUICK_TESTS = not (processes or slow)
-quick: lint ## lint, format, types, imports and the unit tests; under a minute
+quick: lint ## lint, format, types, imports and the unit tests; two minutes
 	@unset TEST_DATABASE_URL TEST_REDIS_URL; $(BIN)/pytest -q -n $$(getconf _NPROCESSORS_ONLN) --dist loadfile -m "$(QUICK_TESTS)"
 	@echo 'Left out: tests marked processes or slow; PostgreSQL and Redis; bandit, djlint,' \
 		'migrations, deployment. Run make check and make test before you commit.'
