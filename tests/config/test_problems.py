@@ -286,6 +286,14 @@ def test_a_page_says_of_a_form_without_its_token_what_a_person_can_do(desk):
     assert "X-CSRFToken" not in words(answer)
 
 
+def test_a_customer_who_opens_the_control_area_is_led_to_the_desk(desk):
+    answer = signed_in(desk.user).get("/control/")
+    assert answer.status_code == 403
+    assert "This is for staff." in words(answer)
+    assert "Your desk" in words(answer)
+    assert "Control area" not in words(answer)
+
+
 @pytest.mark.parametrize(
     ("address", "status", "sentence"),
     [
