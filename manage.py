@@ -22,7 +22,7 @@ if __name__ == "__main__":
     try:
         if not any(each.startswith(("--settings", "--pythonpath")) for each in sys.argv):
             django.setup()
-        gc.freeze()  # so that nobody looks at what is loaded, not even at the end
+        gc.freeze()  # the collector skips what is loaded, also when the command exits
         gc.enable()
         execute_from_command_line(sys.argv)
     except ImproperlyConfigured as fault:

@@ -1,4 +1,4 @@
-"""Second factors: how they are kept, their forms, and the pages that a session opens only with one.
+"""Second factors: their encryption, their forms, and the pages that require one.
 
 The name of a security key is held to the rule of every name.
 """
