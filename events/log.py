@@ -1,14 +1,14 @@
 """A turn at the log: the only way to write events.
 
-``with log.turn(actor=…) as turn`` opens a transaction. Its first statement takes the next position
-from the counter row and locks that row until the commit. So positions are in commit order and have
-no gaps, on PostgreSQL and on SQLite. Three rules keep this true:
+``with log.turn(actor=…) as turn`` opens a transaction. Its first statement locks the counter row
+until the commit, and reads the last position from it. So positions are in commit order and have no
+gaps, on PostgreSQL and on SQLite. Three rules keep this true:
 
 * Nothing is locked or written before the turn, and only SQL runs inside it.
 * Reads inside a turn start after the lock is taken. At READ COMMITTED they see everything that
   earlier turns committed.
-* Events are inserted together, last before the commit. The counter is then set to the last of
-  them, so it keeps no position that no event used.
+* Events are inserted together, last before the commit, and with them the counter is set to the
+  position of the last.
 """
 
 import threading
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from django.db import OperationalError, transaction
+from django.db import OperationalError, connection, transaction
 from django.utils import timezone
 
 from events import confirmation, losses, tracing
@@ -24,8 +24,8 @@ from events.actors import Actor
 from events.kinds import Kind
 from events.models import Event
 from events.statements import (
-    SET_POSITION,
-    TAKE_POSITIONS,
+    LOCK_COUNTER,
+    SET_COUNTER,
     adapt_datetime,
     execute,
     fetch_one,
@@ -51,20 +51,15 @@ class Turn:
     ``before_commit`` is a list of functions that write their rows last in the transaction.
     """
 
-    def __init__(
-        self, actor: Actor | None, positions: int, *, although_halted: bool = False
-    ) -> None:
+    def __init__(self, actor: Actor | None, *, although_halted: bool = False) -> None:
         self.actor = actor
         self.before_commit: list[Callable[[], None]] = []
-        now = truncate_to_milliseconds(timezone.now())
-        at_least = adapt_datetime(now)
-        asked = {"count": positions, "now": at_least, "although_halted": although_halted}
-        row = fetch_one(TAKE_POSITIONS, asked)
+        row = fetch_one(LOCK_COUNTER[connection.vendor], {"although_halted": although_halted})
         if row is None:
             raise WaitEnded(Wait.NEW_EPOCH)
-        taken, at, self.epoch = row
-        self._taken, self.at = int(taken), parse_datetime(at)
-        self.position = self._first = self._taken - positions + 1
+        self._counted, last_at, self.epoch = row
+        self.at = max(parse_datetime(last_at), truncate_to_milliseconds(timezone.now()))
+        self.position = self._first = self._counted + 1
         self._last_event: Event | None = None
         self._appended: list[Event] = []
 
@@ -119,12 +114,19 @@ class Turn:
         self.position += 1
         self._last_event = event
 
+    def count(self) -> Mapping[str, object]:
+        """The parameters of ``SET_COUNTER``, for a caller that executes it.
+
+        It does so in the statement that writes the events. Otherwise the turn sets the counter.
+        """
+        self._counted = self.position - 1
+        return {"position": self._counted, "at": adapt_datetime(self.at)}
+
     def _close(self) -> None:
         """Inserts the appended events, and sets the counter to the last position in use."""
         Event.objects.bulk_create(self._appended)
-        last = self.position - 1
-        if last != self._taken:
-            execute(SET_POSITION, {"position": last})
+        if self._counted != self.position - 1:
+            execute(SET_COUNTER, self.count())
 
     def _remember(self) -> None:
         """Remembers the last event of a turn that is committed."""
@@ -139,15 +141,11 @@ class Turn:
 
 
 @contextmanager
-def turn(
-    *, actor: Actor | None, positions: int = 1, although_halted: bool = False
-) -> Iterator[Turn]:
+def turn(*, actor: Actor | None, although_halted: bool = False) -> Iterator[Turn]:
     """A turn at the log. Inside another turn it joins that turn, so that actions compose.
 
     ``actor`` is who causes the events; None if the caller is not authenticated. An action inside
     another one has the same actor.
-    ``positions`` is the number of events that the caller expects to write. The first statement
-    takes so many positions. If there are more events or fewer, the last one corrects the counter.
     ``although_halted`` takes a turn also if the log is halted.
 
     Raises ``OperationalError`` if the lock is not free in time or the log is halted, and
@@ -163,7 +161,7 @@ def turn(
     confirmation.require()
     with tracing.span("turn") as span, wait_for_turn(), transaction.atomic(durable=True):
         try:
-            _thread.turn = current = Turn(actor, positions, although_halted=although_halted)
+            _thread.turn = current = Turn(actor, although_halted=although_halted)
         except OperationalError:
             confirmation.doubted.set()
             raise

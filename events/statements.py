@@ -114,10 +114,11 @@ def written_fields(model: type[Model]) -> list[Any]:
 
 
 HEAD = Head._meta.db_table
-TAKE_POSITIONS = f"""UPDATE {HEAD} SET position = position + %(count)s,
-                  at = CASE WHEN at > %(now)s THEN at ELSE %(now)s END
-WHERE id = 1 AND (NOT halted OR %(although_halted)s) RETURNING position, at, epoch"""
-SET_POSITION = f"UPDATE {HEAD} SET position = %(position)s WHERE id = 1"
+_COUNTER = f"""SELECT position, at, epoch FROM {HEAD}
+WHERE id = 1 AND (NOT halted OR %(although_halted)s)"""
+# By vendor. SQLite's lock is taken by BEGIN.
+LOCK_COUNTER = {"postgresql": f"{_COUNTER} FOR NO KEY UPDATE", "sqlite": _COUNTER}
+SET_COUNTER = f"UPDATE {HEAD} SET position = %(position)s, at = %(at)s WHERE id = 1"
 
 
 @contextmanager

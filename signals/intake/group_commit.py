@@ -1,9 +1,9 @@
 """Group commit: the threads of a process that wait for the log share one turn.
 
-A thread that finds no leader becomes the leader. It makes itself ready, which can take long, and
-only then takes the work of all who wait. It processes that as one batch, wakes them with their
-results, and passes the lead to the first of those who came meanwhile. Each thread sleeps on a lock
-of its own and is woken once.
+A thread that finds no leader becomes the leader. It waits for the log's lock, and only then takes
+the work of all who wait. It processes that as one batch, wakes them with their results, and passes
+the lead to the first of those who came meanwhile. Each thread sleeps on a lock of its own and is
+woken once.
 
 A thread may give up only until a leader takes its work. After that it waits for the batch to end,
 because its work may be committed. If the database is down or its lock is held, everyone who waits
@@ -53,18 +53,16 @@ class Job(Future[Result], Generic[Work, Result]):
 class GroupCommit(Generic[Work, Result]):
     """One queue of waiting threads, and its leader.
 
-    ``get_ready`` is called by each leader first. Who comes meanwhile is in the batch too, and waits
-    only once. If it raises an error, all who wait fail.
-    ``process`` receives a batch of at most ``MAX_BATCH`` jobs, in the order of arrival. It sets the
-    result or the error of each. If it raises an error, the jobs that have neither fail.
+    ``process`` receives a function, which returns a batch of at most ``MAX_BATCH`` jobs, in the
+    order of arrival. It calls it when it is ready: who comes until then is in the batch, and waits
+    only once. It sets the result or the error of each job. If it raises an error, the jobs that
+    have neither fail; all who wait fail if it has not taken the batch.
     """
 
     def __init__(
-        self,
-        process: Callable[[Sequence[Job[Work, Result]]], None],
-        get_ready: Callable[[], None] = lambda: None,
+        self, process: Callable[[Callable[[], Sequence[Job[Work, Result]]]], None]
     ) -> None:
-        self._process, self._get_ready = process, get_ready
+        self._process = process
         self._lock = threading.Lock()
         self._waiting: deque[Job[Work, Result]] = deque()
         self._is_led = False
@@ -102,13 +100,16 @@ class GroupCommit(Generic[Work, Result]):
         """Processes one batch and passes the lead on."""
         batch: list[Job[Work, Result]] = []
         failure: BaseException | None = None
-        try:
-            self._get_ready()
+
+        def take() -> Sequence[Job[Work, Result]]:
             with self._lock:
-                batch += [
+                batch.extend(
                     self._waiting.popleft() for _ in range(min(MAX_BATCH, len(self._waiting)))
-                ]
-            self._process(batch)
+                )
+            return batch
+
+        try:
+            self._process(take)
         except DATABASE_ERRORS as error:
             failure = error
         except BaseException as error:

@@ -5,9 +5,9 @@ election and no card. So what one signal of a batch changes for the next is only
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
-from django.db import connection
 from prometheus_client import Histogram
 
 from events import log, tracing
@@ -34,6 +34,9 @@ LOCK = Histogram(
 )
 
 
+CandidateJob = Job[Candidate, Signal]
+
+
 def submit(candidate: Candidate) -> Signal:
     """Decides and records a candidate, in one turn with those that wait at the same time.
 
@@ -46,34 +49,34 @@ def submit(candidate: Candidate) -> Signal:
     return signal
 
 
-def write(jobs: Sequence[Job[Candidate, Signal]]) -> None:
-    """Writes a batch. If one signal of it cannot be written, each is written on its own."""
+def write(take: Callable[[], Sequence[CandidateJob]]) -> None:
+    """Writes a batch. If one signal of it cannot be written, each is written on its own.
+
+    ``take`` returns the batch. It is called when the log's lock is held.
+    """
+    jobs: list[CandidateJob] = []
     try:
-        _write_together(jobs)
+        _write_together(take, jobs)
     except DATABASE_ERRORS:
         raise
     except Exception as error:
         if len(jobs) == 1 and not jobs[0].done():
             jobs[0].set_exception(error)
-        elif any(job.done() for job in jobs):  # the batch was committed
+        elif not jobs or any(job.done() for job in jobs):  # the batch was committed
             raise
         else:
             for job in jobs:
-                write([job])
+                write(partial(list, [job]))
 
 
-def _connect() -> None:
-    """Gets this thread a connection to the database: while that is away, it waits for one."""
-    connection.ensure_connection()
+_queue: GroupCommit[Candidate, Signal] = GroupCommit(write)
 
 
-_queue: GroupCommit[Candidate, Signal] = GroupCommit(write, _connect)
-
-
-def _write_together(jobs: Sequence[Job[Candidate, Signal]]) -> None:
+def _write_together(take: Callable[[], Sequence[CandidateJob]], jobs: list[CandidateJob]) -> None:
     """Writes a batch in one turn. The jobs are finished after the commit only."""
-    with log.turn(actor=None, positions=len(jobs)) as turn:
+    with log.turn(actor=None) as turn:
         locked = time.monotonic()
+        jobs += take()
         outcomes = _decide(turn, [job.work for job in jobs])
     unlocked = time.monotonic()
     for job, outcome in zip(jobs, outcomes, strict=True):
@@ -110,7 +113,7 @@ def _decide(turn: log.Turn, candidates: Sequence[Candidate]) -> list[Signal | Re
         if event is not None:
             events.append(event)
             turn.mark_written(event)
-    statements.insert(signals, events)
+    statements.insert(turn, signals, events)
     return outcomes
 
 

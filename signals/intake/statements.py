@@ -16,8 +16,16 @@ from django.db.models import Model
 
 from desks.models import Automation, Card, Desk, Election
 from desks.pair_and_direction import PairAndDirection
+from events.log import Turn
 from events.models import Event
-from events.statements import adapt_datetime, columns, execute, fetch_all, written_fields
+from events.statements import (
+    SET_COUNTER,
+    adapt_datetime,
+    columns,
+    execute,
+    fetch_all,
+    written_fields,
+)
 from signals.intake.models import Signal
 from tokens.callers.statements import NOX_SECRET_EXISTS, SECRET_IS_LIVE, TOKEN_IS_ACTIVE
 
@@ -99,11 +107,12 @@ def load_signals(positions: Collection[int]) -> dict[tuple[str | None, str | Non
     return {(signal.signer, signal.nonce): signal for signal in found}
 
 
-def insert(signals: Sequence[Signal], events: Sequence[Event]) -> None:
-    """Inserts accepted signals, and the events of a batch."""
+def insert(turn: Turn, signals: Sequence[Signal], events: Sequence[Event]) -> None:
+    """Inserts accepted signals, and the events of a batch, the turn's last ones."""
     if connection.vendor == "postgresql":
         rows = {"signals": _rows(signals), "events": _rows(events)}
-        execute(INSERT_BOTH, {name: json.dumps(each, default=str) for name, each in rows.items()})
+        inserted = {name: json.dumps(each, default=str) for name, each in rows.items()}
+        execute(INSERT_BATCH, {**inserted, **turn.count()})
     else:
         Signal.objects.bulk_create(signals)
         Event.objects.bulk_create(events)
@@ -164,9 +173,9 @@ def _insert_from_json(model: type[Model], parameter: str) -> str:
     return f"INSERT INTO {table} ({names}) SELECT {names} FROM {rows}"
 
 
-# PostgreSQL writes both tables in one statement.
-INSERT_BOTH = f"""
-WITH signal AS ({_insert_from_json(Signal, "signals")})
+# PostgreSQL writes all three tables in one statement.
+INSERT_BATCH = f"""
+WITH signal AS ({_insert_from_json(Signal, "signals")}), counter AS ({SET_COUNTER})
 {_insert_from_json(Event, "events")}"""
 
 

@@ -48,7 +48,7 @@ class Sender:
             Job(LawfulSignal(incoming, parse_lawful(incoming)))
             for incoming, _ in zip(self.signals(), range(size), strict=False)
         ]
-        recording.write(jobs)
+        recording.write(lambda: jobs)
         for job in jobs:
             job.result()  # raises a refusal
 

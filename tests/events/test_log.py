@@ -50,7 +50,7 @@ def test_all_events_of_a_turn_have_one_time_in_milliseconds():
     assert turn.at.microsecond % 1000 == 0
 
 
-def test_a_turn_that_writes_nothing_returns_its_position():
+def test_a_turn_that_writes_nothing_uses_no_position():
     with log.turn(actor=SYSTEM):
         pass
     assert Head.objects.get().position == 0
@@ -78,21 +78,13 @@ def test_an_unused_position_is_returned():
     assert Head.objects.get().position == 1
 
 
-def test_a_turn_takes_many_positions_in_one_statement_and_returns_the_unused_ones_in_one():
-    with CaptureQueriesContext(connection) as queries, log.turn(actor=SYSTEM, positions=5) as turn:
-        assert (turn.position, write(turn).position, write(turn).position) == (1, 1, 2)
-        assert turn.position == 3
-    assert positions() == [1, 2]
-    assert Head.objects.get().position == 2
-    assert sum("UPDATE" in query["sql"] for query in queries) == 2
-
-
-@pytest.mark.parametrize("expected", [1, 2, 3, 4])
-def test_a_turn_that_writes_more_or_fewer_events_than_expected_leaves_no_gap(expected):
-    with log.turn(actor=SYSTEM, positions=expected) as turn:
-        for _ in range(4):
-            write(turn)
-    assert positions() == [1, 2, 3, 4]
+def test_a_turn_sets_the_counter_once_and_not_if_it_writes_nothing():
+    with CaptureQueriesContext(connection) as queries:
+        with log.turn(actor=SYSTEM) as turn:
+            assert [write(turn).position for _ in range(4)] == [1, 2, 3, 4]
+        with log.turn(actor=SYSTEM):
+            pass
+    assert sum("UPDATE events_head" in query["sql"] for query in queries) == 1
     assert Head.objects.get().position == 4
 
 
@@ -142,10 +134,10 @@ def test_after_an_error_the_next_turn_is_a_new_one():
 def test_the_first_statement_of_a_turn_locks_the_counter():
     with CaptureQueriesContext(connection) as captured, log.turn(actor=SYSTEM) as turn:
         write(turn)
-    begin, first, second, commit = [query["sql"] for query in captured]
+    begin, first, *_, commit = [query["sql"] for query in captured]
     assert begin.startswith("BEGIN")
-    assert first.split()[:5] == ["UPDATE", "events_head", "SET", "position", "="]
-    assert second.startswith("INSERT")
+    assert "FROM events_head" in first
+    assert first.endswith("FOR NO KEY UPDATE") == (connection.vendor == "postgresql")
     assert commit == "COMMIT"
 
 
@@ -226,6 +218,20 @@ def test_the_logs_time_never_runs_back():
         write(turn)
     assert list(Event.objects.values_list("at", flat=True)) == [now] * 5 + [later]
     assert Head.objects.get().at == later
+
+
+def test_the_time_of_a_turn_is_not_before_it_has_the_lock():
+    """Otherwise a signal that joins the turn meanwhile would have a time before it was sent."""
+    asked = timezone.now().replace(microsecond=0)
+    with time_machine.travel(asked, tick=False) as clock:
+
+        def wait(execute, sql, params, many, context):
+            found = execute(sql, params, many, context)
+            clock.shift(1)
+            return found
+
+        with connection.execute_wrapper(wait), log.turn(actor=SYSTEM) as turn:
+            assert turn.at >= asked + timedelta(seconds=1)
 
 
 def test_marking_an_event_of_another_position_as_written_raises():

@@ -668,7 +668,7 @@ def test_a_deploy_and_a_signed_push_take_six_statements_on_postgresql():
     desk = a_ready_desk(a_card())
     bot, engine = a_bot(desk), a_platform_token()
     post(deploy_path(desk.public_id), deploy(), engine)  # notes that the token was used
-    most = 6 if connection.vendor == "postgresql" else 7
+    most = 6 if connection.vendor == "postgresql" else 8
     for send in (
         lambda: post(deploy_path(desk.public_id), deploy(), engine),
         lambda: push(tradingview(bot), secret=bot.secret),

@@ -24,13 +24,12 @@ from tests import factories
 from tests.signals.audit.stage import broken
 from tests.signals.notices.chats.stage import a_chat
 from tests.signals.webhooks.stage import a_webhook
+from tests.tokens.test_lock_of_the_log import TAKES_LOCK
 from tokens import account_closing, actions
 from tokens.account_closing import BOTS_OF_A_TURN, close_account
 from tokens.choices import Source
 from tokens.crypto import formats
 from tokens.models import SigningSecret
-
-TAKES_LOCK = "UPDATE events_head SET position = position +"
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -10,17 +10,16 @@ from django.test.utils import CaptureQueriesContext
 
 from desks.models import QueuedNotice
 from events import log
-from events.statements import TAKE_POSITIONS
 from tests import factories
 from tests.client import signed_in
 from tests.notices import send
+from tests.tokens.test_lock_of_the_log import TAKES_LOCK
 from tokens import actions
 from tokens.choices import Source
 from tokens.models import SigningSecret, Token
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-TAKES_LOCK = TAKE_POSITIONS.partition("%(count)s")[0]
 OWNER = re.compile(r'SELECT "desks_(?:user|desk)"\."id".*? FROM "desks_(?:user|desk)"')
 
 

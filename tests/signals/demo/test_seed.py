@@ -22,13 +22,13 @@ from events.models import Event
 from signals.demo import seeding
 from tests import factories, staff
 from tests.signals.audit.stage import broken
+from tests.tokens.test_lock_of_the_log import TAKES_LOCK
 from tokens.choices import Source
 from tokens.crypto import keys
 from tokens.models import SigningSecret, Token
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-TAKES_LOCK = "UPDATE events_head SET position = position +"
 FIELDS = {
     "card",
     "admin",

@@ -12,6 +12,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -36,8 +37,9 @@ pytestmark = [
 
 KILLS = int(os.environ.get("BATCH_KILLS", "5"))
 THREADS = 12
-# The phases of a batch: before each of its statements, before the commit, and after it.
-PHASES = ["UPDATE", "SELECT", "INSERT", "commit", "wake"]
+# The phases of a batch: before each of its statements, before the commit, and after it. On
+# PostgreSQL one statement inserts and updates.
+PHASES = ["SELECT", "INSERT", "UPDATE", "commit", "wake"]
 BATCHES_BEFORE = 3  # so many batches are written before the kill
 
 
@@ -108,16 +110,21 @@ def _killing(phase: str, tell: Callable[[str, object], None]) -> Callable[[Any],
     """Writes batches, and kills the process in this phase of a batch of more than one."""
     numbers = Counter[str]()
 
-    def write(jobs: Any) -> None:
-        numbers["batches"] += 1
-        if numbers["batches"] <= BATCHES_BEFORE or len(jobs) == 1:
-            return recording.write(jobs)
-        tell("batch", len(jobs))
-        if phase in ("commit", "wake"):
-            _kill_at_commit(before=phase == "commit")
-            return recording.write(jobs)
-        with connection.execute_wrapper(kill):
-            return recording.write(jobs)
+    def write(take: Callable[[], Any]) -> None:
+        with ExitStack() as armed:
+
+            def taken() -> Any:
+                jobs = take()
+                numbers["batches"] += 1
+                if numbers["batches"] > BATCHES_BEFORE and len(jobs) > 1:
+                    tell("batch", len(jobs))
+                    if phase in ("commit", "wake"):
+                        _kill_at_commit(before=phase == "commit")
+                    else:
+                        armed.enter_context(connection.execute_wrapper(kill))
+                return jobs
+
+            recording.write(taken)
 
     def kill(execute: Any, sql: str, *arguments: Any) -> Any:
         if phase in sql:

@@ -26,12 +26,11 @@ class Batches:
         self.started, self.release = threading.Event(), threading.Event()
         self.fail: Callable[[Jobs], None] = lambda jobs: None
         self.get_ready: Callable[[], None] = lambda: None
-        self.queue: GroupCommit[int, int] = GroupCommit(self.process, self._get_ready)
+        self.queue: GroupCommit[int, int] = GroupCommit(self.process)
 
-    def _get_ready(self) -> None:
+    def process(self, take: Callable[[], Jobs]) -> None:
         self.get_ready()
-
-    def process(self, jobs: Jobs) -> None:
+        jobs = take()
         self.sizes.append(len(jobs))
         self.works += [job.work for job in jobs]
         self.started.set()
