@@ -163,7 +163,7 @@ class BearerScheme(OpenApiAuthenticationExtension):
 class SignerScheme(BearerScheme):
     """A token, or a signature and its timestamp."""
 
-    target_class = "signals.intake.sender.SignerAuthentication"
+    target_class = "signals.intake.authentication.SignerAuthentication"
     name = ["signature", "timestamp"]  # type: ignore[assignment]
 
     def get_security_requirement(self, auto_schema: AutoSchema) -> list[dict[str, list[Any]]]:

@@ -34,6 +34,7 @@ from events.json_schema import EXAMPLE_USER_ID, JsonObject, Refer
 from signals.contract import document as sample
 from signals.contract.document import Contract, contract
 from signals.contract.page import contract_page, prefers_page
+from signals.intake.authentication import SignerAuthentication
 from signals.intake.incoming_signal import IncomingSignal
 from signals.intake.models import (
     EXAMPLE_NONCE,
@@ -45,7 +46,6 @@ from signals.intake.models import (
     SpentNonce,
 )
 from signals.intake.receive import check, receive, record_bad_signature
-from signals.intake.sender import SignerAuthentication
 from signals.law import signal_body
 from signals.law.refusals import ELECTED, NoCard, NoElection, NonceUsed
 from signals.law.signal_body import Shape

@@ -22,7 +22,6 @@ from events.log import Turn
 from events.models import Event
 from signals.intake.incoming_signal import IncomingSignal
 from signals.intake.models import Outcome, Signal
-from signals.intake.sender import signer_of
 from signals.intake.statements import DecisionState, StateQuery
 from signals.law import rules
 from signals.law.refusals import NonceUsed
@@ -196,6 +195,11 @@ def _build_signal(submission: Submission, incoming: IncomingSignal) -> Signal:
         "size_quote": None if size is None else f"{size:f}",
     }
     return Signal(**stored)
+
+
+def signer_of(submission: Submission) -> str:
+    """The bot, or the source: a nonce is single-use within its signer (contract, section 1)."""
+    return submission.bot_id or submission.source
 
 
 def _outcome(submission: Submission, standing: int) -> tuple[Outcome, int]:

@@ -32,7 +32,7 @@ from rest_framework.request import Request  # noqa: E402
 from rest_framework.test import APIRequestFactory  # noqa: E402
 
 from events.http.refusals import Refused  # noqa: E402
-from signals.intake.sender import SignerAuthentication  # noqa: E402
+from signals.intake.authentication import SignerAuthentication  # noqa: E402
 from tests import factories  # noqa: E402
 from tokens.callers.authentication import BearerAuthentication  # noqa: E402
 from tokens.crypto import formats, signing  # noqa: E402

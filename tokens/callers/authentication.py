@@ -2,7 +2,7 @@
 
 ``request.auth`` is the credential that authorises the request. For a session it is None and
 ``request.user`` is the user. Each class raises its own refusal, so every view has an authenticated
-caller. Who signs a signal is checked in ``signals.intake.sender``.
+caller. Who signs a signal is checked in ``signals.intake.authentication``.
 """
 
 from datetime import datetime

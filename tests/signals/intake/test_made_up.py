@@ -12,8 +12,8 @@ from rest_framework.request import Request
 from rest_framework.test import APIRequestFactory
 
 from events.http.refusals import Refused, Unauthenticated
+from signals.intake.authentication import SignerAuthentication
 from signals.intake.models import Signal
-from signals.intake.sender import SignerAuthentication
 from tests.client import HOOK, push
 from tests.factories import a_bot, a_platform_token
 from tokens.crypto import formats, signing

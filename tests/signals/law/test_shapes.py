@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from events.http.refusals import Invalid
 from events.http.strict_json import Number
-from signals.intake.sender import signer_of
+from signals.intake.decision import signer_of
 from signals.law import signal_body
 from signals.law.signal_body import Mode
 from tests.signals.bodies import deploy, fanout, nox

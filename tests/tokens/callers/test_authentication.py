@@ -12,7 +12,7 @@ from desks import actions as desks
 from events.actors import SYSTEM
 from events.http.refusals import SignatureInvalid
 from events.models import Event
-from signals.intake.sender import SignerAuthentication
+from signals.intake.authentication import SignerAuthentication
 from tests.client import (
     DESKS,
     EVENTS,

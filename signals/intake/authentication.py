@@ -20,7 +20,6 @@ from events.http.refusals import (
     TimestampInvalid,
 )
 from events.json_schema import JsonObject
-from signals.law.signal_body import Submission
 from tokens.callers.authentication import BearerAuthentication, live_secrets, read_bearer
 from tokens.callers.throttling import count_failure
 from tokens.choices import Source
@@ -33,11 +32,6 @@ logger = logging.getLogger(__name__)
 
 MAX_LIVE = 2  # live secrets of one owner
 DUMMY_SECRET = formats.new(formats.SIGNING_SECRET)
-
-
-def signer_of(submission: Submission) -> str:
-    """The signer, within which a nonce is single-use: the bot, or the source (section 1)."""
-    return submission.bot_id or submission.source
 
 
 class SignerAuthentication(BearerAuthentication):
