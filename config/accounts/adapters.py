@@ -20,9 +20,8 @@ from django.utils.html import format_html
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.safestring import SafeString
 
-from config.accounts import hashing
+from config.accounts import hashing, mails
 from config.accounts.sessions import make_room_for_session
-from desks import mails
 from desks.models import User
 from desks.notices.outbox import write_security
 from events.http.requests import client_address

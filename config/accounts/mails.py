@@ -1,4 +1,4 @@
-"""Sends e-mail. A failure never raises, and a slow mail server never blocks a thread for long."""
+"""Sends the mails of accounts. A failure never raises; a slow server blocks no thread for long."""
 
 import logging
 import threading

@@ -7,7 +7,7 @@ import time
 import pytest
 from django.core.mail import EmailMessage
 
-from desks import mails
+from config.accounts import mails
 
 pytestmark = pytest.mark.once
 
