@@ -17,12 +17,12 @@ from django.utils import timezone
 from desks.models import QueuedNotice
 from desks.models.notice import MAIL, NoticeKind
 from signals.notices.sending import send_mails
-from signals.notices.writers import WRITERS
+from signals.notices.triggers import TRIGGERS
 
 
 def write() -> None:
     """Writes the notices of everything that happened."""
-    while any(write(timezone.now()) for write in WRITERS):
+    while any(trigger(timezone.now()) for trigger in TRIGGERS):
         pass
 
 

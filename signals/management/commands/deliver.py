@@ -17,7 +17,7 @@ from desks.expectations import Watch
 from events.management.base_command import LogCommand
 from signals.notices.chats.telegram import poll_telegram
 from signals.notices.sending import send_mails, send_to_chats
-from signals.notices.writers import EVERY, WRITERS, write_concerns
+from signals.notices.triggers import EVERY, TRIGGERS, write_concerns
 from signals.outbound.database import DatabaseThreads
 from signals.webhooks.actions import note_failing
 from signals.webhooks.runner.loop import deliver_webhooks
@@ -65,7 +65,7 @@ LOOPS: tuple[Loop, ...] = (
     send_to_chats,
     poll_telegram,
     erase_ended_secrets,
-    *(partial(repeat, work=writer) for writer in WRITERS),
+    *(partial(repeat, work=trigger) for trigger in TRIGGERS),
     partial(repeat, work=write_concerns, tick=EVERY.total_seconds()),
 )
 

@@ -16,7 +16,7 @@ from events.feed import read_head
 from events.management.base_command import LogCommand
 from events.models import Head
 from events.statements import without_timeouts
-from signals.notices.writers import RESTORED
+from signals.notices.triggers import RESTORED
 from signals.webhooks.models import Subscription
 
 

@@ -14,7 +14,7 @@ from desks.models import User
 from events.management.base_command import LogCommand
 from events.statements import without_timeouts
 from signals.demo.seeding import seed
-from signals.notices.writers import follow
+from signals.notices.triggers import follow
 
 
 class Command(LogCommand):

@@ -5,7 +5,7 @@ import pytest
 from desks.ids import new_staff_id
 from desks.models import Bookmark, Desk, User
 from events.models import Head
-from signals.notices.writers import LOG
+from signals.notices.triggers import LOG
 from signals.webhooks.models import Subscription
 from tests.factories import a_staff_user
 from tests.signals.audit.stage import broken, drop_rules

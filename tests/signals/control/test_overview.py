@@ -10,7 +10,7 @@ from desks import actions as desks
 from desks.models import Card
 from events.actors import SYSTEM
 from events.models import Head
-from signals.notices.writers import follow
+from signals.notices.triggers import follow
 from signals.reports import traffic
 from signals.reports.overview import platform_overview
 from signals.webhooks.models import Subscription

@@ -16,7 +16,7 @@ from desks.models.notice import NoticeKind
 from events.actors import SYSTEM
 from events.columns import new_epoch as another_epoch
 from events.models import Event, Head
-from signals.notices.writers import LAPSED, LOG, RESTORED
+from signals.notices.triggers import LAPSED, LOG, RESTORED
 from signals.webhooks import actions
 from signals.webhooks.models import DisabledReason, State, Subscription
 from tests.client import EVENTS, code, get, push
@@ -198,8 +198,8 @@ class TestTelling:
         assert QueuedNotice.objects.get().user != desk.user
 
     def test_many_owners_are_told_a_few_at_a_time_while_few_notices_wait(self, monkeypatch):
-        monkeypatch.setattr("signals.notices.writers.DESKS_AT_ONCE", 2)
-        monkeypatch.setattr("signals.notices.writers.MAX_WAITING", 3)
+        monkeypatch.setattr("signals.notices.triggers.DESKS_AT_ONCE", 2)
+        monkeypatch.setattr("signals.notices.triggers.MAX_WAITING", 3)
         for _ in range(7):
             an_active_webhook(a_desk())
         start_epoch()

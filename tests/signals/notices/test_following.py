@@ -14,7 +14,7 @@ from desks.models import Bookmark, NoticeChoice, QueuedNotice, RefusalTold
 from desks.models.notice import MAIL, NoticeKind
 from events.actors import SYSTEM
 from events.models import Event, Head
-from signals.notices import texts, writers
+from signals.notices import texts, triggers
 from signals.notices.sending import take
 from signals.webhooks import actions as webhook_actions
 from signals.webhooks.models import DisabledReason
@@ -104,7 +104,7 @@ def test_an_event_whose_notice_cannot_be_written_holds_up_no_other(bot, clock, c
     write()
     assert waiting() == ["A signal of Chart was refused"]
     [line] = [line for line in caplog.records if line.exc_info]
-    assert line.name == "signals.notices.writers"
+    assert line.name == "signals.notices.triggers"
 
 
 @pytest.mark.django_db(transaction=True)
@@ -112,8 +112,8 @@ def test_a_kind_of_notice_that_cannot_be_written_holds_up_no_other(bot, clock):
     a_secret_is_replaced(bot)
     with table_away(RefusalTold):
         with pytest.raises(Error):
-            writers.summarise_refusals(timezone.now())
-        writers.follow(timezone.now())
+            triggers.summarise_refusals(timezone.now())
+        triggers.follow(timezone.now())
     assert len(waiting(NoticeKind.ENDINGS)) == 1
 
 
@@ -181,10 +181,10 @@ class TestRefusals:
             sent(bot, pair="NOT/IT")
         write()
         clock.shift(2 * HOUR)
-        with elsewhere(writers.bookmarked(writers.LOG)):
-            writers.summarise_refusals(timezone.now())
+        with elsewhere(triggers.bookmarked(triggers.LOG)):
+            triggers.summarise_refusals(timezone.now())
             assert len(waiting()) == 1
-        writers.summarise_refusals(timezone.now())
+        triggers.summarise_refusals(timezone.now())
         assert waiting()[1:] == ["2 more refusals of Chart"]
 
     def test_each_bot_is_told_by_itself(self, bot, desk, clock):
@@ -220,8 +220,8 @@ class TestLapses:
     def test_many_desks_are_told_a_few_at_a_time_while_few_notices_wait(
         self, card, clock, monkeypatch
     ):
-        monkeypatch.setattr(writers, "DESKS_AT_ONCE", 2)
-        monkeypatch.setattr(writers, "MAX_WAITING", 3)
+        monkeypatch.setattr(triggers, "DESKS_AT_ONCE", 2)
+        monkeypatch.setattr(triggers, "MAX_WAITING", 3)
         for _ in range(6):
             a_ready_desk(card)
         desks.retire_card(actor=SYSTEM)
@@ -284,13 +284,13 @@ def test_a_process_that_another_one_overtook_tells_nothing_again(bot, desk, cloc
 
     def overtake():
         """What another process does between this one's look at the log and its turn."""
-        monkeypatch.setattr(writers, "load_routes", load_routes)
+        monkeypatch.setattr(triggers, "load_routes", load_routes)
         webhook_actions.disable(webhook=an_active_webhook(desk), reason=DisabledReason.GONE)
-        writers.follow(timezone.now())
+        triggers.follow(timezone.now())
         load_routes()
 
-    monkeypatch.setattr(writers, "load_routes", overtake)
-    writers.follow(timezone.now())
+    monkeypatch.setattr(triggers, "load_routes", overtake)
+    triggers.follow(timezone.now())
     write()
     assert waiting(NoticeKind.ENDINGS) == ["Your webhook to hooks.example.com is disabled"]
 
@@ -352,7 +352,7 @@ def test_a_log_of_another_epoch_tells_nothing_old(bot, clock):
 
 
 def test_a_page_of_many_events_is_followed_by_the_next(bot, clock, monkeypatch):
-    monkeypatch.setattr(writers, "PER_PAGE", 2)
+    monkeypatch.setattr(triggers, "PER_PAGE", 2)
     bots = [a_bot(bot.automation.desk) for _ in range(5)]
     write()
     for one in bots:
@@ -366,8 +366,8 @@ def decide_all(number: int) -> None:
     watch = Watch()
     for _ in range(10):
         watch.look(timezone.now())
-        for writer in writers.WRITERS:
-            writer(timezone.now())
+        for trigger in triggers.TRIGGERS:
+            trigger(timezone.now())
 
 
 @pytest.mark.django_db(transaction=True)

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from desks.models import Desk, NoticeChoice, QueuedNotice
 from events.actors import SYSTEM
-from signals.notices.writers import EVERY, OVER, write_concerns
+from signals.notices.triggers import EVERY, OVER, write_concerns
 from signals.webhooks.models import Subscription
 from tests.client import push
 from tests.factories import a_staff_user

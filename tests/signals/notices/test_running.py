@@ -14,7 +14,7 @@ from desks.notices.outbox import write as write_notices
 from desks.notices.outbox import write_security
 from events.models import Event
 from signals.notices.texts import new_notice
-from signals.notices.writers import LOG
+from signals.notices.triggers import LOG
 from tests.client import push, signed_in
 from tests.factories import a_bot, a_card, a_ready_desk, expect, expecting, move_the_log_back
 from tests.notices import mails_in, table_away, waiting, write

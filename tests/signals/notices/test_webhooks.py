@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from desks.models import NoticeChoice, QueuedNotice
 from desks.models.notice import NoticeKind
-from signals.notices.writers import LASTING, write_lost_keys
+from signals.notices.triggers import LASTING, write_lost_keys
 from signals.webhooks import actions
 from signals.webhooks.models import DisabledReason, Subscription
 from signals.webhooks.runner.delivery import finish, lease
@@ -41,7 +41,7 @@ def lose_the_key(settings):
 
 
 def look(webhook, after=timedelta(0)):
-    """What a runner and the writer do with a row that cannot be decrypted, after this time."""
+    """What a runner and the trigger do with a row that cannot be decrypted, after this time."""
     Subscription.objects.update(leased_until=None, next_attempt_at=None, failures=0)
     [leased], _ = lease([webhook.pk])
     assert leased.secrets == []

@@ -1,8 +1,10 @@
-"""Writes the notices of what happens: to desks, to bots, to webhooks, and to the service itself.
+"""What causes a notice: an event of the log, or what has lasted or come together since.
 
 ``follow`` reads the log and saves its position in the transaction that writes the notices. So each
 event has one notice, whatever the number of processes, and one that was down writes late what it
-missed. Each of ``WRITERS`` writes what is due, and returns whether there may be more.
+missed. The others write to the many desks of a retired card or of a restore, the number of a bot's
+refusals, of webhooks whose key is lost, and to staff what needs attention. Each of ``TRIGGERS``
+writes what is due, and returns whether there may be more.
 """
 
 import hashlib
@@ -312,7 +314,7 @@ def write_lost_keys(now: datetime) -> bool:
     return len(rows) == ROWS_AT_ONCE
 
 
-WRITERS: tuple[Callable[[datetime], bool | None], ...] = (
+TRIGGERS: tuple[Callable[[datetime], bool | None], ...] = (
     follow,
     summarise_refusals,
     write_to_many,
