@@ -16,7 +16,8 @@ from events.http.name_rules import NameField
 from events.http.refusals import NotFound, found_or_404
 from events.http.web_pages import ask, form_page, page, refusal_beside, sent
 from signals.notices.chats import actions, services, telegram
-from signals.notices.sending import CAN_BE_OFF, outcome_of, read_stop_link
+from signals.notices.chats.sending import outcome_of
+from signals.notices.sending import CAN_BE_OFF, read_stop_link
 from signals.notices.texts import new_notice
 from signals.outbound.addresses import MAX_URL_LENGTH
 from signals.page_access import user_page

@@ -15,8 +15,9 @@ from django.utils import timezone
 
 from desks.expectations import Watch
 from events.management.base_command import LogCommand
+from signals.notices.chats.sending import send_to_chats
 from signals.notices.chats.telegram import poll_telegram
-from signals.notices.sending import send_mails, send_to_chats
+from signals.notices.sending import send_mails
 from signals.notices.triggers import EVERY, TRIGGERS, write_concerns
 from signals.outbound.database import DatabaseThreads
 from signals.webhooks.actions import note_failing

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from desks.models import QueuedNotice, User
 from desks.models.chat import Chat, Service
-from signals.notices.sending import finish, send_to_chat, take_for_chats
+from signals.notices.chats.sending import finish, send_to_chat, take_for_chats
 from signals.outbound.guarded_client import Client
 from tests.signals.outbound.listeners import Heard
 from tokens.models.secret import encrypt

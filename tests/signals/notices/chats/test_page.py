@@ -11,7 +11,7 @@ from desks.models.chat import MAX_CHATS, Chat
 from desks.models.notice import MAIL
 from events.http.refusals import NotAllowed
 from signals.notices.chats.actions import add, request_test
-from signals.notices.sending import finish, take_for_chats
+from signals.notices.chats.sending import finish, take_for_chats
 from signals.outbound.answers import Answer, Fault
 from signals.site.own_data import export
 from tests import pages

@@ -19,13 +19,8 @@ from desks.models.notice import MAIL, NoticeKind
 from desks.notices import outbox
 from desks.notices.outbox import write_security
 from signals.notices.chats.actions import request_test
-from signals.notices.sending import (
-    LEASE,
-    finish,
-    send_to_chat,
-    send_to_chats,
-    take_for_chats,
-)
+from signals.notices.chats.sending import finish, send_to_chat, send_to_chats, take_for_chats
+from signals.notices.sending import LEASE
 from signals.outbound.answers import Answer, Fault
 from signals.outbound.database import in_database
 from signals.outbound.guarded_client import Client
