@@ -57,7 +57,7 @@ from tokens.callers.permissions import SignedInToChange
 from tokens.callers.staff import is_staff
 from tokens.callers.throttling import count_change, count_made
 from tokens.crypto import formats
-from tokens.crypto.exchange_secrets import contains_secret, is_secret
+from tokens.crypto.exchange_secrets import body_contains_secret
 
 LIST = "subscriptions"
 Authenticators = list[BaseAuthentication]
@@ -536,12 +536,9 @@ def _body(request: Request) -> JsonObject:
     """The parsed body; an empty one counts as an object without members.
 
     Raises ``ExchangeSecret``: an address that contains a secret of this service would send it out.
-    An address may hold a key of the service that it leads to. It is stored encrypted.
     """
     body = json_body(request) if raw_body(request) else {}
-    url = body.get("url")
-    address = url if isinstance(url, str) else ""
-    if is_secret(address) or contains_secret(body | {"url": None} if address else body):
+    if body_contains_secret(body):
         raise ExchangeSecret
     return body
 

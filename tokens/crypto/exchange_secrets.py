@@ -13,6 +13,25 @@ def is_secret(text: str) -> bool:
     return ("----" in text and bool(PRIVATE_KEY.search(text))) or formats.contains_credential(text)
 
 
+# A field or member of this name is the address of a webhook or a chat. It often holds a key of the
+# service that it leads to, and is stored encrypted. So only a private key or a credential of this
+# service is a secret there. The law of signals knows no addresses.
+ADDRESS = "url"
+
+
+def field_contains_secret(name: str, text: str) -> bool:
+    """Whether the text in a field of a form contains a secret. See ``ADDRESS``."""
+    return is_secret(text) if name == ADDRESS else text_contains_secret(text)
+
+
+def body_contains_secret(body: dict[str, object]) -> bool:
+    """Whether the body of a request that may name an address contains a secret. See ``ADDRESS``."""
+    address = body.get(ADDRESS)
+    if not isinstance(address, str):
+        return contains_secret(body)
+    return field_contains_secret(ADDRESS, address) or contains_secret({**body, ADDRESS: None})
+
+
 # --- The search for secrets -----------------------------------------------------------------------
 #
 # The relays are single files and repeat this section: relay.py word for word, relay.worker.js with

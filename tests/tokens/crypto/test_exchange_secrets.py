@@ -21,6 +21,7 @@ from config.middleware import ValidateForms
 from tests.relays import NODE, RELAY, WORKER
 from tokens.crypto import exchange_secrets, formats
 from tokens.crypto.exchange_secrets import (
+    body_contains_secret,
     contains_secret,
     is_secret,
     is_secret_name,
@@ -161,6 +162,7 @@ def test_an_address_may_hold_a_key_of_the_service_that_it_leads_to():
         request = RequestFactory().post("/webhooks/new", {"url": value})
         answer = middleware.process_view(request, None, (), {})
         assert (answer is not None) is refused
+        assert body_contains_secret({"url": value}) is refused
 
 
 def test_relay_py_repeats_the_search_word_for_word():
