@@ -168,9 +168,6 @@ class BearerAuthentication(BaseAuthentication):
             raise CredentialsMissing
         return None, self.reader.token(request, value)
 
-    def authenticate_header(self, request: Request) -> str:
-        return "Bearer"
-
 
 class SessionOrBearerAuthentication(BaseAuthentication):
     """Accepts a Bearer token, or a session (with a CSRF check) if there is no ``Authorization``.
@@ -193,9 +190,6 @@ class SessionOrBearerAuthentication(BaseAuthentication):
             raise SignInRequired if request.method in self.session_only else CredentialsMissing
         _check_csrf(request)
         return user, None
-
-    def authenticate_header(self, request: Request) -> str:
-        return "Bearer"
 
 
 def _check_csrf(request: Request) -> None:
