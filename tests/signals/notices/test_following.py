@@ -326,6 +326,19 @@ def test_what_is_older_than_a_day_is_told_in_one_notice(bot, desk, clock):
     assert len(re.findall(r"- A signal of Chart was refused \(.* IST\)", body)) == 3
 
 
+def test_a_retired_card_and_a_number_of_refusals_are_told_by_themselves_however_late(
+    bot, desk, clock
+):
+    for _ in range(2):
+        sent(bot, pair="NOT/IT")
+    write()
+    QueuedNotice.objects.all().delete()
+    desks.retire_card(actor=SYSTEM)
+    clock.shift(2 * DAY)
+    write()
+    assert sorted(waiting()) == ["Another refusal of Chart", "Morning was retired"]
+
+
 @pytest.mark.parametrize("taken", [MAIL, "discord"])
 def test_a_late_notice_that_is_being_sent_gets_no_more_lines(bot, desk, clock, taken):
     a_chat(desk.user)
