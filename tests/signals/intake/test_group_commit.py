@@ -1,8 +1,8 @@
 """The queue of waiting threads and its leader, with work that the test controls."""
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
@@ -51,13 +51,28 @@ def batches() -> Batches:
     return Batches()
 
 
+class Threads:
+    """Calls functions in threads of their own. One that hangs keeps no process from its end."""
+
+    def submit(self, function: Callable[[int], int], work: int) -> Future[int]:
+        result: Future[int] = Future()
+
+        def call() -> None:
+            try:
+                result.set_result(function(work))
+            except BaseException as error:
+                result.set_exception(error)
+
+        threading.Thread(target=call, daemon=True).start()
+        return result
+
+
 @pytest.fixture
-def threads() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(MAX_BATCH + 10) as pool:
-        yield pool
+def threads() -> Threads:
+    return Threads()
 
 
-def submit_one_by_one(batches: Batches, pool: ThreadPoolExecutor, number: int) -> list[Future[int]]:
+def submit_one_by_one(batches: Batches, pool: Threads, number: int) -> list[Future[int]]:
     """The first leads and is held. The others wait, in this order."""
     submitted = []
     for work in range(number):
