@@ -70,11 +70,11 @@ test-postgresql: .venv/dev
 		only='not once'; $(SUITE); \
 	else echo 'Not run on PostgreSQL and Redis: TEST_DATABASE_URL and TEST_REDIS_URL are not set.'; fi
 
-# The unit tests need no server, no browser and no other process. They run on SQLite.
-QUICK_TESTS = not (processes or slow)
-quick: lint ## lint, format, types, imports and the unit tests; two minutes
+# Unit tests that need no server, no browser and no other process. They run on SQLite.
+QUICK_TESTS = not (processes or slow or pages)
+quick: lint ## lint, format, types, imports and the unit tests but those of pages; a minute
 	@unset TEST_DATABASE_URL TEST_REDIS_URL; $(BIN)/pytest -q -n $$(getconf _NPROCESSORS_ONLN) --dist loadfile -m "$(QUICK_TESTS)"
-	@echo 'Left out: tests marked processes or slow; PostgreSQL and Redis; bandit, djlint,' \
+	@echo 'Left out: tests marked processes, slow or pages; PostgreSQL and Redis; bandit, djlint,' \
 		'migrations, deployment. Run make check and make test before you commit.'
 
 APPS = config signals tokens desks events

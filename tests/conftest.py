@@ -191,6 +191,12 @@ def member(desk: Desk) -> User:
     return staff.verified(desk.user)
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark the tests of pages."""
+    if item.nodeid.startswith(distribution.PAGES):
+        item.add_marker("pages")
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Let files that share servers run in one worker: --dist loadfile."""

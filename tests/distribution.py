@@ -15,6 +15,9 @@ TOGETHER = (
 )
 
 
+# What pages show. It takes the longest of what needs no server, so make quick leaves it out.
+PAGES = ("tests/config/accounts/", "tests/signals/control/", "tests/signals/site/")
+
 # The files that share the servers of tests/config/conftest.py.
 WITH_WEB = (
     "tests/config/live/test_live",

@@ -3,8 +3,8 @@
 ``python -m tests.mutants [TEXT…]`` runs all of them, or those whose file or reason has a text.
 ``bugs.toml`` lists them. Each names a function (none: the whole file) and the text in it that is
 replaced, and ``why`` it matters. A bug that no longer applies fails the run, so whoever changes the
-function moves the bug along. ``tests`` are those that must see it. Without them, those of ``make
-quick`` that import the module are run. ``database`` is what the tests need, if that is not SQLite:
+function moves the bug along. ``tests`` are those that must see it. Without them, the unit tests
+that import the module are run. ``database`` is what the tests need, if that is not SQLite:
 the bug is left out unless the variable of ``DATABASES`` is set. ``survives`` says why nothing sees
 a bug yet, and ``equivalent`` why nobody ever can.
 """
@@ -27,9 +27,11 @@ from threading import Lock
 
 import pytest
 
+from tests.distribution import PAGES
+
 ROOT = Path(__file__).parents[2]
 LIMIT = 900  # seconds for the tests of one bug
-QUICK = "not (processes or slow)"
+UNIT = "not (processes or slow)"
 DATABASES = {"postgresql": "TEST_DATABASE_URL", "redis": "TEST_REDIS_URL"}
 ONE_AT_A_TIME = Lock()  # for tests that share a database
 FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
@@ -105,10 +107,11 @@ def seen_by(bug: Bug, folder: Path) -> tuple[str, bool]:
     text = module.read_text()
     module.write_text(bug.plant(text))
     try:
-        for marks in (QUICK, f"not ({QUICK})") if bug.tests else (QUICK,):
+        for marks in (UNIT, f"not ({UNIT})") if bug.tests else (UNIT,):
             for files in bug.test_files():
                 if failed := first_failure(bug, folder, ["-m", marks, *files]):
-                    return failed, marks == QUICK and bug.database == "sqlite"
+                    is_quick = marks == UNIT and not failed.startswith(PAGES)
+                    return failed, is_quick and bug.database == "sqlite"
     finally:
         module.write_text(text)
     return "", False
