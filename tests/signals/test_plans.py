@@ -5,6 +5,8 @@ And what a request costs: how many statements, BEGIN and COMMIT among them.
 
 import json
 import re
+from contextlib import contextmanager
+from datetime import UTC, datetime
 
 import pytest
 from django.db import connection
@@ -13,11 +15,7 @@ from django.utils import timezone
 
 from desks import actions
 from desks.event_data import WithdrawalReason
-from desks.models import (
-    Automation,
-    Card,
-    Election,
-)
+from desks.models import Automation, Card, Election
 from events.feed import MAX_CHECKED_PER_PAGE
 from events.http.cursors import log_cursor, scan_cursor
 from events.models import Event, Head
@@ -66,17 +64,24 @@ ACTUAL = re.compile(r'"Actual Rows": (\d+), "Actual Loops": (\d+)')
 PLANNED = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE|WITH|\()")
 
 
+def execute(*statements):
+    """Executes each statement, and returns the rows of the last one if it has any."""
+    with connection.cursor() as cursor:
+        for statement in statements:
+            cursor.execute(statement)
+        return cursor.fetchall() if cursor.description else []
+
+
 def plans_of(queries):
     """Each statement and its plan, in which an index is taken where one fits.
 
     PostgreSQL would rather read the small tables of a test whole: it is told not to.
     """
-    with connection.cursor() as cursor:
-        cursor.execute("SET LOCAL enable_seqscan = off")
-        for query in queries:
-            if PLANNED.match(query["sql"]):
-                cursor.execute("EXPLAIN " + query["sql"])
-                yield query["sql"], "\n".join(row[0] for row in cursor.fetchall())
+    execute("SET LOCAL enable_seqscan = off")
+    for query in queries:
+        if PLANNED.match(query["sql"]):
+            rows = execute("EXPLAIN " + query["sql"])
+            yield query["sql"], "\n".join(row[0] for row in rows)
 
 
 def whole_reads(queries):
@@ -133,8 +138,7 @@ def test_what_a_desk_removed_and_withdrew_is_not_read_under_the_lock(desk):
         )
         for at in range(10**6, 10**6 + 2000)
     )
-    with connection.cursor() as cursor:
-        cursor.execute("ANALYZE")
+    execute("ANALYZE")
     with CaptureQueriesContext(connection) as queries:
         actor = desk.actor
         actions.add_automation(desk=desk, name="One more", actor=actor)
@@ -143,35 +147,51 @@ def test_what_a_desk_removed_and_withdrew_is_not_read_under_the_lock(desk):
         actions.disconnect(desk=desk, actor=actor)
     explain = "EXPLAIN " if connection.vendor == "postgresql" else "EXPLAIN QUERY PLAN "
     of_desk = re.compile(r'^SELECT .*"(?:automation|election)"\."desk_id" = ')
-    plans = []
-    for query in queries:
-        if of_desk.match(query["sql"].replace('"desks_', '"')):
-            with connection.cursor() as cursor:
-                cursor.execute(explain + query["sql"])
-                plans.append("\n".join(str(row) for row in cursor.fetchall()))
+    plans = [
+        "\n".join(str(row) for row in execute(explain + query["sql"]))
+        for query in queries
+        if of_desk.match(query["sql"].replace('"desks_', '"'))
+    ]
     assert len(plans) >= 4
     assert [plan for plan in plans if not re.search("bot_of_desk|election_open", plan)] == []
 
 
 @on_postgresql
-def test_no_page_of_desks_scans_a_whole_table(desk):
+def test_no_read_of_the_api_scans_a_whole_table(desk):
     a_connected_desk()
-    engine = a_platform_token()
+    bot, engine, own = a_bot(desk), a_platform_token(), a_desk_token(desk)
+    of_bot = push(tradingview(bot), secret=bot.secret).json()["signal"]
     signal = push(fanout(), engine).json()["signal"]["id"]
     epoch = Head.objects.get().epoch
-    for query in (
-        "",
-        f"?after={scan_cursor('desks', epoch, 0, 0)}",
-        f"?changedSince={log_cursor(epoch, 1)}",
-        "?ready=1",
-        "?ready=0",
-        "?connected=1",
-        "?connected=0",
-        f"?signal={signal}",
-    ):
-        with CaptureQueriesContext(connection) as queries:
-            assert code(get(DESKS + query, engine)) == "ok"
-        assert whole_reads(queries) == [], query
+    of_the_platform = (
+        DESKS,
+        f"{DESKS}?after={scan_cursor('desks', epoch, 0, 0)}",
+        f"{DESKS}?changedSince={log_cursor(epoch, 1)}",
+        f"{DESKS}?ready=1",
+        f"{DESKS}?ready=0",
+        f"{DESKS}?connected=1",
+        f"{DESKS}?connected=0",
+        f"{DESKS}?signal={signal}",
+        f"{DESKS}/{desk.public_id}",
+    )
+    of_both = (
+        EVENTS,
+        f"{EVENTS}?order=desc",
+        f"{EVENTS}?kind=signal.filled&kind=desk.created",
+        f"{EVENTS}?userId={desk.public_id}",
+        f"{EVENTS}?botId={bot.id}",
+        f"{EVENTS}?botId={bot.id}&kind=signal.filled&kind=signal.refused",
+        f"{EVENTS}?since=2026-01-01T00:00:00Z",
+        f"{EVENTS}?until=2099-01-01T00:00:00Z&order=desc&kind=signal.filled",
+        f"{EVENTS}?signal={signal}",
+        f"{SIGNALS}?nonce={of_bot['nonce']}&botId={bot.id}",
+        f"{SIGNALS}/{of_bot['id']}",
+    )
+    for token, paths in ((engine, (*of_the_platform, *of_both)), (own, (ME, *of_both))):
+        for path in paths:
+            with CaptureQueriesContext(connection) as queries:
+                assert code(get(path, token)) == "ok"
+            assert whole_reads(queries) == [], path
 
 
 @on_postgresql
@@ -181,9 +201,7 @@ def test_desks_that_are_not_ready_are_planned_for_each_request(desk):
     for query in ("?connected=0", "?ready=0"):
         for _ in range(7):  # the driver prepares a statement that it sends for the sixth time
             assert code(get(DESKS + query, engine)) == "ok"
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT statement FROM pg_prepared_statements")
-        prepared = [statement for (statement,) in cursor.fetchall()]
+    prepared = [text for (text,) in execute("SELECT statement FROM pg_prepared_statements")]
     assert any('NOT "desks_desk"."connected"' in statement for statement in prepared)
     assert not any('"enrolled_id" IS NULL' in statement for statement in prepared)
 
@@ -207,56 +225,18 @@ def test_no_look_at_webhooks_scans_a_whole_table(desk):
 @on_postgresql
 def test_the_list_of_bots_reads_a_limited_part_of_a_large_log(desk):
     bot, own = a_bot(desk), a_desk_token(desk)
-    with connection.cursor() as cursor:
-        cursor.execute(MANY_OF_ONE_DESK.format(desk=desk.public_id, bot=bot.id))
-        cursor.execute("UPDATE events_event SET at = now() WHERE position > 100")
-        cursor.execute(
-            "UPDATE events_event SET content = replace(content::text, 'bot_1', %s)::jsonb", [bot.id]
-        )
+    execute(
+        many_events(desk, bot.id),
+        "UPDATE events_event SET at = now() WHERE position > 100",
+        as_events_of(bot.id),
+    )
     get(BOTS, own)  # notes the token's use
-    with CaptureQueriesContext(connection) as queries:
+    with bounded_reads() as queries:
         [listed] = get(BOTS, own).json()["bots"]
     assert listed["today"]["more"]
     assert listed["today"]["filled"] + listed["today"]["refused"] == counts.MAX_OF_BOT
     assert len(queries) <= 6
     assert whole_reads(queries) == []
-    for query in queries:
-        if "events_event" in query["sql"]:
-            assert_bounded(query["sql"])
-
-
-@on_postgresql
-def test_no_search_for_a_signal_scans_a_whole_table(desk):
-    bot, engine, own = a_bot(desk), a_platform_token(), a_desk_token(desk)
-    signal = push(tradingview(bot), secret=bot.secret).json()["signal"]
-    with CaptureQueriesContext(connection) as queries:
-        for token in (engine, own):
-            by_nonce = f"{SIGNALS}?nonce={signal['nonce']}&botId={bot.id}"
-            for path in (by_nonce, f"{SIGNALS}/{signal['id']}"):
-                assert code(get(path, token)) == "ok"
-    assert whole_reads(queries) == []
-
-
-@on_postgresql
-def test_no_page_of_the_feed_scans_a_whole_table(desk):
-    engine, own = a_platform_token(), a_desk_token(desk)
-    signal = push(fanout(), engine).json()["signal"]["id"]
-    bot = a_bot(desk)
-    for query in (
-        "",
-        "?order=desc",
-        "?kind=signal.filled&kind=desk.created",
-        f"?userId={desk.public_id}",
-        f"?botId={bot.id}",
-        f"?botId={bot.id}&kind=signal.filled&kind=signal.refused",
-        "?since=2026-01-01T00:00:00Z",
-        "?until=2099-01-01T00:00:00Z&order=desc&kind=signal.filled",
-        f"?signal={signal}",
-    ):
-        with CaptureQueriesContext(connection) as queries:
-            for token in (engine, own):
-                assert code(get(EVENTS + query, token)) == "ok"
-        assert whole_reads(queries) == [], query
 
 
 # The rows of other tests, which are rolled back, stay in the indexes until they are vacuumed. A
@@ -274,16 +254,13 @@ ANALYZE events_event"""
 @on_postgresql
 def test_a_desks_feed_does_not_scan_the_events_of_other_desks(desk):
     engine = a_platform_token()
-    with connection.cursor() as cursor:
-        cursor.execute(MANY_EVENTS)
+    execute(MANY_EVENTS)
     for kind in ("", "&kind=signal.filled"):
         with CaptureQueriesContext(connection) as queries:
             page = get(f"{EVENTS}?userId={desk.public_id}{kind}", engine).json()
         assert len(page["events"]) == 100
         read = next(query["sql"] for query in queries if "UNION ALL" in query["sql"])
-        with connection.cursor() as cursor:
-            cursor.execute("EXPLAIN (ANALYZE, FORMAT JSON) " + read)
-            plan = json.dumps(cursor.fetchone())
+        plan = json.dumps(execute("EXPLAIN (ANALYZE, FORMAT JSON) " + read))
         passed = re.findall(r'"Rows Removed by (?:Index Recheck|Filter)": (\d+)', plan)
         assert sum(map(int, passed)) < 100, kind
         assert "Seq Scan" not in plan, kind
@@ -312,11 +289,24 @@ REINDEX TABLE events_event;
 ANALYZE events_event"""
 
 
+OF_ANOTHER_BOT = """
+UPDATE events_event SET content = replace(content::text, 'bot_1', '{bot}')::jsonb"""
+
+
+def many_events(desk, bot_id):
+    """The statement that writes many events of the desk. The rare ones are of this bot."""
+    return MANY_OF_ONE_DESK.format(desk=desk.public_id, bot=bot_id)
+
+
+def as_events_of(bot_id):
+    """The statement that makes the events of one of the two other bots those of this one."""
+    return OF_ANOTHER_BOT.format(bot=bot_id)
+
+
 @on_postgresql
 def test_no_search_of_the_activity_reads_the_log_of_a_large_desk(desk):
     bot, owner = a_bot(desk), signed_in(desk.user)
-    with connection.cursor() as cursor:
-        cursor.execute(MANY_OF_ONE_DESK.format(desk=desk.public_id, bot=bot.id))
+    execute(many_events(desk, bot.id))
     for query, events in {
         "pair=RARE/X": 1,
         f"bot={bot.id}&kind=signal.refused": 1,
@@ -328,20 +318,25 @@ def test_no_search_of_the_activity_reads_the_log_of_a_large_desk(desk):
         "kind=signal.refused": 50,
         "": 50,
     }.items():
-        with CaptureQueriesContext(connection) as queries:
+        with bounded_reads():
             page = owner.get(f"/activity?{query}")
         assert page.content.count(b'<li class="signal') == events, query
-        read = [query["sql"] for query in queries if "events_event" in query["sql"]]
-        assert read
-        for statement in read:
-            assert_bounded(statement)
+
+
+@contextmanager
+def bounded_reads(most=MAX_CHECKED_PER_PAGE):
+    """Statements of the block that read the log read a limited part of it. Yields all of them."""
+    with CaptureQueriesContext(connection) as queries:
+        yield queries
+    read = [query["sql"] for query in queries if "events_event" in query["sql"]]
+    assert read
+    for statement in read:
+        assert_bounded(statement, most)
 
 
 def assert_bounded(statement, most=MAX_CHECKED_PER_PAGE):
     """The statement reads a limited part of the log, by an index."""
-    with connection.cursor() as cursor:
-        cursor.execute("EXPLAIN (ANALYZE, FORMAT JSON) " + statement)
-        plan = json.dumps(cursor.fetchone())
+    plan = json.dumps(execute("EXPLAIN (ANALYZE, FORMAT JSON) " + statement))
     assert "Seq Scan on events_event" not in plan
     passed = re.findall(r'"Rows Removed by (?:Index Recheck|Filter)": (\d+)', plan)
     assert sum(map(int, passed)) <= most
@@ -353,8 +348,7 @@ def assert_bounded(statement, most=MAX_CHECKED_PER_PAGE):
 def test_a_search_of_refusals_reads_the_newest_of_a_large_log(desk, monkeypatch):
     monkeypatch.setattr(search, "MAX_SCANNED", 500)
     operator = a_client()
-    with connection.cursor() as cursor:
-        cursor.execute(MANY_OF_ONE_DESK.format(desk=desk.public_id, bot="bot_2"))
+    execute(many_events(desk, "bot_2"))
     for query, count in {
         "reason=pair_mismatch": 500,
         "reason=nonce_used": 0,  # the oldest of 2,000
@@ -363,13 +357,9 @@ def test_a_search_of_refusals_reads_the_newest_of_a_large_log(desk, monkeypatch)
         "reason=pair_mismatch&source=floor": 0,
         "q=any-nonce": 0,
     }.items():
-        with CaptureQueriesContext(connection) as queries:
+        with bounded_reads(most=500):
             page = operator.get(f"{list_of(Event)}?kind=signal.refused&{query}")
         assert page.context["cl"].result_count == count, query
-        read = [query["sql"] for query in queries if "events_event" in query["sql"]]
-        assert read
-        for statement in read:
-            assert_bounded(statement, most=500)
 
 
 # Most of the log is of a token and of a desk that sent nothing lately. Others are among theirs.
@@ -389,8 +379,7 @@ ANALYZE events_event"""
 @on_postgresql
 def test_a_search_for_what_has_ended_does_not_pass_all_that_came_later(desk):
     operator = a_client()
-    with connection.cursor() as cursor:
-        cursor.execute(ENDED)
+    execute(ENDED)
     for text in ("tok_ended", "usr_ended"):
         with CaptureQueriesContext(connection) as queries:
             page = operator.get(f"{list_of(Event)}?q={text}")
@@ -416,9 +405,7 @@ ANALYZE signals_signal"""
 def test_a_search_for_signals_reads_the_newest_events_of_what_it_names(desk, monkeypatch):
     monkeypatch.setattr(search, "MAX_SCANNED", 500)
     operator, bot = a_client(), a_bot(desk)
-    with connection.cursor() as cursor:
-        cursor.execute(ENDED)
-        cursor.execute(SIGNALS_OF_ENDED.format(desk=desk.public_id, bot=bot.id))
+    execute(ENDED, SIGNALS_OF_ENDED.format(desk=desk.public_id, bot=bot.id))
     searches = {"tok_ended": 500, desk.public_id: 500, bot.id: 500, "tok_none": 0, "usr_none": 0}
     for text, count in searches.items():
         with CaptureQueriesContext(connection) as queries:
@@ -432,12 +419,8 @@ def test_a_search_for_signals_reads_the_newest_events_of_what_it_names(desk, mon
 @on_postgresql
 def test_no_filter_of_the_feed_reads_the_log_of_a_large_desk(desk):
     bot, engine, own = a_bot(desk), a_platform_token(), a_desk_token(desk)
-    with connection.cursor() as cursor:
-        cursor.execute(MANY_OF_ONE_DESK.format(desk=desk.public_id, bot=bot.id))
-        cursor.execute(
-            "UPDATE events_event SET at = '2019-01-01' WHERE position <= %s",
-            [Event.objects.filter(at__year__gt=2021).count()],
-        )
+    execute(many_events(desk, bot.id))
+    Event.objects.filter(at__year__gt=2021).update(at=datetime(2019, 1, 1, tzinfo=UTC))
     day = "2020-01-01T12:"
     for query, events in {
         f"botId={bot.id}&kind=signal.refused": 1,
@@ -448,13 +431,10 @@ def test_no_filter_of_the_feed_reads_the_log_of_a_large_desk(desk):
         f"since={day}00:00Z&until={day}10:00Z&order=desc": 10,
     }.items():
         for token in (engine, own):
-            with CaptureQueriesContext(connection) as queries:
+            with bounded_reads():
                 page = get(f"{EVENTS}?{query}", token).json()
             of_signals = [event for event in page["events"] if event["at"] > "2020"]
             assert len(of_signals) == events, query
-            for each in queries:
-                if "events_event" in each["sql"]:
-                    assert_bounded(each["sql"])
 
 
 BLOCKS = re.compile(r'"Shared (?:Hit|Read) Blocks": (\d+)')
@@ -464,8 +444,7 @@ BLOCKS = re.compile(r'"Shared (?:Hit|Read) Blocks": (\d+)')
 def test_a_range_of_an_index_is_read_no_further_than_to_its_end(desk):
     """Entries that no condition keeps are nowhere in a plan but in the blocks that it reads."""
     a_bot(desk)
-    with connection.cursor() as cursor:
-        cursor.execute(MANY_OF_ONE_DESK.format(desk=desk.public_id, bot="bot_2"))
+    execute(many_events(desk, "bot_2"))
     token = a_desk_token(desk)
     for query in (
         "kind=automation.removed",  # every other kind of the desk comes after it
@@ -476,9 +455,7 @@ def test_a_range_of_an_index_is_read_no_further_than_to_its_end(desk):
             assert get(f"{EVENTS}?{query}", token).status_code == 200
         read = [one["sql"] for one in queries if "LIMIT" in one["sql"] and "_event" in one["sql"]]
         for statement in read:
-            with connection.cursor() as cursor:
-                cursor.execute("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + statement)
-                plan = json.dumps(cursor.fetchone())
+            plan = json.dumps(execute("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + statement))
             assert sum(map(int, BLOCKS.findall(plan)[:2])) <= 30, statement
 
 
@@ -488,12 +465,7 @@ def test_what_waits_for_a_webhook_is_looked_for_in_a_limited_part_of_the_log(des
     bot = a_bot(desk)
     webhook = a_webhook(desk, kind, bot=bot.id)
     a_webhook(desk, kind)
-    with connection.cursor() as cursor:
-        cursor.execute(MANY_OF_ONE_DESK.format(desk=desk.public_id, bot=bot.id))
-        cursor.execute(
-            "UPDATE events_event SET content = replace(content::text, 'bot_1', %s)::jsonb", [bot.id]
-        )
-        cursor.execute("ANALYZE events_event")
+    execute(many_events(desk, bot.id), as_events_of(bot.id), "ANALYZE events_event")
     owner = signed_in(desk.user, "password")
     asked = [
         lambda: owner.get(SUBSCRIPTIONS),
@@ -516,21 +488,17 @@ def test_the_desk_at_a_glance_reads_a_limited_part_of_a_large_log(desk, monkeypa
     monkeypatch.setattr(counts, "MAX_OF_DAY", 100)
     monkeypatch.setattr(counts, "MAX_OF_BOT", 50)
     bot, owner = a_bot(desk), signed_in(desk.user)
-    with connection.cursor() as cursor:
-        cursor.execute(MANY_OF_ONE_DESK.format(desk=desk.public_id, bot=bot.id))
-        cursor.execute("UPDATE events_event SET at = now() WHERE position > 5000")
-        cursor.execute(
-            "UPDATE events_event SET content = replace(content::text, 'bot_1', %s)::jsonb", [bot.id]
-        )
-    with CaptureQueriesContext(connection) as queries:
+    execute(
+        many_events(desk, bot.id),
+        "UPDATE events_event SET at = now() WHERE position > 5000",
+        as_events_of(bot.id),
+    )
+    with bounded_reads(most=1000) as queries:
         page = owner.get("/desk")
     assert b"100+" in page.content
     of_bot = re.findall(rb'class="count">(\d+)\+<', page.content)[:2]
     assert sum(map(int, of_bot)) == 50
     assert len(queries) <= 12
-    for query in queries:
-        if "events_event" in query["sql"]:
-            assert_bounded(query["sql"], most=1000)
 
 
 # Nine of ten desks are deactivated, and only those before and behind them are listed.
@@ -547,13 +515,11 @@ WHERE desk_id BETWEEN 10001000 AND 10018999;
 def test_a_page_of_desks_costs_the_same_at_any_depth(card):
     """PostgreSQL plans a prepared statement once for all pages."""
     engine, many = a_platform_token(), 20_000
-    with connection.cursor() as cursor:
-        cursor.execute(growth.rows(desks=many, events=many))
+    execute(growth.rows(desks=many, events=many))
     head = Head.objects.get()
     before_last = growth.START + many - 101
     for change, last in (("", before_last), (MOST_DEACTIVATED, growth.START + 999)):
-        with connection.cursor() as cursor:
-            cursor.execute(change + "ANALYZE")
+        execute(change + "ANALYZE")
         after = scan_cursor("desks", head.epoch, head.position, last)
         assert_reads_one_page(f"{DESKS}?after={after}", engine, last)
 
@@ -561,9 +527,7 @@ def test_a_page_of_desks_costs_the_same_at_any_depth(card):
 @on_postgresql
 def test_a_page_of_changed_desks_costs_the_same_however_many_changed(card):
     engine, many = a_platform_token(), 20_000
-    with connection.cursor() as cursor:
-        cursor.execute(growth.rows(desks=many, events=many))
-        cursor.execute("ANALYZE")
+    execute(growth.rows(desks=many, events=many), "ANALYZE")
     head = Head.objects.get()
     for behind in (101, 15_000):
         since = head.position - behind
@@ -578,15 +542,19 @@ def assert_reads_one_page(path, engine, last):
     assert len(page["desks"]) == 100
     read = next(query["sql"] for query in queries if "venue" in query["sql"])
     assert f"> {last}" in read
-    with connection.cursor() as cursor:
-        cursor.execute(f"PREPARE page(bigint) AS {read.replace(str(last), '$1')}")
-        cursor.execute("SET LOCAL plan_cache_mode = force_generic_plan")
-        cursor.execute("SET LOCAL enable_seqscan = off")
-        cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE page({last})")
-        plan = json.dumps(cursor.fetchone())
-        cursor.execute("SET LOCAL plan_cache_mode = auto")
-        cursor.execute("SET LOCAL enable_seqscan = on")
-        cursor.execute("DEALLOCATE page")  # a rollback leaves it
+    plan = json.dumps(
+        execute(
+            f"PREPARE page(bigint) AS {read.replace(str(last), '$1')}",
+            "SET LOCAL plan_cache_mode = force_generic_plan",
+            "SET LOCAL enable_seqscan = off",
+            f"EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE page({last})",
+        )
+    )
+    execute(
+        "SET LOCAL plan_cache_mode = auto",
+        "SET LOCAL enable_seqscan = on",
+        "DEALLOCATE page",  # a rollback leaves it
+    )
     read_rows = [int(rows) * int(times) for rows, times in ACTUAL.findall(plan)]
     assert max(read_rows) <= 101
 
@@ -638,9 +606,7 @@ def test_what_is_asked_of_large_tables_has_its_index(desk):
     bot, engine, operator = a_bot(desk), a_platform_token(), a_client()
     owner = signed_in(desk.user)
     a_desk_token(desk)
-    with connection.cursor() as cursor:
-        cursor.execute(growth.rows(desks=5_000, events=20_000))
-        cursor.execute(MANY_BOTS)
+    execute(growth.rows(desks=5_000, events=20_000), MANY_BOTS)
     signal = push(fanout(), engine).json()["signal"]["id"]
     token = Token.objects.get(desk=None).public_id
     for index, address in wants(desk.public_id, bot.id, token, signal).items():
@@ -652,15 +618,6 @@ def test_what_is_asked_of_large_tables_has_its_index(desk):
         assert answer.status_code == 200
         used = re.compile(rf" {index}(_like)? ")
         assert any(used.search(plan) for _, plan in plans_of(queries)), index
-
-
-@on_postgresql
-def test_one_desk_is_found_by_an_index(desk):
-    engine, own = a_platform_token(), a_desk_token(desk)
-    with CaptureQueriesContext(connection) as queries:
-        answers = [get(f"{DESKS}/{desk.public_id}", engine), get(ME, own)]
-    assert [code(answer) for answer in answers] == ["ok", "ok"]
-    assert whole_reads(queries) == []
 
 
 @pytest.mark.django_db(transaction=True)
