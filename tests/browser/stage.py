@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import pytest
 from playwright.sync_api import Browser, BrowserContext, sync_playwright
 
 from tests.conformance import browser as visitors
@@ -22,6 +23,7 @@ from tests.server import METRICS_TOKEN, Server, manage, serving
 CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium")
 PHONE, TABLET, DESKTOP = 360, 768, 1440
 COLOURS = ("light", "dark")
+BOTH = pytest.mark.parametrize("scripts", [True, False], ids=["with scripts", "without scripts"])
 LINK = re.compile(r"https?://[^/\s]+(/accounts/\S+)")
 
 # Prints the id of one row of each model in the control area, and of a deactivated user.

@@ -6,15 +6,11 @@ import subprocess
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.stage import CHROMIUM, DESKTOP, PHONE
+from tests.browser.stage import DESKTOP, PHONE
 from tests.conformance.client import HOOK
 from tokens.crypto import signing
 
-pytestmark = [
-    pytest.mark.processes,
-    pytest.mark.once,
-    pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed"),
-]
+pytestmark = [pytest.mark.processes, pytest.mark.once]
 
 # The elements that do not fit the page's width when it is printed.
 CUT_OFF = """() => Array.from(document.querySelectorAll("pre, .members"))
@@ -22,19 +18,27 @@ CUT_OFF = """() => Array.from(document.querySelectorAll("pre, .members"))
 
 
 @pytest.fixture
-def open_page(stage):
+def open_page(new_page):
     """Opens the contract in a new context with these options."""
-    contexts = []
 
-    def open_with(**options):
-        contexts.append(stage.context(None, **options))
-        page = contexts[-1].new_page()
+    def opened(**options):
+        page = new_page(**options)
         page.goto(HOOK, wait_until="load")
         return page
 
-    yield open_with
-    for context in contexts:
-        context.close()
+    return opened
+
+
+def run(code, **environment):
+    """Runs code of the page in a shell. Returns what it prints."""
+    done = subprocess.run(
+        ["sh", "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={"PATH": os.environ["PATH"], **environment},
+    )
+    return done.stdout
 
 
 def vector(stage):
@@ -97,23 +101,7 @@ def test_the_filled_in_code_sends_a_signal_as_it_is_shown(stage, open_page):
         "Elected direction": bot["direction"],
     }.items():
         page.get_by_label(label, exact=True).fill(value)
-    code = page.locator("[data-language='shell']").text_content()
-    done = subprocess.run(
-        ["sh", "-c", code], capture_output=True, text=True, timeout=300, check=False
-    )
-    assert '"outcome":"filled"' in done.stdout, done
-
-
-def run(code, **environment):
-    """Runs code of the page in a shell. Returns what it prints."""
-    done = subprocess.run(
-        ["sh", "-c", code],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env={"PATH": os.environ["PATH"], **environment},
-    )
-    return done.stdout
+    assert '"outcome":"filled"' in run(page.locator("[data-language='shell']").text_content())
 
 
 def test_the_commands_of_an_engine_work_with_what_is_typed_and_nothing_leaves_the_browser(

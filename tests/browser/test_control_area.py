@@ -6,13 +6,10 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.pages import STAFF, signed_in
-from tests.browser.stage import CHROMIUM, DESKTOP, PHONE
+from tests.browser.stage import BOTH, DESKTOP, PHONE
+from tests.conformance.client import DESKS
 
-pytestmark = [
-    pytest.mark.processes,
-    pytest.mark.once,
-    pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed"),
-]
+pytestmark = [pytest.mark.processes, pytest.mark.once]
 
 
 @pytest.fixture(scope="module")
@@ -23,25 +20,19 @@ def operator(stage):
 
 
 @pytest.fixture
-def open_page(stage, operator):
+def open_page(new_page, operator):
     """Opens a page of the control area at this width, with or without scripts."""
-    contexts = []
 
     def opened(path, width=DESKTOP, scripts=True):
-        context = stage.context(
-            operator, viewport={"width": width, "height": 900}, java_script_enabled=scripts
-        )
-        contexts.append(context)
-        page = context.new_page()
+        viewport = {"width": width, "height": 900}
+        page = new_page(operator, viewport=viewport, java_script_enabled=scripts)
         page.goto(path)
         return page
 
-    yield opened
-    for context in contexts:
-        context.close()
+    return opened
 
 
-@pytest.mark.parametrize("scripts", [True, False], ids=["with scripts", "without scripts"])
+@BOTH
 def test_on_a_phone_the_lists_and_the_tools_are_a_menu(open_page, scripts):
     page = open_page("/control/", PHONE, scripts)
     lists = page.get_by_role("navigation", name="Control area")
@@ -72,12 +63,6 @@ def test_on_a_phone_a_row_is_its_link_and_labelled_values_in_a_few_lines(open_pa
     label = "cell => getComputedStyle(cell, '::before').content"
     assert values.first.evaluate(label) == '"Hint"'
     expect(row.locator("td", has_text=re.compile("^-$")).first).to_be_hidden()
-
-
-def test_a_time_is_relative_and_its_tooltip_names_the_zone(open_page):
-    shown = open_page("/control/tokens/token/").locator("#result_list time").first
-    expect(shown).to_have_text(re.compile("^just now$|minutes? ago$"))
-    assert re.search(r"\d\d:\d\d:\d\d \S+$", shown.get_attribute("title"))
 
 
 def test_the_overview_follows_what_happens_and_can_be_paused(stage, open_page):
@@ -122,27 +107,6 @@ def test_without_scripts_the_overview_is_whole_and_not_live(open_page):
     expect(page.locator("#day-table").get_by_role("row")).to_have_count(25)
 
 
-def test_a_customers_page_is_reached_from_a_refusal_and_leads_to_what_it_names(stage, open_page):
-    service = stage.service
-    service.push(service.tradingview(direction="short"), secret=service.bot["secret"])
-    page = open_page("/control/events/event/?kind=signal.refused")
-    owner = service.seed["user"]["email"]
-    page.get_by_label("Find").fill(owner)
-    page.get_by_label("Reason").select_option(label="Direction differs from the election")
-    page.get_by_role("button", name="Search").click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("Refusals")
-    page.locator("#result_list").get_by_role("link", name=owner).first.click()
-    expect(page.get_by_role("heading", level=1)).to_have_text(f"User {owner}")
-    refusals = page.get_by_role("region", name="The last ten refusals").get_by_role("listitem")
-    expect(refusals.first).to_contain_text("Direction differs from the election.")
-    bots = page.get_by_role("region", name="Bots")
-    expect(bots).to_contain_text("accepts signals")
-    page.set_viewport_size({"width": PHONE, "height": 900})
-    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE
-    bots.get_by_role("link").first.click()
-    expect(page.get_by_role("heading", level=1)).to_contain_text("Bot Chart alerts")
-
-
 def test_a_refusals_page_tells_it_before_the_folded_json(stage, open_page):
     stage.service.push(stage.service.fanout(pair="SOL/USDT"), stage.service.platform)
     page = open_page("/control/")
@@ -160,3 +124,21 @@ def test_a_refusals_page_tells_it_before_the_folded_json(stage, open_page):
     right = "each => each.getBoundingClientRect().right"
     row = page.locator(".field-story")
     assert page.locator(".story").evaluate(right) <= row.evaluate(right)
+
+
+def test_a_token_is_minted_used_and_revoked(stage, open_page):
+    page = open_page("/control/")
+    main = page.get_by_role("main")
+    main.get_by_role("link", name="Mint a platform token", exact=True).click()
+    page.get_by_label("Name").fill("Second engine")
+    page.get_by_label("read: pull desks").check()
+    page.get_by_role("button", name="Mint a platform token", exact=True).click()
+    token = page.locator("pre.value").text_content().strip()
+    main.get_by_role("link", name="I have stored it").click()
+    expect(page.get_by_text(token)).to_have_count(0)
+    assert stage.service.get(DESKS, token).status_code == 200
+    main.get_by_role("link", name="Revoke", exact=True).click()
+    expect(page.get_by_text("is refused from the next request on")).to_be_visible()
+    page.get_by_role("button", name="Revoke", exact=True).click()
+    expect(page.get_by_text("The token is revoked.")).to_be_visible()
+    assert stage.service.get(DESKS, token).status_code == 401

@@ -5,26 +5,20 @@ from playwright.sync_api import expect
 
 from tests import described
 from tests.browser.axe import violations
-from tests.browser.stage import CHROMIUM, COLOURS
+from tests.browser.stage import COLOURS
 from tests.browser.test_contract import run
 from tests.conformance.client import HOOK
 
-pytestmark = [
-    pytest.mark.processes,
-    pytest.mark.once,
-    pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed"),
-]
+pytestmark = [pytest.mark.processes, pytest.mark.once]
 
 DOCS = "/api/docs"
 
 
 @pytest.fixture
-def page(stage):
-    context = stage.context(None)
-    page = context.new_page()
+def page(new_page):
+    page = new_page()
     page.goto(DOCS, wait_until="load")
-    yield page
-    context.close()
+    return page
 
 
 def test_it_shows_every_operation_and_message_once(page):
@@ -43,15 +37,13 @@ def test_every_link_within_the_page_leads_somewhere(page):
 
 
 @pytest.mark.parametrize("name", ["pushSignal", "DeskRecord"])
-def test_what_is_folded_opens_for_a_link_without_scripts(stage, name):
-    context = stage.context(None, java_script_enabled=False)
-    page = context.new_page()
+def test_what_is_folded_opens_for_a_link_without_scripts(new_page, name):
+    page = new_page(java_script_enabled=False)
     page.goto(DOCS)
     expect(page.locator(f"#{name}")).to_be_hidden()
     page.goto(f"{DOCS}#{name}")
     expect(page.locator(f"#{name}")).to_be_visible()
     expect(page.locator(f"details:has(#{name}) > summary")).to_be_in_viewport()
-    context.close()
 
 
 def test_the_filter_leaves_the_operations_that_match(page):
@@ -80,11 +72,8 @@ def test_commands_work_with_the_token_that_is_typed_and_nothing_leaves_the_brows
 
 @pytest.mark.parametrize("path", [DOCS, HOOK])
 @pytest.mark.parametrize("colours", COLOURS)
-def test_axe_finds_nothing_by_any_of_its_rules(stage, path, colours):
-    context = stage.context(None, color_scheme=colours)
-    page = context.new_page()
+def test_axe_finds_nothing_by_any_of_its_rules(new_page, path, colours):
+    page = new_page(color_scheme=colours)
     page.goto(path, wait_until="load")
     assert page.locator("main").count() == 1
-    found = violations(page)
-    context.close()
-    assert found == []
+    assert violations(page) == []

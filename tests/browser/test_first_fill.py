@@ -6,26 +6,13 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.stage import CHROMIUM
 from tests.browser.test_walk import accessibility_faults
-from tests.browser.visitor import Visitor
 
-pytestmark = [
-    pytest.mark.processes,
-    pytest.mark.once,
-    pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed"),
-]
+pytestmark = [pytest.mark.processes, pytest.mark.once]
 
 MOST_CLICKS = 14
 SEND = "Send this signal now"
 HOOK = "**/api/hooks/signal"
-
-
-@pytest.fixture(params=[True])
-def visitor(stage, request):
-    context = stage.context(None, java_script_enabled=request.param)
-    yield Visitor(stage, context.new_page())
-    context.close()
 
 
 def set_up(visitor, address):
@@ -178,7 +165,7 @@ def test_a_bot_with_a_maximum_age_gets_the_time_of_sending(visitor):
     expect(answer_of(visitor)).to_contain_text("Filled 200")
 
 
-@pytest.mark.parametrize("visitor", [False], indirect=True)
+@pytest.mark.parametrize("scripts", [False])
 def test_without_scripts_the_page_offers_only_code(visitor):
     set_up(visitor, "plain@example.com")
     expect(visitor.page.locator("pre[data-language]").first).to_be_visible()

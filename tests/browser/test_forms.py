@@ -1,4 +1,4 @@
-"""What only a browser shows: hidden elements, cut text, red fields, forms that are sent twice."""
+"""What only a browser shows: hidden elements, cut text, red fields, what scripts do to forms."""
 
 import re
 
@@ -7,14 +7,10 @@ from playwright.sync_api import expect
 
 from events.http.name_rules import MAX_NAME_LENGTH
 from tests.browser.pages import HALFWAY, STAFF, USER, VISITOR, address, signed_in
-from tests.browser.stage import CHROMIUM
+from tests.browser.stage import COLOURS
 from tests.conformance.browser import Bot
 
-pytestmark = [
-    pytest.mark.processes,
-    pytest.mark.once,
-    pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed"),
-]
+pytestmark = [pytest.mark.processes, pytest.mark.once]
 
 RESET = "accounts/^password/reset/key/(?P<uidb36>[0-9A-Za-z]+)-(?P<key>.+)/$"
 # Hidden elements that are on the page, and those of them that take up space.
@@ -28,21 +24,16 @@ PHONE = {"width": 390, "height": 844}
 
 
 @pytest.fixture
-def open_page(stage):
+def open_page(stage, new_page):
     """Opens a page as a kind of visitor, on a phone."""
-    contexts = []
 
     def opened(who, path):
         with signed_in(stage, who) as visitor:
-            contexts.append(stage.context(visitor, viewport=PHONE))
-            path = address(stage, path)
-        page = contexts[-1].new_page()
+            page, path = new_page(visitor, viewport=PHONE), address(stage, path)
         page.goto(path, wait_until="load")
         return page
 
-    yield opened
-    for context in contexts:
-        context.close()
+    return opened
 
 
 @pytest.mark.parametrize(
@@ -66,15 +57,13 @@ def test_the_explanation_of_a_signal_fits_on_a_phone(open_page):
     assert page.evaluate(CUT) == 0
 
 
-def test_a_name_without_spaces_fits_on_a_phone(stage):
+def test_a_name_without_spaces_fits_on_a_phone(stage, new_page):
     with signed_in(stage, USER) as owner:
         bot = Bot(owner, "N" * MAX_NAME_LENGTH)
-        context = stage.context(owner, viewport=PHONE)
-    page = context.new_page()
+        page = new_page(owner, viewport=PHONE)
     for path in (f"/bots/{bot.id}", f"/bots/{bot.id}/elect", "/bots", "/desk", "/activity"):
         page.goto(path, wait_until="load")
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"], path
-    context.close()
 
 
 def test_a_field_with_an_error_has_a_red_border_and_the_sentence_beside_it(open_page):
@@ -88,43 +77,27 @@ def test_a_field_with_an_error_has_a_red_border_and_the_sentence_beside_it(open_
     expect(page.locator(".field", has=field)).to_contain_text("Did you mean BTC/USDT?")
 
 
-def test_a_token_is_not_minted_again_by_a_reload(open_page):
-    page = open_page(USER, "desk/token")
-    page.get_by_role("button", name="Mint and replace").click()
-    expect(page.locator("pre.value")).to_be_visible()
-    page.reload()
-    expect(page.get_by_role("heading", level=1)).to_have_text("Made already")
-    expect(page.locator("pre.value")).to_have_count(0)
-
-
 GROUND = "getComputedStyle(document.body).backgroundColor"
 
 
-def test_the_theme_wins_over_the_device_without_a_script(stage):
+def test_the_theme_wins_over_the_device_without_a_script(stage, new_page):
     with signed_in(stage, USER) as visitor:
         visitor.post("/accounts/preferences/", {"time_zone": "", "theme": "dark"})
-        context = stage.context(visitor, color_scheme="light", java_script_enabled=False)
-        light = stage.context(None, color_scheme="light")
-    page, other = context.new_page(), light.new_page()
+        page = new_page(visitor, color_scheme="light", java_script_enabled=False)
+    other = new_page(color_scheme="light")
     page.goto("/desk")
     other.goto("/")
     assert page.evaluate(GROUND) != other.evaluate(GROUND)
     with signed_in(stage, USER) as visitor:
         visitor.post("/accounts/preferences/", {"time_zone": "", "theme": "system"})
-    context.close()
-    light.close()
 
 
-def test_the_control_area_follows_the_device(stage):
+def test_the_control_area_follows_the_device(stage, new_page):
     with signed_in(stage, STAFF) as visitor:
-        grounds = set()
-        for colours in ("light", "dark"):
-            context = stage.context(visitor, color_scheme=colours)
-            page = context.new_page()
-            page.goto("/control/")
-            grounds.add(page.evaluate(GROUND))
-            context.close()
-    assert len(grounds) == 2
+        light, dark = (new_page(visitor, color_scheme=colours) for colours in COLOURS)
+    for page in (light, dark):
+        page.goto("/control/")
+    assert light.evaluate(GROUND) != dark.evaluate(GROUND)
 
 
 def test_after_an_error_the_focus_is_on_the_first_field_that_has_one(open_page):
@@ -196,3 +169,24 @@ def test_a_slash_leads_to_the_search_unless_something_is_typed_or_it_is_turned_o
     page.keyboard.type("evt_1")
     page.keyboard.press("Enter")
     expect(page).to_have_url(re.compile("/activity/evt_1$"))
+
+
+def silent_in(page, minutes):
+    """What the form says if it is saved now. The clock may move on meanwhile."""
+    clock = "at => new Date(at).toLocaleTimeString('en-GB', {hour: '2-digit', minute: '2-digit'})"
+    now = page.evaluate("Date.now()")
+    times = [page.evaluate(clock, now + (minutes + late) * 60_000) for late in (0, 1)]
+    return re.compile(f"the bot is silent at (.*, )?({'|'.join(times)})\\.$")
+
+
+def test_the_form_of_an_alarm_says_when_the_bot_would_be_silent(open_page):
+    page = open_page(USER, "bots/<str:bot_id>/alarm")
+    number = page.get_by_label("How many minutes, hours or days")
+    expect(number).to_be_disabled()
+    page.get_by_label("Every", exact=True).check()
+    number.fill("20")
+    page.get_by_label("Grace, in minutes").fill("0")
+    shown = page.get_by_role("status").filter(has_text="the bot is silent at")
+    expect(shown).to_have_text(silent_in(page, minutes=20))
+    page.get_by_role("button", name="15 minutes").click()
+    expect(shown).to_have_text(silent_in(page, minutes=15))

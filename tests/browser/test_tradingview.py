@@ -10,7 +10,6 @@ import re
 import shutil
 import ssl
 import subprocess
-import time
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
@@ -19,19 +18,17 @@ import pytest
 from playwright.sync_api import expect
 
 from tests import relays
-from tests.browser.stage import CHROMIUM
-from tests.browser.visitor import Visitor
-from tests.relays import HERE, NODE, PLATFORM, WORKER_RELAY
+from tests.browser.stage import BOTH
+from tests.relays import HERE, PLATFORM
 from tests.server import free_port
+from tests.signals.webhooks.runner.stage import until
 
 NGINX = shutil.which("nginx")
 
 pytestmark = [
     pytest.mark.processes,
     pytest.mark.once,
-    pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed"),
     pytest.mark.skipif(not NGINX, reason="nginx is not installed"),
-    pytest.mark.skipif(not NODE, reason="node is not installed"),
 ]
 
 MOST_CLICKS = 20
@@ -56,25 +53,6 @@ http {
   SERVER
 }
 """
-
-
-@pytest.fixture(params=[True, False], ids=["with scripts", "without scripts"])
-def scripts(request):
-    return request.param
-
-
-@pytest.fixture
-def visitor(stage, scripts):
-    context = stage.context(None, java_script_enabled=scripts)
-    yield Visitor(stage, context.new_page())
-    context.close()
-
-
-def wait_until(is_so):
-    deadline = time.monotonic() + 60
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 class Machine:
@@ -131,8 +109,8 @@ class Machine:
             subprocess.Popen(nginx, stdout=log, stderr=log),
         ]
         try:
-            wait_until(lambda: b"listening on port" in (self.folder / "log").read_bytes())
-            wait_until((self.folder / "nginx.pid").exists)
+            until(lambda: b"listening on port" in (self.folder / "log").read_bytes())
+            until((self.folder / "nginx.pid").exists)
             yield
         finally:
             for process in running:
@@ -164,7 +142,8 @@ class Machine:
             return platform.send(request)
 
 
-def test_an_alert_of_tradingview_becomes_the_first_fill(stage, visitor, scripts, tmp_path):
+@BOTH
+def test_an_alert_of_tradingview_becomes_the_first_fill(visitor, scripts, tmp_path):
     page = visitor.page
     visitor.sign_up(f"chart-{scripts}@example.com".lower())
     visitor.connect()
@@ -202,7 +181,6 @@ def test_an_alert_of_tradingview_becomes_the_first_fill(stage, visitor, scripts,
     expect(page.locator(".signalfilled")).to_have_count(2)
     expect(page.get_by_role("list", name="Steps to the first fill")).to_have_count(0)
     assert visitor.clicks <= MOST_CLICKS
-    _fill_through_the_worker(visitor, secret, message, tmp_path)
 
 
 def _see_each_hop(page, heard, secret, machine, webhook, message, *, is_live):
@@ -222,20 +200,3 @@ def _see_each_hop(page, heard, secret, machine, webhook, message, *, is_live):
     text = machine.alert(webhook, "ETHUSDT Crossing 2000")
     assert "paste the message of the bot's page into the alert" in text.json()["detail"]
     assert page.evaluate("window.unchanged") is (True if is_live else None)
-
-
-def _fill_through_the_worker(visitor, secret, message, folder):
-    """The other way: the variables of the page, at a serverless platform."""
-    page = visitor.page
-    page.get_by_role("link", name="TradingView", exact=True).click()
-    variables = dict(line.split("=", 1) for line in visitor.text("variables").splitlines())
-    assert variables.pop("RELAY_SECRET") == ""
-    path, hook = variables["RELAY_PATH"], variables["RELAY_HOOK"]
-    with relays.running(
-        WORKER_RELAY, folder, hook, secret, RELAY_PATH=path, RELAY_SENDERS=None
-    ) as worker:
-        later = message.replace("2026-11-20", "2026-11-21")
-        answer = worker.alert(later, path, **{"CF-Connecting-IP": TRADINGVIEW})
-        assert answer.json()["outcome"] == "filled"
-        refused = worker.alert(later, path, **{"CF-Connecting-IP": STRANGER})
-        assert refused.status_code == 403

@@ -12,15 +12,11 @@ from playwright.sync_api import Page
 
 from tests.browser.axe import violations
 from tests.browser.pages import HALFWAY, STAFF, USER, VISITOR, address, signed_in, who_sees
-from tests.browser.stage import CHROMIUM, DESKTOP, PHONE, TABLET
+from tests.browser.stage import DESKTOP, PHONE, TABLET
 from tests.browser.weight import HEAVY, MOST, Scale
 from tests.routes import routes
 
-pytestmark = [
-    pytest.mark.processes,
-    pytest.mark.once,
-    pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed"),
-]
+pytestmark = [pytest.mark.processes, pytest.mark.once]
 
 # The rules of axe-core for each colour scheme: all, then those that depend on colour.
 RULES: dict[Any, list[str]] = {"light": [], "dark": ["color-contrast"]}
@@ -126,3 +122,11 @@ def settle(page: Page) -> None:
             return
         page.screenshot()
     raise AssertionError(f"The browser does not show the colour scheme: {page.url}")
+
+
+def test_axe_finds_nothing_on_the_home_page_with_an_answer(new_page):
+    page = new_page()
+    page.goto("/")
+    with page.expect_navigation():
+        page.get_by_role("button", name="Another pair", exact=True).click()
+    assert accessibility_faults(page) == []
