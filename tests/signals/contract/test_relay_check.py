@@ -36,11 +36,6 @@ PROGRAM = runpy.run_path(str(RELAY))
 
 
 @pytest.fixture(scope="module")
-def bot(server):
-    return server.seed["automation"]
-
-
-@pytest.fixture(scope="module")
 def relay(server, tmp_path_factory):
     folder = tmp_path_factory.mktemp("relay")
     with relaying(folder, hook(server), secret_of(server), **PROXIED) as relay:
@@ -115,19 +110,10 @@ def test_a_relay_at_a_serverless_platform(server, check, bot, tmp_path):
     assert "accepts the message: filled" in said
 
 
-SETTINGS = {
-    "RELAY_SECRET is empty": {"RELAY_SECRET": ""},
-    "RELAY_HOOK must be the address": {"RELAY_HOOK": ""},
-    "RELAY_PATH must be a path": {"RELAY_PATH": "/x"},
-    "RELAY_URL must be an address without a path": {"RELAY_URL": "https://relay.example/path"},
-}
-
-
-@pytest.mark.parametrize("said", SETTINGS)
-def test_a_wrong_setting_is_named(check, bot, said):
-    status, output = check(message(bot), **SETTINGS[said])
+def test_a_wrong_setting_is_named(check, bot):
+    status, output = check(message(bot), RELAY_URL="https://relay.example/path")
     assert status == 1
-    assert f"WRONG  settings: {said}" in output
+    assert "WRONG  settings: RELAY_URL must be an address without a path" in output
 
 
 def test_a_line_that_is_no_setting_is_named(tmp_path):

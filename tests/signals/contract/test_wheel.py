@@ -3,12 +3,10 @@
 ``tests/config/test_readme.py`` installs it with pip and runs an engine with it.
 """
 
-import ast
 import base64
 import csv
 import hashlib
 import io
-import sys
 import tomllib
 import zipfile
 from email import message_from_bytes
@@ -49,18 +47,6 @@ def test_it_has_the_version_of_the_service_and_its_needs_of_python_and_httpx2(fi
     assert said["Version"] == PROJECT["version"]
     assert said["Requires-Python"] == PROJECT["requires-python"]
     assert said["Requires-Dist"] in PROJECT["dependencies"]
-
-
-def test_it_imports_nothing_but_the_standard_library_and_httpx2(files):
-    imported = {
-        (node.module if isinstance(node, ast.ImportFrom) else alias.name).partition(".")[0]
-        for name, content in files.items()
-        if name.endswith(".py")
-        for node in ast.walk(ast.parse(content))
-        if isinstance(node, ast.Import) or (isinstance(node, ast.ImportFrom) and not node.level)
-        for alias in node.names
-    }
-    assert imported - set(sys.stdlib_module_names) == {"httpx2"}
 
 
 def test_every_process_serves_the_same_bytes():
