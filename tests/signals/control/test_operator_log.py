@@ -113,6 +113,13 @@ class TestList:
         assert "<h1>Refusals</h1>" in refusals.content.decode()
         assert listed(client, kind="signal.refused") == [last(Kind.SIGNAL_REFUSED).position]
 
+    def test_events_are_filtered_by_kind_and_an_unknown_kind_filters_nothing(
+        self, client, desk, stranger
+    ):
+        expected = Event.objects.filter(kind="desk.connected").values_list("position", flat=True)
+        assert listed(client, kind="desk.connected") == sorted(expected, reverse=True)
+        assert len(listed(client, kind="no.such")) == Event.objects.count()
+
     def test_refusals_are_filtered_by_reason_and_by_source(self, client, desk, bot, engine):
         push(bodies.tradingview(bot, direction="long"), secret=bot.secret)
         mismatch = last(Kind.SIGNAL_REFUSED).position
@@ -140,6 +147,14 @@ class TestList:
 
 
 class TestSearch:
+    def test_events_are_found_by_topic_by_signal_and_by_id(self, client, desk, stranger, card):
+        signal = push(bodies.fanout(), factories.a_platform_token()).json()["signal"]
+        assert len(listed(client, q=desk.public_id)) == 3
+        assert listed(client, q="all") == [1]
+        assert listed(client, q=card.pk) == [signal["position"]]
+        assert listed(client, q=signal["id"]) == [signal["position"]]
+        assert listed(client, q="evt_2") == [2, 1]
+
     def test_a_nonce_finds_its_signal_whoever_sent_it(self, client, desk, bot, engine):
         push(bodies.fanout(nonce="same"), engine)
         push(bodies.tradingview(bot, nonce="same"), secret=bot.secret)
@@ -229,6 +244,22 @@ class TestStory:
         sentence = page.index("sent a signal of the source floor to every desk")
         assert sentence < page.index("<details") < page.index("n-1")
         assert "It filled 1 desk on paper." in page
+
+    def test_an_event_is_shown_as_the_platform_and_as_customers_see_it(self, client, desk, engine):
+        push(bodies.fanout(nonce="seen-by-the-platform"), engine)
+        page = client.get(staff.page_of(last(Kind.SIGNAL_FILLED))).content.decode()
+        whole, _, for_users = page.partition("What users see")
+        assert "seen-by-the-platform" in whole
+        assert "seen-by-the-platform" not in for_users
+        assert "pair" in for_users
+        platforms = words(client.get(staff.page_of(last(Kind.TOKEN_MINTED))))
+        assert "Nothing. Only the platform sees this event." in platforms
+
+    def test_the_content_of_an_event_is_escaped(self, client, desk):
+        desks.add_automation(desk=desk, name="<script>alert(1)</script>", actor=SYSTEM)
+        page = client.get(staff.page_of(Event.objects.last())).content.decode()
+        assert "&lt;script&gt;alert(1)" in page
+        assert "<script>alert" not in page
 
     def test_a_refusal_says_who_what_why_and_which_check_decided(self, client, desk, bot):
         push(bodies.tradingview(bot, direction="long"), secret=bot.secret)
