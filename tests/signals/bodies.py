@@ -4,6 +4,7 @@ import itertools
 from typing import Any
 
 from desks.models import Desk
+from tests.client import Response, push
 from tests.factories import DIRECTION, PAIR, Bot
 
 _numbers = itertools.count(1)
@@ -17,6 +18,11 @@ def tradingview(bot: Bot, **changes: Any) -> dict[str, Any]:
     """A bot's signal. It repeats the election that ``a_bot`` makes."""
     body = {"botId": bot.id, "pair": "ETH/USDT", "direction": "short", "nonce": a_nonce()}
     return {**body, "elected": True, "source": "tradingview", **changes}
+
+
+def send(bot: Bot, **changes: Any) -> Response:
+    """Pushes a bot's signal, signed with its secret."""
+    return push(tradingview(bot, **changes), secret=bot.secret)
 
 
 def deploy(**changes: Any) -> dict[str, Any]:

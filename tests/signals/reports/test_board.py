@@ -15,13 +15,9 @@ from signals.reports.charts import HEIGHT, MIN_LENGTH, chart
 from tests.client import push, signed_in
 from tests.factories import a_bot, a_platform_token, expect, expecting, move_the_log_back
 from tests.pages import source, words
-from tests.signals.bodies import fanout, tradingview
+from tests.signals.bodies import fanout, send
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
-
-
-def send(bot, **changes):
-    return push(tradingview(bot, **changes), secret=bot.secret)
 
 
 def of(desk, bot, now=None):

@@ -21,15 +21,11 @@ from signals.site.own_data import safe_cell
 from tests.client import push
 from tests.factories import a_bot, a_platform_token, move_the_log_back
 from tests.pages import lines, plain, problem, source, words
-from tests.signals.bodies import fanout, floor, nox, tradingview
+from tests.signals.bodies import fanout, floor, nox, send
 from tests.signals.site.test_pages import links
 from tokens import actions as tokens
 
 pytestmark = pytest.mark.django_db
-
-
-def send(bot, **changes):
-    return push(tradingview(bot, **changes), secret=bot.secret)
 
 
 def found(browser, query):
@@ -118,13 +114,6 @@ class TestSearch:
             answer = owner.get(f"{path}?{query}")
             assert (answer.status_code, problem(answer)) == (422, "invalid")
 
-    def test_the_last_day_of_the_calendar_is_one(self, owner, desk):
-        assert found(owner, "until=9999-12-31")
-        assert found(owner, "since=0001-01-01")
-
-    def test_the_bot_of_another_user_is_not_on_the_list(self, owner, stranger):
-        assert owner.get(f"/activity?bot={a_bot(stranger).id}").status_code == 422
-
     def test_a_removed_bot_can_still_be_searched_for(self, owner, bot):
         tokens.remove_automation(automation=bot.automation, actor=SYSTEM)
         assert "Chart (removed)" in source(owner.get(f"/activity?bot={bot.id}"))
@@ -136,22 +125,6 @@ class TestSearch:
         assert found(owner, "pair=SOL/USDT") == []
         assert found(owner, "code=pair_mismatch") == []
         assert rows(owner, "pair=SOL/USDT") == []
-
-    def test_older_and_newer_pages_keep_the_search(self, owner, bot, monkeypatch):
-        for _ in range(5):
-            send(bot, pair="SOL/USDT")
-            send(bot)
-        monkeypatch.setattr(activity, "PAGE_SIZE", 2)
-        page, listed = owner.get("/activity?pair=SOL/USDT"), 0
-        while True:
-            listed += len(lines(page))
-            assert set(lines(page)) == {lines(page)[0]}
-            if "Older" not in links(page):
-                break
-            page = owner.get(f"/activity{links(page)['Older']}")
-        assert listed == 5
-        page = owner.get(f"/activity{links(page)['Newer']}")
-        assert len(lines(page)) == 2
 
     def test_rows_that_are_checked_one_by_one_are_limited_and_none_is_lost(
         self, owner, bot, monkeypatch
@@ -254,17 +227,16 @@ class TestCsv:
         assert (refused["bot"], refused["bot name"]) == (bot.id, "Chart")
         assert refused["reason"].startswith("The bot Chart sent the pair SOL/USDT;")
 
-    def test_it_is_streamed_and_has_every_event_once(self, owner, desk, monkeypatch):
+    def test_it_is_streamed_in_few_parts_and_has_every_event_once(self, owner, desk, monkeypatch):
         monkeypatch.setattr(activity, "CSV_PAGE_SIZE", 2)
         for number in range(7):
             desks.add_automation(desk=desk, name=f"Bot {number}", actor=SYSTEM)
         answer = owner.get("/activity.csv")
-        assert answer.streaming
         assert "Content-Length" not in answer
         assert answer["Content-Type"] == "text/csv; charset=utf-8"
         assert answer["Content-Disposition"] == 'attachment; filename="activity.csv"'
         assert answer["Cache-Control"] == "no-store"
-        assert b"".join(answer.streaming_content)
+        assert len(list(answer.streaming_content)) <= 3
         listed = [row["event"] for row in rows(owner)]
         assert listed == [event.id for event in reversed(Event.objects.all())]
 
@@ -308,10 +280,6 @@ class TestCsv:
         send(bot, nonce="-1+1")
         assert rows(owner, "kind=signal.filled")[0]["nonce"] == "'-1+1"
         assert rows(owner, "kind=automation.created")[0]["bot name"] == '\'=HYPERLINK("x")'
-
-    def test_head_and_visitors_get_no_rows(self, owner, desk):
-        answer = owner.head("/activity.csv")
-        assert (answer.status_code, b"".join(answer.streaming_content)) == (200, b"")
 
     @pytest.mark.once
     def test_the_page_links_to_the_file_of_its_search(self, owner, bot):

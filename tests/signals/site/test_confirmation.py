@@ -48,13 +48,6 @@ def test_each_is_offered_by_a_red_link_to_the_page_that_asks(owner: Client, acts
     assert not [path for path in acts if f'action="{path}"' in offered]
 
 
-def test_each_acts_after_the_confirmation(owner: Client, acts):
-    for path in acts:
-        before = Event.objects.count()
-        assert owner.post(path).status_code == HTTPStatus.FOUND, path
-        assert Event.objects.count() > before, path
-
-
 def test_where_there_is_nothing_to_end_nothing_is_asked(owner: Client):
     assert owner.get("/desk/token/revoke")["Location"] == "/desk"
     owner.post("/desk/withdraw")

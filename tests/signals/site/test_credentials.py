@@ -1,13 +1,8 @@
 """The customer's pages for the desk token and the signing secrets of bots."""
 
-from datetime import timedelta
-
 import pytest
-import time_machine
-from django.utils import timezone
 
 from desks import actions
-from desks.models import Automation
 from events.actors import SYSTEM
 from tests.client import ME, code, get, push
 from tests.factories import a_bot, a_desk_token
@@ -50,10 +45,6 @@ class TestTheDeskToken:
         assert curl == f"curl -H 'Authorization: Bearer {value}' 'http://testserver{ME}'"
         assert value not in everywhere(owner) + session(owner) + caplog.text + str(answer.headers)
 
-    def test_it_works(self, owner, desk):
-        value = copied(owner.post("/desk/token"))[0]
-        assert get(ME, value).json()["userId"] == desk.public_id
-
     def test_minting_replaces_the_active_token_and_the_page_says_so(self, owner, desk):
         old = a_desk_token(desk)
         page = words(owner.get("/desk/token"))
@@ -89,31 +80,12 @@ class TestASecret:
         again = everywhere(owner, f"/bots/{bot.pk}", f"/bots/{bot.pk}/secret")
         assert value not in again + session(owner) + caplog.text + str(answer.headers)
 
-    def test_it_signs_the_bots_signals(self, owner, bot):
-        secret = copied(self.generate(owner, bot))[0]
-        body = {**tradingview(a_bot(bot.desk)), "botId": bot.pk}
-        assert push(body, secret=secret).json()["outcome"] == "filled"
-
     def test_the_first_secret_has_no_overlap(self, owner, bot):
         assert "overlap" not in source(owner.get(f"/bots/{bot.pk}/secret"))
 
     def test_without_an_election_the_page_says_so(self, owner, desk):
         idle = actions.add_automation(desk=desk, name="Idle", actor=SYSTEM)
         assert "The bot has no election yet." in words(self.generate(owner, idle))
-
-    @pytest.mark.parametrize("seconds", [0, 3600])
-    def test_the_previous_secret_verifies_during_the_overlap(self, owner, desk, seconds):
-        bot = a_bot(desk)
-        now = timezone.now()
-        with time_machine.travel(now, tick=False):
-            self.generate(owner, Automation.objects.get(pk=bot.id), overlap=str(seconds))
-        old = SigningSecret.objects.order_by("pk").first()
-        assert abs(old.ends_at - now - timedelta(seconds=seconds)) < timedelta(seconds=1)
-        for after, outcome in ((-2, "ok"), (2, "signature_invalid")):
-            if seconds or after > 0:
-                moment = now + timedelta(seconds=seconds + after)
-                with time_machine.travel(moment, tick=False):
-                    assert code(push(tradingview(bot), secret=bot.secret)) == outcome
 
     def test_the_default_is_to_end_the_previous_secret_at_once(self, owner, desk):
         page = source(owner.get(f"/bots/{a_bot(desk).id}/secret"))
@@ -140,9 +112,6 @@ class TestASecret:
 
 
 class TestRemovingABot:
-    def test_the_page_shows_the_consequences(self, owner, bot):
-        assert "You cannot restore a removed bot." in words(owner.get(f"/bots/{bot.pk}/remove"))
-
     def test_its_secret_ends_and_the_bot_is_removed(self, owner, desk):
         bot = a_bot(desk)
         answer = owner.post(f"/bots/{bot.id}/remove", follow=True)
@@ -150,7 +119,3 @@ class TestRemovingABot:
         assert "You have no bots yet." in words(answer)
         assert code(push(tradingview(bot), secret=bot.secret)) == "signature_invalid"
         assert problem(owner.get(f"/bots/{bot.id}")) == "not_found"
-
-    def test_removing_it_twice_is_not_found(self, owner, bot):
-        owner.post(f"/bots/{bot.pk}/remove")
-        assert problem(owner.post(f"/bots/{bot.pk}/remove")) == "not_found"

@@ -1,8 +1,6 @@
 """Exports: one at a time for each desk, and a quarter of a process's threads for all of them."""
 
-import csv
 import gc
-import io
 import json
 import socket
 import sys
@@ -14,10 +12,8 @@ import pytest
 from django.test import RequestFactory
 from django.utils import timezone
 
-from desks import actions as desks
-from events.actors import SYSTEM
 from events.http.refusals import Unavailable
-from signals.site import activity, downloads
+from signals.site import downloads
 from signals.site.downloads import ExportLease
 from tests import factories, pages, staff
 from tests.client import signed_in
@@ -176,19 +172,6 @@ def test_exports_are_limited_and_a_refused_one_does_not_count(browser, settings)
 
 
 # --- Parts ----------------------------------------------------------------------------------------
-
-
-def test_a_part_holds_many_lines_and_no_page_of_the_log_is_lost(browser, desk, monkeypatch):
-    monkeypatch.setattr(activity, "CSV_PAGE_SIZE", 2)
-    for number in range(7):
-        desks.add_automation(desk=desk, name=f"Bot {number}", actor=SYSTEM)
-    answer = browser.get(CSV)
-    parts = list(answer.streaming_content)
-    assert len(parts) <= 3
-    rows = list(csv.DictReader(io.StringIO(b"".join(parts).decode())))
-    assert [row["bot name"] for row in rows if row["kind"] == "automation.created"] == [
-        f"Bot {number}" for number in reversed(range(7))
-    ]
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from events.kinds import Kind
 from events.models import Event
 from tests import pages, staff
 from tests.client import ME, get, push
-from tests.factories import PASSWORD, a_bot, a_desk_token
+from tests.factories import a_bot, a_desk_token
 from tests.signals import bodies
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.once]
@@ -96,12 +96,6 @@ def test_a_reset_without_credentials_to_end_leads_to_the_desk(desk, member):
     browser, led = reset(member)
     assert led == END
     assert browser.get(END)["Location"] == "/desk"
-
-
-def test_an_ordinary_sign_in_leads_to_the_desk(desk, member):
-    a_desk_token(desk)
-    form = {"login": member.email, "password": PASSWORD}
-    assert Client().post("/accounts/login/", form)["Location"] == "/desk"
 
 
 def test_another_desks_credentials_stay_valid(desk, stranger, member):

@@ -12,7 +12,7 @@ from events.actors import SYSTEM
 from events.models import Head
 from signals.reports import counts
 from signals.reports.counts import DAYS
-from tests.client import get, push, signed_in
+from tests.client import push, signed_in
 from tests.factories import (
     a_bot,
     a_card,
@@ -23,16 +23,12 @@ from tests.factories import (
     move_the_log_back,
 )
 from tests.pages import source, words
-from tests.signals.bodies import fanout, floor, tradingview
+from tests.signals.bodies import fanout, floor, send
 from tokens import actions as tokens
 from tokens.choices import Source
 from tokens.models import SigningSecret, Token
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
-
-
-def send(bot, **changes):
-    return push(tradingview(bot, **changes), secret=bot.secret)
 
 
 def attention(browser):
@@ -194,17 +190,6 @@ class TestTimeZones:
             assert f"From day ({named}) To day ({named})" in words(owner.get("/activity"))
             for edge in ("since=0001-01-01", "until=0001-01-01", "since=9999-12-31"):
                 assert owner.get(f"/activity?{edge}").status_code == 200
-
-    def test_the_bots_of_the_api_count_from_midnight_in_utc(self, desk, bot):
-        desk.user.time_zone = "America/New_York"
-        desk.user.save()
-        token = a_desk_token(desk)
-        for at in TIMES:
-            with time_machine.travel(at, tick=False):
-                send(bot)
-        with time_machine.travel("2030-11-04T06:00:00Z", tick=False):
-            (listed,) = get("/api/v1/bots", token).json()["bots"]
-        assert listed["today"]["filled"] == 2
 
 
 class TestDays:

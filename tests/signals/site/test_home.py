@@ -15,13 +15,24 @@ from tests.client import push
 from tests.factories import a_bot
 from tests.pages import errors, problem, source, words
 from tests.signals.bodies import tradingview
-from tests.signals.site.test_message_check import MESSAGES, code
+from tests.signals.site.test_message_check import code
 from tokens.crypto import formats
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 SECRET = "vmPUZE6mv9SD5VNHk4HlWFsOr6aKE2zvsw0MuIgwCIPy6utIco14y7Ju91duEh8A"
 ELECTED = {"pair": "ETH/USDT", "direction": "short"}
+# What changes a message so that it gets this answer.
+MESSAGES = {
+    "ok": {},
+    "ticker_only": {"pair": "ETHUSDT"},
+    "mode_refused": {"mode": "live"},
+    "not_elected": {"elected": "true"},
+    "invalid": {"direction": "up", "nonce": ""},
+    "pair_mismatch": {"pair": "SOL/USDT"},
+    "direction_mismatch": {"direction": "long"},
+    "exchange_secret": {"note": {"apiKey": "x"}},
+}
 
 
 def attempt(message="", browser=None, **form):

@@ -1,26 +1,18 @@
 """GET /api/v1/bots: a desk's own bots, and how they are doing (contract, section 4)."""
 
-from datetime import timedelta
-
 import pytest
 import time_machine
-from django.utils import timezone
 
-from desks import actions as desks
 from events.actors import SYSTEM
 from events.http.cursors import list_cursor
 from events.models import Event
 from tests import described
-from tests.client import BOTS, EVENTS, SIGNALS, code, faults, get, push
-from tests.factories import a_bot, a_desk_token, move_the_log_back
-from tests.signals.bodies import tradingview
+from tests.client import BOTS, EVENTS, SIGNALS, code, faults, get
+from tests.factories import a_bot, a_desk_token
+from tests.signals.bodies import send
 from tokens import actions as tokens
 
 pytestmark = pytest.mark.django_db
-
-
-def send(bot, **changes):
-    return push(tradingview(bot, **changes), secret=bot.secret)
 
 
 @pytest.fixture
@@ -59,24 +51,18 @@ def test_a_bot_is_listed_with_its_election_last_outcome_and_the_counts_of_the_da
     }
 
 
-def test_it_says_what_is_missing_first(own, bot):
-    tokens.end_secret(secret=bot.automation.secrets.get(), actor=SYSTEM)
-    assert listed(own)[0]["state"] == "no_secret"
-    desks.withdraw(desk=bot.automation.desk, automation=bot.automation, actor=SYSTEM)
-    [record] = listed(own)
-    assert (record["state"], record["election"], record["last"]) == ("no_election", None, None)
-
-
-def test_the_counts_are_of_the_day_in_utc(own, bot):
-    send(bot)
-    move_the_log_back(days=1)
-    [record] = listed(own)
+def test_the_counts_are_of_the_day_in_utc_whatever_the_zone_of_the_owner(own, desk, bot):
+    desk.user.time_zone = "America/New_York"
+    desk.user.save()
+    for at in ("2030-11-03T23:59:59Z", "2030-11-04T00:00:00Z", "2030-11-04T05:00:00Z"):
+        with time_machine.travel(at, tick=False):
+            send(bot)
+            [record] = listed(own)
+    assert record["today"] == {"filled": 2, "refused": 0, "more": False}
+    with time_machine.travel("2030-11-05T00:00:00Z", tick=False):
+        [record] = listed(own)
     assert record["today"] == {"filled": 0, "refused": 0, "more": False}
     assert record["last"]["outcome"] == "filled"
-    midnight = (timezone.now() + timedelta(days=2)).replace(hour=0, minute=0, second=1)
-    with time_machine.travel(midnight, tick=False):
-        send(bot)
-        assert listed(own)[0]["today"]["filled"] == 1
 
 
 def test_a_desk_sees_its_own_bots_and_no_removed_one(own, desk, stranger, bot):
@@ -84,10 +70,6 @@ def test_a_desk_sees_its_own_bots_and_no_removed_one(own, desk, stranger, bot):
     tokens.remove_automation(automation=gone.automation, actor=SYSTEM)
     assert [record["botId"] for record in listed(own)] == [bot.id]
     assert [record["botId"] for record in listed(a_desk_token(stranger))] == [theirs.id]
-
-
-def test_a_desk_without_bots_has_an_empty_list(own):
-    assert listed(own) == []
 
 
 @pytest.mark.parametrize("limit", [1, 2, 5, 100])

@@ -34,14 +34,15 @@ def alerts(page):
     return [text for text in copied(page) if text.startswith("{") and "{{" in text]
 
 
+def filled_in_of(body):
+    """The members that the platform fills in."""
+    return {name for name in body if "{{" in str(body[name])}
+
+
 def filled_in(text, **changes):
     for placeholder, value in {**FILLED_IN, **changes}.items():
         text = text.replace(placeholder, value)
     return text
-
-
-def test_there_is_a_message_for_strategies_and_one_for_indicators(page):
-    assert [("strategy.order" in text) for text in alerts(page)] == [True, False]
 
 
 def test_each_sample_message_is_accepted(page, bot):
@@ -49,12 +50,10 @@ def test_each_sample_message_is_accepted(page, bot):
         assert push(filled_in(text).encode(), secret=bot.secret).status_code == 200
 
 
-def test_pair_and_direction_are_no_placeholders(page):
-    for text in alerts(page):
-        body = json.loads(text)
-        filled = {name for name in body if "{{" in str(body[name])}
-        assert filled - {"market_position", "order_action"} == {"nonce"}
-        assert filled >= {"market_position", "order_action"} or "strategy" not in text
+def test_the_platform_fills_in_the_nonce_and_the_order_of_a_strategy_and_nothing_else(page):
+    strategy, indicator = (json.loads(text) for text in alerts(page))
+    assert filled_in_of(strategy) == {"nonce", "market_position", "order_action"}
+    assert filled_in_of(indicator) == {"nonce"}
 
 
 def test_the_message_of_a_strategy_holds_no_name_that_could_break_the_json(page):
@@ -62,12 +61,6 @@ def test_the_message_of_a_strategy_holds_no_name_that_could_break_the_json(page)
     assert placeholders - {"interval", "timenow"} == {
         *("strategy.order.action", "strategy.market_position", "strategy.position_size")
     }
-
-
-def test_the_page_says_what_exits_do(page, bot):
-    assert "Exits of a strategy fill nothing." in words(page)
-    assert "sell with the position short" in words(page)
-    assert "An order name with a space" not in words(page)
 
 
 def test_a_retry_is_the_same_signal_and_the_next_alert_is_another(page, bot):
