@@ -20,8 +20,6 @@ from tokens import actions as tokens
 
 pytestmark = pytest.mark.django_db
 
-SUBJECT = "The service needs attention"
-
 
 @pytest.fixture
 def clock(db):

@@ -335,12 +335,6 @@ class TestUnsubscribing:
         assert Client().post(link).status_code == 200
         assert not NoticeChoice.objects.exists()
 
-    def test_the_text_says_what_its_link_does_before_the_link(self, member):
-        a_notice(member)
-        (message,) = send()
-        says = "To turn off notices of this kind, without signing in, open this page and confirm:\n"
-        assert says + message.extra_headers["List-Unsubscribe"].strip("<>") in message.body
-
     def test_a_digest_that_waited_at_the_upgrade_is_sent_and_its_link_works(self, member):
         a_notice(member, NoticeKind.DIGEST, "Daily digest: 1 filled, 0 refused")
         (message,) = send()

@@ -18,7 +18,6 @@ from tests import pages
 from tests.factories import a_staff_user
 from tests.notices import send
 from tests.signals.notices.chats.stage import DISCORD, NTFY, SLACK, a_chat, queued
-from tests.signals.site.test_own_data import files
 from tests.staff import LONG_AGO, a_client
 from tokens.account_closing import close_account, deactivate
 from tokens.crypto.keys import KeyLostError
@@ -174,13 +173,7 @@ class TestTheList:
         assert [mail.subject for mail in send()] == ["A chat was removed from your notices"]
 
 
-class TestOwnData:
-    def test_the_export_names_chats_without_their_address(self, member):
-        a_chat(member)
-        found = files(member.desk)["chats.json"].decode()
-        assert '"service": "discord", "name": "Desk", "host": "discord.com"' in found
-        assert not [secret for secret in SECRETS if secret in found]
-
+class TestTheirEnd:
     @pytest.mark.django_db(transaction=True)
     def test_they_end_with_the_account(self, desk, stranger):
         a_chat(desk.user)
@@ -200,8 +193,3 @@ class TestOwnData:
         with pytest.raises(NotAllowed):
             add(user=desk.user, url=DISCORD, now=timezone.now())
         assert not Chat.objects.exists()
-
-    def test_the_page_that_closes_the_account_counts_them(self, visitor, member):
-        a_chat(member)
-        page = pages.words(visitor.get("/accounts/close/"))
-        assert "1 chat is removed from your notices." in page

@@ -22,14 +22,13 @@ from signals.notices.chats.actions import request_test
 from signals.notices.chats.sending import finish, send_to_chat, send_to_chats, take_for_chats
 from signals.notices.sending import LEASE
 from signals.outbound.answers import Answer, Fault
-from signals.outbound.database import in_database
 from signals.outbound.guarded_client import Client
 from signals.outbound.schedule import NOTICES
 from tests.notices import elsewhere, send, table_away
-from tests.processes import run_together
 from tests.signals.notices.chats.stage import MINUTE, SECOND, a_chat, heard_by, queued, send_once
 from tests.signals.notices.test_sending import a_notice
 from tests.signals.outbound.listeners import endpoint, reply
+from tests.signals.webhooks.runner.stage import close_connections
 
 pytestmark = pytest.mark.django_db
 
@@ -86,11 +85,6 @@ class TestEachChannel:
         done = [step() for step in (steps if first == "mail" else steps[::-1]) * 2]
         assert done == [1, 1, 0, 0]
         assert not QueuedNotice.objects.exists()
-
-    def test_a_notice_that_is_not_due_yet_waits(self, member):
-        a_chat(member)
-        a_notice(member, due_at=timezone.now() + MINUTE)
-        assert take_for_chats(timezone.now()) == []
 
     def test_security_notices_go_to_chats_but_not_those_for_another_address(self, member):
         a_chat(member)
@@ -395,37 +389,6 @@ class TestLeases:
         type(member).objects.filter(pk=member.pk).update(is_active=False)
         send_once()
         assert (heard.requests, queued(chat)) == ([], [])
-
-
-def take_all(number: int) -> list[str]:
-    """What a process takes for the chats, while others do too."""
-    taken = []
-    while notices := take_for_chats(timezone.now()):
-        taken += [notice.subject for notice in notices]
-    return taken
-
-
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.processes
-def test_processes_that_take_at_once_never_take_the_same(member):
-    for number in range(40):
-        chat = a_chat(member)
-        request_test(chat=chat, now=timezone.now())
-        QueuedNotice.objects.filter(chat=chat).update(subject=str(number))
-    taken = run_together(take_all, [(number,) for number in range(3)])
-    found = [subject for each in taken for subject in each]
-    assert len(found) == len(set(found))
-
-
-async def close_connections() -> None:
-    """Closes those of the two threads in which the service used the database."""
-    both = threading.Barrier(2, timeout=60)
-
-    def close() -> None:
-        both.wait()
-        connection.close()
-
-    await asyncio.gather(in_database(close), in_database(close))
 
 
 @pytest.mark.django_db(transaction=True)

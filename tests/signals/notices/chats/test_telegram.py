@@ -28,8 +28,8 @@ from signals.outbound.guarded_client import Client
 from tests import pages
 from tests.notices import send
 from tests.signals.notices.chats.stage import SECOND, a_chat, heard_by, send_once
-from tests.signals.notices.chats.test_sending import close_connections
 from tests.signals.outbound.listeners import endpoint, reply
+from tests.signals.webhooks.runner.stage import close_connections
 from tests.staff import LONG_AGO, a_client
 from tokens.account_closing import close_account
 from tokens.models.secret import decrypt
