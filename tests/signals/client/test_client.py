@@ -238,14 +238,6 @@ def test_with_no_time_to_retry_a_lost_response_is_unreachable(server, card, nonc
         unlucky.fan_out(card, nonce=nonce)
 
 
-def test_it_gives_up_on_an_unavailable_service_after_the_timeout(card, nonce):
-    with (
-        Engine("http://127.0.0.1:1", "token", timeout=0) as engine,
-        pytest.raises(UnreachableError),
-    ):
-        engine.fan_out(card, nonce=nonce)
-
-
 def test_the_same_nonce_for_another_signal_is_refused(server, engine, card, nonce):
     engine.fan_out(card, nonce=nonce)
     with pytest.raises(Refusal) as refused:
@@ -266,23 +258,6 @@ def test_an_invalid_token_is_refused_and_not_in_the_error(server):
         engine.tail()
     assert (refused.value.status, refused.value.code) == (401, "token_invalid")
     assert "nothing" not in str(refused.value)
-
-
-def test_it_follows_the_feed_from_the_saved_cursor(engine, card, nonce, tmp_path):
-    """Events are not repeated, except those of a page that was being read at a crash."""
-    cursor, fan_outs = tmp_path / "cursor", itertools.count()
-
-    def fan_out():
-        return engine.fan_out(card, nonce=f"{nonce}-{next(fan_outs)}").signal["id"]
-
-    cursor.write_text(engine.tail())
-    sent = [fan_out() for _ in range(3)]
-    before_the_crash = engine.follow(cursor)
-    assert [next(before_the_crash)["signal"]["id"] for _ in range(3)] == sent
-    under_way = fan_out()
-    assert next(before_the_crash)["signal"]["id"] == under_way
-    before_the_crash.close()
-    assert next(engine.follow(cursor))["signal"]["id"] == under_way
 
 
 def test_it_can_follow_the_feed_from_the_beginning(engine, tmp_path):
@@ -440,10 +415,3 @@ def test_retry_delays_grow_are_bounded_and_have_jitter():
     for number, pause in enumerate(one):
         longest = min(MIN_BACKOFF * 2**number, MAX_BACKOFF)
         assert longest / 2 <= pause <= longest
-
-
-def test_a_cursor_of_another_log_is_refused(engine, tmp_path):
-    cursor = tmp_path / "cursor"
-    cursor.write_text("of-another-log")
-    with pytest.raises(Refusal):
-        next(engine.follow(cursor))

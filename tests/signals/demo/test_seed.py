@@ -158,14 +158,6 @@ def test_the_first_desk_is_the_users_and_has_the_automation(seeded):
     assert bot.secrets.get().decrypt() == seeded["automation"]["secret"]
 
 
-def test_the_printed_desks_are_the_first_with_their_own_tokens(seeded):
-    first = Desk.objects.order_by("pk")[:10]
-    assert [desk["userId"] for desk in seeded["desks"]] == [desk.public_id for desk in first]
-    for desk in seeded["desks"]:
-        token = Token.objects.get(digest__in=keys.all_digests(desk["deskToken"]))
-        assert token.topic == desk["userId"]
-
-
 def test_the_platform_tokens_have_their_scopes(seeded):
     for name, scopes in (("platformToken", ["read", "write"]), ("readToken", ["read"])):
         token = Token.objects.get(digest__in=keys.all_digests(seeded[name]))
