@@ -147,10 +147,6 @@ def hook(server: Server) -> str:
     return f"{server.base_url}/api/hooks/signal"
 
 
-def secret_of(server: Server) -> str:
-    return str(server.seed["automation"]["secret"])
-
-
 def message(bot: dict[str, Any], **changes: Any) -> str:
     """The sample message of the page, with its placeholders filled in by the platform."""
     body = {
@@ -209,11 +205,18 @@ def listening(serve: Serve) -> Iterator[str]:
         hook.shutdown(socket.SHUT_RDWR)
 
 
-def answering(raw: bytes) -> AbstractContextManager[str]:
+def answering(
+    status: str = "200 OK", body: bytes = b"{}", heard: list[bytes] | None = None
+) -> AbstractContextManager[str]:
+    """A hook that gives this answer to everything, which it adds to ``heard``."""
+    head = f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n\r\n"
+
     def serve(client: socket.socket, ended: threading.Event) -> None:
         with client:
-            client.recv(65536)
-            client.sendall(raw)
+            request = client.recv(65536)
+            if heard is not None:
+                heard.append(request)
+            client.sendall(head.encode() + body)
 
     return listening(serve)
 

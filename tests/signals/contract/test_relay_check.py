@@ -7,6 +7,7 @@ import runpy
 import socket
 import subprocess
 import sys
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -24,7 +25,6 @@ from tests.relays import (
     message,
     relaying,
     running,
-    secret_of,
 )
 from tokens.crypto import formats
 
@@ -36,9 +36,9 @@ PROGRAM = runpy.run_path(str(RELAY))
 
 
 @pytest.fixture(scope="module")
-def relay(server, tmp_path_factory):
+def relay(server, bot, tmp_path_factory):
     folder = tmp_path_factory.mktemp("relay")
-    with relaying(folder, hook(server), secret_of(server), **PROXIED) as relay:
+    with relaying(folder, hook(server), bot["secret"], **PROXIED) as relay:
         yield relay
 
 
@@ -48,7 +48,7 @@ def test_the_time_is_filled_in_as_the_platform_does(server, check, bot):
 
 
 @pytest.fixture
-def check(server, relay, tmp_path, monkeypatch, capsys):
+def check(server, bot, relay, tmp_path, monkeypatch, capsys):
     """Runs the check with the relay's own settings, changed. Returns the status and the output.
 
     It runs in this process: another one would take longer to start than to check.
@@ -56,7 +56,7 @@ def check(server, relay, tmp_path, monkeypatch, capsys):
 
     def run(text, **changes):
         own = {
-            "RELAY_SECRET": secret_of(server),
+            "RELAY_SECRET": bot["secret"],
             "RELAY_HOOK": hook(server),
             "RELAY_PATH": PATH,
             "RELAY_LISTEN": f"{HERE}:{relay.port}",
@@ -150,17 +150,14 @@ def test_a_relay_that_was_not_restarted(server, check, bot, tmp_path):
 
 
 def test_another_program_on_the_relays_port(check, bot):
-    raw = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
-    with answering(raw) as address:
-        port = address.split(":")[2].partition("/")[0]
-        status, said = check(message(bot), RELAY_LISTEN=f"{HERE}:{port}")
+    with answering(body=b"hi") as address:
+        status, said = check(message(bot), RELAY_LISTEN=urlsplit(address).netloc)
     assert status == 1
     assert "WRONG  relay: another program answers" in said
 
 
 def test_a_web_server_that_does_not_pass_the_path_on(check, bot):
-    raw = b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno"
-    with answering(raw) as address:
+    with answering("404 Not Found", b"no") as address:
         status, said = check(message(bot), RELAY_URL=address.removesuffix("/api/hooks/signal"))
     assert status == 1
     assert "answers 404 itself" in said
@@ -223,10 +220,9 @@ def test_the_message_of_a_strategy_is_checked_with_what_the_platform_fills_in(ch
 def test_a_relay_that_forwards_exits_is_told(check, bot, server):
     """An old relay: here one that answers every check as the hook does."""
     checked = json.dumps({"outcome": "checked", "wouldBe": "filled", "signal": {}}).encode()
-    raw = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(checked), checked)
-    with answering(raw) as address:
-        port = address.split(":")[2].partition("/")[0]
-        status, said = check(message(bot, **ALERTS["Strategy"]), RELAY_LISTEN=f"{HERE}:{port}")
+    with answering(body=checked) as address:
+        listen = urlsplit(address).netloc
+        status, said = check(message(bot, **ALERTS["Strategy"]), RELAY_LISTEN=listen)
     assert status == 1
     assert "WRONG  relay: it forwards exits. It is an old version: replace it." in said
 

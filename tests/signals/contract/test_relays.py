@@ -25,7 +25,6 @@ from tests.relays import (
     listening,
     losing_the_answer,
     message,
-    secret_of,
     slow_hook,
 )
 from tokens.crypto import formats
@@ -57,9 +56,9 @@ def running(kind, folder, address, secret, in_time=False, **settings):
 
 
 @pytest.fixture(scope="module")
-def relay(kind, server, tmp_path_factory):
+def relay(kind, server, bot, tmp_path_factory):
     folder = tmp_path_factory.mktemp("relay")
-    with running(kind, folder, hook(server), secret_of(server)) as relay:
+    with running(kind, folder, hook(server), bot["secret"]) as relay:
         yield relay
 
 
@@ -279,8 +278,7 @@ def test_a_platform_that_sets_no_header_must_have_it_named(server, bot, tmp_path
 
 
 def test_only_the_platforms_addresses_are_allowed_by_default(behind, bot):
-    raw = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
-    with answering(raw) as address, behind(address, RELAY_SENDERS=None) as relay:
+    with answering() as address, behind(address, RELAY_SENDERS=None) as relay:
         for sender in ("52.89.214.238", "34.212.75.30", "54.218.53.128", "52.32.178.7"):
             assert send(relay, message(bot), sender=sender).status_code == 200
         assert send(relay, message(bot)).status_code == 403
@@ -311,12 +309,7 @@ FORBIDDEN = [
 def test_an_exchange_secret_does_not_leave_the_relay(behind):
     """The hook is never called."""
     called = []
-
-    def serve(client, ended):
-        called.append(client.recv(65536))
-        client.close()
-
-    with listening(serve) as address, behind(address) as relay:
+    with answering(heard=called) as address, behind(address) as relay:
         for text in FORBIDDEN:
             answer = send(relay, text)
             assert code(answer) == (422, "exchange_secret"), text
@@ -353,12 +346,7 @@ def test_what_is_no_valid_json_is_forwarded_unchanged(relay, text):
 
 def test_a_text_of_the_platform_is_not_forwarded_and_answered_with_what_to_paste(behind):
     called = []
-
-    def serve(client, ended):
-        called.append(client.recv(65536))
-        client.close()
-
-    with listening(serve) as address, behind(address) as relay:
+    with answering(heard=called) as address, behind(address) as relay:
         for text in ("", "[]", "[" * 20000, "ETHUSDT Crossing 2000"):
             logged, answer = len(relay.log()), send(relay, text)
             assert code(answer) == (400, "malformed"), text
@@ -454,8 +442,7 @@ def test_the_log_contains_no_secret(relay, bot):
 
 def test_an_answer_of_the_hook_cannot_break_a_line_of_the_log(behind, bot):
     said = json.dumps({"code": "x", "detail": "one\r\ntwo"}).encode()
-    raw = b"HTTP/1.1 422 No\r\nContent-Length: %d\r\n\r\n%s" % (len(said), said)
-    with answering(raw) as address, behind(address) as relay:
+    with answering("422 No", said) as address, behind(address) as relay:
         send(relay, message(bot))
         assert "422 x: one  two (request " in relay.log()
 
