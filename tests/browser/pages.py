@@ -4,6 +4,8 @@ import secrets
 
 from signals.contract.wheel import FILE
 from tests.browser.stage import Stage
+from tests.config.permissions import ACCOUNTS
+from tests.config.permissions import OPEN as OF_ANYBODY
 from tests.conformance.browser import SIGN_IN, Browser
 from tests.routes import routes
 
@@ -44,17 +46,7 @@ OPEN = [
     "problems",
     "problems/<str:code>",
     *OF_API,
-    "accounts/login/",
-    "accounts/inactive/",
-    "accounts/signup/",
-    "accounts/signup/sent/",
-    "accounts/signup/link/<str:token>/",
-    "accounts/confirm-email/",
-    "accounts/^confirm-email/(?P<key>[-:\\w]+)/$",
-    "accounts/password/reset/",
-    "accounts/password/reset/done/",
-    "accounts/password/reset/key/done/",
-    "accounts/^password/reset/key/(?P<uidb36>[0-9A-Za-z]+)-(?P<key>.+)/$",
+    *(ACCOUNTS + page for page in OF_ANYBODY - {"logout/", "2fa/authenticate/"}),
 ]
 
 
