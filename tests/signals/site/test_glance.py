@@ -19,7 +19,6 @@ from tests.factories import (
     a_connected_desk,
     a_desk_token,
     a_platform_token,
-    a_ready_desk,
     move_the_log_back,
 )
 from tests.pages import source, words
@@ -121,11 +120,14 @@ class TestAttention:
             send(one, pair="SOL/USDT")
         assert attention(owner) == ""
 
-    def test_what_happens_to_another_desk_is_not_told(self, owner, stranger):
+    def test_what_happens_to_another_desk_is_neither_told_nor_counted(self, owner, desk, stranger):
+        a_bot(desk)
         bot = a_bot(stranger)
+        send(bot)
         for _ in range(5):
             send(bot, pair="SOL/USDT")
         assert attention(owner) == ""
+        assert set(days(owner).values()) == {("0", "0")}
 
 
 class TestToday:
@@ -141,15 +143,6 @@ class TestToday:
         assert today_of(owner, "Idle")[0] == "no secret"
         tokens.generate_secret(source=Source.TRADINGVIEW, automation=idle, actor=SYSTEM)
         assert today_of(owner, "Idle")[0] == "accepts signals"
-
-    def test_yesterday_is_not_today(self, owner, bot):
-        move_the_log_back(days=30)
-        midnight = timezone.now().replace(hour=0, minute=0, second=0, microsecond=0)
-        for seconds in (-1, 0):
-            with time_machine.travel(midnight + timedelta(seconds=seconds), tick=False):
-                send(bot)
-        assert today_of(owner, "Chart") == ("accepts signals", "1", "0")
-        assert list(days(owner).values())[:2] == [("1", "0"), ("1", "0")]
 
     def test_a_count_stops_at_its_limit(self, owner, bot, monkeypatch):
         monkeypatch.setattr(counts, "MAX_OF_DAY", 3)
@@ -218,13 +211,6 @@ class TestDays:
         desks.withdraw(desk=late, actor=SYSTEM)
         push(fanout(), engine)
         assert next(iter(days(signed_in(late.user)).values())) == ("1", "0")
-
-    def test_another_desks_signals_do_not_count(self, owner, desk, card):
-        a_bot(desk)
-        other = a_bot(a_ready_desk(card))
-        send(other)
-        send(other, pair="SOL/USDT")
-        assert set(days(owner).values()) == {("0", "0")}
 
     def test_the_chart_says_its_sums_and_has_a_table(self, owner, bot):
         send(bot)
