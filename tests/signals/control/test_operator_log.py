@@ -168,10 +168,10 @@ class TestSearch:
     ):
         push(bodies.fanout(pair="SOL/USDT"), engine)
         content = {"data": dict(last(Kind.SIGNAL_REFUSED).content["data"])}
-        content.setdefault(member, {}).update(nonce="n-9", requestId="req-9")
+        content.setdefault(member, {}).update(nonce="mark-9", requestId="req-9")
         with log.turn(actor=SYSTEM) as turn:
             refused = turn.append(Kind.SIGNAL_REFUSED, topic=None, **content)
-        assert listed(client, q="n-9") == [refused.position]
+        assert listed(client, q="mark-9") == [refused.position]
         assert listed(client, q="req-9") == [refused.position]
         assert listed(client, q="req-8") == []
 
@@ -211,12 +211,6 @@ class TestSearch:
             "signal.filled",
             "signal.refused",
         ]
-
-    def test_the_page_states_the_limits_of_a_search(self, client):
-        text = words(client.get(staff.list_of(Event)))
-        assert "10,000 refusals" in text
-        assert "500 events of each of 20" in text
-        assert "reason and source: of the newest 10,000 refusals" in text
 
     def test_a_text_finds_the_newest_events_of_each_match(self, client, desk, engine, monkeypatch):
         monkeypatch.setattr(search, "MAX_EVENTS", 2)

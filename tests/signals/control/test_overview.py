@@ -36,9 +36,6 @@ def later(**span):
 
 
 class TestNotices:
-    def test_a_platform_that_is_set_up_has_no_notices(self, engine):
-        assert notices() == []
-
     def test_a_platform_in_use_has_a_notice_for_each_missing_part(self, client, engine, desk):
         push(bodies.fanout(), engine)
         desks.retire_card(actor=SYSTEM)
