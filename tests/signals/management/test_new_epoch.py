@@ -11,7 +11,7 @@ from django.core.management import CommandError, call_command
 from django.db import connection, transaction
 
 from desks import actions as desks
-from desks.models import Bookmark, NoticeChoice, QueuedNotice
+from desks.models import Bookmark, QueuedNotice
 from desks.models.notice import NoticeKind
 from events.actors import SYSTEM
 from events.columns import new_epoch as another_epoch
@@ -196,26 +196,6 @@ class TestTelling:
         Subscription.objects.filter(pk=webhook.pk).update(created_at=later)
         write()
         assert QueuedNotice.objects.get().user != desk.user
-
-    def test_many_owners_are_told_a_few_at_a_time_while_few_notices_wait(self, monkeypatch):
-        monkeypatch.setattr("signals.notices.triggers.DESKS_AT_ONCE", 2)
-        monkeypatch.setattr("signals.notices.triggers.MAX_WAITING", 3)
-        for _ in range(7):
-            an_active_webhook(a_desk())
-        start_epoch()
-        told = []
-        for _ in range(4):
-            write()
-            told.append(QueuedNotice.objects.count())
-            QueuedNotice.objects.all().delete()
-        assert told == [4, 3, 0, 0]
-
-    def test_it_can_be_turned_off(self, desk):
-        an_active_webhook(desk)
-        NoticeChoice.objects.create(user=desk.user, off=["endings"])
-        start_epoch()
-        write()
-        assert waiting() == []
 
 
 def test_a_database_without_a_log_is_refused():

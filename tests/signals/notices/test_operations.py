@@ -7,7 +7,7 @@ import time_machine
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
-from desks.models import Desk, NoticeChoice, QueuedNotice
+from desks.models import Desk, QueuedNotice
 from events.actors import SYSTEM
 from signals.notices.triggers import EVERY, OVER, write_concerns
 from signals.webhooks.models import Subscription
@@ -79,14 +79,6 @@ def test_webhooks_that_fail_for_an_hour_are_told(desk, clock):
     Subscription.objects.update(failing_since=since, failures=3)
     (body,) = told(clock)
     assert "1 webhook has failed for more than an hour." in body
-
-
-def test_who_turned_it_off_is_not_told(engine, desk, clock):
-    user = a_staff_user("other@example.com")
-    NoticeChoice.objects.create(user=user, off=["operations"])
-    an_active_webhook(desk)
-    Subscription.objects.update(failing_since=timezone.now() - timedelta(hours=2))
-    assert len(told(clock)) == 1
 
 
 @pytest.mark.django_db(transaction=True)

@@ -13,7 +13,7 @@ from django.db import DatabaseError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from desks.models import Chat, NoticeChoice, QueuedNotice
+from desks.models import Chat, QueuedNotice
 from desks.models.chat import Problem, Service
 from desks.models.notice import MAIL, NoticeKind
 from desks.notices import outbox
@@ -256,13 +256,6 @@ class TestFailures:
         assert f"Discord: Desk gets no more notices. It answered {status}." in notice.body
         assert send_once() == 0  # the notice itself does not go there
         assert notice.subject in [mail.subject for mail in send()]
-
-    def test_its_owner_may_have_turned_that_notice_off(self, member, listen):
-        NoticeChoice.objects.create(user=member, off=["endings"])
-        a_chat(member, listen(reply(404)).url())
-        a_notice(member)
-        send_once()
-        assert QueuedNotice.objects.count() == 1  # the one that was not mailed yet
 
     def test_it_is_off_after_three_days_of_failures_only(self, member, listen, clock):
         chat = a_chat(member, listen(reply(500)).url())
