@@ -64,13 +64,11 @@ class TestDesk:
         assert steps(browser.get("/desk")) == []
         assert "Steps to your first signal" not in source(browser.get("/desk"))
 
-    def test_a_bot_completes_the_step_instead_of_a_token(self, owner, desk):
-        a_bot(desk)
-        assert "Token or bot" in steps(owner.get("/desk"))
-
-    def test_the_bot_of_another_user_does_not_complete_the_step(self, owner, stranger):
+    def test_a_bot_of_the_desk_completes_the_step_instead_of_a_token(self, owner, desk, stranger):
         a_bot(stranger)
         assert "Token or bot" not in steps(owner.get("/desk"))
+        a_bot(desk)
+        assert "Token or bot" in steps(owner.get("/desk"))
 
     def test_an_old_fill_completes_the_step(self, owner, desk):
         a_desk_token(desk)
