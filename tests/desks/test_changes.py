@@ -16,7 +16,7 @@ from events.http.cursors import log_cursor, log_position, scan_cursor
 from events.http.refusals import Refused
 from events.models import Event, Head
 from signals.client import DeskCopy, Engine, Refusal
-from tests.client import DESKS, EVENTS, code, get
+from tests.client import DESKS, code, get
 from tests.factories import (
     UserFactory,
     a_bot,
@@ -60,10 +60,6 @@ def changes(engine, as_of):
     return [desk["userId"] for desk in page["desks"]], page["cardChanged"]
 
 
-def removed(desk):
-    return {"userId": desk.public_id, "removed": True}
-
-
 def test_every_list_has_one_as_of_on_all_its_pages(card, stranger, desk, engine):
     epoch, position = head()
     as_of = log_cursor(epoch, position, read_identity(position))
@@ -82,37 +78,6 @@ def head():
     return now.epoch, now.position
 
 
-def test_an_as_of_is_a_cursor_of_the_feed(desk, engine):
-    as_of = listed(engine)["asOf"]
-    actions.disconnect(desk=desk, actor=SYSTEM)
-    events = get(f"{EVENTS}?after={as_of}", engine).json()["events"]
-    assert [event["kind"] for event in events] == ["election.withdrawn", "desk.disconnected"]
-
-
-def test_nothing_changed_is_an_empty_list(desk, engine):
-    as_of = listed(engine)["asOf"]
-    page = listed(engine, changedSince=as_of)
-    expected = {"paper": True, "liveWrites": False, "desks": [], "next": None, "asOf": as_of}
-    assert page == {**expected, "cardChanged": False}
-
-
-# Each change of a desk's record, from a desk that is ready.
-CHANGES = {
-    "withdraw": lambda desk: actions.withdraw(desk=desk, actor=SYSTEM),
-    "disconnect": lambda desk: actions.disconnect(desk=desk, actor=SYSTEM),
-    "bot": a_bot,
-}
-
-
-@pytest.mark.parametrize("change", CHANGES)
-def test_a_desk_whose_record_changed_is_listed_with_its_record(desk, stranger, engine, change):
-    as_of = listed(engine)["asOf"]
-    CHANGES[change](desk)
-    page = listed(engine, changedSince=as_of)
-    assert page["desks"] == [get(f"{DESKS}/{desk.public_id}", engine).json()]
-    assert changes(engine, page["asOf"]) == ([], False)
-
-
 def test_new_desks_are_listed_in_the_order_of_their_changes(card, desk, engine):
     as_of = listed(engine)["asOf"]
     opened, connected = a_desk(), a_connected_desk()
@@ -122,17 +87,6 @@ def test_new_desks_are_listed_in_the_order_of_their_changes(card, desk, engine):
     actions.connect(desk=opened, venue="Kraken", actor=SYSTEM)
     expected = [each.public_id for each in (connected, *many, opened)]
     assert changes(engine, as_of) == (expected, False)
-
-
-def test_a_desk_that_left_is_removed_and_one_that_came_back_is_listed(desk, stranger, engine):
-    as_of = listed(engine)["asOf"]
-    account_closing.deactivate(user=desk.user, actor=SYSTEM)
-    close_account(stranger)
-    page = listed(engine, changedSince=as_of)
-    assert page["desks"] == [removed(desk), removed(stranger)]
-    account_closing.reactivate(user=desk.user, actor=SYSTEM)
-    assert changes(engine, page["asOf"]) == ([desk.public_id], False)
-    assert "removed" not in listed(engine, changedSince=as_of)["desks"][-1]
 
 
 def test_publishing_and_retiring_a_card_changes_no_desk_but_says_so(card, desk, engine):
@@ -161,16 +115,6 @@ def test_every_ready_desk_is_listed_from_a_page_whose_card_changed(desk, strange
         stranger.public_id,
     ]
     assert (first["asOf"], second["next"]) == (second["asOf"], None)
-
-
-def test_a_desk_that_changes_while_the_list_is_read_is_listed_again(desk, stranger, engine):
-    as_of = log_cursor(head()[0], 0)
-    first = listed(engine, changedSince=as_of, limit=1)
-    assert first["desks"][0]["userId"] == desk.public_id
-    actions.disconnect(desk=desk, actor=SYSTEM)
-    rest = listed(engine, changedSince=as_of, after=first["next"])
-    assert [each["userId"] for each in rest["desks"]] == [stranger.public_id, desk.public_id]
-    assert rest["desks"][-1]["connected"] is False
 
 
 def errors(answer):
