@@ -28,9 +28,9 @@ def generate(client: Client, source: Source = Source.FLOOR, **form: str) -> str:
     return str(response.context["value"])
 
 
-def signs(secret: str, **body: object) -> str:
+def signs(secret: str) -> str:
     """The hook's response to a fan-out that is signed with the secret."""
-    return code(push(bodies.fanout(**body), secret=secret))
+    return code(push(bodies.fanout(), secret=secret))
 
 
 def text_of(client: Client, page: str) -> str:
@@ -43,11 +43,6 @@ def listed(client: Client, **query: str) -> list[str]:
 
 
 # --- Generating ----------------------------------------------------------------------------------
-
-
-def test_the_generated_secret_signs_on_the_hook(client, desk):
-    assert signs(generate(client)) == "ok"
-    assert code(push(bodies.nox(), secret=generate(client, Source.NOX))) == "ok"
 
 
 def test_the_secret_is_shown_only_in_the_response_to_the_form(client):
@@ -66,12 +61,6 @@ def test_the_form_of_the_first_secret_has_no_overlap(client):
     generate(client)
     assert "overlap" in text_of(client, page_of(Source.FLOOR))
     assert "overlap" not in text_of(client, page_of(Source.NOX))
-
-
-def test_the_old_secret_ends_at_once_without_an_overlap(client, desk):
-    old = generate(client)
-    assert signs(generate(client, overlap="0")) == "ok"
-    assert signs(old) == "signature_invalid"
 
 
 def test_the_old_secret_verifies_during_the_overlap(client, desk, time_machine):
@@ -101,18 +90,6 @@ def test_an_unknown_overlap_shows_an_error_at_the_field(client, overlap):
     assert SigningSecret.objects.count() == 1
 
 
-def test_getting_the_pages_generates_and_ends_nothing(client, desk):
-    value = generate(client)
-    for page in (
-        page_of(Source.FLOOR),
-        page_of(Source.NOX),
-        staff.page_of(SigningSecret.objects.get(), "end"),
-    ):
-        client.get(page, {"overlap": "0"})
-    assert SigningSecret.objects.count() == 1
-    assert signs(value) == "ok"
-
-
 # --- What the first Nox secret means -------------------------------------------------------------
 
 
@@ -123,16 +100,6 @@ def test_the_page_says_beforehand_what_the_first_nox_secret_changes(client):
     generate(client, Source.NOX)
     assert "It does not sign nox" in text_of(client, page_of(Source.FLOOR))
     assert "never sign nox" not in text_of(client, page_of(Source.NOX))
-
-
-def test_the_floor_secret_never_signs_nox_again_after_a_nox_secret_was_generated(client, desk):
-    floor = generate(client)
-    assert code(push(bodies.nox(), secret=floor)) == "ok"
-    generate(client, Source.NOX)
-    assert code(push(bodies.nox(), secret=floor)) == "floor_secret_refused"
-    client.post(staff.page_of(SigningSecret.objects.get(source=Source.NOX), "end"))
-    assert code(push(bodies.nox(), secret=floor)) == "floor_secret_refused"
-    assert signs(floor) == "ok"
 
 
 # --- Ending --------------------------------------------------------------------------------------
@@ -146,14 +113,6 @@ def test_an_ended_secret_signs_nothing_and_is_ended_once(client, desk):
     assert signs(value) == "signature_invalid"
     assert client.post(staff.page_of(secret, "end")).status_code == 422
     assert ">End<" not in text_of(client, staff.page_of(secret))
-
-
-def test_a_secret_in_overlap_can_be_ended_early(client, desk):
-    old = generate(client)
-    first = SigningSecret.objects.get()
-    generate(client, overlap="3600")
-    client.post(staff.page_of(first, "end"))
-    assert signs(old) == "signature_invalid"
 
 
 def test_a_bots_secret_is_ended_here_and_not_generated(client, desk):
