@@ -20,7 +20,6 @@ from events.models import Event
 from signals.intake.models import Signal
 from tests.client import (
     DESKS,
-    HOOK,
     TOKENS,
     code,
     deploy_path,
@@ -30,7 +29,7 @@ from tests.client import (
     signed,
     written,
 )
-from tests.factories import a_bot, a_desk_token, a_platform_token, a_shared_secret
+from tests.factories import a_bot, a_platform_token, a_shared_secret
 from tests.signals.bodies import deploy, fanout, nox, tradingview
 from tokens import account_closing, actions
 from tokens.callers import credential_cache
@@ -458,10 +457,3 @@ def test_a_wrong_signature_takes_the_same_work_for_a_bot_that_is_cached(known, m
         push(tradingview(known, botId=bot_id), secret="wrong")
         work.append(len(verified))
     assert work[0] == work[1]
-
-
-def test_a_desk_token_is_refused_as_ever(desk):
-    value = a_desk_token(desk)
-    path = deploy_path(desk.public_id)
-    assert [code(post(path, deploy(), value)) for _ in range(2)] == ["not_allowed"] * 2
-    assert code(post(HOOK, fanout(), value)) == "not_allowed"
