@@ -68,10 +68,6 @@ def wrong(contains, text_contains, malformed_contains):
     ]
 
 
-def test_the_corpus_is_large():
-    assert min(len(CORPUS["texts"][expected]) for expected in ("refused", "accepted")) >= 200
-
-
 def test_the_service_answers_the_corpus():
     assert wrong(contains_secret, text_contains_secret, malformed_contains_secret) == []
 
@@ -217,10 +213,6 @@ def _cpu_seconds(search, text):
 # --- Names and values -----------------------------------------------------------------------------
 
 
-def test_a_credential_of_this_service_is_found_in_text():
-    assert text_contains_secret(f"see {formats.new(formats.DESK_TOKEN)}")
-
-
 @pytest.mark.parametrize("word", NAME_PARTS.split())
 def test_a_name_that_contains_one_of_these_is_refused(word):
     for name in (word, word.upper(), f"my{word}", f"{word}2", f"x{word}x"):
@@ -242,50 +234,6 @@ def test_a_name_that_is_one_of_these_is_refused_and_one_that_contains_it_is_not(
         assert is_secret_name(name)
     for name in (f"{word}ed", f"my{word}", f"a_{word}", f"{word}_level"):
         assert not is_secret_name(name)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "api_key",
-        "API-Key",
-        "Api.Key",
-        "api key",
-        "x_api__key",
-        "Secret",
-        "client-secret",
-        "passWord",
-        "access_token",
-        "ACCESS.KEY",
-        "seed phrase",
-        "O.T.P",
-    ],
-)
-def test_names_are_compared_in_lower_case_without_separators(name):
-    assert is_secret_name(name)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "pair",
-        "direction",
-        "nonce",
-        "source",
-        "rationale",
-        "secretary",
-        "keyboard",
-        "signal",
-        "token",
-        "signature",
-        "monkey",
-        "action_id",
-        "decision_ref",
-        "",
-    ],
-)
-def test_ordinary_names_are_accepted(name):
-    assert not is_secret_name(name)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """The format of credentials (contract, section 2)."""
 
-import string
 import zlib
 
 import pytest
@@ -29,21 +28,9 @@ def read_base62(digits: str) -> int:
     return value
 
 
-@pytest.mark.parametrize("prefix", PREFIXES)
-def test_a_credential_is_its_prefix_43_random_base62_characters_and_a_checksum_of_6(prefix):
-    text = formats.new(prefix)
-    assert text.startswith(prefix)
-    assert len(text) == len(prefix) + 43 + 6
-    assert set(text[len(prefix) :]) <= set(string.digits + string.ascii_letters)
-
-
 @given(credentials)
 def test_the_checksum_is_the_crc32_of_all_before_it_big_endian_in_base62(text):
     assert read_base62(text[-6:]) == zlib.crc32(text[:-6].encode())
-
-
-def test_base62_is_digits_then_capitals_then_small_letters():
-    assert BASE62 == "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
 def test_a_small_checksum_is_padded_with_zeros_on_the_left():
@@ -103,11 +90,6 @@ def test_text_with_a_wrong_checksum_contains_no_credential():
     assert not formats.contains_credential("svc_other_" + text[len("svc_desk_") :])
 
 
-def test_a_hint_is_the_prefix_and_the_last_four():
-    text = formats.new(formats.PLATFORM_TOKEN)
-    assert formats.hint(text) == f"svc_plat_…{text[-4:]}"
-
-
 @pytest.mark.django_db
 @pytest.mark.parametrize("prefix", [formats.DESK_TOKEN, formats.PLATFORM_TOKEN])
 def test_a_token_whose_checksum_is_wrong_is_refused_without_a_query(
@@ -118,10 +100,3 @@ def test_a_token_whose_checksum_is_wrong_is_refused_without_a_query(
     with django_assert_num_queries(0):
         assert code(get(EVENTS, mistyped)) == "token_invalid"
         assert code(push({}, mistyped)) == "token_invalid"
-
-
-@pytest.mark.django_db
-def test_a_signing_secret_is_no_bearer_token(django_assert_num_queries):
-    secret = formats.new(formats.SIGNING_SECRET)
-    with django_assert_num_queries(0):
-        assert code(get(EVENTS, secret)) == "token_invalid"
