@@ -123,12 +123,6 @@ def test_a_user_whom_staff_deactivated_signs_in_anew_after_a_reactivation(desk, 
     assert not UserSession.objects.exists()
 
 
-def test_the_audit_holds_after_it(desk, user, bot):
-    factories.a_desk_token(desk)
-    close_account(desk)
-    assert broken() == {}
-
-
 def test_the_audit_finds_what_happens_after_it(desk, user):
     close_account(desk)
     Desk.objects.update(deactivated=False)

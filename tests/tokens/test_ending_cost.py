@@ -149,23 +149,6 @@ def test_the_events_come_bot_by_bot_and_the_audit_holds(card, name):
     assert broken() == {}
 
 
-def test_closing_writes_each_event_once_however_many_bots(card):
-    desk = a_desk_with(card, **{**LARGE, "ended": 0})
-    before, bots = Event.objects.count(), LARGE["bots"]
-    close_account(desk)
-    kinds = Counter(Event.objects.filter(position__gt=before).values_list("kind", flat=True))
-    assert kinds == {
-        Kind.SECRET_ENDED: 2 * bots,
-        Kind.ELECTION_WITHDRAWN: bots + 1,
-        Kind.AUTOMATION_REMOVED: bots,
-        Kind.DESK_DISCONNECTED: 1,
-        Kind.TOKEN_REVOKED: 1,
-        Kind.SUBSCRIPTION_REMOVED: LARGE["webhooks"],
-        Kind.DESK_CLOSED: 1,
-    }
-    assert broken() == {}
-
-
 @pytest.mark.parametrize(
     ("bots", "turns"),
     [(0, 1), (1, 2), (BOTS_OF_A_TURN, 2), (BOTS_OF_A_TURN + 1, 3)],

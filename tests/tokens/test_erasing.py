@@ -69,15 +69,6 @@ def test_an_overlap_ends_by_the_logs_time(bot):
     assert broken() == {}
 
 
-def test_a_secret_that_ended_is_refused_whether_or_not_it_is_erased(bot):
-    actions.end_secret(secret=SigningSecret.objects.get(), actor=SYSTEM)
-    assert texts() == [True]
-    assert code(push(bodies.tradingview(bot), secret=bot.secret)) == "signature_invalid"
-    secret_erasure.erase_ended()
-    assert texts() == [False]
-    assert code(push(bodies.tradingview(bot), secret=bot.secret)) == "signature_invalid"
-
-
 def test_a_server_whose_clock_is_behind_accepts_nothing_with_an_erased_secret(bot, caplog):
     """It still takes the secret for live: what it compares with is nobody's text, and not empty."""
     late = timezone.now() + HOUR

@@ -30,7 +30,6 @@ from tests.client import (
     signed_in,
     written,
 )
-from tests.pages import problem
 from tests.processes import meet, run_together
 from tests.signals import bodies
 from tests.signals.site.test_access import three_in_a_window
@@ -54,12 +53,6 @@ def count_turns() -> Iterator[Turns]:
     with CaptureQueriesContext(connection) as captured:
         yield turns
     turns.taken = sum(TAKES_LOCK in query["sql"] for query in captured)
-
-
-def test_the_counter_counts_a_turn(desk):
-    with count_turns() as turns:
-        factories.a_desk_token(desk)
-    assert turns.taken == 1
 
 
 # --- By token ------------------------------------------------------------------------------------
@@ -103,18 +96,6 @@ def test_revoking_again_returns_the_same_response_without_the_lock(desk):
 
 
 # --- By session ----------------------------------------------------------------------------------
-
-
-def test_toggling_is_limited_for_each_user(desk, settings):
-    settings.LIMITS = {**settings.LIMITS, "changes": three_in_a_window()}
-    browser, card = signed_in(desk.user), {"card": desk.elections.get().card_id}
-    toggles = [("/desk/withdraw", {}), ("/desk/enrol", card)] * 4
-    with count_turns() as turns:
-        answers = [browser.post(path, fields) for path, fields in toggles]
-    assert [answer.status_code for answer in answers[::2]] == [302] * 4
-    assert [answer.status_code for answer in answers[1::2]] == [302] * 3 + [429]
-    assert problem(answers[-1]) == "rate_limited"
-    assert turns.taken == 7
 
 
 def test_withdrawing_and_revoking_take_no_turn_if_there_is_nothing_to_end(desk):

@@ -10,7 +10,6 @@ from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
-from desks import actions as desk_actions
 from tests import pages, staff
 from tests.client import Response, signed_in
 from tests.factories import Bot
@@ -123,11 +122,3 @@ def test_a_form_makes_nothing_while_the_cache_cannot_keep_its_key(owner: Client,
     assert answer.status_code == HTTPStatus.SERVICE_UNAVAILABLE
     assert pages.problem(answer) == "unavailable"
     assert not Token.objects.filter(desk__isnull=False).exists()
-
-
-def test_a_first_secret_is_generated_once(owner: Client, desk):
-    bot = desk_actions.add_automation(desk=desk, name="Chart", actor=desk.actor)
-    page = f"/bots/{bot.pk}/secret"
-    form = {FIELD: key_of(owner.get(page))}
-    assert owner.post(page, form).status_code == HTTPStatus.OK
-    assert pages.problem(owner.post(page, form)) == "made_already"
