@@ -71,13 +71,6 @@ def test_nobody_else_acts_inside_a_turn():
         pass
 
 
-def test_an_unused_position_is_returned():
-    with log.turn(actor=SYSTEM) as turn:
-        write(turn)
-        assert turn.position == 2
-    assert Head.objects.get().position == 1
-
-
 def test_a_turn_sets_the_counter_once_and_not_if_it_writes_nothing():
     with CaptureQueriesContext(connection) as queries:
         with log.turn(actor=SYSTEM) as turn:
@@ -141,6 +134,18 @@ def test_the_first_statement_of_a_turn_locks_the_counter():
     assert commit == "COMMIT"
 
 
+@pytest.mark.django_db(transaction=True)
+def test_two_events_or_a_hundred_take_the_same_statements():
+    def statements(count: int) -> list[str]:
+        with CaptureQueriesContext(connection) as queries, log.turn(actor=SYSTEM) as turn:
+            for _ in range(count):
+                write(turn)
+        return [query["sql"].split()[0] for query in queries]
+
+    assert statements(2) == statements(100) == ["BEGIN", "SELECT", "INSERT", "UPDATE", "COMMIT"]
+    assert Head.objects.get().position == Event.objects.count() == 102
+
+
 def test_the_platform_sees_the_platform_content():
     with log.turn(actor=SYSTEM) as turn:
         event = turn.append(
@@ -171,13 +176,6 @@ def test_the_counter_has_one_row():
         Head.objects.create(id=2)
 
 
-def test_a_position_is_used_once():
-    with log.turn(actor=SYSTEM) as turn:
-        write(turn)
-    with pytest.raises(IntegrityError), transaction.atomic():
-        Event.objects.create(position=1, kind=Kind.DESK_CREATED, at=turn.at, content={})
-
-
 @pytest.mark.django_db(transaction=True)
 def test_a_turn_inside_another_transaction_is_refused():
     with (
@@ -186,14 +184,6 @@ def test_a_turn_inside_another_transaction_is_refused():
         log.turn(actor=SYSTEM),
     ):
         raise AssertionError("never reached")
-
-
-@pytest.mark.django_db(transaction=True)
-def test_a_turn_commits_and_leaves_no_open_transaction():
-    with log.turn(actor=SYSTEM) as turn:
-        write(turn)
-    assert not connection.in_atomic_block
-    assert positions() == [1]
 
 
 def test_a_turn_without_the_counter_row_raises():
