@@ -62,12 +62,6 @@ def test_the_whole_log_is_read_newest_first_on_request():
     assert read_all(Query(descending=True), always(WHOLE_LOG)) == [3, 2, 1]
 
 
-def test_only_the_visible_topics_are_read():
-    write(MINE, OTHERS, EVERYONE, PLATFORM, MINE)
-    visibility = always([Span(MINE), Span(EVERYONE)])
-    assert read_all(Query(), visibility) == [1, 3, 5]
-
-
 def test_a_span_ends_before_the_position_that_closed_it():
     write(CARD, CARD, CARD, CARD, CARD)
     assert read_all(Query(), always([Span(CARD, opened=2, closed=4)])) == [3]
@@ -96,13 +90,6 @@ def test_the_cursor_of_a_full_page_is_its_last_event_and_more_is_true():
 def test_more_is_false_for_the_last_page_even_if_it_is_full():
     write(MINE, MINE)
     assert page(always([Span(MINE)]), limit=2).more is False
-
-
-def test_a_reader_that_starts_at_the_tail_gets_new_events():
-    write(MINE, MINE)
-    tail = page(always([Span(MINE)]), descending=True, limit=1)
-    write(MINE)
-    assert [e.position for e in page(always([Span(MINE)]), after=tail.examined).events] == [3]
 
 
 def test_an_empty_log_returns_a_cursor_that_resumes():
