@@ -147,6 +147,7 @@ def test_a_body_that_breaks_the_contract_is_invalid(desk, staff):
         ({"scope": "desk", "name": ""}, "name"),
         ({"scope": "desk", "name": "  "}, "name"),
         ({"scope": "desk", "name": "n" * 81}, "name"),
+        ({"scope": "desk", "name": "txt\u202egpj"}, "name"),
         ({"scope": "desk", "name": ["x"]}, "name"),
         ({"scope": "desk", "name": True}, "name"),
         ({"scope": "desk", "name": 7}, "name"),

@@ -69,14 +69,8 @@ def test_a_client_on_a_unix_socket_is_local(remote):
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize(
-    ("forwarded", "address"),
-    [
-        ("fe80::1%eth0", "fe80::1"),
-        ("garbage", "127.0.0.1"),
-    ],
-)
-def test_signing_in_works_with_every_form_of_the_proxys_header(one_proxy, forwarded, address):
+@pytest.mark.parametrize("forwarded", ["fe80::1%eth0", "garbage"])
+def test_signing_in_works_with_every_form_of_the_proxys_header(one_proxy, forwarded):
     user = staff.verified(User.objects.create_user("known@example.com", PASSWORD))
     login = {"login": user.email, "password": PASSWORD}
     answer = Client(headers={"X-Forwarded-For": forwarded}).post("/accounts/login/", login)

@@ -90,25 +90,6 @@ def test_a_digest_depends_on_a_key_that_its_reader_does_not_know(settings):
     assert log_cursor(EPOCH, 7, EVENT)[-12:] != cursor[-12:]
 
 
-def test_a_cursor_of_a_walk_is_lost_with_the_log_in_which_the_walk_began():
-    walk = scan_cursor("desks", EPOCH, 10, 99)
-    assert scan_place(walk, "desks", EPOCH, 10, no_event) == (10, 99)
-    for epoch, head in ((new_epoch(), 10), (EPOCH, 9)):
-        with pytest.raises(CursorLost):
-            scan_place(walk, "desks", epoch, head, no_event)
-    for wrong in (log_cursor(EPOCH, 10), list_cursor("desks", 10), list_cursor("desks", "e.1.2.3")):
-        with pytest.raises(Invalid):
-            scan_place(wrong, "desks", EPOCH, 10, no_event)
-
-
-def test_a_cursor_of_a_walk_is_lost_if_the_event_at_which_the_walk_began_is_not_there():
-    walk = scan_cursor("desks", EPOCH, 7, 99, EVENT)
-    assert scan_place(walk, "desks", EPOCH, 9, {7: EVENT}.get) == (7, 99)
-    for other in (None, EVENT._replace(at=AT + timedelta(microseconds=1))):
-        with pytest.raises(CursorLost):
-            scan_place(walk, "desks", EPOCH, 9, {7: other}.get)
-
-
 @pytest.mark.once
 @given(st.text())
 def test_any_text_is_a_cursor_or_refused(text: str):

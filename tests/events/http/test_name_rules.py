@@ -13,7 +13,7 @@ from events.actors import SYSTEM
 from events.http.name_rules import DETAIL, validate_name
 from events.http.refusals import Invalid
 from tests import factories, pages, staff
-from tests.client import code, faults, signed_in
+from tests.client import faults, signed_in
 from tokens import actions as tokens
 from tokens.models import Token
 
@@ -83,19 +83,6 @@ def test_a_form_of_the_control_area_says_so(model, page, form):
     answer = staff.a_client().post(staff.list_of(model, page), form)
     assert (answer.status_code, pages.errors(answer)) == (422, [DETAIL])
     assert not model.objects.exists()
-
-
-@pytest.mark.parametrize(
-    "body", [{"scope": "desk"}, {"scope": "platform", "scopes": ["read"]}], ids=["desk", "platform"]
-)
-def test_the_api_says_so(desk, body):
-    user = desk.user if body["scope"] == "desk" else factories.a_staff_user()
-    client = signed_in(user, "password")
-    answer = client.post(
-        "/api/v1/tokens", {**body, "name": OVERRIDE}, content_type="application/json"
-    )
-    assert (code(answer), faults(answer)) == ("invalid", {"name": "characters"})
-    assert not Token.objects.exists()
 
 
 def test_the_api_names_it_beside_what_else_is_wrong(db):

@@ -9,20 +9,10 @@ from django.test import override_settings
 from events.http import limits
 from events.http.refusals import RateLimited
 from signals.intake.models import Signal
-from tests.client import (
-    EVENTS,
-    SUBSCRIPTIONS,
-    TOKENS,
-    code,
-    deploy_path,
-    get,
-    post,
-    push,
-    signed_in,
-)
+from tests.client import EVENTS, SUBSCRIPTIONS, TOKENS, code, get, push, signed_in
 from tests.factories import Bot, a_bot, a_desk_token, a_platform_token, a_ready_desk
 from tests.processes import meet, run_together
-from tests.signals.bodies import deploy, fanout, tradingview
+from tests.signals.bodies import fanout, tradingview
 from tokens.models import Token
 
 pytestmark = pytest.mark.django_db
@@ -118,22 +108,10 @@ def test_the_response_of_a_refused_signal_states_them_too(desk, limited):
     assert answer.headers["RateLimit"].startswith('"platform";r=2;t=')
 
 
-def test_an_automation_has_its_own_limit(desk, limited):
-    bot = a_bot(desk)
-    answer = push({"source": "tradingview", "botId": bot.id}, secret=bot.secret)
-    assert answer.headers["RateLimit-Policy"] == '"automation";q=3;w=60'
-
-
 def test_a_request_without_a_limit_has_no_limit_headers(desk, limited):
     token = a_platform_token()
     for answer in (get(EVENTS, token), get("/api/v1"), get(EVENTS)):
         assert "RateLimit" not in answer.headers
-
-
-def test_with_limits_off_there_are_no_limit_headers(desk):
-    answer = post(deploy_path(desk.public_id), deploy(), a_platform_token())
-    assert answer.status_code == 200
-    assert "RateLimit" not in answer.headers
 
 
 def push_in_rounds(tokens: list[str], name: str) -> list[list[int]]:
