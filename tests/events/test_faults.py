@@ -6,11 +6,9 @@ import time
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 import pytest
 from django.db import DatabaseError, connection  # noqa: F401 - for skipif
-from django.test import Client
 
 from desks.models import Automation, Card
 from events import log, writer_queue
@@ -18,8 +16,10 @@ from events.actors import SYSTEM
 from events.kinds import Kind
 from events.models import Event, Head
 from tests import patience
+from tests.client import push
 from tests.factories import a_card, a_desk, a_platform_token, a_ready_desk
 from tests.processes import started_together
+from tests.signals.bodies import fanout
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -50,16 +50,6 @@ def wait_for(marker: Path) -> None:
         time.sleep(0.01)
 
 
-def push(token: str, nonce: str) -> Any:
-    """The response to a fan-out."""
-    body = {"pair": "BTC/USDT", "direction": "long", "elected": True, "source": "floor"}
-    return Client(headers={"Authorization": f"Bearer {token}"}).post(
-        "/api/hooks/signal",
-        body | {"fanout": True, "nonce": nonce},
-        content_type="application/json",
-    )
-
-
 def is_consistent() -> bool:
     """Whether no position is missing and no bot was stored."""
     positions = list(Event.objects.values_list("position", flat=True))
@@ -73,7 +63,7 @@ def test_a_writer_that_dies_leaves_no_partial_write(tmp_path):
     token = a_platform_token()
     with started_together(hold_the_lock, [(a_desk().pk, str(tmp_path), "dies")]) as [dying]:
         assert isinstance(dying.exception(), BrokenProcessPool)
-    response = push(token, "after")
+    response = push(fanout(), token)
     assert (response.status_code, response.json()["filled"]) == (200, 1)
     assert is_consistent()
 
@@ -85,7 +75,7 @@ def test_other_writers_get_unavailable_while_the_lock_is_held_and_no_nonce_is_us
         wait_for(tmp_path / "held")
         with patience.limits_of_the_service():
             assert writer_queue.TIMEOUT < 2  # seconds, as the contract's `unavailable` says
-            response = push(token, "same")
+            response = push(fanout(nonce="same"), token)
         still_held = not busy.done()
         (tmp_path / "let_go").touch()
         assert busy.exception() is None
@@ -93,7 +83,7 @@ def test_other_writers_get_unavailable_while_the_lock_is_held_and_no_nonce_is_us
     assert response.headers["Retry-After"] == "1"
     assert still_held
     Automation.objects.all().delete()
-    assert push(token, "same").status_code == 200
+    assert push(fanout(nonce="same"), token).status_code == 200
 
 
 @pytest.mark.skipif(
@@ -104,7 +94,7 @@ def test_a_stalled_writer_is_terminated_and_the_next_writers_proceed(tmp_path):
     token = a_platform_token()
     with started_together(hold_the_lock, [(a_desk().pk, str(tmp_path), "stalls")]) as [stalled]:
         wait_for(tmp_path / "held")
-        responses = [push(token, nonce) for nonce in ("behind", "next")]
+        responses = [push(fanout(), token) for _ in range(2)]
         still_stalls = not stalled.done()
         (tmp_path / "let_go").touch()
         assert isinstance(stalled.exception(), DatabaseError)

@@ -6,7 +6,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-import time_machine
 from django.db.models import F
 from django.utils import timezone
 
@@ -74,15 +73,6 @@ def texts(stream: Stream) -> list[str]:
 
 
 class TestWhatItShows:
-    def test_it_begins_now_and_shows_an_event_as_the_list_does(self, card, desk, engine):
-        token = a_desk_token(desk)
-        stream = Stream(token)
-        fan_out(engine)
-        stream.wait_for(1)
-        assert stream.kinds == ["signal.filled"]
-        assert texts(stream) == listed(token)[-1:]
-        assert stream.events[0].id == cursor(token, "order=desc&limit=1")
-
     def test_it_goes_on_behind_its_cursor_and_last_event_id_wins(self, desk, engine):
         first, later = cursor(engine), cursor(engine, "limit=4")
         fan_out(engine)
@@ -173,17 +163,6 @@ class TestWhatItShows:
         stream.wait_for(600)
         assert sum(len(text) for text in texts(stream)) > MAX_UNSENT
         assert texts(stream) == listed(engine)[1:]
-
-    def test_a_burst_reaches_every_stream_in_order_and_once(self, card, engine):
-        readers = [a_ready_desk(card) for _ in range(3)]
-        values = [a_desk_token(reader) for reader in readers]
-        streams = [Stream(value) for value in values] + [Stream(engine)]
-        starts = [len(listed(value)) for value in [*values, engine]]
-        for _ in range(5):
-            fan_out(engine)
-        for value, start, stream in zip([*values, engine], starts, streams, strict=True):
-            stream.wait_for(5)
-            assert texts(stream) == listed(value)[start:]
 
 
 class TestConsent:
@@ -311,16 +290,6 @@ class TestEnd:
         assert stream.end() == self.REASON
         assert "desk.deactivated" not in stream.kinds
 
-    def test_a_token_that_expires(self, engine):
-        hour, now = timedelta(hours=1), timezone.now()
-        Token.objects.update(expires_at=now + hour)
-        with time_machine.travel(now) as clock:
-            stream = Stream(engine)
-            a_card()
-            stream.wait_for(1)
-            clock.shift(hour)
-            assert stream.end() == self.REASON
-
     def test_a_token_that_expires_by_the_clock_of_the_log(self, engine):
         """The writer's clock is ahead of this server's."""
         soon = timezone.now() + timedelta(hours=1)
@@ -384,17 +353,6 @@ class TestRefused:
     )
     def test_a_parameter_that_a_stream_does_not_take(self, engine, query):
         assert self.refused(Stream(engine, query), 422, "invalid")
-
-    @pytest.mark.once
-    def test_a_last_event_id_that_is_no_cursor(self, engine):
-        stream = Stream(engine, **{"Last-Event-ID": "x"})
-        assert self.refused(stream, 422, "invalid")
-        assert stream.response.json()["errors"][0]["field"] == "Last-Event-ID"
-
-    def test_a_cursor_of_another_log(self, engine):
-        after = cursor(engine)
-        Head.objects.update(epoch="00000000")
-        assert self.refused(Stream(engine, f"after={after}"), 422, "cursor_lost")
 
     def test_more_streams_of_a_token_than_the_limit(self, engine, settings):
         settings.LIMIT_STREAMS = 1

@@ -20,15 +20,15 @@ from events.live.hub import hub
 from events.live.streams import Credential, ReaderSpec
 from events.live.waiting_readers import Slots
 from events.models import Event, Head
+from tests.client import EVENTS, bearer, get, push
 from tests.factories import a_card, a_connected_desk, a_desk_token, a_platform_token
+from tests.signals.bodies import fanout
 from tests.streams import wait_until
 from tokens import actions as tokens
 from tokens.models import Token
 from tokens.models.token import StreamTokens
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-EVENTS = "/api/v1/events"
 
 
 @pytest.fixture(autouse=True)
@@ -40,16 +40,13 @@ def wait_for_the_hub_to_stop() -> Iterator[None]:
             thread.join(timeout=60)
 
 
-def reader(token: str) -> Client:
-    return Client(headers={"Authorization": f"Bearer {token}"})
-
-
 class WaitingReader(threading.Thread):
     """A reader that waits in a thread. ``response`` is its response."""
 
     def __init__(self, token: str, after: str, seconds: int = 25) -> None:
         super().__init__()
-        self.client, self.path = reader(token), f"{EVENTS}?after={after}&wait={seconds}"
+        self.client = Client(headers=bearer(token))
+        self.path = f"{EVENTS}?after={after}&wait={seconds}"
         self.before_the_next_page: Callable[[], object] | None = None
         self.start()
 
@@ -71,7 +68,7 @@ class WaitingReader(threading.Thread):
 
 
 def tail(token: str) -> str:
-    return reader(token).get(f"{EVENTS}?order=desc&limit=1").json()["next"]
+    return str(get(f"{EVENTS}?order=desc&limit=1", token).json()["next"])
 
 
 def seated() -> int:
@@ -91,16 +88,6 @@ def is_answered_without_a_seat(reader: WaitingReader, *, taken: int) -> bool:
     return not reader.is_alive() and reader.response["events"] == []
 
 
-def test_a_waiting_reader_gets_a_new_event_at_once():
-    """Nothing is read at the end of a wait, so who is told nothing answers without events."""
-    token = a_platform_token()
-    waiting = WaitingReader(token, tail(token))
-    wait_until_seated(1)
-    a_card()
-    waiting.join()
-    assert [event["kind"] for event in waiting.response["events"]] == ["card.published"]
-
-
 def test_a_reader_keeps_waiting_through_events_it_cannot_see():
     desk = a_connected_desk()
     token = a_desk_token(desk)
@@ -110,20 +97,6 @@ def test_a_reader_keeps_waiting_through_events_it_cannot_see():
     actions.disconnect(desk=desk, actor=SYSTEM)
     waiting.join()
     assert [event["kind"] for event in waiting.response["events"]] == ["desk.disconnected"]
-
-
-def test_existing_events_are_returned_without_waiting():
-    token = a_platform_token()
-    response = reader(token).get(f"{EVENTS}?wait=25").json()
-    assert [event["kind"] for event in response["events"]] == ["token.minted"]
-
-
-def test_after_the_timeout_the_response_is_empty_and_its_cursor_resumes():
-    token = a_platform_token()
-    response = reader(token).get(f"{EVENTS}?after={tail(token)}&wait=1").json()
-    assert (response["events"], response["more"]) == ([], False)
-    a_card()
-    assert len(reader(token).get(f"{EVENTS}?after={response['next']}").json()["events"]) == 1
 
 
 def test_a_third_waiting_reader_of_a_token_is_answered_at_once():
@@ -148,18 +121,6 @@ def test_tokens_with_the_same_name_do_not_share_seats():
     for waiting in three:
         waiting.join()
         assert [event["kind"] for event in waiting.response["events"]] == ["card.published"]
-
-
-def test_a_reader_without_a_free_seat_is_answered_at_once(settings):
-    settings.WAITING_READERS = 1
-    first, second = a_platform_token(), a_platform_token()
-    after = tail(first)
-    waiting = WaitingReader(first, after)
-    wait_until_seated(1)
-    beyond = WaitingReader(second, after)
-    assert is_answered_without_a_seat(beyond, taken=1)
-    a_card()
-    waiting.join()
 
 
 def a_spec(owner: str, *, is_platform: bool = False) -> ReaderSpec:
@@ -202,15 +163,6 @@ def test_the_platform_can_wait_when_desks_have_taken_all_their_seats(settings):
     for each in (*seated, waiting):
         each.join()
     assert [event["kind"] for event in waiting.response["events"]] == ["card.published"]
-
-
-def test_a_slot_is_free_again_after_the_wait():
-    slots, spec = Slots(), a_spec("a", is_platform=True)
-    for _ in range(3):
-        assert [slots.take(spec) for _ in range(3)] == [True, True, False]
-        slots.leave(spec)
-        slots.leave(spec)
-    assert not slots._taken
 
 
 def test_a_waiting_reader_holds_no_connection():
@@ -297,11 +249,6 @@ def test_a_desk_that_waits_for_fills_gets_those_of_a_card_it_enrols_in_during_th
     waiting = WaitingReader(token, f"{tail(token)}&kind=signal.filled")
     wait_until_seated(1)
     actions.enrol(desk=desk, card_id=card.pk, actor=SYSTEM)
-    body = {"pair": card.pair, "direction": card.direction, "elected": True, "source": "floor"}
-    reader(engine).post(
-        "/api/hooks/signal",
-        body | {"fanout": True, "nonce": "1"},
-        content_type="application/json",
-    )
+    push(fanout(), engine)
     waiting.join()
     assert [event["kind"] for event in waiting.response["events"]] == ["signal.filled"]
