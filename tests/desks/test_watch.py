@@ -101,17 +101,6 @@ def test_only_an_accepted_signal_counts_as_heard(bot, clock):
     assert told() == [("automation.quiet", bot.id)]
 
 
-def test_a_bot_that_sends_in_time_is_never_silent(bot, clock):
-    expect(bot, OFTEN)
-    for _ in range(4):
-        clock.shift(HOUR)
-        heard(bot)
-        look()
-        clock.shift(5 * MINUTE)
-        look()
-    assert told() == []
-
-
 def test_a_silent_bot_that_sends_is_heard_again_once_and_can_fall_silent_again(bot, clock):
     expect(bot, OFTEN)
     clock.shift(2 * HOUR)
@@ -153,15 +142,6 @@ def test_another_expectation_ends_the_silence_without_an_event_of_its_own(bot, c
     heard(bot)
     look()
     assert [kind for kind, _ in told()] == ["automation.quiet"]
-
-
-def test_a_bot_that_is_not_expected_or_was_removed_is_never_silent(bot, desk, clock):
-    gone = a_bot(desk)
-    expect(gone, OFTEN)
-    tokens.remove_automation(automation=gone.automation, actor=SYSTEM)
-    clock.shift(100 * HOUR)
-    look()
-    assert told() == []
 
 
 def test_a_signal_that_comes_before_the_turn_keeps_the_bot_from_being_silent(bot, clock):
