@@ -82,18 +82,10 @@ def test_a_user_without_a_verified_address_lists_and_mints_nothing():
 def test_an_unknown_parameter_or_value_is_refused(desk):
     token = a_desk_token(desk)
     for query in (
-        "?limit=0",
-        "?limit=1001",
-        "?limit=x",
         "?limit=1_0",
         "?limit=%2B1",
         "?limit=1.0",
-        "?limit=",
-        "?limit=1&limit=1",
-        "?after=x",
-        "?after=",
         "?id=tok_1",
-        "?nothing=1",
         "?format=json",
         "?format=xml",
     ):
@@ -112,14 +104,6 @@ def test_a_refused_parameter_that_may_be_a_credential_is_not_repeated(desk):
 
 
 # --- Minting ------------------------------------------------------------------------------------
-
-
-def test_staff_mint_a_platform_token_with_exactly_these_scopes(staff):
-    for scopes in (["read"], ["write"], ["read", "write"]):
-        record = mint(staff, {**PLATFORM, "scopes": scopes}).json()
-        assert (record["scope"], record["scopes"], record["name"]) == ("platform", scopes, "Engine")
-        assert formats.is_credential(record["token"], formats.PLATFORM_TOKEN)
-        assert record["userId"] is None
 
 
 def test_a_request_with_authorization_does_not_use_the_session(desk, owner, staff):

@@ -19,8 +19,6 @@ from events.http.refusals import RateLimited
 from events.models import Event
 from tests import shared_store
 from tests.client import (
-    DESKS,
-    EVENTS,
     JSON,
     ME,
     SUBSCRIPTIONS,
@@ -248,17 +246,6 @@ def test_a_store_that_hangs_is_retried_only_now_and_then(limit, settings, monkey
 # --- Who is limited in what ---------------------------------------------------------------------
 
 
-def test_each_automation_has_its_own_limit(limit, desk):
-    limit(automation="2/minute")
-    one, other = a_bot(desk), a_bot(desk)
-    answers = [push(tradingview(one), secret=one.secret) for _ in range(3)]
-    assert [code(answer) for answer in answers] == ["ok", "ok", "rate_limited"]
-    assert answers[-1].status_code == 429
-    assert 1 <= int(answers[-1]["Retry-After"]) <= 60
-    assert answers[-1]["Content-Type"] == "application/problem+json"
-    assert code(push(tradingview(other), secret=other.secret)) == "ok"
-
-
 def test_an_unauthenticated_request_counts_against_no_caller(limit, desk):
     limit(automation="1/minute", platform="1/minute")
     bot, engine = a_bot(desk), a_platform_token("write")
@@ -281,16 +268,6 @@ def test_each_platform_token_has_one_limit_for_all_its_signals(limit, desk):
     for response in (push(fanout(), one), post(path, deploy(), one)):
         assert (response.status_code, code(response)) == (429, "rate_limited")
     assert code(push(fanout(), other)) == "ok"
-
-
-def test_each_desk_token_has_a_read_limit(limit, desk):
-    limit(reads="3/minute")
-    own, other = a_desk_token(desk), a_desk_token(a_ready_desk(desk.elections.get().card))
-    assert [get(path, own).status_code for path in (ME, EVENTS, TOKENS)] == [200, 200, 200]
-    for path in (ME, EVENTS, TOKENS):
-        response = get(path, own)
-        assert (response.status_code, code(response)) == (429, "rate_limited")
-    assert get(ME, other).status_code == 200
 
 
 def test_a_desk_token_over_its_read_limit_can_still_revoke_itself(limit, desk):
@@ -402,12 +379,6 @@ def test_withdrawing_has_no_limit(limit, desk):
     assert {code(browser.delete(f"{TOKENS}?id={token}")) for _ in range(3)} == {"ok"}
 
 
-def test_a_platform_token_reads_without_a_limit(limit, desk):
-    limit(reads="1/minute", platform="1/minute")
-    engine = a_platform_token()
-    assert {get(path, engine).status_code for path in (DESKS, EVENTS, TOKENS) * 2} == {200}
-
-
 # --- What a user makes ---------------------------------------------------------------------------
 
 # Where something is made, how it is sent, what is refused, what is made, and what counts that.
@@ -473,17 +444,6 @@ def test_a_sessions_request_shows_the_limit_with_the_least_left(limit, desk):
 
 
 # --- Failed credentials -------------------------------------------------------------------------
-
-
-def test_an_address_over_its_failure_limit_gets_429_for_invalid_credentials(limit, desk, address):
-    limit(failures="2/minute")
-    for _ in range(2):
-        response = push(fanout(), "nonsense", **address)
-        assert (response.status_code, code(response)) == (401, "token_invalid")
-    response = push(fanout(), "nonsense", **address)
-    assert (response.status_code, code(response)) == (429, "rate_limited")
-    assert 1 <= int(response["Retry-After"]) <= 60
-    assert "WWW-Authenticate" not in response
 
 
 def test_a_valid_credential_is_accepted_from_an_address_over_its_failure_limit(
