@@ -19,12 +19,6 @@ def test_the_database_formats_a_time_like_python(desk, millisecond):
 
 
 @pytest.mark.once
-def test_none_is_formatted_as_none(desk):
-    nothing = ToRfc3339("user__last_login")
-    assert Desk.objects.values_list(nothing, flat=True).get() is to_rfc3339(None)
-
-
-@pytest.mark.once
 @pytest.mark.parametrize(
     ("distance", "text"),
     [

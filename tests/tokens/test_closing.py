@@ -21,7 +21,6 @@ from tests import factories, pages, staff
 from tests.client import ME, get, push
 from tests.notices import send
 from tests.signals import bodies
-from tests.signals.audit.stage import broken
 from tokens import account_closing
 from tokens.account_closing import close_account, deactivate, reactivate
 from tokens.models import SigningSecret
@@ -121,12 +120,6 @@ def test_a_user_whom_staff_deactivated_signs_in_anew_after_a_reactivation(desk, 
     reactivate(user=user, actor=SYSTEM)
     assert browser.get("/desk")["Location"].startswith("/accounts/login/")
     assert not UserSession.objects.exists()
-
-
-def test_the_audit_finds_what_happens_after_it(desk, user):
-    close_account(desk)
-    Desk.objects.update(deactivated=False)
-    assert "desks" in broken()
 
 
 def test_nobody_reactivates_it(desk, user):
