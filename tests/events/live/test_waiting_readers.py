@@ -202,13 +202,6 @@ class TestTokenEndsDuringTheWait:
         a_card()
         another.join()
 
-    def test_a_platform_token_that_is_revoked(self):
-        token = a_platform_token()
-        waiting = WaitingReader(token, tail(token))
-        wait_until_seated(1)
-        self.revoke()
-        assert self.refused(waiting)
-
     def test_a_token_that_expires(self):
         token = a_platform_token()
         waiting = WaitingReader(token, tail(token))

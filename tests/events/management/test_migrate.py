@@ -42,14 +42,6 @@ def test_migrations_run_without_timeouts():
 
 
 @has_timeouts
-def test_the_timeouts_are_restored_after_migrations():
-    before = timeouts()
-    call_command("migrate", verbosity=0)
-    assert timeouts() == before
-    assert "0" not in before
-
-
-@has_timeouts
 def test_the_timeouts_are_restored_when_the_block_raises():
     before = timeouts()
     with pytest.raises(CommandError), without_timeouts(connection):
