@@ -122,13 +122,6 @@ def test_a_revoked_token_is_refused_from_the_next_request_on(client):
     assert "The token is revoked." in client.get(staff.page_of(token)).content.decode()
 
 
-def test_staff_revoke_a_desks_token(client, desk):
-    value = factories.a_desk_token(desk)
-    client.post(staff.page_of(Token.objects.get(), "revoke"))
-    assert code(get("/api/v1/me", value)) == "token_invalid"
-    assert Event.objects.get(kind="token.revoked").topic == desk.public_id
-
-
 def test_a_token_is_revoked_once(client):
     mint(client)
     token = Token.objects.get()

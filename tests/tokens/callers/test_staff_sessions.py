@@ -9,7 +9,6 @@ from django.utils import timezone
 from tests import factories, staff
 from tests.client import TOKENS
 from tests.factories import PASSWORD
-from tokens.models import Token
 
 LOGIN = "/accounts/login/"
 HOUR = 3600
@@ -55,17 +54,6 @@ def test_who_asked_to_be_remembered_is_not_remembered_longer():
         assert is_signed_in(browser)
         clock.shift(12 * HOUR + 1)
         assert not is_signed_in(browser)
-
-
-def test_nothing_is_minted_or_revoked_with_one_that_is_over():
-    factories.a_platform_token()
-    browser = staff.a_client(opened_ago=staff.TOO_OLD)
-    body = {"scope": "platform", "name": "Engine", "scopes": ["read"]}
-    minted = browser.post(TOKENS, body, "application/json")
-    assert (minted.status_code, minted.json()["code"]) == (403, "sign_in_required")
-    browser = staff.a_client(factories.a_staff_user("b@example.com"), opened_ago=staff.TOO_OLD)
-    assert browser.delete(f"{TOKENS}?id={Token.objects.get().public_id}").status_code == 401
-    assert Token.objects.get().revoked_at is None
 
 
 def test_of_a_session_that_does_not_say_when_it_was_opened_nothing_is_believed():
