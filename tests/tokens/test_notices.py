@@ -11,7 +11,6 @@ from django.test.utils import CaptureQueriesContext
 from desks.models import QueuedNotice
 from events import log
 from tests import factories
-from tests.client import signed_in
 from tests.notices import send
 from tests.tokens.test_lock_of_the_log import TAKES_LOCK
 from tokens import actions
@@ -29,11 +28,6 @@ def sent_notices():
         [line[2:] for line in message.body.splitlines() if line.startswith("- ")]
         for message in send()
     ]
-
-
-@pytest.fixture
-def owner(desk):
-    return signed_in(desk.user)
 
 
 def test_minting_and_revoking_a_desk_token(desk, owner):

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.client import code, push, signed, written
-from tests.factories import a_bot, a_connected_desk
 from tests.signals.bodies import tradingview
 from tokens.crypto import signing
 
@@ -27,11 +26,6 @@ def openssl(secret: str, timestamp: str, body: bytes) -> str:
         check=True,
     )
     return "v1=" + made.stdout.decode().strip().rpartition("= ")[2]
-
-
-@pytest.fixture
-def bot(db):
-    return a_bot(a_connected_desk())
 
 
 @pytest.mark.parametrize(
