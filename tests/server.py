@@ -40,7 +40,7 @@ KEYS = ("SECRET_KEY", "TOKEN_KEYS", "SECRET_KEYS")
 # A server with its own value for one of these gets a new database; any other gets a copy.
 PREPARED_WITH = {*KEYS, "DATABASE_URL"}
 LIMITS = (
-    *("AUTOMATION", "PLATFORM", "READS", "FAILURES", "MINTING", "CHANGES"),
+    *("AUTOMATION", "PLATFORM", "READS", "LARGE_READS", "FAILURES", "MINTING", "CHANGES"),
     *("DESTINATIONS", "REWINDS", "DESK", "DESK_DAY", "PAGES"),
 )
 
