@@ -17,10 +17,10 @@ from events.models import Event, Head
 from signals.intake.models import Signal
 from tests.factories import Bot, a_bot, a_card, a_platform_token, a_ready_desk, expect
 from tests.signals.bodies import fanout, floor, nox, tradingview
-from tests.signals.intake.test_batches import CandidateJob, is_contiguous, outcomes, signal
+from tests.signals.intake.test_batches import CandidateJob, outcomes, signal
 from tokens.models import SigningSecret, Token
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("contiguous")]
 
 PAIRS = ["BTC/USDT", "ETH/USDT"]
 
@@ -148,4 +148,3 @@ def test_a_sequence_that_is_cut_into_batches_leaves_the_log_of_one_by_one(db, st
         world.flush()
         histories.append(world.history())
     assert histories[0] == histories[1]
-    assert is_contiguous()

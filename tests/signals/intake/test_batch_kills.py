@@ -19,19 +19,21 @@ import pytest
 from django.core.management import call_command
 from django.db import connection, connections
 
-from events.models import Event, Head
+from events.models import Event
 from signals.intake import recording
 from signals.intake.incoming_signal import IncomingSignal
 from signals.intake.models import Signal
 from signals.intake.receive import receive
-from tests.client import post
+from tests.client import push
 from tests.factories import a_card, a_platform_token, a_ready_desk
 from tests.processes import run_together
+from tests.signals.bodies import fanout
 from tokens.models import Token
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.processes,
+    pytest.mark.usefixtures("contiguous"),
     pytest.mark.timeout(900),
 ]
 
@@ -41,17 +43,6 @@ THREADS = 12
 # PostgreSQL one statement inserts and updates.
 PHASES = ["SELECT", "INSERT", "UPDATE", "commit", "wake"]
 BATCHES_BEFORE = 3  # so many batches are written before the kill
-
-
-def body_of(nonce: str) -> dict[str, Any]:
-    return {
-        "pair": "BTC/USDT",
-        "direction": "long",
-        "elected": True,
-        "source": "floor",
-        "fanout": True,
-        "nonce": nonce,
-    }
 
 
 def kill_children(kills: int) -> list[tuple[str, list[str], list[str], int]]:
@@ -98,7 +89,7 @@ def _send_until_killed(phase: str, token: Token, pipe: int) -> None:
         while True:
             nonce = secrets.token_hex(8)
             tell("sent", nonce)
-            receive(IncomingSignal(body_of(nonce), token))
+            receive(IncomingSignal(fanout(nonce=nonce), token))
             tell("accepted", nonce)
 
     for _ in range(THREADS):
@@ -153,15 +144,13 @@ def test_a_kill_in_any_phase_of_a_batch_leaves_nothing_half_written():
     [killed] = run_together(kill_children, [(KILLS,)])
     assert len(killed) == KILLS
     assert all(largest > 1 for *_, largest in killed)
-    positions = list(Event.objects.order_by("position").values_list("position", flat=True))
-    assert positions == list(range(1, Head.objects.get().position + 1))
     written = Counter(Signal.objects.values_list("nonce", flat=True))
     filled = Event.objects.filter(kind="signal.filled").values_list("signal_id", flat=True)
     assert Counter(filled) == Counter(Signal.objects.values_list("public_id", flat=True))
     for phase, sent, accepted, _ in killed:
         assert all(written[nonce] == 1 for nonce in accepted), phase
         for nonce in set(sent) - set(accepted):
-            answer = post("/api/hooks/signal", body_of(nonce), token)
+            answer = push(fanout(nonce=nonce), token)
             assert answer.status_code == (409 if written[nonce] else 200)
     assert set(Counter(Signal.objects.values_list("nonce", flat=True)).values()) == {1}
     call_command("audit", stdout=sys.stderr)

@@ -16,7 +16,7 @@ from desks import actions
 from desks.models import Card, Desk
 from events.actors import SYSTEM
 from events.kinds import Kind
-from events.models import Event, Head
+from events.models import Event
 from signals.intake import recording
 from signals.intake.models import Signal
 from tests.factories import a_card, a_platform_token, a_ready_desk
@@ -25,6 +25,7 @@ from tests.processes import meet, run_together
 pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.processes,
+    pytest.mark.usefixtures("contiguous"),
 ]
 
 PROCESSES, THREADS = 4, 8
@@ -92,7 +93,6 @@ def test_exactly_one_of_32_concurrent_pushes_of_a_nonce_is_accepted():
             break
     else:
         pytest.fail("In each race a process wrote no batch of more than one.")
-    assert contiguous()
 
 
 def exactly_one_is_accepted(everyone: list[list[tuple[int, int, str | None, str]]]) -> None:
@@ -161,7 +161,6 @@ def test_a_fan_out_fills_exactly_the_desks_with_an_election_standing_at_its_posi
         "no desk enrolled or withdrew during the fan-outs"
     )
     assert Card.objects.get().standing == len(list(standing_by_the_log())[-1][1] or [])
-    assert contiguous()
 
 
 def standing_by_the_log() -> Iterable[tuple[int, set[str]]]:
@@ -173,8 +172,3 @@ def standing_by_the_log() -> Iterable[tuple[int, set[str]]]:
         elif event.kind == Kind.ELECTION_WITHDRAWN:
             stood = stood - {event.topic}
         yield event.position, stood
-
-
-def contiguous() -> bool:
-    positions = list(Event.objects.values_list("position", flat=True))
-    return positions == list(range(1, Head.objects.get().position + 1))
