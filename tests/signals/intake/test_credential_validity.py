@@ -21,9 +21,9 @@ from events import log
 from events.actors import SYSTEM
 from events.models import Event, Head
 from signals.intake.models import Signal
-from tests.client import code, deploy_path, post, push
+from tests.client import code, push
 from tests.factories import a_desk_token, a_platform_token, a_shared_secret
-from tests.signals.bodies import deploy, fanout, floor, nox, tradingview
+from tests.signals.bodies import fanout, floor, nox, tradingview
 from tokens import actions
 from tokens.choices import Source
 from tokens.models import SigningSecret, Token
@@ -57,11 +57,6 @@ def refused(kind: str) -> Iterator[None]:
     assert not Signal.objects.exists()
 
 
-@pytest.fixture
-def token() -> str:
-    return a_platform_token()
-
-
 def revoke() -> None:
     actions.revoke(token=Token.objects.get(), actor=SYSTEM)
 
@@ -80,20 +75,14 @@ def end(source: Source) -> Callable[[], None]:
         pytest.param(lambda desk: fanout(elected=False), id="refused before the lock"),
     ],
 )
-def test_a_token_that_is_revoked_meanwhile_is_refused(desk, token, body):
+def test_a_token_that_is_revoked_meanwhile_is_refused(desk, engine, body):
     with refused("token.revoked"), before_the_lock(revoke):
-        assert code(push(body(desk), token)) == "token_invalid"
-
-
-def test_a_deploy_by_a_token_that_is_revoked_meanwhile_is_refused(desk, token):
-    with refused("token.revoked"), before_the_lock(revoke):
-        assert code(post(deploy_path(desk.public_id), deploy(), token)) == "token_invalid"
+        assert code(push(body(desk), engine)) == "token_invalid"
 
 
 def test_a_token_revoked_meanwhile_does_not_learn_of_a_spent_nonce(desk):
     body = fanout()
     push(body, a_platform_token())
-    Token.objects.all().update(scope="platform")
     other = a_platform_token()
     last = Token.objects.order_by("-pk").first()
     with before_the_lock(lambda: actions.revoke(token=last, actor=SYSTEM)):
@@ -113,32 +102,23 @@ def test_a_bots_secret_that_ends_meanwhile_is_refused_and_recorded_as_a_bad_sign
     assert not Signal.objects.exists()
 
 
-def test_a_secret_that_is_replaced_without_an_overlap_meanwhile_is_refused(bot):
-    def replace() -> None:
-        actions.generate_secret(source=Source.TRADINGVIEW, automation=bot.automation, actor=SYSTEM)
-
-    with before_the_lock(replace):
-        assert code(push(tradingview(bot), secret=bot.secret)) == "signature_invalid"
-    assert not Signal.objects.exists()
-
-
-def test_a_secret_that_is_replaced_with_an_overlap_meanwhile_is_accepted(bot):
-    overlap = timedelta(minutes=5)
-
-    def replace() -> None:
-        actions.generate_secret(
-            source=Source.TRADINGVIEW, automation=bot.automation, overlap=overlap, actor=SYSTEM
-        )
-
-    with before_the_lock(replace):
-        assert code(push(tradingview(bot), secret=bot.secret)) == "ok"
+@pytest.mark.parametrize(("minutes", "expected"), [(0, "signature_invalid"), (5, "ok")])
+def test_a_secret_that_is_replaced_meanwhile_is_good_until_its_overlap_ends(bot, minutes, expected):
+    replaced: dict[str, Any] = {
+        "source": Source.TRADINGVIEW,
+        "automation": bot.automation,
+        "actor": SYSTEM,
+    }
+    overlap = timedelta(minutes=minutes)
+    with before_the_lock(lambda: actions.generate_secret(**replaced, overlap=overlap)):
+        assert code(push(tradingview(bot), secret=bot.secret)) == expected
+    assert Signal.objects.exists() == (expected == "ok")
 
 
 def test_a_bot_that_is_removed_meanwhile_is_refused_and_nothing_is_recorded(desk, bot):
-    def remove() -> None:
-        actions.remove_automation(automation=bot.automation, actor=SYSTEM)
-
-    with before_the_lock(remove):
+    with before_the_lock(
+        lambda: actions.remove_automation(automation=bot.automation, actor=SYSTEM)
+    ):
         assert code(push(tradingview(bot), secret=bot.secret)) == "signature_invalid"
     assert Event.objects.order_by("position").last().kind == "automation.removed"
 

@@ -14,8 +14,9 @@ from rest_framework.test import APIRequestFactory
 from events.http.refusals import Refused, Unauthenticated
 from signals.intake.authentication import SignerAuthentication
 from signals.intake.models import Signal
-from tests.client import HOOK, push
-from tests.factories import a_bot, a_platform_token
+from tests.client import HOOK, push, written
+from tests.factories import a_platform_token
+from tests.signals.bodies import tradingview
 from tokens.crypto import formats, signing
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once, pytest.mark.slow]
@@ -32,18 +33,9 @@ def flipped(raw: bytes, bit: int) -> bytes:
 
 
 @pytest.mark.parametrize("part", ["body", "timestamp", "signature"])
-def test_a_signed_push_with_one_changed_bit_is_refused(desk, part):
-    bot, now = a_bot(desk), int(time.time())
-    body = json.dumps(
-        {
-            "botId": bot.id,
-            "pair": "ETH/USDT",
-            "direction": "short",
-            "nonce": "1",
-            "elected": True,
-            "source": "tradingview",
-        }
-    ).encode()
+def test_a_signed_push_with_one_changed_bit_is_refused(bot, part):
+    now = int(time.time())
+    body = written(tradingview(bot))
     sent = {
         "body": body,
         "timestamp": str(now).encode(),
