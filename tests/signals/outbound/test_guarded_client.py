@@ -9,13 +9,11 @@ from ipaddress import ip_address, ip_network
 
 import httpcore2
 import pytest
-from django.utils import timezone
 
 from signals.outbound import addresses, guarded_client, resolver
 from signals.outbound.answers import Fault
 from signals.outbound.guarded_client import KEPT_BODY, Client
 from signals.outbound.resolver import Resolver
-from signals.webhooks.models import DeliveryAttempt, Subscription
 from signals.webhooks.runner.delivery import LEAST_LEFT
 from tests.signals.outbound.listeners import (
     LOOPBACK,
@@ -230,14 +228,6 @@ class TestSending:
             answer = post(heard.url())
         assert (answer.status, answer.start) == (500, b"x" * KEPT_BODY)
 
-    def test_what_is_kept_is_text_that_a_database_stores(self):
-        with endpoint(reply(500, b"a\x00b\xff\xed\xa0\x80c")) as heard:
-            answer = post(heard.url())
-        attempt = DeliveryAttempt(subscription=Subscription(public_id="sub_1"), at=timezone.now())
-        attempt.keep_answer(answer.start)
-        assert "\x00" not in attempt.answer
-        assert attempt.answer.encode().startswith(b"ab")
-
     @pytest.mark.parametrize(
         "drip", [b"", b"HTTP/1.1 200 OK\r\nA: b\r\n", b"HTTP/1.1 100 C\r\n\r\n"]
     )
@@ -259,31 +249,14 @@ class TestSending:
             is_over.set()
         assert answer.error == Fault.TIMEOUT
 
-    def test_a_name_server_that_hangs_is_a_timeout_and_holds_up_no_other_name(self, monkeypatch):
+    def test_a_name_server_that_hangs_is_a_timeout(self, monkeypatch):
+        monkeypatch.setattr(guarded_client, "TIMEOUT", 0.3)
         is_over = threading.Event()
-
-        def hangs(host, port):
-            if host == "slow.example":
-                is_over.wait()
-            return [ip_address(LOOPBACK)]
-
-        async def both(url):
-            client = Client(hangs)
-            monkeypatch.setattr(guarded_client, "TIMEOUT", 0.3)
-            sends = [client.send("https://slow.example/", BODY, HEADERS) for _ in range(20)]
-            slow = [asyncio.create_task(send) for send in sends]
-            await asyncio.sleep(0)  # each of them has begun
-            monkeypatch.setattr(guarded_client, "TIMEOUT", 60)
-            other = await client.send(url, BODY, HEADERS)
-            return other, await asyncio.gather(*slow)
-
-        with endpoint() as heard:
-            try:
-                other, slow = asyncio.run(both(heard.url(host=NAME)))
-            finally:
-                is_over.set()
-        assert {answer.error for answer in slow} == {Fault.TIMEOUT}
-        assert other.is_success
+        try:
+            answer = post(f"https://{NAME}/", lambda host, port: is_over.wait())
+        finally:
+            is_over.set()
+        assert answer.error == Fault.TIMEOUT
 
     def test_however_many_names_hang_the_others_are_found(self, monkeypatch):
         """Many new ones, and many that hung before, leave places for the others."""
@@ -366,6 +339,7 @@ class TestSending:
             ("9" * 10, 9999999999),
             ("9" * 400, float("inf")),
             ("1.5", None),
+            ("Wed, 21 Oct 2015 07:28:00 GMT", 0),
             ("Mon, 01 Jan 9999999999 00:00:00 GMT", None),
             ("Mon, 01 Jan 2035 00:00:00 +99999999999999999", None),
         ],
@@ -377,8 +351,6 @@ class TestSending:
     def test_retry_after_is_read_as_a_date(self):
         with endpoint(reply(503, Retry_After="Wed, 21 Oct 2099 07:28:00 GMT")) as heard:
             assert post(heard.url()).retry_after > 10**9
-        with endpoint(reply(503, Retry_After="Wed, 21 Oct 2015 07:28:00 GMT")) as heard:
-            assert post(heard.url()).retry_after == 0
 
 
 @pytest.mark.usefixtures("both_open")
