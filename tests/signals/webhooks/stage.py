@@ -6,11 +6,12 @@ from typing import Any
 from django.test import Client
 from django.utils import timezone
 
+from desks.actions import add_automation
 from desks.models import Automation, Desk
 from events.actors import SYSTEM
 from events.feed import read_identity
 from events.http.cursors import log_cursor
-from events.models import Head
+from events.models import Event, Head
 from events.times import truncate_to_milliseconds
 from signals.webhooks import actions
 from signals.webhooks.models import DeliveryAttempt, DisabledReason, Subscription
@@ -66,6 +67,15 @@ def a_webhooks_life(desk: Desk | None) -> None:
     let_fail(limited, 20)
     actions.note_failing(timezone.now())
     a_webhook(desk, *chosen, bot=bot.pk if bot else "")
+
+
+def add_bots(desk: Desk, count: int = 1) -> list[int]:
+    """Adds bots, each of which is an event. Returns the positions of these events."""
+    for number in range(count):
+        add_automation(desk=desk, name=f"Bot {number}", actor=SYSTEM)
+    made = Event.objects.filter(topic=desk.public_id, kind="automation.created")
+    newest_first = made.order_by("-position").values_list("position", flat=True)
+    return sorted(newest_first[:count])
 
 
 def let_fail(webhook: Subscription, minutes: float) -> Subscription:

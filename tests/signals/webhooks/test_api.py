@@ -42,7 +42,6 @@ from tests.signals.webhooks.stage import (
 )
 from tests.staff import LONG_AGO, a_client
 from tokens import account_closing
-from tokens import actions as tokens
 from tokens.crypto import formats
 from tokens.crypto.keys import KeyLostError
 
@@ -82,30 +81,9 @@ def test_a_new_one_is_answered_with_its_record_and_the_secret_once(desk, owner):
     assert answer.status_code == 201
     assert [body.pop("secret")] == secrets_of(Subscription.objects.get())
     assert body == get(of(Subscription.objects.get()), factories.a_desk_token(desk)).json()
+    assert body["kinds"] == ["card.retired", "signal.filled"]
     made = Event.objects.get(kind="subscription.created").position
-    assert body | {"id": "", "secrets": [], "createdAt": "", "testRequestedAt": ""} == {
-        "id": "",
-        "name": None,
-        "url": "hooks.example.com/…",
-        "kinds": ["card.retired", "signal.filled"],
-        "botId": None,
-        "userId": desk.public_id,
-        "state": "unverified",
-        "reason": None,
-        "cursor": cursor_at(made),
-        "lag": 0,
-        "failures": 0,
-        "failingSince": None,
-        "nextAttemptAt": None,
-        "testRequestedAt": "",
-        "lastTest": None,
-        "resends": [],
-        "lastDeliveredAt": None,
-        "lastStatus": None,
-        "secrets": [],
-        "createdAt": "",
-    }
-    assert body["testRequestedAt"] == body["createdAt"]
+    assert (body["userId"], body["cursor"]) == (desk.public_id, cursor_at(made))
 
 
 def test_neither_url_nor_secret_is_in_clear_in_any_row_event_or_later_answer(desk, owner):
@@ -154,7 +132,6 @@ def test_a_text_moved_to_another_row_cannot_be_decrypted(desk):
         ({"url": URL, "name": "x" * 81}, {"name": "length"}),
         ({"url": URL, "name": "a\u202eb"}, {"name": "characters"}),
         ({"url": URL, "name": 5}, {"name": "type"}),
-        ({"url": URL, "kinds": ["signals.*"]}, {"kinds": "choice"}),
         ({"url": URL, "botId": "bot_nobodys"}, {"botId": "choice"}),
         ({"url": URL, "botId": 5}, {"botId": "type"}),
         ({"url": URL, "kinds": []}, {"kinds": "required"}),
@@ -170,9 +147,11 @@ def test_what_is_wrong_is_named_and_nothing_is_made(owner, body, expected):
 
 
 @pytest.mark.once
-def test_a_url_that_contains_a_secret_of_this_service_is_refused(owner):
-    for secret in (formats.new_webhook_secret(), formats.new(formats.DESK_TOKEN)):
-        assert code(create(owner, {"url": f"https://h.example/?{secret}"})) == "exchange_secret"
+def test_a_url_or_a_name_that_contains_a_secret_of_this_service_is_refused(owner):
+    secret = formats.new_webhook_secret()
+    for body in ({"url": f"https://h.example/?{secret}"}, {"url": URL, "name": f"my {secret}"}):
+        assert code(create(owner, body)) == "exchange_secret"
+    assert not Subscription.objects.exists()
 
 
 KEY = {"Idempotency-Key": "one-and-the-same"}
@@ -218,23 +197,14 @@ def test_a_refused_request_uses_no_key_and_a_removed_webhook_frees_its_own(owner
     made = create(owner, **KEY).json()
     owner.delete(f"{SUBSCRIPTIONS}/{made['id']}")
     assert create(owner, **KEY).json()["secret"]
-    for wrong in ("", "a b", "x" * 129, "ä"):
-        answer = create(owner, **{"Idempotency-Key": wrong})
-        assert faults(answer) == {"Idempotency-Key": "form"}
+    assert faults(create(owner, **{"Idempotency-Key": "ä"})) == {"Idempotency-Key": "form"}
 
 
-@pytest.mark.once
-def test_a_name_that_contains_a_secret_is_refused(owner):
-    named = {"url": URL, "name": f"orders {formats.new_webhook_secret()}"}
-    assert code(create(owner, named)) == "exchange_secret"
-    assert not Subscription.objects.exists()
-
-
-def test_mails_call_a_webhook_by_its_name(desk, owner):
+def test_mails_tell_of_a_new_webhook_a_new_url_and_a_new_secret_by_name_and_host(desk, owner):
     create(owner, {"url": URL, "name": "Orders"})
     webhook = Subscription.objects.get()
     act(owner, webhook, "secret")
-    change(owner, webhook, url="https://new.example/")
+    change(owner, webhook, url="https://new.example/secret-path")
     change(owner, webhook, name="Fills")
     owner.delete(of(webhook))
     mails = send()
@@ -251,6 +221,7 @@ def test_mails_call_a_webhook_by_its_name(desk, owner):
         "A webhook of your desk now leads to new.example",
         "A webhook to new.example was removed from your desk",
     ]
+    assert not any("secret-path" in mail.body or PATH in mail.body for mail in mails)
 
 
 @pytest.mark.once
@@ -336,10 +307,6 @@ def test_a_bot_is_one_of_the_desk_and_for_staff_any(desk, owner, staff):
     assert create(staff, {"url": URL, "botId": other.id}).json()["botId"] == other.id
     webhook = Subscription.objects.get(desk=desk)
     assert faults(change(owner, webhook, botId=other.id)) == {"botId": "choice"}
-    tokens.remove_automation(automation=own.automation, actor=SYSTEM)
-    assert faults(create(owner, {"url": URL, "botId": own.id})) == {"botId": "choice"}
-    assert change(owner, webhook, name="Removed bot's").json()["botId"] == own.id
-    assert change(owner, webhook, botId=None).json()["botId"] is None
 
 
 @pytest.mark.parametrize("kinds", [(), ("election.made", "secret.*")])
@@ -381,6 +348,8 @@ def test_every_event_of_a_bot_is_addressed_to_its_desk():
 
 # --- Who may --------------------------------------------------------------------------------------
 
+ACTS = ("secret", "test", "rewind", "skip", "resend")
+
 
 def test_tokens_list_their_owners_and_change_nothing(desk):
     own, platforms = a_webhook(desk), a_webhook()
@@ -400,7 +369,7 @@ def test_tokens_list_their_owners_and_change_nothing(desk):
             ("post", SUBSCRIPTIONS),
             ("patch", of(webhook)),
             ("delete", of(webhook)),
-            *(("post", of(webhook, name)) for name in ("secret", "test", "rewind")),
+            *(("post", of(webhook, name)) for name in ACTS),
         ]:
             answer = getattr(browser, method)(path, {}, JSON, headers=presented)
             assert code(answer) == "sign_in_required", (method, path)
@@ -416,8 +385,10 @@ def test_a_customer_reaches_only_the_own_desks_and_staff_only_the_platforms(desk
         assert code(browser.get(of(other))) == "not_found"
         assert code(change(browser, other, paused=True)) == "not_found"
         assert code(browser.delete(of(other))) == "not_found"
-        assert {code(act(browser, other, name)) for name in ("secret", "test")} == {"not_found"}
-        assert code(act(browser, other, "rewind", after=cursor_at(1))) == "not_found"
+        lawful = {"rewind": {"after": cursor_at(1)}, "skip": {"events": "all"}}
+        lawful["resend"] = {"event": "evt_1"}
+        for name in ACTS:
+            assert code(act(browser, other, name, **lawful.get(name, {}))) == "not_found"
 
 
 def test_a_change_needs_a_recent_sign_in_and_reading_does_not(desk, settings):
@@ -432,7 +403,7 @@ def test_a_change_needs_a_recent_sign_in_and_reading_does_not(desk, settings):
             create(browser),
             change(browser, webhook, paused=True),
             browser.delete(of(webhook)),
-            *(act(browser, webhook, name) for name in ("secret", "test", "rewind")),
+            *(act(browser, webhook, name) for name in ACTS),
         ]
         assert {code(answer) for answer in answers} == {"reauthentication_required"}
     assert set(Subscription.objects.values_list("state", flat=True)) == {"unverified"}
@@ -565,11 +536,7 @@ def test_rewinding_goes_back_and_forward(desk, owner):
     end = cursor_at(Head.objects.get().position)
     assert act(owner, webhook, "rewind", after=end).json()["lag"] == 1  # the rewind itself
     assert Event.objects.latest("position").content["data"]["position"] == 4
-    for wrong, refusal in (
-        (cursor_at(99), "cursor_lost"),
-        ("MDAwMDAwMDAuMQ", "invalid"),
-        ("", "invalid"),
-    ):
+    for wrong, refusal in ((cursor_at(99), "cursor_lost"), ("MDAwMDAwMDAuMQ", "invalid")):
         assert code(act(owner, webhook, "rewind", after=wrong)) == refusal
 
 
@@ -640,17 +607,6 @@ def test_fifty_attempts_and_ten_answers_are_kept(desk):
     assert other.attempts.count() == 3
 
 
-def test_a_desks_mails_tell_of_a_new_webhook_a_new_url_and_a_new_secret(desk, owner):
-    create(owner)
-    webhook = Subscription.objects.get()
-    change(owner, webhook, url="https://new.example/secret-path")
-    act(owner, webhook, "secret")
-    mails = send()
-    assert len(mails) == 3
-    assert "hooks.example.com" in mails[0].body
-    assert not any("secret-path" in mail.body or PATH in mail.body for mail in mails)
-
-
 def test_the_list_pages_in_a_stable_order(desk, owner):
     made = [a_webhook(desk).public_id for _ in range(3)]
     first = owner.get(f"{SUBSCRIPTIONS}?limit=2").json()
@@ -660,14 +616,11 @@ def test_the_list_pages_in_a_stable_order(desk, owner):
     assert code(owner.get(f"{SUBSCRIPTIONS}?state=active")) == "invalid"
 
 
-def test_actions_need_no_request(desk):
+def test_what_is_done_twice_is_one_event(desk):
     webhook = a_webhook(desk)
-    actions.pause(webhook=webhook, actor=SYSTEM)
-    actions.pause(webhook=webhook, actor=SYSTEM)
-    actions.resume(webhook=webhook, actor=SYSTEM)
-    actions.resume(webhook=webhook, actor=SYSTEM)
-    actions.remove(webhook=webhook, actor=SYSTEM)
-    actions.remove(webhook=webhook, actor=SYSTEM)
+    for act_on in (actions.pause, actions.resume, actions.remove):
+        act_on(webhook=webhook, actor=SYSTEM)
+        act_on(webhook=webhook, actor=SYSTEM)
     assert kinds_of(desk) == ["created", "paused", "resumed", "removed"]
 
 

@@ -9,8 +9,7 @@ from events.models import Event
 from signals.webhooks import actions
 from signals.webhooks.models import Subscription
 from signals.webhooks.records import record_of
-from tests import factories, pages
-from tests.client import signed_in
+from tests import factories
 from tests.notices import waiting, write
 from tests.signals.notices.chats.stage import a_chat
 from tests.signals.webhooks.stage import URL, a_webhook, an_active_webhook, let_fail
@@ -130,13 +129,3 @@ def test_the_owner_has_a_mail_and_a_message_in_each_chat_and_staff_those_of_the_
     mails = rows.filter(chat=None).values_list("user_id", "subject")
     assert sorted(mails) == sorted(expected)
     assert sorted(rows.filter(chat=chat).values_list("subject", flat=True)) == sorted(said)
-
-
-def test_the_desk_says_what_needs_attention(desk):
-    webhook, browser = a_webhook(desk, name="Orders"), signed_in(desk.user, "password")
-    sentence = "The webhook Orders to hooks.example.com is not verified."
-    assert sentence not in pages.words(browser.get("/desk"))
-    let_fail(webhook, 10)
-    look()
-    assert sentence in pages.words(browser.get("/desk"))
-    assert "Orders to hooks.example.com is not verified" in pages.words(browser.get("/activity"))

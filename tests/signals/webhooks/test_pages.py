@@ -9,7 +9,7 @@ import time_machine
 from django.test import Client
 from django.utils import timezone
 
-from desks.actions import add_automation, connect
+from desks.actions import connect
 from desks.models import Desk, User
 from events.actors import SYSTEM
 from events.feed import read_head
@@ -35,7 +35,9 @@ from tests.signals.webhooks.stage import (
     URL,
     a_failing_webhook,
     a_webhook,
+    add_bots,
     an_active_webhook,
+    let_fail,
     of,
     secrets_of,
 )
@@ -43,8 +45,6 @@ from tests.staff import LONG_AGO, a_client
 from tokens.crypto import formats
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
-
-PROVE = "/accounts/reauthenticate/"
 
 
 @pytest.fixture
@@ -61,13 +61,6 @@ def owner(desk) -> Client:
 def staff(settings) -> Client:
     settings.REQUIRE_STAFF_MFA = True
     return a_client()
-
-
-@pytest.fixture
-def engine_and_bot(desk):
-    """The owner's desk, and an elected bot of it."""
-    connect(desk=desk, venue="Kraken", actor=SYSTEM)
-    return desk, factories.a_bot(desk)
 
 
 def at(webhook: Subscription, page: str = "") -> str:
@@ -198,10 +191,8 @@ def test_a_sixth_is_neither_offered_nor_made(desk, owner):
 
 
 def test_every_change_first_leads_to_the_page_that_asks_who_one_is(desk):
-    webhook, browser = (
-        an_active_webhook(desk),
-        a_client(desk.user, "password", seconds_ago=LONG_AGO),
-    )
+    webhook = an_active_webhook(desk)
+    browser = a_client(desk.user, "password", seconds_ago=LONG_AGO)
     head = Head.objects.get().position
     for page in ("/webhooks/new", *(at(webhook, name) for name in ("change", "secret", "remove"))):
         for answer in (browser.get(page), browser.post(page, {"url": URL, "overlap": "0"})):
@@ -232,12 +223,13 @@ def test_the_page_says_state_lag_and_what_became_of_the_attempts(desk, owner):
 # --- Attempts -------------------------------------------------------------------------------------
 
 
-def attempt(webhook: Subscription, position: int | None, status: int, minutes: float = 0):
+def attempt(
+    webhook: Subscription, position: int | None, status: int, minutes: float = 0, error: str = ""
+):
     """An attempt so many minutes ago."""
+    made = {"position": position, "status": status, "error": error, "milliseconds": 7}
     at = timezone.now() - timedelta(minutes=minutes)
-    return DeliveryAttempt.objects.create(
-        subscription=webhook, position=position, at=at, milliseconds=7, status=status
-    )
+    return DeliveryAttempt.objects.create(subscription=webhook, at=at, **made)
 
 
 def shown(answer) -> list[str]:
@@ -246,8 +238,9 @@ def shown(answer) -> list[str]:
     return [" ".join(html.unescape(pages.TAGS.sub(" ", li)).split()) for li in listed.split("<li")]
 
 
-def test_attempts_name_their_events_and_show_what_is_sent_of_them(engine_and_bot, owner):
-    desk, bot = engine_and_bot
+def test_attempts_name_their_events_and_show_what_is_sent_of_them(desk, owner):
+    connect(desk=desk, venue="Kraken", actor=SYSTEM)
+    bot = factories.a_bot(desk)
     webhook = an_active_webhook(desk)
     push(tradingview(bot), secret=bot.secret)
     filled = Event.objects.latest("position")
@@ -379,19 +372,23 @@ def test_a_url_that_never_answered_a_test_gets_nothing_again(desk, owner):
 # --- The state ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("ahead", "said"),
-    [(timedelta(minutes=10), "we try again in 10 minutes."), (timedelta(0), "we try again soon.")],
-)
-def test_the_page_says_when_a_failed_delivery_is_tried_again(desk, owner, ahead, said):
+def test_the_page_says_when_a_failed_delivery_is_tried_again(desk, owner):
     webhook = a_failing_webhook(desk)
     with time_machine.travel(timezone.now(), tick=False):
-        Subscription.objects.update(next_attempt_at=timezone.now() + ahead)
-        assert said in pages.words(owner.get(at(webhook)))
+        for minutes, said in ((10, "we try again in 10 minutes."), (0, "we try again soon.")):
+            ahead = timezone.now() + timedelta(minutes=minutes)
+            Subscription.objects.update(next_attempt_at=ahead)
+            assert said in pages.words(owner.get(at(webhook)))
 
 
-def test_the_desks_page_says_that_a_webhook_fails_or_is_disabled(desk, owner):
+def test_the_desks_page_says_that_a_webhook_is_not_verified_fails_or_is_disabled(desk, owner):
+    let_fail(a_webhook(desk, name="Orders"), 10)
     webhook = a_failing_webhook(desk)
+    said = "The webhook Orders to hooks.example.com is not verified"
+    assert said not in pages.words(owner.get("/desk"))
+    actions.note_failing(timezone.now())
+    for page in ("/desk", "/activity"):
+        assert said in pages.words(owner.get(page))
     assert "The webhook to hooks.example.com fails." in pages.words(owner.get("/desk"))
     actions.disable(webhook=webhook, reason=DisabledReason.FAILED)
     assert "is disabled. Its events wait." in pages.words(owner.get("/desk"))
@@ -407,6 +404,7 @@ def test_its_buttons_do_what_they_say(desk, owner):
     factories.a_card()
     behind = press(owner, webhook, "again", position=2)
     assert "evt_2 and everything after it" in pages.words(behind)
+    assert "continues after evt_1." in pages.words(owner.get("/activity"))
     assert Subscription.objects.get().cursor_position == 1
     head = Head.objects.get().position
     for act, position in (
@@ -419,16 +417,6 @@ def test_its_buttons_do_what_they_say(desk, owner):
     ):
         assert pages.problem(press(owner, webhook, act, position=position)) == "invalid"
     assert Head.objects.get().position == head
-
-
-def test_the_activity_says_what_changed_in_the_words_of_the_page(desk, owner):
-    webhook = an_active_webhook(desk)
-    owner.post(at(webhook, "change"), {"url": f"{URL}/other", "groups": ["fills"]})
-    assert "A test is on its way." in pages.words(owner.get(at(webhook)))
-    press(owner, webhook, "again", position=2)
-    page = pages.words(owner.get("/activity"))
-    assert "was changed: the events that it gets and its URL." in page
-    assert "continues after evt_1." in page
 
 
 def test_the_activity_shows_the_host_of_a_webhook_that_is_there_and_the_log_names_none(desk, owner):
@@ -468,14 +456,13 @@ def ask_to_skip(browser: Client, webhook: Subscription, which: str = ""):
 def test_skipping_says_what_it_skips_asks_first_and_tells_the_activity(desk, owner):
     webhook = an_active_webhook(desk, "automation.created", "card.published")
     assert "Nothing waits" in pages.words(ask_to_skip(owner, webhook)[0])
-    for name in ("one", "two"):
-        add_automation(desk=desk, name=name, actor=SYSTEM)
+    add_bots(desk, 2)
     factories.a_desk(), factories.a_card()
     asked, until = ask_to_skip(owner, webhook)
     what = "This skips 3 events (Bots 2, Cards and elections 1)."
     assert what in pages.words(asked)
     assert "were skipped" not in pages.words(owner.get("/activity"))
-    add_automation(desk=desk, name="three", actor=SYSTEM)  # after the question
+    add_bots(desk)  # after the question
     said = owner.post(at(webhook, "skip"), {"until": until}, follow=True)
     assert "3 events were skipped." in pages.words(said)
     assert "Waiting 1 event" in pages.words(said)
@@ -486,21 +473,18 @@ def test_skipping_says_what_it_skips_asks_first_and_tells_the_activity(desk, own
 
 def test_the_next_event_alone_is_skipped(desk, owner):
     webhook = an_active_webhook(desk, "automation.created")
-    for name in ("one", "two"):
-        add_automation(desk=desk, name=name, actor=SYSTEM)
+    add_bots(desk, 2)
     asked, until = ask_to_skip(owner, webhook, "?next")
     assert "Skip the next event?" in pages.words(asked)
     assert "This skips 1 event (Bots)." in pages.words(asked)
     said = owner.post(at(webhook, "skip"), {"until": until}, follow=True)
     assert "1 event was skipped." in pages.words(said)
     assert "Waiting 1 event" in pages.words(said)
-    assert "1 event was skipped for the webhook to" in pages.words(owner.get("/activity"))
 
 
 def test_more_events_than_anybody_counts_are_skipped(desk, owner, monkeypatch):
     webhook = an_active_webhook(desk, "automation.created")
-    for name in ("one", "two", "three"):
-        add_automation(desk=desk, name=name, actor=SYSTEM)
+    add_bots(desk, 3)
     for module in ("models", "actions", "pages"):
         monkeypatch.setattr(f"signals.webhooks.{module}.MAX_LAG", 2)
     asked, until = ask_to_skip(owner, webhook)
@@ -539,9 +523,12 @@ def test_what_is_left_as_it_was_does_not_change(desk, owner):
     owner.post(at(webhook, "change"), {"url": "", "groups": ["fills"]})
     found = Subscription.objects.get()
     assert (found.kinds, found.decrypt(), found.state) == (["signal.filled"], URL, "active")
-    owner.post(at(webhook, "change"), {"url": "https://new.example/", "groups": ["fills"]})
+    owner.post(at(webhook, "change"), {"url": "https://new.example/", "groups": ["bots"]})
     found = Subscription.objects.get()
     assert (found.decrypt(), found.state) == ("https://new.example/", "unverified")
+    said = "was changed: the events that it gets and its URL."
+    assert said in pages.words(owner.get("/activity"))
+    assert "A test is on its way." in pages.words(owner.get(at(webhook)))
 
 
 def test_a_secret_is_replaced_with_an_overlap(desk, owner):
@@ -574,18 +561,13 @@ def test_sending_again_is_limited_together_with_the_api_and_skipping_is_not(sett
         refused = owner.post(at(webhook, page), form)
         assert (refused.status_code, pages.problem(refused)) == (429, "rate_limited")
     assert owner.post(at(webhook, "act"), {"act": "test"}).status_code == 302
-    assert (
-        owner.post(at(webhook, "skip"), {"until": Head.objects.get().position}).status_code == 302
-    )
+    until = {"until": Head.objects.get().position}
+    assert owner.post(at(webhook, "skip"), until).status_code == 302
 
 
 def test_an_attempt_says_that_an_answer_was_no_proof(desk, owner):
     webhook = a_webhook(desk)
-    attempt = DeliveryAttempt(
-        subscription=webhook, at=timezone.now(), milliseconds=7, status=200, error=Fault.UNPROVEN
-    )
-    attempt.keep_answer(b"ok")
-    attempt.save()
+    attempt(webhook, None, 200, error=Fault.UNPROVEN)
     page = html.unescape(pages.source(owner.get(at(webhook))))
     assert "It did not prove that it knows the secret:" in page
     assert 'class="verdict refused"' in page
@@ -653,12 +635,10 @@ def test_staff_skip_what_waits_for_the_platforms_and_the_event_names_them(staff)
     asked = staff.get(control("skip", webhook))
     assert "This skips 1 event (Webhooks)." in pages.words(asked)
     until = asked.context["form"]["until"].value()
-    later = a_webhook(None)  # its event comes after the question
+    a_webhook(None)  # its event comes after the question
     shown = staff.post(control("skip", webhook), {"until": until}, follow=True)
     assert "1 event was skipped." in pages.words(shown)
-    moved = Subscription.objects.get(pk=webhook.pk)
-    assert moved.cursor_position == until
-    assert later.cursor_position > until
+    assert Subscription.objects.get(pk=webhook.pk).cursor_position == until
     event = Event.objects.get(kind=Kind.SUBSCRIPTION_REWOUND)
     assert event.actor_id == User.objects.get(is_staff=True).staff_id
     assert event.data["skipped"] == 1
