@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import uvloop
-from django.db import connection
+from django.db import connection, transaction
+from django.db.models import QuerySet
 
 from desks.models import Desk
 from events.actors import SYSTEM
@@ -146,6 +147,19 @@ def subscribe(url: str, desk: Desk | None = None, kinds: Sequence[str] = ()) -> 
     )
     row.refresh_from_db()
     return secret, row
+
+
+@contextmanager
+def locked(rows: QuerySet[Any]) -> Iterator[None]:
+    """Holds the locks of these rows until the block ends."""
+    with transaction.atomic():
+        list(rows.select_for_update())
+        yield
+
+
+def current(row: Subscription) -> Subscription:
+    row.refresh_from_db()
+    return row
 
 
 def until(holds: Callable[[], Any], limit: float = LIMIT, pause: float = 0.02) -> Any:

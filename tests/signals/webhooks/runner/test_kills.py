@@ -57,10 +57,6 @@ execute_from_command_line(["manage.py", "deliver"])
 """
 
 
-def quick(handler, request):
-    reply()(handler, request)
-
-
 def slow(handler, request):
     time.sleep(0.05)
     reply(200, b"ok")(handler, request)
@@ -174,7 +170,7 @@ def test_nothing_is_lost_or_signed_wrongly_and_first_deliveries_are_in_order(tmp
     desks = [a_ready_desk(card) for _ in range(DESKS)]
     stage = Stage(tmp_path)
     with ExitStack() as stack:
-        heard = [stack.enter_context(endpoint(one)) for one in (quick, slow, flaky, hanging_up)]
+        heard = [stack.enter_context(endpoint(one)) for one in (reply(), slow, flaky, hanging_up)]
         subscribed = [
             (found, *subscribe(found.url(f"/{number}"), desk), number)
             for number, (desk, found) in enumerate(

@@ -36,15 +36,16 @@ from signals.webhooks.runner.pending_events import read_alone
 from signals.webhooks.runner.rates import Rates
 from tests.factories import a_bot, a_card, a_desk, a_ready_desk
 from tests.signals.outbound.listeners import endpoint, reply, taking
-from tests.signals.webhooks.runner.stage import LIMIT, close_connections, subscribe, until
+from tests.signals.webhooks.runner.stage import (
+    LIMIT,
+    close_connections,
+    current,
+    subscribe,
+    until,
+)
 from tests.signals.webhooks.stage import let_fail
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def desk(db):
-    return a_ready_desk(a_card())
 
 
 @pytest.fixture
@@ -82,11 +83,6 @@ def run(leased):
 def time_passes(row):
     past = Now() - timedelta(seconds=1)
     Subscription.objects.filter(pk=row.pk).update(leased_until=past, next_attempt_at=past)
-
-
-def current(row):
-    row.refresh_from_db()
-    return row
 
 
 def test_a_lease_is_for_one_runner(row):
@@ -232,16 +228,6 @@ def test_what_came_during_a_pause_is_due_if_a_session_went_on_through_pause_and_
     actions.resume(webhook=row, actor=SYSTEM)
     end(leased, position=leased.position, pause=None)
     assert due(10) == [(row.pk, False)]
-
-
-def test_a_failure_waits_although_there_is_news(row):
-    (leased,) = take(row)
-    end(leased, pause=timedelta(seconds=30), failures=1, status=500)
-    found = current(row)
-    assert (found.failures, found.leased_until) == (1, None)
-    assert found.failing_since <= timezone.now() < found.next_attempt_at
-    assert take(row) == []
-    assert due(10) == []
 
 
 def test_failures_before_a_pause_and_a_resume_count_from_a_time_again(row):
@@ -420,6 +406,13 @@ def unverified(desk, settings):
         yield found, secret, row
 
 
+def run_a_test(row):
+    """What a runner does when a test is asked for."""
+    actions.request_test(webhook=row)
+    (leased,) = take(row)
+    finish([run(leased)])
+
+
 def look(row):
     """What a runner does with the row, once its time has come. Returns the pause until the next."""
     time_passes(row)
@@ -472,9 +465,7 @@ def test_one_that_is_asked_for_is_sent_at_once_and_a_new_url_begins_anew(unverif
     found, _, row = unverified
     found.answer = reply(503, Retry_After="3600")
     assert look(row) > timedelta(minutes=59)
-    actions.request_test(webhook=row)
-    (leased,) = take(row)
-    finish([run(leased)])
+    run_a_test(row)
     assert (current(row).failures, len(found.requests)) == (2, 2)
     actions.change(webhook=row, url=found.url("/new"), actor=SYSTEM)
     assert (current(row).failures, last_test_of(row), row.not_before) == (0, None, None)
@@ -513,9 +504,7 @@ def test_a_test_that_succeeds_shortens_the_schedule_and_not_the_endpoints_retry_
     later = timezone.now() + timedelta(hours=3)
     Subscription.objects.update(failures=7, next_attempt_at=later)
     found.answer = taking(secret)
-    actions.request_test(webhook=row)
-    (leased,) = take(row)
-    finish([run(leased)])
+    run_a_test(row)
     assert (current(row).failures, last_test_of(row)["status"]) == (7, 200)
     a_bot(desk)
     if retry_after == "0":
@@ -532,9 +521,7 @@ def test_a_retry_after_holds_for_the_first_event_too(desk, unverified):
     found.answer = reply(503, Retry_After="3600")
     look(row)
     found.answer = taking(secret)
-    actions.request_test(webhook=row)
-    (leased,) = take(row)
-    finish([run(leased)])
+    run_a_test(row)
     a_bot(desk)
     assert (current(row).state, take(row)) == (State.ACTIVE, [])
     assert row.next_attempt_at > timezone.now() + timedelta(minutes=58)

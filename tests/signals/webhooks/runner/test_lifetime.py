@@ -4,26 +4,17 @@ import base64
 import hashlib
 import hmac
 import json
-import threading
-from datetime import timedelta
 from ipaddress import ip_network
 
 import pytest
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
-from desks.actions import add_automation
-from events.actors import SYSTEM
-from events.models import Event
-from signals.outbound import guarded_client
-from signals.webhooks import actions
 from signals.webhooks.models import Subscription
-from signals.webhooks.runner import delivery
 from tests import client
 from tests.described import described
-from tests.factories import a_ready_desk
 from tests.signals.outbound.listeners import endpoint, reply
-from tests.signals.webhooks.runner.stage import LIMIT, running, subscribe, until
-from tests.signals.webhooks.stage import act, create, of
+from tests.signals.webhooks.runner.stage import running, until
+from tests.signals.webhooks.stage import act, add_bots, create, of
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
@@ -57,14 +48,14 @@ class Receiver:
             reply(410 if self.gone else 204)(handler, request)
 
 
-def test_test_failure_resend_skip_replay_and_rotation(card):
-    desk, receiver = a_ready_desk(card), Receiver()
+def test_test_failure_resend_skip_replay_and_rotation(desk):
+    receiver = Receiver()
     owner = client.signed_in(desk.user, "password")
 
     def a_bot():
         """Makes an event. Returns its id."""
-        add_automation(desk=desk, name="Chart", actor=SYSTEM)
-        return Event.objects.latest("position").id
+        [position] = add_bots(desk)
+        return f"evt_{position}"
 
     def read():
         return owner.get(of(Subscription.objects.get())).json()
@@ -130,8 +121,8 @@ def attempts(owner, webhook):
     return listed
 
 
-def test_a_single_event_reaches_a_paused_webhook_and_a_410_disables_only_an_active_one(card):
-    desk, receiver = a_ready_desk(card), Receiver()
+def test_a_single_event_reaches_a_paused_webhook_and_a_410_disables_only_an_active_one(desk):
+    receiver = Receiver()
     owner = client.signed_in(desk.user, "password")
     with endpoint(receiver) as found:
         made = create(owner, {"url": found.url(), "kinds": ["card.retired"]}).json()
@@ -148,47 +139,3 @@ def test_a_single_event_reaches_a_paused_webhook_and_a_410_disables_only_an_acti
             act(owner, webhook, "resend", event=event)
             until(lambda: Subscription.objects.get().reason == "gone")
     assert receiver.taken == [event, event]
-
-
-def test_an_event_asked_for_while_it_is_sent_is_sent_again_and_a_skip_repeats_nothing(
-    card, monkeypatch
-):
-    monkeypatch.setattr(guarded_client, "TIMEOUT", 2 * LIMIT)
-    monkeypatch.setattr(delivery, "LEASE", timedelta(seconds=4 * LIMIT))
-    desk, heard, held, goes_on = a_ready_desk(card), [], set(), threading.Event()
-
-    def answer(handler, request):
-        heard.append(json.loads(request.body)["data"]["position"])
-        if heard[-1] in held:
-            goes_on.wait(LIMIT)
-        reply(204)(handler, request)
-
-    def a_bot():
-        add_automation(desk=desk, name="Chart", actor=SYSTEM)
-        return Event.objects.latest("position").position
-
-    def current():
-        row.refresh_from_db()
-        return row
-
-    with endpoint(answer) as found, running():
-        row = subscribe(found.url(), desk, ["automation.created"])[1]
-        first = a_bot()
-        until(lambda: heard == [first] and current().cursor_position >= first)
-        held.add(first)
-        for times in (2, 3):  # the second time while it is sent
-            actions.resend(webhook=row, position=first)
-            until(lambda times=times: len(heard) >= min(times, 2))
-        goes_on.set()
-        until(lambda: heard == [first] * 3 and not current().resends)
-
-        actions.pause(webhook=row, actor=SYSTEM)
-        second, third, fourth = a_bot(), a_bot(), a_bot()
-        held.add(third)
-        goes_on.clear()
-        actions.resume(webhook=row, actor=SYSTEM)
-        until(lambda: heard[-1] == third)  # the one before it is delivered and not saved
-        actions.skip(webhook=current(), until=actions.next_position(current()), actor=SYSTEM)
-        goes_on.set()
-        until(lambda: current().cursor_position >= fourth and not row.leased_until)
-        assert heard[3:] == [second, third, fourth]

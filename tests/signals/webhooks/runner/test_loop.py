@@ -2,13 +2,11 @@
 
 import asyncio
 import logging
-import threading
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from django.db import connection, transaction
+from django.db import connection  # noqa: F401 - for skipif
 from django.utils import timezone
 
 from events.models import Head
@@ -19,7 +17,8 @@ from signals.webhooks.runner.delivery import NO_PAUSE, Lease, Session, lease
 from signals.webhooks.runner.loop import Connections, Runner
 from signals.webhooks.runner.rates import Rates
 from tests.factories import a_desk
-from tests.signals.webhooks.runner.stage import LIMIT, close_connections, subscribe
+from tests.notices import elsewhere
+from tests.signals.webhooks.runner.stage import LIMIT, close_connections, locked, subscribe
 
 
 def run(test: Callable[[Runner], Awaitable[Any]]) -> Any:
@@ -102,14 +101,6 @@ def test_what_cannot_be_saved_while_the_database_is_away_is_saved_later(caplog):
 @pytest.mark.skipif("connection.vendor != 'postgresql'", reason="SQLite locks no rows")
 def test_a_webhook_whose_row_was_locked_for_a_moment_waits_again():
     row = subscribe("https://a.example/")[1]
-    is_locked, goes_on = threading.Event(), threading.Event()
-
-    def lock() -> None:
-        with transaction.atomic():
-            Subscription.objects.select_for_update().get(pk=row.pk)
-            is_locked.set()
-            goes_on.wait(LIMIT)
-        connection.close()
 
     async def test(runner: Runner) -> None:
         runner._queue.add([row.pk])
@@ -118,14 +109,8 @@ def test_a_webhook_whose_row_was_locked_for_a_moment_waits_again():
             await asyncio.sleep(0.01)
         assert waiting == [row.pk]
 
-    with ThreadPoolExecutor(1) as other:
-        locking = other.submit(lock)
-        assert is_locked.wait(LIMIT)
-        try:
-            run(test)
-        finally:
-            goes_on.set()
-        locking.result()
+    with elsewhere(locked(Subscription.objects.filter(pk=row.pk))):
+        run(test)
 
 
 @pytest.mark.django_db(transaction=True)

@@ -2,17 +2,15 @@
 
 import asyncio
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from datetime import timedelta
 from ipaddress import ip_network
 from typing import Any
 
 import pytest
-from django.db import connection, transaction
+from django.db import connection  # noqa: F401 - for skipif
 from django.utils import timezone
 
-from desks.actions import add_automation
 from events.actors import SYSTEM
 from events.http.cursors import log_cursor
 from events.models import Head
@@ -21,15 +19,19 @@ from signals.webhooks import actions
 from signals.webhooks.models import DeliveryAttempt
 from signals.webhooks.runner.rates import NAME_PREFIX, Rates, forget_old, rate_names, take
 from tests.factories import a_card, a_ready_desk
+from tests.notices import elsewhere
 from tests.signals.outbound.listeners import LOOPBACK, OTHER_LOOPBACK, endpoint
 from tests.signals.webhooks.runner.oracle import must_hear
 from tests.signals.webhooks.runner.stage import (
     close_connections,
+    current,
+    locked,
     runners,
     running,
     subscribe,
     until,
 )
+from tests.signals.webhooks.stage import add_bots
 
 OFF = "off"
 HISTORY = 30  # events of each desk
@@ -49,8 +51,7 @@ def heard(allowed):
 
 def a_desk_with_a_history():
     desk = a_ready_desk(a_card())
-    for _ in range(HISTORY):
-        add_automation(desk=desk, name="Chart", actor=SYSTEM)
+    add_bots(desk, HISTORY)
     return desk
 
 
@@ -58,11 +59,6 @@ def replay(found, desk, host=LOOPBACK):
     """A webhook of the desk that has its whole history to send."""
     _, row = subscribe(found.url(host=host), desk)
     actions.rewind(webhook=row, after=log_cursor(row.cursor_epoch, 0), actor=SYSTEM)
-    return row
-
-
-def current(row):
-    row.refresh_from_db()
     return row
 
 
@@ -97,7 +93,7 @@ class TestRunners:
         subscribe(platform.url())
         rates: Any = {"DELIVERY_HOST_RATE": "20/second", "DELIVERY_DESK_RATE": OFF}
         with runners(tmp_path, 2, **rates):
-            add_automation(desk=desks[0], name="Chart", actor=SYSTEM)
+            add_bots(desks[0])
             until(have(1, platform))  # a runner is up
             began = timezone.now()
             rows = [replay(found, desk) for found, desk in zip(ports, desks, strict=True)]
@@ -217,15 +213,6 @@ class TestTake:
         in_use, unused = rate_names("a.example", 1).desk, rate_names("a.example", 2).desk
         old = timezone.now() - timedelta(hours=2)
         Rate.objects.bulk_create([Rate(name=name, used_until=old) for name in (in_use, unused)])
-        with ThreadPoolExecutor(1) as other, transaction.atomic():
-            Rate.objects.select_for_update().get(name=in_use)
-            other.submit(_forget_old).result()
+        with elsewhere(locked(Rate.objects.filter(name=in_use))):
+            forget_old()
         assert Rate.objects.get(name__startswith=NAME_PREFIX).name == in_use
-
-
-def _forget_old():
-    """Forgets in a connection of its own, which ends with this thread."""
-    try:
-        forget_old()
-    finally:
-        connection.close()

@@ -17,10 +17,10 @@ from events.models import Event, Head
 from signals.webhooks import actions
 from signals.webhooks.models import DeliveryAttempt, DisabledReason, State, Subscription
 from tests import client
-from tests.factories import a_bot, a_card, a_desk_token, a_ready_desk
+from tests.factories import a_bot, a_desk_token
 from tests.signals.outbound.listeners import endpoint, reply, taking
 from tests.signals.webhooks.runner.oracle import first_heard, heard, must_hear
-from tests.signals.webhooks.runner.stage import runners, running, subscribe, until
+from tests.signals.webhooks.runner.stage import current, runners, running, subscribe, until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
@@ -28,11 +28,6 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 @pytest.fixture(autouse=True)
 def allowed(settings):
     settings.DELIVERY_ALLOW = [ip_network("127.0.0.0/8")]
-
-
-def current(row):
-    row.refresh_from_db()
-    return row
 
 
 def rests(row):
@@ -60,12 +55,11 @@ def test_one_thread_for_requests_is_enough_for_a_runner(tmp_path, desk):
             until(lambda: rests(row))
 
 
-def test_everybody_hears_what_the_feed_shows_them_in_order_and_verified(card):
-    desk, other = a_ready_desk(card), a_ready_desk(card)
+def test_everybody_hears_what_the_feed_shows_them_in_order_and_verified(card, desk, stranger):
     token = a_desk_token(desk)
     with endpoint() as ours, endpoint() as theirs, endpoint() as platform, endpoint() as some:
         secret, row = subscribe(ours.url("/a?b=c"), desk)
-        their_secret, their_row = subscribe(theirs.url(), other)
+        their_secret, their_row = subscribe(theirs.url(), stranger)
         every_secret, every_row = subscribe(platform.url())
         subscribe(some.url(), kinds=["card.retired"])
         starts = {one: one.cursor_position for one in (row, their_row, every_row)}
@@ -89,15 +83,13 @@ def test_everybody_hears_what_the_feed_shows_them_in_order_and_verified(card):
         )
         assert [json.loads(one.body)["data"] for one in ours.requests] == shown.json()["events"]
     assert {one.path for one in ours.requests} == {"/a?b=c"}
-    found = current(row)
-    assert (found.last_status, found.failures, found.leased_until) == (204, 0, None)
+    assert (current(row).last_status, row.failures, row.leased_until) == (204, 0, None)
     assert DeliveryAttempt.objects.filter(subscription=row, status=204).count() == len(
         ours.requests
     )
 
 
-def test_a_failure_stops_at_its_event_and_resuming_loses_nothing(card):
-    desk = a_ready_desk(card)
+def test_a_failure_stops_at_its_event_and_resuming_loses_nothing(desk):
     broken = [True]
 
     def answer(handler, request):
@@ -126,9 +118,8 @@ def test_a_failure_stops_at_its_event_and_resuming_loses_nothing(card):
     assert row.failing_since is None
 
 
-def test_what_ends_a_subscription(card):
+def test_what_ends_a_subscription(desk):
     """410, 75 hours of failures only, and a cursor of another epoch."""
-    desk = a_ready_desk(card)
     with endpoint(reply(410)) as gone, endpoint(reply(500)) as failing, endpoint() as well:
         _, gone_row = subscribe(gone.url(), desk)
         _, failing_row = subscribe(failing.url(), desk)
@@ -151,25 +142,6 @@ def test_what_ends_a_subscription(card):
     assert {one["data"]["reason"] for one in told} == set(DisabledReason)
 
 
-def test_a_proven_test_makes_a_new_subscription_active(card):
-    desk = a_ready_desk(card)
-    with endpoint() as found:
-        secret, row = actions.create(desk=desk, url=found.url(), kinds=[], actor=SYSTEM)
-        found.answer = taking(secret)
-        a_bot(desk)
-        with running():
-            until(lambda: current(row).state == State.ACTIVE)
-            until(
-                lambda: (
-                    len(found.requests) == 1 + len(must_hear(row, row.cursor_position))
-                    or rests(row)
-                )
-            )
-        first, *rest = found.requests
-        assert json.loads(first.body)["type"] == "subscription.test"
-        assert heard(rest, [secret])
-
-
 def echo(handler, request):
     reply(200, request.body, Retry_After="3600")(handler, request)
 
@@ -181,8 +153,7 @@ def reflect(handler, request):
     reply(200, answer, Retry_After="3600")(handler, request)
 
 
-def test_a_stranger_is_never_verified_and_gets_nothing_but_tests(card):
-    desk = a_ready_desk(card)
+def test_a_stranger_is_never_verified_and_gets_nothing_but_tests(desk):
     moved = reply(307, Location="https://a.example/", Retry_After="3600")
     # Each asks for an hour: nothing is tried again in this test.
     ok, empty = reply(200, b"ok", Retry_After="3600"), reply(204, Retry_After="3600")
@@ -212,9 +183,8 @@ def test_a_stranger_is_never_verified_and_gets_nothing_but_tests(card):
         assert (attempt.error, attempt.is_success) == ("unproven", False)
 
 
-def test_an_active_one_stays_active_and_goes_on_if_a_test_is_not_proven(card):
+def test_an_active_one_stays_active_and_goes_on_if_a_test_is_not_proven(desk):
     """Also one that was verified before endpoints had to prove anything."""
-    desk = a_ready_desk(card)
     with endpoint() as found:
         secret, row = subscribe(found.url(), desk)
         start = row.cursor_position
@@ -229,9 +199,8 @@ def test_an_active_one_stays_active_and_goes_on_if_a_test_is_not_proven(card):
     assert DeliveryAttempt.objects.get(subscription=row, position=None).error == "unproven"
 
 
-def test_changes_take_effect_and_what_was_in_flight_counts_for_nothing(card):
+def test_changes_take_effect_and_what_was_in_flight_counts_for_nothing(desk):
     """Rewinding, pausing and a new secret, while messages are under way."""
-    desk = a_ready_desk(card)
     with endpoint() as found, running(2):
         secret, row = subscribe(found.url(), desk)
         start = row.cursor_position
@@ -266,8 +235,7 @@ def test_changes_take_effect_and_what_was_in_flight_counts_for_nothing(card):
 
 
 @pytest.mark.processes
-def test_a_stop_finishes_what_is_in_flight_and_leaves_nothing_leased_or_too_much(tmp_path, card):
-    desk = a_ready_desk(card)
+def test_a_stop_finishes_what_is_in_flight_and_leaves_nothing_leased_or_too_much(tmp_path, desk):
     running = []
 
     def stop_meanwhile(handler, request):
@@ -287,8 +255,3 @@ def test_a_stop_finishes_what_is_in_flight_and_leaves_nothing_leased_or_too_much
         assert (current(row).leased_until, row.cursor_position) == (None, heard_until)
         assert len(found.requests) < 5
         assert row.attempts.count() == 50
-
-
-@pytest.fixture
-def card(db):
-    return a_card()
