@@ -82,9 +82,7 @@ def made_up_headers(dice: random.Random) -> dict[str, str]:
 
 
 @pytest.mark.skipif("connection.vendor != 'sqlite'", reason="it asks no database: once is enough")
-def test_made_up_credential_headers_are_401_without_a_query(
-    django_assert_num_queries,
-):
+def test_made_up_credential_headers_are_401_without_a_query(django_assert_num_queries):
     dice, authentication = random.Random(20261120), SignerAuthentication()
     blank = APIRequestFactory().post(HOOK, b"{}", content_type="application/json")
     whole = dict(blank.META)

@@ -38,13 +38,9 @@ HISTORY = 30  # events of each desk
 
 
 @pytest.fixture
-def allowed(settings):
-    settings.DELIVERY_ALLOW = [ip_network("127.0.0.0/8")]
-
-
-@pytest.fixture
-def heard(allowed):
+def heard(settings):
     """Makes endpoints that listen until the end of the test."""
+    settings.DELIVERY_ALLOW = [ip_network("127.0.0.0/8")]
     with ExitStack() as stack:
         yield lambda address=LOOPBACK: stack.enter_context(endpoint(address=address))
 
