@@ -110,11 +110,6 @@ def later_migrations() -> dict[tuple[str, str], migrations.Migration]:
     return {key: one for key, one in on_disk.items() if key[0] in APPS and key[1] != FIRST}
 
 
-def test_each_app_has_its_first_migration():
-    on_disk = MigrationLoader(None).disk_migrations
-    assert {app for app, name in on_disk if name == FIRST} >= set(APPS)
-
-
 def test_old_code_can_insert_rows_while_a_later_migration_is_applied():
     found = {key: unsafe_columns(migration) for key, migration in later_migrations().items()}
     assert {key: columns for key, columns in found.items() if columns} == {}

@@ -84,13 +84,3 @@ def test_no_string_names_a_model_or_a_route_of_an_app_above():
 def test_an_arrow_back_is_found(line):
     assert len(arrows_back("desks", line)) == 1
     assert arrows_back("config", line) == []
-
-
-def test_every_route_that_the_test_looks_up_is_one():
-    assert {"bots", "tokens", "hook", "events"} <= dict(routes(get_resolver().url_patterns)).keys()
-
-
-def test_nothing_hangs_attributes_on_a_request_that_its_type_does_not_have():
-    """``events.http.requests`` declares what the service notes about a request."""
-    hung = re.compile(r"request\.\w+ = .*type: ignore\[attr-defined\]|setattr\(request")
-    assert [str(path) for path in FILES if hung.search(path.read_text())] == []
