@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from config.catalog import CatalogView
 from events.http.api_view import ApiView
 from tests.client import CATALOG, DESKS, EVENTS, HOOK, JSON, ME, TOKENS, deploy_path
 
@@ -51,22 +50,3 @@ def test_an_error_before_the_view_begins_is_one_answer_with_every_header(monkeyp
     assert response["X-Request-Id"] == response.json()["requestId"]
     assert response["X-Content-Type-Options"] == "nosniff"
     assert response["Cache-Control"] == "no-store"
-
-
-def test_the_api_reads_no_cookie():
-    browser = Client()
-    browser.cookies["session"] = "x"
-    assert "COOKIES" not in vars(browser.get(ME).wsgi_request)
-
-
-def test_a_response_keeps_a_security_header_of_its_own(monkeypatch):
-    def get(self: Any, request: Any) -> Any:
-        response = original(self, request)
-        response["Referrer-Policy"] = "no-referrer"
-        return response
-
-    original = CatalogView.get
-    monkeypatch.setattr(CatalogView, "get", get)
-    response = Client().get(CATALOG)
-    assert response["Referrer-Policy"] == "no-referrer"
-    assert response["X-Frame-Options"] == "DENY"
