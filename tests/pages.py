@@ -9,6 +9,9 @@ PROBLEM = re.compile(r'<p class="eyebrow">.*?<code>([a-z_]+)</code>', re.DOTALL)
 COPIED = re.compile(r'<pre[^>]* data-copy="[^"]*">(.*?)</pre>', re.DOTALL)
 ERRORS = re.compile(r'<ul class="errorlist[^"]*"[^>]*>(.*?)</ul>', re.DOTALL)
 EVENT = re.compile(r'<li class="\w+" id="evt_\d+">\s*<a (class="said".*?)</a>', re.DOTALL)
+INLINE = re.compile(
+    r'<script(?![^>]*(?: src=|type="application/json"))|<style|\sstyle=|\son[a-z]+="'
+)
 TAGS = re.compile(r"<[^>]+>")
 
 
@@ -41,6 +44,11 @@ def fields(response: Response) -> list[str]:
     """The names of the form fields of a page."""
     main = source(response).partition("<main")[2]
     return re.findall(r'<(?:input|select|textarea)[^>]* name="([^"]+)"', main)
+
+
+def inline(response: Response) -> list[str]:
+    """What the policy blocks: inline scripts, styles and handlers."""
+    return INLINE.findall(source(response))
 
 
 def lines(response: Response) -> list[str]:

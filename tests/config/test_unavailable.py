@@ -12,7 +12,7 @@ from django.test import Client
 from desks.models import Desk
 from events.models import Head
 from tests import patience, staff
-from tests.client import DESKS, EVENTS, HOOK, get, push, signed_in
+from tests.client import DESKS, HOOK, get, push, signed_in
 from tests.factories import PASSWORD, UserFactory, a_platform_token
 from tests.pages import problem, words
 from tests.signals.bodies import fanout
@@ -34,14 +34,6 @@ def away(of=""):
 
     with connection.execute_wrapper(refuse):
         yield
-
-
-def test_the_api_asks_to_come_again():
-    token = a_platform_token()
-    with away():
-        for answer in (get(EVENTS, token), push(fanout(), token)):
-            assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
-            assert answer["Retry-After"] == "1"
 
 
 def test_a_page_asks_to_come_again():

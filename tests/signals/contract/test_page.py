@@ -18,9 +18,8 @@ from signals.contract.document import contract
 from signals.contract.page import LIMITS, SHAPES, prefers_page
 from signals.contract.wheel import FILE
 from tests.client import CATALOG, HOOK, JSON, get, push
-from tests.config.test_pages import inline
 from tests.factories import a_card, a_desk, a_platform_token
-from tests.pages import copied, source
+from tests.pages import copied, inline, source
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
