@@ -47,13 +47,6 @@ def test_every_page_of_the_user_is_sent_in_the_theme(owner: Client, theme, colou
     assert META.format("light dark") in pages.source(Client().get("/"))
 
 
-def test_the_control_area_is_sent_in_the_theme(settings):
-    settings.REQUIRE_STAFF_MFA = True
-    browser = staff.a_client()
-    choose(browser, theme="dark")
-    assert META.format("dark") in pages.source(browser.get("/control/"))
-
-
 def test_times_are_shown_in_the_chosen_zone_and_in_nobody_elses(owner: Client, desk, stranger):
     assert " UTC" in pages.source(owner.get("/desk"))
     choose(owner, "Asia/Kolkata")
@@ -72,10 +65,11 @@ def test_what_is_not_offered_is_refused_beside_its_field(owner: Client, fields):
     assert len(pages.errors(page)) == 1
 
 
-def test_an_expiry_stays_in_utc(settings):
+def test_the_control_area_is_in_the_theme_and_an_expiry_stays_in_utc(settings):
     settings.REQUIRE_STAFF_MFA = True
     browser = staff.a_client()
-    choose(browser, "Asia/Kolkata")
+    choose(browser, "Asia/Kolkata", "dark")
+    assert META.format("dark") in pages.source(browser.get("/control/"))
     form = {"name": "x", "scopes": ["read"], "expiresAt": "2099-01-01T00:00"}
     minted = browser.post("/control/tokens/token/mint/", form)
     assert minted.context["record"].expires_at.isoformat() == "2099-01-01T00:00:00+00:00"

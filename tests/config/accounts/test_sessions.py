@@ -155,16 +155,6 @@ def test_every_cookie_is_dead_once_the_password_was_reset_by_mail(desk, paths):
     assert desk.user.check_password(NEW), "a link is of use once"
 
 
-def test_whoever_finds_a_browser_that_is_not_theirs_ends_all_the_others(desk, paths):
-    browser, elsewhere = Client(), Client()
-    for each in (browser, elsewhere):
-        staff.give_password(each, staff.verified(desk.user) if each is browser else desk.user)
-    assert not is_nobodys(elsewhere, paths)
-    browser.post("/accounts/sessions/end/")
-    assert is_nobodys(elsewhere, paths)
-    assert browser.get("/desk").status_code == HTTPStatus.OK
-
-
 def test_staff_who_only_just_gave_a_password_reach_no_page_of_the_control_area(paths, settings):
     settings.REQUIRE_STAFF_MFA = True
     member, browser = factories.a_staff_user(), Client()

@@ -77,12 +77,15 @@ def test_nobody_makes_the_service_forget_who_failed_by_failing_elsewhere(known, 
     [
         (RESET, {"email": UNKNOWN}, 5),
         ("/accounts/password/reset/key/1-set-password/", {"password1": "weak"}, 20),
+        (LOGIN, {"login": UNKNOWN, "password": "wrong"}, 30),
     ],
 )
 def test_the_pages_that_lead_to_an_account_are_limited_for_each_address(path, fields, most):
-    answers = [Client().post(path, fields).status_code for _ in range(most + 1)]
-    assert HTTPStatus.TOO_MANY_REQUESTS not in answers[:most]
-    assert answers[most] == HTTPStatus.TOO_MANY_REQUESTS
+    *answers, refused = [Client().post(path, fields) for _ in range(most + 1)]
+    assert HTTPStatus.TOO_MANY_REQUESTS not in [answer.status_code for answer in answers]
+    assert refused.status_code == HTTPStatus.TOO_MANY_REQUESTS
+    assert int(refused["Retry-After"]) > 0
+    assert "Too many requests" in pages.words(refused)
 
 
 @pytest.mark.parametrize(
@@ -149,6 +152,8 @@ def test_a_closed_account_is_not_told_apart_without_its_password(known):
     User.objects.update(is_active=False)
     closed, unknown = (WAYS["signing in"](address) for address in (KNOWN, UNKNOWN))
     assert pages.words(closed).replace(KNOWN, "x") == pages.words(unknown).replace(UNKNOWN, "x")
+    with_it = Client().post(LOGIN, {"login": KNOWN, "password": PASSWORD}, follow=True)
+    assert "This account is deactivated" in pages.words(with_it)
 
 
 def test_nor_does_who_is_signed_in_learn_it_by_changing_an_address(known):

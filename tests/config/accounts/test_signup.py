@@ -7,7 +7,6 @@ from http import HTTPStatus
 
 import pytest
 import time_machine
-from allauth.account import views as library
 from allauth.account.models import EmailAddress
 from allauth.usersessions.models import UserSession
 from django.contrib.auth.hashers import MD5PasswordHasher, make_password
@@ -87,6 +86,25 @@ def test_the_use_of_the_session_that_a_sign_up_began_is_noted():
     with time_machine.travel(timezone.now() + timedelta(days=1)):
         browser.get("/desk")
         assert UserSession.objects.get().last_seen_at > timezone.now() - timedelta(minutes=1)
+
+
+def test_the_link_is_the_services_own_whatever_host_the_browser_names(settings):
+    settings.BASE_URL = "https://signals.example"
+    sign_up(browser=Client(headers={"Host": "localhost:1"}))
+    assert "https://signals.example/accounts/signup/link/" in mail.outbox[-1].body
+    assert "localhost" not in mail.outbox[-1].body
+
+
+def test_an_address_that_is_none_is_kept_in_the_form_and_gets_no_mail():
+    page = sign_up("nobody@☃.example")
+    assert pages.errors(page)
+    assert 'value="nobody@☃.example"' in pages.source(page)
+    assert not mail.outbox
+
+
+def test_a_form_that_another_site_sent_is_refused():
+    assert sign_up(browser=Client(enforce_csrf_checks=True)).status_code == HTTPStatus.FORBIDDEN
+    assert not mail.outbox
 
 
 def test_signing_up_stores_nothing():
@@ -294,19 +312,6 @@ def test_a_link_that_confirms_another_address_sets_no_password(known):
     assert known.email == "second@example.com"
     assert known.check_password(PASSWORD)
     assert not signed_in(visitor)
-
-
-def test_the_librarys_own_page_makes_no_account():
-    answer = Client().post(SIGN_UP, {"email": ADDRESS, "password1": PASSWORD})
-    assert answer["Location"] == "/accounts/signup/sent/"
-    assert answer.resolver_match.func is not library.signup
-    assert not User.objects.exists()
-
-
-def test_staff_have_no_desk_by_signing_in():
-    member = a_staff_user()
-    staff.with_totp(member)
-    assert not Desk.objects.exists()
 
 
 # --- How often -----------------------------------------------------------------------------------
