@@ -12,6 +12,8 @@ import pytest
 from tests import shared_store, staff
 from tests.client import EVENTS, bearer
 from tests.config.accounts.test_sign_in import LOGIN, TOO_MANY
+from tests.conformance.browser import Browser
+from tests.conformance.client import Service
 from tests.server import Server, manage, serving, serving_beside
 from tokens.forms import FIELD
 
@@ -33,59 +35,38 @@ def server():
 @pytest.fixture(scope="module", autouse=True)
 def session(server) -> httpx2.Cookies:
     """The user's, signed in before other tests close the sign-in by failing at it."""
-    user = server.seed["user"]
-    with Browser(server) as browser:
-        browser.send(LOGIN, login=user["email"], password=user["password"])
-        return httpx2.Cookies(browser.cookies)
+    with browsers(server, 1) as [browser]:
+        browser.sign_in(server.seed["user"])
+        return httpx2.Cookies(browser.http.cookies)
 
 
-class Browser:
-    """A browser's part: a session, and the CSRF token of its form."""
+def send(browser: Browser, path: str, **fields: str) -> httpx2.Response:
+    """Sends a form without looking at its page."""
+    return browser.http.post(path, data={**fields, "csrfmiddlewaretoken": browser.csrf})
 
-    def __init__(self, server: Server, address: str | None = None) -> None:
-        headers = {"X-Forwarded-For": address} if address else {}
-        self._http = httpx2.Client(
-            base_url=server.base_url, headers=headers, trust_env=False, timeout=60
-        )
-        self._http.get(LOGIN)
 
-    def __enter__(self) -> "Browser":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._http.close()
-
-    @property
-    def cookies(self) -> httpx2.Cookies:
-        return self._http.cookies
-
-    def send(self, path: str, **fields: str) -> httpx2.Response:
-        token = self.cookies["csrf"]
-        return self._http.post(path, data={**fields, "csrfmiddlewaretoken": token})
-
-    def insist(self, path: str, **fields: str) -> httpx2.Response:
-        """Sends again while another of this address or account is under way."""
-        while (answer := self.send(path, **fields)).status_code == HTTPStatus.TOO_MANY_REQUESTS:
-            pass
-        return answer
-
-    def get(self, path: str, **headers: str) -> httpx2.Response:
-        return self._http.get(path, headers=headers)
-
-    def enters(self, path: str) -> bool:
-        return self.get(path).status_code == HTTPStatus.OK
+def insist(browser: Browser, path: str, **fields: str) -> httpx2.Response:
+    """Sends again while another of this address or account is under way."""
+    while (answer := send(browser, path, **fields)).status_code == HTTPStatus.TOO_MANY_REQUESTS:
+        pass
+    return answer
 
 
 @contextmanager
 def browsers(server: Server, count: int) -> Iterator[list[Browser]]:
+    """So many browsers that look at the page of the sign-in."""
     with ExitStack() as stack:
-        yield [stack.enter_context(Browser(server)) for _ in range(count)]
+        service = stack.enter_context(Service(server.base_url, server.seed))
+        found = [stack.enter_context(Browser(service)) for _ in range(count)]
+        for browser in found:
+            browser.get(LOGIN)
+        yield found
 
 
 def together(browsers: list[Browser], path: str, **fields: str) -> list[httpx2.Response]:
     """Returns the responses to the same form, sent by all of them at once."""
     with ThreadPoolExecutor(len(browsers)) as pool:
-        return list(pool.map(lambda browser: browser.send(path, **fields), browsers))
+        return list(pool.map(lambda browser: send(browser, path, **fields), browsers))
 
 
 def test_of_browsers_that_send_one_code_to_several_workers_at_once_one_signs_in(server):
@@ -94,10 +75,10 @@ def test_of_browsers_that_send_one_code_to_several_workers_at_once_one_signs_in(
     for _ in range(3):  # where the code ended while they were at it, with another one
         with browsers(server, 4) as four:
             for browser in four:
-                browser.send(LOGIN, login=admin["email"], password=admin["password"])
+                send(browser, LOGIN, login=admin["email"], password=admin["password"])
             code = staff.code_of(admin["totpSecret"])
             together(four, "/accounts/2fa/authenticate/", code=code)
-            entered = sum(browser.enters("/control/") for browser in four)
+            entered = sum(browser.get("/control/").is_success for browser in four)
         if entered:
             break
     assert entered == 1
@@ -107,7 +88,7 @@ def test_wrong_passwords_are_counted_together_by_several_workers(server):
     with browsers(server, 8) as eight:
         login = {"login": server.seed["user"]["email"], "password": "wrong"}
         with ThreadPoolExecutor(len(eight)) as pool:
-            every = list(pool.map(lambda browser: browser.insist(LOGIN, **login), eight))
+            every = list(pool.map(lambda browser: insist(browser, LOGIN, **login), eight))
     answers = [answer.text for answer in every]
     wrong, too_many = (
         sum(said in text for text in answers) for said in ("or password is wrong", TOO_MANY)
@@ -131,8 +112,8 @@ def test_of_one_form_that_is_sent_to_several_workers_at_once_one_makes_a_token(
         if settings:
             served = stack.enter_context(serving_beside(server, **settings))
             manage(served, "createcachetable")
-        browser = stack.enter_context(Browser(served))
-        browser.cookies.update(session)
+        [browser] = stack.enter_context(browsers(served, 1))
+        browser.http.cookies.update(session)
         answer = browser.get(MINT)
         assert answer.status_code == HTTPStatus.OK, answer.headers
         form = {FIELD: KEY.search(answer.text)[1]}
