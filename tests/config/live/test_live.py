@@ -3,13 +3,12 @@
 import json
 import os
 import re
-import secrets
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 
 import httpx2
 import pytest
@@ -20,8 +19,10 @@ from config.live.served_paths import respond
 from config.server.heads import environ_of
 from events.live.streams import Reader
 from tests.client import EVENTS, bearer
+from tests.config.server.test_framing import connected
 from tests.config.server.test_gunicorn import EVERYWHERE, NOT_REQUESTS, REFUSED, SECRET, exchange
 from tests.config.test_settings import KEYS, environment
+from tests.conformance.client import Service
 from tests.server import ADDRESS, METRICS_TOKEN, Server, free_port, process_of, serving_live
 from tokens.crypto import formats
 
@@ -110,10 +111,8 @@ def test_a_stream_begins_with_gunicorns_headers_and_ends_with_its_connection(web
 
 
 def test_without_a_host_it_is_asked_at_its_own_address_as_gunicorn_is(web, live):
-    ports = int(web.environment["PORT"]), int(live.environment["LIVE_PORT"])
-    for port in ports:
-        answer = exchange((ADDRESS, port), b"GET /healthz HTTP/1.0\r\n")
-        assert b" 200 OK\r\n" in answer
+    for each in (web, live):
+        assert b" 200 OK\r\n" in exchange(each, b"GET /healthz HTTP/1.0\r\n")
 
 
 def test_probes_and_metrics_say_how_it_is(live):
@@ -154,8 +153,7 @@ def test_a_list_is_refused_before_a_credential_is_looked_at(web, live, accept, q
 @pytest.mark.parametrize("code", BEFORE)
 def test_what_the_contract_has_before_it_is_told_first(live, code):
     lines = (*BEFORE[code], f"Accept: {LIST['Accept']}", "")
-    port = int(live.environment["LIVE_PORT"])
-    answer = exchange((ADDRESS, port), "\r\n".join(lines).encode())
+    answer = exchange(live, "\r\n".join(lines).encode())
     assert f'"code": "{code}"'.encode() in answer
 
 
@@ -177,21 +175,20 @@ def test_a_list_is_refused_before_any_query(django_assert_num_queries):
 @pytest.mark.parametrize("what", NOT_REQUESTS)
 def test_what_is_not_a_request_is_answered_as_gunicorn_does_and_repeated_nowhere(live, what):
     head, status = NOT_REQUESTS[what]
-    answer = exchange((ADDRESS, int(live.environment["LIVE_PORT"])), head.encode())
+    answer = exchange(live, head.encode())
     assert answer.startswith(f"HTTP/1.1 {status} ".encode())
     assert SECRET.encode() not in answer
     assert SECRET not in live.log.read_text()
 
 
 def test_a_body_is_not_read_and_its_connection_is_closed(web, live):
-    address = (ADDRESS, int(live.environment["LIVE_PORT"]))
     token = web.seed["readToken"]
     smuggled = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
     head = (
         f"GET {EVENTS}?limit=1 HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n"
         f"Content-Length: {len(smuggled)}\r\n\r\n"
     )
-    with socket.create_connection(address, timeout=60) as client:
+    with connected(live) as client:
         client.sendall(head.encode() + smuggled + smuggled)
         answer = b"".join(iter(lambda: client.recv(65536), b""))
     assert answer.count(b"HTTP/1.1 406") == 1
@@ -261,23 +258,38 @@ __main__.main()
 """
 
 
-def test_a_stop_does_not_wait_for_a_database_that_hangs(live):
+@contextmanager
+def started(script: str, live: Server) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """A live server with its port, which such a script starts beside the other one."""
     port = free_port()
     given = {**live.environment, "LIVE_PORT": str(port)}
     with subprocess.Popen(
-        [sys.executable, "-c", HANGING], cwd=ROOT, env=given, stderr=subprocess.PIPE, text=True
-    ) as hanging:
-        while "Started server" not in hanging.stderr.readline():
-            assert hanging.poll() is None
-        with socket.create_connection((ADDRESS, port)) as client:
-            client.sendall(b"GET /readyz HTTP/1.1\r\n\r\n")
-            while "Answering" not in (said := hanging.stderr.readline()):
-                assert hanging.poll() is None
-            hanging.terminate()
-            try:
-                assert hanging.wait(60) == 0
-            finally:
-                hanging.kill()
+        [sys.executable, "-c", script], cwd=ROOT, env=given, stderr=subprocess.PIPE, text=True
+    ) as server:
+        try:
+            read_until("Started server", server)
+            yield server, port
+        finally:
+            server.kill()
+
+
+def read_until(text: str, server: subprocess.Popen[str]) -> str:
+    """The line with this text, as soon as the server prints it."""
+    assert server.stderr
+    while text not in (line := server.stderr.readline()):
+        assert server.poll() is None
+    return line
+
+
+def test_a_stop_does_not_wait_for_a_database_that_hangs(live):
+    with (
+        started(HANGING, live) as (hanging, port),
+        socket.create_connection((ADDRESS, port)) as client,
+    ):
+        client.sendall(b"GET /readyz HTTP/1.1\r\n\r\n")
+        said = read_until("Answering", hanging)
+        hanging.terminate()
+        assert hanging.wait(60) == 0
     assert said == "Answering True\n"  # it collects garbage, but looks at nothing that was loaded
 
 
@@ -301,23 +313,14 @@ __main__.main()
 
 
 def test_a_stop_ends_streams_though_the_database_hangs(web, live):
-    port = free_port()
-    given = {**live.environment, "LIVE_PORT": str(port)}
-    url, headers = f"http://{ADDRESS}:{port}{EVENTS}", {**bearer(web.seed["readToken"]), **STREAM}
-    with subprocess.Popen(
-        [sys.executable, "-c", HANGING_HUB], cwd=ROOT, env=given, stderr=subprocess.PIPE, text=True
-    ) as hanging:
-        while "Started server" not in hanging.stderr.readline():
-            assert hanging.poll() is None
+    headers = {**bearer(web.seed["readToken"]), **STREAM}
+    with started(HANGING_HUB, live) as (hanging, port):
+        url = f"http://{ADDRESS}:{port}{EVENTS}"
         with httpx2.stream("GET", url, headers=headers, trust_env=False, timeout=60) as stream:
-            while "Hanging" not in hanging.stderr.readline():
-                assert hanging.poll() is None
+            read_until("Hanging", hanging)
             hanging.terminate()
             assert '"restarting"' in "".join(stream.iter_text())
-        try:
-            assert hanging.wait(60) == 0
-        finally:
-            hanging.kill()
+        assert hanging.wait(60) == 0
 
 
 # A server that does not give up on connections that a stop left.
@@ -331,26 +334,13 @@ __main__.main()
 
 
 def test_a_stop_does_not_wait_for_clients_that_connected_just_before_it(live):
-    port = free_port()
-    given = {**live.environment, "LIVE_PORT": str(port)}
-    command = [sys.executable, "-c", PATIENT]
-    with (
-        ExitStack() as clients,
-        subprocess.Popen(
-            command, cwd=ROOT, env=given, stderr=subprocess.PIPE, text=True
-        ) as patient,
-    ):
-        while "Started server" not in patient.stderr.readline():
-            assert patient.poll() is None
+    with ExitStack() as clients, started(PATIENT, live) as (patient, port):
         patient.send_signal(signal.SIGSTOP)  # so that the stop and the clients arrive together
         for _ in range(50):
             clients.enter_context(socket.create_connection((ADDRESS, port)))
         patient.terminate()
         patient.send_signal(signal.SIGCONT)
-        try:
-            assert patient.wait(60) == 0
-        finally:
-            patient.kill()
+        assert patient.wait(60) == 0
 
 
 def test_a_stop_gives_up_in_the_time_that_the_contract_promises():
@@ -381,23 +371,12 @@ def test_a_stop_ends_the_streams_one_after_the_other_and_nothing_is_lost(web):
                 cursors += re.findall(r"^id: (\S+)$", text, re.MULTILINE)[-1:]
             assert len(cursors) == readers
         with serving_live(web, LIVE_PORT=port):
-            fill(web)
+            with Service(web.base_url, web.seed) as service:
+                assert service.push(service.fanout(), token).is_success
             with client.stream(
                 "GET", url, headers={**headers, "Last-Event-ID": cursors[0]}
             ) as back:
                 assert next(positions(back)) == head(web)
-
-
-def fill(web: Server) -> None:
-    body = {"source": "floor", "fanout": True, "elected": True, "nonce": secrets.token_hex(8)}
-    card = {name: web.seed["card"][name] for name in ("pair", "direction")}
-    answer = httpx2.post(
-        f"{web.base_url}/api/hooks/signal",
-        json={**body, **card},
-        headers=bearer(web.seed["platformToken"]),
-        trust_env=False,
-    )
-    assert answer.status_code == 200, answer.text
 
 
 def head(web: Server) -> int:

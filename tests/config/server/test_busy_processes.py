@@ -4,7 +4,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import threading
 from contextlib import ExitStack, contextmanager
 
@@ -13,6 +12,7 @@ import pytest
 from config.environment import ROOT
 from tests.config.test_settings import KEYS, environment
 from tests.drills.layout import listeners
+from tests.guard import GUNICORN
 from tests.server import ADDRESS, free_port
 from tests.streams import wait_until
 
@@ -67,11 +67,10 @@ def started(folder, application, processes, **settings):
     """gunicorn, which need not answer yet. Yields its port. It logs to a file of the folder."""
     (folder / "slow_application.py").write_text(application.format(folder=str(folder)))
     port = free_port()
-    command = [sys.executable, "-m", "gunicorn", "-c", "config/gunicorn.conf.py"]
     settings |= {"WEB_CONCURRENCY": str(processes), "THREADS": str(THREADS)}
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
-            [*command, "--pythonpath", str(folder), "slow_application:application"],
+            [*GUNICORN, "--pythonpath", str(folder), "slow_application:application"],
             cwd=ROOT,
             env=environment(**KEYS, PORT=str(port), **settings),
             stdout=log,

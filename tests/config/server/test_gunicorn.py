@@ -1,7 +1,6 @@
 """gunicorn's settings, and its responses to invalid requests."""
 
 import functools
-import http.client
 import json
 import os
 import pty
@@ -13,12 +12,15 @@ import sys
 import time
 from contextlib import ExitStack, contextmanager
 
+import httpx2
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
 from config.environment import ROOT, refuse_public
+from tests.config.server.test_framing import connected
 from tests.config.test_settings import KEYS, environment
-from tests.server import free_port
+from tests.guard import GUNICORN
+from tests.server import free_port, serving
 from tests.streams import wait_until
 
 pytestmark = [pytest.mark.processes, pytest.mark.once]
@@ -67,10 +69,9 @@ def test_it_listens_on_the_address_of_the_settings_and_by_default_for_this_machi
 
 def started(*options, **settings):
     """Returns gunicorn's last line at start: that it listens, or why it does not."""
-    command = [sys.executable, "-m", "gunicorn", "-c", "config/gunicorn.conf.py", *options]
     given = environment(**KEYS, PORT=str(free_port()), WEB_CONCURRENCY="1", **settings)
     with subprocess.Popen(
-        command, cwd=ROOT, env=given, stderr=subprocess.PIPE, text=True
+        [*GUNICORN, *options], cwd=ROOT, env=given, stderr=subprocess.PIPE, text=True
     ) as gunicorn:
         said = ""
         while "Listening at" not in said and (line := gunicorn.stderr.readline()):
@@ -125,10 +126,9 @@ def application(environ, start_response):
 def test_whatever_a_worker_does_a_stop_at_once_ends_it(tmp_path, application):
     marker, address = tmp_path / "busy", ("127.0.0.1", free_port())
     (tmp_path / "slow_application.py").write_text(application.format(marker=str(marker)))
-    command = [sys.executable, "-m", "gunicorn", "-c", "config/gunicorn.conf.py"]
     gunicorn = subprocess.Popen(
         [
-            *(*command, "--pythonpath", str(tmp_path)),
+            *(*GUNICORN, "--pythonpath", str(tmp_path)),
             *("--graceful-timeout", "900", "slow_application:application"),
         ],
         cwd=ROOT,
@@ -206,60 +206,25 @@ def test_requests_are_read_by_the_parser_that_the_tests_of_framing_prove():
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory):
-    """The address of a real server that logs to a file."""
-    folder = tmp_path_factory.mktemp("gunicorn")
-    settings = environment(
-        **KEYS,
-        DATABASE_URL=f"sqlite:///{folder / 'service.sqlite3'}",
-        PORT=str(free_port()),
-        WEB_CONCURRENCY="1",
-        PYTHONUNBUFFERED="1",
-    )
-    command = ["gunicorn", "-c", "config/gunicorn.conf.py"]
-    with open(folder / "log", "wb") as log:
-        server = subprocess.Popen(
-            [sys.executable, "-m", *command], cwd=ROOT, env=settings, stdout=log, stderr=log
-        )
-        address = ("127.0.0.1", int(settings["PORT"]))
-        _wait_for(address, server)
-        yield address, folder / "log"
-        server.terminate()
-        assert server.wait() == 0
+def served():
+    """A server of one process."""
+    with serving(WEB_CONCURRENCY="1") as server:
+        yield server
 
 
-def _wait_for(address, server):
-    while server.poll() is None:
-        try:
-            if b"200 OK" in exchange(address, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"):
-                return
-        except ConnectionRefusedError:
-            time.sleep(0.02)
-    raise AssertionError("The server did not start.")
-
-
-def exchange(address, head, body=b""):
+def exchange(server, head):
     """Returns everything received for these bytes until the server closes the connection."""
-    with socket.create_connection(address, timeout=60) as client:
-        client.sendall(head + b"Connection: close\r\n\r\n" + body)
+    with connected(server) as client:
+        client.sendall(head + b"Connection: close\r\n\r\n")
         return b"".join(iter(lambda: client.recv(65536), b""))
 
 
-def test_on_ones_own_machine_it_says_an_address_that_answers(served):
-    address, log = served
-    # Django warns in another form if nothing was collected into the folder of static files.
-    logged = [line for line in log.read_text().splitlines() if line.startswith("{")]
-    lines = [json.loads(line)["event"] for line in logged]
-    assert f"Serving http://localhost:{address[1]}" in lines
-    answer = exchange(address, f"GET / HTTP/1.1\r\nHost: localhost:{address[1]}\r\n".encode())
-    assert b" 301 " not in answer.partition(b"\r\n")[0]
-
-
-def test_on_a_terminal_the_address_is_a_plain_line():
+def test_on_ones_own_machine_it_says_an_address_that_answers():
+    """On a terminal, in a plain line."""
     settings = environment(**KEYS, PORT=str(free_port()), WEB_CONCURRENCY="1")
     terminal, its_end = pty.openpty()
     server = subprocess.Popen(
-        [sys.executable, "-m", "gunicorn", "-c", "config/gunicorn.conf.py"],
+        GUNICORN,
         cwd=ROOT,
         env=settings,
         stdout=its_end,
@@ -267,7 +232,9 @@ def test_on_a_terminal_the_address_is_a_plain_line():
     )
     os.close(its_end)
     with os.fdopen(terminal) as lines:
-        assert next(iter(lines)).strip() == f"Serving http://localhost:{settings['PORT']}"
+        said, address = next(iter(lines)).split()
+        assert (said, address) == ("Serving", f"http://localhost:{settings['PORT']}")
+        assert httpx2.get(f"{address}/healthz", trust_env=False, timeout=60).is_success
     server.terminate()
     assert server.wait() == 0
 
@@ -287,15 +254,15 @@ NOT_REQUESTS = {
 
 @pytest.mark.parametrize("what", NOT_REQUESTS)
 def test_what_is_not_a_request_is_answered_and_repeated_nowhere(served, what):
-    address, log = served
     head, status = NOT_REQUESTS[what]
-    answer = exchange(address, head.encode())
+    answer = exchange(served, head.encode())
     assert answer.startswith(f"HTTP/1.1 {status} ".encode())
     assert SECRET.encode() not in answer
-    assert SECRET not in log.read_text()
+    assert SECRET not in served.log.read_text()
 
 
-WAITS = b" HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n"
+WAITS = b" HTTP/1.1\r\nHost: 127.0.0.1\r\nExpect: 100-continue\r\n"
+HEALTH = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 HOOK = b"POST /api/hooks/signal"
 SIGNED = f"X-SVC-Timestamp: now\r\nX-SVC-Signature: v1={'0' * 64}\r\n".encode()
 
@@ -315,8 +282,7 @@ SIGNED = f"X-SVC-Timestamp: now\r\nX-SVC-Signature: v1={'0' * 64}\r\n".encode()
     ],
 )
 def test_a_client_is_asked_for_its_body_only_if_that_is_read(served, line, headers, answered):
-    address, _ = served
-    with socket.create_connection(address, timeout=60) as client:
+    with connected(served) as client:
         now = str(int(time.time())).encode()
         client.sendall(line + WAITS + headers.replace(b"now", now) + b"\r\n")
         received = client.recv(65536)
@@ -327,23 +293,10 @@ def test_a_client_is_asked_for_its_body_only_if_that_is_read(served, line, heade
     assert re.findall(rb"HTTP/1.1 (\d+) ", received) == answered
 
 
-def test_many_requests_pass_on_one_connection(served):
-    address, _ = served
-    client = http.client.HTTPConnection(*address, timeout=60)
-    client.connect()
-    first = client.sock
-    for _ in range(3):
-        client.request("GET", "/healthz", headers={"Host": "localhost"})
-        assert client.getresponse().read() == b'{"alive": true}'
-    assert client.sock is first
-    client.close()
-
-
 def test_a_body_that_is_too_large_ends_the_connection_and_the_answer_says_so(served):
     """gunicorn reads no more of it. A client that sent its next request there would lose it."""
-    address, _ = served
-    head = b"POST /api/hooks/signal HTTP/1.1\r\nHost: localhost\r\nContent-Length: 200000\r\n\r\n"
-    with socket.create_connection(address, timeout=60) as client:
+    head = b"POST /api/hooks/signal HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 200000\r\n\r\n"
+    with connected(served) as client:
         client.sendall(head + b"x" * 200_000)
         received = b"".join(iter(lambda: client.recv(65536), b""))
     assert re.findall(rb"HTTP/1.1 (\d+) ", received) == [b"413"]
@@ -351,17 +304,16 @@ def test_a_body_that_is_too_large_ends_the_connection_and_the_answer_says_so(ser
 
 
 def test_others_are_served_while_a_client_does_not_close_a_connection_that_ended(served):
-    address, _ = served
-    wait_until(lambda: _is_another_served_meanwhile(address), "Others wait for a connection's end.")
+    wait_until(lambda: _is_another_served_meanwhile(served), "Others wait for a connection's end.")
 
 
-def _is_another_served_meanwhile(address):
+def _is_another_served_meanwhile(server):
     """Whether another request is answered before the server has given up the first connection."""
-    with socket.create_connection(address, timeout=60) as first:
-        first.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    with connected(server) as first:
+        first.sendall(HEALTH + b"Connection: close\r\n\r\n")
         while first.recv(65536):
             pass
-        assert b"200 OK" in exchange(address, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n")
+        assert b"200 OK" in exchange(server, HEALTH)
         try:  # what arrives at a connection that is closed is answered with a reset
             first.sendall(b"x")
             first.sendall(b"x")

@@ -2,87 +2,55 @@
 
 import os
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import httpx2
 import pytest
 
-from config.environment import ROOT
 from config.server.metrics_folder import PREFIX
-from tests.config.test_settings import KEYS, environment
-from tests.server import METRICS_TOKEN, free_port, gauge
+from tests.server import METRICS_TOKEN, Server, gauge, process_of, serving
+from tests.streams import wait_until
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.processes, pytest.mark.once]
 
 COUNTED = 'signals_http_requests_total{route="healthz",status="200"}'
 
 
-def wait_until(condition):
-    """Returns once the condition holds. The test's timeout bounds it."""
-    while not condition():
-        time.sleep(0.02)
+def answers(server: Server) -> bool:
+    try:
+        return httpx2.get(f"{server.base_url}/healthz", trust_env=False).is_success
+    except httpx2.TransportError:
+        return False
 
 
-class Gunicorn:
-    """A web server of one worker with its folder of metrics."""
-
-    def __init__(self, memory):
-        self.port = free_port()
-        self.base_url = f"http://localhost:{self.port}"
-        settings = environment(
-            **KEYS,
-            DATABASE_URL=f"sqlite:///{memory / 'service.sqlite3'}",
-            RUNTIME_DIRECTORY=str(memory),
-            REQUIRE_HTTPS="off",
-            PORT=str(self.port),
-            WEB_CONCURRENCY="1",
-            METRICS_TOKEN=METRICS_TOKEN,
-        )
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "gunicorn", "-c", "config/gunicorn.conf.py"],
-            cwd=ROOT,
-            env=settings,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        wait_until(lambda: self.answers() or self.process.poll() is not None)
-        (self.folder,) = memory.glob(f"{PREFIX}{self.process.pid}-*")
-
-    def answers(self):
-        try:
-            return httpx2.get(f"{self.base_url}/healthz", trust_env=False).is_success
-        except httpx2.TransportError:
-            return False
-
-    def worker(self):
-        """The worker's process, or None while there is none, or two."""
-        children = f"/proc/{self.process.pid}/task/{self.process.pid}/children"
-        found = Path(children).read_text().split()
-        return int(found[0]) if len(found) == 1 else None
-
-    def send(self, number, process):
-        """Sends a signal, and returns once another worker answers."""
-        before = self.worker()
-        os.kill(process, number)
-        wait_until(lambda: self.worker() not in (None, before))
-        wait_until(self.answers)
+def worker_of(gunicorn: int) -> int | None:
+    """The worker's process, or None while there is none, or two."""
+    found = Path(f"/proc/{gunicorn}/task/{gunicorn}/children").read_text().split()
+    return int(found[0]) if len(found) == 1 else None
 
 
-@pytest.mark.processes
+def replace_worker(server: Server, number: signal.Signals, process: int) -> None:
+    """Sends a signal, and returns once another worker answers."""
+    gunicorn = process_of(server)
+    before = worker_of(gunicorn)
+    os.kill(process, number)
+    wait_until(lambda: worker_of(gunicorn) not in (None, before), "There is no other worker.")
+    wait_until(lambda: answers(server), "It does not answer.")
+
+
 def test_a_server_loses_no_counts_by_a_reload_or_a_kill_and_removes_its_own_folder_alone(tmp_path):
     other = tmp_path / f"{PREFIX}1-of-another"
     other.mkdir()
-    server = Gunicorn(tmp_path)
-    try:
+    with serving(
+        WEB_CONCURRENCY="1", METRICS_TOKEN=METRICS_TOKEN, RUNTIME_DIRECTORY=str(tmp_path)
+    ) as server:
+        gunicorn = process_of(server)
+        (folder,) = tmp_path.glob(f"{PREFIX}{gunicorn}-*")
         counted = gauge(server.base_url, COUNTED)
-        server.send(signal.SIGHUP, server.process.pid)
-        server.send(signal.SIGKILL, server.worker())
+        replace_worker(server, signal.SIGHUP, gunicorn)
+        worker = worker_of(gunicorn)
+        assert worker
+        replace_worker(server, signal.SIGKILL, worker)
         assert gauge(server.base_url, COUNTED) >= counted + 2
-    finally:
-        server.process.terminate()
-        server.process.wait(60)
-    assert not server.folder.exists()
+    assert not folder.exists()
     assert other.is_dir()
