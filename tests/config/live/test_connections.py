@@ -1,6 +1,7 @@
 """The live server's connections: what a client may send at first, and leave untaken later."""
 
 import asyncio
+import functools
 import gc
 import socket
 import threading
@@ -35,14 +36,18 @@ FRAME = b"data: " + b"x" * 8000 + b"\n\n"
 END = b"event: end\n\n"
 
 
-def in_the_loop(test: Callable[[], Awaitable[None]]) -> None:
-    """Runs a test in the event loop of the live server."""
+def in_the_loop(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """Makes a test of a coroutine, which runs in the event loop of the live server."""
 
-    async def within() -> None:
-        await asyncio.wait_for(test(), PATIENCE)
+    @functools.wraps(test)
+    def within(**fixtures: Any) -> None:
+        async def bounded() -> None:
+            await asyncio.wait_for(test(**fixtures), PATIENCE)
 
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(within())
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(bounded())
+
+    return within
 
 
 def workload() -> Workload:
@@ -88,13 +93,10 @@ HEAD = b"GET / HTTP/1.1\r\nHost: a\r\n"
         pytest.param([bytes([byte]) for byte in HEAD], id="a head, byte by byte"),
     ],
 )
-def test_who_does_not_finish_a_head_is_cut_off(sent, monkeypatch):
+@in_the_loop
+async def test_who_does_not_finish_a_head_is_cut_off(sent, monkeypatch):
     monkeypatch.setattr(connection, "HEAD_TIMEOUT", 0.1)
-
-    async def test() -> None:
-        assert await closed_after(*sent) == b""
-
-    in_the_loop(test)
+    assert await closed_after(*sent) == b""
 
 
 @pytest.mark.parametrize(
@@ -106,25 +108,21 @@ def test_who_does_not_finish_a_head_is_cut_off(sent, monkeypatch):
     ],
     ids=["a line", "a field", "many fields"],
 )
-def test_a_head_without_an_end_is_refused_before_it_is_complete(sent, status):
-    async def test() -> None:
-        assert (await closed_after(sent)).startswith(b"HTTP/1.1 %d " % status)
-
-    in_the_loop(test)
+@in_the_loop
+async def test_a_head_without_an_end_is_refused_before_it_is_complete(sent, status):
+    assert (await closed_after(sent)).startswith(b"HTTP/1.1 %d " % status)
 
 
-def test_what_follows_the_first_head_is_not_read(caplog):
-    async def test() -> None:
-        answers = await closed_after((HEAD + b"\r\n") * 1000)
-        assert answers.count(b"HTTP/1.1 204 ") == 1
-        async with a_reader() as (_, protocol, _client):
-            protocol.data_received(HEAD + b"\r\n")
-            served = protocol._task
-            protocol.data_received(HEAD + b"\r\n")
-            assert protocol._task is served
-            await lost(protocol)
-
-    in_the_loop(test)
+@in_the_loop
+async def test_what_follows_the_first_head_is_not_read(caplog):
+    answers = await closed_after((HEAD + b"\r\n") * 1000)
+    assert answers.count(b"HTTP/1.1 204 ") == 1
+    async with a_reader() as (_, protocol, _client):
+        protocol.data_received(HEAD + b"\r\n")
+        served = protocol._task
+        protocol.data_received(HEAD + b"\r\n")
+        assert protocol._task is served
+        await lost(protocol)
     assert [record.getMessage() for record in caplog.records] == []
 
 
@@ -137,12 +135,10 @@ def test_a_header_with_an_underscore_imitates_no_other():
     assert environ["HTTP_X_FORWARDED_FOR"] == "192.0.2.2"
 
 
-def test_no_client_is_asked_for_a_body():
-    async def test() -> None:
-        expecting = HEAD + b"Expect: 100-continue\r\nContent-Length: 1\r\n\r\n"
-        assert (await closed_after(expecting)).startswith(b"HTTP/1.1 204 ")
-
-    in_the_loop(test)
+@in_the_loop
+async def test_no_client_is_asked_for_a_body():
+    expecting = HEAD + b"Expect: 100-continue\r\nContent-Length: 1\r\n\r\n"
+    assert (await closed_after(expecting)).startswith(b"HTTP/1.1 204 ")
 
 
 def ends_in(protocol: Connection, seconds: float, began: float) -> bool:
@@ -151,68 +147,59 @@ def ends_in(protocol: Connection, seconds: float, began: float) -> bool:
     return began + seconds - 0.1 <= protocol._deadline.when() <= now + seconds + 0.1
 
 
-def test_a_client_has_ten_seconds_for_a_head_thirty_for_an_answer_and_one_for_the_end(
+@in_the_loop
+async def test_a_client_has_ten_seconds_for_a_head_thirty_for_an_answer_and_one_for_the_end(
     monkeypatch,
 ):
     monkeypatch.setattr(connection, "HEAD_TIMEOUT", HEAD_TIMEOUT)
-
-    async def test() -> None:
-        began = asyncio.get_running_loop().time()
-        async with a_reader() as (_, protocol, _client):
-            assert ends_in(protocol, 10, began)
-            protocol.data_received(b"no request\r\n\r\n")
-            assert ends_in(protocol, 30, began)
-        async with a_reader() as (reader, protocol, _client):
-            reader.end(END)
-            protocol.write_frames()
-            assert ends_in(protocol, 1, began)
-
-    in_the_loop(test)
+    began = asyncio.get_running_loop().time()
+    async with a_reader() as (_, protocol, _client):
+        assert ends_in(protocol, 10, began)
+        protocol.data_received(b"no request\r\n\r\n")
+        assert ends_in(protocol, 30, began)
+    async with a_reader() as (reader, protocol, _client):
+        reader.end(END)
+        protocol.write_frames()
+        assert ends_in(protocol, 1, began)
 
 
-def test_probes_do_not_wait_behind_readers():
-    async def test() -> None:
-        pools, goes_on = workload(), threading.Event()
+@in_the_loop
+async def test_probes_do_not_wait_behind_readers():
+    pools, goes_on = workload(), threading.Event()
 
-        def wait() -> None:
-            goes_on.wait(PATIENCE)
+    def wait() -> None:
+        goes_on.wait(PATIENCE)
 
-        try:
-            waiting = asyncio.ensure_future(pools.answer("/api/v1/events", wait))
-            await pools.answer("/healthz", lambda: None)
-            assert not waiting.done()
-        finally:
-            goes_on.set()
-            await waiting
-
-    in_the_loop(test)
+    try:
+        waiting = asyncio.ensure_future(pools.answer("/api/v1/events", wait))
+        await pools.answer("/healthz", lambda: None)
+        assert not waiting.done()
+    finally:
+        goes_on.set()
+        await waiting
 
 
-def test_readers_that_are_ahead_of_a_replica_leave_threads_to_others():
-    async def test() -> None:
-        pools, goes_on = workload(), threading.Event()
+@in_the_loop
+async def test_readers_that_are_ahead_of_a_replica_leave_threads_to_others():
+    pools, goes_on = workload(), threading.Event()
 
-        def wait() -> None:
-            goes_on.wait(PATIENCE)
+    def wait() -> None:
+        goes_on.wait(PATIENCE)
 
-        ahead = [asyncio.ensure_future(pools.answer(EVENTS, wait)) for _ in range(replica.PLACES)]
-        try:
-            await asyncio.wait_for(pools.answer(EVENTS, lambda: None), PATIENCE / 2)
-            assert not any(each.done() for each in ahead)
-        finally:
-            goes_on.set()
-            await asyncio.gather(*ahead)
-
-    in_the_loop(test)
+    ahead = [asyncio.ensure_future(pools.answer(EVENTS, wait)) for _ in range(replica.PLACES)]
+    try:
+        await asyncio.wait_for(pools.answer(EVENTS, lambda: None), PATIENCE / 2)
+        assert not any(each.done() for each in ahead)
+    finally:
+        goes_on.set()
+        await asyncio.gather(*ahead)
 
 
-def test_beyond_its_seats_the_server_takes_no_reader():
-    async def test() -> None:
-        pools = Workload(asyncio.get_running_loop(), readers=0)
-        with pytest.raises(Unavailable):
-            pools.admit()
-
-    in_the_loop(test)
+@in_the_loop
+async def test_beyond_its_seats_the_server_takes_no_reader():
+    pools = Workload(asyncio.get_running_loop(), readers=0)
+    with pytest.raises(Unavailable):
+        pools.admit()
 
 
 def connections_in_memory() -> int:
@@ -225,14 +212,12 @@ def connections_in_memory() -> int:
 
 
 @pytest.mark.parametrize("sent", [HEAD + b"\r\n", b"\0\r\n\r\n"], ids=["answered", "refused"])
-def test_nothing_is_kept_of_a_client_that_has_gone(sent):
-    async def test() -> None:
-        before = connections_in_memory()
-        assert await closed_after(sent)
-        while connections_in_memory() > before:
-            await asyncio.sleep(0.01)
-
-    in_the_loop(test)
+@in_the_loop
+async def test_nothing_is_kept_of_a_client_that_has_gone(sent):
+    before = connections_in_memory()
+    assert await closed_after(sent)
+    while connections_in_memory() > before:
+        await asyncio.sleep(0.01)
 
 
 # --- After the answer -----------------------------------------------------------------------------
@@ -290,114 +275,96 @@ async def received_by(client: socket.socket) -> bytes:
     return received
 
 
-def test_a_reader_that_takes_nothing_is_cut_at_a_bounded_buffer():
-    async def test() -> None:
-        async with a_reader() as (reader, protocol, _):
-            before = cut_readers()
-            for _ in range(MAX_UNSENT // len(FRAME) - 1):
-                reader.deliver(FRAME, 1.0)
-            await asyncio.sleep(0.05)
-            assert not protocol.transport.is_closing()
-            for _ in range(10):
-                reader.deliver(FRAME, 1.0)
-            await lost(protocol)
-            assert cut_readers() == before + 1
-
-    in_the_loop(test)
+@in_the_loop
+async def test_a_reader_that_takes_nothing_is_cut_at_a_bounded_buffer():
+    async with a_reader() as (reader, protocol, _):
+        before = cut_readers()
+        for _ in range(MAX_UNSENT // len(FRAME) - 1):
+            reader.deliver(FRAME, 1.0)
+        await asyncio.sleep(0.05)
+        assert not protocol.transport.is_closing()
+        for _ in range(10):
+            reader.deliver(FRAME, 1.0)
+        await lost(protocol)
+        assert cut_readers() == before + 1
 
 
-def test_a_reader_that_takes_nothing_of_what_comes_singly_is_cut_too():
-    async def test() -> None:
-        async with a_reader() as (reader, protocol, _):
-            before = cut_readers()
-            for _ in range(MAX_UNSENT // len(FRAME) + 4):
-                reader.deliver(FRAME, 1.0)
-                await asyncio.sleep(0.01)
-            await lost(protocol)
-            assert cut_readers() == before + 1
-
-    in_the_loop(test)
-
-
-def test_a_reader_that_the_event_loop_cannot_keep_up_with_is_cut_too():
-    async def test() -> None:
-        async with a_reader() as (reader, protocol, client):
-            before = cut_readers()
-            for _ in range(2 * MAX_UNSENT // len(FRAME)):
-                reader.deliver(FRAME, 1.0)
-            await lost(protocol)
-            assert cut_readers() == before + 1
-            assert await received_by(client) == b""
-
-    in_the_loop(test)
-
-
-def test_frames_arrive_in_order_from_another_thread_and_the_last_one_closes():
-    async def test() -> None:
-        async with a_reader() as (reader, _, client):
-            frames = [b"id: %d\n\n" % number for number in range(1000)]
-
-            def deliver() -> None:
-                for frame in frames:
-                    reader.deliver(frame, 1.0)
-                reader.end(END)
-
-            await asyncio.get_running_loop().run_in_executor(None, deliver)
-            assert await received_by(client) == b"".join(frames) + END
-
-    in_the_loop(test)
-
-
-def test_what_comes_before_the_answer_is_written_after_it():
-    async def test() -> None:
-        ours, theirs = socket.socketpair()
-        loop, pools = asyncio.get_running_loop(), workload()
-        _, protocol = await loop.connect_accepted_socket(lambda: Connection(pools), ours)
-        reader = LiveReader(None, protocol)
-        reader.deliver(b"id: 1\n\n", 1.0)
-        reader.end(END)
-        await asyncio.sleep(0.01)
-        stream: Any = Pages(reader)
-        await protocol._write(Answer(b"head", b"first", stream))
-        theirs.setblocking(False)
-        with theirs:
-            assert await received_by(theirs) == b"headfirstid: 1\n\n" + END
-
-    in_the_loop(test)
-
-
-def test_who_takes_a_page_too_slowly_is_cut(monkeypatch):
-    monkeypatch.setattr(connection, "TAKING", 0.05)
-
-    async def test() -> None:
-        async with a_reader(b"x" * 4 * MAX_UNSENT) as (_, protocol, _client):
-            await lost(protocol)
-
-    in_the_loop(test)
-
-
-def test_a_reader_that_is_ended_and_takes_nothing_is_gone_soon(monkeypatch):
-    monkeypatch.setattr(connection, "ENDING", 0.05)
-
-    async def test() -> None:
-        async with a_reader() as (reader, protocol, _):
-            reader.deliver(b"x" * (MAX_UNSENT - 100), 1.0)
+@in_the_loop
+async def test_a_reader_that_takes_nothing_of_what_comes_singly_is_cut_too():
+    async with a_reader() as (reader, protocol, _):
+        before = cut_readers()
+        for _ in range(MAX_UNSENT // len(FRAME) + 4):
+            reader.deliver(FRAME, 1.0)
             await asyncio.sleep(0.01)
+        await lost(protocol)
+        assert cut_readers() == before + 1
+
+
+@in_the_loop
+async def test_a_reader_that_the_event_loop_cannot_keep_up_with_is_cut_too():
+    async with a_reader() as (reader, protocol, client):
+        before = cut_readers()
+        for _ in range(2 * MAX_UNSENT // len(FRAME)):
+            reader.deliver(FRAME, 1.0)
+        await lost(protocol)
+        assert cut_readers() == before + 1
+        assert await received_by(client) == b""
+
+
+@in_the_loop
+async def test_frames_arrive_in_order_from_another_thread_and_the_last_one_closes():
+    async with a_reader() as (reader, _, client):
+        frames = [b"id: %d\n\n" % number for number in range(1000)]
+
+        def deliver() -> None:
+            for frame in frames:
+                reader.deliver(frame, 1.0)
             reader.end(END)
-            await lost(protocol)
 
-    in_the_loop(test)
+        await asyncio.get_running_loop().run_in_executor(None, deliver)
+        assert await received_by(client) == b"".join(frames) + END
 
 
-def test_a_stream_whose_client_left_while_it_was_opened_is_closed():
-    async def test() -> None:
-        async with a_reader() as (reader, protocol, _):
-            protocol.transport.abort()
-            stream: Any = Pages(reader)
-            await protocol._write(Answer(b"", b"", stream))
-            assert stream.is_closed
+@in_the_loop
+async def test_what_comes_before_the_answer_is_written_after_it():
+    ours, theirs = socket.socketpair()
+    loop, pools = asyncio.get_running_loop(), workload()
+    _, protocol = await loop.connect_accepted_socket(lambda: Connection(pools), ours)
+    reader = LiveReader(None, protocol)
+    reader.deliver(b"id: 1\n\n", 1.0)
+    reader.end(END)
+    await asyncio.sleep(0.01)
+    stream: Any = Pages(reader)
+    await protocol._write(Answer(b"head", b"first", stream))
+    theirs.setblocking(False)
+    with theirs:
+        assert await received_by(theirs) == b"headfirstid: 1\n\n" + END
 
-    in_the_loop(test)
+
+@in_the_loop
+async def test_who_takes_a_page_too_slowly_is_cut(monkeypatch):
+    monkeypatch.setattr(connection, "TAKING", 0.05)
+    async with a_reader(b"x" * 4 * MAX_UNSENT) as (_, protocol, _client):
+        await lost(protocol)
+
+
+@in_the_loop
+async def test_a_reader_that_is_ended_and_takes_nothing_is_gone_soon(monkeypatch):
+    monkeypatch.setattr(connection, "ENDING", 0.05)
+    async with a_reader() as (reader, protocol, _):
+        reader.deliver(b"x" * (MAX_UNSENT - 100), 1.0)
+        await asyncio.sleep(0.01)
+        reader.end(END)
+        await lost(protocol)
+
+
+@in_the_loop
+async def test_a_stream_whose_client_left_while_it_was_opened_is_closed():
+    async with a_reader() as (reader, protocol, _):
+        protocol.transport.abort()
+        stream: Any = Pages(reader)
+        await protocol._write(Answer(b"", b"", stream))
+        assert stream.is_closed
 
 
 def is_given_back() -> bool:
@@ -473,14 +440,12 @@ def test_a_reader_whose_first_page_cannot_be_read_is_refused_and_takes_no_seat()
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("resting_hub")
-def test_the_hub_forgets_a_reader_whose_client_left():
-    async def test() -> None:
-        async with a_reader() as (_, protocol, client):
-            reader = LiveReader(a_spec(), protocol)
-            await asyncio.get_running_loop().run_in_executor(None, hub.admit, reader)
-            protocol._reader = reader
-            client.close()
-            await lost(protocol)
-            assert not hub.knows(reader)
-
-    in_the_loop(test)
+@in_the_loop
+async def test_the_hub_forgets_a_reader_whose_client_left():
+    async with a_reader() as (_, protocol, client):
+        reader = LiveReader(a_spec(), protocol)
+        await asyncio.get_running_loop().run_in_executor(None, hub.admit, reader)
+        protocol._reader = reader
+        client.close()
+        await lost(protocol)
+        assert not hub.knows(reader)
