@@ -3,17 +3,12 @@
 import json
 import re
 from dataclasses import asdict
-from datetime import timedelta
-from typing import Any
 
 import pytest
-import time_machine
-from django.utils import timezone
 
 from config.settings import LIMITS
-from desks import actions as desks
-from desks.expectations import Watch
-from desks.ids import EXAMPLE_BOT_ID, EXAMPLE_SIGNAL_ID, EXAMPLE_SUBSCRIPTION_ID
+from desks.ids import EXAMPLE_BOT_ID, EXAMPLE_SUBSCRIPTION_ID
+from desks.models import Chat
 from events.actors import SYSTEM
 from events.feed import read_head, read_identity
 from events.http.cursors import log_cursor
@@ -35,17 +30,12 @@ from signals.webhooks.records import EXAMPLE_CURSOR
 from tests import client, described, factories
 from tests.conformance.document import Comparison
 from tests.conformance.streams import frames_of
-from tests.signals import bodies
+from tests.signals.audit.stage import a_lively_history
 from tests.signals.webhooks.stage import (
-    a_webhook,
-    a_webhooks_life,
     an_active_webhook,
     cursor_at,
-    of,
 )
-from tokens import account_closing
 from tokens import actions as tokens
-from tokens.account_closing import close_account
 from tokens.choices import Source
 from tokens.models import Token
 from tokens.models.token import EXAMPLE_TOKEN_ID
@@ -110,35 +100,10 @@ def test_every_example_of_a_body_is_accepted_and_answered_as_described(stage, op
 
 
 @pytest.fixture
-def history(desk, stranger, card):
-    """A log with every kind of event."""
-    bot = factories.a_bot(desk)
-    token = factories.a_platform_token()
-    factories.a_shared_secret()
-    factories.a_desk_token(stranger)
-    client.push(bodies.tradingview(bot), secret=bot.secret)
-    client.push(bodies.tradingview(bot, pair="SOL/USDT"), secret=bot.secret)
-    client.push(bodies.tradingview(bot), secret=factories.a_shared_secret(Source.NOX))
-    hour = timedelta(hours=1)
-    factories.expect(bot, factories.expecting(hour, hour), max_age=hour)
-    factories.expect(bot, factories.expecting(hour, timedelta(0)))
-    with time_machine.travel(timezone.now() + 2 * hour):
-        Watch().look(timezone.now())
-        client.push(bodies.tradingview(bot), secret=bot.secret)
-        Watch().look(timezone.now())
-    client.push(bodies.fanout(), token)
-    client.push(bodies.fanout(pair="SOL/USDT", source="other"), token)
-    client.push(bodies.nox(mode="dry_run", size_quote=12.5, decision_ref="d"), token)
-    client.push(bodies.nox(mode="draft", rationale=None), token)
-    factories.a_desk_token(desk)
-    a_webhooks_life(desk), a_webhooks_life(None)
-    desks.withdraw(desk=desk, actor=SYSTEM)
-    tokens.remove_automation(automation=bot.automation, actor=SYSTEM)
-    close_account(factories.a_ready_desk(card))
-    account_closing.deactivate(user=desk.user, actor=SYSTEM)
-    account_closing.reactivate(user=desk.user, actor=SYSTEM)
-    factories.a_card("Evening")
-    return token, factories.a_desk_token(desk)
+def history(db):
+    """A log with every kind of event. Returns a token of the platform, and one of a desk."""
+    a_lively_history()
+    return factories.a_platform_token(), factories.a_desk_token(Chat.objects.get().user.desk)
 
 
 def test_every_event_is_as_described_for_the_platform(history):
@@ -222,95 +187,6 @@ def test_a_wrong_type_is_seen_wherever_it_is_in_the_example_of_an_answer():
                         assert faults, (name, status, wrong)
 
 
-def test_another_frame_is_not_as_described():
-    comparison = Comparison(described.document)
-    ended = end_frame(EndReason.SIGNED_OUT).decode()  # only streams of pages end so
-    for frame in frames_of([*ended.split("\n"), "id: x", "event: news", "data: {}", ""]):
-        comparison.on_frame({name: value for name, value in asdict(frame).items() if value})
-    assert len(comparison.faults) > 1
-
-
-def test_what_is_read_is_as_described(desk, card):
-    idle, platform = factories.a_desk(), factories.a_platform_token()
-    an_active_webhook(desk, "signal.filled")
-    bad = "?limit=0"
-    signal = client.push(bodies.fanout(), platform).json()["signal"]
-    for operation_id, path, token in [
-        ("readCatalog", client.CATALOG, None),
-        ("readContract", client.HOOK, None),
-        ("readMe", client.ME, factories.a_desk_token(desk)),
-        ("readMe", client.ME, platform),
-        ("readMe", client.ME, None),
-        ("listDesks", client.DESKS, platform),
-        ("listDesks", client.DESKS + "?limit=1", platform),
-        ("listDesks", client.DESKS + bad, platform),
-        ("listDesks", client.DESKS, factories.a_platform_token("write")),
-        ("readDesk", f"{client.DESKS}/{desk.public_id}", platform),
-        ("readDesk", f"{client.DESKS}/{idle.public_id}", platform),
-        ("readDesk", f"{client.DESKS}/{EXAMPLE_USER_ID}", platform),
-        ("listBots", client.BOTS + bad, factories.a_desk_token(desk)),
-        ("listBots", client.BOTS, platform),
-        ("readSignal", f"{client.SIGNALS}/{signal['id']}", platform),
-        ("readSignal", f"{client.SIGNALS}/{EXAMPLE_SIGNAL_ID}", platform),
-        ("findSignal", f"{client.SIGNALS}?nonce={signal['nonce']}&source=floor", platform),
-        ("findSignal", f"{client.SIGNALS}?nonce=never&source=floor", platform),
-        ("findSignal", client.SIGNALS, platform),
-        ("listSubscriptions", client.SUBSCRIPTIONS, factories.a_desk_token(desk)),
-        ("listSubscriptions", client.SUBSCRIPTIONS + bad, platform),
-        ("readSubscription", of(a_webhook()), platform),
-        ("readSubscription", of(a_webhook(desk)), platform),
-        ("listTokens", client.TOKENS, platform),
-        ("listTokens", client.TOKENS + bad, platform),
-        ("listTokens", client.TOKENS, None),
-        ("listEvents", client.EVENTS + bad, platform),
-        ("listEvents", client.EVENTS, "svc_plat_none"),
-    ]:
-        assert described.faults(operation_id, client.get(path, token)) == [], path
-
-
-def test_without_a_card_what_is_read_is_as_described(db):
-    for operation_id, path in [("readCatalog", client.CATALOG), ("readContract", client.HOOK)]:
-        answer = client.get(path)
-        assert b'"publishedCard":null' in answer.content
-        assert described.faults(operation_id, answer) == []
-
-
-def test_the_refusals_of_signals_are_as_described(desk, card):
-    bot, token = factories.a_bot(desk), factories.a_platform_token()
-    spent = bodies.fanout()
-    pushes: list[tuple[str, Any, dict[str, str]]] = [
-        ("ok", spent, {"token": token}),
-        ("nonce_used", spent, {"token": token}),
-        ("pair_mismatch", bodies.fanout(pair="SOL/USDT"), {"token": token}),
-        ("pair_mismatch", bodies.tradingview(bot, pair="SOL/USDT"), {"secret": bot.secret}),
-        ("ticker_only", bodies.fanout(pair="BTCUSDT"), {"token": token}),
-        ("invalid", bodies.nox(mode="other", trace_id=7), {"token": token}),
-        ("exchange_secret", bodies.fanout(apiKey="x"), {"token": token}),
-        ("not_found", bodies.floor(desk, userId=EXAMPLE_USER_ID), {"token": token}),
-        ("desk_not_ready", bodies.floor(factories.a_desk()), {"token": token}),
-        ("malformed", b"[]", {"token": token}),
-        ("signature_missing", bodies.tradingview(bot), {"token": token}),
-        ("signature_invalid", bodies.tradingview(bot), {"secret": "svc_sign_none"}),
-        ("credentials_missing", bodies.fanout(), {}),
-    ]
-    for code, body, credential in pushes:
-        answer = client.push(body, **credential)
-        assert client.code(answer) == code
-        assert described.faults("pushSignal", answer) == [], code
-
-
-def test_what_is_left_of_a_limit_is_told_as_described(desk, settings):
-    settings.LIMITS = {**settings.LIMITS, "reads": "1/minute"}
-    token = factories.a_desk_token(desk)
-    headers = described.document()["components"]["headers"]
-    for status in (200, 429):
-        answer = client.get(client.ME, token)
-        assert answer.status_code == status
-        assert described.faults("readMe", answer) == []
-        for name in ("RateLimit", "RateLimit-Policy"):
-            assert re.search(headers[name]["schema"]["pattern"], answer.headers[name])
-
-
 @pytest.mark.parametrize("name", LIMITS)
 def test_every_limit_has_a_name_as_described(name):
     headers = described.document()["components"]["headers"]
@@ -318,10 +194,3 @@ def test_every_limit_has_a_name_as_described(name):
         Budget(name, quota=9, window=60, remaining=8, resets_in=60).headers().items()
     ):
         assert re.search(headers[header]["schema"]["pattern"], value)
-
-
-def test_a_timestamp_that_is_refused_is_told_the_time_as_described(db):
-    headers = client.signed("svc_sign_none", body=b"{}", at=1)
-    answer = client.post(client.HOOK, b"{}", headers={**headers, "X-SVC-Timestamp": "1"})
-    assert client.code(answer) == "timestamp_invalid"
-    assert described.faults("pushSignal", answer) == []

@@ -7,12 +7,8 @@ from importlib import import_module
 
 import pytest
 
-from tests.conformance.browser import Browser
-from tests.conformance.client import Service, nonce
+from tests.conformance.client import Service
 from tests.conformance.streams import MEDIA_TYPE, PATIENCE, frames_of
-from tests.server import delivering
-from tests.signals.outbound.listeners import endpoint, reply, taking
-from tests.signals.webhooks.runner.stage import until
 
 pytestmark = [pytest.mark.processes, pytest.mark.once]
 
@@ -66,36 +62,10 @@ def engine(generated, service):
         yield client
 
 
-@pytest.fixture(scope="module")
-def owner(generated, service):
-    """A generated client with the session of a desk's owner."""
-    make = import_module(PACKAGE).AuthenticatedClient
-    with Browser(service) as browser:
-        browser.sign_in(service.seed["user"])
-        csrf = {"token": browser.csrf, "prefix": "", "auth_header_name": "X-CSRFToken"}
-        cookies = dict(browser.http.cookies)
-        with make(base_url=service.base_url, cookies=cookies, **csrf) as client:
-            yield client
-
-
 def test_it_has_every_operation(service, api):
     paths = service.get("/api/schema").json()["paths"].values()
     documented = [operation["operationId"] for path in paths for operation in path.values()]
     assert sorted(name.replace("_", "") for name in api) == sorted(map(str.lower, documented))
-
-
-def test_it_pulls_the_desks_page_by_page(service, api, engine):
-    desks, after = [], {}
-    while True:
-        page = api["list_desks"].sync(client=engine, limit=4, **after)
-        assert len(page.desks) <= 4
-        desks += page.desks
-        if page.next_ is None:
-            break
-        after = {"after": page.next_}
-    assert [desk.user_id for desk in desks] == [desk["userId"] for desk in service.desks()]
-    (ready,) = [desk for desk in desks if desk.user_id == service.desk]
-    assert (ready.ready, ready.election.pair) == (True, service.elected["pair"])
 
 
 def test_it_deploys_fans_out_and_follows_the_feed(service, api, engine, models):
@@ -130,70 +100,3 @@ def test_it_deploys_fans_out_and_follows_the_feed(service, api, engine, models):
         streamed = [models.EventFrame.from_dict(vars(next(frames))) for _ in signals]
     events = [models.EventRecord.from_dict(json.loads(frame.data)) for frame in streamed]
     assert events == followed
-
-
-def test_it_manages_a_webhook(service, api, engine, owner, models, web):
-    def act(name, *body, status=200):
-        done = api[name].sync_detailed(made.id, client=owner, **({"body": body[0]} if body else {}))
-        assert done.status_code == status, done.content
-        return done.parsed
-
-    def read():
-        return act("read_subscription")
-
-    def deploy():
-        """Sends a signal to the owner's desk. Returns the cursor before it, and its event's id."""
-        before = read().cursor
-        sent = models.DeploySignal.from_dict(service.one_desk())
-        assert api["deploy_signal"].sync(service.own_desk, client=engine, body=sent).filled == 1
-        last = api["list_events"].sync(client=engine, order=models.ListEventsOrder.DESC, limit=1)
-        return before, last.events[0].id
-
-    def taken():
-        """The events that the endpoint got, as the generated class reads them."""
-        messages = [json.loads(request.body) for request in heard.requests]
-        events = [one for one in messages if one["type"] != "subscription.test"]
-        return [models.EventMessage.from_dict(one).data.id for one in events]
-
-    with endpoint() as heard:
-        asked = {"url": heard.url(), "name": "Orders", "kinds": ["signal.*"]}
-        body, key = models.NewSubscription.from_dict(asked), nonce()
-        create = api["create_subscription"].sync
-        made = create(client=owner, body=body, idempotency_key=key)
-        again = create(client=owner, body=body, idempotency_key=key)
-        assert (again.id, again.secret) == (made.id, None)
-        heard.answer = taking(made.secret)
-        with delivering(web):
-            tested = until(lambda: read().last_test)
-            assert (read().state, tested.status) == ("active", 200)
-            act("test_subscription", status=202)
-            until(lambda: read().last_test != tested)
-            assert read().last_test.status == 200
-
-            before, first = deploy()
-            until(lambda: first in taken())
-            until(lambda: act("list_attempts").attempts[0].event == first)
-            heard.answer = reply(503)
-            second = deploy()[1]
-            until(lambda: read().state == "failing")
-            assert act("list_attempts").attempts[0].status == 503
-            heard.answer = taking(made.secret)
-            skipped = models.Skipping(events=models.SkippingEvents.NEXT)
-            assert act("skip_events", skipped).lag == 0
-            heard.requests.clear()
-
-            act("resend_event", models.Resending(event=second), status=202)
-            until(lambda: second in taken())
-            heard.requests.clear()
-            act("rewind_subscription", models.Rewinding(after=before))
-            until(lambda: {first, second} <= set(taken()))
-    replaced = act("replace_subscription_secret", models.SecretReplacement(overlap=60), status=201)
-    assert len(replaced.secrets) == 2
-    renamed = models.SubscriptionChange.from_dict({"name": "Fills", "paused": True})
-    assert act("change_subscription", renamed).state == "paused"
-    listed = api["list_subscriptions"].sync(client=owner).subscriptions
-    assert [(one.id, one.name) for one in listed] == [(made.id, "Fills")]
-    act("remove_subscription", status=204)
-    gone = act("read_subscription", status=404)
-    assert isinstance(gone, models.Problem)
-    assert gone.code == "not_found"
