@@ -5,17 +5,12 @@ import os
 import re
 import subprocess
 import sys
-import threading
-from contextlib import ExitStack
 from importlib.metadata import distribution
-from queue import Queue
 
 import pytest
 
-from events.http.cursors import log_cursor
-from events.http.refusals import TokenInvalid
 from signals.client import Engine
-from tests.server import READY, ROOT, guarded, serving_beside
+from tests.server import READY, ROOT
 
 pytestmark = [pytest.mark.processes, pytest.mark.once]
 
@@ -68,101 +63,26 @@ def python(web, tmp_path_factory):
     return folder / "bin" / "python"
 
 
-class ExampleEngine:
-    """The example engine of the README, as a process. ``printed`` are its lines so far."""
-
-    def __init__(self, python, folder, base_url, token):
-        (folder / "engine.py").write_text(block("python", "def trade(engine"))
-        self.printed = []
-        self._lines = Queue()
-        self._process = subprocess.Popen(
-            [python, "-u", "engine.py"],
-            cwd=folder,
-            env={"PATH": os.environ["PATH"], "SIGNALS_URL": base_url, "SIGNALS_TOKEN": token},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        self._reader = threading.Thread(target=self._read)
-        self._reader.start()
-
-    def _read(self):
-        for line in self._process.stdout:
-            self._lines.put(line)
-
-    def wait_for(self, form):
-        """Waits until it prints this. Raises Empty if it prints nothing more.
-
-        What its two threads print at the same time may be one line.
-        """
-        while not any(re.search(form, line) for line in self.printed):
-            self.printed.append(self._lines.get(timeout=IN_TIME))
-
-    @property
-    def positions(self):
-        """The positions of the events that it has printed."""
-        return [int(found) for found in re.findall(r"(\d+) signal\.", "".join(self.printed))]
-
-    def end(self):
-        """Waits for its end. Returns its status and all that it printed."""
-        status = self._process.wait(IN_TIME)
-        self._reader.join()
-        return status, "".join([*self.printed, *self._lines.queue])
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self._process.kill()
-        self._process.wait()
-        self._reader.join()
-        self._process.stdout.close()
-
-
-def test_the_example_engine_misses_and_repeats_nothing_over_a_restart(web, python, tmp_path):
+def test_the_example_engine_fills_the_desks_and_prints_what_happens(web, python, tmp_path):
+    (tmp_path / "engine.py").write_text(block("python", "def trade(engine"))
     card, token = web.seed["card"], web.seed["platformToken"]
-    with Engine(web.base_url, token) as other, ExitStack() as stack:
-
-        def fan_out(nonce):
-            position = other.fan_out(card, nonce=nonce).signal["position"]
-            return rf"(?<!\d){position} signal\.filled  all"
-
-        with serving_beside(web, WEB_CONCURRENCY="1") as beside:
-            example = stack.enter_context(ExampleEngine(python, tmp_path, beside.base_url, token))
-            example.wait_for(
-                rf"{READY} of {READY} desks filled: {card['pair']} {card['direction']}"
-            )
-            example.wait_for(fan_out("before"))
-        example.wait_for("The service does not answer. The client waits and tries again.")
-        meanwhile = fan_out("meanwhile")
-        with guarded(beside):
-            example.wait_for(meanwhile)
-            said = "".join(example.printed)
-            assert said.count("The client waits") == said.count("The service answers again.") == 1
-            example.wait_for(fan_out("after"))
-        happened, after = [], None
-        while (page := other.page(after, kinds=["signal.filled", "signal.refused"]))["events"]:
-            happened += [event["position"] for event in page["events"]]
-            after = page["next"]
-        assert example.positions == happened[: len(example.positions)]
-
-
-def test_the_example_engine_ends_with_one_sentence_if_its_token_is_not_valid(web, python, tmp_path):
-    with ExampleEngine(python, tmp_path, web.base_url, "svc_plat_none") as example:
-        status, printed = example.end()
-    detail = re.escape(TokenInvalid.detail)
-    assert status == 1
-    advice = r"Mint a token in the control area, .*SIGNALS_TOKEN\."
-    assert re.fullmatch(rf"The engine stops: 401 token_invalid: {detail}\n{advice}\n", printed)
-
-
-def test_the_example_engine_says_what_to_delete_if_the_log_is_another_one(web, python, tmp_path):
-    (tmp_path / "engine.cursor").write_text(log_cursor("another", 1))
-    with ExampleEngine(python, tmp_path, web.base_url, web.seed["platformToken"]) as example:
-        status, printed = example.end()
-    assert status == 1
-    assert "The engine stops: 422 cursor_lost: " in printed
-    assert "delete the file engine.cursor, and start again." in printed
+    with subprocess.Popen(
+        [python, "-u", "engine.py"],
+        cwd=tmp_path,
+        env={"PATH": os.environ["PATH"], "SIGNALS_URL": web.base_url, "SIGNALS_TOKEN": token},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as example:
+        try:
+            # What its two threads print at the same time may be one line.
+            filled = f"{READY} of {READY} desks filled: {card['pair']} {card['direction']}"
+            assert any(filled in line for line in example.stdout)
+            with Engine(web.base_url, token) as other:
+                position = other.fan_out(card, nonce="after").signal["position"]
+            printed = re.compile(rf"(?<!\d){position} signal\.filled  all")
+            assert any(map(printed.search, example.stdout))
+        finally:
+            example.kill()
 
 
 def test_a_signal_is_signed_in_a_shell_as_it_says(web):

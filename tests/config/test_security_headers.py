@@ -2,11 +2,9 @@
 
 import re
 import socket
-from pathlib import Path
 
 import httpx2
 import pytest
-from django.contrib.staticfiles import finders
 from django.db import OperationalError
 from django.test import Client, override_settings
 
@@ -113,16 +111,6 @@ def _failing(fault):
     return fail
 
 
-def test_a_static_file_has_them_and_is_no_other_sites(https, tmp_path, settings):
-    settings.STATIC_ROOT = tmp_path
-    (tmp_path / "site.css").write_text(Path(str(finders.find("css/site.css"))).read_text())
-    response = Client().get("/static/site.css", secure=True)
-    response.close()
-    assert (response.status_code, lacking(response)) == (200, [])
-    assert response["Strict-Transport-Security"] == HSTS
-    assert "Access-Control-Allow-Origin" not in response
-
-
 def test_plain_http_promises_nothing_of_https():
     assert "Strict-Transport-Security" not in Client().get("/")
 
@@ -155,20 +143,13 @@ def ask(server: Server, path: str, **headers: str) -> httpx2.Response:
 
 
 @pytest.mark.processes
-def test_gunicorn_hands_all_of_them_out(server):
-    for path in ("/", "/api/v1", "/no/such"):
-        response = ask(server, path)
-        assert lacking(response) == []
-        assert response.headers["Strict-Transport-Security"] == HSTS
-
-
-@pytest.mark.processes
-def test_gunicorn_hands_them_out_with_files_and_foreign_hosts_too(server):
-    css = re.search(r'href="(/static/css/site[^"]+)"', ask(server, "/").text)
+def test_gunicorn_hands_all_of_them_out_with_files_and_foreign_hosts_too(server):
+    home = ask(server, "/")
+    css = re.search(r'href="(/static/css/site[^"]+)"', home.text)
     assert css
     file, foreign = ask(server, css.group(1)), ask(server, "/", Host="elsewhere.example")
     assert (file.status_code, foreign.status_code) == (200, 400)
-    for response in (file, foreign):
+    for response in (home, file, foreign, ask(server, "/api/v1"), ask(server, "/no/such")):
         assert lacking(response) == []
         assert response.headers["Strict-Transport-Security"] == HSTS
     assert "Access-Control-Allow-Origin" not in file.headers

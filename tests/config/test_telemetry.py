@@ -1,14 +1,10 @@
 """Spans that are sent to a collector: which, how they hang together, and what they do not say."""
 
 import hashlib
-import http.server
 import json
 import secrets
 import subprocess
 import sys
-import threading
-import time
-from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
 
@@ -17,12 +13,13 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from tests.client import bearer
-from tests.config.test_settings import KEYS, ROOT, environment, refusal
+from tests.config.test_settings import KEYS, ROOT, environment
 from tests.server import ADDRESS, delivering, free_port, run_python, serving
+from tests.signals.outbound.listeners import endpoint, reply
+from tests.signals.webhooks.runner.stage import until
 
 pytestmark = [pytest.mark.processes, pytest.mark.once]
 
-LIMIT = 90.0  # seconds for a condition, on a slow machine
 EXPORTING: Any = {"OTEL_BSP_SCHEDULE_DELAY": "50", "WEB_CONCURRENCY": "1"}
 TRACE, CALLER = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 ATTRIBUTES = {
@@ -45,31 +42,9 @@ print(secret)
 """
 
 
-@contextmanager
-def listening():
-    """Everything that is posted to an address of this machine, as it comes: headers and body."""
-    requests = []
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_POST(self):
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            requests.append(({key.lower(): text for key, text in self.headers.items()}, body))
-            self.send_response(200)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def log_message(self, *_):
-            pass
-
-    with http.server.ThreadingHTTPServer((ADDRESS, 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-        yield f"http://{ADDRESS}:{server.server_port}", requests
-        server.shutdown()
-
-
 def spans_of(requests):
     """The spans of these exports."""
-    exports = [ExportTraceServiceRequest.FromString(body) for _, body in list(requests)]
+    exports = [ExportTraceServiceRequest.FromString(one.body) for one in list(requests)]
     return [
         span
         for export in exports
@@ -77,14 +52,6 @@ def spans_of(requests):
         for scope in resource.scope_spans
         for span in scope.spans
     ]
-
-
-def until(holds):
-    deadline = time.monotonic() + LIMIT
-    while not (found := holds()):
-        assert time.monotonic() < deadline, "it did not come true in time"
-        time.sleep(0.02)
-    return found
 
 
 def deploy(server, changes=None, **headers):
@@ -105,12 +72,12 @@ def deploy(server, changes=None, **headers):
 
 def test_the_spans_of_a_signal_and_of_its_delivery_hang_together_and_tell_no_secret():
     with (
-        listening() as (collector, exports),
-        listening() as (endpoint, messages),
-        serving(**EXPORTING, OTEL_EXPORTER_OTLP_ENDPOINT=collector) as server,
+        endpoint(reply(200)) as collector,
+        endpoint(reply(200)) as customer,
+        serving(**EXPORTING, OTEL_EXPORTER_OTLP_ENDPOINT=collector.url("")) as server,
     ):
         desk = server.seed["desks"][0]["userId"]
-        url = f"{endpoint}/key-{secrets.token_hex(8)}"
+        url = customer.url(f"/key-{secrets.token_hex(8)}")
         allowed = {**server.environment, "DELIVERY_ALLOW": f"{ADDRESS}/32"}
         secret = run_python(allowed, "-c", SUBSCRIBE, desk, url).strip()
         with delivering(server):
@@ -119,7 +86,9 @@ def test_the_spans_of_a_signal_and_of_its_delivery_hang_together_and_tell_no_sec
             message_id = f"evt_{answer.json()['signal']['position']}_"
             headers = until(
                 lambda: [
-                    one for one, _ in list(messages) if one["webhook-id"].startswith(message_id)
+                    one.headers
+                    for one in list(customer.requests)
+                    if one.headers["webhook-id"].startswith(message_id)
                 ]
             )[0]
             own = hashlib.sha256(headers["webhook-id"].encode()).hexdigest()[:32]
@@ -130,30 +99,35 @@ def test_the_spans_of_a_signal_and_of_its_delivery_hang_together_and_tell_no_sec
             httpx2.get(f"{server.base_url}{path}", headers=bearer(token), trust_env=False)
 
             def found(name, trace):
-                named = (one for one in spans_of(exports) if one.name.split()[0] == name)
+                spans = spans_of(collector.requests)
+                named = (one for one in spans if one.name.split()[0] == name)
                 return [one for one in named if one.trace_id.hex() == trace]
 
             [delivery] = until(lambda: found("delivery", own))
             [request] = until(lambda: found("POST", TRACE))
             [queue], [turn] = found("queue", TRACE), found("turn", TRACE)
-            until(lambda: any(one.name == "GET api/v1/events" for one in spans_of(exports)))
+            until(
+                lambda: any(one.name == "GET api/v1/events" for one in spans_of(collector.requests))
+            )
         logged = lines_of(server)
+    spans = spans_of(collector.requests)
     assert request.parent_span_id.hex() == CALLER
     assert (queue.parent_span_id, turn.parent_span_id) == (request.span_id, queue.span_id)
     assert delivery.parent_span_id == b""
-    # A refusal is an exception within the span, whose text nobody sees.
-    assert "error.type" in {one.key for span in spans_of(exports) for one in span.attributes}
     for span in (queue, turn):
         assert own in [link.trace_id.hex() for link in span.links]
     assert headers["traceparent"] == f"00-{own}-{delivery.span_id.hex()}-01"
 
-    names = {span.name.partition(" ")[0] for span in spans_of(exports)}
+    names = {span.name.partition(" ")[0] for span in spans}
     assert names <= {"GET", "POST", "queue", "turn", "delivery"}
-    attributes = [attribute for span in spans_of(exports) for attribute in span.attributes]
-    assert {attribute.key for attribute in attributes} <= ATTRIBUTES
-    assert not any(span.events for span in spans_of(exports))
-    sent = b"".join(body for _, body in exports)
-    known = (nonce, query, token, server.seed["platformToken"], secret, url, desk, endpoint)
+    names_of_attributes = {attribute.key for span in spans for attribute in span.attributes}
+    # A refusal is an exception within the span, whose text nobody sees.
+    assert "error.type" in names_of_attributes
+    assert names_of_attributes <= ATTRIBUTES
+    assert not any(span.events for span in spans)
+    sent = b"".join(one.body for one in collector.requests)
+    host = customer.url("")
+    known = (nonce, query, token, server.seed["platformToken"], secret, url, desk, host)
     assert [text for text in known if text.encode() in sent] == []
     assert TRACE in [line.get("trace_id") for line in logged]
 
@@ -201,12 +175,4 @@ def test_its_setting_without_its_packages_is_refused_in_one_sentence():
     )
     assert done.stderr.rstrip().endswith(
         "OTEL_EXPORTER_OTLP_ENDPOINT needs what requirements/telemetry.txt lists."
-    )
-
-
-@pytest.mark.parametrize("address", ["127.0.0.1:4318", "grpc://127.0.0.1:4317", "http://a b"])
-def test_an_address_that_is_none_is_refused(address):
-    assert refusal(**KEYS, OTEL_EXPORTER_OTLP_ENDPOINT=address) == (
-        "OTEL_EXPORTER_OTLP_ENDPOINT takes the address of a collector, such as "
-        "http://127.0.0.1:4318, or nothing."
     )
