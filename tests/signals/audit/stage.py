@@ -181,6 +181,11 @@ def _broken(findings: Findings) -> dict[str, list[str]]:
     return {name: finding.first for name, finding in vars(findings).items() if finding.broken}
 
 
+def named(lines: dict[str, list[str]]) -> set[str]:
+    """Everything that the audit named, under any promise."""
+    return {name.partition(" ")[0] for names in lines.values() for name in names}
+
+
 def with_values(stored: Stored, event: LoggedEvent, **values: Any) -> Stored:
     """What was read, but with other values in one event."""
     others = [other for other in stored.events if other is not event]

@@ -17,7 +17,6 @@ from django.db.models import (
 from desks.models import (
     Automation,
     Bookmark,
-    Card,
     Chat,
     ChatCode,
     Connection,
@@ -37,7 +36,7 @@ from signals.outbound.schedule import Rate
 from signals.site.downloads import ExportLease
 from signals.webhooks.models import DeliveryAttempt, Subscription, SubscriptionSecret
 from tests.signals.audit.conftest import MODELS
-from tests.signals.audit.stage import broken, proved_at, rolled_back, spoken_of
+from tests.signals.audit.stage import broken, named, proved_at, rolled_back, spoken_of
 from tokens.models import SigningSecret, Token
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow, pytest.mark.once]
@@ -117,29 +116,6 @@ AMONG: dict[Any, dict[str, Any]] = {
     (Token, "key_id"): {"revoked_at": None},
     (Signal, "filled"): {"outcome": Outcome.FILLED},
 }
-LINES = {
-    Desk: "desks",
-    Connection: "connections",
-    Card: "cards",
-    Election: "elections",
-    Automation: "automations",
-    Token: "tokens",
-    SigningSecret: "secrets",
-    Signal: "signals",
-    Subscription: "subscriptions",
-    SubscriptionSecret: "webhook_secrets",
-    Chat: "chats",
-}
-OF_KEYS = {
-    (Token, "key_id"): "digests",
-    (SigningSecret, "key_id"): "sealed",
-    (SigningSecret, "ciphertext"): "sealed",
-    (Subscription, "key_id"): "webhooks",
-    (Subscription, "ciphertext"): "webhooks",
-    (SubscriptionSecret, "key_id"): "webhooks",
-    (SubscriptionSecret, "ciphertext"): "webhooks",
-    (SubscriptionSecret, "subscription"): "webhooks",
-}
 FAR = 1_000_000
 
 
@@ -208,13 +184,6 @@ def falsify(row, field, value):
         row.public_id = value
 
 
-def named_by_the_audit(lines, model, column):
-    """What the audit names under the promise of the table; for an event, under any promise."""
-    line = OF_KEYS.get((model, column), LINES.get(model))
-    said = lines.get(line, []) if line else [name for names in lines.values() for name in names]
-    return {name.partition(" ")[0] for name in said}
-
-
 def falsified_together(model, columns):
     """Columns with rows to change in them, in groups in which no row is twice.
 
@@ -242,12 +211,8 @@ def missed(model, group, value_of, proved=None):
             value = value_of(field, row)
             falsify(row, field, value)
             changed.append((row, field.name, value, names_of(row)))
-        lines = broken(proved)
-    return [
-        (column, str(row), value)
-        for row, column, value, names in changed
-        if not names & named_by_the_audit(lines, model, column)
-    ]
+        found = named(broken(proved))
+    return [(column, str(row), value) for row, column, value, names in changed if not names & found]
 
 
 def columns_of(model):

@@ -110,12 +110,6 @@ def test_an_empty_database_keeps_every_promise(db):
     assert run()[1] is None
 
 
-def test_a_seeded_database_keeps_every_promise(db):
-    """Rows made in bulk match the log."""
-    call_command("seed", "--desks", "12", "--idle", "3", "--nox", "--json", stdout=io.StringIO())
-    assert broken() == {}
-
-
 def test_concurrent_writes_do_not_wait_and_are_not_seen(brief):
     """Another connection writes while the snapshot is open."""
     before = Head.objects.get().position
