@@ -5,7 +5,7 @@ import signal
 import socket
 import subprocess
 import threading
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
 import pytest
 
@@ -54,17 +54,40 @@ def application(environ, start_response):
 """
 
 
+# Python ignores an exception in a destructor, also one of a signal's handler.
+BOOTING = """
+import pathlib, time
+class Slow:
+    def __del__(self):
+        pathlib.Path({folder!r}, "busy").touch()
+        time.sleep(900)
+Slow()
+def application(environ, start_response): pass
+"""
+# A request that is not answered while the test runs.
+ANSWERING = """
+import pathlib, time
+import config.wsgi
+def application(environ, start_response):
+    pathlib.Path({folder!r}, "busy").touch()
+    time.sleep(900)
+"""
+
+
 @contextmanager
 def gunicorn(folder, processes):
     """gunicorn with this many processes. Yields its port."""
-    with started(folder, APPLICATION, processes) as port:
+    with started(folder, APPLICATION, processes) as (port, _):
         wait_until(lambda: answers(port), "The server does not answer.")
         yield port
 
 
 @contextmanager
 def started(folder, application, processes, **settings):
-    """gunicorn, which need not answer yet. Yields its port. It logs to a file of the folder."""
+    """gunicorn, which need not answer yet. Yields its port and its process.
+
+    It logs to a file of the folder.
+    """
     (folder / "slow_application.py").write_text(application.format(folder=str(folder)))
     port = free_port()
     settings |= {"WEB_CONCURRENCY": str(processes), "THREADS": str(THREADS)}
@@ -77,10 +100,13 @@ def started(folder, application, processes, **settings):
             stderr=log,
         )
     try:
-        yield port
+        yield port, process
     finally:
         (folder / "release").touch()
         process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(TIMEOUT)
+        process.kill()
         process.wait()
 
 
@@ -192,8 +218,19 @@ def test_a_client_that_takes_nothing_in_time_loses_its_connection_without_a_trac
 @pytest.mark.parametrize("proxies", [0, 1])
 def test_behind_a_proxy_it_refuses_connections_until_a_process_is_ready(tmp_path, proxies):
     """So that the proxy asks another server. Without one a browser waits."""
-    with started(tmp_path, STARTING, 1, TRUSTED_PROXIES=str(proxies)) as port:
+    with started(tmp_path, STARTING, 1, TRUSTED_PROXIES=str(proxies)) as (port, _):
         wait_until((tmp_path / "starts").exists, "It does not start.")
         assert is_refused(port) is bool(proxies)
         (tmp_path / "release").touch()
         wait_until(lambda: answers(port), "It does not answer.")
+
+
+@pytest.mark.parametrize("application", [BOOTING, ANSWERING], ids=["importing", "answering"])
+def test_whatever_a_worker_does_a_stop_at_once_ends_it(tmp_path, application):
+    patient = {"GUNICORN_CMD_ARGS": "--graceful-timeout 900"}
+    with started(tmp_path, application, 1, **patient) as (port, process), ExitStack() as clients:
+        wait_until(lambda: not is_refused(port), "It does not listen.")
+        ask(clients.enter_context(connected(port)), "/")
+        wait_until((tmp_path / "busy").exists, "The worker is not busy.")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(120) == 0  # it would wait longer than that before it kills a worker

@@ -1,6 +1,5 @@
 """gunicorn's settings, and its responses to invalid requests."""
 
-import functools
 import json
 import os
 import pty
@@ -10,7 +9,6 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import ExitStack, contextmanager
 
 import httpx2
 import pytest
@@ -42,7 +40,6 @@ print(json.dumps(plain))
 """
 
 
-@functools.cache
 def settings_of(**given):
     """Returns gunicorn's settings under this environment, by name."""
     done = subprocess.run(
@@ -54,17 +51,6 @@ def settings_of(**given):
         check=True,
     )
     return json.loads(done.stdout)
-
-
-# Two environments, each for several settings.
-ONE = {"HOST": "127.0.0.2", "PORT": "9000", "WEB_CONCURRENCY": "7", "THREADS": "5"}
-OTHER = {"HOST": "::1", "DATABASE_URL": "postgres://name@host/signals"}
-
-
-def test_it_listens_on_the_address_of_the_settings_and_by_default_for_this_machine_alone():
-    assert settings_of()["bind"] == "127.0.0.1:8000"
-    assert settings_of(**ONE)["bind"] == "127.0.0.2:9000"
-    assert settings_of(**OTHER)["bind"] == "[::1]:8000"
 
 
 def started(*options, **settings):
@@ -100,67 +86,6 @@ def test_a_unix_socket_is_of_this_machine(tmp_path):
     assert "unix:" in started("--bind", f"unix:{tmp_path / 'socket'}")
 
 
-# Python ignores an exception in a destructor, also one of a signal's handler.
-BOOTING = """
-import pathlib, time
-class Slow:
-    def __del__(self):
-        pathlib.Path({marker!r}).touch()
-        time.sleep(900)
-Slow()
-def application(environ, start_response): pass
-"""
-
-
-# A request that is not answered while the test runs.
-ANSWERING = """
-import pathlib, time
-import config.wsgi
-def application(environ, start_response):
-    pathlib.Path({marker!r}).touch()
-    time.sleep(900)
-"""
-
-
-@pytest.mark.parametrize("application", [BOOTING, ANSWERING], ids=["importing", "answering"])
-def test_whatever_a_worker_does_a_stop_at_once_ends_it(tmp_path, application):
-    marker, address = tmp_path / "busy", ("127.0.0.1", free_port())
-    (tmp_path / "slow_application.py").write_text(application.format(marker=str(marker)))
-    gunicorn = subprocess.Popen(
-        [
-            *(*GUNICORN, "--pythonpath", str(tmp_path)),
-            *("--graceful-timeout", "900", "slow_application:application"),
-        ],
-        cwd=ROOT,
-        env=environment(**KEYS, PORT=str(address[1]), WEB_CONCURRENCY="1"),
-    )
-    try:
-        with _asking(address):
-            wait_until(marker.exists, "The worker is not busy.")
-        gunicorn.send_signal(signal.SIGINT)
-        assert gunicorn.wait(120) == 0  # it would wait longer than that before it kills a worker
-    finally:
-        gunicorn.kill()
-        gunicorn.wait()
-
-
-@contextmanager
-def _asking(address):
-    """A request that is sent again until the server listens."""
-    with ExitStack() as stack:
-
-        def sent():
-            try:
-                client = stack.enter_context(socket.create_connection(address))
-            except ConnectionRefusedError:
-                return False
-            client.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            return True
-
-        wait_until(sent, "The server does not listen.")
-        yield
-
-
 # What gunicorn's arbiter and a new worker do. The signal comes before the worker can handle it.
 FORKING = """
 import os, signal, sys
@@ -186,12 +111,12 @@ def test_a_signal_that_comes_before_a_worker_can_handle_it_is_not_lost():
 
 
 def test_workers_and_threads_are_the_environments():
-    found = settings_of(**ONE)
+    found = settings_of(WEB_CONCURRENCY="7", THREADS="5")
     assert (found["workers"], found["threads"]) == (7, 5)
 
 
 def test_the_connections_of_the_default_fit_postgresql():
-    found = settings_of(**OTHER)
+    found = settings_of(DATABASE_URL="postgres://name@host/signals")
     assert found["workers"] * (found["threads"] + 1) < 100
 
 
