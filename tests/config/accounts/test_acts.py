@@ -197,10 +197,6 @@ class TestTheLimitOfPages:
         assert here.post("/accounts/logout/").status_code == HTTPStatus.FOUND
         assert not is_in(here)
 
-    def test_a_visitor_has_none(self):
-        answers = [Client().get("/accounts/login/").status_code for _ in range(4)]
-        assert answers == [200] * 4
-
 
 class TestCancellingTheChangeOfTheAddress:
     @pytest.fixture

@@ -3,8 +3,8 @@
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from http import HTTPStatus
 from typing import Any
 
@@ -23,6 +23,7 @@ from events.http.refusals import RateLimited, Unavailable
 from tests import pages, staff
 from tests.client import Response
 from tests.factories import PASSWORD
+from tests.streams import wait_until
 
 pytestmark = pytest.mark.once
 
@@ -246,6 +247,22 @@ def test_addresses_of_one_network_are_one_address(settings):
     assert direct.status_code == proxied.status_code == HTTPStatus.TOO_MANY_REQUESTS
 
 
+@contextmanager
+def one_running_and_one_waiting(account: str) -> Iterator[Future[None]]:
+    """Two requests of an account. The second one runs when the block ends."""
+
+    def run() -> None:
+        with admissions.admit("192.0.2.2", account):
+            pass
+
+    with ThreadPoolExecutor(1) as pool:
+        with admissions.admit("192.0.2.1", account):
+            waiting = pool.submit(run)
+            wait_until(lambda: admissions._accounts.total() == 2, "Nobody waits.")
+            yield waiting
+        waiting.result()
+
+
 @pytest.mark.django_db
 @pytest.mark.parametrize("who", ["has an account", "has none", "is signed in"])
 def test_of_one_account_one_runs_and_one_waits(who):
@@ -256,24 +273,10 @@ def test_of_one_account_one_runs_and_one_waits(who):
         "is signed in": (f"user {member.pk}", FORMS["reauthentication"]),
     }[who]
     sender = browser if who == "is signed in" else Client()
-    with ThreadPoolExecutor(1) as pool:
-        with admissions.admit("192.0.2.1", account):
-            waiting = pool.submit(_run, admissions, "192.0.2.2", account)
-            _until(lambda: admissions._accounts.total() == 2)
-            refused = sender.post(*form)
-            assert not waiting.done()
-        assert waiting.result() == "ran"
+    with one_running_and_one_waiting(account) as waiting:
+        refused = sender.post(*form)
+        assert not waiting.done()
     assert (refused.status_code, refused["Retry-After"]) == (HTTPStatus.TOO_MANY_REQUESTS, "1")
-
-
-def _run(admissions: Admissions, address: str, account: str) -> str:
-    with admissions.admit(address, account):
-        return "ran"
-
-
-def _until(is_true: Callable[[], bool]) -> None:
-    while not is_true():
-        threading.Event().wait(0.001)
 
 
 def test_who_waits_too_long_for_an_account_is_told_and_leaves_nothing(impatient):
@@ -289,12 +292,8 @@ def test_who_waits_too_long_for_an_account_is_told_and_leaves_nothing(impatient)
 @pytest.mark.django_db
 def test_no_stranger_holds_up_who_is_signed_in():
     browser = _signed_in()
-    with ThreadPoolExecutor(1) as pool:
-        with admissions.admit("192.0.2.1", f"login {KNOWN}"):
-            waiting = pool.submit(_run, admissions, "192.0.2.2", f"login {KNOWN}")
-            _until(lambda: admissions._accounts.total() == 2)
-            answer = browser.post(REAUTHENTICATE, {"password": PASSWORD})
-        waiting.result()
+    with one_running_and_one_waiting(f"login {KNOWN}"):
+        answer = browser.post(REAUTHENTICATE, {"password": PASSWORD})
     assert answer.status_code == HTTPStatus.FOUND
 
 
