@@ -163,36 +163,36 @@ async def test_a_client_has_ten_seconds_for_a_head_thirty_for_an_answer_and_one_
         assert ends_in(protocol, 1, began)
 
 
-@in_the_loop
-async def test_probes_do_not_wait_behind_readers():
-    pools, goes_on = workload(), threading.Event()
+@asynccontextmanager
+async def waiting(pools: Workload, number: int) -> AsyncIterator[list[asyncio.Future[None]]]:
+    """So many requests for the feed, which wait until the block ends."""
+    goes_on = threading.Event()
 
     def wait() -> None:
         goes_on.wait(PATIENCE)
 
+    requests = [asyncio.ensure_future(pools.answer(EVENTS, wait)) for _ in range(number)]
     try:
-        waiting = asyncio.ensure_future(pools.answer("/api/v1/events", wait))
-        await pools.answer("/healthz", lambda: None)
-        assert not waiting.done()
+        yield requests
     finally:
         goes_on.set()
-        await waiting
+        await asyncio.gather(*requests)
+
+
+@in_the_loop
+async def test_probes_do_not_wait_behind_readers():
+    pools = workload()
+    async with waiting(pools, 1) as [reader]:
+        await pools.answer("/healthz", lambda: None)
+        assert not reader.done()
 
 
 @in_the_loop
 async def test_readers_that_are_ahead_of_a_replica_leave_threads_to_others():
-    pools, goes_on = workload(), threading.Event()
-
-    def wait() -> None:
-        goes_on.wait(PATIENCE)
-
-    ahead = [asyncio.ensure_future(pools.answer(EVENTS, wait)) for _ in range(replica.PLACES)]
-    try:
+    pools = workload()
+    async with waiting(pools, replica.PLACES) as ahead:
         await asyncio.wait_for(pools.answer(EVENTS, lambda: None), PATIENCE / 2)
         assert not any(each.done() for each in ahead)
-    finally:
-        goes_on.set()
-        await asyncio.gather(*ahead)
 
 
 @in_the_loop
