@@ -132,12 +132,6 @@ def test_where_no_second_factor_is_asked_for_a_password_is_enough():
     assert staff.a_client(None, "password").get(CONTROL).status_code == 200
 
 
-def test_staff_who_were_deactivated_are_nobody_from_the_next_request_on(client):
-    assert client.get(CONTROL).status_code == 200
-    account_closing.deactivate(user=User.objects.get(is_staff=True), actor=SYSTEM)
-    assert client.get(CONTROL)["Location"] == "/accounts/login/?next=/control/"
-
-
 def test_staff_with_a_second_factor_open_every_page(opened):
     assert {page: each.response.status_code for page, each in opened.items()} == dict.fromkeys(
         opened, 200

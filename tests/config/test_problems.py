@@ -14,9 +14,8 @@ from django.test import Client, RequestFactory
 from config.wsgi import application
 from events.http.cursors import log_cursor
 from events.http.refusals import Refused
-from events.models import Event, Head
 from tests.client import CATALOG, DESKS, EVENTS, HOOK, ME, TOKENS, code, get, post, push, signed_in
-from tests.factories import a_card, a_desk, a_platform_token, a_ready_desk
+from tests.factories import a_desk, a_platform_token
 from tests.pages import source, words
 from tests.signals.bodies import fanout
 from tests.staff import a_client
@@ -118,23 +117,6 @@ def test_what_the_driver_raises_when_the_database_is_away_is_503(exception, capl
     assert "kX9" not in caplog.text
 
 
-def test_the_lock_that_is_not_had_in_time_is_503_and_nothing_is_written():
-    token = a_platform_token()
-    a_ready_desk(a_card())
-    before = Head.objects.get().position
-
-    def no_lock(execute, sql, params, many, context):
-        if "NOT halted" in sql:
-            raise OperationalError("canceling statement due to lock timeout")
-        return execute(sql, params, many, context)
-
-    with connection.execute_wrapper(no_lock):
-        for body in (fanout(), fanout(pair="X/Y"), fanout(mode="live")):
-            assert code(push(body, token)) == "unavailable"
-    assert Head.objects.get().position == before
-    assert code(push(fanout(), token)) == "ok"
-
-
 @pytest.mark.parametrize(
     "exception", [DataError, ValueError, KeyError, RuntimeError, RecursionError]
 )
@@ -152,21 +134,6 @@ def test_a_fault_of_ours_is_internal_and_tells_nothing_of_itself(exception, capl
         for word in ("Traceback", "our_file", exception.__name__):
             assert word not in response.text
     assert "our_file" in caplog.text  # but the operator sees it
-
-
-def test_a_fault_of_ours_under_the_lock_leaves_nothing():
-    token = a_platform_token()
-    a_ready_desk(a_card())
-    before = Head.objects.get().position
-
-    def no_event(execute, sql, params, many, context):
-        if "INSERT INTO" in sql and "events_event" in sql:
-            raise RuntimeError
-        return execute(sql, params, many, context)
-
-    with connection.execute_wrapper(no_event):
-        assert code(push(fanout(), token)) == "internal"
-    assert Head.objects.get().position == before == Event.objects.count()
 
 
 # --- Forms that cannot be read ------------------------------------------------------------------

@@ -22,7 +22,6 @@ from tests.config.permissions import ACCOUNTS, ROWS, SIGNED_IN
 from tests.signals import bodies
 from tests.signals.notices.chats.stage import a_chat
 from tests.signals.webhooks.stage import a_webhook
-from tokens.crypto import formats
 from tokens.models import SigningSecret, Token
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow, pytest.mark.once]
@@ -198,28 +197,6 @@ def test_a_query_tells_nobody_what_others_have(cast, kind, method, path):
 )
 def test_a_body_tells_nobody_what_others_have(cast, kind, method, path, body):
     assert_alike(cast, kind, method, path, body)
-
-
-def test_nor_does_a_nonce_that_another_has_spent(cast, desk):
-    for nonce in (SPENT, "never-spent"):
-        body = written(bodies.tradingview(cast.own_bot, nonce=nonce))
-        answer = Client().generic(
-            "POST", HOOK, body, headers=signed(cast.own_bot.secret, body=body)
-        )
-        assert answer.status_code == 200
-
-
-def test_a_token_tells_whether_it_was_another_desks_or_a_platforms_to_nobody(cast):
-    values = [formats.new(formats.DESK_TOKEN), formats.new(formats.PLATFORM_TOKEN)]
-    for value in (*values, _revoked(Token.objects.all()[0])):
-        answer = Client().get(TOKENS, headers=bearer(value))
-        assert answer.json()["code"] == "token_invalid"
-
-
-def _revoked(token: Token) -> str:
-    value = factories.a_desk_token(token.desk)
-    Token.objects.filter(desk=token.desk).update(revoked_at=token.created_at)
-    return value
 
 
 def test_what_one_looks_for_in_vain_is_no_event_of_ones_own(cast, stranger):
