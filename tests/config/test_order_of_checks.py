@@ -26,8 +26,11 @@ from events.times import to_rfc3339
 from signals.intake.models import Signal
 from tests import factories
 from tests.client import (
+    BOTS,
     DESKS,
+    EVENTS,
     JSON,
+    ME,
     SIGNALS,
     SUBSCRIPTIONS,
     TOKENS,
@@ -78,6 +81,7 @@ class World:
     desk: Desk
     idle: Desk
     own: str
+    own_id: str
     engine: str
     reader: str
     writer: str
@@ -88,6 +92,8 @@ class World:
     browser: Client
     webhook: str
     cursor: str
+    event: str
+    signal: str
     settings: Any
 
     def send(self, ask: Ask) -> Any:
@@ -123,6 +129,7 @@ def world(settings, card) -> World:
         desk=desk,
         idle=factories.a_desk(),
         own=factories.a_desk_token(desk),
+        own_id=Token.objects.get(desk=desk).public_id,
         engine=engine,
         reader=factories.a_platform_token("read"),
         writer=factories.a_platform_token("write"),
@@ -133,6 +140,8 @@ def world(settings, card) -> World:
         browser=browser,
         webhook=webhook.public_id,
         cursor=cursor_at(webhook.cursor_position),
+        event=Event.objects.filter(topic=desk.public_id).latest("position").id,
+        signal=Signal.objects.first().public_id,
         settings=settings,
     )
     _spend_everything(made)
@@ -305,58 +314,48 @@ NO_WEBHOOK: Fault = (
 )
 
 
-def _on_webhook(method: str, act: str, body: dict[str, Any], world: World) -> Ask:
-    path = f"{SUBSCRIPTIONS}/{world.webhook}{act}"
-    return Ask(method, path, body, headers={"X-CSRFToken": CSRF})
+Make = Callable[[World], Ask]
 
 
-def _act(act: str, world: World) -> Ask:
-    event = Event.objects.filter(topic=world.desk.public_id).latest("position").id
-    body: dict[str, dict[str, Any]] = {
-        "rewind": {"after": world.cursor},
-        "resend": {"event": event},
-        "skip": {"events": "all"},
-    }
-    return _on_webhook("POST", f"/{act}", body.get(act, {}), world)
+def read(path: str, token: str, query: str = "") -> Make:
+    """A request with a token of the world, whose other parts the path and the query may name."""
+    return lambda world: Ask(
+        "GET",
+        path.format(**vars(world)),
+        token=getattr(world, token),
+        query=query.format(**vars(world)),
+    )
 
 
-def _token_id(world: World) -> str:
-    return Token.objects.get(desk=world.desk, revoked_at=None).public_id
+def change(method: str, path: str, body: Callable[[World], dict[str, Any]]) -> Make:
+    """A request by session."""
+    csrf = {"X-CSRFToken": CSRF}
+    return lambda world: Ask(method, path.format(**vars(world)), body(world), headers=csrf)
+
+
+ONE_WEBHOOK = f"{SUBSCRIPTIONS}/{{webhook}}"
+ACTS: dict[str, Callable[[World], dict[str, Any]]] = {
+    "secret": lambda world: {},
+    "test": lambda world: {},
+    "rewind": lambda world: {"after": world.cursor},
+    "resend": lambda world: {"event": world.event},
+    "skip": lambda world: {"events": "all"},
+}
 
 
 # What is accepted, and the faults in the contract's order. Method and route come first in a name.
-OPERATIONS: dict[str, tuple[Callable[[World], Ask], list[Fault]]] = {
-    "GET api/v1/me": (
-        lambda world: Ask("GET", "/api/v1/me", token=world.own),
-        [*TOKEN, OF_PLATFORM, LIMITED],
-    ),
-    "GET api/v1/desks": (
-        lambda world: Ask("GET", DESKS, token=world.engine),
-        [*TOKEN, OF_DESK, ONLY_WRITES, QUERY],
-    ),
+OPERATIONS: dict[str, tuple[Make, list[Fault]]] = {
+    "GET api/v1/me": (read(ME, "own"), [*TOKEN, OF_PLATFORM, LIMITED]),
+    "GET api/v1/desks": (read(DESKS, "engine"), [*TOKEN, OF_DESK, ONLY_WRITES, QUERY]),
     "GET api/v1/desks/<userId:user_id>": (
-        lambda world: Ask("GET", f"{DESKS}/{world.desk.public_id}", token=world.engine),
-        [
-            *TOKEN,
-            OF_DESK,
-            ONLY_WRITES,
-            ("not_found", sets(path=f"{DESKS}/usr_{'0' * 22}")),
-        ],
+        read(f"{DESKS}/{{desk.public_id}}", "engine"),
+        [*TOKEN, OF_DESK, ONLY_WRITES, ("not_found", sets(path=f"{DESKS}/usr_{'0' * 22}"))],
     ),
-    "GET api/v1/events by a desk": (
-        lambda world: Ask("GET", "/api/v1/events", token=world.own),
-        [*TOKEN, LIMITED, QUERY],
-    ),
-    "GET api/v1/events by the engine": (
-        lambda world: Ask("GET", "/api/v1/events", token=world.engine),
-        [*TOKEN, ONLY_WRITES, QUERY],
-    ),
-    "GET api/v1/bots": (
-        lambda world: Ask("GET", "/api/v1/bots", token=world.own),
-        [*TOKEN, OF_PLATFORM, LIMITED, QUERY],
-    ),
+    "GET api/v1/events by a desk": (read(EVENTS, "own"), [*TOKEN, LIMITED, QUERY]),
+    "GET api/v1/events by the engine": (read(EVENTS, "engine"), [*TOKEN, ONLY_WRITES, QUERY]),
+    "GET api/v1/bots": (read(BOTS, "own"), [*TOKEN, OF_PLATFORM, LIMITED, QUERY]),
     "GET api/v1/signals by the engine": (
-        lambda world: Ask("GET", SIGNALS, token=world.engine, query=f"?nonce={SPENT}&source=floor"),
+        read(SIGNALS, "engine", f"?nonce={SPENT}&source=floor"),
         [
             *TOKEN,
             ONLY_WRITES,
@@ -365,9 +364,7 @@ OPERATIONS: dict[str, tuple[Callable[[World], Ask], list[Fault]]] = {
         ],
     ),
     "GET api/v1/signals by a desk": (
-        lambda world: Ask(
-            "GET", SIGNALS, token=world.own, query=f"?nonce={SPENT}&botId={world.bot.id}"
-        ),
+        read(SIGNALS, "own", f"?nonce={SPENT}&botId={{bot.id}}"),
         [
             *TOKEN,
             LIMITED,
@@ -376,9 +373,7 @@ OPERATIONS: dict[str, tuple[Callable[[World], Ask], list[Fault]]] = {
         ],
     ),
     "GET api/v1/signals/<signalId:signal_id>": (
-        lambda world: Ask(
-            "GET", f"{SIGNALS}/{Signal.objects.first().public_id}", token=world.engine
-        ),
+        read(f"{SIGNALS}/{{signal}}", "engine"),
         [*TOKEN, ONLY_WRITES, ("not_found", sets(path=f"{SIGNALS}/sig_{'0' * 22}"))],
     ),
     "POST api/v1/desks/<userId:user_id>/signal": (
@@ -392,49 +387,38 @@ OPERATIONS: dict[str, tuple[Callable[[World], Ask], list[Fault]]] = {
         for route in ("api/hooks/signal", "api/hooks/check")
         for who, faults in BY_SENDER.items()
     },
-    "GET api/v1/tokens": (
-        lambda world: Ask("GET", TOKENS, token=world.own),
-        [*TOKEN, LIMITED, QUERY],
-    ),
+    "GET api/v1/tokens": (read(TOKENS, "own"), [*TOKEN, LIMITED, QUERY]),
     "POST api/v1/tokens": (
-        lambda world: Ask("POST", TOKENS, {"scope": "desk"}, headers={"X-CSRFToken": CSRF}),
+        change("POST", TOKENS, lambda world: {"scope": "desk"}),
         [*BY_SESSION, LIMITED, *BODY],
     ),
     "DELETE api/v1/tokens": (
-        lambda world: Ask("DELETE", TOKENS, {"id": _token_id(world)}, token=world.own),
+        lambda world: Ask("DELETE", TOKENS, {"id": world.own_id}, token=world.own),
         [*TOKEN, *BODY, ("not_found", sets(body={"id": "tok_x"}))],
     ),
-    "GET api/v1/subscriptions": (
-        lambda world: Ask("GET", SUBSCRIPTIONS, token=world.own),
-        [*TOKEN, LIMITED, QUERY],
-    ),
+    "GET api/v1/subscriptions": (read(SUBSCRIPTIONS, "own"), [*TOKEN, LIMITED, QUERY]),
     "POST api/v1/subscriptions": (
-        lambda world: Ask(
-            "POST", SUBSCRIPTIONS, {"url": "https://h.example"}, headers={"X-CSRFToken": CSRF}
-        ),
+        change("POST", SUBSCRIPTIONS, lambda world: {"url": "https://h.example"}),
         [*BY_SESSION, LIMITED, *BODY],
     ),
-    f"GET {WEBHOOK}": (
-        lambda world: Ask("GET", f"{SUBSCRIPTIONS}/{world.webhook}", token=world.own),
-        [*TOKEN, LIMITED, NO_WEBHOOK],
-    ),
+    f"GET {WEBHOOK}": (read(ONE_WEBHOOK, "own"), [*TOKEN, LIMITED, NO_WEBHOOK]),
     f"PATCH {WEBHOOK}": (
-        lambda world: _on_webhook("PATCH", "", {"paused": True}, world),
+        change("PATCH", ONE_WEBHOOK, lambda world: {"paused": True}),
         [*BY_SESSION, LIMITED, *BODY, NO_WEBHOOK],
     ),
     f"DELETE {WEBHOOK}": (
-        lambda world: _on_webhook("DELETE", "", {}, world),
+        change("DELETE", ONE_WEBHOOK, lambda world: {}),
         [*BY_SESSION, NO_WEBHOOK],
     ),
     **{
         f"POST {WEBHOOK}/{act}": (
-            functools.partial(_act, act),
+            change("POST", f"{ONE_WEBHOOK}/{act}", body),
             [*BY_SESSION, LIMITED, *BODY, NO_WEBHOOK],
         )
-        for act in ("secret", "test", "rewind", "resend", "skip")
+        for act, body in ACTS.items()
     },
     f"GET {WEBHOOK}/attempts": (
-        lambda world: Ask("GET", f"{SUBSCRIPTIONS}/{world.webhook}/attempts", token=world.own),
+        read(f"{ONE_WEBHOOK}/attempts", "own"),
         [*TOKEN, LIMITED, QUERY, NO_WEBHOOK],
     ),
     **{
