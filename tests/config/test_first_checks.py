@@ -133,14 +133,6 @@ def test_options_is_204_with_what_there_is_everywhere(browser):
         assert "Content-Type" not in answer
 
 
-def test_the_account_pages_take_what_their_views_do_and_never_put_or_delete():
-    assert methods("/accounts/login/") == {"GET", "HEAD", "POST", "OPTIONS"}
-    assert methods("/accounts/2fa/recovery-codes/") == {"GET", "HEAD", "OPTIONS"}
-    assert methods("/accounts/2fa/webauthn/keys/1/remove/") == {"GET", "HEAD", "POST", "OPTIONS"}
-    assert methods("/control/tokens/token/mint/") == {"GET", "HEAD", "POST", "OPTIONS"}
-    assert methods("/desk/withdraw") == {"GET", "HEAD", "POST", "OPTIONS"}
-
-
 def test_a_form_takes_no_file():
     body = (
         b'--x\r\nContent-Disposition: form-data; name="login"\r\n\r\nme\r\n'

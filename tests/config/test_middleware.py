@@ -39,16 +39,6 @@ def test_a_credential_is_no_request_id_and_is_neither_logged_nor_sent_back(prefi
 # --- Caches -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", [CATALOG, HOOK, "/api/schema", "/problems", "/problems/malformed"])
-def test_head_has_the_etag_of_get_and_is_asked_after_like_it(path):
-    got, head = Client().get(path), Client().head(path)
-    assert (head.status_code, head.content) == (200, b"")
-    assert head["ETag"] == got["ETag"]
-    unchanged = Client().head(path, headers={"If-None-Match": got["ETag"]})
-    assert (unchanged.status_code, unchanged["ETag"]) == (304, got["ETag"])
-    assert Client().head(path, headers={"If-None-Match": '"other"'}).status_code == 200
-
-
 def test_no_answer_depends_on_another_precondition():
     for name in ("If-Match", "If-Unmodified-Since", "Range", "If-Range", "Expect"):
         for value in ('"x"', "Mon, 01 Jan 1990 00:00:00 GMT", "bytes=0-1", "\x00"):
