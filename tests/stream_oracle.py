@@ -6,7 +6,6 @@ each reader saw with what the list shows it.
 
 import json
 import random
-import re
 import subprocess
 import sys
 import threading
@@ -17,7 +16,7 @@ from typing import Any
 import httpx2
 
 from tests.client import EVENTS, bearer
-from tests.conformance.streams import MEDIA_TYPE, Frame, frames_of
+from tests.conformance.streams import EVENT, MEDIA_TYPE, Frame, frames_of
 from tests.server import ROOT, Server
 from tests.stream_writers import BRIEF, END
 
@@ -27,7 +26,6 @@ HAPPENED = {
     *("election.made", "election.withdrawn", "desk.connected", "desk.disconnected"),
     *("desk.deactivated", "desk.reactivated"),
 }
-EVENT = re.compile(r'\{"id":"evt_.*?(?=,\{"id":"evt_|\],"next")')
 LEAVES = 0.05  # of the events: the reader closes its connection and comes back
 PAUSE = 0.05  # seconds before a reader that was turned away asks again
 PATIENCE = 300  # seconds

@@ -1,6 +1,7 @@
 """The conformance suite: tests a running service against the contract, over HTTP alone.
 
-Each file covers one section of the contract. The docstring of a test names the line that it checks.
+Each file covers the section of the contract after which it is named. ``sentences.toml`` says which
+test shows which sentence; the docstring of a test says what it shows.
 The suite imports none of the service's code. It runs against any service, from any machine that has
 pytest, httpx2 and jsonschema:
 

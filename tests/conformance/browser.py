@@ -15,6 +15,7 @@ import httpx2
 from tests.conformance.client import JSON, TOKENS, Body, Connected, Service, written
 
 SIGN_IN = "/accounts/login/"
+CARD_FIELD = re.compile(r'name="card" value="([^"]+)"')
 CSRF_FIELD = re.compile(r'name="csrfmiddlewaretoken" value="([^"]+)"')
 SHOWN = re.compile(r'<pre[^>]* data-copy="[^"]*">(svc_[^<]+)</pre>')
 TOTP_STEP = 30  # seconds
@@ -61,9 +62,20 @@ class Browser(Connected):
         return self.http.request(method, path, content=content, headers=sent)
 
     @property
+    def cookie(self) -> str:
+        """The header with which another client has this session."""
+        return "; ".join(f"{name}={value}" for name, value in self.http.cookies.items())
+
+    @property
     def csrf(self) -> str:
         names = [name for name in self.http.cookies if name.endswith("csrf")]
         return str(self.http.cookies[names[0]])
+
+    def enrol(self) -> httpx2.Response:
+        """Elects what the published card shows, on the desk's page."""
+        card = CARD_FIELD.search(self.get("/desk/enrol").text)
+        assert card, "The page shows no card to elect."
+        return self.post("/desk/enrol", {"card": card.group(1)})
 
     def mint_desk_token(self) -> str:
         return str(self.api("POST", TOKENS, {"scope": "desk"}).json()["token"])

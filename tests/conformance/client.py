@@ -32,6 +32,7 @@ PROBLEM = "application/problem+json"
 SOMEBODY = "usr_" + "0" * 22  # no desk has this id
 NO_BOT = "bot_" + "0" * 22
 NO_SIGNAL = "sig_" + "0" * 22
+OF_ANOTHER_LOG = "ZXZlbnRzOjAwMDAwMDAwLjE"  # a cursor that the service made on another database
 
 TIMEOUT = 90  # seconds for one response: a reader of the feed waits up to 25
 
@@ -78,6 +79,13 @@ def code(answer: httpx2.Response) -> str:
 def faults(answer: httpx2.Response) -> set[str]:
     """The invalid fields that a problem names."""
     return {error["field"] for error in answer.json()["errors"]}
+
+
+def became(answer: httpx2.Response) -> tuple[str, int, int]:
+    """What became of an accepted signal: outcome, matched, filled."""
+    said = answer.json()
+    assert answer.status_code == 200, said
+    return said["outcome"], said["matched"], said["filled"]
 
 
 def without_id(answer: httpx2.Response) -> tuple[int, Body]:
@@ -243,6 +251,16 @@ class Service(Connected):
     ) -> httpx2.Response:
         return self.send("POST", deploy_path(user_id), body, token or self.platform, **more)
 
+    def connection(self) -> http.client.HTTPConnection:
+        """A connection for requests that no client would send."""
+        parts = urlsplit(self.base_url)
+        assert parts.hostname
+        if parts.scheme == "http":
+            return http.client.HTTPConnection(parts.hostname, parts.port, timeout=60)
+        return http.client.HTTPSConnection(
+            parts.hostname, parts.port, timeout=60, context=self.trusted
+        )
+
     def send_headers(
         self, method: str, path: str, length: int, headers: Body | None = None
     ) -> httpx2.Response:
@@ -250,15 +268,7 @@ class Service(Connected):
 
         A client that sends a refused body may get a reset instead of the response (section 5).
         """
-        parts = urlsplit(self.base_url)
-        assert parts.hostname
-        connection = (
-            http.client.HTTPSConnection(
-                parts.hostname, parts.port, timeout=60, context=self.trusted
-            )
-            if parts.scheme == "https"
-            else http.client.HTTPConnection(parts.hostname, parts.port, timeout=60)
-        )
+        connection = self.connection()
         try:
             sent = {"Content-Type": JSON, "Content-Length": str(length), **(headers or {})}
             connection.request(method, path, headers=sent)

@@ -19,9 +19,7 @@ FEW = 3
 SMALL_LIMITS = {
     "LIMIT_AUTOMATION": f"{FEW}/minute",
     "LIMIT_PLATFORM": f"{FEW}/minute",
-    "LIMIT_READS": f"{FEW}/minute",
     "LIMIT_FAILURES": f"{FEW}/minute",
-    "LIMIT_MINTING": f"{FEW}/hour",
     "LIMIT_CHANGES": f"{FEW}/minute",
     "LIMIT_STREAMS": "1",
     "WEB_CONCURRENCY": "1",  # without Redis each process counts separately

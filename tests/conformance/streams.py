@@ -1,6 +1,7 @@
 """Streams of the feed, as a client reads them."""
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -12,6 +13,8 @@ import httpx2
 from tests.conformance.client import EVENTS, Service, bearer
 
 MEDIA_TYPE = "text/event-stream"
+# An event of the list, as it is written there.
+EVENT = re.compile(r'\{"id":"evt_.*?(?=,\{"id":"evt_|\],"next")')
 PATIENCE = 60  # seconds without a byte: longer than the time between two heartbeats
 # The address of the server of streams, if it is not that of the service.
 LIVE_URL = os.environ.get("LIVE_URL", "")

@@ -16,13 +16,11 @@ from tests.conformance.client import (
     SUBSCRIPTIONS,
     Body,
     assert_refused,
-    code,
 )
 
 pytestmark = pytest.mark.once
 
 CARDS, USERS = "/control/desks/card/", "/control/desks/user/"
-CARD_FIELD = re.compile(r'name="card" value="([^"]+)"')
 RETIRES_FIELD = re.compile(r'name="retires" value="([^"]*)"')
 CLOSE = "/accounts/close/"
 EVENING: Body = {"name": "Evening", "pair": "EVE/USD", "direction": "short"}
@@ -66,6 +64,21 @@ def publish(staff: Browser, card: Body) -> None:
     assert staff.post(page, {**card, "retires": retires.group(1)}).status_code == 302
 
 
+def assert_has_nothing_left(service, token: str, since: str, signal: str) -> None:
+    """The own desk answers nobody, and what it was filled with before stays."""
+    user_id, platform = service.own_desk, service.platform
+    assert_refused(service.get(ME, token), 401, "token_invalid")
+    signed = service.push(service.tradingview(), secret=service.bot["secret"])
+    assert_refused(signed, 401, "signature_invalid")
+    assert_refused(service.get(f"{DESKS}/{user_id}", platform), 404, "not_found")
+    refused = service.deploy(user_id, service.one_desk())
+    assert assert_refused(refused, 422, "desk_not_ready")["reason"] == "deactivated"
+    assert user_id not in [desk["userId"] for desk in service.desks()]
+    assert user_id in [desk["userId"] for desk in service.desks(signal=signal)]
+    changed = service.get(DESKS, platform, changedSince=since).json()
+    assert changed["desks"] == [{"userId": user_id, "removed": True}]
+
+
 def kinds(events: list[Body]) -> list[str]:
     return [event["kind"] for event in events if event["kind"] != "signal.refused"]
 
@@ -96,9 +109,7 @@ def test_a_retired_card_takes_every_consent_with_it(service_to_end, owner, staff
     sent = {name: EVENING[name] for name in ("pair", "direction")}
     unheard = service.push(service.fanout(**sent), platform).json()
     assert (unheard["outcome"], unheard["matched"], unheard["filled"]) == ("filled", 0, 0)
-    card = CARD_FIELD.search(owner.get("/desk/enrol").text)
-    assert card
-    assert owner.post("/desk/enrol", {"card": card.group(1)}).status_code == 302
+    assert owner.enrol().status_code == 302
     assert service.push(service.fanout(**sent), platform).json()["matched"] == 1
 
     middle = service.tail()
@@ -128,16 +139,7 @@ def test_a_deactivated_user_has_nothing_left(service_to_end, owner, staff):
     assert reasons == {"deactivated"}
     of_the_desk = [event for event in events if event["kind"].startswith("desk.")]
     assert all(set(event["data"]) == {"venue"} for event in of_the_desk)
-    assert_refused(service.get(ME, token), 401, "token_invalid")
-    signed = service.push(service.tradingview(), secret=service.bot["secret"])
-    assert_refused(signed, 401, "signature_invalid")
-    assert_refused(service.get(f"{DESKS}/{user_id}", platform), 404, "not_found")
-    refused = service.deploy(user_id, service.one_desk())
-    assert assert_refused(refused, 422, "desk_not_ready")["reason"] == "deactivated"
-    assert user_id not in [desk["userId"] for desk in service.desks()]
-    assert user_id in [desk["userId"] for desk in service.desks(signal=fan_out["signal"]["id"])]
-    changed = service.get(DESKS, platform, changedSince=since).json()
-    assert changed["desks"] == [{"userId": user_id, "removed": True}]
+    assert_has_nothing_left(service, token, since, fan_out["signal"]["id"])
     assert SIGN_IN in owner.get("/desk").headers["Location"]
 
     assert staff.post(f"{page}reactivate/", {}).status_code == 302
@@ -171,17 +173,7 @@ def test_a_closed_account_ends_with_everything_but_the_log(service_to_end, owner
     assert {event["data"]["reason"] for event in withdrawn} == {"closed"}
     assert user["email"] not in str(events)
     assert "automation.created" in kinds(service.events(botId=service.bot["botId"]))
-    assert_refused(service.get(ME, token), 401, "token_invalid")
-    signed = service.push(service.tradingview(), secret=service.bot["secret"])
-    assert_refused(signed, 401, "signature_invalid")
-    assert_refused(service.get(f"{DESKS}/{service.own_desk}", service.platform), 404, "not_found")
-    refused = service.deploy(service.own_desk, service.one_desk())
-    assert (code(refused), refused.json()["reason"]) == ("desk_not_ready", "deactivated")
-    assert service.own_desk not in [desk["userId"] for desk in service.desks()]
-    filled = service.desks(signal=fan_out["signal"]["id"])
-    assert service.own_desk in [desk["userId"] for desk in filled]
-    changed = service.get(DESKS, service.platform, changedSince=since).json()
-    assert changed["desks"] == [{"userId": service.own_desk, "removed": True}]
+    assert_has_nothing_left(service, token, since, fan_out["signal"]["id"])
     page = page_of(staff, f"{USERS}?q={service.own_desk}")
     assert staff.post(f"{page}reactivate/", {}, seen_at=CARDS).status_code == 422
     with Browser(service) as visitor:

@@ -5,25 +5,19 @@ import re
 import pytest
 
 from tests.conformance.browser import SHOWN, Bot
-from tests.conformance.client import ME, TOKENS, assert_refused, code
+from tests.conformance.client import TOKENS, assert_refused, code
 
 ID = "[0-9A-Za-z]{22}"
 PAIR = r"[A-Z0-9._-]{1,20}/[A-Z0-9._-]{1,20}"
-CARD_FIELD = re.compile(r'name="card" value="([^"]+)"')
 # What no page may ask for at a connection.
 ASKED = re.compile(r'<(?:input|select|textarea)[^>]* name="([^"]+)"')
 
 
 @pytest.fixture
 def enrolment(service, user):
-    """Enrols the user's desk and withdraws it; in the end it is enrolled, as it was seeded."""
-
-    def enrol():
-        card = CARD_FIELD.search(user.get("/desk/enrol").text).group(1)
-        return user.post("/desk/enrol", {"card": card})
-
-    yield enrol
-    enrol()
+    """Enrols the user's desk; in the end it is enrolled, as it was seeded."""
+    yield user.enrol
+    user.enrol()
 
 
 def state(service):
@@ -140,12 +134,6 @@ def test_a_removed_bot_signs_no_more(service, user):
     gone.remove()
     body = gone.body(pair="AAA/BBB", direction="long")
     assert_refused(service.push(body, secret=secret), 401, "signature_invalid")
-
-
-def test_the_users_own_token_shows_the_users_own_desk(service, user):
-    """Section 1, desk: one a user."""
-    token = user.mint_desk_token()
-    assert service.get(ME, token).json()["userId"] == service.own_desk
 
 
 def test_a_secret_is_shown_once(user, bot):

@@ -55,10 +55,12 @@ def test_openssl_makes_the_signature(service):
 
 
 def test_the_raw_bytes_are_signed(service):
-    """Section 3: one byte more, though it means the same, is another message."""
-    raw = written(service.to_desk())
-    headers = signed(service.floor, body=raw)
+    """Section 3: with the timestamp. One byte more that means the same is another message."""
+    raw, moment = written(service.to_desk()), now()
+    headers = signed(service.floor, body=raw, at=moment)
     assert_refused(push_raw(service, raw + b" ", headers), 401, "signature_invalid")
+    later = {**headers, TIME: str(moment + 1)}
+    assert_refused(push_raw(service, raw, later), 401, "signature_invalid")
     assert push_raw(service, raw, headers).status_code == 200
 
 
@@ -79,13 +81,6 @@ def test_signatures_of_other_schemes_are_passed_over(service, form):
     headers[SIGNATURE] = form.format(headers[SIGNATURE])
     assert push_raw(service, raw, headers).status_code == 200
     headers[SIGNATURE] += ",v4=00" * 4
-    assert_refused(push_raw(service, raw, headers), 401, "signature_invalid")
-
-
-def test_more_than_five_signatures_are_refused(service):
-    """Section 3."""
-    raw = written(service.to_desk())
-    headers = signed(*[service.floor] * 6, body=raw)
     assert_refused(push_raw(service, raw, headers), 401, "signature_invalid")
 
 
@@ -122,27 +117,13 @@ def test_a_timestamp_beyond_300_seconds_is_refused_with_the_servers_time(service
 
 @pytest.mark.parametrize("text", ["", "123456789", "1763630000.0"])
 def test_a_timestamp_is_exactly_10_digits(service, text):
-    """Section 3."""
     raw = written(service.to_desk())
     headers = {TIME: text, SIGNATURE: signature(service.floor, text, raw)}
     body = assert_refused(push_raw(service, raw, headers), 401, "timestamp_invalid")
     assert "serverTime" in body
 
 
-def test_the_timestamp_is_signed_too(service):
-    """Section 3: the message begins with it."""
-    raw, moment = written(service.to_desk()), now()
-    headers = {TIME: str(moment + 1), SIGNATURE: signature(service.floor, moment, raw)}
-    assert_refused(push_raw(service, raw, headers), 401, "signature_invalid")
-
-
 # --- Who authorises ------------------------------------------------------------------------------
-
-
-def test_tradingview_is_authorised_by_the_automations_own_secret(service):
-    """Section 3, the table."""
-    body = service.tradingview()
-    assert service.push(body, secret=service.bot["secret"]).status_code == 200
 
 
 def test_tradingview_is_not_authorised_by_a_bearer(service):
@@ -172,13 +153,6 @@ def test_nox_is_authorised_by_a_writing_token_or_by_its_secret(service):
 
 
 @pytest.mark.parametrize("shape", ["to_desk", "of_nox"])
-def test_an_automations_secret_signs_for_itself_alone(service, shape):
-    """Section 3, the table."""
-    body = getattr(service, shape)()
-    assert_refused(service.push(body, secret=service.bot["secret"]), 401, "signature_invalid")
-
-
-@pytest.mark.parametrize("shape", ["to_desk", "of_nox"])
 def test_a_reading_token_does_not_authorise_but_beside_a_signature_it_does_not_matter(
     service, shape
 ):
@@ -187,12 +161,6 @@ def test_a_reading_token_does_not_authorise_but_beside_a_signature_it_does_not_m
     assert_refused(service.push(body, service.reader), 403, "scope_missing")
     secret = service.nox if shape == "of_nox" else service.floor
     assert service.push(body, service.reader, secret=secret).status_code == 200
-
-
-def test_a_desk_token_does_not_authorise(service):
-    """Sections 3 and 5: the wrong kind of token."""
-    answer = service.push(service.to_desk(), service.desk_token)
-    assert_refused(answer, 403, "not_allowed")
 
 
 def test_what_is_presented_must_be_valid(service):
@@ -234,22 +202,14 @@ def test_another_scheme_than_bearer_or_a_malformed_one_is_token_invalid(service,
     assert_refused(answer, 401, "token_invalid")
 
 
-@pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER"])
-def test_the_schemes_name_is_read_in_any_case(service, scheme):
-    """RFC 9110, which section 3 names the scheme of."""
-    headers = {"Authorization": f"{scheme} {service.platform}"}
-    assert service.http.get(EVENTS, headers=headers).status_code == 200
-
-
-@pytest.mark.parametrize("spaces", [" ", "  ", " " * 9])
-def test_one_or_more_spaces_follow_the_scheme(service, spaces):
-    """Section 3."""
-    headers = {"Authorization": f"Bearer{spaces}{service.platform}"}
+@pytest.mark.parametrize("scheme", ["Bearer ", "bearer  ", "BEARER" + " " * 9])
+def test_the_scheme_is_read_in_any_case_and_one_or_more_spaces_follow_it(service, scheme):
+    """Section 3, and RFC 9110."""
+    headers = {"Authorization": f"{scheme}{service.platform}"}
     assert service.http.get(EVENTS, headers=headers).status_code == 200
 
 
 def test_signing_headers_mean_nothing_off_the_hook(service):
-    """Section 3."""
     nonsense = {TIME: "x", SIGNATURE: "y"}
     assert service.get(ME, service.desk_token, headers=nonsense).status_code == 200
     assert service.deploy(service.desk, service.one_desk(), headers=nonsense).status_code == 200
@@ -280,16 +240,12 @@ def test_on_the_hook_with_a_signature_a_body_whose_source_cannot_be_read(service
 # --- Once there is a Nox secret ------------------------------------------------------------------
 
 
-def test_the_nox_secret_signs_nox_and_nothing_else(nox_service):
-    """Section 3, the table."""
-    secret = nox_service.seed["noxSecret"]
-    assert nox_service.push(nox_service.of_nox(), secret=secret).status_code == 200
-    answer = nox_service.push(nox_service.to_desk(), secret=secret)
-    assert_refused(answer, 401, "signature_invalid")
-
-
 def test_once_there_is_a_nox_secret_the_floor_secret_does_not_sign_nox(nox_service):
-    """Sections 3 and 5: floor_secret_refused; the Floor signs its own still, a token signs nox."""
+    """Sections 3 and 5: floor_secret_refused. Each secret signs its own, and a token signs nox."""
+    nox = nox_service.seed["noxSecret"]
+    assert nox_service.push(nox_service.of_nox(), secret=nox).status_code == 200
+    floors = nox_service.push(nox_service.to_desk(), secret=nox)
+    assert_refused(floors, 401, "signature_invalid")
     answer = nox_service.push(nox_service.of_nox(), secret=nox_service.floor)
     assert_refused(answer, 401, "floor_secret_refused")
     assert nox_service.push(nox_service.to_desk(), secret=nox_service.floor).status_code == 200

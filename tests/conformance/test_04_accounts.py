@@ -60,13 +60,6 @@ def test_sign_up_asks_for_the_address_only(service):
     assert "password1" not in page
 
 
-def test_a_domain_that_idna_refuses_is_no_address(service):
-    with Browser(service) as visitor:
-        answer = visitor.post(SIGN_UP, {"email": "somebody@☃.example"})
-    assert answer.status_code == 422
-    assert "is not a domain name that can receive mail" in answer.text
-
-
 def test_a_link_of_nobodys_making_opens_nothing(service):
     with Browser(service) as visitor:
         for path in (f"{LINK}made-up:by:somebody/", CHOOSE):

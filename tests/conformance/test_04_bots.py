@@ -101,7 +101,6 @@ def test_every_bot_is_listed_once_in_the_order_of_its_id(service, user):
 
 
 def test_it_is_for_a_desk_token(service):
-    """Section 4."""
     assert_refused(service.get(BOTS, service.platform), 403, "not_allowed")
     assert_refused(service.get(BOTS), 401, "credentials_missing")
     answer = service.get(BOTS, service.desk_token, after="x")

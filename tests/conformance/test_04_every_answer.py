@@ -108,7 +108,6 @@ def test_pages_and_static_files_know_their_methods_too(service):
     [("/control", "/control/"), ("/accounts/login", "/accounts/login/"), ("/bots/", "/bots")],
 )
 def test_another_last_slash_leads_to_the_page(service, path, page):
-    """Section 4."""
     for answer in (service.http.get(path), service.http.head(path)):
         assert (answer.status_code, answer.headers["Location"]) == (301, page)
 
@@ -126,6 +125,7 @@ def test_a_large_answer_is_compressed_where_the_client_asks(service, path):
     assert small.headers["Content-Encoding"] == head.headers["Content-Encoding"] == "gzip"
     assert "Content-Encoding" not in whole.headers
     assert small.json() == whole.json()
+    assert small.headers["Content-Length"] == str(small.num_bytes_downloaded)
     for answer in (small, whole, head):
         assert "Accept-Encoding" in answer.headers["Vary"]
         assert answer.headers.get("ETag") == whole.headers.get("ETag")
@@ -145,16 +145,8 @@ def test_an_answer_has_its_length(service, path):
         assert head.headers["Content-Length"] == answer.headers["Content-Length"]
 
 
-def test_a_compressed_answer_has_the_length_of_what_is_sent(service):
-    """Section 4."""
-    answer = service.http.get(CATALOG, headers={"Accept-Encoding": "gzip"})
-    assert answer.headers["Content-Encoding"] == "gzip"
-    assert answer.headers["Content-Length"] == str(answer.num_bytes_downloaded)
-
-
 @pytest.mark.parametrize("path", [TOKENS, "/api/docs", "/", "/accounts/login/"])
 def test_where_cookies_count_nothing_is_compressed(service, path):
-    """Section 4."""
     headers = {**bearer(service.platform), "Accept-Encoding": "gzip"}
     assert "Content-Encoding" not in service.http.get(path, headers=headers).headers
 
@@ -190,20 +182,17 @@ def test_a_fit_request_id_of_the_callers_is_kept(service, given):
         assert answer.headers[REQUEST_ID] == given
 
 
-@pytest.mark.parametrize("given", ["x" * 65, "a b"])
-def test_an_unfit_request_id_is_replaced(service, given):
+def test_an_unfit_request_id_and_a_credential_are_replaced(service):
     """Section 4: else a new one."""
-    answer = service.http.get(ME, headers={REQUEST_ID: given.encode("latin-1")})
-    assert answer.headers[REQUEST_ID] != given
-    assert re.fullmatch("[A-Za-z0-9_-]{1,64}", answer.headers[REQUEST_ID])
-    assert answer.json()["requestId"] == answer.headers[REQUEST_ID]
-
-
-def test_a_credential_as_request_id_is_replaced(service):
-    """Section 4: else a new one."""
-    answer = service.get(ME, headers={REQUEST_ID: service.platform})
-    assert service.platform not in answer.text
-    assert answer.headers[REQUEST_ID] != service.platform
+    made = set()
+    for given in ("x" * 65, "a b", service.platform):
+        answer = service.get(ME, headers={REQUEST_ID: given})
+        assert given not in answer.text
+        assert answer.headers[REQUEST_ID] != given
+        assert re.fullmatch("[A-Za-z0-9_-]{1,64}", answer.headers[REQUEST_ID])
+        assert answer.json()["requestId"] == answer.headers[REQUEST_ID]
+        made.add(answer.headers[REQUEST_ID])
+    assert len(made) == 3
 
 
 @pytest.mark.parametrize(
@@ -219,11 +208,6 @@ def test_a_traceparent_changes_no_answer(service, given):
     """Section 4: any other value is ignored."""
     traced = {"traceparent": given, "tracestate": given}
     assert service.get(CATALOG, headers=traced).json() == service.get(CATALOG).json()
-
-
-def test_every_request_without_an_id_gets_one_of_its_own(service):
-    """Section 4."""
-    assert len({service.get(CATALOG).headers[REQUEST_ID] for _ in range(5)}) == 5
 
 
 @pytest.mark.parametrize(
@@ -253,7 +237,6 @@ def test_there_is_no_cors(service, path):
 
 
 def test_times_are_rfc_3339_in_utc_with_milliseconds(service):
-    """The contract's head."""
     desk = service.get(ME, service.desk_token).json()
     event = service.get(EVENTS, service.platform, limit=1).json()["events"][0]
     token = service.get(TOKENS, service.platform).json()["tokens"][0]

@@ -96,7 +96,6 @@ def test_the_names_of_fields_that_are_not_used_come_back(service):
 
 @pytest.mark.once
 def test_at_most_20_names_of_at_most_64_characters_come_back(service):
-    """Section 4."""
     result, _ = accepted(service, "fanout", **{f"{n:02}" + "x" * 100: n for n in range(30)})
     assert [len(name) for name in result["ignored"]] == [64] * 20
 
@@ -140,7 +139,6 @@ def test_a_nonce_sent_again_tells_what_became_of_the_first(service, shape):
     ],
 )
 def test_identical_says_whether_the_two_say_the_same(service, shape, changes):
-    """Section 4."""
     _, body = accepted(service, shape)
     if "userId" in changes:
         changes = {"userId": getattr(service, changes["userId"])}
@@ -163,7 +161,6 @@ def test_the_same_said_with_other_bytes_is_identical(service):
 
 @pytest.mark.parametrize("mode", ["draft", "dry_run", "paper"])
 def test_a_nonce_is_spent_in_any_mode(service, mode):
-    """Section 4."""
     _, body = accepted(service, "of_nox", mode=mode)
     again = service.push({**body, "mode": "paper"}, service.platform)
     assert_refused(again, 409, "nonce_used")

@@ -80,17 +80,6 @@ def test_it_refuses_exactly_as_the_hook_does(service, changes):
     assert without_id(checked) == without_id(service.push(body, secret=service.bot["secret"]))
 
 
-@pytest.mark.once
-def test_it_asks_for_the_credentials_that_the_hook_asks_for(service):
-    """The customer's section 7: source tradingview is signed, always."""
-    assert_refused(service.check(service.tradingview()), 401, "credentials_missing")
-    unsigned = service.check(service.tradingview(), service.platform)
-    assert_refused(unsigned, 401, "signature_missing")
-    wrong = service.check(service.tradingview(), secret=credential("svc_sign_"))
-    assert_refused(wrong, 401, "signature_invalid")
-    assert_refused(service.check(service.fanout(), service.reader), 403, "scope_missing")
-
-
 def test_it_writes_no_event(service):
     """Neither the check nor its refusals, not even a bad signature in a bot's name."""
     since, secret = service.tail(), service.bot["secret"]

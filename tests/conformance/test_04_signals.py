@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.conformance.client import NO_BOT, NO_SIGNAL, SIGNALS, assert_refused, faults, nonce
+from tests.conformance.client import NO_BOT, NO_SIGNAL, SIGNALS, assert_refused, faults
 
 
 def test_a_lost_answer_is_found_by_nonce_and_by_id(service, user):
@@ -64,17 +64,9 @@ def test_what_was_not_accepted_is_not_found(service):
     ],
 )
 def test_anything_else_is_invalid_and_names_the_field(service, query, field):
-    """Section 4."""
     answer = service.get(SIGNALS, service.platform, **query)
     assert_refused(answer, 422, "invalid")
     assert field in faults(answer)
-
-
-def test_a_desk_token_names_its_bot(service):
-    """Section 4: source is for platform tokens."""
-    answer = service.get(SIGNALS, service.desk_token, nonce=nonce(), source="floor")
-    assert_refused(answer, 422, "invalid")
-    assert faults(answer) == {"source"}
 
 
 def test_it_takes_read(service, admin):

@@ -1,7 +1,6 @@
 """Section 4, GET /api/v1/events: the feed as a stream of server-sent events."""
 
 import json
-import re
 from typing import Any
 
 import httpx2
@@ -9,6 +8,7 @@ import pytest
 
 from tests.conformance.client import (
     EVENTS,
+    OF_ANOTHER_LOG,
     PROBLEM,
     SOMEBODY,
     TOKENS,
@@ -17,11 +17,7 @@ from tests.conformance.client import (
     bearer,
     faults,
 )
-from tests.conformance.streams import LIVE_URL, MEDIA_TYPE, Frame, streaming
-
-OF_ANOTHER_LOG = "ZXZlbnRzOjAwMDAwMDAwLjE"
-CARD_FIELD = re.compile(r'name="card" value="([^"]+)"')
-EVENT = re.compile(r'\{"id":"evt_.*?(?=,\{"id":"evt_|\],"next")')
+from tests.conformance.streams import EVENT, LIVE_URL, MEDIA_TYPE, Frame, streaming
 
 
 def listed(service: Service, token: str, **query: Any) -> list[str]:
@@ -63,18 +59,6 @@ def test_each_event_is_as_in_the_list_with_its_cursor_and_its_kind(service):
         assert data(events[number:]) == rest
 
 
-def test_a_desk_sees_its_own_version_of_its_own_view(service):
-    """Section 4: what the list shows this desk, and nothing of another."""
-    start = service.tail()
-    with streaming(service, service.desk_token) as stream:
-        service.deploy(service.other_desk, service.one_desk(), service.platform)
-        push(service)
-        service.deploy(service.desk, service.one_desk(), service.platform)
-        events = stream.events(2)
-    assert data(events) == listed(service, service.desk_token, after=start)
-    assert [json.loads(frame.data)["userId"] for frame in events] == [None, service.desk]
-
-
 def test_a_desk_sees_no_event_of_a_card_from_while_it_was_not_enrolled(service, user):
     """Section 4: neither from before its election nor after its end."""
     token, start = user.mint_desk_token(), service.tail()
@@ -84,9 +68,7 @@ def test_a_desk_sees_no_event_of_a_card_from_while_it_was_not_enrolled(service, 
         try:
             push(service)
         finally:
-            card = CARD_FIELD.search(user.get("/desk/enrol").text)
-            assert card
-            user.post("/desk/enrol", {"card": card.group(1)})
+            user.enrol()
         push(service)
         live = now.events(4)
     with streaming(service, token, after=start) as later:
@@ -197,26 +179,6 @@ def test_a_parameter_that_it_does_not_take_is_refused(service, query):
     answer = service.http.get(f"{LIVE_URL or service.base_url}{EVENTS}?{query}", headers=headers)
     assert_refused(answer, 422, "invalid")
     assert faults(answer) == {query.partition("=")[0]}
-
-
-@pytest.mark.once
-def test_its_headers_keep_it_out_of_caches_and_whole(service):
-    """Section 4: no-store, not compressed, with a request id; HEAD as GET without the body."""
-    sent = {"Accept-Encoding": "gzip", "X-Request-Id": "stream-1"}
-    with streaming(service, service.platform, sent) as stream:
-        headers = stream.answer.headers
-    head = service.http.head(
-        f"{LIVE_URL or service.base_url}{EVENTS}",
-        headers={**bearer(service.platform), "Accept": MEDIA_TYPE, **sent},
-    )
-    for found in (headers, head.headers):
-        assert found["Content-Type"] == MEDIA_TYPE
-        assert found["Cache-Control"] == "no-store"
-        assert found["X-Request-Id"] == "stream-1"
-        assert "Accept" in found["Vary"]
-        assert "Content-Encoding" not in found
-        assert found["Content-Security-Policy"]
-    assert head.status_code == 200
 
 
 @pytest.mark.once

@@ -67,7 +67,6 @@ def kinds_of(service, webhook):
 
 
 def test_a_new_one_shows_its_secret_this_once_and_its_url_never(service, user, webhook):
-    """Sections 2 and 4."""
     assert set(webhook) == RECORD | {"secret"}
     assert webhook_secrets_in(webhook["secret"]) == {webhook["secret"]}
     assert (webhook["state"], webhook["kinds"], webhook["lag"]) == ("unverified", None, 0)
@@ -257,14 +256,12 @@ def test_attempts_are_listed_for_tokens_too(service, user, webhook):
     ],
 )
 def test_a_url_that_is_not_allowed_is_refused(user, url, expected):
-    """Section 4."""
     answer = user.api("POST", SUBSCRIPTIONS, {"url": url})
     assert_refused(answer, 422, "invalid")
     assert faults(answer) == expected
 
 
 def test_unknown_ones_are_not_found(service, user):
-    """Section 4."""
     assert_refused(user.get(NOBODYS), 404, "not_found")
     assert_refused(user.api("PATCH", NOBODYS, {"paused": True}), 404, "not_found")
     assert_refused(user.api("DELETE", NOBODYS), 404, "not_found")
@@ -272,7 +269,6 @@ def test_unknown_ones_are_not_found(service, user):
 
 @pytest.mark.once
 def test_a_secret_of_a_webhook_is_refused_as_any_other(service, webhook):
-    """Section 6."""
     body = {**service.fanout(), "note": f"see {webhook['secret']}"}
     assert_refused(service.push(body, service.platform), 422, "exchange_secret")
     answer = service.get(EVENTS, service.platform, limit=1000)

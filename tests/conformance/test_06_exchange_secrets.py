@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.conformance.browser import SIGN_IN, Browser
 from tests.conformance.client import assert_refused
 from tests.conformance.credentials import credential
 from tests.conformance.witness import EXCHANGE_SECRET as VALUE
@@ -131,16 +132,9 @@ def test_a_free_text_field_of_a_page_is_searched(service, user):
 
 def test_password_and_csrf_fields_of_a_page_are_not(service):
     """Not password, code and CSRF fields: a wrong password is a wrong password."""
-    from_sign_in = service.client()
-    with from_sign_in as browser:
-        page = browser.get("/accounts/login/").text
-        field = page.partition('name="csrfmiddlewaretoken" value="')[2].partition('"')[0]
-        form = {"login": "nobody@example.com", "password": credential("svc_sign_")}
-        answer = browser.post(
-            "/accounts/login/",
-            data={**form, "csrfmiddlewaretoken": field},
-            headers={"Referer": service.base_url + "/accounts/login/"},
-        )
+    form = {"login": "nobody@example.com", "password": credential("svc_sign_")}
+    with Browser(service) as visitor:
+        answer = visitor.post(SIGN_IN, form)
     assert answer.status_code == 200
     assert "exchange_secret" not in answer.text
 

@@ -30,14 +30,6 @@ def let_through(answers, status=200, count=FEW):
 
 
 @pytest.fixture(scope="module")
-def engine(limited_service):
-    """The staff, signed in at the limited service."""
-    with Browser(limited_service) as browser:
-        browser.sign_in(limited_service.seed["admin"])
-        yield browser
-
-
-@pytest.fixture(scope="module")
 def staff(service_of_limited_desks):
     """The staff, signed in at the other service with small limits."""
     with Browser(service_of_limited_desks) as browser:
@@ -79,11 +71,15 @@ def test_the_signals_of_a_platform_token_and_those_of_a_shared_secret(limited_se
     assert limited_service.get("/api/v1/desks", limited_service.platform).status_code == 200
 
 
-def test_the_reads_of_a_desk_token(limited_service):
-    """LIMIT_READS: another desk has its own."""
-    let_through(limited_service.get(ME, limited_service.desk_token) for _ in range(FEW))
-    assert_limited(limited_service.get(ME, limited_service.desk_token))
-    assert limited_service.get(ME, limited_service.other_desk_token).status_code == 200
+def test_the_reads_of_a_desk_token(service_of_limited_desks):
+    """LIMIT_READS: another desk has its own, and revoking is limited by nothing."""
+    service = service_of_limited_desks
+    token, others = (service.seed["desks"][number]["deskToken"] for number in (2, 3))
+    let_through(service.get(ME, token) for _ in range(FEW))
+    assert_limited(service.get(ME, token))
+    assert service.get(ME, others).status_code == 200
+    assert service.send("DELETE", TOKENS, b"", token).status_code == 200
+    assert service.get(ME, token).status_code == 401
 
 
 def test_the_large_reads_of_a_desk_token(service_of_limited_desks):
@@ -107,13 +103,6 @@ def test_failed_credentials_of_an_address(limited_service):
     assert limited_service.http.get(HOOK).status_code == 200
 
 
-def test_minting_of_a_user(limited_service, engine):
-    """LIMIT_MINTING: per user."""
-    wish = {"scope": "platform", "name": "Engine", "scopes": ["read"]}
-    let_through((engine.api("POST", TOKENS, wish) for _ in range(FEW)), 201)
-    assert_limited(engine.api("POST", TOKENS, wish), 3600)
-
-
 def test_changes_of_a_user(limited_service):
     """LIMIT_CHANGES: pages that change a desk, and refused attempts to make something."""
     with Browser(limited_service) as user:
@@ -129,8 +118,8 @@ def test_changes_of_a_user(limited_service):
         assert user.post("/accounts/preferences/", preferences).status_code == 429
 
 
-def test_what_a_refused_attempt_counts_against(staff):
-    """Section 7: not against minting, nor against webhooks and chats."""
+def test_minting_of_a_user(staff):
+    """LIMIT_MINTING: per user. A refused attempt does not count against it."""
     wish = {"scope": "platform", "name": "Engine", "scopes": ["read"]}
     for _ in range(FEW + 1):
         answer = staff.api("POST", TOKENS, {**wish, "scopes": []})
@@ -195,13 +184,3 @@ def test_the_messages_that_an_address_tries(service_of_limited_desks):
         let_through(stranger.post("/", message) for _ in range(FEW))
         assert stranger.post("/", message).status_code == 429
         assert stranger.get("/").status_code == 200
-
-
-def test_a_desk_token_that_has_spent_its_reads_revokes_itself(service_of_limited_desks):
-    """Revoking is limited by nothing."""
-    service = service_of_limited_desks
-    token = service.seed["desks"][2]["deskToken"]
-    let_through(service.get(ME, token) for _ in range(FEW))
-    assert_limited(service.get(ME, token))
-    assert service.send("DELETE", TOKENS, b"", token).status_code == 200
-    assert service.get(ME, token).status_code == 401
