@@ -444,6 +444,7 @@ def test_the_commands_for_containers_name_what_there_is_and_restore_a_back_up(he
     assert databases(here) == {"signals", "signals_before"}
     here.run("containers: restart", "containers: move")
     here.shell(f"systemctl start {service}")
+    wait_until_ready(here)
     here.postgresql.execute("DROP DATABASE signals_before")
     folder = here.at("/srv/containers/deploy")
     assert f"server_name {OTHER_NAME};" in (folder / "nginx.conf").read_text()
