@@ -3,7 +3,7 @@
     TEST_DATABASE_URL=postgres://… TEST_REDIS_URL=redis://… python -m tests.bench [--quick]
     … python -m tests.bench --only live
 
-Prints a table, a model of other machines and JSON. The full run takes half an hour, writes them and
+Prints a table, a model of other machines and JSON. The full run takes 20 minutes, writes them and
 a chart to deploy/performance/, and fails if a goal is not met. The quick run takes about a minute.
 It has one short round without warm-up on a small database, so it shows only that the benchmark runs
 and that every answer is correct. With --only it measures some lines alone and writes nothing.
@@ -43,8 +43,6 @@ def lines(effort: Effort) -> Iterator[Line | Parts]:
         with tempfile.TemporaryDirectory() as folder:
             yield from signals.embedded(effort, folder)
         if effort.whole:
-            yield from batches.with_slow_commits(effort)
-            yield from signals.workers(small, effort)
             yield from signals.limits(small, effort)
         ten = servers.enter_context(serving(ready=10)) if effort.whole else small
         grown = servers.enter_context(serving(ready=10))

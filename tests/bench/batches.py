@@ -11,25 +11,16 @@ from dataclasses import asdict, dataclass
 
 import httpx2
 
-from tests.bench import growth, load
-from tests.bench.line import Effort, Line, a_second, bare_view, rates, ratio
-from tests.bench.load import CONNECTIONS, MANY, MOST
-from tests.server import Server, serving, serving_beside
+from tests.bench import load
+from tests.bench.line import Effort, Line
+from tests.bench.load import CONNECTIONS, MANY
+from tests.server import Server, serving_beside
 
 BATCHES, LOCK = "signals_batch_size", "signals_lock_seconds"  # at /metrics
-THREADS = (1, 16, 32, 64)
+THREADS = (1, 16)  # one sender, and as many as a process has threads
 BATCH = 32
 SIZES = (1, 8, 16, BATCH)
 CEILING = 4500  # signals a second that one process's lock must allow, in batches of 32
-SLOW = 0.005  # seconds of a commit
-# Each commit that changed the table sleeps, with the log's lock held, as a commit does that waits
-# for a slow disk or for a distant standby. Unlike a disk's, these waits run side by side: many
-# commits of the bare view sleep at the same time.
-SLOW_COMMITS = """
-CREATE OR REPLACE FUNCTION bench_wait() RETURNS trigger LANGUAGE plpgsql AS
-$$ BEGIN PERFORM pg_sleep({seconds}); RETURN NULL; END $$;
-CREATE CONSTRAINT TRIGGER bench_wait AFTER {change} ON {table}
-DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION bench_wait()"""
 SAMPLE = re.compile(r"^(\w+?)(?:{.*})? (\S+)$", re.MULTILINE)
 
 
@@ -112,7 +103,7 @@ def under_load(server: Server, effort: Effort) -> Iterator[Line]:
     On a server of its own, because counting for ``/metrics`` costs time.
     """
     with serving_beside(server, METRICS_TOKEN=secrets.token_hex(32)) as counting:
-        for connections in (CONNECTIONS, MANY, MOST) if effort.whole else (MANY,):
+        for connections in (CONNECTIONS, MANY):
             before = Turns.of(counting)
             for _ in range(effort.rounds):
                 load.deploy(counting).measure(effort.seconds, connections)
@@ -148,34 +139,12 @@ def statements(found: Found, where: str = "", *, most: int) -> Line:
     return Line(f"SQL statements: a batch of {BATCH} deploys{where}", found.statements, most=most)
 
 
-def with_slow_commits(effort: Effort) -> Iterator[Line]:
-    """The same on a database whose commits take five milliseconds."""
-    where = f", commits of {SLOW * 1000:.0f} ms"
-    with serving(ready=effort.ready) as server, bare_view(server) as beside:
-        slow_down(server, "UPDATE", "events_head")
-        slow_down(server, "INSERT", "bench_row")
-        yield from lock(receive(server, effort), where)
-        loads = {"bare": load.insert(beside), "deploy": load.deploy(server)}
-        measured = load.interleaved(loads, effort, MANY)
-    yield Line(
-        f"deploy ÷ bare view at {MANY} connections{where}",
-        ratio(rates(measured["deploy"]), rates(measured["bare"])),
-        note=f"{a_second(measured['deploy'])}, bare view {a_second(measured['bare'])}",
-    )
-
-
-def slow_down(server: Server, change: str, table: str) -> None:
-    """Lets each commit wait that changed the table: ``change`` is INSERT or UPDATE."""
-    with growth.connect(server) as connection:
-        connection.execute(SLOW_COMMITS.format(seconds=SLOW, change=change, table=table))
-
-
 def receive(server: Server, effort: Effort) -> Found:
     """Runs ``tests.bench.intake`` on a server's database."""
     asked = Asked(
         user_id=server.seed["desks"][0]["userId"],
         body=load.signal(server.seed["card"]),
-        threads=list(THREADS if effort.whole else (1, BATCH)),
+        threads=list(THREADS),
         sizes=list(SIZES),
         rounds=effort.rounds,
         seconds=effort.seconds,

@@ -15,7 +15,7 @@ from events import tracing
 from tests.bench import growth, load
 from tests.bench.line import Effort, Line
 from tests.bench.load import MANY
-from tests.server import Server
+from tests.server import Server, process_of
 
 SPANS = 10_000  # deploys
 TICKS = os.sysconf("SC_CLK_TCK")  # of ``/proc/PID/stat``, in a second
@@ -128,13 +128,8 @@ def _median(used: Sequence[Used]) -> Used:
 
 
 def _workers(server: Server) -> list[int]:
-    """gunicorn's workers: the children of the guard's child."""
-    assert server.guard
-    return [worker for master in _children(server.guard) for worker in _children(master)]
-
-
-def _children(process: int) -> list[int]:
-    threads = Path(f"/proc/{process}/task").glob("*/children")
+    """gunicorn's workers."""
+    threads = Path(f"/proc/{process_of(server)}/task").glob("*/children")
     return [int(child) for thread in threads for child in thread.read_text().split()]
 
 

@@ -4,10 +4,7 @@ Everything shares one machine. Times are from the event's ``at``, which its turn
 commit, until the endpoint's process has the message.
 """
 
-import secrets
 import statistics
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -21,7 +18,8 @@ from tests.bench import load
 from tests.bench.endpoints import Endpoints, endpoints
 from tests.bench.growth import connect
 from tests.bench.line import Effort, Line
-from tests.server import ROOT, Server, manage, serving
+from tests.server import Server, manage, serving
+from tests.server import delivering as runner_of
 
 RATE = 20  # events a second
 FAN_OUTS = 5
@@ -30,7 +28,7 @@ IDLE_SECONDS = 10
 LONGER = 3  # times the usual duration: the runner takes little, so noise would hide it
 START = 1.0  # seconds after the start until the runner has looked at everybody
 # All endpoints are one host: its rate is counted, and never used up.
-ALLOWED = {"DELIVERY_ALLOW": "127.0.0.0/8", "DELIVERY_HOST_RATE": "100000/second"}
+HOST_RATE: Any = {"DELIVERY_HOST_RATE": "100000/second"}
 
 # Subscriptions without their events: the product's action would take a turn at the log for each.
 SUBSCRIBE = """
@@ -90,10 +88,7 @@ class Stage:
 
     def signal(self, user_id: str | None = None) -> None:
         """Sends a fan-out, or a signal to one desk."""
-        target: dict[str, object] = {"userId": user_id} if user_id else {"fanout": True}
-        body = {**load.signal(self.server.seed["card"], **target), "nonce": secrets.token_hex(16)}
-        answer = self.engine.post("/api/hooks/signal", json=body)
-        assert answer.status_code == 200, answer.text
+        load.send(self.engine, self.server.seed["card"], user_id)
 
     def count(self, query: str) -> int:
         with connect(self.server) as database:
@@ -146,30 +141,18 @@ class Stage:
 @contextmanager
 def delivering(server: Server) -> Iterator[None]:
     """A runner, for as long as the block lasts."""
-    command = [sys.executable, "manage.py", "deliver"]
-    with open(server.log.with_name("runner"), "ab") as log:
-        environment = {**server.environment, **ALLOWED}
-        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log)
-    try:
+    with runner_of(server):
         time.sleep(START)
         yield
-    finally:
-        process.terminate()
-        process.wait()
 
 
 def lines(effort: Effort) -> Iterator[Line]:
     """The lines of the runner."""
     many = 1000 if effort.whole else 100
     with (
-        serving(ready=many, idle=0) as server,
+        serving(ready=many, idle=0, **HOST_RATE) as server,
         endpoints() as heard,
-        httpx2.Client(
-            base_url=server.base_url,
-            headers=load.bearer(server.seed["platformToken"]),
-            trust_env=False,
-            timeout=30,
-        ) as engine,
+        load.engine(server) as engine,
     ):
         with connect(server) as database:
             found = database.execute("SELECT public_id FROM desks_desk ORDER BY id").fetchall()

@@ -54,13 +54,12 @@ class Line:
 class Effort:
     """The size of a run: rounds, seconds of a round, the rows of the large service, live readers.
 
-    ``whole`` adds a warm-up, more connections and threads, and the measurements that need more
-    servers: the number of workers, the cost of limits, slow commits, and the
-    comparison with a small service.
+    ``whole`` adds a warm-up, and what needs more servers: the cost of limits, and the comparison
+    with a small service.
     """
 
-    rounds: int = 5
-    seconds: int = 3
+    rounds: int = 4
+    seconds: int = 2
     ready: int = 1000
     desks: int = 1_000_000
     events: int = 3_000_000

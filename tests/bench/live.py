@@ -12,7 +12,7 @@ import secrets
 import statistics
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -72,11 +72,7 @@ class Stage:
 
     def signal(self, user_id: str | None = None) -> tuple[int, float]:
         """Sends a fan-out, or a signal to one desk. Returns its position and time."""
-        target: dict[str, object] = {"userId": user_id} if user_id else {"fanout": True}
-        body = {**load.signal(self.server.seed["card"], **target), "nonce": secrets.token_hex(16)}
-        answer = self.engine.post("/api/hooks/signal", json=body)
-        assert answer.status_code == 200, answer.text
-        said = answer.json()["signal"]
+        said = load.send(self.engine, self.server.seed["card"], user_id)
         return said["position"], datetime.fromisoformat(said["receivedAt"]).timestamp()
 
 
@@ -127,12 +123,7 @@ def _stage(many: int) -> Iterator[Stage]:
         serving(ready=many + OTHERS, idle=0) as server,
         serving_live(server, **counting) as live,
         readers_of(live.base_url) as readers,
-        httpx2.Client(
-            base_url=server.base_url,
-            headers=load.bearer(server.seed["platformToken"]),
-            trust_env=False,
-            timeout=30,
-        ) as engine,
+        load.engine(server) as engine,
     ):
         minted = manage(server, "shell", "--no-imports", "-c", MINT.format(count=many))
         desks = [(user_id, token) for user_id, token in json.loads(minted)]
@@ -283,6 +274,3 @@ def _push(connection: http.client.HTTPConnection, push: load.Load, line: str) ->
     response = connection.getresponse()
     response.read()
     return response.status
-
-
-__all__: Sequence[str] = ["lines"]

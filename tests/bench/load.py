@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
+import httpx2
+
 from tests.bench.line import Effort, Round
 from tests.server import Server
 from tokens.crypto import signing
@@ -26,7 +28,6 @@ Name = TypeVar("Name")
 SCRIPT = Path(__file__).with_name("push.lua")
 CONNECTIONS = 16
 MANY = 64
-MOST = 256  # eight connections for each thread of a server of two processes
 # More than a machine answers in a second, so that no request is sent twice.
 REQUESTS_A_SECOND = 6000
 
@@ -100,6 +101,22 @@ def bearer(token: str) -> dict[str, str]:
 def signal(card: dict[str, str], **fields: object) -> dict[str, object]:
     same = {"pair": card["pair"], "direction": card["direction"], "elected": True}
     return {**same, "source": "floor", **fields}
+
+
+def engine(server: Server) -> httpx2.Client:
+    """A client with the platform's token, for single requests."""
+    headers = bearer(server.seed["platformToken"])
+    return httpx2.Client(base_url=server.base_url, headers=headers, trust_env=False, timeout=60)
+
+
+def send(sender: httpx2.Client, card: dict[str, str], user_id: str | None = None) -> dict[str, Any]:
+    """Sends a fan-out, or a signal to one desk. Returns the signal of the answer."""
+    target: dict[str, object] = {"userId": user_id} if user_id else {"fanout": True}
+    body = {**signal(card, **target), "nonce": uuid.uuid4().hex}
+    answer = sender.post("/api/hooks/signal", json=body)
+    assert answer.status_code == 200, answer.text
+    accepted: dict[str, Any] = answer.json()["signal"]
+    return accepted
 
 
 def deploy(server: Server) -> Load:

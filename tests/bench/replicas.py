@@ -17,8 +17,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx2
-
 from tests.bench import load
 from tests.bench.line import Line
 from tests.bench.live import AT_ONCE, FAN_OUTS, MINT, Stage, resident_memory
@@ -110,14 +108,7 @@ def _groups(
     server: Server, primary: Postgresql, standby: Postgresql, count: int
 ) -> Iterator[list[Group]]:
     with ExitStack() as stack:
-        engine = stack.enter_context(
-            httpx2.Client(
-                base_url=server.base_url,
-                headers=load.bearer(server.seed["platformToken"]),
-                trust_env=False,
-                timeout=60,
-            )
-        )
+        engine = stack.enter_context(load.engine(server))
         make = MAKE_DESKS.format(count=count, **server.seed["card"])
         manage(server, "shell", "--no-imports", "-c", make)
         minted = manage(server, "shell", "--no-imports", "-c", MINT.format(count=count))

@@ -6,27 +6,31 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import asdict
 
 from tests import shared_store
-from tests.bench import batches, growth, load, lock
+from tests.bench import batches, growth, load
 from tests.bench.line import Effort, Line, Round, a_second, bare_view, rates, ratio
-from tests.bench.load import CONNECTIONS, MANY, MOST
+from tests.bench.load import CONNECTIONS, MANY
 from tests.server import Server, serving, serving_beside
 
 # The least ratios of deploy and push to the bare view, by connections.
-GOALS = {CONNECTIONS: (0.45, 0.42), MANY: (0.52, 0.52), MOST: (None, None)}
+GOALS = {CONNECTIONS: (0.45, 0.42), MANY: (0.52, 0.52)}
 
 
 def pushes(server: Server, effort: Effort) -> Iterator[Line]:
     """Signals and refusals, compared with a bare view with one INSERT."""
     with bare_view(server) as beside:
-        loads = _signals(server, beside)
+        loads = {
+            "bare": load.insert(beside),
+            "deploy": load.deploy(server),
+            "push": load.push(server),
+        }
         refused = {"checksum": load.bad_checksum(server), "stale": load.stale_timestamp(server)}
-        measured = {CONNECTIONS: load.interleaved(loads | refused, effort)}
-        for connections in (MANY, MOST) if effort.whole else (MANY,):
-            measured[connections] = load.interleaved(loads, effort, connections)
+        measured = {
+            CONNECTIONS: load.interleaved(loads | refused, effort),
+            MANY: load.interleaved(loads, effort, MANY),
+        }
     for connections, rounds in measured.items():
         yield from _to_bare_view(rounds, connections)
     deploys = rates(measured[CONNECTIONS]["deploy"])
@@ -44,14 +48,6 @@ def pushes(server: Server, effort: Effort) -> Iterator[Line]:
         max(one.generator for of in measured.values() for rounds in of.values() for one in rounds),
         most=0.5,
     )
-
-
-def _signals(server: Server, beside: Server) -> dict[str, load.Load]:
-    return {
-        "bare": load.insert(beside),
-        "deploy": load.deploy(server),
-        "push": load.push(server),
-    }
 
 
 def _to_bare_view(rounds: Mapping[str, Sequence[Round]], connections: int) -> Iterator[Line]:
@@ -133,33 +129,6 @@ def fan_outs(ten: Server, grown: Server, effort: Effort) -> Iterator[Line]:
     )
 
 
-def workers(server: Server, effort: Effort) -> Iterator[Line]:
-    """Deploys a second with one, two and four workers, and the use of the log's lock."""
-    with ExitStack() as servers:
-        one, four = (
-            servers.enter_context(serving_beside(server, WEB_CONCURRENCY=count))
-            for count in ("1", "4")
-        )
-        loads = {1: load.deploy(one), 2: load.deploy(server), 4: load.deploy(four)}
-        measured = load.interleaved(loads, effort)
-        held = {count: lock.watch(server, asked, effort.seconds) for count, asked in loads.items()}
-    for count, rounds in measured.items():
-        yield Line(
-            f"deploys a second at {count} workers ÷ at 1",
-            ratio(rates(rounds), rates(measured[1])),
-            note=f"{a_second(rounds)}; {held[count]}",
-        )
-    allowed = {
-        count: statistics.median(rates(rounds)) / held[count].share
-        for count, rounds in measured.items()
-    }
-    yield Line(
-        "deploys a second at which the log's lock binds: rate ÷ share of the time that it is held",
-        round(allowed[1]),
-        note=", ".join(f"{most:,.0f} at {count} workers" for count, most in allowed.items()),
-    )
-
-
 def limits(server: Server, effort: Effort) -> Iterator[Line]:
     """The cost of limits."""
     counted = {"LIMIT_PLATFORM": "10000000/minute", "LIMITS_URL": shared_store.URL}
@@ -179,24 +148,15 @@ def embedded(effort: Effort, folder: str) -> Iterator[Line]:
     """Signals on SQLite, the default database."""
     url = f"sqlite:///{folder}/bench.sqlite3"
     with serving(ready=effort.ready, DATABASE_URL=url) as server, bare_view(server) as beside:
-        loads = _signals(server, beside)
-        measured = {
-            connections: load.interleaved(loads, effort, connections)
-            for connections in ((CONNECTIONS, MANY) if effort.whole else (CONNECTIONS,))
-        }
+        loads = {"bare": load.insert(beside), "deploy": load.deploy(server)}
+        rounds = load.interleaved(loads, effort)
         found = batches.receive(server, effort)
-    for connections, rounds in measured.items():
-        yield Line(
-            f"on SQLite: deploy ÷ its own bare view with one INSERT at {connections} connections",
-            ratio(rates(rounds["deploy"]), rates(rounds["bare"])),
-            least=0.6 if connections == CONNECTIONS else None,
-            note=f"{a_second(rounds['deploy'])}, bare view {a_second(rounds['bare'])}",
-        )
-        yield Line(
-            f"on SQLite: signed automation push ÷ the same at {connections} connections",
-            ratio(rates(rounds["push"]), rates(rounds["bare"])),
-            note=a_second(rounds["push"]),
-        )
+    yield Line(
+        f"on SQLite: deploy ÷ its own bare view with one INSERT at {CONNECTIONS} connections",
+        ratio(rates(rounds["deploy"]), rates(rounds["bare"])),
+        least=0.6,
+        note=f"{a_second(rounds['deploy'])}, bare view {a_second(rounds['bare'])}",
+    )
     yield from batches.lock(found, " on SQLite")
     yield batches.statements(found, " on SQLite", most=8)
 
