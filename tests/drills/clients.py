@@ -5,6 +5,7 @@ sooner than ``Retry-After`` says, so that an outage is measured to a tenth of a 
 """
 
 import itertools
+import json
 import random
 import re
 import threading
@@ -18,6 +19,7 @@ from typing import Any
 import httpx2
 
 from tests.client import EVENTS, HOOK, JSON, TOKENS, bearer, deploy_path, signed, written
+from tests.conformance.streams import MEDIA_TYPE, frames_of
 
 TIMEOUT = 60  # seconds for one answer: longer than a stopping server takes to finish its requests
 PAUSE = 0.1  # seconds before the next attempt
@@ -283,3 +285,42 @@ class Reader(Client):
             page = answer.json()
             self.book.read += page["events"]
             self.cursor = page["next"]
+
+
+class Listener(threading.Thread):
+    """Follows the feed by streams, and comes back by its cursor, until ``stop``.
+
+    ``positions`` are those of its events. ``odd`` are ends, and answers that no fault explains.
+    """
+
+    def __init__(self, base_url: str, token: str) -> None:
+        super().__init__(daemon=True)
+        self.positions, self.odd, self.cursor = list[int](), list[str](), ""
+        self._base_url, self._token, self._is_over = base_url, token, False
+        self.start()
+
+    def run(self) -> None:
+        with httpx2.Client(base_url=self._base_url, trust_env=False, timeout=TIMEOUT) as http:
+            while not self._is_over:
+                with suppress(httpx2.HTTPError, httpx2.StreamError):
+                    self._follow(http)
+                time.sleep(PAUSE)
+
+    def stop(self) -> None:
+        self._is_over = True
+
+    def _follow(self, http: httpx2.Client) -> None:
+        headers = {**bearer(self._token), "Accept": MEDIA_TYPE}
+        query = {"after": self.cursor} if self.cursor else {}
+        with http.stream("GET", EVENTS, params=query, headers=headers) as answer:
+            if answer.status_code != HTTPStatus.OK:
+                if answer.status_code not in PASSING:
+                    self.odd.append(f"{answer.status_code} {answer.read().decode()}")
+                time.sleep(1)
+                return
+            for frame in frames_of(answer.iter_lines()):
+                if frame.event == "end":
+                    self.odd.append(frame.data)
+                elif frame.data:
+                    self.positions.append(json.loads(frame.data)["position"])
+                self.cursor = frame.id or self.cursor

@@ -73,17 +73,11 @@ def postgresql_of_the_primary_is_killed(stage: Stage, book: Book) -> float:
     return _whole(database, began)
 
 
-def the_primary_is_switched(stage: Stage, book: Book) -> float:
-    """With the command of the document."""
-    database: Cluster = stage.postgresql
-    leader, began = database.leader(), time.monotonic()
-    database.machine(leader).shell(blocks()["cluster: switchover"])
-    assert database.leader() != leader
-    return _whole(database, began)
-
-
 def a_minor_release_is_installed(stage: Stage, book: Book) -> float:
-    """With the lines of the document, at one node after the other, until each runs the release."""
+    """With the lines of the document, at one node after the other, until each runs the release.
+
+    The primary is switched meanwhile.
+    """
     database: Cluster = stage.postgresql
     before, began = _releases(database), time.monotonic()
     primary = database.machine(database.leader())
@@ -183,7 +177,6 @@ GOALS = (
     Goal(the_machine_of_the_primary_is_killed, 30),
     Goal(the_primary_is_cut_off, 30),
     Goal(postgresql_of_the_primary_is_killed, 15),
-    Goal(the_primary_is_switched, 5),
     Goal(a_minor_release_is_installed, 5),
     Goal(the_machine_of_a_standby_is_killed, 1),
     Goal(the_certificate_of_the_nodes_is_renewed, 1),

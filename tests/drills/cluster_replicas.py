@@ -6,11 +6,9 @@ A reader at each of two live servers comes back by its cursor. After each fault 
 every event of the log once, in order, and nothing else. Without root it does not run.
 """
 
-import json
 import os
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -25,15 +23,14 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.settings")
 django.setup()
 
 from config.replica.patroni import IN_QUORUM  # noqa: E402
-from tests.client import EVENTS, HOOK, bearer  # noqa: E402
-from tests.conformance.streams import frames_of  # noqa: E402
+from tests.client import HOOK, bearer  # noqa: E402
+from tests.drills.clients import Listener  # noqa: E402
 from tests.drills.cluster import ASKING, Cluster, Machine, cluster, missing  # noqa: E402
 from tests.drills.stage import Stage, stage_on, wait_until  # noqa: E402
 from tests.server import Server, serving_live  # noqa: E402
 from tests.signals.bodies import fanout  # noqa: E402
 
 CUSTOMERS = 1
-PAUSE = 0.05  # seconds
 # Six events that only the primary shows once it starts again: no standby confirms them.
 HAPPEN = """
 WITH head AS (UPDATE events_head SET position = position + 6 RETURNING position, at)
@@ -44,47 +41,18 @@ POSITIONS = "SELECT position FROM events_event WHERE position > %s ORDER BY posi
 TAGS = "/etc/patroni/tags.yml"
 
 
-class Reader(threading.Thread):
-    """Follows the feed at a live server, and comes back by its cursor, until ``stop``."""
+class Reader(Listener):
+    """Follows the feed at a live server."""
 
     def __init__(self, live: Server) -> None:
-        super().__init__(daemon=True)
-        self.live, self.positions, self.odd = live, list[int](), list[str]()
-        self._cursor = ""
-        self._is_over = False
-        self.start()
-
-    def run(self) -> None:
-        with httpx2.Client(base_url=self.live.base_url, trust_env=False, timeout=60) as client:
-            while not self._is_over:
-                with suppress(httpx2.HTTPError, httpx2.StreamError):
-                    self._follow(client)
-                time.sleep(PAUSE)
-
-    def stop(self) -> None:
-        self._is_over = True
+        super().__init__(live.base_url, live.seed["readToken"])
+        self.live = live
 
     @property
     def node(self) -> str:
         """The address of the node that its live server reads; empty if it reads none."""
         lines = [line for line in self.live.log.read_text().splitlines() if "is now: " in line]
         return lines[-1].partition("host='")[2].partition("'")[0] if lines else ""
-
-    def _follow(self, client: httpx2.Client) -> None:
-        headers = {**bearer(self.live.seed["readToken"]), "Accept": "text/event-stream"}
-        params = {"after": self._cursor} if self._cursor else {}
-        with client.stream("GET", EVENTS, params=params, headers=headers) as answer:
-            if answer.status_code != 200:
-                if answer.status_code != 503:
-                    self.odd.append(f"{answer.status_code} {answer.read().decode()}")
-                time.sleep(1)
-                return
-            for frame in frames_of(answer.iter_lines()):
-                if frame.event == "end":
-                    self.odd.append(frame.data)
-                elif frame.data:
-                    self.positions.append(json.loads(frame.data)["position"])
-                self._cursor = frame.id or self._cursor
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,28 +208,10 @@ def a_standby_outside_of_the_quorum_serves_no_reader(scene: Scene) -> None:
     scene.database.wait_until_whole()
 
 
-def without_an_answer_of_patroni_nothing_is_read(scene: Scene) -> None:
-    standbys = scene.database.standbys()
-    for machine in standbys:
-        machine.units["patroni"].end(signal.SIGKILL)
-    began = time.monotonic()
-    wait_until(lambda: all(reader.node == "" for reader in scene.readers), "the end of reading")
-    print(f"   nothing is read after {time.monotonic() - began:.1f} s", flush=True)
-    before = [list(reader.positions) for reader in scene.readers]
-    assert scene.push("not-read") == 200
-    time.sleep(1)
-    assert [reader.positions for reader in scene.readers] == before
-    for machine in standbys:
-        machine.start_unit("patroni")
-    scene.catch_up()
-    scene.database.wait_until_whole()
-
-
 FAULTS: tuple[Callable[[Scene], None], ...] = (
     an_unanswered_event_is_kept,
     a_primary_that_was_cut_off_shows_nobody_its_own_rows,
     a_standby_outside_of_the_quorum_serves_no_reader,
-    without_an_answer_of_patroni_nothing_is_read,
 )
 
 

@@ -99,6 +99,7 @@ def drill(
         end = time.monotonic()
     log = whole_log(stage, cursor)
     look_for_oddities(book, log, moments)
+    found = compared(stage, book, log)
     refusals = [
         answer for answer in book.answers if answer.status == HTTPStatus.SERVICE_UNAVAILABLE
     ]
@@ -111,10 +112,10 @@ def drill(
         accepted=acceptances(book).total(),
         again=sum(accepted.again for accepted in book.accepted),
         shared=growth(shared),
-        lost=(acceptances(book) - happened(log, book)).total(),
-        twice=(happened(log, book) - acceptances(book)).total(),
-        gaps=sum(one["position"] + 1 != other["position"] for one, other in pairwise(log)),
-        half=broken(stage),
+        lost=found["lost"],
+        twice=found["twice"],
+        gaps=found["gaps"],
+        half=found["half"],
         slowest_503=max((answer.took for answer in refusals), default=0),
         silence=max(now.at - before.at for before, now in pairwise(by_time(book))),
         outage=longest_outage(book, moments, end),
@@ -169,6 +170,17 @@ def stop(clients: Sequence[Client], book: Book) -> None:
 
 
 # --- Results ----------------------------------------------------------------------------------
+
+
+def compared(stage: Stage, book: Book, log: Sequence[Event]) -> dict[str, int]:
+    """How much that the clients know is not in the log, and so on: see ``Row``."""
+    known, found = acceptances(book), happened(log, book)
+    return {
+        "lost": (known - found).total(),
+        "twice": (found - known).total(),
+        "gaps": sum(one["position"] + 1 != other["position"] for one, other in pairwise(log)),
+        "half": broken(stage),
+    }
 
 
 def acceptances(book: Book) -> Counter[Any]:

@@ -45,14 +45,8 @@ def the_arbiter_is_killed(stage: Stage, book: Book) -> float:
     return time.monotonic()
 
 
-def postgresql_restarts(stage: Stage, book: Book) -> float:
-    """Without a shutdown, as if the power failed."""
-    stage.postgresql.stop()
-    stage.postgresql.start()
-    return time.monotonic()
-
-
 def postgresql_is_down(stage: Stage, book: Book) -> float:
+    """Without a shutdown, as if the power failed. It recovers when it starts again."""
     stage.postgresql.stop()
     time.sleep(stage.away)
     stage.postgresql.start()

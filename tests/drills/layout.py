@@ -11,6 +11,7 @@ import os
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import tempfile
 import time
@@ -21,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 from tests.server import (
@@ -54,6 +56,8 @@ UNLIMITED = {
 }
 NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
 STARTING = 120  # seconds
+TIMEOUT = 60  # seconds for an answer
+NO_TLS = ssl.create_default_context()  # once: it takes longer than a request
 POLL_INTERVAL = 0.02  # seconds
 
 needs_nginx = pytest.mark.skipif(NGINX is None, reason="nginx is missing")
@@ -198,6 +202,12 @@ def _wait_for(port: int, nginx: subprocess.Popen[bytes], log: Path) -> None:
         else:
             return
     raise AssertionError(f"nginx did not start: {log.read_text()}")
+
+
+def client_at(address: str) -> httpx2.Client:
+    """A client whose connections come from this address."""
+    transport = httpx2.HTTPTransport(local_address=address, verify=NO_TLS)
+    return httpx2.Client(transport=transport, timeout=TIMEOUT, trust_env=False)
 
 
 def listeners(port: int) -> list[int]:

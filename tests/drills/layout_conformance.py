@@ -2,9 +2,8 @@
 
     TEST_DATABASE_URL=… TEST_REDIS_URL=… python -m tests.drills.layout_conformance
 
-The first run uses plain HTTP. The second run uses TLS, with REQUIRE_HTTPS and REQUIRE_STAFF_MFA on
-and a Nox secret. Arguments are passed to pytest instead of the folder of the suite. The exit status
-is 1 if a test fails.
+Over TLS, with REQUIRE_HTTPS and REQUIRE_STAFF_MFA on and a Nox secret. Arguments are passed to
+pytest instead of the folder of the suite. The exit status is 1 if a test fails.
 """
 
 import json
@@ -22,21 +21,18 @@ AS_IN_PRODUCTION: Any = {"REQUIRE_HTTPS": "on", "REQUIRE_STAFF_MFA": "on"}
 
 
 def main() -> int:
-    """Runs the suite over HTTP and over TLS. Returns the higher exit status."""
-    with layout() as plain:
-        status = conformance(plain, plain.http, *sys.argv[1:])
-    with layout(over_tls=True, nox=True, **AS_IN_PRODUCTION) as secure:
-        return max(status, conformance(secure, secure.https, *sys.argv[1:]))
-
-
-def conformance(served: Layout, address: str, *arguments: str) -> int:
     """Runs the suite, or what the arguments choose of it, and returns its exit status."""
-    print(f"{TESTS} against {address}", flush=True)
+    with layout(over_tls=True, nox=True, **AS_IN_PRODUCTION) as served:
+        return conformance(served, *sys.argv[1:])
+
+
+def conformance(served: Layout, *arguments: str) -> int:
+    print(f"{TESTS} against {served.https}", flush=True)
     certificate = served.folder / "tls" / "certificate.pem"
     workers = sum(int(web.environment["WEB_CONCURRENCY"]) for web in served.webs)
     environment = {
         "PATH": os.environ["PATH"],
-        "BASE_URL": address,
+        "BASE_URL": served.https,
         "SEED_JSON": json.dumps(served.webs[0].seed),
         "SSL_CERT_FILE": str(certificate),
         "WORKERS": str(workers),

@@ -35,12 +35,12 @@ django.setup()
 from tests.client import EVENTS  # noqa: E402 - it needs the settings
 from tests.conformance.browser import CSRF_FIELD, SIGN_IN, Browser  # noqa: E402
 from tests.conformance.client import Service  # noqa: E402
-from tests.drills.layout import ADDRESS, Layout, layout  # noqa: E402
+from tests.drills.layout import ADDRESS, Layout, client_at, layout  # noqa: E402
 from tests.server import manage  # noqa: E402
 from tests.signals.webhooks.runner.stage import RunnerProcess  # noqa: E402
 
-# A round has some 500 signals, of which five are slower than the p99: one round compares nothing.
-ROUNDS, SECONDS = 4, 12.0
+# The rounds have some 1,300 signals, of which thirteen are slower than the p99.
+ROUNDS, SECONDS = 4, 6.0
 OTHERS = "127.2.0.1"  # the address of those who are held up; attacks come from ADDRESS
 PAUSE = 0.03  # seconds between two signals of a sender
 PACE = 1.0  # seconds between two requests of one of the attacker's connections
@@ -48,7 +48,7 @@ PACE = 1.0  # seconds between two requests of one of the attacker's connections
 # an attacker elsewhere would take nothing of them, so these come last.
 NICENESS = 19
 LONGEST = 4 * 1024 * 1024  # bytes of an answer
-SENDERS = 2
+SENDERS = 3
 EVENTS_OF_ATTACKER = 45_000
 ACCOUNTS = 16  # four for each round
 # Limits as they are by default. The servers of the tests have none. That of minting stays off: with
@@ -148,7 +148,7 @@ class Others:
     def _send(self) -> None:
         service = self.place.service
         headers = {"Authorization": f"Bearer {service.platform}"}
-        with _client(OTHERS) as http:
+        with client_at(OTHERS) as http:
             while not self.over.is_set():
                 began = time.monotonic()
                 url = f"{self.place.served.http}/api/hooks/signal"
@@ -160,7 +160,7 @@ class Others:
     def _open_streams(self) -> None:
         token = self.place.service.other_desk_token
         headers = {"Authorization": f"Bearer {token}", "Accept": "text/event-stream"}
-        with _client(OTHERS) as http:
+        with client_at(OTHERS) as http:
             while not self.over.is_set():
                 began = time.monotonic()
                 with http.stream("GET", f"{self.place.served.http}{EVENTS}", headers=headers) as on:
@@ -168,11 +168,6 @@ class Others:
                     next(on.iter_bytes(), b"")
                 self.seen.streams.append(time.monotonic() - began)
                 self.over.wait(0.5)
-
-
-def _client(address: str) -> httpx2.Client:
-    transport = httpx2.HTTPTransport(local_address=address)
-    return httpx2.Client(transport=transport, timeout=60, trust_env=False)
 
 
 # --- The attacks ----------------------------------------------------------------------------------
@@ -260,7 +255,7 @@ def sign_ins(place: Place, over: Event) -> None:
     with Browser(_own(place.service)) as browser:
         field = CSRF_FIELD.search(browser.get(SIGN_IN).text)
         assert field, "The page shows no form."
-        cookies, token = _cookies(browser), field[1]
+        cookies, token = browser.cookie, field[1]
 
     def requests() -> list[str]:
         login = f"{time.monotonic_ns()}@example.com"
@@ -328,10 +323,6 @@ def _signed_in(service: Service, who: dict[str, str]) -> Iterator[Browser]:
         yield browser
 
 
-def _cookies(browser: Browser) -> str:
-    return "; ".join(f"{name}={value}" for name, value in browser.http.cookies.items())
-
-
 def _own(service: Service) -> Service:
     """The service with a connection of this process."""
     return Service(service.base_url, service.seed)
@@ -396,7 +387,7 @@ def _place(stack: ExitStack) -> Place:
     stack.callback(runner.kill)
     service = stack.enter_context(Service(served.http, web.seed))
     with _signed_in(service, web.seed["user"]) as browser:
-        cookies = _cookies(browser)
+        cookies = browser.cookie
     return Place(served, service, cookies, accounts, runner)
 
 

@@ -4,7 +4,6 @@ The file is larger than what sockets hold. nginx's buffers for its clients are s
 ones hide a slow reader.
 """
 
-import re
 import socket
 import threading
 import time
@@ -15,6 +14,8 @@ import httpx2
 import pytest
 
 from tests.bench.growth import connect
+from tests.conformance.browser import Browser
+from tests.conformance.client import Service
 from tests.drills.layout import ADDRESS, UNLIMITED, layout, needs_nginx, needs_postgresql
 from tests.drills.stage import in_drills
 
@@ -26,7 +27,7 @@ pytestmark = [
     needs_postgresql,
 ]
 
-CSV, LOGIN = "/activity.csv", "/accounts/login/"
+CSV = "/activity.csv"
 EVENTS, NONCE = 6000, 2000  # events, and the length of the nonce of each: 12 MB
 LEAST = 8 * 2**20  # bytes
 SLOWLY = 1024  # bytes that a slow reader takes at a time
@@ -62,14 +63,9 @@ def served():
 @pytest.fixture(scope="module")
 def cookie(served):
     """The cookie of the session of the desk's owner."""
-    account = served.webs[0].seed["user"]
-    with httpx2.Client(base_url=served.http, trust_env=False, timeout=TIMEOUT) as http:
-        page = http.get(LOGIN).text
-        token = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', page).group(1)
-        form = {"login": account["email"], "password": account["password"]}
-        answer = http.post(LOGIN, data={**form, "csrfmiddlewaretoken": token})
-        assert answer.status_code == 302
-        return "; ".join(f"{name}={value}" for name, value in http.cookies.items())
+    with Service(served.http, served.webs[0].seed) as service, Browser(service) as browser:
+        browser.sign_in(service.seed["user"])
+        return browser.cookie
 
 
 class SlowReader(threading.Thread):

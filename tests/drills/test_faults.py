@@ -22,7 +22,7 @@ def test_whatever_fails_nothing_accepted_is_lost_and_nothing_is_done_twice(stage
         faults.the_server_is_stopped,
         faults.a_worker_is_killed,
         faults.connections_are_cut,
-        faults.postgresql_restarts,
+        faults.postgresql_is_down,
         faults.clients_hang_up,
         *([faults.the_disk_is_full] if staged.disk else []),
     ]

@@ -17,7 +17,16 @@ import pytest
 from tests.client import EVENTS, HOOK, bearer, signed
 from tests.config.server.test_framing import REFUSED, statuses
 from tests.drills.conftest import FAILURES
-from tests.drills.layout import ADDRESS, NAME, fronted, layout, needs_nginx, needs_postgresql
+from tests.drills.layout import (
+    ADDRESS,
+    NAME,
+    NO_TLS,
+    client_at,
+    fronted,
+    layout,
+    needs_nginx,
+    needs_postgresql,
+)
 from tests.server import free_port
 from tests.signals.contract.test_relay import message
 from tokens.crypto import formats
@@ -30,7 +39,6 @@ SENDERS, SIGNALS = 8, 400
 CROWD = 24  # readers of lists
 KILL_AFTER = 100  # signals
 MANY = 500  # requests at once
-NO_TLS = ssl.create_default_context()  # once: it takes longer than a request
 
 
 def said(served, raw, sender=ADDRESS):
@@ -78,12 +86,6 @@ def test_the_name_is_served_over_tls(served, version):
 def test_another_name_gets_no_certificate(served):
     with pytest.raises(ssl.SSLError):
         handshake(served, "elsewhere.example")
-
-
-def client_at(address):
-    """A client whose connections come from this address."""
-    transport = httpx2.HTTPTransport(local_address=address, verify=NO_TLS)
-    return httpx2.Client(transport=transport, timeout=TIMEOUT, trust_env=False)
 
 
 @pytest.mark.parametrize("accept", ["application/json", "text/event-stream"])

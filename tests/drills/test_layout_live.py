@@ -20,8 +20,15 @@ from tests.client import EVENTS
 from tests.config.live.test_live import STREAM, asks_for_the_feed
 from tests.config.live.test_live import said as content_of
 from tests.config.server.test_framing import CHUNKED, GET, HOOK, REFUSED, SMUGGLED, statuses
-from tests.drills.layout import ADDRESS, UNLIMITED, fronted, needs_nginx, needs_postgresql
-from tests.drills.test_layout import LARGEST, SENDERS, client_at, logged, said
+from tests.drills.layout import (
+    ADDRESS,
+    UNLIMITED,
+    client_at,
+    fronted,
+    needs_nginx,
+    needs_postgresql,
+)
+from tests.drills.test_layout import LARGEST, SENDERS, logged, said
 from tests.server import Server, free_port
 
 pytestmark = [pytest.mark.processes, needs_nginx, needs_postgresql]

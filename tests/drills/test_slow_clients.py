@@ -4,10 +4,8 @@ nginx uses the files of ``deploy/`` with other timeouts: long ones, so that all 
 there while ordinary requests are answered, or short ones, so that the slow clients are soon ended.
 """
 
-import json
 import re
 import secrets
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -16,8 +14,7 @@ import httpx2
 import pytest
 
 from tests.client import EVENTS, HOOK, bearer, signed
-from tests.config.live.test_live import STREAM
-from tests.conformance.streams import frames_of
+from tests.drills.clients import Listener
 from tests.drills.layout import connections, fronted, layout, needs_nginx, needs_postgresql
 from tests.drills.slow_clients import (
     BODY,
@@ -115,54 +112,18 @@ def ordinary(served, listener):
         )
         assert answer.status_code == 200, answer.text
         took.append(time.monotonic() - began)
-    listener.wait_for(answer.json()["signal"]["position"])
+    position = answer.json()["signal"]["position"]
+    wait_until(lambda: listener.positions[-1:] >= [position], "The event does not come.")
     return max(*took, time.monotonic() - began)
-
-
-class Listener(threading.Thread):
-    """A reader of a stream of the log until nginx stops. If it is cut, it resumes by its cursor."""
-
-    def __init__(self, served):
-        super().__init__(daemon=True)
-        self._url = f"{served.http}{EVENTS}"
-        self._headers = {**bearer(served.webs[0].seed["platformToken"]), **STREAM}
-        self._moved = threading.Condition()
-        self._position = None
-        self.start()
-        self.wait_for(0)
-
-    def run(self):
-        with httpx2.Client(timeout=TIMEOUT, trust_env=False) as http:
-            while True:
-                try:
-                    self._follow(http)
-                except httpx2.ConnectError:  # nginx has stopped
-                    return
-                except httpx2.TransportError:  # it is cut
-                    continue
-
-    def _follow(self, http):
-        with http.stream("GET", self._url, headers=self._headers) as answer:
-            for frame in frames_of(answer.iter_lines()):
-                self._headers["Last-Event-ID"] = frame.id
-                self._come_to(json.loads(frame.data)["position"] if frame.data else 0)
-
-    def wait_for(self, position):
-        """Waits until the stream has come to the position."""
-        with self._moved:
-            assert self._moved.wait_for(
-                lambda: self._position is not None and self._position >= position, TIMEOUT
-            )
-
-    def _come_to(self, position):
-        with self._moved:
-            self._position = max(position, self._position or 0)
-            self._moved.notify_all()
 
 
 @pytest.fixture(scope="module")
 def listener(served):
-    return Listener(served)
+    """A reader of a stream of the log."""
+    listener = Listener(served.http, served.webs[0].seed["platformToken"])
+    wait_until(lambda: listener.cursor, "The stream does not begin.")
+    yield listener
+    listener.stop()
 
 
 def fill_log(served, events):

@@ -31,7 +31,7 @@ pytestmark = [
 
 WRITERS = 8
 UNLOCKED = 250  # events of each writer, of which a reader misses some without the lock
-EACH = int(os.environ.get("EVENTS_EACH", UNLOCKED))  # make drills: 2500
+EACH = int(os.environ.get("EVENTS_EACH", UNLOCKED))  # make drills: more
 
 
 @contextmanager

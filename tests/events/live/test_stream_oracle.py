@@ -7,7 +7,6 @@ change, tokens are minted, revoked and expire, fan-outs run, and readers lose th
 
 import os
 import signal
-import subprocess
 from contextlib import ExitStack
 
 import httpx2
@@ -16,12 +15,12 @@ import pytest
 from config.server.worker import STOP_STREAMS
 from tests.client import bearer
 from tests.conformance.streams import MEDIA_TYPE, frames_of
-from tests.server import Server, serving
+from tests.server import process_of, serving
 from tests.stream_oracle import assert_complete, follow_all
 
 pytestmark = [pytest.mark.processes]
 
-ROUNDS = int(os.environ.get("STREAM_ORACLE_ROUNDS", "25"))  # make drills: 1000
+ROUNDS = int(os.environ.get("STREAM_ORACLE_ROUNDS", "25"))  # make drills: more
 
 
 def test_every_stream_shows_what_the_list_shows():
@@ -48,14 +47,6 @@ def test_a_stop_ends_every_stream_and_says_why():
         ]
         frames = [frames_of(answer.iter_lines()) for answer in opened]
         assert all(next(each).retry for each in frames)
-        os.kill(_gunicorn(server), signal.SIGTERM)
+        os.kill(process_of(server), signal.SIGTERM)
         ends = [[frame for frame in each if frame.event][-1] for each in frames]
         assert {frame.data for frame in ends} == {'{"reason":"restarting"}'}
-
-
-def _gunicorn(server: Server) -> int:
-    """The process id of gunicorn, whose parent is the server's guard."""
-    listed = subprocess.run(
-        ["pgrep", "-P", str(server.guard)], capture_output=True, text=True, check=True
-    )
-    return int(listed.stdout)

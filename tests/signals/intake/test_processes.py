@@ -30,7 +30,7 @@ pytestmark = [
 
 PROCESSES, THREADS = 4, 8
 RACES = 10  # at most: one is enough if each process writes signals of several threads together
-ROUNDS = int(os.environ.get("RACE_ROUNDS", "5"))  # make drills: 50
+ROUNDS = int(os.environ.get("RACE_ROUNDS", "5"))  # make drills: more
 FAN_OUTS, FAN_OUT_THREADS, TOGGLES, DESKS_EACH = 80, 8, 60, 5
 
 
