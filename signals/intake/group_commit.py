@@ -56,7 +56,7 @@ class GroupCommit(Generic[Work, Result]):
     ``process`` receives a function, which returns a batch of at most ``MAX_BATCH`` jobs, in the
     order of arrival. It calls it when it is ready: who comes until then is in the batch, and waits
     only once. It sets the result or the error of each job. If it raises an error, the jobs that
-    have neither fail; all who wait fail if it has not taken the batch.
+    have neither fail; of a batch that it has not taken, only the leader's.
     """
 
     def __init__(
@@ -121,9 +121,11 @@ class GroupCommit(Generic[Work, Result]):
     def _end(self, batch: list[Job[Work, Result]], failure: BaseException | None) -> None:
         """Passes the lead on first, so that the next batch starts early. Then wakes the batch."""
         with self._lock:
-            if failure is not None and (not batch or fails_all(failure)):
+            if failure is not None and fails_all(failure):
                 batch += self._waiting
                 self._waiting.clear()
+            elif failure is not None and not batch:
+                batch.append(self._waiting.popleft())  # the leader's own job
             following = self._waiting[0] if self._waiting else None
             self._is_led = following is not None
             if following:

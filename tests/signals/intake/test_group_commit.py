@@ -95,8 +95,10 @@ def test_who_comes_while_the_leader_gets_ready_shares_its_batch_or_its_failure(
     batches, threads, fails
 ):
     getting_ready, goes_on = threading.Event(), threading.Event()
+    leaders: list[str] = []
 
     def get_ready() -> None:
+        leaders.append(threading.current_thread().name)
         getting_ready.set()
         assert goes_on.wait(60)
         if fails:
@@ -112,11 +114,37 @@ def test_who_comes_while_the_leader_gets_ready_shares_its_batch_or_its_failure(
     if fails:
         errors = [each.exception(60) for each in submitted]
         assert [type(error) for error in errors] == [OperationalError] * 5
+        assert len(leaders) == 1  # nobody waited for a connection again
         batches.get_ready = lambda: None
     else:
         assert [each.result(60) for each in submitted] == [0, 2, 4, 6, 8]
     assert batches.sizes == ([] if fails else [5])
     assert threads.submit(batches.queue.submit, 7).result(60) == 14
+
+
+@pytest.mark.parametrize("error", [WaitEnded(Wait.PROCESS), ZeroDivisionError(), SystemExit()])
+def test_those_who_wait_go_on_if_only_their_leader_failed_before_it_took_them(
+    batches, threads, error
+):
+    getting_ready, goes_on = threading.Event(), threading.Event()
+
+    def get_ready() -> None:
+        batches.get_ready = lambda: None
+        getting_ready.set()
+        assert goes_on.wait(60)
+        raise error
+
+    batches.get_ready = get_ready
+    submitted = [threads.submit(batches.queue.submit, 0)]
+    assert getting_ready.wait(60)
+    for work in range(1, 4):
+        submitted.append(threads.submit(batches.queue.submit, work))
+        batches.wait_for(work + 1)
+    batches.release.set()
+    goes_on.set()
+    assert error in (failure := submitted[0].exception(60), getattr(failure, "__cause__", None))
+    assert [each.result(60) for each in submitted[1:]] == [2, 4, 6]
+    assert batches.works == [1, 2, 3]
 
 
 def test_a_thread_that_is_to_lead_before_it_sleeps_leads(batches, threads):
