@@ -14,6 +14,8 @@ gaps, on PostgreSQL and on SQLite. Three rules keep this true:
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 from django.db import OperationalError, connection, transaction
@@ -57,11 +59,15 @@ class Turn:
         row = fetch_one(LOCK_COUNTER[connection.vendor], {"although_halted": although_halted})
         if row is None:
             raise WaitEnded(Wait.NEW_EPOCH)
-        self._counted, last_at, self.epoch = row
-        self.at = max(parse_datetime(last_at), truncate_to_milliseconds(timezone.now()))
+        self._counted, self._last_at, self.epoch = row
         self.position = self._first = self._counted + 1
         self._last_event: Event | None = None
         self._appended: list[Event] = []
+
+    @cached_property
+    def at(self) -> datetime:
+        """Read when it is first asked for: no signal that has joined the turn was sent later."""
+        return max(parse_datetime(self._last_at), truncate_to_milliseconds(timezone.now()))
 
     def append(self, kind: Kind, **content: Any) -> Event:
         """Appends the next event and returns it. For ``content`` see ``build_event``.

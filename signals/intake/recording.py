@@ -62,7 +62,7 @@ def write(take: Callable[[], Sequence[CandidateJob]]) -> None:
     except Exception as error:
         if len(jobs) == 1 and not jobs[0].done():
             jobs[0].set_exception(error)
-        elif not jobs or any(job.done() for job in jobs):  # the batch was committed
+        elif not jobs or any(job.done() for job in jobs):  # none was taken, or it was committed
             raise
         else:
             for job in jobs:

@@ -4,11 +4,14 @@ import re
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from typing import Any
 
 import pytest
+import time_machine
 from django.db import IntegrityError, connection
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from desks.models import Desk
 from events import log
@@ -129,6 +132,19 @@ def test_a_batch_that_repeats_signals_takes_one_more_statement(desk, token):
     jobs.append(signal(deploy(), token, deploy_to="usr_nobody"))
     taken = statements_of(jobs)
     assert taken.count("SELECT") == 3  # the last: the first answers of spent nonces
+
+
+def test_a_signal_that_joins_a_turn_is_not_received_before_it_was_sent(desk, token):
+    job, locked = signal(fanout(), token), timezone.now().replace(microsecond=0)
+    locked += timedelta(hours=1)  # after the events of the fixtures
+    with time_machine.travel(locked, tick=False) as clock:
+
+        def take() -> list[CandidateJob]:
+            clock.shift(1)
+            return [job]
+
+        write(take)
+    assert job.result().received_at == locked + timedelta(seconds=1)
 
 
 @pytest.mark.django_db(transaction=True)
