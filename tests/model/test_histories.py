@@ -70,7 +70,7 @@ from tokens.models import SigningSecret
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 
 HISTORIES = int(os.environ.get("MODEL_HISTORIES", "0"))  # make drills: more
-IN_CI = 10
+IN_CI = 25
 STEPS = 40
 START = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
 MAX_DESKS, MAX_BOTS = 4, 3  # more would need longer histories to be busy
