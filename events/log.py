@@ -46,9 +46,9 @@ class Turn:
     """A writer's exclusive use of the log, from its first position to the commit.
 
     ``position`` is the position of the next event. Nobody else can take it: this turn holds the
-    lock. ``at`` is the time of all events of the turn, and is never earlier than the last turn's.
-    Both are known before anything is written, so other rows can store the position. Compare times
-    of expiry with ``at``. ``epoch`` is the log's.
+    lock. ``at`` is the time of all events of the turn, and never earlier than that of an
+    event before. Both are known before anything is written, so other rows can store the position.
+    Compare times of expiry with ``at``. ``epoch`` is the log's.
     ``actor`` is who causes the events; None if the caller is not authenticated.
     ``before_commit`` is a list of functions that write their rows last in the transaction.
     """
@@ -66,7 +66,10 @@ class Turn:
 
     @cached_property
     def at(self) -> datetime:
-        """Read when it is first asked for: no signal that has joined the turn was sent later."""
+        """The clock is read at the first use.
+
+        Use it after the signals of the turn are taken: then none of them was sent later.
+        """
         return max(parse_datetime(self._last_at), truncate_to_milliseconds(timezone.now()))
 
     def append(self, kind: Kind, **content: Any) -> Event:
@@ -120,10 +123,10 @@ class Turn:
         self.position += 1
         self._last_event = event
 
-    def count(self) -> Mapping[str, object]:
-        """The parameters of ``SET_COUNTER``, for a caller that executes it.
+    def take_counter_parameters(self) -> Mapping[str, object]:
+        """The parameters of ``SET_COUNTER``, for a caller that executes it with its last events.
 
-        It does so in the statement that writes the events. Otherwise the turn sets the counter.
+        The turn then does not set the counter itself, unless more events follow.
         """
         self._counted = self.position - 1
         return {"position": self._counted, "at": adapt_datetime(self.at)}
@@ -132,7 +135,7 @@ class Turn:
         """Inserts the appended events, and sets the counter to the last position in use."""
         Event.objects.bulk_create(self._appended)
         if self._counted != self.position - 1:
-            execute(SET_COUNTER, self.count())
+            execute(SET_COUNTER, self.take_counter_parameters())
 
     def _remember(self) -> None:
         """Remembers the last event of a turn that is committed."""

@@ -26,7 +26,8 @@ def _found_in(*paths: str) -> GeneratedField:
 class Head(models.Model):
     """The log's counter and clock. It has one row, and the lock of that row orders all writers.
 
-    ``at`` is the time of the last turn. It never runs back, even if a server's clock does.
+    ``at`` is the time of the last turn that wrote events. It never runs back, even if a server's
+    clock does.
     ``halted`` is whether the log was found to have lost events, so that nobody may write.
     """
 

@@ -1,4 +1,4 @@
-"""Which tests a worker of xdist runs one after the other: those of a file, or of several.
+"""Which tests a worker of xdist runs one after the other, and which make quick leaves out.
 
 A folder's fixtures start its servers in each worker that runs one of its files. So one worker runs
 the files that share the most expensive ones.
@@ -15,7 +15,8 @@ TOGETHER = (
 )
 
 
-# What pages show. It takes the longest of what needs no server, so make quick leaves it out.
+# Accounts, control area and site: most of what shows pages. It takes the longest of what needs no
+# server, so make quick leaves it out.
 PAGES = ("tests/config/accounts/", "tests/signals/control/", "tests/signals/site/")
 
 # The files that share the servers of tests/config/conftest.py.

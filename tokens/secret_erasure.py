@@ -1,9 +1,9 @@
 """Erases the texts of signing secrets that have ended (contract, section 2). Their rows stay.
 
 The log tells of a secret, and whether the Floor secret may sign for Nox depends on whether a Nox
-secret was ever generated. A secret has ended if its ``ends_at`` is not after the time of the log's
-last turn. No later turn has an earlier time, so none can accept or change such a secret. That is
-why erasing needs no turn: it never locks a row that a turn waits for.
+secret was ever generated. A secret has ended if its ``ends_at`` is not after the log's time
+(``Head.at``). No later turn has an earlier time, so none can accept or change such a secret. That
+is why erasing needs no turn: it never locks a row that a turn waits for.
 """
 
 import logging

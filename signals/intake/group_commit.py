@@ -6,9 +6,9 @@ the lead to the first of those who came meanwhile. Each thread sleeps on a lock 
 woken once.
 
 A thread may give up only until a leader takes its work. After that it waits for the batch to end,
-because its work may be committed. If the database is down or its lock is held, everyone who waits
-behind the failed batch fails at once, instead of each waiting for a timeout. If only the leader
-stood still, they go on.
+because its work may be committed. If the database is down or its lock is held, all who
+wait fail at once, instead of each waiting for a timeout. If only the leader stood still, the others
+go on.
 
 This module knows nothing of signals.
 """
@@ -53,10 +53,11 @@ class Job(Future[Result], Generic[Work, Result]):
 class GroupCommit(Generic[Work, Result]):
     """One queue of waiting threads, and its leader.
 
-    ``process`` receives a function, which returns a batch of at most ``MAX_BATCH`` jobs, in the
-    order of arrival. It calls it when it is ready: who comes until then is in the batch, and waits
-    only once. It sets the result or the error of each job. If it raises an error, the jobs that
-    have neither fail; of a batch that it has not taken, only the leader's.
+    ``process`` receives a function, and must call it once, when it holds the log's lock. That
+    returns a batch of at most ``MAX_BATCH`` jobs, in the order of arrival. ``process`` sets the
+    result or the error of each. If it raises an error, the jobs of the batch that have neither
+    fail; if it has not taken the batch, the leader's job. If the error is one that ``fails_all``,
+    all who wait fail.
     """
 
     def __init__(

@@ -29,7 +29,7 @@ BATCH = Histogram(
 )
 LOCK = Histogram(
     "signals_lock_seconds",
-    "Seconds that a batch held the log's lock, from its first statement after it to the commit",
+    "Seconds from the moment at which a batch has the log's lock to the end of its commit",
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5),
 )
 

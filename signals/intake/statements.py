@@ -1,7 +1,8 @@
 """The SQL that runs for a batch of signals under the log's lock.
 
-One statement reads everything that decides the signals of a batch. The law decides in Python. A
-second statement writes all signals and events. Table and column names come from the models.
+One statement reads everything that decides the signals of a batch. The law decides in Python. On
+PostgreSQL a second statement writes all signals and events, and sets the counter. Table and column
+names come from the models.
 """
 
 import functools
@@ -108,11 +109,11 @@ def load_signals(positions: Collection[int]) -> dict[tuple[str | None, str | Non
 
 
 def insert(turn: Turn, signals: Sequence[Signal], events: Sequence[Event]) -> None:
-    """Inserts accepted signals, and the events of a batch, the turn's last ones."""
+    """Inserts accepted signals, and the events of a batch: the last ones of the turn."""
     if connection.vendor == "postgresql":
         rows = {"signals": _rows(signals), "events": _rows(events)}
         inserted = {name: json.dumps(each, default=str) for name, each in rows.items()}
-        execute(INSERT_BATCH, {**inserted, **turn.count()})
+        execute(INSERT_BATCH, {**inserted, **turn.take_counter_parameters()})
     else:
         Signal.objects.bulk_create(signals)
         Event.objects.bulk_create(events)

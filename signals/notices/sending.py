@@ -84,7 +84,7 @@ def begin(notice: QueuedNotice) -> bool:
 
 
 def _leased(notice: QueuedNotice) -> QuerySet[QueuedNotice]:
-    """The row of a notice. None if it is gone, or its lease is another process's by now."""
+    """The row of a notice. Empty if it is gone, or its lease is another process's by now."""
     return QueuedNotice.objects.filter(pk=notice.pk, due_at=notice.due_at)
 
 

@@ -1,10 +1,10 @@
 """What causes a notice: an event of the log, or what has lasted or come together since.
 
-``follow`` reads the log and saves its position in the transaction that writes the notices. So each
-event has one notice, whatever the number of processes, and one that was down writes late what it
-missed. The others write to the many desks of a retired card or of a restore, the number of a bot's
-refusals, of webhooks whose key is lost, and to staff what needs attention. Each of ``TRIGGERS``
-writes what is due, and returns whether there may be more.
+``follow`` reads the log and saves its position in the transaction that writes the notices. So the
+notices of an event are written once, whatever the number of processes, and one that was down writes
+late what it missed. The other triggers tell the many desks of a retired card or of a restore, count
+a bot's refusals, and tell of webhooks whose key is lost. Each of ``TRIGGERS`` writes what is due,
+and returns whether there may be more. ``write_concerns`` tells staff what needs attention.
 """
 
 import hashlib

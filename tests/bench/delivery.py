@@ -27,7 +27,7 @@ IDLE = 10_000  # subscriptions
 IDLE_SECONDS = 10
 LONGER = 3  # times the usual duration: the runner takes little, so noise would hide it
 START = 1.0  # seconds after the start until the runner has looked at everybody
-# All endpoints are one host: its rate is counted, and never used up.
+# Each endpoint is on the same host: its rate is counted, and never used up.
 HOST_RATE: Any = {"DELIVERY_HOST_RATE": "100000/second"}
 
 # Subscriptions without their events: the product's action would take a turn at the log for each.

@@ -17,9 +17,10 @@ pytest, httpx2 and jsonschema:
 | ``SSL_CERT_FILE`` | the CA certificates to trust, where the system does not know them |
 | ``WORKERS`` | how many worker processes may serve one connection: 1 unless a proxy spreads it |
 
-The service must run with its limits off (``LIMIT_AUTOMATION=off`` and the other nine), because the
-suite sends more requests in a minute than a limit allows. It may require HTTPS, and a second factor
-from staff. The tests of a Nox secret run only where the service was seeded with ``--nox``.
+The service must run with its limits off (every ``LIMIT_…`` of section 7 but ``LIMIT_STREAMS``),
+because the suite sends more requests in a minute than a limit allows. It may require HTTPS, and a
+second factor from staff. The tests of a Nox secret run only where the service was seeded with
+``--nox``.
 
 Without BASE_URL, as in the product's own test suite, the tests start real servers themselves
 (``tests.server``): one without a Nox secret, one with it, two with small limits, one that sends

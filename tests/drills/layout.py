@@ -57,7 +57,7 @@ UNLIMITED = {
 NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
 STARTING = 120  # seconds
 TIMEOUT = 60  # seconds for an answer
-NO_TLS = ssl.create_default_context()  # once: it takes longer than a request
+NO_TLS = ssl.create_default_context()  # one for all requests: making it takes longer than one
 POLL_INTERVAL = 0.02  # seconds
 
 needs_nginx = pytest.mark.skipif(NGINX is None, reason="nginx is missing")

@@ -1,7 +1,7 @@
 """The service with its own PostgreSQL and Redis, which a drill may break.
 
     with stage() as staged:
-        staged.postgresql.restart()
+        staged.postgresql.stop()
 
 Where mounts are permitted, PostgreSQL's data are on a small separate disk that a drill can fill.
 Every process ends with the thread that started it, even if that thread is killed. So only one

@@ -15,21 +15,24 @@ def is_secret(text: str) -> bool:
 
 # A field or member of this name is the address of a webhook or a chat. It often holds a key of the
 # service that it leads to, and is stored encrypted. So only a private key or a credential of this
-# service is a secret there. The law of signals knows no addresses.
-ADDRESS = "url"
+# service is a secret there. A signal has no address: ``signals.law`` searches
+# all of it.
+ADDRESS_FIELD = "url"
 
 
 def field_contains_secret(name: str, text: str) -> bool:
-    """Whether the text in a field of a form contains a secret. See ``ADDRESS``."""
-    return is_secret(text) if name == ADDRESS else text_contains_secret(text)
+    """Whether the text in a field of a form contains a secret. See ``ADDRESS_FIELD``."""
+    return is_secret(text) if name == ADDRESS_FIELD else text_contains_secret(text)
 
 
 def body_contains_secret(body: dict[str, object]) -> bool:
-    """Whether the body of a request that may name an address contains a secret. See ``ADDRESS``."""
-    address = body.get(ADDRESS)
+    """Whether the body of a request that may name an address contains a secret."""
+    address = body.get(ADDRESS_FIELD)
     if not isinstance(address, str):
         return contains_secret(body)
-    return field_contains_secret(ADDRESS, address) or contains_secret({**body, ADDRESS: None})
+    return field_contains_secret(ADDRESS_FIELD, address) or contains_secret(
+        {**body, ADDRESS_FIELD: None}
+    )
 
 
 # --- The search for secrets -----------------------------------------------------------------------
