@@ -45,6 +45,15 @@ def test_no_answer_depends_on_another_precondition():
             assert get(CATALOG, **{name: value}).status_code == 200, (name, value)
 
 
+@pytest.mark.parametrize("path", [CATALOG, HOOK])
+def test_the_public_pages_are_asked_after_by_any_form_of_an_etag(path):
+    etag = get(path)["ETag"]
+    for known in (etag, f'"other", {etag}', etag.removeprefix("W/"), "*"):
+        assert get(path, **{"If-None-Match": known}).status_code == 304
+    for unknown in ('"other"', "", "nonsense"):
+        assert get(path, **{"If-None-Match": unknown}).status_code == 200
+
+
 def test_what_is_private_is_never_answered_as_unchanged():
     token = a_platform_token()
     assert get(EVENTS, token, **{"If-None-Match": "*"}).status_code == 200

@@ -17,6 +17,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from config.accounts import sessions
 from config.accounts.check_your_email import COOLDOWN
 from config.accounts.second_factors import MAX_SECURITY_KEYS, AddPasskeyForm
 from config.accounts.sessions import MAX_SESSIONS
@@ -165,6 +166,15 @@ class TestTheNumberOfSessions:
         signed_in(member, clock, MAX_SESSIONS + 1)
         assert is_in(theirs)
 
+    def test_those_of_before_the_limit_are_listed_and_ended_too(self, member, clock, monkeypatch):
+        with monkeypatch.context() as before:
+            before.setattr(sessions, "MAX_SESSIONS", 2 * MAX_SESSIONS)
+            *others, here = signed_in(member, clock, MAX_SESSIONS + 2)
+        assert pages.source(here.get(SESSIONS)).count("signed in <") == MAX_SESSIONS + 2
+        here.post(END)
+        assert not any(map(is_in, others))
+        assert is_in(here)
+
     def test_the_pages_take_as_many_statements_for_many_as_for_few(self, member, clock):
         here, _ = signed_in(member, clock, 2)
         few = [statements(here, path) for path in (SESSIONS, END)]
@@ -188,6 +198,10 @@ class TestTheLimitOfPages:
         answers = [here.get(path).status_code for path in paths]
         assert answers == [200, 200, 429, 429, 429]
         assert here.get("/desk").status_code == HTTPStatus.TOO_MANY_REQUESTS
+
+    def test_a_visitor_has_none(self):
+        answers = [Client().get("/accounts/login/").status_code for _ in range(4)]
+        assert answers == [HTTPStatus.OK] * 4
 
     def test_a_sign_out_and_the_closing_do_not(self, here):
         for _ in range(3):

@@ -5,12 +5,16 @@ from datetime import timedelta
 import pytest
 from django.db import IntegrityError, transaction
 
+from desks import actions as desks
+from events.actors import SYSTEM
 from events.models import Event, Head
 from signals.intake.models import Signal
 from tests.client import code, deploy_path, post, push
 from tests.factories import a_bot, a_platform_token, a_shared_secret, expect
 from tests.notices import table_away
 from tests.signals.bodies import deploy, fanout, floor, nox, tradingview
+from tokens import actions as tokens
+from tokens.choices import Source
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("desk")]
 
@@ -34,6 +38,25 @@ def test_a_signer_is_the_same_whichever_credential_authorises(engine, desk):
     assert code(post(deploy_path(desk.public_id), deploy(nonce=body["nonce"]), engine)) == (
         "nonce_used"
     )
+
+
+def test_the_first_outcome_does_not_change_later(engine, desk):
+    body = floor(desk)
+    first = push(body, engine).json()
+    first.pop("ignored")
+    desks.publish_card(name="Other", pair="X/Y", direction="short", actor=SYSTEM)
+    desks.disconnect(desk=desk, actor=SYSTEM)
+    assert push(body, engine).json()["first"] == first
+
+
+def test_a_bots_new_secret_spends_the_same_nonces(desk):
+    bot = a_bot(desk)
+    body = tradingview(bot)
+    assert code(push(body, secret=bot.secret)) == "ok"
+    new, _ = tokens.generate_secret(
+        source=Source.TRADINGVIEW, automation=bot.automation, actor=SYSTEM
+    )
+    assert code(push(body, secret=new)) == "nonce_used"
 
 
 def test_nonces_are_compared_exactly(engine):

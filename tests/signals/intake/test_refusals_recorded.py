@@ -12,6 +12,7 @@ from events.models import Event, Head
 from tests.client import (
     BOTS,
     EVENTS,
+    bearer,
     code,
     deploy_path,
     get,
@@ -24,6 +25,7 @@ from tests.client import (
 from tests.factories import a_bot, a_connected_desk, a_desk_token, a_platform_token
 from tests.signals.bodies import deploy, fanout, floor, nox, tradingview
 from tokens import actions
+from tokens.crypto import formats
 from tokens.models import SigningSecret, Token
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("contiguous")]
@@ -48,6 +50,14 @@ def test_no_card_no_election_and_a_desk_that_is_not_ready_are_recorded(engine, d
     desks.retire_card(actor=SYSTEM)
     assert code(push(fanout(), engine)) == "no_card"
     assert codes() == ["no_election", "desk_not_ready", "no_card"]
+
+
+def test_a_bad_token_with_a_bad_signature_is_not_recorded(bot):
+    before = Head.objects.get().position
+    unknown = bearer(formats.new(formats.PLATFORM_TOKEN))
+    body = written(tradingview(bot))
+    assert code(push(body, headers={**signed("x", body=body), **unknown})) == "token_invalid"
+    assert Head.objects.get().position == before
 
 
 def test_a_known_bots_bad_signature_is_recorded_for_its_owner(bot, desk):

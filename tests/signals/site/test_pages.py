@@ -17,6 +17,7 @@ from tests.client import bearer, push, signed_in
 from tests.factories import (
     Bot,
     a_bot,
+    a_card,
     a_connected_desk,
     a_desk,
     a_desk_token,
@@ -116,6 +117,12 @@ def tabs(page):
     found = re.findall(r'<a href="([^"]+)" (aria-current="page")?>([^<]+)</a>', listed)
     opened = [label for _, current, label in found if current]
     return {label: address for address, _, label in found}, *opened
+
+    def test_an_election_on_a_retired_card_is_not_one_on_its_successor(self, owner, desk):
+        new = a_card("Evening", "SOL/USDT", "short")
+        page = owner.get("/desk")
+        assert "connected, not enrolled" in words(page)
+        assert f'name="card" value="{new.pk}"' in source(page)
 
 
 class TestBot:

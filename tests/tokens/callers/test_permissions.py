@@ -5,7 +5,7 @@ from rest_framework.test import APIRequestFactory
 
 from events.http.api_view import ApiResponse, ApiView
 from events.http.refusals import NotAllowed
-from tests.client import DESKS, ME, bearer, code, get
+from tests.client import DESKS, ME, bearer, code, get, post
 from tests.factories import a_desk, a_desk_token, a_platform_token
 from tokens.callers.authentication import BearerAuthentication
 
@@ -36,3 +36,9 @@ def test_a_refused_token_learns_which_kind_to_use():
         answer = get(path, token)
         assert code(answer) == "not_allowed"
         assert answer.json()["detail"].startswith(f"Use a {kind} token: ")
+
+
+def test_a_post_with_a_method_override_header_stays_a_post():
+    token = a_platform_token("read")
+    response = post(DESKS, {}, token, headers={"X-HTTP-Method-Override": "GET"})
+    assert response.status_code == 405
