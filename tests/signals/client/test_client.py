@@ -14,7 +14,7 @@ from signals.client import Engine, Refusal, UnreachableError
 from signals.client.engine import MAX_BACKOFF, MIN_BACKOFF, backoff
 from tests.client import HOOK, signed
 from tests.conformance.browser import Browser
-from tests.conformance.client import Service
+from tests.conformance.client import OF_ANOTHER_LOG, Service
 from tests.server import IDLE, METRICS_TOKEN, READY, gauge, serving, serving_beside
 from tests.streams import wait_until
 
@@ -352,6 +352,12 @@ def test_a_token_that_ends_ends_the_stream_with_its_refusal(server, engine, tmp_
         with follower, pytest.raises(Refusal) as refused:
             ended.result(60)
     assert (refused.value.status, refused.value.code) == (401, "token_invalid")
+
+
+def test_a_lost_log_ends_following_with_a_refusal(engine, tmp_path):
+    with pytest.raises(Refusal) as refused:
+        next(follow(engine, tmp_path / "cursor", OF_ANOTHER_LOG))
+    assert (refused.value.status, refused.value.code) == (422, "cursor_lost")
 
 
 SILENT = httpx2.Response(200, headers={"Content-Type": "text/event-stream"}, content=b"")
