@@ -508,14 +508,17 @@ def test_a_waiting_reader_is_answered_when_something_comes(service, admin):
     assert positions(page["events"]) == [signal["position"]]
 
 
-def test_a_wait_ends_with_an_empty_answer_that_resumes(service):
+@pytest.mark.parametrize(
+    "query", [{"userId": SOMEBODY}, {"since": "2099-01-01T00:00:00Z"}], ids=str
+)
+def test_a_wait_ends_with_an_empty_answer_that_resumes_at_the_end_of_the_log(service, query):
     """Section 4: 0 to 25 s."""
-    query = {"userId": SOMEBODY, "wait": 1}
     began = time.monotonic()
-    page = service.get(EVENTS, service.platform, **query).json()
+    page = service.get(EVENTS, service.platform, **query, wait=1).json()
     assert time.monotonic() - began >= 0.9
     assert (page["events"], page["more"]) == ([], False)
-    assert service.get(EVENTS, service.platform, after=page["next"]).status_code == 200
+    signal = service.push(service.fanout(), service.platform).json()["signal"]
+    assert positions(service.events(**FILLS, after=page["next"])) == [signal["position"]]
 
 
 def test_a_waiting_reader_whose_token_is_revoked_sees_nothing(service, admin):
