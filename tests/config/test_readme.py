@@ -5,12 +5,14 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import ExitStack, contextmanager
 from importlib.metadata import distribution
 
 import pytest
 
 from signals.client import Engine
-from tests.server import READY, ROOT
+from tests.conformance.client import OF_ANOTHER_LOG
+from tests.server import READY, ROOT, guarded, serving_beside
 
 pytestmark = [pytest.mark.processes, pytest.mark.once]
 
@@ -63,26 +65,90 @@ def python(web, tmp_path_factory):
     return folder / "bin" / "python"
 
 
-def test_the_example_engine_fills_the_desks_and_prints_what_happens(web, python, tmp_path):
-    (tmp_path / "engine.py").write_text(block("python", "def trade(engine"))
-    card, token = web.seed["card"], web.seed["platformToken"]
+@contextmanager
+def example_engine(python, folder, base_url, token):
+    """The example engine, as a process."""
+    (folder / "engine.py").write_text(block("python", "def trade(engine"))
     with subprocess.Popen(
         [python, "-u", "engine.py"],
-        cwd=tmp_path,
-        env={"PATH": os.environ["PATH"], "SIGNALS_URL": web.base_url, "SIGNALS_TOKEN": token},
+        cwd=folder,
+        env={"PATH": os.environ["PATH"], "SIGNALS_URL": base_url, "SIGNALS_TOKEN": token},
         stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
-    ) as example:
+    ) as process:
         try:
-            # What its two threads print at the same time may be one line.
-            filled = f"{READY} of {READY} desks filled: {card['pair']} {card['direction']}"
-            assert any(filled in line for line in example.stdout)
-            with Engine(web.base_url, token) as other:
-                position = other.fan_out(card, nonce="after").signal["position"]
-            printed = re.compile(rf"(?<!\d){position} signal\.filled  all")
-            assert any(map(printed.search, example.stdout))
+            yield process
         finally:
-            example.kill()
+            process.kill()
+
+
+def read_until(example, *texts):
+    """Reads what it prints until each of these texts has come. Returns what was read.
+
+    What its two threads print at the same time may be one line.
+    """
+    printed = ""
+    while not all(text in printed for text in texts):
+        line = example.stdout.readline()
+        assert line, f"It ended: {printed}"
+        printed += line
+    return printed
+
+
+def test_the_example_engine_fills_the_desks_and_prints_what_happens(web, python, tmp_path):
+    card, token = web.seed["card"], web.seed["platformToken"]
+    with example_engine(python, tmp_path, web.base_url, token) as example:
+        # " already" may be between, if another engine signalled in this minute.
+        filled = (f"{READY} of {READY} desks filled", f": {card['pair']} {card['direction']}")
+        read_until(example, *filled)
+        with Engine(web.base_url, token) as other:
+            position = other.fan_out(card, nonce="after").signal["position"]
+        read_until(example, f"{position} signal.filled  all")
+
+
+def test_the_example_engine_misses_and_repeats_nothing_over_a_restart(web, python, tmp_path):
+    away, back = "The service does not answer.", "The service answers again."
+    token = web.seed["platformToken"]
+    with Engine(web.base_url, token) as other, ExitStack() as stack:
+        start = other.tail()
+        (tmp_path / "engine.cursor").write_text(start)
+
+        def fan_out(nonce):
+            """Sends a signal. Returns what the example prints of it."""
+            position = other.fan_out(web.seed["card"], nonce=nonce).signal["position"]
+            return f"{position} signal.filled"
+
+        with serving_beside(web, WEB_CONCURRENCY="1") as beside:
+            example = stack.enter_context(example_engine(python, tmp_path, beside.base_url, token))
+            printed = read_until(example, "desks filled", fan_out("before-a-restart"))
+        printed += read_until(example, away)
+        meanwhile = fan_out("meanwhile")
+        with guarded(beside):
+            printed += read_until(example, back, meanwhile)
+            printed += read_until(example, fan_out("after-a-restart"))
+        happened = other.page(start, kinds=["signal.filled", "signal.refused"])["events"]
+    assert (printed.count(away), printed.count(back)) == (1, 1)
+    positions = [int(position) for position in re.findall(r"(\d+) signal\.", printed)]
+    assert positions == [event["position"] for event in happened][: len(positions)]
+
+
+def test_the_example_engine_ends_with_one_sentence_if_its_token_is_not_valid(web, python, tmp_path):
+    with example_engine(python, tmp_path, web.base_url, "svc_plat_none") as example:
+        printed, _ = example.communicate(timeout=IN_TIME)
+    assert example.returncode == 1
+    advice = r"Mint a token in the control area, .* SIGNALS_TOKEN\."
+    assert re.fullmatch(rf"The engine stops: 401 token_invalid: .+\n{advice}\n", printed)
+
+
+def test_the_example_engine_says_what_to_delete_if_the_log_is_another_one(web, python, tmp_path):
+    (tmp_path / "engine.cursor").write_text(OF_ANOTHER_LOG)
+    token = web.seed["platformToken"]
+    with example_engine(python, tmp_path, web.base_url, token) as example:
+        printed, _ = example.communicate(timeout=IN_TIME)
+    assert example.returncode == 1
+    assert "The engine stops: 422 cursor_lost: " in printed
+    assert "delete the file engine.cursor, and start again." in printed
 
 
 def test_a_signal_is_signed_in_a_shell_as_it_says(web):
