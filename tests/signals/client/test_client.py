@@ -376,8 +376,9 @@ def test_without_a_stream_it_polls(server, engine, card, nonce, tmp_path, answer
 
 
 def test_it_follows_on_when_the_service_was_away_for_longer_than_a_call_tries(
-    server, engine, card, nonce, tmp_path, pauses
+    server, engine, card, nonce, tmp_path, pauses, caplog
 ):
+    """It says once that the service is away, and once that it is back."""
     answers = [httpx2.Response(503), httpx2.Response(503), httpx2.ConnectError("Nobody listens.")]
     line = Watched(lambda number: answers[number - 1] if number <= len(answers) else None)
     with client(server, transport=line, timeout=0) as follower:
@@ -385,6 +386,9 @@ def test_it_follows_on_when_the_service_was_away_for_longer_than_a_call_tries(
         sent = engine.fan_out(card, nonce=nonce).signal["id"]
         assert next(events)["signal"]["id"] == sent
     assert len(pauses) == len(answers) - 1  # the first was the stream's
+    said = [text for name, _, text in caplog.record_tuples if name == "signals.client.engine"]
+    away = "The service answers 503. The client waits and tries again."
+    assert said == [away, "The service answers again."]
 
 
 def test_it_backs_off_if_no_waiting_slot_is_free(
