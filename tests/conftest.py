@@ -51,15 +51,21 @@ def pytest_configure() -> None:
     os.environ["PATIENCE"] = "on"  # of the servers that tests start: tests.served_settings
 
 
-# What says that no test of a file depends on the database.
-ALL_ONCE = re.compile(r"^pytestmark = (?:\[\n(?: .*\n)*?)?.*\bpytest\.mark\.once\b", re.MULTILINE)
+# The marks of a whole file, and a run that leaves some marks out.
+MARKS_OF_FILE = re.compile(r"^pytestmark = (\[\n.*?^\]|.*?$)", re.MULTILINE | re.DOTALL)
+LEFT_OUT = re.compile(r"not \(?(\w+(?: or \w+)*)\)?")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Import no file of which the run on PostgreSQL leaves out every test."""
-    if config.option.markexpr != "not once" or not collection_path.name.startswith("test_"):
+    """Import no file of which the run leaves out every test."""
+    asked = LEFT_OUT.fullmatch(config.option.markexpr)
+    if not asked or not collection_path.name.startswith("test_"):
         return None
-    return True if ALL_ONCE.search(collection_path.read_text()) else None
+    marks = MARKS_OF_FILE.search(collection_path.read_text())
+    of_file = set(re.findall(r"pytest\.mark\.(\w+)", marks[0])) if marks else set()
+    if f"{collection_path.relative_to(config.rootpath)}".startswith(distribution.PAGES):
+        of_file.add("pages")
+    return True if of_file & {*asked[1].split(" or ")} else None
 
 
 @pytest.hookimpl(wrapper=True)
