@@ -89,6 +89,7 @@ def main() -> int:
         sys.exit("TEST_DATABASE_URL names no PostgreSQL: the benchmark makes its databases there.")
     if shutil.which("wrk") is None:
         sys.exit("wrk is missing; on Debian: apt install wrk")
+    stood_on = report.machine(address.replace("postgres://", "postgresql://", 1))
     measured: list[Line] = []
     parts: Parts | None = None
     for found in ALONE[asked.only](effort) if asked.only else lines(effort):
@@ -102,7 +103,6 @@ def main() -> int:
         print(report.table(measured))
         return int(any(line.met is False for line in measured))
     assert parts
-    stood_on = report.machine(address.replace("postgres://", "postgresql://", 1))
     result = {
         **stood_on,
         "lines": [asdict(line) for line in measured],
