@@ -6,9 +6,8 @@ the lead to the first of those who came meanwhile. Each thread sleeps on a lock 
 woken once.
 
 A thread may give up only until a leader takes its work. After that it waits for the batch to end,
-because its work may be committed. If the database is down or its lock is held, all who
-wait fail at once, instead of each waiting for a timeout. If only the leader stood still, the others
-go on.
+because its work may be committed. If the database is down or its lock is held, all who wait fail at
+once, instead of each waiting for a timeout. If only the leader stood still, the others go on.
 
 This module knows nothing of signals.
 """

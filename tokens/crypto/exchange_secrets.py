@@ -15,8 +15,7 @@ def is_secret(text: str) -> bool:
 
 # A field or member of this name is the address of a webhook or a chat. It often holds a key of the
 # service that it leads to, and is stored encrypted. So only a private key or a credential of this
-# service is a secret there. A signal has no address: ``signals.law`` searches
-# all of it.
+# service is a secret there. A signal has no address: ``signals.law`` searches all of it.
 ADDRESS_FIELD = "url"
 
 

@@ -7,8 +7,10 @@ from datetime import timedelta
 from ipaddress import ip_network
 
 import pytest
+import time_machine
 from django.core.management import CommandError, call_command
 from django.db import connection, transaction
+from django.utils import timezone
 
 from desks import actions as desks
 from desks.models import Bookmark, QueuedNotice
@@ -187,6 +189,13 @@ class TestTelling:
             start_epoch()
             write()
         assert waiting() == [OWNERS] * 2
+
+    def test_it_is_a_notice_of_its_own_however_late(self, desk):
+        an_active_webhook(desk)
+        start_epoch()
+        with time_machine.travel(timezone.now() + timedelta(days=2)):
+            write()
+        assert waiting() == [OWNERS]
 
     def test_whose_webhook_is_newer_is_not_told(self, desk):
         an_active_webhook(a_desk())
