@@ -5,7 +5,7 @@ from django.apps import AppConfig
 
 class SignalsConfig(AppConfig):
     name = "signals"
-    verbose_name = "Signals"
+    verbose_name = "Signals and webhooks"
 
     def ready(self) -> None:
         import_module("signals.notices.chats.actions")  # connects its receiver
