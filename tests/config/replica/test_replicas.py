@@ -145,6 +145,18 @@ class Live:
                 answer.read()
             return answer
 
+    def ask_until(self, status: int, cursor: str, token: str = "") -> httpx2.Response:
+        """Asks as long as the answer is 503: on a busy machine no standby may be known well."""
+        answers: list[httpx2.Response] = []
+
+        def is_settled() -> bool:
+            answers.append(self.ask(cursor, token))
+            return answers[-1].status_code != 503
+
+        wait_until(is_settled, "No standby may be read.")
+        assert answers[-1].status_code == status
+        return answers[-1]
+
     def is_ready(self) -> bool:
         return self._client.get("/readyz").is_success
 
@@ -258,16 +270,15 @@ def test_a_cursor_that_only_the_standby_does_not_know_is_not_lost(cluster, live)
     cluster.wait_for(standby)
     with cluster.paused(standby):
         ahead = live.ask(log_cursor(epoch, cluster.happen()))
-        beyond = live.ask(log_cursor(epoch, cluster.happen() + 100))
+        beyond = live.ask_until(422, log_cursor(epoch, cluster.happen() + 100))
         cluster.renew(new_epoch())
         renewed = live.ask(log_cursor(cluster.epoch(), 1))
         cluster.renew(epoch)
-        replaced = live.ask(log_cursor(new_epoch(), 1))
+        replaced = live.ask_until(422, log_cursor(new_epoch(), 1))
     for answer in (ahead, renewed):
         assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
         assert answer.headers["Retry-After"] == "1"
-    for answer in (beyond, replaced):
-        assert (answer.status_code, answer.json()["code"]) == (422, "cursor_lost")
+    assert [each.json()["code"] for each in (beyond, replaced)] == ["cursor_lost"] * 2
 
 
 def test_only_the_primary_says_that_another_event_is_at_the_position_of_a_cursor(
@@ -281,12 +292,13 @@ def test_only_the_primary_says_that_another_event_is_at_the_position_of_a_cursor
         [row] = cluster.primary.execute(REPLACE, "signals")
         event = Identity(*row)._replace(at=row[1].astimezone(UTC))
         other = event._replace(kind="desk.created")
-        kept, lost = (live.ask(log_cursor(epoch, position, each)) for each in (event, other))
+        kept = live.ask(log_cursor(epoch, position, event))
+        lost = live.ask_until(422, log_cursor(epoch, position, other))
         # Else the hub, which rests only some seconds after its last reader, finds the event that it
         # has read lost, and ends whoever follows by then.
         cluster.primary.execute(PUT_BACK, "signals")
     assert (kept.status_code, kept.json()["code"]) == (503, "unavailable")
-    assert (lost.status_code, lost.json()["code"]) == (422, "cursor_lost")
+    assert lost.json()["code"] == "cursor_lost"
 
 
 def test_an_event_that_is_shown_before_it_is_confirmed_is_not_lost(cluster, live):
@@ -422,7 +434,7 @@ def test_the_primary_gets_as_few_statements_for_200_readers_as_for_10(cluster, l
     for some in (values[:10], values[10:]):
         began, size = time.monotonic(), cluster.log.stat().st_size
         for value in some:
-            assert live.ask("", value).status_code == 200
+            live.ask_until(200, "", value)
         left = 210 - 10 if len(some) == 10 else 0
         wait_until(lambda: cluster.primary.execute(UNUSED, "signals") == [(left,)], "not noted")  # noqa: B023
         lines = cluster.log.read_bytes()[size:].decode().splitlines()
