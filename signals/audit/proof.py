@@ -26,9 +26,9 @@ from django.forms.models import model_to_dict
 from events.feed import read_head
 from events.models import Event, Head
 from events.statements import snapshot
-from signals.audit.findings import Finding, Findings
+from signals.audit.findings import Findings
 from signals.audit.rows import Owner
-from signals.audit.run import Proved, replay, run_audit
+from signals.audit.run import Proved, run_audit
 from signals.intake.models import Signal
 
 # The events of a step. The database sorts them, in a gigabyte of temporary files.
@@ -66,27 +66,25 @@ NOWHERE = Place(epoch="", position=0, events=0, signals=0, last="")
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What an audit found at ``head``. It looked at the events behind the position ``after``.
+    """Where an audit ended: at ``head``. It looked at the events behind the position ``after``.
 
     ``digest`` is of all rows at the head that the log describes. It is the same for every audit of
     this log at this position.
     """
 
-    findings: Findings
     head: Head
     after: int
     digest: str
 
 
-def audit(file: Path, schema: Finding) -> Audit:
+def audit(file: Path, findings: Findings) -> Audit:
     """Audits from the position that ``file`` proves, in steps. Call it outside a snapshot.
 
     Each step replaces the file, unless something was found broken until then. Without the file it
     looks at the whole log; so it does if the file is of another epoch or of another release of the
-    audit. ``schema`` is what ``audit_schema`` found. Raises ``ProofUnreadableError``.
+    audit. It adds to ``findings``, which have those of ``check_schema`` before. Raises
+    ``ProofUnreadableError``.
     """
-    findings = Findings()
-    findings.schema = schema
     with snapshot():
         place, changed = _usable(file, read_head())
     if changed:
@@ -96,22 +94,19 @@ def audit(file: Path, schema: Finding) -> Audit:
         while not is_last:
             with snapshot():
                 head = read_head()
-                is_last = head.position - place.position <= STEP
-                upto = head.position if is_last else place.position + STEP
+                upto = min(head.position, place.position + STEP)
+                is_last = upto == head.position
                 proved = Proved(place.position, _owners(latest, place) if place.position else ())
                 place = place_at(head, upto, place)
                 beside = Path(folder) / str(upto)
                 with _successor(beside, place) as successor:
-                    if is_last:
-                        run_audit(proved, successor.add, findings)
-                    else:
-                        replay(findings, proved, successor.add, upto)
+                    run_audit(findings, proved, successor.add, None if is_last else upto)
             if latest.parent == Path(folder):
                 latest.unlink()
             latest = beside
             if not any(finding.broken for finding in findings):
                 latest = beside.replace(file)
-    return Audit(findings, head, begin, successor.digest)
+    return Audit(head, begin, successor.digest)
 
 
 def place_at(head: Head, position: int, before: Place = NOWHERE) -> Place:

@@ -136,6 +136,7 @@ class Rows:
         self.table, self.finding = table, finding
         self.rows: dict[Key, Row] = {}
         self._latest: dict[Key, Row] = {}  # by slot
+        self._compared: set[Key] = set()
 
     def apply(self, owner: "Owner", event: LoggedEvent) -> None:
         """Applies the next event, unless it raises ``AuditMismatchError``."""
@@ -182,19 +183,16 @@ class Rows:
         if logged is None:
             self.finding.breach(_name(key), "not in the log")
             return
-        logged["is_stored"] = True
-        if differing := [name for name in logged if stored.get(name, logged[name]) != logged[name]]:
+        self._compared.add(key)
+        differing = [name for name, value in logged.items() if stored.get(name, value) != value]
+        if differing:
             self.finding.breach(_name(key), *differing)
 
     def report_missing(self) -> None:
         """Reports the rows that the table does not hold."""
-        for key, row in self.rows.items():
-            if "is_stored" not in row:
+        for key in self.rows:
+            if key not in self._compared:
                 self.finding.breach(_name(key), "no row")
-
-
-def _without_mark(row: Row) -> Row:
-    return {name: value for name, value in row.items() if name != "is_stored"}
 
 
 def _name(key: Key) -> str:
@@ -272,7 +270,7 @@ class Owner:
     def saved(self) -> dict[str, list[Row]]:
         """The rows of each table that has any, in the order in which they began."""
         return {
-            table.finding: [_without_mark(row) for row in rows.rows.values()]
+            table.finding: list(rows.rows.values())
             for table, rows in self.rows.items()
             if rows.rows
         }

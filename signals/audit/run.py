@@ -64,8 +64,6 @@ columns_of_record = attrgetter(*RECORD.values())
 
 # A row of the signals' table, with its ``owner``.
 StoredSignal = Any
-# The owner's id, and what is at a position: an event, a signal, or both.
-AtPosition = tuple[str, LoggedEvent | None, StoredSignal | None]
 # What an owner begins with: the names of tables, and their rows.
 Saved = dict[str, list[Row]]
 # The owner's id, and what is done with the items of one kind that the owner has.
@@ -93,40 +91,29 @@ class Stored(NamedTuple):
 
 
 def run_audit(
-    proved: Proved | None = None,
-    keep: Callable[[Owner], None] = lambda owner: None,
-    findings: Findings | None = None,
-) -> Findings:
-    """Checks every promise but the schema's. Call it in a snapshot, to read everything at once.
+    findings: Findings, proved: Proved, keep: Callable[[Owner], None], upto: int | None = None
+) -> None:
+    """Checks the events and signals after what was proved, up to the position ``upto``.
 
-    It goes on from what was ``proved``, and gives ``keep`` each owner at the end of its events, in
-    the order of ids. It adds to ``findings``, and shows its progress on a terminal.
+    Without ``upto`` it checks all of them, compares the rows of each table with the result, and
+    checks every other promise but the schema's. Call it in a snapshot, to read everything at once.
+    It gives ``keep`` each owner at the end of its events, in the order of ids, and shows its
+    progress on a terminal.
     """
-    findings = findings or Findings()
-    replay(findings, proved or Proved(), keep)
+    standing = compare_owners(findings, proved, read(proved.position, upto), keep)
+    for position in standing.wrong_fan_outs():
+        findings.consent.breach(Signal.objects.get(position=position).public_id, "matched")
+    state.check_order(findings, proved.position, upto)
+    if upto is not None:
+        return
+    for card_id, count in Card.objects.values_list("pk", "standing"):
+        if count != standing.at(card_id):
+            findings.cards.breach(card_id, "standing")
     state.check_head(findings)
     state.check_nonces(findings)
     state.check_users(findings)
     state.check_places(findings)
     state.check_keys(findings)
-    return findings
-
-
-def replay(
-    findings: Findings, proved: Proved, keep: Callable[[Owner], None], upto: int | None = None
-) -> None:
-    """Checks the events and signals after what was proved, up to the position ``upto``.
-
-    Without ``upto`` it checks all of them, and compares the rows of each table with the result.
-    """
-    standing = compare_owners(findings, proved, read(proved.position, upto), keep)
-    for position in standing.wrong_fan_outs():
-        findings.consent.breach(Signal.objects.get(position=position).public_id, "matched")
-    if upto is None:
-        for card_id, count in Card.objects.values_list("pk", "standing"):
-            if count != standing.at(card_id):
-                findings.cards.breach(card_id, "standing")
-    state.check_order(findings, proved.position, upto)
 
 
 # --- What is read ---------------------------------------------------------------------------------
@@ -193,7 +180,8 @@ def compare_owners(
     """
     platform, standing = Owner(findings), Standing()
     check = partial(_check_positions, findings, standing)
-    parts = [_parts(_restore, proved.owners), _parts(check, _positions(stored))]
+    logged = merge(stored.events, stored.signals, key=itemgetter(0, 1))
+    parts = [_parts(_restore, proved.owners), _parts(check, logged)]
     parts += [_parts(partial(_compare, table), rows) for table, rows in stored.rows.items()]
     by_owner = itemgetter(0)
     for owner_id, of_owner in groupby(merge(*parts, key=by_owner), key=by_owner):
@@ -215,24 +203,6 @@ def _parts(
         yield owner_id, take, of_owner
 
 
-def _positions(stored: Stored) -> Iterator[AtPosition]:
-    """What is at each position, by owner and position."""
-    signals = iter(stored.signals)
-    signal = next(signals, None)
-    for event in stored.events:
-        while signal and signal[:2] < event[:2]:
-            yield signal.owner, None, signal
-            signal = next(signals, None)
-        if signal and signal[:2] == event[:2]:
-            yield event.owner, event, signal
-            signal = next(signals, None)
-        else:
-            yield event.owner, event, None
-    while signal:
-        yield signal.owner, None, signal
-        signal = next(signals, None)
-
-
 def _restore(owner: Owner, items: Iterator[tuple[str, Saved]]) -> None:
     for _, saved in items:
         owner.restore(saved)
@@ -247,10 +217,16 @@ def _check_positions(
     findings: Findings,
     standing: "Standing",
     owner: Owner,
-    items: Iterator[AtPosition],
+    items: Iterator[LoggedEvent | StoredSignal],
 ) -> None:
-    """Compares an owner's events with each other, and with its signals."""
-    for _, event, signal in items:
+    """Compares an owner's events with each other, and with its signals.
+
+    ``items`` are both, by position. A signal comes after its event.
+    """
+    for _, at_position in groupby(items, key=attrgetter("position")):
+        rows = list(at_position)
+        event = rows[0] if isinstance(rows[0], LoggedEvent) else None
+        signal = None if isinstance(rows[-1], LoggedEvent) else rows[-1]
         findings.events.count += event is not None
         if event and event.kind in SIGNAL_KINDS:
             findings.signals.count += 1
@@ -336,12 +312,6 @@ def _check_signal(
     findings.consent.check(name, partial(_check_outcome, standing, signal))
 
 
-COMPARED = (
-    *("topic", "public_id", "outcome", "credential", "received_at", "signer", "card_id"),
-    *("what desks see", "what the platform sees"),
-)
-
-
 def _differing(signal: StoredSignal, event: LoggedEvent, card: Row | None) -> list[str]:
     """Returns the names in which a signal and its event differ. ``card`` is the published card."""
     record = dict(zip(RECORD, columns_of_record(signal), strict=True))
@@ -352,22 +322,21 @@ def _differing(signal: StoredSignal, event: LoggedEvent, card: Row | None) -> li
     is_filled = signal.outcome == Outcome.FILLED
     filled = {"filled": signal.filled} if is_filled else {}
     of_card = signal.user_id is None and is_filled
-    logged = (
-        *(event.topic, event.signal_id, event.kind, event.actor_id, event.at),
-        signal.bot_id or signal.source,
-        card["id"] if card and signal.bot_id is None else None,
-        *(event.content, event.platform_content),
-    )
-    stored = (
-        signal.card_id if of_card else signal.user_id,
-        *(signal.public_id, f"signal.{signal.outcome}", signal.credential, signal.received_at),
-        *(signal.signer, signal.card_id),
-        {"signal": seen_by_desk, "data": {}},
-        {"signal": record, "data": {"matched": signal.matched, **filled}},
-    )
-    if logged == stored:
-        return []
-    return [name for name, one, other in zip(COMPARED, logged, stored, strict=True) if one != other]
+    compared = {
+        "topic": (event.topic, signal.card_id if of_card else signal.user_id),
+        "public_id": (event.signal_id, signal.public_id),
+        "outcome": (event.kind, f"signal.{signal.outcome}"),
+        "credential": (event.actor_id, signal.credential),
+        "received_at": (event.at, signal.received_at),
+        "signer": (signal.bot_id or signal.source, signal.signer),
+        "card_id": (card["id"] if card and signal.bot_id is None else None, signal.card_id),
+        "what desks see": (event.content, {"signal": seen_by_desk, "data": {}}),
+        "what the platform sees": (
+            event.platform_content,
+            {"signal": record, "data": {"matched": signal.matched, **filled}},
+        ),
+    }
+    return [name for name, (logged, stored) in compared.items() if logged != stored]
 
 
 def _check_consent(
@@ -393,8 +362,9 @@ def _check_consent(
 
 def _check_credential(owner: Owner, event: LoggedEvent, signal: StoredSignal) -> None:
     """The credential was valid at the signal's position, and may send what it sent."""
-    holder, name = owner if signal.bot_id else owner.platform, signal.credential
+    holder = owner if signal.bot_id else owner.platform
     tokens, secrets = owner.platform.rows[TOKENS].rows, holder.rows[SECRETS].rows
+    name = signal.credential
     credential = tokens.get(name) or secrets.get(name)
     if credential is None or credential["opened"] > event.position:
         raise AuditMismatchError("no such credential in the log")

@@ -23,16 +23,14 @@ from tokens.models import Sealed, SigningSecret, Token
 from tokens.models.secret import NO_TEXT, decrypt
 
 
-def audit_schema() -> Finding:
+def check_schema(findings: Findings) -> None:
     """Checks the tables themselves, and names every difference.
 
     Call it outside a snapshot: it makes temporary tables to compare with.
     """
-    finding = Findings().schema
-    finding.count = len(database_schema.stored_models(connection))
-    finding.first = database_schema.differences(connection)
-    finding.broken = len(finding.first)
-    return finding
+    findings.schema.count = len(database_schema.stored_models(connection))
+    findings.schema.first = database_schema.differences(connection)
+    findings.schema.broken = len(findings.schema.first)
 
 
 def check_order(findings: Findings, after: int, upto: int | None) -> None:

@@ -37,7 +37,6 @@ from desks import actions as desks
 from desks.expectations import change_automation
 from desks.models import Automation, Desk
 from events.http.refusals import Refused
-from signals.audit.run import run_audit
 from tests.client import (
     CHECK,
     DESKS,
@@ -59,6 +58,7 @@ from tests.client import (
 from tests.factories import UserFactory, a_staff_user
 from tests.model import service
 from tests.model.service import Json, Refusal, Request, Service
+from tests.signals.audit.stage import audited
 from tokens import account_closing
 from tokens import actions as tokens
 from tokens.account_closing import close_account
@@ -876,7 +876,7 @@ class Histories(RuleBasedStateMachine):
         self.assert_listed(
             list(self.copy.values()), [desk for desk in self.model.desks if desk.is_active]
         )
-        broken = [line for line in run_audit() if line.broken]
+        broken = [line for line in audited() if line.broken]
         assert not broken
 
     def read_everything(

@@ -12,9 +12,9 @@ from django.utils import timezone
 
 from desks.notices.outbox import write
 from events.management.base_command import COULD_NOT_RUN, LogCommand
-from signals.audit.findings import NOT_COVERED, PROVED_BEFORE, Finding
+from signals.audit.findings import NOT_COVERED, PROVED_BEFORE, Finding, Findings
 from signals.audit.proof import Audit, ProofUnreadableError, audit
-from signals.audit.state import audit_schema
+from signals.audit.state import check_schema
 from signals.notices.texts import staff_notices
 
 
@@ -46,22 +46,22 @@ class Command(LogCommand):
         )
 
     def handle(self, *, json: bool, tell: bool, file: Path | None, **options: object) -> None:
-        schema = audit_schema()
+        findings = Findings()
+        check_schema(findings)
         try:
             with TemporaryDirectory() as folder:
-                done = audit(file or Path(folder) / "proof", schema)
+                done = audit(file or Path(folder) / "proof", findings)
         except (ProofUnreadableError, OSError) as fault:
             what = "No temporary file can be written."
             if file:
                 what = f"{file} cannot be read or written. Without it the whole log is looked at."
             raise CommandError(what, returncode=COULD_NOT_RUN) from fault
         except DatabaseError as fault:
-            if not schema.broken:
+            if not findings.schema.broken:
                 raise
-            raise CommandError(
-                "\n".join(["The tables cannot be read.", *schema.first]), returncode=COULD_NOT_RUN
-            ) from fault
-        found = list(done.findings)
+            lines = ["The tables cannot be read.", *findings.schema.first]
+            raise CommandError("\n".join(lines), returncode=COULD_NOT_RUN) from fault
+        found = list(findings)
         broken = [_described(finding) for finding in found if finding.broken]
         report = _report(done, found)
         self.stdout.write(dumps(report) if json else _text(report, found))

@@ -161,9 +161,18 @@ def credentials(desk):
     RecoveryCodes.activate(staff)
 
 
+def audited(
+    proved: Proved | None = None, keep: Callable[[Owner], None] = lambda owner: None
+) -> Findings:
+    """What an audit finds in the database, from what was proved to the end of the log."""
+    findings = Findings()
+    run_audit(findings, proved or Proved(), keep)
+    return findings
+
+
 def broken(proved: Proved | None = None) -> dict[str, list[str]]:
     """The broken promises by their names in ``Findings``, each with its first breaches."""
-    return _broken(run_audit(proved))
+    return _broken(audited(proved))
 
 
 def broken_by(
@@ -213,7 +222,7 @@ def proved_at(position: int) -> Proved:
     with rolled_back():
         for model in (Event, Signal):
             model._default_manager.filter(position__gt=position).delete()
-        run_audit(keep=lambda owner: owners.append((owner.id, copy.deepcopy(owner.saved()))))
+        audited(keep=lambda owner: owners.append((owner.id, copy.deepcopy(owner.saved()))))
     return Proved(position, owners)
 
 

@@ -4,8 +4,9 @@ import pytest
 from django.db.models import F
 
 from events.models import Event, Head
-from signals.audit.run import Proved, Stored, read, run_audit
+from signals.audit.run import Proved, Stored, read
 from signals.intake.models import Signal
+from tests.signals.audit import stage
 from tests.signals.audit.stage import broken, broken_by, proved_at, with_values
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow, pytest.mark.once]
@@ -50,7 +51,7 @@ def test_it_reads_what_is_later_from_the_database(falsified, stored):
     assert [*events] == after(stored.events, position)
     assert [*signals] == after(stored.signals, position)
     owners = []
-    run_audit(proved_at(position), lambda owner: owners.append((owner.id, owner.saved())))
+    stage.audited(proved_at(position), lambda owner: owners.append((owner.id, owner.saved())))
     assert owners == audited(stored)[1]
 
 

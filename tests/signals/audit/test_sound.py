@@ -5,10 +5,9 @@ from allauth.mfa.models import Authenticator
 from django.db import connection
 
 from signals.audit.findings import Findings
-from signals.audit.run import run_audit
-from signals.audit.state import audit_schema
+from signals.audit.state import check_schema
 from signals.intake.models import Signal
-from tests.signals.audit.stage import broken
+from tests.signals.audit.stage import audited, broken
 from tokens.choices import Source
 from tokens.models import SigningSecret, Token
 
@@ -20,15 +19,15 @@ def test_a_database_with_every_kind_of_event_keeps_every_promise(falsified):
 
 
 def test_every_promise_is_checked_on_some_rows(falsified):
-    findings = run_audit()
-    findings.schema = audit_schema()
+    findings = audited()
+    check_schema(findings)
     assert [finding.says for finding in findings] == [finding.says for finding in Findings()]
     assert [finding.says for finding in findings if not finding.count] == []
 
 
 def test_only_the_first_breaches_are_named(falsified):
     Token.objects.update(name="Forged")
-    found = run_audit().tokens
+    found = audited().tokens
     assert (found.broken, len(found.first)) == (Token.objects.count(), 5)
 
 
