@@ -5,7 +5,6 @@ from typing import Any
 
 from django import forms
 from django.core.exceptions import ValidationError
-from django.forms import ChoiceField, IntegerField, RadioSelect
 
 from desks.expectation_rules import DAY, HOUR, MAX_AGE, MAX_EVERY, MAX_GRACE, MINUTE, Expectation
 from desks.models import Automation
@@ -151,29 +150,29 @@ DEFAULT_GRACE = 5 * MINUTE
 class ExpectationForm(forms.Form):
     """What its owner expects of a bot. The action checks the range of ``every``."""
 
-    expected = ChoiceField(
-        label="This bot is expected to send", choices=RHYTHMS, widget=RadioSelect
+    expected = forms.ChoiceField(
+        label="This bot is expected to send", choices=RHYTHMS, widget=forms.RadioSelect
     )
-    every = IntegerField(
+    every = forms.IntegerField(
         required=False,
         min_value=1,
         max_value=MAX_EVERY // MINUTE,
         help_text="From 15 minutes to 31 days.",
         widget=forms.NumberInput({"aria-label": "How many minutes, hours or days"}),
     )
-    unit = ChoiceField(
+    unit = forms.ChoiceField(
         required=False,
         choices=[(unit, unit) for unit in UNITS],
         widget=forms.Select({"aria-label": "Unit"}),
     )
-    grace = IntegerField(
+    grace = forms.IntegerField(
         label="Grace, in minutes",
         required=False,
         min_value=0,
         max_value=MAX_GRACE // MINUTE,
         help_text="How much later a signal may come before the bot counts as silent.",
     )
-    maxAge = IntegerField(
+    maxAge = forms.IntegerField(
         label="Maximum age of a signal, in seconds",
         required=False,
         min_value=1,
@@ -182,12 +181,12 @@ class ExpectationForm(forms.Form):
         "an older one is refused.",
     )
 
-    def clean(self) -> dict[str, Any]:
-        cleaned: dict[str, Any] = super().clean() or {}
-        has_both = cleaned.get("every", 0) is not None and cleaned.get("unit", "") != ""
-        if cleaned.get("expected") == EVERY and not has_both and not self.errors:
+    def clean(self) -> None:
+        chosen = self.cleaned_data
+        if self.errors or chosen["expected"] != EVERY:
+            return
+        if not (chosen["every"] and chosen["unit"]):
             self.add_error("every", "Say how often the bot is expected to send.")
-        return cleaned
 
     def chosen(self) -> dict[str, Any]:
         """The arguments of ``change_automation``."""
