@@ -19,8 +19,6 @@ from events.kinds import Kind
 from tokens.actions import end_desk, remove_some_bots
 from tokens.secret_erasure import erase_secrets_of
 
-# The last notice, to the address that the account had.
-KIND, PARTS = "tokens/email/closed", ("subject", "message")
 # All signals wait while a turn ends what it ends.
 BOTS_OF_A_TURN = 5
 # A host that can never receive mail (RFC 2606).
@@ -43,8 +41,9 @@ def close_account(desk: Desk) -> bool:
     if not user.is_active:
         return False
     no_password = make_password(None)
-    context = {"base": settings.BASE_URL}
-    subject, body = (render_to_string(f"{KIND}_{part}.txt", context).strip() for part in PARTS)
+    # The last notice, to the address that the account had.
+    subject = render_to_string("tokens/email/closed_subject.txt").strip()
+    body = render_to_string("tokens/email/closed_message.txt", {"base": settings.BASE_URL}).strip()
     while remove_some_bots(desk=desk, actor=actor, most=BOTS_OF_A_TURN):
         pass
     with log.turn(actor=actor) as turn:

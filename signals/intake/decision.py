@@ -189,17 +189,13 @@ def _build_signal(submission: Submission, incoming: IncomingSignal) -> Signal:
     """Builds the signal, without what is only known under the lock: position, time and match."""
     size = submission.size_quote
     stored = {name: getattr(submission, name) for name in STORED} | {
-        "signer": signer_of(submission),
+        # A nonce is single-use within its signer (contract, section 1).
+        "signer": submission.bot_id or submission.source,
         "user_id": incoming.owner_id or submission.user_id,
         "credential": incoming.credential_id or "",  # empty for a dry check
         "size_quote": None if size is None else f"{size:f}",
     }
     return Signal(**stored)
-
-
-def signer_of(submission: Submission) -> str:
-    """The bot, or the source: a nonce is single-use within its signer (contract, section 1)."""
-    return submission.bot_id or submission.source
 
 
 def _outcome(submission: Submission, standing: int) -> tuple[Outcome, int]:

@@ -99,7 +99,6 @@ Data = Mapping[str, Any]  # the ``data`` of ``signal.refused``
 Text = str | Callable[[Data], str]
 
 HIDDEN_PAIR, HIDDEN_DIRECTION = "no readable pair", "no readable direction"
-UNTIL_A_CARD = "You need to do nothing. The sender must wait until a card is published."
 AS_ELECTED = "Send exactly what you elected, or elect what the bot sends."
 
 
@@ -198,7 +197,7 @@ EXPLANATIONS: dict[str, Explanation] = {
     NoCard.code: Explanation(
         "Was something elected?",
         "sent a signal while no card was published.",
-        UNTIL_A_CARD,
+        "You need to do nothing. The sender must wait until a card is published.",
     ),
     NoElection.code: Explanation(
         "Was something elected?",

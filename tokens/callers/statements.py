@@ -39,10 +39,6 @@ def _token_is_active(moment: str) -> str:
     return f"revoked_at IS NULL AND (expires_at IS NULL OR expires_at > {moment})"
 
 
-def _secret_is_live(moment: str) -> str:
-    return f"({SECRET}.ends_at IS NULL OR {SECRET}.ends_at > {moment})"
-
-
 ACTIVE_TOKEN = f"""
 SELECT {_qualified(TOKEN, TOKEN_COLUMNS)}, {_qualified(DESK, DESK_COLUMNS)}
 FROM {TOKEN} LEFT JOIN {DESK} ON {DESK}.id = {TOKEN}.desk_id
@@ -54,7 +50,7 @@ WHERE {_token_is_active("%s")} AND digest IN """
 TOKEN_IS_ACTIVE = f"""
 (SELECT {_token_is_active("%(at)s")} FROM {TOKEN} WHERE public_id = sent.token)"""
 SECRET_IS_LIVE = f"""
-(SELECT {_secret_is_live("%(at)s")} AND removed_at IS NULL
+(SELECT ({SECRET}.ends_at IS NULL OR {SECRET}.ends_at > %(at)s) AND removed_at IS NULL
  FROM {SECRET} LEFT JOIN {AUTOMATION} ON {AUTOMATION}.id = automation_id
  WHERE public_id = sent.secret)"""
 NOX_SECRET_EXISTS = f"""
