@@ -108,18 +108,30 @@ def deactivate_and_reactivate(desk: Desk) -> None:
     account_closing.reactivate(user=desk.user, actor=SYSTEM)
 
 
-@pytest.mark.parametrize(
-    ("live", "function", "right", "wrong", "promise"),
-    [*((desks_live, *bug) for bug in OF_DESKS), *((webhooks_live, *bug) for bug in OF_WEBHOOKS)],
-)
-def test_a_mistake_in_an_action_is_found(monkeypatch, live, function, right, wrong, promise):
+def plant(
+    monkeypatch: pytest.MonkeyPatch, function: Callable[..., Any], right: str, wrong: str
+) -> None:
     source = textwrap.dedent(inspect.getsource(function))
     assert source.count(right) == 1
     planted: dict[str, Any] = {}
     exec(source.replace(right, wrong), function.__globals__, planted)  # noqa: S102 - our own source
     monkeypatch.setattr(function, "__code__", planted[function.__name__].__code__)
+
+
+@pytest.mark.parametrize(
+    ("live", "function", "right", "wrong", "promise"),
+    [*((desks_live, *bug) for bug in OF_DESKS), *((webhooks_live, *bug) for bug in OF_WEBHOOKS)],
+)
+def test_a_mistake_in_an_action_is_found(monkeypatch, live, function, right, wrong, promise):
+    plant(monkeypatch, function, right, wrong)
     live()
     assert promise in broken()
+
+
+def test_an_election_that_outlives_its_bot_is_found_although_no_event_follows(monkeypatch):
+    plant(monkeypatch, actions.remove_bots, "filter(automation__in=bots)", "none()")
+    tokens.remove_automation(automation=a_bot(a_ready_desk(a_card())).automation, actor=SYSTEM)
+    assert "events" in broken()
 
 
 def test_the_lives_without_a_mistake_break_no_promise():
