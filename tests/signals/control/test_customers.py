@@ -177,6 +177,12 @@ def test_it_says_what_staff_did_to_the_account_and_who_ended_it(client, member, 
     assert "What staff did to this account Nothing." in page_of(client, stranger.user)
 
 
+def test_what_a_member_of_staff_did_to_a_webhook_names_its_host(client, member):
+    webhook = an_active_webhook()
+    client.post(staff.page_of(webhook, "pause"))
+    assert f"paused the webhook {webhook.public_id} to {webhook.host}" in page_of(client, member)
+
+
 def test_a_customers_page_takes_as_many_queries_with_much_as_with_little(client, desk):
     bot = factories.a_bot(desk)
     push(bodies.tradingview(bot, direction="long"), secret=bot.secret)
