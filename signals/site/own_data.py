@@ -89,17 +89,11 @@ def _csv(rows: Iterable[Row]) -> Iterator[str]:
         yield csv_line(row.values())
 
 
-class _Echo:
-    """A file whose ``write`` returns the text, which the CSV writer passes on."""
-
-    def write(self, text: str) -> str:
-        return text
-
-
 def csv_line(values: Iterable[object]) -> str:
     """A line of CSV. What is nested is JSON. No cell holds a formula."""
-    line: str = csv.writer(_Echo()).writerow([safe_cell(value) for value in values])
-    return line
+    line = io.StringIO()
+    csv.writer(line).writerow([safe_cell(value) for value in values])
+    return line.getvalue()
 
 
 # A formula begins with one of these. The second line has the full-width and small forms.
