@@ -63,11 +63,11 @@ class Tally:
     filled: Count = field(default_factory=Count)
     refused: Count = field(default_factory=Count)
 
-    def add(self, kind: str, number: int, limit: int) -> None:
-        """Adds a count that stopped at ``limit``. Other kinds of events count for nothing."""
+    def add(self, kind: str, number: int, *, is_cut: bool) -> None:
+        """Adds a number of events of this kind. Other kinds count for nothing."""
         counts = {Kind.SIGNAL_FILLED: self.filled, Kind.SIGNAL_REFUSED: self.refused}
         if count := counts.get(Kind(kind)):
-            count.add(number, is_cut=number >= limit)
+            count.add(number, is_cut=is_cut)
 
 
 @dataclass(slots=True)
@@ -158,7 +158,8 @@ def count(
     was_ever_filled = False
     for row in rows:
         if row.what == "day":
-            days[int(row.key)][1].add(row.kind, row.number, MAX_OF_DAY)
+            _, tally = days[int(row.key)]
+            tally.add(row.kind, row.number, is_cut=row.number >= MAX_OF_DAY)
         elif row.what == "ever":
             was_ever_filled |= row.number > 0
     of_bots = _of_bots(bots, dates[-1:], rows, MAX_OF_BOT)
@@ -289,12 +290,12 @@ def _of_bots(
     for row in rows:
         if row.what == "of_day" and row.extra is not None:
             read[row.key] += row.number
-            of_day = found[row.key].month.days[int(row.extra)][1]
-            of_day.add(row.kind, row.number, row.number + 1)
+            _, tally = found[row.key].month.days[int(row.extra)]
+            tally.add(row.kind, row.number, is_cut=False)
         elif row.what == "latest" and row.kind in PUSHED:
             found[row.key].latest.append((row.extra, row.number))
-    for bot_id, tally in found.items():
-        tally.latest.sort(key=lambda signal: signal[1], reverse=True)
+    for bot_id, of_bot in found.items():
+        of_bot.latest.sort(key=lambda signal: signal[1], reverse=True)
         if read[bot_id] >= most:
-            tally.month.cut()
+            of_bot.month.cut()
     return found
