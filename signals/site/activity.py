@@ -74,12 +74,8 @@ class FilterForm(forms.Form):
         required=False,
         choices=[("", ALL_CODES), *CODE_LABELS.items()],
     )
-    since = forms.DateField(
-        label="From day", required=False, widget=forms.DateInput({"type": "date"})
-    )
-    until = forms.DateField(
-        label="To day", required=False, widget=forms.DateInput({"type": "date"})
-    )
+    since = forms.DateField(required=False, widget=forms.DateInput({"type": "date"}))
+    until = forms.DateField(required=False, widget=forms.DateInput({"type": "date"}))
 
     def __init__(self, data: QueryDict, desk: Desk) -> None:
         super().__init__(data, initial={})

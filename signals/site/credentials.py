@@ -28,8 +28,8 @@ def mint(request: HttpRequest, desk: Desk) -> HttpResponse:
     """Mints a desk token, which replaces the active one, and shows its value once."""
     if request.method == "POST":
         with used_once(request):
-            value, token = token_actions.mint_desk_token(desk=desk, actor=desk.actor)
-        context = {"value": value, "token": token, "me": settings.BASE_URL + reverse("me")}
+            value, _ = token_actions.mint_desk_token(desk=desk, actor=desk.actor)
+        context = {"value": value, "me": settings.BASE_URL + reverse("me")}
         return render(request, "pages/token_shown.html", context)
     active = Token.objects.active(timezone.now()).filter(desk=desk).first()
     return render(request, "pages/mint.html", {"active": active})

@@ -103,7 +103,7 @@ def connect(request: HttpRequest, desk: Desk) -> HttpResponse:
             desk_actions.connect(desk=desk, venue=form.cleaned_data["venue"], actor=desk.actor)
             messages.success(request, "Your desk is connected.")
             return redirect("desk")
-    return form_page(request, "pages/connect.html", form, desk=desk)
+    return form_page(request, "pages/connect.html", form)
 
 
 @customer_page("GET", "POST", spends=None)

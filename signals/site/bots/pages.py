@@ -54,12 +54,13 @@ def tab_page(
     bot: Automation,
     tab: str,
     form: forms.Form | None = None,
+    secrets: Sequence[SigningSecret] | None = None,
     **context: object,
 ) -> HttpResponse:
     """Renders a tab of the bot's page: the template ``pages/bot_<tab>.html``.
 
-    Adds the bot's standing ``election`` (None without one) and its live ``secrets``. A submitted
-    form has errors, so its status is 422.
+    Adds the bot's standing ``election`` (None without one) and its live ``secrets``, unless they
+    are given. A submitted form has errors, so its status is 422.
     """
     given = {
         "bot": bot,
@@ -67,12 +68,12 @@ def tab_page(
         "open": tab,
         "label": TABS[tab],
         "election": bot.election,
+        "secrets": live_secrets(bot) if secrets is None else secrets,
+        "form": form,
         **context,
     }
-    if "secrets" not in given:
-        given["secrets"] = live_secrets(bot)
     status = 422 if form and form.errors else 200
-    return render(request, f"pages/bot_{tab}.html", {**given, "form": form}, status=status)
+    return render(request, f"pages/bot_{tab}.html", given, status=status)
 
 
 def sample_of(bot: Automation, secret: str = SECRET) -> Push:
@@ -288,8 +289,7 @@ def alarm(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
             return redirect("alarm", bot_id=bot.pk)
     zone = zone_of(bot)
     midnight = Expectation(None, 0).deadline(timezone.now(), zone)
-    context = {"time_zone": zone, "midnight": midnight, "presets": PRESETS}
-    return tab_page(request, bot, "alarm", form, **context)
+    return tab_page(request, bot, "alarm", form, time_zone=zone, midnight=midnight, presets=PRESETS)
 
 
 # --- Changes --------------------------------------------------------------------------------------
