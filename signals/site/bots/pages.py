@@ -201,7 +201,6 @@ def tradingview(request: HttpRequest, desk: Desk, bot_id: str) -> HttpResponse:
         "tradingview",
         form,
         relay=relay,
-        event=event,
         is_first=not found.more,
         line=lines([event], {bot.pk: bot.name})[0] if event else None,
         signer=signers.filter(public_id=event.actor_id).first() if event else None,
