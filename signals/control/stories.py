@@ -78,9 +78,13 @@ MAX_ACTS = 5  # of one row: it is created and ended once
 def show_event(event: Event) -> SafeString:
     """The event as sentences; of a refusal also the advice, and which check decided."""
     attach_names([event])
-    code = event.content["data"].get("code")
-    refusal = Refused.of(code)
-    context = {**_context(event), "refusal": refusal, "checks": checks(code) if refusal else []}
+    refusal = Refused.of(event.code)
+    context = {
+        "event": event,
+        "sentence": _sentence(event),
+        "refusal": refusal,
+        "checks": checks(event.code) if refusal else [],
+    }
     return render_to_string("control/story.html", context)
 
 
@@ -115,13 +119,14 @@ def list_events(events: Iterable[Event], nothing: str) -> SafeString:
     """The events as sentences, or what to say if there are none."""
     events = list(events)
     attach_names(events)
-    lines = [_context(event) for event in events]
+    lines = [(event, _sentence(event)) for event in events]
     return render_to_string("control/acts.html", {"lines": lines, "nothing": nothing})
 
 
-def _context(event: Event) -> dict[str, object]:
+def _sentence(event: Event) -> SafeString:
+    """What happened, of an event to which ``attach_names`` gave its names."""
     content = event.content_for(platform=True)
-    return {
+    context = {
         "event": event,
         "data": content["data"],
         "signal": content["signal"],
@@ -130,8 +135,9 @@ def _context(event: Event) -> dict[str, object]:
         "bot": name_of(event, event.bot_id),
         "webhook": name_of(event, webhook_of(event)),
         "label": Kind(event.kind).label,
-        "sentence": (f"control/events/{event.kind}.html", "control/events/any.html"),
     }
+    templates = [f"control/events/{event.kind}.html", "control/events/any.html"]
+    return render_to_string(templates, context)
 
 
 for model in (Card, Token, SigningSecret):
