@@ -1,5 +1,6 @@
 """The first page of the control area: notices, figures and charts."""
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -267,6 +268,16 @@ class TestTraffic:
             ("pair_mismatch", 1),
         ]
         assert (found.day.accepted, found.day.refused, found.since) == (3, 2, None)
+
+    def test_a_code_leads_to_its_page_and_what_stands_for_refusals_left_out_has_none(
+        self, client, engine, desk, settings
+    ):
+        settings.LIMITS = {**settings.LIMITS, "refusals": "1/minute"}
+        for _ in range(2):
+            push(bodies.fanout(pair="SOL/USDT"), engine)
+        page = source(client.get(CONTROL))
+        assert "<code>refusals_suppressed</code>" in page
+        assert re.findall(r'href="/problems/(\w+)"', page) == ["pair_mismatch"]
 
     def test_an_unknown_source_is_one_row(self, engine, desk):
         push({**bodies.fanout(), "source": "a"}, engine)
