@@ -25,17 +25,18 @@ from signals.contract.document import ANY_PAIR, BOT_ID, NONCE, USER_ID, contract
 from signals.law import signal_body
 
 KIBIBYTE = 1024
+NO_LIMIT = "no limit"
 TOKEN = "$SVC_TOKEN"  # noqa: S105 - a variable of the shell, which the page replaces by what is typed
 SHELL_NONCE = "'\"$nonce\"'"  # a variable, in JSON that the shell has in single quotes
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One member of a body, one parameter, or one limit: its name, values and description."""
+    """One member of a body, or one parameter: its name, values and description."""
 
     name: str
     values: str
-    description: str = ""
+    description: str
     is_required: bool = False
 
 
@@ -149,33 +150,28 @@ def _taken(field: serializers.Field[Any, Any, Any, Any]) -> str:
     return "text"
 
 
-def _limits() -> list[Row]:
-    rates = [Row(name, _rate(settings.LIMITS[name]), text) for name, text in LIMITS.items()]
+def _limits() -> list[tuple[str, str]]:
+    """Each limit: how much, and of what."""
+    streams = settings.LIMIT_STREAMS
     return [
-        Row("body", f"{settings.DATA_UPLOAD_MAX_MEMORY_SIZE // KIBIBYTE} KiB", "A request's body"),
-        Row(
-            "timestamp",
+        (f"{settings.DATA_UPLOAD_MAX_MEMORY_SIZE // KIBIBYTE} KiB", "A request's body"),
+        (
             f"{settings.TIMESTAMP_TOLERANCE} s",
             "How old a signature's timestamp may be, or how far ahead",
         ),
-        *rates,
-        Row(
-            "wait",
+        *((_rate(settings.LIMITS[name]), text) for name, text in LIMITS.items()),
+        (
             str(settings.WAITING_READERS_PER_TOKEN),
             "Readers of one token that wait for events at the same time",
         ),
-        Row(
-            "streams",
-            "no limit" if settings.LIMIT_STREAMS is None else str(settings.LIMIT_STREAMS),
-            "Streams of one token at the same time",
-        ),
+        (NO_LIMIT if streams is None else str(streams), "Streams of one token at the same time"),
     ]
 
 
 def _rate(limit: str) -> str:
     """Returns ``120/minute`` as words."""
     if limit == OFF:
-        return "no limit"
+        return NO_LIMIT
     count, _, window = limit.partition("/")
     return f"{int(count):,} per {window}"
 
