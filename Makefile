@@ -52,7 +52,7 @@ cluster: .venv/dev .venv/patroni ## serve on three machines for the database, pl
 # file runs in one worker, so that its server starts once, and so do files that share servers
 # (tests/distribution.py).
 WORKERS ?= $$(($$(getconf _NPROCESSORS_ONLN) + 1))
-PARALLEL = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+PARALLEL = -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(MEASURE)
 # In CI a test that failed runs once more, without other tests of its database. Its name is printed.
 AGAIN = { [ "$$?$$CI" = 1true ] && echo 'Failed. Once more:' \
 	&& $(BIN)/pytest $(CACHE) -v --maxfail=1 --last-failed --last-failed-no-failures=none; }
@@ -100,8 +100,10 @@ style: .venv/dev
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 
-coverage: .venv/dev ## run the tests on SQLite and measure branch coverage
-	@unset TEST_DATABASE_URL TEST_REDIS_URL; $(BIN)/pytest $(PARALLEL) --cov
+coverage: .venv/dev ## run the tests as make test does, and measure branch coverage
+	@rm -f .coverage
+	@$(MAKE) --no-print-directory test MEASURE='--cov --cov-append --cov-report= --cov-fail-under=0'
+	$(BIN)/coverage report
 
 bench: .venv/dev ## measure speed against baselines on TEST_DATABASE_URL; QUICK=1 takes a minute
 	@$(BIN)/python -m tests.bench $(if $(QUICK),--quick)
