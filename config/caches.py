@@ -48,19 +48,14 @@ class RedisCache(BaseCache):
     def set(
         self, key: str, value: object, timeout: float | None = USUAL, version: int | None = None
     ) -> None:
-        name, end = self.make_and_validate_key(key, version), self._left(timeout, least=1)
+        name, end = self.make_and_validate_key(key, version), self._left(timeout)
         self._client.set(name, json.dumps(value), px=end)
 
     def add(
         self, key: str, value: object, timeout: float | None = USUAL, version: int | None = None
     ) -> bool:
-        name, end = self.make_and_validate_key(key, version), self._left(timeout, least=1)
+        name, end = self.make_and_validate_key(key, version), self._left(timeout)
         return bool(self._client.set(name, json.dumps(value), px=end, nx=True))
-
-    def touch(self, key: str, timeout: float | None = USUAL, version: int | None = None) -> bool:
-        left, name = self._left(timeout, least=0), self.make_and_validate_key(key, version)
-        touched = self._client.persist(name) if left is None else self._client.pexpire(name, left)
-        return bool(touched)
 
     def delete(self, key: str, version: int | None = None) -> bool:
         return bool(self._client.delete(self.make_and_validate_key(key, version)))
@@ -68,13 +63,13 @@ class RedisCache(BaseCache):
     def clear(self) -> None:
         self._client.flushdb()
 
-    def _left(self, timeout: float | None, *, least: int) -> int | None:
+    def _left(self, timeout: float | None) -> int | None:
         """How long a value stays, in milliseconds; None for one without an end.
 
-        Redis stores none for less than one.
+        Redis takes no less than one.
         """
         until = self.get_backend_timeout(timeout)
-        return None if until is None else max(least, round((until - time.time()) * 1000))
+        return None if until is None else max(1, round((until - time.time()) * 1000))
 
 
 class DatabaseCache(db.DatabaseCache):
@@ -84,6 +79,7 @@ class DatabaseCache(db.DatabaseCache):
     _cull: Callable[[str, CursorWrapper, datetime, int], None]
 
     get_many = BaseCache.get_many  # by ``get``
+    touch = BaseCache.touch  # which raises ``NotImplementedError``: nobody needs it
 
     def get(self, key: str, default: object = None, version: int | None = None) -> Any:
         name = self.make_and_validate_key(key, version=version)
@@ -96,27 +92,23 @@ class DatabaseCache(db.DatabaseCache):
         return read_json(row[0] if row else None, default)
 
     def _base_set(self, mode: str, key: str, value: object, timeout: float | None) -> bool:
-        """Writes one value in one statement; ``mode`` is ``set``, ``add`` or ``touch``.
+        """Writes one value in one statement; ``mode`` is ``set`` or ``add``.
 
-        Returns False if ``add`` found a value, if ``touch`` found none, or if the database failed.
-        As in Django's back end, a failed write to the cache is not an error. It waits for no
-        standby: while none confirms, wrong passwords must still be counted. The database is the
-        primary, also if a standby is read.
+        Returns False if ``add`` found a value, or if the database failed. As in Django's back end,
+        a failed write to the cache is not an error. It waits for no standby: while none confirms,
+        wrong passwords must still be counted. The database is the primary, also if a standby is
+        read.
         """
-        text = json.dumps(value)
         until = self.get_backend_timeout(timeout)
-        end = _adapted(NO_EXPIRY if until is None else datetime.fromtimestamp(until, tz=UTC))
-        if mode == "touch":
-            statement = f"UPDATE {self._quoted_table} SET expires = %s WHERE cache_key = %s"
-            parameters = [end, key]
-        else:
-            statement = (
-                f"INSERT INTO {self._quoted_table} AS kept (cache_key, value, expires)"
-                " VALUES (%s, %s, %s) ON CONFLICT (cache_key)"
-                " DO UPDATE SET value = excluded.value, expires = excluded.expires"
-                " WHERE %s OR kept.expires < %s"
-            )
-            parameters = [key, text, end, mode == "set", _adapted(timezone.now())]
+        end = NO_EXPIRY if until is None else datetime.fromtimestamp(until, tz=UTC)
+        statement = (
+            f"INSERT INTO {self._quoted_table} AS kept (cache_key, value, expires)"
+            " VALUES (%s, %s, %s) ON CONFLICT (cache_key)"
+            " DO UPDATE SET value = excluded.value, expires = excluded.expires"
+            " WHERE %s OR kept.expires < %s"
+        )
+        now = _adapted(timezone.now())
+        parameters = [key, json.dumps(value), _adapted(end), mode == "set", now]
         self._cull_if_full()
         try:
             with unconfirmed(), connections[written()].cursor() as cursor:
