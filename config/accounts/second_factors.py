@@ -4,7 +4,6 @@ The name of a security key is held to the rule of every name.
 """
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 from allauth.mfa.adapter import DefaultMFAAdapter
@@ -18,6 +17,7 @@ from django.forms import CharField, Form
 from django.http import HttpRequest, HttpResponseBase
 
 from events.http.name_rules import MAX_NAME_LENGTH, validate_name
+from events.http.web_pages import View
 from tokens.callers.staff import can_prove_second_factor
 from tokens.crypto import keys
 
@@ -57,7 +57,7 @@ def is_protected(page: str) -> bool:
     return page.startswith(MFA_PAGES) and page not in BEFORE_SECOND_FACTOR
 
 
-def require(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
+def require(view: View) -> View:
     """Leads a user who has a second factor to entering it, if the session did not use it."""
 
     @functools.wraps(view)

@@ -1,13 +1,17 @@
-"""The account pages. Sign-up is our own, the rest is allauth's."""
+"""The account pages, and what each is decorated with. Most pages are allauth's."""
 
+import functools
 from collections.abc import Iterable
 
 from django.db import transaction
+from django.http import HttpRequest, HttpResponseBase
 from django.urls import URLPattern, URLResolver, include, path
 
 from config.accounts import data_page, pages, preferences, second_factors, signup
 from config.accounts.hashing import limit_hashing
-from config.accounts.page_limits import HASHING, NOT_COUNTED, count_views
+from events.http import limits
+from events.http.web_pages import View
+from signals.page_access import PAGES
 
 # Pages whose change and its notice are one transaction. allauth tells of an added authenticator app
 # and of new recovery codes after the commit.
@@ -21,6 +25,37 @@ WITH_NOTICE = {
     "mfa_add_webauthn",
     "mfa_remove_webauthn",
 }
+# Pages whose form leads to a hash of a password (``config.accounts.hashing``).
+HASHING = {
+    "account_login",
+    "account_signup_password",
+    "account_reauthenticate",
+    "account_change_password",
+    "account_set_password",
+    "account_reset_password_from_key",
+}
+# Pages whose views are not counted here: those of one's own data count them, a sign-out has no
+# limit, and pages without a limit, such as the closing, lead to the reauthentication.
+NOT_COUNTED = {
+    "account_data",
+    "account_close",
+    "account_logout",
+    "account_reauthenticate",
+    "mfa_reauthenticate",
+    "mfa_reauthenticate_webauthn",
+}
+
+
+def count_views(view: View) -> View:
+    """Counts each view of the page by a signed-in user against the limit ``pages``."""
+
+    @functools.wraps(view)
+    def counted(request: HttpRequest, *args: object, **kwargs: object) -> HttpResponseBase:
+        if request.method != "POST" and request.user.is_authenticated:
+            limits.consume(PAGES, str(request.user.pk))
+        return view(request, *args, **kwargs)
+
+    return counted
 
 
 def _decorate(patterns: Iterable[URLPattern | URLResolver]) -> None:
@@ -29,11 +64,11 @@ def _decorate(patterns: Iterable[URLPattern | URLResolver]) -> None:
         if isinstance(pattern, URLResolver):
             _decorate(pattern.url_patterns)
             continue
-        if pattern.name in WITH_NOTICE:
-            pattern.callback = transaction.atomic(pattern.callback)
-        if pattern.name in HASHING:
-            pattern.callback = limit_hashing(pattern.callback)
         name = pattern.name or ""
+        if name in WITH_NOTICE:
+            pattern.callback = transaction.atomic(pattern.callback)
+        if name in HASHING:
+            pattern.callback = limit_hashing(pattern.callback)
         if second_factors.is_protected(name):
             pattern.callback = second_factors.require(pattern.callback)
         if name not in NOT_COUNTED:
