@@ -122,7 +122,8 @@ class DatabaseCache(db.DatabaseCache):
             cursor.execute(f"SELECT COUNT(*) FROM {self._quoted_table}")
             (count,) = cursor.fetchone()
             if count > self._max_entries:
-                self._cull(written(), cursor, timezone.now(), count)
+                with unconfirmed():
+                    self._cull(written(), cursor, timezone.now(), count)
 
     @property
     def _quoted_table(self) -> str:

@@ -41,6 +41,8 @@ USE_CACHE = """
 import django
 django.setup()
 from django.core.cache import cache
+cache.set("former", "expired", 0)
+cache._max_entries = 0  # the next value removes what has expired
 print(cache.add("failures", "counted"), cache.get("failures"))
 """
 
