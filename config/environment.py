@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from email.utils import parseaddr
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TypedDict, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
@@ -45,23 +45,7 @@ RUNNER_CONNECTIONS = 16
 MAX_CACHE_ENTRIES = 100_000
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-
-
-class Backend(TypedDict, total=False):
-    """Django's settings of a database or a cache, as far as they are named here."""
-
-    BACKEND: str
-    ENGINE: str
-    NAME: str
-    HOST: str
-    PORT: str
-    LOCATION: str
-    KEY_PREFIX: str
-    CONN_MAX_AGE: None
-    TEST: dict[str, object]
-    OPTIONS: dict[str, object]
-
-
+Backend = dict[str, Any]  # Django's settings of a database or a cache
 Value = TypeVar("Value")
 
 # --- Every setting -------------------------------------------------------------------------------
@@ -233,8 +217,8 @@ def host() -> str:
     return setting("HOST", "127.0.0.1", convert, "an address to listen at, such as 127.0.0.1")
 
 
-def bind(host: str, port: int) -> str:
-    """Returns an address in gunicorn's format."""
+def host_and_port(host: str, port: int) -> str:
+    """Returns both as they stand in an address."""
     return f"{_in_address(host)}:{port}"
 
 

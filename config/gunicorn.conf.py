@@ -24,12 +24,12 @@ from config.server.worker import hold_stops, release_stops  # noqa: E402
 
 try:
     from config import settings
-    from config.environment import refuse_public
+    from config.environment import host_and_port, refuse_public
 except ImproperlyConfigured as fault:
     sys.exit(f"{INVALID}: {fault}")
 
 wsgi_app = "config.wsgi:application"
-bind = settings.BIND
+bind = host_and_port(settings.HOST, settings.PORT)
 
 # Threads, because a request mostly waits: for the database, or for new events of the feed.
 worker_class = "config.server.worker.Worker"

@@ -19,7 +19,6 @@ SECRET_KEYS = env.hex_keys("SECRET_KEYS", debug=DEBUG)
 # For gunicorn and the live server. They are checked at the start of every command, as all are.
 HOST = env.host()
 PORT = env.number("PORT", 8000, most=env.HIGHEST_PORT)
-BIND = env.bind(HOST, PORT)
 LIVE_PORT = env.number("LIVE_PORT", 8010, most=env.HIGHEST_PORT)
 TRUSTED_PROXIES = env.number("TRUSTED_PROXIES", 0, least=0)
 BASE_URL = env.base_url(default=f"http://localhost:{PORT}")

@@ -12,6 +12,7 @@ from contextlib import suppress
 import uvloop
 from django.conf import settings
 
+from config.environment import host_and_port
 from config.live.connection import Connection, Workload
 from config.monitoring import LIVE_SEATS
 from config.replica.patroni import nodes
@@ -44,7 +45,7 @@ def serve(host: str, port: int) -> None:
         _listener(host, port) as listener,
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
-        logger.info("Listening at: http://%s:%d", f"[{host}]" if ":" in host else host, port)
+        logger.info("Listening at: http://%s", host_and_port(host, port))
         runner.run(_run(listener))
 
 

@@ -19,6 +19,7 @@ import httpx2
 import psycopg
 from django.db import DEFAULT_DB_ALIAS, Error, connections
 
+from config.environment import host_and_port
 from events.databases import PRIMARY
 from events.unavailable_reasons import Wait
 from events.writer_queue import WaitEnded
@@ -117,8 +118,7 @@ class Nodes:
             time.sleep(ASKING_INTERVAL)
 
     def _watch(self, node: Node, port: int) -> None:
-        host = f"[{node.host}]" if ":" in node.host else node.host
-        url = f"http://{host}:{port}{IN_QUORUM}"
+        url = f"http://{host_and_port(node.host, port)}{IN_QUORUM}"
         database: psycopg.Connection[Any] | None = None
         with httpx2.Client(timeout=TIMEOUT, trust_env=False) as client:
             while True:
