@@ -33,53 +33,35 @@ VERIFY = (
 
 def webhooks(refer: Refer) -> JsonObject:
     """The section ``webhooks``: the operations of an endpoint that takes our messages."""
-    return {
-        "event": {"post": _event(refer)},
-        TEST: {"post": _test(refer)},
-    }
-
-
-def _event(refer: Refer) -> JsonObject:
-    return _operation(
+    event = _operation(
         "receiveEvent",
         "Receive an event",
         f"{VERIFY} Events come in order, one at a time, each at least once; a repeated event "
         "has the same `webhook-id`. Only an event that its owner sends again can arrive out of "
         "order.",
         id_pattern="evt_[0-9]+_[0-9a-f]{8}",
-        body=refer(EventMessage),
-        example=example_of(EventMessage),
-        responses={
-            "2XX": {"description": "It is taken. The next event follows."},
-            "410": {"description": "Nothing more is to be sent: the webhook is disabled."},
-            "default": {
-                "description": "It failed, also with a redirect or without an answer in 10 "
-                "seconds. It is sent again after 5 s, 30 s, 2 min, 10 min, 30 min, 1 h, then every "
-                "3 h, or later if `Retry-After` says so. After 75 hours the webhook is disabled."
-            },
-        },
+        message=EventMessage,
+        refer=refer,
+        taken={"description": "It is taken. The next event follows."},
+        failed="It failed, also with a redirect or without an answer in 10 seconds. It is sent "
+        "again after 5 s, 30 s, 2 min, 10 min, 30 min, 1 h, then every 3 h, or later if "
+        "`Retry-After` says so. After 75 hours the webhook is disabled.",
     )
-
-
-def _test(refer: Refer) -> JsonObject:
-    answered = {"application/json": {"schema": refer(ChallengeAnswer)}}
-    return _operation(
+    test = _operation(
         "receiveTest",
         "Answer a test",
         f"{VERIFY} A URL gets events once it has answered a test with the proof that it knows the "
         "secret: the HMAC-SHA256 of the challenge, in hex, with the key of the signatures.",
         id_pattern=r"test_sub_[0-9A-Za-z]+_[0-9]+",
-        body=refer(ChallengeMessage),
-        example=example_of(ChallengeMessage),
-        responses={
-            "2XX": {
-                "description": "The proof, within the first KiB. Other members are ignored.",
-                "content": answered,
-            },
-            "410": {"description": "Nothing more is to be sent: the webhook is disabled."},
-            "default": {"description": "The test failed. An active webhook stays active."},
+        message=ChallengeMessage,
+        refer=refer,
+        taken={
+            "description": "The proof, within the first KiB. Other members are ignored.",
+            "content": {"application/json": {"schema": refer(ChallengeAnswer)}},
         },
+        failed="The test failed. An active webhook stays active.",
     )
+    return {"event": {"post": event}, TEST: {"post": test}}
 
 
 def _operation(
@@ -88,10 +70,12 @@ def _operation(
     description: str,
     *,
     id_pattern: str,
-    body: JsonObject,
-    example: object,
-    responses: JsonObject,
+    message: type,
+    refer: Refer,
+    taken: JsonObject,
+    failed: str,
 ) -> JsonObject:
+    """The operation that takes a message. ``taken`` is the response 2XX, ``failed`` any other."""
     headers = {
         "webhook-id": (pattern(id_pattern), "The same on every attempt."),
         "webhook-timestamp": (pattern("[0-9]{10}"), "The Unix time of the attempt."),
@@ -125,10 +109,17 @@ def _operation(
         "requestBody": {
             "required": True,
             "content": {
-                "application/json": {"schema": body, "examples": {"Message": {"value": example}}}
+                "application/json": {
+                    "schema": refer(message),
+                    "examples": {"Message": {"value": example_of(message)}},
+                }
             },
         },
-        "responses": responses,
+        "responses": {
+            "2XX": taken,
+            "410": {"description": "Nothing more is to be sent: the webhook is disabled."},
+            "default": {"description": failed},
+        },
     }
 
 
