@@ -6,17 +6,26 @@ authentication and from the refusals that a view declares, so that no view repea
 
 from collections.abc import Iterator, Mapping
 from http import HTTPStatus
-from typing import Any
+from typing import Annotated, Any, NotRequired, TypedDict
 
 from config import security_headers
 from config.openapi import messages_and_streams
 from config.problems import MEDIA_TYPE, usual_members
 from events.http import refusals
-from events.http.refusals import Refused
+from events.http.refusals import FieldError, Refused
 from events.http.schemas import JSON, REFUSALS
-from events.json_schema import COUNT, STRING, JsonObject, example_of, object_schema, pattern
+from events.json_schema import (
+    COUNT,
+    STRING,
+    JsonObject,
+    JsonSchema,
+    example_of,
+    object_schema,
+    one_of,
+    pattern,
+)
 from events.live.frames import MEDIA_TYPE as STREAM
-from signals.intake.models import SpentNonce
+from signals.intake.models import SentPairAndDirection, SpentNonce
 from signals.law.refusals import DeskNotReady, NonceUsed
 
 REQUEST_ID = "5f0c4a7be2d14e0b9d7a3c1f88e6b2a0"
@@ -25,10 +34,11 @@ CHALLENGES = [
     for refusal in (refusals.Unauthenticated, refusals.TokenInvalid)
 ]
 
+FORM_OF_REQUEST_ID = pattern("[A-Za-z0-9_-]{1,64}")
 REQUEST_ID_HEADER: JsonObject = {
     "description": "The caller's, if it is 1 to 64 of A-Za-z0-9_- and holds no credential, "
     "else a new one.",
-    "schema": {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"},
+    "schema": FORM_OF_REQUEST_ID,
 }
 HEADERS: JsonObject = {
     "X-Request-Id": {**REQUEST_ID_HEADER, "required": True},
@@ -126,18 +136,38 @@ NOT_HTTP: JsonObject = {
 }
 
 
+class Problem(TypedDict):
+    """Why a request was refused. Nothing was changed, except that after `unavailable` what it asked
+    for may have happened.
+    """
+
+    type: Annotated[str, JsonSchema(format="uri"), "A page that explains it."]
+    title: str
+    status: int
+    detail: Annotated[str, "What was wrong, and what to do."]
+    code: str  # ``finish`` lists them
+    requestId: Annotated[str, FORM_OF_REQUEST_ID]
+    errors: NotRequired[list[FieldError]]
+    sent: NotRequired[SentPairAndDirection]
+    elected: NotRequired[SentPairAndDirection]
+    serverTime: NotRequired[Annotated[int, "Unix time in seconds."]]
+    reason: NotRequired[Annotated[str, one_of(DeskNotReady.REASONS), "Why it is not ready."]]
+
+
 def finish(result: JsonObject) -> JsonObject:
     """Adds refusals and headers to the document."""
     result["tags"] = [{"name": name, "description": text} for name, text in TAGS.items()]
     result["paths"] = dict(sorted(result["paths"].items(), key=_place))
     components = result["components"]
-    components["schemas"]["Problem"] = _problem()
 
     def refer(described: type) -> JsonObject:
         if described.__name__ not in components["schemas"]:
             components["schemas"][described.__name__] = object_schema(described, refer)
         return {"$ref": f"#/components/schemas/{described.__name__}"}
 
+    refer(Problem)
+    codes = one_of(refusal.code for refusal in Refused.registry())
+    components["schemas"]["Problem"]["properties"]["code"] = codes
     result["webhooks"] = messages_and_streams.webhooks(refer)
     components["schemas"]["Stream"] = messages_and_streams.stream(refer)
     components["headers"] = HEADERS
@@ -245,33 +275,3 @@ def _example(refusal: type[Refused]) -> JsonObject:
 
 def _members(refusal: type[Refused]) -> Mapping[str, Any]:
     return EXAMPLES.get(refusal, refusal.example)
-
-
-def _problem() -> JsonObject:
-    """Returns the schema of a problem: RFC 9457, with the members of the contract's section 5."""
-    pair_and_direction = {"$ref": "#/components/schemas/SentPairAndDirection"}
-    properties = {
-        "type": {"type": "string", "format": "uri", "description": "A page that explains it."},
-        "title": STRING,
-        "status": {"type": "integer"},
-        "detail": {**STRING, "description": "What was wrong, and what to do."},
-        "code": {"type": "string", "enum": [refusal.code for refusal in Refused.registry()]},
-        "requestId": HEADERS["X-Request-Id"]["schema"],
-        "errors": {"type": "array", "items": {"$ref": "#/components/schemas/FieldError"}},
-        "sent": pair_and_direction,
-        "elected": pair_and_direction,
-        "serverTime": {"type": "integer", "description": "Unix time in seconds."},
-        "reason": {
-            **STRING,
-            "enum": list(DeskNotReady.REASONS),
-            "description": "Why it is not ready.",
-        },
-    }
-    usual = ["type", "title", "status", "detail", "code", "requestId"]
-    return {
-        "type": "object",
-        "description": "Why a request was refused. Nothing was changed, except that after "
-        "`unavailable` what it asked for may have happened.",
-        "properties": properties,
-        "required": usual,
-    }
