@@ -10,32 +10,14 @@ CONTENT_SECURITY_POLICY = (
     "base-uri 'none'; frame-ancestors 'none'"
 )
 
-# Browser features that no page uses. Passkeys and writing to the clipboard stay allowed.
-_UNUSED = (
-    "accelerometer",
-    "autoplay",
-    "browsing-topics",
-    "camera",
-    "clipboard-read",
-    "display-capture",
-    "encrypted-media",
-    "fullscreen",
-    "geolocation",
-    "gyroscope",
-    "hid",
-    "idle-detection",
-    "local-fonts",
-    "magnetometer",
-    "microphone",
-    "midi",
-    "payment",
-    "picture-in-picture",
-    "screen-wake-lock",
-    "serial",
-    "usb",
-    "xr-spatial-tracking",
+# Features of browsers that no page uses. Passkeys and writing to the clipboard stay allowed.
+PERMISSIONS_POLICY = (
+    "accelerometer=(), autoplay=(), browsing-topics=(), camera=(), clipboard-read=(), "
+    "display-capture=(), encrypted-media=(), fullscreen=(), geolocation=(), gyroscope=(), "
+    "hid=(), idle-detection=(), local-fonts=(), magnetometer=(), microphone=(), midi=(), "
+    "payment=(), picture-in-picture=(), screen-wake-lock=(), serial=(), usb=(), "
+    "xr-spatial-tracking=()"
 )
-PERMISSIONS_POLICY = ", ".join(f"{feature}=()" for feature in _UNUSED)
 
 HEADERS = {
     "Content-Security-Policy": CONTENT_SECURITY_POLICY,
