@@ -219,7 +219,7 @@ CSRF_TRUSTED_ORIGINS = [BASE_URL]
 # In the session, whose cookie is bound to this host. A separate cookie would not be.
 MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
 SECURE_SSL_REDIRECT = REQUIRE_HTTPS
-# These paths refuse plain HTTP instead of redirecting.
+# Plain HTTP is not redirected here: the API refuses it, and health checks and metrics are served.
 SECURE_REDIRECT_EXEMPT = [r"^api/", r"^healthz$", r"^readyz$", r"^metrics$"]
 SECURE_HSTS_SECONDS = 365 * 24 * 3600 if REQUIRE_HTTPS else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = REQUIRE_HTTPS
