@@ -7,11 +7,12 @@ sentence repeats a value, because it may contain a password.
 import ipaddress
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from email.utils import parseaddr
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
@@ -46,7 +47,6 @@ MAX_CACHE_ENTRIES = 100_000
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Backend = dict[str, Any]  # Django's settings of a database or a cache
-Value = TypeVar("Value")
 
 # --- Every setting -------------------------------------------------------------------------------
 
@@ -63,39 +63,38 @@ def read_file() -> None:
         raise ImproperlyConfigured("ENV_FILE takes the path of a file that can be read.") from None
 
 
-def setting(name: str, default: str, convert: Callable[[str], Value], takes: str) -> Value:
-    """Returns a setting, converted. The default counts only if it is not set: empty is a value.
+@contextmanager
+def setting(name: str, default: str, takes: str) -> Iterator[str]:
+    """Gives the text of a setting to a block that converts it. Empty is a value, not the default.
 
-    ``convert`` raises ``ValueError`` or ``LookupError`` for what is not ``takes``.
+    The block raises ``ValueError`` or ``LookupError`` for what is not ``takes``.
     """
     # Not django-environ's own casts: they read a misspelt switch as off, "1_0" as a number, and
     # "$THREADS" from another variable.
     try:
-        return convert(os.environ.get(name, default))
+        yield os.environ.get(name, default)
     except (LookupError, ValueError):
         raise ImproperlyConfigured(f"{name} takes {takes}.") from None
 
 
 def text(name: str, default: str, pattern: str, takes: str) -> str:
     """Reads a text of the form ``pattern``."""
-    return setting(name, default, lambda given: _matching(pattern, given), takes)
+    with setting(name, default, takes) as given:
+        return _matching(pattern, given)
 
 
 def flag(name: str, *, default: bool) -> bool:
     """Reads a switch. A misspelt value is refused: read as off, it could disable a protection."""
-    usual = "on" if default else "off"
-    return setting(name, usual, lambda given: SWITCHES[given.lower()], "on or off")
+    with setting(name, "on" if default else "off", "on or off") as given:
+        return SWITCHES[given.lower()]
 
 
 def number(name: str, default: int, *, least: int = 1, most: int = LARGEST_NUMBER) -> int:
     """Reads a whole number from ``least`` to ``most``."""
-
-    def convert(given: str) -> int:
+    with setting(name, str(default), f"a whole number from {least} to {most}") as given:
         found = int(_matching("[0-9]{1,7}", given))
         _require(least <= found <= most)
         return found
-
-    return setting(name, str(default), convert, f"a whole number from {least} to {most}")
 
 
 def telemetry() -> bool:
@@ -166,15 +165,12 @@ def hex_keys(name: str, *, debug: bool) -> list[bytes]:
 
 def base_url(default: str) -> str:
     """Reads the public address: scheme, host and optionally a port."""
-
-    def convert(given: str) -> str:
+    with setting("BASE_URL", default, "an address such as https://signals.example") as given:
         parts = urlsplit(given)
         _require(parts.scheme in {"http", "https"} and parts.port != 0 and _is_host(parts.hostname))
         _require(not (parts.path or parts.query or parts.fragment or "@" in parts.netloc))
         _require(given[-1] not in "?#:")
         return given
-
-    return setting("BASE_URL", default, convert, "an address such as https://signals.example")
 
 
 def host_of(address: str) -> str:
@@ -184,37 +180,28 @@ def host_of(address: str) -> str:
 
 def allowed_hosts(default: str) -> list[str]:
     """Reads the accepted values of the Host header, as Django expects them: IPv6 in brackets."""
-
-    def convert(given: str) -> list[str]:
+    takes = "names such as signals.example, separated by commas, without ports"
+    with setting("ALLOWED_HOSTS", default, takes) as given:
         names = [name.strip("[]") for name in given.split(",")]
         _require(all(name == "*" or _is_host(name.removeprefix(".")) for name in names))
-        return [*map(_in_address, names)]
-
-    takes = "names such as signals.example, separated by commas, without ports"
-    return setting("ALLOWED_HOSTS", default, convert, takes)
+        return [_in_address(name) for name in names]
 
 
 def from_email(default: str) -> str:
     """Reads the sender of emails: an address, or a name and an address in angle brackets."""
-
-    def convert(given: str) -> str:
+    with setting("FROM_EMAIL", default, "an address such as signals@signals.example") as given:
         _require(given == default or MAILBOX.fullmatch(parseaddr(given)[1]))
         _require(given.isprintable())
         return given
 
-    takes = "an address such as signals@signals.example"
-    return setting("FROM_EMAIL", default, convert, takes)
-
 
 def host() -> str:
     """Reads the address on which both servers listen. IPv6 without brackets."""
-
-    def convert(given: str) -> str:
+    takes = "an address to listen at, such as 127.0.0.1"
+    with setting("HOST", "127.0.0.1", takes) as given:
         address = given.strip("[]")
         _require(_is_host(address))
         return address
-
-    return setting("HOST", "127.0.0.1", convert, "an address to listen at, such as 127.0.0.1")
 
 
 def host_and_port(host: str, port: int) -> str:
@@ -230,22 +217,20 @@ def _in_address(host: str) -> str:
 def networks(name: str) -> list[Network]:
     """Reads networks, separated by commas; none by default."""
     takes = "networks such as 10.1.0.0/16, separated by commas, or nothing"
-    return setting(name, "", lambda given: [*map(ipaddress.ip_network, _items(given))], takes)
+    with setting(name, "", takes) as given:
+        return [ipaddress.ip_network(each) for each in _items(given)]
 
 
 def hosts(name: str) -> list[str]:
     """Reads hosts, each with a port if that is not 443, separated by commas; none by default."""
-
-    def convert(given: str) -> list[str]:
-        found = _items(given)
-        _require(all(HOST_AND_PORT.fullmatch(host) and ".." not in host for host in found))
-        return found
-
     takes = (
         "hosts such as ntfy.example or ntfy.example:8443, in lower case, separated by commas, or "
         "nothing"
     )
-    return setting(name, "", convert, takes)
+    with setting(name, "", takes) as given:
+        found = _items(given)
+        _require(all(HOST_AND_PORT.fullmatch(host) and ".." not in host for host in found))
+        return found
 
 
 def refuse_public(hosts: Iterable[str], trusted_proxies: int) -> None:
@@ -291,7 +276,8 @@ def database(threads: int) -> Backend:
         "postgres://name:password@host:5432/database or sqlite:////folder/file, in an existing "
         "folder"
     )
-    chosen = setting("DATABASE_URL", f"sqlite:///{ROOT / 'service.sqlite3'}", _database, takes)
+    with setting("DATABASE_URL", f"sqlite:///{ROOT / 'service.sqlite3'}", takes) as given:
+        chosen = _database(given)
     return _with_ours(chosen, _sqlite() if "sqlite" in chosen["ENGINE"] else _postgresql(threads))
 
 
@@ -300,20 +286,14 @@ def replica(threads: int, database: Backend) -> Backend | None:
 
     ``HOST`` and ``PORT`` have as many items, separated by commas.
     """
-
-    def convert(given: str) -> Backend | None:
+    takes = "postgres://name@host1:5432,host2:5432/database, with a port for each host, or nothing"
+    with setting("REPLICA_URL", "", takes) as given:
         if not given:
             return None
         chosen = _database(given)
         _require("sqlite" not in chosen["ENGINE"] and "hostaddr" not in chosen.get("OPTIONS", {}))
         hosts, ports = str(chosen["HOST"]).split(","), str(chosen["PORT"]).split(",")
         _require(len(hosts) == len(ports) and all([*hosts, *ports]))
-        return chosen
-
-    takes = "postgres://name@host1:5432,host2:5432/database, with a port for each host, or nothing"
-    chosen = setting("REPLICA_URL", "", convert, takes)
-    if chosen is None:
-        return None
     if "sqlite" in database["ENGINE"]:
         raise ImproperlyConfigured("REPLICA_URL takes effect with PostgreSQL in DATABASE_URL only.")
     return _with_ours(chosen, {**_postgresql(threads), "ENGINE": "config.replica"})
@@ -353,8 +333,8 @@ def usual_workers(database: Backend) -> int:
 
 def cache() -> Backend:
     """Returns Django's settings for the cache in ``CACHE_URL``."""
-
-    def convert(given: str) -> Backend:
+    takes = "dbcache://table or rediscache://:password@host:6379/0"
+    with setting("CACHE_URL", "dbcache://cache", takes) as given:
         scheme, _, rest = given.partition("://")
         if scheme == "dbcache":
             return {
@@ -374,20 +354,17 @@ def cache() -> Backend:
             },
         }
 
-    takes = "dbcache://table or rediscache://:password@host:6379/0"
-    return setting("CACHE_URL", "dbcache://cache", convert, takes)
-
 
 def limits_url() -> str:
     """Returns the Redis in which all workers count; empty if each worker counts separately."""
-    takes = "redis://:password@host:6379/1, or nothing"
-    return setting("LIMITS_URL", "", lambda given: given and _redis(given), takes)
+    with setting("LIMITS_URL", "", "redis://:password@host:6379/1, or nothing") as given:
+        return given and _redis(given)
 
 
 def email() -> dict[str, object]:
     """Returns Django's email settings for ``EMAIL_URL``, by name."""
-
-    def convert(given: str) -> dict[str, object]:
+    takes = "smtp+tls://name:password@host:587, consolemail:// or filemail:////folder"
+    with setting("EMAIL_URL", "consolemail://", takes) as given:
         parts = urlsplit(given)
         _require("://" in given and not (parts.query or parts.fragment))
         if parts.scheme in SMTP:
@@ -397,9 +374,6 @@ def email() -> dict[str, object]:
             _require(parts.scheme != "filemail" or len(parts.path) > 1)
         chosen: dict[str, object] = Env.email_url_config(given)
         return chosen if parts.scheme != "consolemail" else {"EMAIL_BACKEND": CONSOLE_MAIL}
-
-    takes = "smtp+tls://name:password@host:587, consolemail:// or filemail:////folder"
-    return setting("EMAIL_URL", "consolemail://", convert, takes)
 
 
 def telegram() -> tuple[str, str]:
