@@ -23,7 +23,8 @@ from desks.actions import is_taken, open_account
 from desks.models import User
 from events.http.web_pages import form_page, page, sent
 
-LIFETIME = timedelta(hours=24)  # of a link
+HOURS = 24  # that a link works
+LIFETIME = timedelta(hours=HOURS)
 SALT = "config.accounts.sign-up"
 # The session key of the link's token. A redirect removes the token from the address bar, so that it
 # appears in no Referer header and in no shared address.
@@ -50,9 +51,8 @@ def sign_up(request: HttpRequest) -> HttpResponse:
 @page("GET")
 def check_email(request: HttpRequest) -> HttpResponse:
     """Says that an email was sent. The page is the same for every address."""
-    hours = int(LIFETIME.total_seconds() // 3600)
     return check_your_email.show(
-        request, "account_signup_sent", "account/signup_sent.html", hours=hours
+        request, "account_signup_sent", "account/signup_sent.html", hours=HOURS
     )
 
 
@@ -92,7 +92,7 @@ def _mail(request: HttpRequest, address: str) -> HttpResponse | None:
     )
     if limited:
         return limited
-    to_new = {"sign_up_url": _link(address), "hours": int(LIFETIME.total_seconds() // 3600)}
+    to_new = {"sign_up_url": _link(address), "hours": HOURS}
     to_known = {
         "sign_in_url": reverse("account_login"),
         "password_reset_url": reverse("account_reset_password"),
