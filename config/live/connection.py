@@ -106,28 +106,29 @@ class LiveReader(Reader):
         self._connection = connection
 
     def wake(self) -> None:
-        self._connection.wake()
+        self._connection.workload.wake(self._connection)
 
     def cut(self) -> None:
-        self._connection.abort()
+        connection = self._connection
+        with suppress(RuntimeError):  # the event loop has ended
+            connection.workload.loop.call_soon_threadsafe(connection.transport.abort)
 
 
 class Connection(asyncio.Protocol):
     """A client. The first head that it sends is its request, and all that follows is dropped.
 
-    Bytes that are no request get the answer that gunicorn's worker gives. ``abort`` and ``wake``
-    are for the reader. Any thread may call them.
+    Bytes that are no request get the answer that gunicorn's worker gives.
     """
 
     __slots__ = (
-        *("_deadline", "_head", "_is_asked", "_reader", "_resumed", "_task", "_workload"),
-        "transport",
+        *("_deadline", "_head", "_is_asked", "_reader", "_resumed", "_task"),
+        *("transport", "workload"),
     )
     _deadline: asyncio.TimerHandle
     transport: asyncio.Transport
 
     def __init__(self, workload: Workload) -> None:
-        self._workload = workload
+        self.workload = workload
         self._head = b""  # until it is complete
         self._is_asked = False  # whether the head is complete
         self._task: asyncio.Task[None] | None = None
@@ -138,8 +139,8 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self.transport = transport
-        self._workload.connections.add(self)
-        self._deadline = self._workload.loop.call_later(HEAD_TIMEOUT, transport.abort)
+        self.workload.connections.add(self)
+        self._deadline = self.workload.loop.call_later(HEAD_TIMEOUT, transport.abort)
 
     def data_received(self, data: bytes) -> None:
         if self._is_asked:  # what comes behind the head is not read
@@ -156,7 +157,7 @@ class Connection(asyncio.Protocol):
             return
         if environ is not None:
             self._begin()
-            self._task = self._workload.loop.create_task(self._serve(environ))
+            self._task = self.workload.loop.create_task(self._serve(environ))
 
     def _begin(self) -> None:
         """The head is read: its answer begins."""
@@ -167,9 +168,7 @@ class Connection(asyncio.Protocol):
 
     async def _serve(self, environ: Environ) -> None:
         try:
-            answer = await self._workload.answer(
-                environ["PATH_INFO"], lambda: self._answer(environ)
-            )
+            answer = await self.workload.answer(environ["PATH_INFO"], lambda: self._answer(environ))
             if answer is not None:
                 await self._write(answer)
         except Exception:
@@ -183,7 +182,7 @@ class Connection(asyncio.Protocol):
         return None if self.transport.is_closing() else respond(environ, self._new_reader)
 
     def _new_reader(self, spec: ReaderSpec) -> Reader:
-        self._workload.admit()
+        self.workload.admit()
         return LiveReader(spec, self)
 
     async def _write(self, answer: Answer) -> None:
@@ -205,7 +204,7 @@ class Connection(asyncio.Protocol):
         await self._taken()
         while not self.transport.is_closing():
             try:
-                page = await self._workload.read(stream)
+                page = await self.workload.read(stream)
             except Exception as error:  # the reader comes back, and may be refused then
                 to_refusal(error)  # logs it
                 self._close(ENDING)
@@ -238,19 +237,10 @@ class Connection(asyncio.Protocol):
         elif is_over:
             self._close(ENDING)
 
-    def wake(self) -> None:
-        """Lets the event loop write the frames that wait."""
-        self._workload.wake(self)
-
-    def abort(self) -> None:
-        """Lets the event loop cut the connection."""
-        with suppress(RuntimeError):  # the event loop has ended
-            self._workload.loop.call_soon_threadsafe(self.transport.abort)
-
     # --- The end ----------------------------------------------------------------------------------
 
     def pause_writing(self) -> None:
-        self._resumed = self._workload.loop.create_future()
+        self._resumed = self.workload.loop.create_future()
 
     def resume_writing(self) -> None:
         resumed, self._resumed = self._resumed, None
@@ -259,7 +249,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._deadline.cancel()
-        self._workload.connections.discard(self)
+        self.workload.connections.discard(self)
         self.resume_writing()
         reader, self._reader = self._reader, None
         if reader is not None:
@@ -274,4 +264,4 @@ class Connection(asyncio.Protocol):
         """Ends the connection when what was written is sent, and after ``seconds`` in any case."""
         self.transport.close()
         self._deadline.cancel()
-        self._deadline = self._workload.loop.call_later(seconds, self.transport.abort)
+        self._deadline = self.workload.loop.call_later(seconds, self.transport.abort)

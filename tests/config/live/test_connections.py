@@ -263,7 +263,7 @@ def cut_readers() -> float:
 
 async def lost(protocol: Connection) -> None:
     """Waits until the connection is closed."""
-    while protocol in protocol._workload.connections:
+    while protocol in protocol.workload.connections:
         await asyncio.sleep(0)
 
 
