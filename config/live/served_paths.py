@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponseBase
 from django.utils.http import http_date
 
 from config.middleware import api_chain
-from config.problems import problem, to_refusal
+from config.problems import problem
 from config.server.heads import Environ
 from config.wsgi import SanitizedRequest, application
 from events.http.refusals import NotFound
@@ -44,25 +44,14 @@ def respond(environ: Environ, new_reader: Callable[[ReaderSpec], Reader]) -> Ans
     serve = application.get_response if request.path_info in PATHS else _refuse
     response: HttpResponseBase = serve(request)
     if isinstance(response, StreamResponse):
-        answer = _begun(request, response)
         # Gives the connection to the database back. The response stays open: it is the stream.
         signals.request_finished.send(sender=SanitizedRequest)
-        return answer
+        stream, page = response.stream, response.page
+        return Answer(_head(response), stream.first + (page or b""), stream, page is not None)
     try:
         return _answer_of(request, response)
     finally:
         response.close()
-
-
-def _begun(request: HttpRequest, response: StreamResponse) -> Answer:
-    """A stream with the first that it reads: most readers have caught up by then."""
-    stream = response.stream
-    try:
-        page = stream.read()
-    except Exception as error:
-        stream.close()
-        return _answer_of(request, problem(request, to_refusal(error)))
-    return Answer(_head(response), stream.first + (page or b""), stream, page is not None)
 
 
 def _answer_of(request: HttpRequest, response: HttpResponseBase) -> Answer:

@@ -62,7 +62,8 @@ def open_stream(
         hub.admit(reader)
         if hub.epoch != head.epoch:  # the log was replaced after the cursor was read
             raise WaitEnded(Wait.REPLICA) if reads_replica() else CursorLost
-        return StreamResponse(stream)
+        # A live server answers with the first page: if that cannot be read, the request is refused.
+        return StreamResponse(stream, stream.read() if is_live(request) else None)
     except BaseException:
         stream.close()
         raise
@@ -133,10 +134,13 @@ class Stream:
 
 
 class StreamResponse(StreamingHttpResponse):
-    """A stream that begins. The live server writes ``stream`` by itself."""
+    """A stream that begins. The live server writes ``stream`` by itself, with ``page`` first.
 
-    def __init__(self, stream: Stream) -> None:
-        self.stream = stream
+    ``page`` is None if the reader has nothing to catch up with.
+    """
+
+    def __init__(self, stream: Stream, page: bytes | None) -> None:
+        self.stream, self.page = stream, page
         super().__init__(stream, content_type=MEDIA_TYPE, headers=HEADERS)
 
 

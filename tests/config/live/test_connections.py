@@ -435,6 +435,8 @@ class Breaking(Noting):
 def test_a_reader_whose_first_page_cannot_be_read_is_refused_and_takes_no_seat():
     answer = respond(asking_for_a_stream(), Breaking)
     assert answer.head.startswith(b"HTTP/1.1 503 ")
+    for header in (b"X-Request-Id: ", b"Cache-Control: no-store\r\n", b"X-Content-Type-Options: "):
+        assert b"\r\n" + header in answer.head  # as every answer of the middleware
     assert hub.readers == 0
 
 
