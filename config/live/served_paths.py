@@ -1,10 +1,11 @@
 """The paths that the live server serves, by the same middleware and views as gunicorn."""
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 
 from django.core import signals
-from django.http import HttpRequest, HttpResponseBase
+from django.http import HttpResponseBase
 from django.utils.http import http_date
 
 from config.middleware import api_chain
@@ -48,17 +49,8 @@ def respond(environ: Environ, new_reader: Callable[[ReaderSpec], Reader]) -> Ans
         signals.request_finished.send(sender=SanitizedRequest)
         stream, page = response.stream, response.page
         return Answer(_head(response), stream.first + (page or b""), stream, page is not None)
-    try:
-        return _answer_of(request, response)
-    finally:
-        response.close()
-
-
-def _answer_of(request: HttpRequest, response: HttpResponseBase) -> Answer:
-    body = b"".join(response)
-    if body:
-        response["Content-Length"] = str(len(body))
-    return Answer(_head(response), b"" if request.method == "HEAD" else body)
+    with closing(response):  # the middleware has set its length, and emptied it for a HEAD
+        return Answer(_head(response), b"".join(response))
 
 
 def _head(response: HttpResponseBase) -> bytes:
