@@ -36,6 +36,7 @@ KEY_ID_LENGTH = 4
 DIGEST_BYTES = 8
 DIGEST = f"[0-9a-f]{{{KEY_ID_LENGTH + 2 * DIGEST_BYTES}}}"
 
+EventAt = Callable[[int], "Identity | None"]  # finds the event at a position
 Row = TypeVar("Row")
 ModelRow = TypeVar("ModelRow", bound=Model)
 
@@ -45,31 +46,24 @@ def log_cursor(epoch: str, position: int, event: "Identity | None" = None) -> st
 
     ``event`` None: no event is there.
     """
-    digest = f".{_digest(epoch, event, settings.SECRET_KEY)}" if event else ""
-    return _encode(LOG, f"{epoch}.{position}{digest}")
+    return _cursor(LOG, epoch, [position], event)
 
 
-def log_position(
-    cursor: str, epoch: str, head: int, event_at: "Callable[[int], Identity | None]"
-) -> int:
+def log_position(cursor: str, epoch: str, head: int, event_at: EventAt) -> int:
     """The position of a cursor of the log.
 
-    ``event_at`` finds the event at a position. It is called if the cursor has a digest.
+    ``event_at`` is called if the cursor has a digest.
 
     Raises ``Invalid`` if the text is not a cursor of the log, and ``CursorLost`` if its epoch is
     not ``epoch``, its position is beyond ``head``, or its digest is of another event.
     """
-    place, digest = _split(cursor, LOG)
-    (position,) = _numbers(place, epoch, head, count=1)
-    if digest and not _is_of(digest, epoch, event_at(position)):
-        raise CursorLost
+    (position,) = _numbers(cursor, LOG, 1, epoch, head, event_at)
     return position
 
 
 def place_of(cursor: str) -> tuple[str, int]:
     """The epoch and the position of a cursor of the log. Raises ``Invalid`` if the text is none."""
-    epoch, *numbers = _split(cursor, LOG)[0].split(".")
-    (position,) = _parse(numbers, count=1)
+    epoch, (position,), _ = _parts(cursor, LOG, 1)
     return epoch, position
 
 
@@ -81,18 +75,12 @@ def scan_cursor(
     A list that changes while it is read is scanned: every page says what it is complete up to.
     ``event`` is the one at ``start``, whose digest the cursor has. None: no event is there.
     """
-    digest = f".{_digest(epoch, event, settings.SECRET_KEY)}" if event else ""
-    return _encode(name, f"{epoch}.{start}.{key}{digest}")
+    return _cursor(name, epoch, [start, key], event)
 
 
-def scan_place(
-    cursor: str, name: str, epoch: str, head: int, event_at: "Callable[[int], Identity | None]"
-) -> tuple[int, int]:
+def scan_place(cursor: str, name: str, epoch: str, head: int, event_at: EventAt) -> tuple[int, int]:
     """The start and the key of a cursor of a scan. Raises as ``log_position``."""
-    place, digest = _split(cursor, name)
-    start, key = _numbers(place, epoch, head, count=2)
-    if digest and not _is_of(digest, epoch, event_at(start)):
-        raise CursorLost
+    start, key = _numbers(cursor, name, 2, epoch, head, event_at)
     return start, key
 
 
@@ -170,26 +158,31 @@ def _cursor_key(secret_key: str) -> tuple[str, bytes]:
     return hashlib.sha256(b"key id" + key).hexdigest()[:KEY_ID_LENGTH], key
 
 
-def _numbers(value: str, epoch: str, head: int, *, count: int) -> list[int]:
-    """The numbers after the epoch in a cursor's value. The first is a position of the log."""
-    cursor_epoch, *texts = value.split(".")
-    numbers = _parse(texts, count=count)
+def _cursor(name: str, epoch: str, numbers: Sequence[int], event: "Identity | None") -> str:
+    """The cursor of the list ``name`` with these numbers. The first is a position of the log."""
+    digest = [_digest(epoch, event, settings.SECRET_KEY)] if event else []
+    return _encode(name, ".".join([epoch, *map(str, numbers), *digest]))
+
+
+def _numbers(
+    cursor: str, name: str, count: int, epoch: str, head: int, event_at: EventAt
+) -> list[int]:
+    """The numbers in a cursor that ``_cursor`` has made. Raises as ``log_position``."""
+    cursor_epoch, numbers, digest = _parts(cursor, name, count)
     if cursor_epoch != epoch or numbers[0] > head:
+        raise CursorLost
+    if digest and not _is_of(digest, epoch, event_at(numbers[0])):
         raise CursorLost
     return numbers
 
 
-def _parse(numbers: list[str], *, count: int) -> list[int]:
+def _parts(cursor: str, name: str, count: int) -> tuple[str, list[int], str]:
+    """The epoch, the numbers, and the digest in a cursor; the digest is empty if it has none."""
+    epoch, *numbers = _decode(cursor, name).split(".")
+    digest = numbers.pop() if numbers and re.fullmatch(DIGEST, numbers[-1]) else ""
     if len(numbers) != count or not all(re.fullmatch(NUMBER, number) for number in numbers):
         raise invalid_cursor()
-    return [int(number) for number in numbers]
-
-
-def _split(cursor: str, name: str) -> tuple[str, str]:
-    """The place in a cursor of the list ``name``, and the digest; empty if the cursor has none."""
-    value = _decode(cursor, name)
-    place, _, digest = value.rpartition(".")
-    return (place, digest) if re.fullmatch(DIGEST, digest) else (value, "")
+    return epoch, [int(number) for number in numbers], digest
 
 
 def _encode(name: str, value: str) -> str:
