@@ -37,14 +37,19 @@ class Slots:
         self._lock = threading.Lock()
         self._taken: Counter[tuple[str, bool]] = Counter()  # by owner, and whether it is a platform
 
-    def take(self, spec: ReaderSpec) -> bool:
-        """Takes a slot. Returns False if none is free for this reader."""
+    def take(self, spec: ReaderSpec) -> None:
+        """Takes a slot.
+
+        Raises ``RateLimited`` if the reader's owner has all the slots that one may have, and
+        ``Unavailable`` if no slot is free for others' sake.
+        """
         with self._lock:
+            if self._owner_is_at_limit(spec):
+                raise RateLimited(WAIT_FOR_PLACE)
             if not self._has_free_slot(spec):
-                return False
+                raise Unavailable(Wait.READERS, NO_SLOT, retry_after=PAUSE_WITHOUT_SLOT)
             self._taken[spec.owner, spec.is_platform] += 1
             SLOTS.inc()
-            return True
 
     def leave(self, spec: ReaderSpec) -> None:
         """Frees a slot that was taken."""
@@ -53,15 +58,14 @@ class Slots:
             self._taken += Counter()  # removes owners without a slot
             SLOTS.dec()
 
-    def owner_is_at_limit(self, spec: ReaderSpec) -> bool:
-        """Whether the reader's owner has all the slots that one owner may have."""
+    def _owner_is_at_limit(self, spec: ReaderSpec) -> bool:
         most = settings.WAITING_READERS_PER_TOKEN
         if not spec.is_platform:
             most = min(most, max(1, _of_desks() // 2))
         return self._taken[spec.owner, spec.is_platform] >= most
 
     def _has_free_slot(self, spec: ReaderSpec) -> bool:
-        if self.owner_is_at_limit(spec) or self._taken.total() >= settings.WAITING_READERS:
+        if self._taken.total() >= settings.WAITING_READERS:
             return False
         if spec.is_platform:
             return True
@@ -77,19 +81,15 @@ slots = Slots()
 
 
 class ThreadReader(Reader):
-    """A stream that a thread of gunicorn writes to this connection. It has a slot until ``close``.
+    """A stream that a thread of gunicorn writes to this connection.
 
-    Raises ``RateLimited`` if its owner has all the slots that one may have, and ``Unavailable`` if
-    no slot is free for others' sake.
+    It has a slot until ``close``. Raises as ``Slots.take``.
     """
 
     __slots__ = ("_news", "_socket")
 
     def __init__(self, spec: ReaderSpec, connection: socket.socket | None) -> None:
-        if not slots.take(spec):
-            if slots.owner_is_at_limit(spec):
-                raise RateLimited(WAIT_FOR_PLACE)
-            raise Unavailable(Wait.READERS, NO_SLOT, retry_after=PAUSE_WITHOUT_SLOT)
+        slots.take(spec)
         super().__init__(spec)
         self._news = threading.Event()
         self._socket = connection
