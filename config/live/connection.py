@@ -228,8 +228,7 @@ class Connection(asyncio.Protocol):
         reader = self._reader
         if reader is None or self.transport.is_closing():
             return
-        is_over = reader.is_over  # before the last frame is taken
-        frames = reader.waiting()
+        frames, is_over = reader.waiting()
         self.transport.write(frames)
         if frames and self.transport.get_write_buffer_size() > MAX_UNSENT:
             metrics.CUT.inc()

@@ -28,10 +28,10 @@ from events.kinds import Kind
 from events.live import metrics
 from events.live.frames import EndReason, Version, end_frame, event_frame, position_frame
 from events.live.streams import (
+    ALL_TOPICS,
     HEARTBEAT,
     MAX_UNSENT,
     WAIT_FOR_PLACE,
-    WHOLE_LOG,
     Credential,
     CredentialKind,
     Reader,
@@ -180,7 +180,7 @@ class Recent:
         """What a reader has not read that sees ``topics`` at ``position``: about ``PART`` bytes."""
         found: list[LiveEvent] = []
         size, end = 0, max(self.end, position)
-        sees_all = WHOLE_LOG in topics
+        sees_all = ALL_TOPICS in topics
         for live in self._after(position):
             if (sees_all or live.topic in topics) and live.passes(spec):
                 found.append(live)
@@ -280,8 +280,8 @@ class Topics:
     def readers_of(self, topic: Topic) -> Iterator[Reader]:
         """The readers who see an event of this topic."""
         yield from self._readers.get(topic, ())
-        if topic is not WHOLE_LOG:
-            yield from self._readers.get(WHOLE_LOG, ())
+        if topic is not ALL_TOPICS:
+            yield from self._readers.get(ALL_TOPICS, ())
 
     def apply(self, changes: Iterable[Change]) -> None:
         """Changes what the readers see, from the next event on."""

@@ -15,7 +15,7 @@ from events.live.frames import EndReason, Version
 from events.models import Event, Head
 
 Topic = str | None
-WHOLE_LOG = None  # the topic of a reader of all topics. Nobody else reads events without a topic.
+ALL_TOPICS = None  # the topic of a reader of all topics. Nobody else reads events without a topic.
 HEARTBEAT = 15  # seconds between two heartbeats of a reader
 WAIT_FOR_PLACE = 15  # seconds after which an owner with too many streams may try again
 # Bytes that may wait for a reader. One that leaves more untaken is cut; it resumes by its cursor.
@@ -84,8 +84,8 @@ class Reader:
     # ``position`` is where the hub took over: it delivers later events. None: it has not yet.
     # ``second`` is that, of those between two heartbeats, in which the reader gets its own.
     __slots__ = (
-        *("_at", "_frames", "_lock", "_unsent"),
-        *("is_over", "position", "second", "topics", "spec"),
+        *("_at", "_frames", "_is_over", "_lock", "_unsent"),
+        *("position", "second", "topics", "spec"),
     )
 
     def __init__(self, spec: ReaderSpec) -> None:
@@ -93,7 +93,7 @@ class Reader:
         self.position: int | None = None
         self.topics: tuple[Topic, ...] = ()
         self.second = 0
-        self.is_over = False  # nothing comes after the frames that wait
+        self._is_over = False  # nothing comes after the frames that wait
         self._lock = threading.Lock()
         self._frames: list[bytes] = []
         self._unsent = 0
@@ -112,15 +112,15 @@ class Reader:
         """Takes the last frame."""
         self._put(frame, is_last=True)
 
-    def waiting(self) -> bytes:
-        """Takes the frames that wait, to write them."""
+    def waiting(self) -> tuple[bytes, bool]:
+        """Takes the frames that wait, to write them, and says whether nothing comes after them."""
         with self._lock:
-            frames, at = b"".join(self._frames), self._at
+            frames, at, is_over = b"".join(self._frames), self._at, self._is_over
             self._frames, self._unsent, self._at = [], 0, 0.0
         metrics.WRITTEN.inc(len(frames))
         if at:  # not only a heartbeat
             metrics.LAG.observe(max(0.0, time.time() - at))
-        return frames
+        return frames, is_over
 
     def wake(self) -> None:
         """Wakes the writer. It is called in any thread, and must neither block nor call the hub."""
@@ -135,13 +135,13 @@ class Reader:
 
     def _put(self, frame: bytes, at: float = 0.0, *, is_last: bool = False) -> None:
         with self._lock:
-            if self.is_over:
+            if self._is_over:
                 return
             self._frames.append(frame)
             self._unsent += len(frame)
             self._at = self._at or at
             is_cut = self._unsent > MAX_UNSENT
-            self.is_over = is_last or is_cut
+            self._is_over = is_last or is_cut
             if is_cut:
                 self._frames = []
         if is_cut:

@@ -100,8 +100,7 @@ class ThreadReader(Reader):
         """Waits for frames. Returns none at the end of the stream, or if the client is gone."""
         while True:
             self._news.clear()
-            is_over = self.is_over
-            frames = self.waiting()
+            frames, is_over = self.waiting()
             if frames or is_over or self._is_gone():
                 return frames
             self._news.wait(LOOK_INTERVAL)
