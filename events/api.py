@@ -25,14 +25,12 @@ from events.feed import (
     Query,
     Visibility,
     limit_to_times,
-    read_end,
     read_head,
     read_page,
     serialize_event,
 )
 from events.http import limits
 from events.http.api_view import ApiResponse, ApiView
-from events.http.cursors import log_cursor
 from events.http.parameters import (
     MAX_TEXT_LENGTH,
     PageParameters,
@@ -56,7 +54,7 @@ from events.json_schema import Example
 from events.kinds import Kind
 from events.live.frames import MEDIA_TYPE, Version
 from events.live.hub import hub
-from events.live.opening import is_live, open_stream, topics_at
+from events.live.opening import Start, is_live, open_stream, topics_at
 from events.live.streams import Credential, ReaderSpec
 from events.live.waiting_readers import Waiter
 from events.models import Event, Head
@@ -266,29 +264,23 @@ def _page_response(page: Page, cursor: str, platform: bool) -> ApiResponse[Event
 def _stream(request: Request, known: Head | None) -> HttpResponseBase:
     """A stream. ``known`` is the head of the log as the hub knew it before the token was read."""
     parameters = StreamParameters.read(request.query_params)
-    head, after, cursor = _begin(request, parameters.get("after"))
-    query = replace(_query(parameters), after=after)
+    start = _start(request, parameters.get("after"))
+    query = _query(parameters)
     caller = cast(Caller, request.auth)
     visibility = caller.visibility_of(parameters.get("userId"), parameters.get("botId"))
     spec = replace(_spec(caller, query), since=known)
-    return open_stream(request._request, spec, query, visibility, head, cursor)
+    return open_stream(request._request, spec, query, visibility, start)
 
 
-def _begin(request: Request, after: str | None) -> tuple[Head, int | None, str]:
-    """The head of the log, and the position and the cursor of where a stream begins.
-
-    It begins behind ``Last-Event-ID`` or else behind ``after``; position None: now.
-    """
+def _start(request: Request, after: str | None) -> Start:
+    """A stream begins behind ``Last-Event-ID``, or else behind ``after``, or else now."""
     if last := request.headers.get(LAST_EVENT_ID):
         try:
-            return *replica.find(last), last
+            return Start.behind(last)
         except Invalid:
             detail = "Send the id of an event of this stream, unchanged."
             raise Invalid.field(LAST_EVENT_ID, FieldCode.CURSOR, detail) from None
-    if after is not None:
-        return *replica.find(after), after
-    head, event = read_end()
-    return head, None, log_cursor(head.epoch, head.position, event)
+    return Start.now() if after is None else Start.behind(after)
 
 
 class _Feed:

@@ -7,20 +7,20 @@ log with the code of the list, up to the position that the hub has applied.
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import cast
+from typing import NamedTuple, Self, cast
 
 from django.db import connection
 from django.http import HttpRequest, HttpResponseBase, StreamingHttpResponse
 
 from events import replica
 from events.databases import reads_replica
-from events.feed import Page, Query, Visibility, Window, read_page
+from events.feed import Page, Query, Visibility, Window, read_end, read_page
+from events.http.cursors import log_cursor
 from events.http.refusals import CursorLost
 from events.live.frames import MEDIA_TYPE, event_frame, first_frame, position_frame
 from events.live.hub import hub
 from events.live.streams import Reader, ReaderSpec, Topic
 from events.live.waiting_readers import ThreadReader
-from events.models import Head
 from events.unavailable_reasons import Wait
 from events.writer_queue import WaitEnded
 
@@ -36,19 +36,33 @@ def is_live(request: HttpRequest) -> bool:
     return READER_OF in request.META
 
 
-def open_stream(
-    request: HttpRequest,
-    spec: ReaderSpec,
-    query: Query,
-    visibility: Visibility,
-    head: Head,
-    cursor: str,
-) -> HttpResponseBase:
-    """A stream of what ``query`` asks for and ``spec`` may see, after ``query.after``.
+class Start(NamedTuple):
+    """Where a stream begins: behind this position of the log, which has this cursor."""
 
-    ``query.after`` None begins at ``head``. ``cursor`` is that of where it begins. Raises
-    ``RateLimited`` beyond ``LIMIT_STREAMS`` or the slots of one owner, ``Unavailable`` if the
-    process has no place for another reader, and ``CursorLost`` if ``head`` is of another log.
+    epoch: str
+    position: int
+    cursor: str
+
+    @classmethod
+    def behind(cls, cursor: str) -> Self:
+        """Raises as ``replica.find``."""
+        head, position = replica.find(cursor)
+        return cls(head.epoch, position, cursor)
+
+    @classmethod
+    def now(cls) -> Self:
+        """Behind the last event."""
+        head, event = read_end()
+        return cls(head.epoch, head.position, log_cursor(head.epoch, head.position, event))
+
+
+def open_stream(
+    request: HttpRequest, spec: ReaderSpec, query: Query, visibility: Visibility, start: Start
+) -> HttpResponseBase:
+    """A stream of what ``query`` asks for and ``spec`` may see, from ``start`` on.
+
+    Raises ``RateLimited`` beyond ``LIMIT_STREAMS`` or the slots of one owner, ``Unavailable`` if
+    the process has no place for another reader, and ``CursorLost`` if ``start`` is in another log.
     """
     if request.method == "HEAD":
         return StreamingHttpResponse((), content_type=MEDIA_TYPE, headers=HEADERS)
@@ -57,10 +71,10 @@ def open_stream(
         reader = request.META[READER_OF](spec)
     else:
         reader = ThreadReader(spec, request.META.get("gunicorn.socket"))
-    stream = Stream(reader, query, visibility, head, cursor)
+    stream = Stream(reader, query, visibility, start)
     try:
         hub.admit(reader)
-        if hub.epoch != head.epoch:  # the log was replaced after the cursor was read
+        if hub.epoch != start.epoch:  # the log was replaced after the cursor was read
             raise WaitEnded(Wait.REPLICA) if reads_replica() else CursorLost
         # A live server answers with the first page: if that cannot be read, the request is refused.
         return StreamResponse(stream, stream.read() if is_live(request) else None)
@@ -75,20 +89,14 @@ class Stream:
     From then on the hub delivers to ``reader``. In the end ``close`` must be called.
     """
 
-    def __init__(
-        self, reader: Reader, query: Query, visibility: Visibility, head: Head, cursor: str
-    ) -> None:
-        """``query.after`` is where the reader has read to; None begins at the head.
-
-        ``cursor`` is that of this position.
-        """
+    def __init__(self, reader: Reader, query: Query, visibility: Visibility, start: Start) -> None:
         self.reader = reader
-        self._epoch = head.epoch
-        self._position = head.position if query.after is None else query.after
+        self._epoch = start.epoch
+        self._position = start.position  # to which the reader has read
         self._query = replace(query, limit=PAGE_SIZE)
         self._visibility = visibility
         self._topics: tuple[Topic, ...] | None = None  # at the position; None: not known yet
-        self.first = first_frame(cursor)
+        self.first = first_frame(start.cursor)
 
     def read(self) -> bytes | None:
         """The frames that follow; None once the hub delivers, or the stream ended.

@@ -28,15 +28,13 @@ from events.feed import (
     limit_spans,
     limit_to_times,
     read_at,
-    read_end,
     read_head,
     read_page,
 )
-from events.http.cursors import log_cursor
 from events.http.refusals import CsrfFailed, FieldCode, Invalid, found_or_404
 from events.kinds import SUPPRESSED, Kind
 from events.live.frames import Version
-from events.live.opening import open_stream
+from events.live.opening import Start, open_stream
 from events.live.streams import ReaderSpec
 from events.times import to_rfc3339
 from signals.intake.incoming_signal import MAX_SENT_LENGTH
@@ -320,6 +318,4 @@ def _hint_stream(
         is_platform=is_platform,
         version=Version.HINT,
     )
-    head, last = read_end()
-    cursor = log_cursor(head.epoch, head.position, last)
-    return open_stream(request, spec, Query(), visibility, head, cursor)
+    return open_stream(request, spec, Query(), visibility, Start.now())

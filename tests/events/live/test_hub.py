@@ -104,11 +104,12 @@ def joined(hub: Hub, *topics: str | None, version: Version = Version.DESK) -> No
     return reader
 
 
-def opened_stream(reader: Reader, query: Query) -> opening.Stream:
-    """A stream of the whole log for this reader."""
-    head, event = read_end(query.after)
-    cursor = log_cursor(head.epoch, head.position if query.after is None else query.after, event)
-    return opening.Stream(reader, query, lambda window: WHOLE_LOG, head, cursor)
+def opened_stream(reader: Reader, after: int | None = None) -> opening.Stream:
+    """A stream of the whole log for this reader, behind this position."""
+    head, event = read_end(after)
+    position = head.position if after is None else after
+    start = opening.Start(head.epoch, position, log_cursor(head.epoch, position, event))
+    return opening.Stream(reader, Query(), lambda window: WHOLE_LOG, start)
 
 
 def test_everybody_who_sees_an_event_gets_the_same_bytes(hub):
@@ -252,7 +253,7 @@ def test_a_reader_that_catches_up_does_not_read_beyond_the_hub(hub, monkeypatch)
     reader = Noting(a_spec())
     hub.admit(reader)
     a_desk()
-    opened = opened_stream(reader, Query(after=0))
+    opened = opened_stream(reader, after=0)
     assert (opened.read() or b"").count(b"event: desk.created") == 1
 
 
@@ -280,7 +281,7 @@ def test_a_token_that_is_revoked_while_its_reader_catches_up_reads_nothing_more(
     hub.admit(reader)
     tokens.revoke(token=token, actor=SYSTEM)
     a_desk()
-    opened = opened_stream(reader, Query(after=0))
+    opened = opened_stream(reader, after=0)
     hub.moves_on = True
     assert opened.read() is None
     assert len(reader.ends) == 1
@@ -299,7 +300,7 @@ def test_a_stream_of_a_thread_keeps_no_connection_to_the_database(hub, monkeypat
     reader = ThreadReader(a_spec(), None)
     try:
         hub.admit(reader)
-        parts = iter(opened_stream(reader, Query()))
+        parts = iter(opened_stream(reader))
         next(parts)
         reader.deliver(b"id: 1\n\n", 1.0)
         assert next(parts) == b"id: 1\n\n"
