@@ -121,20 +121,16 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         """The heading of the list."""
         return str(self.opts.verbose_name_plural).capitalize()
 
-    def change_view(
-        self,
-        request: HttpRequest,
-        object_id: str,
-        form_url: str = "",
-        extra_context: dict[str, object] | None = None,
+    def render_change_form(
+        self, request: HttpRequest, context: dict[str, Any], *args: Any, **options: Any
     ) -> HttpResponse:
-        row = self.get_object(request, unquote(object_id))
-        context = {
+        row = context["original"]
+        context |= {
             "title": str(self.opts.verbose_name).capitalize(),
-            "tools": self.row_tools(row) if row else [],
-            **(self.row_context(row) if row else {}),
+            "tools": self.row_tools(row),
+            **self.row_context(row),
         }
-        return super().change_view(request, object_id, form_url, context)
+        return super().render_change_form(request, context, *args, **options)
 
     def row_context(self, row: Model) -> dict[str, object]:
         """What the template of the row's page shows beside the fields."""
