@@ -50,27 +50,25 @@ def pending(connection: BaseDatabaseWrapper) -> list[str]:
     return [f"The migration {each.app_label}.{each.name} is not applied." for each, _ in plan]
 
 
-def missing(connection: BaseDatabaseWrapper) -> list[str]:
+def missing(connection: BaseDatabaseWrapper, registry: Apps = apps) -> list[str]:
     """What the models need and the database does not have, in a sentence each."""
-    return list(_missing(connection, stored_models(connection)))
+    models = stored_models(connection, registry)
+    parts = _parts(connection, models)
+    found = list[str]()
+    for model in models:
+        table = model._meta.db_table
+        own = [part for part in parts if part.table == table]
+        if own:
+            found += [*_missing_columns(model, own), *_missing_constraints(model, own)]
+        else:
+            found.append(f"The table {table} is missing.")
+    return found
 
 
 def stored_models(connection: BaseDatabaseWrapper, registry: Apps = apps) -> list[type[Model]]:
     """The models that have a table, with those of many-to-many relations."""
     models = registry.get_models(include_auto_created=True)
     return [model for model in models if model._meta.can_migrate(connection)]
-
-
-def _missing(connection: BaseDatabaseWrapper, models: list[type[Model]]) -> Iterator[str]:
-    parts = _parts(connection, models)
-    for model in models:
-        table = model._meta.db_table
-        own = [part for part in parts if part.table == table]
-        if own:
-            yield from _missing_columns(model, own)
-            yield from _missing_constraints(model, own)
-        else:
-            yield f"The table {table} is missing."
 
 
 def _missing_columns(model: type[Model], parts: list[Part]) -> Iterator[str]:
@@ -129,18 +127,14 @@ def differences(connection: BaseDatabaseWrapper) -> list[str]:
     loader = MigrationLoader(connection)
     known = [node for node in loader.applied_migrations if node in loader.graph.nodes]
     registry = loader.project_state(known).apps
-    models = [
-        model
-        for model in stored_models(connection, registry)
-        if model._meta.app_label in loader.migrated_apps
-    ]
     if len(known) < len(loader.applied_migrations) or _is_read_only(connection):
-        return list(_missing(connection, models))
-    return differences_from(connection, models)
+        return missing(connection, registry)
+    return differences_from(connection, registry)
 
 
-def differences_from(connection: BaseDatabaseWrapper, models: list[type[Model]]) -> list[str]:
+def differences_from(connection: BaseDatabaseWrapper, registry: Apps) -> list[str]:
     """How the database differs from the tables of these models, in a sentence each."""
+    models = stored_models(connection, registry)
     with _made_anew(connection, models) as reference:
         expected = _parts(reference, models)
     return list(_compared(expected, _parts(connection, models)))
