@@ -17,7 +17,7 @@ from events.columns import ToRfc3339
 from events.feed import read_end, read_identity
 from events.http.api_view import ApiResponse, ApiView
 from events.http.cursors import log_cursor, log_position, page_of, scan_cursor, scan_place
-from events.http.parameters import MAX_TEXT_LENGTH, PageParameters
+from events.http.parameters import MAX_TEXT_LENGTH, PageParameters, TextParameter
 from events.http.refusals import CursorLost, FieldCode, Invalid, NotFound
 from events.http.schemas import NextPage, PaperOnly, endpoint
 from events.json_schema import DateTime, Example, JsonSchema
@@ -46,14 +46,10 @@ class DeskParameters(PageParameters):
         required=False,
         help_text="1 for connected desks, 0 for desks that are not.",
     )
-    signal = serializers.CharField(
-        max_length=MAX_TEXT_LENGTH, required=False, help_text="Only desks that this signal filled."
-    )
-    changedSince = serializers.CharField(
-        max_length=MAX_TEXT_LENGTH,
-        required=False,
-        help_text="The asOf of an earlier response: only desks that changed after it. It takes no "
-        "other filter.",
+    signal = TextParameter("Only desks that this signal filled.")
+    changedSince = TextParameter(
+        "The asOf of an earlier response: only desks that changed after it. It takes no other "
+        "filter."
     )
 
     def validate(self, data: dict[str, Any]) -> dict[str, Any]:

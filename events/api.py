@@ -32,11 +32,11 @@ from events.feed import (
 from events.http import limits
 from events.http.api_view import ApiResponse, ApiView
 from events.http.parameters import (
-    MAX_TEXT_LENGTH,
     PageParameters,
     Rfc3339Field,
     StrictIntegerField,
     StrictSerializer,
+    TextParameter,
     contradiction,
 )
 from events.http.refusals import (
@@ -62,8 +62,6 @@ from events.unavailable_reasons import give_way
 
 LAST_EVENT_ID = "Last-Event-ID"
 PAGE_TIME = 30  # seconds, more than a request takes to make a page
-
-
 MAX_WAIT = 25  # seconds
 
 
@@ -76,18 +74,10 @@ class FilterParameters(StrictSerializer):
         default=list,
         help_text="Only events of this kind. Can be repeated.",
     )
-    userId = serializers.CharField(
-        max_length=MAX_TEXT_LENGTH,
-        required=False,
-        help_text="Only what this desk sees, including the fan-outs that filled it.",
-    )
-    signal = serializers.CharField(
-        max_length=MAX_TEXT_LENGTH, required=False, help_text="Only the event of this signal."
-    )
-    botId = serializers.CharField(
-        max_length=MAX_TEXT_LENGTH,
-        required=False,
-        help_text="Only the events of this bot: its signals, refusals, elections and secrets.",
+    userId = TextParameter("Only what this desk sees, including the fan-outs that filled it.")
+    signal = TextParameter("Only the event of this signal.")
+    botId = TextParameter(
+        "Only the events of this bot: its signals, refusals, elections and secrets."
     )
 
 
@@ -121,7 +111,7 @@ class FeedParameters(FilterParameters, PageParameters):
 class StreamParameters(FilterParameters):
     """The query parameters of a stream (contract, section 4, streams)."""
 
-    after = serializers.CharField(max_length=MAX_TEXT_LENGTH, required=False)
+    after = TextParameter()
 
 
 # --- The answer ----------------------------------------------------------------------------------

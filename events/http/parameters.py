@@ -88,6 +88,13 @@ class StrictTextField(serializers.CharField):
         return super().to_internal_value(data)
 
 
+class TextParameter(serializers.CharField):
+    """A text in a query, which may be left out."""
+
+    def __init__(self, help_text: str = "") -> None:
+        super().__init__(max_length=MAX_TEXT_LENGTH, required=False, help_text=help_text)
+
+
 class Rfc3339Field(serializers.DateTimeField):
     """A time in RFC 3339 with ``Z`` or an offset, converted to UTC.
 
@@ -114,10 +121,8 @@ class PageParameters(StrictSerializer):
         default=DEFAULT_PAGE_SIZE,
         help_text="The maximum number of items.",
     )
-    after = serializers.CharField(
-        max_length=MAX_TEXT_LENGTH,
-        required=False,
-        help_text="The value of next from an earlier response. The list continues after it.",
+    after = TextParameter(
+        "The value of next from an earlier response. The list continues after it."
     )
 
 

@@ -16,7 +16,7 @@ from rest_framework.viewsets import ViewSetMixin
 from desks.ids import EXAMPLE_BOT_ID
 from events.http.api_view import ApiResponse, ApiView
 from events.http.bodies import json_body
-from events.http.parameters import MAX_TEXT_LENGTH, StrictSerializer, contradiction
+from events.http.parameters import StrictSerializer, TextParameter, contradiction
 from events.http.refusals import (
     CursorLost,
     FieldCode,
@@ -74,11 +74,7 @@ class SignalParameters(StrictSerializer):
         required=False,
         help_text="Who sent it, if it was not a bot. Only for platform tokens.",
     )
-    botId = serializers.CharField(
-        max_length=MAX_TEXT_LENGTH,
-        required=False,
-        help_text="The bot that sent it. A desk token always names one of its own bots.",
-    )
+    botId = TextParameter("The bot that sent it. A desk token always names one of its own bots.")
 
     def validate(self, data: JsonObject) -> JsonObject:
         if "source" in data and "botId" in data:
