@@ -14,7 +14,6 @@ from django.utils.cache import patch_vary_headers
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
 from rest_framework import serializers
 from rest_framework.request import Request
-from rest_framework.viewsets import ViewSetMixin
 
 from events import replica
 from events.databases import reads_replica
@@ -158,7 +157,7 @@ class Caller(Protocol):
         """Whether its token is still active after a wait."""
 
 
-class EventViewSet(ViewSetMixin, ApiView):
+class EventsView(ApiView):
     """The events of the log that the caller may see."""
 
     tag = "Events"
@@ -193,7 +192,7 @@ class EventViewSet(ViewSetMixin, ApiView):
         },
         refusals=[NotAcceptable, CursorLost],
     )
-    def list(self, request: Request) -> HttpResponseBase:
+    def get(self, request: Request) -> HttpResponseBase:
         """Follow the log.
 
         The ordered log of all events that the caller may see. A platform token sees all of it. A
@@ -366,4 +365,4 @@ def _wait(feed: _Feed, page: Page, waiter: Waiter, seconds: int) -> Page:
     return page
 
 
-urlpatterns = [path("events", EventViewSet.as_view({"get": "list"}), name="events")]
+urlpatterns = [path("events", EventsView.as_view(), name="events")]

@@ -45,7 +45,6 @@ class ApiView(APIView):
 
     def dispatch(self, request: HttpRequest, *args: str, **kwargs: str) -> HttpResponseBase:
         """Raises what the middleware turns into a response (``config.problems``)."""
-        self.args, self.kwargs = args, kwargs
         self.request = self.initialize_request(request, *args, **kwargs)
         return self.respond()
 
