@@ -363,13 +363,13 @@ def _range_condition(branch: IndexRange, order: str) -> tuple[str, list[str | in
     return where, [value, of_second, begin, of_second]
 
 
-TIME_IN_THE_MIDDLE = f"(SELECT at FROM {Event._meta.db_table} WHERE position = (low + high) / 2)"
+TIME_IN_THE_MIDDLE = f"(SELECT at FROM {EVENT_TABLE} WHERE position = (low + high) / 2)"
 # A binary search for each time, all in one statement: it reads about log2(head) events by their
 # primary key. ``low`` never passes the position that is searched for.
 SEARCH_TIMES = f"""
 WITH RECURSIVE search (number, time, low, high) AS (
     SELECT number, time, CAST(1 AS bigint), head.position + 1
-    FROM {Head._meta.db_table} AS head, ({{asked}}) AS asked
+    FROM {HEAD} AS head, ({{asked}}) AS asked
     UNION ALL
     SELECT number, time,
            CASE WHEN {TIME_IN_THE_MIDDLE} < time THEN (low + high) / 2 + 1 ELSE low END,

@@ -77,20 +77,19 @@ def consume(name: str, client_id: str) -> Budget | None:
     return consume_all([(name, client_id)])
 
 
-def consume_all(keys: Iterable[LimitKey], *, with_room: Iterable[LimitKey] = ()) -> Budget | None:
+def consume_all(keys: list[LimitKey], *, with_room: Iterable[LimitKey] = ()) -> Budget | None:
     """Counts one request against several limits; returns the most restrictive, None if all are off.
 
     Raises ``RateLimited`` if one of them, or of the limits ``with_room``, is reached, and counts
     nothing then. Exception: a request that loses a race for the last place is still counted by the
     limits checked before.
     """
-    limited = [(name, client_id) for name, client_id in keys if _limit(name)]
-    before = [budget(name, client_id) for name, client_id in limited]
+    before = [budget(name, client_id) for name, client_id in keys]
     others = [budget(name, client_id) for name, client_id in with_room]
     tightest = most_restrictive([*before, *others])
     if tightest is not None and not tightest.remaining:
         raise _rate_limited(tightest)
-    for name, client_id in limited:
+    for name, client_id in keys:
         if not try_consume(name, client_id):
             raise _rate_limited(budget(name, client_id))
     after = [replace(each, remaining=each.remaining - 1) for each in before if each]
@@ -183,10 +182,9 @@ def _limit(name: str) -> RateLimitItem | None:
 
 @functools.cache
 def store(url: str) -> Storage:
-    """The store at this URL."""
+    """The store at this URL. That in memory ignores the timeouts."""
     timeouts = {"socket_timeout": TIMEOUT, "socket_connect_timeout": TIMEOUT}
-    options = {} if url == IN_MEMORY else timeouts
-    return cast(Storage, storage_from_string(url, wrap_exceptions=True, **options))
+    return cast(Storage, storage_from_string(url, wrap_exceptions=True, **timeouts))
 
 
 def _run(name: str, operation: Callable[[RateLimiter], Result]) -> Result:
