@@ -92,7 +92,10 @@ def pill(words: str, look: str = "") -> SafeString:
 
 @functools.cache
 def api_formatted(field: "Field[Any, Any]") -> Callable[[Model], Any]:
-    """A column that shows a choice as the API does, a time as every page does, and yes or no."""
+    """A column that shows a choice as the API does, a time as every page does, and yes or no.
+
+    It is made once: Django looks for a page's columns among those that are read-only.
+    """
 
     @admin.display(description=field.verbose_name)
     def format_value(row: Model) -> Any:
