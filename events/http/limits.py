@@ -120,16 +120,12 @@ def count_made(name: str, user_id: str) -> Budget | None:
 
 def try_consume(name: str, client_id: str) -> bool:
     """Counts one request against a limit. Returns False if the limit is reached."""
-    limit = _limit(name)
-    return limit is None or _run(name, lambda limiter: limiter.hit(limit, name, client_id))
+    return _on_store(lambda store: _hit(store, name, client_id))
 
 
 def try_consume_in_process(name: str, client_id: str) -> bool:
     """The same, counted in this process only: asks no store, so it may run under the log's lock."""
-    limit = _limit(name)
-    return limit is None or _in_memory(
-        lambda store: _limiter(store, name).hit(limit, name, client_id)
-    )
+    return _in_memory(lambda store: _hit(store, name, client_id))
 
 
 @contextmanager
@@ -155,7 +151,7 @@ def budget(name: str, client_id: str) -> Budget | None:
     limit = _limit(name)
     if limit is None:
         return None
-    stats = _run(name, lambda limiter: limiter.get_window_stats(limit, name, client_id))
+    stats = _on_store(lambda store: _limiter(store, name).get_window_stats(limit, name, client_id))
     window = limit.get_expiry()
     untouched = stats.remaining == limit.amount
     resets_in = window if untouched else max(1, math.ceil(stats.reset_time - time.time()))
@@ -187,8 +183,9 @@ def store(url: str) -> Storage:
     return cast(Storage, storage_from_string(url, wrap_exceptions=True, **timeouts))
 
 
-def _run(name: str, operation: Callable[[RateLimiter], Result]) -> Result:
-    return _on_store(lambda store: operation(_limiter(store, name)))
+def _hit(store: Storage, name: str, client_id: str) -> bool:
+    limit = _limit(name)
+    return limit is None or _limiter(store, name).hit(limit, name, client_id)
 
 
 def _limiter(store: Storage, name: str) -> RateLimiter:
