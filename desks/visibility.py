@@ -1,7 +1,7 @@
 """What a desk may see of the log: its spans.
 
 A desk sees its own events, public events, and the events of a card while its election on that card
-stands. This finds it in the tables, for a page of the log. ``events.live.hub.topic_changes`` finds
+stands. This finds it in the tables, for a page of the log. ``events.live.hub.topic_change`` finds
 it in the events, for a reader that follows the log as it grows. Both say the same.
 """
 

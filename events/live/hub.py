@@ -10,7 +10,7 @@ import threading
 import time
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from itertools import cycle
 from operator import attrgetter
@@ -67,40 +67,37 @@ class Change(NamedTuple):
     readers_of: str | None = None
 
 
-def topic_changes(event: Event) -> Sequence[Change]:
-    """Which readers begin or cease to see a card's topic behind this event."""
+def topic_change(event: Event) -> Change | None:
+    """Which readers begin or cease to see a card's topic behind this event. None: nobody does."""
     if event.kind not in (Kind.ELECTION_MADE, Kind.ELECTION_WITHDRAWN, Kind.CARD_RETIRED):
-        return ()
+        return None
     card_id = event.content["data"].get("cardId")
     if card_id is None:  # an election on a bot
-        return ()
+        return None
     if event.kind == Kind.CARD_RETIRED:
-        return (Change(card_id, opens=False),)
-    return (Change(card_id, opens=event.kind == Kind.ELECTION_MADE, readers_of=event.topic),)
+        return Change(card_id, opens=False)
+    return Change(card_id, opens=event.kind == Kind.ELECTION_MADE, readers_of=event.topic)
 
 
-def changed(topics: tuple[Topic, ...], changes: Iterable[Change]) -> tuple[Topic, ...]:
-    """The topics of one reader after these changes."""
-    for change in changes:
-        if change.readers_of is not None and change.readers_of not in topics:
-            continue
-        topics = tuple(topic for topic in topics if topic != change.topic)
-        if change.opens:
-            topics = (*topics, change.topic)
-    return topics
+def changed(topics: tuple[Topic, ...], change: Change | None) -> tuple[Topic, ...]:
+    """The topics of one reader after this change."""
+    if change is None or (change.readers_of is not None and change.readers_of not in topics):
+        return topics
+    topics = tuple(topic for topic in topics if topic != change.topic)
+    return (*topics, change.topic) if change.opens else topics
 
 
 class LiveEvent:
     """An event, each of its versions, which is encoded once, and what it changes."""
 
-    __slots__ = ("_epoch", "_frames", "at", "changes", "event", "position", "topic")
+    __slots__ = ("_epoch", "_frames", "at", "change", "event", "position", "topic")
 
     def __init__(self, event: Event, epoch: str) -> None:
         self.event = event
         self.position, self.topic = event.position, event.topic
         self.at = event.at.timestamp()
         self._epoch = epoch
-        self.changes = topic_changes(event)
+        self.change = topic_change(event)
         self._frames: dict[Version, bytes] = {}
 
     def frame(self, version: Version) -> bytes:
@@ -185,7 +182,7 @@ class Recent:
             if (sees_all or live.topic in topics) and live.passes(spec):
                 found.append(live)
                 size += len(live.frame(spec.version))
-            topics = changed(topics, live.changes)
+            topics = changed(topics, live.change)
             if size >= PART:
                 end = live.position
                 break
@@ -283,11 +280,10 @@ class Topics:
         if topic is not ALL_TOPICS:
             yield from self._readers.get(ALL_TOPICS, ())
 
-    def apply(self, changes: Iterable[Change]) -> None:
+    def apply(self, change: Change) -> None:
         """Changes what the readers see, from the next event on."""
-        for change in changes:
-            for reader in list(self._readers.get(change.readers_of or change.topic, ())):
-                self.show(reader, changed(reader.topics, [change]))
+        for reader in list(self._readers.get(change.readers_of or change.topic, ())):
+            self.show(reader, changed(reader.topics, change))
 
 
 class Roster:
@@ -553,7 +549,8 @@ class Hub:
             live = LiveEvent(event, self.epoch)
             for reader in self._roster.topics.readers_of(live.topic):
                 live.give_to(reader)
-            self._roster.topics.apply(live.changes)
+            if live.change is not None:
+                self._roster.topics.apply(live.change)
             self._recent.append(live)
         losses.memory.note(event, self.epoch)
 
