@@ -232,8 +232,8 @@ def replay(*, webhook: Subscription, since: datetime, actor: Actor) -> Subscript
 def skip(*, webhook: Subscription, actor: Actor, until: int) -> int | None:
     """Skips what waits up to this position, as a move of the cursor.
 
-    Returns the number of these events: None if they are more than ``MAX_LAG`` or were not all
-    found, or if the cursor is lost. What was delivered meanwhile is not sent again. If nothing
+    Returns the number of these events, counted to one more than ``MAX_LAG``: None if they were not
+    all found, or if the cursor is lost. What was delivered meanwhile is not sent again. If nothing
     waits, nothing changes. The next event is tried at once, but the failures stay: that something
     is skipped mends nothing.
     """
@@ -250,18 +250,20 @@ def skip(*, webhook: Subscription, actor: Actor, until: int) -> int | None:
             return 0  # something else waits now
         left = [position for position in ahead.kinds if row.cursor_position < position <= until]
         if is_counted and not left:
-            if ahead.more:  # the next look begins where this one ended
-                update(row, cursor_position=max(row.cursor_position, until))
-            return 0
+            if not ahead.more:
+                return 0
+            # The next look begins where this one ended.
+            update(row, cursor_position=max(row.cursor_position, until))
+            return None
         cursor = max(row.cursor_position, cursor)
         if not is_counted and len(left) <= MAX_LAG:
             _move(turn, row, head.epoch, cursor, {"not_before": None}, position=until)
             return None
-        skipped = len(left) if len(left) <= MAX_LAG else None
         # The revision stays: what a runner delivers meanwhile is delivered.
         update(row, cursor_position=cursor, not_before=None, next_attempt_at=turn.at)
+        skipped = len(left) if len(left) <= MAX_LAG else None
         append(turn, Kind.SUBSCRIPTION_REWOUND, row, position=until, skipped=skipped)
-    return skipped
+    return len(left)
 
 
 def _has_more(row: Subscription, after: int) -> bool:

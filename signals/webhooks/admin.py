@@ -21,7 +21,6 @@ from signals.webhooks.pages import (
     AgainForm,
     ChangeForm,
     SkipForm,
-    Waiting,
     WebhookForm,
     attempts_of,
     in_words,
@@ -29,6 +28,8 @@ from signals.webhooks.pages import (
     press,
     receivers,
     send_again,
+    was_skipped,
+    what_is_skipped,
 )
 from tokens.admin import CreateCredentialPage, OwnerFilter
 from tokens.forms import SecretForm
@@ -135,14 +136,12 @@ class SkipWaiting(OfThePlatform):
         return {"until": read_head().position}
 
     def consequences(self) -> list[str]:
-        waiting = Waiting.of(self.row, read_head().position)
-        return [NOTHING_WAITS] if waiting.is_nothing else [*waiting.sentences()]
+        return [*what_is_skipped(self.row, read_head().position)] or [NOTHING_WAITS]
 
     def perform(self, form: SkipForm) -> HttpResponse:
         until = min(form.cleaned_data["until"], read_head().position)
-        waiting = Waiting.of(self.row, until)
         skipped = actions.skip(webhook=self.row, actor=self.actor, until=until)
-        return self.redirect_to_row(self.row, waiting.done(skipped))
+        return self.redirect_to_row(self.row, was_skipped(skipped))
 
 
 class RemoveWebhook(OfThePlatform):

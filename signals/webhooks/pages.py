@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from django import forms
 from django.conf import settings
@@ -114,9 +114,9 @@ def counted(kinds: Collection[str]) -> str:
     return f"{number_of(len(kinds))} ({', '.join(parts)})"
 
 
-def number_of(events: int | None) -> str:
-    """So many events in words. None stands for more than anybody counts."""
-    if events is None:
+def number_of(events: int) -> str:
+    """So many events in words. Beyond ``MAX_LAG`` nobody counts them."""
+    if events > MAX_LAG:
         return f"More than {MAX_LAG:,} events"
     return f"{events} event{'' if events == 1 else 's'}"
 
@@ -479,17 +479,17 @@ def skip(request: HttpRequest, desk: Desk, webhook_id: str) -> HttpResponse:
     until = actions.next_position(webhook) if is_next else read_head().position
     if request.method == "POST":
         until = _position(request.POST.get("until", ""))
-    waiting = Waiting.of(webhook, until)
-    if request.method != "POST" and waiting.is_nothing:
+    consequences = what_is_skipped(webhook, until)
+    if request.method != "POST" and not consequences:
         messages.success(request, NOTHING_WAITS)
         return redirect("webhook", webhook_id)
     return ask(
         request,
         "Skip the next event?" if is_next else "Skip everything that waits?",
-        *waiting.sentences(),
+        *consequences,
         act="Skip",
         perform=lambda: actions.skip(webhook=webhook, actor=desk.actor, until=until),
-        done=waiting.done,
+        done=was_skipped,
         back=(webhook.name or webhook.host, reverse("webhook", args=[webhook_id])),
         form=SkipForm(initial={"until": until}),
     )
@@ -500,43 +500,29 @@ NOT_COUNTED = (
     "How many events wait is not known: too many that this webhook does not get come before them."
 )
 LOST = "The position of the last delivery is lost. Deliveries continue with the next event."
+NOT_SENT = "What is skipped is not sent any more, unless you send it again."
 
 
-@dataclass(frozen=True)
-class Waiting:
-    """What waits for a webhook, as its owner is asked before it is skipped."""
+def what_is_skipped(webhook: Subscription, until: int) -> tuple[str, ...]:
+    """What to say before what waits up to this position is skipped; nothing if nothing waits."""
+    if webhook.cursor_epoch != read_head().epoch:
+        return LOST, NOT_SENT
+    ahead = webhook.ahead()
+    kinds = [kind for position, kind in ahead.kinds.items() if position <= until]
+    if len(kinds) > MAX_LAG:
+        return f"This skips {number_of(len(kinds)).lower()}.", NOT_SENT
+    if ahead.more and not (kinds and ahead.examined >= until):
+        return NOT_COUNTED, NOT_SENT
+    return (f"This skips {counted(kinds)}.", NOT_SENT) if kinds else ()
 
-    kinds: list[str]
-    is_lost: bool  # the cursor is
-    is_counted: bool
 
-    @classmethod
-    def of(cls, webhook: Subscription, until: int) -> Self:
-        """What waits up to this position."""
-        ahead = webhook.ahead()
-        kinds = [kind for position, kind in ahead.kinds.items() if position <= until]
-        is_examined = not ahead.more or (bool(kinds) and ahead.examined >= until)
-        is_lost = webhook.cursor_epoch != read_head().epoch
-        return cls(kinds, is_lost, is_examined or len(kinds) > MAX_LAG)
-
-    @property
-    def is_nothing(self) -> bool:
-        return self.is_counted and not (self.kinds or self.is_lost)
-
-    def sentences(self) -> tuple[str, str]:
-        """What to say before it is skipped."""
-        what = counted(self.kinds) if len(self.kinds) <= MAX_LAG else number_of(None).lower()
-        known = f"This skips {what}." if self.is_counted else NOT_COUNTED
-        unsent = "What is skipped is not sent any more, unless you send it again."
-        return LOST if self.is_lost else known, unsent
-
-    def done(self, skipped: int | None) -> str:
-        """What to say after so many events were skipped."""
-        if self.is_lost or not self.is_counted:
-            return "Skipped."
-        if skipped == 0:
-            return NOTHING_WAITS
-        return f"{number_of(skipped)} {'was' if skipped == 1 else 'were'} skipped."
+def was_skipped(events: int | None) -> str:
+    """What to say after so many events were skipped; None if they were not counted."""
+    if events is None:
+        return "Skipped."
+    if events == 0:
+        return NOTHING_WAITS
+    return f"{number_of(events)} {'was' if events == 1 else 'were'} skipped."
 
 
 def _limit_of_act(request: HttpRequest) -> str:
