@@ -67,9 +67,9 @@ def create(
     *,
     desk: Desk | None,
     url: str,
-    kinds: Sequence[str],
     actor: Actor,
     name: str = "",
+    kinds: Sequence[str] = (),
     bot: str = "",
     idempotency_key: str | None = None,
 ) -> tuple[str, Subscription]:

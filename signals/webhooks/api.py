@@ -125,11 +125,17 @@ class NewSubscription(StrictSerializer):
         help_text=KINDS_HELP,
     )
     botId = StrictTextField(
+        source="bot",
         max_length=MAX_TEXT_LENGTH,
         required=False,
         allow_null=True,
         help_text="Only events of this bot are delivered. Null for no such limit.",
     )
+
+    def validate(self, data: dict[str, Any]) -> dict[str, Any]:
+        """What was sent, as the arguments of an action: these take an empty value for null."""
+        empty = {"name": "", "kinds": [], "bot": ""}
+        return {name: empty[name] if value is None else value for name, value in data.items()}
 
 
 class SubscriptionChange(NewSubscription):
@@ -147,7 +153,7 @@ class SubscriptionChange(NewSubscription):
         if not data:
             detail = {"url": "Send name, url, kinds, botId or paused."}
             raise serializers.ValidationError(detail, code=FieldCode.REQUIRED)
-        return data
+        return super().validate(data)
 
 
 class SecretReplacement(StrictSerializer):
@@ -329,14 +335,10 @@ class SubscriptionViewSet(ViewSetMixin, ApiView):
         Deliveries begin with the next event, once the URL has answered a signed test with 2xx and
         the proof that it knows the secret. The secret is shown only once.
         """
-        data = NewSubscription.read(_body(request))
         secret, made = actions.create(
             desk=self.desk,
-            name=data.get("name") or "",
-            url=data["url"],
-            kinds=data.get("kinds") or [],
-            bot=data.get("botId") or "",
             actor=self.actor,
+            **NewSubscription.read(_body(request)),
             idempotency_key=_idempotency_key(request),
         )
         if secret:  # otherwise the request repeated its key, and made nothing
@@ -367,15 +369,7 @@ class SubscriptionViewSet(ViewSetMixin, ApiView):
         however long it was.
         """
         data = SubscriptionChange.read(_body(request))
-        changed = actions.change(
-            webhook=self.found(subscription_id),
-            actor=self.actor,
-            name=(data["name"] or "") if "name" in data else None,
-            url=data.get("url"),
-            kinds=(data["kinds"] or []) if "kinds" in data else None,
-            bot=(data["botId"] or "") if "botId" in data else None,
-            paused=data.get("paused"),
-        )
+        changed = actions.change(webhook=self.found(subscription_id), actor=self.actor, **data)
         return ApiResponse(record_of(changed))
 
     @endpoint(
