@@ -89,10 +89,11 @@ def spend(
 ) -> tuple[list[Names], set[str]]:
     """Which of these messages may be sent now, and the rates that refuse others.
 
-    ``intervals`` has the time between two messages of each rate that is kept. The first messages
-    come first. A rate that another process counts at this moment refuses, too. ``now`` is the
-    database's time if it is not given.
+    ``intervals`` has the time between two messages of each rate; a rate of zero refuses nothing.
+    The first messages come first. A rate that another process counts at this moment refuses, too.
+    ``now`` is the database's time if it is not given.
     """
+    intervals = {name: between for name, between in intervals.items() if between}
     granted, used_up, free = [], set[str](), dict[str, int]()
     with transaction.atomic():
         rows = _locked(intervals.keys(), Value(now) if now else Now())
@@ -122,9 +123,6 @@ def _allow(row: Any, interval: timedelta, most: int) -> int:
 
     What was not used in the last second is saved up, and no more.
     """
-    if not interval:
-        row.used_until = row.clock
-        return most
     saved_up = row.clock - max(interval, SAVED_UP)
     row.used_until = max(row.used_until or saved_up, saved_up)
     allowed: int = (row.clock - row.used_until) // interval

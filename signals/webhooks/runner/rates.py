@@ -42,10 +42,9 @@ def rate_names(host: str, desk_id: int) -> RateNames:
 def take(wanted: Sequence[RateNames]) -> tuple[list[RateNames], set[str]]:
     """Which of these may be sent now, and the rates that refuse others."""
     of_host, of_desk = _intervals()
-    intervals = {names.host: of_host for names in wanted} | {
-        names.desk: of_desk for names in wanted
-    }
-    return spend(wanted, {name: between for name, between in intervals.items() if between})
+    hosts = {names.host: of_host for names in wanted}
+    desks = {names.desk: of_desk for names in wanted}
+    return spend(wanted, hosts | desks)
 
 
 def forget_old() -> None:

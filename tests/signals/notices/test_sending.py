@@ -129,6 +129,12 @@ class TestPace:
                 clock.shift(SECOND)
         assert taken == [3, 3, 3, 1, 0, 0]
 
+    def test_without_a_pace_all_are_taken(self, member, settings):
+        settings.NOTICE_RATE = "off"
+        for _ in range(10):
+            a_notice(member)
+        assert len(take(MAIL, timezone.now())) == 10
+
     def test_a_minute_without_notices_saves_up_a_second_only(self, member, settings):
         settings.NOTICE_RATE = "2/second"
         with time_machine.travel(timezone.now(), tick=False) as clock:
