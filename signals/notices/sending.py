@@ -27,7 +27,7 @@ from django.utils.safestring import SafeString
 
 from desks.models import Chat, QueuedNotice
 from desks.models.notice import LAST, MAIL, NO_MORE, OF_A_DESK, OF_STAFF, NoticeKind
-from signals.outbound.schedule import NOTICES, interval, spend
+from signals.outbound.schedule import NOTICES, interval, pause_after, spend
 
 RATE = "notices by "  # the name of a rate: then the channel
 CHAT_RATE = "25/second"  # of each service
@@ -167,7 +167,7 @@ def retry(notice: QueuedNotice, now: datetime) -> bool:
     if notice.attempts > MOST_ATTEMPTS:
         own.delete()
         return False
-    own.update(due_at=now + NOTICES.pauses[notice.attempts - 2])
+    own.update(due_at=now + pause_after(notice.attempts - 1, NOTICES))
     return True
 
 

@@ -50,15 +50,11 @@ NOTICES = Retries(
 )
 
 
-def pause_after(failures: int, retries: Retries, asked: float | None = None) -> timedelta:
-    """The time until the next attempt after this many failures in a row, at least one.
-
-    A receiver can ask for a longer one (``asked``, in seconds), not for a shorter one.
-    """
+def pause_after(failures: int, retries: Retries) -> timedelta:
+    """The time until the next attempt after this many failures in a row, at least one."""
     usual = retries.pauses[min(failures, len(retries.pauses)) - 1]
     least, most = 1 - retries.jitter, 1 + retries.jitter
-    spread = random.uniform(least, most)  # noqa: S311 - no secret  # nosec B311
-    return max(usual * spread, asked_pause(asked))
+    return usual * random.uniform(least, most)  # noqa: S311 - no secret  # nosec B311
 
 
 def asked_pause(asked: float | None) -> timedelta:

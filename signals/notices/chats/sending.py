@@ -140,10 +140,10 @@ def _failed(chat: Chat, notice: QueuedNotice, answer: Answer, now: datetime) -> 
 
 def _pause_after(failures: int, answer: Answer) -> timedelta:
     """How long to wait. A service that limits its rate says how long, which may be short."""
-    asked = answer.retry_after
+    asked = asked_pause(answer.retry_after)
     if answer.status == HTTPStatus.TOO_MANY_REQUESTS and asked:
-        return asked_pause(asked)
-    return pause_after(failures, NOTICES, asked)
+        return asked
+    return max(asked, pause_after(failures, NOTICES))
 
 
 def _turn_off(chat: Chat, problem: Problem, now: datetime) -> None:
