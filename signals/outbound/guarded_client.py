@@ -28,7 +28,7 @@ TIMEOUT = 10.0  # seconds for resolving, connecting, sending and the answer toge
 CONNECT_TIMEOUT = 3.0  # seconds for one of several addresses
 KEEP_ALIVE = 55.0  # seconds that an idle connection is kept
 KEPT_BODY = 1024  # bytes of an answer that are read and kept
-USER_AGENT = "Signal-Intermediary-Service"
+HEADERS = (("User-Agent", "Signal-Intermediary-Service"), ("Content-Type", "application/json"))
 
 
 class _ForbiddenAddressError(httpcore2.ConnectError):
@@ -103,7 +103,7 @@ class Endpoint:
             await connection.aclose()
 
     async def send(self, body: bytes, headers: Mapping[str, str]) -> Answer:
-        """Sends a POST once. Never raises for what the other side does."""
+        """Sends a POST of JSON once. Never raises for what the other side does."""
         if self._target is None:
             return Answer(error=Fault.FORBIDDEN)
         started = time.monotonic()
@@ -140,7 +140,7 @@ class Endpoint:
         headers: Mapping[str, str],
     ) -> Answer:
         """Sends the message and reads the beginning of the answer."""
-        given = [("Host", target.authority), ("User-Agent", USER_AGENT), *headers.items()]
+        given = [("Host", target.authority), *HEADERS, *headers.items()]
         start = b""
         async with connection.stream("POST", _url(target), headers=given, content=body) as answer:
             async for chunk in answer.aiter_stream():
@@ -182,13 +182,11 @@ class Client:
     def endpoint(self, url: str, *, keep: int = KEPT_BODY) -> Endpoint:
         return Endpoint(url, self._resolver, self._context, keep)
 
-    async def send(
-        self, url: str, body: bytes, headers: Mapping[str, str], *, keep: int = KEPT_BODY
-    ) -> Answer:
+    async def send(self, url: str, body: bytes, *, keep: int = KEPT_BODY) -> Answer:
         """Sends one POST on a connection of its own."""
         endpoint = self.endpoint(url, keep=keep)
         try:
-            return await endpoint.send(body, headers)
+            return await endpoint.send(body, {})
         finally:
             await endpoint.close()
 

@@ -104,7 +104,6 @@ def signed_headers(message: Message, secrets: Sequence[str], at: float) -> dict[
     timestamp = str(int(at))
     signed = f"{message.id}.{timestamp}.".encode() + message.body
     return {
-        "Content-Type": "application/json",
         "webhook-id": message.id,
         "webhook-timestamp": timestamp,
         "webhook-signature": " ".join(_signature(secret, signed) for secret in secrets),

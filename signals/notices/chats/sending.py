@@ -31,7 +31,6 @@ CLOSED = (401, 403, 404, 410)  # the chat is gone, or closed to us
 # With 401 and 404, Telegram speaks of the operator's bot, not of the chat.
 CLOSED_AT = {Service.TELEGRAM: (403,)}
 NOT_TAKEN = (400, 413, 422)  # this message, not the next one
-HEADERS = {"Content-Type": "application/json"}
 
 logger = logging.getLogger(__name__)
 
@@ -89,7 +88,7 @@ async def send_to_chat(client: Client, notice: QueuedNotice) -> Answer:
     except KeyLostError:
         return Answer(error=Fault.FORBIDDEN)
     request = services.request_of(chat.service, url, notice.subject, notice.body)
-    answer = await client.send(request.url, request.body, HEADERS)
+    answer = await client.send(request.url, request.body)
     if chat.service == Service.TELEGRAM and answer.retry_after is None:
         return replace(answer, retry_after=services.read_pause(answer.start))
     return answer

@@ -37,7 +37,6 @@ WAIT = 5  # seconds for news; the client allows 10 in all
 LIMIT = 5  # updates at a time: a long message with all that it quotes takes 200 KiB
 MOST_BYTES = 1024 * 1024
 PAUSE = 15.0  # seconds after a failure, or while another process polls
-HEADERS = {"Content-Type": "application/json"}
 
 log = logging.getLogger(__name__)
 
@@ -111,7 +110,7 @@ async def poll_once(client: Client, holder: str, wait: int = WAIT) -> bool:
         return False
     asked = {"offset": offset, "timeout": wait, "limit": LIMIT, "allowed_updates": ["message"]}
     body = json.dumps(asked).encode()
-    answer = await client.send(services.bot_url("getUpdates"), body, HEADERS, keep=MOST_BYTES)
+    answer = await client.send(services.bot_url("getUpdates"), body, keep=MOST_BYTES)
     updates = read_updates(answer.start) if answer.is_success else None
     if updates is None:
         log.warning("Telegram's updates were not read (%s).", answer.status or answer.error)

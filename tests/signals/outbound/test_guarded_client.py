@@ -52,7 +52,7 @@ def unknown(host, port):
 
 def post(url, lookup=None, context=None):
     lookup = lookup or resolving_to([])
-    return asyncio.run(Client(lookup, context).send(url, BODY, HEADERS))
+    return asyncio.run(Client(lookup, context).send(url, BODY))
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ class TestForbidden:
         with silent_port() as (port, arrived):
             monkeypatch.setattr(addresses, "OPEN_PORTS", (port,))
             for url in (f"https://{host}:{port}/", f"http://{host}:{port}/"):
-                answer = asyncio.run(Client().send(url, BODY, HEADERS))
+                answer = asyncio.run(Client().send(url, BODY))
                 assert answer.error in {Fault.FORBIDDEN, Fault.DNS}
         assert arrived == []
 
@@ -178,14 +178,21 @@ class TestOneOpen:
 @pytest.mark.usefixtures("both_open")
 class TestSending:
     def test_it_posts_the_body_with_the_host_and_the_headers_and_nothing_else(self):
+        async def once(url):
+            line = Client(resolving_to([LOOPBACK])).endpoint(url)
+            answer = await line.send(BODY, HEADERS)
+            await line.close()
+            return answer
+
         with endpoint(reply(200, b"thanks")) as heard:
-            answer = post(heard.url("/a/b?c=d", host=NAME), resolving_to([LOOPBACK]))
+            answer = asyncio.run(once(heard.url("/a/b?c=d", host=NAME)))
         assert (answer.status, answer.start, answer.error) == (200, b"thanks", None)
         (request,) = heard.requests
         assert (request.path, request.body) == ("/a/b?c=d", BODY)
         assert request.headers == {
             "host": f"{NAME}:{heard.port}",
-            "user-agent": guarded_client.USER_AGENT,
+            "user-agent": "Signal-Intermediary-Service",
+            "content-type": "application/json",
             "content-length": str(len(BODY)),
             **HEADERS,
         }
