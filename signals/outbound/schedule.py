@@ -10,16 +10,14 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple, TypeVar
 
 from django.db import models, transaction
-from django.db.models import Q, QuerySet, Value
+from django.db.models import QuerySet, Value
 from django.db.models.functions import Now
-from django.utils import timezone
 from limits import parse
 
 from events.http.limits import OFF
 from events.statements import listed
 
 LONGEST_PAUSE = timedelta(days=1)  # for a receiver that asks for more
-OLD = timedelta(hours=1)  # of a rate that nobody used since
 SAVED_UP = timedelta(seconds=1)
 
 # The names of the rates against which a message counts.
@@ -137,16 +135,3 @@ def _locked(names: Collection[str], clock: Value | Now) -> dict[str, Any]:
 def _lock(names: Iterable[str], clock: Value | Now) -> QuerySet[Any]:
     rows = Rate.objects.filter(name__in=listed(names)).annotate(clock=clock)
     return rows.order_by("name").select_for_update(skip_locked=True, of=("self",))
-
-
-def forget_unused(beginning: str, longest: timedelta) -> None:
-    """Deletes rates whose names begin so and that nobody used for long: they say nothing.
-
-    ``longest`` is the longest interval of theirs. It waits for no row that is in use, which could
-    wait for one that is about to be deleted.
-    """
-    old = Q(used_until=None) | Q(used_until__lt=timezone.now() - max(OLD, longest))
-    with transaction.atomic():
-        rows = Rate.objects.filter(old, name__startswith=beginning)
-        rows = rows.select_for_update(skip_locked=True, of=("self",))
-        Rate.objects.filter(name__in=listed([row.name for row in rows])).delete()

@@ -15,12 +15,17 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from django.conf import settings
+from django.db import transaction
+from django.db.models import Q
+from django.utils import timezone
 
 from events.http.limits import OFF
+from events.statements import listed
 from signals.outbound.database import in_database
-from signals.outbound.schedule import forget_unused, interval, spend
+from signals.outbound.schedule import Rate, interval, spend
 
 NAME_PREFIX = "webhooks "  # the beginning of the name of a rate
+OLD = timedelta(hours=1)  # of a rate that nobody used since
 MAX_WAIT = 2.0  # seconds that a session waits: meanwhile it keeps others from having one
 GRANT_INTERVAL = 0.01  # seconds between two looks, so that one transaction counts for many sessions
 RECHECK_INTERVAL = 0.1  # seconds until the next look while a rate is used up, on average
@@ -48,8 +53,15 @@ def take(wanted: Sequence[RateNames]) -> tuple[list[RateNames], set[str]]:
 
 
 def forget_old() -> None:
-    """Deletes the rates of hosts and desks to which nothing was sent for long."""
-    forget_unused(NAME_PREFIX, max(_intervals()))
+    """Deletes the rates of hosts and desks to which nothing was sent for long: they say nothing.
+
+    It waits for no row that is in use, which could wait for one that is about to be deleted.
+    """
+    old = Q(used_until=None) | Q(used_until__lt=timezone.now() - max(OLD, *_intervals()))
+    with transaction.atomic():
+        rows = Rate.objects.filter(old, name__startswith=NAME_PREFIX)
+        rows = rows.select_for_update(skip_locked=True, of=("self",))
+        Rate.objects.filter(name__in=listed([row.name for row in rows])).delete()
 
 
 def _intervals() -> tuple[timedelta, timedelta]:
