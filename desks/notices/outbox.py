@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from copy import copy
 from datetime import datetime
 
-from django.db import transaction
 from django.db.models import Count
 
 from desks.models import Chat, NoticeChoice, QueuedNotice
@@ -19,9 +18,24 @@ MAX_WAITING_OF_CHAT = 100  # what comes after them is only mailed
 
 
 def write(notices: Iterable[QueuedNotice]) -> None:
-    """Writes notices for every channel, but not those of a kind that the reader has turned off."""
-    with transaction.atomic(savepoint=False):
-        _insert(unless_off(notices))
+    """Writes notices, but not those of a kind that the reader has turned off.
+
+    Each is a row for the mail, and one for each chat of its reader that is on. One for an address
+    of its own goes to no chat. It takes at most three statements, because it may run under the
+    lock of the log.
+    """
+    rows, of_reader = unless_off(notices), defaultdict[int, list[QueuedNotice]](list)
+    for notice in rows:
+        if not notice.address:
+            of_reader[notice.user_id].append(notice)
+    chats = Chat.objects.filter(user__in=of_reader, problem="").order_by("pk")
+    found = chats.values_list("pk", "user_id", "service").annotate(Count("queued_notices"))
+    for chat_id, user_id, service, waiting in found:
+        for notice in of_reader[user_id][: max(0, MAX_WAITING_OF_CHAT - waiting)]:
+            row = copy(notice)
+            row.channel, row.chat_id = service, chat_id
+            rows.append(row)
+    QueuedNotice.objects.bulk_create(rows)
 
 
 def write_security(
@@ -49,24 +63,3 @@ def unless_off(notices: Iterable[QueuedNotice]) -> list[QueuedNotice]:
     may_be_off = {notice.user_id for notice in found if notice.kind != NoticeKind.SECURITY}
     off = {choice.user_id: choice.off for choice in NoticeChoice.objects.filter(pk__in=may_be_off)}
     return [notice for notice in found if notice.kind not in off.get(notice.user_id, ())]
-
-
-def _insert(notices: Iterable[QueuedNotice]) -> None:
-    """Writes each notice as a row for the mail, and one for each chat of its reader that is on.
-
-    One for an address of its own goes to no chat. It takes two statements, because it may run under
-    the lock of the log.
-    """
-    rows, of_reader = [], defaultdict[int, list[QueuedNotice]](list)
-    for notice in notices:
-        rows.append(notice)
-        if not notice.address:
-            of_reader[notice.user_id].append(notice)
-    chats = Chat.objects.filter(user__in=of_reader, problem="").order_by("pk")
-    found = chats.values_list("pk", "user_id", "service").annotate(Count("queued_notices"))
-    for chat_id, user_id, service, waiting in found:
-        for notice in of_reader[user_id][: max(0, MAX_WAITING_OF_CHAT - waiting)]:
-            row = copy(notice)
-            row.channel, row.chat_id = service, chat_id
-            rows.append(row)
-    QueuedNotice.objects.bulk_create(rows)
