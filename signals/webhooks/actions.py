@@ -55,12 +55,6 @@ LEFT_BEHIND = (
 )
 # No failure counts any more.
 NO_FAILURES: dict[str, object] = {"failures": 0, "failing_since": None, "not_before": None}
-# No test was sent to this URL yet.
-NOT_TESTED: dict[str, object] = {
-    "last_test_at": None,
-    "last_test_status": None,
-    "last_test_error": "",
-}
 
 
 def create(
@@ -537,11 +531,12 @@ def _move(
     epoch: str,
     cursor: int,
     columns: Mapping[str, object],
-    **data: object,
+    *,
+    position: int,
 ) -> None:
     """Moves the cursor, and changes these columns too. What is in flight counts for nothing.
 
-    ``data`` is what the event says of it.
+    ``position`` is what the event says.
     """
     update(
         row,
@@ -551,7 +546,7 @@ def _move(
         next_attempt_at=turn.at,
         **columns,
     )
-    append(turn, Kind.SUBSCRIPTION_REWOUND, row, **data)
+    append(turn, Kind.SUBSCRIPTION_REWOUND, row, position=position)
 
 
 def _replace_url(turn: log.Turn, row: Subscription, new: Subscription) -> None:
@@ -568,8 +563,10 @@ def _replace_url(turn: log.Turn, row: Subscription, new: Subscription) -> None:
         test_requested_at=turn.at,
         next_attempt_at=turn.at,
         resends=None,
+        last_test_at=None,
+        last_test_status=None,
+        last_test_error="",
         **NO_FAILURES,
-        **NOT_TESTED,
     )
     named = f"the webhook {row.name}" if row.name else "a webhook"
     notices.notify_owner(
