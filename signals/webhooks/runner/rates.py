@@ -44,12 +44,12 @@ def rate_names(host: str, desk_id: int) -> RateNames:
     return RateNames(f"{NAME_PREFIX}at {digest}", f"{NAME_PREFIX}of desk {desk_id}")
 
 
-def take(wanted: Sequence[RateNames]) -> tuple[list[RateNames], set[str]]:
+def take(messages: Sequence[RateNames]) -> tuple[list[RateNames], set[str]]:
     """Which of these may be sent now, and the rates that refuse others."""
     of_host, of_desk = _intervals()
-    hosts = {names.host: of_host for names in wanted}
-    desks = {names.desk: of_desk for names in wanted}
-    return spend(wanted, hosts | desks)
+    hosts = {names.host: of_host for names in messages}
+    desks = {names.desk: of_desk for names in messages}
+    return spend(messages, hosts | desks)
 
 
 def forget_old() -> None:
@@ -134,10 +134,10 @@ class Rates:
 
     async def _take(self, grants: Sequence[Grant]) -> None:
         """Lets those send whose rates allow it."""
-        wanted = [self._waiting[grant] for grant in grants]
-        granted, used_up = await in_database(take, wanted)
+        messages = [self._waiting[grant] for grant in grants]
+        granted, used_up = await in_database(take, messages)
         now, left = time.monotonic(), Counter(granted)
-        for grant, names in zip(grants, wanted, strict=True):
+        for grant, names in zip(grants, messages, strict=True):
             # It is done if its session waited too long meanwhile.
             if left[names] and not grant.done():
                 left[names] -= 1

@@ -129,7 +129,7 @@ class TestPace:
                 clock.shift(SECOND)
         assert taken == [3, 3, 3, 1, 0, 0]
 
-    def test_without_a_pace_all_are_taken(self, member, settings):
+    def test_while_the_rate_is_off_all_are_taken(self, member, settings):
         settings.NOTICE_RATE = "off"
         for _ in range(10):
             a_notice(member)
