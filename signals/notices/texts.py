@@ -1,4 +1,4 @@
-"""What notices say, each a subject and a text; those of events of a desk by their kind."""
+"""What notices say. Those of an event are found by its kind."""
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
@@ -18,20 +18,6 @@ from signals.reports.reasons import reason_of
 from signals.webhooks.models import State, Subscription
 
 ENDS_SOON = timedelta(days=1)
-Text = tuple[NoticeKind, str, str]  # what it is about, the subject and the text
-
-
-def notice_of(event: Event, user: User) -> QueuedNotice | None:
-    """The notice of an event for the owner of its desk; None if it has none."""
-    text = TEXTS[event.kind](event, user) if event.kind in TEXTS else None
-    if text is None:
-        return None
-    kind, subject, body = text
-    notice = new_notice(user, kind, subject, body, event.at)
-    if event.kind == Kind.SECRET_ENDED:
-        notice.due_at = _ends_at(event) - ENDS_SOON
-        notice.about = event.content["data"]["id"]
-    return notice
 
 
 def new_notice(
@@ -91,7 +77,7 @@ def shown(at: datetime, user: User | None) -> str:
     return in_zone(at, user.time_zone if user else "")
 
 
-def _quiet(event: Event, user: User) -> Text:
+def _quiet(event: Event, user: User) -> QueuedNotice:
     data = event.content["data"]
     since, due = (datetime.fromisoformat(data[name]) for name in ("since", "dueAt"))
     body = (
@@ -100,22 +86,23 @@ def _quiet(event: Event, user: User) -> Text:
         f"Look whether your chart's alert still runs and whether your relay is up.\n\n"
         f"{page_url('bot', data['botId'])}"
     )
-    return NoticeKind.SILENCE, f"{data['name']} is silent", body
+    return new_notice(user, NoticeKind.SILENCE, f"{data['name']} is silent", body, event.at)
 
 
-def _heard(event: Event, user: User) -> Text:
+def _heard(event: Event, user: User) -> QueuedNotice:
     data = event.content["data"]
     since, heard = (datetime.fromisoformat(data[name]) for name in ("since", "heardAt"))
     body = (
         f"A signal of your bot {data['name']} was accepted at {shown(heard, user)}. The one "
         f"before was accepted at {shown(since, user)}.\n\n{page_url('bot', data['botId'])}"
     )
-    return NoticeKind.SILENCE, f"{data['name']} sends again", body
+    return new_notice(user, NoticeKind.SILENCE, f"{data['name']} sends again", body, event.at)
 
 
-def _secret(event: Event, user: User) -> Text | None:
+def _secret(event: Event, user: User) -> QueuedNotice | None:
     """A secret whose overlap ends later. Of one that ends soon its owner was just notified."""
-    data, ends = event.content["data"], _ends_at(event)
+    data = event.content["data"]
+    ends = datetime.fromisoformat(data["endsAt"])
     if ends - event.at <= ENDS_SOON:
         return None
     body = (
@@ -123,7 +110,10 @@ def _secret(event: Event, user: User) -> Text | None:
         "are signed with it are refused. If a relay or a program still uses it, give it the new "
         f"one.\n\n{page_url('generate', data['owner'])}"
     )
-    return NoticeKind.ENDINGS, "A signing secret ends soon", body
+    subject = "A signing secret ends soon"
+    notice = new_notice(user, NoticeKind.ENDINGS, subject, body, ends - ENDS_SOON)
+    notice.about = data["id"]
+    return notice
 
 
 def disabled_because(reason: str) -> str:
@@ -133,11 +123,8 @@ def disabled_because(reason: str) -> str:
     return " ".join(text.strip() for text in texts)
 
 
-def _ends_at(event: Event) -> datetime:
-    return datetime.fromisoformat(event.content["data"]["endsAt"])
-
-
-TEXTS: Mapping[str, Callable[[Event, User], Text | None]] = {
+# By the kind of event: the notice for the owner of its desk, or None.
+DESK_NOTICES: Mapping[str, Callable[[Event, User], QueuedNotice | None]] = {
     Kind.AUTOMATION_QUIET: _quiet,
     Kind.AUTOMATION_HEARD: _heard,
     Kind.SECRET_ENDED: _secret,

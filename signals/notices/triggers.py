@@ -27,13 +27,12 @@ from events.kinds import Kind
 from events.models import Event, Head
 from signals.notices.models import KnownConcern
 from signals.notices.texts import (
-    TEXTS,
+    DESK_NOTICES,
     TEXTS_OF_WEBHOOKS,
     lapse_notice,
     load_routes,
     lost_key_notices,
     new_notice,
-    notice_of,
     page_url,
     refusal_notice,
     refusals_notice,
@@ -47,7 +46,7 @@ from signals.webhooks.models import Subscription
 
 logger = logging.getLogger(__name__)
 
-KINDS = [*TEXTS, *TEXTS_OF_WEBHOOKS, Kind.SIGNAL_REFUSED, Kind.CARD_RETIRED]
+KINDS = [*DESK_NOTICES, *TEXTS_OF_WEBHOOKS, Kind.SIGNAL_REFUSED, Kind.CARD_RETIRED]
 PER_PAGE = 500  # events
 OLD = timedelta(days=1)  # what is older comes in one notice
 MAX_LINES = 20  # of that notice
@@ -134,8 +133,8 @@ def _notices_of(
         return webhook_notices(event, desk.user if desk else None)
     if desk is None:
         return ()
-    text = refusals.notice_of if event.kind == Kind.SIGNAL_REFUSED else notice_of
-    notice = text(event, desk.user)
+    write_one = {**DESK_NOTICES, Kind.SIGNAL_REFUSED: refusals.notice_of}[event.kind]
+    notice = write_one(event, desk.user)
     return [notice] if notice else ()
 
 
