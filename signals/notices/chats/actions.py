@@ -35,17 +35,16 @@ def add(*, user: User, url: str, name: str = "", now: datetime) -> Chat:
     except ForbiddenURL as forbidden:
         raise Invalid.field("url", forbidden.field_code, forbidden.sentence) from None
     chat = Chat(user=user, service=service, name=name, host=target.authority, created_at=now)
-    encrypt(chat, target.url)
-    save(chat, target.url, now)
-    return chat
+    return save(chat, target.url)
 
 
-def save(chat: Chat, address: str, now: datetime) -> None:
+def save(chat: Chat, address: str) -> Chat:
     """Stores a new chat at this address, the URL or Telegram's number, and notifies its owner.
 
     Raises ``Invalid`` if the user has that chat already, or too many, and ``NotAllowed`` if the
     user was deactivated meanwhile.
     """
+    encrypt(chat, address)
     with transaction.atomic():
         owner = User.objects.select_for_update(no_key=True).get(pk=chat.user_id)  # one at a time
         if not owner.is_active:
@@ -56,7 +55,9 @@ def save(chat: Chat, address: str, now: datetime) -> None:
         if len(others) >= MAX_CHATS:
             raise Invalid(TOO_MANY)
         chat.save(force_insert=True)
-        _notify(chat, "A chat was added to your notices", "gets your notices from now on", now)
+        fact = "gets your notices from now on"
+        _notify(chat, "A chat was added to your notices", fact, chat.created_at)
+    return chat
 
 
 def remove(*, chat: Chat, now: datetime) -> None:

@@ -27,7 +27,6 @@ from signals.notices.chats.actions import save
 from signals.notices.models import TelegramReader
 from signals.outbound.database import in_database
 from signals.outbound.guarded_client import Client
-from tokens.models.secret import encrypt
 
 CODE_CHARACTERS = 32  # of a link's 64 at most
 CODE_LIFETIME = timedelta(minutes=15)
@@ -82,12 +81,10 @@ def add_telegram(*, code: str, number: int, now: datetime) -> Chat | None:
             return None
         host = services.bot_name()
         chat = Chat(user=used.user, service=Service.TELEGRAM, host=host, created_at=now)
-        encrypt(chat, str(number))
         try:
-            save(chat, str(number), now)
+            return save(chat, str(number))
         except Invalid:
             return None
-    return chat
 
 
 async def poll_telegram(stop: asyncio.Event) -> None:
