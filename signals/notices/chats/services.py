@@ -6,6 +6,7 @@ Telegram has no URLs of chats: the operator's bot learns of them from those who 
 import json
 import re
 from collections.abc import Sequence
+from html import escape
 from typing import NamedTuple
 
 from django.conf import settings
@@ -23,9 +24,8 @@ PATHS = {
     Service.SLACK: re.compile(r"/services/T[A-Z0-9]+/B[A-Z0-9]+/[A-Za-z0-9]{8,64}"),
     Service.NTFY: TOPIC,
 }
-# What Discord would read as formatting, and what Slack reads as a link or a mention.
+# What Discord would read as formatting.
 DISCORD_MARKS = re.compile(r"[\\`*_~|<\[\]]|^[#>-]", re.M)
-SLACK_MARKS = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 SUPPRESS_EMBEDS = 1 << 2  # a flag of Discord's messages: no previews of links
 CUT = "…"
 
@@ -93,16 +93,14 @@ def request_of(service: str, url: str, subject: str, body: str) -> Request:
                 "flags": SUPPRESS_EMBEDS,
             }
         case Service.SLACK:
-            text = cut(f"{subject}\n{body}", most)
-            escaped = "".join(SLACK_MARKS.get(character, character) for character in text)
+            # Slack reads links and mentions between the marks of HTML.
+            text = escape(cut(f"{subject}\n{body}", most), quote=False)
             unfurls = {"unfurl_links": False, "unfurl_media": False}
-            content = {"text": escaped, "mrkdwn": False, **unfurls}
+            content = {"text": text, "mrkdwn": False, **unfurls}
         case Service.NTFY:  # as JSON at the root, so that no header holds text
             root, _, topic = url.rpartition("/")
-            url, content = (
-                f"{root}/",
-                {"topic": topic, "title": subject, "message": cut(body, most)},
-            )
+            url = f"{root}/"
+            content = {"topic": topic, "title": subject, "message": cut(body, most)}
         case _:  # plain text: without a ``parse_mode`` nothing is formatting at Telegram
             content = {
                 "chat_id": int(url),
