@@ -172,15 +172,14 @@ class WebhookForm(forms.Form):
                 help_text="Limits the events to those of one bot.",
             )
 
-    def clean(self) -> dict[str, object]:
+    def clean(self) -> dict[str, Any]:
         """What was entered, as the arguments of an action."""
-        groups = self.cleaned_data.get("groups", [])
-        entered = {name: self.cleaned_data.get(name, "") for name in ("name", "url", "bot")}
-        return {**entered, "kinds": kinds_of(groups)}
+        groups = self.cleaned_data.pop("groups", [])
+        return {**self.cleaned_data, "kinds": kinds_of(groups)}
 
 
 class ChangeForm(WebhookForm):
-    """A change of a webhook. What is left as it was does not change: it is None for the action."""
+    """A change of a webhook. What is left as it was does not change."""
 
     url = forms.CharField(
         label="New URL",
@@ -190,12 +189,11 @@ class ChangeForm(WebhookForm):
         widget=URL_INPUT,
     )
 
-    def clean(self) -> dict[str, object]:
+    def clean(self) -> dict[str, Any]:
         entered = super().clean()
-        is_chosen = "groups" in self.changed_data
-        chosen = {"url": entered["url"] or None, "kinds": entered["kinds"] if is_chosen else None}
-        offered = {"bot": entered["bot"] if "bot" in self.fields else None}
-        return entered | chosen | offered
+        if "groups" not in self.changed_data:
+            del entered["kinds"]
+        return {**entered, "url": entered.get("url") or None}
 
 
 def initial_of(webhook: Subscription) -> dict[str, object]:
