@@ -19,8 +19,9 @@ from events.actors import SYSTEM
 from events.feed import Query, read_head, read_page
 from events.http.cursors import log_cursor
 from events.models import Event, Head
+from signals.outbound.answers import Answer
 from signals.outbound.guarded_client import Client
-from signals.outbound.schedule import LONGEST_PAUSE, WEBHOOKS, asked_pause, pause_after
+from signals.outbound.schedule import LONGEST_PAUSE, WEBHOOKS
 from signals.webhooks import actions
 from signals.webhooks.models import DeliveryAttempt, State, Subscription
 from signals.webhooks.records import last_test_of, record_of
@@ -375,16 +376,22 @@ def test_the_cursor_of_a_session_that_runs_is_not_moved(desk, row):
     assert current(row).cursor_position == leased.position < head.position
 
 
-def test_retries_come_ever_later_and_an_endpoint_may_ask_for_a_pause_of_a_day():
+def test_retries_come_ever_later_and_never_earlier_than_the_endpoint_asks(row):
+    (leased,) = take(row)
+    session = Session(leased, None, Client().endpoint(leased.url), Rates(), asyncio.Event())
+
+    def pause(failures, asked=None):
+        return session._pause_after(failures, Answer(status=503, retry_after=asked))
+
     usuals = [timedelta(seconds=n) for n in (5, 30, 120, 600, 1800, 3600, 3 * 3600)]
     for failures, usual in enumerate([*usuals, usuals[-1], usuals[-1]], start=1):
-        found = [pause_after(failures, WEBHOOKS) for _ in range(50)]
+        found = [pause(failures) for _ in range(50)]
         assert min(found) >= usual * 0.8
         assert max(found) <= usual * 1.2
         assert len(set(found)) > 1
-    assert asked_pause(120.0) == timedelta(minutes=2)
-    assert asked_pause(10.0**12) == asked_pause(float("inf")) == LONGEST_PAUSE
-    assert asked_pause(None) == timedelta(0)
+    assert pause(1, 120.0) == timedelta(minutes=2)
+    assert pause(1, 10.0**12) == pause(1, float("inf")) == LONGEST_PAUSE
+    assert pause(20, 0.0) >= usuals[-1] * 0.8
     assert timedelta(hours=75) == WEBHOOKS.give_up_after
 
 
