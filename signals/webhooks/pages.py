@@ -474,13 +474,15 @@ def skip(request: HttpRequest, desk: Desk, webhook_id: str) -> HttpResponse:
     """Says what waits and asks for confirmation, then skips it: all, or with ``next`` the first."""
     webhook = Subscription.objects.of_owner(desk).named(webhook_id)
     is_next = "next" in request.GET and webhook.cursor_epoch == read_head().epoch
-    until = actions.next_position(webhook) if is_next else read_head().position
+    consequences: tuple[str, ...] = ()
     if request.method == "POST":
         until = _position(request.POST.get("until", ""))
-    consequences = what_is_skipped(webhook, until)
-    if request.method != "POST" and not consequences:
-        messages.success(request, NOTHING_WAITS)
-        return redirect("webhook", webhook_id)
+    else:
+        until = actions.next_position(webhook) if is_next else read_head().position
+        consequences = what_is_skipped(webhook, until)
+        if not consequences:
+            messages.success(request, NOTHING_WAITS)
+            return redirect("webhook", webhook_id)
     return ask(
         request,
         "Skip the next event?" if is_next else "Skip everything that waits?",
