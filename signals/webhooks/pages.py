@@ -4,7 +4,6 @@ Each change needs a sign-in of the last 15 minutes. The control area shows the f
 attempts too.
 """
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -101,16 +100,11 @@ def in_words(kinds: Sequence[str]) -> list[str]:
 
 def counted(kinds: Collection[str]) -> str:
     """How many events of which groups: "3 events (Fills 2, Refusals 1)", or "1 event (Fills)"."""
-    found = Counter(
-        name for kind in kinds for name in EVENT_CHOICES if kind in EVENT_CHOICES[name].kinds
-    )
-    short = {name: group.label.partition(":")[0] for name, group in EVENT_CHOICES.items()}
-    is_one = len(found) == 1
-    parts = [
-        short[name] if is_one else f"{short[name]} {found[name]}"
-        for name in EVENT_CHOICES
-        if found[name]
-    ]
+    found: dict[str, int] = {}
+    for group in EVENT_CHOICES.values():
+        if count := sum(kind in group.kinds for kind in kinds):
+            found[group.label.partition(":")[0]] = count
+    parts = [f"{name} {count}" for name, count in found.items()] if len(found) > 1 else [*found]
     return f"{number_of(len(kinds))} ({', '.join(parts)})"
 
 
@@ -172,7 +166,7 @@ class WebhookForm(forms.Form):
                 help_text="Limits the events to those of one bot.",
             )
 
-    def clean(self) -> dict[str, Any]:
+    def clean(self) -> dict[str, object]:
         """What was entered, as the arguments of an action."""
         groups = self.cleaned_data.pop("groups", [])
         return {**self.cleaned_data, "kinds": kinds_of(groups)}
@@ -189,7 +183,7 @@ class ChangeForm(WebhookForm):
         widget=URL_INPUT,
     )
 
-    def clean(self) -> dict[str, Any]:
+    def clean(self) -> dict[str, object]:
         entered = super().clean()
         if "groups" not in self.changed_data:
             del entered["kinds"]
