@@ -6,7 +6,7 @@ from typing import Self
 
 from django.db import models
 from django.db.models import F, Q, Window
-from django.db.models.functions import RowNumber
+from django.db.models.functions import Now, RowNumber
 
 from desks.ids import MAX_ID_LENGTH, new_subscription_id
 from desks.models import Desk
@@ -90,7 +90,7 @@ class WebhookQuerySet(models.QuerySet["Subscription"]):
         """The hosts by id. Removed webhooks have none."""
         return dict(self.filter(public_id__in=public_ids).values_list("public_id", "host"))
 
-    def ready(self, now: datetime) -> Self:
+    def ready(self, now: datetime | Now) -> Self:
         """Those to which something may be sent now, and that no runner has leased."""
         is_free = Q(leased_until=None) | Q(leased_until__lte=now)
         may_try = Q(failures=0) | Q(next_attempt_at=None) | Q(next_attempt_at__lte=now)
@@ -107,7 +107,7 @@ class WebhookQuerySet(models.QuerySet["Subscription"]):
             unverified | active, failing_since__lte=now - UNVERIFIED_FOR, **unnoticed
         )
 
-    def due(self, now: datetime) -> Self:
+    def due(self, now: datetime | Now) -> Self:
         """Those that a runner has to look at without news."""
         return self.ready(now).filter(next_attempt_at__lte=now)
 

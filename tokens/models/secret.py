@@ -5,6 +5,7 @@ from typing import Annotated, Any, Self, TypedDict
 
 from django.db import models
 from django.db.models import F, Q
+from django.db.models.functions import Now
 
 from desks.ids import MAX_ID_LENGTH, id_schema, new_secret_id
 from desks.models import Chat, Desk
@@ -55,7 +56,7 @@ def decrypt(row: Sealed | Chat) -> str:
 
 
 class SealedSecretQuerySet(models.QuerySet[Any]):
-    def live(self, now: datetime) -> Self:
+    def live(self, now: datetime | Now) -> Self:
         """Secrets in force: the current one of each owner and, in an overlap, the previous one."""
         return self.filter(Q(ends_at=None) | Q(ends_at__gt=now))
 

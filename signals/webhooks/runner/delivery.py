@@ -89,7 +89,7 @@ def due(limit: int) -> list[tuple[int, bool]]:
 
     Returns their ids, and whether their last delivery failed.
     """
-    found = Subscription.objects.due(Now()).order_by("next_attempt_at")  # type: ignore[arg-type]
+    found = Subscription.objects.due(Now()).order_by("next_attempt_at")
     rows = found.values_list("pk", "failures")[:limit]
     return [(pk, failures > 0) for pk, failures in rows]
 
@@ -100,8 +100,8 @@ def lease(ids: Collection[int]) -> tuple[list[Lease], list[int]]:
     Returns also the ids of those that are ready, and that somebody else had locked.
     """
     started = time.monotonic()
-    ready = Subscription.objects.filter(pk__in=ids).ready(Now())  # type: ignore[arg-type]
-    live = SubscriptionSecret.objects.live(Now()).order_by()  # type: ignore[arg-type]
+    ready = Subscription.objects.filter(pk__in=ids).ready(Now())
+    live = SubscriptionSecret.objects.live(Now()).order_by()
     secrets = Prefetch("secrets", live, to_attr="live_secrets")
     with transaction.atomic():
         found: QuerySet[Any] = ready.annotate(clock=Now()).select_related("desk")
