@@ -53,6 +53,7 @@ def take(channel: str, now: datetime) -> list[QueuedNotice]:
     """
     name, until = f"{RATE}{channel}", now + LEASE
     between = interval(settings.NOTICE_RATE if channel == MAIL else CHAT_RATE)
+    # Mails are sent although the table of chats is locked or cannot be read.
     related = ["user"] if channel == MAIL else ["user", "chat"]
     due = QueuedNotice.objects.due(channel, now).select_related(*related)
     with transaction.atomic():
