@@ -27,4 +27,3 @@ if behind := os.environ.get("MOST_BEHIND"):
     from config.replica import patroni
 
     patroni.MOST_BEHIND = float(behind)
-    patroni.MARKS = int(behind)  # one a second: what it lacks is known by the older ones alone

@@ -33,7 +33,6 @@ TIMEOUT = 2.0  # seconds, for an answer of Patroni
 LASTING = 5.0  # seconds for which an answer counts, from the question
 MOST_BEHIND = 5.0  # seconds that a standby may be behind the primary
 MOST_BYTES = 16 * 1024  # of an answer; Patroni's are smaller
-MARKS = 10  # of the primary that are kept, one a second
 NEVER = float("-inf")
 
 # Which database this is, and how far its server has come. A standby of another cluster, or another
@@ -70,7 +69,7 @@ class Nodes:
     def __init__(self) -> None:
         self._until: dict[Node, float] = {}  # until when each may be read, on the monotonic clock
         self._current: Node | None = None
-        self._marks: tuple[Mark, ...] = ()  # the last ones
+        self._marks: tuple[Mark, ...] = ()  # the last ones, of ``MOST_BEHIND`` seconds
 
     def watch(self, hosts: str, ports: str, patroni: int) -> None:
         """Asks the primary, each node and its Patroni from now on, in a thread for each node.
@@ -112,7 +111,8 @@ class Nodes:
             try:
                 with connections[PRIMARY].cursor() as cursor:
                     cursor.execute(WRITTEN)
-                    self._marks = (*self._marks[1 - MARKS :], Mark(at, *cursor.fetchone()))
+                    kept = [mark for mark in self._marks if mark.at > at - MOST_BEHIND]
+                    self._marks = (*kept, Mark(at, *cursor.fetchone()))
             except Error:  # its last marks count until their time is over
                 connections.close_all()
             time.sleep(ASKING_INTERVAL)
