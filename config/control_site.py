@@ -15,7 +15,7 @@ from django.urls import path
 from django.utils import timezone
 from django.views.generic import FormView, View
 
-from events.http import limits
+from events.http import rate_limits
 from events.http.web_pages import View as AnyView
 from events.http.web_pages import page
 from signals.reports.overview import platform_overview
@@ -72,7 +72,7 @@ class ControlAreaSite(admin.AdminSite):
             if _is_change_form(view) and not signed_in_recently(request):
                 return redirect_to_login(request.get_full_path(), "account_reauthenticate")
             if request.method in SAFE_METHODS:
-                limits.consume("pages", str(request.user.pk))
+                rate_limits.consume("pages", str(request.user.pk))
             answer: HttpResponseBase = protected(request, *args, **kwargs)
             return answer
 

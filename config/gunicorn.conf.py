@@ -19,7 +19,7 @@ os.umask(0o077)
 
 INVALID = "Invalid settings"
 
-from config.server import heads, metrics_folder  # noqa: E402 - on the path since now
+from config.server import metrics_folder, request_heads  # noqa: E402 - on the path since now
 from config.server.worker import hold_stops, release_stops  # noqa: E402
 
 try:
@@ -55,7 +55,7 @@ timeout = 30
 # this time to finish.
 graceful_timeout = 30
 
-globals().update(heads.SETTINGS)
+globals().update(request_heads.SETTINGS)
 
 # gunicorn would log paths, which may hold secrets. The service logs its own requests.
 accesslog = None

@@ -27,7 +27,7 @@ from prometheus_client.registry import Collector
 from redis.exceptions import RedisError
 
 from events import confirmation, database_schema
-from events.http import limits
+from events.http import rate_limits
 from events.http.refusals import NotFound
 from events.http.web_pages import page
 from events.models import Head
@@ -157,7 +157,7 @@ def _limits() -> str:
     if not settings.LIMITS_URL:
         return BY_ITSELF
     try:
-        return OK if limits.store(settings.LIMITS_URL).check() else AWAY
+        return OK if rate_limits.store(settings.LIMITS_URL).check() else AWAY
     except StorageError:
         return AWAY
 

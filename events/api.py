@@ -28,7 +28,7 @@ from events.feed import (
     read_page,
     serialize_event,
 )
-from events.http import limits
+from events.http import rate_limits
 from events.http.api_view import ApiResponse, ApiView
 from events.http.parameters import (
     PageParameters,
@@ -234,7 +234,7 @@ def _turn_to_read(caller: Caller) -> AbstractContextManager[None]:
     """Admits one request of a desk token: a page of a thousand events takes 30 ms of a core."""
     if caller.is_platform:
         return nullcontext()
-    return limits.one_at_a_time("events", caller.public_id, PAGE_TIME)
+    return rate_limits.one_at_a_time("events", caller.public_id, PAGE_TIME)
 
 
 def _page_response(page: Page, cursor: str, platform: bool) -> ApiResponse[EventPage]:

@@ -9,7 +9,7 @@ from django.shortcuts import redirect
 from django.urls import reverse
 
 from desks.models import Automation, Desk, User
-from events.http import limits
+from events.http import rate_limits
 from events.http.refusals import NotAllowed, found_or_404
 from events.http.web_pages import View, page
 from tokens.callers.staff import is_staff, require_staff, signed_in_recently
@@ -28,9 +28,10 @@ def customer_page(
 
     Staff, who have no desk, are redirected to the control area. A GET counts against the user's
     limit ``pages``. A POST counts against the limit ``spends``, or the one that it returns for the
-    request, as in ``limits.consume_change``. If that is not ``pages``, the POST writes to the log
-    and also counts against the desk's limit (contract, section 7). With None the page has no limit:
-    a user can always withdraw or revoke. ``recently`` asks for a sign-in of the last 15 minutes.
+    request, as in ``rate_limits.consume_change``. If that is not ``pages``, the POST writes to the
+    log and also counts against the desk's limit (contract, section 7). With None the page has no
+    limit: a user can always withdraw or revoke. ``recently`` asks for a sign-in of the last 15
+    minutes.
     """
 
     def admit(request: HttpRequest, user: User) -> Admitted:
@@ -38,8 +39,8 @@ def customer_page(
             return redirect("admin:index")
         desk = _desk_of(user)
         if limit := _limit_of(spends, request):
-            written = [] if limit == PAGES else limits.desk_limits(desk.public_id)
-            limits.consume_change(limit, str(user.pk), written)
+            written = [] if limit == PAGES else rate_limits.desk_limits(desk.public_id)
+            rate_limits.consume_change(limit, str(user.pk), written)
         return desk
 
     return _signed_in_page(methods, admit, spends, recently)
@@ -55,7 +56,7 @@ def user_page(*methods: str, spends: str = PAGES, recently: bool = False) -> Cal
     def admit(request: HttpRequest, user: User) -> Admitted:
         if is_staff(request):
             require_staff(request, recently=False)
-        limits.consume_change(spends if request.method == "POST" else PAGES, str(user.pk))
+        rate_limits.consume_change(spends if request.method == "POST" else PAGES, str(user.pk))
         return user
 
     return _signed_in_page(methods, admit, spends, recently)
@@ -108,7 +109,7 @@ def _signed_in_page(
                 return redirect_to_login(back, "account_reauthenticate")
             response = view(request, admitted, *args, **kwargs)
             if (limit := _limit_of(spends, request)) and response.status_code < 400:
-                limits.count_made(limit, str(user.pk))
+                rate_limits.count_made(limit, str(user.pk))
             return response
 
         return checked

@@ -22,7 +22,7 @@ from limits.storage import MemoryStorage
 
 from desks.models import Card, Desk, User
 from events import confirmation, log, losses
-from events.http import limits
+from events.http import rate_limits
 from events.live import hub
 from events.live.waiting_readers import slots
 from events.models import Event, Head
@@ -119,13 +119,13 @@ def no_slot_left_taken() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def reset_limits() -> None:
     """Reset every rate limit and allowance: ids repeat after a test's rows are rolled back."""
-    limits.retry_times.clear()
-    memory = cast(MemoryStorage, limits.store(limits.IN_MEMORY))
+    rate_limits.retry_times.clear()
+    memory = cast(MemoryStorage, rate_limits.store(rate_limits.IN_MEMORY))
     memory.timer.cancel()  # its thread drops what has expired, and fails if that is gone meanwhile
     memory.timer.join()
     memory.reset()
     if settings.LIMITS_URL:
-        limits.store(settings.LIMITS_URL).reset()
+        rate_limits.store(settings.LIMITS_URL).reset()
 
 
 @pytest.fixture(autouse=True)

@@ -39,10 +39,10 @@ class Patience(AppConfig):
     def ready(self) -> None:
         from config.accounts import hashing  # noqa: PLC0415 - once the apps are ready
         from events import confirmation, replica, writer_queue  # noqa: PLC0415
-        from events.http import limits  # noqa: PLC0415
+        from events.http import rate_limits  # noqa: PLC0415
         from signals.intake import group_commit  # noqa: PLC0415
 
-        for module in (confirmation, replica, writer_queue, group_commit, limits, hashing):
+        for module in (confirmation, replica, writer_queue, group_commit, rate_limits, hashing):
             _timeouts[module] = module.TIMEOUT
             module.TIMEOUT = LIMIT  # type: ignore[attr-defined]
 

@@ -20,7 +20,7 @@ from django.utils.safestring import SafeString
 from desks.models import Automation
 from events.control.lists import ChoiceFilter, add_related, pill
 from events.control.pages import ActionPage, ReadOnlyAdmin
-from events.http import limits
+from events.http import rate_limits
 from events.http.name_rules import NameField
 from tokens import actions
 from tokens.choices import Source
@@ -50,9 +50,9 @@ class CreateCredentialPage(ActionPage):
 
     def perform(self, form: forms.Form) -> HttpResponse:
         with used_once(self.request):
-            limits.consume_change(self.limit, str(self.request.user.pk))
+            rate_limits.consume_change(self.limit, str(self.request.user.pk))
             value, record = self.create(form)
-            limits.count_made(self.limit, str(self.request.user.pk))
+            rate_limits.count_made(self.limit, str(self.request.user.pk))
         context = self.get_context_data(form=form, value=value, record=record)
         context["back"] = self._control.page_url("change", record)
         context |= {"noun": self.noun, "try": self.sample(value, record)}

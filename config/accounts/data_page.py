@@ -9,7 +9,7 @@ from django.shortcuts import redirect, render
 
 from desks.models import Automation, Desk, Election
 from desks.models.chat import Chat
-from events.http import limits
+from events.http import rate_limits
 from events.http.web_pages import form_page, sent
 from events.kinds import Kind
 from events.models import Event
@@ -50,7 +50,7 @@ def close(request: HttpRequest, desk: Desk) -> HttpResponse:
     """Says what ends and what stays, asks for a confirmation, then closes the account."""
     form = CloseForm(sent(request))
     if form.is_valid():
-        with limits.one_at_a_time("closing", str(desk.pk), CLOSING_TIME):
+        with rate_limits.one_at_a_time("closing", str(desk.pk), CLOSING_TIME):
             is_closed = close_account(desk)
         logout(request)
         if is_closed:

@@ -25,7 +25,7 @@ from django.http import HttpRequest, HttpResponseBase
 
 from desks.models import User
 from desks.models.user import normalize_address
-from events.http import limits
+from events.http import rate_limits
 from events.http.refusals import RateLimited, Unavailable
 from events.http.requests import rate_limit_address
 from events.http.web_pages import View
@@ -120,7 +120,7 @@ class Admissions:
         Raises ``RateLimited`` or ``Unavailable``.
         """
         with (
-            limits.one_at_a_time("passwords", address, ADMISSION_TIME),
+            rate_limits.one_at_a_time("passwords", address, ADMISSION_TIME),
             self._admitted(account) as place,
             _turn(place),
         ):

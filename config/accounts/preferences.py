@@ -17,7 +17,7 @@ from django.shortcuts import redirect
 from desks.expectations import count_days_in_new_zone
 from desks.models import User
 from desks.models.user import Theme
-from events.http import limits
+from events.http import rate_limits
 from events.http.web_pages import form_page, page, sent
 
 THEMES = [(Theme.SYSTEM, "As my device"), (Theme.LIGHT, "Light"), (Theme.DARK, "Dark")]
@@ -51,7 +51,7 @@ def preferences(request: HttpRequest) -> HttpResponse:
     """Shows and saves the preferences of the signed-in user."""
     user = cast(User, request.user)
     if request.method == "POST":
-        limits.consume(limits.CHANGES, str(user.pk))
+        rate_limits.consume(rate_limits.CHANGES, str(user.pk))
     form = PreferencesForm(sent(request), instance=user)
     if form.is_valid():
         User.objects.filter(pk=user.pk).update(**form.cleaned_data)

@@ -9,7 +9,7 @@ from django.urls import URLPattern, URLResolver, include, path
 
 from config.accounts import data_page, pages, preferences, second_factors, signup
 from config.accounts.hashing import limit_hashing
-from events.http import limits
+from events.http import rate_limits
 from events.http.web_pages import View
 from signals.page_access import PAGES
 
@@ -52,7 +52,7 @@ def count_views(view: View) -> View:
     @functools.wraps(view)
     def counted(request: HttpRequest, *args: object, **kwargs: object) -> HttpResponseBase:
         if request.method != "POST" and request.user.is_authenticated:
-            limits.consume(PAGES, str(request.user.pk))
+            rate_limits.consume(PAGES, str(request.user.pk))
         return view(request, *args, **kwargs)
 
     return counted

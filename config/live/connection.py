@@ -17,7 +17,7 @@ from gunicorn.http.errors import ParseException
 
 from config.live.served_paths import PROBES, Answer, respond
 from config.problems import to_refusal
-from config.server.heads import Environ, environ_of
+from config.server.request_heads import Environ, environ_of
 from config.server.worker import refusal
 from events.http.refusals import Unavailable
 from events.live import metrics

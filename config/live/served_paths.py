@@ -10,7 +10,7 @@ from django.utils.http import http_date
 
 from config.middleware import api_chain
 from config.problems import problem
-from config.server.heads import Environ
+from config.server.request_heads import Environ
 from config.wsgi import SanitizedRequest, application
 from events.http.refusals import NotFound
 from events.live.opening import READER_OF, Stream, StreamResponse

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from django.conf import settings
 from django.http import HttpRequest
 
-from events.http.limits import Budget
+from events.http.rate_limits import Budget
 from events.json_schema import JsonObject
 
 _NAME = "service_state"

@@ -15,7 +15,7 @@ from django.urls import reverse
 from rest_framework import serializers
 
 from events.api import MAX_WAIT, FeedParameters
-from events.http.limits import OFF
+from events.http.rate_limits import OFF
 from events.http.refusals import FieldCode
 from events.http.requests import json_weight, media_weights
 from events.json_schema import JsonObject

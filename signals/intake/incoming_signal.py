@@ -8,7 +8,7 @@ from functools import cached_property
 from desks.models import Automation, Desk
 from desks.pair_and_direction import PAIR_FORM, Direction
 from events.actors import Actor
-from events.http.limits import try_consume_in_process
+from events.http.rate_limits import try_consume_in_process
 from events.http.refusals import ExchangeSecret, Refused
 from events.json_schema import JsonObject
 from signals.law.signal_body import nonce_of

@@ -14,7 +14,7 @@ from django.db.models import QuerySet, Value
 from django.db.models.functions import Now
 from limits import parse
 
-from events.http.limits import OFF
+from events.http.rate_limits import OFF
 from events.statements import listed
 
 LONGEST_PAUSE = timedelta(days=1)  # for a receiver that asks for more

@@ -21,7 +21,7 @@ from django.db.models.functions import Now
 from django.http import HttpRequest, StreamingHttpResponse
 
 from desks.models import Desk
-from events.http import limits
+from events.http import rate_limits
 from events.http.refusals import Unavailable
 from events.unavailable_reasons import Wait, give_way
 from events.writer_queue import DATABASE_ERRORS
@@ -118,7 +118,7 @@ class _Body:
             self._lease = ExportLease.take(desk.pk)
             if self._lease is None:
                 raise Unavailable(Wait.DOWNLOADS, IS_RUNNING, RETRY_AFTER)
-            limits.consume("minting", str(desk.user_id))
+            rate_limits.consume("minting", str(desk.user_id))
         except BaseException:
             self.close()
             raise

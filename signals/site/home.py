@@ -9,7 +9,7 @@ from django.utils import timezone
 from desks.forms import ElectionForm
 from desks.models import Card
 from desks.pair_and_direction import PairAndDirection
-from events.http import limits
+from events.http import rate_limits
 from events.http.refusals import ExchangeSecret, Malformed
 from events.http.requests import rate_limit_address
 from events.http.web_pages import page
@@ -39,7 +39,7 @@ def home(request: HttpRequest) -> HttpResponse:
     elected = PairAndDirection(pair=card.pair, direction=card.direction) if card else ELECTED
     form, result = _form(elected), None
     if request.method == "POST":
-        limits.consume(PAGES, rate_limit_address(request))
+        rate_limits.consume(PAGES, rate_limit_address(request))
         form, result = _try(request.POST)
     context = {
         "card": card,

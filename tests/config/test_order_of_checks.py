@@ -20,7 +20,7 @@ from config.middleware import methods_of
 from desks import actions as desks
 from desks.models import Desk
 from events.actors import SYSTEM
-from events.http import limits
+from events.http import rate_limits
 from events.models import Event
 from events.times import to_rfc3339
 from signals.intake.models import Signal
@@ -154,11 +154,11 @@ def _spend_everything(world: World) -> None:
     credentials = [*Token.objects.all(), *SigningSecret.objects.all()]
     for name in ("platform", "reads"):
         for credential in credentials:
-            limits.consume(name, credential.public_id)
+            rate_limits.consume(name, credential.public_id)
     for name in ("minting", "destinations", "changes", "rewinds"):
-        limits.consume(name, str(world.desk.user.pk))
-    limits.consume("automation", world.bot.id)
-    limits.consume("automation", world.silent.id)
+        rate_limits.consume(name, str(world.desk.user.pk))
+    rate_limits.consume("automation", world.bot.id)
+    rate_limits.consume("automation", world.silent.id)
 
 
 # --- The faults ----------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
 
 from desks.models import Desk, User
-from events.http import limits
+from events.http import rate_limits
 from events.http.parameters import DEFAULT_PAGE_SIZE
 from events.http.refusals import Unauthenticated
 from events.http.requests import rate_limit_address, state_of
@@ -24,32 +24,32 @@ class CallerThrottle(BaseThrottle):
     def allow_request(self, request: Request, view: object) -> bool:
         state = state_of(request._request)
         if state.budget is None:  # a request that is judged again is counted already
-            state.budget = limits.consume_all(_limits_of(request))
+            state.budget = rate_limits.consume_all(_limits_of(request))
         return True
 
 
 def count_change(request: Request, limit: str, desk: Desk | None) -> None:
-    """Counts a session's request to change something (``limits.consume_change``)."""
-    of_desk = limits.desk_limits(desk.public_id) if desk else []
+    """Counts a session's request to change something (``rate_limits.consume_change``)."""
+    of_desk = rate_limits.desk_limits(desk.public_id) if desk else []
     user_id = str(request.user.pk)
-    state_of(request._request).budget = limits.consume_change(limit, user_id, of_desk)
+    state_of(request._request).budget = rate_limits.consume_change(limit, user_id, of_desk)
 
 
 def count_made(request: Request, limit: str) -> None:
-    """Counts what a session's request made (``limits.count_made``)."""
+    """Counts what a session's request made (``rate_limits.count_made``)."""
     state = state_of(request._request)
-    made = limits.count_made(limit, str(request.user.pk))
-    state.budget = limits.most_restrictive([state.budget, made])
+    made = rate_limits.count_made(limit, str(request.user.pk))
+    state.budget = rate_limits.most_restrictive([state.budget, made])
 
 
-def _limits_of(request: Request) -> list[limits.LimitKey]:
+def _limits_of(request: Request) -> list[rate_limits.LimitKey]:
     """The limits that the request counts against."""
     credential, method = request.auth, request.method
     if isinstance(credential, SigningSecret):
         bot = credential.automation
         if bot is None:
             return [("platform", credential.public_id)]
-        return [("automation", bot.pk), *limits.desk_limits(bot.desk.public_id)]
+        return [("automation", bot.pk), *rate_limits.desk_limits(bot.desk.public_id)]
     if isinstance(request.user, User) and method in SAFE_METHODS:
         return [("pages", str(request.user.pk))]
     if not isinstance(credential, Token) or method == "DELETE":
@@ -71,5 +71,5 @@ def _is_large(request: Request) -> bool:
 
 def count_failure(request: Request, refusal: Unauthenticated) -> Unauthenticated:
     """Counts a failed credential against the client's address and returns the refusal."""
-    limits.consume("failures", rate_limit_address(request._request))
+    rate_limits.consume("failures", rate_limit_address(request._request))
     return refusal

@@ -19,7 +19,7 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
-from events.http.limits import OFF
+from events.http.rate_limits import OFF
 from events.statements import listed
 from signals.outbound.database import in_database
 from signals.outbound.schedule import Rate, interval, spend

@@ -18,7 +18,7 @@ from prometheus_client import REGISTRY
 from config.live import connection
 from config.live.connection import Connection, LiveReader, Workload
 from config.live.served_paths import Answer, respond
-from config.server.heads import MAX_HEAD, Environ, environ_of
+from config.server.request_heads import MAX_HEAD, Environ, environ_of
 from events import replica
 from events.http.refusals import Unavailable
 from events.live.hub import hub

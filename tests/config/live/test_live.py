@@ -16,7 +16,7 @@ import pytest
 from config.environment import ROOT
 from config.live import server
 from config.live.served_paths import respond
-from config.server.heads import environ_of
+from config.server.request_heads import environ_of
 from events.live.streams import Reader
 from tests.client import EVENTS, bearer
 from tests.config.server.test_framing import connected

@@ -12,7 +12,7 @@ from desks.models import Chat
 from events.actors import SYSTEM
 from events.feed import read_head, read_identity
 from events.http.cursors import log_cursor
-from events.http.limits import Budget
+from events.http.rate_limits import Budget
 from events.json_schema import EXAMPLE_USER_ID
 from events.kinds import Kind
 from events.live.frames import (

@@ -6,7 +6,7 @@ import pytest
 from django.conf import settings as django_settings
 from django.test import override_settings
 
-from events.http import limits
+from events.http import rate_limits
 from events.http.refusals import RateLimited
 from signals.intake.models import Signal
 from tests.client import EVENTS, SUBSCRIPTIONS, TOKENS, code, get, push, signed_in
@@ -30,7 +30,7 @@ def test_of_a_desk_token_one_page_of_events_is_read_at_a_time(card):
     desk, other = a_ready_desk(card), a_ready_desk(card)
     token, others = a_desk_token(desk), a_desk_token(other)
     record = desk.tokens.get(revoked_at=None)
-    with limits.one_at_a_time("events", record.public_id, 30):
+    with rate_limits.one_at_a_time("events", record.public_id, 30):
         refused = get(EVENTS, token)
         assert (refused.status_code, code(refused)) == (429, "rate_limited")
         assert refused["Retry-After"] == "1"
@@ -40,18 +40,20 @@ def test_of_a_desk_token_one_page_of_events_is_read_at_a_time(card):
 
 
 def test_one_that_took_too_long_does_not_release_the_next_one():
-    late, next_one = (limits.one_at_a_time("events", "tok_late", seconds) for seconds in (0, 30))
+    late, next_one = (
+        rate_limits.one_at_a_time("events", "tok_late", seconds) for seconds in (0, 30)
+    )
     late.__enter__()  # its time is over at once
     with next_one:
         late.__exit__(None, None, None)
-        with pytest.raises(RateLimited), limits.one_at_a_time("events", "tok_late", 30):
+        with pytest.raises(RateLimited), rate_limits.one_at_a_time("events", "tok_late", 30):
             pass
 
 
 def test_pages_of_a_platform_token_are_read_at_once(card):
     token = a_platform_token()
     record = Token.objects.get(scope="platform")
-    with limits.one_at_a_time("events", record.public_id, 30):
+    with rate_limits.one_at_a_time("events", record.public_id, 30):
         assert get(EVENTS, token).status_code == 200
 
 

@@ -13,7 +13,7 @@ from desks import actions as desks
 from events import feed
 from events.actors import SYSTEM
 from events.feed import first_positions
-from events.http import limits
+from events.http import rate_limits
 from events.models import Event, Head
 from signals.reports import counts
 from signals.site import activity
@@ -243,11 +243,11 @@ class TestCsv:
     @pytest.mark.once
     @pytest.mark.parametrize("site", ["cross-site", "same-site", "new"])
     def test_a_page_of_another_site_gets_none_and_uses_nothing_up(self, owner, desk, site):
-        before = limits.budget("minting", str(desk.user_id))
+        before = rate_limits.budget("minting", str(desk.user_id))
         answer = owner.get("/activity.csv", headers={"Sec-Fetch-Site": site})
         assert (answer.status_code, problem(answer)) == (403, "csrf_failed")
         assert "A page of another site asked for this file." in words(answer)
-        assert limits.budget("minting", str(desk.user_id)) == before
+        assert rate_limits.budget("minting", str(desk.user_id)) == before
 
     @pytest.mark.once
     @pytest.mark.parametrize("site", ["same-origin", "none"])

@@ -14,7 +14,7 @@ from allauth.mfa.models import Authenticator
 from django.test import Client
 
 from desks.models import Desk, User
-from events.http import limits
+from events.http import rate_limits
 from events.kinds import Kind
 from events.log import turn
 from events.models import Event
@@ -192,12 +192,12 @@ def test_closing_ends_the_account_and_the_session(visitor, user):
 
 def test_one_closing_of_an_account_runs_at_a_time(visitor, desk, user, stranger):
     """The second request is answered meanwhile, and changes nothing."""
-    with limits.one_at_a_time("closing", str(desk.pk), 30):
+    with rate_limits.one_at_a_time("closing", str(desk.pk), 30):
         refused = visitor.post(CLOSE, {"understood": "on"})
     assert (refused.status_code, pages.problem(refused)) == (429, "rate_limited")
     assert refused["Retry-After"] == "1"
     assert User.objects.get(pk=user.pk).is_active
-    with limits.one_at_a_time("closing", str(stranger.pk), 30):
+    with rate_limits.one_at_a_time("closing", str(stranger.pk), 30):
         assert visitor.post(CLOSE, {"understood": "on"}).status_code == HTTPStatus.FOUND
     assert not User.objects.get(pk=user.pk).is_active
 

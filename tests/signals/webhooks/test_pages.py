@@ -13,7 +13,7 @@ from desks.actions import connect
 from desks.models import Desk, User
 from events.actors import SYSTEM
 from events.feed import read_head
-from events.http import limits
+from events.http import rate_limits
 from events.kinds import Kind
 from events.models import Event, Head
 from signals.outbound.answers import Fault
@@ -555,7 +555,7 @@ def test_sending_again_is_limited_together_with_the_api_and_skipping_is_not(sett
     webhook = a_failing_webhook(desk)
     again = {"act": "again", "position": "3"}
     assert owner.post(at(webhook, "act"), again).status_code == 302
-    limits.consume("rewinds", str(desk.user.pk))  # as the API does
+    rate_limits.consume("rewinds", str(desk.user.pk))  # as the API does
     many = {"what": "failed", "period": "hour"}
     for page, form in (("act", again), ("again", many)):
         refused = owner.post(at(webhook, page), form)

@@ -14,7 +14,7 @@ from django.test.client import MULTIPART_CONTENT as FORM
 from django.utils import timezone
 from limits import parse
 
-from events.http import limits
+from events.http import rate_limits
 from events.http.refusals import RateLimited
 from events.models import Event
 from tests import shared_store
@@ -124,68 +124,70 @@ def test_the_window_moves(limit):
     limit(changes="2/minute")
     who, start = somebody(), timezone.now()
     with time_machine.travel(start, tick=False) as clock:
-        limits.consume("changes", who)
+        rate_limits.consume("changes", who)
         clock.shift(40)
-        limits.consume("changes", who)
+        rate_limits.consume("changes", who)
         clock.shift(19)  # 59 seconds after the first
         with pytest.raises(RateLimited):
-            limits.consume("changes", who)
+            rate_limits.consume("changes", who)
         clock.shift(2)
-        limits.consume("changes", who)
+        rate_limits.consume("changes", who)
         with pytest.raises(RateLimited):
-            limits.consume("changes", who)
+            rate_limits.consume("changes", who)
 
 
 def test_a_refused_request_is_not_counted(limit):
     limit(changes="1/minute")
     who, start = somebody(), timezone.now()
     with time_machine.travel(start, tick=False) as clock:
-        limits.consume("changes", who)
+        rate_limits.consume("changes", who)
         for _ in range(5):
             clock.shift(10)
             with pytest.raises(RateLimited):
-                limits.consume("changes", who)
+                rate_limits.consume("changes", who)
         clock.shift(11)
-        limits.consume("changes", who)
+        rate_limits.consume("changes", who)
 
 
 def test_retry_after_is_the_time_until_a_request_is_allowed(limit):
     limit(changes="1/minute")
     who = somebody()
     with time_machine.travel(timezone.now(), tick=False) as clock:
-        limits.consume("changes", who)
+        rate_limits.consume("changes", who)
         clock.shift(20)
         with pytest.raises(RateLimited) as refused:
-            limits.consume("changes", who)
+            rate_limits.consume("changes", who)
         assert 39 <= int(refused.value.headers["Retry-After"]) <= 41
 
 
 def test_if_one_of_several_limits_refuses_the_others_do_not_count(limit):
     limit(changes="2/minute", desk="5/minute", desk_day="5/day")
     who, desk = somebody(), somebody()
-    accounts = [("changes", who), *limits.desk_limits(desk)]
+    accounts = [("changes", who), *rate_limits.desk_limits(desk)]
     for _ in range(2):
-        limits.consume_all(accounts)
+        rate_limits.consume_all(accounts)
     for _ in range(5):
         with pytest.raises(RateLimited) as refused:
-            limits.consume_all(accounts)
+            rate_limits.consume_all(accounts)
     assert refused.value.headers["RateLimit-Policy"] == '"changes";q=2;w=60'
-    assert [limits.budget(name, desk).remaining for name in ("desk", "desk_day")] == [3, 3]
+    assert [rate_limits.budget(name, desk).remaining for name in ("desk", "desk_day")] == [3, 3]
 
 
 def test_limits_checked_before_the_refusing_one_do_not_count_either(limit):
     limit(changes="5/minute", desk="2/minute", desk_day="5/day")
     who, desk = somebody(), somebody()
     for _ in range(2):
-        limits.consume_all(limits.desk_limits(desk))
+        rate_limits.consume_all(rate_limits.desk_limits(desk))
     with pytest.raises(RateLimited):
-        limits.consume_all([("changes", who), *limits.desk_limits(desk)])
-    assert limits.budget("changes", who).remaining == 5
+        rate_limits.consume_all([("changes", who), *rate_limits.desk_limits(desk)])
+    assert rate_limits.budget("changes", who).remaining == 5
 
 
 def test_of_several_limits_the_most_restrictive_is_reported(limit):
     limit(changes="9/minute", desk="off", desk_day="3/day")
-    budget = limits.consume_all([("changes", somebody()), *limits.desk_limits(somebody())])
+    budget = rate_limits.consume_all(
+        [("changes", somebody()), *rate_limits.desk_limits(somebody())]
+    )
     assert (budget.name, budget.remaining, budget.window) == (
         "desk_day",
         2,
@@ -195,15 +197,18 @@ def test_of_several_limits_the_most_restrictive_is_reported(limit):
 
 
 def test_without_any_limit_nothing_is_reported():
-    assert limits.consume_all([("changes", somebody()), *limits.desk_limits(somebody())]) is None
+    assert (
+        rate_limits.consume_all([("changes", somebody()), *rate_limits.desk_limits(somebody())])
+        is None
+    )
 
 
 def test_of_equal_limits_the_one_that_takes_longest_to_reset_says_when_to_ask_again(limit):
     limit(desk="1/minute", desk_day="1/day")
     desk = somebody()
-    limits.consume_all(limits.desk_limits(desk))
+    rate_limits.consume_all(rate_limits.desk_limits(desk))
     with pytest.raises(RateLimited) as refused:
-        limits.consume_all(limits.desk_limits(desk))
+        rate_limits.consume_all(rate_limits.desk_limits(desk))
     assert int(refused.value.headers["Retry-After"]) > 3600
 
 
@@ -211,33 +216,33 @@ def test_a_desks_daily_limit_is_stored_as_one_number(limit, store):
     limit(desk_day="1000/day")
     desk = somebody()
     for _ in range(3):
-        limits.consume("desk_day", desk)
+        rate_limits.consume("desk_day", desk)
     key = parse("1000/day").key_for("desk_day", desk)
-    assert limits.store(store or limits.IN_MEMORY).get(key) == 3
+    assert rate_limits.store(store or rate_limits.IN_MEMORY).get(key) == 3
 
 
 def test_while_the_store_is_down_each_process_counts_alone_and_logs_it(limit, settings, caplog):
     settings.LIMITS_URL = "redis://127.0.0.1:1/0"
     limit(changes="1/minute")
     who = somebody()
-    limits.consume("changes", who)
+    rate_limits.consume("changes", who)
     with pytest.raises(RateLimited):
-        limits.consume("changes", who)
+        rate_limits.consume("changes", who)
     assert "counts for itself" in caplog.text
 
 
 def test_a_store_that_hangs_is_retried_only_now_and_then(limit, settings, monkeypatch):
-    monkeypatch.setattr(limits, "TIMEOUT", 0.1)
-    monkeypatch.setattr(limits, "COOLDOWN", 60)
+    monkeypatch.setattr(rate_limits, "TIMEOUT", 0.1)
+    monkeypatch.setattr(rate_limits, "COOLDOWN", 60)
     limit(changes="9/minute")
     with socket.create_server(("127.0.0.1", 0)) as hangs:
         hangs.setblocking(False)
         settings.LIMITS_URL = f"redis://127.0.0.1:{hangs.getsockname()[1]}/0"
         who = somebody()
         for _ in range(9):
-            limits.consume("changes", who)
+            rate_limits.consume("changes", who)
         with pytest.raises(RateLimited):
-            limits.consume("changes", who)
+            rate_limits.consume("changes", who)
         hangs.accept()[0].close()
         with pytest.raises(BlockingIOError):
             hangs.accept()
@@ -401,18 +406,18 @@ def test_a_refused_attempt_to_make_something_counts_as_a_change_alone(limit, des
 
     assert [send(refused) for _ in range(3)] == [422] * 3
     assert send(made) in (200, 201, 302)
-    assert limits.budget(counted, str(desk.user.pk)).remaining == 0
+    assert rate_limits.budget(counted, str(desk.user.pk)).remaining == 0
     assert [send(made), send(refused)] == [429] * 2
-    assert limits.budget("changes", str(desk.user.pk)).remaining == 1
+    assert rate_limits.budget("changes", str(desk.user.pk)).remaining == 1
     left = ({"minting", "destinations"} - {counted}).pop()
-    assert limits.budget(left, str(desk.user.pk)).remaining == 1
+    assert rate_limits.budget(left, str(desk.user.pk)).remaining == 1
 
 
 def test_an_attempt_without_a_recent_sign_in_makes_nothing(limit, desk):
     limit(destinations="1/hour")
     stale = signed_in(desk.user, "password", at=0)
     assert stale.post("/webhooks/new", {"url": URL}).status_code == 302
-    assert limits.budget("destinations", str(desk.user.pk)).remaining == 1
+    assert rate_limits.budget("destinations", str(desk.user.pk)).remaining == 1
 
 
 def test_the_secret_of_a_webhook_and_the_code_for_telegram_count_with_webhooks(

@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 from limits.storage import MemoryStorage
 
-from events.http import limits
+from events.http import rate_limits
 
 pytestmark = pytest.mark.once
 
@@ -25,16 +25,16 @@ def fast_switching():
 
 
 def test_threads_that_count_at_once_all_get_an_answer(fast_switching):
-    memory = cast(MemoryStorage, limits.store(limits.IN_MEMORY))
+    memory = cast(MemoryStorage, rate_limits.store(rate_limits.IN_MEMORY))
     # When the last timer has ended, the next use starts another one.
     start = threading.Barrier(THREADS, action=lambda: memory.timer.join())  # noqa: PLW0108 - a new one
 
     def count(number: int) -> None:
         for _ in range(ROUNDS):
             start.wait(timeout=60)  # broken if another thread failed
-            limits.try_consume_in_process("refusals_suppressed", f"sender-{number}")
+            rate_limits.try_consume_in_process("refusals_suppressed", f"sender-{number}")
 
-    limits.try_consume_in_process("refusals_suppressed", "anybody")
+    rate_limits.try_consume_in_process("refusals_suppressed", "anybody")
     with ThreadPoolExecutor(THREADS) as pool:
         for done in [pool.submit(count, number) for number in range(THREADS)]:
             done.result()
