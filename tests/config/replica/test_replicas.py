@@ -121,6 +121,12 @@ class Cluster:
         head = self.head(self.primary)
         wait_until(lambda: self.head(standby) >= head, "The standby stays behind.")
 
+    def wait_for_replay(self, standby: Postgresql) -> None:
+        """Until the standby has done all that the primary has written."""
+        [(written,)] = self.primary.execute("SELECT pg_current_wal_lsn()::text")
+        done = f"SELECT pg_last_wal_replay_lsn() >= '{written}'"
+        wait_until(lambda: standby.execute(done) == [(True,)], "The standby stays behind.")
+
     @contextmanager
     def paused(self, standby: Postgresql) -> Iterator[None]:
         """The standby does not replay what it gets."""
@@ -490,6 +496,8 @@ def test_a_statement_that_the_replay_cancelled_is_tried_again(cluster, database)
             return cancelled in log.read_text()
 
         wait_until(is_cancelled, "no conflict")
+        # A replay that waits for a page which the statement reads may end its connection instead.
+        cluster.wait_for_replay(standby)
         other.execute("SELECT pg_advisory_unlock(1)")
         assert reading.result() == (1,)
 
