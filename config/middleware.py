@@ -47,6 +47,7 @@ from events.http.web_pages import View
 from events.writer_queue import DATABASE_ERRORS
 from tokens.crypto import formats
 from tokens.crypto.exchange_secrets import field_contains_secret
+from tokens.forms import FIELD as ONE_TIME_KEY
 
 logger = logging.getLogger(__name__)
 
@@ -76,8 +77,9 @@ OF_API = ("GET", "POST", "PATCH", "DELETE")
 OF_PAGE = ("GET", "POST")
 IN_ORDER = ("GET", "HEAD", "POST", "PATCH", "DELETE", "OPTIONS")
 
-# Form fields into which users type their own secrets.
-SECRET_FIELDS = re.compile(r"password|^code$|^csrfmiddlewaretoken$")
+# Form fields that are not searched: users type their own secrets into them, or the service filled
+# them at random. Of 4,000 one-time keys one looks like the name of a secret and its value.
+SECRET_FIELDS = re.compile(rf"password|^code$|^csrfmiddlewaretoken$|^{ONE_TIME_KEY}$")
 
 # --- The two chains ------------------------------------------------------------------------------
 
