@@ -53,7 +53,11 @@ cluster: .venv/dev .venv/patroni ## serve on three machines for the database, pl
 # (tests/distribution.py).
 WORKERS ?= $$(($$(getconf _NPROCESSORS_ONLN) + 1))
 PARALLEL = -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(MEASURE)
-SUITE = $(BIN)/pytest -o cache_dir=.pytest_cache/$@ $(PARALLEL) -m "$$only"
+# In CI a test that failed runs once more, without other tests of its database. Its name is printed.
+AGAIN = { [ "$$?$$CI" = 1true ] && echo 'Failed. Once more:' \
+	&& $(BIN)/pytest $(CACHE) -v --maxfail=1 --last-failed --last-failed-no-failures=none; }
+CACHE = -o cache_dir=.pytest_cache/$@
+SUITE = { $(BIN)/pytest $(CACHE) $(PARALLEL) -m "$$only" || $(AGAIN); }
 test: test-sqlite test-postgresql ## run every test on SQLite, and on TEST_DATABASE_URL and TEST_REDIS_URL if they are set
 
 test-sqlite: .venv/dev
