@@ -77,9 +77,9 @@ OF_API = ("GET", "POST", "PATCH", "DELETE")
 OF_PAGE = ("GET", "POST")
 IN_ORDER = ("GET", "HEAD", "POST", "PATCH", "DELETE", "OPTIONS")
 
-# Form fields that are not searched: users type their own secrets into them, or the service filled
-# them at random. Of 4,000 one-time keys one looks like the name of a secret and its value.
-SECRET_FIELDS = re.compile(rf"password|^code$|^csrfmiddlewaretoken$|^{ONE_TIME_KEY}$")
+# Form fields that are not searched: users type their own secrets into them, or the service and
+# authenticators fill them at random. Of 4,000 one-time keys, one looks like a secret and its name.
+SECRET_FIELDS = re.compile(rf"password|^(code|credential|csrfmiddlewaretoken|{ONE_TIME_KEY})$")
 
 # --- The two chains ------------------------------------------------------------------------------
 
