@@ -77,9 +77,9 @@ OF_API = ("GET", "POST", "PATCH", "DELETE")
 OF_PAGE = ("GET", "POST")
 IN_ORDER = ("GET", "HEAD", "POST", "PATCH", "DELETE", "OPTIONS")
 
-# Form fields that are not searched: users type their own secrets into them, or the service and
-# authenticators fill them at random. Of 4,000 one-time keys, one looks like a secret and its name.
-SECRET_FIELDS = re.compile(rf"password|^(code|credential|csrfmiddlewaretoken|{ONE_TIME_KEY})$")
+# Fields that are not searched for secrets. Users type their passwords and codes into some. Others
+# hold random text of the service or of an authenticator: 1 of 4,000 one-time keys looks like one.
+NOT_SEARCHED = re.compile(rf"password|^(code|credential|csrfmiddlewaretoken|{ONE_TIME_KEY})$")
 
 # --- The two chains ------------------------------------------------------------------------------
 
@@ -434,7 +434,7 @@ def _check_fields(request: HttpRequest) -> None:
         for name, values in form.lists():
             if any(NUL in str(text) for text in values):
                 raise Malformed("A field holds a NUL. Take it out.")
-            if SECRET_FIELDS.search(name):
+            if NOT_SEARCHED.search(name):
                 continue
             if any(field_contains_secret(name, str(text)) for text in values):
                 raise ExchangeSecret

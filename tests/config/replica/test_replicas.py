@@ -118,10 +118,6 @@ class Cluster:
         first.may_be_read, second.may_be_read = False, True
 
     def wait_for(self, standby: Postgresql) -> None:
-        head = self.head(self.primary)
-        wait_until(lambda: self.head(standby) >= head, "The standby stays behind.")
-
-    def wait_for_replay(self, standby: Postgresql) -> None:
         """Until the standby has done all that the primary has written."""
         [(written,)] = self.primary.execute("SELECT pg_current_wal_lsn()::text")
         done = f"SELECT pg_last_wal_replay_lsn() >= '{written}'"
@@ -497,7 +493,7 @@ def test_a_statement_that_the_replay_cancelled_is_tried_again(cluster, database)
 
         wait_until(is_cancelled, "no conflict")
         # A replay that waits for a page which the statement reads may end its connection instead.
-        cluster.wait_for_replay(standby)
+        cluster.wait_for(standby)
         other.execute("SELECT pg_advisory_unlock(1)")
         assert reading.result() == (1,)
 
