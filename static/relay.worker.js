@@ -261,7 +261,9 @@ const FIELD = new RegExp(
 // The first characters are repeated in front because that makes the search several times faster.
 const NAME = new RegExp(
   String.raw`(?=[abcejkmoprstw])(?:` +
-    String.raw`((?:pass[-_. ]?(?:code|phrase|word)|passwd|(?<![a-z])(?:otp|pwd))[a-z0-9_.-]{0,32})` +
+    String.raw`((?:pass[-_. ]?(?:code|phrase|word)|passwd)[a-z0-9_.-]{0,32}` +
+    String.raw`|(?<![a-z0-9])(?:otp|pwd)s?(?:code|hash|value)?[0-9]{0,3}` +
+    String.raw`(?:[-_.][a-z0-9_.-]{0,32})?(?![a-z0-9]))` +
     String.raw`|((?:(?:api|priv(?:ate)?|secret|access|account|auth|broker|exchange|master|signing|trading` +
     String.raw`|wallet|binance|bitget|bybit|coinbase|kraken|kucoin|okx)[-_. ]?key|secret|credential` +
     String.raw`|(?:access|api|auth|bearer|refresh|session)[-_. ]?token)[a-z0-9_.-]{0,32})` +
