@@ -4,6 +4,9 @@ The name of a security key is held to the rule of every name.
 """
 
 import functools
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from allauth.mfa.adapter import DefaultMFAAdapter
@@ -13,11 +16,14 @@ from allauth.mfa.totp import forms as totp
 from allauth.mfa.webauthn import forms as webauthn
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import ValidationError
-from django.forms import CharField, Form
+from django.forms import CharField, Form, HiddenInput
 from django.http import HttpRequest, HttpResponseBase
 
+from events.http import strict_json
 from events.http.name_rules import MAX_NAME_LENGTH, validate_name
+from events.http.refusals import Malformed
 from events.http.web_pages import View
+from events.writer_queue import DATABASE_ERRORS
 from tokens.callers.staff import can_prove_second_factor
 from tokens.crypto import keys
 
@@ -92,7 +98,51 @@ class ActivateTOTPForm(NumericCode, totp.ActivateTOTPForm):
     """allauth's form."""
 
 
+class CredentialField(CharField):
+    """What an authenticator answered, as JSON. Its value is a dict that the database can store."""
+
+    widget = HiddenInput
+
+    def to_python(self, value: object) -> Any:
+        text = super().to_python(value)
+        if not text:
+            return text
+        try:
+            answer = strict_json.parse(text.encode("utf-8", "surrogatepass"))
+        except Malformed:
+            raise MfaAdapter().validation_error("incorrect_code") from None
+        return json.loads(json.dumps(answer, default=str))
+
+
+@contextmanager
+def refuse_unreadable() -> Iterator[None]:
+    """Refuses as a wrong code what cannot be read as the answer of an authenticator.
+
+    allauth and its library read JSON, base64, CBOR and keys, and let most of their errors through.
+    """
+    try:
+        yield
+    except (ValidationError, *DATABASE_ERRORS):
+        raise
+    except Exception:
+        raise MfaAdapter().validation_error("incorrect_code") from None
+
+
+class AuthenticatePasskeyForm(webauthn.AuthenticateWebAuthnForm):
+    credential = CredentialField()  # type: ignore[assignment]
+
+    def clean_credential(self) -> Authenticator:
+        with refuse_unreadable():
+            authenticator: Authenticator = super().clean_credential()
+        return authenticator
+
+
+class ReauthenticatePasskeyForm(AuthenticatePasskeyForm):
+    reauthenticated = True
+
+
 class AddPasskeyForm(webauthn.AddWebAuthnForm):
+    credential = CredentialField()  # type: ignore[assignment]
     name = CharField(required=False, max_length=MAX_NAME_LENGTH, validators=[validate_name])
 
     def clean(self) -> dict[str, Any]:
@@ -101,7 +151,8 @@ class AddPasskeyForm(webauthn.AddWebAuthnForm):
             raise ValidationError(
                 f"You have {MAX_SECURITY_KEYS} security keys. Remove one before you add another."
             )
-        cleaned: dict[str, Any] = super().clean()
+        with refuse_unreadable():
+            cleaned: dict[str, Any] = super().clean()
         return cleaned
 
 

@@ -47,6 +47,8 @@ MFA_FORMS = {
     "authenticate": "config.accounts.second_factors.AuthenticateForm",
     "reauthenticate": "config.accounts.second_factors.ReauthenticateForm",
     "activate_totp": "config.accounts.second_factors.ActivateTOTPForm",
+    "authenticate_webauthn": "config.accounts.second_factors.AuthenticatePasskeyForm",
+    "reauthenticate_webauthn": "config.accounts.second_factors.ReauthenticatePasskeyForm",
     "add_webauthn": "config.accounts.second_factors.AddPasskeyForm",
     "edit_webauthn": "config.accounts.second_factors.RenamePasskeyForm",
 }

@@ -1,15 +1,17 @@
 """Adding a second factor opens the control area, without a dead end."""
 
+import json
 from http import HTTPStatus
 
 import pytest
+from allauth.core.context import request_context
 from allauth.mfa.models import Authenticator
 from allauth.mfa.totp.internal.auth import SECRET_SESSION_KEY
 from allauth.mfa.webauthn.internal.auth import WebAuthn
 from django.test import Client, RequestFactory
 from django.urls import reverse
 
-from config.accounts.second_factors import BEFORE_SECOND_FACTOR
+from config.accounts.second_factors import BEFORE_SECOND_FACTOR, ReauthenticatePasskeyForm
 from desks.models import User
 from tests import factories, pages, staff
 from tests.routes import address, routes
@@ -105,3 +107,51 @@ def test_recovery_codes_alone_are_no_second_factor(member, rf: RequestFactory):
     request.user, request.session = member, staff.a_client(member, "password").session
     verify_session(request, member, codes)
     assert not has_second_factor(request)
+
+
+def written(**members: str) -> str:
+    """A credential as a browser writes one, with other members."""
+    answer = {"clientDataJSON": "e30", "attestationObject": "oA", "signature": "YQ"}
+    made = {"id": "YQ", "rawId": "YQ", "type": "public-key", "response": answer | members}
+    return json.dumps(made)
+
+
+UNREADABLE = [
+    "",
+    "{",
+    "[]",
+    '{"id": "a"}',
+    '{"id": "a", "rawId": "b"}',
+    '{"id": 1e999, "rawId": 1e999}',
+    '{"id": ' + "1" * 5000 + "}",
+    '{"id": "\\u0000"}',
+    "[" * 20_000,
+    written(),
+    written(clientDataJSON="!"),
+    written(attestationObject="gY" + "GB" * 3000),  # lists in lists
+    written(attestationObject="GQ"),  # a number that has no end
+    written(authenticatorData="YQ"),
+]
+
+
+@pytest.mark.parametrize("credential", UNREADABLE)
+@pytest.mark.parametrize("path", ["webauthn/add/", "authenticate/"])
+def test_what_no_authenticator_answers_is_refused(member, path, credential):
+    staff.totp.TOTP.activate(member, staff.totp.generate_totp_secret())
+    if path == "authenticate/":
+        staff.give_password(browser := Client(), member)
+    else:
+        browser = staff.a_client(member)
+        browser.post("/accounts/reauthenticate/", {"password": factories.PASSWORD})
+    page = f"/accounts/2fa/{path}"
+    assert browser.get(page).status_code == HTTPStatus.OK
+    answer = browser.post(page, {"name": "Key", "credential": credential})
+    assert answer.status_code == HTTPStatus.OK
+    assert not Authenticator.objects.filter(type=Authenticator.Type.WEBAUTHN).exists()
+
+
+@pytest.mark.parametrize("credential", UNREADABLE)
+def test_what_no_authenticator_answers_proves_nothing_anew(member, rf: RequestFactory, credential):
+    with request_context(rf.post("/")):
+        form = ReauthenticatePasskeyForm({"credential": credential}, user=member)
+        assert list(form.errors) == ["credential"]
