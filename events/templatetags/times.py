@@ -3,11 +3,23 @@
 from datetime import datetime, timedelta
 
 from django import template
-from django.utils import timezone
+from django.utils import dateformat, timezone
 
 from events.times import exact_span, relative, span
 
 register = template.Library()
+
+
+@register.filter
+def iso(at: datetime) -> str:
+    """The time as HTML's ``datetime`` has it, in the page's zone."""
+    return _in_zone_of_page(at).isoformat()
+
+
+@register.filter
+def full(at: datetime) -> str:
+    """The full time, in the page's zone."""
+    return dateformat.format(_in_zone_of_page(at), "j M Y, H:i:s T")
 
 
 @register.filter
@@ -38,3 +50,14 @@ def parsed(text: str) -> datetime:
 def exactly(seconds: int) -> str:
     """The length of time in words, without rounding."""
     return exact_span(timedelta(seconds=seconds))
+
+
+def _in_zone_of_page(at: datetime) -> datetime:
+    """The time in the page's zone, or in UTC if it would be after the year 9999 there.
+
+    A token may expire in the last hour of that year. Filters of Django would raise an error.
+    """
+    try:
+        return timezone.localtime(at)
+    except OverflowError:
+        return at

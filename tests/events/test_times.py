@@ -3,6 +3,8 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.template.loader import render_to_string
+from django.utils import timezone
 
 from desks.models import Desk
 from events.columns import ToRfc3339
@@ -113,3 +115,12 @@ def test_a_leap_second_is_the_second_after_it(text, read):
 def test_no_other_second_is_the_sixtieth(text):
     with pytest.raises(ValueError, match=r"second|Send a time"):
         parse_rfc3339(text)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(("zone", "shown"), [("Asia/Tokyo", "UTC"), ("America/New_York", "EST")])
+def test_a_page_shows_the_last_hour_of_the_last_year_in_every_zone(zone, shown):
+    at = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+    with timezone.override(zone):
+        page = render_to_string("time.html", {"at": at})
+    assert f":59:59 {shown}" in page
