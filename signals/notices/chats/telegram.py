@@ -74,8 +74,14 @@ def add_telegram(*, code: str, number: int, now: datetime) -> Chat | None:
     somebody writes to the bot is no error.
     """
     with transaction.atomic():
-        codes = ChatCode.objects.select_for_update().filter(digest=digest_of_code(code))
-        used = codes.filter(expires_at__gt=now, user__is_active=True).first()
+        codes = ChatCode.objects.filter(digest=digest_of_code(code))
+        # The user's row before the code's, in the order of a turn that ends the desk.
+        list(User.objects.select_for_update(no_key=True).filter(pk__in=codes.values("user")))
+        used = (
+            codes.select_for_update(of=["self"])
+            .filter(expires_at__gt=now, user__is_active=True)
+            .first()
+        )
         codes.delete()
         if used is None:
             return None

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from ipaddress import ip_network
 
@@ -20,15 +21,18 @@ from desks.notices import outbox
 from desks.notices.outbox import write_security
 from signals.notices.chats.actions import request_test
 from signals.notices.chats.sending import finish, send_to_chat, send_to_chats, take_for_chats
+from signals.notices.chats.telegram import add_telegram, new_code
 from signals.notices.sending import LEASE
 from signals.outbound.answers import Answer, Fault
 from signals.outbound.guarded_client import Client
 from signals.outbound.schedule import NOTICES
+from tests.config.test_waits import beside, wait_for_another_to_wait
 from tests.notices import elsewhere, send, table_away
 from tests.signals.notices.chats.stage import MINUTE, SECOND, a_chat, heard_by, queued, send_once
 from tests.signals.notices.test_sending import a_notice
 from tests.signals.outbound.listeners import endpoint, reply
 from tests.signals.webhooks.runner.stage import close_connections
+from tests.signals.webhooks.runner.test_leases import in_own_connection
 
 pytestmark = pytest.mark.django_db
 
@@ -148,6 +152,23 @@ class TestEachChannel:
         with elsewhere(locked()):
             write_security(member.pk, "Changed", "It was.", at=timezone.now())
         assert queued(chat) == ["Changed"]
+
+    @pytest.mark.django_db(transaction=True)
+    @pytest.mark.skipif("connection.vendor != 'postgresql'", reason="SQLite locks no rows")
+    def test_a_code_of_telegram_is_locked_after_its_user_as_by_a_turn_that_ends_the_desk(
+        self, member
+    ):
+        now = timezone.now()
+        code = new_code(user=member, now=now)
+        with ThreadPoolExecutor(1) as threads, beside() as other:
+            other.execute("SELECT 1 FROM desks_user WHERE id = %s FOR UPDATE", [member.pk])
+            added = threads.submit(
+                in_own_connection, add_telegram, code=code, number=4_712_345_678, now=now
+            )
+            wait_for_another_to_wait(other)
+            other.execute("DELETE FROM signals_chatcode")
+            other.commit()
+            assert added.result() is None
 
     @pytest.mark.django_db(transaction=True)
     def test_while_nothing_can_be_sent_to_chats_every_mail_is_sent(self, member, listen):
