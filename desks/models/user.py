@@ -4,6 +4,7 @@ An address is normalized before it is stored or compared (contract, section 1).
 """
 
 import hashlib
+import re
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
@@ -46,7 +47,7 @@ def normalize_address(address: str) -> str:
         raise ValidationError(NO_DOMAIN, INVALID) from None
     normalized = f"{local}@{encoded}".lower()
     validate_email(normalized)
-    if len(normalized) > MAX_ADDRESS_LENGTH:
+    if len(normalized) > MAX_ADDRESS_LENGTH or not re.fullmatch(NORMALIZED_PATTERN, normalized):
         raise ValidationError(validate_email.message, INVALID)
     return normalized
 

@@ -57,7 +57,7 @@ def test_a_domain_that_idna_refuses_is_refused_with_a_sentence(address):
 @pytest.mark.parametrize(
     "address",
     ["", "a", "a@", "@example.com", "ä@example.com", "\u212a@example.com", "a b@example.com",
-     "a@[127.0.0.1]", "a@example.com\nx", f"{'a' * 250}@example.com"],
+     "a@[127.0.0.1]", "a@example.com\nx", r'"a\ b"@example.com', f"{'a' * 250}@example.com"],
 )  # fmt: skip
 def test_an_invalid_address_is_refused(address):
     with pytest.raises(ValidationError):
