@@ -266,7 +266,8 @@ def _rows(query: Query, desk: Desk, bots: Mapping[str, str]) -> Iterator[bytes]:
 
 def _cells(line: Line) -> list[object]:
     recorded = line.signal or line.data
-    sent = line.data.get("sent") or recorded.get("card") or recorded
+    card = recorded.get("card")  # of an election its name
+    sent = line.data.get("sent") or (card if isinstance(card, dict) else recorded)
     elected = line.data.get("elected") or {}
     return [
         to_rfc3339(line.at),

@@ -227,6 +227,10 @@ class TestCsv:
         assert (refused["bot"], refused["bot name"]) == (bot.id, "Chart")
         assert refused["reason"].startswith("The bot Chart sent the pair SOL/USDT;")
 
+    def test_an_election_on_the_card_has_its_pair_and_direction(self, owner, desk, card):
+        (row,) = rows(owner, "kind=election.made")
+        assert (row["pair"], row["direction"]) == (card.pair, card.direction)
+
     def test_it_is_streamed_in_few_parts_and_has_every_event_once(self, owner, desk, monkeypatch):
         monkeypatch.setattr(activity, "CSV_PAGE_SIZE", 2)
         for number in range(7):
