@@ -25,7 +25,13 @@ def send(message: EmailMessage, kind: str) -> None:
         logger.error("A mail was not sent: %s (%s others in progress).", kind, MAX_CONCURRENT)
         return
     sent: Future[None] = Future()
-    threading.Thread(target=_deliver, args=(message, sent), daemon=True).start()
+    thread = threading.Thread(target=_deliver, args=(message, sent), daemon=True)
+    try:
+        thread.start()
+    except RuntimeError:  # the process may start no more threads
+        _slots.release()
+        logger.error("A mail was not sent: %s (no thread).", kind)
+        return
     try:
         sent.result(settings.EMAIL_TIMEOUT)
     except Exception as error:

@@ -86,3 +86,16 @@ def test_failures_release_their_slot(settings, mailoutbox):
     settings.EMAIL_BACKEND = "django.core.mail.backends.locmem.EmailBackend"
     send()
     assert len(mailoutbox) == 1
+
+
+def test_a_mail_for_which_no_thread_starts_takes_no_place(monkeypatch, caplog, mailoutbox):
+    def fail(thread):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", fail)
+        for _ in range(mails.MAX_CONCURRENT):
+            send()
+    assert "A mail was not sent: test (no thread)." in caplog.messages
+    send()
+    assert len(mailoutbox) == 1
