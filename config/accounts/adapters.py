@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 from allauth.account import app_settings as accounts
 from allauth.account.adapter import DefaultAccountAdapter
 from allauth.account.authentication import get_authentication_records
+from allauth.account.models import EmailAddress
 from allauth.core import context as allauth_context
 from allauth.usersessions.models import UserSession
 from django.conf import settings
@@ -64,6 +65,27 @@ class AccountAdapter(DefaultAccountAdapter):
     def is_open_for_signup(self, request: HttpRequest) -> bool:
         """Returns False: ``config.accounts.signup`` creates accounts, not allauth's views."""
         return False
+
+    def login(self, request: HttpRequest, user: AbstractBaseUser) -> None:
+        """Stores the session with its user before allauth lists it.
+
+        Another sign-in of the user deletes the listed sessions whose stored session has no user.
+        """
+        super().login(request, user)
+        request.session.save()
+
+    def set_password(self, user: AbstractBaseUser, password: str) -> None:
+        """Writes the password alone: the account may have been deactivated since it was read."""
+        user.set_password(password)
+        user.save(update_fields=["password"])
+
+    def confirm_email(self, request: HttpRequest, email_address: EmailAddress) -> bool:
+        """Confirms an address, unless the account or the address ended since it was read."""
+        user = User.objects.select_for_update().get(pk=email_address.user_id)
+        if not user.is_active or not EmailAddress.objects.filter(pk=email_address.pk).exists():
+            return False
+        is_confirmed: bool = super().confirm_email(request, email_address)
+        return is_confirmed
 
     def authentication_failed(self, request: HttpRequest, **credentials: str) -> None:
         hashing.do_the_work_of_former_hashes(credentials["email"], credentials["password"])
@@ -131,7 +153,7 @@ class AccountAdapter(DefaultAccountAdapter):
         """
         session = {
             "ip": self.get_client_ip(request),
-            "user_agent": self.get_http_user_agent(request)[:MAX_USER_AGENT],
+            "user_agent": request.headers.get("User-Agent", "")[:MAX_USER_AGENT],
         }
         others = UserSession.objects.filter(user=user, **session)
         is_known = others.exclude(session_key=request.session.session_key).exists()

@@ -11,13 +11,16 @@ from allauth.mfa.adapter import get_adapter
 from allauth.mfa.models import Authenticator
 from django.core import mail
 from django.core.mail.backends.locmem import EmailBackend
+from django.http import HttpRequest
 from django.test import Client
 from django.utils import timezone
 
-from desks.models import QueuedNotice, User
+from config.accounts.adapters import AccountAdapter
+from desks.models import Desk, QueuedNotice, User
 from tests import staff
 from tests.factories import PASSWORD
 from tests.notices import send
+from tokens.account_closing import close_account
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.once]
 
@@ -122,6 +125,19 @@ def test_an_address_that_changes_is_told_at_the_old_and_at_the_new_one(account, 
     assert EmailAddress.objects.get().email == new
 
 
+@pytest.mark.parametrize("ended", ["account", "address"])
+def test_an_address_that_is_being_confirmed_does_not_come_back(account, member, ended):
+    account.post("/accounts/email/", {"email": "new@example.com", "action_add": ""})
+    read_before = EmailAddress.objects.get(email="new@example.com")
+    if ended == "account":
+        close_account(Desk.objects.get(user=member))
+    else:
+        account.post("/accounts/email/cancel/")
+    assert not AccountAdapter().confirm_email(HttpRequest(), read_before)
+    assert not EmailAddress.objects.filter(email="new@example.com").exists()
+    assert not User.objects.filter(email="new@example.com").exists()
+
+
 def test_second_factors_that_come_and_go(account, member):
     add_totp(account)
     (message,) = send()
@@ -186,6 +202,10 @@ class TestSignIns:
         assert sign_in(headers={"User-Agent": "One"}) == []
         assert sign_in(headers={"User-Agent": "Two"}) == new
         assert sign_in(headers={"User-Agent": "One"}, REMOTE_ADDR="127.0.0.9") == new
+
+    def test_a_browser_that_sends_no_name_is_known_too(self, sign_in):
+        assert sign_in() == ["New sign-in to your account"]
+        assert sign_in() == []
 
     def test_a_wrong_password_is_not_told(self, member):
         form = {"login": member.email, "password": "wrong"}

@@ -6,15 +6,21 @@ from http import HTTPStatus
 import pytest
 from allauth.account.authentication import get_authentication_records
 from allauth.account.internal.flows.login import record_authentication
+from allauth.account.signals import user_logged_in
+from allauth.usersessions.models import UserSession
 from django.contrib.sessions.models import Session
 from django.core import mail, signing
 from django.core.signing import JSONSerializer
 from django.http import HttpRequest
 from django.test import Client
 
+from config.accounts.adapters import AccountAdapter
+from desks.models import User
+from events.actors import SYSTEM
 from tests import factories, staff
 from tests.factories import PASSWORD, a_bot
 from tests.tokens.admin.test_fresh import FORM
+from tokens.account_closing import deactivate
 from tokens.models import Token
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
@@ -178,3 +184,24 @@ def test_a_session_does_not_grow_with_each_re_authentication(member):
     assert last["at"] > mfa["at"]
     record_authentication(request, member, "mfa")
     assert get_authentication_records(request, member)[-1]["method"] == "mfa"
+
+
+def test_a_sign_in_at_the_same_time_leaves_a_new_session_on_the_list(member):
+    def sign_in_elsewhere(user, **options):
+        UserSession.objects.purge_and_list(user)
+
+    user_logged_in.connect(sign_in_elsewhere)  # after allauth has listed the session
+    try:
+        staff.give_password(browser := Client(), member)
+    finally:
+        user_logged_in.disconnect(sign_in_elsewhere)
+    assert UserSession.objects.get(user=member).session_key == browser.cookies[SESSION].value
+
+
+def test_a_password_that_is_being_changed_does_not_undo_a_deactivation(member):
+    read_before = User.objects.get(pk=member.pk)
+    deactivate(user=member, actor=SYSTEM)
+    AccountAdapter().set_password(read_before, NEW)
+    member.refresh_from_db()
+    assert not member.is_active
+    assert member.check_password(NEW)
