@@ -8,7 +8,7 @@ import threading
 import time
 from datetime import datetime
 
-from django.db import DatabaseError, connections
+from django.db import Error, connections
 
 from events.confirmation import unconfirmed
 from events.databases import PRIMARY
@@ -41,7 +41,7 @@ def keep_writing() -> None:
             some = [(pk, *_waiting.pop(pk)) for pk in sorted(_waiting)[:MOST]]
         try:
             _write(some)
-        except DatabaseError as error:
+        except Error as error:
             logger.warning("Times of last use were not noted: %s", type(error).__name__)
         finally:
             connections.close_all()
