@@ -455,8 +455,9 @@ class Hub:
     def _start(self) -> None:
         if self._thread is None:
             self._is_ready = False
-            self._thread = threading.Thread(target=self._run, name="log-hub", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name="log-hub", daemon=True)
+            thread.start()  # raises if the process may have no more threads
+            self._thread = thread
 
     def _run(self) -> None:
         try:

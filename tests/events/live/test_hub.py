@@ -380,6 +380,26 @@ def test_a_reader_is_refused_while_the_log_cannot_be_read(settings):
     wait_until(lambda: not is_running(), "the hub's thread goes on")
 
 
+def test_a_hub_whose_thread_could_not_be_started_starts_with_the_next_reader(monkeypatch, settings):
+    """A process may have as many threads as it is allowed."""
+    settings.LIMIT_STREAMS = None
+    hub, refused, reader = Hub(), Noting(a_spec()), Noting(a_spec())
+
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        with pytest.raises(RuntimeError):
+            hub.admit(refused)
+    hub.dismiss(refused)
+    hub.admit(reader)
+    assert hub.knows(reader)
+    hub.dismiss(reader)
+    hub._rests_at = 0.0
+    wait_until(lambda: not is_running(), "the hub's thread goes on")
+
+
 def test_a_stop_ends_everybody_spread_out_though_the_hub_looks_at_nothing(hub):
     """The hub's thread may wait for a database that does not answer."""
     readers = [joined(hub, "all") for _ in range(2 * HEARTBEAT)]
