@@ -5,6 +5,7 @@ and lets the hook's own checks find the next.
 """
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -143,9 +144,14 @@ def _check(bot: Automation, body: JsonObject) -> Checked:
     return check(IncomingSignal(body, credential=None, automation=bot))
 
 
+# A NUL begins what is no text: no text of a message has one (``strict_json``).
+_NUMBER = re.compile(r'"\\u0000([^"]+)"')
+
+
 def written(body: JsonObject) -> str:
-    """A message as people read it."""
-    return json.dumps(body, indent=2, ensure_ascii=False, default=str)
+    """A message as people read it, with its numbers as they were sent."""
+    text = json.dumps(body, indent=2, ensure_ascii=False, default=lambda number: f"\0{number}")
+    return _NUMBER.sub(r"\1", text)
 
 
 # --- Corrections: one mistake at a time, with the values of the bot's own message -----------------

@@ -203,8 +203,15 @@ def test_every_mistake_is_listed_and_the_corrected_message_is_accepted(
     again = check(owner, bot, mended)
     assert code(again) == "ok"
     assert copied(again) == []
-    assert json.loads(mended)["note"] in (1.5, "1.5")
+    assert json.loads(mended)["note"] == 1.5
     assert push(mended.encode(), secret=bot.secret).status_code == 200
+
+
+def test_a_corrected_message_has_its_numbers_as_they_were_sent(owner, bot):
+    numbers, text = "[250.50,-1E+400,12345678901234567890123,7]", r'"\\u00007"'
+    message = json.dumps(tradingview(bot, direction="long")).removesuffix("}")
+    mended = copied(check(owner, bot, f'{message}, "note": {numbers}, "text": {text}}}'))[0]
+    assert f'"note":{numbers},"text":{text}' in "".join(mended.split())
 
 
 def test_a_spent_nonce_is_reported_and_replaced(owner, bot):
