@@ -8,9 +8,9 @@ are whole seconds.
 from dataclasses import dataclass
 from datetime import datetime, time, timedelta
 from typing import Annotated, TypedDict
-from zoneinfo import ZoneInfo
 
 from events.json_schema import Example, JsonSchema
+from events.times import zone_named
 
 MINUTE, HOUR, DAY = 60, 60 * 60, 24 * 60 * 60
 MIN_EVERY, MAX_EVERY = 15 * MINUTE, 31 * DAY
@@ -64,7 +64,7 @@ class Expectation:
         grace = timedelta(seconds=self.grace)
         if self.every is not None:
             return heard + timedelta(seconds=self.every) + grace
-        local = ZoneInfo(zone)
+        local = zone_named(zone)
         day = heard.astimezone(local).date() + NEXT_DAY
         while day.weekday() >= SATURDAY:
             day += NEXT_DAY

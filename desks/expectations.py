@@ -25,7 +25,7 @@ from events.feed import read_head
 from events.http.refusals import FieldCode, Invalid
 from events.kinds import Kind
 from events.models import Event
-from events.times import to_rfc3339
+from events.times import to_rfc3339, zone_named
 
 MAX_PER_TURN = 50  # bounds how long one turn holds the log's lock
 Columns = Mapping[str, int | datetime | None]  # of a bot
@@ -68,7 +68,7 @@ def count_days_in_new_zone(user: User) -> None:
 
 def zone_of(bot: Automation) -> str:
     """The time zone in which a bot's trading days are counted: its owner's, or UTC."""
-    return bot.desk.user.time_zone or "UTC"
+    return zone_named(bot.desk.user.time_zone).key
 
 
 def _check_ranges(expectation: Expectation | None, max_age: int | None) -> None:

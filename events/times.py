@@ -3,7 +3,7 @@
 import re
 from datetime import UTC, datetime, timedelta
 from typing import overload
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 UNITS = {
     "year": timedelta(days=365),
@@ -39,9 +39,20 @@ def exact_span(length: timedelta) -> str:
     return f"{count} {name}{'' if count == 1 else 's'}"
 
 
+def zone_named(name: str) -> ZoneInfo:
+    """The time zone of this name. UTC if the name is empty, or this machine does not know it.
+
+    A stored name may come from a machine with newer zone files.
+    """
+    try:
+        return ZoneInfo(name or "UTC")
+    except ZoneInfoNotFoundError:
+        return ZoneInfo("UTC")
+
+
 def in_zone(at: datetime, zone: str) -> str:
-    """Formats a time as ``23 November 2026, 10:11 CET``. An empty zone is UTC."""
-    return at.astimezone(ZoneInfo(zone or "UTC")).strftime("%-d %B %Y, %H:%M %Z")
+    """Formats a time as ``23 November 2026, 10:11 CET``, in the zone of this name."""
+    return at.astimezone(zone_named(zone)).strftime("%-d %B %Y, %H:%M %Z")
 
 
 def truncate_to_milliseconds(time: datetime) -> datetime:

@@ -30,6 +30,7 @@ from desks.models import User
 from events.confirmation import unconfirmed
 from events.http.requests import state_of
 from events.json_schema import JsonObject
+from events.times import zone_named
 from tokens.callers.staff import SIGNED_IN_AT, session_end
 from tokens.crypto import keys
 
@@ -159,7 +160,7 @@ def _user(request: HttpRequest) -> User | AnonymousUser:
     if isinstance(user, User):
         _note_use(request)
         if user.time_zone:
-            timezone.activate(user.time_zone)
+            timezone.activate(zone_named(user.time_zone))
     return user
 
 

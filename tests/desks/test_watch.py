@@ -8,7 +8,7 @@ from django.db.models.signals import post_init
 from django.utils import timezone
 
 from desks import expectations
-from desks.expectations import Watch
+from desks.expectations import Watch, count_days_in_new_zone
 from desks.models import Automation, User
 from events.actors import SYSTEM
 from events.models import Event, Head
@@ -194,6 +194,19 @@ def test_a_new_zone_of_the_owner_counts_from_now_on(bot, owner, clock):
     assert User.objects.get(pk=row(bot).desk.user_id).time_zone == "Asia/Tokyo"
     look()
     assert row(bot).due_at == utc - 9 * HOUR
+
+
+def test_a_bot_whose_owners_zone_is_not_known_here_is_watched_in_utc(bot, desk, clock):
+    """The owner chose it on a machine with newer zone files."""
+    expect(bot, expecting(None, timedelta(0)))
+    utc = row(bot).due_at
+    User.objects.filter(pk=desk.user_id).update(time_zone="Mars/Base")
+    count_days_in_new_zone(desk.user)
+    look()
+    assert row(bot).due_at == utc
+    clock.move_to(utc)
+    look()
+    assert told() == [("automation.quiet", bot.id)]
 
 
 def test_a_lasting_silence_costs_no_turn_at_the_log(bot, clock):

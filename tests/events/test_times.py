@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from desks.models import Desk
 from events.columns import ToRfc3339
-from events.times import parse_rfc3339, relative, to_rfc3339
+from events.times import in_zone, parse_rfc3339, relative, to_rfc3339
 
 pytestmark = pytest.mark.django_db
 
@@ -40,6 +40,14 @@ def test_the_database_formats_a_time_like_python(desk, millisecond):
 def test_a_relative_time_is_in_its_largest_unit(distance, text):
     now = datetime(2026, 11, 20, tzinfo=UTC)
     assert relative(now - distance, now) == text
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("zone", ["", "Mars/Base"])
+def test_a_time_without_a_zone_or_in_an_unknown_one_is_in_utc(zone):
+    at = datetime(2026, 11, 23, 9, 11, tzinfo=UTC)
+    assert in_zone(at, "Europe/Berlin") == "23 November 2026, 10:11 CET"
+    assert in_zone(at, zone) == "23 November 2026, 09:11 UTC"
 
 
 @pytest.mark.once

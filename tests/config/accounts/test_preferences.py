@@ -58,6 +58,15 @@ def test_times_are_shown_in_the_chosen_zone_and_in_nobody_elses(owner: Client, d
     assert "IST" not in pages.source(staff.a_client(stranger.user).get("/desk"))
 
 
+def test_a_zone_that_this_machine_does_not_know_is_utc(owner: Client, desk):
+    """The user chose it on a machine with newer zone files."""
+    User.objects.filter(pk=desk.user_id).update(time_zone="Mars/Base")
+    assert " UTC" in pages.source(owner.get("/desk"))
+    assert owner.get(PAGE).status_code == HTTPStatus.OK
+    assert choose(owner, "Asia/Kolkata").status_code == HTTPStatus.OK
+    assert " IST" in pages.source(owner.get("/desk"))
+
+
 @pytest.mark.parametrize("fields", [{"time_zone": "Mars/Base"}, {"theme": "pink"}])
 def test_what_is_not_offered_is_refused_beside_its_field(owner: Client, fields):
     page = choose(owner, **fields)

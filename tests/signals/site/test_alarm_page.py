@@ -7,7 +7,7 @@ import time_machine
 from django.utils import timezone
 
 from desks.expectations import Watch
-from desks.models import Automation
+from desks.models import Automation, User
 from tests.client import BOTS, get
 from tests.factories import a_desk_token, expect, expecting
 from tests.pages import errors, words
@@ -48,6 +48,14 @@ def test_what_the_form_says_is_saved_and_shown_again(owner, bot, changes, expect
     shown = {name: page.context["form"][name].value() for name in FORM}
     assert (shown["maxAge"], shown["expected"]) == (90, changes.get("expected", "every"))
     assert "days end at midnight in UTC" in words(page)
+
+
+@pytest.mark.parametrize(
+    ("zone", "shown"), [("Asia/Tokyo", "Asia/Tokyo"), ("Mars/Base", "UTC")], ids=["known", "not"]
+)
+def test_trading_days_are_said_to_be_those_of_the_owners_zone_or_utc(owner, bot, zone, shown):
+    User.objects.update(time_zone=zone)
+    assert f"days end at midnight in {shown}" in words(owner.get(f"/bots/{bot.id}/alarm"))
 
 
 @pytest.mark.parametrize(
