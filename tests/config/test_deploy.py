@@ -71,7 +71,44 @@ def test_systemd_calls_the_units_safe(unit, tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+# --- The back-up, of the unit and of the containers -----------------------------------------------
+
 PASSFILE = re.compile(r"^DATABASE_URL=(postgres.+)$", re.M)
+DAY = "2026-11-29"
+# Stands in for pg_dump, and for the docker that runs it: shows its arguments, and writes something.
+PG_DUMP = """#!/bin/sh
+printf '%s\\n' "$@"
+for word; do case "$word" in --file=*) echo new > "${word#--file=}";; esac; done
+exit $STATUS
+"""
+
+
+def back_up(folder, layout="units", status=0, address=""):
+    """Runs the command of a layout on this day, with a pg_dump that exits with ``status``."""
+    if layout == "units":
+        (line,) = re.findall(r"^ExecStart=(.+pg_dump.+)$", unit_of("signals-daily.service"), re.M)
+        line = line.replace("%%", "%").replace("/var/lib/signals", str(folder))
+        command = shlex.split(line)
+    else:
+        handbook = (DEPLOY / "OPERATING.md").read_text()
+        lines = re.search(r"^```sh containers: back-up\n(.+?)^```", handbook, re.M | re.S)
+        command = ["bash", "-c", lines.group(1)]
+    programs = folder / "bin"
+    programs.mkdir(exist_ok=True)
+    stand_ins = {"pg_dump": PG_DUMP, "docker": PG_DUMP, "date": f"#!/bin/sh\necho {DAY}\n"}
+    for name, text in stand_ins.items():
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+    path = f"{programs}:{os.environ['PATH']}"
+    done = subprocess.run(
+        command,
+        env={"PATH": path, "DATABASE_URL": address, "STATUS": str(status)},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == status, done.stderr
+    return done.stdout
 
 
 def test_the_back_up_shows_no_password_in_its_arguments(tmp_path):
@@ -79,18 +116,20 @@ def test_the_back_up_shows_no_password_in_its_arguments(tmp_path):
     (address,) = PASSFILE.findall((DEPLOY / "OPERATING.md").read_text())
     parts = urlsplit(address)
     assert (parts.password, parse_qs(parts.query)) == (None, {"passfile": ["/etc/signals/pgpass"]})
-    unit = (DEPLOY / "systemd" / "signals-daily.service").read_text()
-    (command,) = re.findall(r"^ExecStart=(.+pg_dump.+)$", unit, re.M)
-    (tmp_path / "pg_dump").write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
-    (tmp_path / "pg_dump").chmod(0o755)
-    done = subprocess.run(
-        shlex.split(command.replace("%%", "%")),
-        env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "DATABASE_URL": address},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.splitlines()[-1] == address
+    assert back_up(tmp_path, address=address).splitlines()[-1] == address
+
+
+@pytest.mark.parametrize("layout", ["units", "containers"])
+def test_a_second_back_up_of_a_day_takes_the_place_of_the_first_only_if_it_is_whole(
+    tmp_path, layout
+):
+    dump = tmp_path / f"{DAY}.dump"
+    dump.write_text("first")
+    back_up(tmp_path, layout, status=1)
+    assert (dump.read_text(), list(tmp_path.glob("*.dump"))) == ("first", [dump])
+    back_up(tmp_path, layout)
+    assert "first" not in dump.read_text()
+    assert {file.name for file in tmp_path.iterdir()} == {"bin", dump.name}
 
 
 # --- Containers -----------------------------------------------------------------------------------
