@@ -194,16 +194,20 @@ def test_a_host_beside_our_name_in_tls_is_refused(served):
     assert b"elsewhere" not in answer
 
 
-def test_what_nginx_refuses_keeps_the_callers_request_id(served):
-    _, headers, _ = answered(served, f"{GET}X-Request-Id: mine_1\r\nTransfer-Encoding: chunked\r\n")
-    assert headers["X-Request-Id"] == "mine_1"
+@pytest.mark.parametrize("more", ["", "Transfer-Encoding: chunked\r\n"])
+@pytest.mark.parametrize(
+    "given", ["mine_1", "order_svc_1", "whsec_1", f"svc_desk_{'0' * 48}", f"whsec_{'0' * 39}"]
+)
+def test_what_nginx_refuses_or_passes_on_keeps_the_callers_request_id(served, given, more):
+    _, headers, _ = answered(served, f"{GET}X-Request-Id: {given}\r\n{more}")
+    assert headers["X-Request-Id"] == given
 
 
 @pytest.mark.parametrize("path", ["/api/v1", EVENTS, "/static/css/none.css"])
 @pytest.mark.parametrize("more", ["", "Transfer-Encoding: chunked\r\n"])
-@pytest.mark.parametrize("kind", ["a token", "a secret of a webhook"])
-def test_no_answer_of_nginx_repeats_a_credential_as_the_request_id(served, path, more, kind):
-    given = served.webs[0].seed["platformToken"] if kind == "a token" else webhook_secret()
+@pytest.mark.parametrize("prefix", ["svc_desk_", "svc_plat_", "svc_sign_", "whsec_"])
+def test_no_answer_of_nginx_repeats_a_credential_as_the_request_id(served, path, more, prefix):
+    given = webhook_secret() if prefix == formats.WEBHOOK_SECRET else formats.new(prefix)
     head = f"GET {path} HTTP/1.1\r\n{OURS}X-Request-Id: {given}\r\n{more}"
     _, headers, body = answered(served, head)
     assert len(headers["X-Request-Id"]) == 32
