@@ -9,8 +9,8 @@ mail with the same Message-ID.
 import logging
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
-from smtplib import SMTPDataError, SMTPRecipientsRefused
 
 from allauth.account.models import EmailAddress
 from django.conf import settings
@@ -34,8 +34,8 @@ CHAT_RATE = "25/second"  # of each service
 LEASE = timedelta(minutes=2)
 MOST_ATTEMPTS = 1 + len(NOTICES.pauses)
 BATCH_SIZE = 25  # notices of a channel that a process takes
-# A mail server raises these because of an address or a content. Then the connection goes on.
-OF_ONE_MAIL = (SMTPRecipientsRefused, SMTPDataError)
+# The time that a batch spends on mails that fail: the server may hang at one (EMAIL_TIMEOUT).
+MOST_LOST = timedelta(seconds=15)
 
 LINK = '<a href="{0}">{0}</a>'
 
@@ -117,11 +117,11 @@ def failing_mails() -> int:
 def deliver_mails(notices: Sequence[QueuedNotice]) -> None:
     """Sends notices over one connection. What fails is tried again later.
 
-    Once the connection fails, the rest of the batch waits too. A mail server that refuses one mail
-    does not hold up the others. Only the type of an error is logged: its text may contain an
-    address.
+    A mail that fails holds up no other, even if it ends the connection. If none can be opened, or
+    too much time is lost, the rest is not tried: it is taken again once its lease has ended. Only
+    the type of an error is logged: its text may contain an address.
     """
-    connection, failed = get_connection(), False
+    connection, lost = get_connection(), timedelta(0)
     for notice in notices:
         address = address_of(notice)
         if address is None:
@@ -129,13 +129,13 @@ def deliver_mails(notices: Sequence[QueuedNotice]) -> None:
             continue
         if not begin(notice):
             continue
+        began, is_open = timezone.now(), False
         try:
-            if failed:
-                raise ConnectionError
             connection.open()
+            is_open = True
             connection.send_messages([mail_of(notice, address)])
         except Exception as error:
-            failed = failed or _is_of_connection(error)
+            lost += timezone.now() - began
             again = "later" if retry(notice, timezone.now()) else "no more"
             logger.warning(
                 "A notice was not sent: %s (%s). It is tried %s.",
@@ -143,6 +143,10 @@ def deliver_mails(notices: Sequence[QueuedNotice]) -> None:
                 type(error).__name__,
                 again,
             )
+            with suppress(OSError):  # smtplib's errors, too
+                connection.close()
+            if not is_open or lost > MOST_LOST:
+                break
         else:
             notice.delete()
     connection.close()
@@ -170,11 +174,6 @@ def retry(notice: QueuedNotice, now: datetime) -> bool:
         return False
     own.update(due_at=now + pause_after(notice.attempts - 1, NOTICES))
     return True
-
-
-def _is_of_connection(error: Exception) -> bool:
-    """Whether the next mail would fail too. smtplib's errors are ``OSError`` without exception."""
-    return isinstance(error, OSError) and not isinstance(error, OF_ONE_MAIL)
 
 
 def mail_of(notice: QueuedNotice, address: str) -> EmailMultiAlternatives:

@@ -1,5 +1,8 @@
 """Notices are sent as mails: once, at the pace, again after a failure, and with a way to stop."""
 
+import re
+import socketserver
+import threading
 from datetime import timedelta
 from smtplib import SMTPDataError, SMTPRecipientsRefused
 
@@ -21,6 +24,7 @@ from signals.notices.sending import (
     deliver_mails,
     failing_mails,
     mail_lag_seconds,
+    send_mails,
     take,
 )
 from signals.notices.texts import new_notice
@@ -148,6 +152,54 @@ class TestPace:
             assert len(take(MAIL, timezone.now())) == 0
 
 
+SMTP = "django.core.mail.backends.smtp.EmailBackend"
+
+
+class MailServer(socketserver.ThreadingTCPServer):
+    """Takes mails. After the answer to a mail whose subject is in ``answers``, it hangs up."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Conversation)
+        self.taken: list[str] = []
+        self.answers: dict[str, str] = {}
+
+
+class Conversation(socketserver.StreamRequestHandler):
+    server: MailServer
+
+    def handle(self) -> None:
+        self.say("220 Good morning")
+        while line := self.rfile.readline():
+            if line.strip().upper() == b"DATA":
+                self.say("354 Go on")
+                mail = b"".join(iter(self.rfile.readline, b".\r\n")).decode()
+                (subject,) = re.findall(r"^Subject: (\w+)", mail, re.M)
+                if subject in self.server.answers:
+                    self.say(self.server.answers[subject])
+                    return
+                self.server.taken.append(subject)
+            self.say("250 Yes")
+
+    def say(self, text: str) -> None:
+        self.wfile.write(f"{text}\r\n".encode() if text else b"")
+
+
+@pytest.fixture
+def mail_server(settings):
+    with MailServer() as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        settings.EMAIL_BACKEND = SMTP
+        settings.EMAIL_HOST, settings.EMAIL_PORT = server.server_address
+        yield server
+        server.shutdown()
+
+
+def attempts() -> list[int]:
+    return sorted(QueuedNotice.objects.values_list("attempts", flat=True))
+
+
 class TestFailures:
     @pytest.fixture
     def down(self, monkeypatch):
@@ -174,11 +226,44 @@ class TestFailures:
             (message,) = send()
         assert notice.public_id in message.extra_headers["Message-ID"]
 
-    def test_the_rest_of_a_batch_waits_too_and_is_kept(self, member, down):
+    def test_of_a_batch_that_reaches_no_server_one_mail_uses_up_an_attempt(self, member, settings):
+        settings.EMAIL_BACKEND = SMTP
+        settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", 1
         for _ in range(5):
             a_notice(member)
         send()
-        assert QueuedNotice.objects.filter(due_at__gt=timezone.now()).count() == 5
+        assert attempts() == [1, 1, 1, 1, 2]
+        assert not QueuedNotice.objects.due(MAIL, timezone.now()).exists()
+        settings.EMAIL_BACKEND = "django.core.mail.backends.locmem.EmailBackend"
+        with time_machine.travel(timezone.now() + LEASE):
+            assert len(send()) == 5
+
+    def test_a_server_that_hangs_at_each_mail_holds_a_batch_for_two(
+        self, member, monkeypatch, settings
+    ):
+        for _ in range(5):
+            a_notice(member)
+        with time_machine.travel(timezone.now(), tick=False) as clock:
+
+            def hangs(backend, messages):
+                clock.shift(settings.EMAIL_TIMEOUT)
+                raise TimeoutError
+
+            monkeypatch.setattr(EmailBackend, "send_messages", hangs)
+            deliver_mails(take(MAIL, timezone.now()))
+        assert attempts() == [1, 1, 1, 2, 2]
+
+    @pytest.mark.parametrize("answer", ["", "421 Try again later", "554 Not this one"])
+    def test_a_mail_at_which_the_server_hangs_up_holds_up_no_other(
+        self, member, mail_server, answer
+    ):
+        subjects = ["before", "it", "after", "last"]
+        _, it, *_ = [a_notice(member, subject=subject) for subject in subjects]
+        mail_server.answers["it"] = answer
+        send_mails(timezone.now())
+        assert mail_server.taken == ["before", "after", "last"]
+        left = QueuedNotice.objects.get()
+        assert (left.public_id, left.attempts) == (it.public_id, 2)
 
     @pytest.mark.parametrize(
         "error",
