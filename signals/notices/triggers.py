@@ -26,6 +26,7 @@ from events.feed import read_head
 from events.kinds import Kind
 from events.models import Event, Head
 from signals.notices.models import KnownConcern
+from signals.notices.sending import LEASE
 from signals.notices.texts import (
     DESK_NOTICES,
     TEXTS_OF_WEBHOOKS,
@@ -162,16 +163,20 @@ def _write_late(notices: Iterable[QueuedNotice], now: datetime) -> None:
 LAPSED = "lapsed "  # then the id of the retired card
 RESTORED = "webhooks after a restore"  # ``at`` is when the epoch began
 DESKS_AT_ONCE = 500
-MAX_WAITING = 1000  # mails
+MAX_WAITING = 1000  # mails that nobody has tried to send
 
 
 def write_to_many(now: datetime) -> bool:
     """Writes to the next desks. Returns whether there may be more.
 
-    It waits while many notices are not sent yet: a card can have a million desks.
+    It waits while many mails wait for their first attempt, taken or not: a card can have a million
+    desks.
     """
     marks = Bookmark.objects.filter(Q(name__startswith=LAPSED) | Q(name=RESTORED))
-    if not marks.exists() or QueuedNotice.objects.filter(channel=MAIL).count() >= MAX_WAITING:
+    if not marks.exists():
+        return False
+    untried = QueuedNotice.objects.filter(channel=MAIL, attempts__lte=1, due_at__lte=now + LEASE)
+    if untried.count() >= MAX_WAITING:
         return False
     load_routes()
     with transaction.atomic():

@@ -12,10 +12,11 @@ from desks import actions as desks
 from desks.expectations import Watch
 from desks.models import Bookmark, NoticeChoice, QueuedNotice, RefusalTold
 from desks.models.notice import MAIL, NoticeKind
+from desks.notices.outbox import write_security
 from events.actors import SYSTEM
 from events.models import Event, Head
 from signals.notices import texts, triggers
-from signals.notices.sending import take
+from signals.notices.sending import LEASE, take
 from signals.webhooks import actions as webhook_actions
 from signals.webhooks.models import DisabledReason
 from tests.client import push
@@ -233,6 +234,21 @@ class TestLapses:
         QueuedNotice.objects.all().delete()
         write()
         assert (waiting(), Bookmark.objects.filter(name__startswith="lapsed").count()) == ([], 0)
+
+    @pytest.mark.parametrize(
+        ("attempts", "due_in", "told"),
+        [(0, timedelta(0), 0), (1, LEASE, 0), (2, timedelta(0), 1), (2, HOUR, 1), (0, 6 * DAY, 1)],
+        ids=["untried", "taken", "refused", "refused again", "later"],
+    )
+    def test_they_wait_for_mails_that_are_due_and_untried_and_for_no_others(
+        self, desk, clock, monkeypatch, attempts, due_in, told
+    ):
+        monkeypatch.setattr(triggers, "MAX_WAITING", 1)
+        write_security(desk.user_id, "First", "", at=timezone.now() + due_in)
+        QueuedNotice.objects.update(attempts=attempts)
+        desks.retire_card(actor=SYSTEM)
+        write()
+        assert len(waiting(NoticeKind.CONSENT)) == told
 
 
 class TestEndings:
