@@ -355,17 +355,21 @@ class Session:
         challenge = new_challenge()
         message = message_of_test(self.lease.row.public_id, asked_at, challenge)
         answer = await self._send(message, challenge)
-        row, self.lease.was_tested = self.lease.row, True
+        row = self.lease.row
         if answer.is_success:
-            await tell_log(verify, webhook=row, test=self.lease.attempts[-1])
+            if not row.is_verified:
+                await tell_log(verify, webhook=row, test=self.lease.attempts[-1])
             await self._end_failing()
-        elif row.state == State.UNVERIFIED:
+            self.lease.was_tested = True  # last: if the log cannot be told, it is sent again
+            return self._asked_before()
+        self.lease.was_tested = True
+        if row.state == State.UNVERIFIED:
             self.lease.failures, self.lease.status = row.failures + 1, row.last_status
             since = row.failing_since or self.lease.clock
             is_over = self.lease.clock - since >= WEBHOOKS.give_up_after
             self.lease.was_tested = is_over or answer.status == GONE
             return self._pause_after(self.lease.failures, answer)
-        elif answer.status == GONE and row.state == State.ACTIVE:
+        if answer.status == GONE and row.state == State.ACTIVE:
             await self._disable(DisabledReason.GONE)
         elif row.failures:
             return self._pause_after(row.failures, answer)

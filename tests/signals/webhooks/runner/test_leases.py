@@ -10,7 +10,7 @@ from ipaddress import ip_network
 
 import pytest
 import time_machine
-from django.db import connection, transaction
+from django.db import OperationalError, connection, transaction
 from django.db.models.functions import Now
 from django.utils import timezone
 
@@ -426,6 +426,18 @@ def look(row):
     return found.next_attempt_at and found.next_attempt_at - timezone.now()
 
 
+def look_in_vain(row):
+    """The same while the log can be told nothing."""
+    time_passes(row)
+    (leased,) = take(row)
+    Head.objects.update(halted=True)
+    with pytest.raises(OperationalError):
+        run(leased)
+    Head.objects.update(halted=False)
+    finish([leased])
+    return current(row)
+
+
 @IN_THREADS
 def test_the_test_of_an_unverified_url_is_tried_again_as_an_event_is_until_it_succeeds(unverified):
     found, secret, row = unverified
@@ -485,6 +497,31 @@ def test_one_that_is_active_has_its_latest_test(unverified):
         State.ACTIVE,
         200,
     )  # nothing else is saved
+
+
+@IN_THREADS
+def test_one_of_which_the_log_could_not_be_told_is_sent_again(unverified):
+    """Else the URL would have answered, and stay unverified for ever."""
+    found, secret, row = unverified
+    found.answer = taking(secret)
+    look_in_vain(row)
+    assert (row.state, row.next_attempt_at is None) == (State.UNVERIFIED, False)
+    look(row)
+    assert (row.state, row.test_requested_at, len(found.requests)) == (State.ACTIVE, None, 2)
+
+
+@IN_THREADS
+def test_one_of_a_verified_url_needs_no_log_and_is_sent_once(unverified):
+    found, secret, row = unverified
+    found.answer = taking(secret)
+    look(row)
+    actions.request_test(webhook=row)
+    time_passes(row)
+    (leased,) = take(row)
+    Head.objects.update(halted=True)
+    finish([run(leased)])
+    Head.objects.update(halted=False)
+    assert (current(row).test_requested_at, len(found.requests)) == (None, 2)
 
 
 @IN_THREADS
