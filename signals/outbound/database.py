@@ -12,10 +12,15 @@ Found = TypeVar("Found")
 
 
 class DatabaseThreads:
-    """Calls functions in threads that keep a connection each."""
+    """Calls functions in threads that keep a connection each.
 
-    def __init__(self, count: int, name: str) -> None:
+    One that rarely works gives its connection back each time. It would not notice that the server
+    has closed it meanwhile; the pool does.
+    """
+
+    def __init__(self, count: int, name: str, *, is_rare: bool = False) -> None:
         self._pool = ThreadPoolExecutor(count, thread_name_prefix=name)
+        self._is_rare = is_rare
 
     async def __call__(
         self, function: Callable[Given, Found], *args: Given.args, **kwargs: Given.kwargs
@@ -28,6 +33,9 @@ class DatabaseThreads:
             except (DatabaseError, InterfaceError):
                 connection.close()  # the next piece of work opens another
                 raise
+            finally:
+                if self._is_rare:
+                    connection.close()
 
         return await asyncio.get_running_loop().run_in_executor(self._pool, run)
 
@@ -36,5 +44,5 @@ class DatabaseThreads:
 # they wait for its lock, and many endpoints may end at once.
 in_database = DatabaseThreads(2, "delivery-writer")
 read_database = DatabaseThreads(2, "delivery-reader")
-tell_log = DatabaseThreads(1, "delivery-log")
+tell_log = DatabaseThreads(1, "delivery-log", is_rare=True)
 follow_log = DatabaseThreads(1, "delivery-news")

@@ -10,7 +10,8 @@ from django.db import connection  # noqa: F401 - for skipif
 from django.utils import timezone
 
 from events.models import Head
-from events.statements import execute
+from events.statements import execute, fetch_one
+from signals.outbound.database import in_database, tell_log
 from signals.outbound.guarded_client import KEEP_ALIVE, Client
 from signals.webhooks.models import DeliveryAttempt, Subscription
 from signals.webhooks.runner.delivery import NO_PAUSE, Lease, Session, lease
@@ -111,6 +112,22 @@ def test_a_webhook_whose_row_was_locked_for_a_moment_waits_again():
 
     with elsewhere(locked(Subscription.objects.filter(pk=row.pk))):
         run(test)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.skipif("connection.vendor != 'postgresql'", reason="SQLite has no server")
+def test_the_log_is_told_after_the_server_closed_the_connection_that_told_it_last():
+    """Much later, after a restart of PostgreSQL: nothing else in this thread would notice."""
+
+    async def test(runner: Runner) -> None:
+        for _ in range(2):
+            (process,) = await tell_log(fetch_one, "SELECT pg_backend_pid()")
+            await in_database(end, process)
+
+    def end(process: int) -> None:
+        execute(f"SELECT pg_terminate_backend({process}, 60000)")
+
+    run(test)
 
 
 @pytest.mark.django_db(transaction=True)
