@@ -267,7 +267,16 @@ class Session:
                 await tell_log(note_that_it_works, webhook=self.lease.row)
                 self.lease.row.failing_told_at = None
         self.lease.position = max(self.lease.position, batch.examined)
+        if self._works_untold:
+            await tell_log(note_that_it_works, webhook=self.lease.row)
         return NO_PAUSE if batch.more else None
+
+    @property
+    def _works_untold(self) -> bool:
+        """Whether a session before delivered an event and could not tell the log that it works."""
+        row = self.lease.row
+        told, delivered = row.failing_told_at, row.last_delivered_at
+        return not row.failures and bool(told and delivered and told < delivered)
 
     async def _wait(self) -> timedelta | None:
         """Waits a little until a message may be sent.
@@ -383,10 +392,10 @@ class Session:
         batch = await read_database(read_alone, row)
         if batch is None or batch.messages or batch.more:
             return
-        row.failures = self.lease.failures = 0
-        self.lease.status = row.last_status
         if row.failing_told_at:
             await tell_log(note_that_it_works, webhook=row)
+        row.failures = self.lease.failures = 0  # last: if the log cannot be told, they stay
+        self.lease.status = row.last_status
 
     async def _resend(self, positions: Sequence[int]) -> timedelta:
         """Sends single events again, each once, out of order: the cursor stays."""

@@ -578,6 +578,33 @@ def test_a_failing_one_for_which_nothing_waits_works_again_with_a_test_or_a_sing
     desk, unverified, again, told
 ):
     found, secret, row = unverified
+    fail(found, secret, row, told=told)
+    position = leave_nothing(row)
+    ask(row, again, position)
+    look(row)
+    assert (current(row).shown_state, row.lag) == ("failing", 0)
+    found.answer = taking(secret)
+    ask(row, again, position)
+    look(row)
+    assert (current(row).shown_state, row.failing_since) == ("active", None)
+    assert (told_working(desk), row.failing_told_at) == (int(told), None)
+
+
+@IN_THREADS
+@pytest.mark.parametrize("again", ["test", "resend"])
+def test_until_the_log_can_be_told_that_it_works_it_is_tried_again(desk, unverified, again):
+    found, secret, row = unverified
+    fail(found, secret, row, told=True)
+    found.answer = taking(secret)
+    ask(row, again, leave_nothing(row))
+    assert look_in_vain(row).shown_state == "failing"
+    look(row)
+    assert (row.shown_state, row.failing_told_at, told_working(desk)) == ("active", None, 1)
+    assert (row.test_requested_at, row.resends) == (None, None)
+
+
+def fail(found, secret, row, *, told):
+    """It is verified and fails, and the log tells of it if it is ``told``."""
     found.answer = taking(secret)
     look(row)
     found.answer = reply(500)
@@ -585,34 +612,32 @@ def test_a_failing_one_for_which_nothing_waits_works_again_with_a_test_or_a_sing
     if told:
         let_fail(row, 16)
         actions.note_failing(timezone.now())
+
+
+def leave_nothing(row):
+    """Skips what waits. Returns the position of the first event of it."""
     position = current(row).cursor_position + 1
     actions.skip(webhook=row, actor=SYSTEM, until=Head.objects.get().position)
+    return position
 
-    def ask():
-        if again == "test":
-            actions.request_test(webhook=row)
-        else:
-            actions.resend(webhook=current(row), position=position)
-        look(row)
 
-    ask()
-    assert (current(row).shown_state, row.lag) == ("failing", 0)
-    found.answer = taking(secret)
-    ask()
-    assert (current(row).shown_state, row.failing_since) == ("active", None)
-    working = Event.objects.filter(topic=desk.public_id, kind="subscription.working")
-    assert (working.exists(), row.failing_told_at) == (told, None)
+def ask(row, again, position):
+    """Asks for a test, or for this event to be sent again."""
+    if again == "test":
+        actions.request_test(webhook=row)
+    else:
+        actions.resend(webhook=current(row), position=position)
+
+
+def told_working(desk):
+    """How often the log tells the desk that a webhook works again."""
+    return Event.objects.filter(topic=desk.public_id, kind="subscription.working").count()
 
 
 @IN_THREADS
 def test_a_session_that_delivers_again_tells_that_it_works(desk, unverified):
     found, secret, row = unverified
-    found.answer = taking(secret)
-    look(row)
-    found.answer = reply(500)
-    look(row)
-    let_fail(row, 16)
-    actions.note_failing(timezone.now())
+    fail(found, secret, row, told=True)
     look(row)
     found.answer = taking(secret)
     actions.request_test(webhook=row)
@@ -620,5 +645,17 @@ def test_a_session_that_delivers_again_tells_that_it_works(desk, unverified):
     assert current(row).failing_told_at is not None
     look(row)
     assert (current(row).failing_told_at, row.failures) == (None, 0)
-    told = Event.objects.filter(topic=desk.public_id, kind="subscription.working")
-    assert told.count() == 1
+    assert told_working(desk) == 1
+
+
+@IN_THREADS
+def test_that_it_works_is_told_later_and_once_if_the_log_could_not_be_told(desk, unverified):
+    """Also if no other event follows."""
+    found, secret, row = unverified
+    fail(found, secret, row, told=True)
+    Subscription.objects.update(cursor_position=Head.objects.get().position - 1)
+    found.answer = taking(secret)
+    assert look_in_vain(row).failures == 0
+    assert (row.lag, told_working(desk)) == (0, 0)
+    look(row)
+    assert (row.failing_told_at, told_working(desk)) == (None, 1)
