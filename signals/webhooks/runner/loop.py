@@ -235,6 +235,11 @@ class Runner:
     async def _save(self) -> None:
         """Saves what sessions have done, many of them together, and makes room for others."""
         while some := self._ended[:BATCH_SIZE]:
+            if self._stop.is_set():
+                # This runner looks for no more news, and another one drops news of what is leased.
+                for session in some:
+                    if session.lease.pause is None:
+                        session.lease.pause = NO_PAUSE
             try:
                 await in_database(finish, [session.lease for session in some])
             except (OperationalError, InterfaceError):

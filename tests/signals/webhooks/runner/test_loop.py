@@ -14,7 +14,7 @@ from events.statements import execute, fetch_one
 from signals.outbound.database import in_database, tell_log
 from signals.outbound.guarded_client import KEEP_ALIVE, Client
 from signals.webhooks.models import DeliveryAttempt, Subscription
-from signals.webhooks.runner.delivery import NO_PAUSE, Lease, Session, lease
+from signals.webhooks.runner.delivery import NO_PAUSE, Lease, Session, due, lease
 from signals.webhooks.runner.loop import Connections, Runner
 from signals.webhooks.runner.rates import Rates
 from tests.factories import a_desk
@@ -128,6 +128,26 @@ def test_the_log_is_told_after_the_server_closed_the_connection_that_told_it_las
         execute(f"SELECT pg_terminate_backend({process}, 60000)")
 
     run(test)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("stops", [True, False])
+def test_what_a_runner_that_stops_has_leased_is_due_for_another_at_once(stops):
+    """Neither looks for news of it: this one stops, and it was leased when the other one did."""
+    row = subscribe("https://a.example/")[1]
+    (leased,), _ = lease([row.pk])
+    leased.pause = None  # until there is news
+
+    async def test(runner: Runner) -> None:
+        runner._queue.add([row.pk])
+        assert runner._queue.take() == [row.pk]
+        runner._ended.append(a_session(leased))
+        if stops:
+            runner._stop.set()
+        await runner._save()
+
+    run(test)
+    assert due(10) == ([(row.pk, False)] if stops else [])
 
 
 @pytest.mark.django_db(transaction=True)
