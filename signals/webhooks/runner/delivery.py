@@ -412,4 +412,6 @@ class Session:
             if answer.status == GONE and row.state == State.ACTIVE:
                 await self._disable(DisabledReason.GONE)
                 break
-        return self._pause_after(row.failures, answer) if row.failures else self._asked_before()
+        if row.failures and not answer.is_success:
+            return self._pause_after(row.failures, answer)
+        return self._asked_before()

@@ -533,9 +533,10 @@ def test_a_paused_one_gets_its_test_once(unverified):
 
 
 @IN_THREADS
+@pytest.mark.parametrize("again", ["test", "resend"])
 @pytest.mark.parametrize("retry_after", ["3600", "0"])
-def test_a_test_that_succeeds_shortens_the_schedule_and_not_the_endpoints_retry_after(
-    desk, unverified, retry_after
+def test_a_success_beside_the_order_shortens_the_schedule_and_not_the_endpoints_retry_after(
+    desk, unverified, retry_after, again
 ):
     found, secret, row = unverified
     found.answer = taking(secret)
@@ -545,14 +546,26 @@ def test_a_test_that_succeeds_shortens_the_schedule_and_not_the_endpoints_retry_
     later = timezone.now() + timedelta(hours=3)
     Subscription.objects.update(failures=7, next_attempt_at=later)
     found.answer = taking(secret)
-    run_a_test(row)
-    assert (current(row).failures, last_test_of(row)["status"]) == (7, 200)
+    ask(row, again, current(row).cursor_position + 1)
+    (leased,) = take(row)
+    finish([run(leased)])
+    assert (current(row).failures, row.attempts.first().status) == (7, 200)
     a_bot(desk)
     if retry_after == "0":
         assert [one.row.pk for one in take(row)] == [row.pk]
     else:
         assert take(row) == []
         assert row.next_attempt_at > timezone.now() + timedelta(minutes=58)
+
+
+@IN_THREADS
+def test_an_event_that_is_sent_again_and_fails_does_not_shorten_the_schedule(unverified):
+    found, secret, row = unverified
+    fail(found, secret, row, told=False)
+    Subscription.objects.update(failures=7)
+    ask(row, "resend", row.cursor_position + 1)
+    assert look(row) > timedelta(hours=2)
+    assert row.failures == 7
 
 
 @IN_THREADS
