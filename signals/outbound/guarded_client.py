@@ -9,7 +9,9 @@ import functools
 import ssl
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import httpcore2
 
@@ -28,6 +30,7 @@ TIMEOUT = 10.0  # seconds for resolving, connecting, sending and the answer toge
 CONNECT_TIMEOUT = 3.0  # seconds for one of several addresses
 KEEP_ALIVE = 55.0  # seconds that an idle connection is kept
 KEPT_BODY = 1024  # bytes of an answer that are read and kept
+BESIDE_BODY = 128 * 1024  # bytes of an answer that are read beside them, interim answers included
 HEADERS = (("User-Agent", "Signal-Intermediary-Service"), ("Content-Type", "application/json"))
 
 
@@ -39,15 +42,51 @@ class _NameError(httpcore2.ConnectError):
     """The name has no address."""
 
 
+class _BoundedStream(httpcore2.AsyncNetworkStream):
+    """A stream on which at most so many bytes answer each message.
+
+    Before its answer, an endpoint may send any number of interim ones (status 1xx).
+    """
+
+    def __init__(self, stream: httpcore2.AsyncNetworkStream, most: int) -> None:
+        self._stream, self._most, self._left = stream, most, most
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        if not self._left:
+            raise httpcore2.ReadError
+        found = await self._stream.read(min(max_bytes, self._left), timeout)
+        self._left -= len(found)
+        return found
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self._left = self._most  # a message is written whole before its answer is read
+        await self._stream.write(buffer, timeout)
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        stream = await self._stream.start_tls(ssl_context, server_hostname, timeout)
+        return _BoundedStream(stream, self._most)
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._stream.get_extra_info(info)
+
+
 class GuardedBackend(httpcore2.AsyncNetworkBackend):
     """Connects to an address that was checked, never to a name.
 
     The name is resolved once for each connection, and refused if any of its addresses is forbidden.
-    The TLS handshake still names and verifies the host.
+    The TLS handshake still names and verifies the host. At most ``most`` bytes answer a message.
     """
 
-    def __init__(self, resolver: Resolver, *, usual: bool) -> None:
-        self._resolver, self._usual = resolver, usual
+    def __init__(self, resolver: Resolver, *, usual: bool, most: int) -> None:
+        self._resolver, self._usual, self._most = resolver, usual, most
         self._backend = httpcore2.AnyIOBackend()
 
     async def connect_tcp(
@@ -60,11 +99,12 @@ class GuardedBackend(httpcore2.AsyncNetworkBackend):
     ) -> httpcore2.AsyncNetworkStream:
         addresses = await self._checked_addresses(host, port)
         for address in addresses[:-1]:
-            try:
-                return await self._backend.connect_tcp(str(address), port, CONNECT_TIMEOUT)
-            except (httpcore2.ConnectError, httpcore2.ConnectTimeout):
-                continue
-        return await self._backend.connect_tcp(str(addresses[-1]), port, timeout)
+            with suppress(httpcore2.ConnectError, httpcore2.ConnectTimeout):
+                stream = await self._backend.connect_tcp(str(address), port, CONNECT_TIMEOUT)
+                break
+        else:
+            stream = await self._backend.connect_tcp(str(addresses[-1]), port, timeout)
+        return _BoundedStream(stream, self._most)
 
     async def _checked_addresses(self, host: str, port: int) -> list[Address]:
         literal = as_address(host)
@@ -128,7 +168,9 @@ class Endpoint:
             origin=_url(target).origin,
             ssl_context=self._context,
             keepalive_expiry=KEEP_ALIVE,
-            network_backend=GuardedBackend(self._resolver, usual=target.is_usual),
+            network_backend=GuardedBackend(
+                self._resolver, usual=target.is_usual, most=self._keep + BESIDE_BODY
+            ),
         )
         return await self._exchange(self._connection, target, body, headers)
 

@@ -50,6 +50,11 @@ def unknown(host, port):
     raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
 
+def only_interim_answers(handler, request):
+    while True:
+        handler.wfile.write(b"HTTP/1.1 100 C\r\n\r\n" * 1000)
+
+
 def post(url, lookup=None, context=None):
     lookup = lookup or resolving_to([])
     return asyncio.run(Client(lookup, context).send(url, BODY))
@@ -234,6 +239,27 @@ class TestSending:
         with endpoint(endless) as heard:
             answer = post(heard.url())
         assert (answer.status, answer.start) == (500, b"x" * KEPT_BODY)
+
+    @pytest.mark.parametrize("scheme", ["http", "https"])
+    def test_interim_answers_are_read_up_to_a_bound(self, tmp_path, scheme):
+        server, client = certificate_for(NAME, tmp_path)
+        context = server if scheme == "https" else None
+        with endpoint(only_interim_answers, context=context) as heard:
+            answer = post(heard.url(host=NAME, scheme=scheme), resolving_to([LOOPBACK]), client)
+        assert answer.error == Fault.BROKEN
+
+    def test_the_bound_counts_for_each_message(self, monkeypatch):
+        monkeypatch.setattr(guarded_client, "BESIDE_BODY", 2000)
+
+        async def send_some(url):
+            line = Client().endpoint(url, keep=1000)
+            answers = [await line.send(BODY, HEADERS) for _ in range(5)]
+            await line.close()
+            return answers
+
+        with endpoint(reply(200, b"x" * 900, A="x" * 1000)) as heard:
+            assert all(answer.is_success for answer in asyncio.run(send_some(heard.url())))
+        assert heard.connections == 1
 
     @pytest.mark.parametrize(
         "drip", [b"", b"HTTP/1.1 200 OK\r\nA: b\r\n", b"HTTP/1.1 100 C\r\n\r\n"]
