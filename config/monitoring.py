@@ -204,8 +204,8 @@ def _stored() -> Iterator[Metric]:
     yield webhooks
     yield GaugeMetricFamily(
         "signals_delivery_lag_seconds",
-        "The age of the oldest event that waits for a runner, for webhooks that get all events; "
-        "of a desk's, its own events",
+        "The age of the oldest event that waits for a runner, for webhooks that get all events and "
+        "got none in the last two minutes; of a desk's, its own events",
         value=lag_seconds(),
     )
     yield GaugeMetricFamily(

@@ -7,7 +7,7 @@ the platform, reads the feed's own page. Both ways find the same events.
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import chain
 from typing import NamedTuple
 
@@ -203,6 +203,9 @@ def _pages(
 # /metrics reads the database, so that every runner says the same. No label names a webhook, a desk
 # or a host.
 
+# A delivery is recent for as long as the lag at which the alert begins: so that is never late.
+RECENT = timedelta(minutes=2)
+
 
 def webhooks_by_state() -> dict[str, int]:
     """The number of webhooks in each state that is shown."""
@@ -217,13 +220,16 @@ def lag_seconds() -> float:
 
     It looks at the desks' own events and, for the platform's webhooks, at all. With 10,000
     webhooks it takes 30 ms. Webhooks that chose kinds or a bot are not counted: finding their next
-    event is a search.
+    event is a search. Nor are those to which something was delivered a moment ago: a runner is
+    working through what waits.
     """
+    now = timezone.now()
     later = Event.objects.filter(position__gt=OuterRef("cursor_position")).order_by("position")
     own = later.filter(topic=OuterRef("desk__public_id")).order_by("topic", "position")
     rows = Subscription.objects.filter(state=State.ACTIVE, failures=0, kinds=[], bot="")
+    rows = rows.exclude(last_delivered_at__gt=now - RECENT)
     desks = rows.filter(desk__isnull=False).annotate(first=Subquery(own.values("at")[:1]))
     platform = rows.filter(desk=None).annotate(first=Subquery(later.values("at")[:1]))
     oldest = [each.aggregate(oldest=Min(F("first")))["oldest"] for each in (desks, platform)]
     waiting: list[datetime] = [at for at in oldest if at is not None]
-    return max(0.0, (timezone.now() - min(waiting)).total_seconds()) if waiting else 0.0
+    return max(0.0, (now - min(waiting)).total_seconds()) if waiting else 0.0

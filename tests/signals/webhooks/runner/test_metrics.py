@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from django.utils import timezone
 
 from signals.webhooks.models import Subscription
 from signals.webhooks.runner.pending_events import lag_seconds, webhooks_by_state
@@ -36,4 +37,15 @@ def test_the_lag_is_the_age_of_what_waits_for_a_runner_and_not_for_an_endpoint()
     assert lag_seconds() == 0
     platform = subscribe("https://a.example/")[1]
     change(platform, cursor_position=1)
+    assert lag_seconds() > timedelta(hours=23).total_seconds()
+
+
+def test_while_a_runner_works_through_what_waits_nothing_counts_as_waiting():
+    desk = a_ready_desk(a_card())
+    row = subscribe("https://a.example/", desk)[1]
+    a_bot(desk)
+    move_the_log_back(days=1)
+    change(row, last_delivered_at=timezone.now() - timedelta(minutes=1))
+    assert lag_seconds() == 0
+    change(row, last_delivered_at=timezone.now() - timedelta(minutes=2))
     assert lag_seconds() > timedelta(hours=23).total_seconds()
