@@ -269,6 +269,7 @@ class Session:
         self.lease.position = max(self.lease.position, batch.examined)
         if self._works_untold:
             await tell_log(note_that_it_works, webhook=self.lease.row)
+            self.lease.row.failing_told_at = None
         return NO_PAUSE if batch.more else None
 
     @property
