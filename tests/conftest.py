@@ -6,16 +6,19 @@ import inspect
 import os
 import re
 from collections.abc import Generator, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
 
 import httpcore2
 import httpx2
 import pytest
+import time_machine
 from django.conf import settings
 from django.core.cache import cache
 from django.test import Client
 from django.test.signals import template_rendered
+from django.utils import timezone
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis
 from limits.storage import MemoryStorage
@@ -153,6 +156,16 @@ def contiguous(db: None) -> Iterator[None]:
     yield
     positions = list(Event.objects.values_list("position", flat=True))
     assert positions == list(range(1, Head.objects.get().position + 1))
+
+
+@pytest.fixture
+def noon() -> Iterator[None]:
+    """Lets the test begin at noon, so that it ends on that day.
+
+    Of the next day, because the log's time never runs back.
+    """
+    with time_machine.travel(timezone.now().replace(hour=12) + timedelta(days=1)):
+        yield
 
 
 @pytest.fixture

@@ -68,7 +68,7 @@ class TestNotices:
             (timedelta(days=14, hours=1), None),
             (timedelta(days=13, hours=1), "13 days"),
             (timedelta(days=1, hours=1), "1 day"),
-            (timedelta(hours=1), "59 minutes"),
+            (timedelta(minutes=59, seconds=30), "59 minutes"),
         ],
     )
     def test_a_token_that_expires_within_two_weeks_has_a_notice(self, engine, left, shown):

@@ -107,6 +107,7 @@ def test_the_bots_owner_and_the_platform_see_request_id_and_nonce(bot, changes, 
     assert marks(event, platform=False) == marks(event, platform=True) == ("r-1", nonce)
 
 
+@pytest.mark.usefixtures("noon")
 def test_a_repeated_signal_is_no_refusal_of_its_bot(bot, desk, settings):
     settings.LIMITS = {**settings.LIMITS, "refusals": "1/minute"}
     body = tradingview(bot)

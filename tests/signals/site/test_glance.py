@@ -130,6 +130,7 @@ class TestAttention:
         assert set(days(owner).values()) == {("0", "0")}
 
 
+@pytest.mark.usefixtures("noon")
 class TestToday:
     def test_each_bot_has_its_state_fills_and_refusals(self, owner, desk, bot):
         idle = desks.add_automation(desk=desk, name="Idle", actor=SYSTEM)

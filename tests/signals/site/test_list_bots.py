@@ -28,6 +28,7 @@ def listed(token, query=""):
     return answer.json()["bots"]
 
 
+@pytest.mark.usefixtures("noon")
 def test_a_bot_is_listed_with_its_election_last_outcome_and_the_counts_of_the_day(own, bot):
     signal = send(bot).json()["signal"]
     [before] = listed(own)
