@@ -331,11 +331,15 @@ def test_a_stream_without_a_heartbeat_is_opened_again(
     server, engine, card, nonce, tmp_path, pauses, monkeypatch
 ):
     monkeypatch.setattr("signals.client.engine.SILENCE_TIMEOUT", 4)
-    line = Watched(lambda number: number == 3 and engine.fan_out(card, nonce=nonce) and None)
+
+    def send_at_the_third(_):
+        if len(line.streams) == 3:  # a busy machine may poll between two of them
+            engine.fan_out(card, nonce=nonce)
+
+    line = Watched(send_at_the_third)
     with client(server, transport=line) as follower:
         events = follow(follower, tmp_path / "cursor", engine.tail())
         assert next(events)["signal"]["nonce"] == nonce
-    assert line.requests == line.streams
     assert len(line.streams) >= 3
 
 
@@ -396,6 +400,7 @@ def test_it_backs_off_if_no_waiting_slot_is_free(
 ):
     """Without a slot no stream is offered, and each response of the list is immediate and empty."""
     monkeypatch.setattr("signals.client.engine.MIN_BACKOFF", 0.1)
+    monkeypatch.setattr("signals.client.engine.MIN_STREAM_PAUSE", 3600)
     line = Watched(lambda number: number == 6 and engine.fan_out(card, nonce=nonce) and None)
     with (
         serving_beside(server, WAITING_READERS="0") as crowded,
