@@ -36,6 +36,7 @@ IN_TIME = True
 LONGER = {
     "ANSWER_TIMEOUT = 2.5 ": "ANSWER_TIMEOUT = 300 ",
     "CONNECTION_TIMEOUT = 3.0 ": "CONNECTION_TIMEOUT = 300 ",
+    "acquire(timeout=POLL_INTERVAL)": "acquire(timeout=300)",
     "ANSWER_TIMEOUT = 2500;": "ANSWER_TIMEOUT = 300000;",
 }
 STARTING = 120  # seconds, on the slowest machine
