@@ -6,6 +6,7 @@ import time
 
 import pytest
 from django.core.mail import EmailMessage
+from django.core.mail.backends import smtp
 
 from config.accounts import mails
 
@@ -15,6 +16,13 @@ pytestmark = pytest.mark.once
 def send():
     message = EmailMessage("Subject", "What it says", "from@example.com", ["to@example.com"])
     mails.send(message, "test")
+
+
+class Patient(smtp.EmailBackend):
+    """Waits for longer than whoever sends."""
+
+    def __init__(self, **options):
+        super().__init__(**{**options, "timeout": 60})
 
 
 @pytest.fixture
@@ -39,7 +47,7 @@ def silent_server(settings):
     threads = [threading.Thread(target=serve), threading.Thread(target=dribble)]
     for thread in threads:
         thread.start()
-    settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
+    settings.EMAIL_BACKEND = f"{__name__}.Patient"
     settings.EMAIL_HOST, settings.EMAIL_PORT = listener.getsockname()
     settings.EMAIL_TIMEOUT = 0.3
     yield
