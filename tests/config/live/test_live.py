@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 
 import httpx2
 import pytest
@@ -23,7 +24,7 @@ from tests.config.server.test_framing import connected
 from tests.config.server.test_gunicorn import EVERYWHERE, NOT_REQUESTS, REFUSED, SECRET, exchange
 from tests.config.test_settings import KEYS, environment
 from tests.conformance.client import Service
-from tests.server import ADDRESS, METRICS_TOKEN, Server, free_port, process_of, serving_live
+from tests.server import ADDRESS, METRICS_TOKEN, Server, free_port, serving_live
 from tokens.crypto import formats
 
 pytestmark = [pytest.mark.processes, pytest.mark.once]
@@ -349,28 +350,28 @@ def test_a_stop_gives_up_in_the_time_that_the_contract_promises():
 
 def test_a_stop_ends_the_streams_one_after_the_other_and_nothing_is_lost(web):
     """Each reader goes on at its cursor when the server is back."""
-    port, readers = str(free_port()), 15
-    token = web.seed["platformToken"]
-    url = f"http://{ADDRESS}:{port}{EVENTS}"
+    readers, token = 15, web.seed["platformToken"]
     headers = {**bearer(token), **STREAM}
+    unlimited = replace(web, environment={**web.environment, "LIMIT_STREAMS": "off"})
     with httpx2.Client(
         trust_env=False, timeout=60, limits=httpx2.Limits(max_connections=20)
     ) as client:
-        with ExitStack() as first, serving_live(web, LIVE_PORT=port, LIMIT_STREAMS="off") as live:
-            process = process_of(live)
+        with ExitStack() as first, started(PATIENT, unlimited) as (patient, port):
+            url = f"http://{ADDRESS}:{port}{EVENTS}"
             streams = [
                 first.enter_context(client.stream("GET", url, headers=headers))
                 for _ in range(readers)
             ]
             assert [stream.status_code for stream in streams] == [200] * readers
-            os.kill(process, signal.SIGTERM)
+            patient.terminate()
             cursors = []
             for stream in streams:
                 text = "".join(stream.iter_text())
                 assert text.endswith('event: end\ndata: {"reason":"restarting"}\n\n')
                 cursors += re.findall(r"^id: (\S+)$", text, re.MULTILINE)[-1:]
             assert len(cursors) == readers
-        with serving_live(web, LIVE_PORT=port):
+            assert patient.wait(60) == 0
+        with serving_live(web, LIVE_PORT=str(port)):
             with Service(web.base_url, web.seed) as service:
                 assert service.push(service.fanout(), token).is_success
             with client.stream(
