@@ -248,6 +248,7 @@ def live(shared) -> Iterator[Live]:
     """
     first, second = shared.cluster.patronis
     first.may_be_read, second.may_be_read = True, False
+    shared.cluster.wait_for(shared.cluster.standbys[0])
     wait_until(lambda: shared.is_ready() and shared.reads(shared.cluster.standbys[0]), "not ready")
     yield shared
     first.may_be_read = second.may_be_read = True
@@ -390,9 +391,10 @@ def test_a_token_that_was_revoked_is_refused_although_the_standby_has_not_replay
         with cluster.paused(first), cluster.paused(second):
             revoke = "UPDATE tokens_token SET revoked_at = now() WHERE public_id = 'tok_revoked'"
             primary.execute(revoke)
-            wait_until(lambda: live.ask("", value).status_code != 200, "It is accepted.")
-            assert live.ask("", value).status_code == 503
-            assert not live.is_ready()
+            wait_until(
+                lambda: live.ask("", value).status_code == 503 and not live.is_ready(),
+                "It is accepted.",
+            )
         wait_until(lambda: live.ask("", value).status_code == 401, "It is not refused.")
     cluster.primary.execute("DELETE FROM tokens_token WHERE public_id = 'tok_revoked'", "signals")
 
@@ -410,11 +412,15 @@ def test_a_standby_that_hangs_is_left_although_its_patroni_goes_on(cluster, live
 @contextmanager
 def frozen(server: Postgresql) -> Iterator[None]:
     """Its processes stand still. The kernel goes on to take what is sent to them."""
-    children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
-    processes = [server.pid, *map(int, children)]
-    for process in processes:
-        os.kill(process, signal.SIGSTOP)
+    processes, of_first = [server.pid], Path(f"/proc/{server.pid}")
+    os.kill(server.pid, signal.SIGSTOP)
     try:
+        wait_until(lambda: "State:\tT" in (of_first / "status").read_text(), "It goes on.")
+        # From now on it starts no more of them.
+        children = (of_first / f"task/{server.pid}/children").read_text().split()
+        processes += map(int, children)
+        for process in processes[1:]:
+            os.kill(process, signal.SIGSTOP)
         yield
     finally:
         for process in processes:
@@ -452,6 +458,7 @@ def database(cluster, monkeypatch, django_db_blocker) -> Iterator[Any]:
     node = patroni.Node(standby.address, str(standby.port))
     monkeypatch.setattr(patroni.nodes, "_until", {node: float("inf")})
     monkeypatch.setattr(patroni.nodes, "_current", None)
+    monkeypatch.setattr(base, "LASTING", 60)
     options = {**connection.settings_dict["OPTIONS"], "pool": {"min_size": 0, "max_size": 2}}
     given = {**connection.settings_dict, "HOST": "", "PORT": "", "NAME": "signals"}
     given |= {"USER": "postgres", "PASSWORD": "", "OPTIONS": options}
