@@ -3,8 +3,9 @@
 import json
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import AbstractContextManager
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,9 @@ SMALL_LIMITS = {
     "LIMIT_STREAMS": "1",
     "WEB_CONCURRENCY": "1",  # without Redis each process counts separately
 }
+
+# Seconds. Changes of staff need a sign-in within the last 15 minutes: the rest is for a file.
+RECENT = 300
 
 GENERATE_NOX = "/control/tokens/signingsecret/generate-nox/"
 
@@ -143,19 +147,32 @@ def _limited(limits: dict[str, str]) -> Iterator[Service]:
 
 
 @pytest.fixture(scope="session")
-def user(service: Service) -> Iterator[Browser]:
+def signed_in(service: Service) -> Iterator[Callable[[str], Browser]]:
+    """Gives a browser of somebody whom the seed names, who has signed in a short time ago."""
+    browsers: dict[str, tuple[float, Browser]] = {}
+    with ExitStack() as opened:
+
+        def browser_of(who: str) -> Browser:
+            at, browser = browsers.get(who, (0.0, None))
+            if browser is None or time.monotonic() - at > RECENT:
+                browser = opened.enter_context(Browser(service))
+                browser.sign_in(service.seed[who])
+                browsers[who] = time.monotonic(), browser
+            return browser
+
+        yield browser_of
+
+
+@pytest.fixture(scope="module")
+def user(signed_in: Callable[[str], Browser]) -> Browser:
     """A browser of the seeded user, who owns the first desk and the seeded automation."""
-    with Browser(service) as browser:
-        browser.sign_in(service.seed["user"])
-        yield browser
+    return signed_in("user")
 
 
-@pytest.fixture(scope="session")
-def admin(service: Service) -> Iterator[Browser]:
+@pytest.fixture(scope="module")
+def admin(signed_in: Callable[[str], Browser]) -> Browser:
     """A browser of the seeded staff user."""
-    with Browser(service) as browser:
-        browser.sign_in(service.seed["admin"])
-        yield browser
+    return signed_in("admin")
 
 
 @pytest.fixture(scope="session")

@@ -97,20 +97,25 @@ def test_a_signature_of_another_form_is_a_401(service, change):
 # --- The timestamp -------------------------------------------------------------------------------
 
 
+def push_at(service, away):
+    """Signs so many seconds away from now. Again if it was on its way for most of ten seconds."""
+    while True:
+        raw, began = written(service.to_desk()), time.monotonic()
+        answer = push_raw(service, raw, signed(service.floor, body=raw, at=now() + away))
+        if time.monotonic() - began < 8:
+            return answer
+
+
 @pytest.mark.parametrize("away", [-290, -60, 60, 290])
 def test_a_timestamp_within_300_seconds_is_taken(service, away):
     """Section 3: old or ahead."""
-    raw = written(service.to_desk())
-    headers = signed(service.floor, body=raw, at=now() + away)
-    assert push_raw(service, raw, headers).status_code == 200
+    assert push_at(service, away).status_code == 200
 
 
 @pytest.mark.parametrize("away", [-310, -86400, 310, 86400])
 def test_a_timestamp_beyond_300_seconds_is_refused_with_the_servers_time(service, away):
     """Section 3: a refusal for it tells serverTime in Unix seconds."""
-    raw = written(service.to_desk())
-    headers = signed(service.floor, body=raw, at=now() + away)
-    body = assert_refused(push_raw(service, raw, headers), 401, "timestamp_invalid")
+    body = assert_refused(push_at(service, away), 401, "timestamp_invalid")
     assert isinstance(body["serverTime"], int)
     assert abs(body["serverTime"] - now()) <= 300
 
