@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -145,13 +146,19 @@ def follow_all(
         thread.start()
     share = -(-len(desks) // writers)
     shares = [desks[number : number + share] for number in range(0, len(desks), share)]
-    running = [_writer(server, tokens, seed, rounds, mine) for seed, mine in enumerate(shares)]
     pushes, deadline = 0, time.monotonic() + PATIENCE
-    while any(thread.is_alive() for thread in running) or (
-        "token_ended" not in brief.ends and time.monotonic() < deadline
-    ):
-        pushes += _fan_out(server, tokens["engine"], f"oracle-{pushes}-{time.monotonic_ns()}")
-    _writer(server, tokens, 0, 0, desks).join()
+    with ThreadPoolExecutor(writers) as writing:
+        running = [
+            writing.submit(_write, server, tokens, seed, rounds, mine)
+            for seed, mine in enumerate(shares)
+        ]
+        while not all(writer.done() for writer in running) or (
+            "token_ended" not in brief.ends and time.monotonic() < deadline
+        ):
+            pushes += _fan_out(server, tokens["engine"], f"oracle-{pushes}-{time.monotonic_ns()}")
+    for writer in running:
+        writer.result()
+    _write(server, tokens, 0, 0, desks)
     for thread in threads:
         thread.join(PATIENCE)
     return [(each, each.listed(server.base_url)) for each in followers]
@@ -190,21 +197,20 @@ def _fan_out(server: Server, token: str, nonce: str) -> bool:
     return answer.status_code == 200
 
 
-def _writer(
+def _write(
     server: Server, tokens: dict[str, str], seed: int, rounds: int, user_ids: list[str]
-) -> threading.Thread:
-    """A thread that runs a writer's process, and notes the tokens that it prints."""
+) -> None:
+    """Runs a writer's process until it ends, and notes the tokens that it prints.
 
-    def run() -> None:
-        command = [sys.executable, "-m", "tests.stream_writers", str(seed), str(rounds), *user_ids]
-        with subprocess.Popen(
-            command, cwd=ROOT, env=server.environment, stdout=subprocess.PIPE, text=True
-        ) as writer:
-            assert writer.stdout
-            for line in writer.stdout:
-                minted = json.loads(line)
-                tokens[minted["reader"]] = minted["token"]
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    return thread
+    It waits as long as it must, whatever the server does: an error would end it.
+    """
+    command = [sys.executable, "-m", "tests.stream_writers", str(seed), str(rounds), *user_ids]
+    environment = {**server.environment, "PATIENCE": "on"}
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
+    ) as writer:
+        assert writer.stdout
+        for line in writer.stdout:
+            minted = json.loads(line)
+            tokens[minted["reader"]] = minted["token"]
+    assert writer.returncode == 0
