@@ -27,7 +27,7 @@ OPTIONS: dict[str, Any] = {
 }
 
 # The service's own.
-_timeouts: dict[ModuleType, float] = {}
+_timeouts: dict[tuple[ModuleType, str], float] = {}  # by module and name
 _options: dict[str, Any] = {}  # of connections to PostgreSQL
 
 
@@ -40,24 +40,26 @@ class Patience(AppConfig):
         from config.accounts import hashing  # noqa: PLC0415 - once the apps are ready
         from events import confirmation, replica, writer_queue  # noqa: PLC0415
         from events.http import rate_limits  # noqa: PLC0415
+        from events.live import hub  # noqa: PLC0415
         from signals.intake import group_commit  # noqa: PLC0415
 
-        for module in (confirmation, replica, writer_queue, group_commit, rate_limits, hashing):
-            _timeouts[module] = module.TIMEOUT
-            module.TIMEOUT = LIMIT  # type: ignore[attr-defined]
+        modules = (confirmation, replica, writer_queue, group_commit, rate_limits, hashing)
+        for module, name in (*((each, "TIMEOUT") for each in modules), (hub, "STARTING")):
+            _timeouts[module, name] = getattr(module, name)
+            setattr(module, name, LIMIT)
 
 
 @contextmanager
 def limits_of_the_service() -> Iterator[None]:
     """The service's own limits in this process until the block ends. Opens a new connection."""
-    for module, own in _timeouts.items():
-        module.TIMEOUT = own  # type: ignore[attr-defined]
+    for (module, name), own in _timeouts.items():
+        setattr(module, name, own)
     _reconnect_with(_options)
     try:
         yield
     finally:
-        for module in _timeouts:
-            module.TIMEOUT = LIMIT  # type: ignore[attr-defined]
+        for module, name in _timeouts:
+            setattr(module, name, LIMIT)
         _reconnect_with(OPTIONS)
 
 

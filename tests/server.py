@@ -181,6 +181,8 @@ def environment_of(folder: Path, port: int) -> dict[str, str]:
         **{f"LIMIT_{name}": "off" for name in LIMITS},
         "CACHE_PREFIX": folder.name,
         "PATIENCE": os.environ.get("PATIENCE", ""),
+        # A worker that stands still for longer is killed.
+        "GUNICORN_CMD_ARGS": "--timeout=300" if os.environ.get("PATIENCE") else "",
         **_redis(),
     }
 
@@ -253,7 +255,7 @@ def guarded(server: Server, program: str = "web") -> Iterator[Server]:
         yield replace(server, guard=guard.pid)
     finally:
         guard.stdin.close()
-        guard.wait(STOPPING + 5)
+        guard.wait(STOPPING + 60)
 
 
 def _wait_until_ready(guard: subprocess.Popen[bytes], server: Server) -> None:

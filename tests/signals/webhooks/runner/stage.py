@@ -42,7 +42,12 @@ def database_url() -> str:
 
 def environment(**settings: str) -> dict[str, str]:
     """The environment of a runner on the test's database."""
-    own = {"DJANGO_SETTINGS_MODULE": "config.settings", "DATABASE_URL": database_url()}
+    own = {
+        "DJANGO_SETTINGS_MODULE": "tests.served_settings",  # it has the suite's patience
+        "DATABASE_URL": database_url(),
+        "STATIC_ROOT": str(ROOT / "staticfiles"),
+        "CACHE_PREFIX": "runner",
+    }
     return {**os.environ, **AS_INSTALLED, **ALLOWED, **own, **settings}
 
 
