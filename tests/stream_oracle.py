@@ -152,12 +152,16 @@ def follow_all(
             writing.submit(_write, server, tokens, seed, rounds, mine)
             for seed, mine in enumerate(shares)
         ]
-        while not all(writer.done() for writer in running) or (
-            "token_ended" not in brief.ends and time.monotonic() < deadline
-        ):
+
+        def is_over() -> bool:
+            if not all(writer.done() for writer in running):
+                return False
+            for writer in running:
+                writer.result()
+            return "token_ended" in brief.ends or time.monotonic() > deadline
+
+        while not is_over():
             pushes += _fan_out(server, tokens["engine"], f"oracle-{pushes}-{time.monotonic_ns()}")
-    for writer in running:
-        writer.result()
     _write(server, tokens, 0, 0, desks)
     for thread in threads:
         thread.join(PATIENCE)
