@@ -111,7 +111,7 @@ bench: .venv/dev ## measure speed against baselines on TEST_DATABASE_URL; QUICK=
 # More of what `make test` tries, side by side as there: nothing in these tests depends on how busy the machine is.
 LONGER = DRILLS=1 BATCH_KILLS=100 DELIVERY_KILLS=30 RACE_ROUNDS=25 EVENTS_EACH=1000 \
 	STREAM_ORACLE_ROUNDS=400 MODEL_HISTORIES=100 EXAMPLES=25 WALK=all
-drills: .venv/dev .venv/patroni ## inject faults under load and check that nothing is lost, on TEST_DATABASE_URL and TEST_REDIS_URL; half an hour and more
+drills: .venv/dev .venv/patroni ## inject faults under load and check that nothing is lost, on TEST_DATABASE_URL and TEST_REDIS_URL; half an hour
 	@: $${TEST_DATABASE_URL:?must name a PostgreSQL database} $${TEST_REDIS_URL:?must name a Redis database}
 	@$(BIN)/python -m tests.drills.one_account
 	@$(BIN)/python -m tests.drills
