@@ -365,11 +365,12 @@ FIELD = re.compile(
 )
 # A name in lower-case text: of a password, of another secret, or one that has other meanings, too.
 # The first characters are repeated in front because that makes the search several times faster.
-# "otp" and "pwd" must be whole words: three letters stand in one of 2,000 random nonces.
+# "otp" and "pwd" must be whole words, or follow an escape of a URL or "MT5": three letters stand in
+# one of 2,000 random nonces.
 NAME = re.compile(
     "(?=[abcejkmoprstw])(?:"
     "((?:pass[-_. ]?(?:code|phrase|word)|passwd)[a-z0-9_.-]{0,32}"
-    "|(?<![a-z0-9])(?:otp|pwd)s?(?:code|hash|value)?[0-9]{0,3}"
+    "|(?:(?<![a-z0-9])|(?<=%[0-9a-f]{2})|(?<=mt[45]))(?:otp|pwd)s?(?:code|hash|value)?[0-9]{0,3}"
     "(?:[-_.][a-z0-9_.-]{0,32})?(?![a-z0-9]))"
     "|((?:(?:api|priv(?:ate)?|secret|access|account|auth|broker|exchange|master|signing|trading"
     "|wallet|binance|bitget|bybit|coinbase|kraken|kucoin|okx)[-_. ]?key|secret|credential"

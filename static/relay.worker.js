@@ -262,7 +262,7 @@ const FIELD = new RegExp(
 const NAME = new RegExp(
   String.raw`(?=[abcejkmoprstw])(?:` +
     String.raw`((?:pass[-_. ]?(?:code|phrase|word)|passwd)[a-z0-9_.-]{0,32}` +
-    String.raw`|(?<![a-z0-9])(?:otp|pwd)s?(?:code|hash|value)?[0-9]{0,3}` +
+    String.raw`|(?:(?<![a-z0-9])|(?<=%[0-9a-f]{2})|(?<=mt[45]))(?:otp|pwd)s?(?:code|hash|value)?[0-9]{0,3}` +
     String.raw`(?:[-_.][a-z0-9_.-]{0,32})?(?![a-z0-9]))` +
     String.raw`|((?:(?:api|priv(?:ate)?|secret|access|account|auth|broker|exchange|master|signing|trading` +
     String.raw`|wallet|binance|bitget|bybit|coinbase|kraken|kucoin|okx)[-_. ]?key|secret|credential` +
