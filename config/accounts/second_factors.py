@@ -5,6 +5,7 @@ The name of a security key is held to the rule of every name.
 
 import functools
 import json
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -19,13 +20,15 @@ from django.core.exceptions import ValidationError
 from django.forms import CharField, Form, HiddenInput
 from django.http import HttpRequest, HttpResponseBase
 
+from config.problems import UNAVAILABLE_ERRORS
 from events.http import strict_json
 from events.http.name_rules import MAX_NAME_LENGTH, validate_name
 from events.http.refusals import Malformed
 from events.http.web_pages import View
-from events.writer_queue import DATABASE_ERRORS
 from tokens.callers.staff import can_prove_second_factor
 from tokens.crypto import keys
+
+logger = logging.getLogger(__name__)
 
 MAX_SECURITY_KEYS = 10  # of one user
 # allauth's pages of second factors that a session may open before it used the factor. The others
@@ -122,9 +125,10 @@ def refuse_unreadable() -> Iterator[None]:
     """
     try:
         yield
-    except (ValidationError, *DATABASE_ERRORS):
+    except (ValidationError, *UNAVAILABLE_ERRORS):
         raise
-    except Exception:
+    except Exception as error:
+        logger.warning("An answer of an authenticator was not read: %s", type(error).__name__)
         raise MfaAdapter().validation_error("incorrect_code") from None
 
 

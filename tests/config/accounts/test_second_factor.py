@@ -10,8 +10,13 @@ from allauth.mfa.totp.internal.auth import SECRET_SESSION_KEY
 from allauth.mfa.webauthn.internal.auth import WebAuthn
 from django.test import Client, RequestFactory
 from django.urls import reverse
+from redis import RedisError
 
-from config.accounts.second_factors import BEFORE_SECOND_FACTOR, ReauthenticatePasskeyForm
+from config.accounts.second_factors import (
+    BEFORE_SECOND_FACTOR,
+    ReauthenticatePasskeyForm,
+    refuse_unreadable,
+)
 from desks.models import User
 from tests import factories, pages, staff
 from tests.routes import address, routes
@@ -155,3 +160,8 @@ def test_what_no_authenticator_answers_proves_nothing_anew(member, rf: RequestFa
     with request_context(rf.post("/")):
         form = ReauthenticatePasskeyForm({"credential": credential}, user=member)
         assert list(form.errors) == ["credential"]
+
+
+def test_a_rate_that_cannot_be_counted_is_no_wrong_code():
+    with pytest.raises(RedisError), refuse_unreadable():
+        raise RedisError
