@@ -25,11 +25,13 @@ from config.accounts import hashing, mails
 from config.accounts.sessions import make_room_for_session
 from desks.models import User
 from desks.notices.outbox import write_security
+from events.http.refusals import NotAllowed
 from events.http.requests import client_address
 from events.times import in_zone
 
 MAX_USER_AGENT = UserSession._meta.get_field("user_agent").max_length
 SIGN_UP = timedelta(minutes=1)
+CLOSED = "This account was closed."
 
 
 def wrong_password() -> SafeString:
@@ -75,9 +77,14 @@ class AccountAdapter(DefaultAccountAdapter):
         request.session.save()
 
     def set_password(self, user: AbstractBaseUser, password: str) -> None:
-        """Writes the password alone: the account may have been deactivated since it was read."""
+        """Writes the password alone: the account may have been deactivated since it was read.
+
+        Raises ``NotAllowed`` if it was closed.
+        """
         user.set_password(password)
-        user.save(update_fields=["password"])
+        rows = User.objects.filter(pk=user.pk, closed_at=None)
+        if not rows.update(password=user.password):
+            raise NotAllowed(CLOSED)
 
     def confirm_email(self, request: HttpRequest, email_address: EmailAddress) -> bool:
         """Confirms an address, unless the account or the address ended since it was read."""

@@ -132,7 +132,13 @@ def cancel_change(request: HttpRequest) -> HttpResponse:
 
 
 def _remove(request: HttpRequest, user: User, address: EmailAddress) -> None:
-    """Removes an address, and notifies its user as allauth does."""
+    """Removes an address, and notifies its user as allauth does.
+
+    Does nothing if the address was removed or confirmed since it was read.
+    """
+    User.objects.select_for_update().get(pk=user.pk)
+    if not EmailAddress.objects.filter(pk=address.pk, verified=False).exists():
+        return
     address.remove()
     about = {"deleted_email": address.email}
     get_adapter(request).send_notification_mail("account/email/email_deleted", user, about)

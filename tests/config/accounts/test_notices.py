@@ -16,6 +16,7 @@ from django.test import Client
 from django.utils import timezone
 
 from config.accounts.adapters import AccountAdapter
+from config.accounts.pages import _remove
 from desks.models import Desk, QueuedNotice, User
 from tests import staff
 from tests.factories import PASSWORD
@@ -136,6 +137,14 @@ def test_an_address_that_is_being_confirmed_does_not_come_back(account, member, 
     assert not AccountAdapter().confirm_email(HttpRequest(), read_before)
     assert not EmailAddress.objects.filter(email="new@example.com").exists()
     assert not User.objects.filter(email="new@example.com").exists()
+
+
+def test_an_address_that_was_confirmed_meanwhile_is_not_cancelled(account, member):
+    account.post("/accounts/email/", {"email": "new@example.com", "action_add": ""})
+    read_before = EmailAddress.objects.get(email="new@example.com")
+    account.post(link("confirm-email/"))
+    _remove(HttpRequest(), member, read_before)
+    assert EmailAddress.objects.get().email == "new@example.com"
 
 
 def test_second_factors_that_come_and_go(account, member):

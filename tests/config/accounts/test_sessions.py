@@ -15,12 +15,13 @@ from django.http import HttpRequest
 from django.test import Client
 
 from config.accounts.adapters import AccountAdapter
-from desks.models import User
+from desks.models import Desk, User
 from events.actors import SYSTEM
+from events.http.refusals import NotAllowed
 from tests import factories, staff
 from tests.factories import PASSWORD, a_bot
 from tests.tokens.admin.test_fresh import FORM
-from tokens.account_closing import deactivate
+from tokens.account_closing import close_account, deactivate
 from tokens.models import Token
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
@@ -205,3 +206,12 @@ def test_a_password_that_is_being_changed_does_not_undo_a_deactivation(member):
     member.refresh_from_db()
     assert not member.is_active
     assert member.check_password(NEW)
+
+
+def test_a_password_that_is_being_changed_does_not_reach_a_closed_account(member):
+    read_before = User.objects.get(pk=member.pk)
+    close_account(Desk.objects.get(user=member))
+    with pytest.raises(NotAllowed):
+        AccountAdapter().set_password(read_before, NEW)
+    member.refresh_from_db()
+    assert not member.has_usable_password()
