@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
+from smtplib import SMTPDataError, SMTPRecipientsRefused
 
 from allauth.account.models import EmailAddress
 from django.conf import settings
@@ -34,7 +35,9 @@ CHAT_RATE = "25/second"  # of each service
 LEASE = timedelta(minutes=2)
 MOST_ATTEMPTS = 1 + len(NOTICES.pauses)
 BATCH_SIZE = 25  # notices of a channel that a process takes
-# The time that a batch spends on mails that fail: the server may hang at one (EMAIL_TIMEOUT).
+# A mail server raises these because of an address or a content. Some then close the connection.
+OF_ONE_MAIL = (SMTPRecipientsRefused, SMTPDataError)
+# The time that a batch spends on a server that fails or hangs (EMAIL_TIMEOUT).
 MOST_LOST = timedelta(seconds=15)
 
 LINK = '<a href="{0}">{0}</a>'
@@ -135,7 +138,6 @@ def deliver_mails(notices: Sequence[QueuedNotice]) -> None:
             is_open = True
             connection.send_messages([mail_of(notice, address)])
         except Exception as error:
-            lost += timezone.now() - began
             again = "later" if retry(notice, timezone.now()) else "no more"
             logger.warning(
                 "A notice was not sent: %s (%s). It is tried %s.",
@@ -145,6 +147,8 @@ def deliver_mails(notices: Sequence[QueuedNotice]) -> None:
             )
             with suppress(OSError):  # smtplib's errors, too
                 connection.close()
+            if not isinstance(error, OF_ONE_MAIL):
+                lost += timezone.now() - began
             if not is_open or lost > MOST_LOST:
                 break
         else:

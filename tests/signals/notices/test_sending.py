@@ -238,6 +238,21 @@ class TestFailures:
         with time_machine.travel(timezone.now() + LEASE):
             assert len(send()) == 5
 
+    def test_mails_that_are_refused_hold_up_no_other_however_slowly(self, member, monkeypatch):
+        with time_machine.travel(timezone.now(), tick=False) as clock:
+
+            def answers(backend, messages):
+                clock.shift(8)
+                if messages[0].subject == "Refused":
+                    raise SMTPDataError(550, b"No")
+                return 1
+
+            monkeypatch.setattr(EmailBackend, "send_messages", answers)
+            for subject in (*["Refused"] * 4, "Sent"):
+                a_notice(member, subject=subject)
+            deliver_mails(take(MAIL, timezone.now()))
+        assert attempts() == [2, 2, 2, 2]
+
     def test_a_server_that_hangs_at_each_mail_holds_a_batch_for_two(
         self, member, monkeypatch, settings
     ):
