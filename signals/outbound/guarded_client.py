@@ -53,7 +53,7 @@ class _BoundedStream(httpcore2.AsyncNetworkStream):
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         if not self._left:
-            raise httpcore2.ReadError
+            raise httpcore2.NetworkError  # not ReadError, after which a message is sent again
         found = await self._stream.read(min(max_bytes, self._left), timeout)
         self._left -= len(found)
         return found

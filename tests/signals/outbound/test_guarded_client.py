@@ -248,6 +248,21 @@ class TestSending:
             answer = post(heard.url(host=NAME, scheme=scheme), resolving_to([LOOPBACK]), client)
         assert answer.error == Fault.BROKEN
 
+    def test_a_message_whose_answer_is_too_long_is_not_sent_again(self):
+        def answer(handler, request):
+            (reply(200) if len(heard.requests) == 1 else only_interim_answers)(handler, request)
+
+        async def send_two(url):
+            line = Client().endpoint(url)
+            answers = [await line.send(BODY, HEADERS) for _ in range(2)]
+            await line.close()
+            return answers
+
+        with endpoint(answer) as heard:
+            first, second = asyncio.run(send_two(heard.url()))
+        assert (first.status, second.error) == (200, Fault.BROKEN)
+        assert len(heard.requests) == 2
+
     def test_the_bound_counts_for_each_message(self, monkeypatch):
         monkeypatch.setattr(guarded_client, "BESIDE_BODY", 2000)
 
