@@ -94,6 +94,12 @@ def due(limit: int) -> list[tuple[int, bool]]:
     return [(pk, failures > 0) for pk, failures in rows]
 
 
+def make_due(ids: Collection[int]) -> None:
+    """Lets any runner look at those of these webhooks that wait for news and are not leased."""
+    waiting = Subscription.objects.filter(pk__in=ids, state=State.ACTIVE, leased_until=None)
+    waiting.filter(next_attempt_at=None).update(next_attempt_at=Now())
+
+
 def lease(ids: Collection[int]) -> tuple[list[Lease], list[int]]:
     """Leases those of these webhooks that are ready and free.
 
@@ -213,6 +219,9 @@ LONGEST_SESSION = 1.0  # seconds; then what was done is saved, and a new lease g
 SLOW = 1.0  # seconds of an answer that holds up nobody
 NO_PAUSE = timedelta(0)
 WITHOUT_TURN = timedelta(seconds=1)  # for one that waited in vain for its turn
+# For a test, or an event that is sent again by itself, of which the log could not be told. It is
+# sent once more.
+AFTER_SENDING = timedelta(seconds=30)
 WITHOUT_KEY = timedelta(minutes=10)  # for one whose URL or secret cannot be decrypted
 
 
@@ -362,6 +371,7 @@ class Session:
         """
         if (pause := await self._wait()) is not None:
             return pause
+        self.lease.pause = AFTER_SENDING
         challenge = new_challenge()
         message = message_of_test(self.lease.row.public_id, asked_at, challenge)
         answer = await self._send(message, challenge)
@@ -407,6 +417,7 @@ class Session:
             message = await read_database(read_one, row, position)
             if message is not None:
                 answer = await self._send(message)
+                self.lease.pause = AFTER_SENDING
                 if answer.is_success:
                     await self._end_failing()
             self.lease.resent.append(position)

@@ -16,7 +16,15 @@ from django.db import DatabaseError, InterfaceError, OperationalError
 from events.feed import read_head
 from signals.outbound.database import follow_log, in_database, read_database
 from signals.outbound.guarded_client import KEEP_ALIVE, Client, Endpoint
-from signals.webhooks.runner.delivery import NO_PAUSE, Lease, Session, due, finish, lease
+from signals.webhooks.runner.delivery import (
+    NO_PAUSE,
+    Lease,
+    Session,
+    due,
+    finish,
+    lease,
+    make_due,
+)
 from signals.webhooks.runner.pending_events import (
     Batch,
     advance_quiet,
@@ -99,6 +107,10 @@ class SessionQueue:
         return ids
 
     @property
+    def waiting(self) -> list[int]:
+        return list(self._waiting)
+
+    @property
     def has_running(self) -> bool:
         return bool(self._running)
 
@@ -169,6 +181,8 @@ class Runner:
         saving = asyncio.create_task(self._repeat(self._save, QUEUE_INTERVAL, self._saved))
         await self._stop.wait()
         await asyncio.gather(*loops)
+        with suppress(DatabaseError, InterfaceError):
+            await self._hand_over()
         await asyncio.wait([saving], timeout=DRAIN)
         await self._connections.close_old(most=0)
 
@@ -208,6 +222,14 @@ class Runner:
         self._queue.add(await in_database(behind))
         await in_database(advance_quiet, head.epoch, head.position)
         await in_database(forget_old)
+
+    async def _hand_over(self) -> None:
+        """Leaves those that wait here to another runner, which may have dropped their news.
+
+        It dropped news of what this runner had leased then.
+        """
+        await self._follow()
+        await in_database(make_due, self._queue.waiting)
 
     async def _lease_waiting(self) -> None:
         """Leases who waits, as far as there is room."""

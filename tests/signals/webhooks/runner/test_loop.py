@@ -151,6 +151,20 @@ def test_what_a_runner_that_stops_has_leased_is_due_for_another_at_once(stops):
 
 
 @pytest.mark.django_db(transaction=True)
+def test_what_waits_at_a_runner_that_stops_is_due_for_another_at_once():
+    """The other one may have dropped the news, because this one had leased it then."""
+    row = subscribe("https://a.example/")[1]
+    Subscription.objects.update(next_attempt_at=None)
+
+    async def test(runner: Runner) -> None:
+        runner._queue.add([row.pk])
+        await runner._hand_over()
+
+    run(test)
+    assert due(10) == [(row.pk, False)]
+
+
+@pytest.mark.django_db(transaction=True)
 def test_an_endpoint_that_failed_waits_apart_from_then_on():
     row = subscribe("https://a.example/")[1]
     (leased,), _ = lease([row.pk])
