@@ -1,7 +1,9 @@
 """Adding a second factor opens the control area, without a dead end."""
 
 import json
+from collections.abc import Callable
 from http import HTTPStatus
+from typing import Any
 
 import pytest
 from allauth.core.context import request_context
@@ -20,6 +22,7 @@ from config.accounts.second_factors import (
 from desks.models import User
 from tests import factories, pages, staff
 from tests.routes import address, routes
+from tests.security_keys import SecurityKey, challenge_of
 from tokens.callers.staff import has_second_factor, verify_session
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.once]
@@ -112,6 +115,32 @@ def test_recovery_codes_alone_are_no_second_factor(member, rf: RequestFactory):
     request.user, request.session = member, staff.a_client(member, "password").session
     verify_session(request, member, codes)
     assert not has_second_factor(request)
+
+
+def test_a_security_key_is_added_and_proves_the_second_factor(member):
+    key = SecurityKey()
+
+    def answer(browser: Client, path: str, ask: Callable[[str], dict[str, Any]], **fields: str):
+        page = f"/accounts/2fa/{path}"
+        challenge = challenge_of(pages.source(browser.get(page, secure=True)))
+        form = fields | {"credential": json.dumps(ask(challenge))}
+        return browser.post(page, form, secure=True)
+
+    owner = staff.a_client(member, "password")
+    owner.post("/accounts/reauthenticate/", {"password": factories.PASSWORD})
+    answer(owner, "webauthn/add/", key.register, name="Key")
+    assert Authenticator.objects.get(type=Authenticator.Type.WEBAUTHN).wrap().name == "Key"
+
+    other = Client()
+    staff.give_password(other, member)
+    wrong = answer(other, "authenticate/", SecurityKey().sign)
+    assert wrong.status_code == HTTPStatus.OK
+    assert other.get("/control/").status_code == HTTPStatus.FOUND
+    assert answer(other, "authenticate/", key.sign).status_code == HTTPStatus.FOUND
+    assert other.get("/control/").status_code == HTTPStatus.OK
+
+    again = answer(other, "webauthn/reauthenticate/", key.sign)
+    assert again["Location"] == "/desk"
 
 
 def written(**members: str) -> str:

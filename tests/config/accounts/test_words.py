@@ -1,28 +1,19 @@
 """The words of the account pages: sentence case, ours, and no dead end."""
 
-import hashlib
 import re
 from http import HTTPStatus
 
 import pytest
 from allauth.mfa.models import Authenticator
 from allauth.mfa.recovery_codes.internal.auth import RecoveryCodes
-from cryptography.hazmat.primitives.asymmetric import ec
 from django.test import Client
 from django.urls import reverse
-from fido2.cose import ES256
 from fido2.utils import websafe_encode
-from fido2.webauthn import (
-    Aaguid,
-    AttestationObject,
-    AttestedCredentialData,
-    AuthenticatorData,
-    CollectedClientData,
-)
 
 from desks.models import User
 from tests import factories, pages, staff
 from tests.routes import routes
+from tests.security_keys import SecurityKey
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
@@ -115,21 +106,7 @@ def test_the_challenge_offers_a_security_key_to_who_has_one_and_names_recovery_c
 
 def add_key(user: User) -> None:
     """Stores a security key, as a device registers it."""
-    public = ES256.from_cryptography_key(ec.generate_private_key(ec.SECP256R1()).public_key())
-    attested = AttestedCredentialData.create(Aaguid.NONE, b"0123456789abcdef", public)
-    flags = AuthenticatorData.FLAG.UP | AuthenticatorData.FLAG.AT
-    made = AuthenticatorData.create(hashlib.sha256(b"testserver").digest(), flags, 0, attested)
-    seen = CollectedClientData.create("webauthn.create", b"challenge", "https://testserver")
-    credential = {
-        "id": websafe_encode(b"0123456789abcdef"),
-        "rawId": websafe_encode(b"0123456789abcdef"),
-        "type": "public-key",
-        "response": {
-            "clientDataJSON": websafe_encode(seen),
-            "attestationObject": websafe_encode(AttestationObject.create("none", made, {})),
-        },
-        "clientExtensionResults": {},
-    }
+    credential = SecurityKey().register(websafe_encode(b"challenge"))
     Authenticator.objects.create(
         user=user, type=Authenticator.Type.WEBAUTHN, data={"name": "Key", "credential": credential}
     )
