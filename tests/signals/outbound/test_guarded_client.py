@@ -55,6 +55,16 @@ def only_interim_answers(handler, request):
         handler.wfile.write(b"HTTP/1.1 100 C\r\n\r\n" * 1000)
 
 
+def post_on_one_connection(url, times):
+    async def send():
+        line = Client().endpoint(url)
+        answers = [await line.send(BODY, HEADERS) for _ in range(times)]
+        await line.close()
+        return answers
+
+    return asyncio.run(send())
+
+
 def post(url, lookup=None, context=None):
     lookup = lookup or resolving_to([])
     return asyncio.run(Client(lookup, context).send(url, BODY))
@@ -219,14 +229,9 @@ class TestSending:
             reply()(handler, request)
             handler.close_connection = True  # without saying so
 
-        async def twice(url):
-            line = Client().endpoint(url)
-            answers = [await line.send(BODY, HEADERS) for _ in range(2)]
-            await line.close()
-            return answers
-
         with endpoint(answer_and_close) as heard:
-            assert [answer.status for answer in asyncio.run(twice(heard.url()))] == [204, 204]
+            answers = post_on_one_connection(heard.url(), times=2)
+            assert [answer.status for answer in answers] == [204, 204]
         assert heard.connections == 2
 
     def test_only_the_beginning_of_an_answer_is_read(self):
@@ -252,28 +257,17 @@ class TestSending:
         def answer(handler, request):
             (reply(200) if len(heard.requests) == 1 else only_interim_answers)(handler, request)
 
-        async def send_two(url):
-            line = Client().endpoint(url)
-            answers = [await line.send(BODY, HEADERS) for _ in range(2)]
-            await line.close()
-            return answers
-
         with endpoint(answer) as heard:
-            first, second = asyncio.run(send_two(heard.url()))
+            first, second = post_on_one_connection(heard.url(), times=2)
         assert (first.status, second.error) == (200, Fault.BROKEN)
         assert len(heard.requests) == 2
 
     def test_the_bound_counts_for_each_message(self, monkeypatch):
         monkeypatch.setattr(guarded_client, "BESIDE_BODY", 2000)
 
-        async def send_some(url):
-            line = Client().endpoint(url, keep=1000)
-            answers = [await line.send(BODY, HEADERS) for _ in range(5)]
-            await line.close()
-            return answers
-
         with endpoint(reply(200, b"x" * 900, A="x" * 1000)) as heard:
-            assert all(answer.is_success for answer in asyncio.run(send_some(heard.url())))
+            answers = post_on_one_connection(heard.url(), times=5)
+            assert all(answer.is_success for answer in answers)
         assert heard.connections == 1
 
     @pytest.mark.parametrize(
