@@ -102,7 +102,10 @@ class ActivateTOTPForm(NumericCode, totp.ActivateTOTPForm):
 
 
 class CredentialField(CharField):
-    """What an authenticator answered, as JSON. Its value is a dict that the database can store."""
+    """What an authenticator answered, as JSON. Its value is a dict that the database can store.
+
+    A number that is no short integer becomes text. No answer needs one.
+    """
 
     widget = HiddenInput
 

@@ -219,8 +219,7 @@ LONGEST_SESSION = 1.0  # seconds; then what was done is saved, and a new lease g
 SLOW = 1.0  # seconds of an answer that holds up nobody
 NO_PAUSE = timedelta(0)
 WITHOUT_TURN = timedelta(seconds=1)  # for one that waited in vain for its turn
-# For a test, or an event that is sent again by itself, of which the log could not be told. It is
-# sent once more.
+# After an error once a test, or an event sent again by itself, was sent: it is sent once more.
 AFTER_SENDING = timedelta(seconds=30)
 WITHOUT_KEY = timedelta(minutes=10)  # for one whose URL or secret cannot be decrypted
 
