@@ -68,5 +68,7 @@ def _seen(kind: str, challenge: str) -> CollectedClientData:
     )
 
 
-def _data(flags: int, attested: AttestedCredentialData | bytes = b"") -> AuthenticatorData:
+def _data(
+    flags: AuthenticatorData.FLAG, attested: AttestedCredentialData | bytes = b""
+) -> AuthenticatorData:
     return AuthenticatorData.create(hashlib.sha256(HOST.encode()).digest(), flags, 0, attested)

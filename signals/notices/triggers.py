@@ -175,6 +175,7 @@ def write_to_many(now: datetime) -> bool:
     marks = Bookmark.objects.filter(Q(name__startswith=LAPSED) | Q(name=RESTORED))
     if not marks.exists():
         return False
+    # One attempt: taken by a process, and not begun.
     untried = QueuedNotice.objects.filter(channel=MAIL, attempts__lte=1, due_at__lte=now + LEASE)
     if untried.count() >= MAX_WAITING:
         return False
