@@ -40,8 +40,6 @@ from events.http.parameters import (
 )
 from events.http.refusals import (
     CursorLost,
-    FieldCode,
-    Invalid,
     NotAcceptable,
     RateLimited,
     TokenInvalid,
@@ -53,13 +51,12 @@ from events.json_schema import Example
 from events.kinds import Kind
 from events.live.frames import MEDIA_TYPE, Version
 from events.live.hub import hub
-from events.live.opening import Start, is_live, open_stream, topics_at
+from events.live.opening import LAST_EVENT_ID, Start, is_live, open_stream, topics_at
 from events.live.streams import Credential, ReaderSpec
 from events.live.waiting_readers import Waiter
 from events.models import Event, Head
 from events.unavailable_reasons import give_way
 
-LAST_EVENT_ID = "Last-Event-ID"
 PAGE_TIME = 30  # seconds, more than a request takes to make a page
 MAX_WAIT = 25  # seconds
 
@@ -253,23 +250,12 @@ def _page_response(page: Page, cursor: str, platform: bool) -> ApiResponse[Event
 def _stream(request: Request, known: Head | None) -> HttpResponseBase:
     """A stream. ``known`` is the head of the log as the hub knew it before the token was read."""
     parameters = StreamParameters.read(request.query_params)
-    start = _start(request, parameters.get("after"))
+    start = Start.of(request.headers, parameters.get("after"))
     query = _query(parameters)
     caller = cast(Caller, request.auth)
     visibility = caller.visibility_of(parameters.get("userId"), parameters.get("botId"))
     spec = replace(_spec(caller, query), since=known)
     return open_stream(request._request, spec, query, visibility, start)
-
-
-def _start(request: Request, after: str | None) -> Start:
-    """A stream begins behind ``Last-Event-ID``, or else behind ``after``, or else now."""
-    if last := request.headers.get(LAST_EVENT_ID):
-        try:
-            return Start.behind(last)
-        except Invalid:
-            detail = "Send the id of an event of this stream, unchanged."
-            raise Invalid.field(LAST_EVENT_ID, FieldCode.CURSOR, detail) from None
-    return Start.now() if after is None else Start.behind(after)
 
 
 class _Feed:

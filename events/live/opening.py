@@ -5,7 +5,7 @@ last events, so nothing is missed and nothing comes twice. A reader from before 
 log with the code of the list, up to the position that the hub has applied.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple, Self, cast
 
@@ -16,7 +16,7 @@ from events import replica
 from events.databases import reads_replica
 from events.feed import Page, Query, Visibility, Window, read_end, read_page
 from events.http.cursors import log_cursor
-from events.http.refusals import CursorLost
+from events.http.refusals import CursorLost, FieldCode, Invalid
 from events.live.frames import MEDIA_TYPE, event_frame, first_frame, position_frame
 from events.live.hub import hub
 from events.live.streams import Reader, ReaderSpec, Topic
@@ -25,6 +25,7 @@ from events.unavailable_reasons import Wait
 from events.writer_queue import WaitEnded
 
 HEADERS = {"X-Accel-Buffering": "no"}  # tells nginx to pass each frame on at once
+LAST_EVENT_ID = "Last-Event-ID"
 PAGE_SIZE = 100  # events
 # The live server puts a function under this name into a request's META: it makes the reader of a
 # spec. Without it, the thread that answers the request writes the stream.
@@ -42,6 +43,20 @@ class Start(NamedTuple):
     epoch: str
     position: int
     cursor: str
+
+    @classmethod
+    def of(cls, headers: Mapping[str, str], after: str | None) -> Self:
+        """Behind ``Last-Event-ID``, or else behind ``after``, or else now.
+
+        Raises as ``replica.find``.
+        """
+        if last := headers.get(LAST_EVENT_ID):
+            try:
+                return cls.behind(last)
+            except Invalid:
+                detail = "Send the id of an event of this stream, unchanged."
+                raise Invalid.field(LAST_EVENT_ID, FieldCode.CURSOR, detail) from None
+        return cls.now() if after is None else cls.behind(after)
 
     @classmethod
     def behind(cls, cursor: str) -> Self:
