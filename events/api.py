@@ -195,9 +195,9 @@ class EventsView(ApiView):
         The ordered log of all events that the caller may see. A platform token sees all of it. A
         desk token sees events addressed to its desk, to all desks, and to a card while the desk's
         election on it was standing. A reader that sends `next` as `after` sees every visible event
-        exactly once. Start at the tail with `order=desc&limit=1`. An unknown id in a filter returns
-        an empty list. If no place to wait is free, `wait` has no effect: pause before you send the
-        next request. If the token ends during the wait, the response is 401.
+        exactly once. Start at the tail with `order=desc&limit=1` and no filter. An unknown id in a
+        filter returns an empty list. If no place to wait is free, `wait` has no effect: pause
+        before you send the next request. If the token ends during the wait, the response is 401.
 
         With `Accept: text/event-stream` the response is a stream: each new event as it happens, as
         a server-sent event. It takes `after`, `kind`, `userId`, `botId` and `signal`, and goes on
