@@ -21,7 +21,8 @@ TIMEOUT = 1.5  # seconds for a commit
 
 # A commit has waited for a second: for a standby or, rarely, for a disk that stands still.
 IS_MISSING = """EXISTS (SELECT FROM pg_stat_activity
-WHERE state = 'active' AND (query = 'COMMIT' OR wait_event = 'SyncRep')
+WHERE datname = current_database()
+AND state = 'active' AND (query = 'COMMIT' OR wait_event = 'SyncRep')
 AND query_start < clock_timestamp() - interval '1 second')"""
 # The same, and whether the commit of this transaction would wait for a standby.
 BEFORE_COMMIT = f"""SELECT {IS_MISSING}, pg_current_xact_id_if_assigned() IS NOT NULL

@@ -214,8 +214,8 @@ def notes(postgresql: Postgresql) -> list[str]:
     return [text for (text,) in postgresql.execute("SELECT text FROM notes")]
 
 
-def is_missing(postgresql: Postgresql) -> bool:
-    return postgresql.execute(f"SELECT {confirmation.IS_MISSING}") == [(True,)]
+def is_missing(postgresql: Postgresql, database: str = "postgres") -> bool:
+    return postgresql.execute(f"SELECT {confirmation.IS_MISSING}", database) == [(True,)]
 
 
 @pytest.mark.parametrize("write", [note, note_in_a_transaction])
@@ -278,6 +278,19 @@ def test_in_doubt_a_commit_that_would_wait_in_vain_writes_nothing(
     note_in_a_transaction(database, "last")
     assert notes(postgresql) == ["first", "of a use", "last"]
     assert not confirmation.doubted.is_set()
+
+
+def test_what_waits_in_another_database_is_not_the_services(database, postgresql):
+    note, other = "CREATE TABLE notes AS SELECT", "another"
+    postgresql.execute(f"CREATE DATABASE {other}")
+    postgresql.confirm_by("nobody")
+    with ThreadPoolExecutor() as threads:
+        writing = threads.submit(postgresql.execute, note, other)
+        wait_until(lambda: is_missing(postgresql, other), "It has not waited.")
+        found = is_missing(postgresql)
+        postgresql.confirm_by("")
+        writing.result()
+    assert not found
 
 
 def test_a_migration_waits_as_long_as_it_takes(database, postgresql, monkeypatch):
