@@ -8,7 +8,7 @@ import re
 from collections.abc import Generator, Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import httpcore2
 import httpx2
@@ -21,7 +21,6 @@ from django.test.signals import template_rendered
 from django.utils import timezone
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis
-from limits.storage import MemoryStorage
 
 from desks.models import Card, Desk, User
 from events import confirmation, log, losses
@@ -123,10 +122,7 @@ def no_slot_left_taken() -> Iterator[None]:
 def reset_limits() -> None:
     """Reset every rate limit and allowance: ids repeat after a test's rows are rolled back."""
     rate_limits.retry_times.clear()
-    memory = cast(MemoryStorage, rate_limits.store(rate_limits.IN_MEMORY))
-    memory.timer.cancel()  # its thread drops what has expired, and fails if that is gone meanwhile
-    memory.timer.join()
-    memory.reset()
+    rate_limits.store(rate_limits.IN_MEMORY).reset()
     if settings.LIMITS_URL:
         rate_limits.store(settings.LIMITS_URL).reset()
 

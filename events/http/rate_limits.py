@@ -18,7 +18,7 @@ from typing import TypeVar, cast
 from django.conf import settings
 from limits import RateLimitItem, parse
 from limits.errors import StorageError
-from limits.storage import Storage, storage_from_string
+from limits.storage import MemoryStorage, Storage, storage_from_string
 from limits.strategies import FixedWindowRateLimiter, MovingWindowRateLimiter, RateLimiter
 
 from events.http.refusals import RateLimited
@@ -38,9 +38,10 @@ CHANGES = "changes"
 OF_MADE = ("minting", "destinations")
 TIMEOUT = 0.5  # seconds
 COOLDOWN = 2  # seconds until a store that failed is used again
+FORGET_INTERVAL = 60  # seconds between two looks for what has expired in memory
 
-# The library's store in memory starts a timer on use. Two threads at once would start the same one,
-# which raises RuntimeError.
+# The store in memory is used by one thread at a time. Of two that count at once for a new client,
+# one would drop what the other has counted.
 _memory = threading.Lock()
 
 retry_times: dict[str, float] = {}  # URL of a store that failed: monotonic time of the next attempt
@@ -65,6 +66,52 @@ class Budget:
             "RateLimit-Policy": f'"{self.name}";q={self.quota};w={self.window}',
             "RateLimit": f'"{self.name}";r={self.remaining};t={self.resets_in}',
         }
+
+
+class StoreInMemory(MemoryStorage):
+    """The library's store in memory, which drops what has expired itself.
+
+    The library starts a thread on use, which looks at every client there ever was. It forgets none
+    that a moving window counted. What has expired counts for nothing: to drop it frees memory.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.timer.cancel()
+        self.timer.join()
+        self.timer = _NoTimer()
+        self._forgot_at = 0.0
+
+    def forget_now_and_then(self) -> None:
+        """Drops what has expired, if it has not done so for ``FORGET_INTERVAL``.
+
+        It does so at once if the clock was set back.
+        """
+        now = time.time()
+        if abs(now - self._forgot_at) >= FORGET_INTERVAL:
+            self.forget(now)
+
+    def forget(self, now: float) -> None:
+        """Drops what has expired at this time."""
+        self._forgot_at = now
+        for key, entries in list(self.events.items()):  # of moving windows
+            while entries and entries[-1].expiry < now:  # the last one is the oldest
+                entries.pop()
+            if not entries:
+                self.clear(key)
+        for key, expiry in list(self.expirations.items()):  # of fixed windows and holds
+            if expiry < now:
+                self.clear(key)
+
+
+class _NoTimer(threading.Timer):
+    """Is never started. The library starts no timer while the one before is alive."""
+
+    def __init__(self) -> None:
+        super().__init__(0, lambda: None)
+
+    def is_alive(self) -> bool:
+        return True
 
 
 def desk_limits(user_id: str) -> list[LimitKey]:
@@ -178,7 +225,9 @@ def _limit(name: str) -> RateLimitItem | None:
 
 @functools.cache
 def store(url: str) -> Storage:
-    """The store at this URL. That in memory ignores the timeouts."""
+    """The store at this URL."""
+    if url == IN_MEMORY:
+        return StoreInMemory()
     timeouts = {"socket_timeout": TIMEOUT, "socket_connect_timeout": TIMEOUT}
     return cast(Storage, storage_from_string(url, wrap_exceptions=True, **timeouts))
 
@@ -208,4 +257,6 @@ def _on_store(operation: Callable[[Storage], Result]) -> Result:
 
 def _in_memory(operation: Callable[[Storage], Result]) -> Result:
     with _memory:
-        return operation(store(IN_MEMORY))
+        memory = cast(StoreInMemory, store(IN_MEMORY))
+        memory.forget_now_and_then()
+        return operation(memory)
