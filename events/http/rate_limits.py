@@ -184,13 +184,14 @@ def one_at_a_time(name: str, client_id: str, seconds: int) -> Iterator[None]:
     """
     began = time.monotonic()
     key = f"one-at-a-time:{name}:{client_id}"
-    if _on_store(lambda store: store.incr(key, seconds)) > 1:
+    count, admitted_by = _on_store(lambda store: (store.incr(key, seconds), store))
+    if count > 1:
         raise RateLimited(1)
     try:
         yield
     finally:
         if time.monotonic() < began + seconds:
-            _on_store(lambda store: store.clear(key))
+            _release(admitted_by, key)
 
 
 def budget(name: str, client_id: str) -> Budget | None:
@@ -250,9 +251,27 @@ def _on_store(operation: Callable[[Storage], Result]) -> Result:
     try:
         return operation(store(url))
     except StorageError:
-        retry_times[url] = time.monotonic() + COOLDOWN
-        logger.warning("The store of the rate limits is down: this process counts for itself.")
+        _note_failure(url)
         return _in_memory(operation)
+
+
+def _release(admitted_by: Storage, key: str) -> None:
+    """Ends a hold in the store that admitted it, also if another request found it down meanwhile.
+
+    If that fails, the hold ends by its time.
+    """
+    if isinstance(admitted_by, StoreInMemory):
+        _in_memory(lambda memory: memory.clear(key))
+        return
+    try:
+        admitted_by.clear(key)
+    except StorageError:
+        _note_failure(settings.LIMITS_URL)
+
+
+def _note_failure(url: str) -> None:
+    retry_times[url] = time.monotonic() + COOLDOWN
+    logger.warning("The store of the rate limits is down: this process counts for itself.")
 
 
 def _in_memory(operation: Callable[[Storage], Result]) -> Result:

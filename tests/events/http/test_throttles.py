@@ -1,14 +1,23 @@
 """Rate limit headers, and the exact count of concurrent requests."""
 
+import math
+from contextlib import AbstractContextManager
+from typing import cast
 from urllib.parse import urlencode
 
 import pytest
+import time_machine
 from django.conf import settings as django_settings
 from django.test import override_settings
+from django.utils import timezone
+from limits.errors import StorageError
+from limits.storage import MemoryStorage
 
 from events.http import rate_limits
+from events.http.rate_limits import StoreInMemory
 from events.http.refusals import RateLimited
 from signals.intake.models import Signal
+from tests import shared_store
 from tests.client import EVENTS, SUBSCRIPTIONS, TOKENS, code, get, push, signed_in
 from tests.factories import Bot, a_bot, a_desk_token, a_platform_token, a_ready_desk
 from tests.processes import meet, run_together
@@ -47,6 +56,77 @@ def test_one_that_took_too_long_does_not_release_the_next_one():
     with next_one:
         late.__exit__(None, None, None)
         with pytest.raises(RateLimited), rate_limits.one_at_a_time("events", "tok_late", 30):
+            pass
+
+
+def hold() -> AbstractContextManager[None]:
+    """Admits one request of a client to the block."""
+    return rate_limits.one_at_a_time("events", "tok_held", 30)
+
+
+@pytest.fixture
+def another_memory(settings) -> MemoryStorage:
+    """A store in memory that stands for one that all processes share."""
+    settings.LIMITS_URL = "memory://shared"
+    store = cast(MemoryStorage, rate_limits.store(settings.LIMITS_URL))
+    store.timer.cancel()
+    memory = cast(StoreInMemory, rate_limits.store(rate_limits.IN_MEMORY))
+    store.timer = memory.timer  # which never runs
+    store.reset()
+    return store
+
+
+@pytest.fixture(params=["memory", *(["redis"] if shared_store.URL else [])])
+def shared(request, settings) -> str:
+    """The URL of a store that all processes share: Redis, or one that stands for it."""
+    if request.param == "memory":
+        request.getfixturevalue("another_memory")
+    return settings.LIMITS_URL
+
+
+def let_it_fail(url: str) -> None:
+    """Another request finds the store down."""
+    rate_limits.retry_times[url] = math.inf
+
+
+def test_a_request_releases_what_it_took_in_a_store_that_failed_meanwhile(shared):
+    with hold():
+        let_it_fail(shared)
+    rate_limits.retry_times.clear()
+    with hold():
+        pass
+
+
+def test_a_request_that_began_while_the_store_was_down_releases_no_other_ones_hold(shared):
+    let_it_fail(shared)
+    counted_here, of_another_process = hold(), hold()
+    with counted_here:
+        rate_limits.retry_times.clear()
+        of_another_process.__enter__()
+    with pytest.raises(RateLimited), hold():
+        pass
+    of_another_process.__exit__(None, None, None)
+    let_it_fail(shared)
+    with hold():
+        pass
+
+
+def test_a_hold_that_the_store_fails_to_release_is_logged_and_ends_by_its_time(
+    another_memory, monkeypatch, caplog
+):
+    def fail(key: str) -> None:
+        raise StorageError(ConnectionError())
+
+    with time_machine.travel(timezone.now(), tick=False) as clock:
+        with monkeypatch.context() as failing, hold():
+            failing.setattr(another_memory, "clear", fail)
+        assert "counts for itself" in caplog.text
+        assert rate_limits.retry_times
+        rate_limits.retry_times.clear()
+        with pytest.raises(RateLimited), hold():
+            pass
+        clock.shift(30)
+        with hold():
             pass
 
 
