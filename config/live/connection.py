@@ -141,6 +141,8 @@ class Connection(asyncio.Protocol):
         self.transport = transport
         self.workload.connections.add(self)
         self._deadline = self.workload.loop.call_later(HEAD_TIMEOUT, transport.abort)
+        if transport.get_extra_info("peername") is None:  # reset already: nobody is there to answer
+            transport.abort()
 
     def data_received(self, data: bytes) -> None:
         if self._is_asked:  # what comes behind the head is not read
@@ -209,7 +211,7 @@ class Connection(asyncio.Protocol):
                 to_refusal(error)  # logs it
                 self._close(ENDING)
                 return
-            if page is None:
+            if page is None or self.transport.is_closing():  # the client may have left meanwhile
                 return
             self.transport.write(page)
             await self._taken()

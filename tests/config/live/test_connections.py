@@ -4,6 +4,7 @@ import asyncio
 import functools
 import gc
 import socket
+import struct
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
@@ -139,6 +140,28 @@ def test_a_header_with_an_underscore_imitates_no_other():
 async def test_no_client_is_asked_for_a_body():
     expecting = HEAD + b"Expect: 100-continue\r\nContent-Length: 1\r\n\r\n"
     assert (await closed_after(expecting)).startswith(b"HTTP/1.1 204 ")
+
+
+@in_the_loop
+async def test_a_client_that_resets_its_connection_behind_its_request_causes_no_error():
+    """The loop is busy meanwhile: it looks at the connection once that is reset."""
+    loop, ours = asyncio.get_running_loop(), workload()
+    accepted: list[Connection] = []
+    errors: list[dict[str, Any]] = []
+    loop.set_exception_handler(lambda _, error: errors.append(error))
+
+    def accept() -> Connection:
+        accepted.append(Connection(ours))
+        return accepted[-1]
+
+    async with await loop.create_server(accept, "127.0.0.1", 0) as server:
+        with socket.create_connection(server.sockets[0].getsockname()) as client:
+            client.sendall(HEAD + b"\r\n")
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        while not (accepted and hasattr(accepted[0], "transport")):
+            await asyncio.sleep(0)
+        await lost(accepted[0])
+    assert errors == []
 
 
 def ends_in(protocol: Connection, seconds: float, began: float) -> bool:
@@ -365,6 +388,20 @@ async def test_a_stream_whose_client_left_while_it_was_opened_is_closed():
         stream: Any = Pages(reader)
         await protocol._write(Answer(b"", b"", stream))
         assert stream.is_closed
+
+
+@in_the_loop
+async def test_a_page_is_dropped_if_its_client_left_while_it_was_read():
+    async with a_reader() as (reader, protocol, client):
+
+        class Late(Pages):
+            def read(self) -> bytes | None:
+                client.close()
+                wait_until(lambda: protocol not in protocol.workload.connections, "It is not lost.")
+                return super().read()
+
+        stream: Any = Late(reader, b"page")
+        await protocol._write(Answer(b"", b"", stream, is_behind=True))
 
 
 def is_given_back() -> bool:
