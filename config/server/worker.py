@@ -72,6 +72,7 @@ class Worker(gthread.ThreadWorker):  # type: ignore[misc]
     """
 
     sockets: list[Any]  # the listeners
+    nr_conns: int  # connections, idle ones included
     requests = 0  # that have a thread or wait for one
     is_full = False  # since a request came while all threads are busy, until one is done
 
@@ -89,16 +90,22 @@ class Worker(gthread.ThreadWorker):  # type: ignore[misc]
         super().enqueue_req(conn)
         if self.requests >= self.cfg.threads:
             self.is_full = True
-            self.set_accept_enabled(False)
+            # The listeners stay open: the round of events that is running may hold them, too.
+            super().set_accept_enabled(False)
 
     def finish_request(self, conn: gthread.TConn, fs: Future[object]) -> None:
-        """Lets one more connection in: those that are kept open may keep all threads busy."""
+        """Lets one more connection in: those that are kept open may keep all threads busy.
+
+        gunicorn takes a connection off its count twice if the answer broke off.
+        """
         self.requests -= 1
         self.is_full = False
+        connections = self.nr_conns
         super().finish_request(conn, fs)
+        self.nr_conns = max(self.nr_conns, connections - 1)
 
     def set_accept_enabled(self, enabled: bool) -> None:
-        """gunicorn's loop calls this when it stops, and in each round in which it may accept."""
+        """gunicorn's loop calls this when it stops, and before a round in which it may accept."""
         is_stopping = not self.alive  # a signal may come at any time
         super().set_accept_enabled(enabled and not is_stopping and not self.is_full)
         if is_stopping:

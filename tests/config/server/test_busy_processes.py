@@ -20,11 +20,15 @@ pytestmark = [pytest.mark.processes, pytest.mark.once]
 
 THREADS = 4
 TIMEOUT = 60  # seconds
-# /wait answers once the folder holds a file `release`; /slow takes 20 ms.
+# /wait answers once the folder holds a file `release`; /slow takes 20 ms; /broken raises in its
+# answer. Answers say how many connections gunicorn counts.
 APPLICATION = """
 import itertools, pathlib, os, time
 import config.wsgi
+from config.server.worker import Worker
 folder, count = pathlib.Path({folder!r}), itertools.count()
+workers, run = [], Worker.run
+Worker.run = lambda worker: (workers.append(worker), run(worker))
 def application(environ, start_response):
     path = environ["PATH_INFO"]
     if path == "/wait":
@@ -37,7 +41,11 @@ def application(environ, start_response):
         environ["gunicorn.socket"].settimeout(0.1)
         start_response("200 OK", [])
         return iter(lambda: b"x" * 2**20, None)
-    start_response("200 OK", [("Content-Length", "0")])
+    elif path == "/broken":
+        start_response("200 OK", [("Content-Length", "2")])
+        return (b"x" * (1 // divisor) for divisor in (1, 0))
+    connections = str(workers[0].nr_conns)
+    start_response("200 OK", [("Content-Length", "0"), ("Connections", connections)])
     return []
 """
 # It is imported once the folder holds a file `release`.
@@ -73,6 +81,35 @@ def application(environ, start_response):
     time.sleep(900)
 """
 
+# Since the file `answered`, rounds of events wait until a client is ready whose connection is kept,
+# and then a listener. Since the file `asked` a stop comes in the first such round.
+STOPPING_IN_A_ROUND = """
+import pathlib, selectors, signal, socket
+import config.wsgi
+from config.server.worker import Worker
+from gunicorn.sock import TCPSocket
+folder, run = pathlib.Path({folder!r}), Worker.run
+class Poller(selectors.DefaultSelector):
+    is_over = False
+    def select(self, timeout=None):
+        ready = super().select(timeout)
+        if self.is_over or not (folder / "answered").exists():
+            return ready
+        kinds = {{type(key.fileobj): (key, events) for key, events in ready}}
+        if (folder / "asked").exists() and socket.socket in kinds and TCPSocket in kinds:
+            self.is_over = True
+            signal.raise_signal(signal.SIGTERM)
+            return [kinds[socket.socket], kinds[TCPSocket]]
+        return [kinds[int]] if int in kinds else []
+def run_with(worker):
+    worker.poller = Poller()
+    run(worker)
+Worker.run = run_with
+def application(environ, start_response):
+    start_response("200 OK", [("Content-Length", "0")])
+    return []
+"""
+
 
 @contextmanager
 def gunicorn(folder, processes):
@@ -90,7 +127,7 @@ def started(folder, application, processes, **settings):
     """
     (folder / "slow_application.py").write_text(application.format(folder=str(folder)))
     port = free_port()
-    settings |= {"WEB_CONCURRENCY": str(processes), "THREADS": str(THREADS)}
+    settings = {"WEB_CONCURRENCY": str(processes), "THREADS": str(THREADS), **settings}
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
             [*GUNICORN, "--pythonpath", str(folder), "slow_application:application"],
@@ -174,6 +211,26 @@ def test_it_leaves_them_to_a_process_with_a_free_thread_and_a_stop_answers_who_w
         assert all(is_answered(client) for client in waiting)
 
 
+def test_a_stop_in_the_round_in_which_the_last_thread_is_taken_answers_who_else_is_in_it(tmp_path):
+    server = started(tmp_path, STOPPING_IN_A_ROUND, 1, THREADS="1")
+    with server as (port, _), ExitStack() as clients:
+        wait_until(lambda: answers(port), "The server does not answer.")
+        with connected(port) as kept:
+            ask(kept, "/")
+            assert is_answered(kept)
+            (tmp_path / "answered").touch()
+            ask(kept, "/")
+            new = clients.enter_context(connected(port))
+            ask(new, "/")
+            (tmp_path / "asked").touch()
+            assert is_answered(kept)
+        assert is_answered(new)
+        clients.close()
+        log = tmp_path / "log"
+        wait_until(lambda: "Worker exiting" in log.read_text(), "The worker does not stop.")
+        assert '"level":"error"' not in log.read_text()
+
+
 @pytest.fixture(scope="module")
 def one_process(tmp_path_factory):
     """The port of a gunicorn with one process, and the file of its log."""
@@ -207,12 +264,30 @@ def test_it_takes_one_in_turn_although_open_connections_keep_it_busy(one_process
 def test_a_client_that_takes_nothing_in_time_loses_its_connection_without_a_traceback(one_process):
     """As many of them as there are threads, and then somebody else is answered."""
     port, log = one_process
+    before = len(log.read_text())
     with ExitStack() as silent:
         for _ in range(THREADS):
             client = silent.enter_context(socket.create_connection((ADDRESS, port), TIMEOUT))
             client.sendall(b"GET /endless HTTP/1.1\r\nHost: x\r\n\r\n")
         assert answers(port)
-    assert '"level":"error"' not in log.read_text()
+    assert '"level":"error"' not in log.read_text()[before:]
+
+
+def test_a_connection_whose_answer_broke_off_is_counted_once(one_process):
+    """A stop closes the connections that are kept once none is counted."""
+    port, _ = one_process
+    with connected(port) as asking:
+
+        def is_alone():
+            ask(asking, "/")
+            return b"\r\nConnections: 1\r\n" in asking.recv(4096)
+
+        wait_until(is_alone, "Connections that ended are counted.")
+        with connected(port) as broken:
+            ask(broken, "/broken")
+            while broken.recv(4096):
+                pass
+        wait_until(is_alone, "The connection that broke off is not counted once.")
 
 
 @pytest.mark.parametrize("proxies", [0, 1])
