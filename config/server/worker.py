@@ -53,7 +53,7 @@ def release_stops() -> None:
 
 
 class Worker(gthread.ThreadWorker):  # type: ignore[misc]
-    """gunicorn's threaded worker, with seven differences.
+    """gunicorn's threaded worker, with eight differences.
 
     - It repeats no invalid line or header in its responses or its log. gunicorn's worker does, and
       that line may hold a credential (contract, section 5).
@@ -63,6 +63,8 @@ class Worker(gthread.ThreadWorker):  # type: ignore[misc]
     - It writes no traceback for a client that reads too slowly.
     - It asks a client for its body when that is read: never for one that is refused by the head.
       gunicorn's worker sends 100 to every client that waits for it.
+    - It ends a connection behind a body that no view reads, if that is chunked or large. gunicorn's
+      worker reads on, and answers chunks that are not well formed a second time.
     - It waits in a thread for the client of a connection that ends. gunicorn's worker waits up to
       two seconds for each in the loop that serves all connections.
     - When it stops, it serves the connections that wait to be accepted and stops listening.
@@ -139,7 +141,7 @@ class Worker(gthread.ThreadWorker):  # type: ignore[misc]
             req._expected_100_continue = False
             req.body.reader = AskedFor(req.body.reader, conn.sock)
             req.force_close()  # nobody knows whether the client sends a body that was not asked for
-        if _length(req) > settings.DATA_UPLOAD_MAX_MEMORY_SIZE:
+        if not _may_be_read(req):
             req.force_close()  # nobody reads it to its end
         try:
             keeps_open: bool = super().handle_request(req, conn)
@@ -209,9 +211,11 @@ class AskedFor:
         return found
 
 
-def _length(req: Request) -> int:
-    """The declared length of the body. ``events.http.bodies`` refuses one beyond the setting."""
-    return int(dict(req.headers).get("CONTENT-LENGTH", 0))
+def _may_be_read(req: Request) -> bool:
+    """Whether a view may read the body. ``events.http.bodies`` refuses chunks and large ones."""
+    headers = dict(req.headers)
+    length = int(headers.get("CONTENT-LENGTH", 0))
+    return "TRANSFER-ENCODING" not in headers and length <= settings.DATA_UPLOAD_MAX_MEMORY_SIZE
 
 
 def _await_close(connection: socket.socket) -> None:
