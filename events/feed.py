@@ -37,8 +37,12 @@ HEAD_AND_EVENT = f"""SELECT {", ".join(f"head.{column}" for column in HEAD_COLUM
 FROM {HEAD} AS head
 LEFT JOIN {EVENT_TABLE} AS event ON event.position = COALESCE(%s, head.position)"""
 MAX_SPANS_PER_PAGE = 20
+# A statement has a part for each span and kind if these are no more, otherwise one for each span.
+# SQLite takes at most 500 parts, and PostgreSQL needs seconds to plan as many.
+MAX_PARTS = 100
 # With several conditions one index finds the events of the first, and the others are checked row by
-# row. A page checks at most so many rows of each span.
+# row. So are the kinds that have no parts of their own. A page checks at most so many rows of each
+# span.
 MAX_CHECKED_PER_PAGE = 2000
 MAX_PAGES_AHEAD = 2  # when it is only counted what is ahead
 MAX_POSITION = 2**63 - 1
@@ -161,7 +165,8 @@ def read_end(
 def read_page(query: Query, visibility: Visibility) -> Page:
     """One page of the visible events.
 
-    Takes three statements, however large the log is, and a fourth with several conditions.
+    Takes three statements, however large the log is, and a fourth with several conditions or with
+    many kinds and spans.
     """
     head, last = read_end()
     window = _window(query, head.position)
@@ -186,7 +191,8 @@ def _branches_in(
     """What is to be read of a window, the window that one page examines, and whether it is cut."""
     spans, window, is_cut = limit_spans(visibility(window), window)
     branches = branches_of(spans, query, window)
-    if _checks_rows(query) and (limited := _limit_rows(branches, window)):
+    is_checked = any(_checks_rows(branch, query) for branch in branches)
+    if is_checked and (limited := _limit_rows(branches, window)):
         return branches_of(spans, query, limited), limited, True
     return branches, window, is_cut
 
@@ -217,9 +223,9 @@ def limit_spans(spans: Sequence[Span], window: Window) -> tuple[list[Span], Wind
     return [*endless, *included], window, bool(omitted)
 
 
-def _checks_rows(query: Query) -> bool:
-    """Whether there are more conditions than one index answers."""
-    return len(query.having) + bool(query.kinds) > 1
+def _checks_rows(branch: IndexRange, query: Query) -> bool:
+    """Whether there are more conditions than the branch's index answers."""
+    return len(query.having) + bool(query.kinds) > len(branch.key.keys() - {"topic"})
 
 
 def _limit_rows(branches: Sequence[IndexRange], window: Window) -> Window | None:
@@ -240,6 +246,7 @@ def _limit_rows(branches: Sequence[IndexRange], window: Window) -> Window | None
 
 def branches_of(spans: Sequence[Span], query: Query, window: Window) -> list[IndexRange]:
     """One range of an index for each span and key. Empty ranges are omitted."""
+    keys = _keys(query, len(spans))
     ranges = [
         (s.topic, max(window.low, s.opened + 1), min(window.high, s.closed - 1)) for s in spans
     ]
@@ -247,15 +254,20 @@ def branches_of(spans: Sequence[Span], query: Query, window: Window) -> list[Ind
         IndexRange({**({} if topic is None else {"topic": topic}), **values}, low, high)
         for topic, low, high in ranges
         if low <= high
-        for values in _keys(query)
+        for values in keys
     ]
 
 
-def _keys(query: Query) -> list[dict[str, str]]:
-    """The columns of the index after the topic, with their values: a searched one, or the kind."""
+def _keys(query: Query, spans: int) -> list[dict[str, str]]:
+    """The columns of the index after the topic, with their values: a searched one, or the kind.
+
+    No column if each kind of so many spans would be more than ``MAX_PARTS``.
+    """
     for column in SEARCHED:
         if column in query.having:
             return [{column: query.having[column]}]
+    if len(query.kinds) * spans > MAX_PARTS:
+        return [{}]
     return [{"kind": kind} for kind in query.kinds] or [{}]
 
 
@@ -275,7 +287,7 @@ def _branch_sql(
 ) -> tuple[str, list[str | int]]:
     """The SQL of one branch, and its parameters."""
     limit = query.limit + 1
-    if not _checks_rows(query):
+    if not _checks_rows(branch, query):
         return in_order(columns, branch, limit, order, query.signal)
     found, params = in_order("*", branch, MAX_CHECKED_PER_PAGE, order, query.signal)
     checks, values = _row_condition(branch, query)

@@ -1,5 +1,6 @@
 """Factories: users, desks, cards, bots and credentials, made with the product's own actions."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -79,6 +80,14 @@ def a_ready_desk(card: Card) -> Desk:
 def a_card(name: str = "Morning", pair: str = PAIR, direction: str = DIRECTION) -> Card:
     """Publishes a card, which retires the published one."""
     return desks.publish_card(name=name, pair=pair, direction=direction, actor=SYSTEM)
+
+
+def enrol_in_many(desk: Desk, cards: int = 20) -> Iterator[Card]:
+    """Publishes cards, and enrols the desk in each. An election lapses when the next one begins."""
+    for number in range(cards):
+        card = a_card(f"Card {number}")
+        desks.enrol(desk=desk, card_id=card.pk, actor=SYSTEM)
+        yield card
 
 
 def a_bot(desk: Desk, pair: str = "ETH/USDT", direction: str = "short") -> Bot:

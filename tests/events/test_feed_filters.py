@@ -4,15 +4,19 @@ import itertools
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from desks import actions
+from events import feed
 from events.actors import SYSTEM
-from events.feed import Query, limit_to_times, read_identity
+from events.feed import MAX_PARTS, Query, limit_to_times, read_identity
 from events.http.cursors import log_cursor
+from events.kinds import Kind
 from events.models import Event, Head
 from events.times import to_rfc3339
 from tests.client import EVENTS, get, push
-from tests.factories import a_bot, a_desk_token
+from tests.factories import a_bot, a_desk_token, enrol_in_many
 from tests.signals.bodies import fanout, floor, tradingview
 from tokens import actions as tokens
 
@@ -88,6 +92,29 @@ def test_filters_narrow_together_and_their_cursors_miss_and_repeat_nothing(
         query += f"&since={since}&until={until}" if times else ""
         found = listed(token, query, limit)
         assert found == (expected if order == "asc" else expected[::-1])
+
+
+@pytest.mark.parametrize("order", ["asc", "desc"])
+def test_a_desk_with_many_elections_reads_all_its_events_with_every_kind_named(
+    desk, stranger, engine, order, monkeypatch
+):
+    push(fanout(), engine)
+    for _ in enrol_in_many(desk):
+        push(fanout(), engine)
+        push(floor(desk), engine)
+        push(floor(stranger), engine)
+    token = a_desk_token(desk)
+    whole = listed(token, f"order={order}", limit=1000)
+    assert [event["kind"] for event in whole].count("signal.filled") == 41
+    query = f"order={order}" + "".join(f"&kind={kind}" for kind in (*Kind.values, *Kind.values))
+    for limit, checked in ((1000, 2000), (3, 2000), (1000, 2)):
+        monkeypatch.setattr(feed, "MAX_CHECKED_PER_PAGE", checked)
+        with CaptureQueriesContext(connection) as queries:
+            assert listed(token, query, limit) == whole
+        parts = [one["sql"].count("UNION ALL") + 1 for one in queries]
+        assert max(parts) <= MAX_PARTS
+    some = [event for event in whole if event["kind"] != "signal.filled"]
+    assert listed(token, query.replace("&kind=signal.filled", "")) == some
 
 
 @pytest.mark.parametrize("order", ["asc", "desc"])

@@ -18,6 +18,7 @@ from desks.event_data import WithdrawalReason
 from desks.models import Automation, Card, Election
 from events.feed import MAX_CHECKED_PER_PAGE
 from events.http.cursors import log_cursor, scan_cursor
+from events.kinds import GROUPS, Kind
 from events.models import Event, Head
 from signals.control import search
 from signals.intake.models import Signal
@@ -421,8 +422,12 @@ def test_no_filter_of_the_feed_reads_the_log_of_a_large_desk(desk):
     bot, engine, own = a_bot(desk), a_platform_token(), a_desk_token(desk)
     execute(many_events(desk, bot.id))
     Event.objects.filter(at__year__gt=2021).update(at=datetime(2019, 1, 1, tzinfo=UTC))
-    day = "2020-01-01T12:"
+    day, newest = "2020-01-01T12:", f"userId={desk.public_id}&order=desc&limit=10"
+    every = "".join(f"&kind={kind}" for kind in Kind.values)
+    others = "".join(f"&kind={kind}" for kind in set(Kind.values).difference(GROUPS["signal.*"]))
     for query, events in {
+        newest + every: 10,
+        newest + others: 0,
         f"botId={bot.id}&kind=signal.refused": 1,
         f"botId={bot.id}&order=desc&limit=1": 1,
         "botId=bot_1&kind=desk.created": 0,

@@ -1,5 +1,6 @@
 """Pages that are read together are those that each session would read alone."""
 
+import json
 import random
 
 import pytest
@@ -11,12 +12,13 @@ from desks.models import Card, Desk
 from desks.visibility import desks_spans
 from events.actors import SYSTEM
 from events.http.refusals import Refused
+from events.kinds import GROUPS
 from events.models import Event, Head
 from signals.webhooks.runner import pending_events
 from signals.webhooks.runner.delivery import lease
 from signals.webhooks.runner.pending_events import read_alone, read_together
 from tests.client import push
-from tests.factories import a_bot, a_card, a_platform_token, a_ready_desk
+from tests.factories import a_bot, a_card, a_platform_token, a_ready_desk, enrol_in_many
 from tests.signals.bodies import fanout
 from tests.signals.webhooks.runner.stage import subscribe
 
@@ -81,6 +83,16 @@ def each_way(rows, position, apart=0):
     for number, row in enumerate(rows):
         row.cursor_position = max(0, position - apart * number)
     return read_together(rows), {row.pk: read_alone(row) for row in rows}
+
+
+def all_alone(row):
+    """The messages of all pages that a session reads alone, one after the other."""
+    messages, more = [], True
+    while more:
+        batch = read_alone(row)
+        messages += batch.messages
+        row.cursor_position, more = batch.examined, batch.more
+    return messages
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -154,6 +166,21 @@ class TestAlone:
         assert each_way(rows[:1], head - 4)[0] == {}
         together, alone = each_way(rows[:1], head - 3)
         assert together == alone
+
+    def test_one_limited_to_every_kind_whose_desk_enrolled_in_many_cards(self, rows):
+        """It gets what one gets that is limited to no kind, and waits for as much."""
+        engine, row = a_platform_token(), rows[0]
+        _, limited = subscribe("https://hooks.example/", row.desk, list(GROUPS))
+        limited.cursor_position = row.cursor_position
+        for _ in enrol_in_many(row.desk):
+            push(fanout(), engine)
+        together, lags = read_together([row, limited]), [row.lag, limited.lag]
+        assert together[row.pk] == together[limited.pk]
+        messages = all_alone(row)
+        assert all_alone(limited) == messages
+        assert lags == [len(messages)] * 2
+        kinds = [json.loads(message.body)["type"] for message in messages]
+        assert kinds.count("signal.filled") == 20
 
     def test_those_with_too_many_events_for_one_query(self, rows, monkeypatch):
         a_history(2)
