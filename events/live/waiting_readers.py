@@ -138,7 +138,15 @@ class Waiter(ThreadReader):
         super().__init__(spec, None)
 
     def wait(self, seconds: float) -> bool:
-        """Waits for news since the last call. Returns False after ``seconds``."""
-        arrived = self._news.wait(seconds)
+        """Waits for what the hub gave since the last call: an event, or a heartbeat.
+
+        Returns False after ``seconds``, and at once when the reader has ended.
+        """
+        arrived = self._is_over or self._news.wait(seconds)
         self._news.clear()
-        return arrived
+        return arrived and not self._is_over
+
+    def _put(self, frame: bytes, at: float = 0.0, *, is_last: bool = False) -> None:
+        """Keeps no frame, because the request reads the log itself. So it is never cut."""
+        self._is_over |= is_last
+        self.wake()

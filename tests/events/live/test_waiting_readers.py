@@ -11,20 +11,24 @@ import pytest
 from django.db import connection, connections
 from django.test import Client
 from django.utils import timezone
+from prometheus_client import REGISTRY
 
 from desks import actions
 from desks.models import Desk
+from events import log
 from events.actors import SYSTEM
 from events.http.refusals import RateLimited, Unavailable
-from events.live.frames import Version
+from events.kinds import Kind
+from events.live.frames import EndReason, Version, end_frame
 from events.live.hub import hub
-from events.live.streams import Credential, ReaderSpec
-from events.live.waiting_readers import Slots
+from events.live.streams import MAX_UNSENT, Credential, Reader, ReaderSpec
+from events.live.waiting_readers import Slots, Waiter
 from events.models import Event, Head
-from tests.client import EVENTS, bearer, get, push
+from events.times import to_rfc3339
+from tests.client import EVENTS, bearer, code, get, push
 from tests.factories import a_card, a_connected_desk, a_desk_token, a_platform_token
 from tests.signals.bodies import fanout
-from tests.streams import wait_until
+from tests.streams import PATIENCE, wait_until
 from tokens import actions as tokens
 from tokens.models import Token
 from tokens.models.token import StreamTokens
@@ -72,9 +76,14 @@ def tail(token: str) -> str:
     return str(get(f"{EVENTS}?order=desc&limit=1", token).json()["next"])
 
 
+def seats() -> list[Reader]:
+    """The readers that wait at the hub."""
+    return [waiter for waiter in hub._roster.everybody() if waiter.position is not None]
+
+
 def seated() -> int:
     """How many readers wait at the hub."""
-    return sum(1 for waiter in hub._roster.everybody() if waiter.position is not None)
+    return len(seats())
 
 
 def wait_until_seated(number: int) -> None:
@@ -98,6 +107,79 @@ def test_a_reader_keeps_waiting_through_events_it_cannot_see():
     actions.disconnect(desk=desk, actor=SYSTEM)
     waiting.join()
     assert [event["kind"] for event in waiting.response["events"]] == ["desk.disconnected"]
+
+
+FRAME = b"x" * 600
+MANY = 2 * MAX_UNSENT // len(FRAME)  # frames, more than may wait for a stream
+
+
+@pytest.fixture
+def waiter() -> Iterator[Waiter]:
+    waiter = Waiter(a_spec("tok_1"))
+    yield waiter
+    waiter.close()
+
+
+def cut_readers() -> float | None:
+    return REGISTRY.get_sample_value("signals_live_cut_readers_total")
+
+
+def test_each_event_wakes_a_waiting_reader_however_many_came_before(waiter):
+    cut = cut_readers()
+    for _ in range(MANY):
+        waiter.deliver(FRAME, 1.0)
+        assert waiter.wait(0)
+    assert not waiter.wait(0)
+    assert cut_readers() == cut
+
+
+def test_a_waiting_reader_that_has_ended_does_not_wait(waiter):
+    waiter.deliver(FRAME, 1.0)
+    waiter.end(FRAME)
+    began = time.monotonic()
+    assert [waiter.wait(PATIENCE) for _ in range(2)] == [False, False]
+    assert time.monotonic() - began < PATIENCE
+
+
+def test_a_reader_that_waits_for_a_later_time_gets_its_event_however_many_come_before_it():
+    """The client's clock is ahead of the log."""
+    token, soon = a_platform_token(), timezone.now() + timedelta(hours=1)
+    waiting = WaitingReader(token, f"{tail(token)}&since={to_rfc3339(soon)}")
+    wait_until_seated(1)
+    with log.turn(actor=SYSTEM) as turn:
+        for _ in range(MANY):
+            turn.append(Kind.SIGNAL_FILLED, topic=None, data={"note": FRAME.decode()})
+    wait_until(lambda: hub.position == Head.objects.get().position, "the hub stands still")
+    wait_until(lambda: waiting.connection.connection is None, "the reader reads on")
+    Head.objects.update(at=soon)
+    a_card()
+    waiting.join()
+    assert [event["kind"] for event in waiting.response["events"]] == ["card.published"]
+
+
+def test_a_reader_that_has_ended_is_answered_before_the_hub_has_forgotten_it():
+    token, engine = a_platform_token(), a_platform_token()
+    waiting = WaitingReader(token, tail(token))
+    wait_until_seated(1)
+    [waiter] = seats()
+    another = WaitingReader(engine, tail(engine), seconds=20)
+    wait_until_seated(2)
+    waiter.end(end_frame(EndReason.RESTARTING))
+    waiting.join()
+    assert waiting.response["events"] == []
+    assert another.is_alive()
+    a_card()
+    another.join()
+
+
+def test_a_reader_whose_log_is_replaced_during_the_wait_gets_no_cursor_of_the_next_log():
+    """Behind its position the next log may have events that the reader has not seen."""
+    token = a_platform_token()
+    waiting = WaitingReader(token, tail(token))
+    wait_until_seated(1)
+    Head.objects.update(epoch="00000000")
+    waiting.join()
+    assert code(get(f"{EVENTS}?after={waiting.response['next']}", token)) == "cursor_lost"
 
 
 def test_a_third_waiting_reader_of_a_token_is_answered_at_once():
