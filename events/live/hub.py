@@ -377,8 +377,10 @@ class Hub:
         """The number of admitted readers."""
         return len(self._roster)
 
-    def admit(self, reader: Reader) -> None:
+    def admit(self, reader: Reader) -> str:
         """Takes a reader in. From now on it ends with its credential.
+
+        Returns the epoch of the log that it follows from now on. It ends with that log, too.
 
         Raises ``RateLimited`` beyond ``LIMIT_STREAMS``, ``Unavailable`` during a stop, and
         ``OperationalError`` if the log cannot be read.
@@ -393,11 +395,12 @@ class Hub:
             if not self._is_ready:
                 self.dismiss(reader)
                 raise OperationalError("The log cannot be read.")
-            since = self._recent.since(reader.spec.since, self.epoch)
+            epoch, since = self.epoch, self._recent.since(reader.spec.since, self.epoch)
         # The hub may have applied the end of the credential before it knew the reader.
         if reader.spec.credential.has_ended(since):
             with self._lock:
                 self._roster.end([reader])
+        return epoch
 
     @property
     def head(self) -> Head | None:

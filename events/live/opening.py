@@ -16,7 +16,7 @@ from events import replica
 from events.databases import reads_replica
 from events.feed import Page, Query, Visibility, Window, read_end, read_page
 from events.http.cursors import log_cursor
-from events.http.refusals import CursorLost, FieldCode, Invalid
+from events.http.refusals import FieldCode, Invalid
 from events.live.frames import MEDIA_TYPE, event_frame, first_frame, position_frame
 from events.live.hub import hub
 from events.live.streams import Reader, ReaderSpec, Topic
@@ -77,7 +77,8 @@ def open_stream(
     """A stream of what ``query`` asks for and ``spec`` may see, from ``start`` on.
 
     Raises ``RateLimited`` beyond ``LIMIT_STREAMS`` or the slots of one owner, ``Unavailable`` if
-    the process has no place for another reader, and ``CursorLost`` if ``start`` is in another log.
+    the process has no place for another reader, and ``WaitEnded`` if the hub follows another log
+    than that of ``start``.
     """
     if request.method == "HEAD":
         return StreamingHttpResponse((), content_type=MEDIA_TYPE, headers=HEADERS)
@@ -88,9 +89,10 @@ def open_stream(
         reader = ThreadReader(spec, request.META.get("gunicorn.socket"))
     stream = Stream(reader, query, visibility, start)
     try:
-        hub.admit(reader)
-        if hub.epoch != start.epoch:  # the log was replaced after the cursor was read
-            raise WaitEnded(Wait.REPLICA) if reads_replica() else CursorLost
+        if hub.admit(reader) != start.epoch:
+            # The log was replaced a moment ago. The hub may not have looked at it yet, so this does
+            # not say that the cursor is lost. If it is, the client is told when it comes back.
+            raise WaitEnded(Wait.REPLICA if reads_replica() else Wait.PROCESS)
         # A live server answers with the first page: if that cannot be read, the request is refused.
         return StreamResponse(stream, stream.read() if is_live(request) else None)
     except BaseException:

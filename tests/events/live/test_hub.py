@@ -6,12 +6,15 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from datetime import timedelta
+from io import StringIO
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 from django.db import OperationalError, connection
 from django.db.models import F
+from django.test import RequestFactory
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
@@ -35,7 +38,9 @@ from events.live.streams import HEARTBEAT, MAX_UNSENT, Credential, Reader, Reade
 from events.live.waiting_readers import ThreadReader
 from events.models import Event, Head
 from events.statements import execute
-from tests.factories import a_card, a_desk, a_ready_desk
+from events.writer_queue import WaitEnded
+from tests.client import EVENTS, code, end_stream, get
+from tests.factories import a_card, a_desk, a_platform_token, a_ready_desk
 from tests.streams import wait_until
 from tokens import actions as tokens
 from tokens.models import Token
@@ -110,6 +115,11 @@ def opened_stream(reader: Reader, after: int | None = None) -> opening.Stream:
     position = head.position if after is None else after
     start = opening.Start(head.epoch, position, log_cursor(head.epoch, position, event))
     return opening.Stream(reader, Query(), lambda window: WHOLE_LOG, start)
+
+
+def tail(token: str) -> str:
+    """The cursor of the end of the log."""
+    return str(get(f"{EVENTS}?order=desc&limit=1", token).json()["next"])
 
 
 def test_everybody_who_sees_an_event_gets_the_same_bytes(hub):
@@ -285,6 +295,65 @@ def test_a_token_that_is_revoked_while_its_reader_catches_up_reads_nothing_more(
     hub.moves_on = True
     assert opened.read() is None
     assert len(reader.ends) == 1
+
+
+class Replaced(StillHub):
+    """A hub that sees a new epoch before it lets a reader in."""
+
+    def admit(self, reader: Reader) -> str:
+        call_command("new_epoch", stdout=StringIO())
+        self.look()
+        return super().admit(reader)
+
+
+class TestNewEpoch:
+    """Streams that are opened while ``manage.py new_epoch`` replaces the log."""
+
+    def opened(self, token: str, after: str | None = None) -> str:
+        """The code of the answer to the request for a stream."""
+        path = EVENTS if after is None else f"{EVENTS}?after={after}"
+        answer = end_stream(get(path, token, Accept="text/event-stream"))
+        assert ("Retry-After" in answer) == (answer.status_code == 503)
+        return code(answer)
+
+    def test_before_the_hub_has_seen_it_no_cursor_of_the_next_log_is_lost(self, hub, monkeypatch):
+        monkeypatch.setattr(opening, "hub", hub)
+        token = a_platform_token()
+        reader, before = joined(hub, None), tail(token)
+        call_command("new_epoch", stdout=StringIO())
+        starts = (None, tail(token), before)
+        codes = [self.opened(token, start) for start in starts]
+        assert codes == ["unavailable", "unavailable", "cursor_lost"]
+        assert (hub.readers, reader.ends) == (1, [])
+        hub.look()
+        assert [self.opened(token, start) for start in starts] == ["ok", "ok", "cursor_lost"]
+
+    def test_if_the_hub_sees_it_while_it_lets_a_reader_in_no_cursor_is_lost(self, hub, monkeypatch):
+        """The hub ends the reader with the log before, which is not the one of its cursor."""
+
+        class Looking(Endless):
+            """Tokens. While they are looked for, the hub takes its next turn."""
+
+            def find_ended(self, ids: Collection[str]) -> Collection[str]:
+                hub.look()
+                return ()
+
+        monkeypatch.setattr(opening, "hub", hub)
+        joined(hub, None)
+        call_command("new_epoch", stdout=StringIO())
+        spec = replace(a_spec(), credential=Credential(Looking(), "tok_1", None))
+        request, start = RequestFactory().get(EVENTS), opening.Start.now()
+        with pytest.raises(WaitEnded):
+            opening.open_stream(request, spec, Query(), lambda window: WHOLE_LOG, start)
+        assert (hub.epoch, hub.readers) == (start.epoch, 0)
+
+    def test_if_the_hub_saw_it_first_the_next_request_is_told_that_its_cursor_is_lost(
+        self, monkeypatch
+    ):
+        monkeypatch.setattr(opening, "hub", Replaced())
+        token = a_platform_token()
+        before = tail(token)
+        assert [self.opened(token, before) for _ in range(2)] == ["unavailable", "cursor_lost"]
 
 
 def test_an_election_at_the_very_position_of_a_reader_is_among_its_topics():
