@@ -228,8 +228,8 @@ def skip(*, webhook: Subscription, actor: Actor, until: int) -> int | None:
 
     Returns the number of these events, counted to one more than ``MAX_LAG``: None if they were not
     all found, or if the cursor is lost. What was delivered meanwhile is not sent again. If nothing
-    waits, nothing changes. The next event is tried at once, but the failures stay: that something
-    is skipped mends nothing.
+    waits, nothing changes. If nothing is found and more may wait, only the cursor moves. The next
+    event is tried at once, but the failures stay: that something is skipped mends nothing.
     """
     ahead = webhook.ahead()
     is_counted = ahead.examined >= until or not ahead.more
@@ -244,11 +244,9 @@ def skip(*, webhook: Subscription, actor: Actor, until: int) -> int | None:
             return 0  # something else waits now
         left = [position for position in ahead.kinds if row.cursor_position < position <= until]
         if is_counted and not left:
-            if not ahead.more:
-                return 0
-            # The next look begins where this one ended.
-            update(row, cursor_position=max(row.cursor_position, until))
-            return None
+            if ahead.more:  # the next look begins where this one ended
+                update(row, cursor_position=max(row.cursor_position, until))
+            return 0
         cursor = max(row.cursor_position, cursor)
         if not is_counted and len(left) <= MAX_LAG:
             _move(turn, row, head.epoch, cursor, {"not_before": None}, position=until)

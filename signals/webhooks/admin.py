@@ -1,6 +1,7 @@
 """The control area's pages of webhooks. Staff read all of them, and change the platform's."""
 
 from collections.abc import Collection
+from functools import cached_property
 from typing import Any
 
 from django import forms
@@ -132,14 +133,19 @@ class SkipWaiting(OfThePlatform):
 
     label, form_class, is_destructive = "Skip what waits", SkipForm, True
 
+    @cached_property
+    def end(self) -> int:
+        """The end of the log, read once: the form skips what the page says."""
+        return read_head().position
+
     def get_initial(self) -> dict[str, object]:
-        return {"until": read_head().position}
+        return {"until": self.end}
 
     def consequences(self) -> list[str]:
-        return [*what_is_skipped(self.row, read_head().position)] or [NOTHING_WAITS]
+        return [*what_is_skipped(self.row, self.end)] or [NOTHING_WAITS]
 
     def perform(self, form: SkipForm) -> HttpResponse:
-        until = min(form.cleaned_data["until"], read_head().position)
+        until = min(form.cleaned_data["until"], self.end)
         skipped = actions.skip(webhook=self.row, actor=self.actor, until=until)
         return self.redirect_to_row(self.row, was_skipped(skipped))
 

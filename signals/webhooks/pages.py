@@ -515,7 +515,7 @@ def was_skipped(events: int | None) -> str:
     if events is None:
         return "Skipped."
     if events == 0:
-        return NOTHING_WAITS
+        return "Nothing was skipped."
     return f"{number_of(events)} {'was' if events == 1 else 'were'} skipped."
 
 

@@ -6,11 +6,13 @@ from ipaddress import ip_network
 
 import pytest
 import time_machine
+from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
-from desks.actions import connect
+from desks.actions import connect, elect
 from desks.models import Desk, User
+from events import feed
 from events.actors import SYSTEM
 from events.feed import read_head
 from events.http import rate_limits
@@ -468,7 +470,39 @@ def test_skipping_says_what_it_skips_asks_first_and_tells_the_activity(desk, own
     assert "Waiting 1 event" in pages.words(said)
     assert "3 events were skipped for the webhook to" in pages.words(owner.get("/activity"))
     again = owner.post(at(webhook, "skip"), {"until": until}, follow=True)
-    assert "Nothing waits." in pages.words(again)
+    assert "Nothing was skipped." in pages.words(again)
+    assert "Waiting 1 event" in pages.words(again)
+
+
+class GrowingLog:
+    """Writes an event before each statement that reads the end of the log."""
+
+    def __init__(self, write) -> None:
+        self.write, self.is_writing = write, False
+
+    def __call__(self, execute, sql, *rest):
+        if Head._meta.db_table in sql and not self.is_writing:
+            self.is_writing = True
+            self.write()
+            self.is_writing = False
+        return execute(sql, *rest)
+
+
+@pytest.mark.parametrize("page", ["all", "next", "staff"])
+def test_what_is_skipped_is_what_the_page_said_although_the_log_grew_meanwhile(
+    desk, owner, staff, page
+):
+    webhook = an_active_webhook(None if page == "staff" else desk, "automation.created")
+    browser = staff if page == "staff" else owner
+    path = control("skip", webhook) if page == "staff" else at(webhook, "skip")
+    add_bots(desk, 2)
+    with connection.execute_wrapper(GrowingLog(lambda: add_bots(desk))):
+        asked = browser.get(path + ("?next" if page == "next" else ""))
+    said = pages.words(asked).partition("This skips ")[2].partition(" (Bots)")[0]
+    until = asked.context["form"]["until"].value()
+    shown = pages.words(browser.post(path, {"until": until}, follow=True))
+    assert f"{said} was skipped." in shown or f"{said} were skipped." in shown
+    assert (said == "1 event") == (page == "next")
 
 
 def test_the_next_event_alone_is_skipped(desk, owner):
@@ -491,6 +525,21 @@ def test_more_events_than_anybody_counts_are_skipped(desk, owner, monkeypatch):
     assert "This skips more than 2 events." in pages.words(asked)
     owner.post(at(webhook, "skip"), {"until": until})
     assert "More than 1,000 events were skipped" in pages.words(owner.get("/activity"))
+
+
+def test_a_skip_that_found_nothing_yet_says_so_and_the_next_one_looks_on(desk, owner, monkeypatch):
+    connect(desk=desk, venue="Kraken", actor=SYSTEM)
+    bot = factories.a_bot(desk)
+    webhook = a_webhook(desk, "automation.removed", bot=bot.id)
+    for pair in ("A/B", "C/D", "E/F"):
+        elect(automation=bot.automation, pair=pair, direction="long", actor=SYSTEM)
+    monkeypatch.setattr(feed, "MAX_CHECKED_PER_PAGE", 2)
+    monkeypatch.setattr(feed, "MAX_PAGES_AHEAD", 1)
+    asked, until = ask_to_skip(owner, webhook, "?next")
+    assert "How many events wait is not known" in pages.words(asked)
+    said = owner.post(at(webhook, "skip"), {"until": until}, follow=True)
+    assert "Nothing was skipped." in pages.words(said)
+    assert Subscription.objects.get().cursor_position == int(until)
 
 
 def test_a_position_that_the_page_did_not_name_skips_nothing(desk, owner):
