@@ -23,6 +23,7 @@ from signals.webhooks.pages import (
     ChangeForm,
     SkipForm,
     WebhookForm,
+    after_resuming,
     attempts_of,
     in_words,
     initial_of,
@@ -93,8 +94,11 @@ class PauseWebhook(OfThePlatform):
 
 
 class ResumeWebhook(OfThePlatform):
-    label, act, says = "Resume", "resume", ["What waited is sent in order."]
+    label, act = "Resume", "resume"
     states = (State.PAUSED, State.DISABLED)
+
+    def consequences(self) -> list[str]:
+        return [after_resuming(self.row)]
 
 
 class PositionForm(forms.Form):

@@ -533,6 +533,12 @@ def act(request: HttpRequest, desk: Desk, webhook_id: str) -> HttpResponse:
     return redirect("webhook", webhook_id)
 
 
+def after_resuming(row: Subscription) -> str:
+    """What becomes of the events that waited for a webhook to be resumed."""
+    needed = "" if row.is_verified else ", once its URL has answered a test"
+    return f"What waited is sent in order{needed}."
+
+
 OF_THE_PAGE = "Use one of the buttons of the webhook's page."
 
 
@@ -546,8 +552,8 @@ def press(button: str, webhook: Subscription, actor: Actor, position: str = "") 
             actions.pause(webhook=webhook, actor=actor)
             return "Paused. Events wait until you resume."
         case "resume":
-            actions.resume(webhook=webhook, actor=actor)
-            return "Resumed. What waited is sent in order."
+            row = actions.resume(webhook=webhook, actor=actor)
+            return f"Resumed. {after_resuming(row)}"
         case "resend":
             only = _position(position)
             actions.resend(webhook=webhook, position=only)

@@ -9,11 +9,13 @@ from desks import actions as desks
 from desks.models import Automation, User
 from events.actors import SYSTEM
 from events.models import Event
+from signals.webhooks import actions as webhooks
+from signals.webhooks.models import DisabledReason
 from tests import factories, staff
 from tests.client import push
 from tests.pages import words
 from tests.signals import bodies
-from tests.signals.webhooks.stage import URL, a_failing_webhook, an_active_webhook
+from tests.signals.webhooks.stage import URL, a_failing_webhook, an_active_webhook, let_fail
 from tokens import actions
 from tokens.models import Token
 
@@ -157,6 +159,16 @@ def test_it_shows_webhooks_and_credentials_and_never_a_secret(client, desk):
     assert "Signing secret" in page
     source = client.get(staff.page_of(desk.user)).content.decode()
     assert not any(secret in source for secret in (URL, token, bot.secret))
+
+
+def test_it_says_how_long_a_webhook_fails_but_not_how_long_it_failed_before(client, desk):
+    webhook = let_fail(an_active_webhook(desk), 3 * 24 * 60)
+    assert f"{webhook.label} failing for 3 days, never delivered" in page_of(client, desk.user)
+    webhooks.disable(webhook=webhook, reason=DisabledReason.FAILED)
+    assert f"{webhook.label} disabled, never delivered" in page_of(client, desk.user)
+    webhooks.pause(webhook=webhook, actor=SYSTEM)
+    let_fail(webhook, 1)  # by a session that was under way
+    assert f"{webhook.label} paused, never delivered" in page_of(client, desk.user)
 
 
 def test_it_says_what_staff_did_to_the_account_and_who_ended_it(client, member, desk, stranger):

@@ -397,6 +397,21 @@ def test_the_desks_page_says_that_a_webhook_is_not_verified_fails_or_is_disabled
     assert "every attempt failed for 75 hours" in pages.words(owner.get(at(webhook)))
 
 
+def test_what_waited_is_promised_to_a_verified_url_only(desk, owner):
+    webhook = a_webhook(desk)
+    press(owner, webhook, "pause")
+    resumed = pages.words(press(owner, webhook, "resume"))
+    said = "Resumed. What waited is sent in order"
+    assert f"{said}, once its URL has answered a test." in resumed
+    press(owner, webhook, "pause")
+    assert actions.verify(webhook=webhook)
+    told = "The webhook to hooks.example.com answered a test. Deliveries begin"
+    assert f"{told} once it is resumed." in pages.words(owner.get("/activity"))
+    assert f"{said}." in pages.words(press(owner, webhook, "resume"))
+    an_active_webhook(desk)
+    assert f"{told}." in pages.words(owner.get("/activity"))
+
+
 def test_its_buttons_do_what_they_say(desk, owner):
     webhook = an_active_webhook(desk)
     assert "A test is on its way" in pages.words(press(owner, webhook, "test"))
@@ -652,6 +667,17 @@ def test_staff_make_change_and_remove_the_platforms(staff):
         *("created", "paused", "resumed", "changed", "rewound", "rewound"),
         *("secret_replaced", "removed"),
     ]
+
+
+def test_staff_resume_for_what_waited_once_the_url_is_verified(staff):
+    webhook = a_webhook(None)
+    actions.pause(webhook=webhook, actor=SYSTEM)
+    said = "What waited is sent in order"
+    asked = pages.words(staff.get(control("resume", webhook)))
+    assert f"{said}, once its URL has answered a test." in asked
+    assert actions.verify(webhook=webhook)
+    assert f"{said}." in pages.words(staff.get(control("resume", webhook)))
+    assert f"{said}." in pages.words(staff.post(control("resume", webhook), follow=True))
 
 
 def test_staff_read_a_customers_and_change_none(desk, staff):
