@@ -365,15 +365,15 @@ def resend(*, webhook: Subscription, position: int) -> Subscription:
 def resend_failed(*, webhook: Subscription, since: datetime) -> int:
     """Asks a runner to send again the events whose latest attempt failed, at this time or later.
 
-    It looks at the attempts that are kept. Each event is sent once, as in ``resend``, in the order
-    of the log. Returns how many. Raises ``Invalid`` as ``resend`` does.
+    It looks at the attempts that are kept. Each event that the owner still sees is sent once, as in
+    ``resend``, in the order of the log. Returns how many. Raises ``Invalid`` as ``resend`` does.
     """
     kept = list(webhook.attempts.exclude(position=None)[:MAX_ATTEMPTS])
     latest = {attempt.position: attempt for attempt in reversed(kept)}
     failed = sorted(
-        position
-        for position, attempt in latest.items()
-        if position is not None and attempt.at >= since and not attempt.is_success
+        webhook.events_of(
+            attempt for attempt in latest.values() if attempt.at >= since and not attempt.is_success
+        )
     )
     if failed:
         _add_resends(webhook, failed)

@@ -260,6 +260,11 @@ class Subscription(Sealed):
         positions = {attempt.position for attempt in attempts if attempt.position is not None}
         return read_at(positions, self.visibility)
 
+    def gets(self, event: Event) -> bool:
+        """Whether an event that the owner sees is of the kinds, and of the bot, that it gets."""
+        kinds = delivered(self.kinds)
+        return (not kinds or event.kind in kinds) and (not self.bot or event.bot_id == self.bot)
+
     def message(self, event: Event, epoch: str) -> Message:
         """What is sent of an event, in a log of this epoch."""
         return event_message(serialize_event(event, platform=self.is_platform), epoch)

@@ -244,7 +244,9 @@ class ShownAttempt:
     """An attempt, and what is sent of its event: None for a test, and for what the log lost.
 
     ``said`` is what the event is called. A signal's is followed by its pair and direction, ``of``.
-    ``can_repeat`` is whether it is the latest attempt of an event that can be sent again.
+    ``can_repeat`` is whether it is the latest attempt of an event that can be sent again, and
+    ``can_follow`` whether it can be sent again with everything after it: not if it was sent alone,
+    and the webhook gets no such events.
     """
 
     row: DeliveryAttempt
@@ -252,6 +254,7 @@ class ShownAttempt:
     of: object
     message: Message | None
     can_repeat: bool
+    can_follow: bool
     waits: bool  # to be sent again
 
     @property
@@ -283,12 +286,14 @@ def _shown(
 ) -> ShownAttempt:
     said, of = _named(event) if event else ("Test" if row.position is None else "Unknown", None)
     waits = is_newest and row.position in (found.resends or ())
+    can_repeat = bool(event) and is_newest and found.is_verified and not waits
     return ShownAttempt(
         row=row,
         said=said,
         of=of,
         message=found.message(event, epoch) if event else None,
-        can_repeat=bool(event) and is_newest and found.is_verified and not waits,
+        can_repeat=can_repeat,
+        can_follow=event is not None and can_repeat and found.gets(event),
         waits=waits,
     )
 

@@ -310,6 +310,7 @@ def again(browser: Client, webhook: Subscription, **more: object):
 
 def test_what_failed_since_a_time_is_sent_again_together(desk, owner):
     webhook = an_active_webhook(desk)
+    add_bots(desk, 2)
     for position, status, minutes in (
         *((2, 500, 90), (3, 500, 50), (4, 503, 40), (4, 204, 30)),
         *((5, 500, 20), (5, 500, 10), (None, 500, 5)),
@@ -335,14 +336,44 @@ def test_what_failed_since_a_time_is_sent_again_together(desk, owner):
 
 def test_no_more_is_sent_again_together_than_may_wait(desk, owner):
     webhook = an_active_webhook(desk)
+    add_bots(desk, MAX_ATTEMPTS - 1)
     for position in range(1, MAX_ATTEMPTS + 2):
         attempt(webhook, position, 500)
     again(owner, webhook)
     assert Subscription.objects.get().resends == [*range(2, MAX_ATTEMPTS + 2)]
-    attempt(webhook, 10**6, 500)
+    attempt(webhook, MAX_ATTEMPTS + 2, 500)
     refused = again(owner, webhook)
     assert refused.status_code == 422
     assert "At most 50 events wait to be sent again." in pages.errors(refused)[0]
+
+
+def test_what_the_owner_does_not_see_any_more_is_not_among_what_is_sent_again(desk, owner):
+    """After a restore the event of another desk can be at the position of what was sent."""
+    webhook = an_active_webhook(desk)
+    factories.a_desk()
+    for position in (2, Event.objects.latest("position").position, 10**6):
+        attempt(webhook, position, 500)
+    assert "1 event is sent again." in pages.words(again(owner, webhook))
+    assert Subscription.objects.get().resends == [2]
+
+
+def test_what_was_sent_alone_is_not_offered_with_all_after_it(desk, owner):
+    """A single event can be of a kind, or of a bot, that the webhook does not get."""
+    connect(desk=desk, venue="Kraken", actor=SYSTEM)
+    bot = factories.a_bot(desk)
+    webhook = an_active_webhook(desk)
+    made = Event.objects.get(kind="automation.created").position
+    attempt(webhook, made, 500)
+    for chosen, is_offered in (
+        ({"kinds": ["automation.*"]}, True),
+        ({"kinds": ["card.retired"]}, False),
+        ({"kinds": [], "bot": factories.a_bot(desk).id}, False),
+        ({"bot": bot.id}, True),
+    ):
+        actions.change(webhook=webhook, actor=SYSTEM, **chosen)
+        text = shown(owner.get(at(webhook)))[1]
+        assert ("Send this and everything after it again" in text) == is_offered
+        assert text.endswith(f"Send again evt_{made}")
 
 
 def test_everything_since_a_time_is_sent_again(desk, owner):
