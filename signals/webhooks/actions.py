@@ -199,28 +199,38 @@ def rewind(*, webhook: Subscription, after: str, actor: Actor) -> Subscription:
     return row
 
 
-def move(*, webhook: Subscription, position: int, actor: Actor) -> Subscription:
+def move(*, webhook: Subscription, position: int, actor: Actor, may_skip: bool) -> Subscription:
     """Moves the cursor: back, to send what follows again, or forward, to skip.
 
-    Raises ``CursorLost`` beyond the end of the log.
+    Unless it ``may_skip``, it does not go forward: a cursor that is before the position stays
+    there, and what waits is sent first. One of another epoch is moved in any case, because its
+    place is lost. Raises ``CursorLost`` beyond the end of the log.
     """
     with log.turn(actor=actor) as turn:
-        row = _current(webhook)
+        row, head = _current(webhook), read_head()
         if position >= turn.position:
             raise CursorLost
-        _move(turn, row, read_head().epoch, position, NO_FAILURES, position=position)
+        if not may_skip and row.cursor_epoch == head.epoch:
+            position = min(position, row.cursor_position)
+        _move(turn, row, head.epoch, position, NO_FAILURES, position=position)
     return row
 
 
 def replay(*, webhook: Subscription, since: datetime, actor: Actor) -> Subscription:
     """Moves the cursor so that the next event is the first that is not before ``since``.
 
-    Raises ``Invalid`` for a time in the future, which would skip what waits.
+    That can skip what waits. Raises ``Invalid`` for a time in the future.
     """
+    position = last_before(since)
+    return move(webhook=webhook, position=position, actor=actor, may_skip=True)
+
+
+def last_before(since: datetime) -> int:
+    """The position of the last event before this time. Raises ``Invalid`` for a future one."""
     if since > timezone.now():
         raise Invalid.field("since", FieldCode.RANGE, "Send a time in the past.")
     (first,) = first_positions([since])
-    return move(webhook=webhook, position=first - 1, actor=actor)
+    return first - 1
 
 
 def skip(*, webhook: Subscription, actor: Actor, until: int) -> int | None:

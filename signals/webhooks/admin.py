@@ -120,7 +120,7 @@ class Rewind(OfThePlatform):
 
     def perform(self, form: PositionForm) -> HttpResponse:
         position = min(form.cleaned_data["position"], read_head().position)
-        actions.move(webhook=self.row, position=position, actor=self.actor)
+        actions.move(webhook=self.row, position=position, actor=self.actor, may_skip=True)
         return self.redirect_to_row(self.row, "Moved.")
 
 

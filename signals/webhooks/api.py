@@ -176,7 +176,7 @@ class Rewinding(StrictSerializer):
     since = Rfc3339Field(
         required=False,
         help_text="A time of RFC 3339, not in the future: the first event at this time or later is "
-        "the next one.",
+        "the next one. What waits before it is skipped.",
     )
 
     def validate(self, data: dict[str, Any]) -> dict[str, Any]:
@@ -437,8 +437,8 @@ class SubscriptionViewSet(ViewSetMixin, ApiView):
         """Move the cursor.
 
         `after` is a cursor of the feed: an earlier one sends everything after it again, a later one
-        skips. With `since` in its place, the first event at that time or later is the next one. It
-        takes effect when the delivery in flight has ended.
+        skips. With `since` in its place, the first event at that time or later is the next one:
+        what waits before it is skipped. It takes effect when the delivery in flight has ended.
         """
         data, found = Rewinding.read(_body(request)), self.found(subscription_id)
         if "since" in data:

@@ -405,7 +405,10 @@ class AgainForm(forms.Form):
         label="Send again",
         choices=[
             (FAILED, f"what failed: each event whose last attempt failed, of {MAX_ATTEMPTS} kept"),
-            (EVERYTHING, "everything: all its events since then, in order, then what is new"),
+            (
+                EVERYTHING,
+                "everything, in order: what waits, all its events since then, then what is new",
+            ),
         ],
         initial=FAILED,
         widget=forms.RadioSelect,
@@ -439,7 +442,7 @@ class AgainForm(forms.Form):
 
 @customer_page("GET", "POST", spends="rewinds", recently=True)
 def again(request: HttpRequest, desk: Desk, webhook_id: str) -> HttpResponse:
-    """Sends again what failed since a time, or moves the cursor to that time."""
+    """Sends again what failed since a time, or moves the cursor back to that time."""
     webhook = Subscription.objects.of_owner(desk).named(webhook_id)
     form = AgainForm(sent(request))
     if form.is_valid():
@@ -452,14 +455,31 @@ def again(request: HttpRequest, desk: Desk, webhook_id: str) -> HttpResponse:
 def send_again(webhook: Subscription, actor: Actor, chosen: dict[str, Any]) -> str:
     """Does what ``AgainForm`` chose. Returns what it did."""
     if chosen["what"] == EVERYTHING:
-        actions.replay(webhook=webhook, since=chosen["since"], actor=actor)
-        return "Everything since then is sent again, in order."
+        after = actions.last_before(chosen["since"])
+        return f"Everything since then {_send_from(webhook, after, actor)}"
     count = actions.resend_failed(webhook=webhook, since=chosen["since"])
     is_one = "is" if count == 1 else "are"
     return f"{number_of(count)} {is_one} sent again." if count else NOTHING_FAILED
 
 
 NOTHING_FAILED = "Nothing is sent again: no event's last attempt has failed since then."
+
+
+def _send_from(webhook: Subscription, after: int, actor: Actor) -> str:
+    """Sends again what follows a position, and skips nothing. Returns the end of a sentence."""
+    row = actions.move(webhook=webhook, position=after, actor=actor, may_skip=False)
+    older = " Older events that wait are sent first." if row.cursor_position < after else ""
+    return f"is sent again, in order{_once(row)}.{older}"
+
+
+def _once(row: Subscription) -> str:
+    """What must happen before a webhook sends events, as the end of a sentence."""
+    needed = []
+    if row.state in (State.PAUSED, State.DISABLED):
+        needed.append("the webhook is resumed")
+    if not row.is_verified:
+        needed.append("its URL has answered a test")
+    return f", once {' and '.join(needed)}" if needed else ""
 
 
 class SkipForm(forms.Form):
@@ -565,8 +585,7 @@ def press(button: str, webhook: Subscription, actor: Actor, position: str = "") 
             return f"evt_{only} is sent again."
         case "again":
             first = _position(position)
-            actions.move(webhook=webhook, position=first - 1, actor=actor)
-            return f"evt_{first} and everything after it is sent again."
+            return f"evt_{first} and everything after it {_send_from(webhook, first - 1, actor)}"
     raise Invalid.field("act", FieldCode.CHOICE, OF_THE_PAGE)
 
 

@@ -15,6 +15,7 @@ from events.models import Event, Head
 from events.times import truncate_to_milliseconds
 from signals.webhooks import actions
 from signals.webhooks.models import DeliveryAttempt, DisabledReason, Subscription
+from tests import factories
 from tests.client import JSON, SUBSCRIPTIONS, Response
 
 URL = "https://hooks.example.com/quietly/1f3a?team=7"
@@ -121,6 +122,15 @@ def a_failing_webhook(desk: Desk | None) -> Subscription:
     )
     webhook.refresh_from_db()
     return webhook
+
+
+def a_lagging_webhook(desk: Desk | None) -> tuple[Subscription, list[int]]:
+    """A webhook, and the positions of what waits for it: 5 events of yesterday, then 2 of now."""
+    webhook = an_active_webhook(desk, "automation.created")
+    of_bots = desk or factories.a_desk()
+    old = add_bots(of_bots, 5)
+    Event.objects.update(at=timezone.now() - timedelta(days=1))
+    return webhook, old + add_bots(of_bots, 2)
 
 
 def of(webhook: Subscription, act: str = "") -> str:

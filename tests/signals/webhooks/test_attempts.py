@@ -20,6 +20,7 @@ from signals.webhooks.models import MAX_RESENDS, DeliveryAttempt, Subscription
 from tests import described, factories
 from tests.client import code, faults, signed_in
 from tests.signals.webhooks.stage import (
+    a_lagging_webhook,
     a_webhook,
     act,
     add_bots,
@@ -226,6 +227,21 @@ def test_events_are_sent_again_from_a_time(desk, owner):
     assert not passed.filter(at__gte=event.at).exists()
     act(owner, webhook, "rewind", since="2000-01-01T00:00:00Z")
     assert moves()[-1] == 0
+
+
+def test_a_rewind_to_a_time_skips_what_waits_from_before(desk, owner):
+    webhook, waiting = a_lagging_webhook(desk)
+    first_of_now = Event.objects.get(position=waiting[-2])
+    assert act(owner, webhook, "rewind", since=to_rfc3339(first_of_now.at)).json()["lag"] == 2
+    assert moves() == [waiting[-2] - 1]
+
+
+def test_a_cursor_that_was_moved_back_meanwhile_is_not_moved_forward(desk):
+    webhook, waiting = a_lagging_webhook(desk)
+    first, last = webhook.cursor_position, waiting[-1]
+    webhook.cursor_position = last  # as it was when the row was read
+    actions.move(webhook=webhook, position=last - 1, actor=SYSTEM, may_skip=False)
+    assert Subscription.objects.get().cursor_position == first
 
 
 @pytest.mark.parametrize(

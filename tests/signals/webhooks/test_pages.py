@@ -36,6 +36,7 @@ from tests.signals.bodies import tradingview
 from tests.signals.webhooks.stage import (
     URL,
     a_failing_webhook,
+    a_lagging_webhook,
     a_webhook,
     add_bots,
     an_active_webhook,
@@ -381,6 +382,74 @@ def test_everything_since_a_time_is_sent_again(desk, owner):
     assert "is sent again, in order" in pages.words(again(owner, webhook, what="everything"))
     assert Subscription.objects.get().cursor_position == 0
     assert "continues from the first event" in pages.words(owner.get("/activity"))
+
+
+def waits(webhook: Subscription) -> list[int]:
+    """The positions of what waits."""
+    webhook.refresh_from_db()
+    return list(webhook.ahead().kinds)
+
+
+OLDER = "in order. Older events that wait are sent first."
+
+
+def test_everything_again_skips_nothing_that_waits_from_before(desk, owner):
+    webhook, waiting = a_lagging_webhook(desk)
+    before = webhook.cursor_position
+    said = pages.words(again(owner, webhook, what="everything"))
+    assert f"Everything since then is sent again, {OLDER}" in said
+    assert (waits(webhook), webhook.cursor_position) == (waiting, before)
+    Subscription.objects.update(cursor_position=waiting[-1])  # all is delivered
+    said = pages.words(again(owner, webhook, what="everything"))
+    assert "Everything since then is sent again, in order. " in said
+    assert OLDER not in said
+    assert waits(webhook) == waiting[-2:]
+
+
+def test_an_event_and_all_after_it_again_skips_nothing_that_waits_before_it(desk, owner):
+    webhook, waiting = a_lagging_webhook(desk)
+    before, last = webhook.cursor_position, waiting[-1]
+    said = pages.words(press(owner, webhook, "again", position=last))
+    assert f"evt_{last} and everything after it is sent again, {OLDER}" in said
+    assert (waits(webhook), webhook.cursor_position) == (waiting, before)
+
+
+def test_staff_skip_nothing_that_waits_as_they_send_everything_again(staff):
+    webhook, waiting = a_lagging_webhook(None)
+    before = webhook.cursor_position
+    chosen = {"what": "everything", "period": "hour"}
+    said = pages.words(staff.post(control("again", webhook), chosen, follow=True))
+    assert f"Everything since then is sent again, {OLDER}" in said
+    assert (waits(webhook), webhook.cursor_position) == (waiting, before)
+
+
+def test_a_lost_webhook_sends_again_from_the_time_that_was_chosen(desk, owner):
+    webhook, waiting = a_lagging_webhook(desk)
+    Head.objects.update(epoch="0" * 8)
+    webhook.refresh_from_db()
+    assert actions.disable(webhook=webhook, reason=DisabledReason.CURSOR_LOST)
+    said = pages.words(again(owner, webhook, what="everything"))
+    assert "is sent again, in order, once the webhook is resumed." in said
+    assert waits(webhook) == waiting[-2:]
+    press(owner, webhook, "resume")
+    assert Subscription.objects.get().state == "active"
+
+
+def test_sending_everything_again_says_what_must_happen_first(desk, owner):
+    webhook = a_webhook(desk)
+
+    def said() -> str:
+        page = pages.words(again(owner, webhook, what="everything"))
+        return page.partition("is sent again, in order, ")[2].partition(".")[0]
+
+    assert said() == "once its URL has answered a test"
+    press(owner, webhook, "pause")
+    assert said() == "once the webhook is resumed and its URL has answered a test"
+    webhook.refresh_from_db()
+    assert actions.verify(webhook=webhook)
+    assert said() == "once the webhook is resumed"
+    press(owner, webhook, "resume")
+    assert said() == ""
 
 
 @pytest.mark.parametrize("since", ["", "x", "0001-01-01T00:00", "9999-12-31T23:59"])
