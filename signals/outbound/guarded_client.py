@@ -32,6 +32,8 @@ KEEP_ALIVE = 55.0  # seconds that an idle connection is kept
 KEPT_BODY = 1024  # bytes of an answer that are read and kept
 BESIDE_BODY = 128 * 1024  # bytes of an answer that are read beside them, interim answers included
 HEADERS = (("User-Agent", "Signal-Intermediary-Service"), ("Content-Type", "application/json"))
+# What an endpoint that has closed a kept connection causes: the message is then sent on a new one.
+CLOSED = (httpcore2.ReadError, httpcore2.WriteError, httpcore2.RemoteProtocolError)
 
 
 class _ForbiddenAddressError(httpcore2.ConnectError):
@@ -53,7 +55,7 @@ class _BoundedStream(httpcore2.AsyncNetworkStream):
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         if not self._left:
-            raise httpcore2.NetworkError  # not ReadError, after which a message is sent again
+            raise httpcore2.NetworkError  # none of CLOSED, after which a message is sent again
         found = await self._stream.read(min(max_bytes, self._left), timeout)
         self._left -= len(found)
         return found
@@ -159,10 +161,8 @@ class Endpoint:
         """Sends on the kept connection, and on a new one if the endpoint has closed that."""
         kept = self._connection
         if kept is not None and not kept.is_closed() and not kept.has_expired():
-            try:
+            with suppress(*CLOSED):
                 return await self._exchange(kept, target, body, headers)
-            except (httpcore2.ReadError, httpcore2.WriteError, httpcore2.RemoteProtocolError):
-                pass
         await self.close()
         self._connection = httpcore2.AsyncHTTPConnection(
             origin=_url(target).origin,
@@ -181,15 +181,25 @@ class Endpoint:
         body: bytes,
         headers: Mapping[str, str],
     ) -> Answer:
-        """Sends the message and reads the beginning of the answer."""
+        """Sends the message and reads the beginning of the answer.
+
+        An answer that breaks off before that is none, whatever its status.
+        """
         given = [("Host", target.authority), *HEADERS, *headers.items()]
-        start = b""
         async with connection.stream("POST", _url(target), headers=given, content=body) as answer:
-            async for chunk in answer.aiter_stream():
-                start += chunk[: self._keep]
-                if len(start) > self._keep:
-                    break  # the rest is not read; this ends the connection
-        return Answer(answer.status, None, retry_after(answer.headers), start[: self._keep])
+            try:
+                start = await self._start_of(answer)
+            except CLOSED as error:  # the endpoint has the message: it is not sent again now
+                raise httpcore2.NetworkError from error
+        return Answer(answer.status, None, retry_after(answer.headers), start)
+
+    async def _start_of(self, answer: httpcore2.Response) -> bytes:
+        start = b""
+        async for chunk in answer.aiter_stream():
+            start += chunk
+            if len(start) > self._keep:
+                break  # the rest is not read; this ends the connection
+        return start[: self._keep]
 
 
 # What the other side may do. The rest is an error of ours.

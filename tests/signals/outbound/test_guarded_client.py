@@ -55,6 +55,12 @@ def only_interim_answers(handler, request):
         handler.wfile.write(b"HTTP/1.1 100 C\r\n\r\n" * 1000)
 
 
+def breaking_off(handler, request):
+    """Answers with 200 and the first 500 bytes of 5,000."""
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n" + b"x" * 500)
+    handler.close_connection = True
+
+
 def post_on_one_connection(url, times):
     async def send():
         line = Client().endpoint(url)
@@ -244,6 +250,31 @@ class TestSending:
         with endpoint(endless) as heard:
             answer = post(heard.url())
         assert (answer.status, answer.start) == (500, b"x" * KEPT_BODY)
+
+    def test_an_answer_counts_once_its_beginning_is_there(self, monkeypatch):
+        monkeypatch.setattr(guarded_client, "TIMEOUT", 60)
+        is_over = threading.Event()
+
+        def stall(handler, request):
+            handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n" + b"x" * 2000)
+            is_over.wait()
+
+        with endpoint(stall) as heard:
+            answer = post(heard.url())
+            is_over.set()
+        assert (answer.status, answer.error, answer.start) == (200, None, b"x" * KEPT_BODY)
+
+    def test_an_answer_that_breaks_off_is_none_and_its_message_is_not_sent_again(self):
+        def answer(handler, request):
+            (reply(200) if len(heard.requests) == 1 else breaking_off)(handler, request)
+
+        with endpoint(answer) as heard:
+            first, on_the_kept = post_on_one_connection(heard.url(), times=2)
+            assert (len(heard.requests), heard.connections) == (2, 1)
+            on_a_new_one = post(heard.url())
+        assert first.is_success
+        for found in (on_the_kept, on_a_new_one):
+            assert (found.status, found.error) == (None, Fault.BROKEN)
 
     @pytest.mark.parametrize("scheme", ["http", "https"])
     def test_interim_answers_are_read_up_to_a_bound(self, tmp_path, scheme):
