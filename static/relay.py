@@ -533,7 +533,8 @@ def is_random(value: str, least: int) -> bool:
 class Forwarding:
     """One request to the hook in its own thread, so that a slow hook cannot delay the answer.
 
-    Calls ``ended`` when the thread ends, which can be after the answer was returned.
+    Calls ``ended`` when the thread ends, which can be after the answer was returned, or at once if
+    the machine has no thread left.
     """
 
     def __init__(
@@ -546,7 +547,11 @@ class Forwarding:
 
     def answer(self, until: float) -> Answer:
         """Returns the hook's answer, or the relay's own if none came by ``until`` (monotonic)."""
-        threading.Thread(target=self._send, args=(until,), daemon=True).start()
+        try:
+            threading.Thread(target=self._send, args=(until,), daemon=True).start()
+        except RuntimeError:
+            self._ended()
+            return busy()
         try:
             return self._done.get(timeout=max(0.01, until - time.monotonic()))
         except Empty:
@@ -601,6 +606,10 @@ def shut_down(connection: socket.socket) -> None:
 
 def too_slow() -> Answer:
     return own_answer(503, "hook_slow", "The hook did not answer in time. Send the alert again.")
+
+
+def busy() -> Answer:
+    return own_answer(503, "busy", "Too many alerts at once. Send the alert again.")
 
 
 def own_answer(status: int, code: str, detail: str) -> Answer:
@@ -758,7 +767,7 @@ class Alert(BaseHTTPRequestHandler):
             self.counted = "" if self.checking else self.server.count()
             return not_forwarded(reason)
         if not self.server.slots.acquire(blocking=False):
-            return own_answer(503, "busy", "Too many alerts at once. Send the alert again.")
+            return busy()
         return self._forward(raw, request_id)
 
     def _sender(self) -> str:
@@ -1030,7 +1039,8 @@ def serve(relay: Relay) -> None:
         signal.signal(number, relay.stop)
     log(f"listening on port {relay.server_port}")
     relay.serve_until_stopped()
-    relay.server_close()
+    with suppress(RuntimeError):  # the thread of the last connection could not start
+        relay.server_close()
     log("stopped")
 
 

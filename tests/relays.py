@@ -5,6 +5,7 @@ The tests play the chart platform: its headers, its body, its second attempt aft
 
 import json
 import re
+import resource
 import secrets
 import shutil
 import socket
@@ -32,6 +33,7 @@ PLATFORM = {"User-Agent": "Go-http-client/1.1", "Content-Type": "application/jso
 # Seconds that an alert may take: less than the limits that replace those of the relays.
 PATIENCE = 120
 IN_TIME = True
+LITTLE_MEMORY = 3 * 512 * 1024  # bytes: enough to answer with, less than a thread's stack
 # The relays give up before the platform does, after three seconds. A busy machine may need longer.
 LONGER = {
     "ANSWER_TIMEOUT = 2.5 ": "ANSWER_TIMEOUT = 300 ",
@@ -122,6 +124,19 @@ def patient(program: str) -> str:
     for own, longer in LONGER.items():
         program = program.replace(own, longer)
     return program
+
+
+@contextmanager
+def without_another_thread(relay: Relay) -> Iterator[None]:
+    """Leaves the relay no memory for the stack of another thread until the block ends."""
+    status = Path(f"/proc/{relay.pid}/status").read_text()
+    used = 1024 * int(re.findall(r"VmSize:\s+(\d+) kB", status)[0])
+    before = resource.prlimit(relay.pid, resource.RLIMIT_AS)
+    resource.prlimit(relay.pid, resource.RLIMIT_AS, (used + LITTLE_MEMORY, before[1]))
+    try:
+        yield
+    finally:
+        resource.prlimit(relay.pid, resource.RLIMIT_AS, before)
 
 
 def relaying(

@@ -28,12 +28,15 @@ from tests.relays import (
     IN_TIME,
     PATH,
     RELAY,
+    answering,
     answering_when,
     hook,
     message,
     relaying,
     slow_hook,
+    without_another_thread,
 )
+from tests.streams import wait_until
 from tokens.crypto import formats
 
 pytestmark = [pytest.mark.processes, pytest.mark.once]
@@ -216,6 +219,34 @@ def test_the_number_of_threads_is_bounded(bot, tmp_path):
 
 def threads_of(relay):
     return len(os.listdir(f"/proc/{relay.pid}/task"))
+
+
+def test_an_alert_whose_thread_cannot_start_takes_no_place_for_good(bot, tmp_path):
+    with answering() as address, relaying(tmp_path, address, bot["secret"]) as relay:
+        for _ in range(ALERTS):
+            assert _alert_without_a_thread(relay, bot)["code"] == "busy"
+        assert relay.alert(message(bot)).status_code == 200
+
+
+def test_a_connection_whose_thread_cannot_start_is_closed_and_the_relay_still_ends(bot, tmp_path):
+    with relaying(tmp_path, NO_HOOK, bot["secret"]) as relay:
+        with without_another_thread(relay), connected(relay) as client:
+            assert client.recv(1) == b""
+        wait_until(lambda: "a connection failed (RuntimeError)" in relay.log(), "It says nothing.")
+
+
+def _alert_without_a_thread(relay, bot):
+    """Sends an alert on a connection that has its thread, when no other thread can start."""
+    idle = 2  # the one that listens, the one that ends
+    body = message(bot).encode()
+    wait_until(lambda: threads_of(relay) == idle, "A thread of the alert before still runs.")
+    with connected(relay) as client:
+        wait_until(lambda: threads_of(relay) > idle, "The connection has no thread.")
+        with without_another_thread(relay):
+            head = f"POST {PATH} HTTP/1.1\r\nContent-Length: {len(body)}\r\n\r\n"
+            client.sendall(head.encode() + body)
+            answer = b"".join(iter(lambda: client.recv(65536), b""))
+    return json.loads(answer.partition(b"\r\n\r\n")[2])
 
 
 # --- What the platform hears when the hook does not speak -----------------------------------------
