@@ -244,7 +244,8 @@ function writtenNames(text) {
 
 // --- The search for secrets ----------------------------------------------------------------------
 //
-// The service's own search, with its patterns (tokens/crypto/exchange_secrets.py).
+// The service's own search, with its patterns (tokens/crypto/exchange_secrets.py). Those that match
+// more than ASCII have the flag u: they count characters, as the service does, not UTF-16 units.
 
 // The name of a field that holds a secret, in lower case and without separators.
 const FIELD = new RegExp(
@@ -271,20 +272,21 @@ const NAME = new RegExp(
     String.raw`(?:[-_. ]?(?:data|hex|raw|string|text|v?[0-9]{1,3}|value))?(?![a-z0-9_-])))`,
   "g",
 );
-// Before a name that has other meanings: together they name no secret.
+// Before a name that has other meanings: together they name no secret. The end is not $: only Python
+// finds that before a last line break, too.
 const HARMLESS = new RegExp(
   String.raw`(?:cache|cursor|foreign|idempotency|next|order|page|partition|position|primary|public|routing` +
-    String.raw`|row|signal|sort|strategy|trade)[-_. ]?$`,
+    String.raw`|row|signal|sort|strategy|trade)[-_. ]?\n?(?![\s\S])`,
   "i",
 );
 // After a name: what separates it from its value, and the value.
 const VALUE = new RegExp(
-  String.raw`([ \t\r\n\"'\x60\\)\[\]0-9*#\u00ab\u00bb\u2018\u2019\u201c\u201d]{0,6}` +
+  String.raw`([ \t\r\n\x22'\x60\\)\[\]0-9*#\u00ab\u00bb\u2018\u2019\u201c\u201d]{0,6}` +
     String.raw`(?:->|[:=>|,;~]{1,4}|[^\x00-\x7f]{1,4}|%3[ad]|is[ \t]|-[ \t])` +
-    String.raw`[ \t\r\n\"'\x60\\(\[{<*\u00ab\u00bb\u2018\u2019\u201c\u201d]{0,6}` +
-    String.raw`|[ \t\r\n\"'\x60\\(.\u00ab\u00bb\u2018\u2019\u201c\u201d]{1,6})` +
+    String.raw`[ \t\r\n\x22'\x60\\(\[{<*\u00ab\u00bb\u2018\u2019\u201c\u201d]{0,6}` +
+    String.raw`|[ \t\r\n\x22'\x60\\(.\u00ab\u00bb\u2018\u2019\u201c\u201d]{1,6})` +
     String.raw`(?:basic |bearer )?([a-z0-9+/_~!@$%^*.-]{4,160})`,
-  "iy",
+  "iuy",
 );
 // The same, after one to three words: "api key for binance: ...".
 const VALUE_AFTER_WORDS = new RegExp(
@@ -295,8 +297,8 @@ const VALUE_AFTER_WORDS = new RegExp(
 // The words of a wallet: at least twelve.
 const WALLET = new RegExp(
   String.raw`(?:mnemonic|(?:backup|recovery|secret|seed|wallet)[-_. ]?(?:phrase|words)|seed)s?` +
-    String.raw`(?:[^a-z]{0,6}[:=\"'\x60]|[ \t]is)((?:[^a-z]{0,8}[a-z]{3,8}(?![a-z])){12})`,
-  "g",
+    String.raw`(?:[^a-z]{0,6}[:=\x22'\x60]|[ \t]is)((?:[^a-z]{0,8}[a-z]{3,8}(?![a-z])){12})`,
+  "gu",
 );
 // Words that most sentences have, and no wallet.
 const SENTENCE = new RegExp(String.raw`(?<![a-z])(?:and|are|but|for|from|not|the|was|with|your)(?![a-z])`, "i");
@@ -383,7 +385,7 @@ function isAssignment(text, name) {
   const near = matchAt(VALUE, text, end);
   const value = near ? near[2] : "";
   if (name[1]) {
-    return near !== null && near[1].trim() !== "" && isPassword(value);
+    return near !== null && /[^\s\x85]/.test(near[1]) && isPassword(value);
   }
   if (name[2]) {
     if (isRandom(value, 8) || isRandom(text.slice(name.index, end), 16)) {

@@ -70,18 +70,19 @@ NAME = re.compile(
     "(?:[-_. ]?(?:data|hex|raw|string|text|v?[0-9]{1,3}|value))?(?![a-z0-9_-])))",
     re.ASCII,
 )
-# Before a name that has other meanings: together they name no secret.
+# Before a name that has other meanings: together they name no secret. The end is not $: only Python
+# finds that before a last line break, too.
 HARMLESS = re.compile(
     "(?:cache|cursor|foreign|idempotency|next|order|page|partition|position|primary|public|routing"
-    "|row|signal|sort|strategy|trade)[-_. ]?$",
+    r"|row|signal|sort|strategy|trade)[-_. ]?\n?(?![\s\S])",
     FLAGS,
 )
 # After a name: what separates it from its value, and the value.
 VALUE = re.compile(
-    r"([ \t\r\n\"'\x60\\)\[\]0-9*#\u00ab\u00bb\u2018\u2019\u201c\u201d]{0,6}"
+    r"([ \t\r\n\x22'\x60\\)\[\]0-9*#\u00ab\u00bb\u2018\u2019\u201c\u201d]{0,6}"
     r"(?:->|[:=>|,;~]{1,4}|[^\x00-\x7f]{1,4}|%3[ad]|is[ \t]|-[ \t])"
-    r"[ \t\r\n\"'\x60\\(\[{<*\u00ab\u00bb\u2018\u2019\u201c\u201d]{0,6}"
-    r"|[ \t\r\n\"'\x60\\(.\u00ab\u00bb\u2018\u2019\u201c\u201d]{1,6})"
+    r"[ \t\r\n\x22'\x60\\(\[{<*\u00ab\u00bb\u2018\u2019\u201c\u201d]{0,6}"
+    r"|[ \t\r\n\x22'\x60\\(.\u00ab\u00bb\u2018\u2019\u201c\u201d]{1,6})"
     "(?:basic |bearer )?([a-z0-9+/_~!@$%^*.-]{4,160})",
     FLAGS,
 )
@@ -94,7 +95,7 @@ VALUE_AFTER_WORDS = re.compile(
 # The words of a wallet: at least twelve.
 WALLET = re.compile(
     "(?:mnemonic|(?:backup|recovery|secret|seed|wallet)[-_. ]?(?:phrase|words)|seed)s?"
-    r"(?:[^a-z]{0,6}[:=\"'\x60]|[ \t]is)((?:[^a-z]{0,8}[a-z]{3,8}(?![a-z])){12})",
+    r"(?:[^a-z]{0,6}[:=\x22'\x60]|[ \t]is)((?:[^a-z]{0,8}[a-z]{3,8}(?![a-z])){12})",
     FLAGS,
 )
 # Words that most sentences have, and no wallet.
@@ -158,11 +159,16 @@ def is_secret_name(name: str) -> bool:
 def normalized(text: str) -> str:
     """The text as a reader sees it: escapes and compatibility characters replaced."""
     if "\\u" in text:
-        text = ESCAPE.sub(lambda found: chr(int(found[1], 16)), text)
+        text = paired(ESCAPE.sub(lambda found: chr(int(found[1], 16)), text))
     if text.isascii():
         return text
     text = PART.sub(lambda found: unicodedata.normalize("NFKC", found[0]), text)
-    return INVISIBLE.sub("", text)
+    return paired(INVISIBLE.sub("", text))
+
+
+def paired(text: str) -> str:
+    """The text with one character for each pair of surrogates, as in the worker's language."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 
 def assigns_secret(text: str) -> bool:
